@@ -21,8 +21,7 @@ import numpy as np
 
 from axil.kernels.choose import backend_of
 from axil.kernels.cpu import Cpu
-from axil.machine.limits import Limits
-from axil.machine.memory import Budget
+from axil.machine.memory import Budget, Limits
 from axil.structure import Structure
 from axil.weights.boosting import BoostedTrees
 

@@ -32,8 +32,7 @@ from sklearn.preprocessing import scale
 
 from axil.errors import AxilError
 from axil.implicit import learners
-from axil.machine.limits import Limits
-from axil.machine.memory import Budget
+from axil.machine.memory import Budget, Limits
 
 N_TRAIN, N_QUERIES, N_CHANGED, ROUNDS = 250, 60, 25, 3
 NETWORK = {"solver": "lbfgs", "max_iter": 20000, "max_fun": 200000, "tol": 1e-12, "random_state": 0}

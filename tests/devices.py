@@ -9,8 +9,7 @@ import pytest
 
 from axil.kernels import Backend
 from axil.kernels.choose import backend_of, why_no_gpu
-from axil.machine.limits import Limits
-from axil.machine.memory import Budget
+from axil.machine.memory import Budget, Limits
 
 
 def need_gpu() -> None:

@@ -13,7 +13,7 @@ from axil.implicit.proven_optimum import ProvenOptimum
 from axil.implicit.readers import OUTPUTS, Given, as_rows, copied, read
 from axil.inputs.copies import frozen, owned, owned_rows
 from axil.kernels.choose import limits_of
-from axil.machine.limits import Limits
+from axil.machine.memory import Limits
 from axil.output import archive
 from axil.output import save as storage
 from axil.pushes import files as push_files

@@ -18,9 +18,10 @@ from axil.output import comparables, page, tables
 from axil.output.arrays import Arrays
 from axil.output.columns import columns_of
 from axil.output.portfolio import Portfolio
+from axil.output.predictions import WeightedSums
 from axil.output.rules import Rules
-from axil.output.shap import to_shap
 from axil.output.similar import Beside, as_per_class, listed
+from axil.types import Array
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -285,3 +286,22 @@ class Explanation(Arrays):
         >>> shap.plots.waterfall(explanation.to_shap()[0])  # doctest: +SKIP
         """
         return to_shap(self._sums.dense(), Explanation(self._sums.dense()).values)
+
+
+def to_shap(sums: WeightedSums, values: Array) -> Any:
+    """A ``shap.Explanation`` of contributions (n, n_train) or (n, n_train, K); see `Explanation.to_shap`."""
+    try:
+        from shap import Explanation
+    except ImportError as error:
+        raise InputError(
+            "to_shap makes an object of the package shap, which is not installed: pip install shap."
+        ) from error
+    shown = sums.named
+    data = shown if shown.ndim == 1 else np.full(len(shown), np.nan)  # shap has one number per feature, not K
+    return Explanation(
+        values=np.array(values),
+        base_values=np.array(sums.intercepts),
+        data=np.tile(data, (len(sums), 1)),
+        feature_names=[str(label) for label in sums.index],
+        output_names=None if sums.outputs is None else [str(name) for name in sums.outputs],
+    )

@@ -12,7 +12,7 @@ from axil import adapters, inputs
 from axil.errors import InputError, UnsupportedModelError, UnsupportedQuestionError
 from axil.kernels import Cells
 from axil.kernels.choose import backend_of, limits_of
-from axil.machine.limits import Limits
+from axil.machine.memory import Limits
 from axil.machine.progress import track
 from axil.structure import cell_dtype
 from axil.types import Array

@@ -6,8 +6,7 @@ from sklearn.preprocessing import scale
 
 from axil.implicit import learners
 from axil.implicit.readers import Given
-from axil.machine.limits import Limits
-from axil.machine.memory import Budget
+from axil.machine.memory import Budget, Limits
 
 
 def diabetes(n=120):

@@ -15,8 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import axil
-from axil.machine.limits import Limits
-from axil.machine.memory import Budget
+from axil.machine.memory import Budget, Limits
 from axil.pushes.pushes import Pushes
 from tests.pushes import sampled_models
 from tests.pushes.boosting_models import (

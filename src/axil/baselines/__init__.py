@@ -22,12 +22,10 @@ computes, which `docs/baselines.md` compares them with:
 Only BoostIn and LeafInfluence need y. Rows of weight zero (held out by the fit) score zero, except in Random.
 """
 
-from axil.baselines.base import Baseline
+from axil.baselines.base import Baseline, Random
 from axil.baselines.boostin import BoostIn
 from axil.baselines.leaf_influence import LeafInfluence
-from axil.baselines.leaf_match import LeafMatch
-from axil.baselines.random import Random
-from axil.baselines.treesim import TreeSim
+from axil.baselines.treesim import LeafMatch, TreeSim
 from axil.baselines.trex import TREX
 
 __all__ = ["TREX", "Baseline", "BoostIn", "LeafInfluence", "LeafMatch", "Random", "TreeSim"]

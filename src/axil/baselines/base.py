@@ -1,4 +1,4 @@
-"""The contract of a baseline: made from an explainer, frozen, asked with `Baseline.scores`."""
+"""The contract of a baseline: made from an explainer, frozen, asked with `Baseline.scores`; and `Random`, the least of them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import numpy as np
+
 from axil import inputs
 from axil.baselines.classifier import ClassQueries, FittedClassifier
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.explainer import Explainer
+from axil.inputs import as_count
 from axil.pushes.proven_pushes import ProvenPushes
 from axil.replay.checks import Verification
 from axil.replay.proven import ProvenModel
@@ -105,3 +108,26 @@ class Baseline(ABC):
     @abstractmethod
     def _scores(self, queries: Queries, targets: Array | None) -> Array:
         """(n, N) for checked rows, whose targets (n, K) have had their offsets taken off."""
+
+
+@dataclass(frozen=True)
+class Random(Baseline):
+    """Independent standard normal numbers: row i of a call has the same scores however many rows follow it.
+
+    The same seed gives the same scores in every call; y is not looked at.
+    """
+
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        as_count(self.seed, "seed", least=0)
+
+    def _scores(self, queries: Queries, targets: Array | None) -> Array:
+        return self._drawn(len(queries), len(self.proven.targets))
+
+    def _class_scores(self, fit: FittedClassifier, queries: ClassQueries) -> Array:
+        return self._drawn(len(queries), fit.n_rows)
+
+    def _drawn(self, n: int, n_rows: int) -> Array:
+        return np.random.default_rng(self.seed).standard_normal((n, n_rows))

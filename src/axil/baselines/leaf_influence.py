@@ -10,9 +10,8 @@ import numpy as np
 
 from axil.adapters.contract import Adapter
 from axil.baselines.classifier import ClassQueries, FittedClassifier
-from axil.baselines.effects import add_effects
 from axil.baselines.gradients import add_leaf_influence
-from axil.baselines.trees import Batch, TreeBaseline
+from axil.baselines.trees import Batch, TreeBaseline, add_effects
 from axil.effects import WEIGHTS
 from axil.errors import UnsupportedQuestionError
 from axil.types import Array

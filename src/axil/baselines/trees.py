@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,7 +17,7 @@ from axil.replay.proven import ProvenModel
 from axil.replay.queries import Queries
 from axil.types import Array, Leaves
 from axil.weights.boosting import BoostedTrees
-from axil.weights.residuals import FittedValues
+from axil.weights.residuals import FittedValues, ResidualStep
 
 
 @dataclass(frozen=True)
@@ -137,3 +138,24 @@ def trees_of(proven: ProvenModel) -> list[Trees]:
         own = engine if isinstance(engine, BoostedTrees) else BoostedTrees(engine.structure, backend)
         found.append(Trees(own, own.fit(proven.targets[:, outputs]), outputs))
     return found
+
+
+BLOCK_NUMBERS = 1 << 16  # of scores held at a time, so that they stay in the cache from tree to tree
+
+
+def add_effects(trees: Trees, table: Array, brings: Callable[[ResidualStep], Array], out: Array) -> None:
+    """``out[i, j] += w_j sum_t table[leaf_t(j), i] brings_t(j)`` for all training rows j.
+
+    ``table`` (L, n), ``out`` (n, N); ``brings`` gives (rows,) for one tree and a block of rows. Cost O(T N n).
+    """
+    n_rows, n = trees.fit.structure.n_rows, table.shape[1]
+    size = max(1, BLOCK_NUMBERS // max(n, 1))
+    for first in range(0, n_rows, size):
+        rows = slice(first, min(first + size, n_rows))
+        sums = np.zeros((rows.stop - first, n))
+        one = np.empty_like(sums)
+        for step in trees.fit.steps(rows):
+            np.take(table, step.leaf, axis=0, out=one, mode="clip")  # leaves are in range; this mode takes no copy
+            one *= brings(step)[:, None]
+            sums += one
+        out[:, rows] += (sums * trees.row_weights[rows, None]).T

@@ -1,4 +1,4 @@
-"""TreeSim: training rows that meet the same leaves."""
+"""TreeSim and LeafMatch: training rows that meet the same leaves."""
 
 from __future__ import annotations
 
@@ -40,3 +40,37 @@ class TreeSim(KernelBaseline):
             for error, prediction, target in zip(errors.T, queries.predictions.T, targets.T):
                 products += (target - prediction[:, None]) * error[:, None]
             out *= np.sign(products)
+
+
+@dataclass(frozen=True)
+class LeafMatch(KernelBaseline):
+    """The share of trees in which x and row j are in one leaf, as assessors count comparables from a boosted model.
+
+        score(x, j) = sum_t [leaf_t(x) = leaf_t(j)] / T
+
+    From 0 to 1, whatever the targets are: neither y nor the row's target, its weight or the size of the leaf is in it, but rows
+    of weight zero score zero. T counts the trees of all outputs. O(T N) per query.
+
+    Examples
+    --------
+    >>> from lightgbm import LGBMRegressor
+    >>> from sklearn.datasets import load_diabetes
+    >>> from axil import Explainer
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> explainer = Explainer(LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y), X, y)
+    >>> float(LeafMatch(explainer).scores(X.head(1))[0, 0])  # a row shares all its own leaves
+    1.0
+    """
+
+    @property
+    def n_trees(self) -> int:
+        """The trees of all outputs."""
+        return sum(len(kernel.starts) - 1 for kernel in self.kernels)
+
+    def _add_class_scores(self, fit: FittedClassifier, queries: ClassQueries, out: Array) -> None:
+        out += self.kernels[0].matches(queries.leaves.T) * (fit.row_weights > 0) / max(self.n_trees, 1)
+
+    def _add_scores(self, queries: Batch, out: Array) -> None:
+        for trees, kernel in zip(self.trees, self.kernels):
+            out += kernel.matches(trees.leaves(queries.coordinates)) * (trees.row_weights > 0)
+        out /= max(self.n_trees, 1)

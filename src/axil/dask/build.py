@@ -13,7 +13,7 @@ from axil.dask.partitioned_model import PartitionedModel
 from axil.dask.partitioned_pushes import PartitionedPushes
 from axil.dask.partitioned_weights import PartitionedWeights
 from axil.errors import InputError, UnsupportedModelError
-from axil.machine.limits import Limits
+from axil.machine.memory import Limits
 
 
 def proven(

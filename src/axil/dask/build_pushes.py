@@ -27,7 +27,7 @@ from axil.dask.gradients import (
 from axil.dask.partitions import Precision, checked_each, held_pairs, label_dtype, places
 from axil.dask.shards import HeldRows
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
-from axil.machine.limits import Limits
+from axil.machine.memory import Limits
 from axil.pushes.pushes import Pushes
 from axil.pushes.stages import WalkedStages, walk
 from axil.replay.build import with_rows

@@ -33,8 +33,7 @@ from axil.dask.partitions import (
 from axil.dask.shards import HeldRows
 from axil.errors import InputError, UnsupportedModelError
 from axil.kernels.cpu import Cpu
-from axil.machine.limits import Limits
-from axil.machine.memory import Budget
+from axil.machine.memory import Budget, Limits
 from axil.replay.checks import Miss, Verification, check_leaves, refuse_rows, verified, worst
 from axil.replay.radius import Held as HeldPattern
 from axil.replay.recover import Replay, replayed

@@ -20,8 +20,7 @@ from axil.dask.partitions import Observed, Place, Precision, observe
 from axil.effects import Effects, Source
 from axil.effects.blocks import BlockEffects, NoEffects
 from axil.effects.leaves import SharedLeaves
-from axil.machine.limits import Limits
-from axil.machine.memory import Budget
+from axil.machine.memory import Budget, Limits
 from axil.pushes.agreement import leaf_scores
 from axil.pushes.pushes import Pushes
 from axil.pushes.stages import WalkedStages

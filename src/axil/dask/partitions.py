@@ -21,8 +21,7 @@ from axil.effects.weights import WeightEffects
 from axil.errors import InputError
 from axil.inputs.copies import frozen, owned
 from axil.kernels.cpu import Cpu
-from axil.machine.limits import Limits
-from axil.machine.memory import Budget
+from axil.machine.memory import Budget, Limits
 from axil.replay.build import all_n_leaves, own_leaves_of, with_rows
 from axil.replay.checks import CHECKED_ROWS, Extent, Miss, furthest, with_predictions
 from axil.replay.recover import assign_leaves, fitted_structure, regularisation_of

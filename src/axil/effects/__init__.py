@@ -1,9 +1,8 @@
 """Effects: one number for each query, output and training row; what reduces them, and where the rows are."""
 
-from axil.effects.answer import answer
 from axil.effects.groups import Groups
 from axil.effects.moments import Moments
-from axil.effects.shards import Here, Shards
+from axil.effects.shards import Here, Shards, answer
 from axil.effects.source import (
     DELETIONS,
     DERIVATIVES,

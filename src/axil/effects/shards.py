@@ -1,10 +1,13 @@
-"""Shards: the places where training rows lie. One machine is one shard."""
+"""Shards: the places where training rows lie, one on one machine; and `answer`, which runs a reduction over them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from axil.effects.source import Found, Reduction, Shard, Source
 
 
 class Shards(Protocol):
@@ -40,3 +43,25 @@ class Here:
 
     def each(self, work: Callable[..., Any], shared: Any, columns: Sequence[Any] | None = None) -> Sequence[Any]:
         return [self.total(work, shared, columns)]
+
+
+F = TypeVar("F", bound=Found)
+
+
+def answer(
+    model: Any, queries: Any, source: Source, want: Reduction[F], size: int, columns: Sequence[Any] | None = None
+) -> Iterator[tuple[Any, F]]:
+    """Batches of ``size`` queries, each with its reduced effects; the sums must be the model's predictions.
+
+    ``columns`` has, for each shard, the values that the question brings along: groups, errors, masks.
+    """
+    for _, batch in model.batches(queries, size, source.name, even_empty=True):
+        work = partial(_work, source, want)
+        found: F = model.shards.total(work, model.asked(batch, source), columns, want.is_large)
+        model.prove(batch, found.predictions if source.adds_up else None)
+        yield batch, found
+
+
+def _work(source: Source, want: Reduction[F], shard: Shard, asked: Any, column: Any) -> F:
+    """The reduction of the effects of one shard, where its rows are."""
+    return want.of(shard, shard.effects(source, asked), column)

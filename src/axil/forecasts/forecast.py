@@ -12,8 +12,7 @@ from axil import inputs
 from axil.errors import ExactnessError, InputError, UnsupportedQuestionError
 from axil.explainer import Explainer
 from axil.explanation import Explanation
-from axil.forecasts.probe import Probe
-from axil.forecasts.readers import Reader, reader_of
+from axil.forecasts.readers import Probe, Reader, reader_of
 from axil.inputs.libraries import needed_pandas
 from axil.types import Array
 

@@ -12,8 +12,33 @@ from numpy.typing import NDArray
 
 from axil.adapters import around
 from axil.errors import InputError, shown
-from axil.forecasts.probe import Probe
 from axil.types import Array
+
+
+class Probe:
+    """A model that writes down the rows it is asked about; its predictions are the fitted model's, or those it is given."""
+
+    def __init__(self, model: Any, told: Array | None = None):
+        self._model, self._told = model, told  # (h, series)
+        self.rows: list[Any] = []  #: of each step
+        self.said: list[Array] = []  #: of each step, (series,)
+
+    def predict(self, X: Any, *arguments: Any, **others: Any) -> Array:
+        """The predictions of one step."""
+        step = len(self.rows)
+        self.rows.append(copy.deepcopy(X))
+        if self._told is None:
+            found = np.asarray(self._model.predict(X, *arguments, **others), dtype=np.float64)
+        else:
+            found = np.array(self._told[step][: len(X)], dtype=np.float64)
+        self.said.append(found)
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "_model":
+            raise AttributeError(name)
+        return getattr(self._model, name)
+
 
 ADVICE = "Pass the model inside to axil.Explainer, with the rows that it was fitted on."
 

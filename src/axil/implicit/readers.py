@@ -12,7 +12,7 @@ import numpy as np
 from axil import inputs
 from axil.adapters.pipeline import calibrates
 from axil.errors import AxilError, ExactnessError, InputError
-from axil.machine.limits import Limits
+from axil.machine.memory import Limits
 from axil.replay.mistakes import OTHER_ORDER, other_order
 from axil.support import supports
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.kernels import Cells, Numbers
+from axil.kernels import Cells, Numbers, Rows
+from axil.machine.threads import one_blas_thread
 from axil.types import Array
 
 LEAST_ROWS = 1 << 16  # below that all rows are read as fast as blocks are looked through
@@ -78,3 +79,38 @@ def size(cells: Cells) -> int:
     """Bytes of the blocks, at most: cells and lists of them (``rows_per_number``), and 44 per row while they are made."""
     trees, rows = cells.shape
     return int(trees * rows * cells.itemsize + 4 * trees * rows // 5 + 44 * rows)
+
+
+DIMENSIONS = 8
+SAMPLE = 1 << 14  # rows that decide on the axes
+ROUNDS = 12  # of subspace iteration: any axes are right, better ones make blocks of rows more alike
+READ_ROWS = 1 << 16  # placed at a time
+
+
+def places(rows: Rows, some: Rows) -> NDArray[np.float32]:
+    """(N, DIMENSIONS): the first principal axes of the rows' cells, as a sample of them has these axes.
+
+    A row is a vector of zeros and ones, one for each of its cells, and a cell counts by ``1 / sqrt(rows in it)``.
+    """
+    axes = _axes(some)
+    made = np.empty((rows.n_rows, DIMENSIONS), dtype=np.float32)
+    for first in range(0, rows.n_rows, READ_ROWS):
+        part = made[first : first + READ_ROWS]
+        read = np.empty(part.shape)
+        rows.read_out(axes, np.zeros(DIMENSIONS), None, first, read)
+        part[:] = read
+    return made
+
+
+@one_blas_thread()
+def _axes(some: Rows) -> Array:
+    """(C, DIMENSIONS): what each cell adds to a row's place."""
+    n, none = some.n_rows, np.zeros(DIMENSIONS)
+    shrink = 1 / np.sqrt(np.maximum(some.leaf_sums(np.ones((n, 1)), None), 1.0))
+    axes = shrink * np.random.default_rng(0).normal(size=(some.n_cells, DIMENSIONS))
+    own = np.empty((n, DIMENSIONS))
+    for _ in range(ROUNDS):
+        some.read_out(axes, none, None, 0, own)
+        own -= own.mean(axis=0)
+        axes = shrink * np.linalg.qr(shrink * some.leaf_sums(own, None))[0]
+    return np.ascontiguousarray(axes)

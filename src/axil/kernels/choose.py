@@ -11,8 +11,7 @@ from axil import inputs
 from axil.errors import InputError
 from axil.kernels import Backend
 from axil.kernels.cpu import Cpu
-from axil.machine.limits import Limits
-from axil.machine.memory import Budget, free_memory
+from axil.machine.memory import Budget, Limits, free_memory
 
 DEVICES = ("cpu", "cuda", "auto")
 GPU_BATCH = 1 << 32  # bytes of weights held on a GPU at a time while streaming

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
 from axil import _core
-from axil.kernels import LINKS, Backend, Cells, Costs, Numbers, Program, Rows, Triangle, alike
-from axil.kernels.bounds import Bounded
+from axil.kernels import LINKS, Backend, Cells, Costs, Numbers, Program, Rows, Triangle
+from axil.kernels.bounds import SAMPLE, Bounded, places
 from axil.machine.progress import track
 from axil.machine.threads import Kept, one_blas_thread
 from axil.types import Array
@@ -93,9 +93,9 @@ class CpuRows(Rows):
         return found
 
     def _make_blocks(self) -> _core.Blocks | None:
-        sampled = np.linspace(0, self.n_rows - 1, min(alike.SAMPLE, self.n_rows)).astype(np.intp)
+        sampled = np.linspace(0, self.n_rows - 1, min(SAMPLE, self.n_rows)).astype(np.intp)
         some = CpuRows(np.ascontiguousarray(self.cells[:, sampled]), self.starts, None, self.n_threads)
-        return _core.blocks(self.cells, self.starts, alike.places(self, some), self.n_threads)
+        return _core.blocks(self.cells, self.starts, places(self, some), self.n_threads)
 
     def cooccurrence(self, first: int, last: int, weights: Array | None, out: Array) -> None:
         starts = self.starts[first : last + 1] - self.starts[first]

@@ -1,4 +1,4 @@
-"""How much memory a request may take."""
+"""How much memory a request may take, and the limits of an explainer on its machine."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -123,3 +124,12 @@ def _allocate(file: IO[bytes], n_bytes: int) -> None:
     for start in range(0, n_bytes, len(zeros)):
         file.write(zeros[: n_bytes - start])
     file.flush()
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The threads and bytes that work may take, where large arrays are kept, and the device: "cpu" or "cuda"."""
+
+    n_threads: int
+    budget: Budget
+    device: str = "cpu"

@@ -1,14 +1,16 @@
-"""Context of explained rows: known facts besides their weights."""
+"""Facts about predictions besides their weights: the rows, the model's own predictions, and the account of pushes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from axil.inputs import column_names, feature_columns, take_rows
+from axil.machine.threads import Kept
 from axil.types import Array
 
 
@@ -38,3 +40,28 @@ class Context:
         own = None if self.predictions is None else self.predictions[which]
         rows = None if self.X is None else take_rows(self.X, np.arange(self.X.shape[0])[which])
         return replace(self, X=rows, predictions=own)
+
+
+@dataclass(frozen=True, eq=False)
+class Account:
+    """Numbers beside an additive account: what the link makes of the scores, and derivatives, computed when asked for."""
+
+    meaning: str  #: of a score behind the link: "probability", "mean", or "" where the score is all there is
+    means: Array | None  #: (n, K) what the link makes of the scores; None where it leaves them as they are
+    #: the `WeightedSums` of derivatives by the targets, for rows (n, features) and their offsets
+    derive: Callable[[Any, Any], Any]
+    offsets: Any = None  #: of the rows, which can be taken by position; None for none
+    kept: Kept = field(default_factory=Kept, repr=False)
+    scored: Any = None  #: the name of the class that scores are of, the second of two; None where there are not two
+
+    def derived(self, X: Any) -> Any:
+        """The derivatives of these predictions, whose rows are X, computed once."""
+        return self.kept.get("derived", lambda: self.derive(X, self.offsets))
+
+    def __getitem__(self, which: Any) -> Account:
+        """The account of some of the predictions, by position; with their derivatives where these are known."""
+        kept = Kept()
+        for name, known in self.kept.known().items():
+            kept.get(name, lambda own=known[which]: own)  # type: ignore[misc]
+        means, offsets = (None if own is None else own[which] for own in (self.means, self.offsets))
+        return Account(self.meaning, means, self.derive, offsets, kept, self.scored)

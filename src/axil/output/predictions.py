@@ -17,9 +17,8 @@ from axil.effects.weights import SumEffects
 from axil.inputs.copies import frozen
 from axil.kernels.products import weighted
 from axil.output import tables
-from axil.output.account import Account
 from axil.output.comparables import Predicted
-from axil.output.context import Context
+from axil.output.context import Account, Context
 from axil.scale import IDENTITY, TargetScale
 from axil.types import Array
 from axil.weights.largest import Largest

@@ -14,7 +14,7 @@ from axil.adapters.contract import Adapter, Model, TrainingRows
 from axil.errors import InputError
 from axil.inputs import as_features, take_rows
 from axil.inputs.copies import owned_rows
-from axil.machine.limits import Limits
+from axil.machine.memory import Limits
 from axil.output import archive
 from axil.output.archive import Archive
 from axil.output.tables import as_backend

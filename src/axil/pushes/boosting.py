@@ -19,7 +19,7 @@ from axil.errors import ExactnessError, InputError, UnsupportedQuestionError, sh
 from axil.implicit.readers import Given
 from axil.inputs.copies import frozen
 from axil.kernels import Backend
-from axil.machine.limits import Limits
+from axil.machine.memory import Limits
 from axil.pushes.agreement import check_scores, leaf_scores
 from axil.pushes.fits_again import FitsAgain, refit
 from axil.pushes.forward import moved

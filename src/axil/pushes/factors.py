@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from axil.kernels import Backend, Program, Rows
 from axil.kernels.choose import backend_of
-from axil.machine.limits import Limits
+from axil.machine.memory import Limits
 from axil.pushes.stages import WalkedStages
 from axil.types import Array
 

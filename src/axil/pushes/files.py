@@ -16,7 +16,7 @@ from axil.adapters import smooth
 from axil.errors import ExactnessError, InputError
 from axil.implicit.readers import OUTPUTS
 from axil.inputs.copies import frozen
-from axil.machine.limits import Limits
+from axil.machine.memory import Limits
 from axil.output import archive
 from axil.output.archive import Archive
 from axil.output.save import UNPROVEN, require_model

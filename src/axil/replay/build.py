@@ -19,8 +19,7 @@ from axil.adapters.contract import Adapter, FittedTrees, Model, SmootherModel, T
 from axil.adapters.members import ResidualModel, SumModel
 from axil.errors import InputError, UnsupportedModelError
 from axil.kernels.choose import backend_of
-from axil.machine.limits import Limits
-from axil.machine.memory import Budget
+from axil.machine.memory import Budget, Limits
 from axil.replay.checks import (
     Extent,
     Verification,

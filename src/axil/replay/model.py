@@ -14,8 +14,7 @@ from axil import inputs
 from axil.effects import STEPS, Here, Shards, Source, notes
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.inputs.copies import frozen
-from axil.machine.limits import Limits
-from axil.machine.memory import Budget
+from axil.machine.memory import Budget, Limits
 from axil.machine.progress import track
 from axil.machine.threads import Kept
 from axil.replay.queries import Offsets, Queries

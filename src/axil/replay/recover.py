@@ -16,7 +16,7 @@ from axil.adapters.contract import Adapter, FittedTrees, Placement
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 from axil.inputs import take_rows
 from axil.kernels.choose import backend_of
-from axil.machine.limits import Limits
+from axil.machine.memory import Limits
 from axil.machine.progress import track
 from axil.replay.walk import ELSEWHERE, Walked, walk
 from axil.structure import Pattern, Regularisation, Structure, cell_dtype

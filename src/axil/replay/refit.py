@@ -16,8 +16,7 @@ from axil import inputs
 from axil.adapters.bags import RecordedBags
 from axil.adapters.contract import Adapter, FittedTrees
 from axil.errors import InputError, UnsupportedQuestionError
-from axil.machine.limits import Limits
-from axil.machine.memory import Budget
+from axil.machine.memory import Budget, Limits
 from axil.replay.recover import assign_leaves
 from axil.replay.walk import Leaves, TreeWalk, round_to
 from axil.structure import Regularisation, Structure

@@ -12,8 +12,7 @@ from axil.adapters.contract import Adapter, FittedTrees
 from axil.errors import InputError
 from axil.kernels.choose import backend_of
 from axil.kernels.cpu import Cpu
-from axil.machine.limits import Limits
-from axil.machine.memory import Budget
+from axil.machine.memory import Budget, Limits
 from axil.machine.progress import track
 from axil.structure import Ranks, cell_dtype
 from axil.types import Array

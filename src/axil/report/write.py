@@ -19,9 +19,9 @@ from axil.output.rules import Rules
 from axil.questions.intervals.predictive import Predictive
 from axil.questions.question import Asked, Question, take
 from axil.questions.similar import compared, fitted_of, ranked, suspect_rows
-from axil.report import page, search
+from axil.report import page
 from axil.report.content import Cases, cases
-from axil.report.folder import Folder, file_names, opened
+from axil.report.folder import Folder, file_names, opened, write_index
 from axil.report.plan import Plan, page_labels, refuse, refuse_names, shown_of
 from axil.report.wording import Words, cell, shares
 from axil.types import Array
@@ -254,4 +254,4 @@ def _index(place: Folder, plan: Plan, found: list[int]) -> None:
     values = [plan.words.amount(value) for value in plan.values.tolist()]
     columns = [one for one in plan.shown.known.of_queries(np.arange(len(values)), found) if one is not None]
     more = [", ".join(cell(value) for value in line) for line in zip(*columns)] if columns else [""] * len(values)
-    search.write(place.path, plan.labels, place.files, values, more, plan.words)
+    write_index(place.path, plan.labels, place.files, values, more, plan.words)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
@@ -13,11 +14,41 @@ import numpy as np
 from axil.errors import InputError
 from axil.kernels import Cells, Numbers, Rows
 from axil.kernels.cuda.checks import expect_cells, expect_trees, expect_weights
-from axil.kernels.cuda.copies import copy_of
-from axil.kernels.cuda.launch import kernel, launch, total_bytes, within_memory
+from axil.kernels.cuda.launch import free_bytes, kernel, launch, total_bytes, within_memory
 from axil.kernels.cuda.order import ROWS_AT_MOST, SortedRows
+from axil.machine.memory import in_words
 from axil.machine.threads import Kept
 from axil.types import Array
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Cells on the device, and what was made of them there."""
+
+    cells: Any
+    kept: Kept
+
+
+COPIES: dict[int, Copy] = {}  # of read-only arrays of the host, as long as those live
+
+
+def copy_of(cells: Cells) -> Copy:
+    """Cells on the device; the same copy for an array that nobody can change: replay and weights go over the same rows."""
+    found = None if cells.flags.writeable else COPIES.get(id(cells))
+    if found is not None:
+        return found
+    needed, free = cells.size * (cells.dtype.itemsize + 4), free_bytes()
+    if needed > free:
+        raise InputError(
+            f"The leaf numbers of {cells.shape[1]} rows in {len(cells)} trees, sorted and as they are, take {in_words(needed)} "
+            f'on the GPU, where {in_words(free)} are free. Use device="cpu".'
+        )
+    made = Copy(cp.asarray(cells), Kept())
+    if not cells.flags.writeable:
+        COPIES[id(cells)] = made
+        weakref.finalize(cells, COPIES.pop, id(cells), None)
+    return made
+
 
 SHARED_LEAVES = 1024  # of trees that share a pass
 SHARED_MEMORY = 8  # the part of all memory, as a divisor, that their co-occurrences may take

@@ -1,7 +1,6 @@
 """One self-contained page: explanation -> summary (a plain dict) -> template -> HTML."""
 
-from axil.output.page.inline import HEIGHT, Page, Shown, shown
-from axil.output.page.notebook import preview
+from axil.output.page.notebook import HEIGHT, Page, Shown, preview, shown
 from axil.output.page.options import Intervals, Options, as_options, spread_of
 from axil.output.page.summary import summarise
 from axil.output.page.template import as_target, render, write
