@@ -709,7 +709,8 @@ void bind(nb::module_& m) {
           "n_threads"_a);
 }
 
-void require_within(const Numbers& numbers, std::size_t size, const char* name) {
+template <class T>
+void require_within(const Array<const T, 1>& numbers, std::size_t size, const char* name) {
     for (std::size_t i = 0; i < numbers.shape(0); ++i)
         if (!within(numbers.data()[i], size))
             refuse(std::string(name) + " has " + to_string(numbers.data()[i]) + ", where numbers from 0 up to, but not, " +
@@ -723,17 +724,17 @@ std::size_t number_keys(const Array<const std::uint64_t, 1>& keys, const Array<s
     return count;
 }
 
-void sums_before(const Numbers& numbers, std::size_t count, const Numbers& order, const Array<const float, 1>& values,
-                 bool single, const Array<float, 1>& sums, const Array<float, 1>& counts) {
+template <class Value>
+void encodings_before(const Array<const std::uint32_t, 1>& numbers, std::size_t count,
+                      const Array<const Value, 1>& values, const Array<const float, 2>& scales,
+                      const Array<std::uint8_t, 2>& bins) {
     const std::size_t rows = numbers.shape(0);
-    require_length(order.shape(0), rows, "order");
     require_length(values.shape(0), rows, "values");
-    require_length(sums.shape(0), rows, "sums");
-    require_length(counts.shape(0), rows, "counts");
+    require_shape(scales, bins.shape(0), 4, "scales");
+    require_shape(bins, scales.shape(0), rows, "bins");
     require_within(numbers, count, "numbers");
-    require_within(order, rows, "order");
     run(1, [&](const axil::Crew&) {
-        axil::sums_before(numbers.data(), count, order.data(), values.data(), rows, single, sums.data(), counts.data());
+        axil::encodings_before(numbers.data(), count, values.data(), rows, scales.data(), scales.shape(0), bins.data());
     });
 }
 
@@ -748,6 +749,12 @@ void bind_assign(nb::module_& m) {
     m.def("assign", aligned(assign<Value, Leaf>), array("values"), array("columns"), array("thresholds"),
           array("views"), array("outcomes"), array("nodes"), array("starts"), "single"_a, "strict"_a, "zero"_a,
           array("out"), "n_threads"_a);
+}
+
+template <class Value>
+void bind_encodings(nb::module_& m) {
+    m.def("encodings_before", aligned(encodings_before<Value>), array("numbers"), "count"_a, array("values"),
+          array("scales"), array("bins"));
 }
 
 }  // namespace
@@ -769,8 +776,8 @@ NB_MODULE(_core, m) {
     m.def("column_sums", aligned(column_sums), array("block"), array("values"), "measure"_a, array("out"),
           "n_threads"_a);
     m.def("number_keys", aligned(number_keys), array("keys"), array("numbers"));
-    m.def("sums_before", aligned(sums_before), array("numbers"), "count"_a, array("order"), array("values"), "single"_a,
-          array("sums"), array("counts"));
+    bind_encodings<std::uint8_t>(m);
+    bind_encodings<float>(m);
     m.def("exchange", aligned(exchange), array("partners"), array("order"));
     m.def("instruction_set", axil::instruction_set);
 }

@@ -222,8 +222,9 @@ void deletions(const Deletions<Leaf>& job, const Crew& crew);
 
 // Rows one after the other; see online.cpp.
 std::size_t number_keys(const std::uint64_t* keys, std::size_t rows, std::int64_t* numbers);
-void sums_before(const std::int64_t* numbers, std::size_t count, const std::int64_t* order, const float* values,
-                 std::size_t rows, bool single, float* sums, float* counts);
+template <class Value>
+void encodings_before(const std::uint32_t* numbers, std::size_t count, const Value* values, std::size_t rows,
+                      const float* scales, std::size_t encodings, std::uint8_t* bins);
 void exchange(const std::int64_t* partners, std::size_t rows, std::int64_t* order);
 
 }  // namespace axil

@@ -1,8 +1,11 @@
-// Loops in which every row needs the rows before it: numbers of keys in the order they are met, sums and counts of the rows
-// before that have the same number, and exchanges one after the other.
+// Loops in which every row needs the rows before it: numbers of keys in the order they are met, encodings by the rows before that
+// have the same number, and exchanges one after the other.
+#include <algorithm>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "instruction_sets.hpp"
 #include "kernels.hpp"
 
 namespace axil {
@@ -29,29 +32,50 @@ std::size_t number_keys(const std::uint64_t* keys, std::size_t rows, std::int64_
 
 namespace {
 
-template <class Sum>
-void add_up_before(const std::int64_t* numbers, std::size_t count, const std::int64_t* order, const float* values,
-                   std::size_t rows, float* sums, float* counts) {
-    std::vector<std::pair<Sum, std::int64_t>> met(count);
-    for (std::size_t i = 0; i < rows; ++i) {
-        const auto row = static_cast<std::size_t>(order[i]);
-        auto& [sum, n] = met[static_cast<std::size_t>(numbers[row])];
-        sums[row] = static_cast<float>(sum);
-        counts[row] = static_cast<float>(n);
-        sum += values[row];
-        ++n;
-    }
+constexpr std::size_t ROWS = 1024;  // whose sums and counts are in the first cache while they are encoded
+
+template <int>
+AXIL_INLINE void encode_lanes(const float* AXIL_RESTRICT sums, const float* AXIL_RESTRICT counts, std::size_t rows,
+                              const float* scale, std::uint8_t* AXIL_RESTRICT bins) {
+    const float prior = scale[0], left = scale[1], norm = scale[2], n_bins = scale[3];
+    for (std::size_t i = 0; i < rows; ++i)
+        bins[i] = static_cast<std::uint8_t>(
+            static_cast<std::int32_t>(((sums[i] + prior) / (counts[i] + 1.0f) - left) / norm * n_bins));
 }
+
+AXIL_VERSIONS(encode,
+              (const float* sums, const float* counts, std::size_t rows, const float* scale, std::uint8_t* bins),
+              (sums, counts, rows, scale, bins))
 
 }  // namespace
 
-void sums_before(const std::int64_t* numbers, std::size_t count, const std::int64_t* order, const float* values,
-                 std::size_t rows, bool single, float* sums, float* counts) {
-    if (single)
-        add_up_before<float>(numbers, count, order, values, rows, sums, counts);
-    else
-        add_up_before<double>(numbers, count, order, values, rows, sums, counts);
+template <class Value>
+void encodings_before(const std::uint32_t* numbers, std::size_t count, const Value* values, std::size_t rows,
+                      const float* scales, std::size_t encodings, std::uint8_t* bins) {
+    struct Met {
+        std::conditional_t<std::is_integral_v<Value>, std::uint32_t, float> sum;
+        std::uint32_t n;
+    };
+    std::vector<Met> met(count);
+    float sums[ROWS], counts[ROWS];
+    for (std::size_t first = 0; first < rows; first += ROWS) {
+        const std::size_t size = std::min(ROWS, rows - first);
+        for (std::size_t i = 0; i < size; ++i) {
+            Met& own = met[numbers[first + i]];
+            sums[i] = static_cast<float>(own.sum);
+            counts[i] = static_cast<float>(own.n);
+            own.sum += values[first + i];
+            ++own.n;
+        }
+        for (std::size_t e = 0; e < encodings; ++e)
+            encode(sums, counts, size, scales + 4 * e, bins + e * rows + first);
+    }
 }
+
+template void encodings_before(const std::uint32_t*, std::size_t, const std::uint8_t*, std::size_t, const float*,
+                               std::size_t, std::uint8_t*);
+template void encodings_before(const std::uint32_t*, std::size_t, const float*, std::size_t, const float*, std::size_t,
+                               std::uint8_t*);
 
 void exchange(const std::int64_t* partners, std::size_t rows, std::int64_t* order) {
     for (std::size_t i = 0; i < rows; ++i) std::swap(order[i], order[partners[i]]);

@@ -68,10 +68,11 @@ def column_sums(block: _F64, values: _F64, measure: int, out: _F64, n_threads: i
 def number_keys(keys: NDArray[np.uint64], numbers: _I64) -> int:
     """Fill ``numbers`` (N,) with the numbers of the different ``keys`` (N,), in the order they are met, and count them."""
 
-def sums_before(numbers: _I64, count: int, order: _I64, values: _F32, single: bool, sums: _F32, counts: _F32) -> None:
-    """Sums of ``values`` over the rows before each, in an ``order`` of all rows, that have its number; and how many these are.
+def encodings_before(numbers: NDArray[np.uint32], count: int, values: _U8 | _F32, scales: _F32, bins: _U8) -> None:
+    """``bins[e, j] = ((s_j + prior) / (n_j + 1) - left) / norm * n_bins``, rounded down, in float32.
 
-    All are (N,). Sums are kept in float32 if ``single``, else in float64, and rounded to float32.
+    s_j is the sum of ``values`` (N,) over the rows before row j that have its number, one of ``count``, and n_j how many these
+    are. Values in float32 are added in float32. ``scales`` (E, 4) has prior, left, norm and n_bins of each encoding.
     """
 
 def exchange(partners: _I64, order: _I64) -> None:

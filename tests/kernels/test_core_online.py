@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from axil import _core
-from axil.kernels.cpu import exchanged, number_keys, sums_before
+from axil.kernels.cpu import encodings_before, exchanged, number_keys
 
 
 @settings(max_examples=50, deadline=None)
@@ -18,19 +18,20 @@ def test_keys_are_numbered_in_the_order_they_are_met(keys):
     assert numbers.tolist() == [met.index(key) for key in keys]
 
 
-@pytest.mark.parametrize("single", [True, False])
-def test_sums_before_are_those_of_a_loop(single):
-    rng, n = np.random.default_rng(0), 500
-    numbers, order = rng.integers(0, 7, n), rng.permutation(n)
-    values = (rng.integers(0, 6, n) / np.float32(5)).astype(np.float32)
-    kind = np.float32 if single else np.float64
-    sums, counts = np.zeros(7, dtype=kind), np.zeros(7)
-    expected = np.empty((2, n), dtype=np.float32)
-    for row in order:
-        expected[:, row] = sums[numbers[row]], counts[numbers[row]]
-        sums[numbers[row]] += kind(values[row])
-        counts[numbers[row]] += 1
-    np.testing.assert_array_equal(sums_before(numbers, 7, order, values, single), expected)
+@pytest.mark.parametrize("kind", [np.uint8, np.float32])
+def test_encodings_before_are_those_of_a_loop(kind):
+    rng, n = np.random.default_rng(0), 2500
+    numbers = rng.integers(0, 7, n).astype(np.uint32)
+    values = rng.integers(0, 2, n).astype(kind) if kind == np.uint8 else (rng.integers(0, 6, n) / kind(5)).astype(kind)
+    scales = np.array([[0, 0, 1, 15], [0.5, 0, 1, 255], [-1, -1, 2, 30], [3, 0, 3, 45]], dtype=np.float32)
+    sums, counts = np.zeros(7, dtype=np.float32 if kind == np.float32 else np.int64), np.zeros(7, dtype=np.float32)
+    expected = np.empty((len(scales), n), dtype=np.uint8)
+    prior, left, norm, n_bins = scales.T
+    for j, own in enumerate(numbers):
+        expected[:, j] = ((np.float32(sums[own]) + prior) / (counts[own] + np.float32(1)) - left) / norm * n_bins
+        sums[own] += values[j]
+        counts[own] += 1
+    np.testing.assert_array_equal(encodings_before(numbers, 7, values, scales), expected)
 
 
 def test_exchanges_follow_each_other():
@@ -38,13 +39,14 @@ def test_exchanges_follow_each_other():
 
 
 def test_numbers_out_of_range_are_refused():
-    order, values, out = np.arange(3), np.zeros(3, dtype=np.float32), np.zeros(3, dtype=np.float32)
+    order, values, numbers = np.arange(3), np.zeros(3, dtype=np.uint8), np.arange(3, dtype=np.uint32)
+    scales, bins = np.zeros((1, 4), dtype=np.float32), np.zeros((1, 3), dtype=np.uint8)
     with pytest.raises(ValueError, match="numbers has 2"):
-        _core.sums_before(np.array([0, 1, 2]), 2, order, values, True, out, out.copy())
-    with pytest.raises(ValueError, match="order has -1"):
-        _core.sums_before(order, 3, np.array([0, -1, 2]), values, True, out, out.copy())
+        _core.encodings_before(numbers, 2, values, scales, bins)
     with pytest.raises(ValueError, match="values has length 2"):
-        _core.sums_before(order, 3, order, values[:2].copy(), True, out, out.copy())
+        _core.encodings_before(numbers, 3, values[:2].copy(), scales, bins)
+    with pytest.raises(ValueError, match="scales has shape"):
+        _core.encodings_before(numbers, 3, values, scales[:, :3].copy(), bins)
     with pytest.raises(ValueError, match="partners has 3"):
         _core.exchange(np.array([0, 3, 1]), order)
     with pytest.raises(ValueError, match="numbers has length 2"):

@@ -175,13 +175,16 @@ def number_keys(keys: NDArray[np.uint64]) -> tuple[Numbers, int]:
     return numbers, _core.number_keys(np.ascontiguousarray(keys), numbers)
 
 
-def sums_before(
-    numbers: Numbers, count: int, order: Numbers, values: NDArray[np.float32], single: bool
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """(N,) twice: sums of the values of the rows before each that have its number, and how many; see `_core.sums_before`."""
-    sums, counts = np.empty((2, len(order)), dtype=np.float32)
-    _core.sums_before(numbers, count, order, values, single, sums, counts)
-    return sums, counts
+def encodings_before(
+    numbers: NDArray[np.uint32],
+    count: int,
+    values: NDArray[np.uint8] | NDArray[np.float32],
+    scales: NDArray[np.float32],
+) -> NDArray[np.uint8]:
+    """(E, N): encodings of rows by those before them that have their number; see `_core.encodings_before`."""
+    bins = np.empty((len(scales), len(numbers)), dtype=np.uint8)
+    _core.encodings_before(numbers, count, values, scales, bins)
+    return bins
 
 
 def exchanged(partners: Numbers) -> Numbers:

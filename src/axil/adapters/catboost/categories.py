@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+
+from axil.kernels.cpu import number_keys
 
 Words = NDArray[np.uint64]
 
@@ -24,25 +25,27 @@ COMBINED = np.uint64(0x4906BA494954CB65)  # of categories made a combination (Ca
 class Categories:
     """One column of categories."""
 
-    codes: NDArray[np.int64]  #: (N,) numbers of the different texts
-    hashes: NDArray[np.uint32]  #: hash of each of them
+    codes: NDArray[np.uint32]  #: (N,) numbers of the different hashes
+    hashes: NDArray[np.uint32]  #: each of them
 
     @classmethod
     def of(cls, values: NDArray[Any]) -> Categories:
         """The column with these values: texts as they are, all else as whole numbers."""
         if values.dtype.kind in "biu":
-            found, codes = np.unique(values, return_inverse=True)
+            codes, n = number_keys(values.astype(np.uint64))
+            found = np.empty(n, dtype=values.dtype)
+            found[codes] = values
             labels: list[Any] = found.tolist()
         else:
             seen: dict[Any, int] = {}
             codes = np.fromiter((seen.setdefault(label, len(seen)) for label in values.tolist()), np.int64, len(values))
             labels = list(seen)
-        return cls(codes.reshape(-1).astype(np.int64), hashes([_text(label) for label in labels]))
+        own, number = np.unique(hashes([_text(label) for label in labels]), return_inverse=True)
+        return cls(number.reshape(-1).astype(np.uint32)[codes], own)
 
-    @cached_property
-    def words(self) -> Words:
-        """(N,): hashes of the rows, with the sign that CatBoost gives them when it combines them."""
-        return np.asarray(self.hashes.view(np.int32).astype(np.int64).view(np.uint64)[self.codes])
+    def words(self, rows: NDArray[np.int64]) -> Words:
+        """Hashes of some rows, with the sign that CatBoost gives them when it combines them."""
+        return np.asarray(self.hashes.view(np.int32).astype(np.int64).view(np.uint64)[self.codes[rows]])
 
 
 def _text(label: Any) -> bytes:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from axil.adapters.catboost.blob import ModelBlob, Table
 from axil.adapters.catboost.categories import Categories, Words, combined
 from axil.errors import ExactnessError, UnsupportedModelError
-from axil.kernels.cpu import number_keys, sums_before
+from axil.kernels.cpu import encodings_before, number_keys
 from axil.types import Array
 
 # ECtrType, catboost/libs/model/flatbuffers/ctr_data.fbs
@@ -96,13 +96,18 @@ class Encoding:
         """Whether it is one that a CPU makes."""
         return self.counted.kind in (BORDERS, BUCKETS, MEAN, COUNTER) and self.denominator == 1.0
 
-    def bins(self, good: Single, total: Single) -> Bins:
-        """(N,): the bins of rows with these counts, in single precision and in CatBoost's order (CalcCTR)."""
+    @property
+    def bin_scale(self) -> tuple[np.float32, ...]:
+        """Prior, left end, length and number of bins, in single precision and in CatBoost's order (CalcCTR)."""
         prior, one = np.float32(self.prior), np.float32(1)
         left, right = min(np.float32(0), prior), max(one, prior)
         norm = right - left
-        n_bins = np.float32(round(self.scale * float(norm)))
-        return (((good + prior) / (total + one) - left) / norm * n_bins).astype(np.uint8)
+        return prior, left, norm, np.float32(round(self.scale * float(norm)))
+
+    def bins(self, good: Single, total: np.float32) -> Bins:
+        """The bins of categories with these counts."""
+        prior, left, norm, n_bins = self.bin_scale
+        return (((good + prior) / (total + np.float32(1)) - left) / norm * n_bins).astype(np.uint8)
 
 
 @dataclass(frozen=True)
@@ -128,7 +133,7 @@ class FinalTable:
 
 @dataclass(frozen=True)
 class Fold:
-    """The training rows of the averaging fold."""
+    """The training rows of the averaging fold, in its order but for the targets."""
 
     order: NDArray[np.int64]  #: (N,) the row in each place
     categories: dict[int, Categories]  #: columns by their numbers among those of categories
@@ -139,11 +144,16 @@ class Fold:
     all_simple: bool  #: whether categories by themselves are always told apart
     classifications: list[Classification]  #: of the targets, from number 1 on
 
-    def words(self, counted: Counted) -> Words:
-        """(N,): the hash of the category or combination that each row has."""
-        parts = [self.categories[i].words for i in counted.categories]
-        parts += [self.is_above(*test).astype(np.uint64) for test in counted.tests]
-        parts += [self.equals(*pair).astype(np.uint64) for pair in counted.one_hot]
+    def parts(self, counted: Counted) -> list[tuple[NDArray[Any], int]]:
+        """Categories and tests of a combination: codes (N,), and how many there may be."""
+        own = [self.categories[i] for i in counted.categories]
+        tests = [self.is_above(*test) for test in counted.tests] + [self.equals(*pair) for pair in counted.one_hot]
+        return [*((each.codes, len(each.hashes)) for each in own), *((test, 2) for test in tests)]
+
+    def words(self, counted: Counted, rows: NDArray[np.int64]) -> Words:
+        """The hash of the category or combination that each of these rows has."""
+        parts = [self.categories[i].words(rows) for i in counted.categories]
+        parts += [test[rows].astype(np.uint64) for test, _ in self.parts(counted)[len(parts) :]]
         return combined(parts)
 
     def classification(self, counted: Counted) -> Classification:
@@ -168,8 +178,30 @@ class RowsByCategory:
     """The training rows by category or combination."""
 
     what: tuple[Any, ...]
-    numbers: NDArray[np.int64]  #: (N,)
-    words: Words  #: hash of each number
+    numbers: NDArray[np.uint32]  #: (N,)
+    size: int  #: numbers are below it
+
+    @classmethod
+    def of(cls, what: tuple[Any, ...], parts: list[tuple[NDArray[Any], int]]) -> RowsByCategory:
+        """By codes below some number each, which are put together into one; numbers that few rows have are given anew."""
+        numbers, size = parts[0][0].astype(np.uint32), parts[0][1]
+        most = max(1 << 16, 2 * len(numbers))
+        for codes, n in parts[1:]:
+            if size * n > most:
+                keys, size = number_keys(numbers.astype(np.uint64) * np.uint64(n) + codes.astype(np.uint64))
+                numbers = keys.astype(np.uint32)
+            else:
+                numbers *= np.uint32(n)
+                numbers += codes
+                size *= n
+        return cls(what, numbers, size)
+
+    def found(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The numbers that rows have, and a row of each."""
+        row = np.full(self.size, -1, dtype=np.int64)
+        row[self.numbers] = np.arange(len(self.numbers))
+        numbers = np.flatnonzero(row >= 0)
+        return numbers, row[numbers]
 
 
 class Encoder:
@@ -179,53 +211,57 @@ class Encoder:
         self._fold, self.encodings = fold, encodings(blob)
         self._tables = {table.counted: table for table in final_tables(blob)}
         self._classes: dict[int, NDArray[np.int64]] = {}
+        self._sharing: dict[tuple[Counted, int], list[int]] = {}  # encodings of the same counts
+        for i, own in enumerate(self.encodings):
+            self._sharing.setdefault((own.counted, own.target_border), []).append(i)
         self._grouped: RowsByCategory | None = None  # the last, as encodings of one combination follow each other
-        self._counts: tuple[tuple[Counted, int], Single, Single] | None = None  # likewise
+        self._bins: dict[int, Bins] = {}  # likewise
 
     def bins(self, i: int) -> Bins:
-        """(N,): encoding i of each row."""
-        own = self.encodings[i]
-        asked = own.counted, own.target_border
-        if self._counts is None or self._counts[0] != asked:
-            counts = self._before(*asked) if own.counted.needs_classes else self._occurrences(own.counted)
-            self._counts = asked, *counts
-        return own.bins(*self._counts[1:])
+        """(N,): encoding i of each row, in the order of the fold."""
+        if i not in self._bins:
+            counted, border = self.encodings[i].counted, self.encodings[i].target_border
+            same = self._sharing[counted, border]
+            self._bins = dict(zip(same, (self._before if counted.needs_classes else self._occurrences)(same)))
+        return self._bins[i]
 
-    def _before(self, counted: Counted, target_border: int) -> tuple[Single, Single]:
-        """(N,) twice: of the rows before each that share its category those of the classes counted, and all of them."""
+    def _before(self, same: list[int]) -> Bins:
+        """(E, N): encodings by the rows before each that share its category: those of the classes counted, and all of them."""
+        counted, target_border = self.encodings[same[0]].counted, self.encodings[same[0]].target_border
         groups, classes = self._groups(counted), self._classified(counted)
         if counted.kind == MEAN:
-            values = classes.astype(np.float32) / np.float32(self._fold.classification(counted).n_borders)
+            values: Any = classes.astype(np.float32) / np.float32(self._fold.classification(counted).n_borders)
         else:
-            chosen = classes > target_border if counted.kind == BORDERS else classes == target_border
-            values = chosen.astype(np.float32)
-        return sums_before(groups.numbers, len(groups.words), self._fold.order, values, single=counted.kind == MEAN)
+            values = (classes > target_border if counted.kind == BORDERS else classes == target_border).view(np.uint8)
+        scales = np.array([self.encodings[i].bin_scale for i in same], dtype=np.float32)
+        return encodings_before(groups.numbers, groups.size, values, scales)
 
     def _groups(self, counted: Counted) -> RowsByCategory:
         if self._grouped is None or self._grouped.what != counted.what:
-            words = self._fold.words(counted)
-            numbers, n = number_keys(words)
-            if n > self._fold.most and not (counted.is_simple and self._fold.all_simple):
-                raise UnsupportedModelError(
-                    "ctr_leaf_count_limit",
-                    f"{self._fold.most} with {n} categories or combinations of them",
-                    "which of them CatBoost puts together is not replayed",
-                    "Fit without ctr_leaf_count_limit.",
-                )
-            keys = np.empty(n, dtype=np.uint64)
-            keys[numbers] = words
-            self._grouped = RowsByCategory(counted.what, numbers, keys)
+            groups, most = RowsByCategory.of(counted.what, self._fold.parts(counted)), self._fold.most
+            if groups.size > most and not (counted.is_simple and self._fold.all_simple):
+                n = len(groups.found()[0])
+                if n > most:
+                    raise UnsupportedModelError(
+                        "ctr_leaf_count_limit",
+                        f"{most} with {n} categories or combinations of them",
+                        "which of them CatBoost puts together is not replayed",
+                        "Fit without ctr_leaf_count_limit.",
+                    )
+            self._grouped = groups
         return self._grouped
 
-    def _occurrences(self, counted: Counted) -> tuple[Single, Single]:
-        """(N,) twice: how often each row's category occurs, and how often the most frequent one does.
+    def _occurrences(self, same: list[int]) -> list[Bins]:
+        """(E, N): encodings by how often each row's category occurs, and how often the most frequent one does.
 
         No order matters, but an eval_set may count as well: the model's own table says it.
         """
+        counted = self.encodings[same[0]].counted
         table, groups = self._tables[counted], self._groups(counted)
-        order = np.argsort(table.hashes)
-        place = order[np.minimum(np.searchsorted(table.hashes[order], groups.words), len(order) - 1)]
-        unknown = np.flatnonzero(table.hashes[place] != groups.words)
+        numbers, rows = groups.found()
+        words, order = self._fold.words(counted, rows), np.argsort(table.hashes)
+        place = order[np.minimum(np.searchsorted(table.hashes[order], words), len(order) - 1)]
+        unknown = np.flatnonzero(table.hashes[place] != words)
         if len(unknown):
             raise ExactnessError(
                 "number of categories, or combinations of them, that the model does not know",
@@ -233,19 +269,20 @@ class Encoder:
                 0.0,
                 "Categories are not those of the fit: pass the same columns, as text or whole numbers.",
             )
-        total = np.full(len(groups.numbers), table.denominator, dtype=np.float32)
-        return table.counts[place, 0].astype(np.float32)[groups.numbers], total
+        number = np.empty(groups.size, dtype=np.int64)
+        number[numbers] = np.arange(len(numbers))
+        good, own = table.counts[place, 0].astype(np.float32), number[groups.numbers]
+        return [self.encodings[i].bins(good, np.float32(table.denominator))[own] for i in same]
 
     def _classified(self, counted: Counted) -> NDArray[np.int64]:
-        """(N,): the class of each row's target."""
+        """(N,): the class of each row's target, in the order of the fold."""
         if counted.classes not in self._classes:
             known = [table for table in self._tables.values() if table.counted.classes == counted.classes]
             parted = next((table for table in known if table.counted.kind in (BORDERS, BUCKETS)), None)
             how = self._fold.classification(counted)
             target = how.target(self._fold.targets)
-            self._classes[counted.classes] = (
-                how.classes(target) if parted is None else classes_of(target, parted.counts.sum(axis=0))
-            )
+            found = how.classes(target) if parted is None else classes_of(target, parted.counts.sum(axis=0))
+            self._classes[counted.classes] = found[self._fold.order]
         return self._classes[counted.classes]
 
 

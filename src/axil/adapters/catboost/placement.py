@@ -15,7 +15,7 @@ from axil.adapters.catboost.blob import ModelBlob
 from axil.adapters.catboost.categories import Categories, column
 from axil.adapters.catboost.encodings import Encoder, Fold, classifications
 from axil.adapters.catboost.permutations import AveragingFold
-from axil.adapters.catboost.splits import DEEPEST, Ids, is_high, split_routes, tree_nodes
+from axil.adapters.catboost.splits import Ids, is_high, split_routes, tree_nodes
 from axil.adapters.contract import TrainingRows
 from axil.errors import UnsupportedModelError
 from axil.kernels import Backend
@@ -41,12 +41,30 @@ class EncodedRows:
         return self.blob.features("target statistics")
 
     def assign(self, out: Cells, n_threads: int, backend: Backend | None = None) -> None:
-        """Fill ``out`` (T, N) with the leaves of all training rows, some trees at a time."""
+        """Fill ``out`` (T, N) with the leaves of all training rows."""
         tests = Tests(self.blob, self._fold())
-        symmetric = not self.blob.trees.length(10)
-        if symmetric and self.blob.depths.max(initial=0) > DEEPEST:
-            self._by_levels(tests, out)
-            return
+        if self.blob.trees.length(10):
+            self._by_trees(tests, out, n_threads, backend)
+        else:
+            self._by_columns(tests, out)
+        place = np.empty_like(tests.order)
+        place[tests.order] = np.arange(len(place))
+        for leaves in out:
+            leaves[:] = leaves[place]
+
+    def _by_columns(self, tests: Tests, out: Cells) -> None:
+        """Trees with one split per level: column by column, each into all levels that test it; the first has the lowest bit."""
+        depths, splits = self.blob.depths, self.blob.split_numbers
+        tree = np.repeat(np.arange(len(depths)), depths)
+        level = np.arange(len(splits)) - np.repeat(np.cumsum(depths) - depths, depths)
+        out[:] = 0
+        for split in np.unique(splits).tolist():
+            passed = tests.passed(tests.values(split), split).astype(out.dtype)
+            for i in np.flatnonzero(splits == split):
+                out[tree[i]] |= passed << out.dtype.type(level[i])
+
+    def _by_trees(self, tests: Tests, out: Cells, n_threads: int, backend: Backend | None) -> None:
+        """Trees whose nodes have splits of their own, some at a time."""
         starts, split, children = tree_nodes(self.blob, self.n_leaves)
         for begin, end in tests.groups(starts, split):
             own = slice(starts[begin], starts[end])
@@ -70,28 +88,21 @@ class EncodedRows:
                 table = np.column_stack([values[part] for values in used]).astype(np.float32)
                 routes.assign(table, out[begin:end, part], n_threads, backend)
 
-    def _by_levels(self, tests: Tests, out: Cells) -> None:
-        """Level by level, for trees that have too many nodes; the first split has the lowest bit."""
-        for leaves, splits in zip(out, np.split(self.blob.split_numbers, np.cumsum(self.blob.depths)[:-1])):
-            columns, used = tests.columns(splits)
-            leaves[:] = 0
-            for level, (split, at) in enumerate(zip(splits, columns)):
-                leaves |= tests.passed(used[at], int(split)).astype(leaves.dtype) << leaves.dtype.type(level)
-
     def _fold(self) -> Fold:
         """The rows in the order of the averaging fold."""
         settings, X = self.blob.settings[-1], self.rows.X
         own = settings["cat_feature_params"]
         features = [feature for feature in self.blob.trees.tables(5) if feature.length(3)]
         categories = [feature for feature in self.blob.trees.tables(4) if feature.number(3, "b", 1)]
+        order = AveragingFold.of(len(self.rows.targets), settings, bool(self.blob.trees.length(5))).rows
         return Fold(
-            AveragingFold.of(len(self.rows.targets), settings, bool(self.blob.trees.length(5))).rows,
+            order,
             {
-                feature.index: Categories.of(column(X, feature.flat_index))
+                feature.index: Categories.of(column(X, feature.flat_index)[order])
                 for feature in map(FeatureNumbers.of_category, categories)
             },
             {
-                feature.index: number_column(X, feature.flat_index)
+                feature.index: number_column(X, feature.flat_index)[order]
                 for feature in map(FeatureNumbers.of_number, features)
             },
             {FeatureNumbers.of_number(feature).index for feature in features if is_high(feature)},
@@ -146,6 +157,15 @@ class Tests:
         used, places = np.unique(self._column[splits], return_inverse=True)
         return places.reshape(-1).astype(np.int64), [self._values(int(i)) for i in used]
 
+    @property
+    def order(self) -> Ids:
+        """(N,): the row in each place of the fold, in whose order values are."""
+        return self._fold.order
+
+    def values(self, split: int) -> NDArray[Any]:
+        """(N,): the column that a split is on."""
+        return self._values(int(self._column[split]))
+
     def _values(self, i: int) -> NDArray[Any]:
         n, m = len(self._numbers), len(self._one_hot)
         if i < n:
@@ -154,8 +174,10 @@ class Tests:
 
     def passed(self, values: NDArray[Any], split: int) -> NDArray[np.bool_]:
         """(N,): whether rows with these values go right."""
+        if values.dtype.kind != "f":
+            return np.asarray(values > int(self.borders[split]))  # borders are whole, or 0.5 of two values
         with np.errstate(invalid="ignore"):
-            above = values > self.borders[split]
+            above = values > np.float32(self.borders[split])
         return np.asarray(above | np.isnan(values) if self.high[split] else above)
 
     def groups(self, starts: Ids, split: Ids) -> Iterator[tuple[int, int]]:
