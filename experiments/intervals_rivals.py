@@ -74,17 +74,18 @@ class Split:
     @cached_property
     def neighbours(self) -> tuple[np.ndarray, np.ndarray]:
         """The standard deviations of the targets of the k nearest training rows, calibration (n_cal, k) and test (n, k)."""
-        train = self.model.predict(self.X_train, pred_leaf=True)
-        ks = [k for k in NEIGHBOURS if k <= len(train)]
+        known = self.model, self.X_train, self.y_train
+        return spreads(*known, self.X_cal), spreads(*known, self.X)
 
-        def spreads(X: np.ndarray) -> np.ndarray:
-            leaves, found = self.model.predict(X, pred_leaf=True), []
-            for row in leaves:
-                nearest = self.y_train[(train == row).sum(axis=1).argsort(kind="stable")[::-1]]
-                found.append([nearest[:k].std() for k in ks])
-            return np.array(found)
 
-        return spreads(self.X_cal), spreads(self.X)
+def spreads(model: Any, X_train: np.ndarray, y_train: np.ndarray, X: np.ndarray) -> np.ndarray:
+    """(n, k): the standard deviations of the targets of the k training rows with most leaves in common, k of NEIGHBOURS."""
+    train, leaves = (model.predict(rows, pred_leaf=True).astype(np.int16) for rows in (X_train, X))
+    ks, found = [k for k in NEIGHBOURS if k <= len(train)], []
+    for row in leaves:
+        nearest = y_train[(train == row).sum(axis=1).argsort(kind="stable")[::-1]]
+        found.append([nearest[:k].std() for k in ks])
+    return np.array(found)
 
 
 def axil_held_out(split: Split) -> Answer:
@@ -116,15 +117,15 @@ def constant(split: Split) -> Answer:
 
 def ibug(split: Split) -> Answer:
     """As published: first k, then a factor or an addend, by the calibration rows; by CRPS, and by NLL for the likelihood."""
-    return _normal(split.made, *(_ibug(split, score)[1] for score in (crps_normal, nll_normal)))
+    return _normal(split.made, *(ibug_scale(split, score)[1] for score in (crps_normal, nll_normal)))
 
 
 def ibug_conformal(split: Split) -> Answer:
     """More than published: k and the factor or addend tuned together, and split conformal of errors over the scale."""
-    return _scaled(split, *_ibug(split, crps_normal, together=True))
+    return _scaled(split, *ibug_scale(split, crps_normal, together=True))
 
 
-def _ibug(split: Split, score: Callable[..., np.ndarray], together: bool = False) -> tuple[np.ndarray, np.ndarray]:
+def ibug_scale(split: Split, score: Callable[..., np.ndarray], together: bool = False) -> tuple[np.ndarray, np.ndarray]:
     """Standard deviations of the calibration rows and of the test rows."""
 
     def loss(std: np.ndarray) -> float:
@@ -209,7 +210,7 @@ def cqr(split: Split) -> Answer:
 
 
 def quantile_pairs(split: Split) -> Answer:
-    (new,) = _quantile_models(*_both(split), split.X)
+    (new,) = _quantile_models(*both(split), split.X)
     return _from_levels(new)
 
 
@@ -229,7 +230,7 @@ def quantile_forest(split: Split) -> Answer:
     from quantile_forest import RandomForestQuantileRegressor
 
     forest = RandomForestQuantileRegressor(100, min_samples_leaf=5, random_state=split.seed, n_jobs=1)
-    forest.fit(*_both(split))
+    forest.fit(*both(split))
     found = forest.predict(split.X, quantiles=[*LEVELS, 0.05, 0.95])
     quantiles = found[:, :-2]
     std = _not_zero(quantiles.std(axis=1))
@@ -269,7 +270,7 @@ def _tuned(split: Split, mean_cal: np.ndarray, std_cal: np.ndarray, mean: np.nda
     return _normal(mean, *(fit(std) for fit in fits))
 
 
-def _both(split: Split) -> tuple[np.ndarray, np.ndarray]:
+def both(split: Split) -> tuple[np.ndarray, np.ndarray]:
     """Training and calibration rows: for models that need no rows to calibrate with."""
     return np.concatenate([split.X_train, split.X_cal]), np.concatenate([split.y_train, split.y_cal])
 

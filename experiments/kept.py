@@ -38,14 +38,21 @@ class Kept:
     def __contains__(self, name: str) -> bool:
         return self.connection.execute("select 1 from arrays where key = ?", (name,)).fetchone() is not None
 
-    def fill(self, tasks: dict[str, Any], work: Callable[[Any], np.ndarray], pool: Executor, what: str) -> int:
+    def fill(
+        self,
+        tasks: dict[str, Any],
+        work: Callable[[Any], np.ndarray],
+        pool: Executor,
+        what: str,
+        commit: int = COMMIT,
+    ) -> int:
         """Make what is missing, ``work(task)`` in the processes of the pool; how many it was."""
         missing = {name: task for name, task in tasks.items() if name not in self}
-        made = pool.map(work, missing.values(), chunksize=4)
+        made = pool.map(work, missing.values(), chunksize=min(4, commit))
         try:
             for count, (name, array) in enumerate(zip(track(list(missing), what), made), 1):
                 self.connection.execute("insert into arrays values (?, ?, ?)", (name, array.dtype.str, array.tobytes()))
-                if count % COMMIT == 0:
+                if count % commit == 0:
                     self.connection.commit()
         finally:
             self.connection.commit()

@@ -103,26 +103,31 @@ def write(
     command: str,
     packages: Sequence[str] = PACKAGES,
     shown: list[Line] | None = None,
+    folder: Path | None = None,
 ) -> None:
     """results/TABLE.csv and results/TABLE.md; ``shown``: the lines of the latter, where they are not those of the CSV."""
-    write_csv(table, lines, command, packages)
-    write_shown(table, lines if shown is None else shown, command, packages)
+    write_csv(table, lines, command, packages, folder)
+    write_shown(table, lines if shown is None else shown, command, packages, folder)
 
 
-def write_csv(table: str, lines: list[Line], command: str, packages: Sequence[str] = PACKAGES) -> None:
-    """results/TABLE.csv, where every line tells command, versions and machine."""
+def write_csv(
+    table: str, lines: list[Line], command: str, packages: Sequence[str] = PACKAGES, folder: Path | None = None
+) -> None:
+    """results/TABLE.csv, or FOLDER/TABLE.csv, where every line tells command, versions and machine."""
     told = about(command, packages)
-    with open(RESULTS / f"{table}.csv", "w", newline="", encoding="utf-8") as file:
+    with open((folder or RESULTS) / f"{table}.csv", "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, [*lines[0], *told], lineterminator="\n")
         writer.writeheader()
         writer.writerows(line | told for line in lines)
 
 
-def write_shown(table: str, lines: list[Line], command: str, packages: Sequence[str] = PACKAGES) -> None:
-    """results/TABLE.md, which tells command, versions and machine once."""
+def write_shown(
+    table: str, lines: list[Line], command: str, packages: Sequence[str] = PACKAGES, folder: Path | None = None
+) -> None:
+    """results/TABLE.md, or FOLDER/TABLE.md, which tells command, versions and machine once."""
     told = about(command, packages)
     made = [*markdown(lines), "", f"`{command}`; {told['versions']}; {told['machine']}.", ""]
-    (RESULTS / f"{table}.md").write_text("\n".join(made), encoding="utf-8")
+    ((folder or RESULTS) / f"{table}.md").write_text("\n".join(made), encoding="utf-8")
 
 
 def markdown(lines: list[Line]) -> list[str]:
