@@ -30,7 +30,7 @@ def single(values: Array) -> Array:
     return values.astype(np.float32).astype(np.float64)
 
 
-@pytest.mark.parametrize(
+FITS = pytest.mark.parametrize(
     ("name", "alpha", "delta"),
     [
         ("MAE", 0.5, 1e-6),
@@ -40,14 +40,17 @@ def single(values: Array) -> Array:
         ("MAPE", 0.5, 0),
     ],
 )
-def test_weights_are_those_of_a_replay(name: str, alpha: float, delta: float) -> None:
+
+
+def replayed(name: str, alpha: float, delta: float, kept: NDArray[np.intp]) -> tuple[Array, Array]:
+    """Predictions (n,) of these rows of a case and weights (n, n), by a fit to them alone at the splits of the model."""
     case = RANKED[name]()
-    y, n = single(case.y), len(case.y)
-    weights = np.ones(n) if case.sample_weight is None else single(case.sample_weight)
+    y, n = single(case.y)[kept], len(kept)
+    weights = np.ones(n) if case.sample_weight is None else single(case.sample_weight)[kept]
     sized = np.float64(np.float32(1.0) / np.maximum(np.float32(1.0), np.abs(y.astype(np.float32))))
     row, shift = percentile(y, sized if name == "MAPE" else weights, alpha, delta)
     F, K = np.full(n, y[row] + shift), np.tile(np.eye(n)[row], (n, 1))
-    for leaf in read(case.model).leaves(case.X).T:  # type: ignore[attr-defined]
+    for leaf in read(case.model).leaves(case.X)[kept].T:  # type: ignore[attr-defined]
         residuals, made = single(y - F), np.eye(n) - K
         for number in np.unique(leaf):
             rows = np.flatnonzero(leaf == number)
@@ -59,6 +62,23 @@ def test_weights_are_those_of_a_replay(name: str, alpha: float, delta: float) ->
             at, shift = percentile(residuals[rows], counted, alpha, delta)
             F[rows] += np.float64(np.float32(0.3)) * (residuals[rows[at]] + shift)
             K[rows] += np.float64(np.float32(0.3)) * made[rows[at]]
+    return F, K
+
+
+@FITS
+def test_without_ranks_the_rows_that_are_left_again(name: str, alpha: float, delta: float) -> None:
+    case = RANKED[name]()
+    gone = np.random.default_rng(0).choice(len(case.y), 25, replace=False)
+    left = np.delete(np.arange(len(case.y)), gone)
+    explainer = axil.Explainer(case.model, case.X, case.y, case.sample_weight)
+    found = explainer.without(case.X[left], gone.tolist())["after"]
+    np.testing.assert_allclose(found, replayed(name, alpha, delta, left)[0], rtol=0, atol=1e-6)
+
+
+@FITS
+def test_weights_are_those_of_a_replay(name: str, alpha: float, delta: float) -> None:
+    case = RANKED[name]()
+    F, K = replayed(name, alpha, delta, np.arange(len(case.y)))
     np.testing.assert_allclose(F, case.model.predict(case.X), rtol=0, atol=1e-6)
     explainer = axil.Explainer(case.model, case.X, case.y, case.sample_weight)
     found = explainer(case.X)

@@ -62,8 +62,8 @@ def single(values: Any) -> Array:
     return np.asarray(values).astype(np.float32).astype(np.float64)
 
 
-@pytest.mark.parametrize("name", PLAIN)
-def test_weights_are_those_of_a_replay(name: str) -> None:
+def fit_of(name: str) -> tuple[tuple[Array, Array, Any, Any], list[float], float | None]:
+    """Targets, weights, leaves and offsets of the rows of a case; its rates; and its base, None where that is a percentile."""
     case = RANKED[name]()
     y = single(case.y)
     weights = np.ones(len(y)) if case.sample_weight is None else single(case.sample_weight)
@@ -73,6 +73,13 @@ def test_weights_are_those_of_a_replay(name: str) -> None:
     offsets = 0.0 if case.init_score is None else case.init_score
     base = 0.0 if "False" in name or "scored" in name else None
     leaves = read(case.model).leaves(case.X)  # type: ignore[attr-defined]
+    return (y, weights, leaves, offsets), rates, base
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_weights_are_those_of_a_replay(name: str) -> None:
+    case = RANKED[name]()
+    (y, weights, leaves, offsets), rates, base = fit_of(name)
     F, K = replayed(PLAIN[name], y, weights, leaves, rates, base, offsets)
     model = case.model.predict(case.X) + offsets
     np.testing.assert_allclose(
@@ -120,18 +127,58 @@ def test_the_pattern_is_told() -> None:
     assert "by the ranks of their rows" in str(held)
 
 
-@pytest.mark.parametrize("question", ["without", "removal", "leave_one_out", "refit"])
-def test_deletions_are_refused_by_name(question: str) -> None:
-    case = RANKED["l1"]()
+@pytest.mark.parametrize("name", ["quantile", "quantile weighted", "l1 scored", "l1 equal targets", "mape"])
+def test_without_ranks_the_rows_that_are_left_again(name: str) -> None:
+    """The fit to the other rows alone, at the same splits, tree by tree in NumPy."""
+    case, rng = RANKED[name](), np.random.default_rng(0)
+    given, rates, base = fit_of(name)
+    gone = rng.choice(len(case.y), 25, replace=False)
+    left = np.delete(np.arange(len(case.y)), gone)
+    (y, weights, leaves), offsets = (part[left] for part in given[:3]), given[3]
+    own = offsets if np.ndim(offsets) == 0 else np.asarray(offsets)[left]
+    expected, _ = replayed(PLAIN[name], y, weights, leaves, rates, base, own)
+    explainer = axil.Explainer(case.model, case.X, case.y, case.sample_weight, case.init_score)
+    scored = None if case.init_score is None else case.init_score[left]
+    table = explainer.without(case.X[left], gone.tolist(), init_score=scored)
+    np.testing.assert_allclose(table["after"], expected, rtol=0, atol=1e-6)
+    assert "ranks of rows" in table.attrs["axil"]
+    assert np.abs(table["change"]).max() > 1e-3
+
+
+@pytest.mark.parametrize("settings", [{"objective": "l1"}, {"objective": "quantile", "weighted": True, **BAG}])
+def test_deletions_of_single_rows_are_fits_without_them(settings: dict[str, Any]) -> None:
+    case = booster(table(90), n_trees=4, **settings)
+    explainer = axil.Explainer(case.model, case.X, case.y, case.sample_weight)
+    effects, left = explainer.removal(case.X_new[:3]), explainer.leave_one_out()
+    for row in (0, 17, 80):
+        found = explainer.without(np.concatenate([case.X_new[:3], case.X[row : row + 1]]), [row])
+        np.testing.assert_allclose(effects[:, row], found["change"][:3], rtol=0, atol=1e-12)
+        np.testing.assert_allclose(left["prediction"][row], found["after"][3], rtol=0, atol=1e-12)
+    with pytest.raises(axil.UnsupportedQuestionError, match="jumps from row to row"):
+        explainer.removal(case.X_new, method="first-order")
+    with pytest.raises(axil.UnsupportedQuestionError, match="percentiles, the first of which"):
+        explainer.loo_curve()
+    chosen = explainer.removal(case.X_new[:1], k=2, greedy=True)
+    best = np.abs(effects[0]).argmax()
+    assert chosen["row"][0] == best
+    assert chosen["effect"][0] == pytest.approx(effects[0, best], abs=1e-12)
+
+
+def test_audit_and_calibrate_of_a_median_take_errors_without_the_row() -> None:
+    case = booster(table(90), n_trees=4, objective="l1")
     explainer = axil.Explainer(case.model, case.X, case.y)
-    asked: dict[str, Any] = {
-        "without": lambda: explainer.without(case.X_new, [3]),
-        "removal": lambda: explainer.removal(case.X_new),
-        "leave_one_out": explainer.leave_one_out,
-        "refit": lambda: explainer.refit(drop=[3]),
-    }
+    left = explainer.leave_one_out()
+    audited = explainer.audit().set_index("row").loc[left["row"]]
+    np.testing.assert_allclose(audited["expected"], left["prediction"], rtol=0, atol=1e-12)
+    half = len(case.X_new) // 2
+    predictive = explainer.calibrate(case.X_new[:half], case.model.predict(case.X_new[:half]) + 0.1)
+    assert predictive.training_errors == "leave-one-out"
+
+
+def test_refit_is_refused_by_name() -> None:
+    case = RANKED["l1"]()
     with pytest.raises(axil.UnsupportedQuestionError, match="rank"):
-        asked[question]()
+        axil.Explainer(case.model, case.X, case.y).refit(drop=[3])
 
 
 def test_bags_that_were_recorded() -> None:
@@ -156,6 +203,8 @@ def test_files_keep_the_pattern(tmp_path: Any) -> None:
     again = axil.load(tmp_path / "model.axil", case.model)
     np.testing.assert_array_equal(again(case.X_new).weights, explainer(case.X_new).weights)
     assert again.verification == explainer.verification
+    with pytest.raises(axil.UnsupportedQuestionError, match="Make the explainer again"):
+        again.without(case.X_new, [0])
 
 
 def test_what_if_moves_predictions_as_a_fit_would_while_ranks_stay() -> None:

@@ -76,15 +76,45 @@ def test_weights_of_a_tree_of_medians() -> None:
         np.testing.assert_allclose(own, expected, rtol=0, atol=1e-15)
 
 
-def test_forests_of_medians_are_sparse_and_have_no_row_out_of_bag() -> None:
-    """Draws say which rows medians are taken from, so they cannot say which rows a tree has not seen."""
+@pytest.mark.parametrize("name", BOOSTED)
+def test_without_ranks_the_rows_that_are_left_again(name: str) -> None:
+    case, (rule, start, rate) = RANKED[name](), BOOSTED[name]
+    gone = np.random.default_rng(0).choice(len(case.y), 25, replace=False)
+    left = np.delete(np.arange(len(case.y)), gone)
+    y, weights = case.y[left], np.ones(len(left)) if case.sample_weight is None else case.sample_weight[left]
+    leaves = read(case.model).leaves(case.X)[left]  # type: ignore[attr-defined]
+    rows = [] if "zero" in name else picked(start, y, weights, np.arange(len(y)))
+    base = float(sum(share * y[row] for row, share in rows))
+    expected, _ = replayed(rule, y, weights, leaves, [rate] * N_TREES, base)
+    explainer = axil.Explainer(case.model, case.X, case.y, case.sample_weight)
+    np.testing.assert_allclose(explainer.without(case.X[left], gone.tolist())["after"], expected, rtol=0, atol=1e-12)
+
+
+def test_deletions_of_a_tree_of_medians() -> None:
+    """The median of the others in the leaf; nan where there is none."""
+    case = RANKED["tree absolute_error"]()
+    explainer, leaf = axil.Explainer(case.model, case.X, case.y), case.model.apply(case.X)
+    table, effects = explainer.leave_one_out(), explainer.removal(case.X[:20])
+    for row in range(len(leaf)):
+        others = case.y[(leaf == leaf[row]) & (np.arange(len(leaf)) != row)]
+        expected = np.median(others) if len(others) else np.nan
+        assert table["prediction"][row] == pytest.approx(expected, abs=1e-12, nan_ok=True)
+        met = leaf[:20] == leaf[row]
+        assert not effects[~met, row].any()
+        np.testing.assert_allclose(effects[met, row], expected - case.model.predict(case.X[:20])[met], atol=1e-12)
+
+
+def test_forests_of_medians_are_sparse_and_know_the_rows_out_of_bag() -> None:
     case = RANKED["forest absolute_error"]()
     explainer = axil.Explainer(case.model, case.X, case.y)
     weights = explainer(case.X_new, sparse=True).weights
     assert weights.nnz <= 2 * N_TREES * len(case.X_new)
     assert explainer.calibrate(case.X_new, np.zeros(len(case.X_new))).interval(case.X_new).shape[0] == len(case.X_new)
-    with pytest.raises(axil.UnsupportedQuestionError, match="rank"):
-        explainer.leave_one_out()
+    assert explainer.calibrate(case.X_new, np.zeros(len(case.X_new))).training_errors == "out-of-bag"
+    effects = explainer.removal(case.X_new[:4])
+    for row in (3, 40):
+        found = explainer.without(case.X_new[:4], [row])["change"]
+        np.testing.assert_allclose(effects[:, row], found, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(

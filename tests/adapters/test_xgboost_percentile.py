@@ -67,6 +67,22 @@ def test_weights_are_those_of_a_replay(name: str) -> None:
     np.testing.assert_allclose(found.weights, K, rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["quantile", "absolute error weighted", "absolute error base_score"])
+def test_without_ranks_the_rows_that_are_left_again(name: str) -> None:
+    case = RANKED[name]()
+    y = case.y.astype(np.float32).astype(np.float64)
+    weights = np.ones(len(y)) if case.sample_weight is None else case.sample_weight
+    gone = np.random.default_rng(0).choice(len(y), 30, replace=False)
+    left = np.delete(np.arange(len(y)), gone)
+    leaves = read(case.model).leaves(case.X)[left]  # type: ignore[attr-defined]
+    base = 3.0 if "base_score" in name else None
+    expected, _ = replayed(PLAIN[name], y[left], weights[left], leaves, [0.3] * 10, base)
+    explainer = axil.Explainer(case.model, case.X, case.y, case.sample_weight)
+    np.testing.assert_allclose(
+        explainer.without(case.X[left], gone.tolist())["after"], expected, rtol=0, atol=1e-6 * np.abs(expected).max()
+    )
+
+
 @pytest.mark.parametrize("strategy", ["one_output_per_tree", "multi_output_tree"])
 def test_several_quantiles_of_one_column_of_targets(strategy: str) -> None:
     case = regressor(objective="reg:quantileerror", quantile_alpha=[0.2, 0.5, 0.9], multi_strategy=strategy)

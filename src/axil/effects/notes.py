@@ -17,8 +17,8 @@ CALIBRATED = {  # by the kind of an explainer
     "additive": "probabilities are calibrated, and the curve of the calibration is held fixed",
 }
 PATTERN = (
-    "exact with the fitted splits held fixed; the pattern (sums that L1 moves or puts to zero, clips, bounds) is computed again "
-    "for the rows that are left; not a retraining"
+    "exact with the fitted splits held fixed; the pattern (sums that L1 moves or puts to zero, clips, bounds, ranks of rows) is "
+    "computed again for the rows that are left; not a retraining"
 )
 FIRST_ORDER = "a first-order effect with the fitted structure held fixed; not a retraining"
 

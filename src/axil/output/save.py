@@ -211,6 +211,7 @@ def _check_leaves(s: Structure, n_threads: int) -> None:
 def _arrays(structure: Structure) -> dict[str, NDArray[Any]]:
     """The structure's arrays by name, its parts flattened."""
     arrays = {f.name: getattr(structure, f.name) for f in fields(Structure) if f.init}
+    del arrays["ranks"]  # rules of libraries are no arrays: what follows from them is refused of a file
     arrays |= _packed(arrays.pop("mixing"))
     coefficients = arrays.pop("coefficients")
     if coefficients is not None:

@@ -94,8 +94,9 @@ def _left_out(proven: ProvenModel) -> list[LeftOut]:
     available, seconds = proven.budget.available, seconds_of(proven)
     if LONGEST < seconds < np.inf:
         raise InputError(
-            f"Leaving out each of {len(proven.targets)} training rows does not fit into memory in leaf space, and replays would "
-            f"take {in_time(seconds)}. Raise memory_limit, explain a model of fewer leaves, or use your own cross-validation."
+            f"Leaving out each of {len(proven.targets)} training rows takes as many replays of the fit, {in_time(seconds)}, as "
+            "leaf space does not fit into memory, or this model has none (percentiles, bounds). Raise memory_limit, explain a "
+            "model of fewer leaves, or use your own cross-validation."
         )
     announce(f"Leaving out each of {len(proven.targets)} training rows takes", seconds, INSTEAD)
     return [
@@ -150,7 +151,8 @@ def loo_curve(proven: ProvenModel) -> Any:
         raise UnsupportedQuestionError(
             "loo_curve",
             "the trees of this model are not fitted one after the other to what those before leave over (a forest, DART, model "
-            "shrinkage, or no trees at all), so its first trees are no model by themselves",
+            "shrinkage, no trees at all, or percentiles, the first of which is the start), so its first trees are no model by "
+            "themselves",
             "leave_one_out works for it; refit with fewer trees to compare.",
         )
     if not any(curve.rows for curve in known):

@@ -22,7 +22,7 @@ from axil.machine.progress import track
 from axil.replay.checks import Verification, check_answer
 from axil.replay.model import Refittable
 from axil.replay.queries import Combination, Queries
-from axil.replay.radius import boosted, rows_replayed
+from axil.replay.radius import rows_replayed, trees_of
 from axil.replay.refit import Change, leaf_fits
 from axil.scale import FittedTargets
 from axil.structure.leaves import LeafFit
@@ -267,7 +267,8 @@ class ProvenModel(Refittable):
 
     @property
     def has_first_order(self) -> bool:
-        return all(trees.structure.mixing is None for engine in self.engines for trees in boosted(engine))
+        structures = [trees.structure for engine in self.engines for trees in trees_of(engine)]
+        return not any(s.mixing is not None or s.is_ranked for s in structures)
 
     @property
     def replay_note(self) -> str:
@@ -275,7 +276,7 @@ class ProvenModel(Refittable):
 
     @property
     def _bends(self) -> bool:
-        return any(bends(trees.structure) for engine in self.engines for trees in boosted(engine))
+        return any(bends(trees.structure) for engine in self.engines for trees in trees_of(engine))
 
     def deletion_note(self) -> str:
         """How many rows change a pattern, or are replayed for other reasons, beside that it is computed again."""
@@ -331,7 +332,8 @@ def removed_in_turn(engine: Engine, query: Any, targets: Array, k: int, first: A
     before = float(left.predicted(query, targets)[0, k])
     for _ in first:
         # Of forests exact effects take no longer, and bounds have no other ones.
-        exact = isinstance(left, Forest) or any(mixes(trees.structure) for trees in boosted(left))
+        structures = [trees.structure for trees in trees_of(left)]
+        exact = isinstance(left, Forest) or any(mixes(s) or s.is_ranked for s in structures)
         rest = left.deletable("removal")
         found = rest.deletion(query, targets, 0) if exact else rest.removal(query, targets)
         gains = sign * np.nan_to_num(found[k].dense()[0])  # nan: without the row nothing is left

@@ -101,12 +101,12 @@ class Held:
         return cls(s.total_leaves, **walked.held, shift=shift, radius=_radius(s, sums, engine), encodings=encodings)
 
 
-def boosted(engine: Engine) -> Iterator[BoostedTrees]:
-    """The boosted trees that an engine is, or is made of."""
+def trees_of(engine: Engine) -> Iterator[BoostedTrees | Forest]:
+    """The trees that an engine is, or is made of."""
     if isinstance(engine, Sum):
         for term in engine.terms:
-            yield from boosted(term.engine)
-    elif isinstance(engine, BoostedTrees):
+            yield from trees_of(term.engine)
+    elif isinstance(engine, (BoostedTrees, Forest)):
         yield engine
 
 
@@ -128,7 +128,9 @@ def rows_replayed(engine: Engine, targets: Array, available: int) -> int:
     if isinstance(engine, Sum):
         share = available // len(engine.terms)
         return max(rows_replayed(term.engine, term.taken(targets), share) for term in engine.terms)
-    return engine.replays(targets, available) if isinstance(engine, BoostedTrees) and bends(engine.structure) else 0
+    if not isinstance(engine, (BoostedTrees, Forest)) or not bends(engine.structure):
+        return 0
+    return engine.replays(targets, available) if isinstance(engine, BoostedTrees) else len(targets)
 
 
 def _shift(engine: BoostedTrees) -> float:

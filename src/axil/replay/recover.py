@@ -108,6 +108,7 @@ def replayed(trees: FittedTrees, walked: Walked, offsets: Array | None, total: f
     rates, recovered = recover_rates(trees, values, walked.counts)
     trees = replace(trees, rates=rates)
     structure = fitted_structure(trees, walked.cells, walked.draws, walked.leaf_weights, pattern, offsets, total)
+    structure = structure if walked.ranks is None else replace(structure, ranks=walked.ranks)
     held = pattern.counts if trees.ranks is None else {"ranked": len(walked.sums)}
     return Replay(structure, walked.counts, walked.sums, values, walked.score, recovered, held, walked.drawn_weights)
 

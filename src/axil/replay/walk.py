@@ -14,7 +14,7 @@ from axil.kernels.choose import backend_of
 from axil.kernels.cpu import Cpu
 from axil.machine.memory import Budget, Limits
 from axil.machine.progress import track
-from axil.structure import Ranks, cell_dtype
+from axil.structure import RankedFit, Ranks, cell_dtype
 from axil.types import Array
 
 Leaves = NDArray[np.unsignedinteger[Any]]
@@ -35,6 +35,7 @@ class Walked:
     score: Array  #: (N, K) the model's predictions of the rows
     drawn_weights: Array  #: (L,) of all rows that each leaf was fitted on, whatever its ranks
     shift: Array | None = None  #: (L,) constants in leaf values that are percentiles; None: none
+    ranks: RankedFit | None = None  #: what percentiles follow from; None: there are none
 
 
 def walk(
@@ -117,6 +118,7 @@ class TreeWalk:
         # Codes of the draws, two bytes if there are many.
         self.codes = None if trees.sampler is None and trees.ranks is None else self._empty(np.uint8)
         self.shares = None if trees.ranks is None else np.zeros((3, int(self.starts[-1])))
+        self.drawn = None if trees.sampler is None or trees.ranks is None else self._empty(np.uint8)
         self.shift: Array | None = None
 
     def _empty(self, dtype: type[np.unsignedinteger[Any]]) -> Leaves:
@@ -141,8 +143,12 @@ class TreeWalk:
             taken = draw > 0 if trees.held_out is None else (draw > 0) & ~trees.held_out
             counts[own] = np.bincount(self.leaves[t][taken], minlength=n)
             self._advance(t)
-        draws = np.array(self.levels) if self.shares is None else self.shares
-        return Walked(self._cells(), draws, counts, self.leaf_weights, self.sums, self.score, drawn_weights, self.shift)
+        draws, ranks = np.array(self.levels) if self.shares is None else self.shares, None
+        if trees.ranks is not None:
+            rows = None if trees.held_out is None else np.flatnonzero(~trees.held_out)
+            ranks = RankedFit(trees.ranks, trees.based, self.drawn, rows)
+        found = counts, self.leaf_weights, self.sums, self.score, drawn_weights
+        return Walked(self._cells(), draws, *found, self.shift, ranks)
 
     @staticmethod
     def _rounded(values: Array, precision: type[np.floating[Any]]) -> Array:
@@ -175,6 +181,8 @@ class TreeWalk:
         assert self.shares is not None
         assert self.codes is not None
         n, start = int(self.trees.n_leaves[t]), self.starts[t]
+        if self.drawn is not None:
+            self.drawn[t] = draw if ranks.by_draws else draw > 0
         if self.trees.held_out is not None:
             draw = np.where(self.trees.held_out, 0.0, draw)
         found = ranks.picks(self.leaves[t], residuals[:, 0], draw, t < self.trees.based)

@@ -3,7 +3,7 @@
 from axil.structure.chains import Chains
 from axil.structure.nodes import Nodes
 from axil.structure.pattern import Pattern
-from axil.structure.ranks import Ranks
+from axil.structure.ranks import RankedFit, Ranks
 from axil.structure.regularisation import Regularisation
 from axil.structure.transfer import Transferable, aligned
 from axil.structure.trees import Coefficients, Structure, cell_dtype
@@ -13,6 +13,7 @@ __all__ = [
     "Coefficients",
     "Nodes",
     "Pattern",
+    "RankedFit",
     "Ranks",
     "Regularisation",
     "Structure",

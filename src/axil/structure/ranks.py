@@ -11,7 +11,7 @@ first counts as the lower.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -81,3 +81,47 @@ class Ranks(Transferable, ABC):
         found, out = self.picks(leaf, residuals, draw), np.zeros(n_leaves)
         out[found.leaves] = (found.shares * residuals[found.rows]).sum(axis=0)
         return out
+
+
+@dataclass(frozen=True)
+class RankedFit(Transferable):
+    """The rule of a fit by percentiles, and the rows that its trees were fitted on: all that ranks follow from."""
+
+    rule: Ranks  #: with the weights of all N rows
+    based: bool  #: whether the first tree is the base, the percentile of all targets
+    drawn: NDArray[np.uint8] | None = None  #: (T, N) how often each row was drawn for each tree; None: all were, once
+    rows: NDArray[np.intp] | None = None  #: the rows that the fit has; None: all
+
+    def less(self, rows: NDArray[np.intp], n_rows: int) -> RankedFit:
+        """The same fit without these rows among N."""
+        left = np.zeros(n_rows, dtype=np.bool_)
+        left[slice(None) if self.rows is None else self.rows] = True
+        left[rows] = False
+        return replace(self, rows=np.flatnonzero(left))
+
+    def picks(self, t: int, leaf: NDArray[np.integer[Any]], residuals: Array) -> Picks:
+        """The rows that the leaves (N,) of tree t take their values from, where these residuals (N,) are left before it."""
+        draw, is_base = self._draw(t, len(leaf)), self.based and t == 0
+        own = self.rows
+        if own is None:
+            return self.rule.picks(leaf, residuals, draw, is_base)
+        rule = self.rule if self.rule.weights is None else replace(self.rule, weights=self.rule.weights[own])
+        found = rule.picks(leaf[own], residuals[own], draw[own], is_base)
+        return replace(found, rows=own[found.rows])
+
+    def last(self, leaves: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
+        """(T, N): whether a row counts in a tree, and no other row of its leaf, (T, N), does."""
+        found = np.zeros(leaves.shape, dtype=np.bool_)
+        for t, leaf in enumerate(leaves):
+            rows = self.counted(t, len(leaf))
+            found[t, rows] = np.bincount(leaf[rows], minlength=1)[leaf[rows]] == 1
+        return found
+
+    def counted(self, t: int, n_rows: int) -> NDArray[np.intp]:
+        """The rows that count in tree t."""
+        drawn = self._draw(t, n_rows) > 0
+        return np.flatnonzero(drawn) if self.rows is None else self.rows[drawn[self.rows]]
+
+    def _draw(self, t: int, n_rows: int) -> NDArray[Any]:
+        """(N,): how often each row was drawn for tree t."""
+        return np.ones(n_rows, dtype=np.uint8) if self.drawn is None else self.drawn[t]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from axil.machine.arrays import host, like
+from axil.structure.ranks import RankedFit
 from axil.structure.regularisation import Regularisation
 from axil.structure.transfer import Transferable
 from axil.types import Array
@@ -70,6 +71,7 @@ class Structure(Transferable):
     columns: NDArray[np.int64] | None = None  #: (T,) which of all the model's trees these are; None: all, in order
     #: how leaf_scale came about; None: not known, nor asked unless weights change
     regularisation: Regularisation | None = None
+    ranks: RankedFit | None = None  #: how shares of percentiles came about; None: there are none, or not known as above
     total: float | None = None  #: the weight of all training rows, where not all of them are here
     #: (L,) leaves of averaged trees that lost all their rows: such a tree takes no part in predictions there; None: there is none
     emptied: NDArray[np.bool_] | None = None
@@ -210,8 +212,15 @@ class Structure(Transferable):
 
     @property
     def leaves_rows_out(self) -> bool:
-        """Whether trees were fitted without some rows, and the draws say which."""
-        return not self.is_ranked and bool((self.draws == 0).any())
+        """Whether trees were fitted without some rows, and it is known which."""
+        if self.is_ranked:
+            return self.ranks is not None and self.ranks.drawn is not None and not self.ranks.drawn.all()
+        return bool((self.draws == 0).any())
+
+    def unseen(self, rows: Any) -> NDArray[np.bool_]:
+        """(T, rows): whether each tree was fitted without the row, where `leaves_rows_out`."""
+        drawn = self.row_draws(rows) if self.ranks is None or self.ranks.drawn is None else self.ranks.drawn[:, rows]
+        return np.asarray(drawn == 0)
 
     def row_draws(self, rows: Any = slice(None)) -> Array:
         """(T, rows): how often each row counts in each tree."""

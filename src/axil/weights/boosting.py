@@ -187,7 +187,9 @@ class BoostedTrees:
 
     def costs(self, available: int) -> Seconds:
         each = self.backend.costs
-        known = self.structure.regularisation is not None and not self.structure.is_ranked
+        known = (
+            self.structure.regularisation is not None and (self.structure.ranks is not None) == self.structure.is_ranked
+        )
         deletions = self._deletion_work if known else None
         return Seconds(
             leverage=self._work(1).seconds(available),

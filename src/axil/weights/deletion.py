@@ -247,7 +247,8 @@ def emptied_with(fitted: FittedValues, rows: slice) -> tuple[Array, Array]:
     That is the value of a constant leaf, and the base where it is in the trees' outputs.
     """
     s, parts = fitted.structure, Parts.of_rows(fitted.structure, rows)
-    gone = np.asarray(parts.last(s), dtype=np.float64)
+    alone = parts.last(s) if s.ranks is None else s.ranks.last(s.leaves())[:, rows]
+    gone = np.asarray(alone, dtype=np.float64)
     held = np.where((parts.of(s.leaf_scale) > 0)[:, :, None], 0.0, fitted.values[parts.leaf])
     based = s.base_in_trees[:, None, None] * np.nan_to_num(base_without(fitted, rows).T)
     return gone, gone[:, :, None] * (held + based)

@@ -19,6 +19,8 @@ OWN_FACTORS = 4  # times smaller blocks where row weights differ
 COPIES = 4  # of a block that are held at a time; with factors of rows four times as many, of blocks a fourth
 REPLAYS = 4  # passes over the trees that a replay without a row takes
 GROUP_SECONDS = 1e-4  # per tree of a replay besides
+RANKED_SECONDS = 1e-7  # per row and tree of a replay that ranks the rows of each leaf
+RANKING_SECONDS = 1e-4  # per tree of such a replay besides
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,8 @@ class Work:
         needed = built * LeafSpace.size(s) + levels * matrix + blocks
         if bends(s):  # the responses of leaf sums, too
             needed += 3 * LeafSpace.size(s)
+        if s.is_ranked:  # rows are ranked again
+            return cls(np.inf, s.n_rows * (RANKED_SECONDS * s.n_rows + RANKING_SECONDS) * s.n_trees, needed)
         if s.mixing is not None:  # leaves depend on others, and no formula knows how
             return cls(np.inf, s.n_rows * replay, needed)
         return cls(costs.visit_seconds * (built * leaf_space + pairs), s.n_rows * replay, needed)

@@ -19,7 +19,7 @@ from scipy.sparse import csr_array
 from axil.kernels.cpu import Cpu
 from axil.structure import Regularisation, Structure
 from axil.types import Array, Leaves
-from axil.weights import removal
+from axil.weights import ranks_left, removal
 from axil.weights.answers import Answer, DenseAnswer, RowEffects, SparseAnswer, dense
 from axil.weights.engine import Memory, Seconds, own_leaves
 from axil.weights.leaf_space import shares
@@ -130,14 +130,14 @@ class Forest:
         """
         s, R, met = self.structure, self._rows_of_leaves, self._met(queries)
         none, before = np.zeros((met.shape[0], 1)), np.asarray(met @ (R @ targets))
-        changes, last = self._changes(targets)
-        leaf = self._entries[0][last]
-        lost = csr_array(met @ csr_array((np.repeat(s.final, s.n_leaves)[leaf], (leaf, R.indices[last])), R.shape))
+        leaves, rows, changes, last = self._changes(targets)
+        leaf = leaves[last]
+        lost = csr_array(met @ csr_array((np.repeat(s.final, s.n_leaves)[leaf], (leaf, rows[last])), R.shape))
         query, row = lost.nonzero()
         without = np.asarray(lost[query, row])
         found = []
         for own, change in zip(before.T, changes.T):
-            effects = csr_array(met @ csr_array((change, R.indices, R.indptr), shape=R.shape))
+            effects = csr_array(met @ csr_array((change, (leaves, rows)), shape=R.shape))
             if len(query):
                 at = own[query]
                 made = at + np.asarray(effects[query, row])
@@ -148,21 +148,28 @@ class Forest:
 
     def left_out(self, targets: Array, available: int) -> LeftOut:
         """A row meets no other leaves than its own, so its prediction changes by the sum of what they do."""
-        R, s = self._rows_of_leaves, self.structure
-        found, last = self._changes(targets)
+        s, (leaves, rows, found, last) = self.structure, self._changes(targets)
         changes, lost = np.zeros((s.n_rows, targets.shape[1])), np.zeros((s.n_rows, 1))
-        np.add.at(changes, R.indices, found)
-        np.add.at(lost, R.indices, np.where(last, np.repeat(s.final, s.n_leaves)[self._entries[0]], 0.0)[:, None])
+        np.add.at(changes, rows, found)
+        np.add.at(lost, rows, np.where(last, np.repeat(s.final, s.n_leaves)[leaves], 0.0)[:, None])
         made = over_the_rest(s, self.predicted(None, targets) + changes, lost, np.zeros(1), np.zeros(1))
         return LeftOut(made, emptied=np.asarray(np.isnan(made).any(axis=1)))
 
-    def _changes(self, targets: Array) -> tuple[Array, NDArray[np.bool_]]:
-        """(entries, K): ``c_t (a' (S - w b y) - a S)``, the change of predictions in an entry's leaf without its row.
+    def _changes(self, targets: Array) -> tuple[NDArray[np.intp], NDArray[np.intp], Array, NDArray[np.bool_]]:
+        """(entries,) twice the leaf and the row of an entry; (entries, K) the change of predictions in the leaf without the row.
 
-        And (entries,) whether no row is left in the leaf then: the value that it had is gone.
+        That is ``c_t (a' (S - w b y) - a S)``. And (entries,) whether no row is left in the leaf then: its value is gone.
         """
-        s, (leaf, weight) = self.structure, self._entries
-        rule, final = known_regularisation(s), np.repeat(s.final, s.n_leaves)[leaf]
+        s, rule = self.structure, known_regularisation(self.structure)
+        if s.is_ranked:
+            leaf, rows, after, last = ranks_left.without_each(s, targets)
+            final = np.repeat(s.final, s.n_leaves)[leaf]
+            values = np.divide(
+                (self._rows_of_leaves @ targets)[leaf, 0], final, out=np.zeros_like(after), where=final != 0
+            )
+            return leaf, rows, (final * (after - values))[:, None], last
+        leaf, weight = self._entries
+        final = np.repeat(s.final, s.n_leaves)[leaf]
         left, before = removal.left_of(s.leaf_weights[leaf], weight), s.leaf_scale[leaf]
         scale = Regularisation(rule.l2[leaf], rule.steps[leaf]).scale(left)
         values = (self._rows_of_leaves @ targets)[leaf]
@@ -170,7 +177,7 @@ class Forest:
         sums = np.divide(values, before[:, None], out=np.zeros_like(values), where=before[:, None] > 0)
         after = scale[:, None] * (sums - weight[:, None] * targets[self._rows_of_leaves.indices])
         after[left == 0] = 0.0
-        return np.asarray(final[:, None] * (after - values)), np.asarray(left == 0)
+        return leaf, self._rows_of_leaves.indices, np.asarray(final[:, None] * (after - values)), np.asarray(left == 0)
 
     @property
     def _entries(self) -> tuple[NDArray[np.intp], Array]:
@@ -209,7 +216,7 @@ class Forest:
         """
         s, final = self.structure, np.repeat(self.structure.final, self.structure.n_leaves)
         met = self._train[rows]
-        met.data = (s.row_draws(rows) == 0).T.ravel().astype(float)
+        met.data = s.unseen(rows).T.ravel().astype(float)
         held = np.asarray(met @ final)
         share = np.divide(s.final.sum(), held, out=np.zeros_like(held), where=held != 0)
         weights = csr_array(met @ self._rows_of_leaves).multiply(share[:, None]).tocsr()

@@ -7,6 +7,7 @@ trees.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -72,7 +73,7 @@ def left_out(deletion: Deletion) -> LeftOut:
     fitted = deletion.fitted
     if fitted.structure.averages:
         return _averaged(deletion)
-    s, lonely = fitted.structure, Which(fitted.structure, Parts.lonely)
+    s, lonely = fitted.structure, _lonely(fitted.structure)
     trees = stages(s)
     found, sums, total = np.empty_like(fitted.targets), np.zeros((len(trees), len(fitted.base))), 0.0
     every = np.empty(s.n_rows, dtype=np.bool_)
@@ -89,9 +90,19 @@ def left_out(deletion: Deletion) -> LeftOut:
             left[:, :, like(np.flatnonzero(~kept), left)] = 0.0
         sums += host(np.einsum("ktj,ktj,j->tk", left, left, like(counted, left)))
         total += counted.sum()
-    if s.coefficients is not None and len(trees) <= 2:  # the base alone and all trees
+    if s.is_ranked or (
+        s.coefficients is not None and len(trees) <= 2
+    ):  # the base is a tree; the base alone and all trees
         return LeftOut(found)
     return LeftOut(found, Curve(trees, means(sums, total), int(every.sum()), fitted, every))
+
+
+def _lonely(s: Structure) -> Callable[[slice], NDArray[np.bool_]]:
+    """The function that says of rows whether no other row counts in one of their leaves."""
+    if s.ranks is None:
+        return Which(s, Parts.lonely)
+    alone: NDArray[np.bool_] = s.ranks.last(s.leaves()).max(axis=0)
+    return lambda rows: alone[rows]
 
 
 def _averaged(deletion: Deletion) -> LeftOut:

@@ -44,7 +44,7 @@ class Parts:
         cells, draws = xp.asarray(s.cells[:, rows]), xp.asarray(s.draws)
         n_leaves = xp.asarray(s.n_leaves[:, None].astype(cells.dtype))
         level, leaf = (slice(None), cells) if len(s.draws) == 1 else np.divmod(cells, n_leaves)
-        weight = draws[level]
+        weight = draws[level] if draws.ndim == 1 else xp.asarray(s.row_draws(rows))
         if s.row_weights is not None:
             weight = weight * xp.asarray(s.row_weights[rows])
         return cls(xp.asarray(s.starts[:-1, None]) + leaf.astype(np.int64), np.broadcast_to(weight, leaf.shape))

@@ -86,6 +86,13 @@ def levels(s: Structure) -> tuple[Array, Array]:
             "weight of a row is not differentiated",
             'Leave method out, or pass method="exact": every fit without a row is then replayed.',
         )
+    if s.is_ranked:
+        raise UnsupportedQuestionError(
+            'removal with method="first-order"',
+            "leaves take their values from rows of a certain rank (a median or another percentile), which jumps from row to row "
+            "as weights change",
+            'Leave method out, or pass method="exact": every fit without a row is then replayed.',
+        )
     regularisation = known_regularisation(s)
     by_weight, by_l2 = regularisation.slopes(s.leaf_weights)
     square = s.leaf_scale**2

@@ -18,6 +18,7 @@ from axil.machine.arrays import host, like
 from axil.structure import Nodes, Regularisation, Structure
 from axil.structure.pattern import hold
 from axil.types import Array
+from axil.weights import ranks_left
 from axil.weights.passes import Passes, leaf_sums
 from axil.weights.residuals import FittedValues
 
@@ -28,14 +29,7 @@ class NothingLeft(InputError):
 
 def known_regularisation(s: Structure, question: str = "removal") -> Regularisation:
     """How leaf values follow from row weights; the question is refused where that is not known."""
-    if s.is_ranked:
-        raise UnsupportedQuestionError(
-            question,
-            "each leaf takes its value from rows of a certain rank (a median or another percentile), and without some rows "
-            "others have that rank",
-            f"Weights, what_if and blame hold the ranks fixed; for {question} fit with squared error.",
-        )
-    if s.regularisation is None:
+    if s.regularisation is None or (s.is_ranked and s.ranks is None):
         raise UnsupportedQuestionError(
             question, "how leaf values follow from row weights was not recorded", "Make the explainer again."
         )
@@ -45,7 +39,7 @@ def known_regularisation(s: Structure, question: str = "removal") -> Regularisat
 def bends(s: Structure) -> bool:
     """Whether leaf values follow from row weights by a rule that has a pattern, or draws on other nodes."""
     rule = s.regularisation
-    return rule is not None and (rule.bends or rule.mixes)
+    return s.is_ranked or (rule is not None and (rule.bends or rule.mixes))
 
 
 def mixes(s: Structure) -> bool:
@@ -55,13 +49,27 @@ def mixes(s: Structure) -> bool:
 
 def without(structure: Structure, rows: NDArray[np.intp], targets: Array, backend: Backend) -> Structure:
     """The structure of a fit to these targets in which the rows have no weight and the splits are held fixed. Cost O(T N)."""
+    if structure.is_ranked:
+        return ranks_left.without(ranked_less(structure, rows), targets)
     left = lighter(structure, rows, backend)
     return with_pattern(left, fit_by_rule(left, targets, backend).sums) if bends(left) else rescaled(left)
 
 
 def fit_without(structure: Structure, rows: NDArray[np.intp], targets: Array, backend: Backend) -> FittedValues:
     """The fit to these targets in which the rows have no weight, where `bends`: `without` and its fit, with no pattern made."""
+    if structure.is_ranked:
+        return ranks_left.fit(ranked_less(structure, rows), targets)
     return fit_by_rule(lighter(structure, rows, backend), targets, backend)
+
+
+def ranked_less(structure: Structure, rows: NDArray[np.intp]) -> Structure:
+    """The structure of percentiles, whose ranks are to be found without these rows."""
+    known_regularisation(structure, "without")
+    assert structure.ranks is not None
+    ranks = structure.ranks.less(rows, structure.n_rows)
+    if ranks.rows is not None and not len(ranks.rows):
+        raise NothingLeft(f"Without {len(rows)} rows none of any weight is left; ask for a smaller set.")
+    return replace(structure, ranks=ranks)
 
 
 def lighter(structure: Structure, rows: NDArray[np.intp], backend: Backend) -> Structure:
