@@ -102,18 +102,17 @@ def replayed_steps(s, y, queries, output=0):
     found = np.zeros((len(queries), s.n_rows))
     for t, leaves in enumerate(s.leaves()):
         for leaf in range(s.n_leaves[t]):
-            alone = np.where(
-                leaves == leaf, brought[t], 0.0
-            )  # the rows of one leaf; with path smoothing others see them
+            added, value = brought[t]
+            alone = np.where(leaves == leaf, added, 0.0)  # the rows of one leaf; with path smoothing others see them
             sums = np.zeros((s.n_leaves[t], s.n_rows))
             sums[leaf] = alone
             part = s.leaf_values(t, sums)
             if s.shift is not None:  # in proportion to what the leaf's value is without the shift, or else to its sum
-                whole = np.bincount(leaves, brought[t], s.n_leaves[t])
-                linear, shift = s.leaf_values(t, whole[:, None])[:, 0], s.shift[s.starts[t] : s.starts[t + 1]]
+                whole = np.bincount(leaves, added, s.n_leaves[t])
+                linear = s.leaf_values(t, whole[:, None])[:, 0]
                 with np.errstate(divide="ignore", invalid="ignore"):
-                    factor = np.where(linear == 0, 0.0, (linear + shift) / linear)
-                    own = np.where((linear == 0) & (whole != 0), shift / whole, 0.0)
+                    factor = np.where(linear == 0, 0.0, value / linear)
+                    own = np.where((linear == 0) & (whole != 0), value / whole, 0.0)
                 part = factor[:, None] * part
                 part[leaf] += own[leaf] * alone
             found += last[t] * part[queries[:, t]]
@@ -123,7 +122,8 @@ def replayed_steps(s, y, queries, output=0):
 def replay(s, y, queries, brought=None, output=0):
     """The fit with targets y on structure s, and what it predicts in the leaves ``queries`` (n, T), offsets apart.
 
-    ``brought``: a list that is given, for each tree, what every row adds to its leaf. ``output``: whose base and offsets.
+    ``brought``: a list that is given, for each tree, what every row adds to its leaf, and the leaf values. ``output``: whose base
+    and offsets.
     """
     w = np.ones(s.n_rows) if s.row_weights is None else s.row_weights
     draw, rows = drawn(s), s.leaves()
@@ -141,7 +141,9 @@ def replay(s, y, queries, brought=None, output=0):
         shift = 0.0 if s.shift is None else s.shift[s.starts[t] : s.starts[t + 1]]
         values.append(s.leaf_values(t, np.bincount(rows[t], added, s.n_leaves[t])[:, None])[:, 0] + shift)
         if brought is not None:
-            brought.append(added)
+            if s.cut is not None:  # a row whose residual is cut off adds what is left of it
+                added = w * s.uncut().row_draws()[t] * np.clip(y - fitted, -s.cut.delta, s.cut.delta)
+            brought.append((added, values[-1]))
     return predicted(s.n_trees, queries.T)
 
 

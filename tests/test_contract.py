@@ -22,7 +22,10 @@ LIBRARIES = {
     "sklearn": sklearn_models,
     "smoother": smoother_models,
 }
-CASES = {library: module.CASES | getattr(module, "RANKED", {}) for library, module in LIBRARIES.items()}
+CASES = {
+    library: module.CASES | getattr(module, "RANKED", {}) | getattr(module, "CUT", {})
+    for library, module in LIBRARIES.items()
+}
 GRID = [(library, name) for library, cases in CASES.items() for name in cases]
 TREES = [(library, name) for library, name in GRID if library != "smoother"]
 

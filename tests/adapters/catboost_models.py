@@ -392,3 +392,18 @@ _RANKED_MAKERS: dict[str, Callable[[], Case]] = {
 }
 #: Leaf values are percentiles of the residuals.
 RANKED: dict[str, Callable[[], Case]] = {name: cache(make) for name, make in _RANKED_MAKERS.items()}
+
+_CUT_MAKERS: dict[str, Callable[[], Case]] = {
+    "Huber": lambda: regressor(loss_function="Huber:delta=0.7"),
+    "Huber weighted": lambda: regressor(loss_function="Huber:delta=0.7", weighted=True),
+    "Huber Gradient weighted": lambda: regressor(
+        loss_function="Huber:delta=0.7", leaf_estimation_method="Gradient", weighted=True
+    ),
+    "Huber whole targets": lambda: regressor(with_targets(np.round), loss_function="Huber:delta=1"),
+    "Huber offset Depthwise": lambda: regressor(
+        loss_function="Huber:delta=0.7", offset=True, grow_policy="Depthwise", l2_leaf_reg=1.0
+    ),
+    "Huber loaded": lambda: loaded(regressor(loss_function="Huber:delta=0.7")),
+}
+#: Residuals are cut off.
+CUT: dict[str, Callable[[], Case]] = {name: cache(make) for name, make in _CUT_MAKERS.items()}

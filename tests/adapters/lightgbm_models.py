@@ -381,6 +381,32 @@ _RANKED_MAKERS: dict[str, Callable[[], Case]] = {
 #: Leaf values are percentiles of the residuals.
 RANKED: dict[str, Callable[[], Case]] = {name: cache(make) for name, make in _RANKED_MAKERS.items()}
 
+_HUBER: dict[str, Any] = {"objective": "huber", "alpha": 0.7}
+_CUT_MAKERS: dict[str, Callable[[], Case]] = {
+    "huber": lambda: booster(**_HUBER),
+    "huber weighted l2": lambda: booster(weighted=True, lambda_l2=3.0, **_HUBER),
+    "huber whole targets": lambda: booster(
+        with_targets(lambda y: np.round(y - 5)), objective="huber", alpha=1.0, boost_from_average=False
+    ),
+    "huber scored": lambda: booster(scored=True, **_HUBER),
+    "huber regularised": lambda: booster(lambda_l1=1.5, max_delta_step=0.4, lambda_l2=0.5, **_HUBER),
+    "huber monotone": lambda: booster(monotone_constraints=[1, -1, 0, 0], **_HUBER),
+    "huber path_smooth weighted": lambda: booster(weighted=True, path_smooth=2.0, **_HUBER),
+    "huber bagging": lambda: booster(**_HUBER, **BAG),
+    "huber goss weighted": lambda: booster(weighted=True, **_HUBER, **GOSS),
+    "huber dart bagging weighted": lambda: booster(
+        weighted=True, **{**_HUBER, **DART, **BAG, "alpha": 2.0, "n_trees": 15}
+    ),
+    "huber loaded": lambda: loaded(booster(**_HUBER)),
+    "huber continued": lambda: continued(_HUBER, _HUBER),
+    "huber nothing cut off": lambda: booster(objective="huber", alpha=1e6),
+    "huber all cut off": lambda: booster(
+        with_targets(lambda y: np.where(y < 5, y - 6, y)), objective="huber", alpha=1e-3, boost_from_average=False
+    ),
+}
+#: Residuals are cut off.
+CUT: dict[str, Callable[[], Case]] = {name: cache(make) for name, make in _CUT_MAKERS.items()}
+
 
 # -- the fit again, in plain NumPy ------------------------------------------------------------------------------------
 

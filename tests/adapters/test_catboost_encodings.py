@@ -161,7 +161,7 @@ LOSSES: dict[str, tuple[Any, dict[str, Any]]] = {
     ),
     "words": (lambda y: np.array(["no", "yes"])[(y > 5).astype(int)], {"grow_policy": "Lossguide"}),
     "Poisson": (lambda y: np.round(np.abs(y)), {"loss_function": "Poisson"}),
-    "Huber": (lambda y: y, {"loss_function": "Huber:delta=1.5", "leaf_estimation_method": "Gradient"}),
+    "LogCosh": (lambda y: y, {"loss_function": "LogCosh", "leaf_estimation_method": "Gradient"}),
     "CrossEntropy": (lambda y: 1 / (1 + np.exp(5 - y)), {"loss_function": "CrossEntropy"}),
 }
 

@@ -59,10 +59,12 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str, str | None]] = {
     **{
         name: loss(name)
         for name in (
-            *("LogLinQuantile", "LogCosh", "RMSEWithUncertainty", "Lq:q=3", "Huber:delta=1"),
+            *("LogLinQuantile", "LogCosh", "RMSEWithUncertainty", "Lq:q=3"),
             *("Expectile:alpha=0.3",),
         )
     },
+    "Huber in two steps": loss("Huber:delta=1", leaf_estimation_iterations=2, leaf_estimation_backtracking="No"),
+    "Huber monotone": loss("Huber:delta=1", monotone_constraints=[1, 0, 0, 0]),
     "MAE by gradients": loss("MAE", leaf_estimation_method="Gradient"),
     "Quantile by gradients": loss("Quantile", leaf_estimation_method="Gradient"),
     "Poisson": loss("Poisson", POSITIVE),

@@ -41,7 +41,7 @@ def custom(predictions: Array, train_set: Any) -> tuple[Array, Array]:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str, str, str | None]] = {
-    **{name: ({"objective": name}, "objective", name, "(ii)") for name in ("huber", "fair")},
+    **{name: ({"objective": name}, "objective", name, "(ii)") for name in ("fair",)},
     **{
         name: ({"objective": name, "data": POSITIVE}, "objective", name, "(i)")
         for name in ("poisson", "gamma", "tweedie")

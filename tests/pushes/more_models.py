@@ -25,7 +25,6 @@ from tests.pushes.boosting_models import (
 from tests.pushes.fixed_structure import LOSSES, sigmoid, softmax
 
 LOSSES |= {
-    "huber0.4": lambda y, F: (np.clip(F - y, -0.4, 0.4), np.ones_like(F)),
     "huber0.4 flat": lambda y, F: (np.clip(F - y, -0.4, 0.4), 1.0 * (np.abs(F - y) <= 0.4)),
     "fair0.7": lambda y, F: (0.7 * (F - y) / (np.abs(F - y) + 0.7), 0.49 / (np.abs(F - y) + 0.7) ** 2),
     "pseudo0.7": lambda y, F: (
@@ -69,7 +68,6 @@ def kernel(y, F):
 
 
 MODELS = {
-    "lightgbm huber": lambda: Case(LR(**LGB, objective="huber", alpha=0.4), SCORE, "huber0.4", "mean", WEIGHTS),
     "lightgbm fair": lambda: Case(LR(**LGB, objective="fair", fair_c=0.7), SCORE, "fair0.7", "mean", WEIGHTS),
     "lightgbm custom": lambda: Case(LC(**LGB, objective=logistic), BINARY, "logistic", "zero"),
     "xgboost pseudo-huber": lambda: Case(
@@ -83,7 +81,17 @@ MODELS = {
     ),
     "xgboost custom": lambda: Case(XR(**XGB, objective=logistic), BINARY, "logistic", "own", more=L2),
     "catboost huber": lambda: Case(
-        CR(**CAT, loss_function="Huber:delta=0.4"), SCORE, "huber0.4 flat", "own", WEIGHTS, more=MORE
+        CR(
+            **CAT,
+            loss_function="Huber:delta=0.4",
+            leaf_estimation_iterations=2,
+            leaf_estimation_backtracking="No",
+        ),
+        SCORE,
+        "huber0.4 flat",
+        "own",
+        WEIGHTS,
+        more={**MORE, "steps": 2},
     ),
     "catboost logcosh": lambda: Case(
         CR(**CAT, loss_function="LogCosh", leaf_estimation_method="Newton"), SCORE, "logcosh", "own", WEIGHTS, more=MORE

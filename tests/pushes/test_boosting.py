@@ -391,7 +391,7 @@ def test_lightgbm_objectives_have_several_names():
 
     for settings in (
         *({name: squared} for name in ("loss", "app", "application")),
-        {"loss": "huber", "objective": squared},
+        {"loss": "fair", "objective": squared},
     ):
         model = lgb.LGBMRegressor(**LGB, **settings).fit(X, SCORE)
         np.testing.assert_allclose(axil.Explainer(model, X, SCORE)(X_NEW).predictions, model.predict(X_NEW), rtol=1e-9)
@@ -407,9 +407,8 @@ def test_a_lightgbm_class_that_no_row_has(objective):
     )
 
 
-@pytest.mark.parametrize("objective", ["huber", "fair"])
-def test_lightgbm_does_not_start_from_a_mean_next_to_zero(objective):
-    model = lgb.LGBMRegressor(**LGB, objective=objective).fit(X, 1e-17 * SCORE)
+def test_lightgbm_does_not_start_from_a_mean_next_to_zero():
+    model = lgb.LGBMRegressor(**LGB, objective="fair").fit(X, 1e-17 * SCORE)
     own = model.predict(X_NEW)
     np.testing.assert_allclose(axil.Explainer(model, X, 1e-17 * SCORE)(X_NEW).predictions, own, rtol=1e-9)
 

@@ -170,7 +170,7 @@ def test_what_has_no_deletions_is_refused_by_name():
 
 
 def test_losses_without_derivatives_have_exact_effects():
-    case = MODELS["lightgbm huber"]().fit()
+    case = MODELS["catboost huber"]().fit()
     explainer = axil.Explainer(case.model, X, case.y, case.weights)
     assert np.isclose(explainer.removal(X_NEW)[0, 3], explainer.without(X_NEW, [3])["change"][0])
     with pytest.raises(axil.UnsupportedQuestionError, match="corners"):

@@ -112,7 +112,7 @@ def mutations(case):
 
 @pytest.mark.parametrize(
     "name",
-    ["lightgbm binary", "lightgbm huber", "lightgbm custom", "xgboost multiclass", "xgboost vector leaves", "xgboost custom",
+    ["lightgbm binary", "lightgbm fair", "lightgbm custom", "xgboost multiclass", "xgboost vector leaves", "xgboost custom",
      "xgboost pseudo-huber", "catboost multiclass", "catboost logcosh", "sklearn binary",
      "sklearn exponential", "sklearn hist poisson"],
 )  # fmt: skip
@@ -207,7 +207,7 @@ def test_an_objective_where_there_is_none_is_refused():
         axil.Explainer(fitted("sklearn binary").model, X, BINARY, objective=native_logistic)
 
 
-@pytest.mark.parametrize("name", ["lightgbm huber", "catboost mae by gradients", "xgboost pseudo-huber"])
+@pytest.mark.parametrize("name", ["catboost huber", "catboost mae by gradients", "xgboost pseudo-huber"])
 def test_a_loss_without_derivatives_says_so(name):
     with pytest.raises(axil.UnsupportedQuestionError, match="add up to the score"):
         explainer_of(name).weight_derivatives(X_NEW)

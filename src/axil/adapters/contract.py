@@ -17,7 +17,7 @@ from axil.errors import UnsupportedModelError
 from axil.kernels import Backend
 from axil.machine.arrays import largest_size
 from axil.scale import IDENTITY, TargetScale
-from axil.structure import Chains, Coefficients, Nodes, Ranks
+from axil.structure import Chains, Coefficients, Cut, Nodes, Ranks
 from axil.types import Array
 
 __all__ = [
@@ -184,6 +184,7 @@ class FittedTrees:
     sampler: Sampler | None = None
     #: where a leaf's value is a percentile of its drawn rows' residuals; there is no regularisation then
     ranks: Ranks | None = None
+    cut: Cut | None = None  #: where residuals are cut off before they are added up; takes K = 1
     based: bool = False  #: whether the first tree is the base: see `Adapter.starts_with_base`
     coefficients: Coefficients | None = None  #: None: plain boosting by the rates
     #: (L,) what the library adds to the values as it prints them: a base in the first tree's

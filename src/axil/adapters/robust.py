@@ -35,7 +35,7 @@ class ResidualLoss(Squared):
 
 @dataclass(frozen=True, kw_only=True)
 class Huber(ResidualLoss):
-    """g = d cut off at delta either way; h = 1, or 0 where it is cut off."""
+    """g = d cut off at delta either way; h = 1, or 0 from delta on."""
 
     delta: float
     flat: bool = False  #: whether h is 0 where g is cut off
@@ -45,7 +45,7 @@ class Huber(ResidualLoss):
 
     def bends(self, d: Array) -> tuple[Any, Any, Any, Any]:
         """See the class."""
-        inside = (np.abs(d) <= self.delta).astype(float)
+        inside = (np.abs(d) < self.delta if self.flat else np.abs(d) <= self.delta).astype(float)
         return np.clip(d, -self.delta, self.delta), inside if self.flat else np.ones_like(d), inside, 0.0
 
 

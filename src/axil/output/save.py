@@ -24,7 +24,7 @@ from axil.replay.proven import ProvenModel
 from axil.replay.recover import check_placement
 from axil.replay.walk import leaf_totals
 from axil.scale import INVERSES, FittedTargets, loaded_targets, user_scale
-from axil.structure import Chains, Coefficients, Nodes, Regularisation, Structure
+from axil.structure import Chains, Coefficients, Cut, Nodes, Regularisation, Structure
 
 UNPROVEN = "This explainer was made with verify=False, and only a proven one is saved. Make it with verify=True."
 _NODES = [part.name for part in fields(Nodes)]
@@ -200,7 +200,7 @@ def _check_leaves(s: Structure, n_threads: int) -> None:
         raise ValueError("weights of leaves that are not those of their rows")
     rule = s.regularisation
     assert rule is not None  # every file has one
-    free = rule.scale(s.leaf_weights)
+    free = rule.scale(s.uncut().leaf_weights if s.cut is not None and s.cut.weighs else s.leaf_weights)
     right = np.isclose(s.leaf_scale, free, rtol=ROUNDING, atol=0.0)
     if rule.bends:
         right |= s.leaf_scale == 0  # a leaf whose value the pattern holds
@@ -216,6 +216,9 @@ def _arrays(structure: Structure) -> dict[str, NDArray[Any]]:
     coefficients = arrays.pop("coefficients")
     if coefficients is not None:
         arrays |= {"omega": coefficients.omega, "beta": coefficients.beta}
+    cut = arrays.pop("cut")
+    if cut is not None:
+        arrays["cut"] = np.array([cut.delta, cut.weighs, cut.closed])
     regularisation = arrays.pop("regularisation")
     if regularisation is not None:
         arrays |= {"l2": regularisation.l2, "steps": regularisation.steps, "l2_by_weight": regularisation.by_weight}
@@ -246,6 +249,9 @@ def _structure(arrays: dict[str, NDArray[Any]], prefix: str) -> Structure:
     )
     mixing = _unpacked(own)
     parts: dict[str, Any] = {"base": None, **own}
+    if "cut" in parts:
+        delta, weighs, closed = parts.pop("cut").tolist()
+        parts["cut"] = Cut(_number(np.array(delta)), weighs == 1, closed == 1)
     return Structure(**parts, mixing=mixing, coefficients=coefficients, regularisation=regularisation)
 
 

@@ -271,7 +271,7 @@ def check_nodes(adapter: Adapter, trees: FittedTrees, walked: Replay, scale: flo
         return
     nodes, sizes = rule.nodes, np.diff(rule.nodes.starts)
     tree = np.repeat(np.arange(s.n_trees), sizes)
-    found = s.final[tree] * rule.node_values(walked.sums[:, 0], s.leaf_weights).bounded
+    found = s.final[tree] * rule.node_values(walked.sums[:, 0], walked.drawn_weights).bounded
     slack = adapter.leaf_tolerance * float(np.abs(trees.values).max(initial=0.0)) + ROUNDING * scale
     apart = np.abs(found - nodes.values) > slack + nodes.slack
     for node in np.flatnonzero(apart & (nodes.leaf < 0)):

@@ -268,7 +268,7 @@ class ProvenModel(Refittable):
     @property
     def has_first_order(self) -> bool:
         structures = [trees.structure for engine in self.engines for trees in trees_of(engine)]
-        return not any(s.mixing is not None or s.is_ranked for s in structures)
+        return not any(s.mixing is not None or s.is_ranked or s.cut is not None for s in structures)
 
     @property
     def replay_note(self) -> str:

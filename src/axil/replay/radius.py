@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,7 @@ class Held:
     #: while targets move by less than this in all, the pattern stays: the smallest change of a single target that changes it, or
     #: a lower bound of that; 0: no bound is known
     radius: float = np.nan
+    cut: float = 0.0  #: the share of residuals, over all rows and trees, that were cut off (Huber's loss)
     encodings: int = 0  #: of categories by the targets, which would move with them
 
     @property
@@ -51,14 +52,15 @@ class Held:
         return (self.moved + self.zero + self.clipped + self.bounded + self.ranked) / self.n_leaves
 
     def __str__(self) -> str:
-        encoded = f"{counted(self.encodings, 'encoding')} of categories by the targets" if self.encodings else ""
-        if encoded and not self.share:
-            return encoded
+        others = [f"{counted(self.encodings, 'encoding')} of categories by the targets"] if self.encodings else []
+        others += [f"which {100 * self.cut:.3g} % of the residuals are cut off"] if self.cut else []
+        if self.encodings and not self.cut and not self.share:
+            return others[0]
         kinds = {"moved": "moved by L1", "zero": "at zero", "clipped": "clipped", "bounded": "at a monotone bound"}
         kinds["ranked"] = "by the ranks of their rows"
         named = ", ".join(f"{getattr(self, kind):,} {words}" for kind, words in kinds.items() if getattr(self, kind))
         pattern = f"the pattern of {100 * self.share:.3g} % of {self.n_leaves:,} leaves ({named or 'none'})"
-        pattern = f"{encoded}; {pattern}" if encoded else pattern
+        pattern = "; ".join([*others, pattern] if self.share or not others else others)
         if np.isnan(self.radius):
             return pattern
         holds = f"; it holds while one target moves by less than {self.radius:.3g}" if self.radius else ""
@@ -68,7 +70,8 @@ class Held:
         """The pattern of both, for outputs with trees of their own."""
         counts = {name: getattr(self, name) + getattr(other, name) for name in (*list(asdict(self))[:6], "encodings")}
         shift, radius = np.maximum(self.shift, other.shift), np.minimum(self.radius, other.radius)  # nan stays nan
-        return Held(**counts, shift=float(shift), radius=float(radius))
+        cut = (self.n_leaves * self.cut + other.n_leaves * other.cut) / (self.n_leaves + other.n_leaves)
+        return Held(**counts, shift=float(shift), radius=float(radius), cut=cut)
 
     @classmethod
     def stated(cls, numbers: Any) -> Held:
@@ -89,13 +92,13 @@ class Held:
     ) -> Held | None:
         """The pattern and encodings of a replay, whose weights the engine computes of these targets; None: neither."""
         s, encodings = walked.structure, 0 if placement is None else placement.encodings
-        if s.regularisation is None or not (s.regularisation.bends or s.is_ranked):
+        if s.regularisation is None or not (s.regularisation.bends or s.is_ranked or s.cut is not None):
             return None if placement is None else cls.encoded(s.total_leaves, placement)
         if engine is None or targets is None:
             return cls(s.total_leaves, **walked.held)
-        if s.is_ranked:
+        if s.is_ranked or s.cut is not None:
             constants = _shift(engine) if s.shift is not None else 0.0
-            reach = rank_changes.radius(engine, targets)
+            reach = 0.0 if s.regularisation.bends else rank_changes.radius(engine, targets)
             return cls(s.total_leaves, **walked.held, shift=constants, radius=reach, encodings=encodings)
         sums, shift = engine.fit(targets).sums[:, 0], _shift(engine)
         return cls(s.total_leaves, **walked.held, shift=shift, radius=_radius(s, sums, engine), encodings=encodings)
@@ -116,10 +119,15 @@ def leaves_beyond(engine: Engine, targets: Array, before: Array) -> int:
         return sum(leaves_beyond(term.engine, term.taken(targets), term.taken(before)) for term in engine.terms)
     if isinstance(engine, (BoostedTrees, Forest)) and engine.structure.is_ranked:
         return rank_changes.leaves_beyond(engine, before, targets)
-    rule = engine.structure.regularisation if isinstance(engine, BoostedTrees) else None
-    if not isinstance(engine, BoostedTrees) or rule is None or not rule.bends:
+    s = engine.structure if isinstance(engine, BoostedTrees) else None
+    if not isinstance(engine, BoostedTrees) or s is None or s.regularisation is None:
+        return 0
+    if not s.regularisation.bends and s.cut is None:
         return 0
     fit = engine.fit(targets)
+    if s.cut is not None:
+        sums, weights = fit.whole(s.cut)
+        return pattern_changes.leaves_beyond(replace(s.uncut(), leaf_weights=weights), sums, fit.values)
     return pattern_changes.leaves_beyond(fit.structure, fit.sums, fit.values)
 
 

@@ -44,7 +44,7 @@ class Replay:
     values: Array  #: (L, K) leaf values before any rate
     score: Array  #: (N, K) the model's predictions of the training rows
     recovered: dict[str, Any]  #: what the model does not state and the walk supplied
-    held: dict[str, int]  #: how many leaves have something held besides their rows; see `Pattern`
+    held: dict[str, Any]  #: how many leaves have something held besides their rows; see `Pattern`
     drawn_weights: Array  #: (L,) see `Walked`
 
 
@@ -106,10 +106,14 @@ def replayed(trees: FittedTrees, walked: Walked, offsets: Array | None, total: f
         pattern = replace(pattern, shift=walked.shift)
     values = pattern.values(trees.n_leaves, walked.sums)
     rates, recovered = recover_rates(trees, values, walked.counts)
-    trees = replace(trees, rates=rates)
-    structure = fitted_structure(trees, walked.cells, walked.draws, walked.leaf_weights, pattern, offsets, total)
+    trees, leaf_weights = replace(trees, rates=rates), walked.leaf_weights
+    held: dict[str, Any] = pattern.counts if trees.ranks is None else {"ranked": len(walked.sums)}
+    if walked.cut is not None:
+        constants = replace(pattern, shift=None).values(trees.n_leaves, walked.cut.sums)[:, 0]
+        pattern = replace(pattern, shift=constants if pattern.shift is None else pattern.shift + constants)
+        leaf_weights, held = walked.cut.free, held | {"cut": walked.cut.share}
+    structure = fitted_structure(trees, walked.cells, walked.draws, leaf_weights, pattern, offsets, total)
     structure = structure if walked.ranks is None else replace(structure, ranks=walked.ranks)
-    held = pattern.counts if trees.ranks is None else {"ranked": len(walked.sums)}
     return Replay(structure, walked.counts, walked.sums, values, walked.score, recovered, held, walked.drawn_weights)
 
 
@@ -146,6 +150,7 @@ def fitted_structure(
         columns=trees.columns,
         regularisation=regularisation_of(trees),
         total=total,
+        cut=trees.cut,
     )
 
 

@@ -87,7 +87,7 @@ def _draws(s: Structure, rows: RefitRows) -> Array | None:
     if len(s.draws) == 1:
         return None
     levels = s.cells // s.n_leaves[:, None].astype(s.cells.dtype)
-    return rows.draws(s.draws[levels.astype(np.intp)]).T
+    return rows.draws(s.whole_draws[levels.astype(np.intp)]).T
 
 
 def leaf_fit(adapter: Adapter, s: Structure, rows: RefitRows, budget: Budget) -> LeafFit:
@@ -114,6 +114,7 @@ def leaf_fit(adapter: Adapter, s: Structure, rows: RefitRows, budget: Budget) ->
         row_weights=weights,
         sampler=None if draws is None else RecordedBags(draws, s.n_trees),
         coefficients=s.coefficients,
+        cut=s.cut,
     )
     walk = _TreeRefit(adapter, trees, rows.leaves(s.leaves(), s.columns), rows.targets, rows.offsets, budget)
     walk.rule, walk.final = rule, s.final

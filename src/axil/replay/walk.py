@@ -14,7 +14,7 @@ from axil.kernels.choose import backend_of
 from axil.kernels.cpu import Cpu
 from axil.machine.memory import Budget, Limits
 from axil.machine.progress import track
-from axil.structure import RankedFit, Ranks, cell_dtype
+from axil.structure import CutRows, RankedFit, Ranks, cell_dtype
 from axil.types import Array
 
 Leaves = NDArray[np.unsignedinteger[Any]]
@@ -36,6 +36,7 @@ class Walked:
     drawn_weights: Array  #: (L,) of all rows that each leaf was fitted on, whatever its ranks
     shift: Array | None = None  #: (L,) constants in leaf values that are percentiles; None: none
     ranks: RankedFit | None = None  #: what percentiles follow from; None: there are none
+    cut: CutRows | None = None  #: the part of the sums that no target makes; None: there is none
 
 
 def walk(
@@ -48,6 +49,7 @@ def walk(
 ) -> Walked:
     """Walk through the fit with some or all of its rows."""
     plain = trees.sampler is None and trees.coefficients is None and trees.ranks is None
+    plain = plain and trees.cut is None
     if plain:
         return _walk_fast(adapter, trees, leaves, targets, offsets, limits)
     return TreeWalk(adapter, trees, leaves, targets, offsets, limits.budget).run()
@@ -120,6 +122,7 @@ class TreeWalk:
         self.shares = None if trees.ranks is None else np.zeros((3, int(self.starts[-1])))
         self.drawn = None if trees.sampler is None or trees.ranks is None else self._empty(np.uint8)
         self.shift: Array | None = None
+        self.beyond = None if trees.cut is None else self._empty(np.uint8)  # whose residuals are cut off
 
     def _empty(self, dtype: type[np.unsignedinteger[Any]]) -> Leaves:
         shape = (self.leaves.shape[0], self.leaves.shape[1])
@@ -129,26 +132,38 @@ class TreeWalk:
         trees, n_trees = self.trees, len(self.trees.n_leaves)
         total, n_outputs = int(self.starts[-1]), self.targets.shape[1]
         self.sums, self.leaf_weights = np.zeros((total, n_outputs)), np.zeros(total)
+        self.cut_sums, self.free = np.zeros((total, n_outputs)), np.zeros(total)
         drawn_weights, counts = np.zeros(total), np.zeros(total, dtype=np.int64)
         for t in track(range(n_trees), "replay"):
             own, n = slice(self.starts[t], self.starts[t + 1]), int(trees.n_leaves[t])
-            residuals = self._rounded(self.targets - self.score, self.adapter.residual_precision)
+            residuals = self._seen(t)
             draw = self._draw(t, residuals)
             drawn = draw if trees.row_weights is None else draw * trees.row_weights
             drawn_weights[own] = self.leaf_weights[own] = np.bincount(self.leaves[t], drawn, n)
             if trees.ranks is None:
-                self.sums[own] = self._leaf_sums(t, residuals, draw)
+                self.sums[own] = self._leaf_sums(t, residuals, draw, drawn)
             else:
                 self.sums[own], self.leaf_weights[own] = self._pick(t, trees.ranks, residuals, draw)
             taken = draw > 0 if trees.held_out is None else (draw > 0) & ~trees.held_out
             counts[own] = np.bincount(self.leaves[t][taken], minlength=n)
             self._advance(t)
-        draws, ranks = np.array(self.levels) if self.shares is None else self.shares, None
+        draws, ranks, cut = np.array(self.levels) if self.shares is None else self.shares, None, None
         if trees.ranks is not None:
             rows = None if trees.held_out is None else np.flatnonzero(~trees.held_out)
             ranks = RankedFit(trees.ranks, trees.based, self.drawn, rows)
+        if self.beyond is not None:
+            draws = np.append(draws, np.zeros_like(draws))
+            cut = CutRows(self.cut_sums, self.free, int(self.beyond.sum()), self.beyond.size)
         found = counts, self.leaf_weights, self.sums, self.score, drawn_weights
-        return Walked(self._cells(), draws, *found, self.shift, ranks)
+        return Walked(self._cells(), draws, *found, self.shift, ranks, cut)
+
+    def _seen(self, t: int) -> Array:
+        """(N, K): the residuals that tree t sees; those that are cut off are rounded later, with their weights."""
+        residuals, cut = self.targets - self.score, self.trees.cut
+        if cut is None or self.beyond is None:
+            return self._rounded(residuals, self.adapter.residual_precision)
+        self.beyond[t] = cut.beyond(residuals[:, 0])
+        return cut.kept(residuals)
 
     @staticmethod
     def _rounded(values: Array, precision: type[np.floating[Any]]) -> Array:
@@ -209,13 +224,19 @@ class TreeWalk:
             self.levels.append(level)
         return self.levels.index(level)
 
-    def _leaf_sums(self, t: int, residuals: Array, draw: Array) -> Array:
+    def _leaf_sums(self, t: int, residuals: Array, draw: Array, drawn: Array) -> Array:
         precision, weights = self.adapter.residual_precision, self.trees.row_weights
-        if weights is not None:
-            residuals = self._rounded(residuals * weights[:, None], precision)
+        if weights is not None or self.beyond is not None:
+            residuals = self._rounded(residuals if weights is None else residuals * weights[:, None], precision)
         if self.trees.sampler is not None:
             residuals = self._rounded(residuals * draw[:, None], precision)
         n = int(self.trees.n_leaves[t])
+        if self.beyond is not None and self.trees.cut is not None:
+            own, off, leaf = slice(self.starts[t], self.starts[t + 1]), self.beyond[t] != 0, self.leaves[t]
+            self.cut_sums[own, 0] = np.bincount(leaf[off], residuals[off, 0], n)
+            self.free[own] = np.bincount(leaf[~off], drawn[~off], n)
+            if not self.trees.cut.weighs:
+                self.leaf_weights[own] = self.free[own]
         return np.stack([np.bincount(self.leaves[t], column, n) for column in residuals.T], axis=1)
 
     def _advance(self, t: int) -> None:
@@ -252,11 +273,15 @@ class TreeWalk:
 
     def _cells(self) -> Leaves:
         """(T, N): leaf and draw of each row as one number."""
-        if self.codes is None or (self.shares is None and len(self.levels) == 1):
+        codes, half = self.codes, len(self.levels)
+        if self.beyond is None and (codes is None or (self.shares is None and half == 1)):
             return self.leaves
-        levels = len(self.levels) if self.shares is None else len(self.shares)
+        levels = (half if self.beyond is None else 2 * half) if self.shares is None else len(self.shares)
         dtype = cell_dtype(int(self.trees.n_leaves.max()) * levels)
         cells = self.leaves if dtype is self.leaves.dtype.type else self._empty(dtype)
         for t, n in enumerate(self.trees.n_leaves):
-            cells[t] = self.leaves[t] + self.codes[t].astype(dtype) * dtype(n)
+            level = np.zeros(len(self.targets), dtype) if codes is None else codes[t].astype(dtype)
+            if self.beyond is not None:
+                level += self.beyond[t].astype(dtype) * dtype(half)
+            cells[t] = self.leaves[t] + level * dtype(n)
         return cells

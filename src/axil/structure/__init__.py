@@ -1,6 +1,7 @@
 """The frozen structure of a fitted ensemble: all that decides the weights."""
 
 from axil.structure.chains import Chains
+from axil.structure.cut import Cut, CutRows
 from axil.structure.nodes import Nodes
 from axil.structure.pattern import Pattern
 from axil.structure.ranks import RankedFit, Ranks
@@ -11,6 +12,8 @@ from axil.structure.trees import Coefficients, Structure, cell_dtype
 __all__ = [
     "Chains",
     "Coefficients",
+    "Cut",
+    "CutRows",
     "Nodes",
     "Pattern",
     "RankedFit",

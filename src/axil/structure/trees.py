@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from axil.machine.arrays import host, like
+from axil.structure.cut import Cut
 from axil.structure.ranks import RankedFit
 from axil.structure.regularisation import Regularisation
 from axil.structure.transfer import Transferable
@@ -49,10 +50,10 @@ class Structure(Transferable):
     """Leaf membership, contributions, rates and base of T trees over N training rows.
 
     Row j counts ``row_weights[j] * draw * leaf_scale[l]`` in the value of its leaf l of tree t, draw being how often it was
-    drawn for the tree, or its share where the leaf's value is a percentile. Rows are kept by cells: cell ``d * n_leaves[t] + l``
-    holds the rows of leaf l that were drawn ``draws[d]`` times, so a sampled model takes no more memory than any other, N * T
-    cell numbers. With ``mixing`` a leaf's value is a combination of the sums of all leaves of its tree (``mixing[t] @ sums``);
-    with ``shift`` it has a constant besides, which no target makes.
+    drawn for the tree, or its share where the leaf's value is a percentile, or 0 where its residual was cut off. Rows are kept by
+    cells: cell ``d * n_leaves[t] + l`` holds the rows of leaf l that were drawn ``draws[d]`` times, so a sampled model takes no
+    more memory than any other, N * T cell numbers. With ``mixing`` a leaf's value is a combination of the sums of all leaves of
+    its tree (``mixing[t] @ sums``); with ``shift`` it has a constant besides, which no target makes.
     """
 
     cells: NDArray[np.unsignedinteger[Any]]  #: (T, N) cell of each training row, packed
@@ -65,7 +66,8 @@ class Structure(Transferable):
     offsets: Array | None = None  #: (N, K) what each training row's prediction starts from besides
     mixing: tuple[csr_array | None, ...] | None = None  #: (L_t, L_t) of each tree; None: by leaf_scale alone
     shift: Array | None = None  #: (L,) what leaf values have besides, before the rate; None: nothing
-    #: (D,), or (D, L) where leaves are percentiles: the shares of the rows that each is taken from
+    #: (D,), or (D, L) where leaves are percentiles: the shares of the rows that each is taken from. With ``cut`` the second half
+    #: are zeros, for the rows of the first half whose residuals were cut off
     draws: Array = field(default_factory=lambda: np.ones(1))
     coefficients: Coefficients | None = None  #: None: plain boosting by the rates
     columns: NDArray[np.int64] | None = None  #: (T,) which of all the model's trees these are; None: all, in order
@@ -75,6 +77,7 @@ class Structure(Transferable):
     total: float | None = None  #: the weight of all training rows, where not all of them are here
     #: (L,) leaves of averaged trees that lost all their rows: such a tree takes no part in predictions there; None: there is none
     emptied: NDArray[np.bool_] | None = None
+    cut: Cut | None = None  #: where residuals were cut off; None: nowhere
     starts: NDArray[np.int64] = field(init=False)  #: (T + 1,) where each tree's leaves begin among all L
 
     def __post_init__(self) -> None:
@@ -130,6 +133,8 @@ class Structure(Transferable):
         for name, array, shape in expected:
             if array is not None:
                 _expect(name, array, np.float64, shape)
+        if self.cut is not None and (len(self.draws) % 2 or self.draws[len(self.draws) // 2 :].any()):
+            raise ValueError("draws of rows whose residuals were cut off that are not zero")
         if self.columns is not None:
             _expect("columns", self.columns, np.int64, trees)
             if (self.columns < 0).any() or len(np.unique(self.columns)) < self.n_trees:
@@ -215,12 +220,32 @@ class Structure(Transferable):
         """Whether trees were fitted without some rows, and it is known which."""
         if self.is_ranked:
             return self.ranks is not None and self.ranks.drawn is not None and not self.ranks.drawn.all()
-        return bool((self.draws == 0).any())
+        return bool((self.whole_draws == 0).any())
 
     def unseen(self, rows: Any) -> NDArray[np.bool_]:
         """(T, rows): whether each tree was fitted without the row, where `leaves_rows_out`."""
-        drawn = self.row_draws(rows) if self.ranks is None or self.ranks.drawn is None else self.ranks.drawn[:, rows]
+        drawn = (
+            self.uncut().row_draws(rows)
+            if self.ranks is None or self.ranks.drawn is None
+            else self.ranks.drawn[:, rows]
+        )
         return np.asarray(drawn == 0)
+
+    @property
+    def whole_draws(self) -> Array:
+        """(D,): how often rows were drawn, those whose residuals were cut off included."""
+        return self.draws if self.cut is None else np.tile(self.draws[: len(self.draws) // 2], 2)
+
+    def uncut(self) -> Structure:
+        """The structure with the draws and leaf weights of all rows, as if no residual had been cut off."""
+        if self.cut is None:
+            return self
+        draws, weights = self.whole_draws, 1.0 if self.row_weights is None else self.row_weights
+        found = [
+            np.bincount(own % n, weights * draws[own // n], n)
+            for own, n in zip(self.cells.astype(np.intp), self.n_leaves)
+        ]
+        return replace(self, draws=draws, leaf_weights=np.concatenate(found), cut=None)
 
     def row_draws(self, rows: Any = slice(None)) -> Array:
         """(T, rows): how often each row counts in each tree."""

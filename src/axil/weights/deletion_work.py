@@ -47,7 +47,7 @@ class Work:
             needed += 3 * LeafSpace.size(s)
         if s.is_ranked:  # rows are ranked again
             return cls(np.inf, s.n_rows * (RANKED_SECONDS * s.n_rows + RANKING_SECONDS) * s.n_trees, needed)
-        if s.mixing is not None:  # leaves depend on others, and no formula knows how
+        if s.mixing is not None or s.cut is not None:  # leaves depend on others, and no formula knows how
             return cls(np.inf, s.n_rows * replay, needed)
         return cls(costs.visit_seconds * (built * leaf_space + pairs), s.n_rows * replay, needed)
 

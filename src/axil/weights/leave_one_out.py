@@ -100,7 +100,7 @@ def left_out(deletion: Deletion) -> LeftOut:
 def _lonely(s: Structure) -> Callable[[slice], NDArray[np.bool_]]:
     """The function that says of rows whether no other row counts in one of their leaves."""
     if s.ranks is None:
-        return Which(s, Parts.lonely)
+        return Which(s.uncut(), Parts.lonely)
     alone: NDArray[np.bool_] = s.ranks.last(s.leaves()).max(axis=0)
     return lambda rows: alone[rows]
 

@@ -1,13 +1,16 @@
-"""Ranks that change: rows that come to lie on the other side of those that a leaf takes its value from.
+"""Ranks that change: rows that come to lie on the other side of those that a leaf takes its value from, or of a cut.
 
 A leaf's value is r_lower (1 - f) + r_upper f. It stays so while every row of the leaf is below, between or above these two as it
-was. Rows that a tree did not draw count as if it had: so a change may be told of that is none, but none is left out.
+was; and where residuals are cut off, while every row is within or beyond. Rows
+that a tree did not draw count as if it had: so a change may be told of that is none, but none is left out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,26 +45,25 @@ def leaves_beyond(engine: Trees, before: Array, after: Array) -> int:
 def radius(engine: Trees, targets: Array) -> float:
     """The smallest change of one target that brings a row to the other side, or less; 0: no bound is known."""
     s = engine.structure
-    chosen = np.flatnonzero(np.any(s.row_draws() != 0, axis=0))
+    chosen = np.flatnonzero(np.any(s.row_draws() != 0, axis=0) | (s.base is None))
     if isinstance(engine, Forest):
         chosen = chosen[:0]  # no target moves another row's residual
     if ENTRY_SECONDS * s.n_rows * s.n_trees * len(chosen) > SECONDS:
         return 0.0
     least = np.inf
-    for (_, rows), r in zip(_picked(s), _residuals(engine, targets)):
-        for own in rows:  # a target moves its own residual one for one
-            gaps = np.abs(r - r[own])
-            least = min(least, float(gaps[own != np.arange(s.n_rows)].min(initial=np.inf)))
+    for edges, r in zip(_edges(s), _residuals(engine, targets)):
+        for edge in edges:  # a target moves its own residual one for one
+            least = min(least, float(np.abs(edge.gaps(r))[edge.others].min(initial=np.inf)))
     for first in range(0, len(chosen), TOGETHER):
         moved = chosen[first : first + TOGETHER]
         units = np.zeros((s.n_rows, len(moved)))
         units[moved, np.arange(len(moved))] = 1.0
         both = zip(_residuals(engine, targets), _residuals(engine, units, slopes=True))
-        for (_, rows), (r, slopes) in zip(_picked(s), both):
-            for own in rows:
-                steep = np.abs(slopes - slopes[own]).max(axis=1)
-                ratio = np.divide(np.abs(r - r[own]), steep, out=np.full(s.n_rows, np.inf), where=steep > ROUNDING)
-                least = min(least, float(ratio[own != np.arange(s.n_rows)].min(initial=np.inf)))
+        for edges, (r, slopes) in zip(_edges(s), both):
+            for edge in edges:
+                steep = np.abs(edge.slopes(slopes)).max(axis=1)
+                ratio = np.divide(np.abs(edge.gaps(r)), steep, out=np.full(s.n_rows, np.inf), where=steep > ROUNDING)
+                least = min(least, float(ratio[edge.others].min(initial=np.inf)))
     return least if np.isfinite(least) else 0.0
 
 
@@ -78,6 +80,35 @@ def _residuals(engine: Trees, targets: Array, slopes: bool = False) -> Iterator[
         return
     fit = engine.fit(targets)
     yield from (found[:, 0].copy() for _, found in zip(range(s.n_trees), fit.residuals(s.leaves(), fit.started())))
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A border that each row of a leaf is on one side of: the residual of a row, or a constant."""
+
+    rows: NDArray[np.int64] | None  #: (N,)
+    at: float = 0.0
+
+    def gaps(self, residuals: Array) -> Array:
+        """(N,): how far each row is beyond."""
+        return residuals - (self.at if self.rows is None else residuals[self.rows])
+
+    def slopes(self, slopes: Array) -> Array:
+        """(N, S): how fast each row moves away, with the slopes of residuals (N, S)."""
+        return slopes if self.rows is None else slopes - slopes[self.rows]
+
+    @property
+    def others(self) -> Any:
+        """The rows that may change sides."""
+        return slice(None) if self.rows is None else self.rows != np.arange(len(self.rows))
+
+
+def _edges(s: Structure) -> Iterator[list[Edge]]:
+    """For each tree what its rows are on either side of."""
+    if s.cut is not None:
+        yield from [[Edge(None, -s.cut.delta), Edge(None, s.cut.delta)]] * s.n_trees
+    else:
+        yield from ([Edge(own) for own in rows] for _, rows in _picked(s))
 
 
 def _picked(s: Structure) -> Iterator[tuple[NDArray[np.int64], list[NDArray[np.int64]]]]:

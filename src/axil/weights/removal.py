@@ -54,7 +54,7 @@ class RemovalFit:
         """(T, rows), an array of the back end: b_tj (r_tj - level_t[l])."""
         s, k = self.fitted.structure, self.output
         out = self.training.xp.empty((s.n_trees, rows.stop - rows.start))
-        if s.coefficients is not None:  # residuals are not simply what the trees before leave over
+        if s.coefficients is not None or s.cut is not None:  # residuals are not simply what the trees before leave over
             for step in self.fitted.steps(rows):
                 out[step.tree] = like(step.drawn * (step.residual[:, k] - self.level[step.leaf]), out)
             return out
@@ -79,11 +79,13 @@ def fits(training: Rows, fitted: FittedValues) -> list[RemovalFit]:
 
 def levels(s: Structure) -> tuple[Array, Array]:
     """(L,) twice: level and drift, each for a leaf value of one."""
-    if s.mixing is not None:
+    if s.mixing is not None or s.cut is not None:
         raise UnsupportedQuestionError(
             'removal with method="first-order"',
             "with path_smooth or monotone constraints the value of a leaf depends on other nodes, and how these follow the "
-            "weight of a row is not differentiated",
+            "weight of a row is not differentiated"
+            if s.cut is None
+            else "residuals are cut off (Huber's loss), and how a leaf follows the weight of such a row is not differentiated",
             'Leave method out, or pass method="exact": every fit without a row is then replayed.',
         )
     if s.is_ranked:
@@ -148,11 +150,12 @@ def pushes(training: Rows, fitted: FittedValues, queries: NDArray[np.integer[Any
     value have their share of what is left: the value over what it would be without the shift. O(T N) per query.
     """
     s, table = fitted.structure, asked(fitted.structure, queries)
+    whole = fitted.sums if s.cut is None else fitted.whole(s.cut)[0]
     for t, (a, b) in enumerate(pairwise(s.starts)):
         if s.shift is None:
             table[a:b] = s.leaf_values_transpose(t, table[a:b])
             continue
-        values, sums = fitted.values[a:b], fitted.sums[a:b]
+        values, sums = fitted.values[a:b], whole[a:b]
         linear = s.leaf_values(t, sums)
         fixed = np.where(linear == 0, np.divide(values, sums, out=np.zeros_like(sums), where=sums != 0), 0.0)
         share = np.divide(values, linear, out=np.zeros_like(sums), where=linear != 0)

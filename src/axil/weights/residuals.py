@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.structure import Structure
+from axil.structure import Cut, Structure
 from axil.types import Array, Leaves
 from axil.weights.passes import groups_of
 
@@ -65,11 +65,29 @@ class FittedValues:
         cells = s.cells[:, rows]
         n_leaves = s.n_leaves[:, None].astype(cells.dtype)
         leaves, draws = (cells, None) if len(s.draws) == 1 else (cells % n_leaves, s.row_draws(rows))
+        if s.cut is not None:
+            draws = s.whole_draws[cells // n_leaves]
         started = self.started(rows)
         for t, residual in zip(range(s.n_trees), self.residuals(leaves, started)):
             leaf = s.starts[t] + leaves[t]
             drawn = s.draws[0] if draws is None else draws[t]
-            yield ResidualStep(t, leaf, drawn, residual, self.values[leaf])
+            seen = residual if s.cut is None else s.cut.kept(residual)
+            yield ResidualStep(t, leaf, drawn, seen, self.values[leaf])
+
+    def whole(self, cut: Cut) -> tuple[Array, Array]:
+        """(L, 1) and (L,): leaf sums with what residuals put into them that are cut off, and the weights of these rows."""
+        s, leaves, rows = (
+            self.structure,
+            self.structure.leaves(),
+            self.structure.cells // self.structure.n_leaves[:, None],
+        )
+        sums, weights = np.zeros((s.total_leaves, 1)), np.zeros(s.total_leaves)
+        for t, residual in zip(range(s.n_trees), self.residuals(leaves, self.started())):
+            own, n, r = slice(s.starts[t], s.starts[t + 1]), int(s.n_leaves[t]), residual[:, 0]
+            drawn = s.whole_draws[rows[t]] * (1.0 if s.row_weights is None else s.row_weights)
+            sums[own, 0] = np.bincount(leaves[t], drawn * cut.kept(r), n)
+            weights[own] = np.bincount(leaves[t], drawn if cut.weighs else drawn * ~cut.beyond(r), n)
+        return sums, weights
 
 
 def predictions(structure: Structure, base: Array, values: Array, leaves: Leaves) -> Array:

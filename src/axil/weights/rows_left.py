@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.kernels import Backend
 from axil.machine.arrays import host, like
-from axil.structure import Nodes, Regularisation, Structure
+from axil.structure import Cut, Nodes, Regularisation, Structure
 from axil.structure.pattern import hold
 from axil.types import Array
 from axil.weights import ranks_left
@@ -39,7 +39,7 @@ def known_regularisation(s: Structure, question: str = "removal") -> Regularisat
 def bends(s: Structure) -> bool:
     """Whether leaf values follow from row weights by a rule that has a pattern, or draws on other nodes."""
     rule = s.regularisation
-    return s.is_ranked or (rule is not None and (rule.bends or rule.mixes))
+    return s.is_ranked or (rule is not None and (rule.bends or rule.mixes or s.cut is not None))
 
 
 def mixes(s: Structure) -> bool:
@@ -51,6 +51,8 @@ def without(structure: Structure, rows: NDArray[np.intp], targets: Array, backen
     """The structure of a fit to these targets in which the rows have no weight and the splits are held fixed. Cost O(T N)."""
     if structure.is_ranked:
         return ranks_left.without(ranked_less(structure, rows), targets)
+    if structure.cut is not None:
+        return _cut_without(structure, structure.cut, rows, targets).structure
     left = lighter(structure, rows, backend)
     return with_pattern(left, fit_by_rule(left, targets, backend).sums) if bends(left) else rescaled(left)
 
@@ -59,6 +61,8 @@ def fit_without(structure: Structure, rows: NDArray[np.intp], targets: Array, ba
     """The fit to these targets in which the rows have no weight, where `bends`: `without` and its fit, with no pattern made."""
     if structure.is_ranked:
         return ranks_left.fit(ranked_less(structure, rows), targets)
+    if structure.cut is not None:
+        return _cut_without(structure, structure.cut, rows, targets)
     return fit_by_rule(lighter(structure, rows, backend), targets, backend)
 
 
@@ -72,35 +76,74 @@ def ranked_less(structure: Structure, rows: NDArray[np.intp]) -> Structure:
     return replace(structure, ranks=ranks)
 
 
-def lighter(structure: Structure, rows: NDArray[np.intp], backend: Backend) -> Structure:
-    """The structure with no weight on these rows: leaf weights and the rule are those of the rows left, leaf values as before."""
-    s, rule = structure, known_regularisation(structure, "without")
+def _cut_without(structure: Structure, cut: Cut, rows: NDArray[np.intp], targets: Array) -> FittedValues:
+    """`fit_without` where residuals are cut off: which of them are is found out tree by tree, in the structure of the fit."""
+    s, rule = structure, structure.regularisation
+    assert rule is not None
+    weights = _left_weights(s, rows)
+    level, leaf = np.divmod(s.cells, s.n_leaves[:, None].astype(s.cells.dtype))
+    half = len(s.draws) // 2
+    drawn = [weights * s.whole_draws[own] for own in level]
+    rule = rule.scaled(float(weights.sum()) / s.total_weight)
+    if rule.nodes is not None:
+        left = np.concatenate([np.bincount(own, w, n) for own, w, n in zip(leaf, drawn, s.n_leaves)])
+        emptied = (s.uncut().leaf_weights > 0) & (left == 0)
+        rule = replace(rule, nodes=_nodes_left(s, rule.nodes, rows, emptied) if rule.mixes else None)
+    base = np.average(targets, axis=0, weights=weights) if s.base is None else s.base
+    whole, sums, constants, free = (np.zeros(s.total_leaves) for _ in range(4))
+    cells, fit = np.empty_like(s.cells), FittedValues(s, targets, base, *np.zeros((2, s.total_leaves, 1)))
+    for t, residual in zip(range(s.n_trees), fit.residuals(leaf, fit.started())):
+        own, n, r = slice(s.starts[t], s.starts[t + 1]), int(s.n_leaves[t]), residual[:, 0]
+        off = cut.beyond(r)
+        added = drawn[t] * cut.kept(r)
+        sums[own], constants[own] = np.bincount(leaf[t], added, n), np.bincount(leaf[t][off], added[off], n)
+        free[own] = np.bincount(leaf[t][~off], drawn[t][~off], n)
+        whole[own] = np.bincount(leaf[t], drawn[t], n) if cut.weighs else free[own]
+        fit.values[own, 0] = rule.tree(t, own).leaf_values(sums[own], whole[own])
+        cells[t] = leaf[t] + (level[t] % half + half * off).astype(cells.dtype) * cells.dtype.type(n)
+    found = hold(rule, sums, whole)
+    shift = replace(found, shift=None).values(s.n_leaves, constants[:, None])[:, 0]
+    shift = shift if found.shift is None else found.shift + shift
+    made = replace(s, leaf_scale=found.scale, mixing=found.mixing, shift=shift, regularisation=rule)
+    made = replace(made, cells=cells, row_weights=weights, leaf_weights=free)
+    return replace(fit, structure=made, sums=(sums - constants)[:, None])
+
+
+def _left_weights(s: Structure, rows: NDArray[np.intp]) -> Array:
+    """(N,): the row weights without these rows; refuses to leave none."""
     weights = np.ones(s.n_rows) if s.row_weights is None else s.row_weights.copy()
     weights[rows] = 0.0
     if not weights.any():
         raise NothingLeft(f"Without {len(rows)} rows none of any weight is left; ask for a smaller set.")
+    return weights
+
+
+def lighter(structure: Structure, rows: NDArray[np.intp], backend: Backend) -> Structure:
+    """The structure with no weight on these rows: leaf weights and the rule are those of the rows left, leaf values as before."""
+    s, rule = structure, known_regularisation(structure, "without")
+    weights = _left_weights(s, rows)
     weighted = replace(s, row_weights=weights)
     leaf_weights = leaf_sums(weighted, backend.rows_of(weighted), np.ones((s.n_rows, 1)))[:, 0]
     rule = rule.scaled(float(weights.sum()) / s.total_weight)
     if rule.nodes is not None and not rule.mixes:
         rule = replace(rule, nodes=None)  # evidence of the fit with all rows alone
     elif rule.nodes is not None:
-        nodes = _nodes_left(s, rule.nodes, rows, leaf_weights)
+        nodes = _nodes_left(s, rule.nodes, rows, (s.leaf_weights > 0) & (leaf_weights == 0))
         rule = rule if nodes is rule.nodes else replace(rule, nodes=nodes)  # which may know the rules of single trees
     return replace(with_leaf_weights(weighted, leaf_weights), regularisation=rule)
 
 
-def _nodes_left(s: Structure, nodes: Nodes, rows: NDArray[np.intp], leaf_weights: Array) -> Nodes:
+def _nodes_left(s: Structure, nodes: Nodes, rows: NDArray[np.intp], emptied: NDArray[np.bool_]) -> Nodes:
     """The nodes as far as they depend on rows: shares of smoothing, and bounds, which a node without rows does not set."""
     if nodes.own is not None:
         nodes = nodes.thinned(_counts(s, np.arange(s.n_rows)), _counts(s, rows))
-    return nodes.emptied((s.leaf_weights > 0) & (leaf_weights == 0))
+    return nodes.emptied(emptied)
 
 
 def _counts(s: Structure, rows: NDArray[np.intp]) -> Array:
     """(L,): how many of these rows were drawn for the tree of each leaf and are in the leaf."""
     level, leaf = np.divmod(s.cells[:, rows].astype(np.int64), s.n_leaves[:, None])
-    drawn = (s.draws[level] > 0).astype(np.float64)
+    drawn = (s.whole_draws[level] > 0).astype(np.float64)
     return np.bincount((s.starts[:-1, None] + leaf).ravel(), drawn.ravel(), s.total_leaves).astype(np.float64)
 
 

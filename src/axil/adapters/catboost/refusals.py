@@ -20,6 +20,7 @@ from axil.adapters.catboost.monotone import signs_of
 from axil.adapters.catboost.percentile import PERCENTILES
 from axil.adapters.refusals import Refusal, refusal
 from axil.errors import UnsupportedModelError
+from axil.structure import Cut
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,24 @@ class CatBoostReading:
         return {*self.losses} <= {*PERCENTILES} and {*methods} == {"Exact"} and not self.on_gpu
 
     @property
+    def linear(self) -> bool:
+        """Whether another loss than squared error is linear in the targets with a pattern held."""
+        return self.ranked or self.cut is not None
+
+    @property
+    def cut(self) -> Cut | None:
+        """Where Huber's loss cuts residuals off, if one step of one fit on a processor makes each leaf; None: of any other."""
+        tree, shrinks = (
+            self.last.get("tree_learner_options", {}),
+            any(self.values("boosting_options", "model_shrink_rate")),
+        )
+        plain = self.losses == ["Huber"] and int(tree["leaf_estimation_iterations"]) == 1 and not self.on_gpu
+        if not plain or shrinks or monotone(self):
+            return None
+        newton = tree["leaf_estimation_method"] == "Newton"
+        return Cut(float(self.last["loss_function"]["params"]["delta"]), weighs=not newton, closed=False)
+
+    @property
     def bundles(self) -> bool:
         """Whether columns that overlap may have been bundled."""
         return any(self.values("tree_learner_options", "sparse_features_conflict_fraction"))
@@ -81,7 +100,7 @@ _LOSSES = {
     "Cox": _EXPONENTIAL,
     "SurvivalAft": _EXPONENTIAL,
     "Lq": "residuals are raised to a power",
-    "Huber": "residuals are clipped",
+    "Huber": "residuals are cut off, and which are is held for one step of plain boosting without monotone_constraints",
     "Expectile": "residuals above and below zero weigh differently",
     "LogCosh": "residuals pass through a hyperbolic tangent",
     "RMSPE": "rows are weighted by their own targets",
@@ -107,7 +126,7 @@ _RANKING = (
 
 
 def _loss(name: str) -> Callable[[CatBoostReading], str]:
-    return lambda model: next((loss for loss in model.losses if loss == name and not model.ranked), "")
+    return lambda model: next((loss for loss in model.losses if loss == name and not model.linear), "")
 
 
 def _custom_loss(model: CatBoostReading) -> str:
@@ -115,7 +134,7 @@ def _custom_loss(model: CatBoostReading) -> str:
 
 
 def _other_loss(model: CatBoostReading) -> str:
-    others = (loss for loss in model.losses if loss not in ("RMSE", "MultiRMSE") and not model.ranked)
+    others = (loss for loss in model.losses if loss not in ("RMSE", "MultiRMSE") and not model.linear)
     return next(others, "")
 
 
@@ -264,6 +283,7 @@ def doubt(continued: bool, sparse: int | None, agree: NDArray[np.bool_]) -> Unsu
 #: Settings that change how leaves are made and are replayed exactly; those that only choose splits are not listed.
 EXACT = (
     "loss_function: RMSE and MultiRMSE; MAE, Quantile, MultiQuantile and MAPE with Exact leaves, with the ranks of the rows held",
+    "loss_function: Huber with leaf_estimation_iterations=1, with the residuals held that delta cuts off",
     "boosting_type Plain and Ordered, every bootstrap_type, every grow_policy: all rows count in every leaf",
     "boost_from_average, baseline, sample_weight, learning_rate (also the one CatBoost picks)",
     "l2_leaf_reg, leaf_estimation_method Newton and Gradient, leaf_estimation_iterations",

@@ -14,7 +14,7 @@ from scipy import sparse
 from axil.adapters.contract import Coefficients, FittedTrees, LeafTotals, Nodes, Totals, TrainingRows, TreeModel
 from axil.adapters.frames import array_of_floats
 from axil.adapters.lightgbm import splits
-from axil.adapters.lightgbm.bagging import DrawReplay, LeafEvidence, histories
+from axil.adapters.lightgbm.bagging import DrawReplay, LeafEvidence, WeighedReplay, histories
 from axil.adapters.lightgbm.path_smooth import PathSmooth
 from axil.adapters.lightgbm.percentile import Gradients, RankedReplay, with_evidence
 from axil.adapters.lightgbm.rates import FIRST, hidden_rate, stated_rates
@@ -24,12 +24,12 @@ from axil.adapters.lightgbm.refusals import REFUSALS, cause
 from axil.adapters.lightgbm.rows import as_lightgbm, from_pandas
 from axil.adapters.lightgbm.rule import LightGBMRule
 from axil.adapters.lightgbm.text import LightGBMSettings, parse
-from axil.adapters.percentiles import require_rows, with_base
+from axil.adapters.percentiles import CUT_ELSEWHERE, require_rows, with_base
 from axil.adapters.refusals import not_fitted, refusal, refuse
 from axil.adapters.routes import Routes
 from axil.errors import InputError, UnsupportedModelError
 from axil.scale import IDENTITY, TargetScale
-from axil.structure import Regularisation
+from axil.structure import Cut, Regularisation
 from axil.types import Array
 
 CLOSE = 1e-9  # tolerance of leaf values beyond which residuals are rounded otherwise than the library's
@@ -164,6 +164,7 @@ class LightGBMAdapter(TreeModel):
             l1=rule.l1,
             max_step=rule.max_step,
             nodes=None if nodes is None else with_roots_known(nodes),
+            cut=self._cut(rows),
             sampler=self._sampler(evidence, totals.n_rows, gradients),
             coefficients=coefficients,
             hidden=printed,
@@ -219,7 +220,10 @@ class LightGBMAdapter(TreeModel):
         base = float(trees.base_value[0])
         score = start + base * (1.0 if c is None else c.beta[0])
         for t, leaf in enumerate(leaves):
-            residuals = (rows.targets[:, 0] - score).astype(np.float32)
+            residuals = rows.targets[:, 0] - score
+            if trees.cut is not None:
+                residuals = trees.cut.kept(residuals)
+            residuals = residuals.astype(np.float32)
             drawn = np.ones(n, np.float32)
             if sampler is not None:
                 drawn = sampler.draw(t, leaf, residuals[:, None].astype(np.float64)).astype(np.float32)
@@ -230,6 +234,13 @@ class LightGBMAdapter(TreeModel):
                 final = 1.0 if c is None else c.omega[-1, s]
                 score += (moved[s] / final if final else 0.0) * values[s][leaves[s]]
             score += 0.0 if c is None else (c.beta[t + 1] - c.beta[t]) * base
+
+    def _cut(self, rows: TrainingRows) -> Cut | None:
+        """Where residuals are cut off."""
+        if not self._reading.cuts:
+            return None
+        require_rows(rows, "objective", "huber", CUT_ELSEWHERE)
+        return Cut(self._settings.precisely("alpha")[0])
 
     def _gradients(self, rows: TrainingRows) -> Gradients | None:
         """The gradients of an objective whose leaf values are percentiles; None: of any other."""
@@ -337,6 +348,8 @@ class LightGBMAdapter(TreeModel):
         # Trees that are added one by one leave num_iterations as it was.
         failures = max(int(self._settings.number("num_iterations")) - self._n_iterations, 100)
         made = DrawReplay if gradients is None else partial(RankedReplay, gradients)
+        if self._reading.cuts:
+            made = WeighedReplay
         if self._reading.goss:
             states = self._settings.goss(n_rows)
             return made("LightGBM GOSS", states, evidence, failures)

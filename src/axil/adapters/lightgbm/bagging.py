@@ -321,6 +321,16 @@ class DrawReplay:
             lanes = attempts
 
 
+class WeighedReplay(DrawReplay):
+    """Which rows each tree was fitted on, where gradients are rounded once, with their weights."""
+
+    def draw(self, tree: int, leaf: NDArray[np.integer[Any]], residuals: Array) -> NDArray[Any]:
+        """(N,): with what factor each row was drawn for this tree, 0 for rows out of bag."""
+        w = self._evidence.weights
+        seen = Seen(residuals) if w is None else Seen(residuals * w[:, None], w[:, None])
+        return self.draw_iteration(range(tree, tree + 1), leaf[None], seen)
+
+
 def histories(
     start: Bagging | None, leaves: NDArray[np.integer[Any]], evidence: LeafEvidence, n_failures: int
 ) -> Iterator[list[bool]]:

@@ -104,7 +104,7 @@ class LightGBMReading:
         for name in ("path_smooth", "lambda_l1", "max_delta_step"):
             if self.settings.number(name) > 0:
                 return name
-        if self.ranked:
+        if self.ranked or self.cuts:
             return f"objective={self.text.objective}"
         return "boosting=dart" if self.dart else "boosting=rf" if self.forest else ""
 
@@ -112,6 +112,11 @@ class LightGBMReading:
     def ranked(self) -> bool:
         """Whether leaf values are percentiles of residuals."""
         return self.text.objective in PERCENTILES
+
+    @property
+    def cuts(self) -> bool:
+        """Whether residuals are cut off at alpha."""
+        return self.text.objective == "huber"
 
     @property
     def dart(self) -> bool:

@@ -12,14 +12,13 @@ from axil.adapters.lightgbm.percentile import PERCENTILES
 from axil.adapters.lightgbm.reading import LightGBMReading
 from axil.adapters.refusals import OTHER_COLUMNS, OTHER_ROWS, OTHER_TARGETS, OTHER_WEIGHTS, OWN_RANKING, RANKED, Refusal
 
-EXACT_OBJECTIVES = ("regression", "regression sqrt", *PERCENTILES)  # "sqrt": with reg_sqrt
+EXACT_OBJECTIVES = ("regression", "regression sqrt", "huber", *PERCENTILES)  # "sqrt": with reg_sqrt
 _L2 = 'Fit with objective="regression" (squared error) instead.'
 
 _LOGIT = "residuals pass through a sigmoid, and the logit of a mean, where the fit starts, is not linear in the targets"
 _EXPONENTIAL = "predictions pass through an exponential, and the fit starts from the logarithm of a mean"
 
 _OBJECTIVES = {  # name: reason, condition, whether its gradient is replayed
-    "huber": ("residuals are clipped", "(ii)", True),
     "fair": ("residuals are damped by a non-linear function", "(ii)", True),
     "poisson": (_EXPONENTIAL, "(i)", True),
     "gamma": (_EXPONENTIAL, "(i)", True),
@@ -86,6 +85,13 @@ def _ranked_elsewhere(model: LightGBMReading) -> str:
     return f"{model.text.objective} with {where}" if model.ranked and where else ""
 
 
+def _huber_elsewhere(model: LightGBMReading) -> str:
+    others = {"device_type": model.on_gpu, "num_machines": model.machines > 1, "boosting=rf": model.forest}
+    others["use_quantized_grad"] = model.settings.flag("use_quantized_grad")
+    where = next((name for name, is_so in others.items() if is_so), "")
+    return f"huber with {where}" if model.cuts and where else ""
+
+
 def _trees_per_iteration(model: LightGBMReading) -> str:
     number = model.text.header.get("num_tree_per_iteration", "1")
     return "" if number == "1" else number
@@ -122,6 +128,7 @@ def _forced(model: LightGBMReading) -> str:
 EXACT = (
     "objective: regression under all its names (l2, mse, rmse, ...), reg_sqrt (weights are of the targets' roots)",
     "objective: quantile, regression_l1 and mape, bagging, GOSS and DART included: with the ranks of the rows held",
+    "objective: huber, bagging, GOSS and DART included: with the residuals held that alpha cuts off",
     "boost_from_average, learning_rate, learning-rate schedules, early stopping, continued training (init_model)",
     "lambda_l2, cat_l2, max_cat_to_onehot, path_smooth, use_quantized_grad with renewed leaves",
     "lambda_l1, max_delta_step, monotone_constraints by all methods, with every loss: with the pattern held",
@@ -155,6 +162,14 @@ REFUSALS: tuple[Refusal[LightGBMReading], ...] = (
         _L2,
         "(ii)",
         linear_only=True,
+    ),
+    Refusal(
+        "objective",
+        _huber_elsewhere,
+        "huber cuts residuals off, and axil holds which on one machine's processor, not with rf or use_quantized_grad",
+        _L2,
+        "(ii)",
+        derivative=True,
     ),
     Refusal(
         "objective",

@@ -55,9 +55,11 @@ class LightGBMRule:
             l2 = cat_l2 = smooth = l1 = step = lost = cat_lost = smooth_lost = l1_lost = step_lost = 0.0
             if reading.text.objective == "quantile":
                 lost = settings.precisely("alpha")[1]
-        elif renewed:
+        elif reading.cuts:
+            step_lost += settings.precisely("alpha")[1]
+        if renewed and not reading.ranked:
             cat_l2 = smooth = smooth_lost = 0.0
-        elif reading.splits_subsets:
+        elif reading.splits_subsets and not reading.ranked:
             lost += cat_lost
         lost += 2 * smooth_lost
         smallest = min(float(tree.floats("leaf_weight").min(initial=np.inf)) for tree in trees)

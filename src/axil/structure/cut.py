@@ -1,0 +1,51 @@
+"""Cut: residuals that count as no more than delta, either way, as under Huber's loss.
+
+With w the weights of a leaf's rows and r their residuals, the rows beyond delta put a constant into the leaf's sum:
+
+    S = sum_{|r| <= delta} w r + delta * sum_{|r| > delta} w sign(r)
+
+Held fixed, as the splits are, which rows are beyond makes S linear in the targets, and a constant besides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.structure.transfer import Transferable
+from axil.types import Array
+
+
+@dataclass(frozen=True)
+class Cut(Transferable):
+    """Where residuals are cut off."""
+
+    delta: float
+    weighs: bool = True  #: whether rows beyond delta count in the denominators of their leaves
+    closed: bool = True  #: whether a residual of just delta is within
+
+    def beyond(self, residuals: Array) -> NDArray[np.bool_]:
+        """Which residuals are cut off."""
+        size = np.abs(residuals)
+        return np.asarray(size > self.delta if self.closed else size >= self.delta)
+
+    def kept(self, residuals: Array) -> Array:
+        """The residuals as far as they count."""
+        return np.asarray(np.clip(residuals, -self.delta, self.delta))
+
+
+@dataclass(frozen=True)
+class CutRows(Transferable):
+    """The part of the L leaf sums of a fit that rows put in whose residuals are cut off, and the weights of all others."""
+
+    sums: Array  #: (L, 1) of weight * draw * delta, with its sign, over the rows beyond
+    free: Array  #: (L,) of weight * draw over the rows within
+    beyond: int  #: residuals that were cut off, over all trees
+    seen: int  #: residuals in all
+
+    @property
+    def share(self) -> float:
+        """The share of residuals that were cut off."""
+        return self.beyond / max(self.seen, 1)

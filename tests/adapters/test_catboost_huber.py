@@ -1,0 +1,81 @@
+"""Huber boosting of CatBoost against a replay in plain NumPy, which cuts residuals off itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import axil
+from axil.adapters import read
+from tests.adapters.catboost_models import CUT, regressor
+from tests.adapters.huber import replayed
+
+Array = NDArray[np.float64]
+
+PLAIN: dict[str, dict[str, Any]] = {
+    "Huber": {"newton": True},
+    "Huber weighted": {"newton": True},
+    "Huber Gradient weighted": {},
+    "Huber whole targets": {"newton": True, "delta": 1.0},
+}
+
+
+def single(values: Any) -> Array:
+    return np.asarray(values).astype(np.float32).astype(np.float64)
+
+
+def oracle(name: str, rows: Any = slice(None)) -> tuple[Array, Array, Array]:
+    """Predictions, weights and constants of the new rows in the fit to some rows on the model's splits."""
+    case, more = CUT[name](), {"delta": 0.7, **PLAIN[name]}
+    y, adapter = single(case.y), read(case.model)
+    leaves, queries = (adapter.leaves(X) for X in (case.X, case.X_new))  # type: ignore[attr-defined]
+    weights = np.ones(len(y)) if case.sample_weight is None else single(case.sample_weight)
+    l2 = 3.0 * weights[rows].sum() / len(y)  # a row that is gone has no weight, but counts in its mean
+    rates = [float(np.float32(0.3))] * leaves.shape[1]
+    return replayed(y[rows], weights[rows], leaves[rows], rates, l2=l2, base=0.0, queries=queries, **more)
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_weights_and_deletions_are_those_of_a_replay(name: str) -> None:
+    case = CUT[name]()
+    explainer = axil.Explainer(case.model, case.X, case.y, case.sample_weight)
+    F, K, _ = oracle(name)
+    scale = np.abs(case.y).max()
+    assert explainer.kind == "exact"
+    assert explainer.verification.held.cut > 0  # type: ignore[union-attr]
+    np.testing.assert_allclose(F, case.model.predict(case.X_new), rtol=0, atol=1e-6 * scale)
+    np.testing.assert_allclose(explainer(case.X_new).weights, K, rtol=0, atol=1e-9)
+    gone = [3, 7, 50]
+    left = oracle(name, np.setdiff1d(np.arange(len(case.y)), gone))[0]
+    np.testing.assert_allclose(explainer.without(case.X_new, gone)["after"], left, rtol=0, atol=1e-6 * scale)
+
+
+@pytest.mark.parametrize("name", ["Huber", "Huber Gradient weighted"])
+def test_wrong_targets_are_noticed(name: str) -> None:
+    case, rng = CUT[name](), np.random.default_rng(0)
+    explainer = axil.Explainer(case.model, case.X, case.y, case.sample_weight)
+    carried = np.flatnonzero(np.abs(explainer(case.X).weights).max(axis=0) > 0.02)
+    changed, swapped = case.y.copy(), case.y.copy()
+    one, other = rng.choice(carried, 2, replace=False)
+    changed[one] += 0.05 * np.ptp(case.y)
+    swapped[[one, other]] = swapped[[other, one]]
+    for wrong in (rng.permutation(case.y), changed, swapped):
+        with pytest.raises(axil.ExactnessError):
+            axil.Explainer(case.model, case.X, wrong, case.sample_weight)
+
+
+def test_several_steps_are_additive() -> None:
+    case = regressor(loss_function="Huber:delta=0.7", leaf_estimation_iterations=2, leaf_estimation_backtracking="No")
+    assert axil.Explainer(case.model, case.X, case.y).kind == "additive"
+
+
+def test_several_steps_with_targets_just_at_delta() -> None:
+    """A residual of just delta has no second derivative."""
+    case = CUT["Huber whole targets"]()
+    params = {"loss_function": "Huber:delta=1", "leaf_estimation_backtracking": "No"}
+    model = regressor(leaf_estimation_iterations=2, **params).model.copy()
+    model = model.__class__(**{**model.get_params(), "iterations": 6}).fit(case.X, case.y)
+    assert axil.Explainer(model, case.X, case.y).kind == "additive"
