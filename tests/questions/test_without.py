@@ -3,7 +3,9 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
+from lightgbm import LGBMClassifier, LGBMRegressor
 from sklearn.base import clone
 from sklearn.datasets import load_wine
 from sklearn.ensemble import (
@@ -92,3 +94,24 @@ def test_rows_that_hold_much_of_the_weight_are_told():
     boosted = axil.Explainer(GradientBoostingRegressor(n_estimators=3).fit(X, y), X, y)
     with pytest.warns(axil.SplitsWarning, match="hold 50 %"):
         boosted.refit(drop=np.arange(20))
+
+
+def test_a_label_that_several_rows_share_names_all_of_them():
+    """A deletion request names a customer; in memory, of a classifier and in partitions."""
+    frames = pytest.importorskip("dask.dataframe")
+    rng = np.random.default_rng(0)
+    customer = rng.integers(0, 30, 120)
+    X = pd.DataFrame(rng.normal(size=(120, 3)), columns=list("abc"), index=np.sort(customer)).rename_axis("customer")
+    y = X["a"] + rng.normal(size=120)
+    small = {"n_estimators": 5, "num_leaves": 4, "verbose": -1, "n_jobs": 1}
+    named, gone = [3, 7], X.index.isin([3, 7])
+    classes = (y > 0).astype(int)
+    for model, targets in ((LGBMRegressor(**small), y), (LGBMClassifier(**small), classes)):
+        explainer = axil.Explainer(model.fit(X, targets), X, targets)
+        table = explainer.without(X.head(3), named)
+        pd.testing.assert_frame_equal(table, explainer.without(X.head(3), gone))
+        assert table.attrs["deleted"] == gone.sum() > 2
+        assert len(explainer.refit(drop=named).index) == (~gone).sum()
+    parts = frames.from_pandas(X, npartitions=2, sort=False), frames.from_pandas(y, npartitions=2, sort=False)
+    table = axil.Explainer(LGBMRegressor(**small).fit(X, y), *parts).without(X.head(3), named)
+    assert table.attrs["deleted"] == gone.sum()

@@ -29,7 +29,8 @@ class Without(Question):
         still have rows, and nan, with a warning, where none has. A frame with the columns query, before, after, change, and
         output if there are several; of an additive explainer then probability (or mean) before and after. Cost of two replays,
         O(T N), whatever the number of rows. Of a model fitted to transformed targets, before, after and change are in the
-        targets' own units. A `SplitsWarning` says where the rows hold more than a tenth of the weight of the fit.
+        targets' own units. A `SplitsWarning` says where the rows hold more than a tenth of the weight of the fit. A pandas
+        frame has the number of rows deleted in ``attrs["deleted"]``.
 
         Parameters
         ----------
@@ -58,7 +59,8 @@ class Without(Question):
         before, after = model.without(asked.queries, which)
         warn_emptied(int(np.isnan(after).sum()), after.size)
         columns = change_columns(model, asked.queries, before, after)
-        return tables.note(tables.make(columns, model.backend), model.replay_note)
+        deleted = int(sum(map(np.size, which)))
+        return tables.note(tables.make(columns, model.backend), model.replay_note, deleted=deleted)
 
 
 def warn_of_splits(share: float) -> None:
