@@ -25,6 +25,16 @@ Function = Callable[[Array], Any]
 INVERSES: dict[str, Function] = {
     f.__name__: f for f in (np.exp, np.expm1, np.exp2, np.square, np.sinh, np.sqrt, np.log, np.log1p)
 }
+FORWARD: dict[str, Any] = {
+    "exp": np.log,
+    "expm1": np.log1p,
+    "exp2": np.log2,
+    "square": np.sqrt,
+    "sinh": np.arcsinh,
+    "sqrt": np.square,
+    "log": np.exp,
+    "log1p": np.expm1,
+}
 _UNDONE = {"square": "sqrt", "sinh": "arcsinh", "sqrt": "square", "log": "exp", "log1p": "expm1"}
 UNNAMED = "transformed"
 

@@ -35,7 +35,10 @@ from tests.cli.cli_models import EXPLAIN, INTERVALS, PLAIN
         (f"blame lightgbm.txt {PLAIN} --validation noy.csv", ["noy.csv has no column 'y' (--target)"]),
         (f"without lightgbm.txt {PLAIN} --query query.csv --rows 3,150", ["no row labelled '150' (--rows)", "from 0"]),
         (f"without lightgbm.txt {PLAIN} --query query.csv --rows 3,3", ["names row 3 twice"]),
-        (f"without lightgbm.txt {PLAIN} --query query.csv --where drop", ["train.csv has no column 'drop' (--where)"]),
+        (
+            f"without lightgbm.txt {PLAIN} --query query.csv --where drop",
+            ["--where is 'drop'; expected a column of true"],
+        ),
         (
             f"without lightgbm.txt {PLAIN} --query query.csv --where kind",
             ["(--where) holds 'high'", "expected numbers"],

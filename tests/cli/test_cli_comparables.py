@@ -51,7 +51,7 @@ def test_similar(run, monkeypatch, suffix):
     )
     code, _, err = run(f"similar {SIMILAR} --out found.{suffix} {more}")
     assert code == 0
-    assert not re.search(r"left out: .*\b(sold|city)\b", err)  # which are in the table
+    assert not re.search(r"no features of the model: .*\b(sold|city)\b", err)  # which are in the table
     beside = [frame[["city"]].assign(sold=pd.to_datetime(frame["sold"])) for frame in (sales, homes)]
     expected = explainer.similar(
         homes[FEATURES],

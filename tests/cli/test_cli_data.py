@@ -25,15 +25,13 @@ def test_categories(run, fails):
         code, out, err = run(f"{words} --categorical city")
         assert code == 0, err
         assert re.search("Oslo|Rome|Lima", out) or "city" in out
-        fails(words, "Column 'city' of cities.csv holds '", "takes numbers", "pass --categorical 'city'")
+        if name == "city.txt":  # which lists its categories
+            assert run(words)[:2] == (code, out)
+        else:
+            fails(words, "Column 'city' of cities.csv holds '", "takes numbers", "pass --categorical 'city'")
     frame["sex"] = frame["sex"].astype("category")  # numbers, so that nothing shows in the file
     lightgbm_model().fit(frame[FEATURES], y).booster_.save_model("sex.txt")
-    fails(
-        "check sex.txt --train cities.csv --target y",
-        "The rows of cities.csv do not fit: LightGBM cannot read",
-        "--categorical",
-    )
-    assert run("check sex.txt --train cities.csv --target y --categorical sex")[0] == 0
+    assert run("check sex.txt --train cities.csv --target y")[0] == 0
     QUERY.assign(city="Bonn").to_csv("new_city.csv", index=False)
     fails(
         f"{words} --categorical city".replace("query.csv", "new_city.csv"),

@@ -47,7 +47,7 @@ def test_explain_gives_what_the_explainer_gives(run, name):
 def test_the_table_for_reading(run):
     code, out, err = run(f"{EXPLAIN} --query query.csv --top 2")
     assert (code, err.count("\n")) == (0, 1)
-    assert "does not know these columns of train.csv, left out: id, y2, w, kind, city" in err
+    assert "note: train.csv has columns that are no features of the model: id, y2, w, kind, city" in err
     lines = out.splitlines()
     assert lines[0].startswith("lightgbm.txt: LightGBM, 150 training rows of train.csv; replayed predictions agree to ")
     explanation = axil.Explainer(MODELS["lightgbm.txt"][0], X, Y)(QUERY[FEATURES])

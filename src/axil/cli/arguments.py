@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 from typing import Any
 
 import axil
-from axil.cli import check, commands, comparables, completion, demo
+from axil.cli import check, commands, comparables, completion, demo, signature
 from axil.cli import help_texts as text
 from axil.kernels.choose import DEVICES
 from axil.scale import INVERSES
@@ -100,13 +101,29 @@ def parser() -> argparse.ArgumentParser:
     )
     _answer(one, top=commands.ROWS)
 
+    for command, short in signature.QUESTIONS.items():
+        question = signature.question_named(command)
+        one = _command(named, command, short, signature.about(question), signature.run)
+        one.set_defaults(command=command, about=short)
+        _model(one)
+        _data(one, required=True)
+        for name in signature.files_of(question):
+            about = "rows with their targets" if name == "validation" else "the rows to explain"
+            one.add_argument(f"--{name}", required=True, metavar="FILE", help=f"{about}: {TABLE}")
+        signature.add_options(one, question)
+        if "k" in inspect.signature(question).parameters or "query" in signature.files_of(question):
+            _written(one)
+        else:
+            _answer(one, top=commands.ROWS)
+
     one = _command(
-        named, "blame", "which training targets raise the error on validation rows", text.BLAME, commands.blame
+        named, "compare", "why predictions changed from an old model to a new one", text.COMPARE, commands.compare
     )
-    _model(one)
-    _data(one, required=True)
-    one.add_argument("--validation", required=True, metavar="FILE", help=f"rows with their targets: {TABLE}")
-    _answer(one, top=commands.ROWS)
+    one.add_argument("old", metavar="OLD", help="the old model")
+    _asked(one, "the rows to predict")
+    one.add_argument("--train-old", required=True, metavar="FILE", help=f"the training data of the old model: {TABLE}")
+    one.add_argument("--top", type=int, metavar="K", help="list the training rows that did most, K for each prediction")
+    _written(one, page=True)
 
     one = _command(
         named, "what-if", "these predictions if training targets were others", text.WHAT_IF, commands.what_if
@@ -154,7 +171,7 @@ def parser() -> argparse.ArgumentParser:
 def _deleted(which: Any) -> None:
     which.add_argument("--rows", metavar="A,B,...", help="labels of the training rows to delete")
     which.add_argument(
-        "--where", metavar="COLUMN", help="a column of the training data: true, or 1, for rows to delete"
+        "--where", metavar="TEST", help="rows to delete: a column that marks them with 1, or such as customer=17"
     )
 
 
@@ -246,6 +263,9 @@ def _data(one: argparse.ArgumentParser, required: bool) -> None:
         "--target", required=required, metavar="COLUMN", help="what was predicted; for several outputs a,b,c"
     )
     data.add_argument("--weights", metavar="COLUMN", help="the sample weights of the fit")
+    data.add_argument(
+        "--offset", metavar="COLUMN", help="what the fit started from (init_score, base_margin, baseline)"
+    )
     data.add_argument("--index", metavar="COLUMN", help="labels of the rows (default: 0, 1, 2, ... down the file)")
     data.add_argument(
         "--features",
@@ -256,9 +276,11 @@ def _data(one: argparse.ArgumentParser, required: bool) -> None:
         "--inverse-func",
         metavar="NAME",
         choices=tuple(INVERSES),
-        help="for a target column that was transformed before the fit: what undoes it, such as exp for logarithms",
+        help="for targets transformed before the fit: what undoes it, such as exp for logarithms; the column may hold either",
     )
-    data.add_argument("--categorical", metavar="A,B,...", help="columns that were of pandas' category type in the fit")
+    data.add_argument(
+        "--categorical", metavar="A,B,...", help="columns of pandas' category type (default: as MODEL says)"
+    )
     work = one.add_argument_group("the work")
     work.add_argument("--memory-limit", metavar="SIZE", help='bytes, or such as "2GiB" (default: most of what is free)')
     work.add_argument(

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import warnings
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from axil import adapters, inputs
+from axil import adapters, comparison, inputs
 from axil.adapters import files, smooth
 from axil.cli import answers, data, option_checks, screen
-from axil.cli.names import column_of, labelled_rows, new_targets
+from axil.cli.names import column_of, labelled_rows, mask, new_targets, tested
 from axil.cli.names import groups as groups_of
-from axil.cli.output import MOST_ON_SCREEN, AnswerWords, Output, output_of
-from axil.errors import InputError, UnsupportedModelError, counted
+from axil.cli.output import MOST_ON_SCREEN, AnswerWords, Output, lines_of, output_of
+from axil.errors import AxilError, InputError, UnsupportedModelError, counted
 from axil.explainer import Explainer
 from axil.kernels.choose import limits_of
 from axil.output.tables import NOTES
 from axil.questions.intervals.predictive import Predictive
 from axil.questions.intervals.training_errors import is_bagged
-from axil.scale import INVERSES
+from axil.scale import FORWARD, INVERSES
 
 TOP = 10  # training rows per prediction
 ROWS = 20  # of a table about training rows
@@ -35,10 +36,13 @@ class CommandSubject:
     explainer: Explainer
     roles: data.Roles
     training: data.FileRows
+    forward: Any = None  #: what undoes --inverse-func
+    in_prices: bool = False  #: whether the targets of the files are still to be transformed
 
     def rows(self, path: str, with_target: bool = False) -> data.FileRows:
         """Rows to ask about, as the model takes them."""
-        return data.rows_like(self.training, path, self.roles, self.adapter, with_target)
+        found = data.rows_like(self.training, path, self.roles, self.adapter, with_target)
+        return found.transformed(self.forward) if with_target and self.in_prices else found
 
     @property
     def sentence(self) -> str:
@@ -72,11 +76,12 @@ def explain(arguments: argparse.Namespace, out: Any) -> int:
     question = question_of(arguments)
     rows, features = question.rows(arguments.query), question.training.features
     queries, n = rows.features, len(rows.features)
-    asked = queries if output.whole else queries.iloc[:MOST_ON_SCREEN]
-    page: Any = partial(question.explainer.to_html, asked)
-    explanations = question.explainer.iter(asked)
+    asked = rows if output.whole else rows.cut(slice(MOST_ON_SCREEN))
+    page: Any = partial(question.explainer.to_html, asked.features, **asked.started)
+    explanations = question.explainer.iter(asked.features, **asked.started)
     if arguments.mean_by is not None:
-        found = question.explainer.combine(queries, by=column_of(rows, arguments.mean_by, "--mean-by").to_numpy())
+        by = column_of(rows, arguments.mean_by, "--mean-by").to_numpy()
+        found = question.explainer.combine(queries, by=by, **rows.started)
         queries, n, page, explanations = None, len(found), found.to_html, iter([found])
     for path in output.pages:
         page(path, **({} if arguments.top is None else {"k": arguments.top}))
@@ -97,11 +102,12 @@ def group(arguments: argparse.Namespace, out: Any) -> int:
     """How much of each prediction comes from each group of training rows."""
     output = output_of(arguments, out, page=True)
     question = question_of(arguments)
-    queries = question.rows(arguments.query).features
+    asked = question.rows(arguments.query)
+    queries = asked.features
     codes, names = groups_of(question.training, arguments.group_by, arguments.cut)
     for path in output.pages:
-        question.explainer.to_html(queries, path, groups=names[codes])
-    table = question.explainer.group(queries, codes)
+        question.explainer.to_html(queries, path, groups=names[codes], **asked.started)
+    table = question.explainer.group(queries, codes, **asked.started)
     table["group"] = names[table["group"].to_numpy()]
     rows = f"{counted(len(names), 'group')} of {len(codes)} training rows"
     return output.give(
@@ -113,23 +119,14 @@ def what_if(arguments: argparse.Namespace, out: Any) -> int:
     """Predictions if some training rows had other targets."""
     output = output_of(arguments, out)
     question = question_of(arguments)
-    training, queries = question.training, question.rows(arguments.query).features
-    targets = new_targets(training, arguments.set, question.adapter.classes)
+    training, asked = question.training, question.rows(arguments.query)
+    queries = asked.features
+    targets = new_targets(training, arguments.set, question.adapter.classes, question.forward)
     explainer: Any = question.explainer  # one that cannot answer refuses, by name
-    table = explainer.what_if(queries, targets)
+    table = explainer.what_if(queries, targets, **asked.started)
     changed = int(training.features.index.isin(list(targets)).sum())
     title = f"{counted(len(queries), 'prediction')} with {changed} of {len(training.features)} targets changed"
     return output.give([table], question.words(title, table))
-
-
-def blame(arguments: argparse.Namespace, out: Any) -> int:
-    """The training rows whose target, once corrected, would lower the validation error most."""
-    output = output_of(arguments, out)
-    question = question_of(arguments)
-    validation = question.rows(arguments.validation, with_target=True)
-    table = question.explainer.blame(validation.features, validation.target)
-    about = f"{counted(len(validation.features), 'validation row')} of {arguments.validation}; the largest gain first"
-    return _give_rows(output, question, table, question.words(about), arguments.top)
 
 
 def audit(arguments: argparse.Namespace, out: Any) -> int:
@@ -143,13 +140,13 @@ def audit(arguments: argparse.Namespace, out: Any) -> int:
         raise InputError("--validation needs a model with exact weights; this one has pushes. Leave it out.")
     else:
         validation = question.rows(arguments.validation, with_target=True)
-        table = question.explainer.audit(given, validation.features, validation.target)
+        table = question.explainer.audit(given, validation.features, validation.target, **validation.started)
     found = "look wrong" if "studentised" in table else "are not of the class expected"
     suspects = f"{int(table['suspect'].sum())} of {len(table)} labels {found}; the most suspicious first"
-    return _give_rows(output, question, table, question.words(suspects, table), arguments.top)
+    return give_rows(output, question, table, question.words(suspects, table), arguments.top)
 
 
-def _give_rows(output: Output, question: CommandSubject, table: Any, words: AnswerWords, given: int | None) -> int:
+def give_rows(output: Output, question: CommandSubject, table: Any, words: AnswerWords, given: int | None) -> int:
     """A table about training rows with their features: files have all of it, the first lines are printed."""
     features, top = question.training.features, given or ROWS
 
@@ -167,10 +164,10 @@ def _deleted(arguments: argparse.Namespace, training: data.FileRows) -> Any:
     if arguments.rows is not None:
         named = labelled_rows(training, arguments.rows, "--rows")
         return training.features.index.isin(inputs.asked_labels(named))
-    marked = training.marks.to_numpy()
+    marked = mask(training, arguments.where, "--where")
     if not marked.any():
         raise InputError(
-            f"Column {arguments.where} of {training.path} (--where) marks no row; there is nothing to delete."
+            f"{arguments.where} (--where) is true of no row of {training.path}; there is nothing to delete."
         )
     return marked
 
@@ -182,10 +179,10 @@ def refit(arguments: argparse.Namespace, out: Any) -> int:
     if arguments.rows is not None or arguments.where is not None:
         change["drop"] = _deleted(arguments, training)
     if arguments.set:
-        change["targets"] = new_targets(training, arguments.set, question.adapter.classes)
+        change["targets"] = new_targets(training, arguments.set, question.adapter.classes, question.forward)
     if arguments.add is not None:
         more = question.rows(arguments.add, with_target=True)
-        change["add"] = more.features, more.target
+        change["add"] = (more.features, more.target, *((None, more.offset) if more.offset is not None else ()))
     if not change:
         raise InputError("There is nothing to change. Give --rows or --where, --add or --set.")
     again = question.explainer.refit(**change)
@@ -200,14 +197,30 @@ def without(arguments: argparse.Namespace, out: Any) -> int:
     """Predictions with all training rows and without those named."""
     output = output_of(arguments, out)
     question = question_of(arguments)
-    training, queries = question.training, question.rows(arguments.query).features
+    training, asked = question.training, question.rows(arguments.query)
+    queries = asked.features
     marked = _deleted(arguments, training)
     explainer: Any = question.explainer  # one that cannot answer refuses, by name
-    table = explainer.without(queries, marked)
+    table = explainer.without(queries, marked, **asked.started)
     title = (
         f"{counted(len(queries), 'prediction')} without {int(marked.sum())} of {len(training.features)} training rows"
     )
     return output.give([table], question.words(title, table))
+
+
+def compare(arguments: argparse.Namespace, out: Any) -> int:
+    """Why predictions changed from an old model to a new one."""
+    output = output_of(arguments, out, page=True)
+    old = question_of(argparse.Namespace(**vars(arguments) | {"model": arguments.old, "train": arguments.train_old}))
+    new = question_of(arguments)
+    asked = new.rows(arguments.query)
+    found = comparison.compare(old.explainer, new.explainer, asked.features, **asked.started)
+    for path in output.pages:
+        found.to_html(path)
+    table = found.table() if arguments.top is None else found.top(arguments.top)
+    title = repr(found).removeprefix("<axil.Comparison: ").removesuffix(">")
+    words = AnswerWords(f"{old.proof}\n{new.proof}", title, new.sentence)
+    return output.give([table], words, partial(lines_of, spared=("base",)))
 
 
 def intervals(arguments: argparse.Namespace, out: Any) -> int:
@@ -215,11 +228,12 @@ def intervals(arguments: argparse.Namespace, out: Any) -> int:
     output = output_of(arguments, out, page=True)
     question = question_of(arguments)
     predictive = calibrated(question, arguments)
-    queries = question.rows(arguments.query).features
+    asked = question.rows(arguments.query)
+    queries = asked.features
     coverage = COVERAGE if arguments.coverage is None else arguments.coverage
     for path in output.pages:
-        predictive.to_html(queries, path, coverage=coverage, symmetric=not arguments.skewed)
-    table = predictive.interval(queries, coverage, not arguments.skewed)
+        predictive.to_html(queries, path, coverage=coverage, symmetric=not arguments.skewed, **asked.started)
+    table = predictive.interval(queries, coverage, not arguments.skewed, **asked.started)
     title = (
         f"{100 * coverage:.6g} % intervals of {counted(len(queries), 'prediction')}; "
         f"{predictive.n_calibration} calibration rows, {predictive.source}"
@@ -233,7 +247,7 @@ def calibrated(question: CommandSubject, arguments: argparse.Namespace) -> Predi
     given: dict[str, Any] = {"out_of_fold": question.training.out_of_fold}
     if arguments.calibration is not None:
         held = question.rows(arguments.calibration, with_target=True)
-        given |= {"X_cal": held.features, "y_cal": held.target}
+        given |= {"X_cal": held.features, "y_cal": held.target, **held.started}
     elif arguments.out_of_fold is None and explainer.kind == "exact" and not is_bagged(explainer._model):
         raise InputError(
             "There is nothing to calibrate with, as this model is no forest whose trees leave rows out. Give rows that it was "
@@ -282,14 +296,32 @@ def question_of(arguments: argparse.Namespace) -> CommandSubject:
     if pushed is not None:
         option_checks.with_pushes(arguments)
     columns = arguments.index, arguments.weights, arguments.features, arguments.categorical
-    more = {"marks": getattr(arguments, "where", None), "out_of_fold": getattr(arguments, "out_of_fold", None)}
-    roles = data.Roles(arguments.target, *columns, **more, others=_others(arguments))
+    more = {"marks": tested(getattr(arguments, "where", None)), "out_of_fold": getattr(arguments, "out_of_fold", None)}
+    roles = data.Roles(arguments.target, *columns, **more, offset=arguments.offset, others=_others(arguments))
     training = data.training_rows(arguments.train, roles, adapter)
-    given = model, training.features, training.target, training.weights
     limits: dict[str, Any] = {"n_threads": arguments.threads, "memory_limit": arguments.memory_limit}
-    limits["device"] = arguments.device
+    limits |= {"device": arguments.device, "scratch": None if pushed is not None else arguments.scratch}
     with files.usable(arguments.model, arguments.train):
-        inverse = None if arguments.inverse_func is None else INVERSES[arguments.inverse_func]
-        scratch = None if pushed is not None else arguments.scratch
-        explainer = Explainer(*given, inverse_func=inverse, scratch=scratch, **limits)
-    return CommandSubject(arguments.model, adapter, explainer, roles, training)
+        inverse, forward = (known.get(arguments.inverse_func) for known in (INVERSES, FORWARD))
+
+        def proven(rows: data.FileRows) -> CommandSubject:
+            made = {"inverse_func": inverse, **rows.started, **limits}
+            explainer = Explainer(model, rows.features, rows.target, rows.weights, **made)
+            return CommandSubject(arguments.model, adapter, explainer, roles, rows, forward, rows is not training)
+
+        try:
+            return proven(training)
+        except AxilError:  # prices may not even be numbers that the inverse takes
+            if forward is None:
+                raise
+            try:
+                found = proven(training.transformed(forward))
+            except AxilError:
+                found = None
+            if found is None:
+                raise
+    units = (
+        f"column {arguments.target} of {training.path} is in the units of the answers; its {forward.__name__} was taken"
+    )
+    warnings.warn(units, data.Note, stacklevel=2)
+    return found

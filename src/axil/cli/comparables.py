@@ -3,36 +3,42 @@
 from __future__ import annotations
 
 import argparse
-import operator
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from axil.cli import commands, data, option_checks, screen
-from axil.cli.output import output_of
+from axil.cli.names import mask
+from axil.cli.output import lines_of, output_of
 from axil.errors import InputError, counted, meant, shown
 from axil.inputs import as_count
 
 PART = 20_000  # queries whose table is held at a time
 ON_SCREEN = 2  # queries whose comparables are for reading
-COMPARED = {
-    ">=": operator.ge,
-    "<=": operator.le,
-    "!=": operator.ne,
-    "=": operator.eq,
-    ">": operator.gt,
-    "<": operator.lt,
-}
+SPARED = (
+    "share",
+    "contribution",
+    "factor",
+    "adjusted (all)",
+    "rank",
+    "prediction",
+    "weight",
+)  # the first to go in a narrow window
 
 
 @dataclass(frozen=True)
 class ComparablesRequest:
     """The queries, and the options of both commands as the explainer takes them."""
 
-    queries: Any  #: features
+    rows: data.FileRows  #: queries
     others: tuple[Any, Any]  #: further columns that options name, of the training rows and of the queries
     options: dict[str, Any]
+
+    @property
+    def queries(self) -> Any:
+        """The features of the queries."""
+        return self.rows.features
 
     def has(self, name: str) -> bool:
         """Whether this is a feature or one of the further columns."""
@@ -53,15 +59,16 @@ def similar(arguments: argparse.Namespace, out: Any) -> int:
         first, second = asked.others
         for start in range(0, n, PART):
             some = slice(start, min(start + PART, n))
-            beside = first, second.iloc[some]
-            yield question.explainer.similar(asked.queries.iloc[some], arguments.top, beside=beside, **options)
+            beside, rows = (first, second.iloc[some]), asked.rows.cut(some)
+            yield question.explainer.similar(rows.features, arguments.top, beside=beside, **rows.started, **options)
 
     asks = counted(len(asked.queries), "prediction")
     which = "that share most leaves with each" if arguments.by == "leaves" else "of largest weight in each"
     title = f"{asks} and the {counted(arguments.top, 'training row')} {which}"
     left = len(asked.queries) - n
     more = f"{counted(left, 'more prediction')}: --out FILE or --format csv has them all." if left else ""
-    return output.give(parts(), question.words(title, more=more, called="comparable", about=f" of {asks}"))
+    words = question.words(title, more=more, called="comparable", about=f" of {asks}")
+    return output.give(parts(), words, partial(lines_of, spared=SPARED))
 
 
 def report(arguments: argparse.Namespace, out: Any) -> int:
@@ -96,6 +103,7 @@ def report(arguments: argparse.Namespace, out: Any) -> int:
         interval=predictive,
         coverage=arguments.coverage,
         beside=asked.others,
+        **asked.rows.started,
         **called,
         **asked.options,
     )
@@ -140,9 +148,9 @@ def _asked(question: commands.CommandSubject, arguments: argparse.Namespace) -> 
         "asof": _asof(training, arguments.asof, dated) if asof is None else asof,
         "suspects": arguments.suspects,
         "distinct": arguments.distinct,
-        "among": None if arguments.among is None else _mask(training, arguments.among),
+        "among": None if arguments.among is None else mask(training, arguments.among, "--among"),
     }
-    return ComparablesRequest(queries.features, (beside[0], beside[1]), options)
+    return ComparablesRequest(queries, (beside[0], beside[1]), options)
 
 
 def _listed(text: str | None) -> list[str] | None:
@@ -181,30 +189,3 @@ def _number(text: str) -> float | str:
         return float(text)
     except ValueError:
         return text
-
-
-def _mask(training: data.FileRows, text: str) -> Any:
-    """A truth value for each training row: of a column of marks, or of a comparison such as year>=2023."""
-    import pandas as pd
-
-    whole = pd.concat([training.features, training.others], axis=1)
-    if text in whole:
-        return data.marks(whole, text, training.path, "--among").to_numpy()
-    found = re.fullmatch(r"\s*(.+?)\s*(>=|<=|!=|==?|>|<)\s*(.*?)\s*", text)
-    if found is None or found[1] not in whole:
-        raise InputError(
-            f"--among is {shown(text)}; expected a column of true and false, or a comparison such as year>=2023. "
-            f"{data.columns_in_words(training)}{meant(found[1] if found else text, whole.columns)}"
-        )
-    column, compare, value = whole[found[1]], COMPARED[found[2].replace("==", "=")], found[3]
-    if column.dtype.kind in "biuf":
-        try:
-            return compare(column, float(value)).to_numpy()
-        except ValueError:
-            raise InputError(
-                f"--among compares {found[1]}, which holds numbers, with {shown(value)}; expected a number."
-            ) from None
-    if found[2] in ("=", "==", "!="):
-        return compare(column.astype(str), value).to_numpy()
-    dates, line = (data.as_dates(one, training.path, "--among") for one in (column, pd.Series([value], name=found[1])))
-    return compare(dates, line.iloc[0]).to_numpy()

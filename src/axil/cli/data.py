@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from axil.adapters import Model
@@ -26,6 +26,7 @@ class Roles:
     categorical: str | None = None
     marks: str | None = None
     out_of_fold: str | None = None  #: predictions of the user's own cross-validation
+    offset: str | None = None  #: what the fit started from
     others: tuple[str, ...] = ()  #: columns that options name besides, features or not
 
 
@@ -38,9 +39,28 @@ class FileRows:
     target: Any  #: (n,) or (n, outputs); None for rows that are only asked about
     weights: Any = None  #: (n,)
     targets: list[str] = field(default_factory=list)  #: the names of its columns
-    marks: Any = None  #: (n,) of bool
     out_of_fold: Any = None  #: (n,) or (n, outputs)
+    offset: Any = None  #: (n,)
     others: Any = None  #: (n, ...) all other columns of the file
+
+    @property
+    def started(self) -> dict[str, Any]:
+        """The offsets of the rows, as questions take them."""
+        return {} if self.offset is None else {"init_score": self.offset.to_numpy()}
+
+    def cut(self, some: slice) -> FileRows:
+        """Some of the rows, to be asked about."""
+        offset = None if self.offset is None else self.offset.iloc[some]
+        return replace(self, features=self.features.iloc[some], offset=offset)
+
+    def transformed(self, forward: Any) -> FileRows:
+        """The rows with their targets and out-of-fold predictions on the scale of the fit."""
+        out_of_fold = None if self.out_of_fold is None else forward(self.out_of_fold)
+        return replace(self, target=forward(self.target), out_of_fold=out_of_fold)
+
+
+class Note(UserWarning):
+    """A line beside the answer that asks for nothing."""
 
 
 def training_rows(path: str, roles: Roles, model: Model) -> FileRows:
@@ -48,21 +68,23 @@ def training_rows(path: str, roles: Roles, model: Model) -> FileRows:
     frame = _labelled(read_table(path), roles.index, path)
     targets = _listed(frame, roles.target, path, "--target")
     predicted = [] if roles.out_of_fold is None else _listed(frame, roles.out_of_fold, path, "--out-of-fold")
-    taken = {*targets, *predicted, *(name for name in (roles.index, roles.weights, roles.marks) if name)}
+    single = roles.index, roles.weights, roles.marks, roles.offset
+    taken = {*targets, *predicted, *(name for name in single if name)}
     names = _feature_names(frame, roles, model, path, taken)
     target = _target(frame, targets, model, path)
     weights = None if roles.weights is None else _numbers(frame, roles.weights, path, "--weights")
-    marked = None if roles.marks is None else marks(frame, roles.marks, path, "--where")
-    chosen = [] if roles.categorical is None else _listed(frame, roles.categorical, path, "--categorical")
+    listed = {name: kind for name, kind in _categories(model).items() if name in names}
+    chosen = list(listed) if roles.categorical is None else _listed(frame, roles.categorical, path, "--categorical")
     strange = [name for name in chosen if name not in names]
     if strange:
         raise InputError(f"--categorical names {shown(strange[0])}, which is not among the features: {some(names)}.")
-    features = frame[names].astype(dict.fromkeys(chosen, "category"))
+    features = frame[names].astype({name: listed.get(name, "category") for name in chosen})
     _refuse_text(features, model, path)
     _refuse_types(features, model, path)
     out_of_fold = [_numbers(frame, name, path, "--out-of-fold") for name in predicted]
     given = None if not predicted else out_of_fold[0] if len(predicted) == 1 else frame[predicted]
-    return FileRows(path, features, target, weights, targets, marked, given, frame.drop(columns=names))
+    offset = None if roles.offset is None else _numbers(frame, roles.offset, path, "--offset")
+    return FileRows(path, features, target, weights, targets, given, offset, frame.drop(columns=names))
 
 
 def rows_like(training: FileRows, path: str, roles: Roles, model: Model, with_target: bool = False) -> FileRows:
@@ -84,11 +106,21 @@ def rows_like(training: FileRows, path: str, roles: Roles, model: Model, with_ta
             features[name] = features[name].astype(dtype)
     _refuse_text(features, model, path)
     _refuse_types(features, model, path)
+    offset = None if roles.offset is None else _numbers(frame, roles.offset, path, "--offset")
+    rows = FileRows(path, features, None, offset=offset, others=frame.drop(columns=names))
     if not with_target:
-        return FileRows(path, features, None, others=frame.drop(columns=names))
+        return rows
     for name in training.targets:
         _require(frame, name, path, "--target")
-    return FileRows(path, features, _target(frame, training.targets, model, path), None, training.targets)
+    return replace(rows, target=_target(frame, training.targets, model, path), targets=training.targets)
+
+
+def _categories(model: Model) -> dict[str, Any]:
+    """The type of each column of pandas categories that the model's own file lists."""
+    import pandas as pd
+
+    found: dict[str, list[Any]] = getattr(model, "categories", {})
+    return {name: pd.CategoricalDtype(values) for name, values in found.items()}
 
 
 def _labelled(frame: Any, index: str | None, path: str) -> Any:
@@ -118,8 +150,8 @@ def _feature_names(frame: Any, roles: Roles, model: Model, path: str, taken: set
         both = [name for name in names if name in taken]
         if both:
             raise InputError(
-                f"--features names {shown(both[0])}, which is the target, the weights, the marks, the index or the out-of-fold "
-                "predictions. Leave it out."
+                f"--features names {shown(both[0])}, which is the target, the weights, the marks, the index, the offset or the "
+                "out-of-fold predictions. Leave it out."
             )
         return _counted(names, model, "--features names")
     others = [str(name) for name in frame.columns if name not in taken]
@@ -129,7 +161,7 @@ def _feature_names(frame: Any, roles: Roles, model: Model, path: str, taken: set
     used = [name for name in sorted(taken) if name in frame.columns and model.spelling(name) in model.feature_names]
     if used:
         options = {roles.index: "--index", roles.weights: "--weights", roles.marks: "--where"}
-        options |= {roles.out_of_fold: "--out-of-fold"}
+        options |= {roles.out_of_fold: "--out-of-fold", roles.offset: "--offset"}
         raise InputError(
             f"The {model.library} model has {used[0]!r} among its features, which {options.get(used[0], '--target')} "
             "names: a column is "
@@ -144,7 +176,7 @@ def _feature_names(frame: Any, roles: Roles, model: Model, path: str, taken: set
     names = [spelled[name] for name in model.feature_names]
     unused = [name for name in others if name not in names and name not in roles.others]
     if unused:
-        warnings.warn(f"the model does not know these columns of {path}, left out: {some(unused)}", stacklevel=2)
+        warnings.warn(f"{path} has columns that are no features of the model: {some(unused)}", Note, stacklevel=2)
     return names
 
 

@@ -22,6 +22,7 @@ examples:
   axil report    demo/model.txt $data --query demo/new.csv --out pages
   axil audit     demo/model.txt $data
   axil blame     demo/model.txt $data --validation demo/validation.csv
+  axil compare   old.txt new.txt --train-old old.csv --train new.csv --target price --index id --query homes.csv
 
 Every command that gives a table takes --out FILE, whose ending says the form, --format for what is printed, and --quiet.
 
@@ -68,12 +69,9 @@ CHECK = """\
 Says whether a model can be explained, and if not, which setting stands in the way. With --train and --target the fit is
 replayed on the data, and compared with the model leaf by leaf. The exit code is 0 where it can, 1 where it cannot."""
 
-BLAME = """\
-Ranks the training rows by what correcting their target would gain on validation rows.
-
-  gradient   of the mean squared validation error in the row's target
-  corrected  what all other rows say the target would be
-  gain       by how much the mean squared validation error would fall if this one target were corrected"""
+COMPARE = """\
+Prints, for each row of the query file, the prediction of the old model and of the new one, and what its change comes from:
+targets that changed, rows that were added, removed or kept, and new splits. Rows are matched by the labels of --index."""
 
 WITHOUT = """\
 Prints, for each row of the query file, its prediction before and after some training rows are deleted, all of them at once.

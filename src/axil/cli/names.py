@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import operator
+import re
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.cli.data import FileRows, columns_in_words, some
+from axil.cli.data import FileRows, as_dates, columns_in_words, marks, some
 from axil.errors import InputError, meant, shown
+
+COMPARED = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    "!=": operator.ne,
+    "=": operator.eq,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+TEST = re.compile(r"\s*(.+?)\s*(>=|<=|!=|==?|>|<)\s*(.*?)\s*")  # such as year>=2023
 
 
 def labelled_rows(training: FileRows, text: str, option: str) -> list[Any]:
@@ -25,8 +37,11 @@ def labelled_rows(training: FileRows, text: str, option: str) -> list[Any]:
     return [known[name] for name in names]
 
 
-def new_targets(training: FileRows, given: list[str], classes: Any) -> dict[Any, Any]:
-    """New targets by row label, from words such as 12=80; of several outputs 12=80:90, of a classifier 12=high."""
+def new_targets(training: FileRows, given: list[str], classes: Any, forward: Any) -> dict[Any, Any]:
+    """New targets by row label, from words such as 12=80; of several outputs 12=80:90, of a classifier 12=high.
+
+    ``forward`` leads from the units of answers, in which they are given, to the scale of the fit.
+    """
     found: dict[Any, Any] = {}
     for text in given:
         name, sign, value = (word.strip() for word in text.rpartition("="))
@@ -35,11 +50,11 @@ def new_targets(training: FileRows, given: list[str], classes: Any) -> dict[Any,
         for label in labelled_rows(training, name, "--set"):
             if label in found:
                 raise InputError(f"--set names row {shown(str(label))} twice; give it one new target.")
-            found[label] = _target(value, len(training.targets), classes)
+            found[label] = _target(value, len(training.targets), classes, forward)
     return found
 
 
-def _target(text: str, n_outputs: int, classes: Any) -> Any:
+def _target(text: str, n_outputs: int, classes: Any, forward: Any) -> Any:
     if classes is not None:
         known = {str(one): one for one in classes.tolist()}
         if text not in known:
@@ -50,9 +65,13 @@ def _target(text: str, n_outputs: int, classes: Any) -> Any:
         numbers = [float(word) for word in words]
     except ValueError:
         numbers = []
+    if forward is not None:
+        with np.errstate(all="ignore"):
+            numbers = forward(np.array(numbers)).tolist()
     if len(numbers) != n_outputs or not np.isfinite(numbers).all():
         expected = "a number, such as 12=80" if n_outputs == 1 else f"{n_outputs} numbers, such as 12=80:90"
-        raise InputError(f"--set gives the target {shown(text)}; expected {expected}.")
+        whose = "" if forward is None else f", of which there is a {forward.__name__}"
+        raise InputError(f"--set gives the target {shown(text)}; expected {expected}{whose}.")
     return numbers[0] if n_outputs == 1 else numbers
 
 
@@ -96,3 +115,36 @@ def _edges(text: str) -> NDArray[np.float64]:
     if not np.isfinite(edges).all() or (np.diff(edges) <= 0).any():
         raise InputError(f"--cut is {shown(text)}; expected rising numbers with commas between them, such as 40,50,60.")
     return edges
+
+
+def mask(training: FileRows, text: str, option: str) -> Any:
+    """A truth value for each training row: of a column of marks, or of a comparison such as year>=2023."""
+    import pandas as pd
+
+    whole = pd.concat([training.features, training.others], axis=1)
+    if text in whole:
+        return marks(whole, text, training.path, option).to_numpy()
+    found = TEST.fullmatch(text)
+    if found is None or found[1] not in whole:
+        raise InputError(
+            f"{option} is {shown(text)}; expected a column of true and false, or a comparison such as year>=2023. "
+            f"{columns_in_words(training)}{meant(found[1] if found else text, whole.columns)}"
+        )
+    column, compare, value = whole[found[1]], COMPARED[found[2].replace("==", "=")], found[3]
+    if column.dtype.kind in "biuf":
+        try:
+            return compare(column, float(value)).to_numpy()
+        except ValueError:
+            raise InputError(
+                f"{option} compares {found[1]}, which holds numbers, with {shown(value)}; expected a number."
+            ) from None
+    if found[2] in ("=", "==", "!="):
+        return compare(column.astype(str), value).to_numpy()
+    dates, line = (as_dates(one, training.path, option) for one in (column, pd.Series([value], name=found[1])))
+    return compare(dates, line.iloc[0]).to_numpy()
+
+
+def tested(text: str | None) -> str | None:
+    """The column that a test is about: its own name, or what stands before the sign."""
+    found = None if text is None else TEST.fullmatch(text)
+    return text if found is None else found[1]

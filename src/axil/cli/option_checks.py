@@ -9,7 +9,7 @@ import argparse
 
 from axil.errors import InputError, shown
 
-OF_DATA = ("weights", "index", "features", "inverse_func", "categorical")
+OF_DATA = ("weights", "offset", "index", "features", "inverse_func", "categorical")
 
 
 def refuse(option: str, given: object, why: str, instead: str = "Leave it out.") -> None:

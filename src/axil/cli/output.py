@@ -99,10 +99,10 @@ class _First:
             self.table = table.head(MOST_ON_SCREEN)
 
 
-def lines_of(table: Any) -> list[str]:
-    """The lines of a table on the screen."""
+def lines_of(table: Any, spared: tuple[str, ...] = ()) -> list[str]:
+    """The lines of a table on the screen; ``spared`` are columns that others need the room of."""
     columns = [screen.column(name, table[name].to_numpy(), answers.is_signed(name)) for name in table.columns]
-    return screen.fitted(columns)
+    return screen.fitted(columns, spared)
 
 
 def output_of(arguments: argparse.Namespace, out: Any, page: bool = False) -> Output:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from axil.cli.arguments import parser
+from axil.cli.data import Note
 from axil.cli.screen import visible
 from axil.errors import LONGEST, ApproximationWarning, AxilError, ExactnessError, UnsupportedModelError, shortened
 from axil.machine.progress import silent
@@ -25,6 +26,7 @@ OPTIONS = {
     "scratch": "--scratch",
     "device": "--device",
     "out_of_fold": "--out-of-fold",
+    "init_score": "--offset",
 }  # of what messages of the library name
 DONE, REFUSED, BAD_INPUT, UNEXPECTED, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -93,7 +95,7 @@ def _quiet_libraries(quiet: bool) -> Iterator[Any]:
 
     def warn(message: Any, category: type[Warning], *_: Any, **__: Any) -> None:
         if not quiet or issubclass(category, ApproximationWarning):
-            _say(f"warning: {message}")
+            _say(f"{'note' if issubclass(category, Note) else 'warning'}: {message}")
 
     out = sys.stdout
     if hasattr(out, "reconfigure"):

@@ -44,8 +44,9 @@ def column(name: str, values: Any, signed: bool = False, above: str = "") -> Tex
     """Values under a name, with ``above`` as a first cell; numbers have as many decimals as the largest needs."""
     values = np.asarray(values)
     numeric = values.dtype.kind in "biuf"
+    made = [digits(value) for value in values] if name.startswith("factor") and numeric else texts(values, signed)
     name = visible(name)
-    cells = [name, above, *texts(values, signed)] if above else [name, *texts(values, signed)]
+    cells = [name, above, *made] if above else [name, *made]
     width = max(map(len, cells))
     return TextColumn([cell.rjust(width) if numeric else cell.ljust(width) for cell in cells])
 
@@ -58,6 +59,12 @@ def texts(values: Any, signed: bool = False) -> list[str]:
         return ["-" if math.isnan(value) else format(float(value), form) for value in values]
     cut = (visible(str(value)[: WIDEST_TEXT + 1]) for value in values.tolist())
     return [text if len(text) <= WIDEST_TEXT else text[: WIDEST_TEXT - 3] + "..." for text in cut]
+
+
+def digits(value: float) -> str:
+    """A number with `DIGITS` digits of its own: factors of groups go from 0.02 to 17,108."""
+    whole = abs(value) >= 10.0 ** (DIGITS - 1)
+    return "-" if math.isnan(value) else format(float(value), ".0f" if whole else f".{DIGITS}g")
 
 
 def decimals(values: Any) -> int:
@@ -81,10 +88,18 @@ def lines(columns: list[TextColumn], width: int | None = None) -> tuple[list[str
     return [GAP.join(cells).rstrip() for cells in zip(*(one.cells for one in columns[:shown]))], shown
 
 
-def fitted(columns: list[TextColumn]) -> list[str]:
-    """The lines of a table that fits the terminal; a last one says what did not."""
-    made, shown = lines(columns)
-    left = [one.cells[0].strip() for one in columns[shown:]]
+def fitted(columns: list[TextColumn], spared: tuple[str, ...] = ()) -> list[str]:
+    """The lines of a table that fits the terminal; a last one says what did not.
+
+    Where there is not room for all, columns whose names begin with one of ``spared`` go first, then the last ones.
+    """
+    kept = columns
+    made, shown = lines(kept)
+    for word in spared:
+        if shown < len(kept):
+            kept = [one for one in kept if not one.cells[0].strip().startswith(word)]
+            made, shown = lines(kept)
+    left = [one.cells[0].strip() for one in columns if not any(one is other for other in kept[:shown])]
     if left:
         named = f"{', '.join(left[:5])}{', ...' if len(left) > 5 else ''}"
         made.append(f"({counted(len(left), 'more column')} in a wider window or with --out: {named})")

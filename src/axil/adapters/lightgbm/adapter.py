@@ -405,6 +405,16 @@ class LightGBMAdapter(TreeModel):
         # Raw scores would do, but of boosting=rf they are sums, not means.
         return found if self.scale.is_identity else _signed_roots(found)
 
+    @property
+    def categories(self) -> dict[str, list[Any]]:
+        """The categories of columns that the fit had as pandas categories, by name; empty where the model does not say which."""
+        listed = self._booster.pandas_categorical or []
+        names = self.feature_names or []
+        known = sorted(self._reading.text.category_counts)
+        if len(known) != len(listed):  # one of a single category is written as a feature that is not used
+            return {}
+        return {str(names[i]): list(values) for i, values in zip(known, listed)}
+
     def _rows(self, X: Any) -> Any:
         return as_lightgbm(X, self._booster.pandas_categorical or [])
 

@@ -1,0 +1,127 @@
+"""Commands whose options are the parameters of a question, and axil compare."""
+
+import inspect
+import io
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import axil
+from axil.cli import signature
+from axil.cli.arguments import parser
+from tests.cli.cli_models import FEATURES, MODELS, PLAIN, QUERY, TRAIN, VALIDATION, X, Y, lightgbm_model
+
+
+@pytest.fixture(scope="module")
+def explainer():
+    return axil.Explainer(MODELS["lightgbm.txt"][0], X, Y)
+
+
+ASKED = {
+    "statistics --query query.csv --shares 0.5,0.9": lambda e: e.statistics(QUERY[FEATURES], shares=(0.5, 0.9)),
+    "statistics --query query.csv --top-share 0.1": lambda e: e.statistics(QUERY[FEATURES], top=0.1),
+    "removal --query query.csv": lambda e: e.removal(QUERY[FEATURES], k=10),
+    "removal --query query.csv --top 3 --same-sign --greedy": lambda e: e.removal(
+        QUERY[FEATURES], k=3, same_sign=True, greedy=True
+    ),
+    "removal --query query.csv --groups city": lambda e: e.removal(QUERY[FEATURES], groups=TRAIN["city"].to_numpy()),
+    "shapley --validation validation.csv --groups city --baseline others": lambda e: e.shapley(
+        VALIDATION[FEATURES], VALIDATION["y"], "others", TRAIN["city"].to_numpy()
+    ),
+    "leave-one-out --top 150": lambda e: e.leave_one_out(),
+    "blame --validation validation.csv --out-of-fold w --top 150": lambda e: e.blame(
+        VALIDATION[FEATURES], VALIDATION["y"], TRAIN["w"].to_numpy()
+    ),
+}
+
+
+@pytest.mark.parametrize("words", ASKED)
+def test_a_command_is_its_question(run, explainer, words):
+    command, _, rest = words.partition(" ")
+    code, out, err = run(f"{command} lightgbm.txt {PLAIN} {rest} --format csv")
+    assert code == 0, err
+    expected, found = ASKED[words](explainer), pd.read_csv(io.StringIO(out))
+    pd.testing.assert_frame_equal(
+        found[list(expected.columns)], expected, check_dtype=False, rtol=1e-9, check_column_type=False
+    )
+
+
+def test_every_parameter_of_these_questions_is_an_option():
+    commands = parser()._subparsers._group_actions[0].choices
+    for command in signature.QUESTIONS:
+        options = commands[command]._option_string_actions
+        names = set(inspect.signature(signature.question_named(command)).parameters) - set(signature.SKIPPED)
+        assert {f"--{signature.NAMES.get(name, name).replace('_', '-')}" for name in names} <= set(options)
+
+
+def test_compare(run):
+    old = lightgbm_model().fit(X[:120], Y[:120])
+    old.booster_.save_model("old.txt")
+    TRAIN[:120].to_csv("train_old.csv", index=False)
+    words = f"compare old.txt lightgbm.txt --train-old train_old.csv {PLAIN} --index id --query query.csv"
+    labelled = X.set_axis(TRAIN["id"]), Y.set_axis(TRAIN["id"])
+    first = axil.Explainer(old, labelled[0][:120], labelled[1][:120])
+    found = axil.compare(
+        first, axil.Explainer(MODELS["lightgbm.txt"][0], *labelled), QUERY[FEATURES].set_axis(QUERY["id"])
+    )
+    for more, expected in (("", found.table()), ("--top 2", found.top(2))):
+        code, out, err = run(f"{words} {more} --format csv")
+        assert code == 0, err
+        pd.testing.assert_frame_equal(pd.read_csv(io.StringIO(out)), expected, check_dtype=False, rtol=1e-6)
+    code, out, _ = run(words)
+    assert "120 training rows kept, 0 of them with other targets, 30 added, 0 removed" in out
+    assert out.count("training rows of train") == 2  # both proofs
+
+
+def test_offsets_and_prices(run):
+    logs, offset = np.log(Y), TRAIN["w"]
+    files = {"train": TRAIN, "query": QUERY, "validation": VALIDATION}
+    for name, frame in files.items():
+        frame.assign(log=np.log(frame["y"])).to_csv(f"{name}_log.csv", index=False)
+    lightgbm_model().fit(X, logs, init_score=offset).booster_.save_model("offset.txt")
+    data = "--train train_log.csv --target log --offset w"
+    code, out, err = run(f"explain offset.txt {data} --query query_log.csv --top 2 --format csv")
+    assert code == 0, err
+    explainer = axil.Explainer(lightgbm_model().fit(X, logs, init_score=offset), X, logs, init_score=offset.to_numpy())
+    expected = explainer.top(QUERY[FEATURES], 2, init_score=QUERY["w"].to_numpy())
+    np.testing.assert_allclose(pd.read_csv(io.StringIO(out))["prediction"], expected["prediction"], rtol=1e-9)
+    lightgbm_model().fit(X, logs).booster_.save_model("log.txt")
+    explainer = axil.Explainer(lightgbm_model().fit(X, logs), X, logs, inverse_func=np.exp)
+    expected = explainer.what_if(QUERY[FEATURES], {3: np.log(80.0)})
+    for target in ("log", "y"):  # in logarithms, and in the units of the answers
+        words = f"what-if log.txt --train train_log.csv --target {target} --inverse-func exp --query query_log.csv"
+        code, out, err = run(f"{words} --set 3=80 --format csv")
+        assert code == 0, err
+        np.testing.assert_allclose(pd.read_csv(io.StringIO(out))["after"], expected["after"], rtol=1e-9)
+        assert ("its log was taken" in err) == (target == "y")
+    code, _, err = run(f"{words} --set 3=-80")
+    assert code == 2
+    assert "of which there is a log" in err
+    code, out, err = run(
+        "intervals log.txt --train train_log.csv --target y --inverse-func exp --query query_log.csv "
+        "--calibration validation_log.csv --format csv"
+    )
+    assert code == 0, err
+    held = explainer.calibrate(VALIDATION[FEATURES], np.log(VALIDATION["y"])).interval(QUERY[FEATURES])
+    np.testing.assert_allclose(pd.read_csv(io.StringIO(out))["upper"], held["upper"], rtol=1e-9)
+
+
+def test_narrow_windows_keep_the_columns_that_were_asked_for(run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "70")
+    code, out, _ = run(f"similar lightgbm.txt {PLAIN} --query query.csv --columns city,age --adjust --top 2")
+    assert code == 0
+    head = next(line for line in out.splitlines() if line.startswith("query"))
+    assert "city (row)" in head
+    assert "share" not in head
+    assert "share" in out  # named among the columns that are left out
+
+
+def test_factors_of_groups_have_digits(run):
+    code, out, _ = run(
+        "group log.txt --train train_log.csv --target log --inverse-func exp --query query_log.csv --by city"
+    )
+    assert code == 0
+    factors = [line.split()[-1] for line in out.splitlines() if line.split()[:1] in (["0"], ["1"], ["2"])]
+    assert factors
+    assert all(len(word.replace(".", "").lstrip("0")) >= 4 for word in factors)
