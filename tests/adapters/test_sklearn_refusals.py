@@ -106,15 +106,13 @@ def test_refused_classes(name: str) -> None:
         read(model)
 
 
-def test_chains_and_classes_of_several_outputs() -> None:
+def test_chains() -> None:
     data = table(100)
     two = np.stack([data.y, -data.y], axis=1)
     chain = multioutput.RegressorChain(linear_model.Ridge()).fit(data.X, two)
     check_refusal(chain, "class", "RegressorChain", "(ii)")
     chain = multioutput.ClassifierChain(tree.DecisionTreeClassifier()).fit(data.X, two > 5)
     check_refusal(chain, "class", "ClassifierChain", "(ii)")
-    several = multioutput.MultiOutputClassifier(tree.DecisionTreeClassifier()).fit(data.X, two > 5)
-    check_refusal(several, "class", "MultiOutputClassifier", None)
 
 
 def test_isotonic_regression() -> None:

@@ -286,7 +286,7 @@ class Defaults(ReadsRows):
     offset_replaces_base = False
     scale: TargetScale = IDENTITY
     encodings = 0
-    calibration: Any = None  #: the `Calibration` of its probabilities; None: there is none
+    calibration: Any = None  #: what makes probabilities of scores, besides the link (`Calibration`); None: nothing does
 
     def spelling(self, name: str) -> str:
         """How the library writes a column's name: as it is."""

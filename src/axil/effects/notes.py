@@ -12,10 +12,6 @@ HELD = (
     "the same splits would change that pattern; not a retraining"
 )
 ENCODED = "encodings of categories by the targets are held fixed too"
-CALIBRATED = {  # by the kind of an explainer
-    "exact": "probabilities are those before calibration",
-    "additive": "probabilities are calibrated, and the curve of the calibration is held fixed",
-}
 PATTERN = (
     "exact with the fitted splits held fixed; the pattern (sums that L1 moves or puts to zero, clips, bounds, ranks of rows) is "
     "computed again for the rows that are left; not a retraining"

@@ -48,6 +48,11 @@ def read(given: Given) -> Boosting | None:
         raise InputError(
             f"loss is {shown(given.loss)}; a {adapter.library} model says itself what it was fitted to: leave it out."
         )
+    if given.output != "raw" and getattr(adapter, "calibration", None) is not None:
+        raise InputError(
+            f"output is {given.output!r}, and probabilities of this model are made of several scores, or by a curve: derivatives "
+            "are of scores alone. Leave it out."
+        )
     X = inputs.as_features(given.X, adapter, "X_train")
     n_rows = X.shape[0]
     if n_rows == 0:

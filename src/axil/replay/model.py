@@ -106,8 +106,9 @@ class Proven(ABC):
         """The note on the numbers of tables, which names encodings that are held and, of one of two classes, the class."""
         if getattr(self.adapter, "encodings", 0):
             text = f"{text}; {notes.ENCODED}"
-        if getattr(self.adapter, "calibration", None) is not None:
-            text = f"{text}; {notes.CALIBRATED[self.kind]}"
+        calibration = getattr(self.adapter, "calibration", None)
+        if calibration is not None:
+            text = f"{text}; {calibration.notes[self.kind]}"
         return notes.of_class(text, self.scored)
 
     @property

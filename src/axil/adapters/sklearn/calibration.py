@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,9 +39,14 @@ class Likely(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 class Calibration:
     """Curves of a calibrated classifier, held fixed, which scikit-learn itself applies."""
 
+    notes: ClassVar[dict[str, str]] = {
+        "exact": "probabilities are those before calibration",
+        "additive": "probabilities are calibrated, and the curve of the calibration is held fixed",
+    }
+
     curves: Any  #: scikit-learn's classifier and curves, with a `Scored` or `Likely` in the place of the classifier
     columns: NDArray[np.intp]  #: the classes of the classifier inside among all
-    before: Calibration | None  #: that of the classifier inside, which has the same scores
+    before: Any  #: the `Calibration` of the classifier inside, which has the same scores
 
     def probabilities(self, scores: Array, means: Array) -> Array:
         """(n, K): from scores (n, K) and what the link makes of them."""

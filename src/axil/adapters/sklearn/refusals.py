@@ -57,8 +57,15 @@ CLASSES: dict[str, RefusedClass] = {
             "Fit a MultiOutputRegressor, or explain estimators_[0].",
         ),
     ),
-    "MultiOutputClassifier": RefusedClass(
-        "axil explains the classes of one output at a time", None, "Explain its estimators_ one by one."
+    "OneVsOneClassifier": RefusedClass(
+        "its classifiers, each fitted to the rows of two classes, vote",
+        "(ii)",
+        "Fit a OneVsRestClassifier, or explain one of estimators_ on the rows of its two classes.",
+    ),
+    "OutputCodeClassifier": RefusedClass(
+        "it predicts the class whose code, drawn at random, is nearest to the predictions of its classifiers",
+        "(ii)",
+        "Fit a OneVsRestClassifier, or explain one of estimators_.",
     ),
     "IsotonicRegression": RefusedClass("which targets it pools depends on their order", "(ii)"),
     "MLPRegressor": RefusedClass(_BENT, "(ii)"),
@@ -92,6 +99,8 @@ EXACT = (
     "monotonic_cst of histogram gradient boosting (with every loss), trees, forests and bagged trees: with the pattern held",
     "VotingRegressor, VotingClassifier with voting=soft, bagging over anything else and MultiOutputRegressor, of models of any "
     "library here, pipelines and searches: each is proven on its own rows, then the sum",
+    "OneVsRestClassifier (several labels per row too) and MultiOutputClassifier of outputs 0 and 1: the probability of each "
+    "class or label, and of boosted ones the score; probabilities are divided by their sum where OneVsRestClassifier does so",
     "StackingRegressor with a linear final_estimator and passthrough=False: its coefficients were fitted to predictions of folds "
     "that cannot be drawn again, and are held fixed as splits are",
     "linear smoothers: LinearRegression, Ridge and RidgeCV (alpha held fixed), KernelRidge, GaussianProcessRegressor (kernel "

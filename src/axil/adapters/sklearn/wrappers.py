@@ -14,6 +14,7 @@ from axil.adapters.searches import unwrapped
 from axil.adapters.sklearn.adapter import reader_of
 from axil.adapters.sklearn.boosting import StagesAfterInit
 from axil.adapters.sklearn.refusals import fits_init
+from axil.adapters.sklearn.side_by_side import read_exact
 from axil.adapters.sklearn.trees import SklearnAdapter, as_it_is, bags, numbers, with_bags
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 from axil.inputs.copies import owned
@@ -210,6 +211,8 @@ WRAPPERS: dict[str, Callable[[Any, Read], SumModel | None]] = {
     "VotingClassifier": _voting,
     "StackingRegressor": _stacking,
     "MultiOutputRegressor": _each_output,
+    "MultiOutputClassifier": read_exact,
+    "OneVsRestClassifier": read_exact,
     "BaggingRegressor": _bagging,
     "BaggingClassifier": _bagging,
     "GradientBoostingRegressor": _after_init,
@@ -242,8 +245,8 @@ def _read(inside: Read, estimator: Any, name: str, targets: str = "") -> Model:
         raise UnsupportedModelError(
             name,
             type(estimator).__name__,
-            "its probabilities are calibrated by a curve, so a sum of them is not linear in the targets",
-            "Calibrate the whole: CalibratedClassifierCV(VotingClassifier(...), ensemble=False).",
+            "its probabilities are calibrated by a curve, or divided by their sum, so a sum of them is not linear in the targets",
+            "Calibrate the whole: CalibratedClassifierCV(VotingClassifier(...), ensemble=False). Or explain it by itself.",
         )
     if not found.scale.is_identity:
         raise UnsupportedModelError(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from axil.adapters.sklearn.side_by_side import classifiers_of
 from axil.errors import UnsupportedQuestionError
 from axil.structure.leaves import LeafFit, NodeFit
 
@@ -16,6 +17,8 @@ INSTEAD = "Ask explainer.without(X, rows) or what_if(X, targets), which need no 
 def write(model: Any, fits: list[LeafFit]) -> Any:
     """A model of the same class with these leaves; the model itself is not touched."""
     (fit,) = fits  # all outputs share trees
+    if classifiers_of(model) is not None:
+        raise UnsupportedQuestionError("refit", "models of several others are not written", INSTEAD)
     if getattr(model, "class_weight", None) is not None:
         raise UnsupportedQuestionError(
             "refit", "class_weight makes the weights of rows from the classes of all", INSTEAD

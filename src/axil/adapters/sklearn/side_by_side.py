@@ -1,0 +1,322 @@
+"""Classifiers side by side, one for each class or label: OneVsRestClassifier and MultiOutputClassifier.
+
+Each is fitted to zeros and ones of its own, so each score or probability is explained by the model of its class. Boosted ones
+are read as one model of several outputs, whose trees come one class after the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.adapters.boundary import ReadsRows
+from axil.adapters.contract import Defaults, FittedTrees, TrainingRows
+from axil.adapters.members import Member, SumModel
+from axil.adapters.sklearn.adapter import reader_of
+from axil.adapters.sklearn.trees import as_it_is, no_offsets
+from axil.adapters.smooth import SmoothModel, SmoothTrees
+from axil.errors import UnsupportedModelError
+from axil.inputs.copies import owned
+from axil.kernels import Backend
+from axil.types import Array
+
+Read = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Normalised:
+    """Probabilities of classes against the rest, divided by their sum, as OneVsRestClassifier does."""
+
+    notes: ClassVar[dict[str, str]] = {
+        "exact": "probabilities are those of each class against the rest, before they are divided by their sum",
+        "additive": "scores are those of each class against the rest, and probabilities are divided by their sum",
+    }
+
+    def probabilities(self, scores: Array, means: Array) -> Array:
+        """(n, K): from the probabilities of each class."""
+        total = means.sum(axis=1, keepdims=True)
+        return np.asarray(np.divide(means, total, out=means.copy(), where=total != 0))
+
+
+@dataclass(frozen=True)
+class Classifiers:
+    """The classifiers inside, and what is made of their probabilities."""
+
+    model: Any
+    inside: list[Any]
+    classes: NDArray[Any] | None  #: of the whole; None: labels that a row may have several of
+
+    @property
+    def normalised(self) -> Normalised | None:
+        """The normalisation of their probabilities; None: there is none."""
+        return None if self.classes is None or len(self.inside) == 1 else Normalised()
+
+    def refuse(self, what: str) -> UnsupportedModelError:
+        """The error for classifiers that are not read together, with the lines that explain one of them."""
+        own = "y[:, 0]" if self.classes is None else "(y == model.classes_[0]).astype(int)"
+        return UnsupportedModelError(
+            "estimator",
+            type(self.inside[0]).__name__,
+            f"{what}, which is read of one class at a time",
+            f"Explain the classifiers one by one:\n    axil.Explainer(model.estimators_[0], X, {own})",
+        )
+
+
+def classifiers_of(model: Any) -> Classifiers | None:
+    """The classifiers of a fitted model that has one for each class or label, None for any other object."""
+    read = reader_of(model, _KINDS)
+    return None if read is None else read(model)
+
+
+def _one_vs_rest(model: Any) -> Classifiers:
+    found = Classifiers(
+        model, list(model.estimators_), None if model.multilabel_ else owned(np.asarray(model.classes_))
+    )
+    if any(type(part).__name__ == "_ConstantPredictor" for part in found.inside):
+        raise found.refuse("a label that all rows or none have")
+    return found
+
+
+def _multi_output(model: Any) -> Classifiers:
+    found = Classifiers(model, list(model.estimators_), None)
+    if not all(np.array_equal(part.classes_, [0, 1]) for part in found.inside):
+        raise found.refuse("an output of other classes than 0 and 1")
+    return found
+
+
+_KINDS: dict[str, Callable[[Any], Classifiers]] = {
+    "OneVsRestClassifier": _one_vs_rest,
+    "MultiOutputClassifier": _multi_output,
+}
+
+
+def read_exact(model: Any, inside: Read) -> Any:
+    """The adapter of classifiers with exact weights, from one that reads them; refused as the first of them is."""
+    found = classifiers_of(model)
+    assert found is not None
+    members = [inside(part) for part in found.inside]
+    if any(member is None or member.n_outputs != 2 for member in members):
+        raise found.refuse("a classifier that is not read by itself")
+    if len(members) == 1 and found.classes is not None:
+        members[0].classes = found.classes
+        return members[0]
+    parts = [Member(f"estimators_[{k}]", OfSecond(member), output=k) for k, member in enumerate(members)]
+    kept = [as_it_is(part) for part in found.inside]
+    whole = SumModel(partial(_second, kept), parts, members[0], found.classes)
+    whole.calibration = found.normalised
+    return whole
+
+
+def _second(inside: list[Any], X: Any) -> Array:
+    """(n, K): the probability of the second class of each classifier."""
+    return np.stack([np.asarray(part.predict_proba(X))[:, 1] for part in inside], axis=1)
+
+
+class OfSecond(ReadsRows):
+    """The adapter of the second class of two, whose target is one."""
+
+    n_outputs = 1
+    classes: NDArray[Any] | None = None
+
+    def __init__(self, inside: Any):
+        self._inside = inside
+        self.library = inside.library
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # asked for before there is a model inside, when this is copied
+            raise AttributeError(name)
+        found = getattr(self._inside, name)
+        return partial(self._read_rows, found) if name == "trees" else found
+
+    def check_kept(self, X: Any, targets: Array, weights: Array | None) -> None:
+        """Raise unless the training data are what the model itself keeps of them."""
+        self._inside.check_kept(X, _both(targets), weights)
+
+    def _read_rows(self, read: Callable[[TrainingRows], list[FittedTrees]], rows: TrainingRows) -> list[FittedTrees]:
+        both = replace(rows, targets=_both(rows.targets))
+        return [
+            replace(
+                trees,
+                values=trees.values[:, 1:],
+                base=None if trees.base is None else trees.base[1:],
+                base_value=trees.base_value[1:],
+            )
+            for trees in read(both)
+        ]
+
+    def predictions(self, X: Any) -> Array:
+        """(n, 1)."""
+        return np.asarray(self._inside.predictions(X)[:, 1:])
+
+
+def _both(targets: Array) -> Array:
+    """(N, 2): the targets of both classes, from those of the second."""
+    return np.hstack([1 - targets, targets])
+
+
+def read_smooth(model: Any, inside: Read) -> SideBySide | None:
+    """The reader of boosted classifiers, from one that reads them; None for other objects."""
+    found = classifiers_of(model)
+    if found is None:
+        return None
+    members = [inside(part) for part in found.inside]
+    if any(member is None or member.n_outputs != 1 for member in members):
+        raise found.refuse("a classifier without trees, or with several scores")
+    if any(getattr(member, "class_weight", None) is not None for member in members):
+        raise found.refuse("class_weight, by which rows weigh otherwise for each class")
+    if len(members) == 1 and found.classes is not None:
+        members[0].classes = found.classes
+        return members[0]  # type: ignore[no-any-return]
+    return SideBySide(found, members)
+
+
+class SideBySide(Defaults):
+    """The adapter of boosted classifiers, each of which has one output."""
+
+    library = "scikit-learn"
+
+    def __init__(self, classifiers: Classifiers, members: list[SmoothModel]):
+        self._classifiers, self._members, first = classifiers, members, members[0]
+        self.n_features, self.feature_names = first.n_features, first.feature_names
+        self.takes_text, self.spelling = first.takes_text, first.spelling  # type: ignore[method-assign]
+        self.precision, self.offset_precision = first.precision, first.offset_precision
+        self.smooth_tolerance = max(member.smooth_tolerance for member in members)
+        self.refused_draws = next((m.refused_draws for m in members if m.refused_draws is not None), None)
+        self.classes, self.n_outputs, self.calibration = classifiers.classes, len(members), classifiers.normalised
+        self.encodings = sum(member.encodings for member in members)
+        stated = "\n".join(member.fingerprint for member in members)
+        self.fingerprint = hashlib.sha256(stated.encode()).hexdigest()
+        self._ends: NDArray[np.int64] | None = None  # of each member's trees
+
+    def coordinates(self, X: Any, n_threads: int = 1) -> NDArray[Any]:
+        """(n, T): the leaves, member after member."""
+        return np.hstack([member.coordinates(X, n_threads) for member in self._members])
+
+    def leaves(self, X: Any) -> NDArray[Any]:
+        """(n, T), by the library's own account."""
+        return np.hstack([member.leaves(X) for member in self._members])
+
+    def assign(
+        self, X: Any, out: NDArray[np.unsignedinteger[Any]], n_threads: int, backend: Backend | None = None
+    ) -> None:
+        """Fill ``out`` (T, n) with the leaves."""
+        assert self._ends is not None  # trees are read first
+        for member, part in zip(self._members, np.split(out, self._ends[:-1])):
+            member.assign(X, part, n_threads, backend)
+
+    def scores(self, X: Any) -> Array:
+        """(n, K)."""
+        return np.hstack([member.scores(X) for member in self._members])
+
+    def smooth_trees(self, rows: TrainingRows) -> SmoothTrees:
+        """The trees of all members; outputs do not see each other, so their iterations follow one another."""
+        no_offsets(rows)
+        parts = [
+            member.smooth_trees(replace(rows, targets=np.ascontiguousarray(rows.targets[:, [k]])))
+            for k, member in enumerate(self._members)
+        ]
+        self._ends = np.cumsum([len(part.trees.n_leaves) for part in parts])
+        self._require_alike(parts)
+        trees, first = [part.trees for part in parts], parts[0]
+        iterations = [int(part.iterations[-1]) + 1 for part in parts]
+        before = np.concatenate([[0], np.cumsum(iterations)])
+        draws = Draws(parts, self._ends)
+        return replace(
+            first,
+            trees=_joined(trees, draws if any(part.sampler is not None for part in trees) else None),
+            iterations=np.concatenate([part.iterations + start for part, start in zip(parts, before)]),
+            outputs=np.repeat(np.arange(len(parts)), np.diff(self._ends, prepend=0)),
+            sampler=None if first.sampler is None else draws,
+        )
+
+    def _require_alike(self, parts: list[SmoothTrees]) -> None:
+        """Refuse members that differ in more than their trees, or have what belongs to one output alone."""
+        for name in _ALONE:
+            if any(getattr(part if hasattr(part, name) else part.trees, name) is not None for part in parts):
+                raise self._classifiers.refuse(_ALONE[name])
+        first = parts[0]
+        for part in parts[1:]:
+            same = [getattr(part, name) == getattr(first, name) for name in _SAME]
+            same += [
+                getattr(part.trees, name) == getattr(first.trees, name) for name in ("l1", "max_step", "l2_by_weight")
+            ]
+            same += [np.array_equal(getattr(part.trees, name), getattr(first.trees, name)) for name in _SAME_ROWS]
+            same += [(part.trees.base is None) == (first.trees.base is None)]
+            same += [(part.sampler is None) == (first.sampler is None)]
+            if not all(same):
+                raise self._classifiers.refuse("settings, or rows held out, that differ from class to class")
+
+    def causes(self, what: str) -> str:
+        """The most likely reasons for a disagreement."""
+        return self._members[0].causes(what)
+
+
+#: What belongs to the trees of one output, and how a refusal calls it.
+_ALONE = {
+    "factors": "scale_pos_weight or is_unbalance, by which rows weigh otherwise for each class",
+    "omega": "DART",
+    "smoothing": "path_smooth",
+    "nodes": "monotone constraints",
+    "chains": "monotone constraints",
+    "coefficients": "DART",
+    "columns": "trees of several outputs",
+    "placement": "categories that are encoded by the targets",
+    "ranks": "percentiles",
+}
+_SAME = ("loss", "shared", "l1", "most", "lightest", "l2_by_weight", "score_precision", "start_held", "underived")
+_SAME_ROWS = ("row_weights", "held_out", "recorded_by")
+
+
+class Draws:
+    """The draws of several members, each of which draws for its own trees."""
+
+    def __init__(self, parts: list[SmoothTrees], ends: NDArray[np.int64]):
+        self._parts, self._ends = parts, ends
+        named = [part.trees.sampler for part in parts if part.trees.sampler is not None]
+        self.name = named[0].name if named else ""
+        self.dtype = np.result_type(*[part.draw_type or np.uint8 for part in parts]).type
+
+    def _own(self, tree: int) -> tuple[int, int]:
+        """The member that a tree is of, and the number of its first tree."""
+        k = int(np.searchsorted(self._ends, tree, side="right"))
+        return k, 0 if k == 0 else int(self._ends[k - 1])
+
+    def draw(self, tree: int, leaf: NDArray[np.integer[Any]], residuals: Any) -> NDArray[Any]:
+        """(N,): how often each row was drawn for this tree."""
+        k, first = self._own(tree)
+        sampler = self._parts[k].trees.sampler
+        return np.ones(len(leaf)) if sampler is None else sampler.draw(tree - first, leaf, residuals)
+
+    def draw_by(self, trees: range, leaves: NDArray[np.integer[Any]], pull: Array, bend: Array) -> NDArray[Any]:
+        """(N,): with what factor each row was drawn for these trees."""
+        k, first = self._own(trees.start)
+        sampler, own = self._parts[k].sampler, range(trees.start - first, trees.stop - first)
+        assert sampler is not None
+        return sampler.draw_by(own, leaves, pull[:, [k]], bend[:, [k]])
+
+
+def _joined(parts: list[FittedTrees], sampler: Draws | None) -> FittedTrees:
+    """The trees of all members, one after the other."""
+
+    def joined(name: str) -> Any:
+        values = [getattr(part, name) for part in parts]
+        return None if any(value is None for value in values) else np.concatenate(values)
+
+    def by_leaf(name: str) -> Any:
+        each = [np.broadcast_to(getattr(part, name), len(part.values)) for part in parts]
+        return np.concatenate(each)
+
+    plain = ("n_leaves", "values", "counts", "weights", "l2", "rates", "base", "base_value")
+    return replace(
+        parts[0],
+        **{name: joined(name) for name in plain},
+        **{name: by_leaf(name) for name in ("steps", "hidden", "slack")},
+        sampler=sampler,
+        doubt=None,
+    )
