@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from axil.effects import notes
-from axil.errors import InputError, shown
+from axil.errors import InputError
 from axil.explanation import Explanation
 from axil.inputs import as_flag, as_frame, as_numbers, as_vector
 from axil.output.predictions import ROUNDING
 from axil.plots import canvas, marks
-from axil.plots.sources import labelled, one_query, one_row, says, whole_prediction
+from axil.plots.sources import labelled, one_output, one_query, one_row, says, whole_prediction
 from axil.types import Array
 
 if TYPE_CHECKING:
@@ -131,20 +131,8 @@ def loo_curve(frame: Any, *, output: Any = None, ax: Axes | None = None) -> Axes
     read = as_frame(frame)
     known = [] if read is None else list(read.columns)
     (error, fitted), (training_error, _) = labelled(known, "error"), labelled(known, "training_error")
-    columns = ("trees", error, training_error)
-    if read is None or not set(columns) <= set(known):
-        raise InputError(f"frame is {shown(frame)}; expected what explainer.loo_curve() returns.")
-    lines, name = {column: read[column].to_numpy() for column in columns}, ""
-    if output is not None and "output" not in read.columns:
-        raise InputError(f"output is {shown(output)}, and this curve has one output alone: leave it out.")
-    if "output" in read.columns:
-        outputs = read["output"].to_numpy()
-        output = outputs[0] if output is None else output
-        if not (outputs == output).any():
-            raise InputError(
-                f"output is {shown(output)}; expected one of {shown(list(dict.fromkeys(outputs.tolist())))}."
-            )
-        lines, name = {column: values[outputs == output] for column, values in lines.items()}, f"Output {output}\n"
+    lines, of = one_output(frame, output, ("trees", error, training_error), "explainer.loo_curve()")
+    name = "" if of is None else f"Output {of}\n"
     ax = canvas.new_axes(ax)
     for i, (column, label) in enumerate({error: "without the row", training_error: "with all rows"}.items()):
         style: dict[str, Any] = {"color": canvas.colours(ax).lines[i], "linestyle": canvas.DASHES[i]}

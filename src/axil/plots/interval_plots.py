@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from axil.errors import InputError, counted, shown
 from axil.inputs import as_frame, as_number, as_numbers, as_vector, group_codes
 from axil.plots import canvas, marks
-from axil.plots.sources import labelled
+from axil.plots.sources import labelled, one_output
 from axil.scale import inverse_named
 from axil.types import Array
 
@@ -183,20 +183,5 @@ def _by_scale(scale: Array) -> tuple[NDArray[np.intp], list[str]]:
 
 def _lines(frame: Any, output: Any, columns: tuple[str, ...]) -> dict[str, Array]:
     """Columns of a table of intervals, of one output."""
-    read = as_frame(frame)
-    if read is None or not set(columns) <= set(read.columns) or not len(read):
-        raise InputError(
-            f"frame is {shown(frame)}; expected what predictive.interval(X) returns, with at least one row."
-        )
-    chosen = np.ones(len(read), dtype=bool)
-    if "output" in read.columns:
-        outputs = read["output"].to_numpy()
-        output = outputs[0] if output is None else output
-        chosen = np.array([one == output for one in outputs.tolist()], dtype=bool)
-        if not chosen.any():
-            raise InputError(
-                f"output is {shown(output)}; expected one of {shown(list(dict.fromkeys(outputs.tolist())))}."
-            )
-    elif output is not None:
-        raise InputError(f"output is {shown(output)}, but there is one output only; leave it out.")
-    return {name: as_vector(read[name], len(read), f'the column "{name}"', "table")[chosen] for name in columns}
+    lines, _ = one_output(frame, output, columns, "predictive.interval(X)")
+    return {name: as_vector(lines[name], len(lines[name]), f'the column "{name}"', "table") for name in columns}

@@ -169,6 +169,19 @@ def one_query(source: Any, query: Any, output: Any, needed: tuple[str, ...]) -> 
     return columns, "" if label is None else _name(label, of)
 
 
+def one_output(source: Any, output: Any, needed: tuple[str, ...], made_by: str) -> tuple[Columns, Any]:
+    """These columns of a table, of one output, the first where none is named; and its name, None for a single one."""
+    frame = as_frame(source)
+    if frame is None or not set(needed) <= set(frame.columns) or not len(frame):
+        raise InputError(f"frame is {shown(source)}; expected what {made_by} returns, with at least one row.")
+    columns = {name: column_values(frame[name]) for name in frame.columns if name in (*needed, "output")}
+    outputs = np.array(_distinct(columns["output"])) if "output" in columns else None
+    place = 0 if output is None else output_position(output, outputs)
+    if outputs is None:
+        return columns, None
+    return _where(columns, "output", outputs[place]), outputs[place]
+
+
 def column_values(series: nw.Series[Any]) -> NDArray[Any]:
     """A column as an array; text and categories as objects."""
     if series.dtype.is_numeric() or series.dtype.is_temporal():
