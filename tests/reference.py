@@ -103,8 +103,8 @@ def replayed_steps(s, y, queries, output=0):
     for t, leaves in enumerate(s.leaves()):
         for leaf in range(s.n_leaves[t]):
             added, value = brought[t]
-            alone = np.where(leaves == leaf, added, 0.0)  # the rows of one leaf; with path smoothing others see them
-            sums = np.zeros((s.n_leaves[t], s.n_rows))
+            rows = np.flatnonzero(leaves == leaf)  # of one leaf; with path smoothing others see them
+            alone, sums = added[rows], np.zeros((s.n_leaves[t], len(rows)))
             sums[leaf] = alone
             part = s.leaf_values(t, sums)
             if s.shift is not None:  # in proportion to what the leaf's value is without the shift, or else to its sum
@@ -115,7 +115,7 @@ def replayed_steps(s, y, queries, output=0):
                     own = np.where((linear == 0) & (whole != 0), value / whole, 0.0)
                 part = factor[:, None] * part
                 part[leaf] += own[leaf] * alone
-            found += last[t] * part[queries[:, t]]
+            found[:, rows] += last[t] * part[queries[:, t]]
     return found
 
 

@@ -35,6 +35,11 @@ def dense(cases):
     return [pytest.param(*case, marks=[pytest.mark.slow] * ("stopping by default" in case[1])) for case in cases]
 
 
+def every(step, cases):
+    """Every ``step``-th case; the others are slow: what they test hardly depends on the settings of a model."""
+    return [pytest.param(*case, marks=[pytest.mark.slow] * (i % step > 0)) for i, case in enumerate(cases)]
+
+
 def case_of(library, name):
     return CASES[library][name]()
 
@@ -180,7 +185,7 @@ def test_a_wrong_target_is_noticed(library, name):
         axil.Explainer(case.model, case.X, wrong, case.sample_weight, offsets_of(case))
 
 
-@pytest.mark.parametrize(("library", "name"), GRID)
+@pytest.mark.parametrize(("library", "name"), every(3, GRID))
 def test_fewer_rows_are_noticed(library, name):
     case = case_of(library, name)
     keep = np.arange(len(case.y)) != 5
@@ -195,7 +200,7 @@ def test_fewer_rows_are_noticed(library, name):
 COPIED = [case for case in GRID[::5] if not re.search("all trees kept|alpha=1/3", case[1])]
 
 
-@pytest.mark.parametrize(("library", "name"), COPIED)
+@pytest.mark.parametrize(("library", "name"), every(3, COPIED))
 def test_pickled_and_copied_models_give_the_same_weights(library, name):
     case = case_of(library, name)
     expected = explainer_of(library, name)(case.X_new).weights
@@ -207,7 +212,7 @@ def test_pickled_and_copied_models_give_the_same_weights(library, name):
         np.testing.assert_allclose(again(case.X_new).weights, expected, rtol=0, atol=1e-7)  # text keeps six digits
 
 
-@pytest.mark.parametrize(("library", "name"), GRID)
+@pytest.mark.parametrize(("library", "name"), every(4, GRID))
 def test_copies_of_explainers_give_the_same_bits(library, name):
     explainer, rows = explainer_of(library, name), case_of(library, name).X_new
     copies = [copy.deepcopy(explainer)]

@@ -58,10 +58,10 @@ def test_seed_numbers_tell_the_library():
 
 @pytest.mark.parametrize("of", [of for of in trials.KINDS if of != "weights"])
 def test_answers_about_random_models_are_those_of_replays(of):
-    outcomes = [trials.run(seed, of) for seed in trials.seeds(18, 0, of=of)]
+    outcomes = [trials.run(seed, of) for seed in trials.seeds(12, 0, of=of)]
     assert not [str(outcome) for outcome in outcomes if outcome.bad]
     assert sum(outcome.kind == "exact" for outcome in outcomes) >= (
-        9 if of in ("encodings", "ranks") else 12
+        6 if of in ("encodings", "ranks") else 8
     )  # others are void more often
 
 

@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import axil
@@ -31,6 +32,16 @@ OPTIONAL = {
     "skops",
 }
 WHEN_ASKED_FOR = {f"axil.{name}" for name in ("baselines", "cli", "dask", "plots")}
+
+
+@cache
+def modules():
+    """The modules of the package by path, each parsed once."""
+    package = Path(axil.__file__).parent
+    return {
+        path.relative_to(package).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
+        for path in package.rglob("*.py")
+    }
 
 
 def loaded_by(program):
@@ -68,14 +79,13 @@ def test_public_names():
 
 def test_one_module_imports_the_compiled_core():
     """A second back end has one door to stand beside; the linter cannot see a compiled module."""
-    package = Path(axil.__file__).parent
     found = set()
-    for path in package.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for name, tree in modules().items():
+        for node in ast.walk(tree):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 names = [getattr(node, "module", None) or "", *(alias.name for alias in node.names)]
-                if any("_core" in name.split(".") for name in names):
-                    found.add(path.relative_to(package).as_posix())
+                if any("_core" in one.split(".") for one in names):
+                    found.add(name)
     assert found == {"kernels/cpu.py"}
 
 
@@ -84,10 +94,8 @@ def test_no_module_takes_private_names_of_another():
 
     ``_model``, an explainer's proven model, is private to the package: people need not see it among the questions.
     """
-    package = Path(axil.__file__).parent
     found = []
-    for path in package.rglob("*.py"):
-        tree, name = ast.parse(path.read_text(encoding="utf-8")), path.relative_to(package).as_posix()
+    for name, tree in modules().items():
         own = {"self", "cls", *(node.name for node in tree.body if isinstance(node, ast.ClassDef))}
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("axil."):
@@ -107,9 +115,9 @@ def test_submodules_come_with_the_package():
 
 
 def test_every_class_has_a_name_of_its_own():
-    package, places = Path(axil.__file__).parent, {}
-    for path in package.rglob("*.py"):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    places = {}
+    for name, tree in modules().items():
+        for node in tree.body:
             if isinstance(node, ast.ClassDef):
-                places.setdefault(node.name, []).append(path.relative_to(package).as_posix())
+                places.setdefault(node.name, []).append(name)
     assert {name: found for name, found in places.items() if len(found) > 1} == {}

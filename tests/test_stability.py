@@ -23,9 +23,9 @@ NEW = X.head(5) + 0.1
 
 
 def test_the_mean_of_drawn_rows_scatters_as_the_textbook_says():
-    found = axil.refits(DummyRegressor(), X, Y, NEW, 2000)
-    np.testing.assert_allclose(found.std, np.std(Y) / np.sqrt(len(Y)), rtol=0.08)  # the error of 2,000 draws is 1.6 %
-    np.testing.assert_allclose(found.mean, Y.mean(), atol=5 * np.std(Y) / np.sqrt(len(Y) * 2000))
+    found = axil.refits(DummyRegressor(), X, Y, NEW, 600)
+    np.testing.assert_allclose(found.std, np.std(Y) / np.sqrt(len(Y)), rtol=0.15)  # the error of 600 draws is 2.9 %
+    np.testing.assert_allclose(found.mean, Y.mean(), atol=5 * np.std(Y) / np.sqrt(len(Y) * 600))
 
 
 def test_refits_are_those_of_the_rows_drawn():

@@ -3,6 +3,7 @@
 import csv
 import runpy
 import sys
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +17,16 @@ EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 SMALL = ["diabetes", "wine", "iris"]  # scikit-learn's own, which need no connection
 
 
+@cache
+def drawn(number):
+    """One of the dozen, fitted once."""
+    with silence():
+        return tuned.model_of(number, 3, SMALL, tables.own)
+
+
 @pytest.mark.parametrize("number", range(12))
 def test_a_tuned_model_of_squared_error_is_exact(number):
-    with silence():
-        draw, trial = tuned.model_of(number, 3, SMALL, tables.own)
+    draw, trial = drawn(number)
     found = verdict.verdict_of(trial, draw)
     if draw.chosen["squared error"]:
         assert found.kind == "exact", found
@@ -27,7 +34,7 @@ def test_a_tuned_model_of_squared_error_is_exact(number):
         assert found.kind in ("exact", "additive"), found.why
 
 
-@pytest.mark.parametrize(("number", "task"), [(n, task) for task in tuned.TASKS for n in range(4)])
+@pytest.mark.parametrize(("number", "task"), [(n, task) for task in tuned.TASKS for n in range(3)])
 def test_a_tuned_model_of_another_task_is_explained(number, task):
     with silence():
         draw, trial = tuned.model_of(number, 3, SMALL, tables.own, task)
@@ -36,14 +43,11 @@ def test_a_tuned_model_of_another_task_is_explained(number, task):
 
 
 def test_the_dozen_has_every_library_and_what_tuners_set():
-    chosen = []
-    for number in range(12):
-        with silence():
-            chosen.append(tuned.model_of(number, 3, SMALL, tables.own)[0].chosen)
+    chosen = [drawn(number)[0].chosen for number in range(12)]
     assert {one["library"] for one in chosen} == set(tuned.LIBRARIES)
     assert sum(one["squared error"] for one in chosen) >= 10
-    drawn = {name for one in chosen for name in one}
-    assert drawn >= {"lambda_l1", "lambda_l2", "reg_alpha", "monotone", "weights", "early stopping", "bagging_fraction"}
+    names = {name for one in chosen for name in one}
+    assert names >= {"lambda_l1", "lambda_l2", "reg_alpha", "monotone", "weights", "early stopping", "bagging_fraction"}
 
 
 def test_a_number_gives_the_same_model():
@@ -70,6 +74,7 @@ def test_ranges_stay_within_their_bounds():
     assert whole == {5, 6, 7, 8}
 
 
+@pytest.mark.slow
 def test_the_table_of_tuned_models(tmp_path, monkeypatch, capsys):
     monkeypatch.syspath_prepend(str(EXPERIMENTS))
     import paper_setting

@@ -147,9 +147,9 @@ def trained(client, kind, sizes, weighted):
 @pytest.mark.parametrize(
     ("kind", "sizes", "weighted"),
     [
-        ("lightgbm", (221, 221), False),
+        pytest.param("lightgbm", (221, 221), False, marks=pytest.mark.slow),
         ("lightgbm from zero", (300, 100, 42), True),
-        ("xgboost", (300, 142), True),
+        pytest.param("xgboost", (300, 142), True, marks=pytest.mark.slow),
         ("xgboost dictionary", (300, 100, 42), False),
     ],
 )

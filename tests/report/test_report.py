@@ -321,7 +321,7 @@ def test_two_processes_at_once(explainer, tmp_path):
     for one in both:
         one.start()
     for one in both:
-        one.join(60)
+        one.join(600)
     assert [one.exitcode for one in both] == [0, 0]
     explainer.report(NEW, tmp_path / "alone", **OPTIONS)
     for name in ("report.json", "index.html", "search/0.js"):

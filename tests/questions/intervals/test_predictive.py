@@ -53,7 +53,7 @@ def test_coverage_of_20_rows_over_repetitions():
         assert_covers(found, n, 0.9, symmetric)
 
 
-@pytest.mark.parametrize("n", [9, 20, 100, 400])
+@pytest.mark.parametrize("n", [9, 100, *(pytest.param(n, marks=pytest.mark.slow) for n in (20, 400))])
 def test_coverage_over_repetitions(n):
     """Likewise for several coverages, with all that is known around the rows computed once."""
     own, size = predictive(), n + TEST
