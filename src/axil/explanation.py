@@ -12,15 +12,13 @@ from scipy.sparse import issparse
 
 from axil.effects import notes
 from axil.effects.comparables import Choice
-from axil.errors import InputError, UnsupportedQuestionError, counted
+from axil.errors import InputError, counted
 from axil.inputs import as_count, as_positions, as_share, as_shares, group_codes, row_values
 from axil.output import comparables, page, tables
 from axil.output.arrays import Arrays
-from axil.output.columns import columns_of
 from axil.output.portfolio import Portfolio
 from axil.output.predictions import WeightedSums
-from axil.output.rules import Rules
-from axil.output.similar import Beside, as_per_class, listed
+from axil.output.similar import as_per_class
 from axil.types import Array
 
 
@@ -160,71 +158,6 @@ class Explanation(Arrays):
         known = None if groups is None else self._groups(groups, "groups")
         chosen = page.as_options(shape, len(self), self._sums.context, known, sigma, **options)
         return page.write(page.summarise([self._sums], chosen), place)
-
-    def similar(
-        self,
-        k: int = 10,
-        columns: Sequence[Any] | None = None,
-        *,
-        among: Any = None,
-        distinct: Any = None,
-        sign: str = "any",
-        per_class: bool = True,
-        within: Any = None,
-        asof: Any = None,
-        beside: Any = None,
-    ) -> Any:
-        """Comparables: the table of `Explainer.similar`, without adjusted targets, for the predictions at hand.
-
-        Parameters
-        ----------
-        k : int
-            How many training rows per prediction; fewer where ``among``, ``distinct`` and ``sign`` leave fewer.
-        columns : sequence, optional
-            Which features to show, by name or position; all by default.
-        among : array of bool of shape (n_train,) or function, optional
-            The training rows that may be listed, or a function of the training rows, or of them and a query, that returns such a
-            mask.
-        distinct : str, int or sequence of length n_train, optional
-            A column of the training rows, or a label for each: of rows with one label only the largest is listed.
-        sign : "any" or "positive", default "any"
-            Whether rows of negative weight, whose targets push the other way, are listed too.
-        per_class : bool, default True
-            A line for each class, or where they share their weights one for all; see `top`.
-        within : pair of a column and a distance, optional
-            How near a row must be to the query: ``("sale_date", "3Y")``.
-        asof : date, str or number, optional
-            Only rows before this date, or before the one in this column of the rows explained; see `Explainer.similar`.
-        beside : pair of frames, optional
-            Further columns of the training rows and of the rows explained that are no features.
-
-        Examples
-        --------
-        >>> from lightgbm import LGBMRegressor
-        >>> from sklearn.datasets import load_diabetes
-        >>> from axil import Explainer
-        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
-        >>> explanation = Explainer(LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y), X, y)(X.head(2))
-        >>> list(explanation.similar(3, ["bmi"]).columns)[5:]
-        ['share', 'target', 'contribution', 'bmi (row)', 'bmi (query)']
-        """
-        about, sums = self._sums.context, self._sums
-        if about is not None and about.X is None:
-            raise UnsupportedQuestionError(
-                "similar", "a sum of predictions is no row to list others beside", "Use top, or group."
-            )
-        if about is None or about.X_train is None:
-            raise UnsupportedQuestionError(
-                "similar",
-                "the training rows are not at hand",
-                "For an explainer that was loaded, load it with them: axil.load(path, model, X_train=X_train). Else use top.",
-            )
-        n_outputs = 1 if self.outputs is None else len(self.outputs)
-        shape = len(self.targets), n_outputs
-        known = columns_of(about.X_train, about.X, about.names(), beside)
-        listing, each = Beside(known, shape, sums.backend, sums.note), as_per_class(per_class, sums.is_shared)
-        choice, allowed = Rules(among, distinct, within, asof).choice(known, k, sign, sums.n_threads)
-        return listed([sums.compared(choice, allowed)], listing, known.chosen(columns), each, known.of_training)
 
     def _groups(self, labels: Any, what: str) -> tuple[NDArray[np.intp], NDArray[Any]]:
         about = self._sums.context

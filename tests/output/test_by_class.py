@@ -34,10 +34,10 @@ def test_one_line_per_row_with_classes_by_name(explainer, forest):
     assert list(table["target"]) == list(KINDS[X.index.get_indexer(table["row"])])
     one = per_class[per_class["output"] == "low"]
     assert np.array_equal(table[["row", "weight"]], one[["row", "weight"]])
-    for found in (explanation.similar(3, ["b"], per_class=False), explainer.similar(NEW, 3, ["b"], per_class=False)):
-        pd.testing.assert_frame_equal(found[list(table.columns)], table)
-        assert np.array_equal(found["b (row)"], X.loc[found["row"], "b"])
-        assert "contribution" not in found
+    found = explainer.similar(NEW, 3, ["b"], per_class=False)
+    pd.testing.assert_frame_equal(found[list(table.columns)], table)
+    assert np.array_equal(found["b (row)"], X.loc[found["row"], "b"])
+    assert "contribution" not in found
     kept = explainer.similar(NEW, 3, per_class=False, among=KINDS == "low", distinct="b")
     assert set(kept["target"]) == {"low"}
     assert len(explainer.similar(NEW[:0], 3, per_class=False)) == 0
@@ -47,7 +47,7 @@ def test_other_models_refuse_it(explainer):
     numbers = axil.Explainer(LGBMRegressor(n_estimators=3, verbose=-1).fit(X, X["a"]), X, X["a"])
     boosted = axil.Explainer(GradientBoostingClassifier(n_estimators=3).fit(X, KINDS), X, KINDS)
     for other in (numbers, boosted):
-        for ask in (other(NEW).top, other(NEW).similar, lambda per_class, e=other: e.similar(NEW, per_class=per_class)):
+        for ask in (other(NEW).top, lambda per_class, e=other: e.similar(NEW, per_class=per_class)):
             with pytest.raises(
                 InputError, match="per_class=False is for classifiers whose classes share their weights"
             ):

@@ -208,7 +208,7 @@ def test_tables_of_two_classes_name_the_one_that_is_scored():
         explanation = explainer(X_NEW)
         made = [explainer.top(X_NEW, 2), explainer.similar(X_NEW, 2), explainer.group(X_NEW, BINARY)]
         made += [explainer.without(X_NEW, [0]), explainer.what_if(X_NEW, {}), explainer.removal(X_NEW, 2)]
-        made += [explanation.top(2), explanation.similar(2), explanation.group(BINARY)]
+        made += [explanation.top(2), explanation.group(BINARY)]
         for table in made:
             assert f"; scores are of class {scored}, whose rows have target 1" in table.attrs["axil"]
     several = axil.Explainer(lgb.LGBMClassifier(**LGB).fit(X, CLASSES), X, CLASSES)

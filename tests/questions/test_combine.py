@@ -9,7 +9,7 @@ from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import GradientBoostingRegressor
 
 import axil
-from axil import ExactnessError, InputError, UnsupportedQuestionError
+from axil import ExactnessError, InputError
 from tests.questions.question_models import CLASSES, GROUPS, MODELS, NEW, QUIET, X, Y
 from tests.test_contract import case_of, explainer_of
 
@@ -106,8 +106,6 @@ def test_views_of_a_combination():
     assert "<!DOCTYPE html>" in found.to_html(columns=["rooms"], groups=GROUPS)
     assert found.column("rooms")[0].tolist() == X["rooms"].tolist()
     assert found.column("rooms")[1].tolist() == [None] * 3
-    with pytest.raises(UnsupportedQuestionError, match=r"similar .*a sum of predictions is no row"):
-        found.similar(3)
 
 
 def test_one_pass_for_any_number_of_rows(monkeypatch):

@@ -93,7 +93,7 @@ def expected(weights, k, among=None, labels=None, positive=False):
 
 
 def test_adjusted_targets_and_the_footer(explainer):
-    found = explainer.similar(NEW, 5, adjust=True)
+    found = explainer.similar(NEW, 5, adjust=True, by="weights")
     weights, targets, predictions = dense(explainer, NEW)
     fitted = dense(explainer, X)[2]
     residuals, inverse = targets - fitted, explainer.scale.inverse
@@ -116,7 +116,7 @@ def test_adjusted_targets_and_the_footer(explainer):
             np.testing.assert_allclose(line["adjusted"], wanted, rtol=1e-9, atol=1e-9)
             assert line["adjusted (all)"] == said["mean"]
             assert line["age (difference)"] == int(X["age"].iloc[j]) - int(NEW["age"].iloc[i])  # of unsigned numbers
-    plain = explainer.similar(NEW, 5)
+    plain = explainer.similar(NEW, 5, by="weights")
     pd.testing.assert_frame_equal(found[plain.columns], plain)
 
 
@@ -137,7 +137,7 @@ def test_the_rows_listed(explainer, monkeypatch, positive, kept, labels):
     monkeypatch.setattr("axil.machine.memory.Budget.batch_size", lambda self, *_: 4)
     among = None if kept is None else (X["year"] >= 2023).to_numpy()
     found = explainer.similar(
-        NEW, 9, [], among=among, distinct=labels, sign="positive" if positive else "any", adjust=True
+        NEW, 9, [], by="weights", among=among, distinct=labels, sign="positive" if positive else "any", adjust=True
     )
     weights = dense(explainer, NEW)[0]
     rows = [
@@ -169,14 +169,14 @@ def test_all_that_allows_the_same_rows(boosting):
 
 
 def test_fewer_rows_than_asked_for(boosting):
-    assert len(boosting.similar(NEW, 50, distinct="year")) == Q * X["year"].nunique()
-    assert len(boosting.similar(NEW, 50, among=np.arange(N) < 3)) == Q * 3
+    assert len(boosting.similar(NEW, 50, distinct="year", by="weights")) == Q * X["year"].nunique()
+    assert len(boosting.similar(NEW, 50, among=np.arange(N) < 3, by="weights")) == Q * 3
     assert len(boosting.similar(NEW.head(0), 5, adjust=True, sign="positive", distinct=OWNER)) == 0
 
 
 def test_rows_without_a_label_stand_for_themselves(boosting):
     labels = np.where(np.arange(N) < 60, None, "one")
-    found = boosting.similar(NEW.head(1), N, distinct=labels)
+    found = boosting.similar(NEW.head(1), N, distinct=labels, by="weights")
     assert len(found) == 61
 
 
@@ -284,7 +284,7 @@ def test_rows_within_a_distance_in_time(monkeypatch, name, given, distance):
     explainer = made(name)
     near, weights = within_by_definition(distance), dense(explainer, NEW)[0]
     for more in ({}, {"distinct": "owner", "among": (X["year"] >= 2019).to_numpy(), "sign": "positive"}):
-        found = explainer.similar(NEW, 9, [], within=("sold", given), beside=BESIDE, **more)
+        found = explainer.similar(NEW, 9, [], by="weights", within=("sold", given), beside=BESIDE, **more)
         rows = [
             (NEW.index[i], rank + 1, X.index[j])
             for i in range(Q)
@@ -297,7 +297,7 @@ def test_rows_within_a_distance_in_time(monkeypatch, name, given, distance):
 
 
 def test_rows_within_a_distance_of_numbers(boosting):
-    found = boosting.similar(NEW, N, ["area"], within=("area", 12.5))
+    found = boosting.similar(NEW, N, ["area"], by="weights", within=("area", 12.5))
     gap = abs(found["area (row)"] - found["area (query)"])
     wanted = abs(X["area"].to_numpy() - NEW["area"].to_numpy()[:, None]) <= 12.5
     assert len(found) == wanted.sum()
@@ -328,16 +328,12 @@ def test_rows_before_a_date(monkeypatch, name):
         (NOW.iloc[0], [NOW.iloc[0]] * Q),
     ):
         for within, least in (("sold", [pd.Timestamp.min] * Q), (("sold", "1Y"), [one - year for one in dates])):
-            found = explainer.similar(NEW, 9, ["sold"], asof=asof, within=within, beside=(sales, homes))
+            found = explainer.similar(NEW, 9, ["sold"], by="weights", asof=asof, within=within, beside=(sales, homes))
             near = [((sold < date) & (sold >= first)).to_numpy() for date, first in zip(dates, least)]
             rows = [X.index[j] for i in range(Q) for own in weights[i] for j in expected(own, 9, near[i])]
             assert list(found["row"]) == rows
             assert "sold (query)" not in found
             assert len(rows) > Q
-    pd.testing.assert_frame_equal(
-        explainer(NEW).similar(4, [], asof="2023-01-01", within="sold", beside=(sales, homes)),
-        explainer.similar(NEW, 4, [], asof="2023-01-01", within="sold", beside=(sales, homes)),
-    )
 
 
 def test_numbers_before_a_number(boosting):
@@ -362,7 +358,7 @@ def test_a_function_of_rows_and_query(monkeypatch, name):
     beside = BESIDE[0], BESIDE[1].assign(least=5)
     near = within_by_definition(pd.DateOffset(years=2))
     for more, also in (({}, True), ({"within": ("sold", "2Y")}, near)):
-        found = explainer.similar(NEW, 9, [], among=alike, beside=beside, **more)
+        found = explainer.similar(NEW, 9, [], by="weights", among=alike, beside=beside, **more)
         rows = [X.index[j] for i, mask in enumerate(own & also) for j in expected(weights[i, 0], 9, mask)]
         assert list(found["row"]) == rows
         assert len(rows) > Q
@@ -432,7 +428,7 @@ def test_pushes_are_chosen_from_and_not_adjusted():
         UnsupportedQuestionError, match=r"similar\(adjust=True\) has no answer here: .*not a weighted sum"
     ):
         pushes.similar(NEW, 3, adjust=True)
-    found = pushes.similar(NEW, 3, sign="positive", among=X["year"] > 2020)
+    found = pushes.similar(NEW, 3, by="pushes", sign="positive", among=X["year"] > 2020)
     assert (found["contribution"] > 0).all()
     assert (found["year (row)"] > 2020).all()
 
@@ -450,7 +446,7 @@ def test_comparables_in_every_kind_of_table():
     }
     for kind, convert in kinds.items():
         explainer = axil.Explainer(case.model, convert(train), case.y)
-        frame = explainer.similar(convert(new), 4)
+        frame = explainer.similar(convert(new), 4, by="weights")
         assert isinstance(frame, {"polars": pl.DataFrame, "pyarrow": pa.Table}.get(kind, pd.DataFrame))
         table = frame.to_pandas() if kind in ("polars", "pyarrow") else frame
         shown = [f"x{i}" for i in range(train.shape[1])] if kind in ("numpy", "csr") else names
@@ -483,9 +479,12 @@ def test_comparables_of_several_outputs_and_text():
         piped.similar(case.X_new, 0)
 
 
+NUMBERS = {"exact": "weights", "additive": "pushes", "derivative": "derivatives"}
+
+
 def test_comparables_of_every_kind_and_place(any_explainer, batches):
     rows, new = question_models.X, question_models.NEW
-    found, whole = any_explainer.similar(new, 3, columns=["age"]), any_explainer(new)
+    found, whole = any_explainer.similar(new, 3, columns=["age"], by=NUMBERS[any_explainer.kind]), any_explainer(new)
     same(found[whole.top(3).columns], whole.top(3))
     np.testing.assert_array_equal(found["age (row)"], rows.loc[found["row"], "age"])
     np.testing.assert_array_equal(found["age (query)"], new.loc[found["query"], "age"])
@@ -506,15 +505,6 @@ def test_comparables_of_every_kind_and_place(any_explainer, batches):
         marked = any_explainer.similar(new, len(rows), ["age"], suspects="mark")
         assert set(marked["row"][marked["suspect"]]) == wrong & set(marked["row"])
         assert not wrong & set(any_explainer.similar(new, len(rows), suspects="drop")["row"])
-    if over_dask(any_explainer):  # whose explanations have no training rows
-        with pytest.raises(UnsupportedQuestionError, match="not at hand"):
-            whole.similar(3, ["age"])
-        return
-    at_hand = whole.similar(3, ["age"])
-    same(at_hand, found)
-    assert at_hand.attrs["axil"].startswith(NOTES[whole.kind])
-    some = {"among": lambda rows: rows["age"] > 0, "distinct": "rooms", "sign": "positive", "within": ("size", 0.8)}
-    same(whole.similar(2, ["age"], **some), any_explainer.similar(new, 2, ["age"], **some))
 
 
 # -- by shared leaves -----------------------------------------------------------------------------------------------------
@@ -538,6 +528,7 @@ def test_rows_that_share_most_leaves_of_every_kind_and_place(any_explainer, batc
     whole = any_explainer(new)
     similarity = axil.similarity(any_explainer._model.adapter._booster, new, rows)
     found = any_explainer.similar(new, 4, ["age"], by="leaves")
+    same(any_explainer.similar(new, 4, ["age"]), found)  # all of these are boosted
     wanted = alike_rows(similarity, 4)
     n_outputs = len(found) // (4 * len(new))
     at = rows.index.get_indexer(found["row"]).reshape(len(new), n_outputs, 4)
@@ -595,3 +586,11 @@ def test_rows_above_and_below_zero_by_leaves():
 def test_by_names_the_numbers_of_the_model():
     with pytest.raises(InputError, match=r'by is .*pushes.*expected "leaves" or "weights"'):
         made("boosting").similar(NEW, by="pushes")
+
+
+def test_forests_and_smoothers_list_their_largest_weights():
+    """Their weights follow from shared leaves, or there are none."""
+    explainer = made("forest")
+    pd.testing.assert_frame_equal(explainer.similar(NEW, 3), explainer.similar(NEW, 3, by="weights"))
+    found = explainer_of("smoother", "pipeline ridge").similar(case_of("smoother", "pipeline ridge").X_new[:2], 3)
+    assert "similarity" not in found

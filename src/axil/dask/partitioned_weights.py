@@ -61,6 +61,10 @@ class PartitionedWeights(PartitionedModel):
     has_leaves = True
 
     @property
+    def is_boosted(self) -> bool:
+        return not any(is_forest(entry.trees.structure) for entry in self.held.entries)
+
+    @property
     def shares_weights(self) -> bool:
         return len(self.held.entries) == 1
 

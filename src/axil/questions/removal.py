@@ -177,7 +177,8 @@ def dense(asked: Asked, method: str | None, pushed: bool) -> Array:
     working = model.bytes_per_query(source) + 8 * n_train * n_outputs
     room = 3 * 8 * min(n * n_train, BLOCK_ENTRIES)  # for a block of effects, with what they are made of
     model.budget.require(array + working + room, f"An array of {n} predictions by {n_train} rows", INSTEAD)
-    found, size = np.empty((n, n_outputs, n_train)), model.budget.batch_size(working, array + room)
+    found = np.empty((n_train, n_outputs, n)).T  # effects come row by row
+    size = model.budget.batch_size(working, array + room)
     for batch, part in answer(model.ready(source, n), asked.queries, source, Whole(adds_up=source.adds_up), size):
         for output, own in enumerate(part.by_output(n_outputs)):
             found[batch.start : batch.start + len(batch), output] = own

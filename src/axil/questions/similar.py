@@ -46,12 +46,16 @@ class Similar(Question):
         suspects: str = "keep",
         beside: Any = None,
     ) -> Any:
-        """Comparables: the k training rows of largest |weight| in each prediction, their features beside the query's own.
+        """Comparables: the k training rows most like each query, their features beside the query's own.
+
+        Of boosted trees these are the rows that share its leaf in most trees; of forests, neighbours and other models, whose
+        weights say the same, those of largest |weight|. The table's note says which it was, and ``by`` chooses.
 
         A frame with the columns query, prediction, rank, row, weight, share, target, contribution, and output where there are
-        several; then for each feature (or those in ``columns``, by name or position) ``name (row)`` and ``name (query)``.
-        ``share`` is that of the rows down to this one in ``sum |weight|`` of all training rows, listed or not. The training rows
-        are those that the explainer was made of; one that was loaded needs them: ``axil.load(path, model, X_train=X_train)``.
+        several; then for each feature (or those in ``columns``, by name or position) ``name (row)`` and ``name (query)``. Rows
+        chosen by their leaves have the column similarity, the share of trees. ``share`` is that of the rows down to this one in
+        ``sum |weight|`` of all training rows, listed or not. The training rows are those that the explainer was made of; one
+        that was loaded needs them: ``axil.load(path, model, X_train=X_train)``.
 
         With ``adjust`` there are also ``adjusted``, the row's target as the model itself adjusts it to the query,
         ``y_j + F(x) - F(x_j)``; ``adjusted (all)``, the mean of all training rows' adjusted targets by their weights; and
@@ -74,9 +78,10 @@ class Similar(Question):
             Which features to show, by name or position; all by default.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `explain`.
-        by : "leaves", "weights" or "pushes", optional
+        by : "leaves", "weights", "pushes" or "derivatives", optional
             Which rows are listed: those that share a leaf with the query in most trees, which says what is like it; or those of
-            the largest weights (pushes, derivatives), which say what made the number. With "leaves" the column ``similarity``
+            the largest weights (pushes, derivatives), which say what made the number. By default leaves for boosted trees, where
+            the two differ (experiments/alike.py), and weights for all other models. With "leaves" the column ``similarity``
             has the share of trees, of all outputs together; weight, share and contribution stand beside it.
         adjust : bool, default False
             Add adjusted targets and differences of features. Only where weights make the prediction, not of pushes.
@@ -153,7 +158,7 @@ def ranked(asked: Asked, choice: Choice, by: str | None, sign: str = "any") -> C
     """The choice by shared leaves or by the numbers that make predictions, and of one side of them."""
     model, numbers = asked.model, asked.model.source.name
     if by is None:
-        by = numbers
+        by = "leaves" if model.is_boosted else numbers
     inputs.as_choice(by, ("leaves", numbers), "by")
     if by == "leaves" and not model.has_leaves:
         reason = "this model has no trees of its own, so no rows share a leaf"

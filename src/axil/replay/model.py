@@ -175,6 +175,11 @@ class Proven(ABC):
         """Whether all outputs have the same weights."""
         return False
 
+    @property
+    def is_boosted(self) -> bool:
+        """Whether all trees are boosted: in forests, weights follow from the shared leaves."""
+        return self.has_leaves
+
     # -- columns --------------------------------------------------------------------------------------------------------
 
     @property

@@ -146,6 +146,10 @@ class ProvenModel(Refittable):
     def has_leaves(self) -> bool:  # type: ignore[override]
         return all(isinstance(engine, (BoostedTrees, Forest)) for engine in self.engines)
 
+    @property
+    def is_boosted(self) -> bool:
+        return all(isinstance(engine, BoostedTrees) for engine in self.engines)
+
     def _alike(self, asked: Queries) -> SharedLeaves:
         structures = [cast(Any, engine).structure for engine in self.engines]
         based = int(getattr(self.adapter, "starts_with_base", False))  # a first tree that the model does not have
