@@ -60,8 +60,8 @@ print(explainer.verification)
 # %% [markdown]
 # ## Comparables
 #
-# The five sales of largest weight for each house, with their features beside the house's own. `share` is the part of all weight
-# that the list holds down to this line: a model of 200 trees spreads its weight over many sales, and the table says so.
+# The five sales that share most leaves with each house, with their features beside the house's own. `share` is the part of all
+# weight that the list holds down to this line: a model of 200 trees spreads its weight over many sales, and the table says so.
 
 # %%
 pd.set_option("display.width", 160)
