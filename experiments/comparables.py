@@ -8,8 +8,8 @@ AmesHousing.csv (sales in Ames, as De Cock published them); those that are not t
 fit, at most 4,000 rows, and at most 500 of the rest to ask about. Text is numbered in alphabetical order.
 
 Five rows per prediction: the largest positive weights, `similar(X, 5, by="weights", sign="positive")`; the most shared leaves,
-`LeafMatch`; five at random. Errors are root mean squares of price less estimate, over that of the model's own prediction, which is in percent
-of the mean price. Estimates are means of five: of prices as they are, or as the model adjusts them to the query,
+`LeafMatch`; five at random. Errors are root mean squares of price less estimate, over that of the model's own prediction, which
+is in percent of the mean price. Estimates are means of five: of prices as they are, or as the model adjusts them to the query,
 y_j + F(x) - F(x_j). "weighted": by their weights. "all adjusted": the mean of all training rows by their weights. Random rows
 show how much of an adjusted mean is the model alone. "share": of the absolute weight that the five rows of either kind hold.
 """
