@@ -13,7 +13,6 @@ from axil.adapters.lightgbm import rates as lightgbm_rates
 from axil.adapters.lightgbm import refusals as lightgbm_refusals
 from axil.adapters.sklearn import adapter as sklearn_adapters
 from axil.adapters.sklearn import refusals as sklearn_refusals
-from axil.adapters.sklearn import solvers as sklearn_solvers
 from axil.adapters.sklearn import wrappers as sklearn_wrappers
 from axil.adapters.statsmodels import refusals as statsmodels_refusals
 from axil.adapters.xgboost import refusals as xgboost_refusals
@@ -30,15 +29,15 @@ error allowed, relative to the largest prediction, is 1e-9; it is 1e-6 for libra
 single precision, and slightly more for XGBoost with hundreds of trees.
 
 The tables have what is not exact. [Pushes](classifiers.md) or [derivatives](derivatives.md) in the last column mean that
-`axil.Explainer` takes the model all the same; every other line is a refusal. (i) and (ii) name the
+`axil.Explainer` takes the model all the same; every other line is a refusal, which the error explains. (i) and (ii) name the
 [condition](theory.md#where-exact-weights-end) that is broken: the first prediction is linear in the targets; residuals are
 linear in the targets, and leaf values in the residuals. Lines without either are linear in the targets, but axil cannot
 replay them.
 
 Linear smoothers are as exact as the solver that fitted them. Where predictions are more than a tenth of the tolerance away
 from the exact solution, the solver is run again on the data given: if it stays as far away, ten times that error is
-allowed, up to 1e-6 in double and 1e-5 in single precision, and beyond the fit is refused; if it comes ten times closer, the
-data are not those of the fit.
+allowed, up to 1e-6 in double and 1e-5 in single precision, and beyond the fit is refused by its solver, `tol`, `cv`, dtype
+or condition number; if it comes ten times closer, the data are not those of the fit.
 """
 GAPS = """## What a model cannot show
 
@@ -80,6 +79,9 @@ VALUES = {
     ("class", "axil reads"): "any other",
 }
 OWN = "a function of your own"
+LOSSES = ("objective", "loss_function", "loss", "class")
+OTHER = "any other"
+NOT_LINEAR = "not linear in the targets"
 SECTIONS = {
     "LightGBM": (
         ("LGBMRegressor", "Booster"),
@@ -105,7 +107,6 @@ SECTIONS = {
             *sklearn_refusals.TREES,
             *sklearn_refusals.STEPS,
             *sklearn_refusals.CALIBRATION,
-            *sklearn_solvers.SOLVERS,
         ),
     ),
     "statsmodels": (
@@ -131,26 +132,28 @@ def value_of(row: Any) -> str:
 
 
 def refusals(rows: Iterable[Any]) -> list[str]:
-    """One line for each setting and reason, with all values that share them; first what pushes explain, a line per setting."""
+    """One line for each setting and reason; losses have one for those that pushes explain, and one for those not linear."""
     merged: dict[tuple[str, str], list[str]] = {}
     for row in sorted(rows, key=lambda row: not row.derivative):
-        broken = f" {row.condition}" if row.condition else ""
-        key = row.setting, "explained by pushes" if row.derivative else f"{row.reason}{broken}"
-        values, new = merged.setdefault(key, []), value_of(row)
-        values.extend([new] if new and new not in values else [])
+        value, why = value_of(row), row.reason.removeprefix("linear in the targets, but ")
+        broken = f"{why} {row.condition}" if row.condition else why
+        loss = row.setting in LOSSES and value and row.condition
+        key = row.setting, "explained by pushes" if row.derivative else NOT_LINEAR if loss else broken
+        values = merged.setdefault(key, [])
+        values.extend([value] if value and value not in values else [])
     return [
-        f"| {' '.join([f'`{setting}`', ', '.join(values)]).strip()} | {why} |"
+        f"| {' '.join([f'`{setting}`', ', '.join(sorted(values, key=OTHER.__eq__))]).strip()} | {why} |"
         for (setting, why), values in merged.items()
     ]
 
 
 def classes(refused: dict[str, Any]) -> list[str]:
-    """One line for each reason, with all classes that share it."""
+    """One line for each answer, with all classes that share it."""
     merged: dict[str, list[str]] = {}
     for name, row in refused.items():
-        boosted = "GradientBoosting" in name
-        instead = f"; explained by {'pushes' if boosted else 'derivatives'}" if row.derivative else ""
-        merged.setdefault(f"{row.reason}{instead}", []).append(f"`{name}`")
+        instead = f"explained by {'pushes' if 'GradientBoosting' in name else 'derivatives'}"
+        refused_by = row.reason if row.reason.startswith("axil") else NOT_LINEAR
+        merged.setdefault(instead if row.derivative else refused_by, []).append(f"`{name}`")
     return [f"| {', '.join(names)} | {why} |" for why, names in merged.items()]
 
 
@@ -159,10 +162,10 @@ def page() -> str:
     for library, (models, exact, rows) in SECTIONS.items():
         names = ", ".join(f"`{name}`" for name in dict.fromkeys(models))
         lines += [f"## {library}", "", f"Reads {names}. Exact:", "", *(f"- {line}" for line in exact), ""]
-        lines += ["| setting | why not exact |", "|---|---|", *refusals(rows), ""]
+        lines += ["| setting | why not exact |", "|---|---|", *refusals(rows)]
+        lines += [*(classes(sklearn_refusals.CLASSES) if library == "scikit-learn" else ()), ""]
         lines += [NOTES[library], ""] if library in NOTES else []
-    lines += ["### Classes of scikit-learn without exact weights", "", "| class | why |", "|---|---|"]
-    lines += [*classes(sklearn_refusals.CLASSES), "", GAPS.rstrip()]
+    lines += [GAPS.rstrip()]
     return "\n".join(lines) + "\n"
 
 
