@@ -173,7 +173,7 @@ def test_the_coverage_on_the_page_is_what_was_measured():
         }
     page = (ROOT / "docs" / "evidence_deletions.md").read_text(encoding="utf-8")
     lines = re.findall(r"^\| (fixed|refitted) \| (.*?) \| (.*?) \| ([\d.]+) \| ([\d.]+) \|$", page, re.M)
-    assert 2 * len(lines) == len(measured)
+    assert len(lines) == 6
     for *key, mean, function in lines:
         assert measured[(*key, "mean of predictions")]["coverage"] == mean
         assert measured[(*key, "true function")]["coverage"] == function
@@ -181,19 +181,17 @@ def test_the_coverage_on_the_page_is_what_was_measured():
 
 def test_the_derivatives_are_as_good_as_the_page_says():
     page = " ".join((ROOT / "docs" / "derivatives.md").read_text(encoding="utf-8").split())
-    lines = pd.read_csv(
-        ROOT / "experiments" / "results" / "jacobian_fidelity_boosting.csv", dtype=str, keep_default_na=False
-    )
-    for line in lines.to_dict("records"):
-        assert (
-            f"| {' | '.join(line[name] for name in ('library', 'data', 'loss', 'fixed rank', 'fixed error'))} |" in page
-        )
-    numbers = lines.replace("nan", np.nan)
-    errors, ranks = (numbers[f"refit {name}"].astype(float) for name in ("error", "rank"))
+    numbers = pd.read_csv(ROOT / "experiments" / "results" / "jacobian_fidelity_boosting.csv")
+    fixed = numbers["fixed error"]
+    size = fixed[(numbers["data"] == "breast_cancer") & (numbers["library"] != "CatBoost")]
+    others = fixed[(numbers["data"] == "diabetes") & (numbers["loss"] != "squared (exact)")]
+    errors, ranks = (numbers[f"refit {name}"] for name in ("error", "rank"))
     deleted = pd.read_csv(ROOT / "experiments" / "results" / "jacobian_removal.csv")
-    ratios = {name: own.iloc[:, 3].astype(float) for name, own in deleted.groupby("ranking")}
+    ratios = {name: own["to random"] for name, own in deleted.groupby("ranking")}
     for text in (
-        f"agree to {numbers['small error'].astype(float).max():.1e}",
+        f"ranks {between(numbers['fixed rank'])}; the size often is not: errors of {between(size)} for four",
+        f"{fixed[numbers['data'] == 'wine'].item():.2f} on wine, {between(others)} for Poisson, gamma and L1",
+        f"agree to {numbers['small error'].max():.1e}",
         f"Errors are then {between(errors)}, ranks {between(ranks)}",
         f"{between(ratios['by target'])} times as far as rows at random",
         f"first-order effect of deletion {between(ratios['by deletion'])} times",
