@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import axil
 from axil import Explainer
 from axil.adapters.catboost.adapter import read
 from axil.adapters.catboost.blob import parse
@@ -131,7 +132,15 @@ def test_refuses_classifier_and_ranker() -> None:
 
 def test_refuses_sums_of_models() -> None:
     one, other = (regressor(iterations=2, random_seed=seed).model for seed in (1, 2))
-    check_refusal(cb.sum_models([one, other], weights=[0.5, 0.5]), "sum_models", "2 models", None)
+    summed, data = cb.sum_models([one, other], weights=[0.25, 0.75]), table()
+    check_refusal(summed, "sum_models", "2 models", None)
+    with pytest.raises(UnsupportedModelError) as refused:
+        read(summed)
+    lines = "\n".join(line.strip() for line in str(refused.value).splitlines()[1:3])
+    names = {"axil": axil, "X_train": data.X, "y_train": data.y, "X": data.X_new, "models": [one, other]}
+    names["shares"] = [0.25, 0.75]
+    exec(lines, names)
+    np.testing.assert_allclose(names["weights"] @ data.y, summed.predict(data.X_new), rtol=0, atol=1e-6)
 
 
 def test_refuses_a_continued_model_of_which_some_trees_are_monotone() -> None:

@@ -20,7 +20,7 @@ from sklearn.ensemble import (
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier
-from sklearn.multioutput import MultiOutputClassifier
+from sklearn.multioutput import MultiOutputClassifier, MultiOutputRegressor
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -96,6 +96,17 @@ def test_several_labels_per_row(kind: Any, inside: str) -> None:
     )
 
 
+def test_several_outputs_of_counts() -> None:
+    counts = np.stack([NUMBERS, 2.0 + np.round(X[:, 0])], axis=1)
+    model = MultiOutputRegressor(lgb.LGBMRegressor(**LIGHT, objective="poisson")).fit(X, counts)
+    assert axil.supports(model).kind == "additive"
+    found = axil.Explainer(model, X, counts)(NEW)
+    np.testing.assert_allclose(found.probabilities, model.predict(NEW), rtol=1e-12)
+    for k, inside in enumerate(model.estimators_):
+        own = axil.Explainer(inside, X, counts[:, k])(NEW)
+        np.testing.assert_allclose(found.contributions[:, k], own.contributions, rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("inside", ["lightgbm", "forest"])
 def test_two_classes_have_one_classifier(inside: str) -> None:
     rows, labels = X[NUMBERS < 2], Y[NUMBERS < 2]
@@ -117,7 +128,7 @@ ALONE = {
     "class_weight": lgb.LGBMClassifier(**LIGHT, class_weight="balanced"),
     "scale_pos_weight": lgb.LGBMClassifier(**LIGHT, scale_pos_weight=2.0),
     "DART": lgb.LGBMClassifier(**LIGHT, boosting_type="dart"),
-    "differ from class to class": GridSearchCV(lgb.LGBMClassifier(**LIGHT), {"reg_alpha": [0.0, 3.0]}, cv=2),
+    "differ from output to output": GridSearchCV(lgb.LGBMClassifier(**LIGHT), {"reg_alpha": [0.0, 3.0]}, cv=2),
     "without trees": LogisticRegression(max_iter=5000, tol=1e-10),
 }
 
@@ -126,7 +137,7 @@ ALONE = {
 @pytest.mark.parametrize("name", ALONE)
 def test_the_line_of_a_refusal_works(name: str) -> None:
     model = OneVsRestClassifier(ALONE[name]).fit(StandardScaler().fit_transform(X), Y)
-    if name == "differ from class to class":
+    if name == "differ from output to output":
         for part, alpha in zip(model.estimators_, (0.0, 3.0, 0.0)):
             part.best_estimator_.set_params(reg_alpha=alpha).fit(StandardScaler().fit_transform(X), Y == "red")
     names = {"X": StandardScaler().fit_transform(X), "y": Y, "model": model, "axil": axil}

@@ -305,8 +305,11 @@ REFUSALS: tuple[Refusal[CatBoostReading], ...] = (
     Refusal(
         "sum_models",
         _summed,
-        "predictions are linear in the targets of each model's own fit, but axil does not read sums of models yet",
-        "Explain each model by itself and add the weights.",
+        "predictions are linear in the targets of each model's own fit, and the sum does not keep whose trees are which",
+        """Explain the models that were summed, and add their weights:
+    each = [axil.Explainer(part, X_train, y_train).explain(X).weights for part in models]
+    weights = sum(share * own for share, own in zip(shares, each))
+The shares are the weights that sum_models was given.""",
     ),
     Refusal(
         "params",

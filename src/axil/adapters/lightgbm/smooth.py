@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,17 @@ def _name(model: LightGBMReading) -> str:
     return model.text.objective.split()[0] if model.text.objective else ""
 
 
+def _by_class(setting: str, model: LightGBMReading) -> str:
+    """A weight of the rows of each of several classes."""
+    settings = model.settings
+    if _name(model) != "multiclassova":
+        return ""
+    if setting == "is_unbalance":
+        return "True with multiclassova" if settings.flag(setting) else ""
+    scale = settings.precisely(setting)[0]
+    return "" if scale == 1 else f"{scale:g} with multiclassova"
+
+
 # Others say that they need accurate predictions (NeedAccuratePrediction, src/objective).
 _STOPPABLE = ("binary", "multiclass", "multiclassova")
 _PLAIN = "axil replays plain boosting only with this loss"
@@ -97,6 +109,15 @@ SMOOTH = smooth_refusals(
         lambda model: "rf" if model.forest else "",
         _PLAIN,
         'Fit with boosting="gbdt".',
+    ),
+    *(
+        Refusal(
+            name,
+            partial(_by_class, name),
+            "rows weigh otherwise for each class, and axil replays one weight for each row",
+            "Fit with class_weight or sample_weight in its place, or explain a binary model for each class.",
+        )
+        for name in ("scale_pos_weight", "is_unbalance")
     ),
     Refusal(
         "use_quantized_grad",
@@ -253,16 +274,9 @@ class SmoothLightGBM(LightGBMAdapter):
 
     def _factors(self, targets: Array) -> Array | None:
         """scale_pos_weight and is_unbalance, which weigh a class but not the start (binary_objective.hpp)."""
-        if self._objective not in ("binary", "multiclassova"):
+        if self._objective != "binary":
             return None
         scale, balanced = self._settings.precisely("scale_pos_weight")[0], self._settings.flag("is_unbalance")
-        if self._objective == "multiclassova":
-            if balanced or scale != 1:
-                raise InputError(
-                    "This LightGBM model weighs the positive rows of each of several classes (is_unbalance or "
-                    "scale_pos_weight), which axil does not replay: fit without them, or fit one binary model per class."
-                )
-            return None
         positive = float((targets > 0).sum())
         negative = len(targets) - positive
         if not balanced or not positive or not negative:

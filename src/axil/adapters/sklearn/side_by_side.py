@@ -1,7 +1,7 @@
-"""Classifiers side by side, one for each class or label: OneVsRestClassifier and MultiOutputClassifier.
+"""Models side by side, one for each class, label or output: OneVsRestClassifier, MultiOutputClassifier, MultiOutputRegressor.
 
-Each is fitted to zeros and ones of its own, so each score or probability is explained by the model of its class. Boosted ones
-are read as one model of several outputs, whose trees come one class after the other.
+Each is fitted to targets of its own, so each score or probability is explained by the model of its class. Boosted ones are read
+as one model of several outputs, whose trees come one output after the other.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Normalised:
 
 @dataclass(frozen=True)
 class Classifiers:
-    """The classifiers inside, and what is made of their probabilities."""
+    """The classifiers inside, or regressors, and what is made of their probabilities."""
 
     model: Any
     inside: list[Any]
@@ -58,13 +58,13 @@ class Classifiers:
         return None if self.classes is None or len(self.inside) == 1 else Normalised()
 
     def refuse(self, what: str) -> UnsupportedModelError:
-        """The error for classifiers that are not read together, with the lines that explain one of them."""
+        """The error for models that are not read together, with the lines that explain one of them."""
         own = "y[:, 0]" if self.classes is None else "(y == model.classes_[0]).astype(int)"
         return UnsupportedModelError(
             "estimator",
             type(self.inside[0]).__name__,
-            f"{what}, which is read of one class at a time",
-            f"Explain the classifiers one by one:\n    axil.Explainer(model.estimators_[0], X, {own})",
+            f"{what}, which is read of one output at a time",
+            f"Explain the models inside one by one:\n    axil.Explainer(model.estimators_[0], X, {own})",
         )
 
 
@@ -93,6 +93,7 @@ def _multi_output(model: Any) -> Classifiers:
 _KINDS: dict[str, Callable[[Any], Classifiers]] = {
     "OneVsRestClassifier": _one_vs_rest,
     "MultiOutputClassifier": _multi_output,
+    "MultiOutputRegressor": lambda model: Classifiers(model, list(model.estimators_), None),
 }
 
 
@@ -161,13 +162,13 @@ def _both(targets: Array) -> Array:
 
 
 def read_smooth(model: Any, inside: Read) -> SideBySide | None:
-    """The reader of boosted classifiers, from one that reads them; None for other objects."""
+    """The reader of boosted models, from one that reads them; None for other objects."""
     found = classifiers_of(model)
     if found is None:
         return None
     members = [inside(part) for part in found.inside]
     if any(member is None or member.n_outputs != 1 for member in members):
-        raise found.refuse("a classifier without trees, or with several scores")
+        raise found.refuse("a model without trees, or with several scores")
     if any(getattr(member, "class_weight", None) is not None for member in members):
         raise found.refuse("class_weight, by which rows weigh otherwise for each class")
     if len(members) == 1 and found.classes is not None:
@@ -177,7 +178,7 @@ def read_smooth(model: Any, inside: Read) -> SideBySide | None:
 
 
 class SideBySide(Defaults):
-    """The adapter of boosted classifiers, each of which has one output."""
+    """The adapter of boosted models, each of which has one output."""
 
     library = "scikit-learn"
 
@@ -250,7 +251,7 @@ class SideBySide(Defaults):
             same += [(part.trees.base is None) == (first.trees.base is None)]
             same += [(part.sampler is None) == (first.sampler is None)]
             if not all(same):
-                raise self._classifiers.refuse("settings, or rows held out, that differ from class to class")
+                raise self._classifiers.refuse("settings, or rows held out, that differ from output to output")
 
     def causes(self, what: str) -> str:
         """The most likely reasons for a disagreement."""

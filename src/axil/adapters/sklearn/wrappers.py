@@ -42,7 +42,7 @@ def _voting(model: Any, inside: Read) -> SumModel:
         )
     used = [(name, weight) for (name, part), weight in zip(model.estimators, _weights(model)) if not _dropped(part)]
     classes = getattr(model, "classes_", None)
-    targets = "y" if classes is None else "le_.transform(y), the classes by their numbers"
+    targets = "y" if classes is None else "model.le_.transform(y)"
     shares = np.array([weight for _, weight in used]) / sum(weight for _, weight in used)
     members = [
         Member(name, _read(inside, estimator, f"named_estimators_[{name!r}]", targets), float(share))
@@ -94,7 +94,7 @@ def _stacking(model: Any, inside: Read) -> SumModel:
 def _each_output(model: Any, inside: Read) -> SumModel:
     """One model for each output, side by side."""
     members = [
-        Member(f"output {k}", _read(inside, estimator, f"estimators_[{k}]"), output=k)
+        Member(f"output {k}", _read(inside, estimator, f"estimators_[{k}]", f"y[:, {k}]", True), output=k)
         for k, estimator in enumerate(model.estimators_)
     ]
     return SumModel(as_it_is(model).predict, members, members[0].model)
@@ -219,17 +219,24 @@ WRAPPERS: dict[str, Callable[[Any, Read], SumModel | None]] = {
 }
 
 
-def _read(inside: Read, estimator: Any, name: str, targets: str = "") -> Model:
-    """The adapter of a model inside; what is refused says which. ``targets``: those of its fit, where its rows were all."""
+def _read(inside: Read, estimator: Any, name: str, targets: str = "", alone: bool = False) -> Model:
+    """The adapter of a model inside; what is refused says which. ``targets``: those of its fit, where its rows were all.
+
+    ``alone``: nothing is added to its predictions, so what explains it explains the whole.
+    """
     try:
         found = inside(estimator)
     except UnsupportedModelError as error:
+        if error.derivative and alone:
+            raise
         instead = error.instead
         if error.derivative:  # of the model inside alone: a sum of such ones is not read
-            rows = f"all rows, and for targets {targets}" if targets else "the rows of its own fit"
             instead = (
-                f"axil.Explainer explains {name} by itself: pass it with {rows}. Or fit the whole with members that have "
-                "exact weights, such as forests."
+                "What the scores of members stand for is added up, which adds up from no score. Fit the whole with members that "
+                f"have exact weights, such as forests. Or explain {name} by itself"
+            )
+            instead += (
+                f":\n    axil.Explainer(model.{name}, X, {targets})" if targets else ", on the rows of its own fit."
             )
         raise UnsupportedModelError(
             f"{name}.{error.setting}", error.value, error.reason, instead, error.condition
