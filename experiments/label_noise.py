@@ -1,7 +1,7 @@
 """Which method puts wrong labels first? 5 % of the training targets are corrupted, then looked for.
 
-    python experiments/label_noise.py --data FOLDER            # the paper's data sets
-    python experiments/label_noise.py --quick                  # two small ones, ten seconds
+    python experiments/label_noise.py --data FOLDER --out experiments/results     # the paper's data sets
+    python experiments/label_noise.py --quick                                     # two small ones, ten seconds
 
 Two kinds of wrong labels: "swapped", the targets of other rows; "shifted", two standard deviations up or down. Half of the rows
 are trained on, a quarter validates, labels unspoilt. Every method orders the training rows, residuals by their size; all see the
@@ -27,9 +27,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import lightgbm as lgb
 import numpy as np
+import others
 import pandas as pd
 from paper_data import NAMES, QUICK, read
 from paper_setting import PACKAGES, Line, arguments, command, markdown, write
@@ -57,6 +59,11 @@ SETTINGS = {
     "verbose": -1,
 }
 METRICS = ("precision", "recall at 10 %", "average precision")
+KINDS = ("swapped", "shifted")
+METHODS = (
+    "audit", "audit, out-of-fold", "leave-one-out residual", "blame, leave-one-out", "out-of-fold residual",
+    "blame, cross-fitted", "residual", "audit, by weights", "cleanlab", "BoostIn", "LeafInfluence", "TREX", "TreeSim", "Random",
+)  # fmt: skip
 CHOSEN_ON = NAMES[::2]
 
 
@@ -150,7 +157,7 @@ def orders(X: np.ndarray, y: np.ndarray, X_val: np.ndarray, y_val: np.ndarray, s
         explainer, unseen, found = explained(X, y), unseen_predictions(X, y, seed), {}
     found |= {
         "out-of-fold residual": Found(np.abs(y - unseen), fits=5),
-        "blame, cross-fitted": gains(explainer.blame(X_val, y_val, out_of_fold=unseen)),
+        "blame, cross-fitted": gains(explainer.blame(X_val, y_val, out_of_fold=unseen), fits=5),
         "residual": Found(np.abs(y - explainer._model.fitted()[:, 0])),
     }
     if len(y) <= LARGE:
@@ -163,8 +170,8 @@ def orders(X: np.ndarray, y: np.ndarray, X_val: np.ndarray, y_val: np.ndarray, s
     return found
 
 
-def gains(table: pd.DataFrame) -> Found:
-    return Found(table.set_index("row")["gain"].fillna(-np.inf).sort_index().to_numpy())
+def gains(table: pd.DataFrame, fits: int = 0) -> Found:
+    return Found(table.set_index("row")["gain"].fillna(-np.inf).sort_index().to_numpy(), fits=fits)
 
 
 def judge(suspicion: np.ndarray, wrong: np.ndarray) -> list[float]:
@@ -174,19 +181,28 @@ def judge(suspicion: np.ndarray, wrong: np.ndarray) -> list[float]:
     return [wrong[order[:m]].mean(), wrong[order[:tenth]].sum() / m, average_precision_score(wrong, finite)]
 
 
-def run(name: str, X: np.ndarray, y: np.ndarray) -> Iterator[Line]:
-    for kind in ("swapped", "shifted"):
-        results: dict[str, list[list[float]]] = {}
-        for seed in range(REPETITIONS):
-            rng = np.random.default_rng(seed)
-            order = rng.permutation(len(y))
-            train, val = order[: len(y) // 2], order[len(y) // 2 : len(y) * 3 // 4]
-            spoilt, wrong = spoil(y[train], kind, rng)
-            for method, found in orders(X[train], spoilt, X[val], y[val], seed).items():
-                results.setdefault(method, []).append([*judge(found.suspicion, wrong), found.fits, found.seconds])
-        for method, lines in results.items():
-            means, spreads = np.mean(lines, axis=0), np.std(lines, axis=0)
-            line: Line = {"data": name, "training rows": len(y) // 2, "wrong": kind, "method": method}
+def repetition(folder: Path | None, name: str, kind: str, seed: int) -> np.ndarray:
+    """(methods, 5): METRICS, fits and seconds; no numbers of a method that is not asked."""
+    X, y = (part.to_numpy(float) for part in read(name, folder))
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(y))
+    train, val = order[: len(y) // 2], order[len(y) // 2 : len(y) * 3 // 4]
+    spoilt, wrong = spoil(y[train], kind, rng)
+    found = orders(X[train], spoilt, X[val], y[val], seed)
+    scores = {method: [*judge(own.suspicion, wrong), own.fits, own.seconds] for method, own in found.items()}
+    return np.array([scores.get(method, [np.nan] * 5) for method in METHODS])
+
+
+def lines_of(found: dict[tuple[object, ...], np.ndarray], rows: dict[str, int]) -> Iterator[Line]:
+    """A line for each data set, kind of wrong label and method: means over the repetitions, and their spread."""
+    for name, kind in dict.fromkeys(task[:2] for task in found):
+        own = np.array([scores for task, scores in found.items() if task[:2] == (name, kind)])
+        for at, method in enumerate(METHODS):
+            scores = own[:, at][~np.isnan(own[:, at, 0])]
+            if not len(scores):
+                continue
+            means, spreads = scores.mean(axis=0), scores.std(axis=0)
+            line: Line = {"data": name, "training rows": rows[name], "wrong": kind, "method": method}
             line |= {metric: round(mean, 3) for metric, mean in zip(METRICS, means)}
             line |= {f"{metric}, spread": round(spread, 3) for metric, spread in zip(METRICS, spreads)}
             yield line | {"fits": round(means[-2]), "seconds": "" if np.isnan(means[-1]) else round(means[-1], 3)}
@@ -214,16 +230,16 @@ def summary(lines: list[Line]) -> list[Line]:
 def main() -> None:
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="two small data sets; prints, writes nothing")
+    others.running(parser)
     given = parser.parse_args()
-    lines: list[Line] = []
-    for name in QUICK if given.quick else given.only:
-        X, y = (part.to_numpy(float) for part in read(name, given.data))
-        lines += run(name, X, y)
-        print(name, flush=True)
+    names = QUICK if given.quick else given.only
+    tasks = [(name, kind, seed) for name in names for kind in KINDS for seed in range(REPETITIONS)]
+    found = others.made(given, tasks, repetition, (len(METHODS), len(METRICS) + 2))
+    lines = list(lines_of(found, {name: len(read(name, given.data)[1]) // 2 for name in names}))
     print("\n".join(markdown(summary(lines))))
-    if not given.quick:
+    if given.out:
         packages = PACKAGES if CleanLearning is None else (*PACKAGES, "cleanlab")
-        write("label_noise", lines, command("label_noise", given.data), packages, summary(lines))
+        write("label_noise", lines, command("label_noise", given.data), packages, summary(lines), given.out)
 
 
 if __name__ == "__main__":

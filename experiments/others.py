@@ -119,11 +119,16 @@ def arguments(description: str, names: Sequence[str]) -> argparse.ArgumentParser
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="a folder of checkouts; others.py names them")
     parser.add_argument("--only", nargs="+", choices=names, default=list(names), metavar="NAME", help=", ".join(names))
+    parser.add_argument("--quick", action="store_true", help="small parts that need no data; prints")
+    running(parser)
+    return parser
+
+
+def running(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `made` and of where the table goes."""
     parser.add_argument("--jobs", type=int, default=1, help="processes (default: 1)")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="where the table goes (default: printed only)")
     parser.add_argument("--cache", type=Path, help="a file that keeps finished parts, so that a stopped run goes on")
-    parser.add_argument("--quick", action="store_true", help="small parts that need no data; prints")
-    return parser
 
 
 def made(

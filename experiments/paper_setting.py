@@ -6,6 +6,7 @@ import argparse
 import csv
 import os
 import platform
+import time
 from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -94,6 +95,7 @@ def about(command: str, packages: Sequence[str] = PACKAGES) -> dict[str, str]:
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "versions": " ".join(f"{name} {version(name)}" for name in packages) + f" Python {platform.python_version()}",
         "command": command,
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
     }
 
 
@@ -113,7 +115,7 @@ def write(
 def write_csv(
     table: str, lines: list[Line], command: str, packages: Sequence[str] = PACKAGES, folder: Path | None = None
 ) -> None:
-    """results/TABLE.csv, or FOLDER/TABLE.csv, where every line tells command, versions and machine."""
+    """results/TABLE.csv, or FOLDER/TABLE.csv, where every line tells command, date, versions and machine."""
     told = about(command, packages)
     with open((folder or RESULTS) / f"{table}.csv", "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, [*lines[0], *told], lineterminator="\n")
@@ -124,9 +126,9 @@ def write_csv(
 def write_shown(
     table: str, lines: list[Line], command: str, packages: Sequence[str] = PACKAGES, folder: Path | None = None
 ) -> None:
-    """results/TABLE.md, or FOLDER/TABLE.md, which tells command, versions and machine once."""
+    """results/TABLE.md, or FOLDER/TABLE.md, which tells command, date, versions and machine once."""
     told = about(command, packages)
-    made = [*markdown(lines), "", f"`{command}`; {told['versions']}; {told['machine']}.", ""]
+    made = [*markdown(lines), "", f"`{command}`; {told['versions']}; {told['machine']}; {told['date']}.", ""]
     ((folder or RESULTS) / f"{table}.md").write_text("\n".join(made), encoding="utf-8")
 
 
