@@ -29,7 +29,7 @@ import others
 import paper_data
 from intervals_rivals import MODEL, Split, axil_held_out, both
 from intervals_scores import COVERAGE
-from paper_setting import PACKAGES, Line, command, markdown, write
+from paper_setting import PACKAGES, Line, markdown, write
 from sklearn.preprocessing import StandardScaler
 
 METHODS = ("axil", "split", "normalised", "CQR", "CV+")
@@ -116,9 +116,7 @@ def main() -> None:
     lines = lines_of(others.made(given, tasks, split_scores, (len(METHODS), len(SCORES))))
     print("\n".join(markdown(lines)))
     if given.out:
-        line = command("conditional_coverage", given.data) + (
-            f" --splits {given.splits}" if given.splits != SPLITS else ""
-        )
+        line = others.typed("conditional_coverage", given, SETS, "splits", SPLITS)
         write("conditional_coverage", lines, line, (*PACKAGES, "mapie"), folder=given.out)
 
 

@@ -8,7 +8,7 @@ of the others; then the model is fitted to all of them. axil has the same last m
 predictions that calibrate it. Settings of the models and published scores: extended_results of commit e1960cd, each setting the
 commonest over IBUG's folds. CRPS of IBUG: of normal distributions tuned by it; NLL: of those tuned by NLL.
 
-Of the larger data sets as many folds as LARGE says. Not here: protein, whose models have 182,000 leaves, and the data sets of
+One fold of the larger data sets. Not here: protein, whose models have 182,000 leaves, and the data sets of
 IBUG's list that these repositories have not.
 """
 
@@ -25,7 +25,7 @@ import others
 import paper_data
 from intervals_rivals import Split, both, ibug_scale, spreads
 from intervals_scores import crps_normal, nll_normal
-from paper_setting import Line, command, markdown, write
+from paper_setting import Line, markdown, write
 from scipy import stats
 from sklearn.model_selection import KFold, cross_val_predict, train_test_split
 
@@ -127,7 +127,8 @@ def main() -> None:
     lines = lines_of(others.made(given, tasks, fold, (len(SCORES),)))
     print("\n".join(markdown(shown(lines))))
     if given.out:
-        write("ibug_folds", lines, command("ibug_folds", given.data), shown=shown(lines), folder=given.out)
+        line = others.typed("ibug_folds", given, list(SETS), "folds", FOLDS)
+        write("ibug_folds", lines, line, shown=shown(lines), folder=given.out)
 
 
 if __name__ == "__main__":

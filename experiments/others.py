@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import paper_data
+import paper_setting
 from kept import Kept, key
 
 UCI = {
@@ -129,6 +130,13 @@ def running(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", type=int, default=1, help="processes (default: 1)")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="where the table goes (default: printed only)")
     parser.add_argument("--cache", type=Path, help="a file that keeps finished parts, so that a stopped run goes on")
+
+
+def typed(table: str, given: argparse.Namespace, names: Sequence[str], option: str, default: int) -> str:
+    """What to type for the same table, with what was cut."""
+    line, count = paper_setting.command(table, given.data), getattr(given, option)
+    line += f" --{option} {count}" if count != default else ""
+    return line + (f" --only {' '.join(given.only)}" if set(given.only) != set(names) else "")
 
 
 def made(

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import others
 from label_noise import CleanLearning, audits, cleaned
-from paper_setting import PACKAGES, Line, command, markdown, write
+from paper_setting import PACKAGES, Line, markdown, write
 from scipy import stats
 from sklearn.metrics import auc, precision_recall_curve
 
@@ -83,7 +83,7 @@ def main() -> None:
     print("\n".join(markdown(shown(found))))
     if given.out:
         packages = PACKAGES if CleanLearning is None else (*PACKAGES, "cleanlab")
-        line = command("simulated_errors", given.data) + (f" --runs {given.runs}" if given.runs != RUNS else "")
+        line = others.typed("simulated_errors", given, list(KINDS), "runs", RUNS)
         write("simulated_errors", lines, line, packages, shown(found), given.out)
 
 

@@ -8,7 +8,7 @@ size of the model, which is then fitted to all: LightGBM with a learning rate of
 early, by squared error. Five more fits give the out-of-fold predictions that calibrate it. "one width": a normal distribution
 with the standard deviation of the same out-of-fold errors everywhere. No test row has a part in any choice.
 
-NLL is that of normal distributions. All 20 splits of the data sets of up to 2,000 rows; of the larger ones as many as LARGE says.
+NLL is that of normal distributions. All 20 splits of the data sets of up to 2,000 rows; the first of the larger ones.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ import numpy as np
 import others
 import paper_data
 from intervals_scores import crps_normal, nll_normal
-from paper_setting import Line, command, markdown, write
+from paper_setting import Line, markdown, write
 from sklearn.model_selection import KFold, cross_val_predict, train_test_split
 
 import axil
 
 METHODS = ("axil", "one width")
 SCORES = ("NLL", "CRPS", "RMSE", "coverage", "trees")
-SPLITS, LARGE = 20, {"kin8nm": 2, "naval": 2, "power": 2, "protein": 1}
+SPLITS, LARGE = 20, dict.fromkeys(("kin8nm", "naval", "power", "protein"), 1)
 BASE = {"learning_rate": 0.05, "min_child_samples": 5, "random_state": 0, "n_jobs": 1, "verbose": -1}
 LEAVES, MOST_TREES, PATIENCE = (7, 15, 31), 1000, 50
 # Means over the splits, by the tables of Duan and others (2020) and Gal and Ghahramani (2016).
@@ -125,7 +125,8 @@ def main() -> None:
     lines = lines_of(others.made(given, tasks, split, (len(METHODS), len(SCORES))))
     print("\n".join(markdown(shown(lines))))
     if given.out:
-        write("uci_splits", lines, command("uci_splits", given.data), shown=shown(lines), folder=given.out)
+        line = others.typed("uci_splits", given, list(others.UCI), "splits", SPLITS)
+        write("uci_splits", lines, line, shown=shown(lines), folder=given.out)
 
 
 if __name__ == "__main__":

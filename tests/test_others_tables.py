@@ -153,3 +153,57 @@ def test_a_stopped_run_goes_on(table, more, tmp_path, monkeypatch, capsys):
     first, again = ((tmp_path / folder / f"{table}.csv").read_text(encoding="utf-8") for folder in ("first", "again"))
     assert first == again
     assert f"python experiments/{table}.py" in first
+
+
+def page(name):
+    return " ".join((EXPERIMENTS.parent / "docs" / name).read_text(encoding="utf-8").split())
+
+
+def results(name):
+    return pd.read_csv(EXPERIMENTS / "results" / f"{name}.csv")
+
+
+COUNTS = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+
+
+def test_the_page_tells_what_the_tables_of_others_show():
+    """Figures of docs/evidence_intervals.md."""
+    from uci_splits import PUBLISHED
+
+    text = page("evidence_intervals.md")
+    own = results("uci_splits").set_index(["method", "data"])
+    names = list(own.loc["axil"].index)
+    lowest = {
+        score: [
+            name
+            for name in names
+            if own.loc[("axil", name), score] < min([rival[score][name] for rival in PUBLISHED.values()])
+            and own.loc[("axil", name), score] <= own.loc[("one width", name), score]
+        ]
+        for score in ("NLL", "RMSE")
+    }
+    nll, rmse, of = (COUNTS[len(found)] for found in (lowest["NLL"], lowest["RMSE"], names))
+    assert (
+        f"axil has the lowest NLL of the four on {nll} of {of} data sets, and a lower RMSE than both papers on {rmse}"
+        in text
+    )
+    assert "kin8nm" not in lowest["NLL"] + lowest["RMSE"]
+
+    folds = results("ibug_folds").set_index("data")
+    lower = folds["CRPS, axil"] < folds["CRPS, IBUG here"]
+    assert f"axil's CRPS is lower on {COUNTS[lower.sum()]} of {COUNTS[len(folds)]} data sets" in text
+    assert set(folds.index[folds["p, CRPS"] < 0.05]) == {"energy", "yacht"}
+    assert folds.loc["energy", "NLL, axil"] < folds.loc["energy", "NLL, IBUG here"]
+    assert folds.loc["concrete", "NLL, axil"] > folds.loc["concrete", "NLL, IBUG here"]
+
+    means = results("conditional_coverage").query("data == 'mean'").set_index("method")
+    assert set(means["Winkler"].nsmallest(2).index) == set(means["excess risk"].nsmallest(2).index) == {"axil", "CQR"}
+    assert means["width"].idxmin() == "axil"
+    assert means["worst slab"].idxmax() == means["Winkler"].idxmin() == "CQR"
+
+
+def test_the_page_tells_who_finds_simulated_errors():
+    """Figures of docs/paper/labels.md."""
+    means = results("simulated_errors").select_dtypes("number").mean()
+    text = page("paper/labels.md")
+    assert f"{means['audit']:.3f} over all, cleanlab {means['cleanlab']:.3f}" in text
