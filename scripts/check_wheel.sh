@@ -43,4 +43,6 @@ done
 clean "$room/venv/bin/python" -m pip install --quiet "$wheel[demo]"
 cp examples/diabetes.py "$room/"
 (cd "$room" && clean "$room/venv/bin/python" diabetes.py)
+sed -n '/^```python$/,/^```$/{/^```/d;p}' README.md > "$room/readme.py"
+(cd "$room" && clean "$room/venv/bin/python" readme.py)
 echo "$(basename "$wheel") installs and explains without a compiler"

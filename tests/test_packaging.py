@@ -81,3 +81,16 @@ def test_ruff_is_the_same_before_a_commit_as_in_lint(project):
 def test_a_release_names_what_is_missing():
     reasons = runpy.run_path(str(ROOT / "scripts" / "check_release.py"))["missing"]("v9.9")
     assert any("the tag is v9.9" in reason for reason in reasons)
+
+
+def test_workflows_and_pages_name_commands_that_exist():
+    """`make X` in workflows, README and CONTRIBUTING, and the commands of the weekly run."""
+    known = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / ".github" / "workflows").glob("*.yml")]
+    texts += [(ROOT / name).read_text(encoding="utf-8") for name in (".ci/run", "README.md", "CONTRIBUTING.md")]
+    asked = {name for text in texts for name in re.findall(r"(?:`|^|run: +|    )make ([a-z-]+)", text, re.M)}
+    listed = [re.search(r"command: \[(.+)\]", text) for text in texts]
+    weekly = {name for found in listed if found for name in found[1].split(", ")}
+    assert weekly == {"test-slow", "sanitize", "test-plain", "fuzz", "coverage"}
+    assert {"test", "lint", "docs"} <= asked
+    assert asked | weekly <= known
