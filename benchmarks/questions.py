@@ -2,11 +2,11 @@
 
     python benchmarks/questions.py --rows 100000 1000000
 
-Friedman #1, LightGBM, 100 trees of 31 leaves: squared error without and with sample weights, and a classifier of two
-classes. Each question has an explainer of its own, so that nothing is kept from another; questions about predictions are
-asked about ten rows. Processor seconds are of all threads together: on a machine that others use too they vary less than
-seconds do. A question that a kind of model does not answer has no number, nor have exact deletions of classifiers of more
-than 2,000 rows, which take a fit for every row. Writes results/questions.csv.
+Friedman #1, LightGBM, 100 trees of 31 leaves unless --trees says otherwise: squared error without and with sample weights, and a
+classifier of two classes. Each question has an explainer of its own, so that nothing is kept from another; questions about
+predictions are asked about ten rows. Processor seconds are of all threads together: on a machine that others use too they vary
+less than seconds do. A question that a kind of model does not answer has no number, nor have exact deletions of classifiers of
+more than 2,000 rows, which take a fit for every row. Writes results/questions.csv.
 """
 
 import argparse
@@ -39,17 +39,26 @@ QUESTIONS = {
     "audit": lambda e, X, y: e.audit(),
     "leverage": lambda e, X, y: e.leverage(),
     "standard_error": lambda e, X, y: e.standard_error(X),
+    "calibrate with 5,000 rows": lambda e, X, y: e.calibrate(*friedman(5000, seed=5)),
+    "calibrate, exact": lambda e, X, y: e.calibrate(*friedman(5000, seed=5), method="exact"),
+    "calibrate, and intervals of 5,000 rows": lambda e, X, y: intervals(e, "leaves"),
+    "calibrate, and intervals, exact": lambda e, X, y: intervals(e, "exact"),
 }
 
 
-def kinds(n):
+def intervals(explainer, method):
+    """Intervals of 5,000 rows, from as many that calibrate."""
+    return explainer.calibrate(*friedman(5000, seed=5), method=method).interval(friedman(5000, seed=6)[0])
+
+
+def kinds(n, trees):
     """For each kind of model the fitted model and what its explainer is made of."""
     X, y = friedman(n)
     labels, weights = (y > np.median(y)).astype(int), np.random.default_rng(1).uniform(0.5, 2.0, n)
     for kind, targets, own in (("squared", y, None), ("weighted", y, weights), ("classes", labels, None)):
         params = {"num_leaves": LEAVES, "learning_rate": RATE, "verbose": -1, "seed": 0}
         params["objective"] = "binary" if kind == "classes" else "regression"
-        yield kind, lgb.train(params, lgb.Dataset(X, targets, weight=own), TREES), X, targets, own
+        yield kind, lgb.train(params, lgb.Dataset(X, targets, weight=own), trees), X, targets, own
 
 
 def taken(run):
@@ -58,10 +67,10 @@ def taken(run):
     return time.process_time() - start
 
 
-def measure(n, threads, asked):
+def measure(n, threads, asked, trees):
     """A line for every question at n rows."""
     lines = {name: {"rows": n, "question": name} for name in ["set-up", *asked]}
-    for kind, model, X, targets, weights in kinds(n):
+    for kind, model, X, targets, weights in kinds(n, trees):
 
         def made(model=model, X=X, targets=targets, weights=weights):
             return axil.Explainer(model, X, targets, weights, n_threads=threads)
@@ -86,13 +95,14 @@ def measure(n, threads, asked):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
+    parser.add_argument("--trees", type=int, default=TREES)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--questions", nargs="+", default=list(QUESTIONS), choices=list(QUESTIONS))
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", UserWarning)
     lines = []
     for n in arguments.rows:
-        for line in measure(n, arguments.threads, arguments.questions):
+        for line in measure(n, arguments.threads, arguments.questions, arguments.trees):
             lines.append(line)
             print("  ".join(f"{name} {value}" for name, value in line.items()), flush=True)
         write_csv("questions.csv", lines)

@@ -79,7 +79,8 @@ class Case:
     distances: np.ndarray  #: of the test rows to the nearest training row, features in standard deviations
 
 
-def cases() -> Iterator[Case]:
+def cases(method: str = "leaves") -> Iterator[Case]:
+    """Every split and model, with errors nearby by this method of `Explainer.calibrate`."""
     warnings.simplefilter("ignore")
     for name, X, y in tables():
         for seed in range(SEEDS):
@@ -87,16 +88,22 @@ def cases() -> Iterator[Case]:
             fitted, held, tested = np.split(order, [int(0.6 * n), int(0.8 * n)])
             for settings in MODELS.values():
                 model = lgb.LGBMRegressor(**settings, verbose=-1, n_jobs=1).fit(X[fitted], y[fitted])
-                yield _case(name, axil.Explainer(model, X[fitted], y[fitted]), X, y, held, tested)
+                yield _case(name, axil.Explainer(model, X[fitted], y[fitted]), X, y, held, tested, method)
         print(name, flush=True)
 
 
 def _case(
-    name: str, explainer: axil.Explainer, X: np.ndarray, y: np.ndarray, held: np.ndarray, tested: np.ndarray
+    name: str,
+    explainer: axil.Explainer,
+    X: np.ndarray,
+    y: np.ndarray,
+    held: np.ndarray,
+    tested: np.ndarray,
+    method: str,
 ) -> Case:
     proven = explainer._model
-    errors = training_errors(proven, None)
-    known = Surroundings.of(proven, [errors.values], errors.source)
+    errors = training_errors(proven, None, method)
+    known = Surroundings.of(proven, [errors.values], errors.source, method)
     calibration, test = (around(proven, known, proven.queries(X[rows])) for rows in (held, tested))
     train = np.asarray(proven.features)
     unit = train.std(axis=0) + 1e-12

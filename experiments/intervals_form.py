@@ -2,17 +2,21 @@
 
     python experiments/intervals_form.py     # some minutes; needs no data
 
-The forms of src/axil/intervals/local.py and simpler ones, each by full conformal prediction with the same models and calibration
-rows (`interval_data.py`). CRPS of the predictive distribution and Winkler score of 90 % intervals, relative to one constant
-width: geometric means over all splits and models; with all calibration rows, and with the first 30. "held": their coverage.
+The forms of src/axil/questions/intervals/local.py and simpler ones, by both methods of `Explainer.calibrate`, each by full
+conformal prediction with the same models and calibration rows (`interval_data.py`). CRPS of the predictive distribution and
+Winkler score of 90 % intervals, relative to one constant width: geometric means over all splits and models; with all calibration
+rows, and with the first 30. "held": their coverage.
 """
 
 from __future__ import annotations
+
+import argparse
 
 import numpy as np
 from interval_data import Case, cases
 from paper_setting import Line, command, markdown, write_csv
 
+from axil.questions.intervals.calibrate import METHODS
 from axil.questions.intervals.conformal import Conformal, order_of
 from axil.questions.intervals.local import NAMES, NEARBY, PENALTY
 
@@ -53,8 +57,8 @@ def scores(case: Case, form: tuple[tuple[int, ...], tuple[float, ...], float], r
     return np.array([crps.mean(), winkler.mean(), (beyond == 0).mean()])
 
 
-def main() -> None:
-    every = list(cases())
+def lines_of(method: str, every: list[Case]) -> list[Line]:
+    """A line for each form."""
     found = {
         (name, rows): np.array([scores(case, form, rows) for case in every])
         for name, form in FORMS.items()
@@ -62,12 +66,20 @@ def main() -> None:
     }
     lines: list[Line] = []
     for name in FORMS:
-        line: Line = {"form": name}
+        line: Line = {"method": method, "form": name}
         for rows, label in ((None, "all rows"), (30, "30 rows")):
             ratio = np.exp(np.log(found[name, rows][:, :2] / found["constant", rows][:, :2]).mean(axis=0))
             line |= {f"CRPS, {label}": f"{ratio[0]:.3f}", f"Winkler, {label}": f"{ratio[1]:.3f}"}
             line[f"held, {label}"] = f"{found[name, rows][:, 2].mean():.3f}"
         lines.append(line)
+    return lines
+
+
+def main() -> None:
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
+    lines: list[Line] = []
+    for method in METHODS:
+        lines += lines_of(method, list(cases(method)))
     print("\n".join(markdown(lines)))
     write_csv("intervals_form", lines, command("intervals_form", None))
 

@@ -90,17 +90,17 @@ def spreads(model: Any, X_train: np.ndarray, y_train: np.ndarray, X: np.ndarray)
 
 def axil_held_out(split: Split) -> Answer:
     explainer = axil.Explainer(split.model, split.X_train, split.y_train)
-    return _axil(explainer.calibrate(split.X_cal, split.y_cal), split)
+    return _axil(explainer.calibrate(split.X_cal, split.y_cal, method="exact"), split)
 
 
 def axil_out_of_fold(split: Split) -> Answer:
     explainer = axil.Explainer(split.model, split.X_train, split.y_train)
-    return _axil(explainer.calibrate(out_of_fold=split.folds[0]), split)
+    return _axil(explainer.calibrate(out_of_fold=split.folds[0], method="exact"), split)
 
 
 def axil_both(split: Split) -> Answer:
     explainer = axil.Explainer(split.model, split.X_train, split.y_train)
-    return _axil(explainer.calibrate(split.X_cal, split.y_cal, out_of_fold=split.folds[0]), split)
+    return _axil(explainer.calibrate(split.X_cal, split.y_cal, out_of_fold=split.folds[0], method="exact"), split)
 
 
 def _axil(predictive: Any, split: Split) -> Answer:

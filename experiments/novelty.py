@@ -58,7 +58,9 @@ class Scores:
     def __init__(self, train: np.ndarray, y: np.ndarray, held_out: np.ndarray, y_held_out: np.ndarray):
         settings = {"verbose": -1, "num_leaves": 15, "min_data_in_leaf": 10, "num_threads": 1}
         self.model, self.train = lgb.train(settings, lgb.Dataset(train, y), 100), train
-        self.predictive = axil.Explainer(self.model, train, y, n_threads=1).calibrate(held_out, y_held_out)
+        self.predictive = axil.Explainer(self.model, train, y, n_threads=1).calibrate(
+            held_out, y_held_out, method="exact"
+        )
         self.isolation, self.scaler = IsolationForest(random_state=0).fit(train), StandardScaler().fit(train)
         self.near = NearestNeighbors(n_neighbors=5).fit(self.scaler.transform(train))
 

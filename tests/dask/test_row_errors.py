@@ -61,6 +61,8 @@ def test_the_numbers_of_one_machine(name):
     explainer = axil.Explainer(model, *map(partitioned, (FIT, y, WEIGHTS)))
     whole = axil.Explainer(model, FIT, y, WEIGHTS)
     same(explainer.calibrate(CAL, truth), whole.calibrate(CAL, truth))
+    if name == "lightgbm":
+        same(explainer.calibrate(CAL, truth, method="exact"), whole.calibrate(CAL, truth, method="exact"))
     folds = y[::-1].copy()
     same(
         explainer.calibrate(CAL, truth, out_of_fold=partitioned(folds)),
@@ -106,7 +108,7 @@ def test_what_is_refused():
     )
     lonely = axil.Explainer(alone.fit(FIT, Y[:250]), partitioned(FIT), partitioned(Y[:250]))
     with pytest.raises(axil.UnsupportedQuestionError, match="most training rows are alone"):
-        lonely.calibrate(CAL, Y[250:380])
+        lonely.calibrate(CAL, Y[250:380], method="exact")
     smoothed = lgb.LGBMRegressor(n_estimators=3, path_smooth=2.0, n_jobs=1, verbose=-1).fit(FIT, Y[:250])
     with pytest.raises(axil.UnsupportedQuestionError, match="path_smooth"):
-        axil.Explainer(smoothed, partitioned(FIT), partitioned(Y[:250])).calibrate(CAL, Y[250:380])
+        axil.Explainer(smoothed, partitioned(FIT), partitioned(Y[:250])).calibrate(CAL, Y[250:380], method="exact")

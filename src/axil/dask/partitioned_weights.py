@@ -22,6 +22,7 @@ from axil.dask.row_errors import (
     counted_keys,
     counts_and_twins,
     errors_of,
+    fitted_errors_of,
     has_bags,
     joined_keys,
     keys_of,
@@ -39,6 +40,7 @@ from axil.questions.intervals.local import Known, known_of
 from axil.replay.checks import check_answer
 from axil.replay.model import WithoutGroups
 from axil.replay.queries import Combination, Queries
+from axil.structure import Structure
 from axil.types import Array
 from axil.weights.engine import own_leaves
 from axil.weights.forest import is_forest
@@ -84,6 +86,12 @@ class PartitionedWeights(PartitionedModel):
         for e, entry in enumerate(held.entries):
             found.append(replace(entry, trees=prepared(self.cluster, held.partitions, entry.trees, e, self.n_threads)))
         return found
+
+    @property
+    def structures(self) -> list[Structure] | None:
+        """The boosted trees of each group of outputs; None where there is a forest."""
+        found = [entry.trees.structure for entry in self.held.entries]
+        return None if any(map(is_forest, found)) else found
 
     @property
     def trees(self) -> tuple[NDArray[np.int64], list[Any]]:
@@ -173,12 +181,14 @@ class PartitionedWeights(PartitionedModel):
     def folds(self, given: Any) -> list[Any]:
         return self.cut(given, "out_of_fold")
 
-    def training_errors(self, folds: Any, compute: Any) -> tuple[Sequence[Any], str]:
+    def training_errors(self, folds: Any, compute: Any, method: str) -> tuple[Sequence[Any], str]:
         shards, forest = self.shards, all(is_forest(entry.trees.structure) for entry in self.held.entries)
         if folds is not None:
             return shards.each(out_of_fold_of, None, [list(one) for one in enumerate(folds)]), "out-of-fold"
         if forest and any(shards.collected(has_bags)):
             return shards.each(out_of_bag_of, self.refits.fits()), "out-of-bag"
+        if method == "leaves" and self.structures is not None:
+            return shards.each(fitted_errors_of, (self.refits.fits(), self.n_threads)), "fit"
         found = shards.each(errors_of, None, self.refits.left_out())
         known: Known = shards.total(known_of, None, found)
         if known.complete <= known.rows / 2:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
-from axil.dask.fits import Fit
+from axil.dask.fits import Fit, left_over
 from axil.dask.partitions import Partition, named
 from axil.inputs.columns import Keys, occurrences
 from axil.questions.intervals.calibrate import twins_among
@@ -44,6 +44,11 @@ def counted_keys(_: Any, asked: Keys, keys: Keys) -> NDArray[np.intp]:
 def errors_of(partition: Partition, _: Any, predictions: Array) -> Array:
     """(n, K): targets less predictions that did not see them."""
     return np.asarray(partition.targets - predictions)
+
+
+def fitted_errors_of(partition: Partition, shared: tuple[list[Fit], int], _: Any) -> Array:
+    """(n, K): targets less the predictions of the fit."""
+    return left_over(partition, *shared)
 
 
 def out_of_fold_of(partition: Partition, _: Any, given: tuple[int, Any]) -> Array:

@@ -275,9 +275,11 @@ class Proven(ABC):
             )
         return found
 
-    def training_errors(self, folds: Any, compute: Callable[[Any, Any], Any]) -> tuple[Sequence[Any], str]:
+    def training_errors(
+        self, folds: Any, compute: Callable[[Any, Any, str], Any], method: str
+    ) -> tuple[Sequence[Any], str]:
         """Per shard (rows, K) targets less predictions that did not see them, and where these are from."""
-        found = compute(self, folds)
+        found = compute(self, folds, method)
         return [found.values], found.source
 
     def folds(self, given: Any) -> Any:

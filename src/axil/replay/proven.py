@@ -25,6 +25,7 @@ from axil.replay.queries import Combination, Queries
 from axil.replay.radius import rows_replayed, trees_of
 from axil.replay.refit import Change, leaf_fits
 from axil.scale import FittedTargets
+from axil.structure import Structure
 from axil.structure.leaves import LeafFit
 from axil.types import Array
 from axil.weights.answers import Answer, RowEffects
@@ -149,6 +150,12 @@ class ProvenModel(Refittable):
     @property
     def is_boosted(self) -> bool:
         return all(isinstance(engine, BoostedTrees) for engine in self.engines)
+
+    @property
+    def structures(self) -> list[Structure] | None:
+        """The boosted trees of each group of outputs; None where there are other engines."""
+        found = [engine.structure for engine in self.engines if isinstance(engine, BoostedTrees)]
+        return found if len(found) == len(self.engines) else None
 
     def _alike(self, asked: Queries) -> SharedLeaves:
         structures = [cast(Any, engine).structure for engine in self.engines]

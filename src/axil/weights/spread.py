@@ -31,7 +31,7 @@ def around_leaves(structure: Structure, rows: Rows, queries: Leaves | None, valu
     """
     known = _known(values)
     counted = np.column_stack([np.where(known[:, None], values, 0.0), known])
-    sums = _by_leaf(structure, rows.leaf_sums(counted, None))
+    sums = by_leaf(structure, rows, counted)
     with_all = _means(sums, 0.0)
     if queries is not None:
         return _looked_up(structure, with_all, queries)
@@ -47,11 +47,28 @@ def _known(values: Array) -> NDArray[np.bool_]:
     return np.asarray(~np.isnan(values).any(axis=1))
 
 
-def _by_leaf(structure: Structure, cells: Array) -> Array:
-    """(L, S): sums by leaf of sums by cell."""
+def by_leaf(structure: Structure, rows: Rows, values: Array) -> Array:
+    """(L, S): sums of values (N, S) over the rows in each leaf."""
+    cells = rows.leaf_sums(values, None)
     return np.concatenate(
         [structure.to_leaves(t, cells[a:b], drawn=False) for t, (a, b) in enumerate(pairwise(structure.cell_starts))]
     )
+
+
+def leaf_moments(sums: Array, met: NDArray[np.int64], own: Array | None) -> Array:
+    """(2, n, M): sums over the trees of the means over the rows in each query's leaf, and of these over the number of rows.
+
+    ``sums`` (L, M): `by_leaf` of values (N, M) whose first column is one. ``met`` (n, T): the queries' leaves among all.
+    ``own`` (n, M): the values of queries that are training rows, which are left out.
+    """
+    found = np.zeros((2, len(met), sums.shape[1]))
+    for leaves in met.T:
+        here = sums[leaves] if own is None else sums[leaves] - own
+        count = here[:, :1]
+        means = np.divide(here, count, out=np.zeros_like(here), where=count > 0.5)
+        found[0] += means
+        found[1] += np.divide(means, count, out=np.zeros_like(here), where=count > 0.5)
+    return found
 
 
 def _means(sums: Array, own: float) -> Array:

@@ -32,13 +32,13 @@ X_CAL, Y_CAL = rows(100, 1)
 Q, Y_Q = rows(400, 2)
 
 MODELS = {
-    "lightgbm": (LGBMRegressor(n_estimators=20, verbose=-1, n_jobs=1), "leave-one-out"),
-    "xgboost": (XGBRegressor(n_estimators=20, max_depth=3, n_jobs=1), "leave-one-out"),
+    "lightgbm": (LGBMRegressor(n_estimators=20, verbose=-1, n_jobs=1), "fit"),
+    "xgboost": (XGBRegressor(n_estimators=20, max_depth=3, n_jobs=1), "fit"),
     "catboost": (
         CatBoostRegressor(iterations=20, depth=3, verbose=0, allow_writing_files=False, thread_count=1),
-        "leave-one-out",
+        "fit",
     ),
-    "sklearn": (GradientBoostingRegressor(n_estimators=20), "leave-one-out"),
+    "sklearn": (GradientBoostingRegressor(n_estimators=20), "fit"),
     "forest": (RandomForestRegressor(30, random_state=0), "out-of-bag"),
     "trees to the end": (ExtraTreesRegressor(30, random_state=0), "fit"),  # every row is alone in every tree
     "ridge": (Ridge(), "leave-one-out"),
@@ -87,13 +87,49 @@ def test_out_of_fold():
     assert (both.source, both.training_errors, both.n_calibration) == ("held out", "out-of-fold", 100)
 
 
+def around(queries, own=False):
+    """(n, 2): the mean over trees of the mean |error| of the fit in the leaf, and by 1 / rows; a row is not around itself."""
+    model, (X_, y) = explainer().model, rows(300, 0)
+    trained, asked = (model.predict(one, pred_leaf=True).T for one in (X_, queries))
+    errors, sums = np.abs(y - model.predict(X_)), np.zeros((2, len(queries), 2))
+    for leaves, met in zip(trained, asked):
+        for i, leaf in enumerate(met):
+            there = (leaves == leaf) & ~(own & (np.arange(300) == i))
+            if there.any():
+                n, mean = there.sum(), errors[there].mean()
+                sums[:, i] += np.array([[mean, 1.0], [mean / n, 1 / n]])
+    return (sums[..., 0] / sums[..., 1]).T
+
+
+def test_errors_nearby_are_those_of_the_rows_in_the_same_leaves():
+    fitted, (X_, y) = explainer().model.predict(rows(300, 0)[0]), rows(300, 0)
+    least = (SMALL * np.abs(y - fitted).mean()) ** 2 + (1e-6 * y.std()) ** 2
+    held = explainer().calibrate(X_CAL, Y_CAL)
+    folds = explainer().calibrate(out_of_fold=fitted)
+    for made, expected in ((held, around(X_CAL)), (folds, around(X_, own=True))):
+        sizes = np.log(np.sqrt(expected**2 + least) / y.std())
+        np.testing.assert_allclose(made._rows[0].features[:, :2], sizes, atol=1e-6)  # LightGBM keeps targets in single
+
+
+def test_exact_errors_nearby():
+    own = explainer().calibrate(X_CAL, Y_CAL, method="exact")
+    assert own.training_errors == "leave-one-out"
+    weights, errors = np.abs(explainer()(X_CAL).weights), explainer().leave_one_out()["residual"].abs().to_numpy()
+    least = (SMALL * errors.mean()) ** 2
+    for k, sizes in enumerate((weights, weights**2)):
+        nearby = np.sqrt((sizes @ errors / sizes.sum(axis=1)) ** 2 + least) / explainer().targets.std()
+        np.testing.assert_allclose(own._rows[0].features[:, k], np.log(nearby), rtol=1e-7, atol=1e-9)
+    with pytest.raises(InputError, match='method is \'fast\'; expected "leaves" or "exact"'):
+        explainer().calibrate(X_CAL, Y_CAL, method="fast")
+
+
 def test_own_weights_are_left_out_of_training_rows():
     """With targets that the model cannot follow elsewhere: sums around a training row are those of the other rows."""
-    own = explainer().calibrate(out_of_fold=explainer().leave_one_out()["prediction"])
+    own = explainer().calibrate(out_of_fold=explainer().leave_one_out()["prediction"], method="exact")
     weights, errors = np.abs(explainer().matrix()), explainer().leave_one_out()["residual"].to_numpy()
     np.fill_diagonal(weights, 0.0)
-    least = (SMALL**2 + 1e-9) * np.mean(errors**2)  # and a millionth of the targets' spread
-    nearby = np.sqrt(weights @ errors**2 / weights.sum(axis=1) + least) / explainer().targets.std()
+    least = (SMALL * np.abs(errors).mean()) ** 2
+    nearby = np.sqrt((weights @ np.abs(errors) / weights.sum(axis=1)) ** 2 + least) / explainer().targets.std()
     np.testing.assert_allclose(own._rows[0].features[:, 0], np.log(nearby), rtol=1e-7, atol=1e-9)
 
 
@@ -138,7 +174,7 @@ def test_a_warning_of_long_work_is_at_the_line_that_asked(monkeypatch):
     monkeypatch.setattr("axil.questions.leave_one_out.seconds_of", lambda proven: 40.0)
     model = LGBMRegressor(n_estimators=2, verbose=-1, n_jobs=1).fit(X, Y)
     with pytest.warns(axil.CostWarning, match="out_of_fold=cross_val_predict") as said:
-        axil.Explainer(model, X, Y).calibrate(X_CAL, Y_CAL)
+        axil.Explainer(model, X, Y).calibrate(X_CAL, Y_CAL, method="exact")
     assert said[0].filename == __file__
 
 

@@ -32,7 +32,7 @@ class Intervals:
     rows: NDArray[np.intp]  #: (n, K, m) positions of the training rows
     weights: Array  #: (n, K, m)
     errors: Array  #: (n, K, m) on the scale of the fit
-    shares: Array  #: (n, K, m) of the sum of |weight| * error^2 over all rows
+    shares: Array  #: (n, K, m) of the sum of |weight * error| over all rows
 
 
 @dataclass(frozen=True)

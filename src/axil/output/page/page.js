@@ -224,7 +224,7 @@ function start(data) {
     const lines = at.map((j, rank) => make("tr", {}, label(training.labels[intervals.rows[o][j]]), cell(percent(shares[rank])), cell(error(intervals.errors[o][j])),
       cell(format(targetsShown[o][intervals.rows[o][j]], targetDigits)), cell(format(intervals.weights[o][j], decimals)), bar(shares[rank], shares[0])));
     table(byId("wide-table"), [make("tr", {}, header("Row", "label"), header("Share"), header(log ? "Error, as a factor" : "Error" + ofFit), header(words.targetHead), header("Weight"), make("td", { className: "bar" }))], lines);
-    byId("wide-note").textContent = `Share: of the row in the sum of absolute weight × squared error. Error: ${log ? "the ratio of the row's target to" : "how far the row's target is above"} ${WITHOUT[intervals.training_errors]}. ` +
+    byId("wide-note").textContent = `Share: of the row in the sum of absolute weight × absolute error. Error: ${log ? "the ratio of the row's target to" : "how far the row's target is above"} ${WITHOUT[intervals.training_errors]}. ` +
       `${intervals.source === "held out" ? "" : "About "}${counts(intervals.coverage)} such intervals hold the target, of rows like the ${count(intervals.n_calibration)} calibration rows (${intervals.source}).`;
   }
   const reckoned = () => (!fromMean() ? "" : log ? ` Factors are relative to the geometric mean, ${level(data.means[state.output])}.` : ` Contributions count from the mean, ${value(data.means[state.output])}.`);

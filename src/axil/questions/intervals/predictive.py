@@ -57,11 +57,11 @@ class Predictive(Distribution, page.Shown):
         return f"<axil.Predictive: {rows}, {self.source}; errors nearby: {self.training_errors}>"
 
     def why(self, X: Any, k: int = 10, init_score: Any = None) -> Any:
-        """The training rows whose errors make each interval wide: the k largest parts of ``sum_j |k_j| r_j^2``.
+        """The training rows whose errors make each interval wide: the k largest parts of ``sum_j |k_j r_j|``.
 
         A frame with the columns query, rank, row, weight, error, share, and output if there are several. ``error``: r_j, what
         the target of the row is above a prediction that did not see it (`training_errors`), on the scale of the fit. ``share``:
-        of the row in the sum, the error nearby that the local scale follows most.
+        of the row in the sum.
         Streamed: never holds an (n, n_train) array.
 
         Parameters

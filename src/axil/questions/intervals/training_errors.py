@@ -25,15 +25,18 @@ class TrainingErrors:
     source: str  #: "out-of-fold", "out-of-bag", "leave-one-out", "leverage" or "fit"
 
 
-def training_errors(proven: ProvenModel, out_of_fold: Array | None) -> TrainingErrors:
+def training_errors(proven: ProvenModel, out_of_fold: Array | None, method: str) -> TrainingErrors:
     """From out-of-fold predictions (N, K), else out of bag, else without each row, else from leverages, else from the fit.
 
-    Intervals hold their coverage with any of these: errors that are nearer to those of new rows make them narrower.
+    By "leaves" those of boosted trees are from the fit at once. Intervals hold their coverage with any of these: errors that are
+    nearer to those of new rows make them narrower.
     """
     if out_of_fold is not None:
         return TrainingErrors(proven.targets - out_of_fold, "out-of-fold")
     if is_bagged(proven):
         return TrainingErrors(proven.targets - out_of_bag(proven), "out-of-bag")
+    if method == "leaves" and proven.structures is not None:
+        return TrainingErrors(proven.targets - proven.fitted(), "fit")
     available = proven.budget.available
     if leave_one_out.seconds_of(proven) <= PATIENCE:
         try:

@@ -18,7 +18,7 @@ from axil.types import Array
 
 @dataclass(frozen=True)
 class Widest:
-    """The k rows of largest |weight| * error^2; the column has the errors (rows, K), nan where one is not known."""
+    """The k rows of largest |weight * error|; the column has the errors (rows, K), nan where one is not known."""
 
     k: int
     filling: Array  #: (K,) an error of usual size
@@ -26,7 +26,7 @@ class Widest:
     is_large: ClassVar[bool] = False
 
     def of(self, shard: Shard, effects: Effects, column: Any) -> Best:
-        best = TopRows(self.k, n_threads=self.n_threads).of(shard, effects, np.square(filled(column, self.filling)))
+        best = TopRows(self.k, n_threads=self.n_threads).of(shard, effects, np.abs(filled(column, self.filling)))
         rows, outputs = best.columns["position"] - shard.start, np.arange(effects.shape[1])[:, None]
         own = column[rows, outputs] if len(column) else np.zeros(rows.shape)
         return replace(best, columns=best.columns | {"error": own})
@@ -34,7 +34,7 @@ class Widest:
 
 @dataclass(frozen=True, eq=False)
 class Reasons:
-    """The k rows of largest |weight| * error^2 of n queries with K outputs, the largest first."""
+    """The k rows of largest |weight * error| of n queries with K outputs, the largest first."""
 
     labels: NDArray[Any]  #: (n,) of the queries
     positions: NDArray[np.intp]  #: (n, K, k) of the training rows
