@@ -208,7 +208,7 @@ def test_cases_for_the_form_of_intervals():
     y = X[:, 0] + 0.1 * rng.normal(size=200)
     model = lgb.LGBMRegressor(n_estimators=10, verbose=-1, n_jobs=1).fit(X[:120], y[:120])
     explainer = axil.Explainer(model, X[:120], y[:120])
-    case = interval_data._case("noise", explainer, X, y, np.arange(120, 160), np.arange(160, 200))
+    case = interval_data._case("noise", explainer, X, y, np.arange(120, 160), np.arange(160, 200), "leaves")
     np.testing.assert_allclose(case.test.predictions[:, 0], model.predict(X[160:]), rtol=1e-6)
     np.testing.assert_allclose(case.test.predictions[:, 0] + case.test_errors, y[160:], rtol=1e-12)
     assert len(case.calibration.predictions) == 40
