@@ -250,7 +250,7 @@ def around(
 def _around_leaves(
     model: Any, known: Surroundings, by_leaf: Array, queries: Queries, own: Own | None, instead: Array | None
 ) -> Local:
-    """The same from sums over the rows of the queries' leaves."""
+    """All that is known around the queries, from sums over the rows of their leaves."""
     parts, structures = [], model.structures
     bounds = np.cumsum([0, *(structure.total_leaves for structure in structures)])
     size = model.budget.batch_size(8 * (sum(s.n_trees for s in structures) + 4 * by_leaf.shape[1]))
