@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from numpy.typing import NDArray
@@ -13,7 +14,6 @@ from axil.implicit.proven_optimum import ProvenOptimum
 from axil.implicit.readers import OUTPUTS, Given, as_rows, copied, read
 from axil.inputs.copies import frozen, owned, owned_rows
 from axil.kernels.choose import limits_of
-from axil.machine.memory import Limits
 from axil.output import archive
 from axil.output import save as storage
 from axil.pushes import files as push_files
@@ -185,7 +185,7 @@ class Explainer(
             )
         verify, output = inputs.as_flag(verify, "verify"), inputs.as_choice(output, OUTPUTS, "output")
         if hasattr(X_train, "__dask_graph__"):
-            given = {
+            only_here = {
                 "inverse_func": inverse_func,
                 "output": None if output == "raw" else output,
                 "loss": loss,
@@ -193,8 +193,18 @@ class Explainer(
                 "index": index,
                 "scratch": scratch,
             }
-            given_rows = X_train, y_train, sample_weight, init_score, bags
-            super().__init__(_on_workers(model, given_rows, client, given, n_threads, memory_limit, verify, device))
+            from axil.dask.build import proven as on_workers
+            from axil.dask.build import refuse_gpu
+
+            for name, value in only_here.items():
+                if value is not None:
+                    raise InputError(
+                        f"{name} is for training rows in memory, and X_train is a Dask collection. Leave it out."
+                    )
+            refuse_gpu(device)
+            limits = limits_of(1 if n_threads is None else n_threads, memory_limit)
+            rows = X_train, y_train, sample_weight, init_score, bags
+            super().__init__(on_workers(model, *rows, client, limits, verify))
             return
         named = {"y_train": y_train, "sample_weight": sample_weight, "init_score": init_score, "bags": bags}
         for name, value in named.items():
@@ -205,7 +215,21 @@ class Explainer(
         if client is not None:
             raise InputError("client is for training rows in Dask collections, and X_train is none. Leave it out.")
         limits = limits_of(n_threads, memory_limit, scratch, device)
-        rows = X_train, y_train, sample_weight, init_score
+        given = Given(
+            model,
+            X_train,
+            y_train,
+            sample_weight,
+            init_score,
+            output,
+            loss,
+            objective,
+            bags,
+            inverse_func=inverse_func,
+            index=index,
+            limits=limits,
+            verify=verify,
+        )
         refused: UnsupportedModelError | None = None
         if objective is None and loss is None:
             try:
@@ -220,11 +244,11 @@ class Explainer(
                     f"output is {output!r}, which is for models with a link, such as boosted classifiers. Predictions of this "
                     "model are weighted sums of its targets: leave it out."
                 )
-            proven: Proven = _exact(adapter, *rows, bags, inverse_func, index, limits, verify)
+            proven: Proven = _exact(adapter, given)
         else:
             if inverse_func is not None:
                 raise InputError(_NOT_TAKEN["inverse_func"])
-            proven = _without_weights(model, *rows, bags, output, loss, objective, index, limits, verify)
+            proven = without_weights(given)
         super().__init__(proven)
         settings = {
             "inverse_func": inverse_func,
@@ -327,95 +351,45 @@ _NOT_TAKEN = {
 }
 
 
-def _exact(
-    adapter: Any,
-    X_train: Any,
-    y_train: Any,
-    sample_weight: Any,
-    init_score: Any,
-    bags: Any,
-    inverse_func: Any,
-    index: Any,
-    limits: Limits,
-    verify: bool,
-) -> ProvenModel:
+def _exact(adapter: Any, given: Given) -> ProvenModel:
     """The proven model of predictions that are weighted sums of the targets."""
-    given = X_train, y_train
+    as_given, limits = (given.X, given.y), given.limits
     try:
-        X_train = owned_rows(inputs.as_features(X_train, adapter, "X_train"))
+        X = owned_rows(inputs.as_features(given.X, adapter, "X_train"))
     except InputError as error:
-        raise mistakes.names_target(error, *given) from None
-    n_train = X_train.shape[0]
-    if n_train == 0:
+        raise mistakes.names_target(error, *as_given) from None
+    n = X.shape[0]
+    if n == 0:
         raise InputError("X_train has no rows; expected the rows that the model was fitted on.")
-    own = owned(
-        inputs.as_targets(y_train, n_train, adapter.n_outputs, adapter.classes, repeated=adapter.repeats_targets)
-    )
-    if inverse_func is not None and adapter.classes is not None:
+    own = owned(inputs.as_targets(given.y, n, adapter.n_outputs, adapter.classes, repeated=adapter.repeats_targets))
+    if given.inverse_func is not None and adapter.classes is not None:
         raise InputError("inverse_func is for transformed numbers; this model predicts classes. Leave it out.")
-    fitted = fitted_targets(adapter.scale, inverse_func, own, y_train)
-    weights = inputs.as_weights(sample_weight, n_train)
-    offsets = inputs.as_offsets(init_score, n_train, adapter.n_outputs, "training")
-    bags = inputs.as_bags(bags, n_train)
-    labels = inputs.row_index(index, X_train, adapter.feature_names, n_train)
-    if not verify:
-        mistakes.refuse_other_order(*given)
-    rows = TrainingRows(X_train, fitted.targets, weights, offsets, bags)
+    fitted = fitted_targets(adapter.scale, given.inverse_func, own, given.y)
+    weights = inputs.as_weights(given.sample_weight, n)
+    offsets = inputs.as_offsets(given.init_score, n, adapter.n_outputs, "training")
+    bags = inputs.as_bags(given.bags, n)
+    labels = inputs.row_index(given.index, X, adapter.feature_names, n)
+    if not given.verify:
+        mistakes.refuse_other_order(*as_given)
+    rows = TrainingRows(X, fitted.targets, weights, offsets, bags)
     try:
-        return build(adapter, rows, labels, limits, verify).on(fitted)
+        return build(adapter, rows, labels, limits, given.verify).on(fitted)
     except ExactnessError as error:
         raise mistakes.with_cause(
-            error, adapter, rows, given, lambda changed: build(adapter, changed, labels, limits)
+            error, adapter, rows, as_given, lambda changed: build(adapter, changed, labels, limits)
         ) from None
 
 
-def _on_workers(
-    model: Any,
-    rows: tuple[Any, Any, Any, Any, Any],
-    client: Any,
-    given: dict[str, Any],
-    n_threads: int | None,
-    memory_limit: int | str | None,
-    verify: bool,
-    device: str,
-) -> Proven:
-    """The proven model of training rows in Dask collections, which stay in their partitions."""
-    from axil.dask.build import proven, refuse_gpu
-
-    for name, value in given.items():
-        if value is not None:
-            raise InputError(f"{name} is for training rows in memory, and X_train is a Dask collection. Leave it out.")
-    refuse_gpu(device)
-    limits = limits_of(1 if n_threads is None else n_threads, memory_limit)
-    return proven(model, *rows, client, limits, verify)
-
-
-def _without_weights(
-    model: Any,
-    X_train: Any,
-    y_train: Any,
-    sample_weight: Any,
-    init_score: Any,
-    bags: Any,
-    output: str,
-    loss: Any,
-    objective: Any,
-    index: Any,
-    limits: Limits,
-    verify: bool,
-) -> Proven:
+def without_weights(given: Given) -> Proven:
     """The proven model of scores that pushes make, or of predictions that have derivatives alone."""
-    X_train = owned_rows(as_rows(X_train))
-    y_train, sample_weight, init_score = map(copied, (y_train, sample_weight, init_score))
-    given = Given(
-        model, X_train, y_train, sample_weight, init_score, output, loss, objective, bags, limits=limits, verify=verify
-    )
-    found = read(given)
-    if bags is not None and not isinstance(found, Boosting):
+    X = owned_rows(as_rows(given.X))
+    y, sample_weight, init_score = map(copied, (given.y, given.sample_weight, given.init_score))
+    found = read(replace(given, X=X, y=y, sample_weight=sample_weight, init_score=init_score))
+    if given.bags is not None and not isinstance(found, Boosting):
         raise InputError(_NOT_TAKEN["bags"])
-    features = X_train if hasattr(X_train, "shape") else None
-    labels = frozen(inputs.row_index(index, features, found.adapter.feature_names, len(found.targets)))
-    about: tuple[Any, ...] = found.adapter, labels, features, inputs.backend_of(X_train), limits, found.verification
+    features = X if hasattr(X, "shape") else None
+    labels = frozen(inputs.row_index(given.index, features, found.adapter.feature_names, len(found.targets)))
+    about: tuple[Any, ...] = found.adapter, labels, features, inputs.backend_of(X), given.limits, found.verification
     return ProvenPushes(*about, boosting=found) if isinstance(found, Boosting) else ProvenOptimum(*about)
 
 

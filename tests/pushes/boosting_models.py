@@ -15,7 +15,8 @@ from sklearn.ensemble import (
 )
 
 import axil
-from axil.explainer import _without_weights
+from axil.explainer import without_weights
+from axil.implicit.readers import Given
 from axil.kernels.choose import limits_of
 from tests.pushes.fixed_structure import replay
 
@@ -256,9 +257,7 @@ def case_of(name):
 def along_gradients(model, rows, y, weights=None, offsets=None, output="raw", n_threads=None):
     """An additive explainer of a model that has exact weights, read as one of any other loss: a second account of its fit."""
     limits = limits_of(n_threads, None)
-    return axil.Explainer._of(
-        _without_weights(model, rows, y, weights, offsets, None, output, None, None, None, limits, True)
-    )
+    return axil.Explainer._of(without_weights(Given(model, rows, y, weights, offsets, output, limits=limits)))
 
 
 def explain(case, rows=X, **settings):

@@ -1,4 +1,4 @@
-"""Reading of a model without exact weights, and of its training data, as users give them."""
+"""Reading of a model and its training data as users give them, where it has no exact weights."""
 
 from __future__ import annotations
 
@@ -40,6 +40,8 @@ class Given:
     objective: Any = None  #: the user's own, of boosted trees
     bags: Any = None  #: how often rows were drawn for each tree, where that was recorded
     _: KW_ONLY
+    inverse_func: Any = None  #: from transformed targets to their own units
+    index: Any = None  #: the labels of the rows
     limits: Limits
     verify: bool = True  #: whether the model is proven on the data
 
