@@ -64,6 +64,12 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str, str | None]] = {
             *("Expectile:alpha=0.3",),
         )
     },
+    "MAE in steps": (
+        {"loss_function": "MAE", "leaf_estimation_iterations": 3},
+        "leaf_estimation_iterations",
+        "3 with Exact leaves",
+        "(ii)",
+    ),
     "Huber in two steps": loss("Huber:delta=1", leaf_estimation_iterations=2, leaf_estimation_backtracking="No"),
     "Huber monotone": loss("Huber:delta=1", monotone_constraints=[1, 0, 0, 0]),
     "MAE by gradients": loss("MAE", leaf_estimation_method="Gradient"),

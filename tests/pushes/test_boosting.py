@@ -427,3 +427,30 @@ def test_scikit_learns_stages_once_every_row_is_certain(data, rate, loss):
     found = explainer(X[::7])
     total = found.intercepts + found.contributions.sum(axis=-1)
     np.testing.assert_allclose(total, scores[::7], rtol=0, atol=1e-12 * np.abs(scores).max())
+
+
+def test_dart_without_drops_finds_rates_that_trees_do_not_show():
+    """L1 hides a rate from the tree alone; a rate that is not known must not reach the factors of drops."""
+    settings = {**XGB, "booster": "dart", "rate_drop": 0.0, "reg_alpha": 0.3, "n_estimators": 5}
+    model = xgb.XGBClassifier(**settings).fit(X, BINARY)
+    explainer = axil.Explainer(model, X, BINARY)
+    own = model.predict(X_NEW, output_margin=True)
+    np.testing.assert_allclose(explainer(X_NEW).predictions, own, rtol=0, atol=1e-5 * np.abs(own).max())
+
+
+@pytest.mark.parametrize("l2", [1e-7, 0.01])
+def test_steps_are_found_on_the_leaf_that_needs_most_of_them(l2):
+    """Without much regularisation pure leaves go on for as many steps as there are, while others have long arrived."""
+    rng = np.random.default_rng(2)
+    rows = rng.normal(size=(400, 4))
+    labels = (rows[:, 0] + 0.5 * rng.normal(size=400) > 0.4).astype(int)
+    model = catboost.CatBoostClassifier(
+        **CAT | {"iterations": 20, "depth": 5, "learning_rate": 0.4, "l2_leaf_reg": l2}, leaf_estimation_iterations=10
+    ).fit(rows, labels)
+    explainer = axil.Explainer(model, rows, labels)
+    own = model.predict(rows, prediction_type="RawFormulaVal")
+    np.testing.assert_allclose(explainer(rows).predictions, own, rtol=0, atol=1e-6 * np.abs(own).max())
+    wrong = labels.copy()
+    wrong[:2] = 1 - wrong[:2]
+    with pytest.raises(axil.ExactnessError):
+        axil.Explainer(model, rows, wrong)

@@ -339,7 +339,10 @@ class StageWalk:
         return sums[:, 0], sums[:, 1]
 
     def _scales(self, t: int) -> list[float]:
-        """Factor of each of the tree's steps; found on the leaf that needs most steps, that of least H."""
+        """Factor of each of the tree's steps; found on the leaf that needs most steps, that of largest value or of least H.
+
+        A tree of zeros had every step given up.
+        """
         if self.n_steps == 1:
             return [1.0]
         place = slice(self.starts[t], self.starts[t + 1])
@@ -347,13 +350,15 @@ class StageWalk:
         sizes = np.bincount(self.leaves[t], minlength=len(values))
         usable = np.flatnonzero((sizes > 0) & np.isfinite(l2) & values.any(axis=1))
         if not len(usable):
-            return [1.0] * self.n_steps
+            return [0.0]
         h = np.broadcast_to(self.loss.slopes(self.targets, self.score).h, self.targets.shape).sum(axis=1)
-        leaf = usable[np.bincount(self.leaves[t], self.weights * h, len(values))[usable].argmin()]
-        rows = self.leaves[t] == leaf
-        goal = values[leaf] / self.trees.rates[t]
-        given = self.targets[rows], self.score[rows], self.weights[rows]
-        return StepSearch(self.loss, *given, float(l2[leaf]), goal).scales(self.n_steps)
+        least = usable[np.bincount(self.leaves[t], self.weights * h, len(values))[usable].argmin()]
+        found = []
+        for leaf in {int(least), int(usable[np.abs(values[usable]).max(axis=1).argmax()])}:
+            rows, goal = self.leaves[t] == leaf, values[leaf] / self.trees.rates[t]
+            given = self.targets[rows], self.score[rows], self.weights[rows]
+            found.append(StepSearch(self.loss, *given, float(l2[leaf]), goal).way(self.n_steps))
+        return max(found, key=lambda way: (way[0], len(way[1])))[1]
 
     def _outputs(self, t: int) -> range | list[int]:
         return range(self.targets.shape[1]) if self.smooth.shared else [int(self.smooth.outputs[t])]

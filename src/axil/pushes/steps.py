@@ -14,6 +14,7 @@ from axil.structure.pattern import slopes_of
 from axil.types import Array
 
 SAME = 1e-14  # of a leaf value: close enough to stop searching
+NEAR = 1e-8  # of the same value: how close the best way comes to it, where rounding is amplified
 
 
 @dataclass(frozen=True)
@@ -135,12 +136,12 @@ class StepSearch:
     l2: float
     goal: Array  #: (K,) the leaf's value before the rate
 
-    def scales(self, n_steps: int) -> list[float]:
-        """Factor of each step, on the way that ends closest to the goal."""
+    def way(self, n_steps: int) -> tuple[bool, list[float]]:
+        """Whether the goal was reached, and the factor of each step on the way that ends closest to it."""
         self._best: tuple[float, list[float]] = (np.inf, [1.0] * n_steps)
         self._close = SAME * float(np.abs(self.goal).max(initial=0.0))
         self._go(np.zeros_like(self.goal), n_steps, [])
-        return self._best[1]
+        return self._best[0] <= NEAR * float(np.abs(self.goal).max(initial=0.0)), self._best[1]
 
     def _go(self, total: Array, left: int, path: list[float]) -> bool:
         step = self._step(total)

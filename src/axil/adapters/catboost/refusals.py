@@ -164,6 +164,11 @@ def monotone(model: CatBoostReading) -> str:
     return ", ".join(f"{feature}: {sign}" for feature, sign in found.items())
 
 
+def _ranked_steps(model: CatBoostReading) -> str:
+    steps = model.values("tree_learner_options", "leaf_estimation_iterations")
+    return next((f"{n} with Exact leaves" for n in steps if model.ranked and n and int(n) > 1), "")
+
+
 def _monotone_steps(model: CatBoostReading) -> str:
     steps = model.values("tree_learner_options", "leaf_estimation_iterations")
     many = next((int(n) for n in steps if n and int(n) > 1), 0)
@@ -352,6 +357,13 @@ The shares are the weights that sum_models was given.""",
         _flag("langevin"),
         "noise that does not come from the targets is added to leaf values",
         "Fit with langevin=False.",
+        "(ii)",
+    ),
+    Refusal(
+        "leaf_estimation_iterations",
+        _ranked_steps,
+        "CatBoost then adds the same percentile to a leaf several times, or a part of it, and does not record how often",
+        "Fit with leaf_estimation_iterations=1, the default.",
         "(ii)",
     ),
     Refusal(

@@ -68,7 +68,7 @@ def _gave_up(model: CatBoostReading) -> str:
     backtracks = (
         model.values("tree_learner_options", "leaf_estimation_backtracking")[-1] != "No" and int(steps or 1) > 1
     )
-    zeros = "Huber" in model.losses and backtracks and not model.blob.leaf_values.any()
+    zeros = backtracks and not model.blob.leaf_values.any()
     return f"AnyImprovement with leaf_estimation_iterations={steps}" if zeros else ""
 
 
@@ -95,7 +95,7 @@ SMOOTH = smooth_refusals(
     Refusal(
         "leaf_estimation_backtracking",
         _gave_up,
-        "CatBoost gave up every step, as it does with Huber: all leaves are zero, and no data would disagree with that",
+        "CatBoost gave up every step, as it may with Huber: all leaves are zero, and no data would disagree with that",
         'Fit with leaf_estimation_backtracking="No" or leaf_estimation_iterations=1.',
     ),
     Refusal(

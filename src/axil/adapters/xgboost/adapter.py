@@ -206,7 +206,7 @@ class XGBoostAdapter(TreeModel):
             if rows.at_hand
             else plan_of(self._model, self._settings, n_rows)
         )
-        factors = drop_factors(self._model, plan, self._n_iterations) if plan.dart else None
+        factors = self._drop_factors(plan)
         if self.starts_with_base:
             return self._percentiles(rows, plan, factors)
         rates, l2 = self._rates(rows, plan)
@@ -221,6 +221,18 @@ class XGBoostAdapter(TreeModel):
             entry = replace(entry, slack=self._slack(entry, own, rows.totals.largest))
             entries.append(self._bent(entry, own, group, l2) if self._rule.bends else entry)
         return entries
+
+    @property
+    def _drops(self) -> bool:
+        """Whether DART dropped trees: each drop leaves a factor behind."""
+        return self._model.weight_drop is not None and bool(np.any(self._model.weight_drop != 1))
+
+    def _drop_factors(self, plan: DrawPlan) -> Array | None:
+        """The factors of DART, where trees were dropped; without drops it is plain boosting, whose rates may change."""
+        if plan.dart is None:
+            return None
+        found = drop_factors(self._model, plan, self._n_iterations)
+        return found if self._drops else None
 
     def _percentiles(self, rows: TrainingRows, plan: DrawPlan, factors: Array | None) -> list[FittedTrees]:
         """The entries of all outputs where leaf values are percentiles of residuals."""
@@ -269,9 +281,8 @@ class XGBoostAdapter(TreeModel):
         residuals = (rows.targets[:, output] - start).astype(np.float32).astype(np.float64)
         made = ranks.values(leaf, residuals, draw, len(tree.leaves))
         values = tree.values[:, output if self._model.shared else 0]
-        drops = self._model.weight_drop is not None and bool(np.any(self._model.weight_drop != 1))
         near = np.abs(values - stated * made).max() <= AS_STATED * np.abs(values).max(initial=0.0)
-        return np.full(len(own), stated if near or drops or len(tree.splits) == 0 else np.nan)
+        return np.full(len(own), stated if near or self._drops or len(tree.splits) == 0 else np.nan)
 
     def _bent(self, trees: FittedTrees, own: NDArray[np.intp], output: int, l2: list[Array]) -> FittedTrees:
         """The entry of one output with what bends its leaves."""
@@ -362,8 +373,7 @@ class XGBoostAdapter(TreeModel):
         as_stated = np.full(self._n_trees, stated), [np.where(self._zero(tree), np.inf, l2) for tree in self._trees]
         # Any rate would lead to a single leaf's value, and any targets to one that min_child_weight set to zero.
         single = all(len(tree.splits) == 0 for tree in self._trees)
-        drops = self._model.weight_drop is not None and bool(np.any(self._model.weight_drop != 1))
-        if drops or single or not rows.totals.n_rows or not (rows.at_hand or rows.leaf_totals):
+        if self._drops or single or not rows.totals.n_rows or not (rows.at_hand or rows.leaf_totals):
             return as_stated
         for at_once in (True, False) if self._model.n_parallel > 1 else (False,):
             observed = self._observe(rows, plan, at_once) if rows.leaf_totals is None else self._found(rows.leaf_totals)

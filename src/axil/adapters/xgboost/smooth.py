@@ -21,7 +21,7 @@ from axil.adapters.robust import PseudoHuber, SquaredLog
 from axil.adapters.smooth import SmoothTrees, label_factors
 from axil.adapters.xgboost.adapter import XGBoostAdapter, opened
 from axil.adapters.xgboost.draws import Subsample
-from axil.adapters.xgboost.plan import drop_factors, plan_of
+from axil.adapters.xgboost.plan import plan_of
 from axil.adapters.xgboost.rates import confirmed, rate_of_gain, shows_rate
 from axil.adapters.xgboost.refusals import OTHER_GRADIENTS, REFUSALS, SQUARED_ERROR, XGBoostReading
 from axil.errors import InputError
@@ -116,9 +116,9 @@ class SmoothXGBoost(XGBoostAdapter):
         plan = plan_of(self._model, self._settings, rows.totals.n_rows)
         l2 = self._settings.number("reg_lambda")
         n_iterations, rates = self._n_iterations, self._smooth_rates(l2)
-        omega = None
-        if plan.dart is not None:
-            omega = rates * drop_factors(self._model, plan, n_iterations)  # 0 for trees that come later
+        omega, factors = None, self._drop_factors(plan)
+        if factors is not None:
+            omega = rates * factors  # 0 for trees that come later
             rates = omega[-1].copy()
         every = np.arange(self._n_trees)
         l2_of_leaves = [np.where(self._zero(tree), np.inf, l2) for tree in self._trees]
@@ -183,8 +183,7 @@ class SmoothXGBoost(XGBoostAdapter):
         """
         rate = float(np.float32(self._settings.number("learning_rate")) / np.float32(self._model.n_parallel))
         rates = np.full(self._n_trees, rate)
-        drops = self._model.weight_drop is not None and bool(np.any(self._model.weight_drop != 1))
-        if drops:
+        if self._drops:
             return rates
         most = self._settings.number("max_delta_step") or np.inf
         bent = self._settings.number("reg_alpha") > 0 and most < np.inf  # both are in gains
