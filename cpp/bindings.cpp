@@ -524,6 +524,31 @@ void gradient_factors(const Array<const Leaf, 2>& leaves, const Numbers& starts,
     });
 }
 
+template <class T>
+void require_within(const Array<const T, 1>& numbers, std::size_t size, const char* name) {
+    for (std::size_t i = 0; i < numbers.shape(0); ++i)
+        if (!within(numbers.data()[i], size))
+            refuse(std::string(name) + " has " + to_string(numbers.data()[i]) + ", where numbers from 0 up to, but not, " +
+                   to_string(size) + " are expected.");
+}
+
+template <class Leaf>
+void factor_sums(const Array<const Leaf, 2>& leaves, const Numbers& starts, const Numbers& trees, const Matrix& factors,
+                 const Numbers& codes, std::int64_t first, const Array<double, 2>& sums, int n_threads) {
+    const auto all = checked(leaves, starts);
+    const auto list = checked(trees, all.trees, "trees");
+    std::size_t cells = 0;
+    for (std::size_t i = 0; i < list.size; ++i) cells += all.count(list[i]);
+    require_shape(factors, list.size, codes.shape(0), "factors");
+    require_shape(sums, cells, sums.shape(1), "sums");
+    require_within(codes, sums.shape(1), "codes");
+    require_rows(first, codes.shape(0), all.rows);
+    run(n_threads, [&](const axil::Crew& crew) {
+        axil::factor_sums(all, list, factors.data(), codes.data(), sums.shape(1), static_cast<std::size_t>(first),
+                          codes.shape(0), sums.data(), crew);
+    });
+}
+
 template <class Leaf>
 void pair_sums(const Array<const Leaf, 2>& leaves, const Numbers& starts, const Matrix& table,
                const std::optional<Matrix>& factors, std::int64_t first, const Array<double, 1>& out, int n_threads) {
@@ -701,20 +726,14 @@ void bind(nb::module_& m) {
     m.def("refit_round", aligned(refit_round<Leaf>), array("leaves"), array("starts"), array("moves"), array("steps"),
           array("terms"), "link"_a, "curvature"_a, array("intercepts"), array("slopes"), array("weights"),
           maybe("draws"), array("state"), array("sums"), "n_threads"_a);
+    m.def("factor_sums", aligned(factor_sums<Leaf>), array("leaves"), array("starts"), array("trees"),
+          array("factors"), array("codes"), "first"_a, array("sums"), "n_threads"_a);
     m.def("pair_sums", aligned(pair_sums<Leaf>), array("leaves"), array("starts"), array("table"), maybe("factors"),
           "first"_a, array("out"), "n_threads"_a);
     m.def("deletions", aligned(deletions<Leaf>), array("leaves"), array("starts"), "levels"_a, array("table"),
           array("factors"), "by_row"_a, array("values"), array("slopes"), array("steps"), array("drifts"),
           array("start"), array("base"), array("changed"), "first"_a, maybe("residuals"), maybe("added"),
           "n_threads"_a);
-}
-
-template <class T>
-void require_within(const Array<const T, 1>& numbers, std::size_t size, const char* name) {
-    for (std::size_t i = 0; i < numbers.shape(0); ++i)
-        if (!within(numbers.data()[i], size))
-            refuse(std::string(name) + " has " + to_string(numbers.data()[i]) + ", where numbers from 0 up to, but not, " +
-                   to_string(size) + " are expected.");
 }
 
 std::size_t number_keys(const Array<const std::uint64_t, 1>& keys, const Array<std::int64_t, 1>& numbers) {

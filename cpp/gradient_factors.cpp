@@ -1,4 +1,5 @@
-// gradient_factors: walk rows through the rounds of a fit and note what each row's own gradient puts into each tree.
+// gradient_factors: walk rows through the rounds of a fit and note what each row's own gradient puts into each tree;
+// factor_sums: add these numbers up by leaf and group of rows.
 //
 // Given the leaf values the rows do not depend on each other: a block of rows goes through all rounds while its states
 // and gradients stay in the nearest caches.
@@ -139,5 +140,24 @@ void gradient_factors(const Leaves<Leaf>& leaves, const Program& program, const 
 }
 
 AXIL_INSTANTIATE(gradient_factors)
+
+template <class Leaf>
+void factor_sums(const Leaves<Leaf>& leaves, const TreeList& trees, const double* factors, const std::int64_t* codes,
+                 std::size_t groups, std::size_t first, std::size_t rows, double* sums, const Crew& crew) {
+    std::vector<std::size_t> begin{0};
+    for (std::size_t i = 0; i < trees.size; ++i)
+        begin.push_back(begin.back() + leaves.count(trees[i]) * groups);
+    parallel(crew, trees.size, [&](std::size_t i, std::size_t) {
+        const Leaf* leaf = leaves.tree(trees[i]) + first;
+        const double* own = factors + i * rows;
+        double* out = sums + begin[i];
+        if (groups == 1)
+            for (std::size_t j = 0; j < rows; ++j) out[leaf[j]] += own[j];
+        else
+            for (std::size_t j = 0; j < rows; ++j) out[leaf[j] * groups + static_cast<std::size_t>(codes[j])] += own[j];
+    });
+}
+
+AXIL_INSTANTIATE(factor_sums)
 
 }  // namespace axil

@@ -311,6 +311,14 @@ def refit_round(
     ``intercepts`` and ``slopes`` (K, N), ``weights`` (C, N). link 1 is 1 / (1 + s), 2 is s / sum(s).
     """
 
+def factor_sums(
+    leaves: _Leaves, starts: _I64, trees: _I64, factors: _F64, codes: _I64, first: int, sums: _F64, n_threads: int
+) -> None:
+    """``sums[c, g] += factors[i, j - first]`` for the rows j from ``first`` on in cell c of ``trees[i]`` whose code is g.
+
+    ``factors`` (trees, rows), ``codes`` (rows,), ``sums`` (cells of these trees, groups), in the order of the rows.
+    """
+
 def pair_sums(
     leaves: _Leaves, starts: _I64, table: _F64, factors: _F64 | None, first: int, out: _F64, n_threads: int
 ) -> None:

@@ -114,14 +114,13 @@ class CpuRows(Rows):
         self, factors: Array, codes: Numbers, first: int, sums: Array, trees: Numbers | None = None
     ) -> None:
         some, starts = self._some(trees)
-        n, n_groups = len(codes), sums.shape[1]
+        n = len(codes)
         if factors.shape != (len(some), n) or len(sums) != starts[-1] or not 0 <= first <= self.n_rows - n:
             raise ValueError(
                 f"factors {factors.shape}, sums {sums.shape}, {n} rows from {first} on do not fit together"
             )
-        for t, begin, end, own in zip(some, starts, starts[1:], factors):
-            key = self.cells[t, first : first + n].astype(np.intp) * n_groups + codes
-            sums[begin:end] += np.bincount(key, own, (end - begin) * n_groups).reshape(-1, n_groups)
+        own = np.ascontiguousarray(factors)
+        _core.factor_sums(self.cells, self.starts, some, own, codes, first, sums, self.n_threads)
 
     def _some(self, trees: Numbers | None) -> tuple[Numbers, Numbers]:
         """Tree numbers, and where the cells of each begin where the others' are left out."""

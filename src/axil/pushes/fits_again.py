@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.losses import Loss
-from axil.kernels.cpu import refit_round
 from axil.machine.progress import track
 from axil.pushes.stages import Round, WalkedStages
+from axil.pushes.states import States
 from axil.pushes.steps import Step, joint_steps, leaf_step
 from axil.structure import Regularisation
 from axil.types import Array, Leaves
@@ -104,37 +104,29 @@ class _Copies:
 
     def run_in_core(self, n_threads: int) -> FitsAgain | None:
         """Walks the core through all rounds; None where it has no form for the loss, or a state leaves the range of numbers."""
-        w, loss, n_copies, n = self.walked, self.loss, self.n_copies, len(self.walked.targets)
-        K, drawn = self.targets.shape[1], w.drawn
-        affine, curvature = loss.affine(self.targets[:n]), loss.curvature
-        known = affine is not None and curvature is not None and not loss.cancels
-        if not known or any(one.base for one in w.rounds) or (drawn is not None and drawn.dtype != np.uint8):
+        w, n_copies = self.walked, self.n_copies
+        if any(one.base for one in w.rounds):
             return None
-        assert affine is not None
-        assert curvature is not None
-        with np.errstate(over="ignore", invalid="ignore"):
-            state = np.exp(loss.exponent * self.score.reshape(n_copies, n, K).transpose(0, 2, 1), order="C")
-        intercepts, slopes = (np.ascontiguousarray(part.T) for part in (affine.intercepts, affine.slopes))
+        n, K = w.targets.shape
+        score = self.score.reshape(n_copies, n, K)
+        given = w.leaves, w.starts, self.targets[:n], self.weights, w.drawn, score, n_threads
+        states = States.of(self.loss, *given)
+        if states is None:
+            return None
         values = np.zeros((n_copies, *w.smooth.trees.values.shape))
         made: dict[int, Array] = {}  # (C, L_t) what each stage adds
-        moves, steps = np.zeros((0, 2), dtype=np.int64), np.zeros((n_copies, 0))
         for one in track(w.rounds, "refit"):
-            terms = np.array([(w.stage_tree[s], w.stage_output[s]) for s in one.stages], dtype=np.int64).reshape(-1, 2)
-            sizes = w.smooth.trees.n_leaves[terms[:, 0]]
-            sums = np.empty((n_copies, int(sizes.sum()), 2))
-            forms = affine.link, curvature, intercepts, slopes, self.weights, drawn
-            refit_round(w.leaves, w.starts, moves, steps, terms, *forms, state, sums, n_threads)
-            if not np.isfinite(sums).all():
-                return None
-            for stage, (t, k), own in zip(one.stages, terms, np.split(sums, np.cumsum(sizes)[:-1], axis=1)):
-                G, H = own.transpose(2, 0, 1).reshape(2, -1)
-                step = self._step(int(t), int(k), G, H)
+            terms = [(int(w.stage_tree[s]), int(w.stage_output[s])) for s in one.stages]
+            for stage, (t, k), sums in zip(one.stages, terms, states.sums(terms)):
+                if not np.isfinite(sums).all():
+                    return None
+                G, H = sums.transpose(2, 0, 1).reshape(2, -1)
+                step = self._step(t, k, G, H)
                 made[stage] = step.scaled(float(w.scales[stage])).value.reshape(n_copies, -1)
-            moves = np.array([(w.stage_tree[s], w.stage_output[s]) for s, _ in one.changes], dtype=np.int64)
-            moves, gains = moves.reshape(-1, 2), [coefficient * made[stage] for stage, coefficient in one.changes]
-            for (t, k), gain in zip(moves, gains):
-                values[:, w.starts[t] : w.starts[t + 1], k if w.smooth.shared else 0] += gain
-            steps = np.exp(loss.exponent * np.concatenate([np.zeros((n_copies, 0)), *gains], axis=1))
+            for stage, coefficient in one.changes:
+                t, k = int(w.stage_tree[stage]), int(w.stage_output[stage])
+                states.move(t, k, coefficient * made[stage])
+                values[:, w.starts[t] : w.starts[t + 1], k if w.smooth.shared else 0] += coefficient * made[stage]
         return self._made(values)
 
     def _made(self, values: Array) -> FitsAgain:

@@ -112,6 +112,9 @@ class _StageRefit(StageWalk):
         self.pulls, self.bent = np.zeros_like(self.trees.values), np.zeros_like(self.trees.values)
         return super().run(check)
 
+    def _states(self) -> None:
+        """None: leaf values are not known beforehand."""
+
     def _sums(self, t: int, k: int, w: Array) -> tuple[Array, Array]:
         G, H = super()._sums(t, k, w)
         place = slice(self.starts[t], self.starts[t + 1])

@@ -27,6 +27,7 @@ from axil.kernels.cpu import Cpu
 from axil.machine.blocks import Each, row_blocks
 from axil.machine.progress import track
 from axil.pushes.agreement import check_counts, check_nodes, check_start, check_values
+from axil.pushes.states import States
 from axil.pushes.steps import Step, StepSearch, bounded_step, joint_steps, leaf_step
 from axil.replay.recover import recover_rates
 from axil.structure import Regularisation
@@ -35,6 +36,7 @@ from axil.types import Array
 Leaves = NDArray[np.unsignedinteger[Any]]
 
 ROUNDINGS = 8  # of the sum of |w g| that a leaf's sum of w g may be off by
+FARTHEST = 300.0  # of |a F|: far from where exp(a F) overflows
 ROUNDED = 1e-3  # of a leaf value: what rounding may add to it; more is seen in values near zero alone
 
 
@@ -185,6 +187,8 @@ class StageWalk:
         self.replayed = np.zeros_like(trees.values)  # leaf values before the rate
         self.node_values: list[Array] = []  # of each tree, before the rate, where splits must be monotone
         self.shares: list[Array] = []  # of the nodes of each tree, where they are smoothed
+        self.states: States | None = None  # of fits that the core walks through
+        self.found: dict[tuple[int, int], Array] = {}  # (L_t, 2) sums of a round's trees and outputs there
         self.sizes: Array | None = (
             None  # (L, K) of the sums of |w g| that they are made of, where `_noise` asks for them
         )
@@ -196,10 +200,13 @@ class StageWalk:
             check_start(self.adapter, found, self.trees, self.targets, self.loss.start_rounding(self.trees.base_value))
         if check and self.drawn is None:  # before any leaf value is computed
             check_counts(self.adapter, self.trees, self.backend.rows(self.leaves, self.starts), None)
+        self.states = self._states()
         first = np.flatnonzero(np.diff(self.smooth.iterations, prepend=-1))
         bounds = [*first, len(self.smooth.iterations)]
         for number, (begin, end) in enumerate(track(list(pairwise(bounds)), "replay")):
             self.iterate(number, range(begin, end))
+        if self.states is not None:
+            self.score = self._scores()
         if check and self.drawn is not None:
             check_counts(self.adapter, self.trees, self.backend.rows(self.leaves, self.starts), self.drawn)
         rates, recovered = recover_rates(self.trees, self.replayed)
@@ -235,6 +242,29 @@ class StageWalk:
             gradients=np.stack(self.gradients) if self.gradients else None,
         )
 
+    def _states(self) -> States | None:
+        """The scores as the core walks them through the fit, where each round takes one step in double precision."""
+        smooth, a = self.smooth, self.loss.exponent
+        plain = self.n_steps == 1 and smooth.omega is None and smooth.sampler is None and not self.loss.recorded
+        if not plain or self.loss.single or self.kept is not None or np.any(np.diff(smooth.base_shares)):
+            return None
+        most = np.abs(self.score).max(initial=0.0)
+        most += sum(np.abs(own).max(initial=0.0) for own in np.split(self.trees.values, self.starts[1:-1]))
+        if not a or not abs(a) * most <= FARTHEST:
+            return None
+        given = self.leaves, self.starts, self.targets, self.counted[None], self.drawn, self.score[None]
+        return States.of(self.loss, *given, self.backend.n_threads)
+
+    def _scores(self) -> Array:
+        """(N, K): the scores that the model's own leaf values lead to."""
+        table, found = np.zeros((self.starts[-1], self.targets.shape[1])), np.empty_like(self.targets)
+        for t in range(len(self.leaves)):
+            place = slice(self.starts[t], self.starts[t + 1])
+            table[place, self._outputs(t)] = self.trees.values[place]
+        rows = self.backend.rows(self.leaves, self.starts)
+        rows.read_out(table, np.zeros(self.targets.shape[1]), None, 0, found)
+        return np.asarray(self.start + found)
+
     def _noise(self) -> Array:
         """(L, K): roundings of the sums of all |w g| in each leaf, in the library's precision; the fit is walked once more."""
         found = np.zeros_like(self.replayed)
@@ -255,11 +285,14 @@ class StageWalk:
         own: list[list[int]] = []
         scales = self._scales(trees[0])
         for number, scale in enumerate(scales):
-            slopes = self._slopes()
-            if self.loss.recorded:
+            slopes = None if self.states is not None else self._slopes()
+            if slopes is not None and self.loss.recorded:
                 self.gradients.append(slopes.g.astype(np.float32))
             if number == 0:
                 self._draw(trees, slopes)
+            if self.states is not None:
+                terms = [(t, k) for t in trees for k in self._outputs(t)]
+                self.found = {term: sums[0] for term, sums in zip(terms, self.states.sums(terms))}
             stages = [s for t in trees for s in self._stages(t, slopes, scale)]
             own.append(stages)
             if number < len(scales) - 1:
@@ -333,6 +366,8 @@ class StageWalk:
 
     def _sums(self, t: int, k: int, w: Array) -> tuple[Array, Array]:
         """(L_t,) each: the sums G and H of w times output k's slopes over the leaves of a tree."""
+        if self.states is not None:
+            return self.found[t, k][:, 0], self.found[t, k][:, 1]
         rows = self.backend.rows(self.leaves[t : t + 1], self.starts[t : t + 2] - self.starts[t])
         sums = np.empty((rows.n_cells, 2))
         rows.sweep(self.bends[k], NONE, sums, None, rows.every, sums, None if w is self.counted and self.even else w)
@@ -366,7 +401,7 @@ class StageWalk:
     def _stages(self, t: int, slopes: Any, scale: float) -> list[int]:
         """One step of tree t, a stage for each of its outputs."""
         place = slice(self.starts[t], self.starts[t + 1])
-        w = self.counted if self.drawn is None else self.counted * self.drawn[t]
+        w = self.counted if self.drawn is None or self.states is not None else self.counted * self.drawn[t]
         if self.loss.joint:
             steps = joint_steps(slopes.g, self.loss.mean(self.score), w, self.leaves[t], self.trees.l2[place])
         else:
@@ -411,6 +446,9 @@ class StageWalk:
 
     def _add(self, tree: int, output: int, values: Array) -> None:
         """Add the values (L_t,) of the rows' leaves to the scores of an output."""
+        if self.states is not None:
+            self.states.move(tree, output, values[None])
+            return
 
         def put(rows: slice) -> None:
             self.score[rows, output] += values[self.leaves[tree, rows]]
