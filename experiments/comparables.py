@@ -16,7 +16,9 @@ show how much of an adjusted mean is the model alone. "share": of the absolute w
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import lightgbm as lgb
 import numpy as np
@@ -102,25 +104,25 @@ def measure(X: pd.DataFrame, y: np.ndarray, kind: str) -> Line:
     return {"rows": len(train), **{name: f"{value:.3f}" for name, value in means.items()}}
 
 
-def main() -> None:
-    parser = arguments(__doc__.splitlines()[0], list(FILES))
+def houses(name: str, text: str, measured: Callable[[Any, Any], Iterator[Line]]) -> None:
+    """The command of an experiment on house prices: measures each data set that is there, prints a table and writes it."""
+    parser = arguments(text.splitlines()[0], list(FILES))
     parser.add_argument("--quick", action="store_true", help="simulated prices; prints, writes nothing")
     given = parser.parse_args()
     if given.data is None and not given.quick:
         parser.error("house prices are read from a folder: pass --data FOLDER, or --quick")
     lines: list[Line] = []
-    for name in ["simulated"] if given.quick else given.only:
-        if not given.quick and not (given.data / FILES[name]).is_file():
-            print(f"{given.data / FILES[name]} is not there: {name} is left out.")
+    for data in ["simulated"] if given.quick else given.only:
+        if not given.quick and not (given.data / FILES[data]).is_file():
+            print(f"{given.data / FILES[data]} is not there: {data} is left out.")
             continue
-        X, y = simulated() if given.quick else read(name, given.data)
-        for kind in MODELS:
-            lines.append({"data": name, "model": kind, **measure(X, y, kind)})
+        for line in measured(*(simulated() if given.quick else read(data, given.data))):
+            lines.append({"data": data, **line})
             print(*lines[-1].values(), flush=True)
     print("\n".join(markdown(lines)) if lines else "No data.")
     if lines and not given.quick:
-        write("comparables", lines, command("comparables", given.data))
+        write(name, lines, command(name, given.data))
 
 
 if __name__ == "__main__":
-    main()
+    houses("comparables", __doc__, lambda X, y: ({"model": kind, **measure(X, y, kind)} for kind in MODELS))

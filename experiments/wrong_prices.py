@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from comparables import FILES, MOST_ASKED, MOST_ROWS, SPLITS, K, fitted, read, simulated
-from paper_setting import Line, arguments, command, markdown, write
+from comparables import MOST_ASKED, MOST_ROWS, SPLITS, K, fitted, houses
+from paper_setting import Line
 from sklearn.model_selection import train_test_split
 
 import axil
@@ -64,22 +64,5 @@ def measure(X: pd.DataFrame, y: np.ndarray) -> list[Line]:
     ]
 
 
-def main() -> None:
-    parser = arguments(__doc__.splitlines()[0], list(FILES))
-    parser.add_argument("--quick", action="store_true", help="simulated prices; prints, writes nothing")
-    given = parser.parse_args()
-    if given.data is None and not given.quick:
-        parser.error("house prices are read from a folder: pass --data FOLDER, or --quick")
-    lines: list[Line] = []
-    for name in ["simulated"] if given.quick else given.only:
-        if not given.quick and not (given.data / FILES[name]).is_file():
-            print(f"{given.data / FILES[name]} is not there: {name} is left out.")
-            continue
-        lines += [{"data": name, **line} for line in measure(*(simulated() if given.quick else read(name, given.data)))]
-    print("\n".join(markdown(lines)) if lines else "No data.")
-    if lines and not given.quick:
-        write("wrong_prices", lines, command("wrong_prices", given.data))
-
-
 if __name__ == "__main__":
-    main()
+    houses("wrong_prices", __doc__, lambda X, y: iter(measure(X, y)))

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from axil.effects import notes
-from axil.effects.comparables import Choice
+from axil.effects.choice import Choice
 from axil.errors import InputError, counted
 from axil.inputs import as_count, as_positions, as_share, as_shares, group_codes, row_values
 from axil.output import comparables, page, tables
 from axil.output.arrays import Arrays
+from axil.output.comparables import as_per_class
 from axil.output.portfolio import Portfolio
 from axil.output.predictions import WeightedSums
-from axil.output.similar import as_per_class
 from axil.types import Array
 
 

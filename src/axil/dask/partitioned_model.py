@@ -17,7 +17,7 @@ from axil import inputs
 from axil.dask.cluster import Cluster, partitions, task
 from axil.dask.partitions import named
 from axil.dask.shards import HeldRows, OnWorkers
-from axil.effects.comparables import Allowed, packed
+from axil.effects.choice import Allowed, packed
 from axil.errors import InputError
 from axil.machine.memory import Limits
 from axil.output.rules import Rules, said_by

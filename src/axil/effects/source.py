@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from axil.effects import notes
-from axil.effects.leaves import SharedLeaves
+from axil.effects.leaf_matches import SharedLeaves
 from axil.kernels import Backend
 from axil.machine.arrays import host, is_host
 from axil.types import Array

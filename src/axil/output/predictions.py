@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_array, issparse
 
 from axil.effects import Shard, notes
-from axil.effects.comparables import Allowed, Choice, Compared
+from axil.effects.choice import Allowed, Choice, Compared
 from axil.effects.top import best_of
 from axil.effects.weights import SumEffects
 from axil.inputs.copies import frozen

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
-from axil.effects.comparables import Allowed, Choice, packed
+from axil.effects.choice import Allowed, Choice, packed
 from axil.errors import AxilError, InputError, meant, shown
 from axil.output.columns import Columns, refuse_other_order
 

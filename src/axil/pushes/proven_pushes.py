@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from axil.effects import PUSHES, Effects, Source
 from axil.effects.blocks import BlockEffects, derived, mixed
-from axil.effects.leaves import SharedLeaves
+from axil.effects.leaf_matches import SharedLeaves
 from axil.errors import InputError
 from axil.implicit.readers import as_rows
 from axil.inputs.copies import frozen

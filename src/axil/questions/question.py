@@ -18,9 +18,9 @@ from axil.errors import counted
 from axil.inputs.copies import owned_rows
 from axil.output import tables
 from axil.output.columns import columns_of
+from axil.output.comparables import Beside
 from axil.output.context import Account, Context
 from axil.output.predictions import WeightedSums
-from axil.output.similar import Beside
 from axil.replay.model import Proven
 from axil.replay.queries import Combination, Offsets, Queries
 

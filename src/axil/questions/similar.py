@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
-from axil.effects.comparables import Choice, Compared
+from axil.effects.choice import Choice, Compared
 from axil.errors import InputError, UnsupportedQuestionError
-from axil.output import similar
+from axil.output import comparables
 from axil.output.comparables import Predicted
 from axil.output.rules import Rules
 from axil.questions import audit
@@ -132,7 +132,7 @@ class Similar(Question):
         if model.features is None:
             raise UnsupportedQuestionError("similar", *model.no_features)
         if adjust and not model.has_fitted:
-            raise UnsupportedQuestionError("similar(adjust=True)", *similar.NOT_ADJUSTED)
+            raise UnsupportedQuestionError("similar(adjust=True)", *comparables.NOT_ADJUSTED)
         if adjust and not per_class:
             raise InputError(
                 "per_class=False lists classes by name, which adjust=True cannot move. Leave one of them out."
@@ -141,7 +141,7 @@ class Similar(Question):
             model.can("similar(beside=)")
         listing, per_class = (
             asked.listing(beside),
-            similar.as_per_class(per_class, model.classes is not None and model.shares_weights),
+            comparables.as_per_class(per_class, model.classes is not None and model.shares_weights),
         )
         marks = suspect_rows(model, suspects)
         dropped = marks if suspects == "drop" else None
@@ -151,7 +151,7 @@ class Similar(Question):
         chosen = listing.known.chosen(columns)
         parts = compared(asked, choice, allowed, adjust, 15 + 3 * len(chosen))
         shown = marks if suspects == "mark" else None
-        return similar.listed(parts, listing, chosen, per_class, model.features_of(listing.known), shown)
+        return comparables.similar_table(parts, listing, chosen, per_class, model.features_of(listing.known), shown)
 
 
 def ranked(asked: Asked, choice: Choice, by: str | None, sign: str = "any") -> Choice:

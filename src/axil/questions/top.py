@@ -6,11 +6,10 @@ from typing import Any
 
 from axil import inputs
 from axil.effects import DERIVATIVES, Best, TopRows
-from axil.effects.comparables import Choice
+from axil.effects.choice import Choice
 from axil.errors import InputError
 from axil.output import tables
-from axil.output.comparables import listed
-from axil.output.similar import as_per_class
+from axil.output.comparables import as_per_class, listed
 from axil.questions.question import Asked, Question
 from axil.questions.similar import compared
 from axil.replay.queries import Queries

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.adapters.contract import Model
 from axil.effects import WEIGHTS, Effects, Source, notes
-from axil.effects.leaves import SharedLeaves, leaf_rows
+from axil.effects.leaf_matches import SharedLeaves, leaf_rows
 from axil.effects.top import Best
 from axil.effects.weights import DeletionEffects, WeightEffects
 from axil.inputs.copies import frozen

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.effects.comparables import Compared
+from axil.effects.choice import Compared
 from axil.output import comparables, site_map
 from axil.output.columns import Columns
 from axil.output.comparables import Predicted

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
-from axil.effects.comparables import Allowed, Choice
+from axil.effects.choice import Allowed, Choice
 from axil.errors import InputError, UnsupportedQuestionError, meant, shown
 from axil.output import site_map
 from axil.output.columns import Columns

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from axil.effects.comparables import Allowed, Choice
+from axil.effects.choice import Allowed, Choice
 from axil.inputs import label_codes
 from tests.effects.shards import CUTS, FORMS, OUTPUTS, QUERIES, N, check_best, data
 
