@@ -24,15 +24,20 @@ from scipy.special import expit, logsumexp, softmax
 from sklearn.datasets import load_iris, load_wine
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import OneHotEncoder
-from tree_influence import explainers as theirs
-from tree_influence.explainers.parsers import util
 
 import axil
 from axil import baselines
 
+try:
+    from tree_influence import explainers as theirs
+    from tree_influence.explainers.parsers import util
+except ImportError:
+    theirs = None
+else:
+    util.OneHotEncoder = lambda sparse, **settings: OneHotEncoder(sparse_output=sparse, **settings)
+
 SEVERAL = {"iris, 3 classes": load_iris, "wine, 3 classes": load_wine}
 TWO = ("autos", "bodyfat", "boston", "yacht", "breast_cancer", "wine")
-util.OneHotEncoder = lambda sparse, **settings: OneHotEncoder(sparse_output=sparse, **settings)
 
 
 def optimum(trex):
@@ -55,6 +60,8 @@ def optimum(trex):
 
 
 def measure(name, folder):
+    if theirs is None:
+        raise SystemExit("This experiment needs the package tree_influence, which is not installed.")
     X, y = SEVERAL[name](return_X_y=True) if name in SEVERAL else read_classes(name, folder)
     train, new, y_train, y_new = train_test_split(X, y, test_size=0.2, random_state=42, stratify=y)
     new, y_new = new[:N_QUERIES], y_new[:N_QUERIES]

@@ -21,7 +21,7 @@ import paper_figures
 from boundary_measures import Curve, off_line
 from boundary_models import Asked, data, fitted
 from matplotlib.figure import Figure
-from paper_setting import PACKAGES, write
+from paper_setting import PACKAGES, plain_arguments, write
 
 import axil
 from axil.plots.canvas import DASHES, LINES, colours, dress
@@ -136,6 +136,7 @@ def title(one: Curve) -> str:
 
 
 def main() -> None:
+    plain_arguments(__doc__).parse_args()
     (X, y), (_, labels) = data("values"), data("two classes")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", axil.ApproximationWarning)  # the proof says it

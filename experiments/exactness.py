@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from paper_setting import PACKAGES, Line, command, furthest, markdown_line, write
+from paper_setting import PACKAGES, Line, command, furthest, markdown_line, plain_arguments, write
 from scipy import sparse
 
 import axil
@@ -135,6 +135,7 @@ def summary(lines: Iterable[Line]) -> list[Line]:
 
 
 def main() -> None:
+    plain_arguments(__doc__).parse_args()
     lines = []
     for library, name in GRID:
         lines.append(measure(library, name))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 from interval_data import Case, cases
-from paper_setting import Line, command, markdown, write_csv
+from paper_setting import Line, command, markdown, plain_arguments, write_csv
 from scipy.stats import rankdata
 
 from axil.questions.intervals.conformal import Conformal
@@ -46,6 +46,7 @@ def areas(case: Case) -> dict[str, float]:
 
 
 def main() -> None:
+    plain_arguments(__doc__).parse_args()
     found = [areas(case) for case in cases()]
     values = np.array([list(one.values()) for one in found])
     best = values == values.max(axis=1, keepdims=True)

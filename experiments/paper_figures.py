@@ -7,14 +7,15 @@ from pathlib import Path
 
 from matplotlib import rc_context
 from matplotlib.figure import Figure
+from paper_setting import place
 from PIL import Image
 
 FIGURES = Path(__file__).parent.parent / "docs" / "figures"
 
 
 def save(figure: Figure, name: str) -> None:
-    """docs/figures/NAME, .svg or .png."""
-    path = FIGURES / name
+    """docs/figures/NAME, .svg or .png; one that is there is kept, see `paper_setting.place`."""
+    path = place(FIGURES, name)
     if path.suffix == ".svg":
         with rc_context({"svg.hashsalt": name}):
             figure.savefig(path, metadata={"Date": None, "Creator": None})

@@ -30,6 +30,10 @@ SETTINGS = {
 }
 PACKAGES = ("axil", "lightgbm", "numpy", "scikit-learn")
 RESULTS = Path(__file__).parent / "results"
+OVERWRITE = "AXIL_OVERWRITE"  # set to replace results that are there
+KEPT = (
+    f"Results that are there are kept: new ones are written beside them as NAME.new.csv. {OVERWRITE}=1 replaces them."
+)
 Line = dict[str, object]
 
 
@@ -46,9 +50,14 @@ class Fitted:
         return np.asarray(self.model.predict(X, pred_leaf=True))
 
 
+def plain_arguments(description: str | None) -> argparse.ArgumentParser:
+    """The arguments of an experiment that takes none, or adds its own."""
+    return argparse.ArgumentParser(description=(description or "").splitlines()[0], epilog=KEPT)
+
+
 def arguments(description: str, names: Sequence[str] = paper_data.NAMES) -> argparse.ArgumentParser:
     """The arguments that all commands take: where the data sets are, and which of them."""
-    parser = argparse.ArgumentParser(description=description)
+    parser = plain_arguments(description)
     parser.add_argument(
         "--data",
         type=Path,
@@ -99,6 +108,16 @@ def about(command: str, packages: Sequence[str] = PACKAGES) -> dict[str, str]:
     }
 
 
+def place(folder: Path | None, name: str) -> Path:
+    """Where a result goes: a file that is there is kept, unless `OVERWRITE` is set, and the new one gets a name beside it."""
+    path = (folder or RESULTS) / name
+    if not path.exists() or os.environ.get(OVERWRITE):
+        return path
+    beside = path.with_suffix(f".new{path.suffix}")
+    print(f"{path} is kept; the new result is {beside.name}. {OVERWRITE}=1 replaces it.", flush=True)
+    return beside
+
+
 def write(
     table: str,
     lines: list[Line],
@@ -117,7 +136,7 @@ def write_csv(
 ) -> None:
     """results/TABLE.csv, or FOLDER/TABLE.csv, where every line tells command, date, versions and machine."""
     told = about(command, packages)
-    with open((folder or RESULTS) / f"{table}.csv", "w", newline="", encoding="utf-8") as file:
+    with open(place(folder, f"{table}.csv"), "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, [*lines[0], *told], lineterminator="\n")
         writer.writeheader()
         writer.writerows(line | told for line in lines)
@@ -129,7 +148,7 @@ def write_shown(
     """results/TABLE.md, or FOLDER/TABLE.md, which tells command, date, versions and machine once."""
     told = about(command, packages)
     made = [*markdown(lines), "", f"`{command}`; {told['versions']}; {told['machine']}; {told['date']}.", ""]
-    ((folder or RESULTS) / f"{table}.md").write_text("\n".join(made), encoding="utf-8")
+    place(folder, f"{table}.md").write_text("\n".join(made), encoding="utf-8")
 
 
 def markdown(lines: list[Line]) -> list[str]:

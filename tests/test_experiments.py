@@ -16,6 +16,35 @@ import axil
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 
 
+MAINS = [path.stem for path in sorted(EXPERIMENTS.glob("*.py")) if "__main__" in path.read_text(encoding="utf-8")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MAINS)
+def test_every_experiment_has_help_and_then_does_nothing(name, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+    monkeypatch.setattr(sys, "argv", [name, "--help"])
+    with pytest.raises(SystemExit) as stopped:
+        runpy.run_path(str(EXPERIMENTS / f"{name}.py"), run_name="__main__")
+    assert stopped.value.code == 0
+    assert capsys.readouterr().out.startswith(f"usage: {name}")
+
+
+def test_results_that_are_there_are_kept(tmp_path, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+    import paper_setting
+
+    def written(value):
+        paper_setting.write("table", [{"value": value}], "command", ("axil",), folder=tmp_path)
+        return {path.name: f"| {value} |" in path.read_text(encoding="utf-8") for path in tmp_path.glob("*.md")}
+
+    assert written(1) == {"table.md": True}
+    assert written(2) == {"table.md": False, "table.new.md": True}
+    assert "table.csv is kept; the new result is table.new.csv" in capsys.readouterr().out
+    monkeypatch.setenv(paper_setting.OVERWRITE, "1")
+    assert written(3)["table.md"]
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.* has SHA-256")  # scikit-learn's values are newer than the paper's
 @pytest.mark.parametrize("table", ["target_sensitivity", "runtime", "exactness_datasets"])
