@@ -175,12 +175,6 @@ def test_audit_and_calibrate_of_a_median_take_errors_without_the_row() -> None:
     assert predictive.training_errors == "leave-one-out"
 
 
-def test_refit_is_refused_by_name() -> None:
-    case = RANKED["l1"]()
-    with pytest.raises(axil.UnsupportedQuestionError, match="rank"):
-        axil.Explainer(case.model, case.X, case.y).refit(drop=[3])
-
-
 def test_bags_that_were_recorded() -> None:
     case = booster(table(120), objective="l1", **BAG, n_trees=4)
     drawn = axil.Explainer(case.model, case.X, case.y)

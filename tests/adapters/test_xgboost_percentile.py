@@ -125,3 +125,10 @@ def test_a_margin_beside_a_number_as_base() -> None:
     case = booster(table(120), margin=True, objective="reg:absoluteerror", base_score=0.0)
     explainer = axil.Explainer(case.model, case.X, case.y, init_score=case.base_margin)
     np.testing.assert_allclose(explainer(case.X_new).predictions, case.predict(case.X_new)[:, 0], rtol=0, atol=1e-5)
+
+
+@pytest.mark.skipif("absolute error vector leaves" not in RANKED, reason="XGBoost trains them from 3.1 on")
+def test_refit_of_medians_that_share_trees_is_refused_by_name() -> None:
+    case = RANKED["absolute error vector leaves"]()
+    with pytest.raises(axil.UnsupportedQuestionError, match="several outputs share their trees"):
+        axil.Explainer(case.model, case.X, case.y).refit(drop=[3])

@@ -267,8 +267,12 @@ class ProvenModel(Refittable):
     @property
     def row_weights(self) -> Array:
         first = self.engines[0]
-        weights = first.structure.row_weights if isinstance(first, (Forest, BoostedTrees)) else None
-        return np.ones(len(self.targets)) if weights is None else weights
+        if not isinstance(first, (Forest, BoostedTrees)):
+            return np.ones(len(self.targets))
+        s = first.structure
+        if s.ranks is not None and s.ranks.rows is not None:
+            return np.bincount(s.ranks.rows, minlength=s.n_rows).astype(np.float64)
+        return np.ones(s.n_rows) if s.row_weights is None else s.row_weights
 
     def share_of(self, rows: Any) -> float:
         return 0.0 if isinstance(self.engines[0], Smoother) else super().share_of(rows)

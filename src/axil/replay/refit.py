@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters.bags import RecordedBags
-from axil.adapters.contract import Adapter, FittedTrees
+from axil.adapters.contract import Adapter, FittedTrees, TrainingRows
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.machine.memory import Budget, Limits
 from axil.replay.recover import assign_leaves
-from axil.replay.walk import Leaves, TreeWalk, round_to
-from axil.structure import Regularisation, Structure
+from axil.replay.walk import Leaves, TreeWalk, Walked, round_to
+from axil.structure import Ranks, Regularisation, Structure
 from axil.structure.leaves import LeafFit
 from axil.types import Array
 from axil.weights.boosting import BoostedTrees
@@ -84,14 +84,16 @@ class RefitRows:
 
 def _draws(s: Structure, rows: RefitRows) -> Array | None:
     """(N, T): how often each row is drawn for each tree; None: all are, once."""
+    if s.ranks is not None:
+        return None if s.ranks.drawn is None else rows.draws(s.ranks.drawn[int(s.ranks.based) :]).T.astype(np.float64)
     if len(s.draws) == 1:
         return None
     levels = s.cells // s.n_leaves[:, None].astype(s.cells.dtype)
     return rows.draws(s.whole_draws[levels.astype(np.intp)]).T
 
 
-def leaf_fit(adapter: Adapter, s: Structure, rows: RefitRows, budget: Budget) -> LeafFit:
-    """The leaves of one structure's trees, fitted to these rows."""
+def leaf_fit(adapter: Adapter, s: Structure, rows: RefitRows, budget: Budget, ranks: Ranks | None) -> LeafFit:
+    """The leaves of one structure's trees, fitted to these rows; by the ranks of the rows where there is a rule for them."""
     weights = rows.weights
     total = float(len(rows.targets) if weights is None else weights.sum())
     if not total > 0:
@@ -112,9 +114,11 @@ def leaf_fit(adapter: Adapter, s: Structure, rows: RefitRows, budget: Budget) ->
         base=s.base,
         base_value=base,
         row_weights=weights,
-        sampler=None if draws is None else RecordedBags(draws, s.n_trees),
+        sampler=None if draws is None else RecordedBags(draws, draws.shape[1]),
         coefficients=s.coefficients,
         cut=s.cut,
+        ranks=ranks,
+        based=s.ranks is not None and s.ranks.based,
     )
     walk = _TreeRefit(adapter, trees, rows.leaves(s.leaves(), s.columns), rows.targets, rows.offsets, budget)
     walk.rule, walk.final = rule, s.final
@@ -126,11 +130,25 @@ def leaf_fit(adapter: Adapter, s: Structure, rows: RefitRows, budget: Budget) ->
             f"{emptied} of {s.total_leaves} leaves of averaged trees would lose all rows, and a tree has to say something there",
             "Ask explainer.without(X, rows), whose mean is over the trees that still have rows; or fit with larger leaves.",
         )
+    if ranks is not None:
+        return _ranked_fit(s, found, walk.raw, trees.based, len(rows.targets))
     columns = np.arange(s.n_trees) if s.columns is None else s.columns
     raw, parts = walk.raw, (found.sums, found.leaf_weights, found.counts)
     return LeafFit(
         s.n_leaves, columns, s.final, raw, *parts, base, float(s.beta[-1]), s.base is None, len(rows.targets), rule
     )
+
+
+def _ranked_fit(s: Structure, found: Walked, raw: Array, based: bool, n_rows: int) -> LeafFit:
+    """The leaves of percentiles, after the base, which is a tree of the walk; inner nodes are written as means of leaves."""
+    first, columns = int(based), np.arange(s.n_trees) if s.columns is None else s.columns
+    base, share, estimated = np.asarray(s.base), float(s.beta[-1]), False
+    if based and s.final[0]:
+        base, share, estimated = raw[0], float(s.final[0]), True
+    weights, counts, raw = found.drawn_weights[first:], found.counts[first:], raw[first:]
+    plain = Regularisation(np.zeros(len(raw)), np.ones(len(raw)))
+    parts = s.n_leaves[first:], columns[first:] - first, s.final[first:], raw, raw * weights[:, None], weights, counts
+    return LeafFit(*parts, base, share, estimated, n_rows, plain)
 
 
 class _TreeRefit(TreeWalk):
@@ -152,6 +170,10 @@ class _TreeRefit(TreeWalk):
     def _values(self, t: int, own: slice) -> Array:
         """(L_t, K): the values of tree t's leaves before the rate."""
         rule, sums, weights = self.rule, self.sums, self.leaf_weights
+        if self.trees.ranks is not None:
+            found = sums[own] if self.shift is None else sums[own] + self.shift[own, None]
+            is_base = self.trees.based and t == 0
+            return found.astype(self.adapter.base_precision).astype(np.float64) if is_base else found
         one = rule.tree(t, own)
         if rule.bends or rule.mixes:
             return np.stack([one.leaf_values(column, weights[own]) for column in sums[own].T], axis=1)
@@ -159,13 +181,7 @@ class _TreeRefit(TreeWalk):
 
 
 def _rule(s: Structure) -> Regularisation:
-    if s.is_ranked:
-        raise UnsupportedQuestionError(
-            "refit",
-            "each leaf takes its value from rows of a certain rank (a median or another percentile), which others would have",
-            "Ask what_if for other targets, or fit with squared error.",
-        )
-    if s.regularisation is None:
+    if s.regularisation is None or (s.is_ranked and s.ranks is None):
         raise UnsupportedQuestionError(
             "refit", "how leaf values follow from row weights was not recorded", "Make the explainer again."
         )
@@ -197,9 +213,26 @@ def leaf_fits(model: Any, change: Change) -> tuple[list[LeafFit], Array | None]:
     for s, own in zip(structures, columns):
         n_leaves[own] = s.n_leaves
     rows = RefitRows.of(change, adapter, change.weights, n_leaves, model.limits)
-    found, bags = [], np.ones((len(rows.targets), len(n_leaves)))
-    for s, own, output in zip(structures, columns, model.served()):
-        found.append(leaf_fit(adapter, s, rows.served(output), model.budget))
+    first, rules = _rules(adapter, structures, columns, change, rows)
+    found, bags = [], np.ones((len(rows.targets), len(n_leaves) - first))
+    for s, own, output, ranks in zip(structures, columns, model.served(), rules):
+        found.append(leaf_fit(adapter, s, rows.served(output), model.budget, ranks))
         drawn = _draws(s, rows)
-        bags[:, own] = 1.0 if drawn is None else drawn
+        bags[:, own[first:] - first] = 1.0 if drawn is None else drawn
     return found, None if (bags == 1).all() else bags
+
+
+def _rules(
+    adapter: Adapter, structures: list[Structure], columns: list[NDArray[Any]], change: Change, rows: RefitRows
+) -> tuple[int, list[Ranks | None]]:
+    """How many trees are the base, and for each structure the rule of its percentiles for these rows; None: it has means."""
+    if not any(s.is_ranked for s in structures):
+        return 0, [None] * len(structures)
+    first = int(any(s.ranks is not None and s.ranks.based for s in structures))
+    trees = np.concatenate([own[first:] for own in columns])
+    if len(np.unique(trees)) < len(trees):
+        raise UnsupportedQuestionError(
+            "refit", "percentiles of several outputs share their trees", "Ask explainer.without(X, rows)."
+        )
+    fitted = adapter.trees(TrainingRows(change.X, rows.targets, rows.weights, rows.offsets))
+    return first, [own.ranks for own in fitted]

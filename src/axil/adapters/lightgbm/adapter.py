@@ -112,6 +112,7 @@ class LightGBMAdapter(TreeModel):
         self.scale = ROOTS if text.objective == "regression sqrt" else IDENTITY
         self.starts_with_base = self._reading.ranked
         if self.starts_with_base:
+            self.base_precision = np.float32
             self.residual_precision = np.float64
         self._rule = LightGBMRule.of(self._reading)
         self.leaf_tolerance = self._rule.tolerance

@@ -276,6 +276,7 @@ class XGBoostAdapter(TreeModel):
         tree = self._trees[own[0]]
         leaf = self._some_leaves(rows.X, 0, 1)[:, own[0]]
         draw = np.ones(len(leaf)) if sampler is None else sampler.draw(0, leaf, np.empty(0))
+        draw = draw if rows.bags is None else rows.bags[:, own[0]]
         start = self._model.base_score if rows.offsets is None else rows.offsets
         start = np.broadcast_to(start, rows.targets.shape)[:, output]
         residuals = (rows.targets[:, output] - start).astype(np.float32).astype(np.float64)
