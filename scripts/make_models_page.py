@@ -67,7 +67,7 @@ VALUES = {
     ("booster", ""): "gblinear",
     ("sampling_method", ""): "gradient_based",
     ("loss", "predictions pass"): "poisson, gamma",
-    ("loss", "its leaf values"): "huber",
+    ("loss", "its leaf values"): "any other",
     ("boosting", ""): "rf with GOSS",
     ("leaf_estimation_iterations", "CatBoost then adds"): "above 1 with Exact leaves",
     ("leaf_estimation_iterations", "leaves are pooled"): "above 1 with monotone_constraints",

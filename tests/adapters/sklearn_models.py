@@ -403,5 +403,15 @@ _RANKED_MAKERS: Makers = {
     ),
     "bagged absolute_error": lambda: forest("BaggingRegressor", estimator=tree.DecisionTreeRegressor(**_MEDIANS)),
 }
+_CUT_MAKERS: Makers = {
+    "stages huber": lambda: boosted(loss="huber"),
+    "stages huber alpha=0.5": lambda: boosted(loss="huber", alpha=0.5),
+    "stages huber zero whole targets": lambda: boosted(
+        loss="huber", alpha=0.7, init="zero", fit_with={"change": np.round}
+    ),
+    "stages huber early stopping": lambda: boosted(loss="huber", n_iter_no_change=3),
+}
+#: Residuals are cut off.
+CUT: Makers = {name: cache(make) for name, make in _CUT_MAKERS.items()}
 #: Leaf values are percentiles.
 RANKED: Makers = {name: cache(make) for name, make in _RANKED_MAKERS.items()}

@@ -99,7 +99,11 @@ class Held:
         if s.is_ranked or s.cut is not None:
             constants = _shift(engine) if s.shift is not None else 0.0
             reach = 0.0 if s.regularisation.bends else rank_changes.radius(engine, targets)
-            return cls(s.total_leaves, **walked.held, shift=constants, radius=reach, encodings=encodings)
+            held = dict(walked.held)
+            if s.ranks is not None and s.ranks.rule.spreads:  # rows that do not count are beyond
+                own = s.cells[int(s.ranks.based) :, slice(None) if s.ranks.rows is None else s.ranks.rows]
+                held["cut"] = float(np.mean(own // s.n_leaves[int(s.ranks.based) :, None] == 0))
+            return cls(s.total_leaves, **held, shift=constants, radius=reach, encodings=encodings)
         sums, shift = engine.fit(targets).sums[:, 0], _shift(engine)
         return cls(s.total_leaves, **walked.held, shift=shift, radius=_radius(s, sums, engine), encodings=encodings)
 

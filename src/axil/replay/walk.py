@@ -119,7 +119,7 @@ class TreeWalk:
         self.levels = [1.0]  # first, so that a structure with a single level of draws is one without sampling
         # Codes of the draws, two bytes if there are many.
         self.codes = None if trees.sampler is None and trees.ranks is None else self._empty(np.uint8)
-        self.shares = None if trees.ranks is None else np.zeros((3, int(self.starts[-1])))
+        self.shares = None if trees.ranks is None else np.zeros((3 + trees.ranks.spreads, int(self.starts[-1])))
         self.drawn = None if trees.sampler is None or trees.ranks is None else self._empty(np.uint8)
         self.shift: Array | None = None
         self.beyond = None if trees.cut is None else self._empty(np.uint8)  # whose residuals are cut off
@@ -201,12 +201,10 @@ class TreeWalk:
         if self.trees.held_out is not None:
             draw = np.where(self.trees.held_out, 0.0, draw)
         found = ranks.picks(self.leaves[t], residuals[:, 0], draw, t < self.trees.based)
-        self.codes[t] = 0
-        for code in (1, 0):  # the lower row last: it is the only one where both are the same
-            self.codes[t][found.rows[code]] = code + 1
-            self.shares[code + 1, start + found.leaves] = found.shares[code]
+        self.codes[t] = found.codes(len(residuals))
+        self.shares[1 : 1 + len(found.levels), start + found.leaves] = found.levels
         sums, weights = np.zeros((n, 1)), np.zeros(n)
-        sums[found.leaves, 0] = (found.shares * residuals[found.rows, 0]).sum(axis=0)
+        sums[found.leaves, 0] = found.values(residuals[:, 0])
         weights[found.leaves] = 1.0
         if found.shifts is not None:
             self.shift = np.zeros(len(self.trees.values)) if self.shift is None else self.shift

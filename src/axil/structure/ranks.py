@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,11 +31,34 @@ class Picks:
     rows: Positions  #: (2, n) lower and upper; the same row twice where it is one
     shares: Array  #: (2, n)
     shifts: Array | None = None  #: (n,) constants that the library adds; None: none
+    free: Positions | None = None  #: (M,) rows that count besides, all of a leaf alike; None: none
+    free_at: Positions | None = None  #: (M,) which of the n leaves each is in
+    free_shares: Array | None = None  #: (n,) of each such row
 
     def value(self, residuals: Array) -> float:
         """The percentile of the first leaf."""
-        found = float(self.shares[:, 0] @ residuals[self.rows[:, 0]])
-        return found if self.shifts is None else found + float(self.shifts[0])
+        return float(self.values(residuals)[0]) + (0.0 if self.shifts is None else float(self.shifts[0]))
+
+    def values(self, residuals: Array) -> Array:
+        """(n,): what these rows with their shares make of residuals (N,), shifts apart."""
+        found = np.asarray((self.shares * residuals[self.rows]).sum(axis=0))
+        if self.free is None or self.free_at is None or self.free_shares is None:
+            return found
+        return found + self.free_shares * np.bincount(self.free_at, residuals[self.free], len(found))
+
+    def codes(self, n_rows: int) -> NDArray[np.uint8]:
+        """(N,): 1 for the lower row of a leaf, also where it is the upper one too, 2 for the upper, 3 for free ones, else 0."""
+        found = np.zeros(n_rows, dtype=np.uint8)
+        for code in (1, 0):
+            found[self.rows[code]] = code + 1
+        if self.free is not None:
+            found[self.free] = 3
+        return found
+
+    @property
+    def levels(self) -> Array:
+        """(2, n) or (3, n): the shares of a row of each code from 1 on."""
+        return self.shares if self.free_shares is None else np.concatenate([self.shares, self.free_shares[None]])
 
 
 @dataclass(frozen=True)
@@ -45,6 +68,7 @@ class Ranks(Transferable, ABC):
     alpha: float  #: the share of rows below, 0.5 for a median
     weights: Array | None = None  #: (N,) of the rows; None: all alike
     by_draws: bool = False  #: whether a row that was drawn twice counts twice
+    spreads: ClassVar[bool] = False  #: whether all rows of a leaf may count, beside those of a certain rank
 
     @abstractmethod
     def even(self, counts: Positions) -> tuple[Positions, Array]:
@@ -79,7 +103,7 @@ class Ranks(Transferable, ABC):
     def values(self, leaf: NDArray[np.integer[Any]], residuals: Array, draw: NDArray[Any], n_leaves: int) -> Array:
         """(n_leaves,): the percentiles; 0 where a leaf has no rows."""
         found, out = self.picks(leaf, residuals, draw), np.zeros(n_leaves)
-        out[found.leaves] = (found.shares * residuals[found.rows]).sum(axis=0)
+        out[found.leaves] = found.values(residuals)
         return out
 
 
@@ -107,7 +131,7 @@ class RankedFit(Transferable):
             return self.rule.picks(leaf, residuals, draw, is_base)
         rule = self.rule if self.rule.weights is None else replace(self.rule, weights=self.rule.weights[own])
         found = rule.picks(leaf[own], residuals[own], draw[own], is_base)
-        return replace(found, rows=own[found.rows])
+        return replace(found, rows=own[found.rows], free=None if found.free is None else own[found.free])
 
     def last(self, leaves: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
         """(T, N): whether a row counts in a tree, and no other row of its leaf, (T, N), does."""

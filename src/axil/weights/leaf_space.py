@@ -239,14 +239,15 @@ def cooccurrence(structure: Structure, rows: Rows, first: int, last: int) -> Any
 
 
 def _ranked_together(s: Structure, first: int, last: int) -> Array:
-    """C among trees first..last-1 where leaves take their values from one or two rows each: these alone are looked at."""
+    """C among trees first..last-1 where leaves take their values from rows of a certain rank: these alone are looked at."""
     starts = s.starts[first : last + 1] - s.starts[first]
     out = np.zeros((int(starts[-1]), int(starts[-1])))
     for t in range(first + 1, last):
         level, leaf = np.divmod(s.cells[t].astype(np.int64), int(s.n_leaves[t]))
         rows = np.flatnonzero(level)
-        share, own = s.draws[level[rows], s.starts[t] + leaf[rows]], starts[t - first] + leaf[rows]
+        share, n, at = s.draws[level[rows], s.starts[t] + leaf[rows]], int(s.n_leaves[t]), starts[t - first]
         for before in range(first, t):
-            met = starts[before - first] + s.cells[before, rows].astype(np.int64) % int(s.n_leaves[before])
-            np.add.at(out, (met, own), share)
+            size, start = int(s.n_leaves[before]), starts[before - first]
+            pair = s.cells[before, rows].astype(np.int64) % size * n + leaf[rows]
+            out[start : start + size, at : at + n] = np.bincount(pair, share, size * n).reshape(size, n)
     return out

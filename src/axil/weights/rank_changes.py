@@ -32,6 +32,8 @@ Trees = BoostedTrees | Forest
 def leaves_beyond(engine: Trees, before: Array, after: Array) -> int:
     """How many leaves take their values from other rows with the targets ``after`` (N, 1) than with those ``before``."""
     s, changed = engine.structure, 0
+    if len(s.draws) > 3:
+        return _spread_beyond(engine, after)
     both = zip(_residuals(engine, before), _residuals(engine, after))
     for (leaf, rows), (old, new) in zip(_picked(s), both):
         flips = np.zeros(s.n_rows, dtype=np.bool_)
@@ -42,9 +44,29 @@ def leaves_beyond(engine: Trees, before: Array, after: Array) -> int:
     return changed
 
 
+def _spread_beyond(engine: Trees, after: Array) -> int:
+    """How many leaves have other rows or constants by the rule, where all rows may count; all of them where that is not known."""
+    s, changed = engine.structure, 0
+    if s.ranks is None:
+        return s.total_leaves
+    shift = np.zeros(s.total_leaves) if s.shift is None else s.shift
+    for t, residual in zip(range(s.n_trees), _residuals(engine, after)):
+        level, leaf = np.divmod(s.cells[t].astype(np.int64), int(s.n_leaves[t]))
+        found = s.ranks.picks(t, leaf, residual)
+        moved = np.zeros(int(s.n_leaves[t]), dtype=np.bool_)
+        moved[leaf[found.codes(s.n_rows) != level]] = True
+        if found.shifts is not None:
+            apart = np.abs(found.shifts - shift[s.starts[t] + found.leaves])
+            moved[found.leaves[apart > ROUNDING * float(np.abs(residual).max(initial=0.0))]] = True
+        changed += int(moved.sum())
+    return changed
+
+
 def radius(engine: Trees, targets: Array) -> float:
     """The smallest change of one target that brings a row to the other side, or less; 0: no bound is known."""
     s = engine.structure
+    if len(s.draws) > 3:  # constants move with the targets too
+        return 0.0
     chosen = np.flatnonzero(np.any(s.row_draws() != 0, axis=0) | (s.base is None))
     if isinstance(engine, Forest):
         chosen = chosen[:0]  # no target moves another row's residual

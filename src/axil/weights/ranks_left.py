@@ -24,9 +24,8 @@ def without(structure: Structure, targets: Array) -> Structure:
     fitted, picks = _walked(s, targets)
     cells, shares, shift = s.leaves().copy(), np.zeros_like(s.draws), np.zeros(s.total_leaves)
     for t, found in enumerate(picks):
-        for code in (1, 0):  # the lower row last: it is the only one where both are the same
-            cells[t, found.rows[code]] = found.leaves + (code + 1) * s.n_leaves[t]
-            shares[code + 1, s.starts[t] + found.leaves] = found.shares[code]
+        cells[t] += (found.codes(s.n_rows) * s.n_leaves[t]).astype(cells.dtype)
+        shares[1 : 1 + len(found.levels), s.starts[t] + found.leaves] = found.levels
         if found.shifts is not None:
             shift[s.starts[t] + found.leaves] = found.shifts
     there = fitted.structure.leaf_weights
@@ -52,7 +51,7 @@ def without_each(s: Structure, targets: Array) -> tuple[Positions, Positions, Ar
             gone = order[place == k]
             picks = s.ranks.less(gone, s.n_rows).picks(t, leaf, y)
             values = np.zeros(int(s.n_leaves[t]))
-            values[picks.leaves] = (picks.shares * y[picks.rows]).sum(axis=0)
+            values[picks.leaves] = picks.values(y)
             at = leaf[gone].astype(np.intp)
             found.append((s.starts[t] + at, gone, values[at], size[at] == 1))
     leaves, rows, after, last = (np.concatenate(part) for part in zip(*found))
@@ -68,7 +67,7 @@ def _walked(s: Structure, targets: Array) -> tuple[FittedValues, list[Picks]]:
     for t, residual in zip(range(s.n_trees), fitted.residuals(leaves, fitted.started())):
         found = s.ranks.picks(t, leaves[t], residual[:, 0])
         own = s.starts[t] + found.leaves
-        values[own, 0] = (found.shares * residual[found.rows, 0]).sum(axis=0)
+        values[own, 0] = found.values(residual[:, 0])
         if found.shifts is not None:
             values[own, 0] += found.shifts
         there[own] = 1.0

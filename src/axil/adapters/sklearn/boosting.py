@@ -19,7 +19,7 @@ from axil.adapters.percentiles import require_rows, with_base
 from axil.adapters.refusals import refusal, refuse
 from axil.adapters.routes import Kind, Routes, Splits, make_routes
 from axil.adapters.sklearn.draws import StageSampler, training_rows
-from axil.adapters.sklearn.percentile import PERCENTILES, SklearnPercentile, share_below
+from axil.adapters.sklearn.percentile import PERCENTILES, SklearnHuber, SklearnPercentile, share_below
 from axil.adapters.sklearn.refusals import DRAWS, LOSSES, STAGES, fits_init
 from axil.adapters.sklearn.trees import (
     SklearnAdapter,
@@ -30,7 +30,7 @@ from axil.adapters.sklearn.trees import (
     numbers,
     stacked,
 )
-from axil.errors import InputError
+from axil.errors import InputError, UnsupportedModelError
 from axil.inputs.libraries import needed_pandas
 from axil.types import Array
 
@@ -62,6 +62,15 @@ class GradientBoostingAdapter(StackAdapter):
         require_rows(rows, "loss", self._model.loss)
         start, constant = self._start()[0], getattr(self._model.init_, "strategy", "constant") == "constant"
         ranks = SklearnPercentile(share_below(self._model), rows.weights, weighs_leaves=True)
+        if self._model.loss == "huber":
+            if not rows.totals.even:
+                raise UnsupportedModelError(
+                    "sample_weight",
+                    "given with loss=huber",
+                    "axil holds which residuals are cut off for rows that all count alike",
+                    "Fit without sample_weight, or with loss='absolute_error' or 'squared_error'.",
+                )
+            ranks = SklearnHuber(0.5, None, weighs_leaves=True, quantile=100 * float(self._model.alpha) / 100)
         return [with_base(found, ranks, rows, None if constant else float(start[0]), 0.0)]
 
     def kept_rows(self, n_rows: int, labels: Array | None = None) -> Indices | None:

@@ -1,4 +1,4 @@
-"""scikit-learn's percentiles: leaf values of absolute_error and quantile, in boosting, trees and forests.
+"""scikit-learn's percentiles: leaf values of absolute_error, quantile and huber, in boosting, trees and forests.
 
 Formulas: fit_intercept_only, sklearn/_loss/loss.py; _weighted_percentile, sklearn/utils/stats.py; sklearn/dummy.py; and
 the criterion MAE, sklearn/tree/_criterion.pyx.
@@ -16,7 +16,7 @@ from axil.structure import Ranks
 from axil.structure.ranks import Picks
 from axil.types import Array
 
-PERCENTILES = ("absolute_error", "quantile")  # losses
+PERCENTILES = ("absolute_error", "quantile", "huber")  # losses
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,36 @@ class SklearnPercentile(Ranks):
 
 def share_below(model: Any) -> float:
     """The share of rows below the percentile of a boosted model, as the library computes it from its quantile."""
-    if model.loss == "absolute_error":
+    if model.loss in ("absolute_error", "huber"):
         return 0.5
     return 100 * float(model.alpha if hasattr(model, "alpha") else model.quantile) / 100
+
+
+@dataclass(frozen=True)
+class SklearnHuber(SklearnPercentile):
+    """The median of a leaf's residuals, and the mean of their distances from it, cut off at delta.
+
+    See HuberLoss, sklearn/_loss/loss.py. Delta is a percentile of the sizes of all residuals that a stage sees: it is held, and
+    so is which rows are beyond it.
+    """
+
+    quantile: float = 0.9  #: of the sizes of residuals
+    spreads = True
+
+    def picks(
+        self, leaf: NDArray[np.integer[Any]], residuals: Array, draw: NDArray[Any], is_base: bool = False
+    ) -> Picks:
+        """The median of each leaf, the rows that are within delta of it, and what those beyond add."""
+        found = super().picks(leaf, residuals, draw, is_base)
+        if is_base:
+            return found
+        rows = np.flatnonzero(draw)
+        sizes = np.sort(np.abs(residuals[rows]))
+        delta = sizes[replace(self, alpha=self.quantile).weighed(np.ones(len(sizes)))[0]]
+        at, n = np.searchsorted(found.leaves, leaf[rows]), len(found.leaves)
+        apart = residuals[rows] - residuals[found.rows[0]][at]
+        beyond, counts = np.abs(apart) > delta, np.bincount(at, minlength=n)
+        shares = np.stack([(1 + np.bincount(at[beyond], minlength=n)) / counts, np.zeros(n)])
+        free = ~beyond & (rows != found.rows[0][at])
+        constants = np.bincount(at[beyond], delta * np.sign(apart[beyond]), n) / counts
+        return Picks(found.leaves, found.rows[[0, 0]], shares, constants, rows[free], at[free], 1.0 / counts)

@@ -93,6 +93,7 @@ EXACT = (
     "values, sample_weight, early stopping (rows held out have weight zero), interaction_cst",
     "gradient boosting, with and without histograms: loss=absolute_error and quantile; trees and forests: "
     "criterion=absolute_error; with the ranks of the rows held",
+    "gradient boosting: loss=huber without subsample and sample_weight, with ranks, delta and the rows beyond it held",
     "trees and forests, regressors and classifiers: bootstrap, max_samples, sample_weight, class_weight, several outputs "
     "of regressors",
     "bagging over trees: bootstrap, max_samples, max_features",
@@ -195,6 +196,12 @@ STAGES: tuple[Refusal[Any], ...] = (
         "its first prediction is a quantile of the targets, or is not the percentile that its leaves are",
         _MEAN,
         "(i)",
+    ),
+    Refusal(
+        "subsample",
+        lambda model: f"{model.subsample:g} with huber" if model.loss == "huber" and model.subsample < 1 else "",
+        "where residuals are cut off then follows from other rows than those of the stage, which is not replayed",
+        "Fit with subsample=1.0, or with loss='absolute_error'.",
     ),
     Refusal(
         "random_state",

@@ -1,0 +1,101 @@
+"""Huber boosting of scikit-learn against a replay in plain NumPy: a median, and distances from it that are cut off."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import axil
+from axil.adapters import read
+from tests.adapters.sklearn_models import CUT, boosted
+
+Array = NDArray[np.float64]
+
+PLAIN = {"stages huber": 0.9, "stages huber alpha=0.5": 0.5, "stages huber zero whole targets": 0.7}
+
+
+def replayed(y: Array, leaves: NDArray[Any], queries: NDArray[Any], alpha: float, zero: bool) -> tuple[Array, Array]:
+    """(n,) predictions and (n, N) weights, delta and the pattern held, of queries in these leaves."""
+    n = len(y)
+    order = np.argsort(y, kind="stable")
+    start = np.zeros(n)
+    if not zero:  # np.percentile
+        start[order[(n - 1) // 2]] += 0.5
+        start[order[n // 2]] += 0.5
+    K, c = np.tile(start, (n, 1)), np.zeros(n)
+    found, constants = np.tile(start, (len(queries), 1)), np.zeros(len(queries))
+    for leaf, met in zip(leaves.T, queries.T):
+        r, made, left = y - K @ y - c, np.eye(n) - K, -c
+        delta = np.sort(np.abs(r))[int(np.ceil(100 * alpha / 100 * n - 1e-9)) - 1]
+        for number in np.unique(leaf):
+            rows = np.flatnonzero(leaf == number)
+            middle = rows[np.argsort(r[rows], kind="stable")[int(np.ceil(len(rows) / 2)) - 1]]
+            apart = r[rows] - r[middle]
+            share = np.zeros(n)
+            share[rows[np.abs(apart) <= delta]] = 1 / len(rows)
+            share[middle] += 1 - share.sum()
+            constant = (np.sign(apart) * delta)[np.abs(apart) > delta].sum() / len(rows)
+            for K_, c_, own in ((K, c, leaf == number), (found, constants, met == number)):
+                K_[own] += 0.1 * share @ made
+                c_[own] += 0.1 * (share @ left + constant)
+    return found @ y + constants, found
+
+
+def oracle(name: str, rows: Any = slice(None)) -> tuple[Array, Array]:
+    case = CUT[name]()
+    leaves, queries = (read(case.model).leaves(X) for X in (case.X, case.X_new))  # type: ignore[attr-defined]
+    return replayed(case.y[rows], leaves[rows], queries, PLAIN[name], "zero" in name)
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_weights_and_deletions_are_those_of_a_replay(name: str) -> None:
+    case = CUT[name]()
+    explainer = axil.Explainer(case.model, case.X, case.y)
+    F, K = oracle(name)
+    assert explainer.kind == "exact"
+    np.testing.assert_allclose(F, case.model.predict(case.X_new), rtol=0, atol=1e-10)
+    found = explainer(case.X_new)
+    if "whole" in name:  # of equal residuals rounding may choose another: the same numbers, other rows
+        np.testing.assert_allclose(found.weights @ case.y, K @ case.y, rtol=0, atol=1e-9)
+        return
+    np.testing.assert_allclose(found.weights, K, rtol=0, atol=1e-12)
+    gone = [3, 7, 50]
+    left = oracle(name, np.setdiff1d(np.arange(len(case.y)), gone))[0]
+    np.testing.assert_allclose(explainer.without(case.X_new, gone)["after"], left, rtol=0, atol=1e-9)
+
+
+def test_the_share_of_residuals_that_were_cut_off_is_told() -> None:
+    case = CUT["stages huber alpha=0.5"]()
+    held = axil.Explainer(case.model, case.X, case.y).verification.held  # type: ignore[union-attr]
+    assert held is not None
+    assert held.ranked == held.n_leaves
+    assert 0.1 < held.cut < 0.6  # delta is a median of sizes, and distances from a leaf's own median are smaller
+    assert "of the residuals are cut off" in str(held)
+
+
+def test_wrong_targets_are_noticed() -> None:
+    case, rng = CUT["stages huber"](), np.random.default_rng(0)
+    weights = np.abs(axil.Explainer(case.model, case.X, case.y)(case.X).weights).max(axis=0)
+    changed, swapped = case.y.copy(), case.y.copy()
+    one, other = np.argsort(weights)[-2:]
+    changed[one] += 0.02 * np.ptp(case.y)
+    swapped[[one, other]] = swapped[[other, one]]
+    for wrong in (rng.permutation(case.y), changed, swapped):
+        with pytest.raises(axil.ExactnessError):
+            axil.Explainer(case.model, case.X, wrong)
+
+
+def test_other_targets_that_change_the_pattern_are_told() -> None:
+    case = CUT["stages huber"]()
+    explainer = axil.Explainer(case.model, case.X, case.y)
+    with pytest.warns(axil.ApproximationWarning, match="pattern"):
+        explainer.what_if(case.X_new, {0: case.y[0] + 50})
+
+
+def test_sample_weights_are_refused_by_name() -> None:
+    case = boosted(loss="huber", fit_with={"weighted": True})
+    with pytest.raises(axil.UnsupportedModelError, match="sample_weight"):
+        axil.Explainer(case.model, case.X, case.y, case.sample_weight)
