@@ -39,7 +39,6 @@ from axil.replay.radius import Held as HeldPattern
 from axil.replay.recover import Replay, replayed
 from axil.replay.walk import Walked
 from axil.structure import cell_dtype
-from axil.types import Array
 from axil.weights.boosting import BoostedTrees
 from axil.weights.forest import is_forest
 from axil.weights.leaf_space import LeafSpace
@@ -104,19 +103,10 @@ class Collections:
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One entry of the fitted trees, as far as it is independent of the number of rows."""
-
-    trees: BoostedTrees  #: on a structure without rows; leaf space comes with `prepared`
-    target_sums: Array  #: (L, K) of weight * draw * target
-    moment: Array  #: (K,) of weight * target
-
-
-@dataclass(frozen=True)
 class HeldWeights(HeldRows):
     """The training rows on the workers, and the trees here."""
 
-    entries: list[Entry]
+    entries: list[BoostedTrees]  #: on structures without rows; leaf space comes with `prepared`
 
 
 def build(
@@ -147,13 +137,12 @@ def build(
         walked_all = _walked(trees, sums)
         leaf_error = check_leaves(adapter, _without_rows(trees), walked_all, sums.extent) if check else 0.0
         boosted = BoostedTrees(walked_all.structure, Cpu(n_threads), sums.offsets)
-        target_sums = sums.started if sums.offsets is None else sums.started + sums.offsets
         if check:
             boosted = prepared(cluster, partitions, boosted, e, n_threads)
             miss = _furthest(cluster, partitions, evidence, boosted, e, sums, n_threads)
             held = HeldPattern.of(walked_all, None)
             found.append(verified(adapter, trees, walked_all, sums.extent, leaf_error, miss, held))
-        entries.append(Entry(boosted, target_sums, sums.extent.sums))
+        entries.append(boosted)
     return HeldWeights(partitions, sizes, label_dtype(cluster, partitions, sizes), entries), worst(
         found
     ) if check else None

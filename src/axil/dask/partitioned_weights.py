@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import dask
@@ -42,6 +42,7 @@ from axil.replay.model import WithoutGroups
 from axil.replay.queries import Combination, Queries
 from axil.structure import Structure
 from axil.types import Array
+from axil.weights.boosting import BoostedTrees
 from axil.weights.engine import own_leaves
 from axil.weights.forest import is_forest
 from axil.weights.rows_left import bends
@@ -64,7 +65,7 @@ class PartitionedWeights(PartitionedModel):
 
     @property
     def is_boosted(self) -> bool:
-        return not any(is_forest(entry.trees.structure) for entry in self.held.entries)
+        return not any(is_forest(entry.structure) for entry in self.held.entries)
 
     @property
     def shares_weights(self) -> bool:
@@ -72,30 +73,28 @@ class PartitionedWeights(PartitionedModel):
 
     def prepared(self) -> PartitionedWeights:
         """This model, in leaf space."""
-        self.kept.get("entries", self._entries)
+        _ = self.entries
         return self
 
     @property
-    def entries(self) -> list[Any]:
+    def entries(self) -> list[BoostedTrees]:
         """The entries of the fitted trees, in leaf space."""
         return self.kept.get("entries", self._entries)
 
-    def _entries(self) -> list[Any]:
-        held: HeldWeights = self.held
-        found = []
-        for e, entry in enumerate(held.entries):
-            found.append(replace(entry, trees=prepared(self.cluster, held.partitions, entry.trees, e, self.n_threads)))
-        return found
+    def _entries(self) -> list[BoostedTrees]:
+        held = self.held
+        each = enumerate(held.entries)
+        return [prepared(self.cluster, held.partitions, entry, e, self.n_threads) for e, entry in each]
 
     @property
     def structures(self) -> list[Structure] | None:
         """The boosted trees of each group of outputs; None where there is a forest."""
-        found = [entry.trees.structure for entry in self.held.entries]
+        found = [entry.structure for entry in self.held.entries]
         return None if any(map(is_forest, found)) else found
 
     @property
     def trees(self) -> tuple[NDArray[np.int64], list[Any]]:
-        structures = [entry.trees.structure for entry in self.held.entries]
+        structures = [entry.structure for entry in self.held.entries]
         owned: list[Any] = [slice(None) if s.columns is None else s.columns for s in structures]
         if structures[0].columns is None:
             return structures[0].n_leaves, owned
@@ -105,25 +104,25 @@ class PartitionedWeights(PartitionedModel):
         return n_leaves, owned
 
     def most_asked(self) -> int:
-        total = sum(entry.trees.structure.total_leaves for entry in self.held.entries)
+        total = sum(entry.structure.total_leaves for entry in self.held.entries)
         return max(1, ASKED_BYTES // (8 * total))
 
     def asked(self, batch: Any, source: Source) -> Any:
         """The adjoints of a batch, from leaf space alone."""
         phi, beta, intercepts, leaves, totals = [], [], [], [], []
         for entry in self.entries:
-            met = np.ascontiguousarray(own_leaves(entry.trees.structure, batch.coordinates))
+            met = np.ascontiguousarray(own_leaves(entry.structure, batch.coordinates))
             if isinstance(batch, Combination):
-                adjoints, constants = entry.trees.mixed_adjoints(met, batch.factors, batch.offsets.base)
+                adjoints, constants = entry.mixed_adjoints(met, batch.factors, batch.offsets.base)
                 met = met[:0]  # sums are in no leaf
             else:
-                adjoints = entry.trees.adjoints(met, batch.offsets.base)
-                constants = entry.trees.intercepts(adjoints, entry.trees.constants(met))
+                adjoints = entry.adjoints(met, batch.offsets.base)
+                constants = entry.intercepts(adjoints, entry.constants(met))
             intercepts.append(constants)
             phi.append(adjoints.phi)
             beta.append(adjoints.beta)
             leaves.append(met)
-            totals.append(entry.trees.structure.total_weight)
+            totals.append(entry.structure.total_weight)
         own = batch.offsets.values
         found = AskedWeights(phi, beta, intercepts, totals, leaves, own, batch.start, self.n_threads)
         if source.name == "weights":
@@ -147,7 +146,7 @@ class PartitionedWeights(PartitionedModel):
 
     @property
     def has_first_order(self) -> bool:
-        return all(entry.trees.structure.mixing is None for entry in self.held.entries)
+        return all(entry.structure.mixing is None for entry in self.held.entries)
 
     @property
     def replay_note(self) -> str:
@@ -155,7 +154,7 @@ class PartitionedWeights(PartitionedModel):
 
     @property
     def _bends(self) -> bool:
-        return any(bends(entry.trees.structure) for entry in self.held.entries)
+        return any(bends(entry.structure) for entry in self.held.entries)
 
     def deletion_note(self) -> str:
         return notes.replayed(self.refits.n_refits(), self.shape[0]) if self._bends else notes.NOTE
@@ -182,7 +181,7 @@ class PartitionedWeights(PartitionedModel):
         return self.cut(given, "out_of_fold")
 
     def training_errors(self, folds: Any, compute: Any, method: str) -> tuple[Sequence[Any], str]:
-        shards, forest = self.shards, all(is_forest(entry.trees.structure) for entry in self.held.entries)
+        shards, forest = self.shards, all(is_forest(entry.structure) for entry in self.held.entries)
         if folds is not None:
             return shards.each(out_of_fold_of, None, [list(one) for one in enumerate(folds)]), "out-of-fold"
         if forest and any(shards.collected(has_bags)):
@@ -257,4 +256,4 @@ class PartitionedWeights(PartitionedModel):
 
     def bytes_per_query(self, source: Source, whole: bool = False) -> int:
         entries = self.held.entries
-        return 8 * (self.shape[0] * len(entries) if whole else sum(e.trees.structure.total_leaves for e in entries))
+        return 8 * (self.shape[0] * len(entries) if whole else sum(e.structure.total_leaves for e in entries))

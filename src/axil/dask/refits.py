@@ -57,7 +57,7 @@ class Refits:
         return found
 
     def _fit(self, e: int) -> Fit:
-        space = self.model.entries[e].trees.leaf_space
+        space = self.model.entries[e].leaf_space
         assert space is not None
         fit = Fit.of(space, self._sums_without(e, [()] * len(self._held.sizes), False))
         if not bends(fit.structure):
@@ -72,7 +72,7 @@ class Refits:
 
     def _fit_without(self, e: int, gone: list[Any]) -> Fit:
         """The fit without the rows at these positions, (partitions,) of lists."""
-        structure = self._held.entries[e].trees.structure
+        structure = self._held.entries[e].structure
         sums = self._sums_without(e, gone, not is_forest(structure))
         return Fit.without(structure, sums, self._n_threads)
 
@@ -80,7 +80,7 @@ class Refits:
         """The fits without the rows that have these codes in their partitions; None: no row is left."""
         found = []
         for e, entry in enumerate(self._held.entries):
-            structure = entry.trees.structure
+            structure = entry.structure
             own = zip(self._held.partitions, coded_rows, codes)
             counted, n_threads = not is_forest(structure), self._n_threads
             sums = self._cluster.total([task(group_sums, *three, e, counted, n_threads) for three in own])
@@ -102,7 +102,7 @@ class Refits:
 
     def refuse_unknown(self, question: str) -> None:
         for entry in self._held.entries:
-            rule = known_regularisation(entry.trees.structure, question)
+            rule = known_regularisation(entry.structure, question)
             if rule.nodes is not None and rule.nodes.own is not None:
                 raise UnsupportedQuestionError(
                     question, "path_smooth follows numbers of rows, which are not counted over partitions", IN_MEMORY

@@ -42,10 +42,6 @@ def _other_objective(model: LightGBMReading) -> str:
     return "custom" if not name or name.startswith(("none", "custom")) else "" if name in EXACT_OBJECTIVES else name
 
 
-def _positive(name: str) -> Callable[[LightGBMReading], str]:
-    return lambda model: model.settings.text(name) if model.settings.number(name) > 0 else ""
-
-
 def _changed_signs(model: LightGBMReading) -> str:
     """Constraints of the last iterations that are not those of the first, which the header keeps."""
     first, last = model.text.header.get("monotone_constraints", ""), model.settings.text("monotone_constraints")
