@@ -88,17 +88,24 @@ def check_scores(adapter: SmoothModel, X: Any, smooth: SmoothTrees, leaves: NDAr
     return float(error[worst])
 
 
-def leaf_scores(smooth: SmoothTrees, leaves: NDArray[Any], start: Array | None = None, rounded: bool = False) -> Array:
-    """(n, K): sums of the model's own leaf values in these leaves, (n, T), from the base, or from scores (n, K).
+def leaf_scores(
+    smooth: SmoothTrees,
+    leaves: NDArray[Any],
+    start: Array | None = None,
+    rounded: bool = False,
+    values: Array | None = None,
+) -> Array:
+    """(n, K): sums of the model's own leaf values in these leaves, (n, T), from the base, or from scores (K,) or (n, K).
 
-    ``rounded``: added up as the library adds them, in its precision, in which a thousand trees are off by 1e-5 and more.
+    ``values`` (L, 1), or (L, K) where outputs share trees: others than the model's. ``rounded``: added up as
+    the library adds them, in its precision, in which a thousand trees are off by 1e-5 and more.
     """
-    trees = smooth.trees
+    trees, table = smooth.trees, smooth.trees.values if values is None else values
     made = (smooth.base_shares[-1] * trees.base_value if start is None else start) + np.zeros((len(leaves), 1))
     if rounded:
         made = made.astype(smooth.score_precision)
     firsts = np.cumsum(trees.n_leaves) - trees.n_leaves
     for t, first in enumerate(firsts):
         own = slice(None) if smooth.shared else slice(int(smooth.outputs[t]), int(smooth.outputs[t]) + 1)
-        made[:, own] += trees.values[first + leaves[:, t].astype(np.intp)].astype(made.dtype, copy=False)
+        made[:, own] += table[first + leaves[:, t].astype(np.intp)].astype(made.dtype, copy=False)
     return np.asarray(made, dtype=np.float64)

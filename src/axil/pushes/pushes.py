@@ -207,7 +207,7 @@ class Pushes(Factors):
         step = -(-len(w.targets) // CHECKED_ROWS)
         asked = w.leaves.T[::step]
         if scale > DIVERGED * float(self.sizes(asked).min()):
-            self.agree(summed(w.smooth, self.base, found, asked), asked, step)
+            self.agree(leaf_scores(w.smooth, asked, self.base, values=found), asked, step)
         return float(error[worst]) / scale
 
     @cached_property
@@ -238,16 +238,6 @@ class Pushes(Factors):
         check_sums(total, expected, sizes, EXACT, largest, NOT_ADDED_UP, step)
 
 
-def summed(smooth: SmoothTrees, base: Array, values: Array, leaves: Leaves) -> Array:
-    """(n, K): the base (K,) and the values, (L, 1) or (L, K) as those of the trees are, of each row's leaves (n, T)."""
-    n_leaves = smooth.trees.n_leaves
-    made = base + np.zeros((len(leaves), len(base)))
-    for t, first in enumerate(np.cumsum(n_leaves) - n_leaves):
-        own = slice(None) if smooth.shared else slice(int(smooth.outputs[t]), int(smooth.outputs[t]) + 1)
-        made[:, own] += values[first + leaves[:, t].astype(np.intp)]
-    return made
-
-
 def sizes_of(smooth: SmoothTrees, base: Array, leaf_sizes: Array, leaves: Leaves) -> Array:
     """(n, K): the absolute values that scores are sums of: of the base (K,), and of all that rows push into their leaves (n, T).
 
@@ -258,7 +248,7 @@ def sizes_of(smooth: SmoothTrees, base: Array, leaf_sizes: Array, leaves: Leaves
     for t, own in enumerate(np.split(leaf_sizes, np.cumsum(smooth.trees.n_leaves)[:-1])):
         ordinary = np.sort(own, axis=0)[(len(own) - 1) // 2]
         typical = typical + (ordinary if smooth.shared else ordinary * (np.arange(len(base)) == smooth.outputs[t]))
-    found: Array = np.maximum(summed(smooth, np.abs(base), leaf_sizes, leaves), typical.max())
+    found: Array = np.maximum(leaf_scores(smooth, leaves, np.abs(base), values=leaf_sizes), typical.max())
     return found
 
 
