@@ -28,11 +28,10 @@ commonest cases.
 error allowed, relative to the largest prediction, is 1e-9; it is 1e-6 for libraries that keep targets or residuals in
 single precision, and slightly more for XGBoost with hundreds of trees.
 
-The tables have what is not exact. [Pushes](classifiers.md) or [derivatives](derivatives.md) in the last column mean that
-`axil.Explainer` takes the model all the same; every other line is a refusal, which the error explains. (i) and (ii) name the
-[condition](theory.md#where-exact-weights-end) that is broken: the first prediction is linear in the targets; residuals are
-linear in the targets, and leaf values in the residuals. Lines without either are linear in the targets, but axil cannot
-replay them.
+The tables have what is not exact. Of [pushes](classifiers.md) and [derivatives](derivatives.md) `axil.Explainer` takes the
+model all the same; the rest is refused, and the error says why and what to do. Settings that are not linear in the targets
+break one of two [conditions](theory.md#where-exact-weights-end); those not replayed are linear, but a model does not record
+what a replay needs. A setting may be refused for some values, or beside some others, only.
 
 Linear smoothers are as exact as the solver that fitted them. Where predictions are more than a tenth of the tolerance away
 from the exact solution, the solver is run again on the data given: if it stays as far away, ten times that error is
@@ -78,11 +77,45 @@ VALUES = {
     ("loss_function", "its gradients"): "a function of your own",
     ("loss_function", "it is not"): "any other",
     ("class", "axil reads"): "any other",
+    ("num_tree_per_iteration", ""): "above 1",
+    ("monotone_constraints", "the constraints changed"): "that changed during the fit",
+    ("monotone_constraints", "trees for several"): "with multi_output_tree",
+    ("monotone_constraints", "a model that was"): "of a continued model",
+    ("monotone_constraints_method", "forced"): "with forced splits",
+    ("monotone_constraints_method", "splits that"): "intermediate with path_smooth",
+    ("monotone_constraints_method", "bounds"): "advanced with missing values",
+    ("use_quantized_grad", "leaf values"): "without quant_train_renew_leaf",
+    ("use_quantized_grad", "its trees"): "on CUDA",
+    ("max_bin", ""): "above 256 on CUDA",
+    ("refit_decay_rate", "Booster.refit"): "above 0",
+    ("refit_decay_rate", "a refit"): "0 with more than lambda_l2",
+    ("forcedsplits_filename", ""): "with path_smooth or categories",
+    ("learning_rate", ""): "of a first tree of two leaves that differs",
+    ("estimator", ""): "XGBClassifier, XGBRanker with squared error",
+    ("scale_pos_weight", ""): "other than 1",
+    ("subsample", ""): "of a model file, which loses it",
+    ("multi_strategy", ""): "both in one model",
+    ("base_score", ""): "one estimate for several outputs",
+    ("params", "the model keeps"): "that are lost",
+    ("params", "axil reads"): "of several outputs",
+    ("leaf_estimation_method", "with monotone"): "Simple with monotone_constraints",
+    ("leaf_estimation_backtracking", ""): "on a GPU",
+    ("task_type", ""): "GPU with encoded categories",
+    ("init_model", "the fit went"): "with encoded categories",
+    ("init_model", "the other trees"): "of another loss or other rows",
+    ("target_border", ""): "in a file of JSON",
+    ("features", ""): "whose zeros CatBoost parts otherwise",
+    ("init", ""): "of a quantile",
+    ("random_state", ""): "None with draws or early stopping",
+    ("criterion", "medians"): "absolute_error with monotonic_cst",
+    ("criterion", "its leaf"): "any other",
+    ("n_outputs_", ""): "above 1, of classes",
+    ("warm_start", ""): "on other rows",
+    ("ensemble", ""): "True",
 }
 OWN = "a function of your own"
-LOSSES = ("objective", "loss_function", "loss", "class")
 OTHER = "any other"
-NOT_LINEAR = "not linear in the targets"
+ANSWERS = "explained by pushes", "explained by derivatives", "not linear in the targets", "not replayed"
 SECTIONS = {
     "LightGBM": (
         ("LGBMRegressor", "Booster"),
@@ -132,30 +165,22 @@ def value_of(row: Any) -> str:
     return looked_for(row) or (OWN if row.derivative and row.setting == "objective" else next(named, ""))
 
 
-def refusals(rows: Iterable[Any]) -> list[str]:
-    """One line for each setting and reason; losses have one for those that pushes explain, and one for those not linear."""
-    merged: dict[tuple[str, str], list[str]] = {}
-    for row in sorted(rows, key=lambda row: not row.derivative):
-        value, why = value_of(row), row.reason.removeprefix("linear in the targets, but ")
-        broken = f"{why} {row.condition}" if row.condition else why
-        loss = row.setting in LOSSES and value and row.condition
-        key = row.setting, "explained by pushes" if row.derivative else NOT_LINEAR if loss else broken
-        values = merged.setdefault(key, [])
+def refusals(rows: Iterable[Any], refused: dict[str, Any]) -> list[str]:
+    """A line for each answer, with the settings, their values and the classes that have it."""
+    merged: dict[str, dict[str, list[str]]] = {why: {} for why in ANSWERS}
+    for row in rows:
+        why = ANSWERS[0] if row.derivative else ANSWERS[2] if row.condition else ANSWERS[3]
+        values, value = merged[why].setdefault(f"`{row.setting}`", []), value_of(row)
         values.extend([value] if value and value not in values else [])
-    return [
-        f"| {' '.join([f'`{setting}`', ', '.join(sorted(values, key=OTHER.__eq__))]).strip()} | {why} |"
-        for (setting, why), values in merged.items()
-    ]
-
-
-def classes(refused: dict[str, Any]) -> list[str]:
-    """One line for each answer, with all classes that share it."""
-    merged: dict[str, list[str]] = {}
     for name, row in refused.items():
-        instead = f"explained by {'pushes' if 'GradientBoosting' in name else 'derivatives'}"
-        refused_by = row.reason if row.reason.startswith("axil") else NOT_LINEAR
-        merged.setdefault(instead if row.derivative else refused_by, []).append(f"`{name}`")
-    return [f"| {', '.join(names)} | {why} |" for why, names in merged.items()]
+        boosted, unread = "GradientBoosting" in name, row.reason.startswith("axil")
+        why = ANSWERS[3 if unread else 2] if not row.derivative else ANSWERS[0 if boosted else 1]
+        merged[why][f"`{name}`"] = []
+    named = {
+        why: [" ".join([name, ", ".join(sorted(values, key=OTHER.__eq__))]).strip() for name, values in of.items()]
+        for why, of in merged.items()
+    }
+    return [f"| {why} | {'; '.join(listed)} |" for why, listed in named.items() if listed]
 
 
 def page() -> str:
@@ -163,8 +188,8 @@ def page() -> str:
     for library, (models, exact, rows) in SECTIONS.items():
         names = ", ".join(f"`{name}`" for name in dict.fromkeys(models))
         lines += [f"## {library}", "", f"Reads {names}. Exact:", "", *(f"- {line}" for line in exact), ""]
-        lines += ["| setting | why not exact |", "|---|---|", *refusals(rows)]
-        lines += [*(classes(sklearn_refusals.CLASSES) if library == "scikit-learn" else ()), ""]
+        lines += ["| not exact | settings |", "|---|---|"]
+        lines += [*refusals(rows, sklearn_refusals.CLASSES if library == "scikit-learn" else {}), ""]
         lines += [NOTES[library], ""] if library in NOTES else []
     lines += [GAPS.rstrip()]
     return "\n".join(lines) + "\n"

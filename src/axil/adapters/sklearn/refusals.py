@@ -99,25 +99,20 @@ EXACT = (
     "bagging over trees: bootstrap, max_samples, max_features",
     "monotonic_cst of histogram gradient boosting (with every loss), trees, forests and bagged trees: with the pattern held",
     "VotingRegressor, VotingClassifier with voting=soft, bagging over anything else and MultiOutputRegressor, of models of any "
-    "library here, pipelines and searches: each is proven on its own rows, then the sum",
+    "library here: each is proven on its own rows, then the sum",
     "OneVsRestClassifier (several labels per row too) and MultiOutputClassifier of outputs 0 and 1: the probability of each "
     "class or label, and of boosted ones the score; probabilities are divided by their sum where OneVsRestClassifier does so",
-    "StackingRegressor with a linear final_estimator and passthrough=False: its coefficients were fitted to predictions of folds "
-    "that cannot be drawn again, and are held fixed as splits are",
+    "StackingRegressor with a linear final_estimator and passthrough=False: its coefficients are held fixed",
     "linear smoothers: LinearRegression, Ridge and RidgeCV (alpha held fixed), KernelRidge, GaussianProcessRegressor (kernel "
     "held fixed)",
-    "neighbours, by number or within a radius, regressors and classifiers (probabilities): weights uniform, by distance, by your "
-    "own function; a query without any neighbour is refused, whatever outlier_label says",
-    "pipelines that end in a model of any library here: transformers with scikit-learn's interface (skrub's and feature-engine's "
-    "too) are held fixed; one whose fit needs the targets, such as a TargetEncoder, is refused, and one that may do without them "
-    "is held fixed as it was fitted",
-    "searches (GridSearchCV, RandomizedSearchCV, HalvingGridSearchCV, HalvingRandomSearchCV and others with best_estimator_), of "
-    "and in pipelines too: the best_estimator_, for which refit must not be False; FrozenEstimator, FixedThresholdClassifier and "
-    "TunedThresholdClassifierCV: the model inside, on the rows of its own fit (a threshold moves no probability)",
-    "CalibratedClassifierCV of one classifier (ensemble=False, or around a FrozenEstimator): the classifier inside, on the rows "
-    "of its own fit; the probability beside the score of a boosted one is the calibrated one, its curve held fixed",
-    "TransformedTargetRegressor around a model of any library here: func and inverse_func, or a transformer, that keep the order "
-    "of the targets and lead back to them (held fixed)",
+    "neighbours, by number or within a radius, regressors and classifiers: any weights; a query without any neighbour is refused",
+    "pipelines that end in a model of any library here: transformers (skrub's and feature-engine's too) are held fixed; one "
+    "whose fit needs the targets, such as a TargetEncoder, is refused",
+    "searches, of and in pipelines too: the best_estimator_, for which refit must not be False; FrozenEstimator, "
+    "FixedThresholdClassifier and TunedThresholdClassifierCV: the model inside, on the rows of its own fit",
+    "CalibratedClassifierCV of one classifier (ensemble=False, or around a FrozenEstimator): the classifier inside; the "
+    "probability beside its score is the calibrated one, its curve held fixed",
+    "TransformedTargetRegressor: functions, or a transformer, that keep the order of the targets and lead back to them",
 )
 
 _L2 = 'Fit with loss="squared_error" instead.'
