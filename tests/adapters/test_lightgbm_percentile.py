@@ -171,7 +171,7 @@ def test_audit_and_calibrate_of_a_median_take_errors_without_the_row() -> None:
     audited = explainer.audit().set_index("row").loc[left["row"]]
     np.testing.assert_allclose(audited["expected"], left["prediction"], rtol=0, atol=1e-12)
     half = len(case.X_new) // 2
-    predictive = explainer.calibrate(case.X_new[:half], case.model.predict(case.X_new[:half]) + 0.1)
+    predictive = explainer.calibrate(case.X_new[:half], case.model.predict(case.X_new[:half]) + 0.1, method="exact")
     assert predictive.training_errors == "leave-one-out"
 
 
