@@ -176,14 +176,21 @@ class TreeWalk:
         tree = t - self.trees.based
         if tree < 0:  # the base, which is made of all rows
             return np.ones(len(self.targets))
-        draw = np.asarray(self.trees.sampler.draw(tree, self.leaves[t], residuals), dtype=np.float64)
+        drawn = np.asarray(self.trees.sampler.draw(tree, self.leaves[t], residuals))
+        draw = drawn.astype(np.float64)
         if self.shares is not None:
             return draw
-        present = np.sort(self.levels)
-        found = np.minimum(np.searchsorted(present, draw), len(present) - 1)
-        if (present[found] != draw).any():
-            present, found = np.unique(draw, return_inverse=True)
-        codes = np.array([self._code(float(level)) for level in present])[found]
+        if drawn.dtype.kind in "iu" and drawn.min(initial=0) >= 0 and drawn.max(initial=0) < MOST_DRAWS:
+            present = np.flatnonzero(np.bincount(drawn))
+            table = np.zeros(int(drawn.max(initial=0)) + 1, dtype=np.int64)
+            table[present] = [self._code(float(level)) for level in present]
+            codes = table[drawn]
+        else:
+            present = np.sort(self.levels)
+            found = np.minimum(np.searchsorted(present, draw), len(present) - 1)
+            if (present[found] != draw).any():
+                present, found = np.unique(draw, return_inverse=True)
+            codes = np.array([self._code(float(level)) for level in present])[found]
         if codes.max(initial=0) > np.iinfo(self.codes.dtype).max:
             wider = self._empty(np.uint16)
             wider[:t] = self.codes[:t]

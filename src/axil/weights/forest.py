@@ -9,12 +9,13 @@ Without some rows a leaf may be empty. Its tree then says nothing of a query the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import csc_array, csr_array
 
 from axil.kernels.cpu import Cpu
 from axil.structure import Regularisation, Structure
@@ -28,6 +29,7 @@ from axil.weights.residuals import over_the_rest
 from axil.weights.rows_left import known_regularisation, without
 from axil.weights.spread import around_leaves
 
+TOGETHER = 16  # trees whose rows are put into the order of their leaves at a time
 FOREST_SECONDS = 5e-9  # per row, tree and column, or row and pair of trees
 
 
@@ -52,23 +54,31 @@ class Forest:
         self.structure = s = structure
         leaf = s.leaves()
         data, columns, starts = [], [], [np.zeros(1, dtype=np.int64)]
-        weights = np.ones(s.n_rows) if s.row_weights is None else s.row_weights
-        for t in range(s.n_trees):
-            by_cell = np.broadcast_to(s.tree_draws(t), (len(s.draws), int(s.n_leaves[t]))).ravel()
-            weight = weights if len(s.draws) == 1 else weights * by_cell[s.cells[t]]
-            order = np.argsort(leaf[t], kind="stable")
-            sorted_weight = weight[order]
-            if not sorted_weight.all():
-                kept = np.flatnonzero(sorted_weight)
-                order, sorted_weight = order[kept], sorted_weight[kept]
-            own = leaf[t][order]
-            factors = s.leaf_scale[s.starts[t] : s.starts[t + 1]] * s.final[t]
-            data.append(sorted_weight * factors[own])
-            columns.append(order.astype(np.int32))
-            starts.append(starts[-1][-1] + np.cumsum(np.bincount(own, minlength=int(s.n_leaves[t]))))
+        for first in range(0, s.n_trees, TOGETHER):
+            part = self._rows_of(range(first, min(first + TOGETHER, s.n_trees)), leaf)
+            data.append(part.data)
+            columns.append(part.indices.astype(np.int32, copy=False))
+            starts.append(starts[-1][-1] + part.indptr[1:].astype(np.int64))
         parts = (np.concatenate(data), np.concatenate(columns), np.concatenate(starts))
         self._rows_of_leaves = csr_array(parts, shape=(s.total_leaves, s.n_rows))
-        self._train = self._ones(leaf.T)
+
+    def _rows_of(self, trees: range, leaf: Leaves) -> csc_array:
+        """(N, leaves of some trees): the weight of each row that a tree was fitted on, times the scale of its leaf."""
+        s = self.structure
+        begin = s.starts[trees.start]
+        weights = np.ones(s.n_rows) if s.row_weights is None else s.row_weights
+        entries, met = np.empty((s.n_rows, len(trees))), np.empty((s.n_rows, len(trees)), dtype=np.int32)
+        for i, t in enumerate(trees):
+            by_cell = np.broadcast_to(s.tree_draws(t), (len(s.draws), int(s.n_leaves[t]))).ravel()
+            weight = weights if len(s.draws) == 1 else weights * by_cell[s.cells[t]]
+            factors = s.leaf_scale[s.starts[t] : s.starts[t + 1]] * s.final[t]
+            np.multiply(weight, factors[leaf[t]], out=entries[:, i])
+            np.add(leaf[t], s.starts[t] - begin, out=met[:, i], casting="unsafe")
+        ends = np.arange(0, entries.size + 1, len(trees), dtype=np.int32 if entries.size < 1 << 31 else np.int64)
+        shape = s.n_rows, int(s.starts[trees.stop] - begin)
+        by_row = csr_array((entries.ravel(), met.ravel(), ends), shape=shape)
+        by_row.eliminate_zeros()
+        return csc_array(by_row)
 
     # -- the contract ---------------------------------------------------------------------------------------------------
 
@@ -77,7 +87,13 @@ class Forest:
         return SparseAnswer(weights, np.tile(base * self._constant, (weights.shape[0], 1)))
 
     def apply(self, queries: Leaves | None, v: Array, base: float = 1.0) -> Array:
-        return np.asarray(self._met(queries) @ (self._rows_of_leaves @ v))
+        s, table = self.structure, np.asarray(self._rows_of_leaves @ v)
+        if queries is not None or s.emptied is not None:
+            return np.asarray(self._met(queries) @ table)
+        columns = np.ascontiguousarray(table.reshape(len(table), -1))
+        out = np.empty((s.n_rows, columns.shape[1]))
+        Cpu(1).rows(s.leaves(), s.starts).read_out(columns, np.zeros(columns.shape[1]), None, 0, out)
+        return out.reshape(s.n_rows, *table.shape[1:])
 
     def combine(self, queries: Leaves | None, u: Any, base: float = 1.0) -> Array:
         return dense(self._rows_of_leaves.T @ (self._met(queries).T @ u))
@@ -229,6 +245,11 @@ class Forest:
         """(K,): what the base puts into every prediction."""
         s = self.structure
         return np.asarray(s.beta[-1] * (np.zeros(1) if s.base is None else s.base))
+
+    @cached_property
+    def _train(self) -> csr_array:
+        """(N, L): `_met` of the training rows."""
+        return self._ones(self.structure.leaves().T)
 
     def _met(self, queries: Leaves | None) -> csr_array:
         """(n, L): one for each leaf that a query meets."""
