@@ -48,7 +48,7 @@ def test_members_are_those_that_users_ask_for(explanation):
     }
     views = {"predictions", "contributions", "probabilities", "effective_size", "negative_share"}
     as_in_shap = {"values", "base_values", "data", "to_shap"}
-    methods = {"top", "similar", "group", "statistics", "column", "show", "to_html", "to_frame"}
+    methods = {"top", "group", "statistics", "column", "show", "to_html", "to_frame"}
     assert {name for name in dir(explanation) if not name.startswith("_")} == arrays | views | methods | as_in_shap
 
 
@@ -169,6 +169,21 @@ def test_frames_of_every_library(sums, explanation):
     assert isinstance(Explanation(replace(sums, backend="polars")).top(), pl.DataFrame)
     assert isinstance(Explanation(replace(sums, backend="pyarrow")).top(), pa.Table)
     assert isinstance(Explanation(replace(sums, backend="pyarrow")).group(list("ab") * 15), pa.Table)
+
+
+def test_frames_of_several_outputs_have_a_row_for_each():
+    from lightgbm import LGBMClassifier
+    from sklearn.datasets import load_wine
+
+    X, y = load_wine(return_X_y=True)
+    model = LGBMClassifier(n_estimators=2, num_leaves=3, verbose=-1, n_jobs=1).fit(X, y)
+    found = Explainer(model, X, y)(X[:2])
+    frame = found.to_frame()
+    assert frame.index.tolist() == [(q, k) for q in (0, 1) for k in (0, 1, 2)]
+    np.testing.assert_array_equal(frame.loc[(1, 2)], found.contributions[1, 2])
+    other = Explainer(model, pl.DataFrame(X), y)(pl.DataFrame(X[:2])).to_frame()
+    assert other.columns[:2] == ["query", "output"]
+    np.testing.assert_allclose(other.drop("query", "output").to_numpy(), frame.to_numpy())
 
 
 def test_to_frame_refuses_labels_that_are_no_column_names(sums):

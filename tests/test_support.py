@@ -76,3 +76,14 @@ def test_objects_around_a_model_name_what_to_pass(module, attribute):
     assert f"{module}.Forecaster" in found.reason
     with pytest.raises(axil.InputError, match=attribute):
         axil.Explainer(around, X, Y)
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_the_advice_for_encodings_by_the_targets_works():
+    from sklearn.base import clone
+
+    model = make_pipeline(TargetEncoder(random_state=0), LinearRegression()).fit(X.round(), Y)
+    assert "sklearn.base.clone(model[:-1]).fit_transform(X, y)" in axil.supports(model).reason
+    Z = clone(model[:-1]).fit_transform(X.round(), Y)
+    explained = axil.Explainer(model[-1], Z, Y)(model[:-1].transform(X.round()[:3]))
+    np.testing.assert_allclose(explained.predictions, model.predict(X.round()[:3]))

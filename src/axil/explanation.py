@@ -182,24 +182,29 @@ class Explanation(Arrays):
     def to_frame(self) -> Any:
         """The weights, or of an additive explanation the pushes, as a frame: one row per query, one column per training row.
 
-        pandas keeps the labels as index and columns; other libraries get a column "query" and the labels as text.
+        Where outputs have weights of their own there is a row for each query and output. pandas keeps the labels as index and
+        columns; other libraries get the columns "query" and "output", and the labels of training rows as text.
         """
-        weights = self._sums.weights
+        weights = self.contributions if self._sums.additive else self.weights
+        weights = weights.toarray() if issparse(weights) else np.array(weights)
+        lines = {"query": self.query_index}
         if weights.ndim == 3:
-            name = "contributions" if self._sums.additive else "weights"
-            raise InputError(f"Each output has {name} of its own, which make no single table; use .{name}[:, output].")
-        weights = weights.toarray() if issparse(weights) else weights.copy()
+            n, n_outputs, _ = weights.shape
+            lines = {"query": np.repeat(self.query_index, n_outputs), "output": np.tile(np.asarray(self.outputs), n)}
+            weights = weights.reshape(n * n_outputs, -1)
         if self._sums.backend == "pandas":
             import pandas as pd
 
-            return self._noted(pd.DataFrame(weights, index=self.query_index, columns=self.index))
+            several = pd.MultiIndex.from_arrays(list(lines.values()), names=list(lines))
+            index = self.query_index if len(lines) == 1 else several
+            return self._noted(pd.DataFrame(weights, index=index, columns=self.index))
         names = [str(label) for label in self.index]
-        if len({"query", *names}) != len(names) + 1:
+        if len({*lines, *names}) != len(names) + len(lines):
             raise InputError(
                 "The training rows' labels are not unique as column names; use .weights, or give X_train unique labels."
             )
         columns = dict(zip(names, np.ascontiguousarray(weights.T)))
-        return tables.make({"query": self.query_index, **columns}, self._sums.backend)
+        return tables.make({**lines, **columns}, self._sums.backend)
 
     def to_shap(self) -> Any:
         """A ``shap.Explanation``, whose features are the training rows: shap's plots then show rows.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import lightgbm
 import numpy as np
 import pandas as pd
@@ -220,3 +222,19 @@ def test_trex_with_a_margin_in_the_fit() -> None:
     own = axil.Explainer(xgboost.XGBRegressor(n_estimators=30, max_depth=3, base_score=0).fit(X, Y - NEAR), X, Y - NEAR)
     expected = TREX(own, l2=1e-4).scores(ASKED, VALID - MARGIN)
     np.testing.assert_allclose(trex.scores(ASKED, VALID, MARGIN), expected, rtol=0, atol=1e-4 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("objective", ["reg:squarederror", "count:poisson"])
+def test_rows_without_offsets_of_an_xgboost_fit_with_offsets_are_told(objective):
+    """Rates of exposure: the base would stand in for the offset, and no number shows it."""
+    rng = np.random.default_rng(0)
+    X, offset = rng.normal(size=(60, 2)), rng.normal(size=60)
+    y = rng.poisson(np.exp(offset)).astype(float)
+    model = xgboost.XGBRegressor(objective=objective, n_estimators=3, max_depth=2, n_jobs=1)
+    explainer = axil.Explainer(model.fit(X, y, base_margin=offset), X, y, init_score=offset)
+    with pytest.warns(UserWarning, match="X comes without any: its predictions start from the base"):
+        explainer.top(X[:1], 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        explainer.top(X[:1], 1, init_score=offset[:1])
+        axil.Explainer(model.fit(X, y), X, y).top(X[:1], 1)

@@ -38,8 +38,9 @@ class PipelineAdapter(ReadsRows):
                     "transformer",
                     type(transformer).__name__,
                     "its fit needs the targets, so the features that it makes would move with them",
-                    "Encode without the targets (OneHotEncoder, OrdinalEncoder), or transform first and explain the last step "
-                    "with the transformed features held fixed.",
+                    "Encode without the targets (OneHotEncoder, OrdinalEncoder). Or explain the last step with the features of "
+                    "its fit held fixed, which transformers make again unless they shuffle without a seed:\n"
+                    "    Z = sklearn.base.clone(model[:-1]).fit_transform(X, y)\n    axil.Explainer(model[-1], Z, y)",
                     "(ii)",
                 )
         names = getattr(pipeline, "feature_names_in_", None)

@@ -102,6 +102,10 @@ class ProvenPushes(Refittable):
     def scored(self) -> Any:
         return self.boosting.scored
 
+    @property
+    def starts_elsewhere(self) -> bool:
+        return getattr(self.adapter, "offset_replaces_base", False) and self.boosting.rows.offsets is not None
+
     def queries(self, X: Any, init_score: Any = None) -> Queries:
         return super().queries(as_rows(X), init_score)
 

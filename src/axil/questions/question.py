@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.effects import DERIVATIVES, Source, Whole, answer
 from axil.effects.whole import Gathered, joined
-from axil.errors import counted
+from axil.errors import counted, warn
 from axil.inputs.copies import owned_rows
 from axil.output import tables
 from axil.output.columns import columns_of
@@ -36,6 +36,12 @@ class Question:
     def _ask(self, question: str, X: Any, init_score: Any = None) -> Asked:
         """The rows of X, checked, and the model, which must have an answer to the question."""
         self._model.can(question)
+        if init_score is None and self._model.starts_elsewhere:
+            warn(
+                f"Training rows of this {self._model.adapter.library} model started from offsets, not from its base, and X "
+                "comes without any: its predictions start from the base. Pass the offsets of X as init_score.",
+                UserWarning,
+            )
         return Asked(self._model, self._model.queries(X, init_score))
 
 

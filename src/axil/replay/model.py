@@ -128,6 +128,11 @@ class Proven(ABC):
 
     # -- queries --------------------------------------------------------------------------------------------------------
 
+    @property
+    def starts_elsewhere(self) -> bool:
+        """Whether the fit started from offsets of the training rows in the place of its base."""
+        return False
+
     @abstractmethod
     def queries(self, X: Any, init_score: Any = None) -> Queries:
         """The rows of X and their offsets, checked."""

@@ -217,9 +217,13 @@ class ProvenModel(Refittable):
         residuals = self.kept.get("residuals", lambda: self.targets - self.kept.get("fitted", self.fitted))
         return [replace(one, residuals=residuals) for one in allowed]
 
+    @property
+    def starts_elsewhere(self) -> bool:
+        return getattr(self.adapter, "offset_replaces_base", False) and not self.engines[0].structure.own_base
+
     def base_offsets(self) -> Array | None:
         """(N, K): the offsets that stood in for the base in the fit; None where it started from the base."""
-        if not getattr(self.adapter, "offset_replaces_base", False) or self.engines[0].structure.own_base:
+        if not self.starts_elsewhere:
             return None
         return np.concatenate([cast(Array, engine.structure.offsets) for engine in self.engines], axis=1)
 
