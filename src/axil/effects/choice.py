@@ -150,13 +150,16 @@ class Choice:
         rows = np.stack([one.rows for one in found], axis=1)
         ranks = np.where(rows < 0, -1.0, np.stack([one.values for one in found], axis=1))
         numbers, made, sizes = numbers_at(effects, rows)
+        walked = isinstance(effects, BlockEffects)  # else sums have an order that the other queries do not change
+        made = made if walked else effects.made()
         for output, one in enumerate(found):
             one.values = numbers[:, output]
         best = best_of(shard, found, self.k, made, effects.intercepts, effects.factors)
         columns = best.columns | ({"similarity": np.maximum(ranks, 0.0)} if self.by_leaves else {})
         best = Best(**{**vars(best), "size": ranks, "columns": columns})
         none = np.zeros_like(made)
-        sums = (sizes, none, none) if allowed.residuals is None else self._sums(effects, allowed)
+        read = walked and allowed.residuals is None
+        sums = (sizes, none, none) if read else self._sums(effects, allowed)
         return self._compared(best, rows, allowed, n_rows, sums)
 
     def _ranked(self, effects: Effects, allowed: Allowed, found: list[Largest]) -> None:
