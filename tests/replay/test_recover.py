@@ -7,7 +7,7 @@ import xgboost as xgb
 from sklearn.ensemble import GradientBoostingRegressor
 
 import axil
-from axil import ExactnessError, InputError, UnsupportedQuestionError
+from axil import ExactnessError, InputError
 from tests.reference import dense_weights
 
 RNG = np.random.default_rng(0)
@@ -116,8 +116,13 @@ def test_several_outputs(strategy):
         expected, _ = dense_weights(s, leaves if s.columns is None else leaves[:, s.columns])
         np.testing.assert_allclose(found, expected, atol=1e-13)
     if own_trees:
-        with pytest.raises(UnsupportedQuestionError, match="trees of their own"):
-            _ = explainer.operator
+        v = np.random.default_rng(0).normal(size=(500, 3))
+        K = explainer.matrix()
+        for found, expected in (
+            (explainer.operator @ v.ravel(), np.einsum("ikj,jk->ik", K, v)),
+            (explainer.operator.T @ v.ravel(), np.einsum("ikj,ik->jk", K, v)),
+        ):
+            np.testing.assert_allclose(found.reshape(500, 3), expected, atol=1e-11)
 
 
 def test_wrong_shapes_of_several_outputs():

@@ -98,15 +98,22 @@ class Derivatives(Question):
     def operator(self) -> LinearOperator:
         """K as a linear operator: ``operator @ v`` replays the fit with v for targets, ``operator.T @ u`` is K'u.
 
-        Of an additive explainer the derivatives J of the training rows' predictions: one walk, and one sweep backwards.
+        Of an additive explainer the derivatives J of the training rows' predictions: one walk, and one sweep backwards. Where K
+        outputs have trees of their own it is of size n_train * K, for targets (n_train, K) row after row.
         """
         model = self._model
         model.can("operator")
         n = model.shape[0]
         if model.outputs is not None and not model.shares_weights:
-            each = "explainer.matrix()" if model.kind == "exact" else "explainer.derivatives(X, output, target)"
-            raise UnsupportedQuestionError(
-                "operator", f"this model has {len(model.outputs)} outputs with trees of their own", f"Use {each}."
+            if model.kind != "exact":
+                several = f"this model has {len(model.outputs)} outputs with trees of their own"
+                raise UnsupportedQuestionError("operator", several, "Use explainer.derivatives(X, output, target).")
+            size = n * len(model.outputs)
+            return LinearOperator(
+                (size, size),
+                matvec=lambda v: model.across(_by_row(v, n), lambda engine, own: engine.apply(None, own)).ravel(),
+                rmatvec=lambda u: model.across(_by_row(u, n), lambda engine, own: engine.combine(None, own)).ravel(),
+                dtype=np.float64,
             )
         return LinearOperator(
             (n, n),
@@ -116,6 +123,11 @@ class Derivatives(Question):
             rmatmat=lambda u: model.times_transposed(u.astype(float)),
             dtype=np.float64,
         )
+
+
+def _by_row(values: Any, n: int) -> Array:
+    """(n, K): numbers of n rows, row after row."""
+    return np.ascontiguousarray(np.reshape(values, (n, -1)), dtype=np.float64)
 
 
 def _output(model: Any, name: Any, what: str) -> int:
