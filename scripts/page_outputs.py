@@ -33,7 +33,6 @@ PAGES = (
             "effects",
             "classifiers",
             "theory",
-            "faq",
             "shap",
         )
     ),
