@@ -2,6 +2,7 @@
 
     python experiments/tuned.py [--data FOLDER] [--jobs 2]     # 200 models; writes results/tuned.csv and .md, tuned_refused.md
     python experiments/tuned.py --task quantiles               # or counts, classes: 200 of these; prints the tables alone
+    python experiments/tuned.py --task all --n 100             # 100 of each; writes results/tuned_tasks.md
 
 FOLDER holds the paper's data sets as CSV files; without it scikit-learn's own are taken. Settings are drawn at random from the
 tuners' search spaces (tests/fuzz/spaces.py); constraints, categories, weights, early stopping and DART are added to some. A
@@ -124,20 +125,39 @@ def in_turn(numbers: range, seed: int, folder: Path | None, jobs: int, task: str
         yield from pool.map(one, numbers, chunksize=4)
 
 
+def printed(given: argparse.Namespace, task: str) -> list[Line]:
+    """The lines of one task, printed as they come."""
+    lines = []
+    for line in in_turn(range(given.n), given.seed, given.data, given.jobs, task):
+        lines.append(line)
+        print(markdown_line(list(line.values())[:-1]), flush=True)
+    return lines
+
+
+def every_task(given: argparse.Namespace) -> int:
+    """One line for each task, and how it was made; 1 where a model is wrong."""
+    shown: list[Line] = []
+    for task in filter(None, tuned.TASKS):
+        *_, whole = tasks(printed(given, task))
+        shown.append({"task": task, **{name: found for name, found in whole.items() if name != "library"}})
+    ran = f"{command('tuned', given.data)} --task all --n {given.n}"
+    write_shown("tuned_tasks", shown, ran, [*PACKAGES, "xgboost", "catboost"])
+    return int(any(line["wrong"] for line in shown))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="a folder of the paper's data sets as CSV files")
     parser.add_argument("--n", type=int, default=200, help="number of models")
     parser.add_argument("--seed", type=int, default=0, help="another seed, other models")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--task", choices=tuned.TASKS, default="", help="models of another task than squared error")
+    parser.add_argument("--task", choices=[*tuned.TASKS, "all"], default="", help="another task than squared error")
     given = parser.parse_args()
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # the jobs share the cores
         os.environ.setdefault(name, "1")
-    lines = []
-    for line in in_turn(range(given.n), given.seed, given.data, given.jobs, given.task):
-        lines.append(line)
-        print(markdown_line(list(line.values())[:-1]), flush=True)
+    if given.task == "all":
+        return every_task(given)
+    lines = printed(given, given.task)
     shown = (
         (tasks if given.task else summary)(lines),
         refused(lines) or [{"library": "none", "refused by": "", "squared error": "", "models": 0}],

@@ -391,6 +391,9 @@ _CUT_MAKERS: dict[str, Callable[[], Case]] = {
     "huber scored": lambda: booster(scored=True, **_HUBER),
     "huber regularised": lambda: booster(lambda_l1=1.5, max_delta_step=0.4, lambda_l2=0.5, **_HUBER),
     "huber monotone": lambda: booster(monotone_constraints=MONOTONE, **_HUBER),
+    "huber path_smooth weighted scored": lambda: booster(
+        weighted=True, scored=True, path_smooth=2.0, **{**_HUBER, "alpha": 0.1}
+    ),
     "huber path_smooth weighted": lambda: booster(weighted=True, path_smooth=2.0, **_HUBER),
     "huber bagging": lambda: booster(**_HUBER, **BAG),
     "huber goss weighted": lambda: booster(weighted=True, **_HUBER, **GOSS),

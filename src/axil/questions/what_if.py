@@ -112,8 +112,8 @@ def warn_beyond(model: Any, targets: Array) -> bool:
         sure = f"; it holds for sure while targets move by {held.radius:.3g} in all" if held.radius > 0 else ""
         warn(
             f"These targets would change the pattern of {beyond:,} of {held.n_leaves:,} leaves: sums that L1 moves or puts to "
-            "zero, values at a clip or a bound, rows of a certain rank. The changes shown hold that pattern fixed, as they hold "
-            f"the splits (explainer.verification.held){sure}.",
+            "zero, values at a clip or a bound, rows of a certain rank, residuals that are cut off. The changes shown hold that "
+            f"pattern fixed, as they hold the splits (explainer.verification.held){sure}.",
             ApproximationWarning,
         )
     return beyond > 0

@@ -221,14 +221,13 @@ class LightGBMAdapter(TreeModel):
         base = float(trees.base_value[0])
         score = start + base * (1.0 if c is None else c.beta[0])
         for t, leaf in enumerate(leaves):
-            residuals = rows.targets[:, 0] - score
-            if trees.cut is not None:
-                residuals = trees.cut.kept(residuals)
-            residuals = residuals.astype(np.float32)
+            left = rows.targets[:, 0] - score
+            single = left.astype(np.float32).astype(np.float64)
+            residuals = single if trees.cut is None else trees.cut.kept(left)  # which is rounded with its weights
             drawn = np.ones(n, np.float32)
             if sampler is not None:
-                drawn = sampler.draw(t, leaf, residuals[:, None].astype(np.float64)).astype(np.float32)
-            counted = residuals * weights * drawn, weights * drawn
+                drawn = sampler.draw(t, leaf, residuals[:, None]).astype(np.float32)
+            counted = (residuals * weights).astype(np.float32) * drawn, weights * drawn
             yield tuple(np.bincount(leaf, each, len(values[t])) for each in counted)  # type: ignore[misc]
             moved = np.arange(len(values)) == t if c is None else c.omega[t + 1] - c.omega[t]
             for s in np.flatnonzero(moved):
