@@ -301,3 +301,14 @@ def test_a_loaded_explainer_says_what_to_do(tmp_path):
     axil.Explainer(model, X, y).save(tmp_path / "e.npz")
     with pytest.raises(axil.UnsupportedQuestionError, match="loaded from a file"):
         axil.load(tmp_path / "e.npz", model, X_train=X).refit(drop=["r1"])
+
+
+@pytest.mark.parametrize("name", ["lightgbm median", "catboost median", "xgboost median"])
+def test_rows_without_weight_keep_their_ranks(name):
+    """CatBoost ranks them in leaves, and others take values between their ranks."""
+    model, y = MODELS[name][0], TARGETS["numbers"][:TRAIN]
+    weights = np.where(np.arange(TRAIN) % 3 == 0, 0.0, 1.5)
+    explainer = axil.Explainer(model.fit(X[:TRAIN], y, sample_weight=weights), X[:TRAIN], y, weights)
+    gone, queries = list(X.index[:9]), X[TRAIN:]
+    expected = explainer.without(queries, gone)["after"]
+    assert np.allclose(explainer.refit(drop=gone).model.predict(queries), expected, rtol=SINGLE, atol=SINGLE)

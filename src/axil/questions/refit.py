@@ -181,7 +181,7 @@ def _changed(
         which, rows = inputs.positions(named, model.index, "targets")
         model.as_targets(values, len(values), "targets", "changed")  # which checks them
         y[rows] = np.asarray(values)[which] if len(rows) else y[rows]
-    if weights is not None:
+    if weights is not None and not model.ranks_rows:  # a row without weight may still have a rank that counts
         keep &= weights > 0
     kept = np.flatnonzero(keep)
     X, labels = inputs.take_rows(model.features, kept), model.index[kept]

@@ -249,6 +249,11 @@ class Proven(ABC):
         return True
 
     @property
+    def ranks_rows(self) -> bool:
+        """Whether leaves take their values from rows by their ranks."""
+        return False
+
+    @property
     def are_forests(self) -> bool:
         """Whether exact effects of deletions take no longer than first-order ones."""
         return False

@@ -278,6 +278,10 @@ class ProvenModel(Refittable):
             return np.bincount(s.ranks.rows, minlength=s.n_rows).astype(np.float64)
         return np.ones(s.n_rows) if s.row_weights is None else s.row_weights
 
+    @property
+    def ranks_rows(self) -> bool:
+        return any(trees.structure.is_ranked for engine in self.engines for trees in trees_of(engine))
+
     def share_of(self, rows: Any) -> float:
         return 0.0 if isinstance(self.engines[0], Smoother) else super().share_of(rows)
 

@@ -150,7 +150,8 @@ class TreeWalk:
         draws, ranks, cut = np.array(self.levels) if self.shares is None else self.shares, None, None
         if trees.ranks is not None:
             rows = None if trees.held_out is None else np.flatnonzero(~trees.held_out)
-            ranks = RankedFit(trees.ranks, trees.based, self.drawn, rows)
+            single = self.adapter.residual_precision is np.float32
+            ranks = RankedFit(trees.ranks, trees.based, self.drawn, rows, single)
         if self.beyond is not None:
             draws = np.append(draws, np.zeros_like(draws))
             cut = CutRows(self.cut_sums, self.free, int(self.beyond.sum()), self.beyond.size)

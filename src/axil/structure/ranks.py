@@ -115,6 +115,7 @@ class RankedFit(Transferable):
     based: bool  #: whether the first tree is the base, the percentile of all targets
     drawn: NDArray[np.uint8] | None = None  #: (T, N) how often each row was drawn for each tree; None: all were, once
     rows: NDArray[np.intp] | None = None  #: the rows that the fit has; None: all
+    single: bool = False  #: whether the library ranks residuals in single precision: which are equal depends on it
 
     def less(self, rows: NDArray[np.intp], n_rows: int) -> RankedFit:
         """The same fit without these rows among N."""
@@ -126,6 +127,8 @@ class RankedFit(Transferable):
     def picks(self, t: int, leaf: NDArray[np.integer[Any]], residuals: Array) -> Picks:
         """The rows that the leaves (N,) of tree t take their values from, where these residuals (N,) are left before it."""
         draw, is_base = self._draw(t, len(leaf)), self.based and t == 0
+        if self.single:
+            residuals = residuals.astype(np.float32).astype(np.float64)
         own = self.rows
         if own is None:
             return self.rule.picks(leaf, residuals, draw, is_base)
