@@ -78,23 +78,24 @@ def _values(series: nw.Series[Any]) -> NDArray[Any]:
     return np.asarray(series.to_numpy())
 
 
-def row_values(given: Any, features: Any, known: list[str] | None, what: str) -> Any:
-    """One value per training row: those given, or the column of the training rows that a text names.
+def row_values(given: Any, features: Any, known: list[str] | None, what: str, rows: str = "training") -> Any:
+    """One value per row of training, or of another kind: those given, or the column of the rows that a text names.
 
-    ``features`` are the training rows, None where they are not at hand; ``known`` the names that the model has for its columns.
+    ``features`` are the rows, None where they are not at hand; ``known`` the names that the model has for its columns.
     """
     if not isinstance(given, str):
         return given
     if features is None:
         raise InputError(
-            f"{what} is {shown(given)}, a column of training rows that are not at hand. Pass a value for each training row; or, "
+            f"{what} is {shown(given)}, a column of {rows} rows that are not at hand. Pass a value for each {rows} row; or, "
             "for an explainer that was loaded, load it with them: axil.load(path, model, X_train=X_train)."
         )
     names = column_names((features,), known, features.shape[1])
     if given not in names:
+        table = "X_train" if rows == "training" else f"the {rows} rows"
         raise InputError(
-            f"{what} is {shown(given)}, which is no column of X_train; expected one of {shown(names[:5], 200)}, or a value for "
-            f"each training row.{meant(given, names)}"
+            f"{what} is {shown(given)}, which is no column of {table}; expected one of "
+            f"{shown(names[:5], 200)}, or a value for each {rows} row.{meant(given, names)}"
         )
     return feature_columns(features, np.arange(features.shape[0]), [names.index(given)])[0]
 

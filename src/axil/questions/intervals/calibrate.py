@@ -13,6 +13,7 @@ from axil.errors import InputError, UnsupportedQuestionError, warn
 from axil.inputs.columns import occurrences
 from axil.machine.progress import track
 from axil.questions.intervals.conformal import Conformal
+from axil.questions.intervals.groups import Groups
 from axil.questions.intervals.local import NAMES, PENALTY, Local, Own, Surroundings, around, joined
 from axil.questions.intervals.predictive import Predictive
 from axil.questions.intervals.training_errors import is_bagged, out_of_bag, training_errors
@@ -41,6 +42,7 @@ class Calibrate(Question):
         y_cal: Any = None,
         out_of_fold: Any = None,
         init_score: Any = None,
+        groups: Any = None,
         method: str = "leaves",
     ) -> Predictive:
         """Prediction intervals and distributions, from rows held out, from out-of-fold predictions, or out of bag.
@@ -70,6 +72,10 @@ class Calibrate(Question):
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the calibration rows, as in `Explainer.explain`.
 
+        groups : array of shape (n,) or str, optional
+            A label for each row of X_cal, or for each training row where there is no X_cal; or the name of a column of the
+            features. Intervals then hold with the probability asked for within each group, from the calibration rows of that
+            group alone: at least 9 for 90 %, and about 100 for widths that are not wider than they need be.
         method : "leaves" or "exact", default "leaves"
             How boosted trees tell the errors nearby; other models always use their weights. "leaves": the training rows in the
             leaves of the row to predict, with the errors of the fit; O(T) per prediction. "exact": the training rows by their
@@ -101,7 +107,7 @@ class Calibrate(Question):
         method = inputs.as_choice(method, METHODS, "method")
         folds = None if out_of_fold is None else proven.folds(out_of_fold)
         if X_cal is not None:
-            return held_out(proven, X_cal, y_cal, folds, init_score, method)
+            return held_out(proven, X_cal, y_cal, folds, init_score, groups, method)
         proven.can("calibrate without X_cal and y_cal")
         if folds is None and not is_bagged(proven):
             raise InputError(
@@ -109,14 +115,16 @@ class Calibrate(Question):
                 "whose trees leave rows out. Pass rows that the model was not fitted on, or "
                 "out_of_fold=cross_val_predict(model, X_train, y_train)."
             )
-        return from_folds(proven, folds, method) if folds is not None else from_bags(proven)
+        grouped = Groups.of(groups, proven.features, proven, proven.shape[0], "training")
+        return from_folds(proven, folds, grouped, method) if folds is not None else from_bags(proven, grouped)
 
 
-def held_out(model: Any, X: Any, y: Any, folds: Any, init_score: Any, method: str) -> Predictive:
+def held_out(model: Any, X: Any, y: Any, folds: Any, init_score: Any, groups: Any, method: str) -> Predictive:
     """From rows that the model was not fitted on."""
     queries = model.queries(X, init_score)
     n = len(queries)
-    rows = calibration_rows(n)
+    grouped = Groups.of(groups, queries.rows, model, n, "calibration")
+    rows = calibration_rows(n, grouped)
     truth = model.on_scale(inputs.as_table(y, n, model.shape[1], "y_cal", "calibration"), "y_cal")
     held, own = model.equal_rows(inputs.take_rows(queries.rows, rows), truth[rows], _equal_rows)
     rows = rows[~trained_on(held, own, ALIKE if model.features is not None else ALIKE_TARGET)]
@@ -126,10 +134,10 @@ def held_out(model: Any, X: Any, y: Any, folds: Any, init_score: Any, method: st
     errors, source = model.training_errors(folds, training_errors, method)
     known = Surroundings.of(model, errors, source, method)
     local = around(model, known, queries)
-    return Predictive(model, known, conformal_rows(local, truth - local.predictions), "held out")
+    return Predictive(model, known, conformal_rows(local, truth - local.predictions), "held out", _taken(grouped, rows))
 
 
-def from_folds(proven: ProvenModel, folds: Array, method: str) -> Predictive:
+def from_folds(proven: ProvenModel, folds: Array, grouped: Groups | None, method: str) -> Predictive:
     """From out-of-fold predictions (N, K) of the training rows."""
     if proven.features is None:
         raise InputError(
@@ -138,19 +146,19 @@ def from_folds(proven: ProvenModel, folds: Array, method: str) -> Predictive:
         )
     errors = training_errors(proven, folds, method)
     known = Surroundings.of(proven, [errors.values], errors.source, method)
-    rows = _some(np.arange(len(proven.targets)))
+    rows = _some(np.arange(len(proven.targets)), grouped)
     offsets = proven.base_offsets()  # any other offset moves no weight, and predictions are out of fold
     queries = proven.queries(inputs.take_rows(proven.features, rows), None if offsets is None else offsets[rows])
     own = Own(rows, leverages(proven)[rows] if known.by_leaf is None else None)
     local = around(proven, known, queries, own, folds[rows])
-    return Predictive(proven, known, conformal_rows(local, errors.values[rows]), "out-of-fold")
+    return Predictive(proven, known, conformal_rows(local, errors.values[rows]), "out-of-fold", _taken(grouped, rows))
 
 
-def from_bags(proven: ProvenModel) -> Predictive:
+def from_bags(proven: ProvenModel, grouped: Groups | None) -> Predictive:
     """From the trees of a forest that were fitted without each row."""
     errors = training_errors(proven, None, "exact")
     known = Surroundings.of(proven, [errors.values], errors.source, "exact")
-    rows = _some(np.flatnonzero(np.isfinite(errors.values).all(axis=1)))
+    rows = _some(np.flatnonzero(np.isfinite(errors.values).all(axis=1)), grouped)
     if not len(rows):
         raise InputError(
             "Every tree of this forest was fitted on every row, so none is out of bag. Pass X_cal and y_cal."
@@ -161,7 +169,9 @@ def from_bags(proven: ProvenModel) -> Predictive:
         answers = [engine.out_of_bag(some)[0] for engine in proven.engines if isinstance(engine, Forest)]
         sums = [one.moments(values) for one, values in zip(answers, known.values[0])]
         parts.append(known.usual.local(sums, proven.served(), out_of_bag(proven)[some]))
-    return Predictive(proven, known, conformal_rows(joined(parts), errors.values[rows]), "out-of-bag")
+    return Predictive(
+        proven, known, conformal_rows(joined(parts), errors.values[rows]), "out-of-bag", _taken(grouped, rows)
+    )
 
 
 def conformal_rows(local: Local, left: Array) -> tuple[Conformal, ...]:
@@ -170,11 +180,11 @@ def conformal_rows(local: Local, left: Array) -> tuple[Conformal, ...]:
     return tuple(Conformal(local.features[:, k], local.sizes[:, k], left[:, k], penalty) for k in range(left.shape[1]))
 
 
-def calibration_rows(n: int) -> NDArray[np.intp]:
+def calibration_rows(n: int, grouped: Groups | None) -> NDArray[np.intp]:
     """The positions of as many of n rows as are used, always the same."""
     if not n:
         raise InputError("X_cal has no rows; expected rows that the model was not fitted on, with their targets.")
-    return _some(np.arange(n))
+    return _some(np.arange(n), grouped)
 
 
 def _equal_rows(proven: ProvenModel, X: Any, truth: Array) -> tuple[NDArray[np.intp], tuple[int, int]]:
@@ -246,8 +256,15 @@ def _tail(m: int, n: int, twins: int, n_train: int) -> float:
     return float(np.exp(logsumexp(betaln(j + a, n - j + b) - betaln(a, b) - betaln(j + 1, n - j + 1) - np.log(n + 1))))
 
 
-def _some(rows: NDArray[np.intp]) -> NDArray[np.intp]:
-    """These rows, or as many as are used, always the same."""
+def _taken(grouped: Groups | None, rows: NDArray[np.intp]) -> Groups | None:
+    return None if grouped is None else grouped[rows]
+
+
+def _some(rows: NDArray[np.intp], grouped: Groups | None = None) -> NDArray[np.intp]:
+    """These rows, or as many as are used, always the same; as many of each group."""
+    if grouped is not None:
+        of_rows = grouped.codes[rows]
+        return np.sort(np.concatenate([_some(rows[of_rows == g]) for g in range(len(grouped.names))]))
     if len(rows) <= MOST_ROWS:
         return rows
     return np.sort(np.random.default_rng(0).choice(rows, MOST_ROWS, replace=False))

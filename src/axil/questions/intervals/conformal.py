@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -40,6 +41,9 @@ class Conformal:
     sizes: Array  #: (n,)
     errors: Array  #: (n,) signed
     penalty: Array  #: (p,)
+
+    def __getitem__(self, rows: Any) -> Conformal:
+        return Conformal(self.features[rows], self.sizes[rows], self.errors[rows], self.penalty)
 
     @cached_property
     def _inverse(self) -> Array:

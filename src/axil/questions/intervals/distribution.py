@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from axil import inputs
 from axil.errors import InputError, shown
 from axil.output import tables
 from axil.questions.intervals.conformal import Conformal, least_rows, order_of
+from axil.questions.intervals.groups import Groups
 from axil.questions.intervals.local import Local, Surroundings, around
 from axil.replay.model import Proven
 from axil.replay.queries import Queries
@@ -38,6 +39,8 @@ class Distribution:
     _model: Proven
     _around: Surroundings
     _rows: tuple[Conformal, ...]  # of each output
+    _groups: Groups | None
+    _group: Any  # the label of these rows, where they are one group
 
     @property
     def n_calibration(self) -> int:
@@ -46,7 +49,9 @@ class Distribution:
 
     # -- questions ------------------------------------------------------------------------------------------------------
 
-    def interval(self, X: Any, coverage: float = 0.9, symmetric: bool = True, init_score: Any = None) -> Any:
+    def interval(
+        self, X: Any, coverage: float = 0.9, symmetric: bool = True, init_score: Any = None, groups: Any = None
+    ) -> Any:
         """Prediction intervals: a frame with the columns query, prediction, lower, upper, scale, alarm.
 
         And output if there are several. Holds the target with probability ``coverage`` or a little more; see `Predictive`.
@@ -67,6 +72,8 @@ class Distribution:
             narrower where errors are skewed, and needs twice as many calibration rows.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `Explainer.explain`.
+        groups : array of shape (n,), optional
+            Labels of the rows of X, where `calibrate` was given labels; a column that it was given is read from X.
 
         Examples
         --------
@@ -83,10 +90,10 @@ class Distribution:
         True
         """
         queries = self._model.queries(X, init_score)
-        columns = {name: found.ravel() for name, found in self._interval(queries, coverage, symmetric).items()}
+        columns = {name: found.ravel() for name, found in self._interval(queries, coverage, symmetric, groups).items()}
         return tables.note(tables.make(self._columns(queries) | columns, self._model.backend), NOTE)
 
-    def quantiles(self, X: Any, q: Any, init_score: Any = None) -> Array:
+    def quantiles(self, X: Any, q: Any, init_score: Any = None, groups: Any = None) -> Array:
         """(n, Q), or (n, Q, K): the numbers that targets are at or below with these probabilities.
 
         Quantiles above one half are rounded up to the next calibration row, those below it down, so that a target is beyond
@@ -100,27 +107,29 @@ class Distribution:
             Probabilities, between 0 and 1.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `Explainer.explain`.
+        groups : array of shape (n,), optional
+            Labels of the rows of X, where `calibrate` was given labels; a column that it was given is read from X.
         """
         wanted = _as_probabilities(q)
-        for share in wanted:
-            self._require(max(share, 1.0 - share), share, "q")
-        n = self.n_calibration
         rising = wanted if self._rising else 1.0 - wanted
-        # Both places for one half, whose mean is the median.
-        above = np.array(
-            [order_of(max(share, 0.5), n) if share >= 0.5 else n + 1 - order_of(1.0 - share, n) for share in rising]
-        )
-        below = np.where(rising == 0.5, n + 1 - above, above)
 
-        def ends(local: Local, _: slice) -> Array:
-            lower, upper = self._atoms(local, Conformal.lower), self._atoms(local, Conformal.upper)
+        def ends(one: Distribution, local: Local, _: Any) -> Array:
+            for share in wanted:
+                one._require(max(share, 1.0 - share), share, "q")
+            n = one.n_calibration
+            # Both places for one half, whose mean is the median.
+            above = np.array(
+                [order_of(max(share, 0.5), n) if share >= 0.5 else n + 1 - order_of(1.0 - share, n) for share in rising]
+            )
+            below = np.where(rising == 0.5, n + 1 - above, above)
+            lower, upper = one._atoms(local, Conformal.lower), one._atoms(local, Conformal.upper)
             highest = np.where((rising >= 0.5)[:, None], upper[:, above - 1], lower[:, above - 1])
             lowest = np.where((rising > 0.5)[:, None], upper[:, below - 1], lower[:, below - 1])
             return (highest + lowest) / 2
 
-        return self._reduced(X, init_score, ends, len(wanted), "quantiles")
+        return self._reduced(X, init_score, ends, len(wanted), "quantiles", groups)
 
-    def cdf(self, X: Any, y: Any, init_score: Any = None) -> Array:
+    def cdf(self, X: Any, y: Any, init_score: Any = None, groups: Any = None) -> Array:
         """(n,) or (n, K): the probability of a target at or below y, for each row; nearly uniform for true targets.
 
         Parameters
@@ -131,17 +140,19 @@ class Distribution:
             A number for each row, given as ``y_train`` was.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `Explainer.explain`.
+        groups : array of shape (n,), optional
+            Labels of the rows of X, where `calibrate` was given labels; a column that it was given is read from X.
         """
         queries = self._model.queries(X, init_score)
-        at, n = self._shown(self._targets(y, len(queries))), self.n_calibration
+        at = self._shown(self._targets(y, len(queries)))
 
-        def rank(local: Local, some: slice) -> Array:
-            atoms, value = self._atoms(local), at[some][:, None, :]
+        def rank(one: Distribution, local: Local, some: Any) -> Array:
+            n, atoms, value = one.n_calibration, one._atoms(local), at[some][:, None, :]
             return np.asarray(((atoms < value).sum(axis=1) + (atoms <= value).sum(axis=1) + 1.0) / (2 * (n + 1)))
 
-        return self._reduced(queries, None, rank)
+        return self._reduced(queries, None, rank, groups=groups)
 
-    def std(self, X: Any, init_score: Any = None) -> Array:
+    def std(self, X: Any, init_score: Any = None, groups: Any = None) -> Array:
         """(n,) or (n, K): the standard deviation of the predictive distribution of each row.
 
         Parameters
@@ -150,8 +161,10 @@ class Distribution:
             The n rows to predict.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `Explainer.explain`.
+        groups : array of shape (n,), optional
+            Labels of the rows of X, where `calibrate` was given labels; a column that it was given is read from X.
         """
-        return self._reduced(X, init_score, lambda local, _: self._atoms(local).std(axis=1))
+        return self._reduced(X, init_score, lambda one, local, _: one._atoms(local).std(axis=1), groups=groups)
 
     def predict(self, X: Any, return_std: bool = False, init_score: Any = None) -> Any:
         """(n,) or (n, K): the model's predictions; with ``return_std=True`` a pair, of these and `std`.
@@ -172,7 +185,9 @@ class Distribution:
         made = made[:, 0] if self._model.outputs is None else made
         return (made, self.std(queries)) if inputs.as_flag(return_std, "return_std") else made
 
-    def sample(self, X: Any, n: int = 1, random_state: int | None = None, init_score: Any = None) -> Array:
+    def sample(
+        self, X: Any, n: int = 1, random_state: int | None = None, init_score: Any = None, groups: Any = None
+    ) -> Array:
         """(rows, n), or (rows, n, K): targets drawn from the predictive distribution of each row of X.
 
         A draw takes the errors of one calibration row for all outputs, so that they depend on each other as these errors do.
@@ -187,19 +202,21 @@ class Distribution:
             The seed, for the same numbers again.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `Explainer.explain`.
+        groups : array of shape (n,), optional
+            Labels of the rows of X, where `calibrate` was given labels; a column that it was given is read from X.
         """
         n = inputs.as_count(n, "n")
         seed = None if random_state is None else inputs.as_count(random_state, "random_state", least=0)
         draws = np.random.default_rng(seed)
 
-        def drawn(local: Local, _: slice) -> Array:
-            atoms = self._atoms(local, Conformal.drawn)
+        def drawn(one: Distribution, local: Local, _: Any) -> Array:
+            atoms = one._atoms(local, Conformal.drawn)
             which = draws.integers(atoms.shape[1], size=(len(atoms), n, 1))
             return np.take_along_axis(atoms, which, axis=1)
 
-        return self._reduced(X, init_score, drawn, n, "draws")
+        return self._reduced(X, init_score, drawn, n, "draws", groups)
 
-    def crps(self, X: Any, y: Any, init_score: Any = None) -> Array:
+    def crps(self, X: Any, y: Any, init_score: Any = None, groups: Any = None) -> Array:
         """(n,) or (n, K): the continuous ranked probability score of true targets; less is better, in the units of the targets.
 
         ``E|Y - y| - E|Y - Y'| / 2`` over the predictive distribution; for a single number it would be the absolute error.
@@ -212,27 +229,35 @@ class Distribution:
             Their targets, given as ``y_train`` was.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `Explainer.explain`.
+        groups : array of shape (n,), optional
+            Labels of the rows of X, where `calibrate` was given labels; a column that it was given is read from X.
         """
         queries = self._model.queries(X, init_score)
         truth = self._shown(self._targets(y, len(queries)))
 
-        def score(local: Local, some: slice) -> Array:
-            atoms = self._atoms(local)
+        def score(one: Distribution, local: Local, some: Any) -> Array:
+            atoms = one._atoms(local)
             n = atoms.shape[1]
             ranks = (2.0 * np.arange(1, n + 1) - n - 1)[:, None]
             apart = np.abs(atoms - truth[some][:, None, :]).mean(axis=1)
             return np.asarray(apart - (ranks * np.sort(atoms, axis=1)).sum(axis=1) / n**2)
 
-        return self._reduced(queries, None, score)
+        return self._reduced(queries, None, score, groups=groups)
 
     # -- the distribution -----------------------------------------------------------------------------------------------
 
-    def _interval(self, queries: Queries, coverage: Any, symmetric: Any) -> dict[str, Array]:
+    def _interval(self, queries: Queries, coverage: Any, symmetric: Any, groups: Any = None) -> dict[str, Array]:
         """The columns of `interval`, each (n, K)."""
         c, symmetric = _as_probability(coverage, "coverage"), inputs.as_flag(symmetric, "symmetric")
-        self._require(c if symmetric else (1.0 + c) / 2, coverage, "coverage")
+        members = self._members(queries, groups)
+        for one, _ in members:
+            one._require(c if symmetric else (1.0 + c) / 2, coverage, "coverage")
         local = around(self._model, self._around, queries)
-        ends = self._ends(local, c, symmetric)
+        ends, alarms = Ends(*np.empty((3, *local.predictions.shape))), np.empty_like(local.predictions)
+        for one, rows in members:
+            found = one._ends(local[rows], c, symmetric)
+            ends.lower[rows], ends.upper[rows], ends.scale[rows] = found.lower, found.upper, found.scale
+            alarms[rows] = one._alarms(local[rows])
         seen = [self._shown(local.predictions + end) for end in (ends.lower, ends.upper)]
         lower, upper = seen if self._rising else seen[::-1]
         return {
@@ -240,7 +265,7 @@ class Distribution:
             "lower": lower,
             "upper": upper,
             self._model.scale.label("scale"): ends.scale,
-            "alarm": self._alarms(local),
+            "alarm": alarms,
         }
 
     def _ends(self, local: Local, coverage: float, symmetric: bool) -> Ends:
@@ -272,11 +297,14 @@ class Distribution:
         self,
         X: Any,
         init_score: Any,
-        reduce: Callable[[Local, slice], Array],
+        reduce: Callable[[Distribution, Local, Any], Array],
         lines: int | None = None,
         what: str = "results",
+        groups: Any = None,
     ) -> Array:
-        """The results of ``reduce`` for all of X; it takes all that is known around some queries, and which these are.
+        """The results of ``reduce`` for all of X.
+
+        It takes the distribution of a group, all that is known around some queries of it, and which these are.
 
         ``lines``: how many results each query has, if not one, and ``what`` they are.
         """
@@ -288,11 +316,30 @@ class Distribution:
             f"{n} x {of_each} {what}",
             "Ask for fewer at a time: for fewer rows of X, or fewer numbers for each. Or raise memory_limit.",
         )
-        local = around(self._model, self._around, queries)
+        members, local = self._members(queries, groups), around(self._model, self._around, queries)
         found = np.empty((n, k) if lines is None else (n, lines, k))
-        for some in self._some(n, of_each):
-            found[some] = reduce(local[some], some)
+        for one, rows in members:
+            for part in one._some(len(rows), of_each):
+                some = rows[part]
+                found[some] = reduce(one, local[some], some)
         return found[..., 0] if self._model.outputs is None else found
+
+    def _members(self, queries: Queries, given: Any) -> list[tuple[Distribution, NDArray[np.intp]]]:
+        """The distribution of each group of calibration rows that some queries are in, and which queries these are."""
+        if self._groups is None:
+            if given is not None:
+                raise InputError(
+                    "groups was given, and calibrate was given none. Leave it out, or calibrate with groups=."
+                )
+            return [(self, np.arange(len(queries)))]
+        known, codes = self._groups, self._groups.of_queries(queries, given)
+        return [(self._of_group(known, g), np.flatnonzero(codes == g)) for g in np.unique(codes)]
+
+    def _of_group(self, known: Groups, g: int) -> Distribution:
+        """This distribution with the calibration rows of one group alone."""
+        rows = tuple(one[known.codes == g] for one in self._rows)
+        own: Distribution = replace(cast(Any, self), _rows=rows, _groups=None, _group=known.names[g])
+        return own
 
     def _atoms(self, local: Local, of: Callable[[Conformal, Array, Array], Array] = Conformal.atoms) -> Array:
         """(m, n, K): targets that the calibration rows make likely, as people read them; ordered on the scale of the fit."""
@@ -313,9 +360,11 @@ class Distribution:
     def _require(self, share: float, given: Any, what: str) -> None:
         n, needed = self.n_calibration, least_rows(share)
         if n < needed:
+            there = f"there are {n}. Calibrate with more rows"
+            if self._group is not None:
+                there = f"the group {shown(self._group)} has {n}. Calibrate with more rows of it, join it with another group"
             raise InputError(
-                f"{what} is {shown(given)}, which takes at least {needed} calibration rows; there are {n}. Calibrate with more "
-                "rows, or ask for less."
+                f"{what} is {shown(given)}, which takes at least {needed} calibration rows; {there}, or ask for less."
             )
 
     def _columns(self, queries: Queries) -> dict[str, NDArray[Any]]:

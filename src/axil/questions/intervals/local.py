@@ -51,7 +51,7 @@ class Local:
     sizes: Array  #: (n, K) that errors are compared with
     nearby: Array  #: (n, K): sum_j |k_j| |r_j|
 
-    def __getitem__(self, rows: slice) -> Local:
+    def __getitem__(self, rows: Any) -> Local:
         return Local(self.predictions[rows], self.features[rows], self.sizes[rows], self.nearby[rows])
 
 

@@ -12,6 +12,7 @@ from axil.output.context import Context
 from axil.questions.intervals import why
 from axil.questions.intervals.conformal import Conformal
 from axil.questions.intervals.distribution import Distribution
+from axil.questions.intervals.groups import Groups
 from axil.questions.intervals.local import Surroundings
 from axil.questions.question import Asked
 from axil.replay.model import Proven
@@ -32,9 +33,9 @@ class Predictive(Distribution, page.Shown):
     **Promised**: the interval of coverage c holds the target with probability at least c, whatever the model. Without ties it
     does so with probability at most c + 1 / (n + 1), or c + 2 / (n + 1) with ``symmetric=False``. The calibration rows must be
     rows that the model was not fitted on, and the rows to predict exchangeable with them. Few rows make the interval wide, never
-    short; where they are too few there is an error. **Not promised**: coverage at every single row or in every group; see
-    `axil.plots.coverage`. From out-of-fold or out-of-bag predictions (``source``) the promise is not exact, as those are of
-    other fits.
+    short; where they are too few there is an error. **Not promised**: coverage at every single row, or in every group, unless
+    `calibrate` was given groups; see `axil.plots.coverage`. From out-of-fold or out-of-bag predictions (``source``) the promise
+    is not exact, as those are of other fits.
 
     Of a model fitted to transformed targets all results are in the targets' own units, by the inverse, which keeps coverage.
     """
@@ -43,6 +44,8 @@ class Predictive(Distribution, page.Shown):
     _around: Surroundings
     _rows: tuple[Conformal, ...]  # of each output
     source: str  #: where the calibration errors are from: "held out", "out-of-fold" or "out-of-bag"
+    _groups: Groups | None = None
+    _group: Any = None
 
     @property
     def training_errors(self) -> str:
@@ -54,6 +57,8 @@ class Predictive(Distribution, page.Shown):
 
     def __repr__(self) -> str:
         rows = counted(self.n_calibration, "calibration row")
+        if self._groups is not None:
+            rows += f" in {counted(len(self._groups.names), 'group')}"
         return f"<axil.Predictive: {rows}, {self.source}; errors nearby: {self.training_errors}>"
 
     def why(self, X: Any, k: int = 10, init_score: Any = None) -> Any:
