@@ -2,7 +2,7 @@
 
     python experiments/intervals_groups.py       # a minute; needs no data
 
-Simulated sales of homes in three classes, whose errors have a size of their own: 6,000 to fit, 1,500 to calibrate, 6,000 to
+Simulated sales of homes in three classes, whose errors have a size of their own: 3,000 to fit, 1,000 to calibrate, 3,000 to
 predict, boosting of log prices. 2 % of the prices of the first two are ten times too high or too low; those predicted are right.
 90 % intervals: coverage and mean width (of logarithms) by class, means over three draws. "audit first": suspects of `audit` are
 left out of the training rows before the fit, and those of a model of the calibration rows out of these.
@@ -19,7 +19,7 @@ from paper_setting import Line, command, markdown, write
 import axil
 
 SIZES, WRONG, DRAWS = (0.10, 0.14, 0.22), 0.02, 3
-FITTED, HELD, NEW = 6000, 1500, 6000
+FITTED, HELD, NEW = 3000, 1000, 3000
 
 
 def homes(n: int, wrong: float, draws: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -34,7 +34,7 @@ def homes(n: int, wrong: float, draws: np.random.Generator) -> tuple[np.ndarray,
 
 
 def fitted(X: np.ndarray, y: np.ndarray) -> axil.Explainer:
-    model = lgb.LGBMRegressor(n_estimators=200, learning_rate=0.05, verbose=-1, n_jobs=1).fit(X, y)
+    model = lgb.LGBMRegressor(n_estimators=100, num_leaves=15, verbose=-1, n_jobs=1).fit(X, y)
     return axil.Explainer(model, X, y, n_threads=1)
 
 

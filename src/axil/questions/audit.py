@@ -10,8 +10,9 @@ their 80 % quantile is right too: most of the rows set both, so that few wrong l
 zero, u is 1.) Quality is its two-sided tail probability, so that N right labels have N q with a quality below q. Where more are
 that far out, the excess is the number of wrong ones.
 
-Of classes: quality is the share of the row's own class among the other rows in its leaves, a tree at a time, or its probability
-in the user's own cross-validation.
+Of classes: quality is the share of the row's own class among the other rows in its leaves, a tree at a time, in boosting of
+more than two classes the mean of this and of its probability without the row; or its probability in the user's own
+cross-validation.
 """
 
 from __future__ import annotations
@@ -75,7 +76,8 @@ class Audit(Question):
 
         Of classes the columns are row, target, expected (the class that most other rows in the row's leaves have), probability
         (of target, without the row; no such column where every row is alone in a leaf, as in fully grown forests), quality (the
-        share of target among these rows) and suspect (expected is another class).
+        share of target among these rows) and suspect (expected is another class). Of boosting of more than two classes the mean
+        of share and probability makes expected and quality.
 
         O(T N) beyond `leave_one_out`; no (n_train, n_train) array.
 
@@ -203,8 +205,12 @@ def _classes(model: Any, names: NDArray[Any], out_of_fold: Any, asked: tuple[Que
     """Classes, by those of the rows around or by probabilities given."""
     labels = _both(model.targets)
     if out_of_fold is None:
-        found = ClassAudit.of_neighbours(labels, _around(model, labels))
-        said = _both(_by_others(model)[0])
+        shares, said = _around(model, labels), _both(_by_others(model)[0])
+        if (
+            model.kind == "additive" and labels.shape[1] > 2
+        ):  # both together find more (experiments/label_noise_several.py)
+            shares = np.where(np.isnan(said), shares, (shares + said) / 2)
+        found = ClassAudit.of_neighbours(labels, shares)
         probabilities = None if np.isnan(said).all() else said
     else:
         probabilities = as_probabilities(out_of_fold, *labels.shape)
@@ -313,7 +319,7 @@ class ClassAudit:
 
     @classmethod
     def of_neighbours(cls, labels: Array, shares: Array) -> ClassAudit:
-        """From one-hot labels and the shares of the classes among the rows around, (N, K) each; nan: none is there."""
+        """From one-hot labels and what the rows around say of each class, from 0 to 1, (N, K) each; nan: none is there."""
         own, known = labels.argmax(axis=1), ~np.isnan(shares).any(axis=1)
         expected = np.where(known, np.nan_to_num(shares).argmax(axis=1), own)
         quality = np.where(known, np.clip(shares[np.arange(len(own)), own], 0.0, 1.0), np.nan)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammainc, gammaincc, gammaincinv
+from scipy.special import betainc, gammainc, gammaincc, gammaincinv
 from scipy.stats import chi2, poisson
 
 from axil.types import Array
@@ -12,6 +12,8 @@ from axil.types import Array
 QUARTILES = np.array([0.25, 0.75])
 SHAPES = np.geomspace(0.05, 1e4, 400)  # of gamma distributions
 DISPERSIONS = np.geomspace(1e-6, 1e12, 400)
+EXCESSES = np.geomspace(1e-4, 20.0, 40)  # of the variance of counts over the mean, by the squared mean
+LEAST_BEYOND = 0.05  # of counts that are beyond the quartiles
 MANY = 100.0  # amounts expected in a sum, from where on it is nearly gamma
 TINY = float(np.finfo(float).tiny)
 
@@ -20,7 +22,7 @@ def tails(power: float, y: Array, means: Array, weights: Array) -> Array:
     """(N, 1): probabilities of targets at least as far out, on either side, if the variance is a power of the mean; nan stays."""
     known = np.isfinite(means) & (means > 0)
     if power == 1:
-        upper, lower = _poisson(y, means, weights)
+        upper, lower = _poisson(y, means, weights, known)
     elif power == 2:
         upper, lower = _gamma(y, means, known)
     else:
@@ -28,16 +30,50 @@ def tails(power: float, y: Array, means: Array, weights: Array) -> Array:
     return np.where(known, np.minimum(2 * np.minimum(upper, lower), 1.0), np.nan)
 
 
-def _poisson(y: Array, means: Array, weights: Array) -> tuple[Array, Array]:
+def _poisson(y: Array, means: Array, weights: Array, known: NDArray[np.bool_]) -> tuple[Array, Array]:
     """(N, 1) twice: probabilities of counts from y up, and up to y.
 
-    Counts per exposure, fitted with the exposures for weights, are no whole numbers; times their weights they are.
+    Counts per exposure, fitted with the exposures for weights, are no whole numbers; times their weights they are. Counts whose
+    variance is larger than Poisson's are negative binomial.
     """
     counts = y * weights[:, None]
     exposed = not _whole(y) and _whole(counts)
-    y, means = (counts, means * weights[:, None]) if exposed else (y, means)
+    y, means = (np.rint(counts), means * weights[:, None]) if exposed else (y, means)
+    excess = _excess(y, means, known)
+    if excess > 0:
+        return _negative_binomial(y, np.where(known, means, 1.0), 1 / excess)
     upper = np.where(y > 0, gammainc(np.maximum(y, TINY), means), 1.0)
     return upper, gammaincc(y + 1, means)
+
+
+def _excess(y: Array, means: Array, known: NDArray[np.bool_]) -> float:
+    """The number a by which counts have the variance mean + a mean^2; 0 where that is no more than chance.
+
+    It is the one at which as many counts are beyond the quartiles of Poisson's distribution as there are. Few wrong counts do not
+    move it. Where means are so low that hardly any are beyond, 0: wrong counts alone would decide.
+    """
+    at, own = y[known], means[known]
+    if not len(at):
+        return 0.0
+    low, high = poisson.ppf(0.25, own), np.maximum(poisson.ppf(0.75, own), 1.0)
+    found = float(((at < low) | (at > high)).mean())
+
+    def beyond(excess: float) -> float:
+        upper, lower = _negative_binomial(high, own, 1 / excess), _negative_binomial(low, own, 1 / excess)
+        return float((2.0 - upper[1] - lower[0]).mean())
+
+    usual = beyond(EXCESSES[0])
+    if usual < LEAST_BEYOND or found <= usual + 3 * np.sqrt(usual * (1 - usual) / len(at)):
+        return 0.0
+    made = np.maximum.accumulate([beyond(excess) for excess in EXCESSES])
+    return float(np.exp(np.interp(found, made, np.log(EXCESSES))))
+
+
+def _negative_binomial(y: Array, means: Array, size: float) -> tuple[Array, Array]:
+    """Probabilities of counts from y up, and up to y, that are Poisson around gamma means of this shape."""
+    share = means / (means + size)
+    upper = np.where(y > 0, betainc(np.maximum(y, TINY), size, share), 1.0)
+    return upper, betainc(size, y + 1, 1 - share)
 
 
 def _whole(numbers: Array) -> bool:

@@ -12,8 +12,8 @@ from axil import inputs
 from axil.errors import InputError, UnsupportedQuestionError, warn
 from axil.inputs.columns import occurrences
 from axil.machine.progress import track
+from axil.questions.intervals.calibration_groups import CalibrationGroups
 from axil.questions.intervals.conformal import Conformal
-from axil.questions.intervals.groups import Groups
 from axil.questions.intervals.local import NAMES, PENALTY, Local, Own, Surroundings, around, joined
 from axil.questions.intervals.predictive import Predictive
 from axil.questions.intervals.training_errors import is_bagged, out_of_bag, training_errors
@@ -115,7 +115,7 @@ class Calibrate(Question):
                 "whose trees leave rows out. Pass rows that the model was not fitted on, or "
                 "out_of_fold=cross_val_predict(model, X_train, y_train)."
             )
-        grouped = Groups.of(groups, proven.features, proven, proven.shape[0], "training")
+        grouped = CalibrationGroups.of(groups, proven.features, proven, proven.shape[0], "training")
         return from_folds(proven, folds, grouped, method) if folds is not None else from_bags(proven, grouped)
 
 
@@ -123,7 +123,7 @@ def held_out(model: Any, X: Any, y: Any, folds: Any, init_score: Any, groups: An
     """From rows that the model was not fitted on."""
     queries = model.queries(X, init_score)
     n = len(queries)
-    grouped = Groups.of(groups, queries.rows, model, n, "calibration")
+    grouped = CalibrationGroups.of(groups, queries.rows, model, n, "calibration")
     rows = calibration_rows(n, grouped)
     truth = model.on_scale(inputs.as_table(y, n, model.shape[1], "y_cal", "calibration"), "y_cal")
     held, own = model.equal_rows(inputs.take_rows(queries.rows, rows), truth[rows], _equal_rows)
@@ -137,7 +137,7 @@ def held_out(model: Any, X: Any, y: Any, folds: Any, init_score: Any, groups: An
     return Predictive(model, known, conformal_rows(local, truth - local.predictions), "held out", _taken(grouped, rows))
 
 
-def from_folds(proven: ProvenModel, folds: Array, grouped: Groups | None, method: str) -> Predictive:
+def from_folds(proven: ProvenModel, folds: Array, grouped: CalibrationGroups | None, method: str) -> Predictive:
     """From out-of-fold predictions (N, K) of the training rows."""
     if proven.features is None:
         raise InputError(
@@ -154,7 +154,7 @@ def from_folds(proven: ProvenModel, folds: Array, grouped: Groups | None, method
     return Predictive(proven, known, conformal_rows(local, errors.values[rows]), "out-of-fold", _taken(grouped, rows))
 
 
-def from_bags(proven: ProvenModel, grouped: Groups | None) -> Predictive:
+def from_bags(proven: ProvenModel, grouped: CalibrationGroups | None) -> Predictive:
     """From the trees of a forest that were fitted without each row."""
     errors = training_errors(proven, None, "exact")
     known = Surroundings.of(proven, [errors.values], errors.source, "exact")
@@ -180,7 +180,7 @@ def conformal_rows(local: Local, left: Array) -> tuple[Conformal, ...]:
     return tuple(Conformal(local.features[:, k], local.sizes[:, k], left[:, k], penalty) for k in range(left.shape[1]))
 
 
-def calibration_rows(n: int, grouped: Groups | None) -> NDArray[np.intp]:
+def calibration_rows(n: int, grouped: CalibrationGroups | None) -> NDArray[np.intp]:
     """The positions of as many of n rows as are used, always the same."""
     if not n:
         raise InputError("X_cal has no rows; expected rows that the model was not fitted on, with their targets.")
@@ -256,11 +256,11 @@ def _tail(m: int, n: int, twins: int, n_train: int) -> float:
     return float(np.exp(logsumexp(betaln(j + a, n - j + b) - betaln(a, b) - betaln(j + 1, n - j + 1) - np.log(n + 1))))
 
 
-def _taken(grouped: Groups | None, rows: NDArray[np.intp]) -> Groups | None:
+def _taken(grouped: CalibrationGroups | None, rows: NDArray[np.intp]) -> CalibrationGroups | None:
     return None if grouped is None else grouped[rows]
 
 
-def _some(rows: NDArray[np.intp], grouped: Groups | None = None) -> NDArray[np.intp]:
+def _some(rows: NDArray[np.intp], grouped: CalibrationGroups | None = None) -> NDArray[np.intp]:
     """These rows, or as many as are used, always the same; as many of each group."""
     if grouped is not None:
         of_rows = grouped.codes[rows]

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.errors import InputError, shown
 from axil.output import tables
+from axil.questions.intervals.calibration_groups import CalibrationGroups
 from axil.questions.intervals.conformal import Conformal, least_rows, order_of
-from axil.questions.intervals.groups import Groups
 from axil.questions.intervals.local import Local, Surroundings, around
 from axil.replay.model import Proven
 from axil.replay.queries import Queries
@@ -39,7 +39,7 @@ class Distribution:
     _model: Proven
     _around: Surroundings
     _rows: tuple[Conformal, ...]  # of each output
-    _groups: Groups | None
+    _groups: CalibrationGroups | None
     _group: Any  # the label of these rows, where they are one group
 
     @property
@@ -335,7 +335,7 @@ class Distribution:
         known, codes = self._groups, self._groups.of_queries(queries, given)
         return [(self._of_group(known, g), np.flatnonzero(codes == g)) for g in np.unique(codes)]
 
-    def _of_group(self, known: Groups, g: int) -> Distribution:
+    def _of_group(self, known: CalibrationGroups, g: int) -> Distribution:
         """This distribution with the calibration rows of one group alone."""
         rows = tuple(one[known.codes == g] for one in self._rows)
         own: Distribution = replace(cast(Any, self), _rows=rows, _groups=None, _group=known.names[g])

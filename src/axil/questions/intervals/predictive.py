@@ -10,9 +10,9 @@ from axil.errors import counted
 from axil.output import page
 from axil.output.context import Context
 from axil.questions.intervals import why
+from axil.questions.intervals.calibration_groups import CalibrationGroups
 from axil.questions.intervals.conformal import Conformal
 from axil.questions.intervals.distribution import Distribution
-from axil.questions.intervals.groups import Groups
 from axil.questions.intervals.local import Surroundings
 from axil.questions.question import Asked
 from axil.replay.model import Proven
@@ -44,7 +44,7 @@ class Predictive(Distribution, page.Shown):
     _around: Surroundings
     _rows: tuple[Conformal, ...]  # of each output
     source: str  #: where the calibration errors are from: "held out", "out-of-fold" or "out-of-bag"
-    _groups: Groups | None = None
+    _groups: CalibrationGroups | None = None
     _group: Any = None
 
     @property

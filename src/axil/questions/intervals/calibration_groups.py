@@ -1,4 +1,4 @@
-"""Groups: calibration rows by their labels, so that intervals hold within each group (Mondrian conformal prediction)."""
+"""Groups of calibration rows by their labels, so that intervals hold within each (Mondrian conformal prediction)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from axil.replay.queries import Queries
 
 
 @dataclass(frozen=True, eq=False)
-class Groups:
+class CalibrationGroups:
     """The groups of n calibration rows."""
 
     column: str | None  #: of the features; None: labels were given
@@ -23,7 +23,7 @@ class Groups:
     codes: NDArray[np.intp]  #: (n,) the place of each row's label among them
 
     @classmethod
-    def of(cls, given: Any, X: Any, model: Any, n: int, rows: str) -> Groups | None:
+    def of(cls, given: Any, X: Any, model: Any, n: int, rows: str) -> CalibrationGroups | None:
         """From labels of n rows or the name of a column of their features X; None: there are no groups."""
         if given is None:
             return None
@@ -31,9 +31,9 @@ class Groups:
         codes, names = numbered(inputs.as_labels(values, n, "groups", rows))
         return cls(given if isinstance(given, str) else None, names, codes)
 
-    def __getitem__(self, rows: Any) -> Groups:
+    def __getitem__(self, rows: Any) -> CalibrationGroups:
         there, codes = np.unique(self.codes[rows], return_inverse=True)
-        return Groups(self.column, self.names[there], codes)
+        return CalibrationGroups(self.column, self.names[there], codes)
 
     def of_queries(self, queries: Queries, given: Any) -> NDArray[np.intp]:
         """(m,): the place of each query's label among the names; refuses those that no calibration row has."""
