@@ -27,10 +27,12 @@ import lightgbm as lgb
 import numpy as np
 import others
 import paper_data
-from intervals_rivals import MODEL, Split, axil_held_out, both
+from intervals_rivals import MODEL, Split, both
 from intervals_scores import COVERAGE
 from paper_setting import PACKAGES, Line, markdown, write
 from sklearn.preprocessing import StandardScaler
+
+import axil
 
 METHODS = ("axil", "split", "normalised", "CQR", "CV+")
 SCORES = ("coverage", "width", "Winkler", "worst size", "worst slab", "excess risk", "dependence")
@@ -49,11 +51,12 @@ def intervals(split: Split) -> dict[str, np.ndarray]:
     def quantile(alpha: float) -> Any:
         return lgb.LGBMRegressor(objective="quantile", alpha=alpha, **MODEL).fit(split.X_train, split.y_train)
 
-    answer, held = axil_held_out(split), (split.X_cal, split.y_cal)
+    held = split.X_cal, split.y_cal
+    table = axil.Explainer(split.model, split.X_train, split.y_train, n_threads=1).calibrate(*held).interval(split.X)
     errors = ResidualNormalisedScore(lgb.LGBMRegressor(**MODEL), random_state=split.seed)
     pair = [quantile(alpha) for alpha in (0.05, 0.95, 0.5)]
     return {
-        "axil": np.column_stack([answer.lower, answer.upper]),
+        "axil": table[["lower", "upper"]].to_numpy(),
         "split": own(SplitConformalRegressor(split.model, COVERAGE).conformalize(*held)),
         "normalised": own(SplitConformalRegressor(split.model, COVERAGE, conformity_score=errors).conformalize(*held)),
         "CQR": own(ConformalizedQuantileRegressor(pair, COVERAGE, prefit=True).conformalize(*held)),

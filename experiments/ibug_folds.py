@@ -80,7 +80,7 @@ def fold(folder: Path | None, name: str, number: int) -> np.ndarray:
     split = Fold(X[tune], y[tune], X[val], y[val], X[test], 1, settings)
     rows, folds = both(split), KFold(5, shuffle=True, random_state=1)
     unseen = cross_val_predict(lgb.LGBMRegressor(**settings), *rows, cv=folds)
-    predictive = axil.Explainer(split.whole, *rows, n_threads=1).calibrate(out_of_fold=unseen, method="exact")
+    predictive = axil.Explainer(split.whole, *rows, n_threads=1).calibrate(out_of_fold=unseen)
     made, std = predictive.predict(X[test], return_std=True)
     left, table = y[test] - made, predictive.interval(X[test])
     by_crps, by_nll = (ibug_scale(split, score)[1] for score in (crps_normal, nll_normal))

@@ -69,7 +69,7 @@ def split(folder: Path | None, name: str, number: int) -> np.ndarray:
     folds = KFold(5, shuffle=True, random_state=number)
     unseen = cross_val_predict(model, X[train], y[train], cv=folds)
     explainer = axil.Explainer(model.fit(X[train], y[train]), X[train], y[train], n_threads=1)
-    predictive = explainer.calibrate(out_of_fold=unseen, method="exact")
+    predictive = explainer.calibrate(out_of_fold=unseen)
     made, std = predictive.predict(X[test], return_std=True)
     table, left, width = predictive.interval(X[test]), y[test] - made, np.sqrt(np.mean((y[train] - unseen) ** 2))
     error, trees = np.sqrt(np.mean(left**2)), settings["n_estimators"]
