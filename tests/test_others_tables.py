@@ -187,19 +187,24 @@ def test_the_page_tells_what_the_tables_of_others_show():
         f"axil has the lowest NLL of the four on {nll} of {of} data sets, and a lower RMSE than both papers on {rmse}"
         in text
     )
-    assert "kin8nm" not in lowest["NLL"] + lowest["RMSE"]
+    assert set(names) - set(lowest["NLL"]) == {"kin8nm", "power"}
+    covered = own.loc["axil", "coverage"]
+    assert f"Intervals of 90 % hold {100 * covered.min():.0f} to {100 * covered.max():.0f} %" in text
 
     folds = results("ibug_folds").set_index("data")
-    lower = folds["CRPS, axil"] < folds["CRPS, IBUG here"]
-    assert f"axil's CRPS is lower on {COUNTS[lower.sum()]} of {COUNTS[len(folds)]} data sets" in text
-    assert set(folds.index[folds["p, CRPS"] < 0.05]) == {"energy", "yacht"}
-    assert folds.loc["energy", "NLL, axil"] < folds.loc["energy", "NLL, IBUG here"]
-    assert folds.loc["concrete", "NLL, axil"] > folds.loc["concrete", "NLL, IBUG here"]
+    crps, nll = (COUNTS[(folds[f"{score}, axil"] < folds[f"{score}, IBUG here"]).sum()] for score in ("CRPS", "NLL"))
+    assert f"axil's CRPS is lower on {crps} of {COUNTS[len(folds)]} data sets, and its NLL on {nll}" in text
+    for score in ("CRPS", "NLL"):
+        assert set(folds.index[folds[f"p, {score}"] < 0.05]) == {"concrete", "energy", "yacht"}
+    behind = folds.index[folds["CRPS, axil"] > folds["CRPS, PGBM"]]
+    assert set(behind) == {"yacht", "communities"}  # the latter with another model
 
     means = results("conditional_coverage").query("data == 'mean'").set_index("method")
     assert set(means["Winkler"].nsmallest(2).index) == set(means["excess risk"].nsmallest(2).index) == {"axil", "CQR"}
-    assert means["width"].idxmin() == "axil"
-    assert means["worst slab"].idxmax() == means["Winkler"].idxmin() == "CQR"
+    assert set(means["width"].nsmallest(2).index) == {"axil", "CQR"}
+    assert means["excess risk"].idxmin() == "axil"
+    assert means[["Winkler", "width"]].idxmin().eq("CQR").all()
+    assert means[["worst size", "worst slab"]].idxmax().eq("CQR").all()
 
 
 def test_the_page_tells_who_finds_simulated_errors():
