@@ -55,7 +55,7 @@ class Calibrate(Question):
 
         The local scale of errors comes from errors of the training rows: out of fold where given, out of bag in forests, else
         those of the fit. The promise does not depend on them, but the width does. Of more than 5,000 calibration rows 5,000 are
-        drawn, always the same ones: the coverage of all rows to come is then within 0.01 of the one asked for.
+        drawn, always the same ones: the coverage of all rows to come is then nearly always within 0.01 of the one asked for.
 
         Calibration rows that equal training rows in all features and in the target, more of them than training rows equal one
         another, are rows of the fit. Where most are, this is an error; where fewer are, they are left out with a warning.
