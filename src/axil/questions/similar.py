@@ -123,7 +123,7 @@ class Similar(Question):
         >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
         >>> explainer = Explainer(LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y), X, y)
         >>> found = explainer.similar(X.head(1), 3, ["bmi"], adjust=True, among=lambda rows: rows["sex"] > 0, sign="positive")
-        >>> list(found.columns)[5:]
+        >>> list(found.columns)[6:]
         ['share', 'target', 'contribution', 'adjusted', 'adjusted (all)', 'bmi (row)', 'bmi (query)', 'bmi (difference)']
         """
         adjust = inputs.as_flag(adjust, "adjust")
