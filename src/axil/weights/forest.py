@@ -73,7 +73,7 @@ class Forest:
             weight = weights if len(s.draws) == 1 else weights * by_cell[s.cells[t]]
             factors = s.leaf_scale[s.starts[t] : s.starts[t + 1]] * s.final[t]
             np.multiply(weight, factors[leaf[t]], out=entries[:, i])
-            np.add(leaf[t], s.starts[t] - begin, out=met[:, i], casting="unsafe")
+            np.add(leaf[t], s.starts[t] - begin, out=met[:, i], dtype=np.int32, casting="unsafe")
         ends = np.arange(0, entries.size + 1, len(trees), dtype=np.int32 if entries.size < 1 << 31 else np.int64)
         shape = s.n_rows, int(s.starts[trees.stop] - begin)
         by_row = csr_array((entries.ravel(), met.ravel(), ends), shape=shape)
