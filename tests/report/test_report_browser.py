@@ -65,9 +65,9 @@ def test_an_owner_reads_it(page):
         assert word not in text
     head, own, *rows, mean = page.locator("tr").all()
     assert head.inner_text().split("\t")[0] == "Sales"
-    assert own.locator("td").nth(5).inner_text() == ""  # the home was not sold on the day of its valuation
+    assert own.locator("td").nth(6).inner_text() == ""  # the home was not sold on the day of its valuation
     assert mean.inner_text().startswith("Mean of these 5")
-    area, built = (rows[0].locator("td").nth(i).inner_text().split()[0] for i in (6, 7))
+    area, built = (rows[0].locator("td").nth(i).inner_text().split()[0] for i in (7, 8))
     assert "," in area or float(area) < 1000
     assert "," not in built
 

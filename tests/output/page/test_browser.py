@@ -65,7 +65,7 @@ def numbers(texts):
 def test_it_shows_the_numbers_of_the_explanation(visit, report):
     explainer, X, _ = houses()
     page = visit(report)
-    top = explainer.similar(X[:1], 20)
+    top = explainer.similar(X[:1], 20, by="weights")
     assert page.locator("#name").inner_text() == "parcel 300"
     assert column(page, 0) == list(top["row"])
     np.testing.assert_allclose(numbers(column(page, 2)), top["weight"], atol=6e-6)
@@ -99,7 +99,7 @@ def test_the_foot_of_the_table_adds_up(visit, report):
 def test_tables_count_from_where_the_waterfall_does(visit, report):
     """From the mean of all targets, at first, or from the intercept: comparables, groups, and their feet."""
     explainer, X, years = houses()
-    page, top = visit(report), explainer.similar(X[:1], 20)
+    page, top = visit(report), explainer.similar(X[:1], 20, by="weights")
     groups = explainer.group(X[:1], years).sort_values("weight", ascending=False, key=abs)
     mean = explainer.targets.mean()
     for start, reference in (("mean", mean), ("intercept", 0.0)):
@@ -447,7 +447,7 @@ def test_actual_values_title_and_unit(visit):
     assert f"Typical error\n{typical}" in cards
     assert "Standard error" not in cards  # it gives way to real errors
     assert f"Half of them are within {typical} of the actual value." in page.locator("#about").inner_text()
-    assert column(page, 4) == [f"{target:,.0f}" for target in explainer.similar(new[:1], 50)["target"]]
+    assert column(page, 4) == [f"{target:,.0f}" for target in explainer.similar(new[:1], 50, by="weights")["target"]]
     heads = page.locator("#rows thead button").all_inner_texts()
     assert heads[4:6] == ["price ($)", "Contribution ($)"]
 
