@@ -41,7 +41,7 @@ class States:
         score: Array,
         n_threads: int,
     ) -> States | None:
-        """Of targets (N, K), row weights (C, N) and scores (C, N, K); None where the core has no form for the loss or draws."""
+        """The states for targets (N, K), row weights (C, N) and scores (C, N, K); None where the core has no form of the loss."""
         affine, curvature = loss.affine(targets), loss.curvature
         if affine is None or curvature is None or loss.cancels or (drawn is not None and drawn.dtype != np.uint8):
             return None

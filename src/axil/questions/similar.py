@@ -48,8 +48,8 @@ class Similar(Question):
     ) -> Any:
         """Comparables: the k training rows most like each query, their features beside the query's own.
 
-        Of boosted trees these are the rows that share its leaf in most trees; of forests, neighbours and other models, whose
-        weights say the same, those of largest |weight|. The table's note says which it was, and ``by`` chooses.
+        Of boosted trees these are the rows that share its leaf in most trees; of all other models those of largest |weight|,
+        which in forests and among neighbours says the same. The table's note says which it was, and ``by`` chooses.
 
         A frame with the columns query, prediction, rank, row, weight, share, target, contribution, and output where there are
         several; then for each feature (or those in ``columns``, by name or position) ``name (row)`` and ``name (query)``. Rows

@@ -118,7 +118,7 @@ class RankedFit(Transferable):
     single: bool = False  #: whether the library ranks residuals in single precision: which are equal depends on it
 
     def less(self, rows: NDArray[np.intp], n_rows: int) -> RankedFit:
-        """The same fit without these rows among N."""
+        """This fit without some more of its N rows."""
         left = np.zeros(n_rows, dtype=np.bool_)
         left[slice(None) if self.rows is None else self.rows] = True
         left[rows] = False

@@ -232,8 +232,8 @@ def _read(inside: Read, estimator: Any, name: str, targets: str = "", alone: boo
         instead = error.instead
         if error.derivative:  # of the model inside alone: a sum of such ones is not read
             instead = (
-                "What the scores of members stand for is added up, which adds up from no score. Fit the whole with members that "
-                f"have exact weights, such as forests. Or explain {name} by itself"
+                "The predictions of members are added up, not their scores, and this sum adds up from no score. Fit the whole "
+                f"with members that have exact weights, such as forests. Or explain {name} by itself"
             )
             instead += (
                 f":\n    axil.Explainer(model.{name}, X, {targets})" if targets else ", on the rows of its own fit."

@@ -25,10 +25,10 @@ class Predictive(Distribution, page.Shown):
     """The distribution of the target of each row of X around the model's prediction; made by `Explainer.calibrate`.
 
     Every calibration row puts its own error, moved to the scale of errors around the query, on the prediction: the predictive
-    distribution is these `n_calibration` numbers, each as likely as any other. The local scale comes from the weights of the
-    query: errors and targets of the training rows that the prediction rests on, how many these are, and where the prediction
-    lies among the targets. How it follows them is fitted to the calibration rows and the query together (full conformal
-    prediction), so that all are treated alike.
+    distribution is these `n_calibration` numbers, each as likely as any other. The local scale comes from the training rows in
+    the leaves of the query, or by its weights from those that the prediction rests on: their errors and targets, how many these
+    are, and where the prediction lies among the targets. How it follows them is fitted to the calibration rows and the query
+    together (full conformal prediction), so that all are treated alike.
 
     **Promised**: the interval of coverage c holds the target with probability at least c, whatever the model. Without ties it
     does so with probability at most c + 1 / (n + 1), or c + 2 / (n + 1) with ``symmetric=False``. The calibration rows must be
