@@ -61,14 +61,23 @@ def leaf_moments(sums: Array, met: NDArray[np.int64], own: Array | None) -> Arra
     ``sums`` (L, M): `by_leaf` of values (N, M) whose first column is one. ``met`` (n, T): the queries' leaves among all.
     ``own`` (n, M): the values of queries that are training rows, which are left out.
     """
-    found = np.zeros((2, len(met), sums.shape[1]))
+    if own is None:
+        n, trees = met.shape
+        ones, ends = np.ones(met.size), np.arange(0, met.size + 1, trees)
+        found = csr_array((ones, met.ravel(), ends), shape=(n, len(sums))) @ np.concatenate(_leaf_means(sums), axis=1)
+        return np.asarray(np.stack(np.split(found, 2, axis=1)))
+    total = np.zeros((2, len(met), sums.shape[1]))
     for leaves in met.T:
-        here = sums[leaves] if own is None else sums[leaves] - own
-        count = here[:, :1]
-        means = np.divide(here, count, out=np.zeros_like(here), where=count > 0.5)
-        found[0] += means
-        found[1] += np.divide(means, count, out=np.zeros_like(here), where=count > 0.5)
-    return found
+        total += _leaf_means(sums[leaves] - own)
+    return total
+
+
+def _leaf_means(sums: Array) -> tuple[Array, Array]:
+    """(L, M) twice: sums whose first column is a number of rows over that number, and over its square; 0 where it is 0."""
+    count = sums[:, :1]
+    there = count > 0.5
+    means = np.divide(sums, count, out=np.zeros_like(sums), where=there)
+    return means, np.divide(means, count, out=np.zeros_like(sums), where=there)
 
 
 def _means(sums: Array, own: float) -> Array:

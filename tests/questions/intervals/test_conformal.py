@@ -95,6 +95,31 @@ def test_ends_hold_errors_of_one_sign_among_features_of_heavy_tails(sign):
     assert held / repetitions > 0.5 - 3 * np.sqrt(0.25 / repetitions)
 
 
+@pytest.mark.parametrize("tails", [1.2, 30.0])
+@pytest.mark.parametrize("n", [1, 7, 400])
+def test_atoms_at_places_are_those_of_all_atoms_in_order(n, tails):
+    """With heavy tails some rows turn the inequality round (1 + u <= 0), and all rows may be at any place."""
+    draws = np.random.default_rng(n)
+    features, errors = 3 * draws.standard_t(tails, size=(n + 50, P)), draws.standard_t(2, n) * (draws.random(n) < 0.9)
+    rows = Conformal(features[:n], np.exp(draws.normal(size=n)), errors, PENALTY)
+    new = features[n:], np.exp(draws.normal(size=50))
+    places = sorted({0, n // 2, (9 * n) // 10, n - 1})
+    expected = np.sort(rows.magnitudes(*new), axis=1)[:, places]
+    np.testing.assert_allclose(rows.at_places(*new, places), expected, rtol=1e-12)
+    one_by_one = [rows.at_places(new[0][[q]], new[1][[q]], places)[0] for q in range(50)]
+    np.testing.assert_allclose(one_by_one, expected, rtol=1e-12)
+
+
+def test_few_rows_are_looked_at_for_the_atoms_at_two_places(monkeypatch):
+    features, sizes, errors = drawn(3100)
+    rows, looked_at, left_of = Conformal(features[:3000], sizes[:3000], errors[:3000], PENALTY), [], Conformal._left_of
+    monkeypatch.setattr(
+        Conformal, "_left_of", lambda self, *given: looked_at.append(len(given[1])) or left_of(self, *given)
+    )
+    rows.at_places(features[3000:], sizes[3000:], [1500, 2700])
+    assert sum(looked_at) < 300
+
+
 def test_places_and_least_rows():
     assert [order_of(0.9, n) for n in (9, 10, 19, 99)] == [9, 10, 18, 90]
     assert least_rows(0.9) == 9

@@ -273,14 +273,14 @@ class Distribution:
         n, ends = self.n_calibration, Ends(*np.empty((3, *local.predictions.shape)))
         middle, inner, outer = (n - 1) // 2, order_of(coverage, n), order_of((1.0 + coverage) / 2, n)
         for k, rows in enumerate(self._rows):
-            for some in self._some(len(local.predictions)):
+            alike = np.argsort(rows.reaches(local.features[:, k]), kind="stable")
+            for some in (alike[part] for part in self._some(len(alike))):
                 at = local.features[some, k], local.sizes[some, k]
-                sizes = rows.magnitudes(*at)
-                sizes.partition(sorted({middle, inner - 1} if symmetric else {middle}), axis=1)
-                ends.scale[some, k] = sizes[:, middle]
                 if symmetric:
-                    ends.lower[some, k], ends.upper[some, k] = -sizes[:, inner - 1], sizes[:, inner - 1]
+                    ends.scale[some, k], ends.upper[some, k] = rows.at_places(*at, [middle, inner - 1]).T
+                    ends.lower[some, k] = -ends.upper[some, k]
                 else:
+                    ends.scale[some, k] = rows.at_places(*at, [middle])[:, 0]
                     lower, upper = rows.bounds(*at)
                     ends.lower[some, k], ends.upper[some, k] = lower[:, n - outer], upper[:, outer - 1]
         return ends
