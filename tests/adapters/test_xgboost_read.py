@@ -391,6 +391,20 @@ def test_integers_and_booleans_in_frames() -> None:
 
 
 @pytest.mark.skipif(OLD, reason="before 3.1 models do not know their categories")
+@pytest.mark.parametrize("booster", ["gbtree", "dart"])
+def test_categories_that_a_model_states(booster) -> None:
+    """Texts, numbers, a category that no row has; not columns of numbers, nor texts whose characters XGBoost cuts apart."""
+    rng = np.random.default_rng(0)
+    words = pd.Categorical(rng.choice(["Oslo", "Rome"], 60), categories=["Rome", "Oslo", "nowhere"])
+    frame = pd.DataFrame({"a": rng.normal(size=60), "b": words, "c": pd.Categorical(rng.choice([5, 1, 2], 60))})
+    frame["d"] = pd.Categorical(rng.choice(["Łódź", "é"], 60))
+    model = xgb.XGBRegressor(n_estimators=2, max_depth=2, n_jobs=1, booster=booster, enable_categorical=True)
+    found = adapter_of(model.fit(frame, rng.normal(size=60))).categories
+    assert found == {name: frame[name].cat.categories.tolist() for name in ("b", "c")}
+    assert adapter_of(model.fit(frame[["a"]], frame["a"])).categories == {}
+
+
+@pytest.mark.skipif(OLD, reason="before 3.1 models do not know their categories")
 def test_categories_in_frames_of_all_kinds() -> None:
     case = CASES["categorical frame"]()
     adapter, frame = adapter_of(case.model), case.X_new

@@ -74,11 +74,11 @@ def training_rows(path: str, roles: Roles, model: Model) -> FileRows:
     target = _target(frame, targets, model, path)
     weights = None if roles.weights is None else _numbers(frame, roles.weights, path, "--weights")
     listed = {name: kind for name, kind in _categories(model).items() if name in names}
-    chosen = list(listed) if roles.categorical is None else _listed(frame, roles.categorical, path, "--categorical")
-    strange = [name for name in chosen if name not in names]
+    named = [] if roles.categorical is None else _listed(frame, roles.categorical, path, "--categorical")
+    strange = [name for name in named if name not in names]
     if strange:
         raise InputError(f"--categorical names {shown(strange[0])}, which is not among the features: {some(names)}.")
-    features = frame[names].astype({name: listed.get(name, "category") for name in chosen})
+    features = frame[names].astype(dict.fromkeys(named, "category") | listed)
     _refuse_text(features, model, path)
     _refuse_types(features, model, path)
     out_of_fold = [_numbers(frame, name, path, "--out-of-fold") for name in predicted]

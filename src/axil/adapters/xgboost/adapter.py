@@ -123,6 +123,12 @@ class XGBoostAdapter(TreeModel):
         for start, tree in zip(self._node_starts, self._trees):
             self._leaf_of_node[start + tree.leaves] = np.arange(len(tree.leaves))
 
+    @property
+    def categories(self) -> dict[str, list[Any]]:
+        """The categories of columns that the fit had as categories, by name; empty where the model does not state them."""
+        kept = zip(self.feature_names or [], self._model.categories)
+        return {str(name): values for name, values in kept if values}
+
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     def leaves(self, X: Any) -> NDArray[np.integer[Any]]:

@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -151,6 +152,13 @@ class ModelDocument:
         return self.trees[0].n_outputs > 1
 
     @property
+    def categories(self) -> list[list[Any]]:
+        """The categories of each feature, in the order of their numbers, kept from 3.1 on; [] where there are none."""
+        booster = self.learner["gradient_booster"]
+        kept = booster.get("gbtree", booster)["model"].get("cats", {}).get("enc", [])
+        return [_texts(one) if "offsets" in one else list(one["values"]) for one in kept]
+
+    @property
     def base_score(self) -> Array:
         """(K,) or (1,): from 3.1 on a list, before one number for all outputs."""
         return np.array(json.loads(self.parameters["base_score"]), dtype=np.float32).astype(np.float64).reshape(-1)
@@ -168,6 +176,17 @@ class ModelDocument:
             for key in _DECISIVE:
                 digest.update(key.encode() + tree.floats(key).astype(np.float32).tobytes())
         return digest.hexdigest()
+
+
+def _texts(listed: Mapping[str, Any]) -> list[str]:
+    """Texts that stand one after the other as bytes, with where each begins and the last one ends; [] where these are wrong.
+
+    XGBoost 3.2 counts characters where it should count bytes, so texts that are not ASCII are cut in the wrong places.
+    """
+    values = listed["values"]
+    if any(not 0 <= value < 128 for value in values):
+        return []
+    return [bytes(values[start:end]).decode() for start, end in pairwise(listed["offsets"])]
 
 
 def parse(document: bytes | bytearray) -> ModelDocument | None:
