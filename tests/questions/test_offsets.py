@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 
+import dask.array as da
 import lightgbm
 import numpy as np
 import pandas as pd
@@ -231,10 +233,12 @@ def test_rows_without_offsets_of_an_xgboost_fit_with_offsets_are_told(objective)
     X, offset = rng.normal(size=(60, 2)), rng.normal(size=60)
     y = rng.poisson(np.exp(offset)).astype(float)
     model = xgboost.XGBRegressor(objective=objective, n_estimators=3, max_depth=2, n_jobs=1)
-    explainer = axil.Explainer(model.fit(X, y, base_margin=offset), X, y, init_score=offset)
-    with pytest.warns(UserWarning, match="X comes without any: its predictions start from the base"):
-        explainer.top(X[:1], 1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        explainer.top(X[:1], 1, init_score=offset[:1])
-        axil.Explainer(model.fit(X, y), X, y).top(X[:1], 1)
+    for placed in (np.asarray, partial(da.from_array, chunks=30)):
+        rows = placed(X), placed(y)
+        explainer = axil.Explainer(model.fit(X, y, base_margin=offset), *rows, init_score=placed(offset))
+        with pytest.warns(UserWarning, match="X comes without any: its predictions start from the base"):
+            explainer.top(X[:1], 1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            explainer.top(X[:1], 1, init_score=offset[:1])
+            axil.Explainer(model.fit(X, y), *rows).top(X[:1], 1)

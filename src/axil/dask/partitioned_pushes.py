@@ -54,6 +54,10 @@ class PartitionedPushes(PartitionedModel):
         names = self.classes
         return None if names is None or self.outputs is not None else names[1]
 
+    @property
+    def starts_elsewhere(self) -> bool:
+        return not self.held.walked.smooth.base_shares[0]
+
     def most_asked(self) -> int:
         return ASKED_QUERIES
 

@@ -103,6 +103,10 @@ class PartitionedWeights(PartitionedModel):
             n_leaves[own] = s.n_leaves
         return n_leaves, owned
 
+    @property
+    def starts_elsewhere(self) -> bool:
+        return self.adapter.offset_replaces_base and not self.held.entries[0].structure.own_base
+
     def most_asked(self) -> int:
         total = sum(entry.structure.total_leaves for entry in self.held.entries)
         return max(1, ASKED_BYTES // (8 * total))
