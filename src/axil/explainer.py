@@ -288,7 +288,7 @@ class Explainer(
         proof = (
             "not verified" if not model.verification else "verified" if error is None else f"verified to {error:.1e}"
         )
-        rows = counted(model.shape[0], "training row")
+        rows = counted(model.shape[0], "training row") + (f" ({self.dropped} dropped)" if self.dropped else "")
         return f"<axil.Explainer: {model.adapter.library}, {rows}, {kind[model.kind]}{proof}>"
 
     @property

@@ -312,3 +312,16 @@ def test_rows_without_weight_keep_their_ranks(name):
     gone, queries = list(X.index[:9]), X[TRAIN:]
     expected = explainer.without(queries, gone)["after"]
     assert np.allclose(explainer.refit(drop=gone).model.predict(queries), expected, rtol=SINGLE, atol=SINGLE)
+
+
+def test_a_label_of_several_rows_drops_them_all_and_the_explainer_says_how_many():
+    customers = X[:TRAIN].set_axis(np.arange(TRAIN) // 4)  # four rows each
+    model = lightgbm.LGBMRegressor(**LIGHT).fit(customers, TARGETS["numbers"][:TRAIN])
+    explainer = axil.Explainer(model, customers, TARGETS["numbers"][:TRAIN].to_numpy())
+    again = explainer.refit(drop=[3, 7])
+    assert (again.dropped, len(again.index), explainer.dropped) == (8, TRAIN - 8, 0)
+    assert f"{TRAIN - 8} training rows (8 dropped)" in repr(again)
+    assert again.refit(targets={5: 1.0}).dropped == 0
+    after = explainer.without(X[TRAIN:], [3, 7])
+    assert after.attrs["deleted"] == 8
+    np.testing.assert_allclose(again.model.predict(X[TRAIN:]), after["after"], rtol=1e-6)

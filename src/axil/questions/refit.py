@@ -57,11 +57,17 @@ class Refit(Question):
     """The question, as a method of `Explainer`."""
 
     _made: Made | None = None
+    _dropped = 0
 
     @property
     def model(self) -> Any:
         """The fitted model that the explainer was made of; after `refit` a new one."""
         return made_of(self).model
+
+    @property
+    def dropped(self) -> int:
+        """How many training rows ``drop`` left out where `refit` made this explainer: all rows of the labels given; else 0."""
+        return self._dropped
 
     def refit(
         self,
@@ -77,8 +83,9 @@ class Refit(Question):
         which the library keeps targets. Splits, rates, draws and what a pipeline learnt are held fixed, so it is no retraining,
         and no proof that deleted rows left no trace: they had their part in the choice of the splits. Rows that are added are
         in every bag. Rows of no weight, as early stopping holds out, are left out of the new explainer. The old model is not
-        touched. A `SplitsWarning` says where dropped rows hold more than a tenth of the weight of the fit. Linear models and
-        neighbours are fitted anew with the settings that they have. O(T N).
+        touched, and ``dropped`` of the new explainer has the number of rows left out. A `SplitsWarning` says where dropped rows
+        hold more than a tenth of the weight of the fit. Linear models and neighbours are fitted anew with the settings that they
+        have. O(T N).
 
         CatBoost's l2_leaf_reg counts in proportion to the mean weight of all rows. Here rows that are dropped are gone; in
         `without` they stay with a weight of zero, so there the two differ.
@@ -107,16 +114,18 @@ class Refit(Question):
         >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
         >>> explainer = Explainer(LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y), X, y)
         >>> again = explainer.refit(drop=[0, 7, 30])
-        >>> type(again.model).__name__, len(again.index)
-        ('LGBMRegressor', 439)
+        >>> type(again.model).__name__, len(again.index), again.dropped
+        ('LGBMRegressor', 439, 3)
         >>> after = explainer.without(X.head(1), [0, 7, 30])["after"]
         >>> bool(abs(again.model.predict(X.head(1)) - after).max() < 1e-5)
         True
         """
         self._model.can("refit")
-        if drop is not None:
-            warn_of_splits(self._model.share_of(self._model.positions(drop)))
-        return again(self, drop, add, targets, sample_weight)
+        rows = np.zeros(0, dtype=np.intp) if drop is None else self._model.positions(drop)
+        warn_of_splits(self._model.share_of(rows))
+        found = again(self, drop, add, targets, sample_weight)
+        found._dropped = len(rows)
+        return found
 
 
 def made_of(self: Refit) -> Made:
