@@ -58,8 +58,8 @@ NOTES = {
     "GOSS multiplies the rows that it draws from the rest by one constant, gradient-based sampling gives each row a weight that "
     "depends on its residual.",
     "CatBoost": "Categories beyond `one_hot_max_size` are encoded by the targets of the rows before, in an order drawn from "
-    "`random_seed`: pass the rows in the order of the fit. Encodings are [held](meaning.md) besides the splits. MultiRMSE takes "
-    "monotone constraints and does not enforce them.",
+    "`random_seed`: pass the rows in the order of the fit. Encodings are [held](meaning.md) besides the splits. MultiRMSE does "
+    "not enforce monotone constraints.",
 }
 #: Values that the tables do not hold by name, by setting and how the reason begins.
 VALUES = {
@@ -74,6 +74,7 @@ VALUES = {
     ("objective", "leaf values are then"): "reg:absoluteerror, reg:quantileerror with tree_method=exact or XGBoost 3.4",
     ("objective", "its gradients"): "any other",
     ("loss_function", "a GPU makes"): "MultiClass on a GPU",
+    ("loss_function", "linear in the targets"): "MultiRMSEWithMissingValues without Newton",
     ("loss_function", "its gradients"): "a function of your own",
     ("loss_function", "it is not"): "any other",
     ("class", "axil reads"): "any other",

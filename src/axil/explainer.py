@@ -103,8 +103,9 @@ class Explainer(
         whose rows stay in their partitions.
     y_train : array of shape (n_train,) or (n_train, K)
         Their targets, or classes, as the fit got them: prices for a model that takes logarithms itself
-        (TransformedTargetRegressor, LightGBM's reg_sqrt), logarithms where you took them. With X_train in a Dask collection, so
-        are y_train, sample_weight, init_score and bags, in the same partitions.
+        (TransformedTargetRegressor, LightGBM's reg_sqrt), logarithms where you took them; nan for targets that CatBoost's
+        MultiRMSEWithMissingValues went without. With X_train in a Dask collection, so are y_train, sample_weight, init_score and
+        bags, in the same partitions.
     sample_weight : array of shape (n_train,), optional
         The weights of the fit.
     init_score : array of shape (n_train,) or (n_train, K), optional
@@ -361,7 +362,8 @@ def _exact(adapter: Any, given: Given) -> ProvenModel:
     n = X.shape[0]
     if n == 0:
         raise InputError("X_train has no rows; expected the rows that the model was fitted on.")
-    own = owned(inputs.as_targets(given.y, n, adapter.n_outputs, adapter.classes, repeated=adapter.repeats_targets))
+    repeated, missing = adapter.repeats_targets, adapter.missing_targets
+    own = owned(inputs.as_targets(given.y, n, adapter.n_outputs, adapter.classes, repeated=repeated, missing=missing))
     if given.inverse_func is not None and adapter.classes is not None:
         raise InputError("inverse_func is for transformed numbers; this model predicts classes. Leave it out.")
     fitted = fitted_targets(adapter.scale, given.inverse_func, own, given.y)

@@ -82,7 +82,12 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str, str | None]] = {
     "MultiClass": loss("MultiClass", CLASSES),
     "MultiClassOneVsAll": loss("MultiClassOneVsAll", CLASSES),
     "custom": ({"loss_function": Custom(), "eval_metric": "RMSE"}, "loss_function", "custom", "(ii)"),
-    "missing targets": (*loss("MultiRMSEWithMissingValues", several())[:3], None),
+    "missing targets": (
+        {"loss_function": "MultiRMSEWithMissingValues", "data": several(), "leaf_estimation_method": "Gradient"},
+        "loss_function",
+        "MultiRMSEWithMissingValues with leaf_estimation_method=Gradient",
+        None,
+    ),
     "langevin": ({"langevin": True}, "langevin", "True", "(ii)"),
     "held out": ({"eval_fraction": 0.2}, "eval_fraction", "0.2", None),
     "langevin shrink": ({"langevin": True, "model_shrink_rate": 0.1}, "langevin", "True", "(ii)"),

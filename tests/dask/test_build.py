@@ -106,6 +106,14 @@ def test_encodings_of_categories_are_refused():
             axil.Explainer(kind(**quiet).fit(rows, y), partitioned(rows), partitioned(y))
 
 
+def test_missing_targets_are_refused():
+    y = np.stack([Y, np.where(np.arange(len(Y)) % 3, Y, np.nan)], axis=1)
+    quiet = {"iterations": 2, "verbose": False, "allow_writing_files": False}
+    model = cb.CatBoostRegressor(loss_function="MultiRMSEWithMissingValues", **quiet).fit(X, y)
+    with pytest.raises(axil.UnsupportedModelError, match=r"may be missing.*training rows in memory"):
+        axil.Explainer(model, partitioned(X), partitioned(y))
+
+
 def test_what_does_not_fit_is_refused_with_its_size(model):
     leaves = 25 * 9
     with pytest.raises(axil.InputError, match=rf"Leaf space would take {16 * leaves**2 / 1024:.1f} KiB"):

@@ -219,6 +219,7 @@ class Model(Protocol):
     classes: NDArray[Any] | None  #: of a classifier: its targets are one-hot, its predictions probabilities
     n_outputs: int
     repeats_targets: bool  #: whether all outputs were fitted to one column of targets, as several quantiles are
+    missing_targets: bool  #: whether a row may have targets of some outputs alone, nan where it has none
     precision: type[np.floating[Any]]  #: in which the library keeps targets and weights
     tolerance: float  #: of predictions, relative to the largest |prediction|
     fingerprint: str  #: of what was fitted; equal models have equal ones
@@ -280,6 +281,7 @@ class Defaults(ReadsRows):
     classes: NDArray[Any] | None = None
     n_outputs = 1
     repeats_targets = False
+    missing_targets = False
     precision: type[np.floating[Any]] = np.float64
     refused_draws: UnsupportedModelError | None = None
     fitted_rows: int | None = None

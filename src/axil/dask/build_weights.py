@@ -175,6 +175,13 @@ def _readable(model: Model, recorded: bool) -> Adapter:
             "partitions are replayed for the trees of one model",
             "Use training rows in memory, or explain the models inside one by one.",
         )
+    if model.missing_targets:
+        raise UnsupportedModelError(
+            "targets",
+            "that may be missing",
+            "partitions are replayed with one weight per row, and such a row counts in some outputs alone",
+            "Use training rows in memory.",
+        )
     if model.refused_draws is not None and not recorded:
         raise model.refused_draws
     return cast(Adapter, model)

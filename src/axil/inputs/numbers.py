@@ -171,8 +171,8 @@ def _from_objects(found: NDArray[Any], what: str, expected: str) -> Array:
     return made
 
 
-def as_vector(values: Any, n_rows: int, what: str, rows: str = "training") -> Array:
-    """One finite float64 number per row."""
+def as_vector(values: Any, n_rows: int, what: str, rows: str = "training", missing: bool = False) -> Array:
+    """One finite float64 number per row, or nan where numbers may be ``missing``."""
     vector = as_numbers(values, what, f"one number for each of the {n_rows} {rows} rows")
     if vector.ndim == 2 and vector.shape[1] == 1:
         vector = vector[:, 0]
@@ -180,7 +180,7 @@ def as_vector(values: Any, n_rows: int, what: str, rows: str = "training") -> Ar
         raise InputError(
             f"{what} has shape {vector.shape}; expected ({n_rows},), one number for each of the {n_rows} {rows} rows."
         )
-    bad = np.flatnonzero(~np.isfinite(vector))
+    bad = np.flatnonzero(np.isinf(vector) if missing else ~np.isfinite(vector))
     if len(bad):
         raise InputError(
             f"{what} holds {vector[bad[0]]} at position {bad[0]} ({len(bad)} of {n_rows} are not finite). "
@@ -189,14 +189,16 @@ def as_vector(values: Any, n_rows: int, what: str, rows: str = "training") -> Ar
     return vector
 
 
-def as_table(values: Any, n_rows: int, n_outputs: int, what: str, rows: str = "training") -> Array:
-    """(N, K): finite numbers, one column per output; (N,) will do for one output."""
+def as_table(
+    values: Any, n_rows: int, n_outputs: int, what: str, rows: str = "training", missing: bool = False
+) -> Array:
+    """(N, K): finite numbers, or nan where they may be ``missing``, one column per output; (N,) will do for one output."""
     if n_outputs == 1:
-        return as_vector(values, n_rows, what, rows)[:, None]
+        return as_vector(values, n_rows, what, rows, missing)[:, None]
     table = as_numbers(values, what, f"a table of numbers, ({n_rows}, {n_outputs})")
     if table.shape != (n_rows, n_outputs):
         raise InputError(f"{what} has shape {table.shape}; expected ({n_rows}, {n_outputs}), one column per output.")
-    return np.stack([as_vector(column, n_rows, what, rows) for column in table.T], axis=1)
+    return np.stack([as_vector(column, n_rows, what, rows, missing) for column in table.T], axis=1)
 
 
 def as_offsets(values: Any, n_rows: int, n_outputs: int, rows: str) -> Array | None:

@@ -207,13 +207,17 @@ def as_targets(
     what: str = "y_train",
     rows: str = "training",
     repeated: bool = False,
+    missing: bool = False,
 ) -> Array:
-    """(N, K) targets: numbers, the same for all outputs where ``repeated``, or one-hot for the labels of a classifier."""
+    """(N, K) targets: numbers, the same for all outputs where ``repeated``, or one-hot for the labels of a classifier.
+
+    Where targets may be ``missing`` they are nan.
+    """
     if classes is not None:
         return one_hot(values, n_rows, classes, what, rows)
     if repeated:
         return np.repeat(as_table(values, n_rows, 1, what, rows), n_outputs, axis=1)
-    return as_table(values, n_rows, n_outputs, what, rows)
+    return as_table(values, n_rows, n_outputs, what, rows, missing)
 
 
 def as_directory(value: Any) -> Path:

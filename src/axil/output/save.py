@@ -36,7 +36,7 @@ def save(path: Any, proven: ProvenModel) -> None:
     if proven.verification is None:
         raise InputError(UNPROVEN)
     arrays = {"targets": proven.targets}
-    if proven.seen is not None:
+    if proven.seen is not None and not proven.scale.is_identity:
         arrays["shown"] = proven.seen
     for i, engine in enumerate(proven.engines):
         arrays |= {f"{i}.{name}": array for name, array in _arrays(engine.structure).items()}

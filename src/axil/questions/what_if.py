@@ -89,7 +89,7 @@ def changed_targets(model: Any, targets: Mapping[Any, Any]) -> Array:
     which, rows = inputs.positions(labels, model.index, "targets")
     made: Array = model.targets.copy()
     if len(rows):
-        made[rows] = model.as_targets(values, len(values), "targets", "changed")[which]
+        made[rows] = model.within(model.as_targets(values, len(values), "targets", "changed")[which], rows)
     return made
 
 

@@ -54,7 +54,7 @@ def build(model: Model, rows: TrainingRows, labels: NDArray[Any], limits: Limits
     """Read the model, replay its fit on the rows, as they were given, and return both, proven; raise where they disagree."""
     engines, verification = _prove(model, rows, limits, check)
     about = labels, rows.X, inputs.backend_of(rows.X), limits, verification
-    return ProvenModel(model, *about, engines=engines, targets=rows.targets)
+    return ProvenModel(model, *about, engines=engines, targets=_filled(model, rows.targets))
 
 
 def _prove(model: Model, rows: TrainingRows, limits: Limits, check: bool) -> tuple[list[Engine], Verification | None]:
@@ -113,8 +113,8 @@ def _prove_trees(
     """One engine for all outputs where they share trees, else one for each output."""
     offsets = None if rows.offsets is None else round_to(adapter.offset_precision, rows.offsets)
     rows = replace(rows, offsets=offsets)
-    X, targets, budget = rows.X, rows.targets, limits.budget
-    fitted = adapter.trees(rows)
+    X, budget = rows.X, limits.budget
+    fitted, targets = adapter.trees(rows), _filled(adapter, rows.targets)
     leaves = assign_leaves(adapter, X, len(targets), all_n_leaves(fitted), limits, fitted[0].placement)
     outputs = [slice(None)] if len(fitted) == 1 else [slice(k, k + 1) for k in range(len(fitted))]
     engines: list[Engine] = []
@@ -142,6 +142,11 @@ def _prove_trees(
             found.append(verified(adapter, trees, walked, extent, leaf_error, miss, held))
         engines.append(engine)
     return engines, worst(found) if check else None
+
+
+def _filled(model: Model, targets: Array) -> Array:
+    """The targets, with zeros in the place of those that are missing: their rows weigh nothing in these outputs."""
+    return np.nan_to_num(targets) if model.missing_targets else targets
 
 
 def _require_stable(adapter: Adapter, extent: Extent, error: float) -> None:

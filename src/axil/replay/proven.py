@@ -16,6 +16,7 @@ from axil.effects import WEIGHTS, Effects, Source, notes
 from axil.effects.leaf_matches import SharedLeaves, leaf_rows
 from axil.effects.top import Best
 from axil.effects.weights import DeletionEffects, WeightEffects
+from axil.errors import InputError
 from axil.inputs.copies import frozen
 from axil.kernels.choose import backend_of
 from axil.machine.progress import track
@@ -37,6 +38,15 @@ from axil.weights.members import Sum
 from axil.weights.rows_left import bends, mixes
 from axil.weights.smoother import Smoother
 
+#: Questions that need a target of every row for every output.
+NEED_TARGETS = {
+    *("audit", "blame", "budget", "calibrate", "calibrate without X_cal and y_cal", "loo_curve", "refit", "report"),
+    *("shapley", "similar", "standard_error"),
+}
+_MISSING = (
+    "some rows have no target of some outputs, and this question needs all of them",
+    "Weights, top, group, what_if, without, removal and leave_one_out work for it.",
+)
 LIMITED = 16  # the part of the user's own limit that leaf space may take: batches of queries take the rest
 
 
@@ -67,14 +77,26 @@ class ProvenModel(Refittable):
     )
 
     def __post_init__(self) -> None:
-        """Targets are shared with every explanation too."""
+        """Targets are shared with every explanation too; those that are missing are shown as nan."""
         super().__post_init__()
         object.__setattr__(self, "targets", frozen(self.targets))
+        if self.missing is not None:
+            object.__setattr__(self, "refusals", self.refusals | dict.fromkeys(NEED_TARGETS, _MISSING))
+            if self.seen is None:
+                object.__setattr__(self, "seen", frozen(np.where(self.missing, np.nan, self.targets)))
 
     def on(self, fitted: FittedTargets) -> ProvenModel:
         """This model, proven on the scale of the fit, with the targets on both scales."""
         seen = None if fitted.scale.is_identity else frozen(fitted.shown)
         return replace(self, scale=fitted.scale, seen=seen)
+
+    @property
+    def missing(self) -> NDArray[np.bool_] | None:
+        """(N, K): which targets count for nothing where some are missing, and are kept as 0; None where none is."""
+        if not self.adapter.missing_targets or len(self.engines) < self.targets.shape[1]:
+            return None
+        weights = [engine.structure.row_weights for engine in self.engines]
+        return None if weights[0] is None else np.stack([own == 0 for own in weights], axis=1)
 
     @property
     def is_sparse(self) -> bool:
@@ -244,8 +266,20 @@ class ProvenModel(Refittable):
         return seconds, all(cost.deletion < np.inf for cost in costs)
 
     def as_targets(self, given: Any, n: int, what: str, rows: str) -> Array:
-        repeated = self.adapter.repeats_targets
-        return self.on_scale(inputs.as_targets(given, n, self.shape[1], self.classes, what, rows, repeated), what)
+        how = self.adapter.repeats_targets, self.missing is not None
+        return self.on_scale(inputs.as_targets(given, n, self.shape[1], self.classes, what, rows, *how), what)
+
+    def within(self, given: Array, rows: NDArray[np.intp]) -> Array:
+        if self.missing is None:
+            return given
+        for i, output in np.argwhere(np.isnan(given) != self.missing[rows])[:1]:
+            found = "nan" if np.isnan(given[i, output]) else f"{given[i, output]:.6g}"
+            had = "no target" if self.missing[rows[i], output] else "a target"
+            raise InputError(
+                f"targets holds {found} for output {output} of row {self.index[rows[i]]}, which had {had} there in the fit. "
+                "Which targets are missing is held fixed: pass nan for those, and numbers for all others."
+            )
+        return np.nan_to_num(given)
 
     def moved(self, queries: Queries, targets: Array) -> tuple[Array, Array]:
         self.predicted(queries)  # which checks them
@@ -273,6 +307,8 @@ class ProvenModel(Refittable):
         first = self.engines[0]
         if not isinstance(first, (Forest, BoostedTrees)):
             return np.ones(len(self.targets))
+        if self.missing is not None:
+            return np.asarray(np.max([cast(Array, e.structure.row_weights) for e in self.engines], axis=0))
         s = first.structure
         if s.ranks is not None and s.ranks.rows is not None:
             return np.bincount(s.ranks.rows, minlength=s.n_rows).astype(np.float64)

@@ -1,9 +1,10 @@
-"""CatBoost models fitted to RMSE or MultiRMSE: CatBoostRegressor and CatBoost, in memory, pickled or loaded from a file."""
+"""CatBoost models of squared error, medians, quantiles and Huber: CatBoostRegressor, CatBoost; in memory, pickled, in a file."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -18,7 +19,7 @@ from axil.adapters.catboost.percentile import rules
 from axil.adapters.catboost.permutations import AveragingFold
 from axil.adapters.catboost.placement import EncodedRows
 from axil.adapters.catboost.pool import most_categories, pool, zeros_above_negatives
-from axil.adapters.catboost.refusals import REFUSALS, CatBoostReading, doubt
+from axil.adapters.catboost.refusals import MISSING, REFUSALS, CatBoostReading, doubt
 from axil.adapters.catboost.settings import Stage, base_factor, coefficients, fit, settings_of_each_tree, shrunk_further
 from axil.adapters.contract import FittedTrees, TrainingRows, TreeModel
 from axil.adapters.frames import single_table
@@ -82,8 +83,10 @@ class CatBoostAdapter(TreeModel):
         self.feature_names: list[str] | None = None if names == [str(i) for i in range(len(names))] else names
         self.n_outputs = self._blob.n_outputs
         # CatBoost leaves lighter leaves at 0 (CalcLeafDers, catboost/private/libs/algo/approx_calcer.cpp).
-        self._least_weight = 0.0 if "MultiRMSE" in self._reading.losses else float(np.finfo(np.float32).eps)
-        signs = {} if "MultiRMSE" in self._reading.losses else signs_of(self._reading.last)  # which it does not enforce
+        several = any(loss.startswith("MultiRMSE") for loss in self._reading.losses)
+        self._least_weight = 0.0 if several else float(np.finfo(np.float32).eps)
+        signs = {} if several else signs_of(self._reading.last)  # which it does not enforce
+        self.missing_targets = MISSING in self._reading.losses
         self.starts_with_base = self._reading.ranked
         self.repeats_targets = self.starts_with_base
         self._chains = chains(self._blob, signs) if signs and not self.starts_with_base else None
@@ -122,11 +125,39 @@ class CatBoostAdapter(TreeModel):
         return numbered[0] if name == "" and len(numbered) == 1 else name
 
     def trees(self, rows: TrainingRows) -> list[FittedTrees]:
-        """All trees in one entry: they serve every output."""
+        """All trees in one entry: they serve every output; where targets are missing, one entry per output."""
         if self.starts_with_base:
             return self._percentiles(rows)
+        if self.missing_targets and np.isnan(rows.targets).any():
+            return self._with_missing(rows)
+        return [self._entry(rows, rows.totals.means)]
+
+    def _with_missing(self, rows: TrainingRows) -> list[FittedTrees]:
+        """One entry per output, in which rows without its target have no weight; l2 is held, which counts all rows."""
+        there = ~np.isnan(rows.targets)
+        weights = there * (1.0 if rows.weights is None else rows.weights[:, None])
+        for k in np.flatnonzero(~weights.any(axis=0))[:1]:
+            raise InputError(f"y_train has no number in column {k}; expected a target of some row for each output.")
+        means = (weights * np.nan_to_num(rows.targets)).sum(axis=0) / weights.sum(axis=0)
+        whole = self._entry(rows, means)
+        return [
+            replace(
+                whole,
+                values=whole.values[:, [k]],
+                base=None if whole.base is None else whole.base[[k]],
+                base_value=whole.base_value[[k]],
+                row_weights=np.ascontiguousarray(weights[:, k]),
+                recorded_by=np.ones(len(there)) if rows.weights is None else rows.weights,
+                columns=None if self.n_outputs == 1 else np.arange(len(self._n_leaves)),
+                l2_by_weight=False,
+            )
+            for k in range(self.n_outputs)
+        ]
+
+    def _entry(self, rows: TrainingRows, means: Array) -> FittedTrees:
+        """All trees, for all outputs, whose targets have these means (K,)."""
         blob, n_trees, last = self._blob, len(self._n_leaves), self._fits[-1]
-        factor = base_factor(last, n_trees, blob.scale, blob.bias, rows.totals.means)
+        factor = base_factor(last, n_trees, blob.scale, blob.bias, means)
         base_value = blob.bias / factor
         rates, l2, steps = self._regularisation(rows, base_value)
         recorded, recorded_by = self._recorded(), self._recorded_by(rows)
@@ -143,26 +174,24 @@ class CatBoostAdapter(TreeModel):
         if last.leaves_zero:
             l2 = np.full_like(l2, np.inf)
         whole = recorded is not None and rows.totals.even and bool(np.all(recorded == np.rint(recorded)))
-        return [
-            FittedTrees(
-                n_leaves=self._n_leaves,
-                values=blob.scale * blob.leaf_values.reshape(-1, self.n_outputs),
-                counts=np.rint(recorded).astype(np.int64) if recorded is not None and whole else None,
-                weights=recorded,
-                recorded_by=recorded_by,
-                l2=l2,
-                rates=rates,
-                base=None if self._estimated else np.zeros(self.n_outputs),
-                base_value=base_value,
-                steps=steps,
-                chains=self._chains,
-                l2_by_weight=last.scales_l2,
-                coefficients=coefficients(last, rates, blob.scale * self._shrunk_further(rows, base_value), factor),
-                placement=self._placement(rows),
-                cut=self._cut(rows),
-                doubt=partial(doubt, self._reading.continued, zeros_above_negatives(rows.X) if rows.at_hand else None),
-            )
-        ]
+        return FittedTrees(
+            n_leaves=self._n_leaves,
+            values=blob.scale * blob.leaf_values.reshape(-1, self.n_outputs),
+            counts=np.rint(recorded).astype(np.int64) if recorded is not None and whole else None,
+            weights=recorded,
+            recorded_by=recorded_by,
+            l2=l2,
+            rates=rates,
+            base=None if self._estimated else np.zeros(self.n_outputs),
+            base_value=base_value,
+            steps=steps,
+            chains=self._chains,
+            l2_by_weight=last.scales_l2,
+            coefficients=coefficients(last, rates, blob.scale * self._shrunk_further(rows, base_value), factor),
+            placement=self._placement(rows),
+            cut=self._cut(rows),
+            doubt=partial(doubt, self._reading.continued, zeros_above_negatives(rows.X) if rows.at_hand else None),
+        )
 
     def _cut(self, rows: TrainingRows) -> Cut | None:
         """Where residuals are cut off."""

@@ -85,6 +85,7 @@ class CatBoostReading:
         return any(self.values("tree_learner_options", "sparse_features_conflict_fraction"))
 
 
+MISSING = "MultiRMSEWithMissingValues"
 _RMSE = 'Fit with loss_function="RMSE" (or "MultiRMSE") instead.'
 _SIGMOID = "residuals pass through a sigmoid, and a base logit is not linear in the targets"
 _SOFTMAX = "residuals pass through a softmax, and base logits are not linear in the targets"
@@ -134,8 +135,21 @@ def _custom_loss(model: CatBoostReading) -> str:
 
 
 def _other_loss(model: CatBoostReading) -> str:
-    others = (loss for loss in model.losses if loss not in ("RMSE", "MultiRMSE") and not model.linear)
+    others = (loss for loss in model.losses if loss not in ("RMSE", "MultiRMSE", MISSING) and not model.linear)
     return next(others, "")
+
+
+def _missing_otherwise(model: CatBoostReading) -> str:
+    """The setting beside targets that may be missing which is not replayed for each output."""
+    method = model.values("tree_learner_options", "leaf_estimation_method")
+    ways = {
+        f"leaf_estimation_method={method[-1]}": method != ["Newton"],
+        "init_model": model.continued,
+        "model_shrink_rate": any(model.values("boosting_options", "model_shrink_rate")),
+        "encodings of categories by the targets": bool(_encoded(model)),
+    }
+    found = next((way for way, there in ways.items() if there), "") if MISSING in model.losses else ""
+    return f"{MISSING} with {found}" if found else ""
 
 
 def _unknown(model: CatBoostReading) -> str:
@@ -287,7 +301,8 @@ def doubt(continued: bool, sparse: int | None, agree: NDArray[np.bool_]) -> Unsu
 
 #: Settings that change how leaves are made and are replayed exactly; those that only choose splits are not listed.
 EXACT = (
-    "loss_function: RMSE and MultiRMSE; MAE, Quantile, MultiQuantile and MAPE with Exact leaves, with the ranks of the rows held",
+    "loss_function: RMSE, MultiRMSE, MultiRMSEWithMissingValues; MAE, Quantile, MultiQuantile and MAPE with Exact leaves, with "
+    "the ranks of the rows held",
     "loss_function: Huber with leaf_estimation_iterations=1, with the residuals held that delta cuts off",
     "boosting_type Plain and Ordered, every bootstrap_type, every grow_policy: all rows count in every leaf",
     "boost_from_average, baseline, sample_weight, learning_rate (also the one CatBoost picks)",
@@ -339,9 +354,9 @@ The shares are the weights that sum_models was given.""",
     *(Refusal("loss_function", _loss(name), _RANKED, _RMSE, "(ii)") for name in _RANKING),
     Refusal(
         "loss_function",
-        _loss("MultiRMSEWithMissingValues"),
-        "linear in the targets, but axil does not replay yet which targets each output has",
-        'Fit with loss_function="MultiRMSE" on rows with all targets, or one model for each output.',
+        _missing_otherwise,
+        "linear in the targets, but rows without a target of an output are replayed for Newton's leaves of one plain fit",
+        'Fit with leaf_estimation_method="Newton", the default, and all trees at once; or one model for each output.',
     ),
     Refusal("loss_function", _custom_loss, "its gradients are not known to be those of squared error", _RMSE, "(ii)"),
     Refusal("loss_function", _other_loss, "it is not squared error", _RMSE, "(ii)", linear_only=True),
