@@ -1,10 +1,22 @@
 """Whether a model can be explained, told without data."""
 
+import catboost as cb
 import lightgbm as lgb
 import numpy as np
 import pytest
-from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
+import xgboost as xgb
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import (
+    BaggingClassifier,
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    VotingClassifier,
+)
 from sklearn.linear_model import LinearRegression
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.multioutput import MultiOutputClassifier
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler, TargetEncoder
@@ -14,6 +26,7 @@ from tests.adapters.smoother_models import CASES as SMOOTHERS
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(60, 3)), RNG.normal(size=60)
+CLASSES, LABELS = np.digitize(Y, [-0.5, 0.5]), np.stack([Y > 0, X[:, 0] > 0], axis=1).astype(int)
 QUIET = {"verbose": -1, "n_estimators": 2}
 
 
@@ -87,3 +100,56 @@ def test_the_advice_for_encodings_by_the_targets_works():
     Z = clone(model[:-1]).fit_transform(X.round(), Y)
     explained = axil.Explainer(model[-1], Z, Y)(model[:-1].transform(X.round()[:3]))
     np.testing.assert_allclose(explained.predictions, model.predict(X.round()[:3]))
+
+
+MONOTONE = [1, 0, 0]
+BOOSTED = {"n_estimators": 3, "max_depth": 2, "n_jobs": 1}
+HISTOGRAMS = {"max_iter": 2, "max_leaf_nodes": 3, "min_samples_leaf": 5}
+INSIDE = {
+    "lightgbm": lgb.LGBMClassifier(**QUIET),
+    "lightgbm DART": lgb.LGBMClassifier(**QUIET, boosting_type="dart"),
+    "lightgbm scale_pos_weight": lgb.LGBMClassifier(**QUIET, scale_pos_weight=2.0),
+    "lightgbm is_unbalance": lgb.LGBMClassifier(**QUIET, is_unbalance=True),
+    "lightgbm class_weight": lgb.LGBMClassifier(**QUIET, class_weight="balanced"),
+    "lightgbm path_smooth": lgb.LGBMClassifier(**QUIET, path_smooth=1.0),
+    "lightgbm monotone": lgb.LGBMClassifier(**QUIET, monotone_constraints=MONOTONE),
+    "lightgbm forest": lgb.LGBMClassifier(**QUIET, boosting_type="rf", subsample=0.5, subsample_freq=1),
+    "xgboost": xgb.XGBClassifier(**BOOSTED),
+    "xgboost DART": xgb.XGBClassifier(**BOOSTED, booster="dart", rate_drop=0.9),
+    "xgboost scale_pos_weight": xgb.XGBClassifier(**BOOSTED, scale_pos_weight=2.0),
+    "xgboost monotone": xgb.XGBClassifier(**BOOSTED, monotone_constraints=tuple(MONOTONE)),
+    "catboost weights": cb.CatBoostClassifier(
+        iterations=2, auto_class_weights="Balanced", verbose=False, allow_writing_files=False
+    ),
+    "histograms class_weight": HistGradientBoostingClassifier(**HISTOGRAMS, class_weight="balanced"),
+    "histograms stopped": HistGradientBoostingClassifier(**HISTOGRAMS, early_stopping=True, random_state=0),
+    "histograms monotone": HistGradientBoostingClassifier(**HISTOGRAMS, monotonic_cst=MONOTONE),
+    "stages stopped": GradientBoostingClassifier(n_estimators=2, n_iter_no_change=2, random_state=0),
+    "stages by chance": GradientBoostingClassifier(n_estimators=2, subsample=0.5),
+    "forest": RandomForestClassifier(2, random_state=0),
+}
+AROUND = {
+    "itself": (lambda inside: inside, CLASSES > 0),
+    "one against the rest": (OneVsRestClassifier, CLASSES),
+    "one of two": (OneVsRestClassifier, CLASSES > 0),
+    "labels": (MultiOutputClassifier, LABELS),
+    "calibrated": (lambda inside: CalibratedClassifierCV(inside, cv=2, ensemble=False), CLASSES > 0),
+    "calibrated in folds": (lambda inside: CalibratedClassifierCV(inside, cv=2), CLASSES > 0),
+    "voting": (lambda inside: VotingClassifier([("a", inside)], voting="soft"), CLASSES > 0),
+    "bagging": (lambda inside: BaggingClassifier(inside, n_estimators=2, random_state=0), CLASSES > 0),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", INSIDE)
+def test_an_explainer_is_of_the_kind_that_supports_says(name):
+    """Of every model inside every other: what is refused with its data is refused without them."""
+    for around, (wrap, targets) in AROUND.items():
+        model = wrap(clone(INSIDE[name])).fit(X, targets)
+        told = axil.supports(model)
+        if told.kind == "no":
+            with pytest.raises(axil.UnsupportedModelError) as refused:
+                axil.Explainer(model, X, targets)
+            assert refused.value.setting == told.setting, around
+        else:
+            assert axil.Explainer(model, X, targets).kind == told.kind, around

@@ -118,6 +118,13 @@ def test_two_classes_have_one_classifier(inside: str) -> None:
     np.testing.assert_allclose(shown, expected if found.kind == "exact" else expected[:, 1], rtol=0, atol=1e-12)
 
 
+def test_weights_of_the_two_classes_of_one_classifier() -> None:
+    rows, labels = X[NUMBERS < 2], Y[NUMBERS < 2]
+    model = OneVsRestClassifier(lgb.LGBMClassifier(**LIGHT, class_weight={0: 1.0, 1: 3.0})).fit(rows, labels)
+    found = axil.Explainer(model, rows, labels)(NEW)
+    np.testing.assert_allclose(found.probabilities, model.predict_proba(NEW)[:, 1], rtol=0, atol=1e-12)
+
+
 def test_a_calibration_around_it() -> None:
     model = CalibratedClassifierCV(OneVsRestClassifier(BOOSTED["lightgbm"]), cv=3, ensemble=False).fit(X, Y)
     found = axil.Explainer(model, X, Y)(NEW)
@@ -128,6 +135,7 @@ ALONE = {
     "class_weight": lgb.LGBMClassifier(**LIGHT, class_weight="balanced"),
     "scale_pos_weight": lgb.LGBMClassifier(**LIGHT, scale_pos_weight=2.0),
     "DART": lgb.LGBMClassifier(**LIGHT, boosting_type="dart"),
+    "early stopping": GradientBoostingClassifier(n_estimators=3, n_iter_no_change=2, random_state=0),
     "differ from output to output": GridSearchCV(lgb.LGBMClassifier(**LIGHT), {"reg_alpha": [0.0, 3.0]}, cv=2),
     "without trees": LogisticRegression(max_iter=5000, tol=1e-10),
 }

@@ -26,11 +26,13 @@ from axil.structure import Regularisation
 from axil.types import Array
 
 __all__ = [
+    "WEIGHS_CLASSES",
     "OffsetScores",
     "SmoothModel",
     "SmoothTrees",
     "counted_weights",
     "find",
+    "first_of",
     "label_factors",
     "refuse_learners",
     "weighed_classes",
@@ -113,6 +115,7 @@ class SmoothModel(Adapter, Protocol):
     """One fitted model, read once; construction refuses, by name, what is not differentiated."""
 
     smooth_tolerance: float  #: of leaf values and scores in a replay in float64, relative to the largest
+    alone: str  #: a setting, in words, with which it is read alone, not as one of several outputs; empty: there is none
 
     def scores(self, X: Any) -> Array:
         """(n, K): raw scores by the library's own account, before any link, without offsets."""
@@ -126,6 +129,15 @@ class OffsetScores(SmoothModel, Protocol):
 
     def scores_from(self, X: Any, offsets: Array) -> Array:
         """(n, K): raw scores by the library's own account of rows with these offsets (n, K)."""
+
+
+#: In words, what `SmoothModel.alone` calls factors of classes.
+WEIGHS_CLASSES = "scale_pos_weight or is_unbalance, by which rows weigh otherwise for each class"
+
+
+def first_of(settings: dict[str, Any]) -> str:
+    """The first name of a setting that a model has; empty: it has none."""
+    return next((name for name, there in settings.items() if there), "")
 
 
 def weighed_classes(setting: Any) -> str:

@@ -139,6 +139,11 @@ class SmoothCatBoost(CatBoostAdapter):
         self.class_weight = {k: float(weighed[place]) for k, place in enumerate(places)} if weighed else None
 
     @property
+    def alone(self) -> str:
+        """The setting that belongs to one output."""
+        return "categories that are encoded by the targets" if self.encodings else ""
+
+    @property
     def _all_present(self) -> bool:
         """Whether every class that the model names was in the data; others have no output."""
         return self.n_outputs == 1 or self._named == self.n_outputs

@@ -24,7 +24,7 @@ from axil.adapters.losses import Logistic, Loss, Softmax, Squared, gamma, poisso
 from axil.adapters.objective import Objective, as_objective
 from axil.adapters.refusals import Refusal, smooth_refusals
 from axil.adapters.robust import Fair, Huber
-from axil.adapters.smooth import SmoothTrees, label_factors, weighed_classes
+from axil.adapters.smooth import WEIGHS_CLASSES, SmoothTrees, first_of, label_factors, weighed_classes
 from axil.errors import InputError
 from axil.types import Array
 
@@ -255,6 +255,19 @@ class SmoothLightGBM(LightGBMAdapter):
     def setting(self, name: str) -> float:
         """A number among the settings."""
         return float(self._settings.precisely(name)[0])
+
+    @property
+    def alone(self) -> str:
+        """The setting that belongs to one output."""
+        weighs = self.setting("scale_pos_weight") != 1 or self._settings.flag("is_unbalance")
+        return first_of(
+            {
+                WEIGHS_CLASSES: weighs and self._objective == "binary",
+                "DART": self._reading.dart,
+                "path_smooth": self._rule.smooth > 0,
+                "monotone constraints": self._reading.monotone_signs.any(),
+            }
+        )
 
     @property
     def _underived(self) -> str:

@@ -169,11 +169,14 @@ def read_smooth(model: Any, inside: Read) -> SideBySide | None:
     members = [inside(part) for part in found.inside]
     if any(member is None or member.n_outputs != 1 for member in members):
         raise found.refuse("a model without trees, or with several scores")
-    if any(getattr(member, "class_weight", None) is not None for member in members):
-        raise found.refuse("class_weight, by which rows weigh otherwise for each class")
     if len(members) == 1 and found.classes is not None:
         members[0].classes = found.classes
         return members[0]  # type: ignore[no-any-return]
+    if any(getattr(member, "class_weight", None) is not None for member in members):
+        raise found.refuse("class_weight, by which rows weigh otherwise for each class")
+    alone = next((member.alone for member in members if member.alone), "")
+    if alone:
+        raise found.refuse(alone)
     return SideBySide(found, members)
 
 
@@ -240,7 +243,7 @@ class SideBySide(Defaults):
         """Refuse members that differ in more than their trees, or have what belongs to one output alone."""
         for name in _ALONE:
             if any(getattr(part if hasattr(part, name) else part.trees, name) is not None for part in parts):
-                raise self._classifiers.refuse(_ALONE[name])
+                raise self._classifiers.refuse(f"trees with {name}")
         first = parts[0]
         for part in parts[1:]:
             same = [getattr(part, name) == getattr(first, name) for name in _SAME]
@@ -258,18 +261,8 @@ class SideBySide(Defaults):
         return self._members[0].causes(what)
 
 
-#: What belongs to the trees of one output, and how a refusal calls it.
-_ALONE = {
-    "factors": "scale_pos_weight or is_unbalance, by which rows weigh otherwise for each class",
-    "omega": "DART",
-    "smoothing": "path_smooth",
-    "nodes": "monotone constraints",
-    "chains": "monotone constraints",
-    "coefficients": "DART",
-    "columns": "trees of several outputs",
-    "placement": "categories that are encoded by the targets",
-    "ranks": "percentiles",
-}
+#: What belongs to the trees of one output; `SmoothModel.alone` knows the settings that lead to it.
+_ALONE = ("factors", "omega", "smoothing", "nodes", "chains", "coefficients", "columns", "placement", "ranks")
 _SAME = ("loss", "shared", "l1", "most", "lightest", "l2_by_weight", "score_precision", "start_held", "underived")
 _SAME_ROWS = ("row_weights", "held_out", "recorded_by")
 

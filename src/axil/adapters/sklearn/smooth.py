@@ -20,7 +20,7 @@ from axil.adapters.sklearn.boosting import GradientBoostingAdapter, HistGradient
 from axil.adapters.sklearn.draws import training_rows
 from axil.adapters.sklearn.refusals import fits_init, unknown_init, unknown_split
 from axil.adapters.sklearn.trees import no_offsets
-from axil.adapters.smooth import SmoothTrees, weighed_classes
+from axil.adapters.smooth import SmoothTrees, first_of, weighed_classes
 from axil.types import Array
 
 LIGHTEST = (
@@ -76,6 +76,7 @@ _LOSSES: dict[str, Loss] = {
     "gamma": gamma(),
 }
 _PERCENTILES = ("absolute_error", "quantile", "huber")
+_STOPS = "early stopping, which holds out rows of its own for each output"
 _SEED = "Fit again with an integer random_state."
 
 
@@ -126,6 +127,11 @@ class SmoothStages(GradientBoostingAdapter):
     refusals = STAGES
     smooth_tolerance = 1e-7  # of leaves whose second derivatives nearly vanish
 
+    @property
+    def alone(self) -> str:
+        """Early stopping, which holds rows of each class out."""
+        return _STOPS if self.classes is not None and self._model.n_iter_no_change is not None else ""
+
     def scores(self, X: Any) -> Array:
         """(n, K)."""
         rows = self._rows(X)
@@ -170,6 +176,14 @@ class SmoothHistograms(HistGradientBoostingAdapter):
         super().__init__(model)
         self.class_weight = getattr(model, "class_weight", None)  # by the numbers of the classes, not by their names
         self._labels: Array | None = None
+
+    @property
+    def alone(self) -> str:
+        """The setting that belongs to one output: early stopping holds rows of each class out, or draws by a seed of its own."""
+        model = self._model
+        splits = model.do_early_stopping_ and model.validation_fraction is not None
+        stops = splits and (self.classes is not None or model.random_state is None)
+        return first_of({_STOPS: stops, "monotone constraints": self._nodes() is not None})
 
     def scores(self, X: Any) -> Array:
         """(n, K)."""

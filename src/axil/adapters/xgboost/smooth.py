@@ -18,7 +18,7 @@ from axil.adapters.losses import NEAR_SINGLE, Logistic, Loss, Softmax, Squared, 
 from axil.adapters.objective import Objective, as_objective
 from axil.adapters.refusals import Refusal, smooth_refusals
 from axil.adapters.robust import PseudoHuber, SquaredLog
-from axil.adapters.smooth import SmoothTrees, label_factors
+from axil.adapters.smooth import WEIGHS_CLASSES, SmoothTrees, first_of, label_factors
 from axil.adapters.xgboost.adapter import XGBoostAdapter, opened
 from axil.adapters.xgboost.draws import Subsample
 from axil.adapters.xgboost.plan import plan_of
@@ -163,6 +163,13 @@ class SmoothXGBoost(XGBoostAdapter):
             underived=self._underived(loss),
             start_held=_FROM_ZERO if loss.name in _FROM_STEP and self._model.base_estimated else "",
         )
+
+    @property
+    def alone(self) -> str:
+        """The setting that belongs to one output."""
+        weighs = self.positive_factor != 1 and "logistic" in self._objective
+        signs = self._rule.signs.any()
+        return first_of({WEIGHS_CLASSES: weighs, "DART": self._drops, "monotone constraints": signs})
 
     def _loss(self, rows: TrainingRows) -> Loss:
         return _LOSSES[self._objective](self)
