@@ -84,7 +84,7 @@ def scores_of(method: str, split: Split, y: np.ndarray) -> dict[str, np.ndarray]
 def strata_of(split: Split, y: np.ndarray, rows: np.ndarray) -> dict[str, np.ndarray]:
     """By what test rows are grouped, and what may say that an error will be large."""
     explainer = axil.Explainer(split.model, split.X_train, split.y_train)
-    table = explainer.calibrate(split.X_cal, split.y_cal, method="exact").interval(split.X)
+    table = explainer.calibrate(split.X_cal, split.y_cal).interval(split.X)
     weights = explainer(split.X).weights
     norm = np.linalg.norm(weights, axis=1)
     scaler = StandardScaler().fit(split.X_train)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import lightgbm as lgb
@@ -88,19 +88,19 @@ def spreads(model: Any, X_train: np.ndarray, y_train: np.ndarray, X: np.ndarray)
     return np.array(found)
 
 
-def axil_held_out(split: Split) -> Answer:
+def axil_held_out(split: Split, method: str = "leaves") -> Answer:
     explainer = axil.Explainer(split.model, split.X_train, split.y_train)
-    return _axil(explainer.calibrate(split.X_cal, split.y_cal, method="exact"), split)
+    return _axil(explainer.calibrate(split.X_cal, split.y_cal, method=method), split)
 
 
 def axil_out_of_fold(split: Split) -> Answer:
     explainer = axil.Explainer(split.model, split.X_train, split.y_train)
-    return _axil(explainer.calibrate(out_of_fold=split.folds[0], method="exact"), split)
+    return _axil(explainer.calibrate(out_of_fold=split.folds[0]), split)
 
 
 def axil_both(split: Split) -> Answer:
     explainer = axil.Explainer(split.model, split.X_train, split.y_train)
-    return _axil(explainer.calibrate(split.X_cal, split.y_cal, out_of_fold=split.folds[0], method="exact"), split)
+    return _axil(explainer.calibrate(split.X_cal, split.y_cal, out_of_fold=split.folds[0]), split)
 
 
 def _axil(predictive: Any, split: Split) -> Answer:
@@ -283,6 +283,7 @@ def _not_zero(std: np.ndarray) -> np.ndarray:
 
 SAME_MODEL = {
     "axil": axil_held_out,
+    "axil, exact": partial(axil_held_out, method="exact"),
     "constant": constant,
     "IBUG": ibug,
     "IBUG, conformal": ibug_conformal,

@@ -23,7 +23,7 @@ from pathlib import Path
 import lightgbm as lgb
 import numpy as np
 import pandas as pd
-from paper_setting import Line, command, markdown, write
+from paper_setting import PACKAGES, Line, command, markdown, write
 from sklearn import datasets
 from sklearn.metrics import average_precision_score
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
@@ -111,7 +111,8 @@ def main() -> None:
         line: Line = {"data": name}
         lines.append(line | {method: f"{value:.3f}" for method, value in own.mean().items()})
     print("\n".join(markdown(lines)))
-    write("label_noise_several", lines, command("label_noise_several", given.data))
+    packages = PACKAGES if get_label_quality_scores is None else (*PACKAGES, "cleanlab")
+    write("label_noise_several", lines, command("label_noise_several", given.data), packages)
 
 
 if __name__ == "__main__":
