@@ -79,6 +79,7 @@ VALUES = {
     ("loss_function", "it is not"): "any other",
     ("class", "axil reads"): "any other",
     ("num_tree_per_iteration", ""): "above 1",
+    ("linear_tree", "linear leaves"): "with DART, GOSS, rf, L1, path_smooth, bounds or another loss",
     ("monotone_constraints", "the constraints changed"): "that changed during the fit",
     ("monotone_constraints", "trees for several"): "with multi_output_tree",
     ("monotone_constraints", "a model that was"): "of a continued model",

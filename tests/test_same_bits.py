@@ -19,6 +19,7 @@ MODELS = [
     ("sklearn", "RandomForestRegressor weighted"),
     ("smoother", "ridge two outputs"),
     ("smoother", "neighbours"),
+    ("smoother", "pipeline linear leaves"),
 ]
 SAVED = [one for one in MODELS if one[0] != "smoother"]
 

@@ -94,6 +94,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "gaussian process optimised": lambda: fit(GaussianProcessRegressor(RBF() + WhiteKernel(), normalize_y=True)),
     "gaussian process not optimised": lambda: fit(GaussianProcessRegressor(RBF(2.0), optimizer=None, alpha=0.1)),
     "pipeline lightgbm": lambda: piped(lgb.LGBMRegressor(n_estimators=8, verbose=-1)),
+    "pipeline linear leaves": lambda: piped(lgb.LGBMRegressor(n_estimators=8, linear_tree=True, verbose=-1)),
     "pipeline forest": lambda: piped(RandomForestRegressor(5, random_state=0)),
     "pipeline ridge": lambda: piped(Ridge()),
     "pipeline selection": lambda: piped(SelectKBest(f_regression, k=4), RandomForestRegressor(5, random_state=0)),

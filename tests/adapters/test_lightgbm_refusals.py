@@ -58,7 +58,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str, str | None]] = {
         for name in ("multiclass", "multiclassova")
     },
     "custom": ({"objective": custom}, "objective", "custom", "(ii)"),
-    "linear_tree": ({"linear_tree": True}, "linear_tree", "True", None),
+    "linear_tree": ({"linear_tree": True, "lambda_l1": 1.0}, "linear_tree", "True with lambda_l1", None),
     **{
         f"monotone {method} {other}": (
             {"monotone_constraints": [1] * 8, "monotone_constraints_method": method, other: value},

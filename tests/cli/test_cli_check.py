@@ -33,7 +33,7 @@ def test_check_as_json(run):
     assert (code, found["explained"], found["kind"]) == (1, False, "no")
     assert "does not agree with the fitted model" in found["reason"]
     assert "not agree" not in err
-    lightgbm_model(linear_tree=True).fit(X, Y).booster_.save_model("linear.txt")
+    lightgbm_model(linear_tree=True, reg_alpha=1.0).fit(X, Y).booster_.save_model("linear.txt")
     code, out, _ = run("check linear.txt --format json")
     assert (code, json.loads(out)["setting"]) == (1, "linear_tree")
     code, out, err = run(f"check lightgbm.txt {PLAIN} --quiet")
@@ -69,7 +69,7 @@ def test_models_that_are_refused(run, fails, folder):
         assert (code, err) == (0, "")
         assert out.startswith(f"{name}: no exact weights, but pushes that add up to the score\n")
         assert "objective=" in out
-    lightgbm_model(linear_tree=True).fit(X, Y).booster_.save_model("linear.txt")
+    lightgbm_model(linear_tree=True, reg_alpha=1.0).fit(X, Y).booster_.save_model("linear.txt")
     code, out, err = run("check linear.txt")
     assert (code, err) == (1, "")
     assert out.startswith("linear.txt: no exact weights\n")

@@ -144,7 +144,7 @@ def test_verification_can_be_left_out(model):
 
 
 def test_refusals_stand_without_verification():
-    model = lgb.train({**PARAMS, "linear_tree": True}, lgb.Dataset(X, Y), 5)
+    model = lgb.train({**PARAMS, "linear_tree": True, "lambda_l1": 1.0}, lgb.Dataset(X, Y), 5)
     with pytest.raises(axil.UnsupportedModelError, match="linear_tree"):
         axil.Explainer(model, X, Y, verify=False)
 

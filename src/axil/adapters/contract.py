@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from axil.adapters.boundary import ReadsRows
+from axil.adapters.linear_steps import LinearSteps
 from axil.adapters.routes import Routes
 from axil.errors import UnsupportedModelError
 from axil.kernels import Backend
@@ -205,7 +206,7 @@ class FittedSmoother:
     """A fitted linear smoother: predictions are ``features(x) @ solution @ targets``."""
 
     training: Any  #: (N, p) features of the training rows
-    solution: Array | None  #: (p, N); None: the features of a query are its weights, sparse (n, N)
+    solution: Array | LinearSteps | None  #: (p, N); None: the features of a query are its weights, sparse (n, N)
     weighs_squares: bool = False  #: whether sample weights multiply the squared errors that the solution minimises
 
 

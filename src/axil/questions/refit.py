@@ -168,9 +168,7 @@ _NOT_KEPT = (
 def _fitted_anew(given: Change, model: Any, X: Any) -> Any:
     found = writer(model)
     if not hasattr(found, "again"):
-        raise UnsupportedQuestionError(
-            "refit", "models of this library are not written", "Fit its model to the new rows."
-        )
+        raise UnsupportedQuestionError("refit", "models of this kind are not written", "Fit its model to the new rows.")
     return found.again(model, X, given.y, given.weights)
 
 

@@ -77,7 +77,7 @@ def _prove(model: Model, rows: TrainingRows, limits: Limits, check: bool) -> tup
     if hasattr(model, "smoother"):
         if rows.offsets is not None or rows.bags is not None:
             raise InputError(
-                f"This {model.library} model has no trees: it takes neither init_score nor bags. Leave them out."
+                f"This {model.library} model is a linear smoother: it takes neither init_score nor bags. Leave them out."
             )
         return _prove_smoother(cast(SmootherModel, model), rows, check)
     return _prove_trees(cast(Adapter, model), rows, limits, check)

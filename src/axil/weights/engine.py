@@ -7,7 +7,7 @@ k_j(x) is the weight of training row j in the prediction of query x, and ``K[i, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -19,6 +19,8 @@ from axil.structure import Structure
 from axil.types import Array, Leaves
 from axil.weights.answers import Answer, RowEffects
 from axil.weights.leave_one_out import LeftOut
+
+BATCH_ENTRIES = 1 << 22  # weights of training rows held at a time
 
 
 @dataclass(frozen=True)
@@ -142,3 +144,25 @@ def own_leaves(structure: Structure, queries: Leaves | None) -> Leaves:
             tree = int(beyond[0])
             raise ExactnessError("largest leaf number", structure.n_leaves[tree] - 1, own[:, tree].max(), changed, tree)
     return own
+
+
+def rows_of_weights(engine: Engine, n_rows: int) -> Iterator[tuple[int, Array]]:
+    """K of an engine in blocks of its rows (rows, N), with the number of their first."""
+    step = max(1, BATCH_ENTRIES // n_rows)
+    for first in range(0, n_rows, step):
+        units = np.zeros((n_rows, min(step, n_rows - first)))
+        units[first : first + units.shape[1]] = np.eye(units.shape[1])
+        yield first, engine.combine(None, units).T
+
+
+def diagonal(engine: Engine, n_rows: int) -> Array:
+    """(N,): ``K[j, j]``, from rows of K."""
+    found = np.empty(n_rows)
+    for first, block in rows_of_weights(engine, n_rows):
+        found[first : first + len(block)] = np.diagonal(block[:, first:])
+    return found
+
+
+def sum_of_squares(engine: Engine, n_rows: int) -> float:
+    """``sum_ij K[i, j]^2``, from rows of K."""
+    return sum(float(np.square(block).sum()) for _, block in rows_of_weights(engine, n_rows))

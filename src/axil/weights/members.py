@@ -17,14 +17,13 @@ from axil.machine.progress import track
 from axil.structure import Structure
 from axil.types import Array
 from axil.weights.answers import Answer, DenseAnswer, RowEffects, SparseAnswer
-from axil.weights.engine import Deletable, Engine, Memory, Seconds
+from axil.weights.engine import Deletable, Engine, Memory, Seconds, diagonal, sum_of_squares
 from axil.weights.leave_one_out import LeftOut
 from axil.weights.rows_left import NothingLeft
 from axil.weights.smoother import Smoother
 from axil.weights.spread import everywhere
 
 ROUNDING = 1e-12  # of all coefficients: those of the models that are left are none where they are less
-BATCH_ENTRIES = 1 << 22  # weights of training rows held at a time
 
 
 @dataclass(frozen=True)
@@ -128,14 +127,12 @@ class Sum:
             if term.rows is None:
                 found += term.coefficient * term.engine.leverage(available)
         some = replace(self, terms=tuple(term for term in self.terms if term.rows is not None))
-        for first, block in rows_of_weights(some, self.n_rows) if some.terms else ():
-            found[first : first + len(block)] += np.diagonal(block[:, first:])
-        return found
+        return found + diagonal(some, self.n_rows) if some.terms else found
 
     def squares(self, available: int) -> float:
         if len(self.terms) == 1 and self.terms[0].rows is None:
             return self.terms[0].coefficient ** 2 * self.terms[0].engine.squares(available)
-        return sum(float(np.square(block).sum()) for _, block in rows_of_weights(self, self.n_rows))
+        return sum_of_squares(self, self.n_rows)
 
     def likeness(self, v: Array) -> tuple[Array, Array] | None:
         """The sum of those of models fitted to all rows."""
@@ -344,13 +341,10 @@ class Residual:
         return self.first.predicted(first, targets) + self.then.predicted(then, left)
 
     def leverage(self, available: int) -> Array:
-        found = np.empty(self.n_rows)
-        for first, block in rows_of_weights(self, self.n_rows):
-            found[first : first + len(block)] = np.diagonal(block[:, first:])
-        return found
+        return diagonal(self, self.n_rows)
 
     def squares(self, available: int) -> float:
-        return sum(float(np.square(block).sum()) for _, block in rows_of_weights(self, self.n_rows))
+        return sum_of_squares(self, self.n_rows)
 
     def likeness(self, v: Array) -> tuple[Array, Array] | None:
         return None
@@ -388,15 +382,6 @@ def _drops(engine: Engine) -> bool:
     if isinstance(engine, Sum):
         return all(_drops(term.engine) for term in engine.terms)
     return not isinstance(engine, Smoother)
-
-
-def rows_of_weights(engine: Engine, n_rows: int) -> Iterator[tuple[int, Array]]:
-    """K of an engine in blocks of its rows (rows, N), with the number of their first."""
-    step = max(1, BATCH_ENTRIES // n_rows)
-    for first in range(0, n_rows, step):
-        units = np.zeros((n_rows, min(step, n_rows - first)))
-        units[first : first + units.shape[1]] = np.eye(units.shape[1])
-        yield first, engine.combine(None, units).T
 
 
 def _total(parts: Iterator[Any]) -> Array:

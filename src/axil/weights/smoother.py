@@ -11,17 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.contract import FittedSmoother
+from axil.adapters.linear_steps import LinearSteps
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.kernels.cpu import product
 from axil.machine.threads import one_blas_thread
 from axil.structure import Structure
 from axil.types import Array
 from axil.weights.answers import Answer, DenseAnswer, RowEffects, SparseAnswer, dense
-from axil.weights.engine import Memory, Seconds
+from axil.weights.engine import Memory, Seconds, diagonal, sum_of_squares
 from axil.weights.leave_one_out import LEAST_LEFT, LeftOut
 from axil.weights.spread import around_weights, everywhere
 
 PRODUCT_SECONDS = 1e-10  # per multiplication
+STEP_SECONDS = 1e-8  # per coefficient of a row, there and back
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,8 @@ class Smoother:
         intercepts = np.zeros((features.shape[0], self.n_outputs))
         if self.fitted.solution is None:
             return SparseAnswer(features, intercepts)
+        if isinstance(self.fitted.solution, LinearSteps):
+            return DenseAnswer((self.fitted.solution.T @ features.T.toarray()).T, intercepts)
         return DenseAnswer(product(features, self.fitted.solution), intercepts)
 
     @one_blas_thread()
@@ -63,7 +67,7 @@ class Smoother:
     @one_blas_thread()
     def combine(self, queries: Any, u: Any, base: float = 1.0) -> Array:
         seen, solution = self._features(queries).T @ u, self.fitted.solution
-        return dense(seen if solution is None else solution.T @ seen)
+        return dense(seen if solution is None else solution.T @ dense(seen))
 
     def mixed(self, queries: Any, u: Any, base: float = 1.0) -> Answer:
         return DenseAnswer(self.combine(queries, u).T, np.zeros((u.shape[1], self.n_outputs)))
@@ -75,6 +79,8 @@ class Smoother:
         s = self.fitted
         if s.solution is None:
             return np.asarray(s.training.diagonal())
+        if isinstance(s.solution, LinearSteps):
+            return diagonal(self, s.solution.shape[1])
         return np.asarray(np.einsum("ij,ji->i", s.training, s.solution))
 
     @one_blas_thread()
@@ -82,18 +88,30 @@ class Smoother:
         s = self.fitted
         if s.solution is None:
             return float(s.training.multiply(s.training).sum())
+        if isinstance(s.solution, LinearSteps):
+            return sum_of_squares(self, s.solution.shape[1])
         return float(np.vdot(s.training.T @ s.training, s.solution @ s.solution.T))
 
     def likeness(self, v: Array) -> tuple[Array, Array] | None:
         return None  # leverages take no more time than an estimate
 
     def costs(self, available: int) -> Seconds:
+        if isinstance(self.fitted.solution, LinearSteps):
+            column = STEP_SECONDS * self.fitted.training.nnz
+            each = self.fitted.training.shape[0] * column
+            return Seconds(each, each, column, np.inf, np.inf)
         column = PRODUCT_SECONDS * float(math.prod(self.fitted.training.shape))
         columns = 1 if self.fitted.solution is None else 2 * self.fitted.training.shape[1]
         return Seconds(column, columns * column, column, columns * column, np.inf)
 
     def _solution(self, question: str) -> Array:
         """(p, N): the solution of weighted least squares; refused where it is of anything else."""
+        if isinstance(self.fitted.solution, LinearSteps):
+            raise UnsupportedQuestionError(
+                question,
+                "its leaves are regressions, each of which would be solved again without the row",
+                "Weights, what_if and blame work for it; refit without the row to see what it does.",
+            )
         if not self.fitted.weighs_squares or self.fitted.solution is None:
             raise UnsupportedQuestionError(
                 question,
@@ -162,7 +180,10 @@ class Smoother:
 
     @property
     def memory(self) -> Memory:
-        return Memory(8 * int(self.fitted.training.shape[0]), 0)
+        n_rows, solution = int(self.fitted.training.shape[0]), self.fitted.solution
+        if isinstance(solution, LinearSteps):  # a pass through the trees has some copies of both
+            return Memory(8 * (4 * n_rows + 2 * solution.shape[0]), 0)
+        return Memory(8 * n_rows, 0)
 
     def prepared(self, n_queries: int | None = None, available: int | None = None) -> Smoother:
         return self  # the solution is there

@@ -39,7 +39,14 @@ ROUNDING = 1e-13  # of the largest value of a tree: what sums in another order a
 def read(model: Any, leaves_only: bool = False) -> LightGBMAdapter | None:
     """The adapter for a LightGBM model, None for any other object; of one whose leaves alone are read nothing is refused."""
     booster = booster_of(model)
-    return None if booster is None else (LightGBMLeaves if leaves_only else LightGBMAdapter)(booster)
+    if booster is None:
+        return None
+    found = (LightGBMLeaves if leaves_only else LightGBMAdapter)(booster)
+    if leaves_only or not found._reading.linear:
+        return found
+    from axil.adapters.lightgbm.linear import LinearLightGBM
+
+    return LinearLightGBM(booster)
 
 
 def booster_of(model: Any) -> Any:

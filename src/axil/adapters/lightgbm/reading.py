@@ -119,6 +119,11 @@ class LightGBMReading:
         return self.text.objective == "huber"
 
     @property
+    def linear(self) -> bool:
+        """Whether leaves are regressions on features."""
+        return any(tree.is_linear for tree in self.text.trees)
+
+    @property
     def dart(self) -> bool:
         return self.settings.text("boosting") == "dart"
 

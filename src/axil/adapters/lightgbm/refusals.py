@@ -72,8 +72,21 @@ def _missing_rightward(model: LightGBMReading) -> str:
     return "advanced with missing values" if any(tree.sends_missing_right.any() for tree in model.text.trees) else ""
 
 
-def _linear_tree(model: LightGBMReading) -> str:
-    return "True" if model.settings.flag("linear_tree") or any(tree.is_linear for tree in model.text.trees) else ""
+def _linear_beside(model: LightGBMReading) -> str:
+    """What linear leaves are not replayed beside."""
+    others = {
+        f"objective={model.text.objective}": model.ranked or model.cuts,
+        "boosting=dart": model.dart,
+        "boosting=rf": model.forest,
+        "GOSS": model.goss,
+        "Booster.refit": bool(model.refit),
+        "monotone_constraints": bool(model.monotone_signs.any()),
+        "use_quantized_grad": model.settings.flag("use_quantized_grad"),
+        "device_type": model.on_gpu,
+        **{name: model.settings.number(name) > 0 for name in ("lambda_l1", "max_delta_step", "path_smooth")},
+    }
+    other = next((name for name, is_so in others.items() if is_so), "")
+    return f"True with {other}" if model.linear and other else ""
 
 
 def _ranked_elsewhere(model: LightGBMReading) -> str:
@@ -134,6 +147,7 @@ EXACT = (
     "data_sample_strategy=goss (boosting=goss): likewise",
     "boosting=dart, with and without bagging: the dropped trees are drawn again",
     "boosting=rf",
+    "linear_tree, linear_lambda, with sample_weight, bagging and lambda_l2; deletions are refused",
     "device_type cpu, gpu and cuda: with gpu_use_dp=True to 1e-8, else as far as sums in single precision go",
     "Booster.refit with decay_rate=0, of plain boosting: on the data of the refit, with its weights and init_score",
 )
@@ -182,9 +196,10 @@ REFUSALS: tuple[Refusal[LightGBMReading], ...] = (
     ),
     Refusal(
         "linear_tree",
-        _linear_tree,
-        "linear in the targets, but its leaves predict by the features of each row, where axil keeps one value per leaf",
-        "Fit with linear_tree=False.",
+        _linear_beside,
+        "linear leaves are replayed for boosting of squared error with sample_weight, bagging and lambda_l2, on a processor",
+        "Fit with linear_tree=False, or without the other setting.",
+        linear_only=True,
     ),
     Refusal(
         "monotone_constraints",

@@ -105,6 +105,12 @@ SMOOTH = smooth_refusals(
         "Call set_params(pred_early_stop=False) on the model, or pass its booster_, which predicts with all trees.",
     ),
     Refusal(
+        "linear_tree",
+        lambda model: "True" if model.linear else "",
+        "a leaf's coefficients are not sums of gradients, and axil keeps one value per leaf with this loss",
+        "Fit with linear_tree=False, or with squared error.",
+    ),
+    Refusal(
         "boosting",
         lambda model: "rf" if model.forest else "",
         _PLAIN,

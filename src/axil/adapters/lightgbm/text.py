@@ -29,7 +29,8 @@ CATEGORICAL, DEFAULT_LEFT, MISSING_SHIFT = 1, 2, 2
 _STRUCTURE = ("num_leaves", "split_feature", "threshold", "decision_type", "left_child", "right_child")
 _DECISIVE = (*_STRUCTURE, "cat_boundaries", "cat_threshold", "leaf_value", "leaf_count", "shrinkage")
 
-_OF_LEAVES = ("leaf_value", "leaf_count", "leaf_weight")
+_LINEAR = ("leaf_const", "num_features", "leaf_features", "leaf_coeff")
+_OF_LEAVES = ("leaf_value", "leaf_count", "leaf_weight", *_LINEAR[:2])
 _OF_SPLITS = (*_STRUCTURE[1:], "split_gain", "internal_value", "internal_weight", "internal_count")
 
 _ALIASES = {
@@ -85,6 +86,10 @@ class TreeText:
         for key in self.fields:
             self.floats(key)  # a tree is numbers alone
         n, splits = self.n_leaves, self.n_leaves - 1
+        slopes = self.integers("leaf_features")
+        sizes = {len(slopes), len(self.floats("leaf_coeff")), int(self.integers("num_features").sum())}
+        if self.is_linear and (len(sizes) > 1 or ((slopes < 0) | (slopes >= n_features)).any()):
+            raise InputError(_damaged("the coefficients of a tree's leaves are not those of its features"))
         if n == 1:
             return
         lengths = dict.fromkeys(_OF_SPLITS, splits) | dict.fromkeys(_OF_LEAVES, n)
@@ -161,7 +166,7 @@ class ModelText:
         """Digest that is equal for a model and for its copies through a file, a string or a pickle."""
         digest = hashlib.sha256(self.objective.encode())
         for tree in self.trees:
-            for key in _DECISIVE:
+            for key in (*_DECISIVE, *(_LINEAR if tree.is_linear else ())):
                 digest.update(f"{key}={tree.fields.get(key, '')}\n".encode())
         return digest.hexdigest()
 

@@ -1,0 +1,93 @@
+"""LinearSteps: boosted trees whose leaves are regressions on features, as one linear map from targets to coefficients.
+
+A prediction is ``features(x) @ steps @ targets``. Tree t has P_t coefficients ``c_t = A_t (y - F_t)``, made of what the trees
+before it leave over, and F_t+1 = F_t + B_t c_t. So coefficients follow from targets tree after tree, and the weights of a
+query from its features in the opposite order. Either takes O(N p) multiplications per tree and column, for N rows and p
+features per leaf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.kernels.cpu import product
+from axil.types import Array
+
+
+@dataclass(frozen=True)
+class LinearTree:
+    """One tree: P coefficients of its L leaves, each leaf's own value for rows that lack a feature among them."""
+
+    features: Any  #: B, sparse (N, P): what the fit multiplied the coefficients by
+    leaf: NDArray[np.integer[Any]]  #: (N,)
+    weights: Array  #: (N,) weight * draw
+    complete: NDArray[np.bool_]  #: (N,) rows that take part in the regression of their leaf
+    values: NDArray[np.int64]  #: (L,) which coefficients are the leaves' values
+    inverse: Any  #: sparse (P, P): from sums over the rows to coefficients, the rate included
+    steady: Array  #: (L,) the smallest eigenvalue of each leaf's regression, relative to the largest
+
+    def solved(self, residuals: Array) -> Array:
+        """(P, S): the coefficients that residuals (N, S) lead to."""
+        weighted = self.weights[:, None] * residuals
+        sums = self.features.T @ (self.complete[:, None] * weighted)
+        for column, own in zip(sums.T, weighted.T):
+            column[self.values] = np.bincount(self.leaf, own, len(self.values))
+        return np.asarray(self.inverse @ sums)
+
+    def pulled(self, u: Array) -> Array:
+        """(N, S): the transpose of `solved`, for u (P, S)."""
+        back = self.inverse.T @ u
+        found = self.complete[:, None] * (self.features @ back) + back[self.values][self.leaf]
+        return np.asarray(self.weights[:, None] * found)
+
+
+@dataclass(frozen=True)
+class LinearSteps:
+    """The map (P, N) from targets to the coefficients of all trees, of which the first is what predictions start from."""
+
+    start: Array  #: (N,) of each target in the start
+    trees: Sequence[LinearTree]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return 1 + sum(tree.inverse.shape[0] for tree in self.trees), len(self.start)
+
+    @property
+    def T(self) -> TransposedSteps:
+        return TransposedSteps(self)
+
+    def places(self) -> Iterator[tuple[LinearTree, slice]]:
+        """Each tree with the places of its coefficients."""
+        first = 1
+        for tree in self.trees:
+            yield tree, slice(first, first := first + tree.inverse.shape[0])
+
+    def __matmul__(self, v: Array) -> Array:
+        """(P, S): the coefficients that vectors (N, S) in the place of the targets lead to."""
+        found = np.empty((self.shape[0], v.shape[1]))
+        found[0] = product(self.start[None], v)[0]
+        left = v - found[0]
+        for tree, own in self.places():
+            found[own] = tree.solved(left)
+            left -= tree.features @ found[own]
+        return found
+
+
+@dataclass(frozen=True)
+class TransposedSteps:
+    """The transpose (N, P)."""
+
+    steps: LinearSteps
+
+    def __matmul__(self, u: Array) -> Array:
+        """(N, S): the weights of the targets in ``u' coefficients``, for u (P, S)."""
+        found = np.zeros((self.steps.shape[1], u.shape[1]))
+        for tree, own in reversed(list(self.steps.places())):
+            found += tree.pulled(u[own] - tree.features.T @ found)
+        at_start = u[:1] - product(np.ones((1, len(found))), found)
+        return np.asarray(found + self.steps.start[:, None] * at_start)
