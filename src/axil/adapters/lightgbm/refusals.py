@@ -73,7 +73,7 @@ def _missing_rightward(model: LightGBMReading) -> str:
 
 
 def _linear_beside(model: LightGBMReading) -> str:
-    """What linear leaves are not replayed beside."""
+    """The first setting beside which linear leaves are not replayed."""
     others = {
         f"objective={model.text.objective}": model.ranked or model.cuts,
         "boosting=dart": model.dart,
