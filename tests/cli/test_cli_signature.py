@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import axil
-from axil.cli import signature
+from axil.cli import parameters
 from axil.cli.arguments import parser
 from tests.cli.cli_models import FEATURES, MODELS, PLAIN, QUERY, TRAIN, VALIDATION, X, Y, lightgbm_model
 
@@ -30,6 +30,29 @@ ASKED = {
         VALIDATION[FEATURES], VALIDATION["y"], "others", TRAIN["city"].to_numpy()
     ),
     "leave-one-out --top 150": lambda e: e.leave_one_out(),
+    "loo-curve": lambda e: e.loo_curve(),
+    "budget --query query.csv --line 150 --ranges 20 --groups city": lambda e: e.budget(
+        QUERY[FEATURES], 150.0, 20.0, TRAIN["city"].to_numpy()
+    ),
+    "budget --query query.csv --line 150 --ranges 0,1000 --listed": lambda e: e.budget(
+        QUERY[FEATURES], 150.0, (0.0, 1000.0), listed=True
+    ),
+    "budget --query query.csv --line 150 --ranges w": lambda e: e.budget(QUERY[FEATURES], 150.0, TRAIN["w"].to_numpy()),
+    "reach --query query.csv --rows 3,40": lambda e: pd.DataFrame(
+        {
+            "query": np.repeat(np.arange(3), 2),
+            "row": np.tile([3, 40], 3),
+            "weight": e.reach(QUERY[FEATURES], [3, 40]).ravel(),
+        }
+    ),
+    "leverage --top 150": lambda e: pd.DataFrame({"row": np.arange(len(X)), "leverage": e.leverage()}),
+    "leverage --method estimate --top 150": lambda e: pd.DataFrame(e.leverage("estimate")._asdict()).rename(
+        columns={"value": "leverage"}
+    ),
+    "degrees-of-freedom": lambda e: pd.DataFrame({"degrees_of_freedom": [e.degrees_of_freedom()]}),
+    "standard-error --query query.csv --sigma 7": lambda e: pd.DataFrame(
+        {"query": np.arange(3), "standard_error": e.standard_error(QUERY[FEATURES], 7.0)}
+    ),
     "blame --validation validation.csv --out-of-fold w --top 150": lambda e: e.blame(
         VALIDATION[FEATURES], VALIDATION["y"], TRAIN["w"].to_numpy()
     ),
@@ -47,12 +70,57 @@ def test_a_command_is_its_question(run, explainer, words):
     )
 
 
-def test_every_parameter_of_these_questions_is_an_option():
+NO_COMMAND = {
+    "iter": "explain reads and writes batch by batch",
+    "pushes": "an array of all training rows: explain --by contribution and removal --by pushes list its largest numbers",
+    "derivatives": "an array of all training rows and classes, for programs",
+    "weight_derivatives": "an array of all training rows, for programs",
+    "matrix": "an array of training rows by training rows, for programs",
+    "prepare": "for an explainer that is asked again and again",
+    "save": "for an explainer that is asked again and again",
+    "show": "for notebooks",
+}
+COMMANDS = {
+    "top": "explain",
+    "combine": "explain",
+    "to_html": "explain",
+    "calibrate": "intervals",
+}  # others: their name
+NO_OPTION = {
+    ("explain", "sparse"): "how arrays are held in memory",
+    ("similar", "beside"): "columns of the files that are no features are taken as they are named",
+    ("report", "beside"): "columns of the files that are no features are taken as they are named",
+    ("to_html", "groups"): "group writes this page",
+    ("to_html", "interval"): "intervals writes this page",
+}
+OPTIONS = {
+    **{"X": "query"},
+    **dict.fromkeys(("X_val", "y_val"), "validation"),
+    **dict.fromkeys(("X_cal", "y_cal", "interval"), "calibration"),
+    **dict.fromkeys(("path", "folder"), "out"),
+    **{"init_score": "offset", "drop": "rows", **parameters.NAMES},
+    ("combine", "by"): "mean-by",
+    ("group", "groups"): "by",
+    ("report", "rows"): "row-name",
+    ("report", "query"): "query-name",
+}  # by question and parameter, or by parameter; others: its name
+
+
+def test_every_parameter_of_every_question_is_an_option():
     commands = parser()._subparsers._group_actions[0].choices
-    for command in signature.QUESTIONS:
-        options = commands[command]._option_string_actions
-        names = set(inspect.signature(signature.question_named(command)).parameters) - set(signature.SKIPPED)
-        assert {f"--{signature.NAMES.get(name, name).replace('_', '-')}" for name in names} <= set(options)
+    questions = {name: one for name, one in inspect.getmembers(axil.Explainer, inspect.isfunction) if name[0] != "_"}
+    asked = 0
+    for question, method in questions.items():
+        if question in NO_COMMAND:
+            continue
+        options = commands[COMMANDS.get(question, question.replace("_", "-"))]._option_string_actions
+        for name in list(inspect.signature(method).parameters)[1:]:
+            option = OPTIONS.get((question, name), OPTIONS.get(name, name)).replace("_", "-")
+            assert ((question, name) in NO_OPTION) != (f"--{option}" in options), (question, name)
+            asked += 1
+    assert asked > 90
+    assert NO_COMMAND.keys() <= questions.keys()
+    assert {question for question, _ in NO_OPTION} <= questions.keys()
 
 
 def test_compare(run):

@@ -81,6 +81,12 @@ def save(model: Any, path: Any, like: Any) -> None:
         written.replace(part)
 
 
+def has_settings(path: Any) -> bool:
+    """Whether the file of a model holds the estimator with its settings, rather than trees alone."""
+    with Path(path).open("rb") as file:
+        return _format_of(Path(path), file.read(HEAD)) in (SKOPS, PICKLE)
+
+
 @contextmanager
 def usable(path: Any, data: Any = None) -> Iterator[None]:
     """Names the model's file, and that of the data in use, where the use of the model ends in a foreign error."""

@@ -57,7 +57,13 @@ class PrintedAnswer:
 
 
 def comparables(
-    explanations: Iterable[Explanation], training: Any, queries: Any, k: int, by: str, n_shown: int
+    explanations: Iterable[Explanation],
+    training: Any,
+    queries: Any,
+    k: int,
+    by: str,
+    n_shown: int,
+    per_class: bool = True,
 ) -> tuple[Any, list[PrintedAnswer]]:
     """The k largest training rows of every prediction with their features beside the query's, and the first answers to show.
 
@@ -69,8 +75,8 @@ def comparables(
     answers: list[PrintedAnswer] = []
     parts, start = [], 0
     for part in explanations:
-        top = part.top(k, by)
-        outputs = 1 if part.outputs is None else len(part.outputs)
+        top = part.top(k, by, per_class=per_class)
+        outputs = 1 if part.outputs is None or not per_class else len(part.outputs)
         lines = len(top) // (len(part) * outputs)
         answers += _answers(part, top, lines, outputs, start)[: n_shown * outputs - len(answers)]
         each = np.repeat(np.arange(start, start + len(part)), lines * outputs)
@@ -99,11 +105,17 @@ def _answers(part: Explanation, top: Any, lines: int, outputs: int, start: int) 
         for output in range(outputs):
             at = (query * outputs + output) * lines
             own = top.iloc[at : at + lines]
-            name = "" if part.outputs is None else f", output {screen.visible(str(part.outputs[output]))}"
+            name = (
+                "" if part.outputs is None or outputs == 1 else f", output {screen.visible(str(part.outputs[output]))}"
+            )
             share = own[quantity].abs().sum() / sizes[query, output] if sizes[query, output] else 0.0
             label = shortened(screen.visible(str(part.query_index[query])), LONGEST_VALUE)
             stands = LINKED.get(part.meaning)
-            title = f"Query {label}{name}: {'score' if stands else 'predicted'} {own['prediction'].iloc[0]:.7g}"
+            value = own["prediction"].iloc[0]
+            said = f"{value:.7g}" if isinstance(value, float) else screen.visible(str(value))
+            title = f"Query {label}{name}: {'score' if stands else 'predicted'} {said}"
+            if not isinstance(value, float):  # a class
+                title += f", probability {own['probability'].iloc[0]:.4g}"
             if part.probabilities is not None:
                 title += f", {stands} {np.reshape(part.probabilities, (len(part), outputs))[query, output]:.4g}"
             found.append(PrintedAnswer(title, own, float(share), quantity, len(part.targets), start + query))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import inspect
 from typing import Any
 
 import axil
-from axil.cli import check, commands, comparables, completion, demo, signature
+from axil.cli import check, commands, comparables, completion, demo, parameters, signature
 from axil.cli import help_texts as text
+from axil.comparison import Comparison
+from axil.explainer import Explainer
 from axil.kernels.choose import DEVICES
 from axil.scale import INVERSES
 
@@ -39,7 +40,13 @@ def parser() -> argparse.ArgumentParser:
         metavar="COLUMN",
         help="explain the mean prediction of the rows of each value of this column of the query file",
     )
-    _answer(one, top=commands.TOP, page=True)
+    one.add_argument(
+        "--coefficients",
+        metavar="C",
+        help="mean, sum, or a column of the query file: explain that sum of the predictions (default: mean with --mean-by)",
+    )
+    parameters.add_options(one, Explainer.top, ("k", "by"))
+    _written(one, page=f"{commands.TOP}, on a page 50")
 
     one = _command(
         named, "group", "how much of these predictions comes from groups of rows", text.GROUP, commands.group
@@ -53,32 +60,25 @@ def parser() -> argparse.ArgumentParser:
         help="a column of the training data: a region, a source",
     )
     one.add_argument("--cut", metavar="A,B,...", help="bands of a column of numbers: below A, A to B, ..., and over")
-    _written(one, page=True)
+    _written(one, page="50")
 
     one = _command(
         named, "similar", "the comparables of these predictions, as a table", text.SIMILAR, comparables.similar
     )
     _asked(one, "the rows to explain")
-    one.add_argument("--adjust", action="store_true", help="targets as the model moves them to the query")
-    _chosen(one, top=10, sign="any", suspects="keep")
+    parameters.add_options(one, Explainer.similar, ("beside",))
     _written(one)
 
     one = _command(named, "report", "a page for each of these predictions", text.REPORT, comparables.report)
     _asked(one, "the rows to report on")
     one.add_argument("--out", required=True, metavar="FOLDER", help="the folder to write, made if it is not there")
-    _chosen(one, top=5, sign="positive", suspects="mark")
     _calibration(one)
-    words = one.add_argument_group("the words")
-    words.add_argument("--title", default="Estimate", metavar="TEXT", help="above every page (default: Estimate)")
-    words.add_argument("--target-name", metavar="TEXT", help="what is predicted (default: what --target says)")
-    words.add_argument("--unit", default="", metavar="TEXT", help="of the target, such as $ or kWh")
-    words.add_argument("--row-name", default="records", metavar="TEXT", help="training rows, such as sales")
-    words.add_argument("--query-name", default="case", metavar="TEXT", help="one row of the query file, such as home")
-    words.add_argument("--names", metavar="A=TEXT,...", help="what columns are called on the pages")
-    words.add_argument("--search", metavar="A,B,...", help="columns of the query file that the index searches too")
-    words.add_argument(
-        "--map", metavar="LAT,LON[,miles]", help="two columns, latitudes and longitudes, for a map on each page, in km"
+    parameters.add_options(
+        one, Explainer.report, ("folder", "target", "rows", "query", "interval", "coverage", "beside")
     )
+    one.add_argument("--target-name", metavar="TEXT", help="what is predicted (default: what --target says)")
+    one.add_argument("--row-name", metavar="TEXT", help="training rows, such as sales (default: records)")
+    one.add_argument("--query-name", metavar="TEXT", help="one row of the query file, such as home (default: case)")
 
     one = _command(
         named, "check", "can this model be explained, and does it belong to this data", text.CHECK, check.check
@@ -110,11 +110,11 @@ def parser() -> argparse.ArgumentParser:
         for name in signature.files_of(question):
             about = "rows with their targets" if name == "validation" else "the rows to explain"
             one.add_argument(f"--{name}", required=True, metavar="FILE", help=f"{about}: {TABLE}")
-        signature.add_options(one, question)
-        if "k" in inspect.signature(question).parameters or "query" in signature.files_of(question):
-            _written(one)
-        else:
+        parameters.add_options(one, question)
+        if command in signature.OF_ROWS:
             _answer(one, top=commands.ROWS)
+        else:
+            _written(one)
 
     one = _command(
         named, "compare", "why predictions changed from an old model to a new one", text.COMPARE, commands.compare
@@ -122,34 +122,27 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("old", metavar="OLD", help="the old model")
     _asked(one, "the rows to predict")
     one.add_argument("--train-old", required=True, metavar="FILE", help=f"the training data of the old model: {TABLE}")
+    parameters.add_options(one, Comparison.to_html, ("k",))
     one.add_argument("--top", type=int, metavar="K", help="list the training rows that did most, K for each prediction")
-    _written(one, page=True)
-
-    one = _command(
-        named, "what-if", "these predictions if training targets were others", text.WHAT_IF, commands.what_if
-    )
-    _asked(one, "the rows to predict")
-    one.add_argument(
-        "--set",
-        required=True,
-        action="append",
-        metavar="ROW=TARGET",
-        help="the label of a training row and its new target; may be given again. Several rows: a,b=80; several outputs: a=80:90",
-    )
-    _written(one)
-
-    one = _command(named, "without", "these predictions if training rows were deleted", text.WITHOUT, commands.without)
-    _asked(one, "the rows to predict")
-    _deleted(one.add_mutually_exclusive_group(required=True))
-    _written(one)
+    _written(one, page="")
 
     one = _command(named, "refit", "the model again at its own splits, on other rows", text.REFIT, commands.refit)
     _model(one)
     _data(one, required=True)
-    _deleted(one.add_mutually_exclusive_group())
+    parameters.add_rows(one.add_mutually_exclusive_group(), "training rows to leave out")
     one.add_argument("--add", metavar="FILE", help=f"further rows with their targets: {TABLE}")
-    one.add_argument("--set", action="append", metavar="ROW=TARGET", help="other targets, as what-if takes them")
+    parameters.add_options(one, Explainer.refit, ("drop", "add"))
     one.add_argument("--out", required=True, metavar="FILE", help="the file of the new model, of the kind of MODEL")
+
+    one = _command(named, "refits", "how far retraining moves these predictions", text.REFITS, commands.refitted)
+    _asked(one, "the rows to predict")
+    parameters.add_options(one, axil.refits, ("estimator", "y", "X_new", "sample_weight"))
+    one.add_argument("--coverage", type=float, metavar="C", help="the share of the refits between lower and upper")
+    _written(one)
+
+    one = _command(named, "write", "all weights of these predictions, in a file", text.WRITE, commands.write)
+    _asked(one, "the rows to explain")
+    one.add_argument("--out", required=True, metavar="FILE", help="FILE.parquet, or a folder that ends in .zarr")
 
     one = _command(named, "intervals", "how sure these predictions are", text.INTERVALS, commands.intervals)
     _asked(one, "the rows to predict")
@@ -157,7 +150,8 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument(
         "--skewed", action="store_true", help="cut the same share off at either end, rather than as far below as above"
     )
-    _written(one, page=True)
+    parameters.add_options(one, Explainer.calibrate, ("X_cal", "y_cal", "out_of_fold"))
+    _written(one, page="50")
 
     def complete(arguments: argparse.Namespace, out: Any) -> int:
         print(completion.script(named.choices, arguments.shell), end="", file=out)
@@ -166,13 +160,6 @@ def parser() -> argparse.ArgumentParser:
     one = _command(named, "completion", "what a shell needs to complete these words", text.COMPLETION, complete)
     one.add_argument("shell", choices=tuple(completion.SHELLS))
     return whole
-
-
-def _deleted(which: Any) -> None:
-    which.add_argument("--rows", metavar="A,B,...", help="labels of the training rows to delete")
-    which.add_argument(
-        "--where", metavar="TEST", help="rows to delete: a column that marks them with 1, or such as customer=17"
-    )
 
 
 def _calibration(one: argparse.ArgumentParser) -> None:
@@ -185,39 +172,6 @@ def _calibration(one: argparse.ArgumentParser) -> None:
         help="a column of the training data: predictions of its rows by fits without them; for several outputs a,b,c",
     )
     one.add_argument("--coverage", type=float, metavar="C", help="between 0 and 1 (default: 0.9)")
-
-
-def _chosen(one: argparse.ArgumentParser, top: int, sign: str, suspects: str) -> None:
-    """Which training rows may be listed, and what is shown of them; columns of the files that are no features will do."""
-    one.add_argument("--top", type=int, default=top, metavar="K", help=f"how many training rows (default: {top})")
-    one.add_argument("--columns", metavar="A,B,...", help="columns of the files to show")
-    one.add_argument("--among", metavar="TEST", help="only rows that a column marks with 1, or such as year>=2023")
-    one.add_argument("--distinct", metavar="COLUMN", help="one row for each value of it, such as a property's number")
-    one.add_argument(
-        "--within", metavar="COLUMN,D", help="only rows so near to the query, such as sale_date,3Y or area,20"
-    )
-    one.add_argument(
-        "--asof",
-        metavar="DATE",
-        help="only rows before it, or before a column of the query; --within names their column",
-    )
-    one.add_argument(
-        "--suspects",
-        choices=("keep", "mark", "drop"),
-        default=suspects,
-        help=f"training rows whose targets look wrong to audit (default: {suspects})",
-    )
-    one.add_argument(
-        "--sign",
-        choices=("any", "positive", "for", "against"),
-        default=sign,
-        help=f"rows of positive weight only, or those for or against the prediction (default: {sign})",
-    )
-    one.add_argument(
-        "--by",
-        choices=("leaves", "weights", "pushes"),
-        help="rows that share most leaves with the query, or those of largest weight or push",
-    )
 
 
 class _Raw(argparse.RawDescriptionHelpFormatter):
@@ -295,15 +249,15 @@ def _data(one: argparse.ArgumentParser, required: bool) -> None:
     )
 
 
-def _answer(one: argparse.ArgumentParser, top: int, page: bool = False) -> None:
+def _answer(one: argparse.ArgumentParser, top: int) -> None:
     one.add_argument("--top", type=int, metavar="K", help=f"how many training rows to show (default: {top})")
-    _written(one, page)
+    _written(one)
 
 
-def _written(one: argparse.ArgumentParser, page: bool = False) -> None:
-    """Where the answer goes."""
+def _written(one: argparse.ArgumentParser, page: str | None = None) -> None:
+    """Where the answer goes, and the settings of its page; ``page`` says how many training rows it shows."""
     answer = one.add_argument_group("the answer")
-    forms = "csv, .parquet, .json, .jsonl" + (", or .html for a page that a browser shows" if page else "")
+    forms = "csv, .parquet, .json, .jsonl" + (", or .html for a page that a browser shows" if page is not None else "")
     answer.add_argument("--out", metavar="FILE", help=f"write all of it here: FILE.{forms}")
     answer.add_argument(
         "--format",
@@ -311,6 +265,10 @@ def _written(one: argparse.ArgumentParser, page: bool = False) -> None:
         help="of what is printed (default: table, for reading; with --out nothing but where the answer is)",
     )
     _json(answer)
+    if page:
+        settings = one.add_argument_group("the page", "with --out FILE.html")
+        one.add_argument("--top", type=int, metavar="K", help=f"how many training rows to show (default: {page})")
+        parameters.add_options(settings, Explainer.to_html, ("k", *commands.NOT_OF_PAGES))
 
 
 def _json(one: Any) -> None:

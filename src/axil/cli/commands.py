@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from axil import adapters, comparison, inputs
+from axil import adapters, comparison
 from axil.adapters import files, smooth
 from axil.cli import answers, data, option_checks, screen
-from axil.cli.names import column_of, labelled_rows, mask, new_targets, tested
+from axil.cli.names import column_of, new_targets, tested
 from axil.cli.names import groups as groups_of
 from axil.cli.output import MOST_ON_SCREEN, AnswerWords, Output, lines_of, output_of
+from axil.cli.parameters import given_options, named_rows, parameters_of, refits
 from axil.errors import AxilError, InputError, UnsupportedModelError, counted
 from axil.explainer import Explainer
 from axil.kernels.choose import limits_of
@@ -25,6 +26,7 @@ from axil.scale import FORWARD, INVERSES
 TOP = 10  # training rows per prediction
 ROWS = 20  # of a table about training rows
 COVERAGE = 0.9
+NOT_OF_PAGES = ("groups", "interval")  # which group and intervals put on theirs
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,10 @@ class CommandSubject:
         found = data.rows_like(self.training, path, self.roles, self.adapter, with_target)
         return found.transformed(self.forward) if with_target and self.in_prices else found
 
+    def new_targets(self, given: list[str]) -> dict[Any, Any]:
+        """New targets by row label, from words such as 12=80."""
+        return new_targets(self.training, given, self.adapter.classes, self.forward)
+
     @property
     def sentence(self) -> str:
         """The meaning of the numbers."""
@@ -52,7 +58,8 @@ class CommandSubject:
 
     def words(self, title: str = "", table: Any = None, **others: str) -> AnswerWords:
         """The lines around an answer; a table may say itself what its numbers are."""
-        note = self.sentence if table is None else f"{table.attrs['axil'][0].upper()}{table.attrs['axil'][1:]}."
+        known = None if table is None else table.attrs.get("axil")
+        note = self.sentence if known is None else f"{known[0].upper()}{known[1:]}."
         return AnswerWords(self.proof, title, note, **others)
 
     @property
@@ -73,22 +80,22 @@ def explain(arguments: argparse.Namespace, out: Any) -> int:
     output = output_of(arguments, out, page=True)
     if not output.wants_table:
         option_checks.on_pages(arguments)
+    settings = page_settings(arguments, output, also="k")
     question = question_of(arguments)
-    rows, features = question.rows(arguments.query), question.training.features
+    rows, features = question.rows(arguments.query, arguments.actual), question.training.features
     queries, n = rows.features, len(rows.features)
     asked = rows if output.whole else rows.cut(slice(MOST_ON_SCREEN))
     page: Any = partial(question.explainer.to_html, asked.features, **asked.started)
     explanations = question.explainer.iter(asked.features, **asked.started)
-    if arguments.mean_by is not None:
-        by = column_of(rows, arguments.mean_by, "--mean-by").to_numpy()
-        found = question.explainer.combine(queries, by=by, **rows.started)
+    if arguments.mean_by is not None or arguments.coefficients is not None:
+        found = question.explainer.combine(queries, **_sums(arguments, rows), **rows.started)
         queries, n, page, explanations = None, len(found), found.to_html, iter([found])
     for path in output.pages:
-        page(path, **({} if arguments.top is None else {"k": arguments.top}))
+        page(path, **settings(question, rows))
     if not output.wants_table:
         return output.give([], question.words())
-    top = arguments.top or TOP
-    table, shown = answers.comparables(explanations, features, queries, top, arguments.by, MOST_ON_SCREEN)
+    top, per_class = arguments.top or TOP, arguments.per_class is not False
+    table, shown = answers.comparables(explanations, features, queries, top, arguments.by, MOST_ON_SCREEN, per_class)
     left = n - MOST_ON_SCREEN
     more = (
         f"{counted(left, 'more prediction')}: --out FILE or --format csv has them all."
@@ -98,15 +105,38 @@ def explain(arguments: argparse.Namespace, out: Any) -> int:
     return output.give([table], question.words(more=more), lambda _: answers.on_screen(shown, features, queries))
 
 
+def _sums(arguments: argparse.Namespace, rows: data.FileRows) -> dict[str, Any]:
+    """Which sums of predictions are asked for, as `Explainer.combine` takes them."""
+    given: dict[str, Any] = {}
+    if arguments.coefficients in ("mean", "sum"):
+        given["coefficients"] = arguments.coefficients
+    elif arguments.coefficients is not None:
+        given["coefficients"] = column_of(rows, arguments.coefficients, "--coefficients").to_numpy()
+    if arguments.mean_by is not None:
+        given["by"] = column_of(rows, arguments.mean_by, "--mean-by").to_numpy()
+    return given
+
+
+def page_settings(arguments: argparse.Namespace, output: Output, page: Any = Explainer.to_html, also: str = "") -> Any:
+    """A reader of the settings of a page; without a page they are refused, but for that of the table ``also``."""
+    for parameter in parameters_of(page, NOT_OF_PAGES):
+        value = getattr(arguments, parameter.option.replace("-", "_"))
+        if not output.pages and value and parameter.name != also:
+            why = "it is of a page, and none is written"
+            option_checks.refuse(f"--{parameter.option}", value, why, "Give --out FILE.html, or leave it out.")
+    return partial(given_options, arguments, page, skipped=NOT_OF_PAGES)
+
+
 def group(arguments: argparse.Namespace, out: Any) -> int:
     """How much of each prediction comes from each group of training rows."""
     output = output_of(arguments, out, page=True)
+    settings = page_settings(arguments, output)
     question = question_of(arguments)
-    asked = question.rows(arguments.query)
+    asked = question.rows(arguments.query, arguments.actual)
     queries = asked.features
     codes, names = groups_of(question.training, arguments.group_by, arguments.cut)
     for path in output.pages:
-        question.explainer.to_html(queries, path, groups=names[codes], **asked.started)
+        question.explainer.to_html(queries, path, groups=names[codes], **asked.started, **settings(question, asked))
     table = question.explainer.group(queries, codes, **asked.started)
     table["group"] = names[table["group"].to_numpy()]
     rows = f"{counted(len(names), 'group')} of {len(codes)} training rows"
@@ -115,18 +145,27 @@ def group(arguments: argparse.Namespace, out: Any) -> int:
     )
 
 
-def what_if(arguments: argparse.Namespace, out: Any) -> int:
-    """Predictions if some training rows had other targets."""
-    output = output_of(arguments, out)
+def write(arguments: argparse.Namespace, out: Any) -> int:
+    """The weights of all training rows in every prediction, in a file."""
     question = question_of(arguments)
-    training, asked = question.training, question.rows(arguments.query)
-    queries = asked.features
-    targets = new_targets(training, arguments.set, question.adapter.classes, question.forward)
-    explainer: Any = question.explainer  # one that cannot answer refuses, by name
-    table = explainer.what_if(queries, targets, **asked.started)
-    changed = int(training.features.index.isin(list(targets)).sum())
-    title = f"{counted(len(queries), 'prediction')} with {changed} of {len(training.features)} targets changed"
-    return output.give([table], question.words(title, table))
+    rows = question.rows(arguments.query)
+    question.explainer.write(rows.features, arguments.out, **rows.started)
+    if not arguments.quiet:
+        asked = (
+            f"{counted(len(rows.features), 'prediction')} by {counted(len(question.training.features), 'training row')}"
+        )
+        print(question.proof, f"{asked} are in {arguments.out}", sep="\n", file=out)
+    return 0
+
+
+def refitted(arguments: argparse.Namespace, out: Any) -> int:
+    """How far predictions move when the model is fitted again in earnest."""
+    output, question = output_of(arguments, out), question_of(arguments)
+    rows = question.rows(arguments.query)
+    more = {name: value for name in ("method", "random_state") if (value := getattr(arguments, name)) is not None}
+    found = refits(question, rows, arguments.n, **more)
+    words = AnswerWords(question.proof, repr(found).removeprefix("<axil.Stability: ").removesuffix(">"), "")
+    return output.give([found.table(COVERAGE if arguments.coverage is None else arguments.coverage)], words)
 
 
 def audit(arguments: argparse.Namespace, out: Any) -> int:
@@ -159,64 +198,37 @@ def give_rows(output: Output, question: CommandSubject, table: Any, words: Answe
     return output.give([whole], words, shown, whole.head(top))
 
 
-def _deleted(arguments: argparse.Namespace, training: data.FileRows) -> Any:
-    """(N,): which training rows --rows names, or --where marks."""
-    if arguments.rows is not None:
-        named = labelled_rows(training, arguments.rows, "--rows")
-        return training.features.index.isin(inputs.asked_labels(named))
-    marked = mask(training, arguments.where, "--where")
-    if not marked.any():
-        raise InputError(
-            f"{arguments.where} (--where) is true of no row of {training.path}; there is nothing to delete."
-        )
-    return marked
-
-
 def refit(arguments: argparse.Namespace, out: Any) -> int:
     """The model again at its own splits, on other rows or to other targets, in a file of its library."""
     question = question_of(arguments)
     training, change = question.training, dict[str, Any]()
     if arguments.rows is not None or arguments.where is not None:
-        change["drop"] = _deleted(arguments, training)
-    if arguments.set:
-        change["targets"] = new_targets(training, arguments.set, question.adapter.classes, question.forward)
+        change["drop"] = named_rows(arguments, training)
+    change |= given_options(arguments, question.explainer.refit, question, skipped=("drop", "add"))
     if arguments.add is not None:
         more = question.rows(arguments.add, with_target=True)
-        change["add"] = (more.features, more.target, *((None, more.offset) if more.offset is not None else ()))
+        change["add"] = (more.features, more.target, more.weights, more.offset)[: 3 if more.offset is None else 4]
     if not change:
-        raise InputError("There is nothing to change. Give --rows or --where, --add or --set.")
+        raise InputError("There is nothing to change. Give --rows or --where, --add, --set or --sample-weight.")
     again = question.explainer.refit(**change)
     files.save(again.model, arguments.out, arguments.model)
     rows = f"{counted(len(again.index), 'row')}, {len(training.features)} before"
+    rows += f"; {again.dropped} dropped" if again.dropped else ""
     if not arguments.quiet:
         print(question.proof, f"{arguments.out}: fitted again at the same splits to {rows}", sep="\n", file=out)
     return 0
 
 
-def without(arguments: argparse.Namespace, out: Any) -> int:
-    """Predictions with all training rows and without those named."""
-    output = output_of(arguments, out)
-    question = question_of(arguments)
-    training, asked = question.training, question.rows(arguments.query)
-    queries = asked.features
-    marked = _deleted(arguments, training)
-    explainer: Any = question.explainer  # one that cannot answer refuses, by name
-    table = explainer.without(queries, marked, **asked.started)
-    title = (
-        f"{counted(len(queries), 'prediction')} without {int(marked.sum())} of {len(training.features)} training rows"
-    )
-    return output.give([table], question.words(title, table))
-
-
 def compare(arguments: argparse.Namespace, out: Any) -> int:
     """Why predictions changed from an old model to a new one."""
     output = output_of(arguments, out, page=True)
+    settings = page_settings(arguments, output, comparison.Comparison.to_html, also="k")
     old = question_of(argparse.Namespace(**vars(arguments) | {"model": arguments.old, "train": arguments.train_old}))
     new = question_of(arguments)
     asked = new.rows(arguments.query)
     found = comparison.compare(old.explainer, new.explainer, asked.features, **asked.started)
     for path in output.pages:
-        found.to_html(path)
+        found.to_html(path, **settings(new))
     table = found.table() if arguments.top is None else found.top(arguments.top)
     title = repr(found).removeprefix("<axil.Comparison: ").removesuffix(">")
     words = AnswerWords(f"{old.proof}\n{new.proof}", title, new.sentence)
@@ -226,14 +238,18 @@ def compare(arguments: argparse.Namespace, out: Any) -> int:
 def intervals(arguments: argparse.Namespace, out: Any) -> int:
     """Prediction intervals, calibrated with rows held out, out-of-fold predictions, or out of bag."""
     output = output_of(arguments, out, page=True)
+    settings = page_settings(arguments, output)
     question = question_of(arguments)
-    predictive = calibrated(question, arguments)
-    asked = question.rows(arguments.query)
+    predictive = calibrated(question, arguments, arguments.groups, arguments.method)
+    asked = question.rows(arguments.query, arguments.actual)
     queries = asked.features
     coverage = COVERAGE if arguments.coverage is None else arguments.coverage
+    level = {"coverage": coverage, "symmetric": not arguments.skewed, **asked.started}
     for path in output.pages:
-        predictive.to_html(queries, path, coverage=coverage, symmetric=not arguments.skewed, **asked.started)
-    table = predictive.interval(queries, coverage, not arguments.skewed, **asked.started)
+        predictive.to_html(queries, path, **level, **settings(question, asked))
+    if arguments.groups is not None:
+        level["groups"] = column_of(asked, arguments.groups, "--groups").to_numpy()
+    table = predictive.interval(queries, **level)
     title = (
         f"{100 * coverage:.6g} % intervals of {counted(len(queries), 'prediction')}; "
         f"{predictive.n_calibration} calibration rows, {predictive.source}"
@@ -241,10 +257,15 @@ def intervals(arguments: argparse.Namespace, out: Any) -> int:
     return output.give([table], question.words(title, table))
 
 
-def calibrated(question: CommandSubject, arguments: argparse.Namespace) -> Predictive:
-    """How sure the model's predictions are, from what the user gives."""
+def calibrated(
+    question: CommandSubject, arguments: argparse.Namespace, groups: str | None = None, method: str | None = None
+) -> Predictive:
+    """How sure the model's predictions are, from what the user gives; within groups of rows where a column names them."""
     explainer: Any = question.explainer  # one that cannot answer refuses, by name
-    given: dict[str, Any] = {"out_of_fold": question.training.out_of_fold}
+    given: dict[str, Any] = {"out_of_fold": question.training.out_of_fold} | (
+        {} if method is None else {"method": method}
+    )
+    held = question.training
     if arguments.calibration is not None:
         held = question.rows(arguments.calibration, with_target=True)
         given |= {"X_cal": held.features, "y_cal": held.target, **held.started}
@@ -253,6 +274,8 @@ def calibrated(question: CommandSubject, arguments: argparse.Namespace) -> Predi
             "There is nothing to calibrate with, as this model is no forest whose trees leave rows out. Give rows that it was "
             "not fitted on with --calibration, or a column of out-of-fold predictions with --out-of-fold."
         )
+    if groups is not None:
+        given["groups"] = column_of(held, groups, "--groups").to_numpy()
     made: Predictive = explainer.calibrate(**given)
     return made
 
@@ -279,7 +302,10 @@ def _others(arguments: argparse.Namespace) -> tuple[str, ...]:
     """Columns that options name and that may be no features."""
     given = [
         getattr(arguments, name, None)
-        for name in ("group_by", "mean_by", "distinct", "columns", "within", "asof", "map", "search")
+        for name in (
+            *("group_by", "mean_by", "groups", "coefficients", "ranges", "sample_weight", "distinct", "columns"),
+            *("within", "asof", "map", "search"),
+        )
     ]
     words = [text for text in given if text is not None]
     return (*words, *(part.strip() for text in words for part in text.split(",")))

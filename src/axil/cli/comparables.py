@@ -9,11 +9,14 @@ from functools import partial
 from typing import Any
 
 from axil.cli import commands, data, option_checks, screen
-from axil.cli.names import mask
+from axil.cli.names import listed, mask, number_or_word
 from axil.cli.output import lines_of, output_of
+from axil.cli.parameters import given_options
 from axil.errors import InputError, counted, meant, shown
+from axil.explainer import Explainer
 from axil.inputs import as_count
 
+TOP = 10  # training rows per query
 PART = 20_000  # queries whose table is held at a time
 ON_SCREEN = 2  # queries whose comparables are for reading
 SPARED = (
@@ -25,6 +28,11 @@ SPARED = (
     "prediction",
     "weight",
 )  # the first to go in a narrow window
+
+BY_HAND = (
+    *("folder", "target", "rows", "query", "interval", "names", "search", "beside"),
+    *("within", "asof", "among"),
+)  # parameters that are read here
 
 
 @dataclass(frozen=True)
@@ -50,9 +58,11 @@ def similar(arguments: argparse.Namespace, out: Any) -> int:
     output = output_of(arguments, out)
     question = commands.question_of(arguments)
     asked = _asked(question, arguments)
-    options = asked.options | {"adjust": arguments.adjust}
-    if options["columns"] is None:
-        options["columns"] = list(asked.queries.columns)  # features alone, and none of the columns that options name
+    options: dict[str, Any] = {
+        "k": TOP,
+        "columns": list(asked.queries.columns),
+    }  # features, without the columns of options
+    options |= asked.options | given_options(arguments, Explainer.similar, question, skipped=BY_HAND)
     n = len(asked.queries) if output.whole else min(len(asked.queries), ON_SCREEN)
 
     def parts() -> Iterator[Any]:
@@ -60,11 +70,12 @@ def similar(arguments: argparse.Namespace, out: Any) -> int:
         for start in range(0, n, PART):
             some = slice(start, min(start + PART, n))
             beside, rows = (first, second.iloc[some]), asked.rows.cut(some)
-            yield question.explainer.similar(rows.features, arguments.top, beside=beside, **rows.started, **options)
+            yield question.explainer.similar(rows.features, beside=beside, **rows.started, **options)
 
     asks = counted(len(asked.queries), "prediction")
-    which = "that share most leaves with each" if arguments.by == "leaves" else "of largest weight in each"
-    title = f"{asks} and the {counted(arguments.top, 'training row')} {which}"
+    leaves = arguments.by == "leaves" or (arguments.by is None and question.explainer._model.is_boosted)
+    which = "that share most leaves with each" if leaves else "of largest weight in each"
+    title = f"{asks} and the {counted(options['k'], 'training row')} {which}"
     left = len(asked.queries) - n
     more = f"{counted(left, 'more prediction')}: --out FILE or --format csv has them all." if left else ""
     words = question.words(title, more=more, called="comparable", about=f" of {asks}")
@@ -73,7 +84,8 @@ def similar(arguments: argparse.Namespace, out: Any) -> int:
 
 def report(arguments: argparse.Namespace, out: Any) -> int:
     """A page per query, and an index."""
-    as_count(arguments.top, "--top")
+    if arguments.top is not None:
+        as_count(arguments.top, "--top")
     if arguments.calibration is None and arguments.out_of_fold is None:
         why = "it is of intervals, and there is nothing to calibrate them with"
         option_checks.refuse(
@@ -87,25 +99,22 @@ def report(arguments: argparse.Namespace, out: Any) -> int:
         predictive = commands.calibrated(question, arguments)
     asked = _asked(question, arguments)
     called = {
-        "title": arguments.title,
-        "target": arguments.target if arguments.target_name is None else arguments.target_name,
-        "unit": arguments.unit,
+        "target": arguments.target_name or arguments.target,
         "rows": arguments.row_name,
         "query": arguments.query_name,
-        "names": {name: other for name, other in _renamed(arguments.names).items() if asked.has(name)},
     }
+    renamed = {name: other for name, other in _renamed(arguments.names).items() if asked.has(name)}
     found = explainer.report(
         asked.queries,
         arguments.out,
-        arguments.top,
-        map=_listed(arguments.map),
-        search=_listed(arguments.search) or (),
+        names=renamed,
+        search=listed(arguments.search) or (),
         interval=predictive,
-        coverage=arguments.coverage,
         beside=asked.others,
         **asked.rows.started,
-        **called,
+        **{name: word for name, word in called.items() if word is not None},
         **asked.options,
+        **given_options(arguments, Explainer.report, question, asked.rows, BY_HAND),
     )
     if arguments.quiet:
         print(screen.visible(str(found.index)), file=out)
@@ -122,8 +131,8 @@ def _asked(question: commands.CommandSubject, arguments: argparse.Namespace) -> 
     near = None if arguments.within is None else _within(arguments.within, arguments.asof is not None)
     dated = near[0] if isinstance(near, tuple) else near
     asof = arguments.asof if arguments.asof in (*queries.features.columns, *queries.others.columns) else None
-    places, search = _listed(getattr(arguments, "map", None)), _listed(getattr(arguments, "search", None))
-    columns = _listed(arguments.columns)
+    places, search = listed(getattr(arguments, "map", None)), listed(getattr(arguments, "search", None))
+    columns = listed(arguments.columns)
     named = [*(columns or []), *(places or [])[:2], *(search or [])]
     named += [name for name in (dated, asof, arguments.distinct) if name]
     known = {*features, *training.others.columns, *queries.others.columns}
@@ -141,24 +150,15 @@ def _asked(question: commands.CommandSubject, arguments: argparse.Namespace) -> 
             if column in frame:
                 frame[column] = data.as_dates(frame[column], rows.path, option)
     options = {
-        "columns": columns,
-        "sign": arguments.sign,
-        "by": arguments.by,
         "within": near,
         "asof": _asof(training, arguments.asof, dated) if asof is None else asof,
-        "suspects": arguments.suspects,
-        "distinct": arguments.distinct,
         "among": None if arguments.among is None else mask(training, arguments.among, "--among"),
     }
     return ComparablesRequest(queries, (beside[0], beside[1]), options)
 
 
-def _listed(text: str | None) -> list[str] | None:
-    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
-
-
 def _renamed(text: str | None) -> dict[str, str]:
-    pairs = [pair.partition("=") for pair in _listed(text) or []]
+    pairs = [pair.partition("=") for pair in listed(text) or []]
     if any(not sign for _, sign, _ in pairs):
         raise InputError(f"--names is {shown(text)}; expected such as area=Floor area,built=Built.")
     return {name.strip(): called.strip() for name, _, called in pairs}
@@ -173,7 +173,7 @@ def _within(text: str, alone: bool) -> Any:
         raise InputError(
             f"--within is {shown(text)}; expected a column and a distance, such as sale_date,3Y or area,20."
         )
-    return name, _number(distance)
+    return name, number_or_word(distance)
 
 
 def _asof(training: data.FileRows, text: str | None, dated: str | None) -> Any:
@@ -181,11 +181,4 @@ def _asof(training: data.FileRows, text: str | None, dated: str | None) -> Any:
     if text is None or dated is None:
         return text
     frame = training.features if dated in training.features else training.others
-    return _number(text) if frame[dated].dtype.kind in "biuf" else text
-
-
-def _number(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text
+    return number_or_word(text) if frame[dated].dtype.kind in "biuf" else text

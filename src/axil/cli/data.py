@@ -112,7 +112,9 @@ def rows_like(training: FileRows, path: str, roles: Roles, model: Model, with_ta
         return rows
     for name in training.targets:
         _require(frame, name, path, "--target")
-    return replace(rows, target=_target(frame, training.targets, model, path), targets=training.targets)
+    weights = None if roles.weights not in frame else _numbers(frame, str(roles.weights), path, "--weights")
+    target = _target(frame, training.targets, model, path)
+    return replace(rows, target=target, targets=training.targets, weights=weights)
 
 
 def _categories(model: Model) -> dict[str, Any]:

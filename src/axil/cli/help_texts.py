@@ -45,15 +45,6 @@ weights and contributions. Groups are the values of a column of the training fil
   weight        how far the prediction would move if every target of the group were one larger
   contribution  of weight times target; over all groups, with the intercept, they sum to the prediction"""
 
-WHAT_IF = """\
-Prints, for each row of the query file, its prediction before and after some training targets are changed, all of them at once.
-
-  before  the prediction of the model as it was fitted
-  after   the prediction of the fit to the new targets
-  change  after less before
-
-Exact with the fitted structure held fixed: splits stay, leaf values follow. It does not say what a refit would do."""
-
 COMPLETION = """\
 Prints a script with which a shell completes commands, options and values. Put the line into the file that your shell reads first:
 
@@ -73,14 +64,14 @@ COMPARE = """\
 Prints, for each row of the query file, the prediction of the old model and of the new one, and what its change comes from:
 targets that changed, rows that were added, removed or kept, and new splits. Rows are matched by the labels of --index."""
 
-WITHOUT = """\
-Prints, for each row of the query file, its prediction before and after some training rows are deleted, all of them at once.
+WRITE = """\
+Writes the weights of all training rows in the prediction of each row of the query file, batch by batch; of a model that has
+pushes, these. A Parquet file has a line per prediction, a zarr folder an array."""
 
-  before  the prediction of the model as it was fitted
-  after   the prediction of the fit without these rows
-  change  after less before
-
-Exact with the fitted structure held fixed: splits stay, leaf values follow. It does not say what a refit would do."""
+REFITS = """\
+Fits the model again in earnest, splits and all, and prints how far the predictions of the query file scatter. A change that
+without or what-if finds and that is smaller than this scatter will not show in a retrained model. MODEL must hold the
+estimator with its settings: a .skops file, or a pickle with --trust."""
 
 REFIT = """\
 Writes the model again, as a file of its own library, after some training rows are deleted, others are added, or targets are

@@ -75,6 +75,19 @@ def _target(text: str, n_outputs: int, classes: Any, forward: Any) -> Any:
     return numbers[0] if n_outputs == 1 else numbers
 
 
+def listed(text: str | None) -> list[str] | None:
+    """Names with commas between them."""
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+def number_or_word(text: str) -> float | str:
+    """A number where the text looks like one."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
 def column_of(rows: FileRows, name: str, option: str) -> Any:
     """A column of a file, be it a feature or not."""
     whole = rows.features if name in rows.features else rows.others

@@ -4,27 +4,38 @@ from __future__ import annotations
 
 import argparse
 import inspect
-import re
-from collections.abc import Iterator
 from typing import Any
 
-from axil.cli.commands import TOP, give_rows, question_of
-from axil.cli.names import column_of
+import numpy as np
+
+from axil.cli.commands import TOP, CommandSubject, give_rows, question_of
 from axil.cli.output import output_of
+from axil.cli.parameters import FILES, given_options
 from axil.errors import counted
 from axil.explainer import Explainer
 
 QUESTIONS = {
     "statistics": "on how many training rows these predictions rest",
+    "what-if": "these predictions if training targets were others",
+    "reach": "how far these predictions move with the targets of some training rows",
+    "budget": "the fewest training targets that bring these predictions to a line",
+    "without": "these predictions if training rows were deleted",
     "removal": "what deleting each training row, or group of rows, would do",
+    "standard-error": "how far noise of the training targets moves these predictions",
     "blame": "which training targets raise the error on validation rows",
     "shapley": "what each training target is worth on validation rows",
     "leave-one-out": "predictions of the training rows without each of them",
+    "loo-curve": "the error without each training row itself, by the number of trees",
+    "leverage": "the weight of each training row in its own prediction",
+    "degrees-of-freedom": "how many free parameters the fit is worth",
 }
-FILES = {"X": "query", "X_val": "validation"}
-SKIPPED = ("self", "y_val", "init_score", *FILES)  # read from the files, with --target and --offset
-NAMES = {"k": "top", "top": "top-share"}  # one word for one thing in all commands
-COLUMNS = ("groups", "out_of_fold")  # of the training file
+OF_ROWS = ("blame", "shapley", "leave-one-out", "leverage")  # whose tables have a line per training row
+ARRAYS = {
+    "reach": ("weight", "query", "output", "row"),
+    "standard_error": ("standard_error", "query", "output"),
+    "leverage": ("leverage", "row", "output"),
+    "degrees_of_freedom": ("degrees_of_freedom", "output"),
+}  # the numbers of an array, and its axes; that of outputs is there where these differ
 
 
 def question_named(command: str) -> Any:
@@ -37,23 +48,6 @@ def about(question: Any) -> str:
     return "\n\n".join((inspect.getdoc(question) or "").split("\n\n")[:2]).replace("``", "").replace("`", "")
 
 
-def add_options(one: argparse.ArgumentParser, question: Any) -> None:
-    """An option for every parameter of the question."""
-    for parameter, kind, text in _parameters(question):
-        option = f"--{NAMES.get(parameter.name, parameter.name).replace('_', '-')}"
-        choices = list(dict.fromkeys(re.findall(r'"([\w-]+)"', kind)))
-        if parameter.name in COLUMNS:
-            one.add_argument(option, metavar="COLUMN", help=f"a column of the training data: {text}")
-        elif isinstance(parameter.default, bool):
-            one.add_argument(option, action="store_true", help=text)
-        elif isinstance(parameter.default, tuple):
-            one.add_argument(option, type=_numbers, metavar="A,B,...", help=text)
-        elif choices:
-            one.add_argument(option, choices=choices, help=text)
-        else:
-            one.add_argument(option, type=float if kind.startswith("float") else int, metavar="N", help=text)
-
-
 def files_of(question: Any) -> list[str]:
     """The files besides the training data that a question needs: "query", "validation"."""
     return [FILES[name] for name in inspect.signature(question).parameters if name in FILES]
@@ -61,43 +55,50 @@ def files_of(question: Any) -> list[str]:
 
 def run(arguments: argparse.Namespace, out: Any) -> int:
     """Ask the question with the options given, and give its table."""
-    output, asked, about_rows = output_of(arguments, out), question_named(arguments.command), ""
-    question = question_of(arguments)
+    output, asked, n_rows = output_of(arguments, out), question_named(arguments.command), ""
+    subject = question_of(arguments)
     given: dict[str, Any] = {}
     for name in files_of(asked):
         path = getattr(arguments, name)
-        rows = question.rows(path, with_target=name == "validation")
+        rows = subject.rows(path, with_target=name == "validation")
         given |= {"X": rows.features} if name == "query" else {"X_val": rows.features, "y_val": rows.target}
-        given |= rows.started
-        about_rows = f"{counted(len(rows.features), f'{name} row')} of {path}: "
-    for parameter, _, _ in _parameters(asked):
-        value = getattr(arguments, NAMES.get(parameter.name, parameter.name).replace("-", "_"))
-        if value is None or value is False:
-            continue
-        if parameter.name == "groups":
-            value = column_of(question.training, value, "--groups").to_numpy()
-        elif parameter.name == "out_of_fold":
-            value = question.training.out_of_fold
-        given[parameter.name] = value
+        given |= {name: value for name, value in rows.started.items() if name in inspect.signature(asked).parameters}
+        n_rows = f"{counted(len(rows.features), f'{name} row')} of {path}: "
+    given |= given_options(arguments, asked, subject)
     if arguments.command == "removal" and not {"k", "groups"} & set(given):
         given["k"] = TOP
-    table = getattr(question.explainer, asked.__name__)(**given)
-    title = f"{about_rows}{arguments.about}"
-    if "row" in table and "query" not in table:
-        return give_rows(output, question, table, question.words(title, table), arguments.top)
-    return output.give([table], question.words(title, table))
+    table = getattr(subject.explainer, asked.__name__)(**given)
+    if asked.__name__ in ARRAYS:
+        table = _table(table, asked.__name__, subject, given)
+    words = subject.words(_title(arguments, subject, given, n_rows), table)
+    if arguments.command in OF_ROWS and "row" in table:
+        return give_rows(output, subject, table, words, arguments.top)
+    return output.give([table], words)
 
 
-def _parameters(question: Any) -> Iterator[tuple[inspect.Parameter, str, str]]:
-    """The parameters that are options, with the type and the first sentence of each in the docstring."""
-    text = inspect.getdoc(question) or ""
-    for parameter in inspect.signature(question).parameters.values():
-        if parameter.name not in SKIPPED:
-            found = re.search(rf"^{parameter.name} : (.*)\n((?:    .*\n?)+)", text, re.M)
-            kind, said = (found[1], " ".join(found[2].split())) if found else ("", "")
-            sentence = re.split(r"(?<=[.;:])\s", said)[0].rstrip(".;:").replace("``", "").replace("%", "%%")
-            yield parameter, kind, sentence[:1].lower() + sentence[1:]
+def _title(arguments: argparse.Namespace, subject: CommandSubject, given: dict[str, Any], n_rows: str) -> str:
+    """The question, and the number of rows that it is about."""
+    labels = subject.training.features.index
+    if arguments.command == "without":
+        changed = f"without {int(given['rows'].sum())} of {len(labels)} training rows"
+    elif arguments.command == "what-if":
+        changed = f"with {int(labels.isin(list(given['targets'])).sum())} of {len(labels)} targets changed"
+    else:
+        return f"{n_rows}{arguments.about}"
+    return f"{counted(len(given['X']), 'prediction')} {changed}"
 
 
-def _numbers(text: str) -> tuple[float, ...]:
-    return tuple(float(word) for word in text.split(","))
+def _table(found: Any, name: str, subject: CommandSubject, given: dict[str, Any]) -> Any:
+    """A line for each number of an array, and beside an estimate its standard error."""
+    import pandas as pd
+
+    called, *axes = ARRAYS[name]
+    values, errors = found if isinstance(found, tuple) else (found, None)
+    if np.ndim(values) < len(axes):
+        axes.remove("output")
+    labels = {"query": given["X"].index if "X" in given else None, "output": subject.explainer.outputs}
+    labels["row"] = subject.explainer.index[given["rows"]] if "rows" in given else subject.explainer.index
+    grids = np.meshgrid(*(np.arange(n) for n in np.shape(values)), indexing="ij")
+    columns = {axis: np.asarray(labels[axis])[at.ravel()] for axis, at in zip(axes, grids)}
+    columns |= {called: np.ravel(values)} | ({} if errors is None else {"standard_error": np.ravel(errors)})
+    return pd.DataFrame(columns)
