@@ -11,8 +11,10 @@ import pytest
 
 import axil
 from axil import _core
+from axil.kernels import Rows
 from axil.kernels import bounds as module
-from axil.kernels.cpu import Cpu, CpuRows
+from axil.kernels.cpu import Cpu
+from tests.devices import GPU
 
 MUCH = 1 << 60  # bytes, and look-ups
 
@@ -32,9 +34,7 @@ def alike(n_rows: int, n_leaves: list[int], dtype: Any = np.uint8, seed: int = 0
     return np.array(cuts).astype(dtype), np.concatenate([[0], np.cumsum(n_leaves)]).astype(np.int64)
 
 
-def found(
-    rows: CpuRows, table: np.ndarray, constant: np.ndarray, k: int, *factors: Any
-) -> tuple[np.ndarray, np.ndarray]:
+def found(rows: Rows, table: np.ndarray, constant: np.ndarray, k: int, *factors: Any) -> tuple[np.ndarray, np.ndarray]:
     """Values and rows (S, k) of the largest, as `rows` finds them."""
     n = len(constant)
     values, numbers = np.zeros((n, k)), np.full((n, k), -1, np.int64)
@@ -42,17 +42,21 @@ def found(
     return values, numbers
 
 
-def both(cells: np.ndarray, starts: np.ndarray, n_threads: int = 2) -> tuple[CpuRows, CpuRows]:
+def both(cells: np.ndarray, starts: np.ndarray, backend: Any = Cpu, n_threads: int = 2) -> tuple[Any, Any]:
     """Rows with blocks, and rows without."""
-    rows = Cpu(n_threads).rows(cells, starts)
+    rows = backend(n_threads).rows(cells, starts)
     assert rows.index(1, MUCH)
-    return rows, Cpu(n_threads).rows(cells, starts)
+    return rows, backend(n_threads).rows(cells, starts)
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32])
 @pytest.mark.parametrize("kind", ["plain", "ties", "weights", "scale", "both"])
-@pytest.mark.parametrize(("n_rows", "columns", "k"), [(5003, 70, 10), (5003, 1, 3), (300, 5, 400), (31, 2, 1)])
-def test_same_rows_and_bits_as_reading_all(dtype: Any, kind: str, n_rows: int, columns: int, k: int) -> None:
+@pytest.mark.parametrize(
+    ("n_rows", "columns", "k"), [(5003, 70, 10), (5003, 1, 3), (300, 5, 400), (31, 2, 1), (900, 5, 256)]
+)
+def test_same_rows_and_bits_as_reading_all(
+    backend: Any, dtype: Any, kind: str, n_rows: int, columns: int, k: int
+) -> None:
     cells, starts = alike(n_rows, [5, 1, 31, 17, 2, 31, 8, 12], dtype)
     rng = np.random.default_rng(columns)
     table, constant = rng.normal(size=(starts[-1], columns)), rng.normal(size=columns)
@@ -61,7 +65,7 @@ def test_same_rows_and_bits_as_reading_all(dtype: Any, kind: str, n_rows: int, c
     weights = rng.choice([-1.5, 0.0, 0.3, 2.0], n_rows) if kind in ("weights", "both") else None
     scale = rng.normal(size=n_rows) if kind in ("scale", "both") else None
     for n_threads in (1, 3):
-        bounds, whole = both(cells, starts, n_threads)
+        bounds, whole = both(cells, starts, backend, n_threads)
         values, rows = found(bounds, table, constant, k, weights, scale)
         expected = found(whole, table, constant, k, weights, scale)
         np.testing.assert_array_equal(rows, expected[1])
@@ -69,11 +73,11 @@ def test_same_rows_and_bits_as_reading_all(dtype: Any, kind: str, n_rows: int, c
 
 
 @pytest.mark.parametrize("size", [1e-60, 1e-300, 5e-324, 1e30, 1e300])
-def test_sizes_beyond_single_precision(size: float) -> None:
+def test_sizes_beyond_single_precision(backend: Any, size: float) -> None:
     cells, starts = alike(3000, [20, 31, 9])
     rng = np.random.default_rng(0)
     table = np.sign(rng.normal(size=(starts[-1], 3))) * size * (1 if size < 1e-300 else rng.random((starts[-1], 3)))
-    bounds, whole = both(cells, starts)
+    bounds, whole = both(cells, starts, backend)
     for a, b in zip(found(bounds, table, np.zeros(3), 7), found(whole, table, np.zeros(3), 7)):
         np.testing.assert_array_equal(a, b)
 
@@ -82,52 +86,52 @@ def test_sizes_beyond_single_precision(size: float) -> None:
 @pytest.mark.parametrize(
     ("table", "weight", "scale"), [(0, 0, 40), (0, 0, -42), (-42, 40, 0), (40, -42, 3), (-60, 9, 30)]
 )
-def test_factors_beyond_single_precision(n_rows: int, table: int, weight: int, scale: int) -> None:
+def test_factors_beyond_single_precision(backend: Any, n_rows: int, table: int, weight: int, scale: int) -> None:
     """Powers of ten of the numbers: the largest are those of all values, written down and sorted."""
     cells, starts = alike(n_rows, [3, 2, 4, 9])
     rng = np.random.default_rng(0)
     entries, constant = 10.0**table * rng.normal(size=(starts[-1], 3)), np.zeros(3)
     weights, factors = 10.0**weight * rng.random(n_rows), 10.0**scale * rng.normal(size=n_rows)
     values = np.empty((n_rows, 3))
-    _core.read_out(cells, starts, entries, constant, weights, 0, values, 1)
+    backend(1).rows(cells, starts).read_out(entries, constant, weights, 0, values)
     expected = np.argsort(-np.abs(factors[:, None] * values), axis=0, kind="stable")[:7].T
-    for rows in both(cells, starts):
+    for rows in both(cells, starts, backend):
         found_values, found_rows = found(rows, entries, constant, 7, weights, factors)
         np.testing.assert_array_equal(found_rows, expected)
         np.testing.assert_array_equal(found_values, np.take_along_axis(values.T, expected, axis=1))
 
 
-def test_sums_that_cancel() -> None:
+def test_sums_that_cancel(backend: Any) -> None:
     """Sums of numbers far larger than what is left of them, which single precision does not tell apart."""
     cells, starts = alike(5000, [40, 40, 31])
     rng = np.random.default_rng(0)
     table = 1e-4 * rng.normal(size=(starts[-1], 3))
     table[:40] += 1e6
     table[40:80] -= 1e6
-    bounds, whole = both(cells, starts)
+    bounds, whole = both(cells, starts, backend)
     for a, b in zip(found(bounds, table, np.zeros(3), 20), found(whole, table, np.zeros(3), 20)):
         np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.parametrize("odd", [np.nan, np.inf])
-def test_numbers_that_bound_nothing(odd: float) -> None:
+def test_numbers_that_bound_nothing(backend: Any, odd: float) -> None:
     """Such a query reads all rows, and the others do not mind."""
     cells, starts = alike(3000, [20, 31, 9])
     table = np.random.default_rng(0).normal(size=(starts[-1], 4))
     table[3, 1] = odd
     scale = np.ones(3000)
     scale[5] = odd
-    bounds, whole = both(cells, starts)
+    bounds, whole = both(cells, starts, backend)
     for factors in ((None, None), (None, scale)):
         for a, b in zip(found(bounds, table, np.zeros(4), 7, *factors), found(whole, table, np.zeros(4), 7, *factors)):
             np.testing.assert_array_equal(a, b)
 
 
-def test_places_that_are_taken_already() -> None:
+def test_places_that_are_taken_already(backend: Any) -> None:
     """Two sets of rows, one after the other, as partitions have them: the same as both at once."""
     cells, starts = alike(4000, [20, 31, 9])
     table = np.random.default_rng(0).normal(size=(starts[-1], 3))
-    bounds, whole = both(cells, starts)
+    bounds, whole = both(cells, starts, backend)
     once = found(whole, table, np.zeros(3), 5)
     values, rows = (part.copy() for part in once)
     bounds.top(table, np.zeros(3), None, None, values, rows)
@@ -158,10 +162,10 @@ def test_blocks_that_do_not_pay_are_given_up(monkeypatch: pytest.MonkeyPatch) ->
     assert not bounds.index(10**6, MUCH)
 
 
-def test_rows_that_are_not_alike_have_no_blocks() -> None:
+def test_rows_that_are_not_alike_have_no_blocks(backend: Any) -> None:
     rng = np.random.default_rng(0)
     cells = rng.integers(0, 200, (6, 3000)).astype(np.uint8)
-    rows = Cpu(2).rows(cells, 200 * np.arange(7))
+    rows = backend(2).rows(cells, 200 * np.arange(7))
     assert not rows.index(1, MUCH)
 
 
@@ -215,14 +219,15 @@ def explained(monkeypatch: pytest.MonkeyPatch, build: float, **machine: Any) -> 
     return axil.Explainer(model, X, y, sample_weight=weights, **machine).prepare(), rng.random((50, 4))
 
 
+@pytest.mark.parametrize("device", ["cpu"] + ["cuda"] * len(GPU))
 @pytest.mark.parametrize("by", ["weight", "contribution"])
-def test_top_of_an_explainer(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, asked = explained(monkeypatch, np.inf)
+def test_top_of_an_explainer(by: str, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, asked = explained(monkeypatch, np.inf, device=device)
     expected = whole.top(asked, 7, by)
-    assert whole._model.engines[0].rows.blocks is None
-    ours, _ = explained(monkeypatch, 0)
+    assert whole._model.engines[0].rows._bounded.blocks is None
+    ours, _ = explained(monkeypatch, 0, device=device)
     found = ours.top(asked, 7, by)
-    assert ours._model.engines[0].rows.blocks is not None
+    assert ours._model.engines[0].rows._bounded.blocks is not None
     assert found.equals(expected)
 
 

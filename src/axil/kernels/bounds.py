@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.kernels import Cells, Numbers, Rows
+from axil.machine.arrays import namespace
 from axil.machine.threads import one_blas_thread
 from axil.types import Array
 
@@ -26,19 +27,21 @@ class Bounded:
     They are published whole, by one assignment. Whether there are any changes no answer: the same rows, the same bits.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, build: float = 1.0) -> None:
+        """``build``: how many times `BUILD` queries have to pay for the blocks."""
         self.blocks: Any = None
+        self._build = build
         self._wanted = True
         self._asked = 0
         self._lock = Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles make their own, when they pay."""
-        return Bounded, ()
+        return Bounded, (self._build,)
 
-    def make(self, cells: Cells, n_queries: int, available: int, build: Callable[[], Any]) -> bool:
+    def make(self, cells: Any, n_queries: int, available: int, build: Callable[[], Any]) -> bool:
         """Makes blocks if the queries so far and ``n_queries`` more pay for them, and ``available`` bytes hold them twice."""
-        pays = cells.shape[1] >= LEAST_ROWS and self._asked + n_queries >= BUILD
+        pays = cells.shape[1] >= LEAST_ROWS and self._asked + n_queries >= self._build * BUILD
         if self._wanted and self.blocks is None and pays and 2 * size(cells) <= available:
             with self._lock:
                 if self._wanted and self.blocks is None:
@@ -49,30 +52,37 @@ class Bounded:
     def top(
         self,
         search: Callable[..., None],
-        cells: Cells,
-        table: Array,
-        constant: Array,
-        weights: Array | None,
-        scale: Array | None,
+        read: Callable[..., None],
+        n_look_ups: int,
+        table: Any,
+        constant: Any,
+        factors: tuple[Any, Any],
         values: Array,
         rows: Numbers,
-        n_threads: int,
-    ) -> NDArray[np.bool_]:
-        """(S,): the queries that are left. The k largest of the others are merged into their places, as `Rows.top` does."""
-        blocks, n = self.blocks, len(constant)
+    ) -> None:
+        """Merges the k largest into their places, as `Rows.top` does; ``factors`` are its weights and scale.
+
+        ``search`` takes the blocks, table, constant, factors, the look-ups that a query may take, places, and an array that it
+        fills: which queries are done. ``read`` finds the largest of the others, by reading all rows in ``n_look_ups``.
+        """
+        xp, blocks, n = namespace(table), self.blocks, len(constant)
         done = np.zeros(n, dtype=np.uint8)
-        most = int(cells.size / SHARE)
         parts = [slice(0, n)] if n <= 2 * PROBED else [slice(0, PROBED), slice(PROBED, n)]
         for part in parts if blocks is not None else []:
-            own = np.ascontiguousarray(table[:, part]), np.ascontiguousarray(constant[part])
-            search(blocks, *own, weights, scale, most, values[part], rows[part], done[part], n_threads)
+            own = xp.ascontiguousarray(table[:, part]), xp.ascontiguousarray(constant[part])
+            search(blocks, *own, *factors, int(n_look_ups / SHARE), values[part], rows[part], done[part])
             if done[part].mean() < 0.5:
-                if scale is None and values.shape[1] <= FEW:
+                if factors[1] is None and values.shape[1] <= FEW:
                     self.blocks, self._wanted = None, False
                 break
-        left: NDArray[np.bool_] = done == 0
-        self._asked += int(left.sum())
-        return left
+        left = np.flatnonzero(done == 0)
+        self._asked += len(left)
+        if len(left) == n:
+            read(table, constant, *factors, values, rows)
+        elif len(left):
+            some, places = values[left], rows[left]
+            read(xp.ascontiguousarray(table[:, xp.asarray(left)]), constant[xp.asarray(left)], *factors, some, places)
+            values[left], rows[left] = some, places
 
 
 def size(cells: Cells) -> int:
@@ -92,7 +102,7 @@ def places(rows: Rows, some: Rows) -> NDArray[np.float32]:
 
     A row is a vector of zeros and ones, one for each of its cells, and a cell counts by ``1 / sqrt(rows in it)``.
     """
-    axes = _axes(some)
+    axes = axes_of(some)
     made = np.empty((rows.n_rows, DIMENSIONS), dtype=np.float32)
     for first in range(0, rows.n_rows, READ_ROWS):
         part = made[first : first + READ_ROWS]
@@ -103,7 +113,7 @@ def places(rows: Rows, some: Rows) -> NDArray[np.float32]:
 
 
 @one_blas_thread()
-def _axes(some: Rows) -> Array:
+def axes_of(some: Rows) -> Array:
     """(C, DIMENSIONS): what each cell adds to a row's place."""
     n, none = some.n_rows, np.zeros(DIMENSIONS)
     shrink = 1 / np.sqrt(np.maximum(some.leaf_sums(np.ones((n, 1)), None), 1.0))

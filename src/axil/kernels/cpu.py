@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,7 @@ class CpuRows(Rows):
     sweep = _passed(_core.sweep)
     read_out = _passed(_core.read_out)
     moments = _passed(_core.moments)
+    _top_rows = _passed(_core.top_rows)
     matches = _passed(_core.matches)
     top_matches = _passed(_core.top_matches)
     pair_sums = _passed(_core.pair_sums)
@@ -73,15 +75,8 @@ class CpuRows(Rows):
         values: Array,
         rows: Numbers,
     ) -> None:
-        asked = table, constant, weights, scale, values, rows, self.n_threads
-        left = self._bounded.top(_core.top_blocks, self.cells, *asked)
-        if left.all():
-            return _core.top_rows(self.cells, self.starts, *asked)
-        if left.any():
-            some, places = values[left], rows[left]
-            own = np.ascontiguousarray(table[:, left]), constant[left]
-            _core.top_rows(self.cells, self.starts, *own, weights, scale, some, places, self.n_threads)
-            values[left], rows[left] = some, places
+        search = partial(_core.top_blocks, n_threads=self.n_threads)
+        self._bounded.top(search, self._top_rows, self.cells.size, table, constant, (weights, scale), values, rows)
 
     def index(self, n_queries: int, available: int) -> bool:
         return self._bounded.make(self.cells, n_queries, available, self._make_blocks)

@@ -13,6 +13,7 @@ import numpy as np
 
 from axil.errors import InputError
 from axil.kernels import Cells, Numbers, Rows
+from axil.kernels.bounds import Bounded
 from axil.kernels.cuda.checks import expect_cells, expect_trees, expect_weights
 from axil.kernels.cuda.launch import free_bytes, kernel, launch, total_bytes, within_memory
 from axil.kernels.cuda.order import ROWS_AT_MOST, SortedRows
@@ -50,6 +51,7 @@ def copy_of(cells: Cells) -> Copy:
     return made
 
 
+BUILD = 2.5  # how many times as many queries as on cores pay for blocks of alike rows
 SHARED_LEAVES = 1024  # of trees that share a pass
 SHARED_MEMORY = 8  # the part of all memory, as a divisor, that their co-occurrences may take
 
@@ -84,7 +86,7 @@ class KeptCells(Rows):
         self._copy = copy_of(cells)
         self.cells = self._copy.cells
         self._weights = None if weights is None else cp.asarray(weights)
-        self._kept = Kept()
+        self._kept, self._bounded = Kept(), Bounded(BUILD)
         self.shared_leaves = min(SHARED_LEAVES, total_bytes() // SHARED_MEMORY // (8 * max(self.n_cells, 1)))
 
     @property
@@ -141,7 +143,7 @@ class KeptCells(Rows):
         self.cells, self._trees = self.cells[number : number + 1], self._trees[:1]
         self.starts = self.starts[number : number + 2] - self.starts[number]
         self.every, self.n_cells, self._starts = np.arange(1), int(self.starts[-1]), cp.asarray(self.starts)
-        self._kept = Kept()
+        self._kept, self._bounded = Kept(), Bounded(BUILD)
         self._kept.get("sorted", partial(rows.alone, number))
 
     @property

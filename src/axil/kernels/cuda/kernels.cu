@@ -383,11 +383,12 @@ extern "C" __global__ void read_out_rows(const CELL* __restrict__ cells, Size n,
     const Lane lane = lane_of(lanes, columns);
     if (!lane.real) return;
     for (Size r = warp_of() * lane.groups + lane.group; r < rows; r += warps() * lane.groups) {
-        double sum = constant ? constant[lane.column] : 0.0;
+        double sum = 0;
         for (Size t = 0; t < n_trees; ++t) {
             const double value = table[(starts[t] + cells[trees[t] * n + first + r]) * table_step + lane.column];
             sum += factors ? factors[t * rows + r] * value : value;
         }
+        if (constant) sum = constant[lane.column] + sum;
         out[r * out_step + lane.column] = w ? w[first + r] * sum : sum;
     }
 }
@@ -404,6 +405,51 @@ extern "C" __global__ void match_rows(const CELL* __restrict__ cells, Size n, Si
             if (cells[t * n + first + r] == queries[t * columns + lane.column]) sum += w ? w[t] : 1.0;
         out[r * columns + lane.column] = sum;
     }
+}
+
+// The same for bytes, all trees alike: a thread takes four neighbouring rows and COUNTED queries, and compares four bytes at a time.
+#define COUNTED 16
+#define BYTE_TREES 255  // that bytes count
+extern "C" __global__ void __launch_bounds__(256)
+    match_bytes(const CELL* __restrict__ cells, Size n, Size n_trees, const CELL* __restrict__ queries, Size columns, Size first,
+                  Size rows, double* __restrict__ out) {
+    __shared__ __align__(16) unsigned asked[BYTE_TREES][COUNTED];  // a query's byte four times
+    const Size at = (Size)blockIdx.y * COUNTED, row = 4 * ((Size)blockIdx.x * blockDim.x + threadIdx.x);
+    unsigned sums[COUNTED][2] = {};  // of rows 0 and 2, and of rows 1 and 3
+    for (Size from = 0; from < n_trees; from += BYTE_TREES) {
+        const int trees = n_trees - from < BYTE_TREES ? (int)(n_trees - from) : BYTE_TREES;
+        __syncthreads();
+        for (int i = threadIdx.x; i < trees * COUNTED; i += blockDim.x) {
+            const Size column = at + i % COUNTED;
+            asked[i / COUNTED][i % COUNTED] = column < columns ? 0x01010101u * queries[(from + i / COUNTED) * columns + column] : 0;
+        }
+        __syncthreads();
+        unsigned counts[COUNTED] = {};
+#pragma unroll 2
+        for (int t = 0; t < trees; ++t) {
+            const CELL* own = cells + (from + t) * n + first + row;
+            unsigned four = 0;
+#pragma unroll
+            for (int r = 0; r < 4; ++r)
+                if (row + r < rows) four |= (unsigned)own[r] << 8 * r;
+#pragma unroll
+            for (int q = 0; q < COUNTED; ++q) {
+                const unsigned apart = four ^ asked[t][q];  // a byte is zero where the leaf is the same
+                counts[q] += ~(((apart & 0x7f7f7f7fu) + 0x7f7f7f7fu) | apart) >> 7 & 0x01010101u;
+            }
+        }
+#pragma unroll
+        for (int q = 0; q < COUNTED; ++q) {
+            sums[q][0] += counts[q] & 0x00ff00ffu;
+            sums[q][1] += counts[q] >> 8 & 0x00ff00ffu;
+        }
+    }
+#pragma unroll
+    for (int r = 0; r < 4; ++r)
+        if (row + r < rows)
+#pragma unroll
+            for (int q = 0; q < COUNTED; ++q)
+                if (at + q < columns) out[(row + r) * columns + at + q] = (double)(sums[q][r % 2] >> 16 * (r / 2) & 0xffffu);
 }
 
 // Largest |scale_j block[j, s]| of each of `turns` sets of rows, the rows j = turn, turn + turns, ..; (columns, turns)
@@ -440,6 +486,220 @@ extern "C" __global__ void collect_largest(const double* __restrict__ block, Siz
             }
         }
     }
+}
+
+// Blocks of alike rows, BLOCK_ROWS in each; `cells` has the rows in the order of the blocks. See kernels/cuda/blocks.py.
+#define BLOCK_ROWS 256
+#define LAST_LEAF 0x80000000u
+#define INFINITE __longlong_as_double(0x7ff0000000000000LL)
+#define FIRST_BLOCKS 8  // that are opened before all others are looked at
+
+// Numbers of places (rows, AXES), in steps from 0 to 255, along a curve on which places nearby are near each other.
+#define AXES 8
+extern "C" __global__ void along_curve(const double* __restrict__ places, Size rows, Fixed* __restrict__ numbers) {
+    for (Size row = (Size)blockIdx.x * blockDim.x + threadIdx.x; row < rows; row += (Size)gridDim.x * blockDim.x) {
+        unsigned steps[AXES];
+        Fixed number = 0;
+#pragma unroll
+        for (int a = 0; a < AXES; ++a) steps[a] = (unsigned)fmin(fmax(places[row * AXES + a], 0.0), 255.0);
+        for (int bit = 7; bit >= 0; --bit)
+#pragma unroll
+            for (int a = 0; a < AXES; ++a) number = number << 1 | (steps[a] >> bit & 1);
+        numbers[row] = number;
+    }
+}
+
+// out[t, i] = cells[t, order[i]]
+extern "C" __global__ void take_rows(const CELL* __restrict__ cells, Size n, const Size* __restrict__ order, Size rows,
+                                     CELL* __restrict__ out) {
+    const CELL* own = cells + blockIdx.y * n;
+    for (Size i = (Size)blockIdx.x * blockDim.x + threadIdx.x; i < rows; i += (Size)gridDim.x * blockDim.x)
+        out[blockIdx.y * rows + i] = own[order[i]];
+}
+
+// How many leaves of each tree occur in each block; then, once `ends` has the running sums of these counts, which ones these
+// are, as entries of a table. The last leaf of a tree is marked.
+extern "C" __global__ void list_leaves(const CELL* __restrict__ cells, Size n, Size n_trees, const Size* __restrict__ starts,
+                                       unsigned* __restrict__ counts, const Size* __restrict__ ends,
+                                       unsigned* __restrict__ lists) {
+    extern __shared__ unsigned seen[];  // a bit per leaf
+    const Size t = blockIdx.y, block = blockIdx.x, row = block * BLOCK_ROWS + threadIdx.x;
+    const int lane = threadIdx.x, words = (int)(starts[t + 1] - starts[t] + 31) / 32;
+    for (int i = lane; i < words; i += BLOCK_ROWS) seen[i] = 0;
+    __syncthreads();
+    if (row < n) atomicOr(seen + cells[t * n + row] / 32, 1u << cells[t * n + row] % 32);
+    __syncthreads();
+    if (lane >= 32) return;
+    unsigned listed = 0;
+    unsigned* list = lists ? lists + ends[block * n_trees + t] - counts[block * n_trees + t] : nullptr;
+    for (int from = 0; from < words; from += 32) {
+        unsigned bits = from + lane < words ? seen[from + lane] : 0, place = __popc(bits);
+        for (int away = 1; away < 32; away *= 2) {
+            const unsigned before = __shfl_up_sync(0xffffffffu, place, away);
+            if (lane >= away) place += before;
+        }
+        const unsigned all = listed + __shfl_sync(0xffffffffu, place, 31);
+        for (place = listed + place - __popc(bits); list && bits; bits &= bits - 1)
+            list[place++] = (unsigned)starts[t] + 32 * (from + lane) + __ffs(bits) - 1;
+        listed = all;
+    }
+    __syncwarp();
+    if (lane) return;
+    if (list) list[listed - 1] |= LAST_LEAF;
+    else counts[block * n_trees + t] = listed;
+}
+
+// largest[block]: the largest |factor| of its rows, infinite where one is no number.
+extern "C" __global__ void block_factors(const double* __restrict__ factors, const Size* __restrict__ order, Size n,
+                                         Size n_blocks, double* __restrict__ largest) {
+    for (Size block = (Size)blockIdx.x * blockDim.x + threadIdx.x; block < n_blocks; block += (Size)gridDim.x * blockDim.x) {
+        double most = 0;
+#pragma unroll 8
+        for (Size i = block * BLOCK_ROWS; i < min(n, (block + 1) * BLOCK_ROWS); ++i) {
+            const double size = fabs(factors[order[i]]);
+            most = size == size ? fmax(most, size) : INFINITE;
+        }
+        largest[block] = most;
+    }
+}
+
+// bounds[s, block]: what no |scale_j w_j (constant + sum_t table[cell_t(j)])| of the block exceeds. Sums have the order of the
+// read-out, and rounding keeps the order of numbers: nothing is rounded below what it bounds. w and scale are the blocks' largest.
+extern "C" __global__ void bound_blocks(const unsigned* __restrict__ lists, const Size* __restrict__ ends, Size n_trees,
+                                        Size n_blocks, const double* __restrict__ table, Size columns,
+                                        const double* __restrict__ constant, const double* __restrict__ w,
+                                        const double* __restrict__ scale, double* __restrict__ bounds) {
+    const Size column = (Size)blockIdx.y * 32 + threadIdx.x, read = column < columns ? column : columns - 1;
+    const double* own = table + read;
+    for (Size block = warp_of(); block < n_blocks; block += warps()) {
+        const Size end = ends[(block + 1) * n_trees - 1];
+        double high = 0, low = 0, most = -INFINITE, least = INFINITE;
+        for (Size from = block ? ends[block * n_trees - 1] : 0; from < end; from += 32) {
+            const unsigned mine = from + threadIdx.x < end ? lists[from + threadIdx.x] : 0;
+            const int count = end - from < 32 ? (int)(end - from) : 32;
+#pragma unroll 8
+            for (int i = 0; i < count; ++i) {
+                const unsigned met = __shfl_sync(0xffffffffu, mine, i);
+                const double entry = own[(Size)(met & ~LAST_LEAF) * columns];
+                most = fmax(most, entry);
+                least = fmin(least, entry);
+                if (met & LAST_LEAF) {
+                    high += most;
+                    low += least;
+                    most = -INFINITE;
+                    least = INFINITE;
+                }
+            }
+        }
+        high = constant[read] + high;
+        low = constant[read] + low;
+        double size = fmax(high, -low);
+        if (w) size = w[block] * size;
+        if (scale) size = scale[block] * size;
+        const bool known = high == high && low == low && size == size;
+        if (column < columns) bounds[column * n_blocks + block] = known ? size : INFINITE;
+    }
+}
+
+// The k largest |scale_j w_j (constant + sum_t table[s, cell_t(j)])| of each query s, k at most BLOCK_ROWS, equal ones by row.
+// A block of threads takes a query and a thread a row of each block of rows that it opens: first some with high bounds, then all
+// others whose bounds reach the k-th largest so far. done[s]: it took no more than `most`.
+extern "C" __global__ void __launch_bounds__(BLOCK_ROWS)
+    search_blocks(const CELL* __restrict__ cells, Size n, Size n_trees, const Size* __restrict__ starts,
+                  const Size* __restrict__ order, Size n_blocks, double* bounds, const double* __restrict__ table,
+                  const double* __restrict__ constant, const double* __restrict__ w, const double* __restrict__ scale, Size k,
+                  Size most, double* __restrict__ values, unsigned* __restrict__ rows, unsigned char* __restrict__ done) {
+    __shared__ double sizes[2 * BLOCK_ROWS], found[2 * BLOCK_ROWS], near[BLOCK_ROWS];
+    __shared__ unsigned numbers[2 * BLOCK_ROWS], hits[BLOCK_ROWS / 32], who[BLOCK_ROWS];
+    const unsigned nobody = 0xffffffffu;
+    const int me = threadIdx.x;
+    const Size s = blockIdx.x;
+    const double* own = table + s * starts[n_trees];
+    double* bound = bounds + s * n_blocks;
+    double least = -1;  // the k-th largest so far
+    sizes[me] = -1;
+    numbers[me] = nobody;
+    const auto before = [&](int a, int b) {
+        return sizes[a] > sizes[b] || (sizes[a] == sizes[b] && numbers[a] < numbers[b]);
+    };
+    const auto open = [&](Size block) {
+        const Size i = block * BLOCK_ROWS + me;
+        double size = -1, value = 0;
+        unsigned row = nobody;
+        if (i < n) {
+            double sum = 0;
+#pragma unroll 8
+            for (Size t = 0; t < n_trees; ++t) sum += own[starts[t] + cells[t * n + i]];
+            row = (unsigned)order[i];
+            value = constant[s] + sum;
+            if (w) value = w[row] * value;
+            size = fabs(scale ? scale[row] * value : value);
+        }
+        const bool counts = row != nobody && size >= least;
+        if (!__syncthreads_or(counts)) return;
+        sizes[BLOCK_ROWS + me] = counts ? size : -1;
+        found[BLOCK_ROWS + me] = value;
+        numbers[BLOCK_ROWS + me] = counts ? row : nobody;
+        for (int length = 2; length <= 2 * BLOCK_ROWS; length *= 2)
+            for (int away = length / 2; away > 0; away /= 2) {
+                __syncthreads();
+                const int a = 2 * me - (me & (away - 1)), b = a + away;
+                if (a & length ? before(a, b) : before(b, a)) {
+                    const double size_a = sizes[a], found_a = found[a];
+                    const unsigned number_a = numbers[a];
+                    sizes[a] = sizes[b], found[a] = found[b], numbers[a] = numbers[b];
+                    sizes[b] = size_a, found[b] = found_a, numbers[b] = number_a;
+                }
+            }
+        __syncthreads();
+        least = sizes[k - 1];
+    };
+
+    double high = -INFINITE;  // of every BLOCK_ROWS-th block the one with the largest bound
+    Size highest = 0, opened = 0;
+    for (Size b = me; b < n_blocks; b += BLOCK_ROWS)
+        if (bound[b] > high) high = bound[highest = b];
+    for (; opened < FIRST_BLOCKS; ++opened) {
+        near[me] = high;
+        who[me] = me;
+        for (int half = BLOCK_ROWS / 2; half > 0; half /= 2) {
+            __syncthreads();
+            if (me < half && near[me + half] > near[me]) near[me] = near[me + half], who[me] = who[me + half];
+        }
+        __syncthreads();
+        const bool mine = who[0] == me, any = near[0] >= least && near[0] >= 0;
+        __syncthreads();
+        if (!any) break;
+        if (mine) {
+            hits[0] = (unsigned)highest;
+            bound[highest] = high = -INFINITE;
+        }
+        __syncthreads();
+        open(hits[0]);
+        __syncthreads();
+    }
+    for (Size from = 0; from < n_blocks; from += BLOCK_ROWS) {
+        const double next = from + me < n_blocks ? bound[from + me] : -INFINITE;
+        const unsigned hit = __ballot_sync(0xffffffffu, next >= least);
+        if (!__syncthreads_or(hit != 0)) continue;
+        near[me] = next;
+        if (me % 32 == 0) hits[me / 32] = hit;
+        __syncthreads();
+        for (int i = 0; i < BLOCK_ROWS; ++i) {
+            if (!(hits[i / 32] >> i % 32 & 1) || near[i] < least) continue;
+            if (opened++ >= most) {
+                if (me == 0) done[s] = 0;
+                return;
+            }
+            open(from + i);
+        }
+        __syncthreads();
+    }
+    if (me < k) {
+        values[s * k + me] = found[me];
+        rows[s * k + me] = numbers[me];
+    }
+    if (me == 0) done[s] = 1;
 }
 
 // Co-occurrence of the trees of two tiles, in units: counts, or weights as multiples of a power of two, exact either way.

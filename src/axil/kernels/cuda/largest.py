@@ -46,14 +46,14 @@ def merge(block: Any, first: int, scale: Any, values: Array, rows: Numbers, get:
         most = int(reached[within].max())
         at = places[:, :most].get()[within].astype(np.int64) + first
         at[np.arange(most) >= reached[within][:, None]] = -1
-        _keep(at, entries[:, :most].get()[within], scale, within, values, rows)
+        keep(at, entries[:, :most].get()[within], scale, within, values, rows)
     for s in np.flatnonzero(reached > room):  # many ties
         sizes = cp.abs(block[:, s] if own is None else own * block[:, s])
         at = cp.argsort(-sizes, kind="stable")[:k]
-        _keep(at.get()[None].astype(np.int64) + first, block[at, s].get()[None], scale, np.array([s]), values, rows)
+        keep(at.get()[None].astype(np.int64) + first, block[at, s].get()[None], scale, np.array([s]), values, rows)
 
 
-def _keep(at: Numbers, seen: Array, scale: Any, which: Numbers, values: Array, rows: Numbers) -> None:
+def keep(at: Numbers, seen: Array, scale: Any, which: Numbers, values: Array, rows: Numbers) -> None:
     """Sort entries of rows ``at``, -1 for none, and those kept before by size, equal ones by row; keep the first k of each."""
     at, seen = np.concatenate([rows[which], at], axis=1), np.concatenate([values[which], seen], axis=1)
     free = at < 0

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import cupy as cp
 import numpy as np
 
 from axil.kernels import Numbers
+from axil.kernels.cuda.blocks import CudaBlocks
 from axil.kernels.cuda.cells import KeptCells, runs_of
 from axil.kernels.cuda.checks import expect, expect_output, expect_places, expect_rows, expect_weights
 from axil.kernels.cuda.largest import merge
 from axil.kernels.cuda.launch import (
+    THREADS,
     WARPS,
     blocks,
     lanes_of,
@@ -30,6 +33,7 @@ TILE, TILE_THREADS, TILE_ROWS = (
     512,
     1024,
 )  # columns, threads and rows of a block that shares a tile; as in kernels.cu
+COUNTED = 16  # queries whose shared leaves a thread counts; as in kernels.cu
 FEW_COLUMNS = 4  # below which a tile does not pay
 READ_BYTES = 1 << 32  # of a read-out that is summed up or searched on the device, at most
 READ_SHARE = 16  # and of all memory, as a divisor
@@ -133,12 +137,19 @@ class ReadOuts(KeptCells):
         expect("constant", constant, (columns,))
         expect_weights("weights", weights, self.n_rows)
         expect_places(values, rows, columns, scale, self.n_rows)
-        table, constant, w = self._rows_put(table), self._put(constant), self._put(weights)
         if not self.n_rows or not columns or not values.shape[1]:
             return
-        scale = self._put(scale)
-        for part, block in self._in_blocks(table, constant, w):
+        asked, factors = (self._rows_put(table), self._put(constant)), (self._put(weights), self._put(scale))
+        self._bounded.top(CudaBlocks.search, self._top_rows, self.cells.size, *asked, factors, values, rows)
+
+    def _top_rows(self, table: Any, constant: Any, weights: Any, scale: Any, values: Array, rows: Numbers) -> None:
+        for part, block in self._in_blocks(table, constant, weights):
             merge(block, 0, scale, values[part], rows[part], self._kernel)
+
+    @within_memory()
+    def index(self, n_queries: int, available: int) -> bool:
+        make = partial(CudaBlocks.of, self, self._starts, self._run)
+        return self._bounded.make(self.cells, n_queries, available, make)
 
     @within_memory()
     def matches(self, queries: Any, weights: Any, first: int, out: Any) -> None:
@@ -155,6 +166,10 @@ class ReadOuts(KeptCells):
     def _match(self, queries: Any, weights: Any, first: int, out: Any) -> None:
         """``queries`` (trees, columns)."""
         rows, columns = out.shape
+        if weights is None and self.cells.itemsize == 1 and self.n_trees < 1 << 16:
+            grid = (-(-rows // (4 * THREADS)), -(-columns // COUNTED))
+            counted = (self.cells, self.n_rows, self.n_trees, queries, columns)
+            return self._run("match_bytes", grid, (THREADS,), *counted, first, rows, out)
         lanes = lanes_of(columns)
         grid = (blocks(rows, WARPS * 32 // lanes), -(-columns // lanes))
         read = (self.cells, self.n_rows, self.n_trees, queries, columns, lanes, weights)
