@@ -26,8 +26,9 @@ def refuse_gpu(device: str) -> None:
     """Raise for a GPU, which keeps no partition from one task to the next."""
     if as_choice(device, DEVICES, "device") == "cuda":
         raise InputError(
-            'device is "cuda"; expected "cpu" or "auto": partitions are worked on by the cores of their workers, and no GPU '
-            "keeps them from one task to the next. Leave it out, or use training rows in memory."
+            'device is "cuda"; expected "cpu" or "auto": partitions are worked on by the cores of their workers, because a task '
+            "may run on any worker, and no GPU keeps a partition from one task to the next. Leave device out. Or, where 5 bytes "
+            "per row and tree fit on one GPU, pass the training rows in memory, such as X_train.compute()."
         )
 
 
