@@ -11,7 +11,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 import axil
 from axil.errors import InputError
 from axil.kernels import choose
-from axil.replay import build, walk
+from axil.replay import build, proven, recover, walk
 from tests import away
 from tests.away import Away
 from tests.devices import need_gpu
@@ -56,6 +56,41 @@ def test_without_a_gpu_cuda_is_refused_and_auto_is_the_cpu(fitted, monkeypatch):
     with pytest.raises(InputError, match=r"CuPy is not installed\. Install CuPy .*axil\[cuda12\]"):
         axil.Explainer(models["plain"], X, y, device="cuda")
     assert axil.Explainer(models["plain"], X, y, device="auto")._model.limits.device == "cpu"
+
+
+def test_auto_is_the_device_that_costs_less(fitted, monkeypatch):
+    X, y, _, models = fitted
+    looked = []
+    monkeypatch.setattr(choose, "why_no_gpu", lambda: looked.append("for a GPU"))
+    monkeypatch.delitem(sys.modules, "axil.kernels.cuda", raising=False)  # whose start is then paid for
+    few, many = choose.limits_of(2, None, device="auto"), 1e9
+    assert choose.settled(few, 600 * 40).device == "cpu"
+    assert axil.Explainer(models["plain"], X, y, device="auto")._model.limits.device == "cpu"
+    assert not looked  # nor is CuPy loaded
+    assert choose.settled(few, many).device == "cuda"
+    assert choose.settled(choose.limits_of(64, None, device="auto"), many).device == "cpu"
+    assert choose.settled(choose.limits_of(64, None, device="cuda"), many).device == "cuda"  # as the user said
+    monkeypatch.setattr(choose, "why_no_gpu", lambda: "CuPy is not installed")
+    assert choose.settled(few, many).device == "cpu"
+
+
+def test_auto_on_a_gpu_has_its_budget_and_its_answers(fitted, monkeypatch, tmp_path):
+    X, y, _, models = fitted
+    expected = axil.Explainer(models["plain"], X, y)
+    expected.save(tmp_path / "saved.npz")
+    monkeypatch.setattr(choose, "why_no_gpu", lambda: None)
+    monkeypatch.setattr(choose, "_gpu_pays", lambda n_visits, n_threads: True)
+    monkeypatch.setattr(choose, "_free_everywhere", lambda: 1 << 30)
+    for module in (build, walk, recover, proven):
+        monkeypatch.setattr(module, "backend_of", lambda limits: Away(limits.n_threads))
+    for explainer in (
+        axil.Explainer(models["plain"], X, y, device="auto"),
+        axil.load(tmp_path / "saved.npz", models["plain"], device="auto"),
+    ):
+        assert explainer._model.limits.device == "cuda"
+        assert explainer._model.budget.batch_bytes == choose.GPU_BATCH
+        assert explainer._model.engines[0].backend.name == "away"
+        np.testing.assert_allclose(explainer(X[:9]).weights, expected(X[:9]).weights, **CLOSE)
 
 
 def test_a_broken_cupy_is_named(monkeypatch):

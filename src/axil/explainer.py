@@ -13,7 +13,7 @@ from axil.errors import ExactnessError, InputError, UnsupportedModelError, count
 from axil.implicit.proven_optimum import ProvenOptimum
 from axil.implicit.readers import OUTPUTS, Given, as_rows, copied, read
 from axil.inputs.copies import frozen, owned, owned_rows
-from axil.kernels.choose import limits_of
+from axil.kernels.choose import limits_of, settled
 from axil.output import archive
 from axil.output import save as storage
 from axil.pushes import files as push_files
@@ -136,8 +136,8 @@ class Explainer(
     verify : bool, default True
         Prove that model and data belong together. Without it no answer is compared with the model.
     device : "cpu", "cuda" or "auto", default "cpu"
-        Where weights, pushes and derivatives of boosted trees are computed: on the cores, on an NVIDIA GPU through CuPy, or there
-        if there is one.
+        Where weights, pushes and derivatives of boosted trees are computed: on the cores; on an NVIDIA GPU through CuPy, whose
+        first use on a machine compiles for some six seconds; or, with "auto", where set-up and ten explanations cost less.
     client : distributed.Client, optional
         For training rows in Dask collections: the client that their work goes to; by default what Dask itself would choose.
     **others : refused
@@ -371,6 +371,9 @@ def _exact(adapter: Any, given: Given) -> ProvenModel:
     offsets = inputs.as_offsets(given.init_score, n, adapter.n_outputs, "training")
     bags = inputs.as_bags(given.bags, n)
     labels = inputs.row_index(given.index, X, adapter.feature_names, n)
+    if limits.device == "auto":
+        trees = adapter.coordinates(inputs.take_rows(X, slice(0, 1))).shape[1] if hasattr(adapter, "trees") else 0
+        limits = settled(limits, n * trees)
     if not given.verify:
         mistakes.refuse_other_order(*as_given)
     rows = TrainingRows(X, fitted.targets, weights, offsets, bags)
@@ -391,7 +394,8 @@ def without_weights(given: Given) -> Proven:
         raise InputError(_NOT_TAKEN["bags"])
     features = X if hasattr(X, "shape") else None
     labels = frozen(inputs.row_index(given.index, features, found.adapter.feature_names, len(found.targets)))
-    about: tuple[Any, ...] = found.adapter, labels, features, inputs.backend_of(X), given.limits, found.verification
+    limits = found.limits if isinstance(found, Boosting) else given.limits
+    about: tuple[Any, ...] = found.adapter, labels, features, inputs.backend_of(X), limits, found.verification
     return ProvenPushes(*about, boosting=found) if isinstance(found, Boosting) else ProvenOptimum(*about)
 
 

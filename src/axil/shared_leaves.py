@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 from axil import adapters, inputs
 from axil.errors import InputError, UnsupportedModelError, UnsupportedQuestionError
 from axil.kernels import Cells
-from axil.kernels.choose import backend_of, limits_of
+from axil.kernels.choose import backend_of, limits_of, settled
 from axil.machine.memory import Limits
 from axil.machine.progress import track
 from axil.structure import cell_dtype
 from axil.types import Array
 
 BLOCK_ENTRIES = 1 << 22  # leaf numbers asked of the library at a time
+COMPARED = 4000  # leaves that are compared in the time that a row and tree takes in the set-up of an explainer
 FEWER = "Pass fewer rows at a time, ask for the k largest alone, or raise memory_limit."
 
 
@@ -76,6 +77,7 @@ def similarity(
     adapter = _leaf_reader(model)
     asked = _leaves(adapter, inputs.as_features(X, adapter, "X"), limits)
     known = asked if other is None else _leaves(adapter, inputs.as_features(other, adapter, "other"), limits)
+    limits = settled(limits, asked.size * known.shape[1] / COMPARED)
     weights = None if tree_weights is None else _weights(tree_weights, len(asked))
     whole = float(len(asked)) if weights is None else float(weights.sum())
     dtype = np.promote_types(asked.dtype, known.dtype)

@@ -158,11 +158,14 @@ def test_files_and_explainers_hand_the_device_on(tmp_path, monkeypatch):
     monkeypatch.setattr("axil.pushes.factors.backend_of", lambda limits: Away(limits.n_threads))
     monkeypatch.setattr(choose, "_free_everywhere", lambda: 1 << 30)
     expected = axil.Explainer(model, X, y).pushes(X_NEW)
+    monkeypatch.setattr(choose, "_gpu_pays", lambda n_visits, n_threads: True)
     for explainer in (
         axil.Explainer(model, X, y, device="cuda"),
+        axil.Explainer(model, X, y, device="auto"),
         axil.load(tmp_path / "saved.npz", model, device="cuda"),
+        axil.load(tmp_path / "saved.npz", model, device="auto"),
     ):
-        assert explainer._model.boosting.pushes.limits.device == "cuda"
+        assert explainer._model.boosting.pushes.limits.device == explainer._model.limits.device == "cuda"
         np.testing.assert_allclose(explainer.pushes(X_NEW), expected, **CLOSE)
 
 

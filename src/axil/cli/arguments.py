@@ -245,7 +245,7 @@ def _data(one: argparse.ArgumentParser, required: bool) -> None:
         "--device",
         choices=DEVICES,
         default="cpu",
-        help="compute on an NVIDIA GPU, or there if there is one",
+        help="compute on an NVIDIA GPU, or, with auto, where that costs less",
     )
 
 

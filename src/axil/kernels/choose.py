@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -18,16 +19,23 @@ GPU_BATCH = 1 << 32  # bytes of weights held on a GPU at a time while streaming
 INSTALL = 'Install CuPy for your driver, pip install "axil[cuda12]" or "axil[cuda13]", or use device="cpu".'
 
 
-def chosen(device: str) -> str:
-    """The device named, once it is known to be there; "auto" is the GPU where there is one that works."""
-    if device == "cpu":
-        return device
-    missing = why_no_gpu()
-    if missing is None:
-        return "cuda"
-    if device == "cuda":
-        raise InputError(f'device="cuda" was asked for, but {missing}. {INSTALL}')
-    return "cpu"
+# Seconds of set-up with its proof and ten explanations, by benchmarks/gpu.py: per row and tree, per explainer, and, for CuPy and
+# the compiled kernels, once per process.
+CORE_VISIT, GPU_VISIT, GPU_EACH, GPU_START = 5.5e-8, 1.5e-9, 0.15, 1.2
+
+
+def settled(limits: Limits, n_visits: float) -> Limits:
+    """The limits on the device that costs less for ``n_visits``, rows times trees, where the user leaves the choice: "auto"."""
+    if limits.device != "auto":
+        return limits
+    device = "cuda" if _gpu_pays(n_visits, limits.n_threads) and why_no_gpu() is None else "cpu"
+    return Limits(limits.n_threads, budget_of(device, limits.budget.limit, limits.budget.scratch), device)
+
+
+def _gpu_pays(n_visits: float, n_threads: int) -> bool:
+    """Whether a GPU costs less than ``n_threads`` cores; CuPy is not even loaded where it does not."""
+    start = 0.0 if "axil.kernels.cuda" in sys.modules else GPU_START
+    return start + GPU_EACH + GPU_VISIT * n_visits < CORE_VISIT * n_visits / n_threads
 
 
 def why_no_gpu() -> str | None:
@@ -47,7 +55,7 @@ def why_no_gpu() -> str | None:
 
 def budget_of(device: str, limit: int | None, scratch: Path | None) -> Budget:
     """The memory that work on a device may take: on a GPU no more than is free there and here, in larger batches."""
-    if device == "cpu":
+    if device != "cuda":
         return Budget(limit, scratch)
     return Budget(limit, scratch, _free_everywhere, GPU_BATCH)
 
@@ -60,7 +68,7 @@ def _free_everywhere() -> int:
 
 def backend_of(limits: Limits) -> Backend:
     """The back end that works within these limits."""
-    if limits.device == "cpu":
+    if limits.device != "cuda":
         return Cpu(limits.n_threads)
     from axil.kernels.cuda import Cuda
 
@@ -70,12 +78,17 @@ def backend_of(limits: Limits) -> Backend:
 def limits_of(
     n_threads: int | None, memory_limit: int | str | None, scratch: Any = None, device: str = "cpu"
 ) -> Limits:
-    """The limits that the user sets, or else the machine: a thread for each processor that this process may use, free memory."""
+    """The limits that the user sets, or else the machine: a thread for each processor that this process may use, free memory.
+
+    The device "auto" is `settled` once the model and its rows are known; until then it is the cores.
+    """
     if n_threads is not None:
         threads = inputs.as_count(n_threads, "n_threads", most=inputs.MOST_THREADS)
     else:
         threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     limit = None if memory_limit is None else inputs.as_bytes(memory_limit)
-    found = chosen(inputs.as_choice(device, DEVICES, "device"))
-    budget = budget_of(found, limit, None if scratch is None else inputs.as_directory(scratch))
-    return Limits(threads, budget, found)
+    missing = why_no_gpu() if inputs.as_choice(device, DEVICES, "device") == "cuda" else None
+    if missing is not None:
+        raise InputError(f'device="cuda" was asked for, but {missing}. {INSTALL}')
+    budget = budget_of(device, limit, None if scratch is None else inputs.as_directory(scratch))
+    return Limits(threads, budget, device)

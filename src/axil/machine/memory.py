@@ -128,7 +128,7 @@ def _allocate(file: IO[bytes], n_bytes: int) -> None:
 
 @dataclass(frozen=True)
 class Limits:
-    """The threads and bytes that work may take, where large arrays are kept, and the device: "cpu" or "cuda"."""
+    """The threads and bytes that work may take, where large arrays are kept, and the device: "cpu", "cuda", or "auto"."""
 
     n_threads: int
     budget: Budget

@@ -14,6 +14,7 @@ from axil.adapters.contract import Adapter, Model, TrainingRows
 from axil.errors import InputError
 from axil.inputs import as_features, take_rows
 from axil.inputs.copies import owned_rows
+from axil.kernels.choose import settled
 from axil.machine.memory import Limits
 from axil.output import archive
 from axil.output.archive import Archive
@@ -73,6 +74,7 @@ def load(file: Archive, adapter: Model, limits: Limits, X_train: Any = None, inv
     require_model(file, adapter, targets.shape[1])
     cells = sum(int(structure.cell_starts[-1]) for structure in structures)
     budget.require(24 * cells * targets.shape[1], f"The sums over the leaves of {path}", "Raise memory_limit.")
+    limits = settled(limits, sum(structure.cells.size for structure in structures))
     engines = [tree_engine(structure, limits) for structure in structures]
     try:
         for structure in structures:

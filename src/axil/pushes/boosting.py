@@ -19,6 +19,7 @@ from axil.errors import ExactnessError, InputError, UnsupportedQuestionError, sh
 from axil.implicit.readers import Given
 from axil.inputs.copies import frozen
 from axil.kernels import Backend
+from axil.kernels.choose import settled
 from axil.machine.memory import Limits
 from axil.pushes.agreement import check_scores, leaf_scores
 from axil.pushes.fits_again import FitsAgain, refit
@@ -121,6 +122,7 @@ class Boosting:
         self._loss = fitted.loss
         self._loss.check(targets)
         n_leaves = fitted.trees.n_leaves
+        self.limits = limits = settled(limits, len(targets) * len(n_leaves))
         if fitted.draw_type is not None:
             size = np.dtype(fitted.draw_type).itemsize * len(targets) * len(n_leaves)
             limits.budget.require(size, "The draws of all trees", "Raise memory_limit.")
@@ -133,7 +135,6 @@ class Boosting:
             leaves = found.checked(n_leaves, len(targets))
         self._walked = walk(adapter, fitted, leaves, targets, offsets, verify, limits.n_threads)
         self._adapter, self._n_threads, self._raw = adapter, limits.n_threads, output == "raw"
-        self._limits = limits
         self.targets, self.underived, self.classes = targets, fitted.underived, adapter.classes
         self._rows = TrainingRows(None, targets, weights, offsets)
         self._as_fitted: FitsAgain | None = None
@@ -326,7 +327,7 @@ class Boosting:
             )
         adapter, walked = self._adapter, self._walked
         weights = smooth.counted_weights(adapter, change.targets, change.weights)
-        rows = RefitRows.of(change, adapter, weights, walked.smooth.trees.n_leaves, self._limits)
+        rows = RefitRows.of(change, adapter, weights, walked.smooth.trees.n_leaves, self.limits)
         given = TrainingRows(change.X, rows.targets, rows.weights, rows.offsets)
         leaves, drawn = rows.leaves(walked.leaves), None if walked.drawn is None else rows.draws(walked.drawn)
         found = leaf_fit(adapter, walked, given, leaves, drawn, self._n_threads)

@@ -83,12 +83,12 @@ def load(file: Archive, model: Any, limits: Limits, X_train: Any, objective: Any
     except (ExactnessError, ValueError) as error:
         raise file.damaged(error) from error
     if X is not None:
-        found.check_again(X, limits)
+        found.check_again(X, found.limits)
     try:
         backend = as_backend(header.get("backend"))
     except (TypeError, ValueError) as error:
         raise file.damaged(error) from error
-    return ProvenPushes(adapter, file.index, X_train, backend, limits, found.verification, boosting=found)
+    return ProvenPushes(adapter, file.index, X_train, backend, found.limits, found.verification, boosting=found)
 
 
 def _numbers(values: NDArray[Any], n_rows: int) -> Array:

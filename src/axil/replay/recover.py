@@ -63,7 +63,7 @@ def assign_leaves(
     if placement is not None:
         placement.assign(leaves, limits.n_threads, backend)
         return leaves
-    entries = BLOCK_ENTRIES if limits.device == "cpu" else GPU_ENTRIES
+    entries = GPU_ENTRIES if limits.device == "cuda" else BLOCK_ENTRIES
     step = max(1, entries // len(n_leaves))
     for start in track(range(0, n_rows, step), "leaves"):
         part = slice(start, start + step)
