@@ -209,14 +209,80 @@ def public(report: Report, n_rows: int, threads: int) -> None:
         name = f"{n_rows:.0e} rows, 100 trees, LightGBM, " + ("GPU" if device == "cuda" else f"{threads} cores")
         report.add(f"{name}: model to explainer, proof included", made - start)
         report.add(f"{name}: ten explanations", end - made)
-        top = np.ascontiguousarray(X[:2048])
         explainer.prepare()
-        explainer.top(top[:1024], k=10)
-        start = time.perf_counter()
-        explainer.top(top, k=10)
-        report.add(f"{name}: top 10 of 2,048, prepared", time.perf_counter() - start)
+        for n, what in ((1_000, ", first"), (1_000, ""), (100_000, "")):
+            asked = np.ascontiguousarray(X[:n])
+            start = time.perf_counter()
+            explainer.top(asked, k=10)
+            report.add(f"{name}: top 10 of {n:,}, prepared{what}", time.perf_counter() - start)
+        asked = np.ascontiguousarray(X[:1_000])
+        for _ in range(2):
+            start = time.perf_counter()
+            explainer.top(asked, k=10, by="contribution")
+            taken = time.perf_counter() - start
+        report.add(f"{name}: top 10 of 1,000 by contribution, prepared", taken)
         if n_rows <= DELETED_ROWS:
             left_out(report, name, Explainer(model, X, y, device=device), queries)
+
+
+FRESH = """
+import sys, time
+import numpy, lightgbm, axil
+folder, device = sys.argv[1:]
+X, y, model = numpy.load(folder + "/X.npy"), numpy.load(folder + "/y.npy"), lightgbm.Booster(model_file=folder + "/model.txt")
+X.setflags(write=False), y.setflags(write=False)
+for _ in range(2):
+    start = time.perf_counter()
+    explainer = axil.Explainer(model, X, y, device=device)
+    explainer(X[:10])
+    print(time.perf_counter() - start, explainer._model.limits.device)
+"""
+
+
+def fresh(report: Report, threads: int) -> None:
+    """Set-up and ten explanations in processes of their own: the first in each, and the next; CuPy has compiled before."""
+    import subprocess
+    import sys
+    import tempfile
+
+    import lightgbm
+
+    for n_rows in (20_000, 100_000, 1_000_000, 10_000_000):
+        rng = np.random.default_rng(0)
+        X = rng.random((n_rows, 10), dtype=np.float32)
+        y = 10 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20 * (X[:, 2] - 0.5) ** 2 + rng.normal(size=n_rows)
+        settings = {"verbose": -1, "num_leaves": 31, "num_threads": threads, "max_bin": 63}
+        with tempfile.TemporaryDirectory() as folder:
+            lightgbm.train(settings, lightgbm.Dataset(X, y), 100).save_model(f"{folder}/model.txt")
+            np.save(f"{folder}/X.npy", X), np.save(f"{folder}/y.npy", y)
+            for device in ("cuda", "cuda", "cpu", "cpu", "auto", "auto"):  # the second of each counts
+                run = subprocess.run(
+                    [sys.executable, "-c", FRESH, folder, device], capture_output=True, text=True, check=True
+                )
+                taken, chosen = run.stdout.split()[0::2], run.stdout.split()[1]
+                for which, one in zip(("first of a process", "next"), taken):
+                    name = f"{n_rows:.0e} rows, 100 trees, device={device}, {which}"
+                    report.add(name + (f", on {chosen}" if device == "auto" else ""), float(one))
+
+
+def matches(report: Report, gpu: Any, threads: int) -> None:
+    """The ten rows that share most leaves with each query."""
+    for n_rows, n_trees, n_leaves, n in (
+        (100_000, 100, 31, 300),
+        (50_000, 400, 31, 200),
+        (1_000_000, 100, 31, 1024),
+        (364_000, 2_460, 235, 300),
+    ):
+        s = trees_of(n_rows, n_trees, n_leaves, threads)
+        asked = queries_of(s, n)
+        for name, backend in (("GPU", gpu), (f"{threads} cores", Cpu(threads))):
+            rows, taken = backend.rows(s.cells, s.cell_starts), []
+            for _ in range(4):
+                values, places = np.zeros((n, 10)), np.full((n, 10), -1, np.int64)
+                start = time.perf_counter()
+                rows.top_matches(asked, None, values, places)
+                taken.append(time.perf_counter() - start)
+            report.add(f"{n_rows:,} rows, {n_trees} trees, {name}: most shared leaves, {n} queries", min(taken))
 
 
 def left_out(report: Report, name: str, explainer: Any, queries: Any) -> None:
@@ -294,7 +360,9 @@ def cores(threads: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of the queries")
-    parser.add_argument("--only", nargs="*", default=["county", "million", "ten million", "model", "pushes"])
+    parser.add_argument(
+        "--only", nargs="*", default=["county", "million", "ten million", "model", "pushes", "fresh", "leaves"]
+    )
     parser.add_argument("--cores", action="store_true", help="the cores alone, without a GPU")
     parser.add_argument("--out")
     arguments = parser.parse_args()
@@ -372,6 +440,10 @@ def main() -> None:
             public(report, n_rows, threads)
     if "pushes" in arguments.only:
         pushes(report, 1_000_000, threads)
+    if "fresh" in arguments.only:
+        fresh(report, threads)
+    if "leaves" in arguments.only:
+        matches(report, gpu, threads)
     if arguments.out:
         machine = {
             "device": device,
