@@ -475,6 +475,19 @@ std::size_t tables_of(const axil::Leaves<Leaf>& all, const One* list, std::size_
     return total;
 }
 
+// Where the lists of each round begin: (rounds + 1, 2), from 0 up to their lengths.
+void require_rounds(const Array<const std::int64_t, 2>& rounds, std::size_t first, std::size_t second) {
+    if (rounds.shape(0) < 1 || rounds.shape(1) != 2) refuse("rounds must be (n + 1, 2).");
+    for (std::size_t kind = 0; kind < 2; ++kind) {
+        const std::size_t n = kind ? second : first, last = rounds.shape(0) - 1;
+        for (std::size_t i = 0; i <= last; ++i)
+            if (!within(rounds(i, kind), n + 1) || (i > 0 && rounds(i - 1, kind) > rounds(i, kind)))
+                refuse("rounds must increase up to the number of terms and of moves.");
+        if (rounds(0, kind) != 0 || static_cast<std::size_t>(rounds(last, kind)) != n)
+            refuse("rounds must begin with 0 and end with the number of terms and of moves.");
+    }
+}
+
 template <class Leaf>
 void gradient_factors(const Array<const Leaf, 2>& leaves, const Numbers& starts,
                       const Array<const std::int64_t, 2>& rounds, const Array<const std::int64_t, 2>& terms,
@@ -484,22 +497,14 @@ void gradient_factors(const Array<const Leaf, 2>& leaves, const Numbers& starts,
                       const Array<double, 2>& out, int n_threads) {
     const auto all = checked(leaves, starts);
     const std::size_t outputs = state.shape(0), rows = state.shape(1), places = out.shape(0);
-    if (rounds.shape(0) < 1 || rounds.shape(1) != 2 || terms.shape(1) != 3 || moves.shape(1) != 2)
-        refuse("rounds must be (n + 1, 2), terms (n, 3) and moves (n, 2).");
+    if (terms.shape(1) != 3 || moves.shape(1) != 2) refuse("terms must be (n, 3) and moves (n, 2).");
     const auto* term = reinterpret_cast<const axil::Term*>(terms.data());
     const auto* move = reinterpret_cast<const axil::Move*>(moves.data());
     require_length(scales.shape(0), tables_of(all, term, terms.shape(0), outputs, "terms"), "scales");
     require_length(steps.shape(0), tables_of(all, move, moves.shape(0), outputs, "moves"), "steps");
     for (std::size_t i = 0; i < terms.shape(0); ++i)
         if (!within(term[i].place, places)) refuse("terms has a place that out does not have.");
-    for (std::size_t kind = 0; kind < 2; ++kind) {
-        const std::size_t n = kind ? moves.shape(0) : terms.shape(0), last = rounds.shape(0) - 1;
-        for (std::size_t i = 0; i <= last; ++i)
-            if (!within(rounds(i, kind), n + 1) || (i > 0 && rounds(i - 1, kind) > rounds(i, kind)))
-                refuse("rounds must increase up to the number of terms and of moves.");
-        if (rounds(0, kind) != 0 || static_cast<std::size_t>(rounds(last, kind)) != n)
-            refuse("rounds must begin with 0 and end with the number of terms and of moves.");
-    }
+    require_rounds(rounds, terms.shape(0), moves.shape(0));
     if (draws) require_shape(*draws, all.trees, all.rows, "draws");
     if (link < 0 || link > axil::Program::share) refuse("link must be 0, 1 or 2.");
     require_shape(intercepts, outputs, rows, "intercepts");
@@ -528,8 +533,8 @@ template <class T>
 void require_within(const Array<const T, 1>& numbers, std::size_t size, const char* name) {
     for (std::size_t i = 0; i < numbers.shape(0); ++i)
         if (!within(numbers.data()[i], size))
-            refuse(std::string(name) + " has " + to_string(numbers.data()[i]) + ", where numbers from 0 up to, but not, " +
-                   to_string(size) + " are expected.");
+            refuse(std::string(name) + " has " + to_string(numbers.data()[i]) +
+                   ", where numbers from 0 up to, but not, " + to_string(size) + " are expected.");
 }
 
 template <class Leaf>
@@ -575,14 +580,15 @@ void require_shape(const Array<T, 3>& array, std::size_t outputs, std::size_t tr
 }
 
 template <class Leaf>
-void refit_round(const Array<const Leaf, 2>& leaves, const Numbers& starts, const Array<const std::int64_t, 2>& moves,
-                 const Matrix& steps, const Array<const std::int64_t, 2>& terms, int link, double curvature,
-                 const Matrix& intercepts, const Matrix& slopes, const Matrix& weights,
-                 const std::optional<Array<const std::uint8_t, 2>>& draws, const Array<double, 3>& state,
-                 const Array<double, 3>& sums, int n_threads) {
+void refit_rounds(const Array<const Leaf, 2>& leaves, const Numbers& starts, const Array<const std::int64_t, 2>& rounds,
+                  const Array<const std::int64_t, 2>& moves, const Matrix& steps,
+                  const Array<const std::int64_t, 2>& terms, int link, double curvature, const Matrix& intercepts,
+                  const Matrix& slopes, const Matrix& weights, const std::optional<Array<const std::uint8_t, 2>>& draws,
+                  const Array<double, 3>& state, const Array<double, 3>& sums, int n_threads) {
     const auto all = checked(leaves, starts);
     const std::size_t copies = state.shape(0), outputs = state.shape(1);
     if (moves.shape(1) != 2 || terms.shape(1) != 2) refuse("moves and terms must be (n, 2).");
+    require_rounds(rounds, moves.shape(0), terms.shape(0));
     const auto* move = reinterpret_cast<const axil::Move*>(moves.data());
     const auto* term = reinterpret_cast<const axil::Move*>(terms.data());
     require_shape(steps, copies, tables_of(all, move, moves.shape(0), outputs, "moves"), "steps");
@@ -593,7 +599,9 @@ void refit_round(const Array<const Leaf, 2>& leaves, const Numbers& starts, cons
     require_shape(weights, copies, all.rows, "weights");
     if (draws) require_shape(*draws, all.trees, all.rows, "draws");
     if (link != axil::Program::inverse && link != axil::Program::share) refuse("link must be 1 or 2.");
-    const axil::Refit refit{move,
+    const axil::Refit refit{rounds.data(),
+                            rounds.shape(0) - 1,
+                            move,
                             moves.shape(0),
                             steps.data(),
                             term,
@@ -608,7 +616,7 @@ void refit_round(const Array<const Leaf, 2>& leaves, const Numbers& starts, cons
                             draws ? draws->data() : nullptr,
                             state.data(),
                             sums.data()};
-    run(n_threads, [&](const axil::Crew& crew) { axil::refit_round(all, refit, crew); });
+    run(n_threads, [&](const axil::Crew& crew) { axil::refit_rounds(all, refit, crew); });
 }
 
 template <class Leaf>
@@ -723,11 +731,11 @@ void bind(nb::module_& m) {
     m.def("gradient_factors", aligned(gradient_factors<Leaf>), array("leaves"), array("starts"), array("rounds"),
           array("terms"), array("scales"), array("moves"), array("steps"), maybe("draws"), "link"_a, "product"_a,
           array("intercepts"), array("slopes"), array("state"), "first"_a, array("out"), "n_threads"_a);
-    m.def("refit_round", aligned(refit_round<Leaf>), array("leaves"), array("starts"), array("moves"), array("steps"),
-          array("terms"), "link"_a, "curvature"_a, array("intercepts"), array("slopes"), array("weights"),
-          maybe("draws"), array("state"), array("sums"), "n_threads"_a);
-    m.def("factor_sums", aligned(factor_sums<Leaf>), array("leaves"), array("starts"), array("trees"),
-          array("factors"), array("codes"), "first"_a, array("sums"), "n_threads"_a);
+    m.def("refit_rounds", aligned(refit_rounds<Leaf>), array("leaves"), array("starts"), array("rounds"),
+          array("moves"), array("steps"), array("terms"), "link"_a, "curvature"_a, array("intercepts"), array("slopes"),
+          array("weights"), maybe("draws"), array("state"), array("sums"), "n_threads"_a);
+    m.def("factor_sums", aligned(factor_sums<Leaf>), array("leaves"), array("starts"), array("trees"), array("factors"),
+          array("codes"), "first"_a, array("sums"), "n_threads"_a);
     m.def("pair_sums", aligned(pair_sums<Leaf>), array("leaves"), array("starts"), array("table"), maybe("factors"),
           "first"_a, array("out"), "n_threads"_a);
     m.def("deletions", aligned(deletions<Leaf>), array("leaves"), array("starts"), "levels"_a, array("table"),

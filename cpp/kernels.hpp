@@ -177,8 +177,10 @@ template <class Leaf>
 void factor_sums(const Leaves<Leaf>& leaves, const TreeList& trees, const double* factors, const std::int64_t* codes,
                  std::size_t groups, std::size_t first, std::size_t rows, double* sums, const Crew& crew);
 
-// One round of several fits again; see refit.cpp. Terms and moves are as in `Program`, without places.
+// Rounds of several fits again; see refit.cpp. Terms and moves are as in `Program`, without places; moves come first.
 struct Refit {
+    const std::int64_t* bounds;  // (rounds + 1, 2): where the moves and the terms of each round begin
+    std::size_t rounds;
     const Move* moves;
     std::size_t n_moves;
     const double* steps;  // (copies, the tables of all moves), which multiply states
@@ -195,7 +197,7 @@ struct Refit {
 };
 
 template <class Leaf>
-void refit_round(const Leaves<Leaf>& leaves, const Refit& refit, const Crew& crew);
+void refit_rounds(const Leaves<Leaf>& leaves, const Refit& refit, const Crew& crew);
 
 // Factors may be null, for ones.
 template <class Leaf>

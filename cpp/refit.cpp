@@ -1,6 +1,8 @@
-// refit_round: one round of fits again: rows follow the trees of the round before, then leaves add up gradients.
+// refit_rounds: rounds of fits again: rows follow the trees of the round before, then leaves add up gradients.
 //
-// Several fits with other weights of the same rows go together. Their sums are cut by rows, and added up in that order.
+// Several fits with other weights of the same rows go together. Where the leaf values of several rounds are known, a block
+// of rows goes through all of them while its states stay in the nearest caches. Sums are cut by rows, and added up in that
+// order.
 #include <vector>
 
 #include "kernels.hpp"
@@ -21,13 +23,17 @@ struct Job {
 };
 
 template <class Leaf>
-AXIL_INLINE void block(const Job<Leaf>& job, std::size_t copy, std::size_t begin, std::size_t n, double* out) {
+AXIL_INLINE void round(const Job<Leaf>& job, std::size_t number, std::size_t copy, std::size_t begin, std::size_t n,
+                       double* out) {
     const Refit& r = job.refit;
     const std::size_t rows = job.leaves.rows;
     double* state = r.state + copy * r.outputs * rows;
     const double* weights = r.weights + copy * rows + begin;
     double p[block_rows], rest[block_rows], total[block_rows], g[block_rows], h[block_rows];
-    for (std::size_t i = 0; i < r.n_moves; ++i) {
+    const auto bound = [&](std::size_t i, std::size_t kind) {
+        return static_cast<std::size_t>(r.bounds[2 * i + kind]);
+    };
+    for (std::size_t i = bound(number, 0); i < bound(number + 1, 0); ++i) {
         const Leaf* AXIL_RESTRICT leaf = job.leaves.tree(static_cast<std::size_t>(r.moves[i].tree)) + begin;
         const double* AXIL_RESTRICT step = r.steps + copy * job.n_steps + job.steps[i];
         double* AXIL_RESTRICT s = state + static_cast<std::size_t>(r.moves[i].output) * rows + begin;
@@ -38,7 +44,7 @@ AXIL_INLINE void block(const Job<Leaf>& job, std::size_t copy, std::size_t begin
         for (std::size_t k = 0; k < r.outputs; ++k)
             for (std::size_t j = 0; j < n; ++j) total[j] += state[k * rows + begin + j];
     }
-    for (std::size_t i = 0; i < r.n_terms; ++i) {
+    for (std::size_t i = bound(number, 1); i < bound(number + 1, 1); ++i) {
         const std::size_t tree = static_cast<std::size_t>(r.terms[i].tree);
         const std::size_t at = static_cast<std::size_t>(r.terms[i].output) * rows + begin;
         const double* AXIL_RESTRICT s = state + at;
@@ -78,12 +84,14 @@ AXIL_INLINE void block(const Job<Leaf>& job, std::size_t copy, std::size_t begin
 
 template <std::size_t, class Leaf>
 AXIL_INLINE void chunk_lanes(const Job<Leaf>& job, std::size_t copy, std::size_t begin, std::size_t end, double* out) {
-    for (; begin < end; begin += block_rows) block(job, copy, begin, std::min(block_rows, end - begin), out);
+    for (; begin < end; begin += block_rows)
+        for (std::size_t i = 0; i < job.refit.rounds; ++i)
+            round(job, i, copy, begin, std::min(block_rows, end - begin), out);
 }
 
 using Size = std::size_t;
-#define AXIL_CHUNK(LEAF)                                                                             \
-    AXIL_VERSIONS(chunk, (const Job<LEAF>& job, Size copy, Size begin, Size end, double* out),       \
+#define AXIL_CHUNK(LEAF)                                                                       \
+    AXIL_VERSIONS(chunk, (const Job<LEAF>& job, Size copy, Size begin, Size end, double* out), \
                   (job, copy, begin, end, out))
 AXIL_LEAVES(AXIL_CHUNK)
 #undef AXIL_CHUNK
@@ -91,7 +99,7 @@ AXIL_LEAVES(AXIL_CHUNK)
 }  // namespace refitting
 
 template <class Leaf>
-void refit_round(const Leaves<Leaf>& leaves, const Refit& refit, const Crew& crew) {
+void refit_rounds(const Leaves<Leaf>& leaves, const Refit& refit, const Crew& crew) {
     using namespace refitting;
     std::vector<Size> steps, sums;
     Size n_steps = 0, n_sums = 0;
@@ -122,6 +130,6 @@ void refit_round(const Leaves<Leaf>& leaves, const Refit& refit, const Crew& cre
     }
 }
 
-AXIL_INSTANTIATE(refit_round)
+AXIL_INSTANTIATE(refit_rounds)
 
 }  // namespace axil

@@ -286,9 +286,10 @@ def gradient_factors(
     ``intercepts``, ``slopes`` and ``state`` (K, rows), the last in place; ``out`` (places, rows) starts from 0.
     """
 
-def refit_round(
+def refit_rounds(
     leaves: _Leaves,
     starts: _I64,
+    rounds: _I64,
     moves: _I64,
     steps: _F64,
     terms: _I64,
@@ -302,8 +303,9 @@ def refit_round(
     sums: _F64,
     n_threads: int,
 ) -> None:
-    """Move the rows of C fits by the trees of one round, then sum their gradients over the leaves of the trees of the next.
+    """In every round, move the rows of C fits by the trees before it, then sum their gradients over the leaves of its own.
 
+    Round r has the moves ``rounds[r, 0] .. rounds[r + 1, 0] - 1`` and the terms ``rounds[r, 1] .. rounds[r + 1, 1] - 1``.
     With l = leaf_tree(j): ``state[c, k, j] *= steps[c][l]`` for every move (tree, output k); then for every term, of a tree and
     an output k likewise, with p = link(state[c, :, j])_k and d = draws[tree, j],
     ``sums[c, l] += weights[c, j] d (intercepts[k, j] + slopes[k, j] p, curvature p (1 - p))``; ``curvature`` 0: 1 in its place.

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from axil.kernels import LINKS, Program
+from axil.kernels.cpu import refit_rounds
 from axil.machine.arrays import host
 from tests.kernels.forests import CLOSE, COLUMNS, DTYPES, Forest, forest
 
@@ -141,6 +142,65 @@ class TestGradientFactors:
         some = (np.ascontiguousarray(each[:, 17:517]) for each in (intercepts, slopes))
         f.rows(backend(2)).gradient_factors(program, *some, own, 17, part)
         np.testing.assert_array_equal(part, outs[0][:, 17:517])
+
+
+class TestRefitRounds:
+    """Three rounds of two fits: a tree whose leaves moved rows before, two terms of one round, a round without moves."""
+
+    @pytest.mark.parametrize("dtype", DTYPES)
+    @pytest.mark.parametrize("link", ["inverse", "share"])
+    @pytest.mark.parametrize("curvature", [0.0, 0.7])
+    def test_formula(self, dtype: type, link: str, curvature: float) -> None:
+        f = forest(dtype, n_rows=20_003)
+        moves, terms = [(0, 0), (2, 1), (0, 1)], [(0, 0), (2, 1), (3, 1), (5, 0)]
+        rounds = np.array([[0, 0], [0, 2], [2, 3], [3, 4]])
+        steps = [f.rng.uniform(0.5, 2, (2, f.n_leaves[t])) for t, _ in moves]
+        draws = f.rng.integers(0, 3, f.leaves.shape).astype(np.uint8) if dtype is np.uint16 else None
+        intercepts, slopes, weights = f.normal(2, f.n_rows), f.normal(2, f.n_rows), f.rng.uniform(0, 2, (2, f.n_rows))
+        start = f.rng.uniform(1, 2, (2, 2, f.n_rows))
+        state, expected = start.copy(), []
+        for (first_move, first_term), (last_move, last_term) in pairwise(rounds):
+            for (t, k), step in list(zip(moves, steps))[first_move:last_move]:
+                state[:, k] *= step[:, f.leaves[t]]
+            p = 1 / (1 + state) if link == "inverse" else state / state.sum(axis=1, keepdims=True)
+            for t, k in terms[first_term:last_term]:
+                w = weights * (1 if draws is None else draws[t])
+                g, h = (
+                    w * (intercepts[k] + slopes[k] * p[:, k]),
+                    w * (curvature * p * (1 - p) if curvature else 1 + 0 * p)[:, k],
+                )
+                sums = [[np.bincount(f.leaves[t], each[c], f.n_leaves[t]) for each in (g, h)] for c in range(2)]
+                expected.append(np.transpose(sums, (0, 2, 1)))
+        lists = rounds, np.array(moves), np.concatenate(steps, axis=1), np.array(terms)
+        outs = []
+        for n_threads in (1, 2, 5):
+            own, sums = start.copy(), np.empty((2, sum(f.n_leaves[t] for t, _ in terms), 2))
+            given = link, curvature, intercepts, slopes, weights, draws, own, sums, n_threads
+            refit_rounds(f.leaves, f.starts, *lists, *given)
+            np.testing.assert_allclose(own, state, **CLOSE)
+            np.testing.assert_allclose(sums, np.concatenate(expected, axis=1), **CLOSE)
+            outs.append(sums)
+        np.testing.assert_array_equal(outs[0], outs[1])
+        np.testing.assert_array_equal(outs[0], outs[2])
+        one_by_one, own = [], start.copy()
+        for i in range(3):
+            (a, b), (c, d) = rounds[i : i + 2]
+            part = np.array([[0, 0], [c - a, d - b]])
+            some = np.concatenate([np.zeros((2, 0)), *steps[a:c]], axis=1)
+            sums = np.empty((2, sum(f.n_leaves[t] for t, _ in terms[b:d]), 2))
+            given = link, curvature, intercepts, slopes, weights, draws, own, sums, 2
+            moved, asked = (np.array(each, dtype=np.int64).reshape(-1, 2) for each in (moves[a:c], terms[b:d]))
+            refit_rounds(f.leaves, f.starts, part, moved, some, asked, *given)
+            one_by_one.append(sums)
+        np.testing.assert_array_equal(np.concatenate(one_by_one, axis=1), outs[0])
+
+    def test_rounds_that_do_not_fit(self) -> None:
+        f = forest(np.uint8, n_rows=50)
+        ones, none = np.ones((1, 50)), np.zeros((0, 2), dtype=np.int64)
+        for rounds in ([[0, 0]], [[0, 0], [0, 2]], [[0, 1], [0, 1]], [[0, 0], [1, 1]]):
+            given = "inverse", 1.0, ones, ones, ones, None, np.ones((1, 1, 50)), np.empty((1, int(f.n_leaves[0]), 2)), 1
+            with pytest.raises(ValueError, match="rounds must"):
+                refit_rounds(f.leaves, f.starts, np.array(rounds), none, np.zeros((1, 0)), np.array([[0, 0]]), *given)
 
 
 class TestPairSums:

@@ -188,11 +188,11 @@ def exchanged(partners: Numbers) -> Numbers:
     return order
 
 
-def refit_round(
-    cells: Cells, starts: Numbers, moves: Numbers, steps: Array, terms: Numbers, link: str, *rest: Any
+def refit_rounds(
+    cells: Cells, starts: Numbers, rounds: Numbers, moves: Numbers, steps: Array, terms: Numbers, link: str, *rest: Any
 ) -> None:
-    """Moves the states of several fits through one round and sums their gradients over leaves; see `_core.refit_round`."""
-    _core.refit_round(cells, starts, moves, steps, terms, LINKS.index(link), *rest)
+    """Moves the states of several fits through rounds and sums their gradients over leaves; see `_core.refit_rounds`."""
+    _core.refit_rounds(cells, starts, rounds, moves, steps, terms, LINKS.index(link), *rest)
 
 
 class CpuTriangle(Triangle):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from axil.adapters.losses import Loss
 from axil.machine.progress import track
 from axil.pushes.stages import Round, WalkedStages
-from axil.pushes.states import States
+from axil.pushes.states import Move, States
 from axil.pushes.steps import Step, joint_steps, leaf_step
 from axil.structure import Regularisation
 from axil.types import Array, Leaves
@@ -115,9 +115,11 @@ class _Copies:
             return None
         values = np.zeros((n_copies, *w.smooth.trees.values.shape))
         made: dict[int, Array] = {}  # (C, L_t) what each stage adds
+        moves: list[Move] = []
         for one in track(w.rounds, "refit"):
             terms = [(int(w.stage_tree[s]), int(w.stage_output[s])) for s in one.stages]
-            for stage, (t, k), sums in zip(one.stages, terms, states.sums(terms)):
+            found, moves = states.sums([(moves, terms)]), []
+            for stage, (t, k), sums in zip(one.stages, terms, found):
                 if not np.isfinite(sums).all():
                     return None
                 G, H = sums.transpose(2, 0, 1).reshape(2, -1)
@@ -125,7 +127,7 @@ class _Copies:
                 made[stage] = step.scaled(float(w.scales[stage])).value.reshape(n_copies, -1)
             for stage, coefficient in one.changes:
                 t, k = int(w.stage_tree[stage]), int(w.stage_output[stage])
-                states.move(t, k, coefficient * made[stage])
+                moves.append((t, k, coefficient * made[stage]))
                 values[:, w.starts[t] : w.starts[t + 1], k if w.smooth.shared else 0] += coefficient * made[stage]
         return self._made(values)
 

@@ -222,7 +222,7 @@ class Pushes(Factors):
                 codes = xp.zeros(rows.stop - rows.start, dtype=np.int64)
                 for k, factors in enumerate(self.factors(rows)):
                     self.rows.factor_sums(factors, codes, rows.start, sums[k][0], self._own(k))
-                    self.rows.factor_sums(xp.abs(factors), codes, rows.start, sums[k][1], self._own(k))
+                    self.rows.factor_sums(xp.abs(factors, out=factors), codes, rows.start, sums[k][1], self._own(k))
             for k, own in enumerate(self.trees):
                 at = np.concatenate([np.arange(w.starts[t], w.starts[t + 1]) for t in own])
                 found, sizes = (self._mixed(k, host(each), False, i == 1) for i, each in enumerate(sums[k]))

@@ -27,7 +27,7 @@ from axil.kernels.cpu import Cpu
 from axil.machine.blocks import Each, row_blocks
 from axil.machine.progress import track
 from axil.pushes.agreement import check_counts, check_nodes, check_start, check_values
-from axil.pushes.states import States
+from axil.pushes.states import Move, States, Term
 from axil.pushes.steps import Step, StepSearch, bounded_step, joint_steps, leaf_step
 from axil.replay.recover import recover_rates
 from axil.structure import Regularisation
@@ -36,6 +36,7 @@ from axil.types import Array
 Leaves = NDArray[np.unsignedinteger[Any]]
 
 ROUNDINGS = 8  # of the sum of |w g| that a leaf's sum of w g may be off by
+WALKED_LEAVES = 1 << 14  # of trees that the core walks through at a time
 FARTHEST = 300.0  # of |a F|: far from where exp(a F) overflows
 ROUNDED = 1e-3  # of a leaf value: what rounding may add to it; more is seen in values near zero alone
 
@@ -187,8 +188,7 @@ class StageWalk:
         self.replayed = np.zeros_like(trees.values)  # leaf values before the rate
         self.node_values: list[Array] = []  # of each tree, before the rate, where splits must be monotone
         self.shares: list[Array] = []  # of the nodes of each tree, where they are smoothed
-        self.states: States | None = None  # of fits that the core walks through
-        self.found: dict[tuple[int, int], Array] = {}  # (L_t, 2) sums of a round's trees and outputs there
+        self.found: dict[Term, Array] | None = None  # (L_t, 2) sums of g and h of all trees, where the core walks
         self.sizes: Array | None = (
             None  # (L, K) of the sums of |w g| that they are made of, where `_noise` asks for them
         )
@@ -200,12 +200,13 @@ class StageWalk:
             check_start(self.adapter, found, self.trees, self.targets, self.loss.start_rounding(self.trees.base_value))
         if check and self.drawn is None:  # before any leaf value is computed
             check_counts(self.adapter, self.trees, self.backend.rows(self.leaves, self.starts), None)
-        self.states = self._states()
         first = np.flatnonzero(np.diff(self.smooth.iterations, prepend=-1))
-        bounds = [*first, len(self.smooth.iterations)]
-        for number, (begin, end) in enumerate(track(list(pairwise(bounds)), "replay")):
-            self.iterate(number, range(begin, end))
-        if self.states is not None:
+        iterations = [range(*each) for each in pairwise([*first, len(self.smooth.iterations)])]
+        states = self._states()
+        self.found = None if states is None else self._all_sums(states, iterations)
+        for number, trees in enumerate(track(iterations, "replay")):
+            self.iterate(number, trees)
+        if self.found is not None:
             self.score = self._scores()
         if check and self.drawn is not None:
             check_counts(self.adapter, self.trees, self.backend.rows(self.leaves, self.starts), self.drawn)
@@ -255,6 +256,31 @@ class StageWalk:
         given = self.leaves, self.starts, self.targets, self.counted[None], self.drawn, self.score[None]
         return States.of(self.loss, *given, self.backend.n_threads)
 
+    def _all_sums(self, states: States, iterations: list[range]) -> dict[Term, Array]:
+        """The sums of g and h over the leaves of every tree and output, from the model's own values of the trees before.
+
+        Some trees at a time: the sums that threads hold of their leaves stay in the caches.
+        """
+        found: dict[Term, Array] = {}
+        rounds: list[tuple[list[Move], list[Term]]] = []
+        moves: list[Move] = []
+        walked = 0
+        for trees in iterations:
+            self._draw(trees, None)
+            terms = [(t, k) for t in trees for k in self._outputs(t)]
+            rounds.append((moves, terms))
+            moves = [(t, k, self._values(t, k)[None]) for t, k in terms]
+            walked += sum(gains.size for *_, gains in moves)
+            if walked > WALKED_LEAVES or trees is iterations[-1]:
+                every = [term for _, own in rounds for term in own]
+                found |= {term: sums[0] for term, sums in zip(every, states.sums(rounds))}
+                rounds, walked = [], 0
+        return found
+
+    def _values(self, t: int, k: int) -> Array:
+        """(L_t,): the model's own leaf values of a tree for an output."""
+        return self.trees.values[self.starts[t] : self.starts[t + 1], k if self.smooth.shared else 0]
+
     def _scores(self) -> Array:
         """(N, K): the scores that the model's own leaf values lead to."""
         table, found = np.zeros((self.starts[-1], self.targets.shape[1])), np.empty_like(self.targets)
@@ -285,14 +311,11 @@ class StageWalk:
         own: list[list[int]] = []
         scales = self._scales(trees[0])
         for number, scale in enumerate(scales):
-            slopes = None if self.states is not None else self._slopes()
+            slopes = None if self.found is not None else self._slopes()
             if slopes is not None and self.loss.recorded:
                 self.gradients.append(slopes.g.astype(np.float32))
-            if number == 0:
+            if number == 0 and self.found is None:
                 self._draw(trees, slopes)
-            if self.states is not None:
-                terms = [(t, k) for t in trees for k in self._outputs(t)]
-                self.found = {term: sums[0] for term, sums in zip(terms, self.states.sums(terms))}
             stages = [s for t in trees for s in self._stages(t, slopes, scale)]
             own.append(stages)
             if number < len(scales) - 1:
@@ -366,7 +389,7 @@ class StageWalk:
 
     def _sums(self, t: int, k: int, w: Array) -> tuple[Array, Array]:
         """(L_t,) each: the sums G and H of w times output k's slopes over the leaves of a tree."""
-        if self.states is not None:
+        if self.found is not None:
             return self.found[t, k][:, 0], self.found[t, k][:, 1]
         rows = self.backend.rows(self.leaves[t : t + 1], self.starts[t : t + 2] - self.starts[t])
         sums = np.empty((rows.n_cells, 2))
@@ -401,7 +424,7 @@ class StageWalk:
     def _stages(self, t: int, slopes: Any, scale: float) -> list[int]:
         """One step of tree t, a stage for each of its outputs."""
         place = slice(self.starts[t], self.starts[t + 1])
-        w = self.counted if self.drawn is None or self.states is not None else self.counted * self.drawn[t]
+        w = self.counted if self.drawn is None or self.found is not None else self.counted * self.drawn[t]
         if self.loss.joint:
             steps = joint_steps(slopes.g, self.loss.mean(self.score), w, self.leaves[t], self.trees.l2[place])
         else:
@@ -446,8 +469,7 @@ class StageWalk:
 
     def _add(self, tree: int, output: int, values: Array) -> None:
         """Add the values (L_t,) of the rows' leaves to the scores of an output."""
-        if self.states is not None:
-            self.states.move(tree, output, values[None])
+        if self.found is not None:  # the core has walked
             return
 
         def put(rows: slice) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,11 @@ from numpy.typing import NDArray
 
 from axil.adapters.losses import Affine, Loss
 from axil.kernels import Cells
-from axil.kernels.cpu import refit_round
+from axil.kernels.cpu import refit_rounds
 from axil.types import Array
+
+Term = tuple[int, int]  # tree and output
+Move = tuple[int, int, Array]  # tree, output and (C, L_t): what is added to the scores of its leaves
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,6 @@ class States:
     drawn: NDArray[np.uint8] | None  #: (T, N)
     state: Array  #: (C, K, N)
     n_threads: int
-    moves: list[tuple[int, int, Array]] = field(default_factory=list)  #: tree, output and (C, L_t), since the last sums
 
     @classmethod
     def of(
@@ -50,20 +53,17 @@ class States:
         form = Affine(affine.link, *(np.ascontiguousarray(part.T) for part in (affine.intercepts, affine.slopes)))
         return cls(leaves, starts, loss.exponent, form, curvature, weights, drawn, state, n_threads)
 
-    def move(self, tree: int, output: int, gains: Array) -> None:
-        """Add gains (C, L_t) of the leaves of a tree to the scores of an output, before the next sums."""
-        self.moves.append((tree, output, gains))
-
-    def sums(self, terms: list[tuple[int, int]]) -> list[Array]:
-        """For each tree and output (C, L_t, 2): the sums of weighted g and h over its leaves."""
-        moves, gains = ([move[:2] for move in self.moves], [gain for *_, gain in self.moves])
-        steps = np.exp(self.exponent * np.concatenate([np.zeros((len(self.state), 0)), *gains], axis=1))
-        sizes = np.diff(self.starts)[[t for t, _ in terms]]
-        sums = np.empty((len(self.state), int(sizes.sum()), 2))
-        by_state = self.form.link, self.curvature, self.form.intercepts, self.form.slopes, self.weights, self.drawn
-        pairs = (np.array(each, dtype=np.int64).reshape(-1, 2) for each in (moves, terms))
-        refit_round(
-            self.leaves, self.starts, next(pairs), steps, next(pairs), *by_state, self.state, sums, self.n_threads
+    def sums(self, rounds: Sequence[tuple[Sequence[Move], Sequence[Term]]]) -> list[Array]:
+        """For each term of these rounds (C, L_t, 2): the sums of weighted g and h over its leaves, after its round's moves."""
+        moves, terms = ([one for own in kind for one in own] for kind in zip(*rounds))
+        steps = np.exp(
+            self.exponent * np.concatenate([np.zeros((len(self.state), 0)), *(gain for *_, gain in moves)], 1)
         )
-        self.moves.clear()
-        return np.split(sums, np.cumsum(sizes)[:-1], axis=1)
+        lengths = np.diff(self.starts)[[t for t, _ in terms]]
+        sums = np.empty((len(self.state), int(lengths.sum()), 2))
+        bounds = np.cumsum([(0, 0), *((len(moved), len(own)) for moved, own in rounds)], axis=0, dtype=np.int64)
+        moved, wanted = (np.array(each, dtype=np.int64).reshape(-1, 2) for each in ([m[:2] for m in moves], terms))
+        by_state = self.form.link, self.curvature, self.form.intercepts, self.form.slopes, self.weights, self.drawn
+        walked = self.leaves, self.starts, bounds, moved, steps, wanted
+        refit_rounds(*walked, *by_state, self.state, sums, self.n_threads)
+        return np.split(sums, np.cumsum(lengths)[:-1], axis=1)
