@@ -292,6 +292,38 @@ def test_pandas_categories_are_numbered_as_at_the_fit():
     np.testing.assert_array_equal(adapter.coordinates(nullable), adapter.leaves(nullable))
 
 
+@pytest.mark.parametrize("onehot", [1, 100])
+def test_xgboost_takes_categories_by_the_names_of_the_fit(onehot):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=300), "b": pd.Categorical(rng.choice(list("uvwxyz"), 300))})
+    frame["c"] = pd.Categorical(rng.choice([30, 10, 20], 300))
+    frame.loc[::7, "b"] = np.nan
+    y = frame["b"].cat.codes * 2 + 0.1 * frame["c"].astype(int) + rng.normal(size=300)
+    settings = {"n_estimators": 5, "max_cat_to_onehot": onehot, "enable_categorical": True, "n_jobs": 1}
+    adapter = adapters.read(xgb.XGBRegressor(**settings).fit(frame, y))
+    if not adapter._model.categories:
+        pytest.skip("before 3.1 XGBoost keeps no names of categories")
+    turned = frame.assign(
+        b=frame["b"].cat.set_categories(list("zyxwvu")), c=frame["c"].cat.set_categories([10, 30, 20])
+    )
+    for rows in (frame, turned):
+        np.testing.assert_array_equal(assigned(adapter, rows), adapter.leaves(rows))
+    np.testing.assert_array_equal(assigned(adapter, turned), assigned(adapter, frame))
+    assert adapter.table(frame.assign(b=frame["b"].cat.rename_categories({"u": "!"}))) is None  # XGBoost says why
+
+
+def test_xgboost_takes_categories_that_are_numbers():
+    rng = np.random.default_rng(0)
+    X, kinds = np.c_[rng.normal(size=300), rng.integers(0, 9, 300)].astype(float), ["q", "c"]
+    params = {"max_cat_to_onehot": 1, "nthread": 1}
+    booster = xgb.train(params, xgb.DMatrix(X, X[:, 1] % 4 + X[:, 0], feature_types=kinds), 5)
+    adapter = adapters.read(booster)
+    X[::5, 1], X[1::9, 1] = np.nan, 40.0
+    np.testing.assert_array_equal(assigned(adapter, X), adapter.leaves(X))
+    X[3, 1] = -0.5
+    assert adapter.table(X) is None  # of which it is for XGBoost to say what they are
+
+
 def walk(nodes, tree, row):
     """One row through one tree, test by test."""
     begin, at = nodes.starts[tree], 0

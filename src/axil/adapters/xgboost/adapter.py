@@ -19,7 +19,7 @@ from axil.adapters.refusals import not_fitted, refuse
 from axil.adapters.routes import Kind, Routes, Splits, make_routes
 from axil.adapters.xgboost.document import ModelDocument, Tree, parse, settings
 from axil.adapters.xgboost.draws import DrawPlan, Subsample
-from axil.adapters.xgboost.matrix import as_matrix
+from axil.adapters.xgboost.matrix import as_matrix, coded_table
 from axil.adapters.xgboost.percentile import PERCENTILES, XGBoostPercentile, alphas
 from axil.adapters.xgboost.plan import drop_factors, plan_of, plan_of_draws
 from axil.adapters.xgboost.rates import LEAF_ROUNDING, ROUNDING, Leaves, confirmed, recover
@@ -139,25 +139,29 @@ class XGBoostAdapter(TreeModel):
 
     @cached_property
     def routes(self) -> Routes | None:
-        """Values in float32, left if below the threshold (src/predictor); categories are left to XGBoost itself."""
-        if any(tree.integers("split_type").any() for tree in self._trees):
-            return None
+        """Values in float32, left if below the threshold (src/predictor)."""
         nodes = [tree.nodes() for tree in self._trees]
         features, thresholds, left, children = (np.concatenate(parts) for parts in zip(*nodes))
-        stacked = Splits(
-            starts=np.concatenate([[0], np.cumsum([len(tree.splits) for tree in self._trees])]),
-            features=features,
-            thresholds=thresholds,
-            kinds=np.where(left, Kind.LEFT, Kind.RIGHT).astype(np.int64),
-            children=children,
-            outcomes={},
-        )
+        starts = np.concatenate([[0], np.cumsum([len(tree.splits) for tree in self._trees])])
+        outcomes = {
+            int(start) + split: table
+            for start, tree in zip(starts, self._trees)
+            for split, table in tree.outcomes().items()
+        }
+        kinds = np.where(left, Kind.LEFT, Kind.RIGHT).astype(np.int64)
+        kinds[list(outcomes)] = Kind.CATEGORIES
+        stacked = Splits(starts, features, thresholds, kinds, children, outcomes)
         return make_routes(stacked, single=True, strict=True, zero=-1.0, infinite=False)
 
     def table(self, X: Any) -> NDArray[np.floating[Any]] | None:
-        """The numbers as they come, where nothing but NaN is missing and each has its own float32; sparse rows have gaps."""
+        """The numbers as they come, where nothing but NaN is missing and each has its own float32; sparse rows have gaps.
+
+        Categories as the model numbers them, where it has them all.
+        """
         if not np.isnan(self._missing):
             return None
+        if any(kind == "c" for kind in self._booster.feature_types or ()):
+            return coded_table(X, self._booster.feature_types, self._model.categories)
         if sparse.issparse(X):
             rows, table = sparse.csr_matrix(X), np.full(X.shape, np.nan, dtype=X.dtype)
             table[np.repeat(np.arange(X.shape[0]), np.diff(rows.indptr)), rows.indices] = rows.data

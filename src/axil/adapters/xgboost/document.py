@@ -97,6 +97,23 @@ class Tree:
         features, left = self.integers("split_indices")[self.splits], self.integers("default_left")[self.splits] != 0
         return features, self.floats("split_conditions")[self.splits], left, number[np.stack(sides, axis=1)]
 
+    def outcomes(self) -> dict[int, NDArray[np.uint8]]:
+        """By the number of a split, where it tests for categories: 0 (left) or 1 for each, for others, for missing values.
+
+        Those that a split names go right, all others left (src/common/categorical.h).
+        """
+        sizes = self.integers("categories_sizes")
+        named = np.split(self.integers("categories"), np.cumsum(sizes)[:-1]) if len(sizes) else []
+        by_node = dict(zip(self.integers("categories_nodes").tolist(), named))
+        kinds, left, found = self.integers("split_type"), self.integers("default_left"), {}
+        for number, node in enumerate(self.splits.tolist()):
+            if len(kinds) and kinds[node]:
+                right = by_node.get(node, np.zeros(0, dtype=np.int64))
+                table = np.zeros(int(right.max(initial=-1)) + 3, dtype=np.uint8)
+                table[right], table[-1] = 1, not left[node]
+                found[number] = table
+        return found
+
     @cached_property
     def node_values(self) -> Array:
         """(nodes, K): at leaves their values, at splits whatever XGBoost keeps there."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
-from axil.adapters.frames import as_frame, compressed, floats, word_columns
+from axil.adapters.frames import as_frame, compressed, floats, single_table, word_columns
 from axil.errors import InputError
 from axil.inputs.libraries import needed_pandas
 
@@ -44,3 +46,35 @@ def _as_pandas(frame: nw.DataFrame[Any], types: list[str] | None) -> Any:
     needed_pandas("A table of another library with categories for XGBoost")
     whole = frame.with_columns(nw.col(*categorical).cast(nw.String)).to_pandas()
     return whole.astype(dict.fromkeys(categorical, "category"))
+
+
+def coded_table(X: Any, types: list[str], categories: Sequence[list[Any]]) -> NDArray[np.floating[Any]] | None:
+    """(n, features): numbers, and categories as a model numbers them; None where XGBoost itself has to look at them.
+
+    Arrays have numbers for categories already. A frame's are found by their names among the model's own (from 3.1 on).
+    """
+    chosen = [kind == "c" for kind in types]
+    if isinstance(X, np.ndarray):
+        table = single_table(X)
+        return None if table is None or (table[:, chosen] < 0).any() else table  # of which XGBoost takes none
+    frame = as_frame(X)
+    if frame is None or not frame.implementation.is_pandas() or len(categories) != len(chosen):
+        return None
+    found = np.empty(X.shape, dtype=np.float32, order="F")
+    for i, (name, own) in enumerate(zip(X.columns, chosen)):
+        column, codes = X[name], getattr(X[name], "cat", None)
+        if own != (codes is not None) or (not own and not _is_plain(column.dtype)):
+            return None
+        if codes is None:
+            found[:, i] = column.to_numpy()
+            continue
+        place = {category: number for number, category in enumerate(categories[i])}
+        numbers = np.array([*(place.get(label, -1) for label in codes.categories), np.nan], dtype=np.float32)
+        found[:, i] = numbers[codes.codes]
+        if (found[:, i] < 0).any():
+            return None
+    return found
+
+
+def _is_plain(dtype: Any) -> bool:
+    return isinstance(dtype, np.dtype) and dtype.kind in "biuf"
