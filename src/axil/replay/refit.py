@@ -133,10 +133,15 @@ def leaf_fit(adapter: Adapter, s: Structure, rows: RefitRows, budget: Budget, ra
     if ranks is not None:
         return _ranked_fit(s, found, walk.raw, trees.based, len(rows.targets))
     columns = np.arange(s.n_trees) if s.columns is None else s.columns
-    raw, parts = walk.raw, (found.sums, found.leaf_weights, found.counts)
-    return LeafFit(
+    raw, parts = walk.raw, (found.sums, found.drawn_weights, found.counts)
+    made = LeafFit(
         s.n_leaves, columns, s.final, raw, *parts, base, float(s.beta[-1]), s.base is None, len(rows.targets), rule
     )
+    if s.cut is None or s.cut.weighs:
+        return made
+    return replace(
+        made, hessians=found.leaf_weights
+    )  # rows that are cut off count in the weights that a library records
 
 
 def _ranked_fit(s: Structure, found: Walked, raw: Array, based: bool, n_rows: int) -> LeafFit:
