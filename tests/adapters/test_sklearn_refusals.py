@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sklearn import (
     ensemble,
+    gaussian_process,
     isotonic,
     linear_model,
     multioutput,
@@ -87,6 +88,7 @@ REFUSED_CLASSES: dict[str, tuple[Any, str | None, str]] = {
     "AdaBoostClassifier": (ensemble.AdaBoostClassifier(n_estimators=2), "(ii)", "vote"),
     "StackingClassifier": (ensemble.StackingClassifier([("a", tree.DecisionTreeClassifier())]), "(ii)", "estimators_"),
     "MLPRegressor": (neural_network.MLPRegressor(hidden_layer_sizes=(3,), max_iter=2), "(ii)", "curve"),
+    "GaussianProcessClassifier": (gaussian_process.GaussianProcessClassifier(), "(ii)", "Nystroem"),
     "MLPClassifier": (neural_network.MLPClassifier(hidden_layer_sizes=(3,), max_iter=2), "(ii)", "curve"),
     "SVR": (svm.SVR(), "(ii)", "bound"),
     "LogisticRegression": (linear_model.LogisticRegression(), "(ii)", "link"),

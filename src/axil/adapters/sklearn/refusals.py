@@ -79,6 +79,11 @@ CLASSES: dict[str, RefusedClass] = {
         ("LogisticRegression", "LogisticRegressionCV", "PoissonRegressor", "GammaRegressor", "TweedieRegressor"),
         RefusedClass(_LINK, "(ii)"),
     ),
+    "GaussianProcessClassifier": RefusedClass(
+        "its probabilities are integrals over a posterior that is approximated around its mode",
+        "(ii)",
+        "A kernel (Nystroem) before a LogisticRegression in a pipeline has derivatives.",
+    ),
     "HuberRegressor": RefusedClass("residuals are clipped", "(ii)"),
     "QuantileRegressor": RefusedClass("its predictions are quantiles", "(ii)"),
     "TheilSenRegressor": RefusedClass("its coefficients are medians", "(ii)"),
