@@ -60,18 +60,18 @@ class BlockEffects(Effects):
 class Once(Effects):
     """Blocks that take a walk to read: sums over the rows are taken while they are read for something else."""
 
-    def __init__(self, effects: BlockEffects):
+    def __init__(self, effects: BlockEffects, sizes: bool = True):
         self._effects, self.n, self.shape, self.first = effects, effects.n, effects.shape, effects.first
         self.factors, self.intercepts, self.backend = effects.factors, effects.intercepts, effects.backend
-        self.total, self.sizes = np.zeros(
-            (2, self.n, self.shape[1])
-        )  #: (n, K) what rows add to predictions; sums of |effect|
+        self.total = np.zeros((self.n, self.shape[1]))  #: what rows add to predictions
+        self.sizes = np.zeros_like(self.total) if sizes else None  #: sums of |effect|; None: nobody asks
 
     def blocks(self) -> Iterator[tuple[Sequence[int], int, Any]]:
         for outputs, first, block in self._effects.blocks():
             add_made(self.total, self.factors, outputs, first, block)
-            for output in outputs:
-                self.sizes[:, output] += host(abs(block).sum(axis=0))
+            if self.sizes is not None:
+                for output in outputs:
+                    self.sizes[:, output] += host(abs(block).sum(axis=0))
             yield outputs, first, block
 
 

@@ -43,6 +43,8 @@ def joined(batches: Iterator[Gathered], n: int) -> Gathered:
     made, intercepts, parts, done = [], [], list[Any](), 0
     while done < n:
         one = next(batches)
+        if len(one) == n:
+            return one
         made.append(one.made)
         intercepts.append(one.intercepts)
         if not parts:
@@ -68,7 +70,7 @@ class Whole:
 
     def of(self, shard: Shard, effects: Effects, column: Any) -> Gathered:
         if isinstance(effects, BlockEffects):
-            once = Once(effects)
+            once = Once(effects, sizes=False)
             parts = once.dense()
             made = once.total if self.adds_up else np.zeros_like(once.total)
             parts = [csr_array(parts[0])] if self.sparse and len(parts) == 1 else parts

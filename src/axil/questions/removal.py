@@ -180,9 +180,13 @@ def dense(asked: Asked, method: str | None, pushed: bool) -> Array:
     found = np.empty((n_train, n_outputs, n)).T  # effects come row by row
     size = model.budget.batch_size(working, array + room)
     for batch, part in answer(model.ready(source, n), asked.queries, source, Whole(adds_up=source.adds_up), size):
+        if n_outputs == 1 and len(batch) == n:
+            found = part.parts[0][:, None]  # all of them already, in one array
+            break
         for output, own in enumerate(part.by_output(n_outputs)):
             found[batch.start : batch.start + len(batch), output] = own
-    warn_emptied(int(np.isnan(found).sum()), found.size, "effects")
+    if not pushed:
+        warn_emptied(int(np.isnan(found).sum()), found.size, "effects")
     return found[:, 0] if model.outputs is None else found
 
 
