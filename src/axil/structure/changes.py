@@ -58,11 +58,7 @@ def nearest(
         return seeds, near.gaps
     values = rule.node_values(sums, leaf_weights)
     near = _near_nodes(rule, rule.nodes, values, sums, leaf_weights).first(k)
-    seeds = np.zeros((n_leaves, len(near.at)))
-    for i, (kind, at) in enumerate(zip(near.kinds, near.at)):
-        leaves, own = _map(rule, kind, at, values, sums, leaf_weights)
-        seeds[leaves, i] = own
-    return seeds, near.gaps
+    return _seeds(rule, rule.nodes, near, values, sums, leaf_weights), near.gaps
 
 
 def _to_thresholds(rule: Regularisation, sums: Array, denominators: Array) -> Array:
@@ -112,19 +108,23 @@ def _used(nodes: Nodes, values: Values) -> NDArray[np.bool_]:
     return used
 
 
-def _map(
-    rule: Regularisation, kind: int, at: int, values: Values, sums: Array, leaf_weights: Array
-) -> tuple[slice, Array]:
-    """The sum or the difference of values that changes its sign, as a map of the sums of its tree's leaves."""
-    nodes = rule.nodes
-    assert nodes is not None
-    node = int(nodes.rivals[at, 0]) if kind == RIVAL and nodes.rivals is not None else int(at)
-    t = int(np.searchsorted(nodes.starts, node, side="right")) - 1
-    first = nodes.starts[t]
-    maps, leaves = node_maps(rule, t, sums, leaf_weights, values)
-    if kind == THRESHOLD:
-        return leaves, nodes.tree(t).inside()[node - first]
-    if kind == RIVAL and nodes.rivals is not None:
-        return leaves, maps.rows[nodes.rivals[at, 2] - first] - maps.rows[node - first]
-    middle = values.ends[kind - LOWER, node] - first
-    return leaves, maps.raw[node - first] - maps.rows[middle].mean(axis=0)
+def _seeds(rule: Regularisation, nodes: Nodes, near: Near, values: Values, sums: Array, leaf_weights: Array) -> Array:
+    """(L, k): the sums and the differences of values that change their signs, as maps of the leaf sums, tree by tree."""
+    seeds, at = np.zeros((len(sums), len(near.at))), near.at
+    if nodes.rivals is not None:
+        rivals = near.kinds == RIVAL
+        at = np.where(rivals, nodes.rivals[np.where(rivals, near.at, 0), 0], near.at)
+    trees = np.searchsorted(nodes.starts, at, side="right") - 1
+    for t in np.unique(trees).tolist():
+        first, own = nodes.starts[t], np.flatnonzero(trees == t)
+        maps, leaves = node_maps(rule, t, sums, leaf_weights, values)
+        inside = nodes.tree(t).inside()
+        for i, kind, node in zip(own.tolist(), near.kinds[own].tolist(), at[own].tolist()):
+            if kind == THRESHOLD:
+                seeds[leaves, i] = inside[node - first]
+            elif kind == RIVAL and nodes.rivals is not None:
+                seeds[leaves, i] = maps.rows[nodes.rivals[near.at[i], 2] - first] - maps.rows[node - first]
+            else:
+                middle = values.ends[kind - LOWER, node] - first
+                seeds[leaves, i] = maps.raw[node - first] - maps.rows[middle].mean(axis=0)
+    return seeds
