@@ -14,8 +14,7 @@ demo: .venv/demo ## Build, install and explain five held-out patients; ends with
 
 # By file, the largest first: tests of one file share fitted models, which two workers would both fit.
 test: .venv/test ## The test suite, without slow tests, and the examples in docstrings
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
-	$(BIN)/python -m pytest --doctest-modules src/axil -q --ignore=src/axil/kernels/cuda  # needs CuPy
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow" --doctest-modules tests src/axil --ignore=src/axil/kernels/cuda  # needs CuPy
 
 test-slow: .venv/test ## The slow tests: experiments, the gallery, the long grids
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow

@@ -30,9 +30,13 @@ GRID = [(library, name) for library, cases in CASES.items() for name in cases]
 TREES = [(library, name) for library, name in GRID if library != "smoother"]
 
 
+# Of 10,050 rows, deep trees or whole forests whose nodes are mapped one by one; their like is quick in other cases.
+LARGE = re.compile("stopping by default|encoded deep|RandomForest.* monotonic_cst|goss threads|early stopping forests")
+
+
 def dense(cases):
-    """Cases for matrices of all training rows by all training rows; those of 10,050 rows would take 0.8 GB, and are slow."""
-    return [pytest.param(*case, marks=[pytest.mark.slow] * ("stopping by default" in case[1])) for case in cases]
+    """Cases for matrices of all training rows by all training rows; large ones are slow."""
+    return [pytest.param(*case, marks=[pytest.mark.slow] * bool(LARGE.search(case[1]))) for case in cases]
 
 
 def every(step, cases):
@@ -185,7 +189,7 @@ def test_a_wrong_target_is_noticed(library, name):
         axil.Explainer(case.model, case.X, wrong, case.sample_weight, offsets_of(case))
 
 
-@pytest.mark.parametrize(("library", "name"), every(3, GRID))
+@pytest.mark.parametrize(("library", "name"), every(6, GRID))
 def test_fewer_rows_are_noticed(library, name):
     case = case_of(library, name)
     keep = np.arange(len(case.y)) != 5

@@ -161,7 +161,7 @@ def test_goss_where_most_leaves_are_zero() -> None:
         np.testing.assert_allclose(Explainer(model, X, y)(X).predictions, model.predict(X), rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("max_drop", [50, 2, 0, -1])
+@pytest.mark.parametrize("max_drop", [50, 2, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, -1))])
 def test_dart(max_drop: int) -> None:
     for how in grid(
         xgboost_dart_mode=[False, True],

@@ -171,6 +171,7 @@ def test_models_that_dask_trained(client, kind, sizes, weighted):
     assert explainer.verification.max_error < 1e-6
 
 
+@pytest.mark.slow  # two machines that train together
 @pytest.mark.filterwarnings("ignore")
 def test_lightgbm_on_unequal_machines_starts_from_no_mean_of_all_targets(client):
     """Network::GlobalSyncUpByMean, include/LightGBM/network.h: the plain mean of the machines' own means.

@@ -24,7 +24,7 @@ SAME = [
     ("catboost", "baseline weighted steps"),
     pytest.param("catboost", "multi weighted", marks=pytest.mark.slow),
     pytest.param("sklearn", "hist early stopping weighted", marks=pytest.mark.slow),
-    ("xgboost", "monotone reg_alpha max_delta_step"),
+    pytest.param("xgboost", "monotone reg_alpha max_delta_step", marks=pytest.mark.slow),
     ("sklearn", "ExtraTreesRegressor outputs weighted"),
     pytest.param("sklearn", "DecisionTreeClassifier weighted", marks=pytest.mark.slow),
 ]

@@ -139,7 +139,7 @@ def after(action, explainer, X, error, k):
     return False
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, pytest.param(MemoryError, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("action", ACTIONS)
 def test_an_exception_at_any_line_breaks_nothing(action, error, blocks):
     """Every third line of the first 60, then ever fewer: the later ones are those of loops."""
