@@ -63,15 +63,15 @@ class Once(Effects):
     def __init__(self, effects: BlockEffects, sizes: bool = True):
         self._effects, self.n, self.shape, self.first = effects, effects.n, effects.shape, effects.first
         self.factors, self.intercepts, self.backend = effects.factors, effects.intercepts, effects.backend
-        self.total = np.zeros((self.n, self.shape[1]))  #: what rows add to predictions
-        self.sizes = np.zeros_like(self.total) if sizes else None  #: sums of |effect|; None: nobody asks
+        self.measured = sizes  #: whether somebody asks for sums of |effect|
+        #: (n, K): what rows add to predictions; sums of |effect|
+        self.total, self.sizes = np.zeros((2, self.n, self.shape[1]))
 
     def blocks(self) -> Iterator[tuple[Sequence[int], int, Any]]:
         for outputs, first, block in self._effects.blocks():
             add_made(self.total, self.factors, outputs, first, block)
-            if self.sizes is not None:
-                for output in outputs:
-                    self.sizes[:, output] += host(abs(block).sum(axis=0))
+            for output in outputs if self.measured else ():
+                self.sizes[:, output] += host(abs(block).sum(axis=0))
             yield outputs, first, block
 
 

@@ -57,17 +57,14 @@ class Refit(Question):
     """The question, as a method of `Explainer`."""
 
     _made: Made | None = None
-    _dropped = 0
+    dropped: int = (
+        0  #: training rows that ``drop`` left out where `refit` made this explainer, all rows of the labels given
+    )
 
     @property
     def model(self) -> Any:
         """The fitted model that the explainer was made of; after `refit` a new one."""
         return made_of(self).model
-
-    @property
-    def dropped(self) -> int:
-        """How many training rows ``drop`` left out where `refit` made this explainer: all rows of the labels given; else 0."""
-        return self._dropped
 
     def refit(
         self,
@@ -124,7 +121,7 @@ class Refit(Question):
         rows = np.zeros(0, dtype=np.intp) if drop is None else self._model.positions(drop)
         warn_of_splits(self._model.share_of(rows))
         found = again(self, drop, add, targets, sample_weight)
-        found._dropped = len(rows)
+        found.dropped = len(rows)
         return found
 
 
