@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import lightgbm as lgb
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -209,3 +210,19 @@ def test_what_if_moves_predictions_as_a_fit_would_while_ranks_stay() -> None:
     row = int(np.abs(weights).sum(axis=0).argmax())
     moved = explainer.what_if(case.X_new, {row: case.y[row] + 1e-6})
     np.testing.assert_allclose(moved["change"], 1e-6 * weights[:, row], rtol=1e-6, atol=1e-15)
+
+
+@pytest.mark.parametrize("objective", ["regression_l1", "mape"])
+def test_a_start_between_targets_far_from_it(objective: str) -> None:
+    """It is rounded as its targets are, which are larger, and a refit starts where LightGBM would."""
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X, signs = rng.normal(size=(20, 2)), np.repeat([-1.0, 1.0], 10)
+        y = signs * rng.uniform(0.9, 1.1, size=20)
+        y[[0, 19]] = -0.9, 0.9 + 1e-4 * rng.normal()
+        quiet = {"n_estimators": 2, "num_leaves": 3, "min_child_samples": 2, "verbose": -1, "n_jobs": 1}
+        model = lgb.LGBMRegressor(objective=objective, **quiet).fit(X, y)
+        explainer = axil.Explainer(model, X, y)
+        again = explainer.refit(drop=[3, 12])
+        after = explainer.without(X, [3, 12])["after"]
+        np.testing.assert_allclose(again.model.predict(X), after, rtol=0, atol=1e-6)

@@ -175,10 +175,12 @@ class _TreeRefit(TreeWalk):
     def _values(self, t: int, own: slice) -> Array:
         """(L_t, K): the values of tree t's leaves before the rate."""
         rule, sums, weights = self.rule, self.sums, self.leaf_weights
+        if self.trees.ranks is not None and self.trees.based and t == 0:
+            targets, ranks = self._seen(0)[:, 0], self.trees.ranks
+            picked = ranks.picks(self.leaves[0], targets, np.ones(len(targets)), True)
+            return np.array([[ranks.base(targets, picked)]]).astype(self.adapter.base_precision).astype(np.float64)
         if self.trees.ranks is not None:
-            found = sums[own] if self.shift is None else sums[own] + self.shift[own, None]
-            is_base = self.trees.based and t == 0
-            return found.astype(self.adapter.base_precision).astype(np.float64) if is_base else found
+            return sums[own] if self.shift is None else sums[own] + self.shift[own, None]
         one = rule.tree(t, own)
         if rule.bends or rule.mixes:
             return np.stack([one.leaf_values(column, weights[own]) for column in sums[own].T], axis=1)

@@ -100,6 +100,10 @@ class Ranks(Transferable, ABC):
         picked = np.stack([order[first + lower], order[first + upper]])
         return Picks(leaves.astype(np.int64), picked, np.stack([1.0 - share, share]))
 
+    def base(self, targets: Array, picked: Picks) -> float:
+        """The percentile of all targets (N,) from the rows picked for it, as the library rounds it."""
+        return picked.value(targets)
+
     def values(self, leaf: NDArray[np.integer[Any]], residuals: Array, draw: NDArray[Any], n_leaves: int) -> Array:
         """(n_leaves,): the percentiles; 0 where a leaf has no rows."""
         found, out = self.picks(leaf, residuals, draw), np.zeros(n_leaves)

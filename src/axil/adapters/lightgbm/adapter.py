@@ -135,7 +135,7 @@ class LightGBMAdapter(TreeModel):
             return [refitted_trees(self._trees, self._settings, rule.l2)]
         totals = rows.totals
         coefficients, gradients = self._coefficients(rows), self._gradients(rows)
-        start = float(totals.means[0]) if gradients is None else gradients.start(rows.targets[:, 0])
+        start, single = (float(totals.means[0]), 0.0) if gradients is None else gradients.start(rows.targets[:, 0])
         base, base_value, hidden = self._base(start, totals, coefficients)
         values = [tree.floats("leaf_value") for tree in self._trees]
         nodes = rule.nodes
@@ -180,7 +180,6 @@ class LightGBMAdapter(TreeModel):
             doubt=partial(refusal, FIRST) if hides and not np.isnan(rates[0]) else None,
         )
         if gradients is not None:
-            single = 2.0**-23 * abs(start)  # LightGBM rounds it
             if coefficients is not None and self._reading.forest:
                 lone, held = self._n_leaves == 1, evidence.values[evidence.starts[:-1]]
                 if held[lone].any():

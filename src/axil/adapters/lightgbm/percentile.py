@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from axil.adapters.lightgbm.bagging import DrawReplay, LeafEvidence, Seen
 from axil.structure import Ranks
+from axil.structure.ranks import Picks
 from axil.types import Array
 
 PERCENTILES = ("quantile", "regression_l1", "mape")  # objectives
@@ -45,6 +46,13 @@ class Percentile(Ranks):
             return lower, lower, 0.0
         return at - 1, at, float((threshold - total[lower]) / (total[upper] - total[lower]))
 
+    def base(self, targets: Array, picked: Picks) -> float:
+        """The mix of two targets in float32, of which their difference is rounded first."""
+        lower, upper = targets[picked.rows[:, 0]].astype(np.float32)
+        if self.weights is None:
+            return float(np.float32(upper - np.float64(upper - lower) * picked.shares[0, 0]))
+        return float(np.float32(picked.shares[1, 0] * np.float64(upper - lower) + lower))
+
 
 @dataclass(frozen=True)
 class Gradients:
@@ -64,13 +72,10 @@ class Gradients:
         own_alpha = float(np.float32(alpha)) if objective == "quantile" else 0.5
         return cls(objective, Percentile(own_alpha, own, own_segment=_version() >= (4, 7)), weights)
 
-    def start(self, targets: Array) -> float:
-        """Where the fit starts: the same percentile of the targets (N,), in float32."""
+    def start(self, targets: Array) -> tuple[float, float]:
+        """Where the fit starts, the same percentile of the targets (N,), and how far float32 may leave it off."""
         found = self.ranks.picks(np.zeros(len(targets), dtype=np.int64), targets, np.ones(len(targets)))
-        lower, upper = targets[found.rows[:, 0]].astype(np.float32)
-        if self.ranks.weights is None:
-            return float(np.float32(upper - np.float64(upper - lower) * found.shares[0, 0]))
-        return float(np.float32(found.shares[1, 0] * np.float64(upper - lower) + lower))
+        return self.ranks.base(targets, found), 2.0**-22 * float(np.abs(targets[found.rows[:, 0]]).max())
 
     def seen(self, residuals: Array) -> Seen:
         """The gradients where these residuals (N, 1) are left."""
