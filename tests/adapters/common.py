@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import axil
 from axil.adapters import read
 from axil.errors import UnsupportedModelError
 
@@ -47,3 +48,23 @@ def check_refusal(model: Any, setting: str, value: str, condition: str | None) -
     start = f"This model, of class {value}" if setting == "class" else f"This model has {setting}={value}"
     assert str(error.value).startswith(start)
     assert ("linear leaf-update criterion" in str(error.value)) == (condition is not None)
+
+
+def check_wrong_targets(case: Any, least: float, error: Any = axil.ExactnessError) -> None:
+    """Shuffled targets, one that is changed, and two that are swapped are refused, of rows with weights of ``least`` or more.
+
+    Two rows that share all their leaves may be swapped: nothing changes by that.
+    """
+    rng, explainer = np.random.default_rng(0), axil.Explainer(case.model, case.X, case.y, case.sample_weight)
+    weights = explainer(case.X).weights.reshape(-1, len(case.y))
+    carried = np.flatnonzero(np.abs(weights).max(axis=0) > least)
+    carried = carried[np.unique(weights[:, carried].round(12), axis=1, return_index=True)[1]]
+    tried = [rng.permutation(case.y)]
+    for one, other in rng.choice(carried, (3, 2), replace=False):
+        changed, swapped = case.y.copy(), case.y.copy()
+        changed[one] += 0.02 * np.ptp(case.y)
+        swapped[[one, other]] = swapped[[other, one]]
+        tried += [changed, swapped]
+    for wrong in tried:
+        with pytest.raises(error):
+            axil.Explainer(case.model, case.X, wrong, case.sample_weight)
