@@ -289,6 +289,7 @@ class Defaults(ReadsRows):
     offset_replaces_base = False
     scale: TargetScale = IDENTITY
     encodings = 0
+    cuts_off = False  #: whether residuals are cut off before they are added up; see `FittedTrees.cut`
     calibration: Any = None  #: what makes probabilities of scores, besides the link (`Calibration`); None: nothing does
 
     def spelling(self, name: str) -> str:

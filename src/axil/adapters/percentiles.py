@@ -13,14 +13,13 @@ from axil.errors import UnsupportedModelError
 from axil.kernels import Backend
 from axil.structure import Ranks
 
-CUT_ELSEWHERE = "which residuals are cut off is held for training rows that are all here"
 BY_RANK = "a leaf takes its value from rows by their rank among all rows of the leaf, which lie in several partitions"
 
 
-def require_rows(rows: TrainingRows, setting: str, value: str, reason: str = BY_RANK) -> None:
+def require_rows(rows: TrainingRows, setting: str, value: str) -> None:
     """Refuse rows that lie in several partitions, by the setting and value that need all of them."""
     if not rows.at_hand:
-        raise UnsupportedModelError(setting, f"{value} over partitions", reason, "Pass the training rows in memory.")
+        raise UnsupportedModelError(setting, f"{value} over partitions", BY_RANK, "Pass the training rows in memory.")
 
 
 @dataclass(frozen=True)

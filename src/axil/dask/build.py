@@ -27,20 +27,26 @@ def proven(
     limits: Limits,
     verify: bool,
 ) -> PartitionedModel:
-    """The model, replayed on the partitions; exact weights where it has them, else pushes."""
+    """The model, replayed on the partitions; exact weights where it has them, else pushes.
+
+    Which residuals Huber's loss cuts off is held for rows in memory alone; over partitions it has pushes.
+    """
     given = model["booster"] if isinstance(model, dict) and "booster" in model else model
     cluster = Cluster(client)
+    refused: UnsupportedModelError | None = None
     try:
         adapter: Any = adapters.read(given)
     except UnsupportedModelError as error:
         if not error.derivative:
             raise
+        refused = error
+    if refused is not None or getattr(adapter, "cuts_off", False):
         adapter = smooth.find(given)
         if adapter is None:
             raise InputError(
                 f"The model is a {type(given).__module__}.{type(given).__qualname__}; over Dask collections expected trees. Use "
                 "training rows in memory."
-            ) from error
+            ) from refused
         if bags is not None:
             raise InputError(
                 "bags are draws of rows for models whose predictions are weighted sums. Leave it out."

@@ -23,11 +23,10 @@ from axil.adapters.catboost.refusals import MISSING, REFUSALS, CatBoostReading, 
 from axil.adapters.catboost.settings import Stage, base_factor, coefficients, fit, settings_of_each_tree, shrunk_further
 from axil.adapters.contract import FittedTrees, TrainingRows, TreeModel
 from axil.adapters.frames import single_table
-from axil.adapters.percentiles import CUT_ELSEWHERE, require_rows, with_base
+from axil.adapters.percentiles import require_rows, with_base
 from axil.adapters.refusals import OTHER_COLUMNS, OTHER_ROWS, OTHER_TARGETS, not_fitted, refuse
 from axil.adapters.routes import Routes
 from axil.errors import InputError, UnsupportedModelError
-from axil.structure import Cut
 from axil.types import Array
 
 ROUNDING = 2.0**-24  # of float32, relative
@@ -87,7 +86,7 @@ class CatBoostAdapter(TreeModel):
         self._least_weight = 0.0 if several else float(np.finfo(np.float32).eps)
         signs = {} if several else signs_of(self._reading.last)  # which it does not enforce
         self.missing_targets = MISSING in self._reading.losses
-        self.starts_with_base = self._reading.ranked
+        self.starts_with_base, self.cuts_off = self._reading.ranked, self._reading.cut is not None
         self.repeats_targets = self.starts_with_base
         self._chains = chains(self._blob, signs) if signs and not self.starts_with_base else None
         # A continued fit starts from the model before and says boost_from_average=False.
@@ -189,16 +188,9 @@ class CatBoostAdapter(TreeModel):
             l2_by_weight=last.scales_l2,
             coefficients=coefficients(last, rates, blob.scale * self._shrunk_further(rows, base_value), factor),
             placement=self._placement(rows),
-            cut=self._cut(rows),
+            cut=self._reading.cut,
             doubt=partial(doubt, self._reading.continued, zeros_above_negatives(rows.X) if rows.at_hand else None),
         )
-
-    def _cut(self, rows: TrainingRows) -> Cut | None:
-        """Where residuals are cut off."""
-        cut = self._reading.cut
-        if cut is not None:
-            require_rows(rows, "loss_function", "Huber", CUT_ELSEWHERE)
-        return cut
 
     def _placement(self, rows: TrainingRows) -> EncodedRows | None:
         """The training rows' leaves where categories were encoded by the targets; else those of predictions."""

@@ -24,7 +24,7 @@ from axil.adapters.lightgbm.refusals import REFUSALS, cause
 from axil.adapters.lightgbm.rows import as_lightgbm, from_pandas
 from axil.adapters.lightgbm.rule import LightGBMRule
 from axil.adapters.lightgbm.text import LightGBMSettings, parse
-from axil.adapters.percentiles import CUT_ELSEWHERE, require_rows, with_base
+from axil.adapters.percentiles import require_rows, with_base
 from axil.adapters.refusals import not_fitted, refusal, refuse
 from axil.adapters.routes import Routes
 from axil.errors import InputError, UnsupportedModelError
@@ -117,7 +117,7 @@ class LightGBMAdapter(TreeModel):
         self.feature_names: list[str] | None = None if unnamed else names
         self.fingerprint = text.fingerprint()
         self.scale = ROOTS if text.objective == "regression sqrt" else IDENTITY
-        self.starts_with_base = self._reading.ranked
+        self.starts_with_base, self.cuts_off = self._reading.ranked, self._reading.cuts
         if self.starts_with_base:
             self.base_precision = np.float32
             self.residual_precision = np.float64
@@ -172,7 +172,7 @@ class LightGBMAdapter(TreeModel):
             l1=rule.l1,
             max_step=rule.max_step,
             nodes=None if nodes is None else with_roots_known(nodes),
-            cut=self._cut(rows),
+            cut=Cut(self._settings.precisely("alpha")[0]) if self.cuts_off else None,
             sampler=self._sampler(evidence, totals.n_rows, gradients),
             coefficients=coefficients,
             hidden=printed,
@@ -240,13 +240,6 @@ class LightGBMAdapter(TreeModel):
                 final = 1.0 if c is None else c.omega[-1, s]
                 score += (moved[s] / final if final else 0.0) * values[s][leaves[s]]
             score += 0.0 if c is None else (c.beta[t + 1] - c.beta[t]) * base
-
-    def _cut(self, rows: TrainingRows) -> Cut | None:
-        """Where residuals are cut off."""
-        if not self._reading.cuts:
-            return None
-        require_rows(rows, "objective", "huber", CUT_ELSEWHERE)
-        return Cut(self._settings.precisely("alpha")[0])
 
     def _gradients(self, rows: TrainingRows) -> Gradients | None:
         """The gradients of an objective whose leaf values are percentiles; None: of any other."""
