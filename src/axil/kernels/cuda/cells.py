@@ -51,7 +51,7 @@ def copy_of(cells: Cells) -> Copy:
     return made
 
 
-BUILD = 2.5  # how many times as many queries as on cores pay for blocks of alike rows
+BUILD, BUILD_ROWS = 0.6, 4e6  # 0.6 + 4e6 / rows times as many queries as on cores pay for blocks of alike rows
 SHARED_LEAVES = 1024  # of trees that share a pass
 SHARED_MEMORY = 8  # the part of all memory, as a divisor, that their co-occurrences may take
 
@@ -86,7 +86,7 @@ class KeptCells(Rows):
         self._copy = copy_of(cells)
         self.cells = self._copy.cells
         self._weights = None if weights is None else cp.asarray(weights)
-        self._kept, self._bounded = Kept(), Bounded(BUILD)
+        self._kept, self._bounded = Kept(), Bounded(BUILD + BUILD_ROWS / max(self.n_rows, 1))
         self.shared_leaves = min(SHARED_LEAVES, total_bytes() // SHARED_MEMORY // (8 * max(self.n_cells, 1)))
 
     @property
@@ -143,7 +143,7 @@ class KeptCells(Rows):
         self.cells, self._trees = self.cells[number : number + 1], self._trees[:1]
         self.starts = self.starts[number : number + 2] - self.starts[number]
         self.every, self.n_cells, self._starts = np.arange(1), int(self.starts[-1]), cp.asarray(self.starts)
-        self._kept, self._bounded = Kept(), Bounded(BUILD)
+        self._kept, self._bounded = Kept(), Bounded(BUILD + BUILD_ROWS / max(self.n_rows, 1))
         self._kept.get("sorted", partial(rows.alone, number))
 
     @property
