@@ -488,6 +488,40 @@ void require_rounds(const Array<const std::int64_t, 2>& rounds, std::size_t firs
     }
 }
 
+// The rounds of a fit, once they fit the trees and the states of their rows.
+template <class Leaf>
+axil::Program program_of(const axil::Leaves<Leaf>& all, const Array<const std::int64_t, 2>& rounds,
+                         const Array<const std::int64_t, 2>& terms, const Vector& scales,
+                         const Array<const std::int64_t, 2>& moves, const Vector& steps,
+                         const std::optional<Array<const std::uint8_t, 2>>& draws, int link, bool product,
+                         const Matrix& intercepts, const Matrix& slopes, const Array<double, 2>& state,
+                         std::int64_t first) {
+    const std::size_t outputs = state.shape(0), rows = state.shape(1);
+    if (terms.shape(1) != 3 || moves.shape(1) != 2) refuse("terms must be (n, 3) and moves (n, 2).");
+    const auto* term = reinterpret_cast<const axil::Term*>(terms.data());
+    const auto* move = reinterpret_cast<const axil::Move*>(moves.data());
+    require_length(scales.shape(0), tables_of(all, term, terms.shape(0), outputs, "terms"), "scales");
+    require_length(steps.shape(0), tables_of(all, move, moves.shape(0), outputs, "moves"), "steps");
+    require_rounds(rounds, terms.shape(0), moves.shape(0));
+    if (draws) require_shape(*draws, all.trees, all.rows, "draws");
+    if (link < 0 || link > axil::Program::share) refuse("link must be 0, 1 or 2.");
+    require_shape(intercepts, outputs, rows, "intercepts");
+    require_shape(slopes, outputs, rows, "slopes");
+    require_rows(first, rows, all.rows);
+    return {rounds.data(),
+            rounds.shape(0) - 1,
+            term,
+            terms.shape(0),
+            scales.data(),
+            move,
+            moves.shape(0),
+            steps.data(),
+            draws ? draws->data() : nullptr,
+            outputs,
+            static_cast<axil::Program::Link>(link),
+            product};
+}
+
 template <class Leaf>
 void gradient_factors(const Array<const Leaf, 2>& leaves, const Numbers& starts,
                       const Array<const std::int64_t, 2>& rounds, const Array<const std::int64_t, 2>& terms,
@@ -496,36 +530,32 @@ void gradient_factors(const Array<const Leaf, 2>& leaves, const Numbers& starts,
                       const Matrix& intercepts, const Matrix& slopes, const Array<double, 2>& state, std::int64_t first,
                       const Array<double, 2>& out, int n_threads) {
     const auto all = checked(leaves, starts);
-    const std::size_t outputs = state.shape(0), rows = state.shape(1), places = out.shape(0);
-    if (terms.shape(1) != 3 || moves.shape(1) != 2) refuse("terms must be (n, 3) and moves (n, 2).");
-    const auto* term = reinterpret_cast<const axil::Term*>(terms.data());
-    const auto* move = reinterpret_cast<const axil::Move*>(moves.data());
-    require_length(scales.shape(0), tables_of(all, term, terms.shape(0), outputs, "terms"), "scales");
-    require_length(steps.shape(0), tables_of(all, move, moves.shape(0), outputs, "moves"), "steps");
-    for (std::size_t i = 0; i < terms.shape(0); ++i)
-        if (!within(term[i].place, places)) refuse("terms has a place that out does not have.");
-    require_rounds(rounds, terms.shape(0), moves.shape(0));
-    if (draws) require_shape(*draws, all.trees, all.rows, "draws");
-    if (link < 0 || link > axil::Program::share) refuse("link must be 0, 1 or 2.");
-    require_shape(intercepts, outputs, rows, "intercepts");
-    require_shape(slopes, outputs, rows, "slopes");
+    const auto program = program_of(all, rounds, terms, scales, moves, steps, draws, link, product, intercepts, slopes,
+                                    state, first);
+    const std::size_t rows = state.shape(1), places = out.shape(0);
+    for (std::size_t i = 0; i < program.n_terms; ++i)
+        if (!within(program.terms[i].place, places)) refuse("terms has a place that out does not have.");
     require_shape(out, places, rows, "out");
-    require_rows(first, rows, all.rows);
-    const axil::Program program{rounds.data(),
-                                rounds.shape(0) - 1,
-                                term,
-                                terms.shape(0),
-                                scales.data(),
-                                move,
-                                moves.shape(0),
-                                steps.data(),
-                                draws ? draws->data() : nullptr,
-                                outputs,
-                                static_cast<axil::Program::Link>(link),
-                                product};
     run(n_threads, [&](const axil::Crew& crew) {
         axil::gradient_factors(all, program, intercepts.data(), slopes.data(), state.data(),
                                static_cast<std::size_t>(first), rows, places, out.data(), crew);
+    });
+}
+
+template <class Leaf>
+void gradient_sums(const Array<const Leaf, 2>& leaves, const Numbers& starts,
+                   const Array<const std::int64_t, 2>& rounds, const Array<const std::int64_t, 2>& terms,
+                   const Vector& scales, const Array<const std::int64_t, 2>& moves, const Vector& steps,
+                   const std::optional<Array<const std::uint8_t, 2>>& draws, int link, bool product,
+                   const Matrix& intercepts, const Matrix& slopes, const Array<double, 2>& state, std::int64_t first,
+                   const Array<double, 2>& sums, int n_threads) {
+    const auto all = checked(leaves, starts);
+    const auto program = program_of(all, rounds, terms, scales, moves, steps, draws, link, product, intercepts, slopes,
+                                    state, first);
+    require_shape(sums, scales.shape(0), 2, "sums");
+    run(n_threads, [&](const axil::Crew& crew) {
+        axil::gradient_sums(all, program, intercepts.data(), slopes.data(), state.data(),
+                            static_cast<std::size_t>(first), state.shape(1), sums.data(), crew);
     });
 }
 
@@ -731,6 +761,9 @@ void bind(nb::module_& m) {
     m.def("gradient_factors", aligned(gradient_factors<Leaf>), array("leaves"), array("starts"), array("rounds"),
           array("terms"), array("scales"), array("moves"), array("steps"), maybe("draws"), "link"_a, "product"_a,
           array("intercepts"), array("slopes"), array("state"), "first"_a, array("out"), "n_threads"_a);
+    m.def("gradient_sums", aligned(gradient_sums<Leaf>), array("leaves"), array("starts"), array("rounds"),
+          array("terms"), array("scales"), array("moves"), array("steps"), maybe("draws"), "link"_a, "product"_a,
+          array("intercepts"), array("slopes"), array("state"), "first"_a, array("sums"), "n_threads"_a);
     m.def("refit_rounds", aligned(refit_rounds<Leaf>), array("leaves"), array("starts"), array("rounds"),
           array("moves"), array("steps"), array("terms"), "link"_a, "curvature"_a, array("intercepts"), array("slopes"),
           array("weights"), maybe("draws"), array("state"), array("sums"), "n_threads"_a);

@@ -1,8 +1,10 @@
 // gradient_factors: walk rows through the rounds of a fit and note what each row's own gradient puts into each tree;
-// factor_sums: add these numbers up by leaf and group of rows.
+// gradient_sums: the same, of which only the sums over leaves are kept; factor_sums: add these numbers up by leaf and
+// group of rows.
 //
 // Given the leaf values the rows do not depend on each other: a block of rows goes through all rounds while its states
 // and gradients stay in the nearest caches.
+#include <cmath>
 #include <vector>
 
 #include "kernels.hpp"
@@ -12,7 +14,7 @@ namespace axil {
 namespace gradients {
 
 constexpr std::size_t block_rows = 512;
-constexpr std::size_t most_chunks = 4096, least_work = 100000;  // visits worth handing to a thread
+constexpr std::size_t most_chunks = 4096, most_summed = 128, least_work = 100000;  // visits worth handing to a thread
 
 template <class Leaf>
 struct Job {
@@ -23,7 +25,8 @@ struct Job {
     const double *intercepts, *slopes;              // (outputs, rows)
     double* state;                                  // (outputs, rows)
     std::size_t first, rows;
-    double* out;  // (places, rows)
+    double* out;   // (places, rows)
+    double* sums;  // (the leaves of all terms, 2): of what rows put there, and of its absolute values; null: write out
 };
 
 // The gradients of n rows from `begin` on for one output.
@@ -57,6 +60,15 @@ AXIL_INLINE void term(const Job<Leaf>& job, std::size_t number, std::size_t begi
     if (job.program.draws) {
         const std::uint8_t* AXIL_RESTRICT drawn = job.program.draws + tree * job.leaves.rows + job.first + begin;
         for (std::size_t j = 0; j < n; ++j) put[j] *= drawn[j];
+    }
+    if (job.sums) {
+        double* own = job.sums + 2 * job.scales[number];
+        for (std::size_t j = 0; j < n; ++j) {
+            double* at_leaf = own + 2 * static_cast<std::size_t>(leaf[j]);
+            at_leaf[0] += put[j];
+            at_leaf[1] += std::fabs(put[j]);
+        }
+        return;
     }
     double* AXIL_RESTRICT out = job.out + static_cast<std::size_t>(one.place) * job.rows + begin;
     if (job.fresh[number])
@@ -111,6 +123,14 @@ using Size = std::size_t;
 AXIL_LEAVES(AXIL_CHUNK)
 #undef AXIL_CHUNK
 
+// Where the tables of all terms, or of all moves, begin.
+template <class Leaf, class One>
+std::vector<Size> begins(const Leaves<Leaf>& leaves, const One* list, Size n) {
+    std::vector<Size> found{0};
+    for (Size i = 0; i < n; ++i) found.push_back(found.back() + leaves.count(static_cast<Size>(list[i].tree)));
+    return found;
+}
+
 }  // namespace gradients
 
 template <class Leaf>
@@ -118,26 +138,45 @@ void gradient_factors(const Leaves<Leaf>& leaves, const Program& program, const 
                       const double* slopes, double* state, std::size_t first, std::size_t rows, std::size_t places,
                       double* out, const Crew& crew) {
     using namespace gradients;
-    std::vector<Size> scales, steps;
+    const auto scales = begins(leaves, program.terms, program.n_terms);
+    const auto steps = begins(leaves, program.moves, program.n_moves);
     std::vector<bool> fresh, taken(places);
-    for (Size i = 0, at = 0; i < program.n_terms; ++i) {
-        scales.push_back(at);
-        at += leaves.count(static_cast<Size>(program.terms[i].tree));
+    for (Size i = 0; i < program.n_terms; ++i) {
         const Size place = static_cast<Size>(program.terms[i].place);
         fresh.push_back(!taken[place]);
         taken[place] = true;
     }
-    for (Size i = 0, at = 0; i < program.n_moves; ++i) {
-        steps.push_back(at);
-        at += leaves.count(static_cast<Size>(program.moves[i].tree));
-    }
     for (Size i = 0; i < places; ++i)
         if (!taken[i]) std::fill_n(out + i * rows, rows, 0.0);
-    const Job<Leaf> job{leaves, program, scales, steps, fresh, intercepts, slopes, state, first, rows, out};
+    const Job<Leaf> job{leaves, program, scales, steps, fresh, intercepts, slopes, state, first, rows, out, nullptr};
     const Size visits = std::max<Size>(program.n_terms + program.n_moves, 1);
     const Chunks chunks(rows, std::max<Size>(least_work / visits, block_rows), most_chunks);
     parallel(crew, chunks.count(), [&](std::size_t i, std::size_t) { chunk(job, chunks.begin(i), chunks.end(i)); });
 }
+
+template <class Leaf>
+void gradient_sums(const Leaves<Leaf>& leaves, const Program& program, const double* intercepts, const double* slopes,
+                   double* state, std::size_t first, std::size_t rows, double* sums, const Crew& crew) {
+    using namespace gradients;
+    const auto scales = begins(leaves, program.terms, program.n_terms);
+    const auto steps = begins(leaves, program.moves, program.n_moves);
+    const std::vector<bool> fresh;
+    const Size size = 2 * scales.back(), visits = std::max<Size>(program.n_terms + program.n_moves, 1);
+    // All partial sums together take no more than 64 bytes a row.
+    const Chunks chunks(rows, std::max({least_work / visits, block_rows, size / 8}), most_summed);
+    const Buffer partials(chunks.count() * std::max<Size>(size, 1));
+    parallel(crew, chunks.count(), [&](std::size_t i, std::size_t) {
+        double* own = partials.get() + i * size;
+        std::fill(own, own + size, 0.0);
+        const Job<Leaf> job{leaves, program, scales, steps, fresh,   intercepts,
+                            slopes, state,   first,  rows,  nullptr, own};
+        chunk(job, chunks.begin(i), chunks.end(i));
+    });
+    add_up(partials.get(), chunks.count(), size, crew);
+    for (Size i = 0; i < size; ++i) sums[i] += partials.get()[i];
+}
+
+AXIL_INSTANTIATE(gradient_sums)
 
 AXIL_INSTANTIATE(gradient_factors)
 
@@ -145,8 +184,7 @@ template <class Leaf>
 void factor_sums(const Leaves<Leaf>& leaves, const TreeList& trees, const double* factors, const std::int64_t* codes,
                  std::size_t groups, std::size_t first, std::size_t rows, double* sums, const Crew& crew) {
     std::vector<std::size_t> begin{0};
-    for (std::size_t i = 0; i < trees.size; ++i)
-        begin.push_back(begin.back() + leaves.count(trees[i]) * groups);
+    for (std::size_t i = 0; i < trees.size; ++i) begin.push_back(begin.back() + leaves.count(trees[i]) * groups);
     parallel(crew, trees.size, [&](std::size_t i, std::size_t) {
         const Leaf* leaf = leaves.tree(trees[i]) + first;
         const double* own = factors + i * rows;

@@ -172,6 +172,11 @@ void gradient_factors(const Leaves<Leaf>& leaves, const Program& program, const 
                       const double* slopes, double* state, std::size_t first, std::size_t rows, std::size_t places,
                       double* out, const Crew& crew);
 
+// Adds what rows put into the leaves of all terms, and its absolute values, to sums (leaves of all terms, 2).
+template <class Leaf>
+void gradient_sums(const Leaves<Leaf>& leaves, const Program& program, const double* intercepts, const double* slopes,
+                   double* state, std::size_t first, std::size_t rows, double* sums, const Crew& crew);
+
 // Adds factors (trees, rows) to sums (cells of these trees, groups), by the rows' codes.
 template <class Leaf>
 void factor_sums(const Leaves<Leaf>& leaves, const TreeList& trees, const double* factors, const std::int64_t* codes,

@@ -286,6 +286,29 @@ def gradient_factors(
     ``intercepts``, ``slopes`` and ``state`` (K, rows), the last in place; ``out`` (places, rows) starts from 0.
     """
 
+def gradient_sums(
+    leaves: _Leaves,
+    starts: _I64,
+    rounds: _I64,
+    terms: _I64,
+    scales: _F64,
+    moves: _I64,
+    steps: _F64,
+    draws: NDArray[np.uint8] | None,
+    link: int,
+    product: bool,
+    intercepts: _F64,
+    slopes: _F64,
+    state: _F64,
+    first: int,
+    sums: _F64,
+    n_threads: int,
+) -> None:
+    """Add what rows put into the leaves of each term, see `gradient_factors`, and its absolute values, to ``sums``.
+
+    ``sums`` has two columns and the order of ``scales``; places are of no account.
+    """
+
 def refit_rounds(
     leaves: _Leaves,
     starts: _I64,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from axil.kernels import LINKS, Program
-from axil.kernels.cpu import refit_rounds
+from axil.kernels.cpu import Cpu, refit_rounds
 from axil.machine.arrays import host
 from tests.kernels.forests import CLOSE, COLUMNS, DTYPES, Forest, forest
 
@@ -142,6 +142,33 @@ class TestGradientFactors:
         some = (np.ascontiguousarray(each[:, 17:517]) for each in (intercepts, slopes))
         f.rows(backend(2)).gradient_factors(program, *some, own, 17, part)
         np.testing.assert_array_equal(part, outs[0][:, 17:517])
+
+
+class TestGradientSums:
+    """Sums over leaves of what the same walk writes down, each term in a place of its own."""
+
+    @pytest.mark.parametrize("dtype", DTYPES)
+    @pytest.mark.parametrize("link", LINKS)
+    def test_formula(self, dtype: type, link: str) -> None:
+        f = forest(dtype, n_rows=20_003)
+        terms, moves = [(0, 0, 3), (2, 1, 1), (3, 1, 0), (0, 1, 2)], [(0, 0), (2, 1)]
+        scales, steps = ([f.rng.uniform(0.5, 2, f.n_leaves[t]) for t, *_ in some] for some in (terms, moves))
+        lists = np.array([[0, 0], [2, 2], [4, 2]]), np.array(terms), np.concatenate(scales), np.array(moves)
+        draws = f.rng.integers(0, 3, f.leaves.shape).astype(np.uint8) if dtype is np.uint16 else None
+        program = Program(*lists, np.concatenate(steps), draws, link, True)
+        given, start = (f.normal(2, f.n_rows), f.normal(2, f.n_rows)), f.rng.uniform(1, 2, (2, f.n_rows))
+        factors = np.empty((4, f.n_rows))
+        Cpu(2).rows(f.leaves, f.starts).gradient_factors(program, *given, start.copy(), 0, factors)
+        put = [(f.leaves[t], factors[place], int(f.n_leaves[t])) for t, _, place in terms]
+        expected = [np.stack([np.bincount(leaf, own, n), np.bincount(leaf, abs(own), n)], 1) for leaf, own, n in put]
+        outs = []
+        for n_threads in (1, 2, 5):
+            sums = np.ones((len(program.scales), 2))  # which is added to
+            Cpu(n_threads).rows(f.leaves, f.starts).gradient_sums(program, *given, start.copy(), 0, sums)
+            np.testing.assert_allclose(sums - 1, np.concatenate(expected), rtol=1e-10, atol=1e-10)
+            outs.append(sums)
+        np.testing.assert_array_equal(outs[0], outs[1])
+        np.testing.assert_array_equal(outs[0], outs[2])
 
 
 class TestRefitRounds:

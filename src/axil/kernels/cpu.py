@@ -128,24 +128,17 @@ class CpuRows(Rows):
     def gradient_factors(
         self, program: Program, intercepts: Array, slopes: Array, state: Array, first: int, out: Array
     ) -> None:
-        _core.gradient_factors(
-            self.cells,
-            self.starts,
-            program.rounds,
-            program.terms,
-            program.scales,
-            program.moves,
-            program.steps,
-            program.draws,
-            LINKS.index(program.link),
-            program.product,
-            intercepts,
-            slopes,
-            state,
-            first,
-            out,
-            self.n_threads,
-        )
+        self._walk(_core.gradient_factors, program, intercepts, slopes, state, first, out)
+
+    def gradient_sums(
+        self, program: Program, intercepts: Array, slopes: Array, state: Array, first: int, sums: Array
+    ) -> None:
+        self._walk(_core.gradient_sums, program, intercepts, slopes, state, first, sums)
+
+    def _walk(self, kernel: Callable[..., None], program: Program, *given: Any) -> None:
+        rounds = program.rounds, program.terms, program.scales, program.moves, program.steps, program.draws
+        link = LINKS.index(program.link), program.product
+        kernel(self.cells, self.starts, *rounds, *link, *given, self.n_threads)
 
 
 def product(a: Array, b: Array, n_threads: int = 1) -> Array:

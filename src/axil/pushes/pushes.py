@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from axil.adapters.smooth import SmoothTrees
 from axil.errors import ExactnessError
+from axil.kernels.cpu import CpuRows
 from axil.machine.arrays import host, is_host, like
 from axil.machine.progress import track
 from axil.pushes.agreement import leaf_scores
@@ -32,6 +33,7 @@ from axil.types import Array, Leaves
 from axil.weights.leaf_space import sums_at
 
 BLOCK_ENTRIES = 1 << 21  # factors held at a time, over all trees and outputs
+SUMMED_ROWS = 1 << 17  # whose states and gradients are made at a time
 EXACT = 1e-6  # of all pushes on a score, in absolute value: how closely they add up
 
 DIVERGED = 1e7  # by how much other scores are larger where single precision has no digit left of this one
@@ -213,21 +215,45 @@ class Pushes(Factors):
     @cached_property
     def _leaf_sums(self) -> tuple[Array, Array]:
         """(L, 1), or (L, K) where outputs share trees: what all rows put into each leaf, and its absolute values; one walk."""
-        w, xp = self.walked, self.backend.xp
+        w = self.walked
         made = np.zeros((2, *w.smooth.trees.values.shape))
+        n_terms, program = sum(len(own) for own in self.trees), self._program
+        in_core = program is not None and self.backend.xp is np and len(program.terms) == n_terms
+        for k, (own, sums) in enumerate(zip(self.trees, self._sums_in_core() if in_core else self._sums_by_factors())):
+            at = np.concatenate([np.arange(w.starts[t], w.starts[t + 1]) for t in own])
+            found, sizes = (self._mixed(k, each, False, i == 1) for i, each in enumerate(sums))
+            made[:, at, k if w.smooth.shared else 0] = found[:, 0], sizes[:, 0]
+        return made[0], made[1]
+
+    def _sums_by_factors(self) -> list[list[Array]]:
+        """For each output (C_k, 1) twice: what all rows put into their own leaves, and its absolute values."""
+        xp = self.backend.xp
         with self.backend.guard():
-            n_cells = [int(w.smooth.trees.n_leaves[own].sum()) for own in self.trees]
+            n_cells = [int(self.walked.smooth.trees.n_leaves[own].sum()) for own in self.trees]
             sums = [[xp.zeros((n, 1)) for _ in range(2)] for n in n_cells]
             for rows in track(list(self._blocks(0)), "pushes"):
                 codes = xp.zeros(rows.stop - rows.start, dtype=np.int64)
                 for k, factors in enumerate(self.factors(rows)):
                     self.rows.factor_sums(factors, codes, rows.start, sums[k][0], self._own(k))
                     self.rows.factor_sums(xp.abs(factors, out=factors), codes, rows.start, sums[k][1], self._own(k))
-            for k, own in enumerate(self.trees):
-                at = np.concatenate([np.arange(w.starts[t], w.starts[t + 1]) for t in own])
-                found, sizes = (self._mixed(k, host(each), False, i == 1) for i, each in enumerate(sums[k]))
-                made[:, at, k if w.smooth.shared else 0] = found[:, 0], sizes[:, 0]
-        return made[0], made[1]
+            return [[host(each) for each in own] for own in sums]
+
+    def _sums_in_core(self) -> list[list[Array]]:
+        """`_sums_by_factors` by one kernel that writes no factor down, where every tree of an output has one term."""
+        program, own_rows, n_rows = self._program, self.rows, len(self.walked.targets)
+        assert program is not None
+        assert isinstance(own_rows, CpuRows)
+        sums = np.zeros((len(program.scales), 2))
+        for first in track(range(0, n_rows, SUMMED_ROWS), "pushes"):
+            rows = slice(first, min(first + SUMMED_ROWS, n_rows))
+            own_rows.gradient_sums(program, *self._given(rows), first, sums)
+        ends = np.cumsum([len(term.scale) for one in self.terms for term in one])
+        by_place = dict(zip(program.terms[:, 2].tolist(), np.split(sums, ends[:-1])))
+        places, found = iter(sorted(by_place)), []
+        for own in self.trees:
+            made = np.concatenate([by_place[next(places)] for _ in own])
+            found.append([made[:, :1], made[:, 1:]])
+        return found
 
     def agree(self, total: Array, queries: Leaves, step: int = 0) -> None:
         """Raise unless these are the scores of queries in these leaves, or of every training row at this step."""
