@@ -13,7 +13,8 @@ from axil.structure import Regularisation
 from axil.structure.pattern import slopes_of
 from axil.types import Array
 
-SAME = 1e-14  # of a leaf value: close enough to stop searching
+SAME = 1e-14  # of a leaf value: no more than rounding
+CLOSE = 1e-12  # of a leaf value, a sum over many rows: close enough to stop searching
 NEAR = 1e-8  # of the same value: how close the best way comes to it, where rounding is amplified
 
 
@@ -139,13 +140,14 @@ class StepSearch:
     def way(self, n_steps: int) -> tuple[bool, list[float]]:
         """Whether the goal was reached, and the factor of each step on the way that ends closest to it."""
         self._best: tuple[float, list[float]] = (np.inf, [1.0] * n_steps)
-        self._close = SAME * float(np.abs(self.goal).max(initial=0.0))
+        self._close = CLOSE * float(np.abs(self.goal).max(initial=0.0))
         self._go(np.zeros_like(self.goal), n_steps, [])
         return self._best[0] <= NEAR * float(np.abs(self.goal).max(initial=0.0)), self._best[1]
 
     def _go(self, total: Array, left: int, path: list[float]) -> bool:
         step = self._step(total)
-        for halvings in range(left):
+        still = bool(np.abs(step).max() <= self._close)  # halves of no step lead nowhere else
+        for halvings in range(1 if still else left):
             scale = 0.5**halvings
             after, taken = total + scale * step, [*path, scale]
             apart = float(np.abs(after - self.goal).max())
@@ -157,10 +159,11 @@ class StepSearch:
 
     def _step(self, total: Array) -> Array:
         score = self.score + total
-        slopes = self.loss.slopes(self.y, score)
+        g, h = self.loss.leaf_slopes(self.y, score)
         if self.loss.joint:
             only = np.zeros(len(self.y), dtype=np.intp)
-            steps = joint_steps(slopes.g, self.loss.mean(score), self.w, only, np.array([self.l2]))
+            steps = joint_steps(g, self.loss.mean(score), self.w, only, np.array([self.l2]))
             return np.array([step.value[0] for step in steps])
-        G, H = (self.w @ np.broadcast_to(each, self.y.shape) for each in (slopes.g, slopes.h))
-        return leaf_step(G, H, np.full(len(G), self.l2), 0.0, 0.0).value
+        G, bent = self.w @ g, self.l2 + (self.w @ h if np.shape(h) == g.shape else self.w.sum() * h)
+        found: Array = np.divide(-G, bent, out=np.zeros_like(G), where=bent > 0)
+        return found
