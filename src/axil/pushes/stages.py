@@ -204,6 +204,7 @@ class StageWalk:
         iterations = [range(*each) for each in pairwise([*first, len(self.smooth.iterations)])]
         states = self._states()
         self.found = None if states is None else self._all_sums(states, iterations)
+        del states  # of the size of all rows
         for number, trees in enumerate(track(iterations, "replay")):
             self.iterate(number, trees)
         if self.found is not None:
