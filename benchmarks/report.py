@@ -33,7 +33,7 @@ def main():
     frame.columns = names
     explainer = axil.Explainer(fit(frame, y, trees=100), frame, y, n_threads=arguments.threads)
     queries = pd.DataFrame(friedman(arguments.queries, seed=1)[0], columns=names)
-    chosen = {"k": 5, "columns": names[:8], "sign": "positive"}
+    chosen = {"k": 5, "columns": names[:8], "sign": "for"}
     explainer.similar(queries.head(10), adjust=True, **chosen)  # what is prepared once
     table, _ = timed(lambda: explainer.similar(queries, adjust=True, **chosen))
     with tempfile.TemporaryDirectory() as folder:

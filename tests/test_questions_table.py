@@ -77,7 +77,8 @@ QUESTIONS = {
     "similar": lambda e, place, y, path: e.similar(X_NEW, 3),
     "similar(adjust=True)": lambda e, place, y, path: e.similar(X_NEW, 3, adjust=True),
     "similar(within=)": lambda e, place, y, path: e.similar(X_NEW, 3, within=("age", 1.0)),
-    "similar(distinct=)": lambda e, place, y, path: e.similar(X_NEW, 3, distinct="size", sign="positive"),
+    "similar(distinct=)": lambda e, place, y, path: e.similar(X_NEW, 3, distinct="size", sign="for"),
+    "similar(tree_weights=)": lambda e, place, y, path: e.similar(X_NEW, 3, by="leaves", tree_weights="error"),
     "similar(beside=)": lambda e, place, y, path: e.similar(X_NEW, 3, beside=(X + 1, X_NEW + 1)),
     "group": lambda e, place, y, path: e.group(X_NEW, labels(place, GROUPS)),
     "group(column)": lambda e, place, y, path: e.group(X_NEW, "size"),
@@ -140,6 +141,7 @@ WEIGHTED |= {"degrees_of_freedom", "standard_error", "calibrate", "matrix", "pre
 STEPS = {name for name in QUESTIONS if name.startswith("removal")} | {"what_if", "without", "pushes", "audit", "blame"}
 PARTS = {
     "similar(beside=)",
+    "similar(tree_weights=)",
     "what_if",
     "reach",
     "removal(greedy=True)",
@@ -158,12 +160,12 @@ ACCOUNT = {name for name in QUESTIONS if name.startswith("removal")} | {
 }
 REFUSED = {
     ("boosting", "memory"): LINEAR,
-    ("forest", "memory"): LINEAR | {"loo_curve", "calibrate", "report"},
-    ("ridge", "memory"): LINEAR | {"removal(by='pushes')", "pushes", "loo_curve", "save"},
+    ("forest", "memory"): LINEAR | {"similar(tree_weights=)", "loo_curve", "calibrate", "report"},
+    ("ridge", "memory"): LINEAR | {"similar(tree_weights=)", "removal(by='pushes')", "pushes", "loo_curve", "save"},
     ("two classes", "memory"): WEIGHTED,
     ("three classes", "memory"): WEIGHTED | {"operator"},
     ("counts", "memory"): WEIGHTED,
-    ("logistic", "memory"): WEIGHTED | STEPS | {"derivatives", "operator", "save"},
+    ("logistic", "memory"): WEIGHTED | STEPS | {"similar(tree_weights=)", "derivatives", "operator", "save"},
     ("boosting", "dask"): PARTS,
     ("forest", "dask"): PARTS | {"calibrate"},
     ("two classes", "dask"): WEIGHTED | PARTS | ACCOUNT,

@@ -46,9 +46,7 @@ def test_similar(run, monkeypatch, suffix):
     expected = explainer.similar(homes[FEATURES])
     pd.testing.assert_frame_equal(read(f"found.{suffix}"), expected, check_dtype=False, rtol=1e-9)
 
-    more = (
-        "--top 4 --adjust --sign positive --within sold,1Y --distinct city --columns bmi,sold,city --among 'age >= 30'"
-    )
+    more = "--top 4 --adjust --sign for --within sold,1Y --distinct city --columns bmi,sold,city --among 'age >= 30'"
     code, _, err = run(f"similar {SIMILAR} --out found.{suffix} {more}")
     assert code == 0
     assert not re.search(r"no features of the model: .*\b(sold|city)\b", err)  # which are in the table
@@ -58,7 +56,7 @@ def test_similar(run, monkeypatch, suffix):
         4,
         ["bmi", "sold", "city"],
         adjust=True,
-        sign="positive",
+        sign="for",
         within=("sold", "1Y"),
         distinct="city",
         beside=beside,
@@ -97,6 +95,7 @@ def test_rows_before_a_date_and_suspects(run):
         ("--within age --asof 50", {"within": "age", "asof": 50}),
         ("--suspects mark", {"suspects": "mark"}),
         ("--by leaves --sign for", {"by": "leaves", "sign": "for"}),
+        ("--by leaves --tree-weights error", {"by": "leaves", "tree_weights": "error"}),
         ("--by weights --sign for", {"by": "weights", "sign": "for"}),
         ("--suspects drop", {"suspects": "drop"}),
     ):

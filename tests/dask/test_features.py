@@ -46,10 +46,10 @@ def frames():
     [
         ({}, {}),
         ({"adjust": True, "columns": ["bmi", "property"]}, {"adjust": True, "columns": ["bmi", "property"]}),
-        ({"among": lambda rows: rows["sex"] > 0, "sign": "positive"},) * 2,
+        ({"among": lambda rows: rows["sex"] > 0, "sign": "for"},) * 2,
         ({"among": lambda rows: rows["bmi"] >= rows["bmi"].max()},) * 2,  # of all rows, not of each partition's
         ({"distinct": "property", "adjust": True},) * 2,
-        ({"distinct": 10, "sign": "positive", "k": 80},) * 2,
+        ({"distinct": 10, "sign": "for", "k": 80},) * 2,
         (
             {"among": partitioned(X["age"] > 0), "distinct": partitioned(X["sex"])},
             {"among": X["age"] > 0, "distinct": X["sex"]},
@@ -81,7 +81,7 @@ def test_pushes():
     explainer = axil.Explainer(model, partitioned(rows), partitioned(y))
     whole, queries = axil.Explainer(model, rows, y), rows.iloc[[3, 200]]
     same(explainer.similar(queries, 4, ["mean area"]), whole.similar(queries, 4, ["mean area"]))
-    chosen = {"among": lambda frame: frame["mean area"] > 500, "sign": "positive"}
+    chosen = {"among": lambda frame: frame["mean area"] > 500, "sign": "for"}
     same(explainer.similar(queries, 4, **chosen), whole.similar(queries, 4, **chosen))
     with pytest.raises(axil.UnsupportedQuestionError, match="adjust"):
         explainer.similar(queries, adjust=True)

@@ -18,7 +18,7 @@ QUESTIONS = {
     "group": lambda e: e.group(A[:4], chunked(np.arange(N) % 2)),
     "similar": lambda e: e.similar(A[:4], 3),
     "similar, chosen": lambda e: e.similar(
-        A[:4], 3, among=lambda rows: rows[:, 0] > 0, distinct=1, sign="positive", within=(2, 0.5)
+        A[:4], 3, among=lambda rows: rows[:, 0] > 0, distinct=1, sign="for", within=(2, 0.5)
     ),
 }
 OF_WEIGHTS = {

@@ -137,9 +137,11 @@ def test_the_rows_listed(explainer, monkeypatch, positive, kept, labels):
     monkeypatch.setattr("axil.machine.memory.Budget.batch_size", lambda self, *_: 4)
     among = None if kept is None else (X["year"] >= 2023).to_numpy()
     found = explainer.similar(
-        NEW, 9, [], by="weights", among=among, distinct=labels, sign="positive" if positive else "any", adjust=True
+        NEW, 9, [], by="weights", among=among, distinct=labels, sign="for" if positive else "any", adjust=True
     )
-    weights = dense(explainer, NEW)[0]
+    weights, targets, _ = dense(explainer, NEW)
+    if explainer._model.classes is not None:  # rows of another class speak against the one that the line is about
+        weights = weights * np.where(targets.T > 0, 1.0, -1.0)
     rows = [
         (NEW.index[i], rank + 1, X.index[j])
         for i, output in np.ndindex(weights.shape[:2])
@@ -171,7 +173,7 @@ def test_all_that_allows_the_same_rows(boosting):
 def test_fewer_rows_than_asked_for(boosting):
     assert len(boosting.similar(NEW, 50, distinct="year", by="weights")) == Q * X["year"].nunique()
     assert len(boosting.similar(NEW, 50, among=np.arange(N) < 3, by="weights")) == Q * 3
-    assert len(boosting.similar(NEW.head(0), 5, adjust=True, sign="positive", distinct=OWNER)) == 0
+    assert len(boosting.similar(NEW.head(0), 5, adjust=True, sign="for", distinct=OWNER)) == 0
 
 
 def test_rows_without_a_label_stand_for_themselves(boosting):
@@ -216,7 +218,7 @@ def test_sparse_weights_and_frames_of_other_libraries():
         ({"distinct": "parcel"}, "distinct names 'parcel'; expected names such as 'area'"),
         ({"distinct": [1, 2]}, r"distinct has shape \(2,\); expected \(120,\)"),
         ({"distinct": X["year"][::-1]}, "distinct has the row labels of X_train in another order"),
-        ({"sign": "negative"}, 'sign is "?\'?negative.*expected "any", "positive"'),
+        ({"sign": "positive"}, 'sign is "?\'?positive.*expected "any", "for" or "against"'),
         ({"within": "sold"}, "within is 'sold'; expected a column and a distance"),
         ({"within": ("parcel", 3)}, "within names 'parcel'; expected names such as 'area'"),
         ({"within": ("area", -1)}, "within has the distance -1; expected"),
@@ -283,7 +285,7 @@ def test_rows_within_a_distance_in_time(monkeypatch, name, given, distance):
     monkeypatch.setattr("axil.machine.memory.Budget.batch_size", lambda self, *_: 4)
     explainer = made(name)
     near, weights = within_by_definition(distance), dense(explainer, NEW)[0]
-    for more in ({}, {"distinct": "owner", "among": (X["year"] >= 2019).to_numpy(), "sign": "positive"}):
+    for more in ({}, {"distinct": "owner", "among": (X["year"] >= 2019).to_numpy(), "sign": "for"}):
         found = explainer.similar(NEW, 9, [], by="weights", within=("sold", given), beside=BESIDE, **more)
         rows = [
             (NEW.index[i], rank + 1, X.index[j])
@@ -428,8 +430,9 @@ def test_pushes_are_chosen_from_and_not_adjusted():
         UnsupportedQuestionError, match=r"similar\(adjust=True\) has no answer here: .*not a weighted sum"
     ):
         pushes.similar(NEW, 3, adjust=True)
-    found = pushes.similar(NEW, 3, by="pushes", sign="positive", among=X["year"] > 2020)
-    assert (found["contribution"] > 0).all()
+    found = pushes.similar(NEW, 3, by="pushes", sign="for", among=X["year"] > 2020)
+    scores = pd.Series(pushes(NEW).predictions, NEW.index)[found["query"]].to_numpy()
+    assert (found["contribution"] * scores > 0).all()
     assert (found["year (row)"] > 2020).all()
 
 

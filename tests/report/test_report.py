@@ -104,7 +104,7 @@ def test_a_page_says_what_similar_says(explainer, tmp_path):
     found = explainer.report(NEW, tmp_path / "out", interval=predictive, coverage=0.8, **options)
     assert (found.pages, found.written, found.index) == (Q, Q, tmp_path / "out" / "index.html")
     kept = {name: options[name] for name in ("k", "columns", "beside", "within")}
-    table = explainer.similar(NEW, adjust=True, sign="positive", by="weights", **kept)
+    table = explainer.similar(NEW, adjust=True, sign="for", by="weights", **kept)
     ends = predictive.interval(NEW, 0.8).set_index("query")
     words = Words(unit="$")
     search = entries(tmp_path / "out")
@@ -148,7 +148,7 @@ def doubted():
     prices = Y.copy()
     prices.iloc[[3, 30, 60, 90, 120]] *= [6, 0.1, 8, 0.15, 7]
     explainer = axil.Explainer(LGBMRegressor(**QUICK).fit(X, np.log(prices)), X, np.log(prices), inverse_func=np.exp)
-    found = explainer.similar(X, 3, [], adjust=True, sign="positive", suspects="mark", by="weights")
+    found = explainer.similar(X, 3, [], adjust=True, sign="for", suspects="mark", by="weights")
     return explainer, found
 
 
@@ -224,7 +224,7 @@ def test_rows_fit_for_each_query(explainer, tmp_path, monkeypatch):
         assert all(gap == "same" or abs(float(gap)) < 20 for gap in gaps)
 
 
-@pytest.mark.parametrize("sign", ["positive", "for"])
+@pytest.mark.parametrize("sign", ["any", "for"])
 def test_rows_that_are_most_alike(explainer, tmp_path, sign):
     table = explainer.similar(NEW, 3, [], by="leaves", sign=sign)
     explainer.report(NEW, tmp_path, by="leaves", sign=sign, **OPTIONS)

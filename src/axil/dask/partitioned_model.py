@@ -34,7 +34,8 @@ REFUSED = {
     **dict.fromkeys(
         (
             *("reach", "blame", "shapley", "budget", "matrix", "operator", "report", "to_html of intervals"),
-            *("refit", "derivatives", "weight_derivatives", "weights", "similar(beside=)", "removal(greedy=True)"),
+            *("refit", "derivatives", "weight_derivatives", "weights", "similar(beside=)"),
+            *("similar(tree_weights=)", "removal(greedy=True)"),
         ),
         (ELSEWHERE, IN_MEMORY),
     ),
@@ -181,8 +182,8 @@ class PartitionedModel(Proven):
         place = inputs.chosen_columns(name, [str(column) for column in self.features.columns], what)[0]
         return self.features.iloc[:, place]
 
-    def choice(self, known: Any, k: Any, sign: Any, rules: Any) -> tuple[Any, Sequence[Any]]:
-        choice, _ = Rules().choice(known, k, sign, self.n_threads)
+    def choice(self, known: Any, k: Any, rules: Any) -> tuple[Any, Sequence[Any]]:
+        choice, _ = Rules().choice(known, k, self.n_threads)
         choice = replace(choice, distinct=rules.distinct is not None)
         nothing: list[Any] = [None] * len(self.held.sizes)
         masks, by_query, keys, values = nothing, nothing, nothing, nothing

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from axil.effects.blocks import BlockEffects, Once
+from axil.effects.leaf_matches import SharedLeaves, TreeWeights
 from axil.effects.source import Effects, Found, Shard, numbers_at
 from axil.effects.top import Best, best_of
 from axil.machine.arrays import host
@@ -89,6 +90,7 @@ class Choice:
     )
     n_threads: int = 1
     by_leaves: bool = False  #: the rows that share most leaves, not those of largest |effect|
+    tree_weights: TreeWeights | None = None  #: how much each tree counts for these; None: all alike
     sides: Array | None = (
         None  #: (n, K) 1 or -1: the sign that effects must have to be listed, of all queries; None: any
     )
@@ -141,8 +143,7 @@ class Choice:
         n_rows, n_outputs = effects.shape
         found = [Largest(effects.n, self.k, n_rows, n_threads=self.n_threads) for _ in range(n_outputs)]
         if self.by_leaves and self.is_plain and allowed.among is None and allowed.by_query is None and n_rows:
-            assert effects.alike is not None
-            values, rows = effects.alike().largest(found[0].k)
+            values, rows = self._alike(effects).largest(found[0].k)
             for one in found:
                 one.merge(values, rows)
         elif n_rows:
@@ -162,11 +163,15 @@ class Choice:
         sums = (sizes, none, none) if read else self._sums(effects, allowed)
         return self._compared(best, rows, allowed, n_rows, sums)
 
+    def _alike(self, effects: Effects) -> SharedLeaves:
+        assert effects.alike is not None
+        return replace(effects.alike(), counted=self.tree_weights)
+
     def _ranked(self, effects: Effects, allowed: Allowed, found: list[Largest]) -> None:
         """Fill in the rows to list for each output, with the numbers that they are ranked by; none without any has a place."""
         candidates: list[list[tuple[Array, NDArray[np.int64]]]] = [[] for _ in found]
         only = replace(self, positive=True)
-        alike = effects.alike() if self.by_leaves and effects.alike is not None else None
+        alike = self._alike(effects) if self.by_leaves and effects.alike is not None else None
         if self.sides is None:
             assert alike is not None
             for first, shares in alike.blocks():

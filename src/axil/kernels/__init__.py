@@ -81,6 +81,7 @@ class Rows(ABC):
     weights: Array | None  #: (N,) the row weights, None for ones, on the host
     n_rows: int  #: N
     n_cells: int  #: C
+    starts: Numbers  #: (T + 1,) where the cells of each tree begin
     every: Numbers  #: (T,) the numbers of all trees
     n_threads: int = 1  #: of the host, that prepare what kernels are given
     swept: int = 128  #: queries that share a sweep, so that tables of their leaves stay in the caches

@@ -15,7 +15,6 @@ from axil.effects.choice import Allowed, Choice, packed
 from axil.errors import AxilError, InputError, meant, shown
 from axil.output.columns import Columns, refuse_other_order
 
-SIGNS = ("any", "positive", "for", "against")
 PLACES = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -34,13 +33,13 @@ class Rules:
         """Whether some rows may not be listed."""
         return any(one is not None for one in (self.among, self.distinct, self.within, self.asof, self.dropped))
 
-    def choice(self, known: Columns, k: Any, sign: Any, n_threads: int = 1) -> tuple[Choice, Allowed]:
+    def choice(self, known: Columns, k: Any, n_threads: int = 1) -> tuple[Choice, Allowed]:
         """How rows are chosen, and which of them may be."""
-        count, positive = inputs.as_count(k, "k"), inputs.as_choice(sign, SIGNS, "sign") == "positive"
+        count = inputs.as_count(k, "k")
         near, codes = self._near(known), _codes(known, self.distinct)
         values, ranges = (None, None) if near is None else near
         allowed = Allowed(self._everywhere(known), self._by_query(known), codes, codes, values)
-        return Choice(count, positive, codes is not None, ranges, n_threads), allowed
+        return Choice(count, False, codes is not None, ranges, n_threads), allowed
 
     # -- among ----------------------------------------------------------------------------------------------------------
 

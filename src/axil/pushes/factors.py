@@ -145,6 +145,30 @@ class Factors:
             whole = xp.asarray(made)
         return [whole[first:last] for first, last in bounds]
 
+    def spreads(self) -> Array:
+        """(T,): the variance of what each tree adds to the scores of the training rows, over all outputs."""
+        made: dict[tuple[int, int], Array] = {}
+        for t, k, gain in (move for one in self._moves for move in one):
+            made[t, k] = made.get((t, k), 0.0) + gain
+        found = np.zeros(len(self.walked.leaves))
+        for (t, _), gain in made.items():
+            found[t] += gain[self.walked.leaves[t]].var()
+        return found
+
+    def reductions(self, rows: slice) -> Array:
+        """(T, rows): by how much each tree brought the means that scores stand for nearer to the targets, over its outputs."""
+        w, score = self.walked, np.array(self._start(rows))
+        found, leaves = np.zeros((len(w.leaves), len(score))), w.leaves[:, rows]
+        before = np.abs(w.targets[rows] - w.loss.mean(score))
+        for terms, moves in zip(self.terms, self._moves):
+            for t, k, gain in moves:
+                score[:, k] += gain[leaves[t]]
+            after = np.abs(w.targets[rows] - w.loss.mean(score))
+            for t, k in {(term.tree, term.output) for term in terms}:
+                found[t] += before[:, k] - after[:, k]
+            before = after
+        return found
+
     def _start(self, rows: slice) -> Array:
         w = self.walked
         return np.broadcast_to(w.start if w.start.ndim == 1 else w.start[rows], w.targets[rows].shape)

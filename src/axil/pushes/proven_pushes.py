@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from axil.effects import PUSHES, Effects, Source
 from axil.effects.blocks import BlockEffects, derived, mixed
-from axil.effects.leaf_matches import SharedLeaves
+from axil.effects.leaf_matches import SharedLeaves, TreeWeights
 from axil.errors import InputError
 from axil.implicit.readers import as_rows
 from axil.inputs.copies import frozen
@@ -108,6 +108,16 @@ class ProvenPushes(Refittable):
 
     def queries(self, X: Any, init_score: Any = None) -> Queries:
         return super().queries(as_rows(X), init_score)
+
+    @property
+    def rescales_trees(self) -> bool:
+        return self.boosting.pushes.walked.smooth.omega is not None
+
+    def _tree_weights(self, rule: str) -> TreeWeights:
+        pushes = self.boosting.pushes
+        if rule == "variance":
+            return TreeWeights([pushes.spreads()])
+        return TreeWeights(None, lambda rows: [pushes.reductions(rows)], rule == "improved")
 
     def asked_of(self, batch: Queries) -> Boosting:
         """The model for exactly these rows."""

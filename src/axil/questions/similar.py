@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.effects.choice import Choice, Compared
+from axil.effects.leaf_matches import RULES
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.output import comparables
 from axil.output.comparables import Predicted
@@ -19,10 +20,17 @@ from axil.questions import audit
 from axil.questions.question import Asked, Question
 from axil.types import Array
 
+SIGNS = ("any", "for", "against")
 RANKED = {
     True: "the rows listed are those that share most leaves with the query: similarity is the share of trees",
     False: "the rows listed are those of the largest {}",
 }  # by whether leaves decide
+COUNTED = {
+    "alike": "",
+    "variance": ", each weighed by the variance of what it adds to predictions",
+    "error": ", each weighed by how much it took away from the row's own error",
+    "improved": " among those that took away from the row's own error",
+}  # by `RULES`
 
 
 class Similar(Question):
@@ -36,6 +44,7 @@ class Similar(Question):
         init_score: Any = None,
         *,
         by: str | None = None,
+        tree_weights: str = "alike",
         adjust: bool = False,
         among: Any = None,
         distinct: Any = None,
@@ -83,6 +92,10 @@ class Similar(Question):
             the largest weights (pushes, derivatives), which say what made the number. By default leaves for boosted trees, where
             the two differ (experiments/alike.py), and weights for all other models. With "leaves" the column ``similarity``
             has the share of trees, of all outputs together; weight, share and contribution stand beside it.
+        tree_weights : "alike", "variance", "error" or "improved", default "alike"
+            How much each tree counts where leaves decide: all alike; by the variance of what it adds to the predictions of the
+            training rows; or, for each row listed, by how much the tree took away from that row's own absolute error, or alike
+            if it took any. ``similarity`` is a share of that. Of boosted trees only.
         adjust : bool, default False
             Add adjusted targets and differences of features. Only where weights make the prediction, not of pushes.
         among : array of bool of shape (n_train,) or function, optional
@@ -92,10 +105,10 @@ class Similar(Question):
         distinct : str, int or sequence of length n_train, optional
             A column of the training rows, by name or position, or a label for each of them, such as a property's number: of rows
             with one label only that of largest |weight| is listed. Rows without a label stand for themselves.
-        sign : "any", "for", "against" or "positive", default "any"
+        sign : "any", "for" or "against", default "any"
             Only rows that speak for the prediction, or against it: of numbers those whose weight is above or below zero; of
             classes those that push towards the class that the line is about (of two classes the one predicted), or away from
-            it. "positive": weights or pushes above zero.
+            it.
         per_class : bool, default True
             A line for each class. False, where classes share their weights as in forests: one line per training row, with the
             class predicted and its probability, and the row's own class by name as target.
@@ -122,7 +135,7 @@ class Similar(Question):
         >>> from axil import Explainer
         >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
         >>> explainer = Explainer(LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y), X, y)
-        >>> found = explainer.similar(X.head(1), 3, ["bmi"], adjust=True, among=lambda rows: rows["sex"] > 0, sign="positive")
+        >>> found = explainer.similar(X.head(1), 3, ["bmi"], adjust=True, among=lambda rows: rows["sex"] > 0, sign="for")
         >>> list(found.columns)[6:]
         ['share', 'target', 'contribution', 'adjusted', 'adjusted (all)', 'bmi (row)', 'bmi (query)', 'bmi (difference)']
         """
@@ -145,17 +158,23 @@ class Similar(Question):
         )
         marks = suspect_rows(model, suspects)
         dropped = marks if suspects == "drop" else None
-        choice, allowed = model.choice(listing.known, k, sign, Rules(among, distinct, within, asof, dropped))
-        choice = ranked(asked, choice, by, sign)
-        listing = replace(listing, note=f"{listing.note}; {RANKED[choice.by_leaves].format(model.source.name)}")
+        choice, allowed = model.choice(listing.known, k, Rules(among, distinct, within, asof, dropped))
+        choice = ranked(asked, choice, by, sign, tree_weights)
+        told = f"{RANKED[choice.by_leaves].format(model.source.name)}{COUNTED[tree_weights]}"
+        listing = replace(listing, note=f"{listing.note}; {told}")
         chosen = listing.known.chosen(columns)
         parts = compared(asked, choice, allowed, adjust, 15 + 3 * len(chosen))
         shown = marks if suspects == "mark" else None
         return comparables.similar_table(parts, listing, chosen, per_class, model.features_of(listing.known), shown)
 
 
-def ranked(asked: Asked, choice: Choice, by: str | None, sign: str = "any") -> Choice:
-    """The choice by shared leaves or by the numbers that make predictions, and of one side of them."""
+def ranked(
+    asked: Asked, choice: Choice, by: str | None, sign: str | None = "any", tree_weights: str = "alike"
+) -> Choice:
+    """The choice by shared leaves or by the numbers that make predictions, and of one side of them.
+
+    Without a sign: any where leaves decide, else those for the prediction.
+    """
     model, numbers = asked.model, asked.model.source.name
     if by is None:
         by = "leaves" if model.is_boosted else numbers
@@ -163,14 +182,23 @@ def ranked(asked: Asked, choice: Choice, by: str | None, sign: str = "any") -> C
     if by == "leaves" and not model.has_leaves:
         reason = "this model has no trees of its own, so no rows share a leaf"
         raise UnsupportedQuestionError('similar(by="leaves")', reason, f'Leave by out, or say by="{numbers}".')
+    if inputs.as_choice(tree_weights, RULES, "tree_weights") != "alike" and by != "leaves":
+        raise InputError(
+            f'tree_weights is "{tree_weights}", and the rows listed are those of the largest {by}, whatever the trees count. '
+            'Say by="leaves", or leave tree_weights out.'
+        )
+    counted = model.tree_weights(tree_weights)
+    sign = ("any" if by == "leaves" else "for") if sign is None else inputs.as_choice(sign, SIGNS, "sign")
+    if sign == "for" and by != "leaves" and model.classes is None:
+        return replace(choice, positive=True)
     sides = None
-    if sign in ("for", "against"):
+    if sign != "any":
         sides = np.ones((len(asked), model.shape[1]))
         if model.scored is not None:  # a score of two classes speaks for the second
             sides = np.where(asked.queries.predictions > 0, 1.0, -1.0)
         sides = -sides if sign == "against" else sides
     one_hot = model.classes is not None and model.source.name == "weights"
-    return replace(choice, by_leaves=by == "leaves", sides=sides, of_class=one_hot)
+    return replace(choice, by_leaves=by == "leaves", tree_weights=counted, sides=sides, of_class=one_hot)
 
 
 def suspect_rows(model: Any, suspects: str) -> NDArray[np.bool_] | None:

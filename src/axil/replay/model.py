@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.effects import STEPS, Here, Shards, Source, notes
+from axil.effects.leaf_matches import TreeWeights
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.inputs.copies import frozen
 from axil.machine.memory import Budget, Limits
@@ -185,6 +186,28 @@ class Proven(ABC):
         """Whether all trees are boosted: in forests, weights follow from the shared leaves."""
         return self.has_leaves
 
+    def tree_weights(self, rule: str) -> TreeWeights | None:
+        """How much each tree counts where rows are compared by leaves, by a rule of `similar`; None: all alike."""
+        if rule == "alike":
+            return None
+        self.can("similar(tree_weights=)")
+        if not self.is_boosted or (rule != "variance" and self.rescales_trees):
+            raise UnsupportedQuestionError(
+                f'similar(tree_weights="{rule}")',
+                "its trees are not fitted one after the other to what those before them leave over",
+                "Leave tree_weights out.",
+            )
+        found: TreeWeights = self.kept.get(("tree weights", rule), lambda: self._tree_weights(rule))
+        return found
+
+    def _tree_weights(self, rule: str) -> TreeWeights:
+        raise NotImplementedError
+
+    @property
+    def rescales_trees(self) -> bool:
+        """Whether trees are scaled again after others were fitted, as in DART."""
+        return False
+
     # -- columns --------------------------------------------------------------------------------------------------------
 
     @property
@@ -202,13 +225,13 @@ class Proven(ABC):
         given = (rows,) if self.features is None else (self.features, rows)
         return inputs.column_names(given, self.adapter.feature_names, rows.shape[1])
 
-    def choice(self, known: Any, k: Any, sign: Any, rules: Any) -> tuple[Any, Sequence[Any]]:
+    def choice(self, known: Any, k: Any, rules: Any) -> tuple[Any, Sequence[Any]]:
         """How rows are chosen to be listed, and per shard which of them may be, checked; see `similar`."""
         if rules.is_by_query:
             n = known.queries[0].shape[0]
             what = f"A truth value for each of {n} x {self.shape[0]} rows, from among,"
             self.budget.require(n * self.shape[0] // 8, what, "Ask about fewer rows at a time.")
-        choice, allowed = rules.choice(known, k, sign, self.n_threads)
+        choice, allowed = rules.choice(known, k, self.n_threads)
         return choice, [allowed]
 
     @property

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.adapters.contract import Model
 from axil.effects import WEIGHTS, Effects, Source, notes
-from axil.effects.leaf_matches import SharedLeaves, leaf_rows
+from axil.effects.leaf_matches import SharedLeaves, TreeWeights, leaf_rows
 from axil.effects.top import Best
 from axil.effects.weights import DeletionEffects, WeightEffects
 from axil.errors import InputError
@@ -185,6 +185,17 @@ class ProvenModel(Refittable):
         rows = self.kept.get("leaves", lambda: leaf_rows(structures, based, backend_of(self.limits)))
         leaves = [own_leaves(s, asked.coordinates)[:, based:] for s in structures]
         return SharedLeaves.of(rows, leaves, self.n_threads)
+
+    @property
+    def rescales_trees(self) -> bool:
+        return any(s.coefficients is not None for s in self.structures or ())
+
+    def _tree_weights(self, rule: str) -> TreeWeights:
+        based = int(getattr(self.adapter, "starts_with_base", False))
+        fits = [cast(BoostedTrees, engine).fit(own) for engine, own in zip(self.engines, self.own_targets())]
+        if rule == "variance":
+            return TreeWeights([fit.spreads()[based:] for fit in fits])
+        return TreeWeights(None, lambda rows: [fit.reductions(rows)[based:] for fit in fits], rule == "improved")
 
     def prove(self, batch: Queries, predictions: Array | None) -> None:
         if predictions is None:

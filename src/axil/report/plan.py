@@ -31,7 +31,7 @@ class Plan:
 
     words: Words
     choice: Choice
-    sign: str
+    sign: str | None
     allowed: Sequence[Allowed]  #: which rows may be listed
     shown: ShownBeside
     predictive: Predictive | None

@@ -64,7 +64,7 @@ class Reports(Question):
         by: str | None = None,
         among: Any = None,
         distinct: Any = None,
-        sign: str = "positive",
+        sign: str | None = None,
         within: Any = None,
         asof: Any = None,
         suspects: str = "mark",
@@ -122,8 +122,9 @@ class Reports(Question):
             The training rows that may be listed, as in `similar`.
         distinct : str, int or sequence of length n_train, optional
             Labels of which each is listed once, as in `similar`.
-        sign : "positive" or "any", default "positive"
-            Whether rows of negative weight are listed too.
+        sign : "any", "for" or "against", optional
+            Only rows whose weight is above or below zero, as in `similar`. By default "for" where weights decide which rows are
+            listed, and "any" where leaves do.
         within : pair of a column and a distance, optional
             How near a row must be to the query, as in `similar`: ``("sale_date", "3Y")``.
         asof : date, str or number, optional
@@ -163,7 +164,7 @@ class Reports(Question):
         refuse_names(words, known)
         marks = suspect_rows(model, suspects)
         rules = Rules(among, distinct, within, asof, marks if suspects == "drop" else None)
-        choice, allowed = model.choice(known, k, sign, rules)
+        choice, allowed = model.choice(known, k, rules)
         choice = ranked(asked, choice, by, sign)
         shown_there = shown_of(known, columns, rules, map, marks if suspects == "mark" else None, model.shape[0])
         if refits is not None:

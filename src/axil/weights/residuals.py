@@ -59,6 +59,17 @@ class FittedValues:
         """(n, K): what the fit predicts in these leaves, (T, n), offsets apart."""
         return predictions(self.structure, self.base, self.values, leaves)
 
+    def spreads(self) -> Array:
+        """(T,): the variance of what each tree adds to the predictions of the training rows, over all outputs."""
+        s, leaves = self.structure, self.structure.leaves()
+        added = (c * self.values[s.starts[t] + leaves[t]] for t, c in enumerate(s.final))
+        return np.array([own.var(axis=0).sum() for own in added])
+
+    def reductions(self, rows: slice) -> Array:
+        """(T, rows): by how much each tree made the training rows' absolute errors smaller, over all outputs."""
+        seen = self.residuals(self.structure.leaves(rows), self.started(rows))
+        return -np.diff(np.stack([np.abs(residual).sum(axis=1) for residual in seen]), axis=0)
+
     def steps(self, rows: slice) -> Iterator[ResidualStep]:
         """The steps of the trees t = 0..T-1 on a block of training rows: what each saw and did."""
         s = self.structure
