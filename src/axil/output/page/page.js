@@ -297,7 +297,7 @@ function start(data) {
     }
     table(byId("rows"), [make("tr", {}, ...columns.map(headOf)), query], lines, foot); // in the head the query's features stay in sight
     byId("rows-found").textContent = wanted ? `${count(kept.length)} of ${count(all.length)} rows shown` : "";
-    byId("rows-note").textContent = `Share so far: of the absolute ${word}, down to this row.` +
+    byId("rows-note").textContent = `These rows made the number; those most like it may be others, which similar lists. Share so far: of the absolute ${word}, down to this row.` +
       (training.features === null ? "" : ` Coloured features equal the prediction's own, to ${data.feature_digits} digits.`) + (adds ? reckoned() : "") +
       (log && !fromMean() ? ` Factor: ${plus}target to the power of the ${word}; with the intercept's they multiply to ${plus}the prediction.` : "") +
       (data.features_left_out ? ` ${count(data.features_left_out)} more features are not shown; choose with columns=.` : "");
@@ -369,7 +369,7 @@ function start(data) {
   const right = data.actual === null ? "" : data.actual.right !== null ? ` ${count(data.actual.right)} of ${count(data.n)} classes are predicted right.` : many ? "" : ` Half of them are within ${unit(price(data.actual.typical[0]))} of the actual value.`;
   byId("title").textContent = document.title = data.title ?? `Predictions${data.target === null ? "" : ` of ${data.target}`} and the training rows that made them`;
   byId("about").textContent = `${things(data.n, "prediction")} by ${things(data.n_train, "training row")}; ${kind}, with the fitted structure held fixed${scale === null ? "" : `; fitted to transformed targets${ofFit}`}.${data.n ? right : ""}`;
-  byId("rows-title").textContent = `Comparables: the training rows of largest ${word}`;
+  byId("rows-title").textContent = `What made it: the training rows of largest ${word}`;
   byId("proof-title").textContent = adds ? "Proof" : "What a derivative says";
   byId("rows-printed").textContent = data.features.length > PRINTED ? `Of ${count(data.features.length)} features the first ${PRINTED} are printed.` : "";
   byId("start").closest("label").hidden = !exact; // a push has no mean target to count from
