@@ -410,6 +410,7 @@ _CUT_MAKERS: Makers = {
         loss="huber", alpha=0.7, init="zero", fit_with={"change": np.round}
     ),
     "stages huber early stopping": lambda: boosted(loss="huber", n_iter_no_change=3),
+    "stages huber subsample": lambda: boosted(loss="huber", alpha=0.8, subsample=0.6),
 }
 #: Residuals are cut off.
 CUT: Makers = {name: cache(make) for name, make in _CUT_MAKERS.items()}

@@ -10,15 +10,26 @@ from numpy.typing import NDArray
 
 import axil
 from axil.adapters import read
+from axil.adapters.sklearn.draws import StageSampler
 from tests.adapters.sklearn_models import CUT, boosted
 
 Array = NDArray[np.float64]
 
-PLAIN = {"stages huber": 0.9, "stages huber alpha=0.5": 0.5, "stages huber zero whole targets": 0.7}
+PLAIN = {
+    "stages huber": 0.9,
+    "stages huber alpha=0.5": 0.5,
+    "stages huber zero whole targets": 0.7,
+    "stages huber subsample": 0.8,
+}
 
 
-def replayed(y: Array, leaves: NDArray[Any], queries: NDArray[Any], alpha: float, zero: bool) -> tuple[Array, Array]:
-    """(n,) predictions and (n, N) weights, delta and the pattern held, of queries in these leaves."""
+def replayed(
+    y: Array, leaves: NDArray[Any], queries: NDArray[Any], alpha: float, zero: bool, drawn: NDArray[Any]
+) -> tuple[Array, Array]:
+    """(n,) predictions and (n, N) weights, delta and the pattern held, of queries in these leaves.
+
+    Leaves are made of the rows that were drawn, (T, N); delta is that of all rows.
+    """
     n = len(y)
     order = np.argsort(y, kind="stable")
     start = np.zeros(n)
@@ -27,11 +38,11 @@ def replayed(y: Array, leaves: NDArray[Any], queries: NDArray[Any], alpha: float
         start[order[n // 2]] += 0.5
     K, c = np.tile(start, (n, 1)), np.zeros(n)
     found, constants = np.tile(start, (len(queries), 1)), np.zeros(len(queries))
-    for leaf, met in zip(leaves.T, queries.T):
+    for leaf, met, bag in zip(leaves.T, queries.T, drawn):
         r, made, left = y - K @ y - c, np.eye(n) - K, -c
         delta = np.sort(np.abs(r))[int(np.ceil(100 * alpha / 100 * n - 1e-9)) - 1]
         for number in np.unique(leaf):
-            rows = np.flatnonzero(leaf == number)
+            rows = np.flatnonzero((leaf == number) & bag)
             middle = rows[np.argsort(r[rows], kind="stable")[int(np.ceil(len(rows) / 2)) - 1]]
             apart = r[rows] - r[middle]
             share = np.zeros(n)
@@ -47,7 +58,11 @@ def replayed(y: Array, leaves: NDArray[Any], queries: NDArray[Any], alpha: float
 def oracle(name: str, rows: Any = slice(None)) -> tuple[Array, Array]:
     case = CUT[name]()
     leaves, queries = (read(case.model).leaves(X) for X in (case.X, case.X_new))  # type: ignore[attr-defined]
-    return replayed(case.y[rows], leaves[rows], queries, PLAIN[name], "zero" in name)
+    drawn = np.ones((leaves.shape[1], len(case.y)), dtype=np.bool_)
+    if "subsample" in name:
+        sampler = StageSampler(len(case.y), None, 0.6, 3, 1)
+        drawn = np.stack([sampler.draw(t, leaf, case.y) > 0 for t, leaf in enumerate(leaves.T)])
+    return replayed(case.y[rows], leaves[rows], queries, PLAIN[name], "zero" in name, drawn[:, rows])
 
 
 @pytest.mark.parametrize("name", PLAIN)
@@ -86,6 +101,13 @@ def test_wrong_targets_are_noticed() -> None:
     for wrong in (rng.permutation(case.y), changed, swapped):
         with pytest.raises(axil.ExactnessError):
             axil.Explainer(case.model, case.X, wrong)
+
+
+def test_a_refit_of_drawn_rows_is_the_fit_without_the_others() -> None:
+    case = CUT["stages huber subsample"]()
+    explainer = axil.Explainer(case.model, case.X, case.y)
+    after = explainer.without(case.X_new, [3, 7, 50])["after"]
+    np.testing.assert_allclose(explainer.refit(drop=[3, 7, 50]).model.predict(case.X_new), after, rtol=0, atol=1e-9)
 
 
 def test_other_targets_that_change_the_pattern_are_told() -> None:

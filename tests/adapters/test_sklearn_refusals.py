@@ -28,7 +28,12 @@ from tests.adapters.sklearn_models import boosted, fit, forest, hist, labels, lo
 ABOVE = {"change": np.abs}
 
 REFUSED: dict[str, tuple[Any, str, str, str | None]] = {
-    "stages huber": (lambda: boosted(loss="huber", subsample=0.5), "subsample", "0.5 with huber", None),
+    "stages huber": (
+        lambda: boosted(loss="huber", subsample=0.5, n_iter_no_change=2),
+        "subsample",
+        "0.5 with huber and n_iter_no_change",
+        None,
+    ),
     **{
         f"hist {loss}": (lambda loss=loss: hist(loss=loss, fit_with=ABOVE), "loss", loss, "(ii)")
         for loss in ("poisson", "gamma")

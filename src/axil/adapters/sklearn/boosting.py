@@ -70,7 +70,11 @@ class GradientBoostingAdapter(StackAdapter):
                     "axil holds which residuals are cut off for rows that all count alike",
                     "Fit without sample_weight, or with loss='absolute_error' or 'squared_error'.",
                 )
-            ranks = SklearnHuber(0.5, None, weighs_leaves=True, quantile=100 * float(self._model.alpha) / 100)
+            how: dict[str, Any] = {
+                "quantile": 100 * float(self._model.alpha) / 100,
+                "sampled": self._model.subsample < 1,
+            }
+            ranks = SklearnHuber(0.5, None, weighs_leaves=True, **how)
         return [with_base(found, ranks, rows, None if constant else float(start[0]), 0.0)]
 
     def kept_rows(self, n_rows: int, labels: Array | None = None) -> Indices | None:

@@ -69,6 +69,7 @@ class SklearnHuber(SklearnPercentile):
     """
 
     quantile: float = 0.9  #: of the sizes of residuals
+    sampled: bool = False  #: whether the rows of a stage were drawn; delta is then that of all rows
     spreads = True
 
     def picks(
@@ -79,7 +80,7 @@ class SklearnHuber(SklearnPercentile):
         if is_base:
             return found
         rows = np.flatnonzero(draw)
-        sizes = np.sort(np.abs(residuals[rows]))
+        sizes = np.sort(np.abs(residuals if self.sampled else residuals[rows]))
         delta = sizes[replace(self, alpha=self.quantile).weighed(np.ones(len(sizes)))[0]]
         at, n = np.searchsorted(found.leaves, leaf[rows]), len(found.leaves)
         apart = residuals[rows] - residuals[found.rows[0]][at]

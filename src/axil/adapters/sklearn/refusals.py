@@ -98,7 +98,7 @@ EXACT = (
     "values, sample_weight, early stopping (rows held out have weight zero), interaction_cst",
     "gradient boosting, with and without histograms: loss=absolute_error and quantile; trees and forests: "
     "criterion=absolute_error; with the ranks of the rows held",
-    "gradient boosting: loss=huber without subsample and sample_weight, with ranks, delta and the rows beyond it held",
+    "gradient boosting: loss=huber without sample_weight, with ranks, delta and the rows beyond it held",
     "trees and forests, regressors and classifiers: bootstrap, max_samples, sample_weight, class_weight, several outputs "
     "of regressors",
     "bagging over trees: bootstrap, max_samples, max_features",
@@ -146,6 +146,11 @@ def unknown_init(model: Any) -> str:
 
 def _unseeded(model: Any) -> bool:
     return not isinstance(model.random_state, (Integral, np.integer))
+
+
+def _sampled_and_stopped(model: Any) -> str:
+    both = model.loss == "huber" and model.subsample < 1 and model.n_iter_no_change is not None
+    return f"{model.subsample:g} with huber and n_iter_no_change" if both else ""
 
 
 def unknown_split(model: Any) -> str:
@@ -199,9 +204,9 @@ STAGES: tuple[Refusal[Any], ...] = (
     ),
     Refusal(
         "subsample",
-        lambda model: f"{model.subsample:g} with huber" if model.loss == "huber" and model.subsample < 1 else "",
-        "where residuals are cut off then follows from other rows than those of the stage, which is not replayed",
-        "Fit with subsample=1.0, or with loss='absolute_error'.",
+        _sampled_and_stopped,
+        "where residuals are cut off then follows from other rows than those of the stage and those held out",
+        "Fit with subsample=1.0, with n_iter_no_change=None, or with loss='absolute_error'.",
     ),
     Refusal(
         "random_state",
