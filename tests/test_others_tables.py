@@ -214,3 +214,6 @@ def test_the_page_tells_who_finds_simulated_errors():
     means = results("simulated_errors").select_dtypes("number").mean()
     text = page("paper/labels.md")
     assert f"{means['audit']:.3f} over all, cleanlab {means['cleanlab']:.3f}" in text
+    assert f"residuals ({means['leave-one-out residual']:.3f}) do no better" in text
+    assert f"eight cross-validations, forty fits, `audit` has {means['audit, 8 times out-of-fold']:.3f}" in text
+    assert means["leave-one-out residual"] < means["audit"] + 0.005

@@ -85,7 +85,7 @@ class Audit(Question):
         ----------
         out_of_fold : array of shape (n_train,) or (n_train, K), optional
             Predictions of your own cross-validation, given as ``y_train`` was, in place of those of `leave_one_out`; of
-            classes probabilities.
+            classes probabilities. The mean over several cross-validations finds more wrong labels than one.
         X_val : table, optional
             Validation rows, for a column more: ``gain``, by how much the mean squared error there would fall if the row's
             target were the expected one, as in `blame`.
