@@ -16,6 +16,8 @@ from axil.kernels import Rows
 from axil.replay.checks import CHECKED_ROWS, compare
 from axil.types import Array
 
+ADDED_ENTRIES = 1 << 18  # leaf values added up at a time, of all trees
+
 
 def check_start(adapter: SmoothModel, found: Array, trees: FittedTrees, targets: Array, rounding: Array) -> None:
     """Compare the scores (K,) that the targets lead to at first with those that the fit started from, up to rounding (K,)."""
@@ -105,7 +107,12 @@ def leaf_scores(
     if rounded:
         made = made.astype(smooth.score_precision)
     firsts = np.cumsum(trees.n_leaves) - trees.n_leaves
-    for t, first in enumerate(firsts):
-        own = slice(None) if smooth.shared else slice(int(smooth.outputs[t]), int(smooth.outputs[t]) + 1)
-        made[:, own] += table[first + leaves[:, t].astype(np.intp)].astype(made.dtype, copy=False)
+    every = np.arange(made.shape[1])
+    served = [(every, slice(None))] if smooth.shared else [(every[[k]], smooth.outputs == k) for k in every]
+    step = max(1, ADDED_ENTRIES // max(len(firsts), 1))
+    for begin in range(0, len(leaves), step):
+        rows = slice(begin, begin + step)
+        for own, some in served:  # tree after tree, as `cumsum` adds
+            met = table[firsts[some] + leaves[rows, some].astype(np.intp)].astype(made.dtype, copy=False)
+            made[rows, own] = np.cumsum(np.concatenate([made[rows, None, own], met], axis=1), axis=1)[:, -1]
     return np.asarray(made, dtype=np.float64)

@@ -57,7 +57,11 @@ class Pushes(Factors):
 
     def sizes(self, queries: Leaves) -> Array:
         """(n, K): what errors of scores in these leaves are relative to; see `sizes_of`."""
-        return sizes_of(self.walked.smooth, self.base, self._leaf_sums[1], queries)
+        return sizes_of(self.walked.smooth, self.base, self._leaf_sums[1], queries, self._ordinary)
+
+    @cached_property
+    def _ordinary(self) -> float:
+        return ordinary_size(self.walked.smooth, self.base, self._leaf_sums[1])
 
     def bytes_per_query(self) -> int:
         """Bytes that one query takes while its pushes are handed on block by block, with its part of a block."""
@@ -264,18 +268,25 @@ class Pushes(Factors):
         check_sums(total, expected, sizes, EXACT, largest, NOT_ADDED_UP, step)
 
 
-def sizes_of(smooth: SmoothTrees, base: Array, leaf_sizes: Array, leaves: Leaves) -> Array:
+def sizes_of(smooth: SmoothTrees, base: Array, leaf_sizes: Array, leaves: Leaves, least: float | None = None) -> Array:
     """(n, K): the absolute values that scores are sums of: of the base (K,), and of all that rows push into their leaves (n, T).
 
     Errors are relative to these terms, since beside a score of 1e27 any other would pass for exact. Less than an ordinary leaf
-    of each tree holds does not count: gradients next to zero are rounded beside the scores and targets that they come of.
+    of each tree holds does not count, ``least`` where it is known: gradients next to zero are rounded beside the scores and
+    targets that they come of.
     """
+    least = ordinary_size(smooth, base, leaf_sizes) if least is None else least
+    found: Array = np.maximum(leaf_scores(smooth, leaves, np.abs(base), values=leaf_sizes), least)
+    return found
+
+
+def ordinary_size(smooth: SmoothTrees, base: Array, leaf_sizes: Array) -> float:
+    """The size of a score in an ordinary leaf of every tree, for the output whose is the largest."""
     typical: Array = np.abs(base)
     for t, own in enumerate(np.split(leaf_sizes, np.cumsum(smooth.trees.n_leaves)[:-1])):
         ordinary = np.sort(own, axis=0)[(len(own) - 1) // 2]
         typical = typical + (ordinary if smooth.shared else ordinary * (np.arange(len(base)) == smooth.outputs[t]))
-    found: Array = np.maximum(leaf_scores(smooth, leaves, np.abs(base), values=leaf_sizes), typical.max())
-    return found
+    return float(typical.max())
 
 
 def check_sums(
