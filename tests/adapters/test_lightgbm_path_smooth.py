@@ -105,6 +105,22 @@ def test_right_data_are_proven_and_wrong_ones_are_not(settings):
             axil.Explainer(model, X, wrong, sample_weight=w)
 
 
+def test_counts_that_only_all_leaves_together_tell():
+    """Splits far above the leaves: their counts move each leaf by less than its digits, and all of them by more."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(6000, 5))
+    y = X[:, 0] + np.sin(2 * X[:, 1]) + X[:, 2] * X[:, 3] + 0.5 * rng.normal(size=6000)
+    w = rng.uniform(0.2, 3.0, size=6000)
+    settings = {"n_estimators": 3, "num_leaves": 63, "learning_rate": 0.1, "subsample": 0.5, "subsample_freq": 1}
+    model = fitted(lgb.LGBMRegressor, X, y, w, path_smooth=0.1, **settings)
+    explanation = axil.Explainer(model, X, y, sample_weight=w).explain(X[:5])
+    made = explanation.intercepts + explanation.contributions.sum(-1)
+    assert np.abs(made - model.predict(X[:5])).max() < 1e-5
+    changed = np.where(np.arange(6000) == int(np.argmax(y)), y + 1.0, y)
+    with pytest.raises((axil.ExactnessError, axil.UnsupportedModelError)):
+        axil.Explainer(model, X, changed, sample_weight=w)
+
+
 def test_settings_that_hide_the_counts_are_refused_by_name():
     X, y, w = table(2)
     bounded = fitted(lgb.LGBMRegressor, X, y, w, path_smooth=3.0, monotone_constraints=[1, 0, 0])

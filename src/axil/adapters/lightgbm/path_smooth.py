@@ -10,14 +10,18 @@ is a whole number near the left side's share of the second derivatives, and the 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import combinations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from axil.adapters.contract import Nodes
 from axil.adapters.lightgbm.reading import LightGBMReading
 from axil.adapters.lightgbm.rule import LightGBMRule
 from axil.adapters.refusals import Refusal, refuse
 from axil.structure import Regularisation
+from axil.structure.nodes import Ids
 from axil.types import Array
 
 SURE = 0.01  # how closely a whole number must be shown to be told by its digits
@@ -25,6 +29,10 @@ MOST_TRIED = 96  # candidates for one split
 FEW_TRIED = 16  # and for one below it
 MOST_LOOKED_AT = 20000  # splits of one tree that are looked at below others: some 0.3 s
 DEEPEST = 2  # levels below a split that are looked at for a leaf that tells
+ROUND = 0.05  # likewise to SURE, where the values of all leaves tell a number together
+MOST_STEPS = 60  # of one fit to all leaves
+MOST_FITS = 5  # each from the whole numbers that the one before ended at
+ENOUGH = 100.0  # squared slacks per node: such values agree
 UNTOLD = 1e-6  # of the largest value of a tree: what counts that are not told can be off by
 
 
@@ -70,6 +78,7 @@ class PathSmooth:
     tolerance: float  #: of leaf values, relative to the largest of a tree
     rounding: float  #: how far leaf values are off for sums that are rounded otherwise, relative likewise
     most: float  #: how far the roundings of all bins may lead an estimate away from the share of second derivatives
+    lost: list[int] = field(default_factory=list)  #: trees whose values no counts lead to
 
     @classmethod
     def of(cls, rule: LightGBMRule, rates: Array, nodes: Nodes, tolerance: float, rounding: float) -> PathSmooth:
@@ -101,12 +110,20 @@ class PathSmooth:
         slack[ends] = self.rounding * largest + 4 * float(np.finfo(np.float64).eps * abs(hidden / rate))
         counts = self.counts[self._nodes.starts[tree] : self._nodes.starts[tree + 1]]
         raw = rule.step(nodes.totals(sums), hessians + nodes.l2)
-        found, told = SmoothedNodes(
-            nodes, self.smooth, counts, hessians, raw, said, slack, self.most, self.tolerance * largest / 4
-        ).own()
-        made = replace(rule, nodes=replace(nodes, own=found)).leaf_values(sums, weights)
-        apart = float(np.abs(made[leaves] - said[ends]).max())
-        if not told and self.tolerance * largest < apart < UNTOLD * largest:  # too close for other data
+        close = self.tolerance * largest
+        smoothed = SmoothedNodes(nodes, self.smooth, counts, hessians, raw, said, slack, self.most, close / 4)
+
+        def off(own: Array) -> float:
+            made = replace(rule, nodes=replace(nodes, own=own)).leaf_values(sums, weights)
+            return float(np.abs(made[leaves] - said[ends]).max())
+
+        found, told = smoothed.own()
+        if (apart := off(found)) > close and not self.lost:
+            together = smoothed.shares(smoothed.solved(smoothed.left_of(found)))
+            if off(together) <= close:
+                return together
+            self.lost.append(tree)  # other data, most likely: no further tree is worth the time
+        if not told and close < apart < UNTOLD * largest:  # too close for other data
             raise COUNTS_UNTOLD.error(f"{self.smooth:g} with rows that weigh differently")
         return found
 
@@ -217,3 +234,131 @@ class SmoothedNodes:
             return max(sure, default=0.0)
         few = self._candidates(split, above)[:FEW_TRIED]
         return min(self._strain_below(split, n, above, deep - 1) for n in few)
+
+    @cached_property
+    def splits(self) -> Ids:
+        """(S,): a parent comes before its children."""
+        return np.flatnonzero(self.nodes.leaf < 0)
+
+    @cached_property
+    def rows(self) -> Array:
+        """(S,): of each split."""
+        return self.counts[self.splits]
+
+    @cached_property
+    def expected(self) -> Array:
+        """(S,): the rows of each split by the share of the left side in the second derivatives."""
+        total = self.weights[self.splits]
+        share = self.weights[self.nodes.children[self.splits, 0]] / np.where(total > 0, total, 1.0)
+        return np.asarray(self.rows * share)
+
+    def left_of(self, own: Array) -> Array:
+        """(S,): the rows to the left of each split, from the shares (M,) of raw values."""
+        share = own[self.nodes.children[self.splits, 0]]
+        return np.asarray(self.smooth * share / (1.0 - share))
+
+    def shares(self, taken: Array) -> Array:
+        """(M,): the share of each node's raw value in its value, with these rows (S,) to the left of each split."""
+        counts = self.counts.copy()
+        counts[self.nodes.children[self.splits]] = np.stack([taken, self.rows - taken], axis=1)
+        return np.asarray(counts / (counts + self.smooth))
+
+    def solved(self, taken: Array) -> Array:
+        """(S,): the rows to the left of each split that fit the values of all nodes together.
+
+        Newton steps from ``taken``. Numbers that the values tell are rounded, and the others, on which no value depends, are
+        solved for again.
+        """
+        for _ in range(MOST_FITS):
+            free = np.ones(len(taken), dtype=np.bool_)
+            taken, spread = self._fit(taken, free)
+            while (sure := free & (spread < ROUND)).any():
+                taken[sure], free[sure] = np.round(taken[sure]), False
+                taken, spread = self._fit(taken, free)
+            if self._misfit(taken) < ENOUGH * len(self.values):
+                break
+        return taken
+
+    def _fit(self, taken: Array, free: NDArray[np.bool_]) -> tuple[Array, Array]:
+        """(S,): the rows to the left of each split, those that are free fitted to the values; and how far these may be off."""
+        low, high = np.maximum(self.expected - self.most, 0.0), np.minimum(self.expected + self.most, self.rows)
+        strain, damping = self._misfit(taken), 1.0
+        for _ in range(MOST_STEPS if free.any() else 0):
+            step, _ = self._step(taken, free, damping)
+            tried = np.where(free, np.clip(taken + step, low, high), taken)
+            after = self._misfit(tried)
+            if after < strain:
+                moved = float(np.abs(tried - taken).max())
+                taken, strain, damping = tried, after, damping / 30
+                if moved < SURE:
+                    break
+            elif damping > 1e9:
+                break
+            else:
+                damping = max(damping, 1e-12) * 10
+        return taken, self._step(taken, free, 0.0)[1]
+
+    def _made(self, taken: Array) -> Array:
+        """(M,): the values of all nodes."""
+        made = self.raw.copy()
+        for split, n, rows in zip(self.splits.tolist(), taken.tolist(), self.rows.tolist()):
+            for child, own in zip(self.nodes.children[split].tolist(), (n, rows - n)):
+                made[child] += self.smooth / (own + self.smooth) * (made[split] - made[child])
+        return made
+
+    def _misfit(self, taken: Array) -> float:
+        """How far the values are from the model's, in their slacks, and the numbers from those expected; squared."""
+        apart = (self.values - self._made(taken)) / self.slack
+        return float(np.nansum(apart[1:] ** 2) + (((taken - self.expected) / self.most) ** 2).sum())
+
+    def _step(self, taken: Array, free: NDArray[np.bool_], damping: float) -> tuple[Array, Array]:
+        """(S,) twice: one Newton step of all numbers together, and how far each may be off.
+
+        Values depend on nothing above but their parent's. So least squares are solved from the leaves up, where each node has a
+        best change of its value and a precision, and then from the root down.
+        """
+        s, made = self.smooth, self._made(taken)
+        precision = np.where(np.isnan(self.values), 0.0, 1.0 / self.slack**2)
+        best = np.where(np.isnan(self.values), 0.0, self.values - made)
+        passed: list[list[tuple[float, float, float, float]]] = []
+        for k in range(len(taken) - 1, -1, -1):
+            split = int(self.splits[k])
+            lines = []  # weight, change with the parent's value, change with the rows to the left, what is left over
+            for child, n, side in zip(
+                self.nodes.children[split].tolist(), (taken[k], self.rows[k] - taken[k]), (1.0, -1.0)
+            ):
+                share = s / (n + s)
+                slope = side * share * (self.raw[child] - made[split]) / (n + s)
+                lines.append((float(precision[child]), float(share), float(slope), float(best[child])))
+            if free[k]:
+                by_rows = sum(w * d * d for w, _, d, _ in lines)
+                prior = 1.0 / self.most**2
+                lines.append((prior, 0.0, 1.0, float(self.expected[k] - taken[k])))
+                lines.append((damping * (by_rows + prior), 0.0, 1.0, 0.0))
+                total = sum(w * d * d for w, _, d, _ in lines)
+                pairs = [
+                    (w * v / total, a * e - b * d, m * e - n * d)
+                    for (w, a, d, m), (v, b, e, n) in combinations(lines, 2)
+                ]
+                found, pull = sum(w * x * x for w, x, _ in pairs), sum(w * x * y for w, x, y in pairs)
+            else:
+                found, pull = sum(w * a * a for w, a, _, _ in lines), sum(w * a * m for w, a, _, m in lines)
+            passed.append(lines)
+            both = precision[split] + found
+            if both > 0:
+                best[split] = (precision[split] * best[split] + pull) / both
+                precision[split] = both
+        step, spread = np.zeros(len(taken)), np.zeros(len(taken))
+        moved, variance = np.zeros(len(made)), np.zeros(len(made))
+        for k, lines in enumerate(reversed(passed)):
+            split, up = int(self.splits[k]), 0.0
+            alone = 0.0
+            if free[k]:
+                total = sum(w * d * d for w, _, d, _ in lines)
+                step[k] = sum(w * d * (m - a * moved[split]) for w, a, d, m in lines) / total
+                up, alone = sum(w * d * a for w, a, d, _ in lines) / total, 1.0 / total
+                spread[k] = np.sqrt(alone + up * up * variance[split])
+            for child, (_, a, d, _) in zip(self.nodes.children[split].tolist(), lines):
+                moved[child] = a * moved[split] + d * step[k]
+                variance[child] = (a - d * up) ** 2 * variance[split] + d * d * alone
+        return step, spread
