@@ -95,6 +95,7 @@ VALUES = {
     ("learning_rate", ""): "of a first tree of two leaves that differs",
     ("estimator", ""): "XGBClassifier, XGBRanker with squared error",
     ("scale_pos_weight", ""): "other than 1",
+    ("subsample", "where residuals"): "with huber and early stopping",
     ("subsample", ""): "of a model file, which loses it",
     ("multi_strategy", ""): "both in one model",
     ("base_score", ""): "one estimate for several outputs",
