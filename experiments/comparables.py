@@ -12,6 +12,8 @@ Five rows per prediction: the largest positive weights, `similar(X, 5, by="weigh
 is in percent of the mean price. Estimates are means of five: of prices as they are, or as the model adjusts them to the query,
 y_j + F(x) - F(x_j). "weighted": by their weights. "all adjusted": the mean of all training rows by their weights. Random rows
 show how much of an adjusted mean is the model alone. "share": of the absolute weight that the five rows of either kind hold.
+"variance", "error", "improved": the most shared leaves where trees count by these rules, `similar(X, 5, by="leaves",
+tree_weights="variance")`; of boosted trees alone.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ K, SPLITS, MOST_ROWS, MOST_ASKED = 5, 3, 4000, 500
 FILES = {"boston": "boston.csv", "california": "housing.csv", "ames": "AmesHousing.csv"}
 TARGETS = {"boston": "MEDV", "california": "median_house_value", "ames": "SalePrice"}
 MODELS = ("boosting", "boosting, log price", "forest")
+RULES = ("variance", "error", "improved")  # by which trees may count
 
 
 def read(name: str, folder: Path) -> tuple[pd.DataFrame, np.ndarray]:
@@ -74,6 +77,12 @@ def by_weight(explainer: axil.Explainer, X: pd.DataFrame) -> tuple[dict[str, np.
     return made, float(footer["share"].mean())
 
 
+def by_rule(explainer: axil.Explainer, X: pd.DataFrame, rule: str) -> np.ndarray:
+    """(n, k): positions of the training rows that share most leaves, where trees count by a rule."""
+    found = explainer.similar(X, K, [], by="leaves", tree_weights=rule)["row"]
+    return pd.Index(explainer.index).get_indexer(found).reshape(len(X), K)
+
+
 def of_rows(explainer: axil.Explainer, train: pd.DataFrame, X: pd.DataFrame, rows: np.ndarray) -> list[np.ndarray]:
     """(n,) each: means of the prices of these training rows (n, k), as they are and adjusted."""
     fit, asked = (np.concatenate([part.predictions for part in explainer.iter(own)]) for own in (train, X))
@@ -91,7 +100,10 @@ def measure(X: pd.DataFrame, y: np.ndarray, kind: str) -> Line:
         made, share = by_weight(explainer, new)
         matches = np.argsort(-LeafMatch(explainer).scores(new), axis=1, kind="stable")[:, :K]
         chance = np.random.default_rng(seed).integers(len(train), size=(len(new), K))
-        for name, rows in {"shared leaves": matches, "random": chance}.items():
+        listed = {"shared leaves": matches, "random": chance}
+        if kind != "forest":
+            listed |= {rule: by_rule(explainer, new, rule) for rule in RULES}
+        for name, rows in listed.items():
             plain, adjusted = of_rows(explainer, train, new, rows)
             made |= {f"{name}, as they are": plain, f"{name}, adjusted": adjusted}
         own = np.sqrt(np.mean((y_new - made.pop("model")) ** 2))
@@ -100,8 +112,10 @@ def measure(X: pd.DataFrame, y: np.ndarray, kind: str) -> Line:
         matched = np.take_along_axis(weights, matches, axis=1).sum(axis=1) / weights.sum(axis=1)
         line = {"error of the model, %": 100 * own / y_new.mean(), **errors}
         lines.append(line | {"share, weights": share, "share, shared leaves": matched.mean()})
-    means = pd.DataFrame(lines).mean()
-    return {"rows": len(train), **{name: f"{value:.3f}" for name, value in means.items()}}
+    means = pd.DataFrame(lines).mean().to_dict()
+    for name in (f"{rule}, {how}" for rule in RULES for how in ("as they are", "adjusted")):
+        means[name] = means.pop(name, np.nan)  # last, and in every line of the table
+    return {"rows": len(train), **{name: "" if np.isnan(value) else f"{value:.3f}" for name, value in means.items()}}
 
 
 def houses(name: str, text: str, measured: Callable[[Any, Any], Iterator[Line]]) -> None:
