@@ -282,3 +282,7 @@ def test_a_warning_names_the_line_that_asked():
     with pytest.warns(axil.ApproximationWarning) as found:
         explainer.what_if(X[:4], {3: 1000.0})
     assert [one.filename for one in found] == [__file__]
+
+
+def test_an_explainer_has_few_names():
+    assert len([name for name in dir(axil.Explainer) if not name.startswith("_")]) <= 40

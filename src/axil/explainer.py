@@ -289,7 +289,8 @@ class Explainer(
         proof = (
             "not verified" if not model.verification else "verified" if error is None else f"verified to {error:.1e}"
         )
-        rows = counted(model.shape[0], "training row") + (f" ({self.dropped} dropped)" if self.dropped else "")
+        dropped = 0 if self._made is None else self._made.dropped
+        rows = counted(model.shape[0], "training row") + (f" ({dropped} dropped)" if dropped else "")
         return f"<axil.Explainer: {model.adapter.library}, {rows}, {kind[model.kind]}{proof}>"
 
     @property

@@ -319,9 +319,9 @@ def test_a_label_of_several_rows_drops_them_all_and_the_explainer_says_how_many(
     model = lightgbm.LGBMRegressor(**LIGHT).fit(customers, TARGETS["numbers"][:TRAIN])
     explainer = axil.Explainer(model, customers, TARGETS["numbers"][:TRAIN].to_numpy())
     again = explainer.refit(drop=[3, 7])
-    assert (again.dropped, len(again.index), explainer.dropped) == (8, TRAIN - 8, 0)
+    assert len(again.index) == TRAIN - 8
     assert f"{TRAIN - 8} training rows (8 dropped)" in repr(again)
-    assert again.refit(targets={5: 1.0}).dropped == 0
+    assert "dropped" not in repr(explainer) + repr(again.refit(targets={5: 1.0}))
     after = explainer.without(X[TRAIN:], [3, 7])
     assert after.attrs["deleted"] == 8
     np.testing.assert_allclose(again.model.predict(X[TRAIN:]), after["after"], rtol=1e-6)

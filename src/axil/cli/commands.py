@@ -21,6 +21,7 @@ from axil.kernels.choose import limits_of
 from axil.output.tables import NOTES
 from axil.questions.intervals.predictive import Predictive
 from axil.questions.intervals.training_errors import is_bagged
+from axil.questions.refit import made_of
 from axil.scale import FORWARD, INVERSES
 
 TOP = 10  # training rows per prediction
@@ -213,7 +214,8 @@ def refit(arguments: argparse.Namespace, out: Any) -> int:
     again = question.explainer.refit(**change)
     files.save(again.model, arguments.out, arguments.model)
     rows = f"{counted(len(again.index), 'row')}, {len(training.features)} before"
-    rows += f"; {again.dropped} dropped" if again.dropped else ""
+    dropped = made_of(again).dropped
+    rows += f"; {dropped} dropped" if dropped else ""
     if not arguments.quiet:
         print(question.proof, f"{arguments.out}: fitted again at the same splits to {rows}", sep="\n", file=out)
     return 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -33,6 +33,7 @@ class Made:
     init_score: Array | None
     settings: dict[str, Any]  #: keyword arguments of `Explainer` besides
     make: Callable[..., Any]  #: `Explainer` itself
+    dropped: int = 0  #: training rows that ``drop`` of `refit` left out, all rows of the labels given
 
     @classmethod
     def of(cls, model: Any, y: Any, sample_weight: Any, init_score: Any, settings: Any, make: Any) -> Made:
@@ -57,9 +58,6 @@ class Refit(Question):
     """The question, as a method of `Explainer`."""
 
     _made: Made | None = None
-    dropped: int = (
-        0  #: training rows that ``drop`` left out where `refit` made this explainer, all rows of the labels given
-    )
 
     @property
     def model(self) -> Any:
@@ -80,7 +78,7 @@ class Refit(Question):
         which the library keeps targets. Splits, rates, draws and what a pipeline learnt are held fixed, so it is no retraining,
         and no proof that deleted rows left no trace: they had their part in the choice of the splits. Rows that are added are
         in every bag. Rows of no weight, as early stopping holds out, are left out of the new explainer. The old model is not
-        touched, and ``dropped`` of the new explainer has the number of rows left out. A `SplitsWarning` says where dropped rows
+        touched, and the repr of the new explainer says how many rows were left out. A `SplitsWarning` says where dropped rows
         hold more than a tenth of the weight of the fit. Linear models and neighbours are fitted anew with the settings that they
         have. O(T N).
 
@@ -111,8 +109,8 @@ class Refit(Question):
         >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
         >>> explainer = Explainer(LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y), X, y)
         >>> again = explainer.refit(drop=[0, 7, 30])
-        >>> type(again.model).__name__, len(again.index), again.dropped
-        ('LGBMRegressor', 439, 3)
+        >>> type(again.model).__name__, len(again.index)
+        ('LGBMRegressor', 439)
         >>> after = explainer.without(X.head(1), [0, 7, 30])["after"]
         >>> bool(abs(again.model.predict(X.head(1)) - after).max() < 1e-5)
         True
@@ -121,8 +119,12 @@ class Refit(Question):
         rows = np.zeros(0, dtype=np.intp) if drop is None else self._model.positions(drop)
         warn_of_splits(self._model.share_of(rows))
         found = again(self, drop, add, targets, sample_weight)
-        found.dropped = len(rows)
-        return found
+        return found._without(len(rows))
+
+    def _without(self, dropped: int) -> Any:
+        """This explainer, which now knows how many rows were dropped for it."""
+        self._made = replace(made_of(self), dropped=dropped)
+        return self
 
 
 def made_of(self: Refit) -> Made:
