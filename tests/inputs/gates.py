@@ -138,7 +138,7 @@ KINDS = {
     "coverage": "number",
     "q": "shares",
     **dict.fromkeys(("symmetric", "return_std", "adjust", "per_class"), "flag"),
-    **dict.fromkeys(("by", "device", "sign"), "choice"),
+    **dict.fromkeys(("by", "device", "sign", "tree_weights"), "choice"),
     "method": "choice",
     "line": "number",
     "listed": "flag",
