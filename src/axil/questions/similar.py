@@ -159,7 +159,7 @@ class Similar(Question):
         marks = suspect_rows(model, suspects)
         dropped = marks if suspects == "drop" else None
         choice, allowed = model.choice(listing.known, k, Rules(among, distinct, within, asof, dropped))
-        choice = ranked(asked, choice, by, sign, tree_weights)
+        choice = ranked(asked, choice, by, inputs.as_choice(sign, SIGNS, "sign"), tree_weights)
         told = f"{RANKED[choice.by_leaves].format(model.source.name)}{COUNTED[tree_weights]}"
         listing = replace(listing, note=f"{listing.note}; {told}")
         chosen = listing.known.chosen(columns)
