@@ -1,4 +1,4 @@
-"""Run the fuzzer: PYTHONPATH=tests python -m fuzz --n 5000 --jobs 2."""
+"""Run the fuzzer: python -m tests.fuzz --n 5000 --jobs 2."""
 
 import sys
 

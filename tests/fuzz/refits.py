@@ -82,6 +82,7 @@ class Fit(Trial):
     keeps_base: bool = (
         False  #: XGBoost: rows without offsets start from the base, though the fit of rows with offsets does not
     )
+    root_is_zero: bool = False  #: histogram boosting: a tree without a split has no value, whatever its rows say
     curvature: float = 1.0  #: what the library multiplies second derivatives by
     draws: Array | None = None  #: (T, N) of an average, else None
     softmax_start: Callable[[Array], Array] | None = None  #: where the library has its own
@@ -134,6 +135,8 @@ class Fit(Trial):
                 before = own.copy()
                 g, h = g * w[:, None], h * w[:, None] * self.curvature
             value, part, pattern = self._values(leaf, at, g[:, k], h[:, k], l2)
+            if self.root_is_zero and not leaf.any():
+                value, part = np.zeros_like(value), np.zeros_like(part)
             own[:, k] = before[:, k] + self.rate * value[leaf]
             new[:, k] += self.rate * value[at]
             pushes[k] += self.rate * np.where(at[:, None] == leaf, (part[leaf] * g[:, k])[None], 0.0)
@@ -362,7 +365,7 @@ def histogram(draw: Draw, rows: Rows, held: bool) -> Fit:
     def leaves(X: Any) -> Any:
         return np.stack([_walked(each.nodes, X) for stage in model._predictors for each in stage], axis=1)
 
-    return rows.fit(model, lambda X, own: model._raw_predict(X), leaves, rate=rate, l2=l2)
+    return rows.fit(model, lambda X, own: model._raw_predict(X), leaves, rate=rate, l2=l2, root_is_zero=True)
 
 
 def _walked(nodes: Any, X: Array) -> Array:
