@@ -6,6 +6,7 @@ import dask
 import dask.array as da
 import lightgbm as lgb
 import numpy as np
+import pandas as pd
 import pytest
 from distributed import Client
 from sklearn.ensemble import RandomForestRegressor
@@ -105,6 +106,17 @@ def test_a_group_of_all_rows(pair):
     found = explainer.removal(QUERIES, groups=da.from_array(labels, chunks=(unequal(len(X)),)))
     same_table(found, whole.removal(QUERIES, groups=labels), ("before", "after", "change"))
     assert found["after"].isna().all()
+
+
+def test_a_group_without_which_no_weight_is_left():
+    weights = pd.Series(np.arange(len(X)) % 2 * 1.0, index=X.index)
+    model = lgb.LGBMRegressor(n_estimators=3, n_jobs=1, verbose=-1).fit(X, Y, sample_weight=weights)
+    whole = axil.Explainer(model, X, Y, weights)
+    explainer = axil.Explainer(model, partitioned(X), partitioned(Y), partitioned(weights))
+    labels = np.where(weights > 0, "all that count", "others")
+    found = explainer.removal(QUERIES, groups=da.from_array(labels, chunks=(unequal(len(X)),)))
+    same_table(found, whole.removal(QUERIES, groups=labels), ("before", "after", "change"))
+    assert found["after"].isna().tolist() == [True, False] * len(QUERIES)
 
 
 def test_sets_by_pushes_and_greedy_ones(pair):

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.dask.partitions import Partition, named
-from axil.errors import InputError
 from axil.kernels.cpu import Cpu
 from axil.structure import Structure, Transferable
 from axil.types import Array
@@ -40,7 +39,6 @@ class RowSums:
     """Sums over the rows that a fit without some of them starts from."""
 
     weight: float
-    rows_left: int
     moment: Array  #: (K,) of weight * target
     leaf_weights: Array  #: (L,)
     started: Array  #: (L, K) of weight * draw * (target - offset)
@@ -51,7 +49,6 @@ class RowSums:
         both = None if self.together is None or other.together is None else self.together + other.together
         return RowSums(
             self.weight + other.weight,
-            self.rows_left + other.rows_left,
             self.moment + other.moment,
             self.leaf_weights + other.leaf_weights,
             self.started + other.started,
@@ -86,7 +83,7 @@ class RowPart:
         started[self.leaves] -= self.drawn[:, None] * self.started
         sums.together[np.ix_(self.leaves, self.leaves)] -= np.triu(np.tile(self.drawn, (len(self.drawn), 1)), 1)
         moment = sums.moment - self.weight * self.target
-        return RowSums(sums.weight - self.weight, sums.rows_left - 1, moment, leaf_weights, started, sums.together)
+        return RowSums(sums.weight - self.weight, moment, leaf_weights, started, sums.together)
 
 
 def refits_of(
@@ -116,9 +113,7 @@ def row_sums(partition: Partition, entry: int, gone: Any, counted: bool, n_threa
     weight = float(s.n_rows) if s.row_weights is None else float(s.row_weights.sum())
     moment = targets.sum(axis=0) if s.row_weights is None else s.row_weights @ targets
     together = np.asarray(cooccurrence(s, rows, 0, s.n_trees)) if counted else None
-    return RowSums(
-        weight, s.n_rows - len(gone), moment, leaf_sums(s, rows, ones)[:, 0], leaf_sums(s, rows, started), together
-    )
+    return RowSums(weight, moment, leaf_sums(s, rows, ones)[:, 0], leaf_sums(s, rows, started), together)
 
 
 def places(partition: Partition, asked: NDArray[Any], _: Any) -> NDArray[np.intp]:
@@ -139,9 +134,9 @@ def counted(coded: tuple[NDArray[np.intp], NDArray[Any]]) -> tuple[NDArray[Any],
     return groups, np.bincount(codes, minlength=len(groups))
 
 
-def group_sums(partition: Partition, groups: Any, code: int, entry: int, counted: bool, n_threads: int) -> RowSums:
-    """The sums over these rows without those of one group, by its number here; -1: it has none."""
-    return row_sums(partition, entry, np.flatnonzero(groups[0] == code), counted, n_threads)
+def members(coded: tuple[NDArray[np.intp], NDArray[Any]], code: int) -> NDArray[np.intp]:
+    """The positions of a partition's rows of one group, by its number there; -1: it has none."""
+    return np.flatnonzero(coded[0] == code)
 
 
 @dataclass(frozen=True)
@@ -165,8 +160,6 @@ class Fit(Transferable):
     def without(cls, structure: Structure, sums: RowSums, n_threads: int) -> Fit:
         """The fit of a structure to these sums over the rows that are left; see `axil.weights.rows_left.without`."""
         rule = known_regularisation(structure, "without").scaled(sums.weight / structure.total_weight)
-        if sums.weight <= 0:
-            raise InputError("Without these rows none of any weight is left; ask for a smaller set.")
         if rule.nodes is not None:
             rule = replace(rule, nodes=rule.nodes.emptied((structure.leaf_weights > 0) & (sums.leaf_weights == 0)))
         s = replace(with_leaf_weights(structure, sums.leaf_weights), total=sums.weight, regularisation=rule)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.dask.build_weights import HeldWeights, prepared
 from axil.dask.cluster import added, literal, task
-from axil.dask.fits import counted, marked, places, residuals_of
+from axil.dask.fits import counted, marked, members, places, residuals_of
 from axil.dask.partitioned_model import REFUSED, PartitionedModel
 from axil.dask.partitions import AskedWeights
 from axil.dask.refits import Refits
@@ -225,7 +225,11 @@ class PartitionedWeights(PartitionedModel):
 
     def without(self, queries: Queries, rows: Any) -> tuple[Array, Array]:
         """(n, K) twice: predictions of the fit, and of the fit without these rows; the splits are held fixed."""
-        return self.predicted(queries), self.refits.predicted(self.refits.without(rows), queries)
+        self.refits.refuse_unknown("without")
+        before, left = self.predicted(queries), self.refits.without(rows)
+        if left is None:
+            raise InputError("Without these rows none of any weight is left; ask for a smaller set.")
+        return before, self.refits.predicted(left, queries)
 
     def without_groups(self, queries: Queries, coded: Sequence[Any]) -> WithoutGroups:
         """Predictions without each of some groups of training rows."""
@@ -242,7 +246,7 @@ class PartitionedWeights(PartitionedModel):
         before = self.predicted(queries)
         after = np.full((*before.shape, len(groups)), np.nan)
         for g in track(range(len(groups)), "groups"):
-            left = self.refits.without_group(list(coded), [own.get(g, -1) for own in local])
+            left = self.refits.without([task(members, pair, own.get(g, -1)) for pair, own in zip(coded, local)])
             if left is not None:
                 after[:, :, g] = self.refits.predicted(left, queries)
         return WithoutGroups(groups, counts, before, after)

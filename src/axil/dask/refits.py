@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from axil.dask.cluster import Cluster, added, literal, task
-from axil.dask.fits import Fit, RowSums, group_sums, refits_of, residual_sums, row_sums
+from axil.dask.cluster import added, literal, task
+from axil.dask.fits import Fit, RowSums, refits_of, residual_sums, row_sums
 from axil.dask.partitions import together
 from axil.dask.row_deletions import (
     DeletionPlan,
@@ -38,19 +38,6 @@ class Refits:
 
     model: Any  #: `PartitionedWeights`
 
-    @property
-    def _held(self) -> Any:
-        return self.model.held
-
-    @property
-    def _cluster(self) -> Cluster:
-        found: Cluster = self.model.cluster
-        return found
-
-    @property
-    def _n_threads(self) -> int:
-        return int(self.model.n_threads)
-
     def fits(self) -> list[Fit]:
         """The fit to the targets as given, entry by entry; made once."""
         found: list[Fit] = self.model.kept.get("fits", lambda: [self._fit(e) for e in range(len(self.model.entries))])
@@ -59,34 +46,27 @@ class Refits:
     def _fit(self, e: int) -> Fit:
         space = self.model.entries[e].leaf_space
         assert space is not None
-        fit = Fit.of(space, self._sums_without(e, [()] * len(self._held.sizes), False))
+        fit = Fit.of(space, self._sums_without(e, [()] * len(self.model.held.sizes), False))
         if not bends(fit.structure):
             return fit
         shared = literal(fit)
-        sums = self._cluster.total([task(residual_sums, part, e, shared) for part in self._held.partitions])
+        sums = self.model.cluster.total([task(residual_sums, part, e, shared) for part in self.model.held.partitions])
         return replace(fit, sums=sums)
 
     def _sums_without(self, e: int, gone: list[Any], counted: bool) -> Any:
-        held = zip(self._held.partitions, gone)
-        return self._cluster.total([task(row_sums, part, e, own, counted, self._n_threads) for part, own in held])
+        held = zip(self.model.held.partitions, gone)
+        return self.model.cluster.total(
+            [task(row_sums, part, e, own, counted, self.model.n_threads) for part, own in held]
+        )
 
-    def _fit_without(self, e: int, gone: list[Any]) -> Fit:
-        """The fit without the rows at these positions, (partitions,) of lists."""
-        structure = self._held.entries[e].structure
-        sums = self._sums_without(e, gone, not is_forest(structure))
-        return Fit.without(structure, sums, self._n_threads)
-
-    def without_group(self, coded_rows: list[Any], codes: list[int]) -> list[Fit] | None:
-        """The fits without the rows that have these codes in their partitions; None: no row is left."""
+    def without(self, gone: list[Any]) -> list[Fit] | None:
+        """The fits without the rows at these positions, one list for each partition; None: no weight is left."""
         found = []
-        for e, entry in enumerate(self._held.entries):
-            structure = entry.structure
-            own = zip(self._held.partitions, coded_rows, codes)
-            counted, n_threads = not is_forest(structure), self._n_threads
-            sums = self._cluster.total([task(group_sums, *three, e, counted, n_threads) for three in own])
-            if not sums.rows_left:
+        for e, entry in enumerate(self.model.held.entries):
+            sums = self._sums_without(e, gone, not is_forest(entry.structure))
+            if sums.weight <= 0:
                 return None
-            found.append(Fit.without(structure, sums, n_threads))
+            found.append(Fit.without(entry.structure, sums, self.model.n_threads))
         return found
 
     def predicted(self, fits: list[Fit], queries: Queries) -> Array:
@@ -95,13 +75,8 @@ class Refits:
         parts = [fit.predictions(met, queries.offsets.base) for fit, met in zip(fits, leaves)]
         return np.concatenate(parts, axis=1) + queries.offsets.values
 
-    def without(self, gone: list[Any]) -> list[Fit]:
-        """The fits without the rows at these positions, (partitions,) of lists."""
-        self.refuse_unknown("without")
-        return [self._fit_without(e, gone) for e in range(len(self._held.entries))]
-
     def refuse_unknown(self, question: str) -> None:
-        for entry in self._held.entries:
+        for entry in self.model.held.entries:
             rule = known_regularisation(entry.structure, question)
             if rule.nodes is not None and rule.nodes.own is not None:
                 raise UnsupportedQuestionError(
@@ -120,10 +95,10 @@ class Refits:
             plan, responses = self._exact_plan(e, fit) if exact else (DeletionPlan(fit, [(0.0, fit)], {}), None)
             plans.append(plan)
             known.append(responses)
-        return self._cluster.share(plans), known
+        return self.model.cluster.share(plans), known
 
     def _exact_plan(self, e: int, fit: Fit) -> tuple[DeletionPlan, Any]:
-        structure, n_threads, cluster, held = fit.structure, self._n_threads, self._cluster, self._held
+        structure, n_threads, cluster, held = fit.structure, self.model.n_threads, self.model.cluster, self.model.held
         if is_forest(structure):
             return DeletionPlan(fit, [(0.0, fit)], {}), None
         weights = cluster.collect([task(row_weights_of, part, e) for part in held.partitions])
@@ -138,8 +113,8 @@ class Refits:
 
     def _refits(self, e: int, plan: DeletionPlan, responses: Any, counted: Any, sums: RowSums) -> dict[int, Fit]:
         """Fits without rows that the formula does not hold for, by their number among all rows; see `InLeafSpace.by_replay`."""
-        fit, held, starts, cluster = plan.fit, self._held, self.model.shards.starts, self._cluster
-        shared, n_threads, by_sums = literal(fit.structure), self._n_threads, None
+        fit, held, starts, cluster = plan.fit, self.model.held, self.model.shards.starts, self.model.cluster
+        shared, n_threads, by_sums = literal(fit.structure), self.model.n_threads, None
         if bends(fit.structure) and fit.structure.mixing is None:
             (by_sums,) = cluster.hold([task(responses_of_sums, counted, shared, n_threads)])
         asked = literal(plan), responses, by_sums, n_threads
@@ -166,16 +141,16 @@ class Refits:
             gone[p] = [row]
             left = self._sums_without(e, gone, True)
             if left.weight > 0:
-                refits[int(starts[p]) + row] = Fit.without(fit.structure, left, self._n_threads)
+                refits[int(starts[p]) + row] = Fit.without(fit.structure, left, self.model.n_threads)
         return refits
 
     def n_refits(self) -> int:
         """How many rows the fits without single rows are made again for."""
-        plans: list[DeletionPlan] = self._cluster.collect([self.plans(True)[0]])[0]
+        plans: list[DeletionPlan] = self.model.cluster.collect([self.plans(True)[0]])[0]
         return max(len(plan.refits or ()) for plan in plans)
 
     def left_out(self) -> list[Any]:
         """(n, K) of each partition, delayed: the predictions of its rows by fits without them."""
         self.refuse_unknown("leave_one_out")
         plans, known = self.plans(True)
-        return [task(alone, part, plans, known, self._n_threads) for part in self._held.partitions]
+        return [task(alone, part, plans, known, self.model.n_threads) for part in self.model.held.partitions]
