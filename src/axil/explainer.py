@@ -195,7 +195,7 @@ class Explainer(
                 "scratch": scratch,
             }
             from axil.dask.build import proven as on_workers
-            from axil.dask.build import refuse_gpu
+            from axil.dask.cluster import refuse_gpu
 
             for name, value in only_here.items():
                 if value is not None:

@@ -8,7 +8,7 @@ from axil import adapters
 from axil.adapters import smooth
 from axil.dask import build_pushes, build_weights
 from axil.dask.build_weights import Collections
-from axil.dask.cluster import Cluster, layout, refuse_gpu
+from axil.dask.cluster import Cluster, layout
 from axil.dask.partitioned_model import PartitionedModel
 from axil.dask.partitioned_pushes import PartitionedPushes
 from axil.dask.partitioned_weights import PartitionedWeights
@@ -64,6 +64,3 @@ def proven(
     data = Collections.of(X, y, sample_weight, init_score, bags)
     kept, verification = build_weights.build(adapter, data, cluster, limits, verify)
     return PartitionedWeights(adapter, kept, cluster, limits, verification, X, data.X, layout(X))
-
-
-__all__ = ["proven", "refuse_gpu"]

@@ -11,31 +11,8 @@ from axil.effects.source import (
     STEPS,
     WEIGHTS,
     Effects,
-    Found,
     Shard,
     Source,
 )
 from axil.effects.top import Best, Ranked, TopRows
 from axil.effects.whole import Whole
-
-__all__ = [
-    "DELETIONS",
-    "DERIVATIVES",
-    "FIRST_ORDER",
-    "PUSHES",
-    "STEPS",
-    "WEIGHTS",
-    "Best",
-    "Effects",
-    "Found",
-    "Groups",
-    "Here",
-    "Moments",
-    "Ranked",
-    "Shard",
-    "Shards",
-    "Source",
-    "TopRows",
-    "Whole",
-    "answer",
-]

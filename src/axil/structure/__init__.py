@@ -8,19 +8,3 @@ from axil.structure.ranks import RankedFit, Ranks
 from axil.structure.regularisation import Regularisation
 from axil.structure.transfer import Transferable, aligned
 from axil.structure.trees import Coefficients, Structure, cell_dtype
-
-__all__ = [
-    "Chains",
-    "Coefficients",
-    "Cut",
-    "CutRows",
-    "Nodes",
-    "Pattern",
-    "RankedFit",
-    "Ranks",
-    "Regularisation",
-    "Structure",
-    "Transferable",
-    "aligned",
-    "cell_dtype",
-]
