@@ -19,8 +19,6 @@ from axil.dask.cluster import Cluster, task
 from axil.dask.gradients import (
     GradientSums,
     SharedFit,
-    kept_targets,
-    n_rows,
     observe_targets,
     walk_partition,
 )
@@ -55,7 +53,7 @@ def build(
     precision = Precision(adapter.n_outputs, adapter.classes, adapter.precision, adapter.offset_precision)
     arguments = zip(range(len(data.y)), data.y, data.weights, data.offsets)
     observed = cluster.hold([task(observe_targets, *parts, precision) for parts in arguments])
-    sizes: list[int] = cluster.collect([task(n_rows, part) for part in observed])
+    sizes: list[int] = cluster.collect([task(len, part.targets) for part in observed])
     smooth, weights = _read(adapter, cluster, observed, sizes, limits)
     _refuse(smooth)
     alone = _without_rows(smooth)
@@ -86,8 +84,8 @@ def _read(
         f"The targets and weights of {total} training rows, gathered here",
         "Raise memory_limit.",
     )
-    parts = cluster.collect([task(kept_targets, part) for part in observed])
-    targets, weights, offsets = (_joined([part[i] for part in parts]) for i in range(3))
+    needed = ([getattr(part, name) for part in observed] for name in ("targets", "weights", "offsets"))
+    targets, weights, offsets = (_joined(cluster.collect(parts)) for parts in needed)
     assert targets is not None
     if weights is not None and not weights.any():
         raise InputError("sample_weight is zero everywhere; expected at least one positive weight.")

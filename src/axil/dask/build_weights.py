@@ -20,7 +20,6 @@ from axil.dask.partitions import (
     Precision,
     Shared,
     checked_each,
-    entry_sums,
     furthest_row,
     held_pairs,
     label_dtype,
@@ -28,7 +27,6 @@ from axil.dask.partitions import (
     places,
     replay_partition,
     together,
-    totals,
 )
 from axil.dask.shards import HeldRows
 from axil.errors import InputError, UnsupportedModelError
@@ -117,7 +115,7 @@ def build(
     precision = Precision(adapter.n_outputs, adapter.classes, adapter.precision, adapter.offset_precision)
     arguments = zip(range(len(data.y)), data.y, data.weights, data.offsets)
     observed = cluster.hold([task(observe, *parts, precision) for parts in arguments])
-    each: list[Totals] = cluster.collect([task(totals, part) for part in observed])
+    each: list[Totals] = cluster.collect([part.totals for part in observed])
     whole = reduce(add, each)
     _check_totals(adapter, whole)
     fitted = adapter.trees(PartitionedRows(whole))
@@ -128,9 +126,7 @@ def build(
     own = places(sizes, [trees.row_weights for trees in fitted], [trees.held_out for trees in fitted])
     walked = [task(replay_partition, *parts, shared) for parts in zip(data.X, observed, data.bags, own)]
     partitions, evidence = held_pairs(cluster, walked)
-    every: list[LeafSums] = [
-        cluster.total([task(entry_sums, part, e) for part in evidence]) for e in range(len(fitted))
-    ]
+    every: list[LeafSums] = [cluster.total([part.sums[e] for part in evidence]) for e in range(len(fitted))]
     fitted = adapter.trees(PartitionedRows(whole, [LeafTotals(sums.leaf_weights, sums.residuals) for sums in every]))
     entries, found = [], []
     for e, (trees, sums) in enumerate(zip(fitted, every)):

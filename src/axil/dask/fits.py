@@ -118,14 +118,14 @@ def row_sums(partition: Partition, entry: int, gone: Any, counted: bool, n_threa
 
 def places(partition: Partition, asked: NDArray[Any], _: Any) -> NDArray[np.intp]:
     """(2, found): which of the labels asked for these rows have, and the positions of these rows."""
-    return inputs.places_among(asked, partition.labels)
+    return inputs.places_among(asked, partition.index)
 
 
 def marked(partition: Partition, _: Any, given: list[Any]) -> NDArray[np.intp]:
     """The positions of the rows that truth values mark: the number of the partition, and its truth values."""
     number, mask = given
     with named(number):
-        return np.flatnonzero(inputs.as_mask(mask, len(partition.labels), "rows"))
+        return np.flatnonzero(inputs.as_mask(mask, len(partition.index), "rows"))
 
 
 def counted(coded: tuple[NDArray[np.intp], NDArray[Any]]) -> tuple[NDArray[Any], NDArray[np.intp]]:

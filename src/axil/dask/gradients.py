@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.adapters.smooth import SmoothModel, SmoothTrees
 from axil.dask.partitions import Observed, Place, Precision, observe
+from axil.dask.shards import HeldPart
 from axil.effects import Effects, Source
 from axil.effects.blocks import BlockEffects, NoEffects
 from axil.effects.leaf_matches import SharedLeaves
@@ -41,32 +42,19 @@ class SharedFit:
 
 
 @dataclass(frozen=True)
-class WalkedRows(Transferable):
-    """The kept part of n training rows."""
+class WalkedRows(HeldPart):
+    """The kept part of n training rows: their leaves, targets and labels."""
 
     leaves: NDArray[np.unsignedinteger[Any]]  #: (T, n)
-    targets: Array  #: (n, K) as given
-    rounded: Array  #: (n, K) as the library keeps them
+    rounded: Array  #: (n, K) targets as the library keeps them
     weights: Array  #: (n,)
     score: Array  #: (n, K) or (K,) before the first tree
-    labels: NDArray[Any]  #: (n,)
-    start: int = 0  #: the number of the first row, among all
-
-    @property
-    def index(self) -> NDArray[Any]:
-        """(n,): the labels."""
-        return self.labels
-
-    @property
-    def shown(self) -> Array:
-        """(n, K): the targets as people read them."""
-        return self.targets
 
     def effects(self, source: Source, asked: AskedPushes) -> Effects:
         """The pushes of these rows on the scores asked about."""
         walked, n_outputs = asked.walked, self.targets.shape[1]
         assert walked is not None
-        if not len(self.labels):
+        if not len(self.index):
             return NoEffects([(k,) for k in range(n_outputs)], asked.starts, asked.first)
         own = replace(walked, leaves=self.leaves, targets=self.rounded, weights=self.weights, start=self.score)
         pushes = PartPushes(own, Limits(asked.n_threads, Budget(None)))
@@ -106,15 +94,6 @@ def observe_targets(number: int, y: Any, weights: Any, offsets: Any, precision: 
     return replace(found, given=found.given[:, 1:], targets=found.targets[:, 1:])
 
 
-def n_rows(observed: Observed) -> int:
-    return len(observed.targets)
-
-
-def kept_targets(observed: Observed) -> tuple[Array, Array | None, Array | None]:
-    """Targets, weights and offsets, which the client reads the model with."""
-    return observed.targets, observed.weights, observed.offsets
-
-
 def walk_partition(X: Any, observed: Observed, place: Place, shared: SharedFit) -> tuple[WalkedRows, GradientSums]:
     """Assign the rows to their leaves and walk them through the fit; n * T leaf numbers are kept."""
     X, labels = place.read(X, observed, shared.adapter)
@@ -124,7 +103,7 @@ def walk_partition(X: Any, observed: Observed, place: Place, shared: SharedFit) 
     limits = Limits(shared.n_threads, Budget(None))  # of this worker
     leaves = assign_leaves(adapter, X, n, trees.n_leaves, limits)
     start = shared.start if observed.offsets is None else shared.start + observed.offsets
-    rows = WalkedRows(leaves, observed.given, observed.targets, weights, start, labels, place.start)
+    rows = WalkedRows(place.start, observed.given, labels, leaves, observed.targets, weights, start)
     counts, g, h, sizes, score = _sums(rows, shared.smooth, slice(None) if held_out is None else ~held_out)
     asked = np.arange(0, n, max(1, -(-n // shared.n_checked)))
     expected = adapter.scores(inputs.take_rows(X, asked))

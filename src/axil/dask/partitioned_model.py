@@ -104,11 +104,11 @@ class PartitionedModel(Proven):
     @property
     def index(self) -> Any:
         """(N,): a Dask array of the labels of the training rows, in the partitions of the collection."""
-        return self._column("labels", (), self.held.label_dtype)
+        return self._column("index", (), self.held.label_dtype)
 
     def _column(self, name: str, shape: tuple[int, ...], dtype: Any) -> Any:
         held = zip(self.held.partitions, self.held.sizes)
-        return da.concatenate([da.from_delayed(task(getattr, part, name), (n, *shape), dtype) for part, n in held if n])
+        return da.concatenate([da.from_delayed(getattr(part, name), (n, *shape), dtype) for part, n in held if n])
 
     @property
     def gathered(self) -> tuple[Array, NDArray[Any]]:
@@ -117,7 +117,7 @@ class PartitionedModel(Proven):
 
     def _gather(self) -> tuple[Array, NDArray[Any]]:
         held = [part for part, size in zip(self.held.partitions, self.held.sizes) if size]
-        found = (self.cluster.collect([task(getattr, part, name) for part in held]) for name in ("targets", "labels"))
+        found = (self.cluster.collect([getattr(part, name) for part in held]) for name in ("targets", "index"))
         targets, labels = map(np.concatenate, found)
         return targets, labels
 
@@ -246,17 +246,17 @@ class PartitionedModel(Proven):
 
 def coded_rows(shard: Any, what: str, labels: Any) -> tuple[NDArray[np.intp], NDArray[Any]]:
     """Each row's group number and the names of the groups."""
-    return inputs.group_codes(labels, len(shard.labels), what)
+    return inputs.group_codes(labels, len(shard.index), what)
 
 
 def allowed_rows(shard: Any, _: Any, given: list[Any]) -> Allowed:
     """The rows of a partition that may be listed: its number, then masks, labels and values as given, None for none."""
     number, mask, masks, keys, values = given
-    n = len(shard.labels)
+    n = len(shard.index)
     with named(number):
         every = [("among", one) for one in masks or ()]
         for what, own in (*every, ("among", mask), ("distinct", keys), ("within", values)):
-            if other_order(pd.Series(np.zeros(n), index=shard.labels), own) is not None:
+            if other_order(pd.Series(np.zeros(n), index=shard.index), own) is not None:
                 raise InputError(
                     f"{what} has the row labels of X_train in another order, and rows are matched by position. Sort it like "
                     "X_train."
@@ -280,16 +280,16 @@ class Taken:
 
 def taken(X: Any, partition: Any, rows: NDArray[np.intp]) -> Taken:
     """The features of these rows."""
-    if X.shape[0] != len(partition.labels):
+    if X.shape[0] != len(partition.index):
         raise InputError(
-            f"A partition of X_train has {X.shape[0]} rows now and had {len(partition.labels)} when the explainer was made; "
+            f"A partition of X_train has {X.shape[0]} rows now and had {len(partition.index)} when the explainer was made; "
             "expected a collection that is the same whenever it is computed."
         )
     if hasattr(partition, "structures"):
         leaves = [np.ascontiguousarray(s.leaves()[:, rows]) for s in partition.structures]
     else:
         leaves = [np.ascontiguousarray(partition.leaves[:, rows])]
-    return Taken(inputs.take_rows(X, rows), partition.labels[rows], leaves)
+    return Taken(inputs.take_rows(X, rows), partition.index[rows], leaves)
 
 
 def by_partition(positions: NDArray[np.int64], starts: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:

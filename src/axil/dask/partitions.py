@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters.contract import Adapter, FittedTrees, Totals
-from axil.dask.cluster import Cluster, task
+from axil.dask.cluster import Cluster
+from axil.dask.shards import HeldPart
 from axil.effects import Effects, Source
 from axil.effects.blocks import NoEffects
 from axil.effects.leaf_matches import SharedLeaves, leaf_rows
@@ -111,37 +112,19 @@ def held_pairs(cluster: Cluster, pairs: list[Any]) -> tuple[list[Any], list[Any]
 
 def label_dtype(cluster: Cluster, partitions: list[Any], sizes: list[int]) -> np.dtype[Any]:
     """The type of the labels, as the first partition with rows has it."""
-    kinds = cluster.collect([task(_label_dtype, part) for part in partitions])
+    kinds = cluster.collect([part.index.dtype for part in partitions])
     found: np.dtype[Any] = next(kind for kind, size in zip(kinds, sizes) if size)
     return found
 
 
-def _label_dtype(partition: Any) -> np.dtype[Any]:
-    found: np.dtype[Any] = partition.labels.dtype
-    return found
-
-
 @dataclass(frozen=True)
-class Partition(Transferable):
+class Partition(HeldPart):
     """The kept part of n training rows: their leaves, targets and labels.
 
     ``structures``, one for each entry of the fitted trees, are of these rows alone: so are their leaf weights and scales.
     """
 
-    start: int
     structures: list[Structure]
-    targets: Array  #: (n, K) as given
-    labels: NDArray[Any]  #: (n,)
-
-    @property
-    def shown(self) -> Array:
-        """(n, K): the targets as people read them."""
-        return self.targets
-
-    @property
-    def index(self) -> NDArray[Any]:
-        """(n,): the labels."""
-        return self.labels
 
     def own_targets(self, entry: int) -> Array:
         """(n, K): the targets of the outputs that an entry of the fitted trees serves, as given."""
@@ -154,7 +137,7 @@ class Partition(Transferable):
             found: Effects = asked.effects(self, source.name)
             return found
         n_outputs, several = self.targets.shape[1], len(self.structures) > 1
-        if not len(self.labels):
+        if not len(self.index):
             parts = np.concatenate(asked.intercepts, axis=1)
             served: list[Sequence[int]] = [(k,) for k in range(n_outputs)] if several else [range(n_outputs)]
             return NoEffects(served, np.broadcast_to(parts, (len(parts), n_outputs)) + asked.offsets, asked.first)
@@ -239,10 +222,6 @@ def observe(number: int, y: Any, weights: Any, offsets: Any, precision: Precisio
         )
 
 
-def totals(observed: Observed) -> Totals:
-    return observed.totals
-
-
 def replay_partition(X: Any, observed: Observed, bags: Any, place: Place, shared: Shared) -> tuple[Partition, Evidence]:
     """Assign the rows to their leaves and walk them through the fit; cost as on one machine, n * T cell numbers kept."""
     X, labels = place.read(X, observed, shared.adapter)
@@ -279,12 +258,8 @@ def replay_partition(X: Any, observed: Observed, bags: Any, place: Place, shared
             )
         )
         scores.append(with_predictions(adapter, X, asked, offsets, walked.score, output))
-    partition = Partition(place.start, structures, observed.given, labels)
+    partition = Partition(place.start, observed.given, labels, structures)
     return partition, Evidence(sums, scores)
-
-
-def entry_sums(evidence: Evidence, entry: int) -> LeafSums:
-    return evidence.sums[entry]
 
 
 def together(partition: Partition, entry: int, n_threads: int) -> Array:

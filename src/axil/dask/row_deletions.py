@@ -67,7 +67,7 @@ class Planned(Transferable):
     def effects(self, partition: Partition, method: str) -> Effects:
         """The effects of a partition's rows by a method: "deletions", "first-order" or "pushes"."""
         n, n_outputs = len(self.asked.offsets), partition.targets.shape[1]
-        if not len(partition.labels):
+        if not len(partition.index):
             return NoEffects([(k,) for k in range(n_outputs)], np.zeros((n, n_outputs)), self.asked.first)
         parts = zip(self.plans, self.known)
         found = [effects_of(partition, e, *pair, method, self.asked) for e, pair in enumerate(parts)]
@@ -101,7 +101,7 @@ def replayed_rows(
 
     ``sums`` (L, L): responses of leaf sums to leaf sums, where there is a pattern.
     """
-    s, n = plan.fit.on(partition, entry).structure, len(partition.labels)
+    s, n = plan.fit.on(partition, entry).structure, len(partition.index)
     if not n:
         return [], []
     every, heavy = slice(0, n), Which(s, Parts.dominant)(slice(0, n))

@@ -12,15 +12,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.dask.cluster import Cluster, literal, task
+from axil.structure import Transferable
+from axil.types import Array
 
 
 @dataclass(frozen=True)
 class HeldRows:
     """The training rows on the workers."""
 
-    partitions: list[Any]  #: delayed, held; each with ``targets`` and ``labels``
+    partitions: list[Any]  #: delayed, held; each a `HeldPart`
     sizes: list[int]
     label_dtype: np.dtype[Any]
+
+
+@dataclass(frozen=True)
+class HeldPart(Transferable):
+    """A shard on a worker: the kept part of n training rows."""
+
+    start: int  #: the number of the first row, among all
+    targets: Array  #: (n, K) as given
+    index: NDArray[Any]  #: (n,) the labels
+
+    @property
+    def shown(self) -> Array:
+        """(n, K): the targets as people read them."""
+        return self.targets
 
 
 @dataclass(frozen=True, eq=False)
