@@ -12,30 +12,24 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.dask.build_weights import HeldWeights, prepared
-from axil.dask.cluster import added, literal, task
+from axil.dask.cluster import literal, task
 from axil.dask.fits import counted, marked, members, places, residuals_of
 from axil.dask.partitioned_model import REFUSED, PartitionedModel
 from axil.dask.partitions import AskedWeights
 from axil.dask.refits import Refits
 from axil.dask.row_deletions import Planned
 from axil.dask.row_errors import (
-    counted_keys,
-    counts_and_twins,
     errors_of,
     fitted_errors_of,
     has_bags,
-    joined_keys,
-    keys_of,
     out_of_bag_of,
     out_of_fold_of,
-    some_keys,
 )
 from axil.effects import WEIGHTS, Source, notes
 from axil.errors import InputError, UnsupportedQuestionError, shown
 from axil.machine.progress import track
 from axil.machine.threads import Kept
 from axil.output import tables
-from axil.questions.intervals.calibrate import MOST_ROWS
 from axil.questions.intervals.local import Known, known_of
 from axil.replay.checks import check_answer
 from axil.replay.model import WithoutGroups
@@ -201,18 +195,6 @@ class PartitionedWeights(PartitionedModel):
                 "Pass out_of_fold=, predictions of the training rows by your own cross-validation, or use rows in memory.",
             )
         return found, "leave-one-out"
-
-    def equal_rows(self, X: Any, truth: Array, compute: Any) -> tuple[NDArray[np.intp], tuple[int, int]]:
-        """Keys of rows stay in their partitions."""
-        single = inputs.is_single(X) or inputs.is_single(getattr(self.features, "_meta", self.features))
-        keys = self.shards.each(keys_of, single, self.parts_of_X)
-        share, own = min(1.0, MOST_ROWS / max(self.shape[0], 1)), literal(inputs.row_keys(X, truth, single))
-        asked = task(joined_keys, own, [task(some_keys, part, share) for part in keys])
-        counts = added([task(counted_keys, None, asked, part) for part in keys])
-        found: tuple[NDArray[np.intp], tuple[int, int]] = self.cluster.collect(
-            [task(counts_and_twins, counts, len(truth))]
-        )[0]
-        return found
 
     def served(self) -> list[slice]:
         n = len(self.held.entries)

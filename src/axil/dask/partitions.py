@@ -126,6 +126,12 @@ class Partition(HeldPart):
 
     structures: list[Structure]
 
+    @property
+    def row_weights(self) -> Array:
+        """(n,): what rows count in the fit."""
+        weights = self.structures[0].row_weights
+        return np.ones(len(self.index)) if weights is None else weights
+
     def own_targets(self, entry: int) -> Array:
         """(n, K): the targets of the outputs that an entry of the fitted trees serves, as given."""
         several = len(self.structures) > 1

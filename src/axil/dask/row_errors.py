@@ -1,44 +1,15 @@
-"""The work on one partition for intervals: errors of its rows by predictions that did not see them, and keys of its rows."""
+"""The work on one partition for intervals: errors of its rows by predictions that did not see them."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil import inputs
 from axil.dask.fits import Fit, left_over
 from axil.dask.partitions import Partition, named
-from axil.inputs.columns import Keys, occurrences
-from axil.questions.intervals.calibrate import twins_among
 from axil.types import Array
-
-
-def keys_of(partition: Partition, single: bool, X: Any) -> Keys:
-    """The keys of `inputs.row_keys` of the rows that took part in the fit, with their features X."""
-    weights, found = partition.structures[0].row_weights, inputs.row_keys(X, partition.targets, single)
-    return found if weights is None else found[weights != 0]
-
-
-def some_keys(keys: Keys, share: float) -> Keys:
-    """About this share of the keys, evenly over the partition."""
-    return keys[np.linspace(0, len(keys) - 1, int(np.ceil(share * len(keys)))).astype(np.intp)]
-
-
-def joined_keys(asked: Keys, some: list[Keys]) -> Keys:
-    """The keys asked for, and those of some training rows of all partitions after them."""
-    return np.concatenate([asked, *some])
-
-
-def counts_and_twins(counts: NDArray[np.intp], n: int) -> tuple[NDArray[np.intp], tuple[int, int]]:
-    """The counts of the first n keys, and what `twins_among` says of the training rows after them."""
-    return counts[:n], twins_among(counts[n:])
-
-
-def counted_keys(_: Any, asked: Keys, keys: Keys) -> NDArray[np.intp]:
-    """How often each key asked for is among those of these rows."""
-    return occurrences(keys, asked)
 
 
 def errors_of(partition: Partition, _: Any, predictions: Array) -> Array:

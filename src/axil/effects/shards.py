@@ -25,6 +25,11 @@ class Shards(Protocol):
     def each(self, work: Callable[..., Any], shared: Any, columns: Sequence[Any] | None = None) -> Sequence[Any]:
         """The results of ``work(shard, shared, column)``, kept where the shards are."""
 
+    def collected(
+        self, work: Callable[..., Any], shared: Any = None, columns: Sequence[Any] | None = None
+    ) -> Sequence[Any]:
+        """The results of ``work(shard, shared, column)``, in this process."""
+
 
 @dataclass(frozen=True)
 class Here:
@@ -43,6 +48,8 @@ class Here:
 
     def each(self, work: Callable[..., Any], shared: Any, columns: Sequence[Any] | None = None) -> Sequence[Any]:
         return [self.total(work, shared, columns)]
+
+    collected = each
 
 
 F = TypeVar("F", bound=Found)

@@ -66,6 +66,7 @@ class Proven(ABC):
     verification: Any  #: what the replay found; None where it was not asked for
     has_leaves: bool = False  #: whether rows can be compared by the leaves that they share
     kept: Kept
+    parts_of_X: list[Any]  #: the features of each shard; None where they are not at hand
     targets: Any  #: (N, K) on the scale of the fit; one-hot for classes
     index: Any  #: (N,) the user's labels of the training rows
 
@@ -323,10 +324,6 @@ class Proven(ABC):
         """(N, K): out-of-fold predictions of the training rows that the user gives, on the scale of the fit."""
         return self.on_scale(inputs.as_table(given, *self.shape, "out_of_fold"), "out_of_fold")
 
-    def equal_rows(self, X: Any, truth: Array, compute: Callable[[Any, Any, Array], Any]) -> Any:
-        """How many training rows equal each of these rows, with targets (n, K), and how many training rows have twins."""
-        return compute(self, X, truth)
-
     def deletion_note(self) -> str:
         """The note on exact deletions of single rows."""
         return notes.NOTE
@@ -365,6 +362,10 @@ class InMemory(Proven):
     def shape(self) -> tuple[int, int]:
         n_rows, n_outputs = self.targets.shape
         return n_rows, n_outputs
+
+    @property
+    def parts_of_X(self) -> list[Any]:  # type: ignore[override]
+        return [self.features]
 
     def queries(self, X: Any, init_score: Any = None) -> Queries:
         rows = inputs.as_features(X, self.adapter, "X", self.features)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from scipy.special import betaln, logsumexp
 
 from axil import inputs
 from axil.errors import InputError, UnsupportedQuestionError, warn
-from axil.inputs.columns import occurrences
+from axil.inputs.columns import Keys, occurrences
 from axil.machine.progress import track
 from axil.questions.intervals.calibration_groups import CalibrationGroups
 from axil.questions.intervals.conformal import Conformal
@@ -21,7 +22,6 @@ from axil.questions.noise import leverages
 from axil.questions.question import Question
 from axil.replay.proven import ProvenModel
 from axil.types import Array
-from axil.weights.boosting import BoostedTrees
 from axil.weights.forest import Forest
 
 MOST_ROWS = 5000  # calibration rows: more would change the coverage by less than half a percent
@@ -126,7 +126,7 @@ def held_out(model: Any, X: Any, y: Any, folds: Any, init_score: Any, groups: An
     grouped = CalibrationGroups.of(groups, queries.rows, model, n, "calibration")
     rows = calibration_rows(n, grouped)
     truth = model.on_scale(inputs.as_table(y, n, model.shape[1], "y_cal", "calibration"), "y_cal")
-    held, own = model.equal_rows(inputs.take_rows(queries.rows, rows), truth[rows], _equal_rows)
+    held, own = equal_rows(model, inputs.take_rows(queries.rows, rows), truth[rows])
     rows = rows[~trained_on(held, own, ALIKE if model.features is not None else ALIKE_TARGET)]
     if len(rows) < n:
         offsets = None if init_score is None else queries.offsets.values[rows]
@@ -187,23 +187,30 @@ def calibration_rows(n: int, grouped: CalibrationGroups | None) -> NDArray[np.in
     return _some(np.arange(n), grouped)
 
 
-def _equal_rows(proven: ProvenModel, X: Any, truth: Array) -> tuple[NDArray[np.intp], tuple[int, int]]:
+def equal_rows(model: Any, X: Any, truth: Array) -> tuple[NDArray[np.intp], tuple[int, int]]:
     """How many training rows equal each of these rows, in features and targets, and `twins_among` some training rows.
 
     Rows of weight zero took no part in the fit. Of an explainer without features the targets alone are compared, and only where
     no two training rows share one: else equal targets say little.
     """
-    features, first = proven.features, proven.engines[0]
-    weights = first.structure.row_weights if isinstance(first, (BoostedTrees, Forest)) else None
-    if features is None:
-        features, X = np.empty((len(proven.targets), 0)), np.empty((len(truth), 0))
-    single = inputs.is_single(features) or inputs.is_single(X)
-    trained = inputs.row_keys(features, proven.targets, single)
-    trained = trained if weights is None else trained[weights != 0]
-    some = trained[_some(np.arange(len(trained)))]
-    held, own = np.split(occurrences(trained, np.append(inputs.row_keys(X, truth, single), some)), [len(truth)])
-    says_nothing = proven.features is None and (own > 1).any()
+    features, shards = model.features, model.shards
+    X = np.empty((len(truth), 0)) if features is None else X
+    single = inputs.is_single(X) or (features is not None and inputs.is_single(getattr(features, "_meta", features)))
+    keys = shards.each(keys_of, single, model.parts_of_X)
+    starts = np.cumsum([0, *shards.collected(lambda shard, _, own: len(own), None, keys)])
+    rows = _some(np.arange(starts[-1]))
+    chosen = [rows[(rows >= first) & (rows < last)] - first for first, last in pairwise(starts)]
+    some = shards.collected(lambda shard, _, own: own[0][own[1]], None, [list(pair) for pair in zip(keys, chosen)])
+    asked = np.concatenate([inputs.row_keys(X, truth, single), *some])
+    held, own = np.split(shards.total(lambda shard, every, own: occurrences(own, every), asked, keys), [len(truth)])
+    says_nothing = features is None and (own > 1).any()
     return np.zeros_like(held) if says_nothing else held, twins_among(own)
+
+
+def keys_of(shard: Any, single: bool, X: Any) -> Keys:
+    """The keys of `inputs.row_keys` of the rows of a shard that took part in the fit; without features X, of targets alone."""
+    X = np.empty((len(shard.targets), 0)) if X is None else X
+    return inputs.row_keys(X, shard.targets, single)[shard.row_weights != 0]
 
 
 def twins_among(trained: NDArray[np.intp]) -> tuple[int, int]:
