@@ -249,11 +249,11 @@ def as_path(value: Any, what: str = "path") -> Path:
     return path
 
 
-def as_file(value: Any, what: str = "path") -> Path:
-    """A path that a file can be written to: its directory is there, and it is not a directory itself."""
+def as_file(value: Any, what: str = "path", is_folder: bool = False) -> Path:
+    """A path that a file can be written to: its directory is there, and it is not a directory itself, unless it is to be one."""
     path = as_path(value, what)
     if not path.absolute().parent.is_dir():
         raise InputError(f"There is no directory {path.absolute().parent} to write {path.name} to. Make it first.")
-    if path.is_dir():
+    if path.is_dir() and not is_folder:
         raise InputError(f"{what} is {str(path)!r}, a directory; expected the name of a file to write.")
     return path

@@ -28,7 +28,7 @@ from axil import inputs
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.output import tables
 from axil.questions.blame import error_gradient, gains, said_by_others, validation
-from axil.questions.question import Question
+from axil.questions.question import Question, output_columns
 from axil.questions.tails import tails
 from axil.replay.proven import ProvenModel
 from axil.replay.queries import Queries
@@ -295,9 +295,7 @@ def _numbers(model: Any, out_of_fold: Any, asked: tuple[Queries, Array] | None) 
     else:
         expected, basis = model.folds(out_of_fold), BY_PREDICTION
     residuals, scale, basis = model.targets - expected, model.scale, model.note(basis)
-    columns: dict[str, Any] = {"row": np.repeat(model.index, residuals.shape[1])}
-    if model.outputs is not None:
-        columns["output"] = np.tile(model.outputs, len(residuals))
+    columns = output_columns("row", model.index, model.outputs)
     seen = scale.inverse(expected)
     columns |= {"target": model.shown.ravel(), "expected": seen.ravel(), "residual": (model.shown - seen).ravel()}
     power = model.boosting.variance_power if additive else None

@@ -14,7 +14,7 @@ from axil.machine.progress import in_time
 from axil.output import tables
 from axil.questions import leave_one_out
 from axil.questions.noise import WARNED, leverages
-from axil.questions.question import Asked, Question
+from axil.questions.question import Asked, Question, output_columns
 from axil.replay.proven import ProvenModel
 from axil.replay.queries import Queries
 from axil.types import Array
@@ -79,24 +79,17 @@ class Blame(Question):
         corrected = None if out_of_fold is None else corrections(model, out_of_fold)
         gradient = error_gradient(model, queries, y)
         if model.kind == "additive" and model.boosting.class_names is not None:
-            return _sorted(model, *_by_class(model.boosting, gradient, model.index), notes.FIRST_ORDER)
-        columns, keys = output_columns(model), np.abs(gradient.ravel())
+            return sorted_table(model, *_by_class(model.boosting, gradient, model.index), notes.FIRST_ORDER)
+        columns, keys = output_columns("row", model.index, model.outputs), np.abs(gradient.ravel())
         columns |= {"target": model.shown.ravel(), model.scale.label("gradient"): gradient.ravel()}
         if corrected is None:
-            return _sorted(model, columns, keys, notes.FIRST_ORDER if model.kind == "additive" else notes.NOTE)
+            return sorted_table(model, columns, keys, notes.FIRST_ORDER if model.kind == "additive" else notes.NOTE)
         gain = gains(model, queries, gradient, corrected).ravel()
         columns |= {"corrected": model.scale.inverse(corrected).ravel(), model.scale.label("gain"): gain}
-        return _sorted(model, columns, gain, leave_one_out.note_on(np.isnan(corrected).ravel()))
+        return sorted_table(model, columns, gain, leave_one_out.note_on(np.isnan(corrected).ravel()))
 
 
-def output_columns(model: Any) -> dict[str, Any]:
-    """The first columns of a table with a line for each training row and output."""
-    n_rows, n_outputs = model.shape
-    columns: dict[str, Any] = {"row": np.repeat(model.index, n_outputs)}
-    return columns if model.outputs is None else columns | {"output": np.tile(model.outputs, n_rows)}
-
-
-def _sorted(model: Any, columns: dict[str, Any], keys: Array, note: str) -> Any:
+def sorted_table(model: Any, columns: dict[str, Any], keys: Array, note: str) -> Any:
     """The table, the row of the largest key first, nan last."""
     order = np.argsort(-keys, kind="stable")
     return tables.note(tables.make({name: values[order] for name, values in columns.items()}, model.backend), note)

@@ -20,9 +20,8 @@ from axil.effects import notes
 from axil.errors import InputError, shown
 from axil.output import tables
 from axil.output.predictions import WeightedSums
-from axil.questions.question import Asked, Question
+from axil.questions.question import Question, output_columns
 from axil.replay.proven import ProvenModel
-from axil.replay.queries import Queries
 from axil.types import Array
 
 Groups = tuple[NDArray[np.intp], NDArray[Any]]
@@ -80,7 +79,15 @@ class BudgetQuestion(Question):
         within = Ranges.of(ranges, proven)
         codes = None if groups is None else proven.coded(groups)[0]
         listed = inputs.as_flag(listed, "listed")
-        return budget(proven, asked.queries, proven.on_scale(lines, "line")[0], within, codes, listed)
+        found, at = [], proven.on_scale(lines, "line")[0]
+        for part in asked.parts(WORK * 8 * proven.shape[0]):
+            found += list(_search_all(part, at, within, codes))
+        columns = output_columns("query", asked.queries.labels, proven.outputs)
+        if listed:
+            sizes = [len(one.players) for one in found]
+            columns = {name: np.repeat(values, sizes) for name, values in columns.items()}
+        columns |= _listed(proven, found, codes) if listed else _counted(proven, found)
+        return tables.note(tables.make(columns, proven.backend), notes.NOTE)
 
 
 @dataclass(frozen=True)
@@ -157,23 +164,6 @@ def search(prediction: float, line: float, can_add: Array) -> Crossing:
     if count > len(order):
         return Crossing(prediction, furthest, none, np.zeros(0), False)
     return Crossing(prediction, furthest, order[:count], sign * can_add[order[:count]], True)
-
-
-def budget(
-    proven: ProvenModel, queries: Queries, line: Array, ranges: Ranges, groups: Groups | None, listed: bool
-) -> Any:
-    """The table of `budget`."""
-    found, k = [], proven.targets.shape[1]
-    for part in Asked(proven, queries).parts(WORK * 8 * len(proven.targets)):
-        found += list(_search_all(part, line, ranges, groups))
-    labels = np.repeat(queries.labels, k)
-    outputs = None if proven.outputs is None else np.tile(proven.outputs, len(queries))
-    sizes = np.array([len(one.players) if listed else 1 for one in found], dtype=np.intp)
-    columns: dict[str, Any] = {"query": np.repeat(labels, sizes)}
-    if outputs is not None:
-        columns["output"] = np.repeat(outputs, sizes)
-    columns |= _listed(proven, found, groups) if listed else _counted(proven, found)
-    return tables.note(tables.make(columns, proven.backend), notes.NOTE)
 
 
 def _search_all(part: WeightedSums, line: Array, ranges: Ranges, groups: Groups | None) -> Iterator[Crossing]:

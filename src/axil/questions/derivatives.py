@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -103,31 +105,21 @@ class Derivatives(Question):
         """
         model = self._model
         model.can("operator")
-        n = model.shape[0]
-        if model.outputs is not None and not model.shares_weights:
-            if model.kind != "exact":
-                several = f"this model has {len(model.outputs)} outputs with trees of their own"
-                raise UnsupportedQuestionError("operator", several, "Use explainer.derivatives(X, output, target).")
-            size = n * len(model.outputs)
-            return LinearOperator(
-                (size, size),
-                matvec=lambda v: model.across(_by_row(v, n), lambda engine, own: engine.apply(None, own)).ravel(),
-                rmatvec=lambda u: model.across(_by_row(u, n), lambda engine, own: engine.combine(None, own)).ravel(),
-                dtype=np.float64,
-            )
-        return LinearOperator(
-            (n, n),
-            matvec=lambda v: model.times(np.reshape(v, (n, 1)).astype(float))[:, 0],
-            rmatvec=lambda u: model.times_transposed(np.reshape(u, (n, 1)).astype(float))[:, 0],
-            matmat=lambda v: model.times(v.astype(float)),
-            rmatmat=lambda u: model.times_transposed(u.astype(float)),
-            dtype=np.float64,
-        )
+        n, n_outputs = model.shape
+        several = model.outputs is not None and not model.shares_weights
+        if several and model.kind != "exact":
+            reason = f"this model has {n_outputs} outputs with trees of their own"
+            raise UnsupportedQuestionError("operator", reason, "Use explainer.derivatives(X, output, target).")
+        size = n * n_outputs if several else n
+        times, transposed = partial(_by_row, model.times, n), partial(_by_row, model.times_transposed, n)
+        together = {} if several else {"matmat": times, "rmatmat": transposed}
+        return LinearOperator((size, size), matvec=times, rmatvec=transposed, dtype=np.float64, **together)
 
 
-def _by_row(values: Any, n: int) -> Array:
-    """(n, K): numbers of n rows, row after row."""
-    return np.ascontiguousarray(np.reshape(values, (n, -1)), dtype=np.float64)
+def _by_row(multiply: Callable[[Array], Array], n: int, values: Any) -> Array:
+    """The product with numbers of n rows, row after row."""
+    columns = np.ascontiguousarray(np.reshape(values, (n, -1)), dtype=np.float64)
+    return multiply(columns).reshape(np.shape(values))
 
 
 def _output(model: Any, name: Any, what: str) -> int:

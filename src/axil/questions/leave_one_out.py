@@ -12,7 +12,7 @@ from axil.errors import InputError, UnsupportedQuestionError
 from axil.machine.progress import in_time
 from axil.output import tables
 from axil.questions.noise import announce
-from axil.questions.question import Question
+from axil.questions.question import Question, output_columns
 from axil.replay.proven import ProvenModel
 from axil.types import Array
 from axil.weights.leave_one_out import Curve, LeftOut
@@ -56,8 +56,16 @@ class LeaveOneOut(Question):
         >>> bool(abs(left_out["prediction"][7] - change["after"][0]) < 1e-9)
         True
         """
-        self._model.can("leave_one_out")
-        return leave_one_out(self._model)
+        model = self._model
+        model.can("leave_one_out")
+        targets, index = model.gathered
+        targets, made = targets if model.seen is None else model.seen, model.left_out_predictions(predictions)
+        found = model.scale.inverse(made)
+        columns = output_columns("row", index, model.outputs)
+        columns |= {"target": targets.ravel(), "prediction": found.ravel(), "residual": (targets - found).ravel()}
+        columns["alone"] = np.isnan(found).ravel()
+        note = model.note(note_on(columns["alone"], model.deletion_note()))
+        return tables.note(tables.make(columns, model.backend), note)
 
     def loo_curve(self) -> Any:
         """The mean squared leave-one-out error after every number of trees, from 0 (the base alone) to all of them.
@@ -81,8 +89,28 @@ class LeaveOneOut(Question):
         >>> len(curve), bool((curve["error"] > curve["training_error"]).all())
         (21, True)
         """
-        self._model.can("loo_curve")
-        return loo_curve(self._model)
+        model = self._model
+        model.can("loo_curve")
+        known = _curves(model)
+        if known is None:
+            raise UnsupportedQuestionError(
+                "loo_curve",
+                "the trees of this model are not fitted one after the other to what those before leave over (a forest, DART, "
+                "model shrinkage, no trees at all, or percentiles, the first of which is the start), so its first trees are no "
+                "model by themselves",
+                "leave_one_out works for it; refit with fewer trees to compare.",
+            )
+        if not any(curve.rows for curve in known):
+            raise UnsupportedQuestionError(
+                "loo_curve",
+                "every training row is alone in one of its leaves, so none has a prediction without itself",
+                "Fit with larger leaves.",
+            )
+        columns = output_columns("trees", known[0].trees, model.outputs)
+        for name, errors in (("error", "left_out"), ("training_error", "fitted")):
+            found = np.concatenate([getattr(curve, errors) for curve in known], axis=1)
+            columns[model.scale.label(name)] = found.ravel()
+        return tables.note(tables.make(columns, model.backend), model.note(model.deletion_note()))
 
 
 def left_out(proven: ProvenModel) -> list[LeftOut]:
@@ -118,20 +146,6 @@ def predictions(proven: ProvenModel) -> Array:
     return np.concatenate([one.predictions for one in left_out(proven)], axis=1)
 
 
-def leave_one_out(model: Any) -> Any:
-    """The table of `leave_one_out`."""
-    targets, index = model.gathered
-    targets, made = targets if model.seen is None else model.seen, model.left_out_predictions(predictions)
-    found = model.scale.inverse(made)
-    columns: dict[str, Any] = {"row": np.repeat(index, targets.shape[1])}
-    if model.outputs is not None:
-        columns["output"] = np.tile(model.outputs, len(targets))
-    columns |= {"target": targets.ravel(), "prediction": found.ravel(), "residual": (targets - found).ravel()}
-    columns["alone"] = np.isnan(found).ravel()
-    note = model.note(note_on(columns["alone"], model.deletion_note()))
-    return tables.note(tables.make(columns, model.backend), note)
-
-
 def note_on(alone: NDArray[np.bool_], note: str = notes.NOTE) -> str:
     """The note on a table of predictions without the row itself, some of which do not exist."""
     n = int(alone.sum())
@@ -142,29 +156,3 @@ def _curves(proven: ProvenModel) -> list[Curve] | None:
     """Engine by engine; None where one has none."""
     found = [one.curve for one in left_out(proven) if one.curve is not None]
     return found if len(found) == len(proven.engines) else None
-
-
-def loo_curve(proven: ProvenModel) -> Any:
-    """The table of `Questions.loo_curve`."""
-    known = _curves(proven)
-    if known is None:
-        raise UnsupportedQuestionError(
-            "loo_curve",
-            "the trees of this model are not fitted one after the other to what those before leave over (a forest, DART, model "
-            "shrinkage, no trees at all, or percentiles, the first of which is the start), so its first trees are no model by "
-            "themselves",
-            "leave_one_out works for it; refit with fewer trees to compare.",
-        )
-    if not any(curve.rows for curve in known):
-        raise UnsupportedQuestionError(
-            "loo_curve",
-            "every training row is alone in one of its leaves, so none has a prediction without itself",
-            "Fit with larger leaves.",
-        )
-    steps, several = known[0].trees, proven.outputs is not None
-    columns: dict[str, Any] = {"trees": np.repeat(steps, proven.targets.shape[1])}
-    if several:
-        columns["output"] = np.tile(proven.outputs, len(steps))  # type: ignore[arg-type]
-    columns[proven.scale.label("error")] = np.concatenate([curve.left_out for curve in known], axis=1).ravel()
-    columns[proven.scale.label("training_error")] = np.concatenate([curve.fitted for curve in known], axis=1).ravel()
-    return tables.note(tables.make(columns, proven.backend), proven.note(proven.deletion_note()))

@@ -145,6 +145,12 @@ class Asked:
         return Beside(known, model.shape, model.backend, model.note(model.source.note))
 
 
+def output_columns(name: str, labels: NDArray[Any], outputs: NDArray[Any] | None) -> dict[str, Any]:
+    """The first columns of a table with a line for each label, under this name, and output."""
+    columns: dict[str, Any] = {name: np.repeat(labels, 1 if outputs is None else len(outputs))}
+    return columns if outputs is None else columns | {"output": np.tile(outputs, len(labels))}
+
+
 def take(asked: Asked, rows: Any) -> Asked:
     """Some of the rows, by position."""
     offsets = asked.queries.offsets

@@ -20,16 +20,12 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.effects import notes
 from axil.errors import InputError, shown
-from axil.output import tables
 from axil.questions import leave_one_out
-from axil.questions.blame import output_columns, validation
-from axil.questions.question import Question
+from axil.questions.blame import sorted_table, validation
+from axil.questions.question import Question, output_columns
 from axil.questions.what_if import warn_beyond
 from axil.replay.proven import ProvenModel
-from axil.replay.queries import Queries
 from axil.types import Array
-
-Groups = tuple[NDArray[np.intp], NDArray[Any]]
 
 
 class Shapley(Question):
@@ -80,8 +76,23 @@ class Shapley(Question):
         self._model.can("shapley")
         proven = self._model
         queries, y = validation(proven, X_val, y_val, init_score)
-        codes = None if groups is None else proven.coded(groups)[0]
-        return shapley(proven, queries, y, baselines(proven, baseline), codes)
+        coded = None if groups is None else proven.coded(groups)[0]
+        found = baselines(proven, baseline)
+        known = ~np.isnan(found)
+        moved = np.where(known, proven.targets - found, 0.0)
+        after = y - proven.predicted(queries)
+        coordinates, base = queries.coordinates, queries.offsets.base
+        before = after + proven.across(moved, lambda engine, own: engine.apply(coordinates, own, base))
+        seen = proven.pulled_back(queries, before + after)
+        warn_beyond(proven, proven.targets - moved)
+        values, name = np.where(known, moved * seen / len(y), np.nan), proven.scale.label("value")
+        if coded is not None:
+            columns = _group_columns(proven, values, *coded)
+        else:
+            columns = output_columns("row", proven.index, proven.outputs) | {"target": proven.shown.ravel()}
+            columns |= {"baseline": proven.scale.inverse(found).ravel(), name: values.ravel()}
+        note = leave_one_out.note_on(~known.ravel()) if coded is None else notes.NOTE
+        return sorted_table(proven, columns, columns[name], note)
 
 
 def baselines(proven: ProvenModel, baseline: Any) -> Array:
@@ -98,34 +109,11 @@ def baselines(proven: ProvenModel, baseline: Any) -> Array:
     )
 
 
-def shapley(proven: ProvenModel, queries: Queries, y: Array, baseline: Array, groups: Groups | None) -> Any:
-    """The table of `shapley` for validation targets (n, K)."""
-    known = ~np.isnan(baseline)
-    moved = np.where(known, proven.targets - baseline, 0.0)
-    after = y - proven.predicted(queries)
-    coordinates, base = queries.coordinates, queries.offsets.base
-    before = after + proven.across(moved, lambda engine, own: engine.apply(coordinates, own, base))
-    seen = proven.pulled_back(queries, before + after)
-    warn_beyond(proven, proven.targets - moved)
-    values, name = np.where(known, moved * seen / len(y), np.nan), proven.scale.label("value")
-    if groups is not None:
-        columns = _group_columns(proven, values, *groups)
-    else:
-        columns = output_columns(proven) | {"target": proven.shown.ravel()}
-        columns |= {"baseline": proven.scale.inverse(baseline).ravel(), name: values.ravel()}
-    order = np.argsort(-columns[name], kind="stable")  # nan last
-    columns = {name: column[order] for name, column in columns.items()}
-    note = leave_one_out.note_on(~known.ravel()) if groups is None else notes.NOTE
-    return tables.note(tables.make(columns, proven.backend), note)
-
-
 def _group_columns(proven: ProvenModel, values: Array, codes: NDArray[np.intp], names: NDArray[Any]) -> dict[str, Any]:
     """group, (output,) rows and value."""
     n_outputs = values.shape[1]
     sums = [np.bincount(codes, np.nan_to_num(column), len(names)) for column in values.T]
-    columns: dict[str, Any] = {"group": np.repeat(names, n_outputs)}
-    if proven.outputs is not None:
-        columns["output"] = np.tile(proven.outputs, len(names))
+    columns = output_columns("group", names, proven.outputs)
     counts = np.bincount(codes, minlength=len(names))
     value = np.stack(sums, axis=1).ravel()
     return columns | {"rows": np.repeat(counts, n_outputs), proven.scale.label("value"): value}

@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil import inputs
 from axil.effects import notes
 from axil.errors import ApproximationWarning, InputError, warn
 from axil.machine.progress import track
 from axil.output import tables
-from axil.questions.question import Asked, Question
+from axil.questions.question import Question
 from axil.questions.without import change_columns
 from axil.replay.radius import leaves_beyond
 from axil.types import Array
@@ -80,7 +79,21 @@ class WhatIf(Question):
             One replay of the fit for each row named, O(T (N + n)), 32 of them together.
         """
         asked = self._ask("reach", X, init_score)
-        return reach(asked, asked.model.positions(rows))
+        which = asked.model.positions(rows)
+        model, n, n_train = asked.model, len(asked), asked.model.shape[0]
+        array, working = 8 * n * len(which) * len(model.engines), COPIES * 8 * COLUMNS * (n + n_train)
+        instead = "Ask for fewer rows of X or fewer training rows at a time, or raise memory_limit."
+        model.budget.require(array + working, f"The weights of {n} x {len(which)} rows", instead)
+        model.predicted(asked.queries)  # which checks them
+        coordinates, base = asked.queries.coordinates, asked.queries.offsets.base
+        found = np.empty((n, len(model.engines), len(which)))
+        for start in track(range(0, len(which), COLUMNS), "reach"):
+            some = which[start : start + COLUMNS]
+            units = np.zeros((n_train, len(some)))
+            units[some, np.arange(len(some))] = 1.0
+            for k, engine in enumerate(model.engines):
+                found[:, k, start : start + len(some)] = engine.apply(coordinates, units, base)
+        return found[:, 0] if len(model.engines) == 1 else found
 
 
 def changed_targets(model: Any, targets: Mapping[Any, Any]) -> Array:
@@ -117,21 +130,3 @@ def warn_beyond(model: Any, targets: Array) -> bool:
             ApproximationWarning,
         )
     return beyond > 0
-
-
-def reach(asked: Asked, rows: NDArray[np.intp]) -> Array:
-    """(n, rows), or (n, K, rows) where outputs have trees of their own: the weights of these training rows alone."""
-    model, n, n_train = asked.model, len(asked), asked.model.shape[0]
-    array, working = 8 * n * len(rows) * len(model.engines), COPIES * 8 * COLUMNS * (n + n_train)
-    instead = "Ask for fewer rows of X or fewer training rows at a time, or raise memory_limit."
-    model.budget.require(array + working, f"The weights of {n} x {len(rows)} rows", instead)
-    model.predicted(asked.queries)  # which checks them
-    coordinates, base = asked.queries.coordinates, asked.queries.offsets.base
-    found = np.empty((n, len(model.engines), len(rows)))
-    for start in track(range(0, len(rows), COLUMNS), "reach"):
-        some = rows[start : start + COLUMNS]
-        units = np.zeros((n_train, len(some)))
-        units[some, np.arange(len(some))] = 1.0
-        for k, engine in enumerate(model.engines):
-            found[:, k, start : start + len(some)] = engine.apply(coordinates, units, base)
-    return found[:, 0] if len(model.engines) == 1 else found

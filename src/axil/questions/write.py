@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.errors import InputError, shown
-from axil.inputs import as_path
+from axil.inputs import as_file, as_path
 from axil.inputs.codes import keys
 from axil.machine.atomic import atomic
 from axil.output.arrays import queries_first
@@ -46,21 +46,14 @@ class Write(Question):
         n_train, n_outputs = asked.model.shape
         copies = 2 * 8 * n_train * n_outputs  # on the way
         parts = (one.dense() for one in asked.parts(copies))
-        write(parts, asked.queries.labels, asked.model.gathered[1], n_outputs, path)
-
-
-def write(parts: Iterator[WeightedSums], queries: NDArray[Any], index: NDArray[Any], n_outputs: int, path: Any) -> None:
-    """Write the weights of the rows with these labels over the training rows ``index``, in the format of the path's suffix."""
-    path = as_path(path)
-    writers = {".parquet": _write_parquet, ".zarr": _write_zarr}
-    if path.suffix not in writers:
-        raise InputError(f"{path} ends in {path.suffix!r}; expected a path that ends in .parquet or .zarr.")
-    if not path.absolute().parent.is_dir():
-        raise InputError(f"There is no directory {path.absolute().parent} to write {path.name} to. Make it first.")
-    if path.suffix == ".parquet" and path.is_dir():
-        raise InputError(f"path is {str(path)!r}, a directory; expected the name of a file to write.")
-    with atomic(path) as part:
-        writers[path.suffix](parts, labels_as_written(queries), labels_as_written(index), n_outputs, part)
+        place = as_path(path)
+        writers = {".parquet": _write_parquet, ".zarr": _write_zarr}
+        if place.suffix not in writers:
+            raise InputError(f"{place} ends in {place.suffix!r}; expected a path that ends in .parquet or .zarr.")
+        place = as_file(place, is_folder=place.suffix == ".zarr")
+        queries, rows = map(labels_as_written, (asked.queries.labels, asked.model.gathered[1]))
+        with atomic(place) as part:
+            writers[place.suffix](parts, queries, rows, n_outputs, part)
 
 
 def labels_as_written(labels: NDArray[Any]) -> NDArray[Any]:

@@ -107,12 +107,12 @@ class ProvenModel(Refittable):
         return len(self.engines) == 1
 
     def times(self, v: Array) -> Array:
-        """(N, S): K v."""
-        return self.engines[0].apply(None, v)
+        """(N, S): K v; where outputs have trees of their own, a column of v for each."""
+        return self.across(v, lambda engine, own: engine.apply(None, own))
 
     def times_transposed(self, u: Array) -> Array:
         """(N, S): K'u."""
-        return self.engines[0].combine(None, u)
+        return self.across(u, lambda engine, own: engine.combine(None, own))
 
     # -- engines and outputs --------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from axil.output import tables
 from axil.questions.intervals.calibration_groups import CalibrationGroups
 from axil.questions.intervals.conformal import Conformal, least_rows, order_of
 from axil.questions.intervals.local import Local, Surroundings, around
+from axil.questions.question import output_columns
 from axil.replay.model import Proven
 from axil.replay.queries import Queries
 from axil.types import Array
@@ -90,8 +91,10 @@ class Distribution:
         True
         """
         queries = self._model.queries(X, init_score)
-        columns = {name: found.ravel() for name, found in self._interval(queries, coverage, symmetric, groups).items()}
-        return tables.note(tables.make(self._columns(queries) | columns, self._model.backend), NOTE)
+        columns = output_columns("query", queries.labels, self._model.outputs)
+        found = self._interval(queries, coverage, symmetric, groups)
+        columns |= {name: values.ravel() for name, values in found.items()}
+        return tables.note(tables.make(columns, self._model.backend), NOTE)
 
     def quantiles(self, X: Any, q: Any, init_score: Any = None, groups: Any = None) -> Array:
         """(n, Q), or (n, Q, K): the numbers that targets are at or below with these probabilities.
@@ -366,11 +369,6 @@ class Distribution:
             raise InputError(
                 f"{what} is {shown(given)}, which takes at least {needed} calibration rows; {there}, or ask for less."
             )
-
-    def _columns(self, queries: Queries) -> dict[str, NDArray[Any]]:
-        outputs = self._model.outputs
-        columns = {"query": np.repeat(queries.labels, len(self._rows))}
-        return columns if outputs is None else columns | {"output": np.tile(outputs, len(queries))}
 
     def _shown(self, values: Array) -> Array:
         """Numbers (m, K) of the scale of the fit, as people read them; infinite ones stay so."""
