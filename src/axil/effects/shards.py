@@ -25,9 +25,7 @@ class Shards(Protocol):
     def each(self, work: Callable[..., Any], shared: Any, columns: Sequence[Any] | None = None) -> Sequence[Any]:
         """The results of ``work(shard, shared, column)``, kept where the shards are."""
 
-    def collected(
-        self, work: Callable[..., Any], shared: Any = None, columns: Sequence[Any] | None = None
-    ) -> Sequence[Any]:
+    def collected(self, work: Callable[..., Any], shared: Any, columns: Sequence[Any] | None = None) -> Sequence[Any]:
         """The results of ``work(shard, shared, column)``, in this process."""
 
 

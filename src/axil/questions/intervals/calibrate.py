@@ -210,7 +210,8 @@ def equal_rows(model: Any, X: Any, truth: Array) -> tuple[NDArray[np.intp], tupl
 def keys_of(shard: Any, single: bool, X: Any) -> Keys:
     """The keys of `inputs.row_keys` of the rows of a shard that took part in the fit; without features X, of targets alone."""
     X = np.empty((len(shard.targets), 0)) if X is None else X
-    return inputs.row_keys(X, shard.targets, single)[shard.row_weights != 0]
+    found: Keys = inputs.row_keys(X, shard.targets, single)[shard.row_weights != 0]
+    return found
 
 
 def twins_among(trained: NDArray[np.intp]) -> tuple[int, int]:
