@@ -15,7 +15,6 @@ from tests.cli.cli_models import EXPLAIN, INTERVALS, PLAIN
         ("check lightgbm.txt --target y", ["--target was given without --train"]),
         ("check lightgbm.txt --train train.csv --target y,y2", ["--target names 2 columns", "has 1 outputs"]),
         (f"check lightgbm.txt {PLAIN} --weights city", ["Column 'city' of train.csv (--weights) holds '"]),
-        (f"check lightgbm.txt {PLAIN} --index kind", ["has the label ", "twice in column 'kind'"]),
         (f"check lightgbm.txt {PLAIN} --features age,age,bmi,bp", ["names a column twice"]),
         (f"check lightgbm.txt {PLAIN} --features age,y,bmi,bp", ["--features names 'y', which is the target"]),
         (f"check lightgbm.txt {PLAIN} --features bp,bmi,sex,age", ["in another order"]),

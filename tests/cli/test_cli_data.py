@@ -49,6 +49,25 @@ def test_a_pipeline_may_take_text(run):
     assert re.search("Oslo|Rome|Lima", out)
 
 
+@pytest.mark.filterwarnings("ignore::axil.SplitsWarning")
+def test_a_label_that_several_rows_share_stands_for_all_of_them(run, fails):
+    explainer = axil.Explainer(lightgbm_model().fit(X, Y), X.set_axis(TRAIN["city"]), Y)
+    asked = f"lightgbm.txt {PLAIN} --index city --query query.csv --format csv"
+    rome = {"rows": ["Rome"]}, f"without {asked} --rows Rome"
+    moved = {"targets": {"Rome": 80.0}}, f"what-if {asked} --set Rome=80"
+    for question, (given, words) in {explainer.without: rome, explainer.what_if: moved}.items():
+        np.testing.assert_allclose(
+            table_of(run(words)[1])["after"], question(QUERY[FEATURES], **given)["after"], rtol=1e-12
+        )
+    for words in (f"explain {asked}", f"audit lightgbm.txt {PLAIN} --index city --format csv"):
+        shared, own = (table_of(run(one)[1]) for one in (words, words.replace(" --index city", "")))
+        assert list(shared["row"]) == list(TRAIN["city"].iloc[own["row"]])
+        rest = [name for name in own if name not in ("row", "query")]  # features of the very rows
+        assert shared[rest].equals(own[rest])
+    old_and_new = "lightgbm.txt lightgbm.txt --train-old train.csv --train train.csv --target y"
+    fails(f"compare {old_and_new} --index city --query query.csv", "stands for", "training rows of the old explainer")
+
+
 def test_standard_input(run, fails, monkeypatch):
     words = f"explain lightgbm.txt {PLAIN} --query query.csv --format csv --quiet"
     _, wanted, _ = run(words)

@@ -38,12 +38,13 @@ class PrintedAnswer:
 
     title: str
     top: Any  #: the columns of `Explanation.top`
+    rows: Any  #: the features of these training rows
     share: float  #: of sum |weight|, or of pushes, that these rows hold
     quantity: str  #: which of them
     n_train: int
     query: int  #: the position of the query
 
-    def lines(self, training: Any, queries: Any) -> list[str]:
+    def lines(self, queries: Any) -> list[str]:
         """A title, the table with features as far as there is room, the query's own above them, and the share."""
         names = [name for name in self.top.columns if name not in ("query", "output", "prediction", *LINKED)]
         above = ("", "") if queries is None else ("query", " ")
@@ -51,7 +52,7 @@ class PrintedAnswer:
             screen.column(name, self.top[name].to_numpy(), is_signed(name), above[name != "row"]) for name in names
         ]
         own = None if queries is None else queries.iloc[[self.query]]
-        columns += features(rows_of(self.top, training), own)
+        columns += features(self.rows, own)
         held = f"{self.share:.0%} of the absolute {self.quantity} of all {self.n_train} training rows is in this table."
         return [self.title, *screen.fitted(columns), held]
 
@@ -68,31 +69,31 @@ def comparables(
     """The k largest training rows of every prediction with their features beside the query's, and the first answers to show.
 
     The columns are those of `Explanation.top`, then ``name (row)`` and ``name (query)`` for each feature; without ``queries``,
-    of means of them, ``name (row)`` alone.
+    of means of them, ``name (row)`` alone. ``explanations`` have the positions of training rows for their labels.
     """
     import pandas as pd
 
     answers: list[PrintedAnswer] = []
     parts, start = [], 0
     for part in explanations:
-        top = part.top(k, by, per_class=per_class)
+        top, own = labelled(part.top(k, by, per_class=per_class), training)
         outputs = 1 if part.outputs is None or not per_class else len(part.outputs)
         lines = len(top) // (len(part) * outputs)
-        answers += _answers(part, top, lines, outputs, start)[: n_shown * outputs - len(answers)]
+        answers += _answers(part, top, own, lines, outputs, start)[: n_shown * outputs - len(answers)]
         each = np.repeat(np.arange(start, start + len(part)), lines * outputs)
         asked = None if queries is None else queries.iloc[each]
-        parts.append(with_features(top, training, asked))
+        parts.append(with_features(top, own, asked))
         start += len(part)
     return pd.concat(parts, ignore_index=True), answers
 
 
-def on_screen(shown: list[PrintedAnswer], training: Any, queries: Any) -> list[str]:
+def on_screen(shown: list[PrintedAnswer], queries: Any) -> list[str]:
     """The lines of answers, with a blank one between two of them."""
-    found = [line for answer in shown for line in ("", *answer.lines(training, queries))]
+    found = [line for answer in shown for line in ("", *answer.lines(queries))]
     return found[1:]
 
 
-def _answers(part: Explanation, top: Any, lines: int, outputs: int, start: int) -> list[PrintedAnswer]:
+def _answers(part: Explanation, top: Any, rows: Any, lines: int, outputs: int, start: int) -> list[PrintedAnswer]:
     """An answer for each prediction and output of a batch."""
     pushed = part.kind == "additive" and "weight" not in top.columns  # whose weights nobody asked for
     quantity = "contribution" if pushed else "weight"
@@ -103,8 +104,8 @@ def _answers(part: Explanation, top: Any, lines: int, outputs: int, start: int) 
     found = []
     for query in range(len(part)):
         for output in range(outputs):
-            at = (query * outputs + output) * lines
-            own = top.iloc[at : at + lines]
+            at = slice((query * outputs + output) * lines, (query * outputs + output + 1) * lines)
+            own = top.iloc[at]
             name = (
                 "" if part.outputs is None or outputs == 1 else f", output {screen.visible(str(part.outputs[output]))}"
             )
@@ -118,23 +119,24 @@ def _answers(part: Explanation, top: Any, lines: int, outputs: int, start: int) 
                 title += f", probability {own['probability'].iloc[0]:.4g}"
             if part.probabilities is not None:
                 title += f", {stands} {np.reshape(part.probabilities, (len(part), outputs))[query, output]:.4g}"
-            found.append(PrintedAnswer(title, own, float(share), quantity, len(part.targets), start + query))
+            held = float(share), quantity, len(part.targets)
+            found.append(PrintedAnswer(title, own, rows.iloc[at], *held, start + query))
     return found
 
 
-def rows_of(table: Any, training: Any) -> Any:
-    """The features of the training rows that the lines of a table are about."""
-    return training.iloc[training.index.get_indexer(table["row"])]
+def labelled(table: Any, training: Any) -> tuple[Any, Any]:
+    """A table that has positions of training rows with their labels instead, and the features of these rows."""
+    rows = training.iloc[table["row"]]
+    return table.assign(row=rows.index), rows
 
 
-def with_features(table: Any, training: Any, asked: Any = None) -> Any:
+def with_features(table: Any, rows: Any, asked: Any = None) -> Any:
     """The table with ``name (row)`` for each feature, and ``name (query)`` beside it where queries are asked about."""
     import pandas as pd
 
-    own = rows_of(table, training)
     beside: dict[str, Any] = {}
-    for name in training.columns:
-        beside[f"{name} (row)"] = own[name].to_numpy()
+    for name in rows.columns:
+        beside[f"{name} (row)"] = rows[name].to_numpy()
         if asked is not None:
             beside[f"{name} (query)"] = asked[name].to_numpy()
     return pd.concat([table, pd.DataFrame(beside, index=table.index)], axis=1)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
+
+import numpy as np
 
 from axil import adapters, comparison
 from axil.adapters import files, smooth
@@ -41,6 +43,11 @@ class CommandSubject:
     training: data.FileRows
     forward: Any = None  #: what undoes --inverse-func
     in_prices: bool = False  #: whether the targets of the files are still to be transformed
+
+    @property
+    def by_position(self) -> Explainer:
+        """The explainer with positions for the labels of its training rows, which several rows may share."""
+        return Explainer._of(replace(self.explainer._model, index=np.arange(len(self.training.features))))
 
     def rows(self, path: str, with_target: bool = False) -> data.FileRows:
         """Rows to ask about, as the model takes them."""
@@ -87,10 +94,12 @@ def explain(arguments: argparse.Namespace, out: Any) -> int:
     queries, n = rows.features, len(rows.features)
     asked = rows if output.whole else rows.cut(slice(MOST_ON_SCREEN))
     page: Any = partial(question.explainer.to_html, asked.features, **asked.started)
-    explanations = question.explainer.iter(asked.features, **asked.started)
+    explanations = question.by_position.iter(asked.features, **asked.started)
     if arguments.mean_by is not None or arguments.coefficients is not None:
-        found = question.explainer.combine(queries, **_sums(arguments, rows), **rows.started)
-        queries, n, page, explanations = None, len(found), found.to_html, iter([found])
+        sums = _sums(arguments, rows) | rows.started
+        found = question.by_position.combine(queries, **sums)
+        page = question.explainer.combine(queries, **sums).to_html if output.pages else None
+        queries, n, explanations = None, len(found), iter([found])
     for path in output.pages:
         page(path, **settings(question, rows))
     if not output.wants_table:
@@ -103,7 +112,7 @@ def explain(arguments: argparse.Namespace, out: Any) -> int:
         if left > 0 and output.form
         else ""
     )
-    return output.give([table], question.words(more=more), lambda _: answers.on_screen(shown, features, queries))
+    return output.give([table], question.words(more=more), lambda _: answers.on_screen(shown, queries))
 
 
 def _sums(arguments: argparse.Namespace, rows: data.FileRows) -> dict[str, Any]:
@@ -175,27 +184,27 @@ def audit(arguments: argparse.Namespace, out: Any) -> int:
     question = question_of(arguments)
     given = question.training.out_of_fold
     if arguments.validation is None:
-        table = question.explainer.audit(given)
+        table = question.by_position.audit(given)
     elif question.explainer.kind != "exact":
         raise InputError("--validation needs a model with exact weights; this one has pushes. Leave it out.")
     else:
         validation = question.rows(arguments.validation, with_target=True)
-        table = question.explainer.audit(given, validation.features, validation.target, **validation.started)
+        table = question.by_position.audit(given, validation.features, validation.target, **validation.started)
     found = "look wrong" if "studentised" in table else "are not of the class expected"
     suspects = f"{int(table['suspect'].sum())} of {len(table)} labels {found}; the most suspicious first"
     return give_rows(output, question, table, question.words(suspects, table), arguments.top)
 
 
 def give_rows(output: Output, question: CommandSubject, table: Any, words: AnswerWords, given: int | None) -> int:
-    """A table about training rows with their features: files have all of it, the first lines are printed."""
-    features, top = question.training.features, given or ROWS
+    """A table about training rows, by position, with their features: files have all of it, the first lines are printed."""
+    (table, rows), top = answers.labelled(table, question.training.features), given or ROWS
 
     def shown(_: Any) -> list[str]:
         first = table.head(top)
         columns = [screen.column(name, first[name].to_numpy(), answers.is_signed(name)) for name in first.columns]
-        return screen.fitted(columns + answers.features(answers.rows_of(first, features)))
+        return screen.fitted(columns + answers.features(rows.head(top)))
 
-    whole = answers.with_features(table, features)
+    whole = answers.with_features(table, rows)
     return output.give([whole], words, shown, whole.head(top))
 
 

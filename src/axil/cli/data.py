@@ -126,7 +126,7 @@ def _categories(model: Model) -> dict[str, Any]:
 
 
 def _labelled(frame: Any, index: str | None, path: str) -> Any:
-    """The frame with the user's labels for an index; they must tell the rows apart."""
+    """The frame with the user's labels for an index; several rows may share one."""
     if index is None:
         return frame.reset_index(drop=True)
     if index in frame.index.names:  # as pandas keeps it in Parquet
@@ -136,11 +136,6 @@ def _labelled(frame: Any, index: str | None, path: str) -> Any:
     if labels.isna().any():
         raise InputError(
             f"{path} has no label in column {shown(index)} in row {int(labels.isna().argmax())}; fill it in."
-        )
-    if not labels.is_unique:
-        twice = labels[labels.duplicated()].iloc[0]
-        raise InputError(
-            f"{path} has the label {_plain(twice)} twice in column {shown(index)}; --index needs one that no two rows share."
         )
     return frame.set_index(index, drop=False)
 

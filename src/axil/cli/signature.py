@@ -67,9 +67,10 @@ def run(arguments: argparse.Namespace, out: Any) -> int:
     given |= given_options(arguments, asked, subject)
     if arguments.command == "removal" and not {"k", "groups"} & set(given):
         given["k"] = TOP
-    table = getattr(subject.explainer, asked.__name__)(**given)
+    explainer = subject.by_position if arguments.command in OF_ROWS else subject.explainer
+    table = getattr(explainer, asked.__name__)(**given)
     if asked.__name__ in ARRAYS:
-        table = _table(table, asked.__name__, subject, given)
+        table = _table(table, asked.__name__, explainer, given)
     words = subject.words(_title(arguments, subject, given, n_rows), table)
     if arguments.command in OF_ROWS and "row" in table:
         return give_rows(output, subject, table, words, arguments.top)
@@ -88,7 +89,7 @@ def _title(arguments: argparse.Namespace, subject: CommandSubject, given: dict[s
     return f"{counted(len(given['X']), 'prediction')} {changed}"
 
 
-def _table(found: Any, name: str, subject: CommandSubject, given: dict[str, Any]) -> Any:
+def _table(found: Any, name: str, explainer: Explainer, given: dict[str, Any]) -> Any:
     """A line for each number of an array, and beside an estimate its standard error."""
     import pandas as pd
 
@@ -96,8 +97,8 @@ def _table(found: Any, name: str, subject: CommandSubject, given: dict[str, Any]
     values, errors = found if isinstance(found, tuple) else (found, None)
     if np.ndim(values) < len(axes):
         axes.remove("output")
-    labels = {"query": given["X"].index if "X" in given else None, "output": subject.explainer.outputs}
-    labels["row"] = subject.explainer.index[given["rows"]] if "rows" in given else subject.explainer.index
+    labels = {"query": given["X"].index if "X" in given else None, "output": explainer.outputs}
+    labels["row"] = explainer.index[given["rows"]] if "rows" in given else explainer.index
     grids = np.meshgrid(*(np.arange(n) for n in np.shape(values)), indexing="ij")
     columns = {axis: np.asarray(labels[axis])[at.ravel()] for axis, at in zip(axes, grids)}
     columns |= {called: np.ravel(values)} | ({} if errors is None else {"standard_error": np.ravel(errors)})
