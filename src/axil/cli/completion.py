@@ -7,32 +7,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 FILES = ("FILE", "MODEL", "FOLDER", "DIRECTORY")  # metavars of what the file system completes
-
-
-@dataclass(frozen=True)
-class Option:
-    """An option, or with no names an argument that stands by itself."""
-
-    names: tuple[str, ...]
-    about: str
-    values: tuple[str, ...]  #: the words that it takes, where these are known
-    value: str | None  #: what its value is called; None where it takes none
-
-    @property
-    def takes_file(self) -> bool:
-        return self.value in FILES
-
-
-@dataclass(frozen=True)
-class Command:
-    """A command with its options."""
-
-    name: str
-    about: str
-    options: tuple[Option, ...]
 
 
 class Parser(argparse.ArgumentParser):
@@ -40,36 +16,40 @@ class Parser(argparse.ArgumentParser):
 
     about = ""  #: one line on the command
 
-    def described(self, name: str) -> Command:
-        """The command that this parses; options that its help leaves out are no part of it."""
-        actions = [action for action in self._actions if action.help != argparse.SUPPRESS]
-        return Command(name, self.about, tuple(_option(action) for action in actions))
+    @property
+    def options(self) -> list[argparse.Action]:
+        """The options, and arguments that stand by themselves, which have no names."""
+        return self._actions
 
 
 def script(parsers: Mapping[str, Parser], shell: str) -> str:
     """The script for one of `SHELLS`, from the parser of each command."""
-    return SHELLS[shell]([one.described(name) for name, one in parsers.items()])
+    return SHELLS[shell](parsers)
 
 
-def _option(action: argparse.Action) -> Option:
-    values = tuple(str(word) for word in action.choices or ())
-    value = None if action.nargs == 0 else str(action.metavar or action.dest)
-    return Option(tuple(action.option_strings), action.help or "", values, value)
+def _value(option: argparse.Action) -> str | None:
+    """The name of an option's value; None where it takes none."""
+    return None if option.nargs == 0 else str(option.metavar or option.dest)
 
 
-def _bash(commands: list[Command]) -> str:
+def _words(option: argparse.Action) -> str:
+    """The words that an option takes, where these are known."""
+    return " ".join(str(word) for word in option.choices or ())
+
+
+def _bash(commands: Mapping[str, Parser]) -> str:
     """The words for bash; where there are none it completes the names of files."""
-    names = " ".join([*(one.name for one in commands), "--help", "--version"])
+    names = " ".join([*commands, "--help", "--version"])
     values, options = [], []
-    for one in commands:
+    for command, one in commands.items():
         for option in one.options:
-            places = "|".join(f'"{one.name} {name}"' for name in option.names or (one.name,))
-            if option.values:
-                values.append(f'        {places}) words="{" ".join(option.values)}" ;;')
-            elif option.value and option.names:
+            places = "|".join(f'"{command} {name}"' for name in option.option_strings or (command,))
+            if option.choices:
+                values.append(f'        {places}) words="{_words(option)}" ;;')
+            elif _value(option) and option.option_strings:
                 values.append(f"        {places}) return ;;")
-        own = " ".join(name for option in one.options for name in option.names)
-        options.append(f'        "{one.name} -"*) words="{own}" ;;')
+        own = " ".join(name for option in one.options for name in option.option_strings)
+        options.append(f'        "{command} -"*) words="{own}" ;;')
     return "\n".join(
         [
             "# Completes axil in bash. Load it with:  source <(axil completion bash)",
@@ -91,12 +71,12 @@ def _bash(commands: list[Command]) -> str:
     )
 
 
-def _zsh(commands: list[Command]) -> str:
-    described = [f"        {_quoted(f'{one.name}:{one.about}')}" for one in commands]
+def _zsh(commands: Mapping[str, Parser]) -> str:
+    described = [f"        {_quoted(f'{command}:{one.about}')}" for command, one in commands.items()]
     cases = []
-    for one in commands:
+    for command, one in commands.items():
         specs = [_spec(option) for option in one.options]
-        cases.append(f"        {one.name}) _arguments {' '.join(specs)} ;;")
+        cases.append(f"        {command}) _arguments {' '.join(specs)} ;;")
     return "\n".join(
         [
             "#compdef axil",
@@ -123,29 +103,32 @@ def _zsh(commands: list[Command]) -> str:
     )
 
 
-def _spec(option: Option) -> str:
+def _spec(option: argparse.Action) -> str:
     """An option as zsh's _arguments takes it."""
-    about = option.about.replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]").replace(":", "\\:")
-    words = f"({' '.join(option.values)})" if option.values else "_files" if option.takes_file else " "
-    value = "" if option.value is None else f":{option.value.replace(':', ' ')}:{words}"
-    if not option.names:
-        return _quoted(value)
-    return " ".join(_quoted(f"*{name}[{about}]{value}") for name in option.names)
+    about, value = option.help or "", _value(option)
+    for sign in "\\[]:":
+        about = about.replace(sign, f"\\{sign}")
+    words = f"({_words(option)})" if option.choices else "_files" if value in FILES else " "
+    taken = "" if value is None else f":{value.replace(':', ' ')}:{words}"
+    if not option.option_strings:
+        return _quoted(taken)
+    return " ".join(_quoted(f"*{name}[{about}]{taken}") for name in option.option_strings)
 
 
-def _fish(commands: list[Command]) -> str:
+def _fish(commands: Mapping[str, Parser]) -> str:
     lines = ["# Completes axil in fish. Load it with:  axil completion fish | source"]
-    for one in commands:
-        first = f"complete -c axil -f -n __fish_use_subcommand -a {one.name} -d {_quoted(one.about)}"
-        lines.append(first)
+    for command, one in commands.items():
+        lines.append(f"complete -c axil -f -n __fish_use_subcommand -a {command} -d {_quoted(one.about)}")
+        where = _quoted(f"__fish_seen_subcommand_from {command}")
         for option in one.options:
-            words = f" -a {_quoted(' '.join(option.values))}" if option.values else ""
-            takes = "" if option.value is None else " -r -F" if option.takes_file else f" -x{words}"
-            names = "".join(f" -l {name[2:]}" if name.startswith("--") else f" -s {name[1:]}" for name in option.names)
-            if not option.names:
-                takes = " -F" if option.takes_file else f" -f{words}"
-            where = _quoted(f"__fish_seen_subcommand_from {one.name}")
-            lines.append(f"complete -c axil -n {where}{names}{takes} -d {_quoted(option.about)}")
+            words = f" -a {_quoted(_words(option))}" if option.choices else ""
+            value, named = _value(option), option.option_strings
+            if named:
+                takes = "" if value is None else " -r -F" if value in FILES else f" -x{words}"
+            else:
+                takes = " -F" if value in FILES else f" -f{words}"
+            names = "".join(f" -l {name[2:]}" if name.startswith("--") else f" -s {name[1:]}" for name in named)
+            lines.append(f"complete -c axil -n {where}{names}{takes} -d {_quoted(option.help or '')}")
     return "\n".join([*lines, ""])
 
 
@@ -154,4 +137,4 @@ def _quoted(text: str) -> str:
     return "'" + " ".join(text.split()).replace("'", "'\\''") + "'"
 
 
-SHELLS: dict[str, Callable[[list[Command]], str]] = {"bash": _bash, "zsh": _zsh, "fish": _fish}
+SHELLS: dict[str, Callable[[Mapping[str, Parser]], str]] = {"bash": _bash, "zsh": _zsh, "fish": _fish}
