@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from axil.cli import commands, option_checks
+from axil.cli import commands
+from axil.cli.parameters import refuse
 from axil.cli.written import as_json
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 from axil.support import supports
@@ -18,6 +19,8 @@ VERDICTS = {
 }
 PROVEN = {"exact": "exact weights", "additive": "pushes that add up to the score"}  # which this program explains
 
+OF_DATA = ("weights", "offset", "index", "features", "inverse_func", "categorical")  # options
+
 
 def check(arguments: argparse.Namespace, out: Any) -> int:
     """Whether a model can be explained; 0 where it can, 1 where not."""
@@ -27,7 +30,9 @@ def check(arguments: argparse.Namespace, out: Any) -> int:
     as_record = arguments.format == "json"
     if arguments.train is not None:
         return _proven(arguments, out, as_record)
-    option_checks.without_data(arguments)
+    for name in OF_DATA:
+        why = "without --train and --target no fit is replayed"
+        refuse(f"--{name.replace('_', '-')}", getattr(arguments, name), why, "Give these two as well, or leave it out.")
     model, _ = commands.model_of(arguments)
     known = supports(model)
     explained = known.kind in PROVEN

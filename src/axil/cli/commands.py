@@ -12,11 +12,11 @@ import numpy as np
 
 from axil import adapters, comparison
 from axil.adapters import files, smooth
-from axil.cli import answers, data, option_checks, screen
+from axil.cli import answers, data
 from axil.cli.names import column_of, new_targets, tested
 from axil.cli.names import groups as groups_of
 from axil.cli.output import MOST_ON_SCREEN, AnswerWords, Output, lines_of, output_of
-from axil.cli.parameters import given_options, named_rows, parameters_of, refits
+from axil.cli.parameters import given_options, named_rows, parameters_of, refits, refuse
 from axil.errors import AxilError, InputError, UnsupportedModelError, counted
 from axil.explainer import Explainer
 from axil.kernels.choose import limits_of
@@ -64,7 +64,7 @@ class CommandSubject:
         note = NOTES[self.explainer.kind]
         return f"{note[0].upper()}{note[1:]}."
 
-    def words(self, title: str = "", table: Any = None, **others: str) -> AnswerWords:
+    def words(self, title: str = "", table: Any = None, **others: Any) -> AnswerWords:
         """The lines around an answer; a table may say itself what its numbers are."""
         known = None if table is None else table.attrs.get("axil")
         note = self.sentence if known is None else f"{known[0].upper()}{known[1:]}."
@@ -87,7 +87,8 @@ def explain(arguments: argparse.Namespace, out: Any) -> int:
     """The training rows of largest weight in each prediction."""
     output = output_of(arguments, out, page=True)
     if not output.wants_table:
-        option_checks.on_pages(arguments)
+        why = "a page orders rows by weight, or by contribution where pushes add up to a score"
+        refuse("--by", arguments.by, why, "Leave it out, or ask for a table too, with --format.")
     settings = page_settings(arguments, output, also="k")
     question = question_of(arguments)
     rows, features = question.rows(arguments.query, arguments.actual), question.training.features
@@ -98,21 +99,16 @@ def explain(arguments: argparse.Namespace, out: Any) -> int:
     if arguments.mean_by is not None or arguments.coefficients is not None:
         sums = _sums(arguments, rows) | rows.started
         found = question.by_position.combine(queries, **sums)
-        page = question.explainer.combine(queries, **sums).to_html if output.pages else None
+        page = question.explainer.combine(queries, **sums).to_html if output.page else None
         queries, n, explanations = None, len(found), iter([found])
-    for path in output.pages:
-        page(path, **settings(question, rows))
+    if output.page:
+        page(output.page, **settings(question, rows))
     if not output.wants_table:
         return output.give([], question.words())
     top, per_class = arguments.top or TOP, arguments.per_class is not False
     table, shown = answers.comparables(explanations, features, queries, top, arguments.by, MOST_ON_SCREEN, per_class)
-    left = n - MOST_ON_SCREEN
-    more = (
-        f"{counted(left, 'more prediction')}: --out FILE or --format csv has them all."
-        if left > 0 and output.form
-        else ""
-    )
-    return output.give([table], question.words(more=more), lambda _: answers.on_screen(shown, queries))
+    left = n - MOST_ON_SCREEN if output.form else 0
+    return output.give([table], question.words(left=left), lambda _: answers.on_screen(shown, queries))
 
 
 def _sums(arguments: argparse.Namespace, rows: data.FileRows) -> dict[str, Any]:
@@ -131,9 +127,9 @@ def page_settings(arguments: argparse.Namespace, output: Output, page: Any = Exp
     """A reader of the settings of a page; without a page they are refused, but for that of the table ``also``."""
     for parameter in parameters_of(page, NOT_OF_PAGES):
         value = getattr(arguments, parameter.option.replace("-", "_"))
-        if not output.pages and value and parameter.name != also:
+        if not output.page and value and parameter.name != also:
             why = "it is of a page, and none is written"
-            option_checks.refuse(f"--{parameter.option}", value, why, "Give --out FILE.html, or leave it out.")
+            refuse(f"--{parameter.option}", value, why, "Give --out FILE.html, or leave it out.")
     return partial(given_options, arguments, page, skipped=NOT_OF_PAGES)
 
 
@@ -145,8 +141,10 @@ def group(arguments: argparse.Namespace, out: Any) -> int:
     asked = question.rows(arguments.query, arguments.actual)
     queries = asked.features
     codes, names = groups_of(question.training, arguments.group_by, arguments.cut)
-    for path in output.pages:
-        question.explainer.to_html(queries, path, groups=names[codes], **asked.started, **settings(question, asked))
+    if output.page:
+        question.explainer.to_html(
+            queries, output.page, groups=names[codes], **asked.started, **settings(question, asked)
+        )
     table = question.explainer.group(queries, codes, **asked.started)
     table["group"] = names[table["group"].to_numpy()]
     rows = f"{counted(len(names), 'group')} of {len(codes)} training rows"
@@ -160,11 +158,8 @@ def write(arguments: argparse.Namespace, out: Any) -> int:
     question = question_of(arguments)
     rows = question.rows(arguments.query)
     question.explainer.write(rows.features, arguments.out, **rows.started)
-    if not arguments.quiet:
-        asked = (
-            f"{counted(len(rows.features), 'prediction')} by {counted(len(question.training.features), 'training row')}"
-        )
-        print(question.proof, f"{asked} are in {arguments.out}", sep="\n", file=out)
+    asked = f"{counted(len(rows.features), 'prediction')} by {counted(len(question.training.features), 'training row')}"
+    Output(out, quiet=arguments.quiet).say([question.proof, f"{asked} are in {arguments.out}"])
     return 0
 
 
@@ -198,14 +193,9 @@ def audit(arguments: argparse.Namespace, out: Any) -> int:
 def give_rows(output: Output, question: CommandSubject, table: Any, words: AnswerWords, given: int | None) -> int:
     """A table about training rows, by position, with their features: files have all of it, the first lines are printed."""
     (table, rows), top = answers.labelled(table, question.training.features), given or ROWS
-
-    def shown(_: Any) -> list[str]:
-        first = table.head(top)
-        columns = [screen.column(name, first[name].to_numpy(), answers.is_signed(name)) for name in first.columns]
-        return screen.fitted(columns + answers.features(rows.head(top)))
-
     whole = answers.with_features(table, rows)
-    return output.give([whole], words, shown, whole.head(top))
+    beside = answers.features(rows.head(top))
+    return output.give([whole], words, lambda _: lines_of(table.head(top), more=beside), whole.head(top))
 
 
 def refit(arguments: argparse.Namespace, out: Any) -> int:
@@ -225,8 +215,8 @@ def refit(arguments: argparse.Namespace, out: Any) -> int:
     rows = f"{counted(len(again.index), 'row')}, {len(training.features)} before"
     dropped = made_of(again).dropped
     rows += f"; {dropped} dropped" if dropped else ""
-    if not arguments.quiet:
-        print(question.proof, f"{arguments.out}: fitted again at the same splits to {rows}", sep="\n", file=out)
+    said = f"{arguments.out}: fitted again at the same splits to {rows}"
+    Output(out, quiet=arguments.quiet).say([question.proof, said])
     return 0
 
 
@@ -238,8 +228,8 @@ def compare(arguments: argparse.Namespace, out: Any) -> int:
     new = question_of(arguments)
     asked = new.rows(arguments.query)
     found = comparison.compare(old.explainer, new.explainer, asked.features, **asked.started)
-    for path in output.pages:
-        found.to_html(path, **settings(new))
+    if output.page:
+        found.to_html(output.page, **settings(new))
     table = found.table() if arguments.top is None else found.top(arguments.top)
     title = repr(found).removeprefix("<axil.Comparison: ").removesuffix(">")
     words = AnswerWords(f"{old.proof}\n{new.proof}", title, new.sentence)
@@ -256,8 +246,8 @@ def intervals(arguments: argparse.Namespace, out: Any) -> int:
     queries = asked.features
     coverage = COVERAGE if arguments.coverage is None else arguments.coverage
     level = {"coverage": coverage, "symmetric": not arguments.skewed, **asked.started}
-    for path in output.pages:
-        predictive.to_html(queries, path, **level, **settings(question, asked))
+    if output.page:
+        predictive.to_html(queries, output.page, **level, **settings(question, asked))
     if arguments.groups is not None:
         level["groups"] = column_of(asked, arguments.groups, "--groups").to_numpy()
     table = predictive.interval(queries, **level)
@@ -331,7 +321,8 @@ def question_of(arguments: argparse.Namespace) -> CommandSubject:
     if adapter is None:
         adapter = adapters.read(model) if pushed is None else pushed
     if pushed is not None:
-        option_checks.with_pushes(arguments)
+        why = "it leads from sums of targets to prices, and this model has pushes that add up to a score"
+        refuse("--inverse-func", arguments.inverse_func, why)
     columns = arguments.index, arguments.weights, arguments.features, arguments.categorical
     more = {"marks": tested(getattr(arguments, "where", None)), "out_of_fold": getattr(arguments, "out_of_fold", None)}
     roles = data.Roles(arguments.target, *columns, **more, offset=arguments.offset, others=_others(arguments))

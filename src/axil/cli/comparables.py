@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from axil.cli import commands, data, option_checks, screen
+from axil.cli import commands, data, screen
 from axil.cli.names import listed, mask, number_or_word
-from axil.cli.output import lines_of, output_of
-from axil.cli.parameters import given_options
+from axil.cli.output import Output, lines_of, output_of
+from axil.cli.parameters import given_options, refuse
 from axil.errors import InputError, counted, meant, shown
 from axil.explainer import Explainer
 from axil.inputs import as_count
@@ -76,9 +76,7 @@ def similar(arguments: argparse.Namespace, out: Any) -> int:
     leaves = arguments.by == "leaves" or (arguments.by is None and question.explainer._model.is_boosted)
     which = "that share most leaves with each" if leaves else "of largest weight in each"
     title = f"{asks} and the {counted(options['k'], 'training row')} {which}"
-    left = len(asked.queries) - n
-    more = f"{counted(left, 'more prediction')}: --out FILE or --format csv has them all." if left else ""
-    words = question.words(title, more=more, called="comparable", about=f" of {asks}")
+    words = question.words(title, left=len(asked.queries) - n, called="comparable", about=f" of {asks}")
     return output.give(parts(), words, partial(lines_of, spared=SPARED))
 
 
@@ -88,9 +86,7 @@ def report(arguments: argparse.Namespace, out: Any) -> int:
         as_count(arguments.top, "--top")
     if arguments.calibration is None and arguments.out_of_fold is None:
         why = "it is of intervals, and there is nothing to calibrate them with"
-        option_checks.refuse(
-            "--coverage", arguments.coverage, why, "Give --calibration or --out-of-fold, or leave it out."
-        )
+        refuse("--coverage", arguments.coverage, why, "Give --calibration or --out-of-fold, or leave it out.")
     question = commands.question_of(arguments)
     explainer: Any = question.explainer  # one that cannot answer refuses, by name
     if arguments.calibration is None and arguments.out_of_fold is None:
@@ -116,12 +112,9 @@ def report(arguments: argparse.Namespace, out: Any) -> int:
         **asked.options,
         **given_options(arguments, Explainer.report, question, asked.rows, BY_HAND),
     )
-    if arguments.quiet:
-        print(screen.visible(str(found.index)), file=out)
-        return 0
-    print(screen.visible(question.proof), file=out)
-    print(f"{counted(found.pages, 'page')}, {found.written} of them new. Begin with {found.index}", file=out)
-    print(f"\n{question.sentence}", file=out)
+    said = f"{counted(found.pages, 'page')}, {found.written} of them new. Begin with {found.index}"
+    answer = [screen.visible(str(found.index))] if arguments.quiet else []
+    Output(out, quiet=arguments.quiet).say([question.proof, said], answer, [question.sentence])
     return 0
 
 

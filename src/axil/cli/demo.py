@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace, out: Any) -> int:
     if folder is not None:
         validation = X_rest.iloc[N_ASKED:], y_rest.iloc[N_ASKED:]
         _save(folder, model.booster_, (X_train, y_train), asked, validation)
-    Output(out, "table", (), (), arguments.quiet).say([question.proof], answer, [question.sentence], after)
+    Output(out, quiet=arguments.quiet).say([question.proof], answer, [question.sentence], after)
     return 0
 
 

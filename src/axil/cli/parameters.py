@@ -12,7 +12,7 @@ from typing import Any
 from axil import inputs, stability
 from axil.adapters import files
 from axil.cli.names import column_of, labelled_rows, listed, mask, number_or_word
-from axil.errors import InputError
+from axil.errors import InputError, shown
 
 FILES = {"X": "query", "X_val": "validation"}
 FROM_FILES = ("self", "y_val", "init_score", "path", *FILES)  # with --target, --offset and --out
@@ -146,6 +146,15 @@ def given_options(
         reader = READERS.get(parameter.name)
         given[parameter.name] = value if reader is None else reader(value, subject, rows)
     return given
+
+
+def refuse(option: str, given: object, why: str, instead: str = "Leave it out.") -> None:
+    """Refuse an option that was given and would change nothing in the answer, before any work.
+
+    Limits (threads, memory, scratch, device) change no answer anyway, and are taken by every command.
+    """
+    if given is not None:
+        raise InputError(f"{option} is {shown(given)}, which would change nothing: {why}. {instead}")
 
 
 def named_rows(arguments: argparse.Namespace, training: Any) -> Any:

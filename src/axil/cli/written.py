@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
 from axil.cli import screen
 from axil.errors import InputError
 from axil.machine.atomic import atomic
+
+FORMS = {".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".parquet": "parquet", ".pq": "parquet"}
 
 
 class Writer(Protocol):
@@ -64,23 +66,10 @@ class Parquet:
             self._writer.close()
 
 
-def write_parts(parts: Iterable[Any], files: Iterable[tuple[Path, str]], more: Iterable[Writer] = ()) -> int:
-    """Write frames with the same columns one below the other to every file, in its form; the number of their lines.
-
-    A form is "csv", "json", "jsonl" or "parquet". ``more`` take the frames too.
-    """
-    lines = 0
-    with ExitStack() as stack:
-        writers = [stack.enter_context(_opened(path, form)) for path, form in files]
-        for part in parts:
-            for writer in (*writers, *more):
-                writer.add(part)
-            lines += len(part)
-    return lines
-
-
 @contextmanager
-def _opened(path: Path, form: str) -> Iterator[Writer]:
+def opened(path: Path) -> Iterator[Writer]:
+    """A writer of the form that the ending of the file says, one of `FORMS`."""
+    form = FORMS[path.suffix.lower()]
     with atomic(path) as place:
         if form == "parquet":
             table = Parquet(place)
