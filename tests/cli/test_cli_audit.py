@@ -72,7 +72,8 @@ def test_audit_of_classes_and_of_pushes(run):
     assert re.search(r"^row +target +expected +probability +quality +suspect", out, re.M)
     code, _, err = run(f"{words} --validation validation.csv")
     assert code == 2
-    assert "--validation needs a model with exact weights" in err
+    assert "are for models with exact weights" in err
+    assert "X_val is the features of --validation" in err
 
 
 CLASSIFIERS = {

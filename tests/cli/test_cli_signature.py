@@ -98,11 +98,10 @@ OPTIONS = {
     **dict.fromkeys(("X_val", "y_val"), "validation"),
     **dict.fromkeys(("X_cal", "y_cal", "interval"), "calibration"),
     **dict.fromkeys(("path", "folder"), "out"),
-    **{"init_score": "offset", "drop": "rows", **parameters.NAMES},
+    **{"init_score": "offset", "drop": "rows", **parameters.NAMES, "rows": "rows"},
     ("combine", "by"): "mean-by",
     ("group", "groups"): "by",
     ("report", "rows"): "row-name",
-    ("report", "query"): "query-name",
 }  # by question and parameter, or by parameter; others: its name
 
 

@@ -11,6 +11,7 @@ from axil.cli import help_texts as text
 from axil.comparison import Comparison
 from axil.explainer import Explainer
 from axil.kernels.choose import DEVICES
+from axil.questions.intervals.predictive import Predictive
 from axil.scale import INVERSES
 
 MODELS = "LightGBM .txt, XGBoost .json or .ubj, CatBoost .cbm, skops .skops; .pkl and .joblib only with --trust"
@@ -23,12 +24,12 @@ def parser() -> argparse.ArgumentParser:
     whole.add_argument("--version", action="version", version=f"axil {axil.__version__}")
     named = whole.add_subparsers(metavar="COMMAND", required=True)
 
-    one = _command(named, "demo", "fit a model on built-in data and explain five predictions", text.DEMO, demo.run)
+    one = _command(named, "demo", "fit a model on built-in data and explain five predictions", demo.run)
     one.add_argument(
         "--save", metavar="DIRECTORY", help="write the model and its data here, to try the other commands on"
     )
 
-    one = _command(named, "explain", "which training rows made these predictions", text.EXPLAIN, commands.explain)
+    one = _command(named, "explain", "which training rows made these predictions", commands.explain)
     _asked(one, "the rows to explain")
     one.add_argument(
         "--by",
@@ -48,9 +49,7 @@ def parser() -> argparse.ArgumentParser:
     parameters.add_options(one, Explainer.top, ("k", "by"))
     _written(one, page=f"{commands.TOP}, on a page 50")
 
-    one = _command(
-        named, "group", "how much of these predictions comes from groups of rows", text.GROUP, commands.group
-    )
+    one = _command(named, "group", "how much of these predictions comes from groups of rows", commands.group)
     _asked(one, "the rows to explain")
     one.add_argument(
         "--by",
@@ -62,63 +61,41 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--cut", metavar="A,B,...", help="bands of a column of numbers: below A, A to B, ..., and over")
     _written(one, page="50")
 
-    one = _command(
-        named, "similar", "the comparables of these predictions, as a table", text.SIMILAR, comparables.similar
-    )
+    one = _command(named, "similar", "the comparables of these predictions, as a table", comparables.similar)
     _asked(one, "the rows to explain")
     parameters.add_options(one, Explainer.similar, ("beside",))
     _written(one)
 
-    one = _command(named, "report", "a page for each of these predictions", text.REPORT, comparables.report)
+    one = _command(named, "report", "a page for each of these predictions", comparables.report)
     _asked(one, "the rows to report on")
     one.add_argument("--out", required=True, metavar="FOLDER", help="the folder to write, made if it is not there")
     _calibration(one)
-    parameters.add_options(
-        one, Explainer.report, ("folder", "target", "rows", "query", "interval", "coverage", "beside")
-    )
+    parameters.add_options(one, Explainer.report, ("folder", "target", "interval", "beside"))
     one.add_argument("--target-name", metavar="TEXT", help="what is predicted (default: what --target says)")
-    one.add_argument("--row-name", metavar="TEXT", help="training rows, such as sales (default: records)")
-    one.add_argument("--query-name", metavar="TEXT", help="one row of the query file, such as home (default: case)")
 
-    one = _command(
-        named, "check", "can this model be explained, and does it belong to this data", text.CHECK, check.check
-    )
+    one = _command(named, "check", "can this model be explained, and does it belong to this data", check.check)
     _model(one)
     _data(one, required=False)
     one.add_argument("--format", default="table", choices=("table", "json"), help="(default: table, for reading)")
     _json(one)
 
-    one = _command(named, "audit", "which training labels look wrong, and how many", text.AUDIT, commands.audit)
-    _model(one)
-    _data(one, required=True)
-    one.add_argument(
-        "--out-of-fold",
-        metavar="COLUMN",
-        help="predictions of your own cross-validation in the training file; or a,b,c",
-    )
-    one.add_argument(
-        "--validation", metavar="FILE", help=f"rows with their targets, for what correcting would gain: {TABLE}"
-    )
-    _answer(one, top=commands.ROWS)
-
     for command, short in signature.QUESTIONS.items():
         question = signature.question_named(command)
-        one = _command(named, command, short, signature.about(question), signature.run)
+        one = _command(named, command, short, signature.run)
         one.set_defaults(command=command, about=short)
         _model(one)
         _data(one, required=True)
-        for name in signature.files_of(question):
+        for name, required in signature.files_of(question).items():
             about = "rows with their targets" if name == "validation" else "the rows to explain"
-            one.add_argument(f"--{name}", required=True, metavar="FILE", help=f"{about}: {TABLE}")
+            about += "" if required else ", for what correcting would gain"
+            one.add_argument(f"--{name}", required=required, metavar="FILE", help=f"{about}: {TABLE}")
         parameters.add_options(one, question)
         if command in signature.OF_ROWS:
             _answer(one, top=commands.ROWS)
         else:
             _written(one)
 
-    one = _command(
-        named, "compare", "why predictions changed from an old model to a new one", text.COMPARE, commands.compare
-    )
+    one = _command(named, "compare", "why predictions changed from an old model to a new one", commands.compare)
     one.add_argument("old", metavar="OLD", help="the old model")
     _asked(one, "the rows to predict")
     one.add_argument("--train-old", required=True, metavar="FILE", help=f"the training data of the old model: {TABLE}")
@@ -126,7 +103,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--top", type=int, metavar="K", help="list the training rows that did most, K for each prediction")
     _written(one, page="")
 
-    one = _command(named, "refit", "the model again at its own splits, on other rows", text.REFIT, commands.refit)
+    one = _command(named, "refit", "the model again at its own splits, on other rows", commands.refit)
     _model(one)
     _data(one, required=True)
     parameters.add_rows(one.add_mutually_exclusive_group(), "training rows to leave out")
@@ -134,22 +111,23 @@ def parser() -> argparse.ArgumentParser:
     parameters.add_options(one, Explainer.refit, ("drop", "add"))
     one.add_argument("--out", required=True, metavar="FILE", help="the file of the new model, of the kind of MODEL")
 
-    one = _command(named, "refits", "how far retraining moves these predictions", text.REFITS, commands.refitted)
+    one = _command(named, "refits", "how far retraining moves these predictions", commands.refitted)
     _asked(one, "the rows to predict")
-    parameters.add_options(one, axil.refits, ("estimator", "y", "X_new", "sample_weight"))
-    one.add_argument("--coverage", type=float, metavar="C", help="the share of the refits between lower and upper")
+    parameters.add_options(one, axil.refits, commands.OF_REFITS)
+    parameters.add_options(one, axil.Stability.table)
     _written(one)
 
-    one = _command(named, "write", "all weights of these predictions, in a file", text.WRITE, commands.write)
+    one = _command(named, "write", "all weights of these predictions, in a file", commands.write)
     _asked(one, "the rows to explain")
     one.add_argument("--out", required=True, metavar="FILE", help="FILE.parquet, or a folder that ends in .zarr")
 
-    one = _command(named, "intervals", "how sure these predictions are", text.INTERVALS, commands.intervals)
+    one = _command(named, "intervals", "how sure these predictions are", commands.intervals)
     _asked(one, "the rows to predict")
     _calibration(one)
     one.add_argument(
         "--skewed", action="store_true", help="cut the same share off at either end, rather than as far below as above"
     )
+    parameters.add_options(one, Predictive.interval, ("symmetric", "groups"))
     parameters.add_options(one, Explainer.calibrate, ("X_cal", "y_cal", "out_of_fold"))
     _written(one, page="50")
 
@@ -157,7 +135,7 @@ def parser() -> argparse.ArgumentParser:
         print(completion.script(named.choices, arguments.shell), end="", file=out)
         return 0
 
-    one = _command(named, "completion", "what a shell needs to complete these words", text.COMPLETION, complete)
+    one = _command(named, "completion", "what a shell needs to complete these words", complete)
     one.add_argument("shell", choices=tuple(completion.SHELLS))
     return whole
 
@@ -166,12 +144,7 @@ def _calibration(one: argparse.ArgumentParser) -> None:
     one.add_argument(
         "--calibration", metavar="FILE", help=f"rows that the model was not fitted on, with targets: {TABLE}"
     )
-    one.add_argument(
-        "--out-of-fold",
-        metavar="COLUMN",
-        help="a column of the training data: predictions of its rows by fits without them; for several outputs a,b,c",
-    )
-    one.add_argument("--coverage", type=float, metavar="C", help="between 0 and 1 (default: 0.9)")
+    one.add_argument("--out-of-fold", **parameters.WORDS["out_of_fold"])
 
 
 class _Raw(argparse.RawDescriptionHelpFormatter):
@@ -181,7 +154,9 @@ class _Raw(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=28)
 
 
-def _command(named: Any, name: str, short: str, about: str, run: Any) -> Any:
+def _command(named: Any, name: str, short: str, run: Any) -> Any:
+    """A command; its help is the text of its name, or the docstring of its question."""
+    about = vars(text).get(name.upper()) or signature.about(signature.question_named(name))
     one = named.add_parser(name, help=short, description=about, formatter_class=_Raw)
     one.about = short
     one.add_argument(

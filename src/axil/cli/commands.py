@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from axil import adapters, comparison
+from axil import adapters, comparison, stability
 from axil.adapters import files, smooth
 from axil.cli import answers, data
 from axil.cli.names import column_of, new_targets, tested
@@ -29,6 +29,7 @@ from axil.scale import FORWARD, INVERSES
 TOP = 10  # training rows per prediction
 ROWS = 20  # of a table about training rows
 COVERAGE = 0.9
+OF_REFITS = ("estimator", "y", "X_new", "sample_weight")  # which files have
 NOT_OF_PAGES = ("groups", "interval")  # which group and intervals put on theirs
 
 
@@ -167,27 +168,9 @@ def refitted(arguments: argparse.Namespace, out: Any) -> int:
     """How far predictions move when the model is fitted again in earnest."""
     output, question = output_of(arguments, out), question_of(arguments)
     rows = question.rows(arguments.query)
-    more = {name: value for name in ("method", "random_state") if (value := getattr(arguments, name)) is not None}
-    found = refits(question, rows, arguments.n, **more)
+    found = refits(question, rows, **given_options(arguments, stability.refits, question, skipped=OF_REFITS))
     words = AnswerWords(question.proof, repr(found).removeprefix("<axil.Stability: ").removesuffix(">"), "")
-    return output.give([found.table(COVERAGE if arguments.coverage is None else arguments.coverage)], words)
-
-
-def audit(arguments: argparse.Namespace, out: Any) -> int:
-    """The training rows whose label looks wrong, by what the other rows say."""
-    output = output_of(arguments, out)
-    question = question_of(arguments)
-    given = question.training.out_of_fold
-    if arguments.validation is None:
-        table = question.by_position.audit(given)
-    elif question.explainer.kind != "exact":
-        raise InputError("--validation needs a model with exact weights; this one has pushes. Leave it out.")
-    else:
-        validation = question.rows(arguments.validation, with_target=True)
-        table = question.by_position.audit(given, validation.features, validation.target, **validation.started)
-    found = "look wrong" if "studentised" in table else "are not of the class expected"
-    suspects = f"{int(table['suspect'].sum())} of {len(table)} labels {found}; the most suspicious first"
-    return give_rows(output, question, table, question.words(suspects, table), arguments.top)
+    return output.give([found.table(**given_options(arguments, found.table, question))], words)
 
 
 def give_rows(output: Output, question: CommandSubject, table: Any, words: AnswerWords, given: int | None) -> int:

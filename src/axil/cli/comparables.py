@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -30,53 +29,33 @@ SPARED = (
 )  # the first to go in a narrow window
 
 BY_HAND = (
-    *("folder", "target", "rows", "query", "interval", "names", "search", "beside"),
+    *("folder", "target", "interval", "names", "beside"),
     *("within", "asof", "among"),
 )  # parameters that are read here
-
-
-@dataclass(frozen=True)
-class ComparablesRequest:
-    """The queries, and the options of both commands as the explainer takes them."""
-
-    rows: data.FileRows  #: queries
-    others: tuple[Any, Any]  #: further columns that options name, of the training rows and of the queries
-    options: dict[str, Any]
-
-    @property
-    def queries(self) -> Any:
-        """The features of the queries."""
-        return self.rows.features
-
-    def has(self, name: str) -> bool:
-        """Whether this is a feature or one of the further columns."""
-        return any(name in frame for frame in (self.queries, *self.others))
 
 
 def similar(arguments: argparse.Namespace, out: Any) -> int:
     """The comparables of each query, as one table."""
     output = output_of(arguments, out)
     question = commands.question_of(arguments)
-    asked = _asked(question, arguments)
-    options: dict[str, Any] = {
-        "k": TOP,
-        "columns": list(asked.queries.columns),
-    }  # features, without the columns of options
-    options |= asked.options | given_options(arguments, Explainer.similar, question, skipped=BY_HAND)
-    n = len(asked.queries) if output.whole else min(len(asked.queries), ON_SCREEN)
+    asked, (first, second), rules = _asked(question, arguments)
+    features = list(asked.features.columns)  # without the columns of options
+    options: dict[str, Any] = {"k": TOP, "columns": features} | rules
+    options |= given_options(arguments, Explainer.similar, question, skipped=BY_HAND)
+    n_asked = len(asked.features)
+    n = n_asked if output.whole else min(n_asked, ON_SCREEN)
 
     def parts() -> Iterator[Any]:
-        first, second = asked.others
         for start in range(0, n, PART):
             some = slice(start, min(start + PART, n))
-            beside, rows = (first, second.iloc[some]), asked.rows.cut(some)
+            beside, rows = (first, second.iloc[some]), asked.cut(some)
             yield question.explainer.similar(rows.features, beside=beside, **rows.started, **options)
 
-    asks = counted(len(asked.queries), "prediction")
+    asks = counted(n_asked, "prediction")
     leaves = arguments.by == "leaves" or (arguments.by is None and question.explainer._model.is_boosted)
     which = "that share most leaves with each" if leaves else "of largest weight in each"
     title = f"{asks} and the {counted(options['k'], 'training row')} {which}"
-    words = question.words(title, left=len(asked.queries) - n, called="comparable", about=f" of {asks}")
+    words = question.words(title, left=n_asked - n, called="comparable", about=f" of {asks}")
     return output.give(parts(), words, partial(lines_of, spared=SPARED))
 
 
@@ -93,24 +72,18 @@ def report(arguments: argparse.Namespace, out: Any) -> int:
         predictive = None
     else:
         predictive = commands.calibrated(question, arguments)
-    asked = _asked(question, arguments)
-    called = {
-        "target": arguments.target_name or arguments.target,
-        "rows": arguments.row_name,
-        "query": arguments.query_name,
-    }
-    renamed = {name: other for name, other in _renamed(arguments.names).items() if asked.has(name)}
+    asked, others, rules = _asked(question, arguments)
+    shown_columns = {name for frame in (asked.features, *others) for name in frame}
     found = explainer.report(
-        asked.queries,
+        asked.features,
         arguments.out,
-        names=renamed,
-        search=listed(arguments.search) or (),
+        names={name: other for name, other in _renamed(arguments.names).items() if name in shown_columns},
+        target=arguments.target_name or arguments.target,
         interval=predictive,
-        beside=asked.others,
-        **asked.rows.started,
-        **{name: word for name, word in called.items() if word is not None},
-        **asked.options,
-        **given_options(arguments, Explainer.report, question, asked.rows, BY_HAND),
+        beside=others,
+        **asked.started,
+        **rules,
+        **given_options(arguments, Explainer.report, question, asked, BY_HAND),
     )
     said = f"{counted(found.pages, 'page')}, {found.written} of them new. Begin with {found.index}"
     answer = [screen.visible(str(found.index))] if arguments.quiet else []
@@ -118,7 +91,10 @@ def report(arguments: argparse.Namespace, out: Any) -> int:
     return 0
 
 
-def _asked(question: commands.CommandSubject, arguments: argparse.Namespace) -> ComparablesRequest:
+def _asked(
+    question: commands.CommandSubject, arguments: argparse.Namespace
+) -> tuple[data.FileRows, tuple[Any, Any], dict[str, Any]]:
+    """The queries; the further columns that options name, of training rows and of queries; and which rows may be listed."""
     training, queries = question.training, question.rows(arguments.query)
     features = list(training.features.columns)
     near = None if arguments.within is None else _within(arguments.within, arguments.asof is not None)
@@ -147,7 +123,7 @@ def _asked(question: commands.CommandSubject, arguments: argparse.Namespace) -> 
         "asof": _asof(training, arguments.asof, dated) if asof is None else asof,
         "among": None if arguments.among is None else mask(training, arguments.among, "--among"),
     }
-    return ComparablesRequest(queries, (beside[0], beside[1]), options)
+    return queries, (beside[0], beside[1]), options
 
 
 def _renamed(text: str | None) -> dict[str, str]:

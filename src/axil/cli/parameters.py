@@ -21,6 +21,8 @@ NAMES = {
     "top": "top-share",
     "targets": "set",
     "target": "target-name",
+    "rows": "row-name",
+    "query": "query-name",
     "y": "actual",
 }  # as all commands say
 COLUMN, ACTUAL = {"metavar": "COLUMN"}, {"action": "store_true", "help": "the query file has targets too: show them"}
@@ -29,7 +31,10 @@ SET = (
 )
 WORDS: dict[str, dict[str, Any]] = {
     "groups": COLUMN | {"help": "labels of the rows: a column of the training data, feature or not"},
-    "out_of_fold": COLUMN | {"help": "predictions of the training rows by fits without them: a column of their file"},
+    "out_of_fold": COLUMN
+    | {
+        "help": "a column of the training data: predictions of its rows by fits without them; for several outputs a,b,c"
+    },
     "sample_weight": COLUMN | {"help": "other weights of the training rows: a column of their file"},
     "targets": {"metavar": "ROW=TARGET", "action": "append", "help": SET},
     "ranges": {"metavar": "R", "help": "how far each target may move: a number, a column, or columns LOWEST,HIGHEST"},
@@ -43,6 +48,7 @@ WORDS: dict[str, dict[str, Any]] = {
         "metavar": "DATE",
         "help": "only rows before it, or before a column of the query; --within names their column",
     },
+    "query": {"metavar": "TEXT", "help": "what pages call one row of the query file, such as home"},
     "names": {"metavar": "A=TEXT,...", "help": "what columns are called on the pages"},
     "map": {"metavar": "LAT,LON[,miles]"},
     "y": ACTUAL,
@@ -56,10 +62,9 @@ READERS: dict[str, Reader] = {
     "targets": lambda given, subject, _: subject.new_targets(given),
     "ranges": lambda text, subject, _: ranges(text, subject.training),
     "sigma": lambda text, _, __: False if text == "none" else number_or_word(text),
-    "columns": lambda text, _, __: listed(text),
-    "map": lambda text, _, __: listed(text),
+    **dict.fromkeys(("columns", "map", "search"), lambda text, _, __: listed(text)),
     "y": lambda _, __, rows: rows.target,
-    "refits": lambda n, subject, rows: refits(subject, rows, n),
+    "refits": lambda n, subject, rows: refits(subject, rows, n=n),
 }
 
 
@@ -75,6 +80,11 @@ class QuestionParameter:
     @property
     def option(self) -> str:
         return NAMES.get(self.name, self.name).replace("_", "-")
+
+    @property
+    def names_rows(self) -> bool:
+        """Whether its value are training rows, rather than a word for them."""
+        return self.name == "rows" and not self.kind.startswith("str")
 
     @property
     def words(self) -> dict[str, Any]:
@@ -93,10 +103,12 @@ class QuestionParameter:
             said["choices"] = choices
         else:
             said |= {"type": float if self.kind.startswith("float") else int, "metavar": "N"}
+        stated = re.search(r'default "?([^"]+)', self.kind)
+        usual = self.default if stated is None else stated[1]
         if self.default is inspect.Parameter.empty:
             said["required"] = True
-        elif isinstance(self.default, (int, str)) and not isinstance(self.default, bool) and self.default != "":
-            said["help"] += f" (default: {self.default})"
+        elif usual and not isinstance(self.default, (bool, tuple)):
+            said["help"] += f" (default: {usual})"
         elif said.get("action") == argparse.BooleanOptionalAction:
             said["default"] = None
         return said
@@ -117,7 +129,7 @@ def parameters_of(question: Any, skipped: tuple[str, ...] = ()) -> Iterator[Ques
 def add_options(one: Any, question: Any, skipped: tuple[str, ...] = ()) -> None:
     """An option for every parameter of the question; two for rows, by label and by a test."""
     for parameter in parameters_of(question, skipped):
-        if parameter.name == "rows":
+        if parameter.names_rows:
             add_rows(one.add_mutually_exclusive_group(required=True), parameter.about)
         else:
             one.add_argument(f"--{parameter.option}", **parameter.words)
@@ -137,7 +149,7 @@ def given_options(
     """The options that were given, as the question takes them."""
     given: dict[str, Any] = {}
     for parameter in parameters_of(question, skipped):
-        if parameter.name == "rows":
+        if parameter.names_rows:
             given["rows"] = named_rows(arguments, subject.training)
             continue
         value = getattr(arguments, parameter.option.replace("-", "_"))
@@ -177,7 +189,7 @@ def ranges(text: str, training: Any) -> Any:
     return found[0] if len(found) == 1 else tuple(found)
 
 
-def refits(subject: Any, rows: Any, n: int, **more: Any) -> stability.Stability:
+def refits(subject: Any, rows: Any, **given: Any) -> stability.Stability:
     """Fits in earnest of the model in a file, which must hold its settings."""
     if not files.has_settings(subject.name):
         raise InputError(
@@ -188,7 +200,7 @@ def refits(subject: Any, rows: Any, n: int, **more: Any) -> stability.Stability:
     if training.offset is not None:
         raise InputError("Refits take no offsets. Leave refits out, or fit the model without --offset.")
     fitted = subject.explainer.model, training.features, training.target
-    return stability.refits(*fitted, rows.features, n, sample_weight=training.weights, **more)
+    return stability.refits(*fitted, rows.features, sample_weight=training.weights, **given)
 
 
 def _numbers(text: str) -> tuple[float, ...]:

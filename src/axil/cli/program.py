@@ -26,6 +26,7 @@ OPTIONS = {
     "scratch": "--scratch",
     "device": "--device",
     "out_of_fold": "--out-of-fold",
+    "X_val": "the features of --validation",
     "init_score": "--offset",
 }  # of what messages of the library name
 DONE, REFUSED, BAD_INPUT, UNEXPECTED, INTERRUPTED = 0, 1, 2, 3, 130

@@ -15,6 +15,7 @@ from axil.errors import counted
 from axil.explainer import Explainer
 
 QUESTIONS = {
+    "audit": "which training labels look wrong, and how many",
     "statistics": "on how many training rows these predictions rest",
     "what-if": "these predictions if training targets were others",
     "reach": "how far these predictions move with the targets of some training rows",
@@ -29,7 +30,7 @@ QUESTIONS = {
     "leverage": "the weight of each training row in its own prediction",
     "degrees-of-freedom": "how many free parameters the fit is worth",
 }
-OF_ROWS = ("blame", "shapley", "leave-one-out", "leverage")  # whose tables have a line per training row
+OF_ROWS = ("audit", "blame", "shapley", "leave-one-out", "leverage")  # whose tables have a line per training row
 ARRAYS = {
     "reach": ("weight", "query", "output", "row"),
     "standard_error": ("standard_error", "query", "output"),
@@ -48,9 +49,10 @@ def about(question: Any) -> str:
     return "\n\n".join((inspect.getdoc(question) or "").split("\n\n")[:2]).replace("``", "").replace("`", "")
 
 
-def files_of(question: Any) -> list[str]:
-    """The files besides the training data that a question needs: "query", "validation"."""
-    return [FILES[name] for name in inspect.signature(question).parameters if name in FILES]
+def files_of(question: Any) -> dict[str, bool]:
+    """The files besides the training data that a question takes, "query" and "validation", and whether it needs them."""
+    taken = inspect.signature(question).parameters.items()
+    return {FILES[name]: one.default is inspect.Parameter.empty for name, one in taken if name in FILES}
 
 
 def run(arguments: argparse.Namespace, out: Any) -> int:
@@ -60,6 +62,8 @@ def run(arguments: argparse.Namespace, out: Any) -> int:
     given: dict[str, Any] = {}
     for name in files_of(asked):
         path = getattr(arguments, name)
+        if path is None:
+            continue
         rows = subject.rows(path, with_target=name == "validation")
         given |= {"X": rows.features} if name == "query" else {"X_val": rows.features, "y_val": rows.target}
         given |= {name: value for name, value in rows.started.items() if name in inspect.signature(asked).parameters}
@@ -71,15 +75,20 @@ def run(arguments: argparse.Namespace, out: Any) -> int:
     table = getattr(explainer, asked.__name__)(**given)
     if asked.__name__ in ARRAYS:
         table = _table(table, asked.__name__, explainer, given)
-    words = subject.words(_title(arguments, subject, given, n_rows), table)
+    words = subject.words(_title(arguments, subject, given, n_rows, table), table)
     if arguments.command in OF_ROWS and "row" in table:
         return give_rows(output, subject, table, words, arguments.top)
     return output.give([table], words)
 
 
-def _title(arguments: argparse.Namespace, subject: CommandSubject, given: dict[str, Any], n_rows: str) -> str:
+def _title(
+    arguments: argparse.Namespace, subject: CommandSubject, given: dict[str, Any], n_rows: str, table: Any
+) -> str:
     """The question, and the number of rows that it is about."""
     labels = subject.training.features.index
+    if arguments.command == "audit":
+        found = "look wrong" if "studentised" in table else "are not of the class expected"
+        return f"{int(table['suspect'].sum())} of {len(table)} labels {found}; the most suspicious first"
     if arguments.command == "without":
         changed = f"without {int(given['rows'].sum())} of {len(labels)} training rows"
     elif arguments.command == "what-if":
