@@ -25,17 +25,9 @@ Function = Callable[[Array], Any]
 INVERSES: dict[str, Function] = {
     f.__name__: f for f in (np.exp, np.expm1, np.exp2, np.square, np.sinh, np.sqrt, np.log, np.log1p)
 }
-FORWARD: dict[str, Any] = {
-    "exp": np.log,
-    "expm1": np.log1p,
-    "exp2": np.log2,
-    "square": np.sqrt,
-    "sinh": np.arcsinh,
-    "sqrt": np.square,
-    "log": np.exp,
-    "log1p": np.expm1,
-}
-_UNDONE = {"square": "sqrt", "sinh": "arcsinh", "sqrt": "square", "log": "exp", "log1p": "expm1"}
+FORWARD: dict[str, Any] = dict(
+    zip(INVERSES, (np.log, np.log1p, np.log2, np.sqrt, np.arcsinh, np.square, np.exp, np.expm1))
+)
 UNNAMED = "transformed"
 
 ROUND_TRIP = 1e-6  # of the largest |target|: how far it may be from itself after the transform and its inverse
@@ -107,9 +99,8 @@ IDENTITY = TargetScale()
 
 def inverse_named(name: str) -> Function | None:
     """The function that undoes a scale of this name, as labels have it: "log" or "sqrt"; None for one that is not known."""
-    known: dict[str, Function] = {label: INVERSES[function] for function, label in _UNDONE.items()}
-    known |= {"log": np.exp, "log1p": np.expm1, "log2": np.exp2, "log10": partial(np.power, 10.0)}
-    return known.get(name)
+    known: dict[str, Function] = {FORWARD[inverse].__name__: function for inverse, function in INVERSES.items()}
+    return (known | {"log10": partial(np.power, 10.0)}).get(name)
 
 
 def _applied(function: Function | None, values: Any, what: str) -> Array:
@@ -198,7 +189,7 @@ def user_scale(inverse_func: Any) -> TargetScale:
     if not callable(inverse_func):
         raise InputError(f"inverse_func is {shown(inverse_func)}; expected a function of arrays, such as np.exp.")
     name = getattr(inverse_func, "__name__", "")
-    return TargetScale(_UNDONE.get(name, UNNAMED) if INVERSES.get(name) is inverse_func else UNNAMED, inverse_func)
+    return TargetScale(FORWARD[name].__name__ if INVERSES.get(name) is inverse_func else UNNAMED, inverse_func)
 
 
 def _inverted(scale: TargetScale, targets: Array) -> FittedTargets:

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from axil.inputs import as_frame
-from axil.machine.atomic import atomic
 from axil.markup import table
+from axil.output.page import template
 from axil.output.page.about import as_words
-from axil.output.page.template import as_target, part_of
 
 NOTE = (
     "Rows are matched by label. Effects of rows, and all parts but the last, keep the splits of the old model; new splits are "
@@ -39,20 +38,16 @@ PAGE = """<!DOCTYPE html>
 
 def write(changed: Any, top: Any, parts: list[str], path: Any, title: str | None, target: str | None) -> str | None:
     """The page of a table of changes and of the rows that did most; its text if there is no path."""
-    place, title, target = as_target(path), as_words(title, "title"), as_words(target, "target")
+    place, title, target = template.as_target(path), as_words(title, "title"), as_words(target, "target")
     head = title or f"Why predictions{'' if target is None else f' of {target}'} changed"
     lines, rows = _columns(changed), _columns(top)
     k = len(rows["query"]) // max(len(lines["query"]), 1)
     body = [_section(lines, rows, i, slice(i * k, i * k + k), parts) for i in range(len(lines["query"]))]
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     text = PAGE.format(
-        policy=policy, title=escape(head), style=part_of("changes.css"), note=escape(NOTE), body="".join(body)
+        policy=policy, title=escape(head), style=template.part_of("changes.css"), note=escape(NOTE), body="".join(body)
     )
-    if place is None:
-        return text
-    with atomic(place) as part:
-        part.write_text(text, encoding="utf-8", newline="\n")
-    return None
+    return template.saved(text, place)
 
 
 def _columns(frame: Any) -> dict[str, list[Any]]:

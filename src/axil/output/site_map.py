@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from html import escape
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -104,11 +103,6 @@ def sheets(places: Places, asked: NDArray[np.intp], rows: NDArray[np.integer[Any
     bar = np.stack([length * per_unit[:, 0], length], axis=1)
     apart = np.hypot(*np.moveaxis(away[:, 1:], 2, 0))
     return Sheets(x[:, 1:], y[:, 1:], radius, apart, np.stack([x, y], axis=2)[:, 0], bar, places.unit)
-
-
-def style() -> str:
-    """The style of a map, in the colours of the page around it."""
-    return (files("axil.output") / "site_map.css").read_text(encoding="utf-8").strip()
 
 
 def distance_text(away: float, unit: str, form: str = ".1f") -> str:

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from axil.errors import InputError, counted, shown
 from axil.inputs import as_path
 from axil.machine.atomic import whole
-from axil.report.page import hashed, part, style
+from axil.output.page.template import filled, hashed, part_of
+from axil.report.page import style
 from axil.report.wording import Words
 
 PER_FOLDER = 1000  # pages of a sub-folder
@@ -147,22 +148,19 @@ def write_index(
         entries = [_entry(labels[i], files[i], values[i], more[i]) for i in some]
         text = json.dumps(entries, separators=(",", ":"))
         whole(folder / "search" / f"{number}.js", f"shard({number},{text});\n")
-    script = part("index.js").replace("{{total}}", str(len(labels)))
-    script = script.replace("{{first}}", json.dumps(first).replace("<", "\\u003c"))
-    look = f"{style()}{part('index.css')}"
-    policy = f"default-src 'none'; style-src {hashed(look)}; script-src {hashed(script)} 'self' file:"
-    given = {
-        "policy": policy,
-        "title": escape(words.title),
-        "about": escape(f"{counted(len(labels), 'page', ',')}, one for each {words.query}"),
-        "ask": escape(f"Find a {words.query}"),
-        "style": look,
-        "script": script,
-    }
-    page = part("index.html")
-    pieces = page.split("{{")
-    made = pieces[0] + "".join(given[name] + rest for name, rest in (piece.split("}}", 1) for piece in pieces[1:]))
-    whole(folder / "index.html", made + "\n")
+    known = {"total": str(len(labels)), "first": json.dumps(first).replace("<", "\\u003c")}
+    script = filled(part_of("index.js", "axil.report"), **known)
+    look = f"{style()}{part_of('index.css', 'axil.report')}"
+    page = filled(
+        part_of("index.html", "axil.report"),
+        policy=f"default-src 'none'; style-src {hashed(look)}; script-src {hashed(script)} 'self' file:",
+        title=escape(words.title),
+        about=escape(f"{counted(len(labels), 'page', ',')}, one for each {words.query}"),
+        ask=escape(f"Find a {words.query}"),
+        style=look,
+        script=script,
+    )
+    whole(folder / "index.html", page + "\n")
 
 
 def _entry(label: str, file: str, value: str, more: str) -> list[object]:

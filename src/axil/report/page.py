@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from functools import cache
-from hashlib import sha256
 from html import escape
-from importlib.resources import files
 
 import numpy as np
 
 from axil.output import site_map
+from axil.output.page.template import hashed, part_of
 from axil.report.content import RAISED, Cases
 from axil.report.wording import Words, cell, difference, percent, row_name
 
@@ -20,15 +18,10 @@ FAR = 2.0  # times the estimate: an adjusted target beyond it, or below its inve
 OFF = 0.05  # of the estimate: how far from it the mean of the adjusted targets needs no word
 
 
-def part(name: str) -> str:
-    """A file of this package."""
-    return (files("axil.report") / name).read_text(encoding="utf-8").strip()
-
-
 @cache
 def style() -> str:
     """The style of every page, short."""
-    lines = f"{part('page.css')}\n{site_map.style()}".splitlines()
+    lines = f"{part_of('page.css', 'axil.report')}\n{part_of('site_map.css', 'axil.output')}".splitlines()
     return (
         "".join(line.strip() for line in lines)
         .replace("; }", "}")
@@ -36,11 +29,6 @@ def style() -> str:
         .replace("{ ", "{")
         .replace(": ", ":")
     )
-
-
-def hashed(text: str) -> str:
-    """The hash of a style or script, as a content security policy has it."""
-    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
 
 
 @cache

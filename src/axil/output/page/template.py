@@ -16,20 +16,16 @@ from typing import Any
 
 from axil.inputs import as_file
 from axil.machine.atomic import atomic
-from axil.output import site_map
 
 SCRIPTS = ("tools.js", "charts.js", "map.js", "wording.js", "page.js", "run.js")
 
 
 def render(summary: dict[str, Any]) -> str:
     """The page as text."""
-    style = f"{part_of('page.css')}\n{site_map.style()}"
+    style = f"{part_of('page.css')}\n{part_of('site_map.css', 'axil.output')}"
     script = "\n".join(part_of(name) for name in SCRIPTS)
-    policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'"
-    text = part_of("page.html")
-    for name, part in {"policy": policy, "style": style, "data": pack(summary), "script": script}.items():
-        text = text.replace("{{" + name + "}}", part)
-    return text
+    policy = f"default-src 'none'; style-src {hashed(style)}; script-src {hashed(script)}"
+    return filled(part_of("page.html"), policy=policy, style=style, data=pack(summary), script=script)
 
 
 def pack(summary: dict[str, Any]) -> str:
@@ -38,13 +34,20 @@ def pack(summary: dict[str, Any]) -> str:
     return b64encode(zlib.compress(plain.encode())).decode()
 
 
-def part_of(name: str) -> str:
-    """A file of this folder as text."""
-    return (files("axil.output.page") / name).read_text(encoding="utf-8").strip()
+def part_of(name: str, package: str = "axil.output.page") -> str:
+    """A file of a package as text."""
+    return (files(package) / name).read_text(encoding="utf-8").strip()
 
 
-def _hash(text: str) -> str:
-    return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
+def filled(template: str, **given: str) -> str:
+    """The template with a text for each name between double braces."""
+    first, *pieces = template.split("{{")
+    return first + "".join(given[name] + rest for name, rest in (piece.split("}}", 1) for piece in pieces))
+
+
+def hashed(text: str) -> str:
+    """The hash of a style or script, as a content security policy has it."""
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
 
 
 def as_target(path: Any) -> Path | None:
@@ -53,8 +56,12 @@ def as_target(path: Any) -> Path | None:
 
 
 def write(summary: dict[str, Any], path: Path | None) -> str | None:
-    """Write the page there; its text if there is no path."""
-    text = render(summary)
+    """Write the page of a summary there; its text if there is no path."""
+    return saved(render(summary), path)
+
+
+def saved(text: str, path: Path | None) -> str | None:
+    """Write a page there; its text if there is no path."""
     if path is None:
         return text
     with atomic(path) as part:
