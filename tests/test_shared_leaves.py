@@ -58,6 +58,11 @@ MODELS: dict[str, tuple[Any, Any]] = {
     "lambdarank": (lambda: boosted("lambdarank", CLASSES, group=GROUPS), lambda m: m.predict(X, pred_leaf=True)),
     "xgboost, ranks": (lambda: by_xgboost("rank:ndcg", CLASSES, group=GROUPS), leaves_of_xgboost),
     "xgboost, survival": (lambda: by_xgboost("survival:cox", np.exp(Y)), leaves_of_xgboost),
+    "xgboost, medians": (lambda: by_xgboost("reg:absoluteerror", Y), leaves_of_xgboost),
+    "catboost, medians": (
+        lambda: cb.CatBoostRegressor(loss_function="MAE", iterations=6, verbose=0, allow_writing_files=False).fit(X, Y),
+        lambda m: m.calc_leaf_indexes(X),
+    ),
     "catboost, ranks": (yeti, lambda m: m.calc_leaf_indexes(X)),
     "forest": (lambda: RandomForestRegressor(**FEW, min_samples_leaf=3).fit(X, Y), lambda m: m.apply(X)),
     "absolute error": (
@@ -109,6 +114,7 @@ def test_histograms_of_a_loss_that_is_refused() -> None:
     alike = found == 1
     assert len(np.unique(model.predict(X)[alike[0]])) == 1  # the same leaves, the same prediction
     assert 0 < found.mean() < 1
+    np.testing.assert_allclose(5 * found, np.rint(5 * found), rtol=1e-15)  # shares of five trees, without the base
 
 
 def test_trees_may_be_weighted() -> None:

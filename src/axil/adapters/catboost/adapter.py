@@ -34,7 +34,7 @@ ROUNDING = 2.0**-24  # of float32, relative
 
 def read(model: Any, leaves_only: bool = False) -> CatBoostAdapter | None:
     """The adapter for a CatBoost model, None for any other object; of one whose leaves alone are read nothing is refused."""
-    return (CatBoostLeaves if leaves_only else CatBoostAdapter)(model) if is_fitted(model) else None
+    return CatBoostAdapter(model, leaves_only) if is_fitted(model) else None
 
 
 def is_fitted(model: Any) -> bool:
@@ -65,12 +65,12 @@ class CatBoostAdapter(TreeModel):
     base_precision = np.float32
     takes_text = True  # as categories
 
-    def __init__(self, model: Any):
+    def __init__(self, model: Any, leaves_only: bool = False):
         self._model = model = model.copy()  # a model can be changed in place: shrink, set_leaf_values
         self._blob = parse(model._serialize_model())
         names = [str(name) for name in model.feature_names_]
         self._reading = CatBoostReading(self._blob)
-        refuse(self.refusals, self._reading)
+        refuse(() if leaves_only else self.refusals, self._reading)
         self._fits = [fit(settings) for settings in self._blob.settings]
         self.leaf_steps = max(fit.steps for fit in self._fits)
         self._n_leaves = np.asarray(model.get_tree_leaf_counts(), dtype=np.int64)
@@ -86,7 +86,7 @@ class CatBoostAdapter(TreeModel):
         self._least_weight = 0.0 if several else float(np.finfo(np.float32).eps)
         signs = {} if several else signs_of(self._reading.last)  # which it does not enforce
         self.missing_targets = MISSING in self._reading.losses
-        self.starts_with_base, self.cuts_off = self._reading.ranked, self._reading.cut is not None
+        self.starts_with_base, self.cuts_off = self._reading.ranked and not leaves_only, self._reading.cut is not None
         self.repeats_targets = self.starts_with_base
         self._chains = chains(self._blob, signs) if signs and not self.starts_with_base else None
         # A continued fit starts from the model before and says boost_from_average=False.
@@ -360,9 +360,3 @@ _VALUES = (
     "several other settings (init_model).",
     "It was trained on several machines, or given weights below 1e-7, which CatBoost drops.",
 )
-
-
-class CatBoostLeaves(CatBoostAdapter):
-    """Any CatBoost model, as far as its leaves go."""
-
-    refusals = ()

@@ -41,7 +41,7 @@ def read(model: Any, leaves_only: bool = False) -> LightGBMAdapter | None:
     booster = booster_of(model)
     if booster is None:
         return None
-    found = (LightGBMLeaves if leaves_only else LightGBMAdapter)(booster)
+    found = LightGBMAdapter(booster, leaves_only=leaves_only)
     if leaves_only or not found._reading.linear:
         return found
     from axil.adapters.lightgbm.linear import LinearLightGBM
@@ -92,7 +92,7 @@ class LightGBMAdapter(TreeModel):
     tolerance = 1e-6
     renames = True  # fit takes feature_name= for the columns of a frame, which predict then takes by their places
 
-    def __init__(self, booster: Any, stops_early: str = ""):
+    def __init__(self, booster: Any, stops_early: str = "", leaves_only: bool = False):
         # best_iteration is 0 or -1 where there was no early stopping: all iterations.
         saved = booster.model_to_string(num_iteration=max(int(booster.best_iteration), 0) or -1)
         text = parse(saved)
@@ -108,7 +108,7 @@ class LightGBMAdapter(TreeModel):
             )
         self._settings = LightGBMSettings(text.parameters, booster.params or {})
         self._reading = LightGBMReading(text, self._settings, _refit_decay_rate(booster), stops_early)
-        refuse(self.refusals, self._reading)
+        refuse(() if leaves_only else self.refusals, self._reading)
         self._trees = text.trees
         self._n_leaves = np.array([tree.n_leaves for tree in text.trees], dtype=np.int64)
         self.n_features = int(booster.num_feature())
@@ -117,7 +117,7 @@ class LightGBMAdapter(TreeModel):
         self.feature_names: list[str] | None = None if unnamed else names
         self.fingerprint = text.fingerprint()
         self.scale = ROOTS if text.objective == "regression sqrt" else IDENTITY
-        self.starts_with_base, self.cuts_off = self._reading.ranked, self._reading.cuts
+        self.starts_with_base, self.cuts_off = self._reading.ranked and not leaves_only, self._reading.cuts
         if self.starts_with_base:
             self.base_precision = np.float32
             self.residual_precision = np.float64
@@ -455,13 +455,3 @@ def without_base(values: Array, hidden: float) -> Array:
     """Leaf values less the base; a single leaf that holds nothing else is 0, not a rounding error."""
     rest = values - hidden
     return np.zeros(1) if len(rest) == 1 and abs(rest[0]) <= 1e-12 * abs(hidden) else rest
-
-
-class LightGBMLeaves(LightGBMAdapter):
-    """Any LightGBM booster, as far as its leaves go."""
-
-    refusals = ()
-
-    def __init__(self, booster: Any):
-        super().__init__(booster)
-        self.starts_with_base = False

@@ -44,13 +44,12 @@ class GradientBoostingAdapter(StackAdapter):
 
     def __init__(self, model: Any):
         refuse(self.refusals, model)
-        super().__init__(model)
+        super().__init__(model, TreeStack([tree.tree_ for tree in model.estimators_.ravel()]))
         self.refused_draws = refusal(DRAWS, model)
         self.classes = getattr(model, "classes_", None)
         self.n_outputs = model.estimators_.shape[1]
-        self._stack = TreeStack([tree.tree_ for tree in model.estimators_.ravel()])
         self.starts_with_base = model.loss in PERCENTILES
-        own = f"{self._stack.fingerprint()} {float(model.learning_rate)!r} {self._start()[0].tolist()!r}"
+        own = f"{self.fingerprint} {float(model.learning_rate)!r} {self._start()[0].tolist()!r}"
         self.fingerprint = hashlib.sha256(own.encode()).hexdigest()
 
     def trees(self, rows: TrainingRows) -> list[FittedTrees]:
@@ -148,13 +147,13 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
 
     refusals = LOSSES
 
-    def __init__(self, model: Any):
-        refuse(self.refusals, model)
+    def __init__(self, model: Any, leaves_only: bool = False):
+        refuse(() if leaves_only else self.refusals, model)
         super().__init__(model)
         self.classes = getattr(model, "classes_", None)
         self.n_outputs = int(model.n_trees_per_iteration_)
         self.leaf_tolerance = 3e-7 if getattr(model, "_fitted_with_sw", False) else 1e-10
-        self.starts_with_base = model.loss in PERCENTILES
+        self.starts_with_base = model.loss in PERCENTILES and not leaves_only
         if self.starts_with_base:  # percentiles of residuals that are not rounded
             self.residual_precision, self.tolerance, self.leaf_tolerance = np.float64, 1e-9, 1e-10
         self.takes_text = model._preprocessor is not None
@@ -339,28 +338,12 @@ def all_but(rows: Indices | None, n_rows: int) -> NDArray[np.bool_] | None:
     return held_out
 
 
-class TreeLeaves(SklearnAdapter, TreeModel):
-    """Any of scikit-learn's ensembles of trees, or one made of them, as far as its leaves go."""
-
-    def __init__(self, model: Any, members: list[Any]):
-        super().__init__(model)
-        self._stack = TreeStack([member.tree_ for member in members], getattr(model, "estimators_features_", None))
-        self.fingerprint = self._stack.fingerprint()
-
-    def leaves(self, X: Any) -> NDArray[np.int32]:
-        """(n, T): which leaf of each tree every row falls into."""
-        return self._stack.leaves(self._rows(X))
-
-
-class HistogramLeaves(HistGradientBoostingAdapter):
-    """Any of scikit-learn's models of histogram-based boosting, as far as its leaves go."""
-
-    refusals = ()
-
-
-def leaves_of(model: Any) -> TreeLeaves | HistogramLeaves | None:
+def leaves_of(model: Any) -> StackAdapter | HistGradientBoostingAdapter | None:
     """The reader of the leaves of a fitted model of trees, whatever it was fitted for; None for any other object."""
     if hasattr(model, "_predictors"):
-        return HistogramLeaves(model)
+        return HistGradientBoostingAdapter(model, leaves_only=True)
     members = [model] if hasattr(model, "tree_") else [*np.ravel(getattr(model, "estimators_", []))]
-    return TreeLeaves(model, members) if members and all(hasattr(own, "tree_") for own in members) else None
+    if not members or not all(hasattr(own, "tree_") for own in members):
+        return None
+    features = getattr(model, "estimators_features_", None)
+    return StackAdapter(model, TreeStack([member.tree_ for member in members], features))

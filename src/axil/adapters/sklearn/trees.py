@@ -206,7 +206,9 @@ def no_offsets(rows: TrainingRows) -> None:
 class StackAdapter(SklearnAdapter, TreeModel):
     """A model whose trees are those of `sklearn.tree`."""
 
-    _stack: TreeStack
+    def __init__(self, model: Any, stack: TreeStack):
+        super().__init__(model)
+        self._stack, self.fingerprint = stack, stack.fingerprint()
 
     def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
         """(n, T): which leaf of each tree every row falls into."""
@@ -235,7 +237,8 @@ class ForestAdapter(StackAdapter):
         self._members: list[Any] = [model] if single else list(model.estimators_)
         self._bagging = hasattr(model, "estimators_features_")
         refuse(TREES, self._members[0])
-        super().__init__(model)
+        features = list(model.estimators_features_) if self._bagging else None
+        super().__init__(model, TreeStack([member.tree_ for member in self._members], features))
         self._sampled = self._bagging or (not single and bool(model.bootstrap))
         # From scikit-learn 1.9 on forests (1.8 on bagging) draw rows with probabilities in proportion to their weights,
         # which then do not enter the leaves. Such models keep the weights.
@@ -249,9 +252,6 @@ class ForestAdapter(StackAdapter):
         classes = getattr(model, "classes_", None)
         self.classes = None if classes is None else owned(np.asarray(classes))
         self.n_outputs = int(self._members[0].n_outputs_) if self.classes is None else len(self.classes)
-        features = list(model.estimators_features_) if self._bagging else None
-        self._stack = TreeStack([member.tree_ for member in self._members], features)
-        self.fingerprint = self._stack.fingerprint()
 
     def trees(self, rows: TrainingRows) -> list[FittedTrees]:
         """The trees, all outputs together."""

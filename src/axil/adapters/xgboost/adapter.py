@@ -37,7 +37,7 @@ BLOCK_ENTRIES = 1 << 22  # leaf numbers asked of the library at a time
 
 def read(model: Any, leaves_only: bool = False) -> XGBoostAdapter | None:
     """The adapter for an XGBoost model, None for any other object; of one whose leaves alone are read trees are expected."""
-    return opened(model, XGBoostLeaves if leaves_only else XGBoostAdapter)
+    return opened(model, partial(XGBoostAdapter, leaves_only=leaves_only))
 
 
 def opened(model: Any, reader: Callable[..., Reader]) -> Reader | None:
@@ -87,13 +87,14 @@ class XGBoostAdapter(TreeModel):
         missing: float = np.nan,
         estimator: str = "Booster",
         custom: str = "",
+        leaves_only: bool = False,
     ):
         _require_trees(booster)
         self._booster, self._missing = booster.copy(), missing  # a booster can be trained further
         self._settings = settings(booster.save_config())
         model = parse(booster.save_raw("json"))
         self._reading = XGBoostReading(self._settings, model, estimator, custom)
-        refuse(self.refusals, self._reading)
+        refuse(self.refusals[:1] if leaves_only else self.refusals, self._reading)
         assert model is not None  # it is for gblinear, which is refused
         self._model: ModelDocument = model
         self._n_iterations = n_iterations or int(model.iterations[-1]) + 1
@@ -111,7 +112,7 @@ class XGBoostAdapter(TreeModel):
         self._rule = XGBoostRule.of(self._settings, self.n_features)
         if self._rule.signs.any():
             self.leaf_tolerance *= 2  # bounds are rounded once more than the values that they come from
-        self.starts_with_base = self._reading.objective in PERCENTILES
+        self.starts_with_base = self._reading.objective in PERCENTILES and not leaves_only
         self.starts_with_percentile = self.starts_with_base and model.base_estimated
         self.repeats_targets = self._reading.objective == "reg:quantileerror"
         self._number_leaves()
@@ -480,9 +481,3 @@ def _require_trees(booster: Any) -> None:
             f"{xgboost.__version__}, installed here, which skips what it does not know. Train it first, or read the file with "
             "the version that wrote it."
         )
-
-
-class XGBoostLeaves(XGBoostAdapter):
-    """Any XGBoost booster of trees, as far as its leaves go."""
-
-    refusals = tuple(row for row in REFUSALS if row.setting == "booster")
