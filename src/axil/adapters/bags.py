@@ -1,13 +1,16 @@
-"""Draws that the user recorded."""
+"""Draws: those that the user recorded, and those that are made again from the beginning."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from axil.errors import InputError
+
+T = TypeVar("T")
 
 
 class RecordedBags:
@@ -25,3 +28,26 @@ class RecordedBags:
     def draw(self, tree: int, leaf: NDArray[np.integer[Any]], residuals: NDArray[np.float64]) -> NDArray[Any]:
         """(N,): how often each row was drawn for this tree."""
         return self.bags[:, tree]
+
+
+class DrawnAgain(Generic[T]):
+    """Items by their numbers, in rising order; one before the last that was asked for begins them anew."""
+
+    _running: Iterator[T] | None = None
+    _number = -1
+    _item: T
+
+    def __init__(self, begin: Callable[[], Iterable[T]]):
+        self._begin = begin
+
+    def __getitem__(self, number: int) -> T:
+        if self._running is None or number < self._number:
+            self._running, self._number = iter(self._begin()), -1
+        while self._number < number:
+            self._item = next(self._running)
+            self._number += 1
+        return self._item
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the running draws, which cannot be copied."""
+        return {"_begin": self._begin}

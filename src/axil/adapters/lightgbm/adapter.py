@@ -14,9 +14,9 @@ from scipy import sparse
 from axil.adapters.contract import Coefficients, FittedTrees, LeafTotals, Nodes, Totals, TrainingRows, TreeModel
 from axil.adapters.frames import array_of_floats
 from axil.adapters.lightgbm import splits
-from axil.adapters.lightgbm.bagging import DrawReplay, LeafEvidence, WeighedReplay, histories
+from axil.adapters.lightgbm.bagging import DrawReplay, LeafEvidence, Seen, histories
 from axil.adapters.lightgbm.path_smooth import PathSmooth
-from axil.adapters.lightgbm.percentile import Gradients, RankedReplay, with_evidence
+from axil.adapters.lightgbm.percentile import Gradients
 from axil.adapters.lightgbm.rates import FIRST, hidden_rate, stated_rates
 from axil.adapters.lightgbm.reading import LightGBMReading
 from axil.adapters.lightgbm.refit import refitted_trees
@@ -156,7 +156,7 @@ class LightGBMAdapter(TreeModel):
             rates[0] = hidden_rate(values[0], rates[1:], self._settings)
         weights = rows.weights if rows.at_hand else None  # for draws, which are not replayed on several machines
         evidence = replace(self._evidence(totals.n_rows, weights), values=np.concatenate(values), rates=rates)
-        evidence = with_evidence(evidence, gradients)
+        evidence = replace(evidence, ranks=None if gradients is None else gradients.ranks)
         leaf_weights = self._leaf_weights(totals)
         if self._reading.forest and self._reading.bags:
             self._count_lone_leaves(evidence, leaf_weights, totals.n_rows)
@@ -346,15 +346,15 @@ class LightGBMAdapter(TreeModel):
         """Which rows each tree was fitted on; None: all of them."""
         # Trees that are added one by one leave num_iterations as it was.
         failures = max(int(self._settings.number("num_iterations")) - self._n_iterations, 100)
-        made = DrawReplay if gradients is None else partial(RankedReplay, gradients)
-        if self._reading.cuts:
-            made = WeighedReplay
+        seen = partial(Seen, weights=evidence.weights) if gradients is None else gradients.seen
+        if self._reading.cuts and evidence.weights is not None:
+            seen = partial(Seen.weighed, evidence.weights)
         if self._reading.goss:
-            states = self._settings.goss(n_rows)
-            return made("LightGBM GOSS", states, evidence, failures)
+            return DrawReplay("LightGBM GOSS", self._settings.goss(n_rows), evidence, failures, seen=seen)
         if not self._reading.bags:
             return None
-        return made("LightGBM bagging", [self._settings.bagging(n_rows)], evidence, failures, self._reading.forest)
+        states = [self._settings.bagging(n_rows)]
+        return DrawReplay("LightGBM bagging", states, evidence, failures, self._reading.forest, seen)
 
     def _count_lone_leaves(self, evidence: LeafEvidence, leaf_weights: Array | None, n_rows: int) -> None:
         """Fill in how many rows the trees of a forest had that found no split, which LightGBM does not record."""

@@ -6,7 +6,7 @@ All of them draw from the generator x <- 214013 x + 2531011 mod 2^32, of which a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
@@ -58,6 +58,11 @@ class Seen:
 
     def _weighed(self, found: NDArray[np.float32]) -> NDArray[np.float32]:
         return found if self.weights is None else found * self.weights.astype(np.float32)[:, None]
+
+    @classmethod
+    def weighed(cls, weights: Array, residuals: Array) -> Seen:
+        """Gradients that are rounded once, with their weights (N,)."""
+        return cls(residuals * weights[:, None], weights[:, None])
 
     @property
     def sizes(self) -> NDArray[np.float32]:
@@ -251,9 +256,16 @@ class DrawReplay:
     """
 
     def __init__(
-        self, name: str, starts: Sequence[State], evidence: LeafEvidence, n_failures: int, forest: bool = False
+        self,
+        name: str,
+        starts: Sequence[State],
+        evidence: LeafEvidence,
+        n_failures: int,
+        forest: bool = False,
+        seen: Callable[[Array], Seen] = Seen,
     ):
         self.name = name
+        self._seen = seen  # the gradients where residuals (N, K) are left
         self.dtype: type[np.generic] = np.float32 if isinstance(starts[0], Goss) else np.uint8
         self._starts = tuple(starts)
         self._evidence = evidence
@@ -267,8 +279,7 @@ class DrawReplay:
 
     def draw(self, tree: int, leaf: NDArray[np.integer[Any]], residuals: Array) -> NDArray[Any]:
         """(N,): with what factor each row was drawn for this tree, 0 for rows out of bag."""
-        seen = Seen(residuals, weights=self._evidence.weights)
-        return self.draw_iteration(range(tree, tree + 1), leaf[None], seen)
+        return self.draw_iteration(range(tree, tree + 1), leaf[None], self._seen(residuals))
 
     def draw_by(self, trees: range, leaves: NDArray[np.integer[Any]], pull: Array, bend: Array) -> NDArray[Any]:
         """(N,): with what factor each row was drawn for the trees of one iteration; see `axil.adapters.smooth`."""
@@ -319,16 +330,6 @@ class DrawReplay:
             if self._forest or tree == 0 or all(after is state for after, state in zip(attempts, lanes)):
                 return
             lanes = attempts
-
-
-class WeighedReplay(DrawReplay):
-    """Which rows each tree was fitted on, where gradients are rounded once, with their weights."""
-
-    def draw(self, tree: int, leaf: NDArray[np.integer[Any]], residuals: Array) -> NDArray[Any]:
-        """(N,): with what factor each row was drawn for this tree, 0 for rows out of bag."""
-        w = self._evidence.weights
-        seen = Seen(residuals) if w is None else Seen(residuals * w[:, None], w[:, None])
-        return self.draw_iteration(range(tree, tree + 1), leaf[None], seen)
 
 
 def histories(

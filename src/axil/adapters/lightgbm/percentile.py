@@ -5,13 +5,12 @@ Formulas: PercentileFun, WeightedPercentileFun and RenewTreeOutput, src/objectiv
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.lightgbm.bagging import DrawReplay, LeafEvidence, Seen
+from axil.adapters.lightgbm.bagging import Seen
 from axil.structure import Ranks
 from axil.structure.ranks import Picks
 from axil.types import Array
@@ -92,24 +91,7 @@ class Gradients:
         return Seen(pull * self.ranks.weights[:, None], hessians, residuals=residuals)
 
 
-class RankedReplay(DrawReplay):
-    """Which rows each tree was fitted on, where gradients are not residuals."""
-
-    def __init__(self, gradients: Gradients, *args: Any):
-        super().__init__(*args)
-        self._gradients = gradients
-
-    def draw(self, tree: int, leaf: NDArray[np.integer[Any]], residuals: Array) -> NDArray[Any]:
-        """(N,): with what factor each row was drawn for this tree, 0 for rows out of bag."""
-        return self.draw_iteration(range(tree, tree + 1), leaf[None], self._gradients.seen(residuals))
-
-
 def _version() -> tuple[int, ...]:
     import lightgbm
 
     return tuple(int(part) for part in lightgbm.__version__.split(".")[:2])
-
-
-def with_evidence(evidence: LeafEvidence, gradients: Gradients | None) -> LeafEvidence:
-    """The evidence, by percentiles where there are gradients."""
-    return evidence if gradients is None else replace(evidence, ranks=gradients.ranks)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.adapters.bags import DrawnAgain
 from axil.errors import InputError
 from axil.types import Array
 
@@ -47,30 +48,22 @@ class StageSampler:
         self._rows = np.arange(n_rows) if rows is None else rows
         self._n_drawn = max(1, int(subsample * len(self._rows)))
         self._seed = seed
-        self._begin()
-
-    def _begin(self) -> None:
-        self._stage, self._stream = -1, np.random.RandomState(self._seed)
-        self._current = np.zeros(0, dtype=np.bool_)
+        self._masks = DrawnAgain(self._stages)
 
     def draw(self, tree: int, leaf: Indices, residuals: Array) -> NDArray[Any]:
         """(N,): 1 for the rows of the tree's stage."""
-        stage = tree // self._trees_per_stage
-        if stage < self._stage:
-            self._begin()
-        while self._stage < stage:
-            self._current, self._stage = self._mask(), self._stage + 1
         drawn = np.zeros(self._n_rows, dtype=np.uint8)
-        drawn[self._rows[self._current]] = 1
+        drawn[self._rows[self._masks[tree // self._trees_per_stage]]] = 1
         return drawn
 
-    def _mask(self) -> NDArray[np.bool_]:
-        """The next stage's rows among those of the fit."""
+    def _stages(self) -> Iterator[NDArray[np.bool_]]:
+        """The rows of each stage among those of the fit, without end."""
         from sklearn.ensemble._gradient_boosting import _random_sample_mask
 
-        mask = np.asarray(_random_sample_mask(len(self._rows), self._n_drawn, self._stream), dtype=bool)
-        self._stream.randint(0, _LARGEST, self._trees_per_stage)
-        return mask
+        stream = np.random.RandomState(self._seed)
+        while True:
+            yield np.asarray(_random_sample_mask(len(self._rows), self._n_drawn, stream), dtype=bool)
+            stream.randint(0, _LARGEST, self._trees_per_stage)
 
 
 class BootstrapSampler:
@@ -87,23 +80,11 @@ class BootstrapSampler:
         bags: Callable[[], Iterable[Indices]],
         factor: Callable[[Indices], Array] | None = None,
     ):
-        self.name = name
-        self._n_rows = n_rows
-        self._bags = bags
-        self._factor = factor
-        self._next = 0
-        self._running: Iterator[Indices] = iter(bags())
+        self.name, self._n_rows, self._factor = name, n_rows, factor
+        self._bags = DrawnAgain(bags)
 
     def draw(self, tree: int, leaf: Indices, residuals: Array) -> NDArray[Any]:
         """(N,): how often each row is in this tree's bag."""
-        if tree < self._next:
-            self._next, self._running = 0, iter(self._bags())
-        while self._next < tree:
-            self._bag()
-        bag = self._bag()
+        bag = self._bags[tree]
         times = np.bincount(bag, minlength=self._n_rows)
         return times if self._factor is None else times * self._factor(bag)
-
-    def _bag(self) -> Indices:
-        self._next += 1
-        return next(self._running)

@@ -21,12 +21,14 @@ u = (x - 1) / 2^31 <= subsample, or x / 2^64, in float32.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.adapters.bags import DrawnAgain
 from axil.types import Array
 
 Singles = NDArray[np.float32]
@@ -262,30 +264,21 @@ def philox_bag(word: int, subsample: float, n: int) -> Bag:
     return found
 
 
-@dataclass
 class Subsample:
     """A `Sampler`: which rows XGBoost drew for each of some trees of a model."""
 
-    plan: DrawPlan
-    trees: NDArray[np.int64]  #: (T,) the number of each of these trees among all of the model
-    name: str = "XGBoost subsample"
-    _drawn: Iterator[Iteration] | None = field(default=None, repr=False)
-    _bags: list[Any] = field(default_factory=list, repr=False)
-    _current: int = -1
-    _powers: NDArray[np.uint64] | None = field(default=None, repr=False)
+    name = "XGBoost subsample"
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Everything but the running draws, which cannot be copied: a copy draws again from the first iteration."""
-        return {**vars(self), "_drawn": None}
+    def __init__(self, plan: DrawPlan, trees: NDArray[np.int64]):
+        self.plan = plan
+        self.trees = trees  # (T,) the number of each of these trees among all of the model
+        self._drawn = DrawnAgain(partial(iterations, plan))
+        self._powers: NDArray[np.uint64] | None = None
 
     def draw(self, tree: int, leaf: NDArray[np.integer[Any]], residuals: Array) -> Bag:
         """(N,): whether each row was drawn for the tree. The cost is N, and for "exact" N for each tree passed over."""
         iteration, place = divmod(int(self.trees[tree]), self.plan.n_trees)
-        if self._drawn is None or iteration < self._current:
-            self._drawn, self._current = iterations(self.plan), -1
-        while self._current < iteration:
-            self._bags, self._current = next(self._drawn).bags, self._current + 1
-        drawn = self._bags[place]
+        drawn = self._drawn[iteration].bags[place]
         if drawn is None:
             return np.ones(self.plan.n_rows, dtype=np.bool_)
         if isinstance(drawn, int) and self.plan.philox:
