@@ -20,15 +20,12 @@ from axil.adapters.contract import Nodes
 from axil.adapters.lightgbm.reading import LightGBMReading
 from axil.adapters.lightgbm.rule import LightGBMRule
 from axil.adapters.refusals import Refusal, refuse
+from axil.errors import UnsupportedModelError
 from axil.structure import Regularisation
 from axil.structure.nodes import Ids
 from axil.types import Array
 
 SURE = 0.01  # how closely a whole number must be shown to be told by its digits
-MOST_TRIED = 96  # candidates for one split
-FEW_TRIED = 16  # and for one below it
-MOST_LOOKED_AT = 20000  # splits of one tree that are looked at below others: some 0.3 s
-DEEPEST = 2  # levels below a split that are looked at for a leaf that tells
 ROUND = 0.05  # likewise to SURE, where the values of all leaves tell a number together
 MOST_STEPS = 60  # of one fit to all leaves
 MOST_FITS = 5  # each from the whole numbers that the one before ended at
@@ -53,18 +50,6 @@ ESTIMATES: tuple[Refusal[LightGBMReading], ...] = (
         'Fit with path_smooth=0, without sample_weight and GOSS, or without monotone_constraints and with device_type="cpu".',
     ),
 )
-SCHEDULED: Refusal[LightGBMReading] = Refusal(
-    "path_smooth",
-    lambda model: "",
-    _UNEVEN + "which leaf values show where the rates are known",
-    "Fit with one learning rate, with path_smooth=0, or without sample_weight and GOSS.",
-)
-COUNTS_UNTOLD: Refusal[LightGBMReading] = Refusal(
-    "path_smooth",
-    lambda model: "",
-    _UNEVEN + "and the values of its leaves do not tell which those were",
-    "Fit with a larger path_smooth or with none, or without sample_weight and GOSS.",
-)
 
 
 @dataclass(frozen=True)
@@ -86,7 +71,12 @@ class PathSmooth:
         reading = rule.reading
         refuse(ESTIMATES, reading)
         if np.isnan(rates).any():
-            raise SCHEDULED.error(f"{rule.smooth:g} with a schedule of rates and rows that weigh differently")
+            raise UnsupportedModelError(
+                "path_smooth",
+                f"{rule.smooth:g} with a schedule of rates and rows that weigh differently",
+                _UNEVEN + "which leaf values show where the rates are known",
+                "Fit with one learning rate, with path_smooth=0, or without sample_weight and GOSS.",
+            )
         counts = nodes.totals(np.concatenate([tree.leaf_counts(1) for tree in reading.text.trees]).astype(np.float64))
         bins = max([reading.settings.number("max_bin"), *reading.text.category_counts.values()])
         l2 = rule.leaf_denominators()
@@ -111,20 +101,26 @@ class PathSmooth:
         counts = self.counts[self._nodes.starts[tree] : self._nodes.starts[tree + 1]]
         raw = rule.step(nodes.totals(sums), hessians + nodes.l2)
         close = self.tolerance * largest
-        smoothed = SmoothedNodes(nodes, self.smooth, counts, hessians, raw, said, slack, self.most, close / 4)
+        smoothed = SmoothedNodes(nodes, self.smooth, counts, hessians, raw, said, slack, self.most)
 
         def off(own: Array) -> float:
             made = replace(rule, nodes=replace(nodes, own=own)).leaf_values(sums, weights)
             return float(np.abs(made[leaves] - said[ends]).max())
 
-        found, told = smoothed.own()
+        likely, told = smoothed.likely()
+        found = smoothed.shares(likely)
         if (apart := off(found)) > close and not self.lost:
-            together = smoothed.shares(smoothed.solved(smoothed.left_of(found)))
+            together = smoothed.shares(smoothed.solved(likely))
             if off(together) <= close:
                 return together
             self.lost.append(tree)  # other data, most likely: no further tree is worth the time
         if not told and close < apart < UNTOLD * largest:  # too close for other data
-            raise COUNTS_UNTOLD.error(f"{self.smooth:g} with rows that weigh differently")
+            raise UnsupportedModelError(
+                "path_smooth",
+                f"{self.smooth:g} with rows that weigh differently",
+                _UNEVEN + "and the values of its leaves do not tell which those were",
+                "Fit with a larger path_smooth or with none, or without sample_weight and GOSS.",
+            )
         return found
 
     @property
@@ -150,29 +146,17 @@ class SmoothedNodes:
     values: Array  #: (M,) by the model's own account; nan where it does not say
     slack: Array  #: (M,) how far these may be off
     most: float  #: how far the roundings of all bins may lead an estimate away
-    close: float  #: a difference of leaf values that nothing can tell
-    looked_at: list[int] = field(default_factory=list)  #: splits below others, so far
 
-    def own(self) -> tuple[Array, bool]:
-        """(M,): the share of each node's raw value in its value, see `Nodes`; and whether the values tell all of them."""
-        taken, made, told = self.counts.copy(), self.raw.copy(), True
-        for split in np.flatnonzero(self.nodes.leaf < 0).tolist():  # a parent comes before its children
+    def likely(self) -> tuple[Array, bool]:
+        """(S,): the rows to the left of each split, by the values of its two children; and whether these tell all of them."""
+        taken, made, told = np.empty(len(self.splits)), self.raw.copy(), True
+        for k, split in enumerate(self.splits.tolist()):
             above = float(made[split])
-            left, alone = self._left(split, above)
+            taken[k], alone = self._left(k, above)
             told &= alone
-            for child, n in self._counted(split, left):
-                taken[child], made[child] = n, self._value(child, n, above)
-        return np.asarray(taken / (taken + self.smooth)), told
-
-    def _counted(self, split: int, n: float) -> list[tuple[int, float]]:
-        """The children of a split with n rows on the left, each with its rows."""
-        left, right = self.nodes.children[split].tolist()
-        rows = float(self.counts[split])
-        n = min(max(n, 0.0), rows)
-        return [(left, n), (right, rows - n)]
-
-    def _value(self, node: int, n: float, above: float) -> float:
-        return float(n * self.raw[node] + self.smooth * above) / (n + self.smooth)
+            for child, n in zip(self.nodes.children[split].tolist(), (taken[k], self.rows[k] - taken[k])):
+                made[child] = (n * self.raw[child] + self.smooth * above) / (n + self.smooth)
+        return taken, told
 
     def _shown(self, node: int, above: float) -> tuple[float, float]:
         """The rows that a node's value shows, below a parent of this value, and how far that may be off."""
@@ -183,57 +167,20 @@ class SmoothedNodes:
         off = float(self.slack[node]) * (n + self.smooth) ** 2 / (self.smooth * abs(above - raw))
         return (n, off) if off < (n + self.smooth) / 4 else (0.0, np.inf)  # else it is not in proportion to the slack
 
-    def _candidates(self, split: int, above: float) -> list[float]:
-        """The rows that may have fallen to the left, the likeliest first."""
-        (left, _), (right, rows) = self._counted(split, 0.0)
-        expected = rows * float(self.weights[left]) / (float(self.weights[split]) or 1.0)
-        (n, off), (other, other_off) = self._shown(left, above), self._shown(right, above)
+    def _left(self, k: int, above: float) -> tuple[float, bool]:
+        """The rows to the left of a split of this value, and whether no other whole number agrees with its children's values."""
+        rows, expected = float(self.rows[k]), float(self.expected[k])
+        (n, off), (other, other_off) = (
+            self._shown(child, above) for child in self.nodes.children[self.splits[k]].tolist()
+        )
         if other_off < off:
             n, off = rows - other, other_off
         if off < SURE:
-            return [round(n)] if abs(n - expected) <= self.most else [round(expected)]
-        low, high = max(0.0, expected - self.most, n - off), min(rows, expected + self.most, n + off)
-        if not high - low <= MOST_TRIED:
-            low, high = expected - MOST_TRIED / 2, expected + MOST_TRIED / 2
-        found = [float(n) for n in range(int(np.ceil(low)), int(np.floor(high)) + 1)]
-        return sorted(found, key=lambda n: abs(n - expected)) or [round(expected)]
-
-    def _left(self, split: int, above: float) -> tuple[float, bool]:
-        """The rows that fell to the left, of several candidates those that leaves below bear out best; and whether these tell."""
-        found = self._candidates(split, above)
-        if len(found) == 1:
-            return found[0], True
-        if not self._matters(split, min(found), max(found), above):
-            return found[0], True
-        strains = [self._strain_below(split, n, above, DEEPEST) for n in found]
-        return found[int(np.argmin(strains))], sorted(strains)[1] > 0
-
-    def _matters(self, split: int, low: float, high: float, above: float) -> bool:
-        """Whether values further down show which number between these two fell to the left."""
-        ends = zip(self._counted(split, low), self._counted(split, high))
-        for (child, n), (_, m) in ends:
-            if self.nodes.leaf[child] < 0:
-                apart = abs(self._value(child, n, above) - self._value(child, m, above))
-                fewest = float(self.counts[self.nodes.children[child]].min())
-                if apart * self.smooth / (fewest + self.smooth) > self.close:
-                    return True
-        return False
-
-    def _strain_below(self, split: int, n: float, above: float, deep: int) -> float:
-        inner = [(child, self._value(child, k, above)) for child, k in self._counted(split, n)]
-        return max((self._strain(c, value, deep) for c, value in inner if self.nodes.leaf[c] < 0), default=0.0)
-
-    def _strain(self, split: int, above: float, deep: int) -> float:
-        """How far from whole numbers the rows are that leaves below a split of this value show; 0 where none tells."""
-        if len(self.looked_at) > MOST_LOOKED_AT:
-            return 0.0
-        self.looked_at.append(split)
-        shown = [self._shown(child, above) for child in self.nodes.children[split].tolist()]
-        sure = [max(abs(n - round(n)) - off, 0.0) for n, off in shown if off < SURE]
-        if sure or not deep:
-            return max(sure, default=0.0)
-        few = self._candidates(split, above)[:FEW_TRIED]
-        return min(self._strain_below(split, n, above, deep - 1) for n in few)
+            return min(max(round(n if abs(n - expected) <= self.most else expected), 0.0), rows), True
+        first = np.ceil(max(0.0, expected - self.most, n - off))
+        last = np.floor(min(rows, expected + self.most, n + off))
+        nearest = round(expected) if first > last else min(max(round(expected), first), last)
+        return float(nearest), bool(first >= last)
 
     @cached_property
     def splits(self) -> Ids:
@@ -251,11 +198,6 @@ class SmoothedNodes:
         total = self.weights[self.splits]
         share = self.weights[self.nodes.children[self.splits, 0]] / np.where(total > 0, total, 1.0)
         return np.asarray(self.rows * share)
-
-    def left_of(self, own: Array) -> Array:
-        """(S,): the rows to the left of each split, from the shares (M,) of raw values."""
-        share = own[self.nodes.children[self.splits, 0]]
-        return np.asarray(self.smooth * share / (1.0 - share))
 
     def shares(self, taken: Array) -> Array:
         """(M,): the share of each node's raw value in its value, with these rows (S,) to the left of each split."""
