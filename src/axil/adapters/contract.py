@@ -211,27 +211,30 @@ class FittedSmoother:
 
 
 class Model(Protocol):
-    """One fitted model, read once. Construction refuses what is not linear, by name."""
+    """One fitted model, read once. Construction refuses what is not linear, by name. Base classes have the values stated here."""
 
     library: str  #: for messages
     n_features: int
-    feature_names: list[str] | None  #: None where the model was fitted without names
-    takes_text: bool  #: whether columns may hold other things than numbers
-    classes: NDArray[Any] | None  #: of a classifier: its targets are one-hot, its predictions probabilities
-    n_outputs: int
-    repeats_targets: bool  #: whether all outputs were fitted to one column of targets, as several quantiles are
-    missing_targets: bool  #: whether a row may have targets of some outputs alone, nan where it has none
-    precision: type[np.floating[Any]]  #: in which the library keeps targets and weights
+    feature_names: list[str] | None = None  #: None where the model was fitted without names
+    takes_text: bool = False  #: whether columns may hold other things than numbers
+    classes: NDArray[Any] | None = None  #: of a classifier: its targets are one-hot, its predictions probabilities
+    n_outputs: int = 1
+    repeats_targets: bool = False  #: whether all outputs were fitted to one column of targets, as several quantiles are
+    missing_targets: bool = False  #: whether a row may have targets of some outputs alone, nan where it has none
+    precision: type[np.floating[Any]] = np.float64  #: in which the library keeps targets and weights
     tolerance: float  #: of predictions, relative to the largest |prediction|
     fingerprint: str  #: of what was fitted; equal models have equal ones
-    fitted_rows: int | None  #: how many rows it was fitted on, where that must be known beforehand
-    refused_draws: UnsupportedModelError | None  #: raised unless the user gives the draws
-    offset_replaces_base: bool  #: whether a query's offset stands in for the base (`OffsetModel`), else it is added
-    encodings: int  #: of categories by the targets, by which training rows had other leaves than predictions have
-    scale: TargetScale  #: of the targets that it was fitted to, and of `predictions`, where it transforms them itself
+    fitted_rows: int | None = None  #: how many rows it was fitted on, where that must be known beforehand
+    refused_draws: UnsupportedModelError | None = None  #: raised unless the user gives the draws
+    #: whether a query's offset stands in for the base (`OffsetModel`), else it is added
+    offset_replaces_base: bool = False
+    encodings: int = 0  #: of categories by the targets, by which training rows had other leaves than predictions have
+    #: of the targets that it was fitted to, and of `predictions`, where it transforms them itself
+    scale: TargetScale = IDENTITY
 
     def spelling(self, name: str) -> str:
-        """How the library writes a column's name."""
+        """How the library writes a column's name: as it is, unless an adapter says otherwise."""
+        return name
 
     def coordinates(self, X: Any, n_threads: int = 1) -> Any:
         """Coordinates that weights are computed from: leaves of trees, or features of a smoother."""
@@ -253,13 +256,13 @@ class OffsetModel(Model, Protocol):
 class Adapter(Model, Protocol):
     """An ensemble of trees; ``coordinates`` gives (n, T) leaves."""
 
-    offset_precision: type[np.floating[Any]]  #: in which the library keeps offsets
+    offset_precision: type[np.floating[Any]] = np.float64  #: in which the library keeps offsets
     residual_precision: type[np.floating[Any]]  #: in which it keeps residuals
     score_precision: type[np.floating[Any]]  #: in which it keeps predictions while it fits
-    base_precision: type[np.floating[Any]]  #: in which it keeps a base that it estimates
-    leaf_steps: int  #: Newton steps that make a leaf value
+    base_precision: type[np.floating[Any]] = np.float64  #: in which it keeps a base that it estimates
+    leaf_steps: int = 1  #: Newton steps that make a leaf value
     #: whether the trees begin with the base, a tree of one leaf: a percentile of the targets, where they do not start from a mean
-    starts_with_base: bool
+    starts_with_base: bool = False
     leaf_tolerance: float  #: of leaf values in a replay that rounds as the library does, relative likewise
 
     def trees(self, rows: TrainingRows) -> list[FittedTrees]:
@@ -274,27 +277,11 @@ class Adapter(Model, Protocol):
         """Fill ``out`` (T, n) with the same leaves, by routes through the trees where there are any, on this back end."""
 
 
-class Defaults(ReadsRows):
-    """Base class of adapters: what holds of a model unless its adapter says otherwise."""
+class Defaults(ReadsRows, Model):
+    """Base class of adapters."""
 
-    takes_text = False
-    feature_names: list[str] | None = None
-    classes: NDArray[Any] | None = None
-    n_outputs = 1
-    repeats_targets = False
-    missing_targets = False
-    precision: type[np.floating[Any]] = np.float64
-    refused_draws: UnsupportedModelError | None = None
-    fitted_rows: int | None = None
-    offset_replaces_base = False
-    scale: TargetScale = IDENTITY
-    encodings = 0
     cuts_off = False  #: whether residuals are cut off before they are added up; see `FittedTrees.cut`
     calibration: Any = None  #: what makes probabilities of scores, besides the link (`Calibration`); None: nothing does
-
-    def spelling(self, name: str) -> str:
-        """How the library writes a column's name: as it is."""
-        return name
 
 
 class SmootherModel(Defaults):
@@ -304,17 +291,10 @@ class SmootherModel(Defaults):
     the two members below that have no default: ``coordinates`` and ``smoother``.
     """
 
-    library: str
-    n_features: int
-    tolerance: float  #: of predictions, relative to the largest |prediction|
-    fingerprint: str
     widest = 1e-6  #: what ``tolerance`` may grow to where the library's own solver is no closer to the solution
 
-    coordinates: Callable[..., Any]  #: (X, n_threads=1) -> (n, p) features
     #: (X, weights) -> the smoother on the training rows X with these sample weights
     smoother: Callable[..., FittedSmoother]
-    predictions: Callable[..., Array]  #: (X) -> (n, K)
-    causes: Callable[..., str]  #: (what) -> the most likely reasons for a disagreement in "values"; one per line
 
     def check_kept(self, X: Any, targets: Array, weights: Array | None) -> None:
         """Raise unless the training data are what the model itself keeps of them. Default: it keeps nothing."""
@@ -333,17 +313,12 @@ class SmootherModel(Defaults):
         )
 
 
-class TreeModel(Defaults):
+class TreeModel(Defaults, Adapter):
     """Base class for adapters of trees.
 
     An adapter defines ``library``, ``n_features``, ``tolerance``, ``leaf_tolerance``, ``residual_precision``,
     ``score_precision``, ``fingerprint``, ``predictions(X)``, ``causes(what)``, ``leaves(X)`` and ``trees(rows)``: see `Adapter`.
     """
-
-    offset_precision: type[np.floating[Any]] = np.float64
-    base_precision: type[np.floating[Any]] = np.float64
-    leaf_steps = 1
-    starts_with_base = False
 
     @property
     def routes(self) -> Routes | None:
@@ -355,7 +330,7 @@ class TreeModel(Defaults):
         return None
 
     def assign(
-        self: Any, X: Any, out: NDArray[np.unsignedinteger[Any]], n_threads: int, backend: Backend | None = None
+        self, X: Any, out: NDArray[np.unsignedinteger[Any]], n_threads: int, backend: Backend | None = None
     ) -> None:
         """Fill ``out`` (T, n) with the leaves of the rows of X."""
         if self.starts_with_base:
@@ -371,7 +346,7 @@ class TreeModel(Defaults):
             if table is None or not self.routes.assign(table, own, n_threads, backend):
                 own[...] = self.leaves(rows).T
 
-    def coordinates(self: Any, X: Any, n_threads: int = 1) -> NDArray[np.integer[Any]]:
+    def coordinates(self, X: Any, n_threads: int = 1) -> NDArray[np.integer[Any]]:
         """(n, T): the leaves."""
         if self.routes is None:
             found: NDArray[np.integer[Any]] = self.leaves(X)

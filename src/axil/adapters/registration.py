@@ -14,6 +14,8 @@ from axil.errors import InputError, shown
 __all__ = ["is_adapter", "register", "registered", "require_contract"]
 
 registered: dict[str, Reader] = {}  #: readers by name, in the order in which they are tried
+# Methods of the contracts that have no body, which base classes inherit.
+_STUBS = {id(stub) for stub in (Model.coordinates, Model.predictions, Model.causes, Adapter.trees, Adapter.leaves)}
 _SMOOTHER = ("smoother", "widest", "check_kept", "again", "unsolved")
 
 
@@ -73,7 +75,9 @@ def require_contract(adapter: Any) -> None:
     needed = [*_members(Model), *(_SMOOTHER if smoother else _members(Adapter))]
     if getattr(adapter, "offset_replaces_base", False):
         needed += _members(OffsetModel)
-    missing = [name for name in needed if not hasattr(adapter, name)]
+    missing = [
+        name for name in needed if not hasattr(adapter, name) or id(getattr(type(adapter), name, None)) in _STUBS
+    ]
     if missing:
         base = "SmootherModel" if smoother else "TreeModel"
         raise InputError(

@@ -96,7 +96,7 @@ def read(given: Given) -> Implicit | None:
     if given.loss is not None:
         raise InputError(f"loss is {shown(given.loss)}; a {kind} says itself what it was fitted to: leave it out.")
     refuse_learners(model)
-    own = SklearnAdapter(last)
+    own = SklearnAdapter(last)  # type: ignore[abstract]  # its columns alone are meant
     columns: SklearnAdapter | PipelineAdapter = own
     plain = own.model
     prepare = partial(_prepare, not kind.startswith("MLP"))

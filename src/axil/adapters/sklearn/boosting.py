@@ -346,4 +346,4 @@ def leaves_of(model: Any) -> StackAdapter | HistGradientBoostingAdapter | None:
     if not members or not all(hasattr(own, "tree_") for own in members):
         return None
     features = getattr(model, "estimators_features_", None)
-    return StackAdapter(model, TreeStack([member.tree_ for member in members], features))
+    return StackAdapter(model, TreeStack([member.tree_ for member in members], features))  # type: ignore[abstract]

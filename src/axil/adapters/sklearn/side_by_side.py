@@ -177,7 +177,7 @@ def read_smooth(model: Any, inside: Read) -> SideBySide | None:
     alone = next((member.alone for member in members if member.alone), "")
     if alone:
         raise found.refuse(alone)
-    return SideBySide(found, members)
+    return SideBySide(found, members)  # type: ignore[abstract]  # it has scores, no predictions
 
 
 class SideBySide(Defaults):

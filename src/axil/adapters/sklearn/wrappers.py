@@ -128,7 +128,7 @@ class BaggingModel(SumModel):
 
 def _bagging(model: Any, inside: Read) -> SumModel:
     """The mean of models fitted to rows and columns that were drawn."""
-    outer = SklearnAdapter(model)
+    outer = SklearnAdapter(model)  # type: ignore[abstract]  # its columns alone are meant
     by_weight = _takes_weights(model.estimators_[0])
     classes = getattr(model, "classes_", None)
     drawn_by_weight = hasattr(model, "_sample_weight")  # from 1.8 on weights decide what is drawn, and nothing else
