@@ -93,9 +93,14 @@ class Factors:
         w = self.walked
         if not w.loss.exponent:
             return 0.0
-        most = float(np.abs(w.start).max(initial=0.0))
-        for one in w.rounds:
-            most += sum(float(np.abs(gain).max(initial=0.0)) for _, _, gain in w.gains(one))
+        gained: dict[tuple[int, int], tuple[Array, float]] = {}  # by each tree so far, and the largest of it
+        most = reached = float(np.abs(w.start).max(initial=0.0))
+        for t, k, gain in (move for one in self._moves for move in one):
+            before, size = gained.get((t, k), (np.zeros(()), 0.0))
+            after = before + gain
+            gained[t, k] = after, float(np.abs(after).max(initial=0.0))
+            reached += gained[t, k][1] - size
+            most = max(most, reached)
         largest = FULL_DIGITS if w.loss.cancels else LARGEST
         return float(w.loss.exponent) if abs(w.loss.exponent) * most <= largest else 0.0
 
