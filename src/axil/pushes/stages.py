@@ -27,8 +27,8 @@ from axil.kernels.cpu import Cpu
 from axil.machine.blocks import Each, row_blocks
 from axil.machine.progress import track
 from axil.pushes.agreement import check_counts, check_nodes, check_start, check_values
-from axil.pushes.states import Move, States, Term
-from axil.pushes.steps import Step, StepSearch, bounded_step, joint_steps, leaf_step
+from axil.pushes.states import FARTHEST, Move, States, Term
+from axil.pushes.steps import Step, StepSearch, bounded_step, joint_steps, leaf_step, whole_steps
 from axil.replay.recover import recover_rates
 from axil.structure import Regularisation
 from axil.types import Array
@@ -37,7 +37,6 @@ Leaves = NDArray[np.unsignedinteger[Any]]
 
 ROUNDINGS = 8  # of the sum of |w g| that a leaf's sum of w g may be off by
 WALKED_LEAVES = 1 << 14  # of trees that the core walks through at a time
-FARTHEST = 300.0  # of |a F|: far from where exp(a F) overflows
 ROUNDED = 1e-3  # of a leaf value: what rounding may add to it; more is seen in values near zero alone
 
 
@@ -189,6 +188,8 @@ class StageWalk:
         self.node_values: list[Array] = []  # of each tree, before the rate, where splits must be monotone
         self.shares: list[Array] = []  # of the nodes of each tree, where they are smoothed
         self.found: dict[Term, Array] | None = None  # (L_t, 2) sums of g and h of all trees, where the core walks
+        self.states: States | None = None  # where the core walks trees of several steps
+        self.ahead: list[list[Step]] = []  # the steps of such a tree that are still to be taken, before their factors
         self.sizes: Array | None = (
             None  # (L, K) of the sums of |w g| that they are made of, where `_noise` asks for them
         )
@@ -203,12 +204,15 @@ class StageWalk:
         first = np.flatnonzero(np.diff(self.smooth.iterations, prepend=-1))
         iterations = [range(*each) for each in pairwise([*first, len(self.smooth.iterations)])]
         states = self._states()
-        self.found = None if states is None else self._all_sums(states, iterations)
+        if states is not None and self.n_steps > 1:
+            self.found, self.states = {}, states
+        elif states is not None:
+            self.found = self._all_sums(states, iterations)
         del states  # of the size of all rows
         for number, trees in enumerate(track(iterations, "replay")):
             self.iterate(number, trees)
         if self.found is not None:
-            self.score = self._scores()
+            self.score, self.states = self._scores(), None
         if check and self.drawn is not None:
             check_counts(self.adapter, self.trees, self.backend.rows(self.leaves, self.starts), self.drawn)
         rates, recovered = recover_rates(self.trees, self.replayed)
@@ -245,9 +249,11 @@ class StageWalk:
         )
 
     def _states(self) -> States | None:
-        """The scores as the core walks them through the fit, where each round takes one step in double precision."""
+        """The scores as the core walks them through the fit, in double precision."""
         smooth, a = self.smooth, self.loss.exponent
-        plain = self.n_steps == 1 and smooth.omega is None and smooth.sampler is None and not self.loss.recorded
+        plain = smooth.omega is None and smooth.sampler is None and not self.loss.recorded
+        if self.n_steps > 1 and (self.drawn is not None or smooth.bounds is not None or self.zeroed is not None):
+            return None
         if not plain or self.loss.single or self.kept is not None or np.any(np.diff(smooth.base_shares)):
             return None
         most = np.abs(self.score).max(initial=0.0)
@@ -308,9 +314,9 @@ class StageWalk:
 
     def iterate(self, iteration: int, trees: range) -> None:
         """The trees of one iteration, of which each takes its steps: several only where it is the only one."""
+        scales = self._scales(trees[0])
         before = self.score if self.n_steps == 1 else self.score.copy()
         own: list[list[int]] = []
-        scales = self._scales(trees[0])
         for number, scale in enumerate(scales):
             slopes = None if self.found is not None else self._slopes()
             if slopes is not None and self.loss.recorded:
@@ -328,6 +334,8 @@ class StageWalk:
             place = slice(self.starts[t], self.starts[t + 1])
             for column, k in enumerate(self._outputs(t)):
                 self._add(t, k, share * self.trees.values[place, column])
+        if self.states is not None:
+            self.states.move([(t, k, self._values(t, k)[None]) for t in trees for k in self._outputs(t)])
         moved = self._base_moved(iteration)
         if moved:
             self.score += moved * self.trees.base_value
@@ -408,16 +416,47 @@ class StageWalk:
         values, l2 = self.trees.values[place], self.trees.l2[place]
         sizes = np.bincount(self.leaves[t], minlength=len(values))
         usable = np.flatnonzero((sizes > 0) & np.isfinite(l2) & values.any(axis=1))
+        self._look_ahead(t, [1.0] * self.n_steps if len(usable) else [0.0])
         if not len(usable):
             return [0.0]
+        weight = sizes if self.even else np.bincount(self.leaves[t], self.weights, len(values))
+        found, ahead = [], self.ahead
+        for leaf in {self._least(t, usable), int(usable[np.abs(values[usable]).max(axis=1).argmax()])}:
+            goal = values[leaf] / self.trees.rates[t]
+            way = whole_steps(self.loss, ahead, leaf, float(weight[leaf]), goal) if ahead else None
+            if way is None:
+                rows = self.leaves[t] == leaf
+                score = self.score[rows] if self.states is None else self.states.scores(rows)
+                search = StepSearch(self.loss, self.targets[rows], score, self.weights[rows], float(l2[leaf]), goal)
+                way = search.way(self.n_steps)
+            found.append(way)
+        scales = max(found, key=lambda way: (way[0], len(way[1])))[1]
+        if any(scale != 1 for scale in scales):
+            self._look_ahead(t, scales)
+        return scales
+
+    def _look_ahead(self, t: int, scales: list[float]) -> None:
+        """Have the core take the steps of a tree, where it walks; from steps that are too long for it on, it walks no more."""
+        if self.states is None:
+            return
+        l2 = self.trees.l2[self.starts[t] : self.starts[t + 1]]
+
+        def made(sums: Array) -> Step:
+            return leaf_step(sums[:, 0], sums[:, 1], l2, self.smooth.l1, self.smooth.most)
+
+        self.ahead = self.states.steps(t, self._outputs(t), scales, made)
+        if not self.ahead:
+            self.score, self.states, self.found = self.states.scores(slice(None)), None, None
+
+    def _least(self, t: int, usable: NDArray[np.intp]) -> int:
+        """The leaf of these that has the least H, over all outputs, before the first step of a tree."""
+        if self.ahead:
+            with np.errstate(divide="ignore"):
+                bent = sum(1.0 / step.share[usable] for step in self.ahead[0])
+            l2 = self.trees.l2[self.starts[t] : self.starts[t + 1]][usable]
+            return int(usable[np.argmin(bent - len(self.ahead[0]) * l2)])
         h = np.broadcast_to(self.loss.slopes(self.targets, self.score).h, self.targets.shape).sum(axis=1)
-        least = usable[np.bincount(self.leaves[t], self.weights * h, len(values))[usable].argmin()]
-        found = []
-        for leaf in {int(least), int(usable[np.abs(values[usable]).max(axis=1).argmax()])}:
-            rows, goal = self.leaves[t] == leaf, values[leaf] / self.trees.rates[t]
-            given = self.targets[rows], self.score[rows], self.weights[rows]
-            found.append(StepSearch(self.loss, *given, float(l2[leaf]), goal).way(self.n_steps))
-        return max(found, key=lambda way: (way[0], len(way[1])))[1]
+        return int(usable[np.bincount(self.leaves[t], self.weights * h)[usable].argmin()])
 
     def _outputs(self, t: int) -> range | list[int]:
         return range(self.targets.shape[1]) if self.smooth.shared else [int(self.smooth.outputs[t])]
@@ -428,6 +467,8 @@ class StageWalk:
         w = self.counted if self.drawn is None or self.found is not None else self.counted * self.drawn[t]
         if self.loss.joint:
             steps = joint_steps(slopes.g, self.loss.mean(self.score), w, self.leaves[t], self.trees.l2[place])
+        elif self.states is not None:
+            steps = self.ahead.pop(0)
         else:
             steps = []
             for column, k in enumerate(self._outputs(t)):
@@ -470,7 +511,7 @@ class StageWalk:
 
     def _add(self, tree: int, output: int, values: Array) -> None:
         """Add the values (L_t,) of the rows' leaves to the scores of an output."""
-        if self.found is not None:  # the core has walked
+        if self.found is not None:  # the core walks
             return
 
         def put(rows: slice) -> None:
@@ -485,6 +526,10 @@ class StageWalk:
 
         A leaf's rows share what rounding adds: the value that pushes add up to is the model's own too.
         """
+        made = np.repeat(rates, self.trees.n_leaves)[:, None] * self.replayed
+        own = self.trees.values
+        near = np.abs(made - own) < ROUNDED * np.abs(made)
+        rounded = np.divide(own, made, out=np.ones_like(made), where=near)
         stages_of: dict[int, list[int]] = {}
         for s, t in enumerate(self.stage_tree):
             stages_of.setdefault(t, []).append(s)
@@ -496,23 +541,13 @@ class StageWalk:
                 moved = self._moved(iteration)
                 done = {s: moved[t] for t in np.flatnonzero(moved) for s in stages_of[int(t)]}
             self.rounds[number] = replace(one, changes=tuple((s, float(c)) for s, c in done.items()))
-            for s in one.stages:
-                t, k = self.stage_tree[s], self.stage_output[s]
-                if rates[t] == 0:
-                    continue
-                place = slice(self.starts[t], self.starts[t + 1])
-                column = k if self.smooth.shared else 0
-                missing = self.trees.values[place, column] / rates[t] - self.replayed[place, column]
-                self.steps[s] = replace(self.steps[s], value=self.steps[s].value + missing)
             for s in stages:
                 t, column = self.stage_tree[s], self.stage_output[s] if self.smooth.shared else 0
                 place = slice(self.starts[t], self.starts[t + 1])
-                made, own = rates[t] * self.replayed[place, column], self.trees.values[place, column]
-                near = np.abs(made - own) < ROUNDED * np.abs(made)
-                rounded = np.divide(own, made, out=np.ones_like(made), where=near)
-                mix = self.steps[s].mix
-                if mix is None:
-                    self.steps[s] = replace(self.steps[s], share=rounded * self.steps[s].share)
-                else:
-                    own_mix = replace(mix, share=rounded[:, None] * mix.share)
-                    self.steps[s] = replace(self.steps[s], mix=own_mix)
+                step, factor = self.steps[s], rounded[place, column]
+                changed: dict[str, Any] = {"share": factor * step.share}
+                if step.mix is not None:
+                    changed = {"mix": replace(step.mix, share=factor[:, None] * step.mix.share)}
+                if s in one.stages and rates[t] != 0:
+                    changed["value"] = step.value + (own[place, column] / rates[t] - self.replayed[place, column])
+                self.steps[s] = replace(step, **changed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,10 @@ from numpy.typing import NDArray
 from axil.adapters.losses import Affine, Loss
 from axil.kernels import Cells
 from axil.kernels.cpu import refit_rounds
+from axil.pushes.steps import Step
 from axil.types import Array
+
+FARTHEST = 300.0  # of |a F|: far from where exp(a F) overflows
 
 Term = tuple[int, int]  # tree and output
 Move = tuple[int, int, Array]  # tree, output and (C, L_t): what is added to the scores of its leaves
@@ -60,10 +63,48 @@ class States:
             self.exponent * np.concatenate([np.zeros((len(self.state), 0)), *(gain for *_, gain in moves)], 1)
         )
         lengths = np.diff(self.starts)[[t for t, _ in terms]]
-        sums = np.empty((len(self.state), int(lengths.sum()), 2))
         bounds = np.cumsum([(0, 0), *((len(moved), len(own)) for moved, own in rounds)], axis=0, dtype=np.int64)
         moved, wanted = (np.array(each, dtype=np.int64).reshape(-1, 2) for each in ([m[:2] for m in moves], terms))
+        return np.split(self._walk(bounds, moved, steps, wanted, int(lengths.sum())), np.cumsum(lengths)[:-1], axis=1)
+
+    def _walk(
+        self, bounds: NDArray[np.int64], moved: NDArray[np.int64], steps: Array, wanted: NDArray[np.int64], n: int
+    ) -> Array:
+        """(C, n, 2): what `_core.refit_rounds` sums up."""
+        sums = np.empty((len(self.state), n, 2))
         by_state = self.form.link, self.curvature, self.form.intercepts, self.form.slopes, self.weights, self.drawn
-        walked = self.leaves, self.starts, bounds, moved, steps, wanted
-        refit_rounds(*walked, *by_state, self.state, sums, self.n_threads)
-        return np.split(sums, np.cumsum(lengths)[:-1], axis=1)
+        given = self.leaves, self.starts, bounds, moved, steps, wanted
+        refit_rounds(*given, *by_state, self.state, sums, self.n_threads)
+        return sums
+
+    def move(self, moves: Sequence[Move]) -> None:
+        """Add these moves to the scores."""
+        self.sums([(moves, [])])
+
+    def steps(
+        self, tree: int, outputs: Sequence[int], scales: Sequence[float], made: Callable[[Array], Step]
+    ) -> list[list[Step]]:
+        """The steps of a tree for these outputs that ``made`` makes of sums (L_t, 2), each from where the last ones ended.
+
+        They are taken times their scales. The scores of a single fit stay as they are; empty where steps lead too far.
+        """
+        before, found = self.state.copy(), list[list[Step]]()
+        n_leaves, n = int(self.starts[tree + 1] - self.starts[tree]), len(outputs)
+        terms = np.array([(tree, k) for k in outputs], dtype=np.int64)
+        first, later = np.array([(0, 0), (0, n)]), np.array([(0, 0), (n, n)])
+        reached, gains = np.zeros((1, n * n_leaves)), np.zeros((1, 0))
+        for scale in scales:
+            given = (later, terms) if found else (first, terms[:0])
+            sums = self._walk(*given, np.exp(self.exponent * gains), terms, n * n_leaves)
+            found.append([made(sums[0, a : a + n_leaves]) for a in range(0, n * n_leaves, n_leaves)])
+            gains = scale * np.concatenate([step.value for step in found[-1]])[None]
+            reached += gains
+            if not abs(self.exponent) * np.abs(reached).max() <= FARTHEST:
+                found = []
+                break
+        self.state[...] = before
+        return found
+
+    def scores(self, rows: Any) -> Array:
+        """(rows, K): the scores of these rows in a single fit."""
+        return np.asarray(np.log(self.state[0][:, rows].T) / self.exponent, order="C")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from axil.types import Array
 SAME = 1e-14  # of a leaf value: no more than rounding
 CLOSE = 1e-12  # of a leaf value, a sum over many rows: close enough to stop searching
 NEAR = 1e-8  # of the same value: how close the best way comes to it, where rounding is amplified
+ROUNDINGS = 8.0  # of a probability beside one, in every gradient of a leaf
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,9 @@ def leaf_step(G: Array, H: Array, l2: Array, l1: float, most: float) -> Step:
     denominator = H + l2
     inverse = np.divide(1.0, denominator, out=np.zeros_like(denominator), where=denominator > 0)
     value, share = -G * inverse, inverse
+    if l1 <= 0 and most <= 0:
+        by_h = -value * inverse
+        return Step(value, -inverse, by_h, by_h, share)
     moves = np.ones(len(G), dtype=bool)
     if l1 > 0:
         left = np.maximum(np.abs(G) - l1, 0.0)
@@ -121,6 +126,30 @@ def joint_steps(g: Array, p: Array, w: Array, leaf: NDArray[Any], l2: Array) -> 
     return [Step(values[:, k], minus, minus, -values[:, k], -minus, inverse, values[:, k]) for k in range(K)]
 
 
+def rounded(loss: Loss, share: float, size: float) -> float:
+    """How close to a leaf's value of this size the last step ends; ``share`` is the weight of its rows over H + l2.
+
+    Probabilities next to one are rounded beside one, and their small gradients with them.
+    """
+    beside = loss.meaning == "probability" and not loss.joint
+    found = ROUNDINGS * float(np.finfo(np.float64).eps) * share if beside else 0.0
+    return max(CLOSE * size, min(found, NEAR * size))
+
+
+def whole_steps(
+    loss: Loss, steps: Sequence[Sequence[Step]], leaf: int, weight: float, goal: Array
+) -> tuple[bool, list[float]] | None:
+    """The way of `StepSearch` where whole steps, (K,) of all leaves each, lead to a leaf's value; None where they do not."""
+    size = float(np.abs(goal).max(initial=0.0))
+    reached = np.cumsum([[step.value[leaf] for step in own] for own in steps], axis=0)
+    apart = np.abs(reached - goal).max(axis=1)
+    share = max(float(step.share[leaf]) for step in steps[0])
+    arrived = np.flatnonzero(apart <= CLOSE * size)
+    if len(arrived):
+        return True, [1.0] * (int(arrived[0]) + 1)
+    return (True, [1.0] * len(steps)) if apart[-1] <= rounded(loss, weight * share, size) else None
+
+
 @dataclass
 class StepSearch:
     """Which steps lead from 0 to a leaf's value, when some may have been halved.
@@ -139,10 +168,13 @@ class StepSearch:
 
     def way(self, n_steps: int) -> tuple[bool, list[float]]:
         """Whether the goal was reached, and the factor of each step on the way that ends closest to it."""
+        size = float(np.abs(self.goal).max(initial=0.0))
         self._best: tuple[float, list[float]] = (np.inf, [1.0] * n_steps)
-        self._close = CLOSE * float(np.abs(self.goal).max(initial=0.0))
+        bent = self.l2 + self.w @ np.broadcast_to(self.loss.leaf_slopes(self.y, self.score)[1], self.score.shape)
+        share = float(self.w.sum() / bent.min()) if bent.min() > 0 else 0.0
+        self._close, self._rounded = CLOSE * size, rounded(self.loss, share, size)
         self._go(np.zeros_like(self.goal), n_steps, [])
-        return self._best[0] <= NEAR * float(np.abs(self.goal).max(initial=0.0)), self._best[1]
+        return self._best[0] <= NEAR * size, self._best[1]
 
     def _go(self, total: Array, left: int, path: list[float]) -> bool:
         step = self._step(total)
@@ -153,7 +185,10 @@ class StepSearch:
             apart = float(np.abs(after - self.goal).max())
             if apart < self._best[0]:
                 self._best = apart, taken
-            if apart <= self._close or (left > halvings + 1 and self._go(after, left - halvings - 1, taken)):
+            last = left == halvings + 1
+            if apart <= (self._rounded if last else self._close):
+                return True
+            if not last and self._go(after, left - halvings - 1, taken):
                 return True
         return False
 
