@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from numpy.typing import NDArray
@@ -14,6 +16,7 @@ from axil.implicit.proven_optimum import ProvenOptimum
 from axil.implicit.readers import OUTPUTS, Given, as_rows, copied, read
 from axil.inputs.copies import frozen, owned, owned_rows
 from axil.kernels.choose import limits_of, settled
+from axil.machine.threads import Kept
 from axil.output import archive
 from axil.output import save as storage
 from axil.pushes import files as push_files
@@ -262,18 +265,27 @@ class Explainer(
         self._made = Made.of(model, y_train, sample_weight, init_score, settings, type(self))
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but how it was made where a function without a name is part of that: no pickle holds one."""
-        state = self.__dict__.copy()
+        """All but how it was made where a function without a name is part of that: no pickle holds one. A file is proven now."""
+        state = {"_model": self._model, **self.__dict__}
+        state.pop("_proof", None)
         if self._made is not None and not self._made.is_picklable:
             del state["_made"]
         return state
 
+    _proof: Callable[[], Proven]  # of a file
+
     @classmethod
-    def _of(cls, proven: Proven) -> Explainer:
-        """An explainer of a model that is proven already, such as `axil.load` reads from a file."""
-        explainer = cls.__new__(cls)  # past the reading and the proof, which are done
-        Explain.__init__(explainer, proven)
+    def _of(cls, proof: Callable[[], Proven]) -> Explainer:
+        """An explainer of a file, whose proof waits until the explainer is first asked anything."""
+        explainer = cls.__new__(cls)  # past the reading, which is done
+        kept = Kept()
+        explainer._proof = lambda: kept.get("model", proof)
         return explainer
+
+    @cached_property
+    def _model(self) -> Any:
+        """The model of a file, proven once, by one thread."""
+        return self._proof()
 
     @property
     def kind(self) -> str:
@@ -413,11 +425,12 @@ def load(
 ) -> Explainer:
     """An explainer that ``save`` wrote, for the same fitted model; ``X_train`` only for ``similar``.
 
-    The file may come from anywhere: its parts must fit each other and the model, what it states of its proof must follow from
-    its arrays, and every answer is compared with the model's predictions, whatever the file says. A digest shows every entry that
-    was changed since. It is no signature: that labels and targets are those of the fit only the training data could prove. An
-    additive explainer is proven again: the fit is replayed from the file's arrays, and every leaf value must be
-    the model's.
+    The file may come from anywhere. Loading refuses an entry that was changed since, by a digest, parts that do not fit each
+    other, and another model. A digest is no signature: before the explainer first answers anything, ``verification`` included, it
+    replays the fit from the file's arrays. What the file states of its proof must follow from them, or, of an additive explainer,
+    every leaf value must be the model's. Every answer is compared with the model's predictions besides. That labels and targets
+    are those of the fit only the training data could prove. With ``X_train``, and of an explainer that was prepared, the replay
+    is part of loading.
 
     Parameters
     ----------
@@ -460,6 +473,11 @@ def load(
     if given[unused] is not None:
         raise InputError(f"{unused} is given, but {file.path} is of an explainer that takes none. Leave it out.")
     if file.kind == "exact":
-        return Explainer._of(storage.load(file, adapters.read(model), limits, X_train, inverse_func))
-    features = None if X_train is None else owned_rows(as_rows(X_train))
-    return Explainer._of(push_files.load(file, model, limits, features, objective))
+        proof: Callable[[], Proven] = storage.load(file, adapters.read(model), limits, X_train, inverse_func)
+    else:
+        features = None if X_train is None else owned_rows(as_rows(X_train))
+        proof = push_files.load(file, model, limits, features, objective)
+    loaded = Explainer._of(proof)
+    if X_train is not None or file.header.get("prepared") is True:
+        loaded._model = proof()
+    return loaded

@@ -4,7 +4,15 @@ import json
 
 import numpy as np
 
+import axil
 from axil.output.archive import digest
+
+
+def proven(path, model, **settings):
+    """A loaded explainer, proven: what loading does not see must be refused here, before any answer."""
+    explainer = axil.load(path, model, **settings)
+    assert explainer.verification is not None
+    return explainer
 
 
 def rewritten(arrays, path, header=None, signed=True, **changed):

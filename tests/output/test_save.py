@@ -3,8 +3,10 @@
 import contextlib
 import io
 import json
+import pickle
 import re
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -18,8 +20,9 @@ from xgboost import XGBRegressor
 import axil
 from axil import InputError
 from axil.output import archive as archive_file
+from axil.output import save as save_file
 from tests.adapters.lightgbm_models import CASES
-from tests.output.saved_files import rewritten, with_one_changed
+from tests.output.saved_files import proven, rewritten, with_one_changed
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +175,7 @@ HEADERS = {
 def test_a_header_that_does_not_fit_is_refused(name, tmp_path, saved, case):
     path = rewritten(saved, tmp_path / "hostile.npz", HEADERS[name](saved))
     with pytest.raises(InputError, match=r"not a complete axil explainer|another model"):
-        axil.load(path, case.model)
+        proven(path, case.model)
 
 
 def test_a_header_cannot_loosen_the_tolerance(tmp_path, saved, explainer, case):
@@ -264,7 +267,7 @@ ARRAYS = {
 def test_arrays_that_do_not_fit_are_refused(name, tmp_path, saved, case):
     path = rewritten(saved, tmp_path / "hostile.npz", **ARRAYS[name](saved))
     with pytest.raises(InputError, match=r"not a complete axil explainer|has 2 outputs; the LightGBM model has 1"):
-        axil.load(path, case.model)
+        proven(path, case.model)
 
 
 def test_draws_that_nobody_needs_take_no_more_than_the_limit(tmp_path, saved, explainer, case):
@@ -461,8 +464,51 @@ def test_leaves_that_do_not_follow_from_their_rows_are_refused_whatever_the_dige
         changed = with_one_changed(arrays[f"0.{part}"], rng)
         path = rewritten(arrays, tmp_path / "changed.npz", **{f"0.{part}": changed})
         try:
-            again = axil.load(path, model)
+            again = proven(path, model)
         except InputError:
             continue
         for found, expected in zip(answers(again, X), answers(explainer, X)):
             np.testing.assert_array_equal(found, expected)
+
+
+ANSWERS = {
+    "explain": lambda explainer, X: explainer(X),
+    "top": lambda explainer, X: explainer.top(X),
+    "leave_one_out": lambda explainer, X: explainer.leave_one_out(),
+    "index": lambda explainer, X: explainer.index,
+    "repr": lambda explainer, X: repr(explainer),
+    "pickle": lambda explainer, X: pickle.dumps(explainer),
+    "prepare": lambda explainer, X: explainer.prepare(),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_a_file_that_proves_nothing_answers_nothing(name, tmp_path, saved, case):
+    """Who changes an entry and the digest with it passes the checks of loading; the replay comes before every answer."""
+    loaded = axil.load(rewritten(saved, tmp_path / "hostile.npz", targets=saved["targets"] * 3), case.model)
+    for _ in range(2):
+        with pytest.raises(InputError, match="not a complete axil explainer"):
+            ANSWERS[name](loaded, case.X_new)
+
+
+def test_training_rows_and_a_prepared_explainer_are_proven_by_loading(tmp_path, saved, case):
+    changed = {"targets": saved["targets"] * 3}
+    with pytest.raises(InputError, match="not a complete axil explainer"):
+        axil.load(rewritten(saved, tmp_path / "rows.npz", **changed), case.model, X_train=case.X)
+    with pytest.raises(InputError, match="not a complete axil explainer"):
+        axil.load(rewritten(saved, tmp_path / "prepared.npz", {"prepared": True}, **changed), case.model)
+
+
+def test_a_loaded_explainer_is_proven_once_and_pickles_proven(tmp_path, explainer, case, monkeypatch):
+    explainer.save(tmp_path / "e")
+    proofs = []
+    confirm = save_file.confirm
+    monkeypatch.setattr(save_file, "confirm", lambda *given: proofs.append(given) or confirm(*given))
+    loaded = axil.load(tmp_path / "e", case.model)
+    assert proofs == []
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: loaded(case.X_new).weights, range(4)))
+    copied = pickle.loads(pickle.dumps(loaded))
+    for weights in [*found, copied(case.X_new).weights]:
+        np.testing.assert_array_equal(weights, explainer(case.X_new).weights)
+    assert len(proofs) == 1

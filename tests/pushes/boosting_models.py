@@ -257,7 +257,8 @@ def case_of(name):
 def along_gradients(model, rows, y, weights=None, offsets=None, output="raw", n_threads=None):
     """An additive explainer of a model that has exact weights, read as one of any other loss: a second account of its fit."""
     limits = limits_of(n_threads, None)
-    return axil.Explainer._of(without_weights(Given(model, rows, y, weights, offsets, output, limits=limits)))
+    proven = without_weights(Given(model, rows, y, weights, offsets, output, limits=limits))
+    return axil.Explainer._of(lambda: proven)
 
 
 def explain(case, rows=X, **settings):

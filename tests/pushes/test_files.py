@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import axil
-from tests.output.saved_files import rewritten, with_one_changed
+from tests.output.saved_files import proven, rewritten, with_one_changed
 from tests.pushes.boosting_models import BINARY, CASES, LGB, X_NEW, N, X, case_of, explain
 from tests.pushes.more_models import MODELS, logistic
 from tests.pushes.sampled_models import model_of
@@ -65,7 +65,7 @@ def test_an_objective_of_your_own_is_given_again(tmp_path):
     with pytest.raises(axil.UnsupportedModelError, match="objective="):
         axil.load(tmp_path / "own", booster)
     with pytest.raises(axil.InputError, match="is not a complete axil explainer"):
-        axil.load(tmp_path / "own", booster, objective=lambda scores, data: (scores, np.ones_like(scores)))
+        proven(tmp_path / "own", booster, objective=lambda scores, data: (scores, np.ones_like(scores)))
 
 
 def test_pipelines_and_features(tmp_path):
@@ -189,7 +189,7 @@ def test_contents_that_do_not_fit_are_refused(name, tmp_path, saved, case):
     path = rewritten(saved, tmp_path / "hostile.npz", HEADERS.get(name, {}), **changed)
     model = case.model
     with pytest.raises((axil.InputError, axil.UnsupportedModelError), match=r"not a complete axil explainer|squared"):
-        axil.load(path, model)
+        proven(path, model)
 
 
 def test_a_file_larger_than_the_limit_is_refused(tmp_path, explainer, case):

@@ -1,13 +1,15 @@
 """Arrays and a JSON header in one .npz file, never pickle.
 
 A file may come from anywhere, so nothing in it is trusted: sizes are looked up before memory is taken, and members are what NumPy
-itself writes, uncompressed. The header has a digest of all arrays: a changed entry, of whatever array, is seen at once. It is no
-signature, as who changes an entry may change the digest too; so readers compare what the arrays say of each other besides.
+itself writes, uncompressed. The header has a digest of all arrays: a changed entry, of whatever array, is seen at once, so the
+checksums of the members are not computed besides. It is no signature, as who changes an entry may change the digest too; so
+readers compare what the arrays say of each other besides.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import re
 import zipfile
@@ -24,9 +26,11 @@ from axil.machine.atomic import atomic
 from axil.machine.memory import Budget
 
 FORMAT = "axil-explainer"
-VERSION = 5
+VERSION = 6
 _MEMBER = re.compile(r"[a-z0-9_.]+\.npy")
-_CHUNK = 1 << 20  # bytes read at a time
+_LOCAL = (
+    b"PK\3\4"  # the first of the 30 bytes before each member's name; the last four say how far its bytes are beyond
+)
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,7 @@ def _packed(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> NDArray[
 
 def digest(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
     """Digest of the header and of every array: its name, type, shape and bytes."""
-    found = hashlib.blake2b(json.dumps(header, sort_keys=True).encode())
+    found = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
     for name in sorted(arrays):
         array = np.asarray(arrays[name])
         found.update(f"{name} {array.dtype.str} {array.shape}".encode())
@@ -111,7 +115,7 @@ def damaged(path: Path, error: Exception) -> InputError:
 
 def _read(path: Path, budget: Budget) -> dict[str, NDArray[Any]]:
     """All arrays by name, once their names and sizes are such as `save` writes and the budget has room for them."""
-    with zipfile.ZipFile(path) as file:
+    with path.open("rb") as stream, zipfile.ZipFile(stream) as file:
         members = file.infolist()
         for one in members:
             # Members are stored as they are: a small file cannot unfold into a large one.
@@ -125,31 +129,32 @@ def _read(path: Path, budget: Budget) -> dict[str, NDArray[Any]]:
             raise ValueError("members that overlap")
         labels = sum(8 * one.file_size for one in members if one.filename == "index.ends.npy")  # as objects of Python
         budget.require(size + labels, f"The explainer in {path}", "Raise memory_limit.")
-        return {one.filename.removesuffix(".npy"): _array(file, one) for one in members}
+        return {one.filename.removesuffix(".npy"): _array(stream, one) for one in members}
 
 
-def _array(file: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
+def _array(stream: io.BufferedReader, member: zipfile.ZipInfo) -> NDArray[Any]:
     """One array, once its shape fits the size of its member."""
-    with file.open(member) as stream:
-        try:
-            version = np.lib.format.read_magic(stream)
-            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            shape, fortran, dtype = read(stream)
-        except Exception as error:  # a parser of Python's own literals
-            raise ValueError(f"no header of an array in {member.filename}") from error
-        count = 1
-        for length in shape:
-            count *= max(length, 0)
-        if dtype.kind not in "buifMm" or not dtype.isnative or not dtype.itemsize:
-            raise ValueError(f"{member.filename} is of type {dtype}")
-        if count * dtype.itemsize != member.file_size - stream.tell():
-            raise ValueError(f"{member.filename} has shape {shape} in {member.file_size} bytes")
-        flat = np.empty(count * dtype.itemsize, dtype=np.uint8)
-        for start in range(0, len(flat), _CHUNK):
-            part = stream.read(min(_CHUNK, len(flat) - start))
-            flat[start : start + _CHUNK] = np.frombuffer(part, dtype=np.uint8)
-        if stream.read(1):  # the checksum is compared at the end
-            raise ValueError(f"{member.filename} is longer than it says")
+    stream.seek(member.header_offset)
+    local = stream.read(30)
+    if local[:4] != _LOCAL:
+        raise ValueError(f"{member.filename} is not where it should be")
+    start = stream.seek(int.from_bytes(local[26:28], "little") + int.from_bytes(local[28:], "little"), 1)
+    try:
+        version = np.lib.format.read_magic(stream)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, fortran, dtype = read(stream)
+    except Exception as error:  # a parser of Python's own literals
+        raise ValueError(f"no header of an array in {member.filename}") from error
+    count = 1
+    for length in shape:
+        count *= max(length, 0)
+    if dtype.kind not in "buifMm" or not dtype.isnative or not dtype.itemsize:
+        raise ValueError(f"{member.filename} is of type {dtype}")
+    if count * dtype.itemsize != member.file_size - (stream.tell() - start):
+        raise ValueError(f"{member.filename} has shape {shape} in {member.file_size} bytes")
+    flat = np.empty(count * dtype.itemsize, dtype=np.uint8)
+    if stream.readinto(flat.data) != len(flat):
+        raise ValueError(f"{member.filename} is cut short")
     return flat.view(dtype).reshape(shape, order="F" if fortran else "C")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, fields, replace
 from itertools import pairwise
 from typing import Any, cast
@@ -62,8 +63,13 @@ def _function_name(proven: ProvenModel) -> str | None:
     return next((name for name, known in INVERSES.items() if known is proven.scale.backward), "other")
 
 
-def load(file: Archive, adapter: Model, limits: Limits, X_train: Any = None, inverse_func: Any = None) -> ProvenModel:
-    """The proven model of a file, for the same fitted model, once all that the file states of its proof follows from it."""
+def load(
+    file: Archive, adapter: Model, limits: Limits, X_train: Any = None, inverse_func: Any = None
+) -> Callable[[], ProvenModel]:
+    """The proof of a file's model, for the same fitted model, once the arrays fit each other.
+
+    Called, it compares all that the file states of its proof with what the arrays make, in one replay of the fit.
+    """
     budget, path, header = limits.budget, file.path, file.header
     try:
         structures, targets, seen = _contents(file)
@@ -72,26 +78,34 @@ def load(file: Archive, adapter: Model, limits: Limits, X_train: Any = None, inv
     except Exception as error:  # whatever arrays that do not fit raise
         raise file.damaged(error) from error
     require_model(file, adapter, targets.shape[1])
-    cells = sum(int(structure.cell_starts[-1]) for structure in structures)
-    budget.require(24 * cells * targets.shape[1], f"The sums over the leaves of {path}", "Raise memory_limit.")
-    limits = settled(limits, sum(structure.cells.size for structure in structures))
-    engines = [tree_engine(structure, limits) for structure in structures]
     try:
-        for structure in structures:
-            _check_leaves(structure, limits.n_threads)
-        verification, fitted = confirm(adapter, engines, targets, header.get("verification"))
         backend = as_backend(header.get("backend"))
         scaled = _scaled(adapter, inverse_func, header.get("inverse_func"), targets, seen)
     except InputError:
         raise
     except (AttributeError, TypeError, ValueError) as error:
         raise file.damaged(error) from error
-    proven = ProvenModel(adapter, file.index, None, backend, limits, verification, engines=engines, targets=targets).on(
-        scaled
-    )
-    if header.get("prepared") is True:
-        proven = proven.prepared()
-    return proven if X_train is None else _with_features(proven, X_train, fitted)
+    cells = sum(int(structure.cell_starts[-1]) for structure in structures)
+    budget.require(24 * cells * targets.shape[1], f"The sums over the leaves of {path}", "Raise memory_limit.")
+    limits = settled(limits, sum(structure.cells.size for structure in structures))
+
+    def proven() -> ProvenModel:
+        engines = [tree_engine(structure, limits) for structure in structures]
+        try:
+            for structure in structures:
+                _check_leaves(structure, limits.n_threads)
+            verification, fitted = confirm(adapter, engines, targets, header.get("verification"))
+        except InputError:
+            raise
+        except (AttributeError, TypeError, ValueError) as error:
+            raise file.damaged(error) from error
+        about = adapter, file.index, None, backend, limits, verification
+        found = ProvenModel(*about, engines=engines, targets=targets).on(scaled)
+        if header.get("prepared") is True:
+            found = found.prepared()
+        return found if X_train is None else _with_features(found, X_train, fitted)
+
+    return proven
 
 
 def require_model(file: Archive, adapter: Any, n_outputs: int) -> None:

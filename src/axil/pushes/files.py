@@ -1,11 +1,12 @@
 """Explainers of boosted models on disk: leaves, targets, weights and offsets of the training rows, never pickle.
 
-Nothing in a file is trusted: loading replays the fit from its arrays and proves every leaf value again, as construction does.
+Nothing in a file is trusted: the fit is replayed from its arrays, and every leaf value proven again, as construction does.
 Only how far the scores of the training rows were from the model's is taken from the file, unless the rows are given.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -45,8 +46,8 @@ def save(path: Any, proven: ProvenPushes) -> None:
     archive.write(path, header, proven.index, arrays)
 
 
-def load(file: Archive, model: Any, limits: Limits, X_train: Any, objective: Any) -> ProvenPushes:
-    """The model of a file, for the same fitted model, once it is proven again."""
+def load(file: Archive, model: Any, limits: Limits, X_train: Any, objective: Any) -> Callable[[], ProvenPushes]:
+    """The proof of a file's model, for the same fitted model, once the arrays fit each other; called, it replays the fit."""
     adapter = smooth.find(model, objective)
     if adapter is None:
         raise InputError(
@@ -68,27 +69,27 @@ def load(file: Archive, model: Any, limits: Limits, X_train: Any, objective: Any
         output, off = header["output"], header["score_error"]
         if output not in OUTPUTS or type(off) is not float or not 0 <= off <= adapter.smooth_tolerance:
             raise ValueError("a header that proves nothing")
+        backend = as_backend(header.get("backend"))
     except Exception as error:  # whatever arrays that do not fit raise
         raise file.damaged(error) from error
     require_model(file, adapter, targets.shape[1])
     X = None if X_train is None else inputs.as_features(X_train, adapter, "X_train")
     if X is not None and X.shape[0] != len(targets):
         raise InputError(f"X_train has {X.shape[0]} rows; the explainer was made of {len(targets)}.")
-    try:
-        found = Boosting(
-            adapter, None, targets, weights, offsets, output, limits, True, KnownLeaves(frozen(leaves), off)
-        )
-    except InputError:
-        raise
-    except (ExactnessError, ValueError) as error:
-        raise file.damaged(error) from error
-    if X is not None:
-        found.check_again(X, found.limits)
-    try:
-        backend = as_backend(header.get("backend"))
-    except (TypeError, ValueError) as error:
-        raise file.damaged(error) from error
-    return ProvenPushes(adapter, file.index, X_train, backend, found.limits, found.verification, boosting=found)
+
+    def proven() -> ProvenPushes:
+        try:
+            known = KnownLeaves(frozen(leaves), off)
+            found = Boosting(adapter, None, targets, weights, offsets, output, limits, True, known)
+        except InputError:
+            raise
+        except (ExactnessError, ValueError) as error:
+            raise file.damaged(error) from error
+        if X is not None:
+            found.check_again(X, found.limits)
+        return ProvenPushes(adapter, file.index, X_train, backend, found.limits, found.verification, boosting=found)
+
+    return proven
 
 
 def _numbers(values: NDArray[Any], n_rows: int) -> Array:
