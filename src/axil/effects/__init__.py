@@ -11,6 +11,7 @@ from axil.effects.source import (
     STEPS,
     WEIGHTS,
     Effects,
+    Reduction,
     Shard,
     Source,
 )

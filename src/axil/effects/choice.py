@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from scipy.sparse import issparse
 
 from axil.effects.blocks import BlockEffects, Once
 from axil.effects.leaf_matches import SharedLeaves, TreeWeights
-from axil.effects.source import Effects, Found, Shard, numbers_at
+from axil.effects.source import Effects, Found, Reduction, Shard, numbers_at
 from axil.effects.top import Best, best_of
 from axil.machine.arrays import host
 from axil.types import Array
@@ -79,7 +79,7 @@ class Compared(Found):
 
 
 @dataclass(frozen=True, eq=False)
-class Choice:
+class Choice(Reduction[Compared]):
     """The k rows of largest |effect|, or of most shared leaves, among those allowed."""
 
     k: int  #: how many per prediction
@@ -100,8 +100,6 @@ class Choice:
     def is_plain(self) -> bool:
         """Whether the largest are listed, whatever their sign, label and range."""
         return not (self.positive or self.distinct or self.ranges is not None or self.sides is not None)
-
-    is_large: ClassVar[bool] = False
 
     def of(self, shard: Shard, effects: Effects, column: Any) -> Compared:
         allowed: Allowed = Allowed() if column is None else column
@@ -129,10 +127,10 @@ class Choice:
         """The rows (n, K, k) chosen, with what is known of them."""
         if self.distinct:
             assert allowed.keys is not None
-            best = Best(**{**vars(best), "columns": best.columns | {"key": allowed.keys[rows]}, "distinct": True})
+            best = replace(best, columns=best.columns | {"key": allowed.keys[rows]}, distinct=True)
         if allowed.residuals is not None:
             residual = allowed.residuals[rows, np.arange(rows.shape[1])[:, None]]
-            best = Best(**{**vars(best), "columns": best.columns | {"residual": residual}})
+            best = replace(best, columns=best.columns | {"residual": residual})
         n_allowed = n_rows if allowed.n is None else allowed.n
         return Compared(best.made, best.intercepts, best, n_allowed, *sums)
 
@@ -141,13 +139,13 @@ class Choice:
     def _of_some(self, shard: Shard, effects: Effects, allowed: Allowed) -> Compared:
         """The rows are chosen first; then effects are read once for all of them."""
         n_rows, n_outputs = effects.shape
-        found = [Largest(effects.n, self.k, n_rows, n_threads=self.n_threads) for _ in range(n_outputs)]
         if self.by_leaves and self.is_plain and allowed.among is None and allowed.by_query is None and n_rows:
+            found = [Largest(effects.n, self.k, n_rows, n_threads=self.n_threads) for _ in range(n_outputs)]
             values, rows = self._alike(effects).largest(found[0].k)
             for one in found:
                 one.merge(values, rows)
-        elif n_rows:
-            self._ranked(effects, allowed, found)
+        else:
+            found = self._chosen(effects, allowed)
         rows = np.stack([one.rows for one in found], axis=1)
         ranks = np.where(rows < 0, -1.0, np.stack([one.values for one in found], axis=1))
         numbers, made, sizes = numbers_at(effects, rows)
@@ -157,7 +155,7 @@ class Choice:
             one.values = numbers[:, output]
         best = best_of(shard, found, self.k, made, effects.intercepts, effects.factors)
         columns = best.columns | ({"similarity": np.maximum(ranks, 0.0)} if self.by_leaves else {})
-        best = Best(**{**vars(best), "size": ranks, "columns": columns})
+        best = replace(best, size=ranks, columns=columns)
         none = np.zeros_like(made)
         read = walked and allowed.residuals is None
         sums = (sizes, none, none) if read else self._sums(effects, allowed)
@@ -167,32 +165,24 @@ class Choice:
         assert effects.alike is not None
         return replace(effects.alike(), counted=self.tree_weights)
 
-    def _ranked(self, effects: Effects, allowed: Allowed, found: list[Largest]) -> None:
-        """Fill in the rows to list for each output, with the numbers that they are ranked by; none without any has a place."""
-        candidates: list[list[tuple[Array, NDArray[np.int64]]]] = [[] for _ in found]
-        only = replace(self, positive=True)
-        alike = self._alike(effects) if self.by_leaves and effects.alike is not None else None
+    def _numbers(self, effects: Effects) -> Iterator[tuple[Sequence[int], int, Any]]:
+        """Outputs, first row, and numbers (n, rows) that rows are ranked by: shares of leaves, those of one side, or effects."""
+        alike = self._alike(effects) if self.by_leaves else None
         if self.sides is None:
-            assert alike is not None
-            for first, shares in alike.blocks():
-                own = only.listed(shares, first, allowed, effects.first)
-                for parts in candidates:
-                    parts.append(own)
-        else:
-            sides = self.sides[effects.first : effects.first + effects.n]
-            for outputs, first, numbers in _queries_first(effects):
-                dense = np.asarray(numbers.toarray() if issparse(numbers) else host(numbers))
-                near = None if alike is None else alike.block(first, dense.shape[1])
-                for output in outputs:
-                    signed = dense * sides[:, output, None]
-                    if self.of_class and effects.factors is not None:
-                        signed *= np.where(effects.factors[first : first + dense.shape[1], output] > 0, 1.0, -1.0)
-                    ranks = np.maximum(signed, 0.0) if near is None else np.where(signed > 0, near, 0.0)
-                    candidates[output].append(only.listed(ranks, first, allowed, effects.first))
-        for one, parts in zip(found, candidates):
-            if parts:
-                values, rows = (np.concatenate(each, axis=1) for each in zip(*parts))
-                one.merge(*_merged(values, rows, allowed.codes if self.distinct else None, one.k))
+            if alike is None:
+                yield from ((outputs, first, block.T) for outputs, first, block in effects.parts())
+            else:
+                yield from ((range(effects.shape[1]), first, shares) for first, shares in alike.blocks())
+            return
+        sides = self.sides[effects.first : effects.first + effects.n]
+        for outputs, first, block in effects.parts():
+            dense = np.asarray(block.T.toarray() if issparse(block) else host(block.T))
+            near = None if alike is None else alike.block(first, dense.shape[1])
+            for output in outputs:
+                signed = dense * sides[:, output, None]
+                if self.of_class and effects.factors is not None:
+                    signed *= np.where(effects.factors[first : first + dense.shape[1], output] > 0, 1.0, -1.0)
+                yield (output,), first, np.maximum(signed, 0.0) if near is None else np.where(signed > 0, near, 0.0)
 
     def _sums(self, effects: Effects, allowed: Allowed) -> tuple[Array, Array, Array]:
         """(n, K) each: sums of |effect|, of effects, and of effect * residual."""
@@ -212,12 +202,13 @@ class Choice:
     # -- rows -----------------------------------------------------------------------------------------------------------
 
     def _chosen(self, effects: Effects, allowed: Allowed) -> list[Largest]:
-        """The rows to list, for each output; free places have row -1."""
+        """The rows to list, for each output, with the numbers that they are ranked by; free places have row -1."""
         n_rows, n_outputs = effects.shape
         found = [Largest(effects.n, self.k, n_rows, n_threads=self.n_threads) for _ in range(n_outputs)]
         candidates: list[list[tuple[Array, NDArray[np.int64]]]] = [[] for _ in range(n_outputs)]
-        for outputs, first, numbers in _queries_first(effects):
-            own = self.listed(numbers, first, allowed, effects.first)
+        rule = replace(self, positive=True) if self.by_leaves or self.sides is not None else self
+        for outputs, first, numbers in self._numbers(effects) if n_rows else ():
+            own = rule.listed(numbers, first, allowed, effects.first)
             for output in outputs:
                 candidates[output].append(own)
         for one, parts in zip(found, candidates):
@@ -281,17 +272,6 @@ class Choice:
             values, rows = _distinct(numbers, k, codes, self.n_threads)
         rows = rows if among is None else np.where(rows < 0, -1, among[rows])
         return values, np.where(values > 0, rows, -1) if self.positive else rows
-
-
-def _queries_first(effects: Effects) -> Iterator[tuple[Sequence[int], int, Any]]:
-    """Outputs, first row and numbers (n, rows): sparse ones at once, others block by block."""
-    sparse = effects.sparse()
-    if sparse is not None:
-        for outputs, numbers in sparse:
-            yield outputs, 0, numbers
-        return
-    for outputs, first, block in effects.blocks():
-        yield outputs, first, block.T
 
 
 def _distinct(numbers: Any, k: int, codes: NDArray[np.intp], n_threads: int) -> tuple[Array, NDArray[np.int64]]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csc_array
+from scipy.sparse import csc_array, issparse
 
-from axil.effects.source import Effects, Found, Shard
+from axil.effects.source import Effects, Found, Reduction, Shard
 from axil.inputs import group_codes
 from axil.machine.arrays import host
 from axil.types import Array
@@ -42,10 +42,8 @@ def _sums(parts: list[Array], codes: NDArray[np.intp], n_groups: int) -> Array:
 
 
 @dataclass(frozen=True)
-class Groups:
+class Groups(Reduction[Grouped]):
     """Sums by group; the column has the rows' group numbers and the names of the groups."""
-
-    is_large: ClassVar[bool] = False
 
     def of(self, shard: Shard, effects: Effects, column: Any) -> Grouped:
         codes, groups = column
@@ -57,15 +55,10 @@ class Groups:
 def _summed(effects: Effects, codes: NDArray[np.intp], n_groups: int) -> tuple[Array, Array]:
     """(n, K, groups) twice: from sparse effects, or block by block."""
     sums, contributions = np.zeros((2, effects.n, effects.shape[1], n_groups))
-    sparse = effects.sparse()
-    if sparse is not None:
-        parts: Any = ((outputs, 0, numbers.T) for outputs, numbers in sparse)
-    else:
-        parts = effects.blocks()
-    for outputs, first, block in parts:
+    for outputs, first, block in effects.parts():
         n_rows = block.shape[0]
         own, ends = slice(first, first + n_rows), np.arange(n_rows + 1)
-        rows = block if sparse is not None else host(block)
+        rows = block if issparse(block) else host(block)
         plain = None
         for output in outputs:
             if plain is None:

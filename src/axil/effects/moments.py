@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
-from axil.effects.source import Effects, Found, Shard
+from axil.effects.source import Effects, Found, Reduction, Shard
 from axil.types import Array
 
 
@@ -21,10 +21,8 @@ class Summed(Found):
 
 
 @dataclass(frozen=True)
-class Moments:
+class Moments(Reduction[Summed]):
     """Sums under |weight| and weight^2; the column has the values (rows, M) for each engine."""
-
-    is_large: ClassVar[bool] = False
 
     def of(self, shard: Shard, effects: Effects, column: Any) -> Summed:
         return Summed(effects.made(), effects.intercepts, effects.moments(column))

@@ -69,6 +69,14 @@ class Effects(ABC):
         """For the outputs that share them (n, rows), where most numbers are zero and known to be; None elsewhere."""
         return None
 
+    def parts(self) -> Iterator[tuple[Sequence[int], int, Any]]:
+        """`blocks`; where most numbers are zero, all of them as one sparse block."""
+        sparse = self.sparse()
+        if sparse is None:
+            yield from self.blocks()
+        for outputs, numbers in sparse or ():
+            yield outputs, 0, numbers.T
+
     def made(self) -> Array:
         """(n, K): what the rows of the shard add to each prediction."""
         total = np.zeros((self.n, self.shape[1]))
@@ -149,11 +157,12 @@ def numbers_at(effects: Effects, rows: NDArray[np.int64]) -> tuple[Array, Array,
 
 
 def add_made(total: Array, factors: Array | None, outputs: Sequence[int], first: int, block: Any) -> None:
-    """Add what a block of rows makes of the predictions (n, K)."""
+    """Add what a block of rows, dense or sparse, makes of the predictions (n, K)."""
     summed = None
     for output in outputs:
         if factors is not None:
-            total[:, output] += host(block).T @ factors[first : first + len(block), output]
+            own = factors[first : first + block.shape[0], output]
+            total[:, output] += (block if issparse(block) else host(block)).T @ own
         else:
             summed = host(block.sum(axis=0)) if summed is None else summed
             total[:, output] += summed
@@ -198,10 +207,13 @@ class Found:
 F = TypeVar("F", bound=Found, covariant=True)
 
 
-class Reduction(Protocol, Generic[F]):
+class Reduction(ABC, Generic[F]):
     """A way to reduce effects to a result; frozen, so that it can travel to the rows."""
 
-    is_large: ClassVar[bool]  #: whether results have the size of the effects, so that they are not added on the way
+    is_large: ClassVar[bool] = (
+        False  #: whether results have the size of the effects, so that they are not added on the way
+    )
 
+    @abstractmethod
     def of(self, shard: Shard, effects: Effects, column: Any) -> F:
         """The result over one shard, with the column that the question cut as the rows are; results of shards add up."""

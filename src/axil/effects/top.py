@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, issparse
 
-from axil.effects.source import Effects, Found, Shard, add_made
+from axil.effects.source import Effects, Found, Reduction, Shard, add_made
 from axil.inputs import label_codes
 from axil.types import Array
 from axil.weights.largest import Largest
@@ -78,7 +78,7 @@ def best_of(
 
 
 @dataclass(frozen=True)
-class TopRows:
+class TopRows(Reduction[Best]):
     """The k rows of largest |effect|, or |contribution|; ``column`` (rows, K) ranks by |effect * column| instead."""
 
     k: int
@@ -86,8 +86,6 @@ class TopRows:
     n_queries: int | None = None  #: of the whole request, of which a batch is a part
     room: int = 0  #: bytes that may be taken to find the largest sooner
     n_threads: int = 1
-
-    is_large: ClassVar[bool] = False
 
     def of(self, shard: Shard, effects: Effects, column: Any) -> Best:
         n_rows, n_outputs = effects.shape
@@ -132,13 +130,12 @@ class Ranking(Found):
 
 
 @dataclass(frozen=True)
-class Ranked:
+class Ranked(Reduction[Ranking]):
     """The k rows of largest |effect|, or with ``same_sign`` those of either sign; an effect that is nan has no rank."""
 
     k: int
     same_sign: bool = False
     n_threads: int = 1
-    is_large: ClassVar[bool] = False
 
     def of(self, shard: Shard, effects: Effects, column: Any) -> Ranking:
         n_rows, n_outputs = effects.shape
@@ -150,23 +147,18 @@ class Ranked:
             ]
             for _ in clips
         ]
-        made, sparse, unranked = np.zeros((effects.n, n_outputs)), effects.sparse(), 0
-        for outputs, numbers in sparse or ():
-            unranked += int(np.isnan(numbers.data).sum())
-            for clip, side in zip(clips, largest):
-                clipped = csr_array((clip(numbers.data, 0.0), numbers.indices, numbers.indptr), numbers.shape)
-                for output in outputs:
-                    side[output].add_sparse(clipped)
-            for output in outputs:
-                own = effects.factors
-                made[:, output] += numbers.sum(axis=1) if own is None else numbers @ own[:, output]
-        for outputs, first, block in effects.blocks() if sparse is None else ():
-            unranked += int(np.isnan(block).sum())
+        made, unranked = np.zeros((effects.n, n_outputs)), 0
+        for outputs, first, block in effects.parts():
+            numbers = block.data if issparse(block) else block
+            unranked += int(np.isnan(numbers).sum())
             add_made(made, effects.factors, outputs, first, block)
             for clip, side in zip(clips, largest):
-                clipped = clip(block, 0.0)
+                clipped = clip(numbers, 0.0)
                 for output in outputs:
-                    side[output].add(clipped, first)
+                    if issparse(block):
+                        side[output].add_sparse(csr_array((clipped, block.indices, block.indptr), block.shape[::-1]))
+                    else:
+                        side[output].add(clipped, first)
         sides = [best_of(shard, side, self.k, made, effects.intercepts) for side in largest]
         return Ranking(made, effects.intercepts, sides, unranked)
 

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.sparse import csr_array, hstack, issparse, vstack
 
 from axil.effects.blocks import BlockEffects, Once
-from axil.effects.source import Effects, Found, Shard
+from axil.effects.source import Effects, Found, Reduction, Shard
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def joined(batches: Iterator[Gathered], n: int) -> Gathered:
 
 
 @dataclass(frozen=True)
-class Whole:
+class Whole(Reduction[Gathered]):
     """All effects; with ``sparse`` as scipy.sparse where all outputs share them."""
 
     sparse: bool = False

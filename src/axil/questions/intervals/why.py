@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.effects import WEIGHTS, Best, Effects, Moments, Shard, TopRows, answer, notes
+from axil.effects import WEIGHTS, Best, Effects, Moments, Reduction, Shard, TopRows, answer, notes
 from axil.output import tables
 from axil.questions.intervals.local import Surroundings, filled
 from axil.replay.queries import Queries
@@ -17,13 +17,12 @@ from axil.types import Array
 
 
 @dataclass(frozen=True)
-class Widest:
+class Widest(Reduction[Best]):
     """The k rows of largest |weight * error|; the column has the errors (rows, K), nan where one is not known."""
 
     k: int
     filling: Array  #: (K,) an error of usual size
     n_threads: int = 1
-    is_large: ClassVar[bool] = False
 
     def of(self, shard: Shard, effects: Effects, column: Any) -> Best:
         best = TopRows(self.k, n_threads=self.n_threads).of(shard, effects, np.abs(filled(column, self.filling)))
