@@ -163,3 +163,18 @@ def test_bad_input(frames, what):
     options, message = BAD[what]
     with pytest.raises(axil.InputError, match=message):
         explainer.similar(rows.iloc[:2], 3, **options)
+
+
+def test_a_column_of_single_precision_is_measured_as_in_memory():
+    years = np.repeat([2000.1, 2000.2, 2000.3], 40).astype(np.float32)
+    rows = pd.DataFrame({"size": np.random.default_rng(0).normal(size=120), "year": years})
+    y = rows["size"] + years
+    model = lgb.LGBMRegressor(n_estimators=5, num_leaves=4, n_jobs=1, verbose=-1).fit(rows, y)
+    both = axil.Explainer(model, partitioned(rows), partitioned(y)), axil.Explainer(model, rows, y)
+    queries = pd.DataFrame({"size": [0.1, 0.2], "year": [2000.2, 2000.2]})
+    same(
+        *(one.similar(queries, 100, within=("year", 0.1)) for one in both)
+    )  # to the digits of single precision, all rows
+    for one in both:
+        with pytest.raises(axil.InputError, match="year of the training rows holds numbers, and asof dates"):
+            one.similar(queries, 5, within="year", asof=np.datetime64("2001-01-01"))

@@ -20,7 +20,7 @@ from axil.dask.shards import HeldRows, OnWorkers
 from axil.effects.choice import Allowed, packed
 from axil.errors import InputError
 from axil.machine.memory import Limits
-from axil.output.rules import Rules, said_by
+from axil.output.rules import Rules, measured, said_by
 from axil.replay.mistakes import other_order
 from axil.replay.model import Proven
 from axil.replay.queries import Offsets, Queries
@@ -196,11 +196,15 @@ class PartitionedModel(Proven):
             keys = self.cut(self._feature(rules.distinct, "distinct"), "distinct")
         elif rules.distinct is not None:
             keys = self.cut(rules.distinct, "distinct")
+        about: Any = None
         if rules.within is not None or rules.asof is not None:
-            choice = replace(choice, ranges=rules.ranges(known))
-            values = self.cut(self._feature(rules.column(known)[0], "within"), "within")
+            place, (points, what, _) = rules.column(known)[0], rules.points(known)
+            column, about = self._feature(place, "within"), (known.names[place], points[:1], what)
+            own = column.dtype if isinstance(column.dtype, np.dtype) else np.dtype(object)
+            choice = replace(choice, ranges=rules.ranges(known, own))
+            values = self.cut(column, "within")
         given = zip(range(len(nothing)), masks, by_query, keys, values)
-        return choice, self.shards.each(allowed_rows, None, [list(one) for one in given])
+        return choice, self.shards.each(allowed_rows, about, [list(one) for one in given])
 
     def _masks(self, among: Any, *query: Any) -> list[Any]:
         """Partitions of a mask of the rows that may be listed: given as a collection, or by a function of the training rows."""
@@ -249,8 +253,11 @@ def coded_rows(shard: Any, what: str, labels: Any) -> tuple[NDArray[np.intp], ND
     return inputs.group_codes(labels, len(shard.index), what)
 
 
-def allowed_rows(shard: Any, _: Any, given: list[Any]) -> Allowed:
-    """The rows of a partition that may be listed: its number, then masks, labels and values as given, None for none."""
+def allowed_rows(shard: Any, about: Any, given: list[Any]) -> Allowed:
+    """The rows of a partition that may be listed: its number, then masks, labels and values as given, None for none.
+
+    ``about`` says what the values are measured from, as `measured` takes it.
+    """
     number, mask, masks, keys, values = given
     n = len(shard.index)
     with named(number):
@@ -265,7 +272,7 @@ def allowed_rows(shard: Any, _: Any, given: list[Any]) -> Allowed:
         bits = None if masks is None else packed((inputs.as_mask(one, n, "among") for one in masks), n)
         labels = None if keys is None else inputs.as_labels(keys, n, "distinct").astype(object)
         codes = None if labels is None else inputs.label_codes(labels, n, "distinct")
-        points = None if values is None else inputs.as_points(values, "the column of within")
+        points = None if values is None else measured(np.asarray(values), *about)
     return Allowed(among, bits, codes, labels, points)
 
 

@@ -124,14 +124,19 @@ class Rules:
         if self.within is None and self.asof is None:
             return None
         place, _ = self.column(known)
-        own, name = known.of_all_training(place, "within"), known.names[place]
-        values, (points, what, _) = inputs.as_points(own, f"{name} of the training rows"), self.points(known)
-        if len(points) and values.dtype.kind != points.dtype.kind:
-            kinds = ["numbers" if one.dtype.kind == "f" else "dates" for one in (values, points)]
-            raise InputError(
-                f"{name} of the training rows holds {kinds[0]}, and {what} {kinds[1]}; expected the same in both."
-            )
-        return values, self.ranges(known, own.dtype)
+        own, (points, what, _) = known.of_all_training(place, "within"), self.points(known)
+        return measured(own, known.names[place], points, what), self.ranges(known, own.dtype)
+
+
+def measured(column: NDArray[Any], name: str, points: NDArray[Any], what: str) -> NDArray[Any]:
+    """(rows,): a column of training rows as numbers or dates, whichever the points are that it is measured from."""
+    values = inputs.as_points(column, f"{name} of the training rows")
+    if not len(points) or values.dtype.kind == points.dtype.kind:
+        return values
+    if not np.isfinite(values).any():  # of which nothing says what they are
+        return np.full(len(values), np.nan if points.dtype.kind == "f" else np.datetime64("NaT"), points.dtype)
+    kinds = ["numbers" if one.dtype.kind == "f" else "dates" for one in (values, points)]
+    raise InputError(f"{name} of the training rows holds {kinds[0]}, and {what} {kinds[1]}; expected the same in both.")
 
 
 RETURNED = "What the function among returned"
