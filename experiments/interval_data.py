@@ -102,8 +102,8 @@ def _case(
     method: str,
 ) -> Case:
     proven = explainer._model
-    errors = training_errors(proven, None, method)
-    known = Surroundings.of(proven, [errors.values], errors.source, method)
+    errors, source = training_errors(proven, None, method)
+    known = Surroundings.of(proven, [errors], source, method)
     calibration, test = (around(proven, known, proven.queries(X[rows])) for rows in (held, tested))
     train = np.asarray(proven.features)
     unit = train.std(axis=0) + 1e-12

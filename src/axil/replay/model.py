@@ -317,8 +317,8 @@ class Proven(ABC):
         self, folds: Any, compute: Callable[[Any, Any, str], Any], method: str
     ) -> tuple[Sequence[Any], str]:
         """Per shard (rows, K) targets less predictions that did not see them, and where these are from."""
-        found = compute(self, folds, method)
-        return [found.values], found.source
+        found, source = compute(self, folds, method)
+        return [found], source
 
     def folds(self, given: Any) -> Any:
         """(N, K): out-of-fold predictions of the training rows that the user gives, on the scale of the fit."""

@@ -68,8 +68,8 @@ def test_coverage_over_repetitions(n):
         for coverage in (0.5, 0.8, 0.9):
             for symmetric in (True, False):
                 if n >= least_rows(coverage if symmetric else (1 + coverage) / 2):
-                    ends = some._ends(local[test], coverage, symmetric)
-                    inside = (ends.lower[:, 0] <= errors[test]) & (errors[test] <= ends.upper[:, 0])
+                    lower, upper, _ = some._ends(local[test], coverage, symmetric)
+                    inside = (lower[:, 0] <= errors[test]) & (errors[test] <= upper[:, 0])
                     held.setdefault((coverage, symmetric), []).append(inside.mean())
     for setting, found in held.items():
         assert_covers(found, n, *setting)

@@ -144,21 +144,21 @@ def from_folds(proven: ProvenModel, folds: Array, grouped: CalibrationGroups | N
             "This explainer was loaded from a file, which keeps no features, and out_of_fold needs those of the training rows. "
             "Load it with them: axil.load(path, model, X_train=X_train)."
         )
-    errors = training_errors(proven, folds, method)
-    known = Surroundings.of(proven, [errors.values], errors.source, method)
+    errors, source = training_errors(proven, folds, method)
+    known = Surroundings.of(proven, [errors], source, method)
     rows = _some(np.arange(len(proven.targets)), grouped)
     offsets = proven.base_offsets()  # any other offset moves no weight, and predictions are out of fold
     queries = proven.queries(inputs.take_rows(proven.features, rows), None if offsets is None else offsets[rows])
     own = Own(rows, leverages(proven)[rows] if known.by_leaf is None else None)
     local = around(proven, known, queries, own, folds[rows])
-    return Predictive(proven, known, conformal_rows(local, errors.values[rows]), "out-of-fold", _taken(grouped, rows))
+    return Predictive(proven, known, conformal_rows(local, errors[rows]), "out-of-fold", _taken(grouped, rows))
 
 
 def from_bags(proven: ProvenModel, grouped: CalibrationGroups | None) -> Predictive:
     """From the trees of a forest that were fitted without each row."""
-    errors = training_errors(proven, None, "exact")
-    known = Surroundings.of(proven, [errors.values], errors.source, "exact")
-    rows = _some(np.flatnonzero(np.isfinite(errors.values).all(axis=1)), grouped)
+    errors, source = training_errors(proven, None, "exact")
+    known = Surroundings.of(proven, [errors], source, "exact")
+    rows = _some(np.flatnonzero(np.isfinite(errors).all(axis=1)), grouped)
     if not len(rows):
         raise InputError(
             "Every tree of this forest was fitted on every row, so none is out of bag. Pass X_cal and y_cal."
@@ -169,9 +169,7 @@ def from_bags(proven: ProvenModel, grouped: CalibrationGroups | None) -> Predict
         answers = [engine.out_of_bag(some)[0] for engine in proven.engines if isinstance(engine, Forest)]
         sums = [one.moments(values) for one, values in zip(answers, known.values[0])]
         parts.append(known.usual.local(sums, proven.served(), out_of_bag(proven)[some]))
-    return Predictive(
-        proven, known, conformal_rows(joined(parts), errors.values[rows]), "out-of-bag", _taken(grouped, rows)
-    )
+    return Predictive(proven, known, conformal_rows(joined(parts), errors[rows]), "out-of-bag", _taken(grouped, rows))
 
 
 def conformal_rows(local: Local, left: Array) -> tuple[Conformal, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,23 +25,16 @@ COPIES = 8  # of these while they are made, of 8 bytes each
 NOTE = "calibrated: holds on average over rows that are exchangeable with the calibration rows, not at every row"
 
 
-@dataclass(frozen=True, eq=False)
-class Ends:
-    """The errors, (n, K), that intervals go to, and the size that half of the errors stay below."""
-
-    lower: Array
-    upper: Array
-    scale: Array
-
-
+@dataclass(frozen=True, eq=False, repr=False)
 class Distribution:
     """The distribution of the target of each row of X, from calibration rows and from what is known around the row."""
 
     _model: Proven
     _around: Surroundings
     _rows: tuple[Conformal, ...]  # of each output
-    _groups: CalibrationGroups | None
-    _group: Any  # the label of these rows, where they are one group
+    source: str  #: where the calibration errors are from: "held out", "out-of-fold" or "out-of-bag"
+    _groups: CalibrationGroups | None = None
+    _group: Any = None  # the label of these rows, where they are one group
 
     @property
     def n_calibration(self) -> int:
@@ -256,37 +249,35 @@ class Distribution:
         for one, _ in members:
             one._require(c if symmetric else (1.0 + c) / 2, coverage, "coverage")
         local = around(self._model, self._around, queries)
-        ends, alarms = Ends(*np.empty((3, *local.predictions.shape))), np.empty_like(local.predictions)
+        (*ends, scale), alarms = np.empty((3, *local.predictions.shape)), np.empty_like(local.predictions)
         for one, rows in members:
-            found = one._ends(local[rows], c, symmetric)
-            ends.lower[rows], ends.upper[rows], ends.scale[rows] = found.lower, found.upper, found.scale
+            ends[0][rows], ends[1][rows], scale[rows] = one._ends(local[rows], c, symmetric)
             alarms[rows] = one._alarms(local[rows])
-        seen = [self._shown(local.predictions + end) for end in (ends.lower, ends.upper)]
+        seen = [self._shown(local.predictions + end) for end in ends]
         lower, upper = seen if self._rising else seen[::-1]
         return {
             "prediction": self._shown(local.predictions),
             "lower": lower,
             "upper": upper,
-            self._model.scale.label("scale"): ends.scale,
+            self._model.scale.label("scale"): scale,
             "alarm": alarms,
         }
 
-    def _ends(self, local: Local, coverage: float, symmetric: bool) -> Ends:
-        """The errors that intervals go to, on the scale of the fit."""
-        n, ends = self.n_calibration, Ends(*np.empty((3, *local.predictions.shape)))
+    def _ends(self, local: Local, coverage: float, symmetric: bool) -> Array:
+        """(3, n, K): the errors, lower and upper, that intervals go to, and the size that half of the errors stay below."""
+        n, found = self.n_calibration, np.empty((3, *local.predictions.shape))
         middle, inner, outer = (n - 1) // 2, order_of(coverage, n), order_of((1.0 + coverage) / 2, n)
         for k, rows in enumerate(self._rows):
             alike = np.argsort(rows.reaches(local.features[:, k]), kind="stable")
             for some in (alike[part] for part in self._some(len(alike))):
                 at = local.features[some, k], local.sizes[some, k]
                 if symmetric:
-                    ends.scale[some, k], ends.upper[some, k] = rows.at_places(*at, [middle, inner - 1]).T
-                    ends.lower[some, k] = -ends.upper[some, k]
+                    scale, upper = rows.at_places(*at, [middle, inner - 1]).T
+                    found[:, some, k] = -upper, upper, scale
                 else:
-                    ends.scale[some, k] = rows.at_places(*at, [middle])[:, 0]
-                    lower, upper = rows.bounds(*at)
-                    ends.lower[some, k], ends.upper[some, k] = lower[:, n - outer], upper[:, outer - 1]
-        return ends
+                    lowest, highest = rows.bounds(*at)
+                    found[:, some, k] = lowest[:, n - outer], highest[:, outer - 1], rows.at_places(*at, [middle])[:, 0]
+        return found
 
     def _alarms(self, local: Local) -> Array:
         """(n, K): the shares of calibration rows with a smaller local scale."""
@@ -341,8 +332,7 @@ class Distribution:
     def _of_group(self, known: CalibrationGroups, g: int) -> Distribution:
         """This distribution with the calibration rows of one group alone."""
         rows = tuple(one[known.codes == g] for one in self._rows)
-        own: Distribution = replace(cast(Any, self), _rows=rows, _groups=None, _group=known.names[g])
-        return own
+        return replace(self, _rows=rows, _groups=None, _group=known.names[g])
 
     def _atoms(self, local: Local, of: Callable[[Conformal, Array, Array], Array] = Conformal.atoms) -> Array:
         """(m, n, K): targets that the calibration rows make likely, as people read them; ordered on the scale of the fit."""

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from axil import inputs
 from axil.errors import counted
-from axil.output import page
+from axil.output import page, tables
 from axil.output.context import Context
 from axil.questions.intervals import why
-from axil.questions.intervals.calibration_groups import CalibrationGroups
-from axil.questions.intervals.conformal import Conformal
 from axil.questions.intervals.distribution import Distribution
-from axil.questions.intervals.local import Surroundings
 from axil.questions.question import Asked
-from axil.replay.model import Proven
 
 ON_PAGE = 10  # rows per prediction that make its interval wide
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Predictive(Distribution, page.Shown):
     """The distribution of the target of each row of X around the model's prediction; made by `Explainer.calibrate`.
 
@@ -39,13 +34,6 @@ class Predictive(Distribution, page.Shown):
 
     Of a model fitted to transformed targets all results are in the targets' own units, by the inverse, which keeps coverage.
     """
-
-    _model: Proven
-    _around: Surroundings
-    _rows: tuple[Conformal, ...]  # of each output
-    source: str  #: where the calibration errors are from: "held out", "out-of-fold" or "out-of-bag"
-    _groups: CalibrationGroups | None = None
-    _group: Any = None
 
     @property
     def training_errors(self) -> str:
@@ -132,17 +120,17 @@ class Predictive(Distribution, page.Shown):
         chosen = page.as_options(proven.targets.shape, len(queries), context, known, **options)
         inputs.chosen_columns(chosen.columns, context.names())
         ends = self._interval(queries, coverage, symmetric)
-        found = why.joined(list(why.reasons(proven, self._around, queries, ON_PAGE)))
+        found = tables.joined([best.columns for _, best in why.reasons(proven, self._around, queries, ON_PAGE)])
         intervals = page.Intervals(
             coverage=float(coverage),
             n_calibration=self.n_calibration,
             source=self.source,
             training_errors=self.training_errors,
             **{name: ends[name] for name in ("lower", "upper", "alarm")},
-            rows=found.positions,
-            weights=found.weights,
-            errors=found.errors,
-            shares=found.shares,
+            rows=found["position"],
+            weights=found["effect"],
+            errors=found["error"],
+            shares=found["share"],
         )
         return page.write(page.summarise(Asked(proven, queries).parts(), replace(chosen, intervals=intervals)), place)
 

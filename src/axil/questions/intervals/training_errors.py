@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from axil.errors import UnsupportedQuestionError
@@ -17,26 +15,20 @@ from axil.weights.forest import Forest
 PATIENCE = 600.0  # seconds that errors may take, above which a cheaper source is taken
 
 
-@dataclass(frozen=True, eq=False)
-class TrainingErrors:
-    """Targets less predictions of the training rows."""
+def training_errors(proven: ProvenModel, out_of_fold: Array | None, method: str) -> tuple[Array, str]:
+    """(N, K): targets less predictions of the training rows, nan where nothing is known of a row; and where these are from.
 
-    values: Array  #: (N, K); nan where nothing is known of a row
-    source: str  #: "out-of-fold", "out-of-bag", "leave-one-out", "leverage" or "fit"
-
-
-def training_errors(proven: ProvenModel, out_of_fold: Array | None, method: str) -> TrainingErrors:
-    """From out-of-fold predictions (N, K), else out of bag, else without each row, else from leverages, else from the fit.
+    They are from out-of-fold predictions (N, K), else out of bag, else without each row, else from leverages, else from the fit.
 
     By "leaves" those of boosted trees are from the fit at once. Intervals hold their coverage with any of these: errors that are
     nearer to those of new rows make them narrower.
     """
     if out_of_fold is not None:
-        return TrainingErrors(proven.targets - out_of_fold, "out-of-fold")
+        return proven.targets - out_of_fold, "out-of-fold"
     if is_bagged(proven):
-        return TrainingErrors(proven.targets - out_of_bag(proven), "out-of-bag")
+        return proven.targets - out_of_bag(proven), "out-of-bag"
     if method == "leaves" and proven.structures is not None:
-        return TrainingErrors(proven.targets - proven.fitted(), "fit")
+        return proven.targets - proven.fitted(), "fit"
     available = proven.budget.available
     if leave_one_out.seconds_of(proven) <= PATIENCE:
         try:
@@ -44,12 +36,12 @@ def training_errors(proven: ProvenModel, out_of_fold: Array | None, method: str)
         except UnsupportedQuestionError:
             found = np.full_like(proven.targets, np.nan)
         if np.isfinite(found).all(axis=1).mean() > 0.5:  # else most rows are alone in one of their leaves
-            return TrainingErrors(found, "leave-one-out")
+            return found, "leave-one-out"
     if sum(engine.costs(available).leverage for engine in proven.engines) <= PATIENCE:
         found = proven.targets - agreeing_values(proven)
         if np.isfinite(found).any(axis=0).all():
-            return TrainingErrors(found, "leverage")
-    return TrainingErrors(proven.targets - proven.fitted(), "fit")
+            return found, "leverage"
+    return proven.targets - proven.fitted(), "fit"
 
 
 def is_bagged(proven: ProvenModel) -> bool:
