@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.dask.partitions import Partition, named
 from axil.kernels.cpu import Cpu
-from axil.structure import Structure, Transferable
+from axil.structure import RowTotals, Structure, Transferable
 from axil.types import Array
 from axil.weights.forest import is_forest
 from axil.weights.leaf_space import LeafSpace, cooccurrence
@@ -35,7 +35,7 @@ WALKED = 1 << 20  # residuals of trees and rows that are walked at a time
 
 
 @dataclass(frozen=True)
-class RowSums:
+class RowSums(RowTotals):
     """Sums over the rows that a fit without some of them starts from."""
 
     weight: float
@@ -44,16 +44,6 @@ class RowSums:
     started: Array  #: (L, K) of weight * draw * (target - offset)
     #: (L, L) co-occurrences of leaves; None where leaf space is there, or trees do not see each other
     together: Array | None
-
-    def __add__(self, other: RowSums) -> RowSums:
-        both = None if self.together is None or other.together is None else self.together + other.together
-        return RowSums(
-            self.weight + other.weight,
-            self.moment + other.moment,
-            self.leaf_weights + other.leaf_weights,
-            self.started + other.started,
-            both,
-        )
 
 
 @dataclass(frozen=True)

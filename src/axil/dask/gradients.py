@@ -6,7 +6,7 @@ of gradients that made each leaf value are sums over partitions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -26,7 +26,7 @@ from axil.pushes.agreement import leaf_scores
 from axil.pushes.pushes import Pushes
 from axil.pushes.stages import WalkedStages
 from axil.replay.recover import assign_leaves
-from axil.structure import Transferable
+from axil.structure import RowTotals, Transferable
 from axil.types import Array, Leaves
 
 
@@ -65,25 +65,18 @@ class WalkedRows(HeldPart):
 
 
 @dataclass(frozen=True)
-class GradientSums:
+class GradientSums(RowTotals):
     """Sums of gradients over leaves, and how far scores are from the model's."""
 
     counts: NDArray[np.int64]  #: (L,) rows of the fit
     g: Array  #: (L, 1), or (L, K) where trees are shared
     h: Array
     sizes: Array  #: likewise, of absolute values of g
-    largest: float  #: |score| of these rows
-    off: tuple[float, int, float, float]  #: the largest distance of a score from the model's, its row, and both scores
-
-    def __add__(self, other: GradientSums) -> GradientSums:
-        return GradientSums(
-            self.counts + other.counts,
-            self.g + other.g,
-            self.h + other.h,
-            self.sizes + other.sizes,
-            max(self.largest, other.largest),
-            max(self.off, other.off, key=lambda one: np.nan_to_num(one[0], nan=np.inf)),
-        )
+    largest: float = field(metadata={"both": max})  #: |score| of these rows
+    #: the largest distance of a score from the model's, its row, and both scores
+    off: tuple[float, int, float, float] = field(
+        metadata={"both": lambda *both: max(both, key=lambda one: np.nan_to_num(one[0], nan=np.inf))}
+    )
 
 
 def observe_targets(number: int, y: Any, weights: Any, offsets: Any, precision: Precision) -> Observed:

@@ -27,7 +27,7 @@ from axil.replay.build import all_n_leaves, own_leaves_of, with_rows
 from axil.replay.checks import CHECKED_ROWS, Extent, Miss, furthest, with_predictions
 from axil.replay.recover import assign_leaves, fitted_structure, regularisation_of
 from axil.replay.walk import round_to, walk
-from axil.structure import Pattern, Structure, Transferable, aligned
+from axil.structure import Pattern, RowTotals, Structure, Transferable, aligned
 from axil.types import Array
 from axil.weights.boosting import BoostedTrees
 from axil.weights.leaf_space import cooccurrence
@@ -175,7 +175,7 @@ class AskedWeights(Transferable):
 
 
 @dataclass(frozen=True)
-class LeafSums:
+class LeafSums(RowTotals):
     """Sums of the rows over the leaves of one entry of the fitted trees."""
 
     counts: NDArray[np.int64]  #: (L,)
@@ -184,16 +184,6 @@ class LeafSums:
     started: Array  #: (L, K) of weight * draw * (target - offset)
     offsets: Array | None  #: (L, K) of weight * draw * offset
     extent: Extent
-
-    def __add__(self, other: LeafSums) -> LeafSums:
-        return LeafSums(
-            self.counts + other.counts,
-            self.leaf_weights + other.leaf_weights,
-            self.residuals + other.residuals,
-            self.started + other.started,
-            None if self.offsets is None or other.offsets is None else self.offsets + other.offsets,
-            self.extent + other.extent,
-        )
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -63,11 +63,6 @@ class Compared(Found):
     sizes: Array  #: (n, K) sums of |effect|
     weights: Array  #: (n, K) sums of effects; of adjusted targets alone
     bias: Array  #: (n, K) sums of effect * residual; of adjusted targets alone
-
-    def __add__(self, other: Compared) -> Compared:
-        mine = {one.name: getattr(self, one.name) for one in fields(self)}
-        added = {name: own + getattr(other, name) for name, own in mine.items() if name != "intercepts"}
-        return Compared(intercepts=self.intercepts, **added)
 
     @property
     def shares(self) -> Array:

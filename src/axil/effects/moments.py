@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from axil.effects.source import Effects, Found, Reduction, Shard
+from axil.structure.sums import each
 from axil.types import Array
 
 
@@ -13,11 +14,7 @@ from axil.types import Array
 class Summed(Found):
     """Sums for each engine."""
 
-    sums: list[Array]  #: (2, n, M) each
-
-    def __add__(self, other: Summed) -> Summed:
-        sums = [mine + theirs for mine, theirs in zip(self.sums, other.sums)]
-        return Summed(self.made + other.made, self.intercepts, sums)
+    sums: list[Array] = field(metadata={"both": each})  #: (2, n, M) each
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -20,6 +20,7 @@ from axil.effects import notes
 from axil.effects.leaf_matches import SharedLeaves
 from axil.kernels import Backend
 from axil.machine.arrays import host, is_host
+from axil.structure import RowTotals
 from axil.types import Array
 from axil.weights.largest import Largest
 
@@ -192,11 +193,13 @@ class Shard(Protocol):
 
 
 @dataclass(frozen=True)
-class Found:
+class Found(RowTotals):
     """The result of a reduction over some shards."""
 
     made: Array  #: (n, K) what their rows add to each prediction
-    intercepts: Array  #: (n, K) what no row adds; the same in every shard
+    intercepts: Array = field(
+        metadata={"both": lambda mine, theirs: mine}
+    )  #: (n, K) what no row adds; the same in every shard
 
     @property
     def predictions(self) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from scipy.sparse import csr_array, issparse
 
 from axil.effects.source import Effects, Found, Reduction, Shard, add_made
 from axil.inputs import label_codes
+from axil.structure.sums import each
 from axil.types import Array
 from axil.weights.largest import Largest
 
@@ -111,12 +112,8 @@ class TopRows(Reduction[Best]):
 class Ranking(Found):
     """The largest effects on each prediction: above zero and below it, or of both signs together."""
 
-    sides: list[Best]
+    sides: list[Best] = field(metadata={"both": each})
     unranked: int  #: effects that are nan
-
-    def __add__(self, other: Ranking) -> Ranking:
-        sides = [mine + theirs for mine, theirs in zip(self.sides, other.sides)]
-        return Ranking(self.made + other.made, self.intercepts, sides, self.unranked + other.unranked)
 
     @property
     def best(self) -> Best:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,29 +13,25 @@ from axil.effects.blocks import BlockEffects, Once
 from axil.effects.source import Effects, Found, Reduction, Shard
 
 
+def _beside(mine: list[Any], theirs: list[Any]) -> list[Any]:
+    """Effects (n, rows) of other rows beside these, part by part, sparse where both are."""
+    both = list(zip(mine, theirs))
+    return [hstack(two, format="csr") if all(map(issparse, two)) else np.concatenate(two, axis=1) for two in both]
+
+
 @dataclass(frozen=True)
 class Gathered(Found):
     """Effects (n, rows), once for all outputs that share them."""
 
-    parts: list[Any]  #: one for all outputs, or one for each; scipy.sparse where asked for
+    #: one for all outputs, or one for each; scipy.sparse where asked for
+    parts: list[Any] = field(metadata={"both": _beside})
 
     def by_output(self, n_outputs: int) -> list[Any]:
         """The effects (n, rows) of each output."""
         return self.parts * n_outputs if len(self.parts) == 1 else self.parts
 
-    def __add__(self, other: Gathered) -> Gathered:
-        parts = [_beside(mine, theirs) for mine, theirs in zip(self.parts, other.parts)]
-        return Gathered(self.made + other.made, self.intercepts, parts)
-
     def __len__(self) -> int:
         return len(self.made)
-
-
-def _beside(mine: Any, theirs: Any) -> Any:
-    """Effects (n, rows) of other rows beside these, sparse where both are."""
-    if issparse(mine) and issparse(theirs):
-        return hstack([mine, theirs], format="csr")
-    return np.concatenate([mine, theirs], axis=1)
 
 
 def joined(batches: Iterator[Gathered], n: int) -> Gathered:

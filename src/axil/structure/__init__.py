@@ -6,5 +6,6 @@ from axil.structure.nodes import Nodes
 from axil.structure.pattern import Pattern
 from axil.structure.ranks import RankedFit, Ranks
 from axil.structure.regularisation import Regularisation
+from axil.structure.sums import RowTotals
 from axil.structure.transfer import Transferable, aligned
 from axil.structure.trees import Coefficients, Structure, cell_dtype

@@ -16,7 +16,7 @@ table by leaf, O(T) per query, where weights take O(T N).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from axil.errors import InputError
 from axil.kernels.cpu import Cpu
 from axil.output.tables import bytes_of
 from axil.replay.queries import Queries
+from axil.structure import RowTotals
 from axil.types import Array
 from axil.weights.engine import own_leaves
 from axil.weights.spread import by_leaf, leaf_moments
@@ -112,7 +113,7 @@ class Usual:
 
 
 @dataclass(frozen=True)
-class Known:
+class Known(RowTotals):
     """Sums over training rows of what is known of their errors and targets."""
 
     rows: int
@@ -120,19 +121,8 @@ class Known:
     known: NDArray[np.int64]  #: (K,) errors that are known
     errors: Array  #: (K,) sums of their sizes
     targets: Array  #: (K,) sums
-    lowest: Array  #: (K,)
-    highest: Array  #: (K,)
-
-    def __add__(self, other: Known) -> Known:
-        return Known(
-            self.rows + other.rows,
-            self.complete + other.complete,
-            self.known + other.known,
-            self.errors + other.errors,
-            self.targets + other.targets,
-            np.minimum(self.lowest, other.lowest),
-            np.maximum(self.highest, other.highest),
-        )
+    lowest: Array = field(metadata={"both": np.minimum})  #: (K,)
+    highest: Array = field(metadata={"both": np.maximum})  #: (K,)
 
 
 def known_of(shard: Any, _: Any, errors: Array) -> Known:
