@@ -48,8 +48,14 @@ def meant(name: Any, known: Iterable[Any]) -> str:
 class AxilError(Exception):
     """The base of every error that axil raises on purpose. Its message stays short, whatever values are in it."""
 
+    _arguments: tuple[Any, ...] | None = None  # that the message was made of, where it is not the only one
+
     def __init__(self, message: str = ""):
         super().__init__(shortened(message, LONGEST))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Makes the exception picklable: the default would pass the message for all arguments."""
+        return type(self), self.args if self._arguments is None else self._arguments
 
 
 class InputError(AxilError, ValueError):
@@ -122,10 +128,6 @@ class UnsupportedModelError(AxilError):
             f"{_subject(setting, value, condition)}: {reason}.{needed} {instead}{OTHERWISE if derivative else ''}"
         )
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Makes the exception picklable: the default would pass the message for all arguments."""
-        return type(self), self._arguments
-
 
 def _subject(setting: str, value: object, condition: str | None) -> str:
     """The subject of a refusal: a setting, or a whole class of models."""
@@ -149,9 +151,6 @@ class UnsupportedQuestionError(AxilError):
         self.reason = reason
         self.instead = instead
         super().__init__(f"{question} has no answer here: {reason}. {instead}")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), self._arguments
 
 
 ALIKE = 1e-3  # of a number: below it two that are printed look the same
@@ -196,6 +195,3 @@ class ExactnessError(AxilError):
     def because(self, cause: str) -> ExactnessError:
         """This error with another cause."""
         return ExactnessError(self.what, self.found, self.expected, cause, self.tree, self.leaf)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), self._arguments

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from axil.errors import InputError, shown
 from axil.inputs import codes
-from axil.inputs.libraries import loaded_pandas
+from axil.inputs.libraries import as_native, loaded_pandas
 from axil.inputs.numbers import is_whole, unmasked
 from axil.types import Array
 
@@ -54,15 +53,9 @@ def distinct_labels(found: NDArray[Any], what: str) -> NDArray[Any]:
 
 def _plain(values: Any) -> NDArray[Any]:
     """A numpy array of labels in any array or series; missing ones of pandas are None."""
-    pd = loaded_pandas()
-    if pd is not None:
-        if isinstance(values, (pd.Index, pd.api.extensions.ExtensionArray)):
-            values = pd.Series(values)
-        if isinstance(values, (pd.Series, pd.DataFrame)):
-            return _without_na(np.asarray(values.to_numpy()))
-    if "pyarrow" in sys.modules and isinstance(values, sys.modules["pyarrow"].Array):
-        values = sys.modules["pyarrow"].chunked_array([values])
-    native: Any = nw.from_native(values, allow_series=True, eager_only=True, pass_through=True)
+    pd, native = loaded_pandas(), as_native(values)
+    if pd is not None and isinstance(native, (pd.Series, pd.DataFrame)):
+        return _without_na(np.asarray(native.to_numpy()))
     if isinstance(native, nw.Series):
         if native.dtype.is_numeric() or native.dtype.is_temporal():
             return np.asarray(native.to_numpy())

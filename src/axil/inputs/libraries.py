@@ -7,6 +7,8 @@ import sys
 from importlib.util import find_spec
 from typing import Any
 
+import narwhals.stable.v2 as nw
+
 from axil.errors import InputError
 
 FRAMES = ("pandas", "polars", "pyarrow")  # the first that is installed makes the tables about arrays
@@ -15,6 +17,18 @@ FRAMES = ("pandas", "polars", "pyarrow")  # the first that is installed makes th
 def loaded_pandas() -> Any:
     """The module pandas, or None where nobody has imported it: then no value is one of its own."""
     return sys.modules.get("pandas")
+
+
+def as_native(values: Any) -> Any:
+    """Values of pandas as its series or frame, those of another frame library as narwhals has them, and all else as it is."""
+    pd = loaded_pandas()
+    if pd is not None and isinstance(values, (pd.Index, pd.api.extensions.ExtensionArray)):
+        values = pd.Series(values)
+    if pd is not None and isinstance(values, (pd.Series, pd.DataFrame)):
+        return values
+    if "pyarrow" in sys.modules and isinstance(values, sys.modules["pyarrow"].Array):
+        values = sys.modules["pyarrow"].chunked_array([values])
+    return nw.from_native(values, allow_series=True, eager_only=True, pass_through=True)
 
 
 def needed_pandas(what: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
 from decimal import Decimal
 from importlib import import_module
 from numbers import Real
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.errors import InputError, shown
-from axil.inputs.libraries import loaded_pandas
+from axil.inputs.libraries import as_native, loaded_pandas
 from axil.machine.arrays import is_away
 from axil.types import Array
 
@@ -118,25 +119,20 @@ class _NoNumbers(Exception):
 
 def _plain(values: Any) -> NDArray[Any]:
     """A numpy array of the values of any array, series or frame; of objects where their kind is not known yet."""
-    pd = loaded_pandas()
-    if pd is not None and isinstance(values, (pd.Index, pd.api.extensions.ExtensionArray)):
-        values = pd.Series(values)
-    if pd is not None and isinstance(values, (pd.Series, pd.DataFrame)):
-        dtypes = [values.dtype] if isinstance(values, pd.Series) else list(values.dtypes)
+    pd, native = loaded_pandas(), as_native(values)
+    if pd is not None and isinstance(native, (pd.Series, pd.DataFrame)):
+        dtypes = [native.dtype] if isinstance(native, pd.Series) else list(native.dtypes)
         for dtype in dtypes:
             if (not is_number_dtype(dtype) and getattr(dtype, "kind", "") not in "cOmMV") or str(dtype) == "category":
                 raise _NoNumbers(dtype)
         if all(isinstance(dtype, np.dtype) for dtype in dtypes) or not all(map(is_number_dtype, dtypes)):
-            return np.asarray(values.to_numpy())
-        return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
-    if "pyarrow" in sys.modules and isinstance(values, sys.modules["pyarrow"].Array):
-        values = sys.modules["pyarrow"].chunked_array([values])
-    native: Any = nw.from_native(values, allow_series=True, eager_only=True, pass_through=True)
+            return np.asarray(native.to_numpy())
+        return np.asarray(native.to_numpy(dtype=np.float64, na_value=np.nan))
     if isinstance(native, nw.Series):
         return _column(native)
     if isinstance(native, nw.DataFrame):
         return np.column_stack([_column(native[name]) for name in native.columns] or [np.empty((len(native), 0))])
-    return np.asarray(values)
+    return np.asarray(native)
 
 
 def _column(series: nw.Series[Any]) -> NDArray[Any]:
@@ -239,47 +235,38 @@ def weights_of_some(values: Any, n_rows: int) -> Array | None:
     return weights
 
 
-def _setting(value: Any, what: str, expected: str) -> Array:
-    """One number or a few, which a message can quote."""
+def _setting(value: Any, what: str, expected: str, fits: Callable[[Array], Any]) -> Array:
+    """One number or a few that fit, which a message can quote."""
     try:
-        return as_numbers(value, what, expected)
+        found = as_numbers(value, what, expected)
     except InputError:
-        raise InputError(f"{what} is {shown(value)}; expected {expected}.") from None
+        found = None
+    if found is None or not fits(found):
+        raise InputError(f"{what} is {shown(value)}; expected {expected}.")
+    return found
 
 
 def as_sizes(value: Any, n: int, what: str) -> Array:
     """A number from 0 up, or n of them."""
     expected = f"a number from 0 up, or {n} of them, one per output"
-    sizes = _setting(value, what, expected)
-    if sizes.shape not in ((), (n,)) or not (np.isfinite(sizes) & (sizes >= 0)).all():
-        raise InputError(f"{what} is {shown(value)}; expected {expected}.")
-    return sizes
+    return _setting(value, what, expected, lambda x: x.shape in ((), (n,)) and (np.isfinite(x) & (x >= 0)).all())
 
 
 def as_shares(shares: Any) -> Array:
     """Shares above 0 and up to 1."""
     expected = "numbers above 0 and up to 1, such as (0.5, 0.8, 0.95)"
-    found = np.atleast_1d(_setting(shares, "shares", expected))
-    if found.ndim != 1 or not len(found) or not ((found > 0) & (found <= 1)).all():
-        raise InputError(f"shares is {shown(shares)}; expected {expected}.")
-    return found
+    fitting = _setting(shares, "shares", expected, lambda x: x.ndim < 2 and x.size and ((x > 0) & (x <= 1)).all())
+    return np.atleast_1d(fitting)
 
 
 def as_share(value: Any, what: str) -> float:
     """One share above 0 and up to 1."""
-    expected = "a number above 0 and up to 1"
-    found = _setting(value, what, expected)
-    if found.shape != () or not 0 < found <= 1:
-        raise InputError(f"{what} is {shown(value)}; expected {expected}.")
-    return float(found)
+    return float(_setting(value, what, "a number above 0 and up to 1", lambda x: x.shape == () and 0 < x <= 1))
 
 
 def as_number(value: Any, what: str) -> float:
     """One finite number."""
-    found = _setting(value, what, "a finite number")
-    if found.shape != () or not np.isfinite(found):
-        raise InputError(f"{what} is {shown(value)}; expected a finite number.")
-    return float(found)
+    return float(_setting(value, what, "a finite number", lambda x: x.shape == () and np.isfinite(x)))
 
 
 def is_whole(value: Any) -> bool:
