@@ -208,8 +208,8 @@ def _decay(model: Any, weight_decay: float | Mapping[str, float]) -> Array:
     return np.concatenate([np.full(size, float(weight_decay.get(name, 0.0))) for name, size in names.items()])
 
 
-def _own_outputs(model: Any, rows: Array) -> Array:
-    """(n, K): of the module as it is, in evaluation mode and in its own precision."""
+def _linked_outputs(model: Any, link: row_losses.Link, rows: Array) -> Array:
+    """(n, K): of the module as it is, in evaluation mode and in its own precision, through a link."""
     import torch
 
     first = next(model.parameters())
@@ -220,11 +220,7 @@ def _own_outputs(model: Any, rows: Array) -> Array:
             found = model(torch.as_tensor(rows, dtype=first.dtype, device=first.device))
     finally:
         model.train(was_training)
-    return np.asarray(found.reshape(len(rows), -1).double().cpu().numpy())
-
-
-def _linked_outputs(model: Any, link: row_losses.Link, rows: Array) -> Array:
-    return link(_own_outputs(model, rows))[0]
+    return link(np.asarray(found.reshape(len(rows), -1).double().cpu().numpy()))[0]
 
 
 def _differentiated(rows: Callable[[Any, Any], Any], scores: Array, targets: Array) -> row_losses.RowLosses:

@@ -128,22 +128,9 @@ class Judged:
     """Training rows as the other rows see them."""
 
     columns: dict[str, Any]  #: a line for each row and output, in the order of the rows
-    order: NDArray[np.intp]  #: of the lines, the most suspicious first
+    order: NDArray[np.intp]  #: of the lines, the most suspicious first, nan last
     basis: str  #: what it rests on, with places for the number of suspects and of all
     lacking: str  #: what rows that nobody can judge do not have
-
-    @classmethod
-    def of_numbers(cls, columns: dict[str, Any], basis: str) -> Judged:
-        """Numbers: suspects first, then the largest |studentised value|, nan last."""
-        order = np.lexsort((-np.abs(columns["studentised"]), ~columns["suspect"]))
-        return cls(columns, order, f"{basis}; {ABOUT}", "predictions without the row")
-
-    @classmethod
-    def of_classes(cls, columns: dict[str, Any], by_probability: bool) -> Judged:
-        """Classes: the lowest quality first, nan last."""
-        order = np.argsort(columns["quality"], kind="stable")
-        basis = f"{BY_PROBABILITY}; {ABOUT}" if by_probability else f"{BY_NEIGHBOURS}; {APART}"
-        return cls(columns, order, basis, "others to ask")
 
     def table(self, backend: str) -> Any:
         """The frame, with a note: what it rests on, how many are suspect of how many, how many rows are not judged."""
@@ -218,7 +205,8 @@ def _classes(model: Any, names: NDArray[Any], out_of_fold: Any, asked: tuple[Que
     columns = found.columns(model.index, names, probabilities)
     if asked is not None:
         columns["gain"] = _gains(model, *asked, np.eye(labels.shape[1])[found.expected]).sum(axis=1)
-    return Judged.of_classes(columns, out_of_fold is not None)
+    basis = f"{BY_NEIGHBOURS}; {APART}" if out_of_fold is None else f"{BY_PROBABILITY}; {ABOUT}"
+    return Judged(columns, np.argsort(columns["quality"], kind="stable"), basis, "others to ask")
 
 
 @dataclass(frozen=True)
@@ -303,7 +291,8 @@ def _numbers(model: Any, out_of_fold: Any, asked: tuple[Queries, Array] | None) 
     columns |= Studentised.of(residuals, _around(model, np.abs(residuals)), least).columns(scale.label("scale"))
     if asked is not None:
         columns[scale.label("gain")] = _gains(model, *asked, expected).ravel()
-    return Judged.of_numbers(columns, basis)
+    order = np.lexsort((-np.abs(columns["studentised"]), ~columns["suspect"]))
+    return Judged(columns, order, f"{basis}; {ABOUT}", "predictions without the row")
 
 
 @dataclass(frozen=True)

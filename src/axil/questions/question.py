@@ -87,9 +87,9 @@ class Asked:
 
     # -- whole predictions ----------------------------------------------------------------------------------------------
 
-    def whole(self, size: int, sparse: bool = False, source: Source | None = None) -> Iterator[WeightedSums]:
+    def whole(self, size: int, sparse: bool = False) -> Iterator[WeightedSums]:
         """Predictions as sums over all training rows, in batches of ``size``; one empty batch of no queries."""
-        model, own = self.model, self.model.source if source is None else source
+        model, own = self.model, self.model.source
         answers, done = answer(model.ready(own, len(self)), self.queries, own, Whole(sparse), size), 0
         for batch, found in answers:
             wanted = min(size, len(self) - done)
@@ -108,28 +108,6 @@ class Asked:
         model = self.model
         found: int = model.budget.batch_size(model.bytes_per_query(model.source, whole=True) + more_bytes)
         return found
-
-    def whole_table(
-        self,
-        lines: int,
-        n_columns: int,
-        make: Callable[[WeightedSums], dict[str, Any]],
-        line_bytes: int = LINE_BYTES,
-        more_bytes: int = 0,
-    ) -> Any:
-        """A table of these lines per query and output, made of whole predictions."""
-        parts = [make(part) for part in self.for_table(lines, n_columns, line_bytes, more_bytes)]
-        return tables.note(tables.concatenate(parts, self.model.backend), self.model.note(self.model.source.note))
-
-    def for_table(
-        self, lines: int, n_columns: int, line_bytes: int = LINE_BYTES, more_bytes: int = 0
-    ) -> Iterator[WeightedSums]:
-        """Whole predictions in batches that leave room for a table of these lines per query and output."""
-        model = self.model
-        lines, n_columns = lines * model.shape[1], n_columns + (model.outputs is not None)
-        working = model.bytes_per_query(model.source, whole=True) + more_bytes + line_bytes * lines
-        size = tables.batch_size(model.budget, len(self), lines, n_columns, working)
-        return self.whole(size, model.is_sparse)
 
     # -- training rows --------------------------------------------------------------------------------------------------
 

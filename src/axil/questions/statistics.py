@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from axil import inputs
+from axil.output import tables
 from axil.output.portfolio import Portfolio
 from axil.output.predictions import WeightedSums
-from axil.questions.question import Asked, Question
+from axil.questions.question import LINE_BYTES, Asked, Question
 from axil.types import Array
 
 
@@ -52,7 +53,13 @@ class Statistics(Question):
         """
         wanted, share = inputs.as_shares(shares), inputs.as_share(top, "top")
         asked = self._ask("statistics", X, init_score)
-        return asked.whole_table(1, 10 + len(wanted), Portfolio(share, wanted).columns)
+        model, n_outputs = asked.model, asked.model.shape[1]
+        working = model.bytes_per_query(model.source, whole=True) + LINE_BYTES * n_outputs
+        n_columns = 10 + len(wanted) + (model.outputs is not None)
+        size = tables.batch_size(model.budget, len(asked), n_outputs, n_columns, working)
+        portfolio = Portfolio(share, wanted)  # which remembers the prediction before, for its turnover
+        parts = [portfolio.columns(part) for part in asked.whole(size, model.is_sparse)]
+        return tables.note(tables.concatenate(parts, model.backend), model.note(model.source.note))
 
 
 def measured(asked: Asked, measure: Callable[[WeightedSums], Array]) -> Array:
