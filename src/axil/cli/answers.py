@@ -12,19 +12,10 @@ from axil.cli import screen
 from axil.errors import LONGEST_VALUE, shortened
 from axil.explanation import Explanation
 
-LINKED = {
-    "probability": "probability",
-    "mean": "expected value",
-}  # what scores stand for: columns, and words of a title
-SIGNED = (
-    "weight",
-    "contribution",
-    "gradient",
-    "gain",
-    "change",
-    "residual",
-    "studentised",
-)  # columns whose signs are shown
+# What scores stand for: columns, and words of a title
+LINKED = {"probability": "probability", "mean": "expected value"}
+# Columns whose signs are shown
+SIGNED = ("weight", "contribution", "gradient", "gain", "change", "residual", "studentised")
 
 
 def is_signed(name: str) -> bool:
@@ -98,9 +89,8 @@ def _answers(part: Explanation, top: Any, rows: Any, lines: int, outputs: int, s
     pushed = part.kind == "additive" and "weight" not in top.columns  # whose weights nobody asked for
     quantity = "contribution" if pushed else "weight"
     sizes = np.abs(part.contributions if pushed else part.weights).sum(axis=-1)
-    sizes = np.broadcast_to(
-        sizes.reshape(len(part), -1), (len(part), outputs)
-    )  # outputs that share trees share weights
+    # Outputs that share trees share weights
+    sizes = np.broadcast_to(sizes.reshape(len(part), -1), (len(part), outputs))
     found = []
     for query in range(len(part)):
         for output in range(outputs):

@@ -91,9 +91,9 @@ def parser() -> argparse.ArgumentParser:
             one.add_argument(f"--{name}", required=required, metavar="FILE", help=f"{about}: {TABLE}")
         parameters.add_options(one, question)
         if command in signature.OF_ROWS:
-            _answer(one, top=commands.ROWS)
-        else:
-            _written(one)
+            shown = f"how many training rows to show (default: {commands.ROWS})"
+            one.add_argument("--top", type=int, metavar="K", help=shown)
+        _written(one)
 
     one = _command(named, "compare", "why predictions changed from an old model to a new one", commands.compare)
     one.add_argument("old", metavar="OLD", help="the old model")
@@ -222,11 +222,6 @@ def _data(one: argparse.ArgumentParser, required: bool) -> None:
         default="cpu",
         help="compute on an NVIDIA GPU, or, with auto, where that costs less",
     )
-
-
-def _answer(one: argparse.ArgumentParser, top: int) -> None:
-    one.add_argument("--top", type=int, metavar="K", help=f"how many training rows to show (default: {top})")
-    _written(one)
 
 
 def _written(one: argparse.ArgumentParser, page: str | None = None) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import suppress
 from typing import Any
 
+from axil import adapters
+from axil.adapters import files
 from axil.cli import commands
 from axil.cli.parameters import refuse
 from axil.cli.written import as_json
@@ -33,7 +36,9 @@ def check(arguments: argparse.Namespace, out: Any) -> int:
     for name in OF_DATA:
         why = "without --train and --target no fit is replayed"
         refuse(f"--{name.replace('_', '-')}", getattr(arguments, name), why, "Give these two as well, or leave it out.")
-    model, _ = commands.model_of(arguments)
+    model = files.load(arguments.model, arguments.trust)
+    with files.usable(arguments.model), suppress(UnsupportedModelError):
+        adapters.read(model)  # which a damaged file cannot
     known = supports(model)
     explained = known.kind in PROVEN
     if as_record:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -29,6 +30,10 @@ from axil.scale import FORWARD, INVERSES
 TOP = 10  # training rows per prediction
 ROWS = 20  # of a table about training rows
 COVERAGE = 0.9
+OF_COLUMNS = (
+    *("group_by", "mean_by", "groups", "coefficients", "ranges", "sample_weight", "distinct", "columns"),
+    *("within", "asof", "map", "search"),
+)
 OF_REFITS = ("estimator", "y", "X_new", "sample_weight")  # which files have
 NOT_OF_PAGES = ("groups", "interval")  # which group and intervals put on theirs
 
@@ -264,34 +269,21 @@ def calibrated(
     return made
 
 
-def model_of(arguments: argparse.Namespace) -> tuple[Any, adapters.Model | None]:
-    """The model in a file and its adapter, None where it is refused."""
-    model = files.load(arguments.model, arguments.trust)
-    with files.usable(arguments.model):
-        try:
-            return model, adapters.read(model)
-        except UnsupportedModelError:
-            return model, None
-
-
-def _pushed(model: Any) -> Any:
-    """The adapter of a model whose score adds up from pushes; None where it is refused altogether."""
+def _adapter_of(model: Any) -> tuple[Any, bool]:
+    """The adapter of a model, and whether its score adds up from pushes."""
     try:
-        return smooth.find(model)
+        return adapters.read(model), False
     except UnsupportedModelError:
-        return None
+        with suppress(UnsupportedModelError):
+            pushed = smooth.find(model)
+            if pushed is not None:
+                return pushed, True
+        raise
 
 
 def _others(arguments: argparse.Namespace) -> tuple[str, ...]:
     """Columns that options name and that may be no features."""
-    given = [
-        getattr(arguments, name, None)
-        for name in (
-            *("group_by", "mean_by", "groups", "coefficients", "ranges", "sample_weight", "distinct", "columns"),
-            *("within", "asof", "map", "search"),
-        )
-    ]
-    words = [text for text in given if text is not None]
+    words = [text for name in OF_COLUMNS if (text := getattr(arguments, name, None)) is not None]
     return (*words, *(part.strip() for text in words for part in text.split(",")))
 
 
@@ -299,11 +291,10 @@ def question_of(arguments: argparse.Namespace) -> CommandSubject:
     """The model of the command line, proven on its training data."""
     # What is wrong with these is said before files are read.
     limits_of(arguments.threads, arguments.memory_limit, arguments.scratch, arguments.device)
-    model, adapter = model_of(arguments)
-    pushed = None if adapter is not None else _pushed(model)
-    if adapter is None:
-        adapter = adapters.read(model) if pushed is None else pushed
-    if pushed is not None:
+    model = files.load(arguments.model, arguments.trust)
+    with files.usable(arguments.model):
+        adapter, has_pushes = _adapter_of(model)
+    if has_pushes:
         why = "it leads from sums of targets to prices, and this model has pushes that add up to a score"
         refuse("--inverse-func", arguments.inverse_func, why)
     columns = arguments.index, arguments.weights, arguments.features, arguments.categorical
@@ -311,7 +302,7 @@ def question_of(arguments: argparse.Namespace) -> CommandSubject:
     roles = data.Roles(arguments.target, *columns, **more, offset=arguments.offset, others=_others(arguments))
     training = data.training_rows(arguments.train, roles, adapter)
     limits: dict[str, Any] = {"n_threads": arguments.threads, "memory_limit": arguments.memory_limit}
-    limits |= {"device": arguments.device, "scratch": None if pushed is not None else arguments.scratch}
+    limits |= {"device": arguments.device, "scratch": None if has_pushes else arguments.scratch}
     with files.usable(arguments.model, arguments.train):
         inverse, forward = (known.get(arguments.inverse_func) for known in (INVERSES, FORWARD))
 

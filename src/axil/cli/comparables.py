@@ -18,20 +18,10 @@ from axil.inputs import as_count
 TOP = 10  # training rows per query
 PART = 20_000  # queries whose table is held at a time
 ON_SCREEN = 2  # queries whose comparables are for reading
-SPARED = (
-    "share",
-    "contribution",
-    "factor",
-    "adjusted (all)",
-    "rank",
-    "prediction",
-    "weight",
-)  # the first to go in a narrow window
-
-BY_HAND = (
-    *("folder", "target", "interval", "names", "beside"),
-    *("within", "asof", "among"),
-)  # parameters that are read here
+# The first columns to go in a narrow window
+SPARED = ("share", "contribution", "factor", "adjusted (all)", "rank", "prediction", "weight")
+# Parameters that are read here
+BY_HAND = ("folder", "target", "interval", "names", "beside", "within", "asof", "among")
 
 
 def similar(arguments: argparse.Namespace, out: Any) -> int:
@@ -63,15 +53,13 @@ def report(arguments: argparse.Namespace, out: Any) -> int:
     """A page per query, and an index."""
     if arguments.top is not None:
         as_count(arguments.top, "--top")
-    if arguments.calibration is None and arguments.out_of_fold is None:
+    sure = arguments.calibration is not None or arguments.out_of_fold is not None
+    if not sure:
         why = "it is of intervals, and there is nothing to calibrate them with"
         refuse("--coverage", arguments.coverage, why, "Give --calibration or --out-of-fold, or leave it out.")
     question = commands.question_of(arguments)
     explainer: Any = question.explainer  # one that cannot answer refuses, by name
-    if arguments.calibration is None and arguments.out_of_fold is None:
-        predictive = None
-    else:
-        predictive = commands.calibrated(question, arguments)
+    predictive = commands.calibrated(question, arguments) if sure else None
     asked, others, rules = _asked(question, arguments)
     shown_columns = {name for frame in (asked.features, *others) for name in frame}
     found = explainer.report(
@@ -100,10 +88,8 @@ def _asked(
     near = None if arguments.within is None else _within(arguments.within, arguments.asof is not None)
     dated = near[0] if isinstance(near, tuple) else near
     asof = arguments.asof if arguments.asof in (*queries.features.columns, *queries.others.columns) else None
-    places, search = listed(getattr(arguments, "map", None)), listed(getattr(arguments, "search", None))
-    columns = listed(arguments.columns)
-    named = [*(columns or []), *(places or [])[:2], *(search or [])]
-    named += [name for name in (dated, asof, arguments.distinct) if name]
+    columns, places, search = (listed(getattr(arguments, name, None)) for name in ("columns", "map", "search"))
+    named = [*columns, *places[:2], *search, *(name for name in (dated, asof, arguments.distinct) if name)]
     known = {*features, *training.others.columns, *queries.others.columns}
     for name in (*named, *_renamed(getattr(arguments, "names", None))):
         if name not in known:
@@ -127,7 +113,7 @@ def _asked(
 
 
 def _renamed(text: str | None) -> dict[str, str]:
-    pairs = [pair.partition("=") for pair in listed(text) or []]
+    pairs = [pair.partition("=") for pair in listed(text)]
     if any(not sign for _, sign, _ in pairs):
         raise InputError(f"--names is {shown(text)}; expected such as area=Floor area,built=Built.")
     return {name.strip(): called.strip() for name, _, called in pairs}

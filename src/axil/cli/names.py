@@ -75,9 +75,9 @@ def _target(text: str, n_outputs: int, classes: Any, forward: Any) -> Any:
     return numbers[0] if n_outputs == 1 else numbers
 
 
-def listed(text: str | None) -> list[str] | None:
-    """Names with commas between them."""
-    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+def listed(text: str | None) -> list[str]:
+    """Names with commas between them; none of None."""
+    return [] if text is None else [name.strip() for name in text.split(",") if name.strip()]
 
 
 def number_or_word(text: str) -> float | str:

@@ -13,33 +13,27 @@ PIPED = "-"  # the name of standard input
 
 
 def read_table(path: str) -> Any:
-    """A pandas frame out of a .csv, .tsv or .parquet file, or of CSV from standard input, with at least one row."""
-    return _checked(_csv(path, ",") if path == PIPED else _of_file(path), path)
+    """A pandas frame out of a .csv, .tsv or .parquet file, or of CSV from standard input, with at least one row.
 
-
-def _of_file(path: str) -> Any:
+    Its columns have names, of which no two are the same.
+    """
     suffixes = [suffix.lower() for suffix in Path(path).suffixes if suffix.lower() not in PACKED]
-    suffix = suffixes[-1] if suffixes else ""
+    suffix = ".csv" if path == PIPED else suffixes[-1] if suffixes else ""
     if suffix not in (".csv", ".tsv", ".parquet", ".pq"):
         raise InputError(
             f"{path} ends in {suffix or 'nothing that states its kind'!r}; expected .csv, .tsv or .parquet, or - for CSV from "
             "standard input."
         )
-    if not Path(path).is_file():
+    if path != PIPED and not Path(path).is_file():
         what = "is a directory, not a file" if Path(path).is_dir() else "does not exist"
         raise InputError(f"{path} {what}. Check the name, or the directory that you are in.")
-    return _csv(path, "\t" if suffix == ".tsv" else ",") if suffix in (".csv", ".tsv") else _parquet(path)
-
-
-def _checked(frame: Any, path: str) -> Any:
-    """The frame with names for columns, of which no two are the same."""
+    frame = _csv(path, "\t" if suffix == ".tsv" else ",") if suffix in (".csv", ".tsv") else _parquet(path)
     if len(frame) == 0:
         raise InputError(f"{path} has columns but no rows; expected at least one row.")
     frame.columns = [str(name) for name in frame.columns]
     if not frame.columns.is_unique:
-        raise InputError(
-            f"{path} has two columns named {shown(frame.columns[frame.columns.duplicated()][0])}; rename one."
-        )
+        twice = frame.columns[frame.columns.duplicated()][0]
+        raise InputError(f"{path} has two columns named {shown(twice)}; rename one.")
     return frame
 
 

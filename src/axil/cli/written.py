@@ -33,7 +33,8 @@ class Text:
             text = as_csv(table, header=not self._lines)
             self._file.write(screen.visible(text, kept="\n") if self._file.isatty() else text)
         else:
-            for number, line in enumerate(json_lines(table), self._lines):
+            known = table.astype(object).where(table.notna(), None).to_dict("records")
+            for number, line in enumerate(map(as_json, known), self._lines):
                 before = "" if self._form == "jsonl" else ",\n" if number else "[\n"
                 self._file.write(f"{before}{line}" + ("\n" if self._form == "jsonl" else ""))
         self._lines += len(table)
@@ -84,14 +85,8 @@ def opened(path: Path) -> Iterator[Writer]:
             text.close()
 
 
-def json_lines(table: Any) -> Iterator[str]:
-    """One JSON object per line of the table, all digits kept; what is missing or not finite is null."""
-    for record in table.astype(object).where(table.notna(), None).to_dict("records"):
-        yield as_json(record)
-
-
 def as_json(record: dict[str, Any]) -> str:
-    """A JSON object on one line."""
+    """A JSON object on one line, all digits kept; what is missing or not finite is null."""
     finite = {key: None if isinstance(v, float) and not math.isfinite(v) else v for key, v in record.items()}
     return json.dumps(finite, default=str, allow_nan=False)
 
