@@ -79,27 +79,29 @@ class Baseline(ABC):
         """
         if y is None and self.needs_targets:
             raise InputError(f"{self.name} scores the loss of the rows of X, which takes their targets: pass y.")
-        if self.classifier is not None:
-            return self._scores_by_class(self.classifier, X, y, init_score)
-        proven = self.proven
+        proven, fit = self.explainer._model, self.classifier
+        if fit is not None:
+            if init_score is not None:
+                raise InputError("init_score is not taken for the rows of a classifier: leave it out.")
+            asked = fit.queries(X, y)
+            self._require(len(asked))
+            return self._class_scores(fit, asked)
         queries = proven.queries(X, init_score)
-        n, (n_train, n_outputs), offsets = len(queries), proven.targets.shape, queries.offsets
+        n, n_outputs, offsets = len(queries), proven.shape[1], queries.offsets
         targets = None
         if y is not None:
             known = proven.on_scale(inputs.as_targets(y, n, n_outputs, proven.adapter.classes, "y", "explained"), "y")
             targets = known - offsets.values
             if offsets.replace_base:  # the baselines' predictions have the base
                 targets = targets + proven.base_numbers()
-        proven.budget.require(8 * n * n_train, f"The {self.name} scores of {n} x {n_train} rows", FEWER)
+        self._require(n)
         return self._scores(queries.without_offsets(), targets)
 
-    def _scores_by_class(self, fit: FittedClassifier, X: Any, y: Any, init_score: Any) -> Array:
-        if init_score is not None:
-            raise InputError("init_score is not taken for the rows of a classifier: leave it out.")
-        queries = fit.queries(X, y)
-        n, n_train = len(queries), fit.n_rows
-        fit.proven.budget.require(8 * n * n_train, f"The {self.name} scores of {n} x {n_train} rows", FEWER)
-        return self._class_scores(fit, queries)
+    def _require(self, n: int) -> None:
+        """Refuse scores of n explained rows that would not fit in memory."""
+        model = self.explainer._model
+        n_train = model.shape[0]
+        model.budget.require(8 * n * n_train, f"The {self.name} scores of {n} x {n_train} rows", FEWER)
 
     @abstractmethod
     def _class_scores(self, fit: FittedClassifier, queries: ClassQueries) -> Array:

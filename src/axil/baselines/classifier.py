@@ -56,9 +56,8 @@ class FittedClassifier:
             )
         if not np.isin(self.walked.targets, (0.0, 1.0)).all():
             raise InputError("y_train holds shares; expected classes, 0 and 1 for a model that has no names for them.")
-        self.rates = np.zeros(
-            len(self.walked.steps)
-        )  #: (stages,) what a step's leaf values are multiplied by at the end
+        #: (stages,) what a step's leaf values are multiplied by at the end
+        self.rates = np.zeros(len(self.walked.steps))
         for one in self.walked.rounds:
             for stage, coefficient in one.changes:
                 self.rates[stage] += coefficient
@@ -77,11 +76,6 @@ class FittedClassifier:
     def n_rows(self) -> int:
         """Number of training rows."""
         return len(self.walked.targets)
-
-    @property
-    def several_steps(self) -> bool:
-        """Whether a tree's leaf values are sums of several steps."""
-        return int(np.max(self.walked.smooth.trees.steps)) > 1
 
     @property
     def row_weights(self) -> Array:

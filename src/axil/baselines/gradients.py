@@ -23,7 +23,7 @@ def add_boostin(fit: FittedClassifier, queries: ClassQueries, out: Array) -> Non
     w, sums = fit.walked, np.zeros(out.T.shape)
     assert queries.targets is not None
     for one, rows, asked in fit.rounds(queries):
-        gradients = _columns(fit.loss.slopes(queries.targets, asked).g, asked)
+        gradients = np.broadcast_to(fit.loss.slopes(queries.targets, asked).g, asked.shape)
         g, h = _row_slopes(fit, one, rows)
         for place, stage in enumerate(one.stages):
             t, k, rate = int(w.stage_tree[stage]), int(w.stage_output[stage]), fit.rates[stage]
@@ -45,14 +45,14 @@ def add_leaf_influence(fit: FittedClassifier, queries: ClassQueries, out: Array)
     w, sums = fit.walked, np.zeros(out.T.shape)
     assert queries.targets is not None
     n, columns = len(queries), np.arange(len(queries))
-    seeds = -_columns(fit.loss.slopes(queries.targets, queries.scores).g, queries.scores)
+    seeds = -np.broadcast_to(fit.loss.slopes(queries.targets, queries.scores).g, queries.scores.shape)
     moves = [np.zeros((fit.n_rows, n)) for _ in range(seeds.shape[1])]  # of the loss by the rows' scores, less the sign
     for one, rows, _ in fit.rounds(queries):
         slopes = fit.loss.slopes(w.targets, rows)
-        g, h = _columns(slopes.g, rows), _columns(slopes.h, rows)
+        g, h = (np.broadcast_to(one, rows.shape) for one in (slopes.g, slopes.h))
         chain = _own_slopes(fit, rows)
-        second = _columns(slopes.g_by_score, rows) * chain if fit.loss.unit_hessian else h
-        third = _columns(slopes.h_by_score, rows) * chain
+        second = slopes.g_by_score * chain if fit.loss.unit_hessian else h
+        third = slopes.h_by_score * chain
         for stage in one.stages:
             t, k, step = int(w.stage_tree[stage]), int(w.stage_output[stage]), w.steps[stage]
             table = np.empty((len(step.value), n))
@@ -69,14 +69,14 @@ def add_leaf_influence(fit: FittedClassifier, queries: ClassQueries, out: Array)
 def _row_slopes(fit: FittedClassifier, one: Round, rows: Array) -> tuple[Array, Array]:
     """g and h (N, K); of a joint step h times rate and value, as the row's own part of the leaf's matrix gives it."""
     w, loss = fit.walked, fit.loss
-    if not (isinstance(loss, Softmax) and loss.joint):
+    if isinstance(loss, Softmax) and loss.joint:
+        leaf = w.leaves[int(w.stage_tree[one.stages[0]])]
+        solved = [w.steps[stage].solved for stage in one.stages]
+        values = np.stack([value[leaf] for value in solved if value is not None], axis=1)
+        slopes = loss.joint_slopes(w.targets, rows, values)
+    else:
         slopes = loss.slopes(w.targets, rows)
-        return _columns(slopes.g, rows), _columns(slopes.h, rows)
-    leaf = w.leaves[int(w.stage_tree[one.stages[0]])]
-    solved = [w.steps[stage].solved for stage in one.stages]
-    values = np.stack([value[leaf] for value in solved if value is not None], axis=1)
-    slopes = loss.joint_slopes(w.targets, rows, values)
-    return _columns(slopes.g, rows), _columns(slopes.h, rows)
+    return np.broadcast_to(slopes.g, rows.shape), np.broadcast_to(slopes.h, rows.shape)
 
 
 def _own_slopes(fit: FittedClassifier, rows: Array) -> Array:
@@ -85,10 +85,6 @@ def _own_slopes(fit: FittedClassifier, rows: Array) -> Array:
         return np.ones_like(rows)
     p = fit.loss.mean(rows)
     return np.asarray(p * (1 - p))
-
-
-def _columns(values: Any, like: Array) -> Array:
-    return np.broadcast_to(values, like.shape)
 
 
 def _sweep(fit: FittedClassifier, tree: int, state: Array, apply: Any, table: Array, rows: Any, gather: Any) -> None:

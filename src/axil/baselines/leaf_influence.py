@@ -41,15 +41,13 @@ class LeafInfluence(TreeBaseline):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.classifier is not None:
-            if self.classifier.several_steps:
-                steps = int(np.max(self.classifier.walked.smooth.trees.steps))
-                _refuse("leaf_estimation_iterations", steps, "of one step", "fit with one iteration")
-            if self.classifier.loss.joint:
-                _refuse("loss_function", "MultiClass", "of one class each", "fit with MultiClassOneVsAll")
-            return
-        steps = cast(Adapter, self.proven.adapter).leaf_steps
+            steps = int(np.max(self.classifier.walked.smooth.trees.steps))
+        else:
+            steps = cast(Adapter, self.proven.adapter).leaf_steps
         if steps > 1:
             _refuse("leaf_estimation_iterations", steps, "of one step", "fit with one iteration")
+        if self.classifier is not None and self.classifier.loss.joint:
+            _refuse("loss_function", "MultiClass", "of one class each", "fit with MultiClassOneVsAll")
         if any(t.fit.structure.mixing is not None for t in self.trees):
             _refuse("path_smooth", "positive", "that depend on their own leaf's rows alone", "fit without it")
 

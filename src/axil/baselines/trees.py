@@ -78,10 +78,14 @@ class TreeBaseline(Baseline):
     def _scores(self, queries: Queries, targets: Array | None) -> Array:
         n = len(queries)
         out = np.zeros((n, len(self.proven.targets)))
-        size = self.proven.budget.batch_size(self._bytes_per_query())
+        structures = [trees.fit.structure for trees in self.trees]
+        # Of one query some tables over leaves, some vectors over rows
+        size = self.proven.budget.batch_size(8 * sum(3 * s.n_rows + 4 * int(s.cell_starts[-1]) for s in structures))
         for start, part in self.proven.batches(queries, size, self.name):
-            rows = slice(start, start + len(part))
-            self._add_scores(self._batch(part, None if targets is None else targets[rows], n), out[rows])
+            rows, coordinates = slice(start, start + len(part)), part.coordinates
+            made = np.concatenate([t.fit.predictions(t.leaves(coordinates)) for t in self.trees], axis=1)
+            self.proven.check(part, made)  # the replay's predictions must be the model's own
+            self._add_scores(Batch(coordinates, None if targets is None else targets[rows], made, n), out[rows])
         return out
 
     def _class_scores(self, fit: FittedClassifier, queries: ClassQueries) -> Array:
@@ -100,17 +104,6 @@ class TreeBaseline(Baseline):
     @abstractmethod
     def _add_class_scores(self, fit: FittedClassifier, queries: ClassQueries, out: Array) -> None:
         """Add the scores of a batch of a classifier to ``out`` (n, N)."""
-
-    def _bytes_per_query(self) -> int:
-        """Bytes that one query takes while its batch is computed: some tables over leaves, some vectors over rows."""
-        return 8 * sum(3 * t.fit.structure.n_rows + 4 * int(t.fit.structure.cell_starts[-1]) for t in self.trees)
-
-    def _batch(self, queries: Queries, targets: Array | None, n_asked: int) -> Batch:
-        """A batch, with its predictions from the replay; they must be the model's own."""
-        coordinates = queries.coordinates
-        made = np.concatenate([t.fit.predictions(t.leaves(coordinates)) for t in self.trees], axis=1)
-        self.proven.check(queries, made)
-        return Batch(coordinates, targets, made, n_asked)
 
 
 @dataclass(frozen=True)
