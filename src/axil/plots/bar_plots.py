@@ -70,7 +70,8 @@ def group(
     if says(source, notes.ADDITIVE) or (isinstance(source, Explanation) and source.kind == "additive"):
         by = "contribution"  # there are no weights
     names, sums, head, exact, fitted = _sums(source, groups, by, query, output, exact)
-    name = _summed(by, exact)
+    derived = "derivative" if by == "weight" else "derivative × target"
+    name = by if exact else derived
     shown = largest(sums, k)
     title = f"{head}Sums of {name}s by group" + (
         f", {len(shown)} largest of {len(sums):,}" if len(shown) < len(sums) else ""
@@ -111,13 +112,6 @@ def _sums(
     parts = one.weights if by == "weight" else np.asarray(one.contributions)
     sums = np.bincount(codes, parts, len(found)).astype(np.float64)
     return found.tolist(), sums, canvas.head(one), one.exact, one.scale.name if by == "contribution" else ""
-
-
-def _summed(by: str, exact: bool) -> str:
-    """Quantity that is summed."""
-    if by == "weight":
-        return "weight" if exact else "derivative"
-    return "contribution" if exact else "derivative × target"
 
 
 BLAME = {

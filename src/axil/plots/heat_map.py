@@ -58,7 +58,9 @@ def matrix(
         second = first if square else _cluster_order(part.T)
         part, down, across = part[first][:, second], down[first], across[second]
     ax = canvas.new_axes(ax, 5.0)
-    limit = _limit(part)
+    sizes = np.abs(part)
+    # Where colours end; the largest where almost all weights are zero
+    limit = float(np.percentile(sizes, SATURATED)) or float(sizes.max()) or 1.0
     image = ax.imshow(part, cmap=canvas.diverging(ax), vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest")
     name = "weight" if exact else "derivative"
     title = f"{name}s".capitalize() + f"\n{K.shape[0]:,} explained × {K.shape[1]:,} training rows"
@@ -70,7 +72,7 @@ def matrix(
     ax.spines[:].set_visible(False)
     canvas.name_cells(ax, rows[down], columns[across])
     if colorbar:
-        beyond = bool(np.abs(part).max() > limit)
+        beyond = bool(sizes.max() > limit)
         ends = f" (ends: {SATURATED:.0f}th percentile)" if beyond else ""
         canvas.colour_bar(ax, image, name + ends, beyond)
     return ax
@@ -117,9 +119,3 @@ def _cluster_order(rows: Array) -> NDArray[np.intp]:
     from scipy.spatial.distance import pdist
 
     return np.asarray(leaves_list(linkage(pdist(rows), method="ward")), dtype=np.intp)
-
-
-def _limit(part: Array) -> float:
-    """Where colours end; the largest where almost all weights are zero."""
-    sizes = np.abs(part)
-    return float(np.percentile(sizes, SATURATED)) or float(sizes.max()) or 1.0

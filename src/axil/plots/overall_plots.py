@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,26 +18,6 @@ if TYPE_CHECKING:
     from axil.plots.canvas import Axes
 
 MOST_POINTS = 1000  # of one row or group in a swarm; of more predictions `MOST_POINTS` are drawn, evenly spaced
-
-
-@dataclass(frozen=True, eq=False)
-class Shares:
-    """Weights, or contributions, of all predictions, by training row or by group of rows."""
-
-    parts: Any  #: (n, m), or scipy.sparse
-    names: Any  #: (m,) labels of the rows or groups
-    quantity: str
-    member: str  #: "training row" or "group"
-    output: str  #: the line of a title that names it; empty for a single one
-
-    def sizes(self) -> Array:
-        """(m,): the mean over predictions of |part|."""
-        return np.asarray(abs(self.parts).mean(axis=0)).ravel()
-
-    def of(self, chosen: Any) -> Array:
-        """(n, chosen): the parts of some rows or groups."""
-        parts = self.parts[:, chosen]
-        return np.asarray(parts.toarray() if issparse(parts) else parts)
 
 
 def overall(
@@ -90,54 +69,49 @@ def overall(
     if not len(explanation):
         raise InputError("The explanation is of no rows, so there is nothing to draw; expected some.")
     k, swarm = as_count(k, "k"), as_flag(swarm, "swarm")
-    shares = _shares(
-        explanation, groups, None if by is None else as_choice(by, ("weight", "contribution"), "by"), output
-    )
-    sizes = shares.sizes()
+    by = None if by is None else as_choice(by, ("weight", "contribution"), "by")
+    place = output_position(output, explanation.outputs)
+    parts, quantity = _parts(explanation, by, place)
+    labels, member = explanation.index, "training row"
+    if groups is not None:
+        codes, labels = group_codes(group_labels(explanation, groups), parts.shape[1], "groups")
+        member, n = "group", len(codes)
+        parts = parts @ csr_array((np.ones(n), (np.arange(n), codes)), shape=(n, len(labels)))
+    sizes = np.asarray(abs(parts).mean(axis=0)).ravel()
     chosen = largest(sizes, k)
-    names = [text(name) for name in np.asarray(shares.names)[chosen].tolist()]
+    names = [text(name) for name in np.asarray(labels)[chosen].tolist()]
     ax = marks.bar_axes(ax, names, canvas.LINE * (1.8 if swarm else 1))
     if swarm:
-        _draw_swarm(ax, shares.of(chosen))
+        some = parts[:, chosen]
+        _draw_swarm(ax, some.toarray() if issparse(some) else some)
         marks.label_bars(ax, names)
-        below = shares.quantity
+        below = quantity
     else:
         marks.sign_bars(ax, names, sizes[chosen])
-        below = f"mean |{shares.quantity}|"
+        below = f"mean |{quantity}|"
     whole = sizes.sum()
-    members = f"{len(sizes):,} {shares.member}s in {counted(len(explanation), 'prediction', ',')}"
     held = sizes[chosen].sum() / whole if whole else 1.0
-    title = shares.output + members
-    title += (
-        f"\nThe {len(chosen)} largest hold {held:.0%} of the mean |{shares.quantity}|"
-        if len(chosen) < len(sizes)
-        else ""
-    )
+    title = "" if explanation.outputs is None else f"Output {text(explanation.outputs[place])}\n"
+    title += f"{len(sizes):,} {member}s in {counted(len(explanation), 'prediction', ',')}"
+    if len(chosen) < len(sizes):
+        title += f"\nThe {len(chosen)} largest hold {held:.0%} of the mean |{quantity}|"
     canvas.few_ticks(ax)
-    return canvas.dress(ax, title, below, shares.member, grid="x")
+    return canvas.dress(ax, title, below, member, grid="x")
 
 
-def _shares(explanation: Explanation, groups: Any, by: str | None, output: Any) -> Shares:
-    """Weights, or contributions from the mean target, of one output, summed by group where there are groups."""
+def _parts(explanation: Explanation, by: str | None, k: int) -> tuple[Any, str]:
+    """(n, n_train): weights, or contributions from the mean target, of the output at a place; and their name."""
     additive = explanation.kind == "additive"
     if additive and by == "weight":
         raise InputError("Pushes are contributions and have no weights; leave out by.")
-    k = output_position(output, explanation.outputs)
     every = explanation.contributions if additive else explanation.weights
     own = every[k] if isinstance(every, list) else every[:, k] if every.ndim == 3 else every
     if not additive and by == "contribution":
         targets = explanation.targets.reshape(len(explanation.targets), -1)[:, k]
         from_mean = targets - targets.mean()
         own = own.multiply(from_mean).tocsr() if issparse(own) else own * from_mean
-    names, member = explanation.index, "training row"
-    if groups is not None:
-        codes, names = group_codes(group_labels(explanation, groups), own.shape[1], "groups")
-        member, n = "group", len(codes)
-        own = own @ csr_array((np.ones(n), (np.arange(n), codes)), shape=(n, len(names)))
     word = "weight" if explanation.kind == "exact" else "derivative"
-    quantity = "contribution" if additive else f"{word} × (target − mean)" if by == "contribution" else word
-    head = "" if explanation.outputs is None else f"Output {text(explanation.outputs[k])}\n"
-    return Shares(own, names, quantity, member, head)
+    return own, "contribution" if additive else f"{word} × (target − mean)" if by == "contribution" else word
 
 
 def _draw_swarm(ax: Axes, parts: Array) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,15 +69,14 @@ def weights_against(
     "bmi (dashed: the explained row's own)"
     """
     one = whole_prediction(source, query, output, exact)
-    column = _column(source, values, query, name, own)
-    x, ticks = _positions(column.values, len(one.weights))
+    below, column, value = _column(source, values, query, name, own)
+    x, ticks = _positions(column, len(one.weights))
     known = ~(np.isnat(x) if x.dtype.kind == "M" else np.isnan(x))
-    at = None if column.own is None else _position_of(column.own, x, ticks)
+    at = None if value is None else _position_of(value, x, ticks)
     ax = canvas.new_axes(ax)
     apart = x[known] if x.dtype.kind == "M" or ticks is not None else marks.spread(x[known])
     marks.sign_points(ax, apart, one.weights[known], np.sign(one.weights[known]))
     ax.axhline(0.0, color=canvas.colours(ax).ink, linewidth=0.8)
-    below = column.name
     if at is not None:
         ax.axvline(at, color=canvas.colours(ax).ink, linewidth=1.2, linestyle="--", zorder=0.9)
         below += " (dashed: the explained row's own)"
@@ -98,36 +96,24 @@ def weights_against(
     return ax
 
 
-@dataclass(frozen=True, eq=False)
-class Column:
-    """A column of the training rows."""
-
-    name: str
-    values: Any  #: (n_train,)
-    own: Any  #: the value of the explained row; None where it is not known
-
-
-def _column(source: Any, values: Any, query: Any, name: str | None, own: Any) -> Column:
-    """The column that was given, or the feature of this name, and the explained row's own value."""
+def _column(source: Any, values: Any, query: Any, name: str | None, own: Any) -> tuple[str, Any, Any]:
+    """The name of the column given or named, (n_train,) its values, and the explained row's own; None: not known."""
     named = str(name or getattr(values, "name", None) or "value")
     if not isinstance(source, Explanation):
-        return Column(named, values, own)
+        return named, values, own
     place = query_position(query, source.query_index)
     if isinstance(values, str):
         trained, asked = source.column(values)
         if trained is None:
             raise InputError("The explanation keeps no features of training rows; pass values as an array (n_train,).")
-        return Column(str(name or values), trained, asked[place] if own is None else own)
+        return str(name or values), trained, asked[place] if own is None else own
     known = getattr(values, "name", None)
     if own is None and known in source.feature_names:
         trained, asked = source.column(known)
-        if trained is not None and _equal(values, trained):  # not another column of the same name
+        # Not another column of the same name
+        if trained is not None and keys(as_labels(values, len(trained), "values")) == keys(trained):
             own = asked[place]
-    return Column(named, values, own)
-
-
-def _equal(values: Any, trained: NDArray[Any]) -> bool:
-    return keys(as_labels(values, len(trained), "values")) == keys(trained)
+    return named, values, own
 
 
 def _positions(values: Any, n: int) -> tuple[NDArray[Any], list[Any] | None]:

@@ -243,15 +243,6 @@ def _is_called(label: Any, query: Any) -> bool:
         return False
 
 
-def check_position(position: Any, n: int, what: str) -> int:
-    """A position among n, from the end if negative."""
-    if not is_whole(position) or not -n <= position < n:
-        raise InputError(
-            f"{what} is {shown(position)}; expected a position from 0 to {n - 1}: there are {n} to choose from."
-        )
-    return int(position)
-
-
 def one_row(source: Any, position: int, what: str, name: str = "query") -> Array:
     """(n,): an array itself, or the row at this position, which the user calls ``name``."""
     array = as_numbers(source.toarray() if issparse(source) else source, "What to draw", f"{EXPECTED} (n,) or (m, n)")
@@ -260,7 +251,12 @@ def one_row(source: Any, position: int, what: str, name: str = "query") -> Array
             f"What to draw is a {type(source).__name__} of shape {array.shape}; expected {EXPECTED} (n,) or (m, n)."
         )
     rows = np.atleast_2d(array)
-    array = rows[check_position(position, len(rows), name)]
+    n = len(rows)
+    if not is_whole(position) or not -n <= position < n:
+        raise InputError(
+            f"{name} is {shown(position)}; expected a position from 0 to {n - 1}: there are {n} to choose from."
+        )
+    array = rows[int(position)]
     if not len(array):
         raise InputError(f"The {what} have no entries; expected one for each training row.")
     return as_vector(array, len(array), what)
