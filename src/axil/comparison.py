@@ -11,6 +11,7 @@ weights sum to one. Pushes, which are parts of a score whatever the targets are,
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -278,10 +279,9 @@ def _labels(explainer: Explainer, which: str) -> dict[Any, int]:
     labels = keys(explainer.index)
     found = dict(zip(labels, range(len(labels))))
     if len(found) < len(labels):
-        seen: set[Any] = set()
-        label = next(one for one in labels if one in seen or seen.add(one))  # type: ignore[func-returns-value]
+        label, n = Counter(labels).most_common(1)[0]
         raise InputError(
-            f"The label {shown(label)} stands for {labels.count(label)} training rows of the {which} explainer, and rows are "
+            f"The label {shown(label)} stands for {n} training rows of the {which} explainer, and rows are "
             "matched by label. Make it with labels that are unique: axil.Explainer(..., index=labels)."
         )
     return found

@@ -56,7 +56,9 @@ def write(path: Any, header: dict[str, Any], index: NDArray[Any], arrays: dict[s
     """Write the file whole or not at all: it takes its name only once it is complete."""
     target = as_file(path)
     contents = {**arrays, **_label_arrays(index)}
-    whole = {**contents, "header": _packed({"format": FORMAT, "version": VERSION, **header}, contents)}
+    stated = json.loads(json.dumps({"format": FORMAT, "version": VERSION, **header}))  # as it will be read
+    packed = json.dumps(stated | {"digest": digest(stated, contents)}).encode()
+    whole = {**contents, "header": np.frombuffer(packed, dtype=np.uint8)}
     with atomic(target) as part, part.open("wb") as file:
         np.savez(file, **whole)  # type: ignore[arg-type]
 
@@ -86,12 +88,6 @@ def read(path: Any, budget: Budget) -> Archive:
         raise InputError(f"{path} cannot be read: {error.strerror}. Allow it, or choose another file.") from error
     except Exception as error:  # a damaged file can raise anything in the parsers of zip, npy and JSON
         raise damaged(path, error) from error
-
-
-def _packed(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> NDArray[np.uint8]:
-    """The header with its digest, as bytes of JSON."""
-    header = json.loads(json.dumps(header))  # as it will be read
-    return np.frombuffer(json.dumps(header | {"digest": digest(header, arrays)}).encode(), dtype=np.uint8)
 
 
 def digest(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:

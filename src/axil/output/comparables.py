@@ -179,24 +179,15 @@ def similar_table(
     positions = made.pop("position")
     if suspects is not None:
         made["suspect"] = suspects[positions]
-    of_rows = features(positions, chosen)
-    return finished(beside, made, tables.joined(summaries), chosen, of_rows, adjusted)
-
-
-def finished(
-    beside: Beside, made: dict[str, Any], summary: dict[str, Any], chosen: list[int], of_rows: list[Any], adjust: bool
-) -> Any:
-    """The table of the columns of `listed`, with these features of the rows listed beside those of the queries."""
     known = beside.known
-    for i, own, queried in zip(chosen, of_rows, known.of_queries(made.pop("asked"), chosen)):
+    for i, own, queried in zip(chosen, features(positions, chosen), known.of_queries(made.pop("asked"), chosen)):
         both = {f"{known.names[i]} (row)": own, f"{known.names[i]} (query)": queried}
         made |= {name: column for name, column in both.items() if column is not None}
-        if own is None or queried is None:
-            continue
-        if adjust and own.dtype.kind in "iuf" and queried.dtype.kind in "iuf":
-            made[f"{known.names[i]} (difference)"] = own.astype(float) - queried.astype(float)
+        numbers = [one.astype(float) for one in both.values() if one is not None and one.dtype.kind in "iuf"]
+        if adjusted and len(numbers) == 2:
+            made[f"{known.names[i]} (difference)"] = numbers[0] - numbers[1]
     frame = tables.make(made, beside.backend)
-    return _footed(frame, summary, beside) if adjust else tables.note(frame, beside.note)
+    return _footed(frame, tables.joined(summaries), beside) if adjusted else tables.note(frame, beside.note)
 
 
 def _footed(frame: Any, summary: dict[str, Any], beside: Beside) -> Any:

@@ -41,7 +41,8 @@ class Portfolio:
         targets = np.asarray(sums.targets, dtype=np.float64).reshape(len(sums.targets), -1)
         last = np.zeros((len(parts), len(sums.targets)))
         for k, weights in enumerate(parts):
-            held, before = self._held(weights.shape[1]), None if self._before is None else self._before[k]
+            held = max(1, math.ceil(self.top * weights.shape[1] * (1 - ROUNDING)))  # rows that the share is, rounded up
+            before = None if self._before is None else self._before[k]
             for i in range(n):
                 row = weights[[i]].toarray()[0] if issparse(weights) else weights[i]
                 shares[k, i] = np.partition(np.abs(row), -held)[-held:].sum()
@@ -76,10 +77,6 @@ class Portfolio:
         if own and sums.outputs is not None:
             labels["output"] = np.tile(sums.outputs, n)
         return labels | {name: values.T.ravel() for name, values in made.items()}
-
-    def _held(self, n_train: int) -> int:
-        """How many of the training rows the share is, rounded up."""
-        return max(1, math.ceil(self.top * n_train * (1 - ROUNDING)))
 
 
 def _relevance(weights: Array, targets: Array) -> tuple[float, float]:

@@ -39,9 +39,8 @@ class WeightedSums:
     targets: Array  #: (n_train,) or (n_train, K), on the scale of the fit; one-hot for classes
     index: NDArray[Any]  #: (n_train,) the user's labels of the training rows
     query_index: NDArray[Any]  #: (n,) the user's labels of the explained rows
-    kind: str = (
-        "exact"  #: "exact"; "additive": weights are pushes; "derivative": they only differentiate the prediction
-    )
+    #: "exact"; "additive": weights are pushes; "derivative": they only differentiate the prediction
+    kind: str = "exact"
     outputs: NDArray[Any] | None = None  #: (K,) numbers of the outputs or names of the classes; None for one output
     backend: str = "pandas"  #: the frame library that tables are made with
     n_threads: int = 1

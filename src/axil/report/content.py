@@ -32,9 +32,8 @@ class Cases:
     targets: Array  #: (lines,) as people read them
     adjusted: Array  #: (lines,)
     suspect: NDArray[np.bool_]  #: (lines,) targets that look wrong and are marked
-    alike: (
-        Array | None
-    )  #: (lines,) shares of trees in which rows are in the query's leaf; None where effects choose them
+    #: (lines,) shares of trees in which rows are in the query's leaf; None where effects choose them
+    alike: Array | None
     own: list[NDArray[Any] | None]  #: (lines,) each, of the training rows
     queried: list[NDArray[Any] | None]  #: (m,) each
     drawings: Sheets | None  #: (m, k)

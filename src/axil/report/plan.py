@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -78,16 +79,12 @@ class Plan:
         }
 
 
-def first_columns(known: Columns) -> list[int]:
-    """The columns of a page unless they are named."""
-    return [*range(known.n_features, len(known.names)), *range(known.n_features)][:MOST_COLUMNS]
-
-
 def shown_of(
     known: Columns, columns: Any, rules: Rules, map: Any, suspects: NDArray[np.bool_] | None, n_train: int
 ) -> ShownBeside:
     """Things that pages show beside the numbers of the model, checked."""
-    chosen = first_columns(known) if columns is None else known.chosen(columns)
+    first = [*range(known.n_features, len(known.names)), *range(known.n_features)][:MOST_COLUMNS]
+    chosen = first if columns is None else known.chosen(columns)
     plain = [commas_from(own) for own in known.of_training(np.arange(n_train), chosen)]
     dates = None
     if rules.within is not None or rules.asof is not None:
@@ -111,8 +108,7 @@ def page_labels(X: Any) -> list[str]:
     """The labels of the rows as text, no two of which may be the same."""
     labels = [row_name(own) if not isinstance(own, str) else own for own in inputs.row_labels(X).tolist()]
     if len(set(labels)) < len(labels):
-        seen: set[str] = set()
-        twice = next(own for own in labels if own in seen or seen.add(own))  # type: ignore[func-returns-value]
+        twice = Counter(labels).most_common(1)[0][0]
         raise InputError(
             f"X has several rows labelled {shown(twice)}, which would have one page; expected labels of their own. Give X "
             "another index, or X.reset_index(drop=True)."

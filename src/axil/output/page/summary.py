@@ -15,7 +15,6 @@ from axil.output.page.options import Intervals, Options
 from axil.output.page.values import DIGITS, FEWER_DIGITS, cells, labels, nested, numbers
 from axil.output.predictions import WeightedSums, ratio
 from axil.output.site_map import HEIGHT, MARGIN, WIDTH, Places, distance_text, sheets
-from axil.scale import TargetScale
 from axil.types import Array
 
 SHARES = (0.5, 0.8, 0.95)  # of sum |weight|: how many rows account for them
@@ -52,7 +51,7 @@ def summarise(parts: Iterable[WeightedSums], options: Options) -> dict[str, Any]
             features.append(about.columns(chosen, len(part)))
         batches.append(_batch(part, options))
     made = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
-    targets = part.targets.reshape(len(part.targets), -1)
+    targets, scale = part.targets.reshape(len(part.targets), -1), part.scale
     drawn = None if options.places is None else _map(options.places, made["rows"], made["weights"])
     if options.intervals is not None:
         made["wide_rows"] = np.where(options.intervals.shares > 0, options.intervals.rows, -1)
@@ -62,6 +61,7 @@ def summarise(parts: Iterable[WeightedSums], options: Options) -> dict[str, Any]
     for name in named:
         made[name] = np.where(made[name] < 0, -1, np.searchsorted(positions, made[name]))
     classes = class_numbers(part, positions)
+    held = ratio(np.abs(made["weights"]).sum(axis=2), made["sizes"])  # by the rows listed
     digits = DIGITS if len(positions) * len(chosen) <= MOST_CELLS else FEWER_DIGITS
     beside = None
     if about is not None and about.X_train is not None:
@@ -74,9 +74,9 @@ def summarise(parts: Iterable[WeightedSums], options: Options) -> dict[str, Any]
         "outputs": None if part.outputs is None else labels(part.outputs),
         "shares": list(SHARES),
         "curve_ranks": _ranks(made["rows"].shape[2], len(targets)).tolist(),
-        "diffuse": _is_diffuse(made),
+        "diffuse": bool(held.size and held.mean() < DIFFUSE),
         "means": targets.mean(axis=0).tolist(),  # with every digit, as the exponential of a logarithm shows them
-        "scale": _scale(part.scale),
+        "scale": None if scale.is_identity else {"name": scale.name, "base": scale.base, "shift": scale.shift},
         "features": [names[i] for i in chosen],
         "features_left_out": len(names) - len(chosen) if options.columns is None else 0,
         "feature_digits": digits,
@@ -90,7 +90,8 @@ def summarise(parts: Iterable[WeightedSums], options: Options) -> dict[str, Any]
         "held": "" if about is None else about.held,
         "queries": {
             "labels": labels(made["labels"]),
-            "features": [cells(_joined(own), digits) for own in zip(*features)],
+            # Of one batch a column as it is, so that its type stays
+            "features": [cells(own[0] if len(own) == 1 else np.concatenate(own), digits) for own in zip(*features)],
         },
         "training": {
             "labels": labels(part.index[positions]),
@@ -99,17 +100,12 @@ def summarise(parts: Iterable[WeightedSums], options: Options) -> dict[str, Any]
             "shown": None if part.seen is None else [numbers(column) for column in part.shown[positions].T],
             "features": beside,
         },
-        "shown": None if part.scale.is_identity else [numbers(column) for column in made["shown"].T],
+        "shown": None if scale.is_identity else [numbers(column) for column in made["shown"].T],
         "meaning": "" if part.account is None else part.account.meaning,
         "means_of_scores": [numbers(column) for column in made["means"].T] if "means" in made else None,
         "groups": None if options.groups is None else labels(options.groups[1]),
         **_columns(made, options, about is not None and about.predictions is not None),
     }
-
-
-def _scale(scale: TargetScale) -> dict[str, Any] | None:
-    """The scale of the fit, None where it is the targets' own."""
-    return None if scale.is_identity else {"name": scale.name, "base": scale.base, "shift": scale.shift}
 
 
 def _intervals(known: Intervals, rows: NDArray[np.intp]) -> dict[str, Any]:
@@ -193,12 +189,6 @@ def _ranks(listed: int, n_train: int) -> NDArray[np.intp]:
     return np.unique(found.round().astype(np.intp))
 
 
-def _is_diffuse(made: dict[str, Any]) -> bool:
-    """Whether the rows listed hold less than `DIFFUSE` of |weight|, on average over predictions."""
-    held = ratio(np.abs(made["weights"]).sum(axis=2), made["sizes"])
-    return bool(held.size and held.mean() < DIFFUSE)
-
-
 def _groups(
     part: WeightedSums, codes: NDArray[np.intp], groups: NDArray[Any], n: int, outputs: int, sets: int
 ) -> dict[str, Any]:
@@ -217,8 +207,3 @@ def _groups(
         "group_rest_weights": np.take_along_axis(weights, last, axis=2).sum(axis=2),
         "group_rest_contributions": np.take_along_axis(contributions, of_outputs[1], axis=2).sum(axis=2),
     }
-
-
-def _joined(parts: tuple[NDArray[Any], ...]) -> NDArray[Any]:
-    """One column from those of the batches; of one batch as it is, so that its type stays."""
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
