@@ -29,8 +29,9 @@ def parser() -> argparse.ArgumentParser:
         "--save", metavar="DIRECTORY", help="write the model and its data here, to try the other commands on"
     )
 
-    one = _command(named, "explain", "which training rows made these predictions", commands.explain)
-    _asked(one, "the rows to explain")
+    one = _command(
+        named, "explain", "which training rows made these predictions", commands.explain, asked="the rows to explain"
+    )
     one.add_argument(
         "--by",
         choices=("weight", "contribution"),
@@ -49,8 +50,13 @@ def parser() -> argparse.ArgumentParser:
     parameters.add_options(one, Explainer.top, ("k", "by"))
     _written(one, page=f"{commands.TOP}, on a page 50")
 
-    one = _command(named, "group", "how much of these predictions comes from groups of rows", commands.group)
-    _asked(one, "the rows to explain")
+    one = _command(
+        named,
+        "group",
+        "how much of these predictions comes from groups of rows",
+        commands.group,
+        asked="the rows to explain",
+    )
     one.add_argument(
         "--by",
         required=True,
@@ -61,30 +67,33 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--cut", metavar="A,B,...", help="bands of a column of numbers: below A, A to B, ..., and over")
     _written(one, page="50")
 
-    one = _command(named, "similar", "the comparables of these predictions, as a table", comparables.similar)
-    _asked(one, "the rows to explain")
+    one = _command(
+        named,
+        "similar",
+        "the comparables of these predictions, as a table",
+        comparables.similar,
+        asked="the rows to explain",
+    )
     parameters.add_options(one, Explainer.similar, ("beside",))
     _written(one)
 
-    one = _command(named, "report", "a page for each of these predictions", comparables.report)
-    _asked(one, "the rows to report on")
+    one = _command(
+        named, "report", "a page for each of these predictions", comparables.report, asked="the rows to report on"
+    )
     one.add_argument("--out", required=True, metavar="FOLDER", help="the folder to write, made if it is not there")
     _calibration(one)
     parameters.add_options(one, Explainer.report, ("folder", "target", "interval", "beside"))
     one.add_argument("--target-name", metavar="TEXT", help="what is predicted (default: what --target says)")
 
     one = _command(named, "check", "can this model be explained, and does it belong to this data", check.check)
-    _model(one)
     _data(one, required=False)
     one.add_argument("--format", default="table", choices=("table", "json"), help="(default: table, for reading)")
     _json(one)
 
     for command, short in signature.QUESTIONS.items():
         question = signature.question_named(command)
-        one = _command(named, command, short, signature.run)
+        one = _command(named, command, short, signature.run, asked="")
         one.set_defaults(command=command, about=short)
-        _model(one)
-        _data(one, required=True)
         for name, required in signature.files_of(question).items():
             about = "rows with their targets" if name == "validation" else "the rows to explain"
             about += "" if required else ", for what correcting would gain"
@@ -97,32 +106,33 @@ def parser() -> argparse.ArgumentParser:
 
     one = _command(named, "compare", "why predictions changed from an old model to a new one", commands.compare)
     one.add_argument("old", metavar="OLD", help="the old model")
-    _asked(one, "the rows to predict")
+    _data(one, "the rows to predict")
     one.add_argument("--train-old", required=True, metavar="FILE", help=f"the training data of the old model: {TABLE}")
     parameters.add_options(one, Comparison.to_html, ("k",))
     one.add_argument("--top", type=int, metavar="K", help="list the training rows that did most, K for each prediction")
     _written(one, page="")
 
-    one = _command(named, "refit", "the model again at its own splits, on other rows", commands.refit)
-    _model(one)
-    _data(one, required=True)
+    one = _command(named, "refit", "the model again at its own splits, on other rows", commands.refit, asked="")
     parameters.add_rows(one.add_mutually_exclusive_group(), "training rows to leave out")
     one.add_argument("--add", metavar="FILE", help=f"further rows with their targets: {TABLE}")
     parameters.add_options(one, Explainer.refit, ("drop", "add"))
     one.add_argument("--out", required=True, metavar="FILE", help="the file of the new model, of the kind of MODEL")
 
-    one = _command(named, "refits", "how far retraining moves these predictions", commands.refitted)
-    _asked(one, "the rows to predict")
+    one = _command(
+        named, "refits", "how far retraining moves these predictions", commands.refitted, asked="the rows to predict"
+    )
     parameters.add_options(one, axil.refits, commands.OF_REFITS)
     parameters.add_options(one, axil.Stability.table)
     _written(one)
 
-    one = _command(named, "write", "all weights of these predictions, in a file", commands.write)
-    _asked(one, "the rows to explain")
+    one = _command(
+        named, "write", "all weights of these predictions, in a file", commands.write, asked="the rows to explain"
+    )
     one.add_argument("--out", required=True, metavar="FILE", help="FILE.parquet, or a folder that ends in .zarr")
 
-    one = _command(named, "intervals", "how sure these predictions are", commands.intervals)
-    _asked(one, "the rows to predict")
+    one = _command(
+        named, "intervals", "how sure these predictions are", commands.intervals, asked="the rows to predict"
+    )
     _calibration(one)
     one.add_argument(
         "--skewed", action="store_true", help="cut the same share off at either end, rather than as far below as above"
@@ -154,8 +164,8 @@ class _Raw(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=28)
 
 
-def _command(named: Any, name: str, short: str, run: Any) -> Any:
-    """A command; its help is the text of its name, or the docstring of its question."""
+def _command(named: Any, name: str, short: str, run: Any, asked: str | None = None) -> Any:
+    """A command; its help is the text of its name, or the docstring of its question. ``asked``: as in `_data`."""
     about = vars(text).get(name.upper()) or signature.about(signature.question_named(name))
     one = named.add_parser(name, help=short, description=about, formatter_class=_Raw)
     one.about = short
@@ -164,26 +174,21 @@ def _command(named: Any, name: str, short: str, run: Any) -> Any:
     )
     one.add_argument("--debug", action="store_true", help="show the traceback of an error")
     one.set_defaults(run=run)
+    if asked is not None:
+        _data(one, asked)
     return one
 
 
-def _asked(one: argparse.ArgumentParser, rows: str) -> None:
-    """A model, its training data, and rows of a file that the question is about."""
-    _model(one)
-    _data(one, required=True)
-    one.add_argument("--query", required=True, metavar="FILE", help=f"{rows}: {TABLE}")
-
-
-def _model(one: argparse.ArgumentParser) -> None:
+def _data(one: argparse.ArgumentParser, asked: str = "", required: bool = True) -> None:
+    """A model, its training data, and, where ``asked`` says what they are, rows of a file that the question is about."""
     one.add_argument("model", metavar="MODEL", help=MODELS)
     one.add_argument(
         "--trust",
         action="store_true",
         help="read a pickle, or types that skops does not know: this runs code out of the file",
     )
-
-
-def _data(one: argparse.ArgumentParser, required: bool) -> None:
+    if asked:
+        one.add_argument("--query", required=True, metavar="FILE", help=f"{asked}: {TABLE}")
     data = one.add_argument_group(
         "the training data", "exactly the rows that the model was fitted on, in the same order"
     )

@@ -7,19 +7,13 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from axil.cli import screen
 from axil.errors import InputError
 from axil.machine.atomic import atomic
 
 FORMS = {".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".parquet": "parquet", ".pq": "parquet"}
-
-
-class Writer(Protocol):
-    """Takes frames with the same columns, one after the other."""
-
-    def add(self, table: Any) -> None: ...
 
 
 class Text:
@@ -68,7 +62,7 @@ class Parquet:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Writer]:
+def opened(path: Path) -> Iterator[Text | Parquet]:
     """A writer of the form that the ending of the file says, one of `FORMS`."""
     form = FORMS[path.suffix.lower()]
     with atomic(path) as place:
