@@ -68,6 +68,8 @@ class SumModel(Defaults):
         The names of the classes.
     constant : float
         What predictions have besides the sum.
+    read : callable, optional
+        What the model makes of rows before it hands them on.
     """
 
     library = "scikit-learn"
@@ -79,8 +81,9 @@ class SumModel(Defaults):
         columns: Any,
         classes: Any = None,
         constant: float = 0.0,
+        read: Callable[[Any], Any] | None = None,
     ):
-        self._predict = predict
+        self._predict, self._read = predict, read
         self.constant = constant
         self._columns = columns
         self.members = members
@@ -100,8 +103,12 @@ class SumModel(Defaults):
         """How the library writes a column's name."""
         return str(self._columns.spelling(name))
 
+    def _rows(self, X: Any) -> Any:
+        return X if self._read is None else self._read(X)
+
     def rows_of(self, X: Any) -> list[Any]:
         """The rows of X as each of the members gets them."""
+        X = self._rows(X)
         return [X if member.columns is None else X[:, member.columns] for member in self.members]
 
     def check_kept(self, X: Any, targets: Array, weights: Array | None) -> None:
@@ -116,7 +123,7 @@ class SumModel(Defaults):
         """(n, K): what the whole model predicts by its own account."""
         with warnings.catch_warnings():  # of names that rows have and the fit had not, or the other way round
             warnings.simplefilter("ignore")
-            return np.asarray(self._predict(X), dtype=np.float64).reshape(X.shape[0], self.n_outputs)
+            return np.asarray(self._predict(self._rows(X)), dtype=np.float64).reshape(X.shape[0], self.n_outputs)
 
     def causes(self, what: str) -> str:
         """Reasons for a disagreement of the sum, once every member agrees."""
@@ -126,8 +133,9 @@ class SumModel(Defaults):
 class ResidualModel(SumModel):
     """The adapter of a model of two: trees are fitted to the targets less the predictions of the first, and both add up."""
 
-    stages: Any
+    stages: Any  #: the adapter of the trees
 
     def kept_rows(self, n_rows: int) -> NDArray[np.intp] | None:
-        """The rows, among ``n_rows``, that the first model was fitted on, in the order of its fit; None: all rows."""
-        return None
+        """The rows, among ``n_rows``, that both were fitted on, in the order of their fits; None: all rows."""
+        found: NDArray[np.intp] | None = self.stages.kept_rows(n_rows)
+        return found

@@ -21,19 +21,6 @@ OWN_RANKING = (
     "axil.Explainer takes it as objective=. Or fit with squared error."
 )
 
-# Likely causes of a disagreement with the data that several libraries share.
-OTHER_ROWS = "These are not the rows and columns that the model was fitted on: other rows, or columns in another order."
-OTHER_COLUMNS = (
-    "Columns were scaled or otherwise changed for the fit, or categories and missing values were encoded otherwise."
-)
-OTHER_WEIGHTS = (
-    "sample_weight is not what the fit was given: pass the same weights, in the order of the rows, or none if it had "
-    "none."
-)
-OTHER_TARGETS = (
-    "The targets are not those of the fit, or were transformed for it (a logarithm), or are in another order."
-)
-
 
 @dataclass(frozen=True)
 class Refusal(Generic[R]):
@@ -71,6 +58,11 @@ def refuse(table: Iterable[Refusal[R]], reading: R) -> None:
 def smooth_refusals(table: Iterable[Refusal[R]], *more: Refusal[R]) -> tuple[Refusal[R], ...]:
     """The rows that stand in the way of a derivative too, and those that only it has."""
     return *(row for row in table if not (row.derivative or row.linear_only)), *more
+
+
+def first_of(settings: dict[str, Any]) -> str:
+    """The first name of a setting that a model has; empty: it has none."""
+    return next((name for name, there in settings.items() if there), "")
 
 
 def not_fitted(model: Any) -> InputError:

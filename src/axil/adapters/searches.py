@@ -9,7 +9,7 @@ from axil.adapters.refusals import not_fitted, refuse
 from axil.adapters.sklearn.refusals import CALIBRATION
 from axil.errors import InputError
 
-__all__ = ["CALIBRATED", "inside_of", "is_calibrated", "unwrapped"]
+__all__ = ["CALIBRATED", "inside_of", "is_calibrated", "kinds_of", "unwrapped"]
 
 _MISSING = object()
 CALIBRATED = (
@@ -41,7 +41,7 @@ def inside_of(model: Any) -> tuple[str, Any] | None:
     A search predicts with ``best_estimator_`` alone, which was fitted to all rows after the search. A frozen model is never
     fitted again, whatever is around it. A calibrated classifier has one inside, unless it is an ensemble, which is refused.
     """
-    name = next((_AROUND_ONE[kind] for kind in _own_kinds(model) if kind in _AROUND_ONE), None)
+    name = next((_AROUND_ONE[kind] for kind in kinds_of(model) if kind in _AROUND_ONE), None)
     if name is None and not _is_search(model):
         return None
     found = vars(model).get(name or "best_estimator_", _MISSING)
@@ -60,11 +60,11 @@ def inside_of(model: Any) -> tuple[str, Any] | None:
 
 def is_calibrated(model: Any) -> bool:
     """Whether an object is a classifier with the curves that calibrate it, as a CalibratedClassifierCV keeps them."""
-    return "_CalibratedClassifier" in _own_kinds(model)
+    return "_CalibratedClassifier" in kinds_of(model)
 
 
-def _own_kinds(model: Any) -> list[str]:
-    """The names of scikit-learn's classes that an object is of."""
+def kinds_of(model: Any) -> list[str]:
+    """The names of scikit-learn's classes that an object is of, its own first."""
     return [kind.__name__ for kind in type(model).__mro__ if kind.__module__.startswith("sklearn.")]
 
 

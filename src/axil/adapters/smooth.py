@@ -32,7 +32,6 @@ __all__ = [
     "SmoothTrees",
     "counted_weights",
     "find",
-    "first_of",
     "label_factors",
     "refuse_learners",
     "weighed_classes",
@@ -133,11 +132,6 @@ class OffsetScores(SmoothModel, Protocol):
 
 #: In words, what `SmoothModel.alone` calls factors of classes.
 WEIGHS_CLASSES = "scale_pos_weight or is_unbalance, by which rows weigh otherwise for each class"
-
-
-def first_of(settings: dict[str, Any]) -> str:
-    """The first name of a setting that a model has; empty: it has none."""
-    return next((name for name, there in settings.items() if there), "")
 
 
 def weighed_classes(setting: Any) -> str:

@@ -21,10 +21,11 @@ from axil.adapters.catboost.placement import EncodedRows
 from axil.adapters.catboost.pool import most_categories, pool, zeros_above_negatives
 from axil.adapters.catboost.refusals import MISSING, REFUSALS, CatBoostReading, doubt
 from axil.adapters.catboost.settings import Stage, base_factor, coefficients, fit, settings_of_each_tree, shrunk_further
+from axil.adapters.causes import OTHER_COLUMNS, OTHER_ROWS, OTHER_TARGETS
 from axil.adapters.contract import FittedTrees, TrainingRows, TreeModel
 from axil.adapters.frames import single_table
 from axil.adapters.percentiles import require_rows, with_base
-from axil.adapters.refusals import OTHER_COLUMNS, OTHER_ROWS, OTHER_TARGETS, not_fitted, refuse
+from axil.adapters.refusals import not_fitted, refuse
 from axil.adapters.routes import Routes
 from axil.errors import InputError, UnsupportedModelError
 from axil.types import Array

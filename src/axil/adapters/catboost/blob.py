@@ -45,6 +45,10 @@ class Table:
         place = self._place(field)
         return float(struct.unpack_from("<" + kind, self._data, place)[0]) if place else default
 
+    def integer(self, field: int) -> int:
+        """A whole number, 0 where the table does not have it."""
+        return int(self.number(field, "i", 0))
+
     def vector(self, field: int) -> tuple[int, int]:
         """Where the elements of a vector, a string or a table begin, and how many there are."""
         place = self._place(field)
@@ -99,7 +103,7 @@ class ModelBlob:
     @cached_property
     def n_outputs(self) -> int:
         """K."""
-        return int(self.trees.number(0, "i", 0))
+        return self.trees.integer(0)
 
     @cached_property
     def splits(self) -> bytes:
@@ -125,7 +129,7 @@ class ModelBlob:
         Splits are numbered by the borders of these features, feature after feature, and then by those of other kinds.
         """
         features = self.trees.tables(5)
-        own = np.repeat([int(feature.number(1, "i", 0)) for feature in features], [f.length(3) for f in features])
+        own = np.repeat([feature.integer(1) for feature in features], [f.length(3) for f in features])
         split = np.minimum(self.split_numbers, len(own))
         return np.asarray(np.append(own, -1)[split], dtype=np.int64)
 

@@ -47,7 +47,7 @@ class Counted:
             tuple(tests.tolist()),
             tuple(one_hot.tolist()),
             int(base.number(1, "b", 0)),
-            int(base.number(2, "i", 0)),
+            base.integer(2),
         )
 
     @property
@@ -84,7 +84,7 @@ class Encoding:
         own = feature.table(0)
         return cls(
             Counted.of(own.table(0)),
-            int(own.number(1, "i", 0)),
+            own.integer(1),
             own.number(2, "f", 0.0),
             own.number(3, "f", 1.0),
             own.number(5, "f", 1.0),
@@ -126,9 +126,9 @@ class FinalTable:
         places = table.numbers(1, "u1").view(np.dtype([("hash", "<u8"), ("index", "<u4")]))
         held = places[places["hash"] != NO_HASH]
         counts, by = table.numbers(2, "u1").view("<i4"), {MEAN: 2, COUNTER: 1, FREQUENCY: 1}
-        n_classes = by.get(counted.kind, int(table.number(4, "i", 0)))
+        n_classes = by.get(counted.kind, table.integer(4))
         counts = counts.reshape(-1, n_classes)[held["index"]]
-        return cls(counted, held["hash"].copy(), counts, int(table.number(3, "i", 0)))
+        return cls(counted, held["hash"].copy(), counts, table.integer(3))
 
 
 @dataclass(frozen=True)
@@ -162,15 +162,19 @@ class Fold:
 
     def is_above(self, column: int, border: float) -> NDArray[np.bool_]:
         """(N,): whether numbers are above a border."""
-        values = self.numbers[column]
-        with np.errstate(invalid="ignore"):
-            above = values > np.float32(border)
-        return np.asarray(above | np.isnan(values) if column in self.high else above)
+        return above(self.numbers[column], border, column in self.high)
 
     def equals(self, column: int, value: int) -> NDArray[np.bool_]:
         """(N,): whether categories have this hash."""
         own = self.categories[column]
         return np.asarray((own.hashes == np.uint32(value & 0xFFFFFFFF))[own.codes])
+
+
+def above(values: Single, border: float, high: bool) -> NDArray[np.bool_]:
+    """(N,): whether numbers are above a border, missing ones too where they are ``high``."""
+    with np.errstate(invalid="ignore"):
+        found = values > np.float32(border)
+    return np.asarray(found | np.isnan(values) if high else found)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from scipy import sparse
 
 from axil.adapters.catboost.blob import ModelBlob
 from axil.adapters.catboost.categories import Categories, column
-from axil.adapters.catboost.encodings import Encoder, Fold, classifications
+from axil.adapters.catboost.encodings import Encoder, Fold, above, classifications
 from axil.adapters.catboost.permutations import AveragingFold
 from axil.adapters.catboost.splits import Ids, is_high, split_routes, tree_nodes
 from axil.adapters.contract import TrainingRows
@@ -92,41 +92,20 @@ class EncodedRows:
         """The rows in the order of the averaging fold."""
         settings, X = self.blob.settings[-1], self.rows.X
         own = settings["cat_feature_params"]
+        # A feature has its number among those of its kind, and then that among all.
         features = [feature for feature in self.blob.trees.tables(5) if feature.length(3)]
         categories = [feature for feature in self.blob.trees.tables(4) if feature.number(3, "b", 1)]
         order = AveragingFold.of(len(self.rows.targets), settings, bool(self.blob.trees.length(5))).rows
         return Fold(
             order,
-            {
-                feature.index: Categories.of(column(X, feature.flat_index)[order])
-                for feature in map(FeatureNumbers.of_category, categories)
-            },
-            {
-                feature.index: number_column(X, feature.flat_index)[order]
-                for feature in map(FeatureNumbers.of_number, features)
-            },
-            {FeatureNumbers.of_number(feature).index for feature in features if is_high(feature)},
+            {feature.integer(0): Categories.of(column(X, feature.integer(1))[order]) for feature in categories},
+            {feature.integer(1): number_column(X, feature.integer(2))[order] for feature in features},
+            {feature.integer(1) for feature in features if is_high(feature)},
             self.rows.targets,
             int(own["ctr_leaf_count_limit"]),
             bool(own["store_all_simple_ctr"]),
             classifications(settings, self.rows.targets.shape[1]),
         )
-
-
-@dataclass(frozen=True)
-class FeatureNumbers:
-    """A feature's numbers: among features of its kind and among all."""
-
-    index: int
-    flat_index: int
-
-    @classmethod
-    def of_number(cls, feature: Any) -> FeatureNumbers:
-        return cls(int(feature.number(1, "i", -1)), int(feature.number(2, "i", -1)))
-
-    @classmethod
-    def of_category(cls, feature: Any) -> FeatureNumbers:
-        return cls(int(feature.number(0, "i", -1)), int(feature.number(1, "i", -1)))
 
 
 class Tests:
@@ -135,15 +114,13 @@ class Tests:
     def __init__(self, blob: ModelBlob, fold: Fold):
         self._fold, self._encoder = fold, Encoder(blob, fold)
         numbers = [feature for feature in blob.trees.tables(5) if feature.length(3)]
-        one_hot = [
-            (int(f.number(0, "i", -1)), value) for f in blob.trees.tables(6) for value in f.numbers(1, "<i4").tolist()
-        ]
+        one_hot = [(f.integer(0), value) for f in blob.trees.tables(6) for value in f.numbers(1, "<i4").tolist()]
         sizes = [
             *(f.length(3) for f in numbers),
             *([1] * len(one_hot)),
             *(len(e.borders) for e in self._encoder.encodings),
         ]
-        self._numbers, self._one_hot = [FeatureNumbers.of_number(feature).index for feature in numbers], one_hot
+        self._numbers, self._one_hot = [feature.integer(1) for feature in numbers], one_hot
         self._column = np.repeat(np.arange(len(sizes)), sizes)  # of each split
         borders = [feature.numbers(3, "<f4").astype(np.float64) for feature in numbers]
         borders += [np.full(len(one_hot), 0.5), *(own.borders for own in self._encoder.encodings)]
@@ -176,9 +153,7 @@ class Tests:
         """(N,): whether rows with these values go right."""
         if values.dtype.kind != "f":
             return np.asarray(values > int(self.borders[split]))  # borders are whole, or 0.5 of two values
-        with np.errstate(invalid="ignore"):
-            above = values > np.float32(self.borders[split])
-        return np.asarray(above | np.isnan(values) if self.high[split] else above)
+        return above(values, self.borders[split], bool(self.high[split]))
 
     def groups(self, starts: Ids, split: Ids) -> Iterator[tuple[int, int]]:
         """Consecutive trees, from one up to another, whose splits are on few encodings."""

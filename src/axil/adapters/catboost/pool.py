@@ -8,6 +8,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from scipy import sparse
 
+from axil.adapters.catboost.categories import column
 from axil.adapters.frames import as_frame, compressed
 from axil.errors import InputError
 from axil.inputs.codes import numbered
@@ -84,8 +85,4 @@ def most_categories(X: Any, cat_features: list[int]) -> int:
     frame = as_frame(X)
     if frame is not None:
         return max(frame[frame.columns[i]].n_unique() for i in cat_features)
-    return max(len(numbered(_column(X, i))[1]) for i in cat_features)
-
-
-def _column(X: Any, i: int) -> Any:
-    return X[:, [i]].toarray()[:, 0] if sparse.issparse(X) else np.asarray(X)[:, i]
+    return max(len(numbered(column(X, i))[1]) for i in cat_features)

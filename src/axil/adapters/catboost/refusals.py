@@ -18,7 +18,7 @@ from axil.adapters.catboost.blob import ModelBlob
 from axil.adapters.catboost.encodings import classifications, encodings
 from axil.adapters.catboost.monotone import signs_of
 from axil.adapters.catboost.percentile import PERCENTILES
-from axil.adapters.refusals import Refusal, refusal
+from axil.adapters.refusals import Refusal, first_of, refusal
 from axil.errors import UnsupportedModelError
 from axil.structure import Cut
 
@@ -148,7 +148,7 @@ def _missing_otherwise(model: CatBoostReading) -> str:
         "model_shrink_rate": any(model.values("boosting_options", "model_shrink_rate")),
         "encodings of categories by the targets": bool(_encoded(model)),
     }
-    found = next((way for way, there in ways.items() if there), "") if MISSING in model.losses else ""
+    found = first_of(ways) if MISSING in model.losses else ""
     return f"{MISSING} with {found}" if found else ""
 
 

@@ -24,7 +24,7 @@ def routes(blob: ModelBlob, n_leaves: Ids) -> Routes | None:
     features = blob.trees.tables(5)
     of_border = np.repeat(np.arange(len(features)), [feature.length(3) for feature in features])
     borders = np.concatenate([np.zeros(0), *(feature.numbers(3, "<f4").astype(np.float64) for feature in features)])
-    columns = np.array([int(feature.number(2, "i", -1)) for feature in features], dtype=np.int64)
+    columns = np.array([feature.integer(2) for feature in features], dtype=np.int64)
     high = np.array([is_high(feature) for feature in features], dtype=bool)
     if not blob.trees.length(10) and blob.depths.max(initial=0) > DEEPEST:
         return None

@@ -21,8 +21,7 @@ from axil.adapters.lightgbm.adapter import LightGBMAdapter
 from axil.adapters.lightgbm.rates import stated_rates
 from axil.adapters.lightgbm.text import CATEGORICAL, TreeText
 from axil.adapters.linear_steps import LinearSteps, LinearTree
-from axil.adapters.refusals import Refusal
-from axil.errors import ExactnessError, InputError
+from axil.errors import ExactnessError, InputError, UnsupportedModelError
 from axil.machine.threads import one_blas_thread
 from axil.types import Array
 
@@ -31,19 +30,6 @@ UNSTEADY = 1e-8  # likewise: below, rounding may show in predictions
 CLOSE = 1e-7  # of the largest target or step: how far the step of a row may be from its leaf's own regression
 ROUNDING = 1e-12  # likewise: of sums in float64
 WEIGHT_SLACK = 1e-7  # of the weight of all rows
-
-ROUNDED: Refusal[float] = Refusal(
-    "linear_lambda",
-    lambda penalty: f"{penalty:g}",
-    "the features of a leaf are a combination of each other, or nearly so, and rounding decides its coefficients",
-    "Fit with a larger linear_lambda, with columns of similar size, or without those that follow from others.",
-)
-UNKNOWN_RATES: Refusal[Any] = Refusal(
-    "learning_rate",
-    lambda rates: "one for each tree, or known to six digits",
-    "linear leaves are replayed where all trees have one rate that is known to the last digit",
-    "Fit with one learning rate, and pass the model in memory or pickled.",
-)
 
 
 @dataclass(frozen=True)
@@ -99,7 +85,12 @@ class LinearLightGBM(SmootherModel, LightGBMAdapter):
         if self._trees[0].n_leaves > 1 and self._trees[0].shrinkage == "1":  # which hides a base
             self._rates[0] = self._settings.precisely("learning_rate")[0]
         if np.isnan(self._rates).any():
-            raise UNKNOWN_RATES.error(UNKNOWN_RATES.found(self._rates))
+            raise UnsupportedModelError(
+                "learning_rate",
+                "one for each tree, or known to six digits",
+                "linear leaves are replayed where all trees have one rate that is known to the last digit",
+                "Fit with one learning rate, and pass the model in memory or pickled.",
+            )
 
     def _table(self, X: Any) -> Array:
         """(n, features + 1): the numbers, and ones."""
@@ -173,12 +164,13 @@ class LinearLightGBM(SmootherModel, LightGBMAdapter):
             penalty = np.where(about.columns < self.n_features, self._penalty, 0.0)
             made, steady[each] = _inverse((basis * weights[rows, None]).T @ basis + np.diag(penalty))
             if steady[each] < SINGULAR:
-                raise ROUNDED.error(f"{self._penalty:g} with leaf {each} of tree {t}")
+                raise self._rounded_leaf(each, t)
             block = np.zeros((len(made) + 1, len(made) + 1))
             block[:-1, :-1], block[-1, -1] = rate * made, rate / total[each] if total[each] > 0 else 0.0
             blocks.append(block)
         places = np.array([each.place for each in own])
-        return LinearTree(_features(own, leaf, table), leaf, weights, complete, places, _beside(blocks), steady)
+        inverse = sparse.csr_array(sparse.block_diag(blocks, format="csr"))
+        return LinearTree(_features(own, leaf, table), leaf, weights, complete, places, inverse, steady)
 
     def _compare_coefficients(self, t: int, tree: LinearTree, left: Array, stated: Array, totals: Totals) -> None:
         """Compare what residuals (N, 1) lead to with the model's weights, values and coefficients (P,) of a tree."""
@@ -193,9 +185,17 @@ class LinearLightGBM(SmootherModel, LightGBMAdapter):
         if apart[worst] > CLOSE * largest:
             leaf = int(tree.leaf[worst])
             if tree.steady[leaf] < UNSTEADY:
-                raise ROUNDED.error(f"{self._penalty:g} with leaf {leaf} of tree {t}")
+                raise self._rounded_leaf(leaf, t)
             what, made = f"step of training row {worst} (from 0)", float((tree.features @ found)[worst])
             raise ExactnessError(what, made, float(added[worst]), self.causes("values"), t, leaf)
+
+    def _rounded_leaf(self, leaf: int, tree: int) -> UnsupportedModelError:
+        return UnsupportedModelError(
+            "linear_lambda",
+            f"{self._penalty:g} with leaf {leaf} of tree {tree}",
+            "the features of a leaf are a combination of each other, or nearly so, and rounding decides its coefficients",
+            "Fit with a larger linear_lambda, with columns of similar size, or without those that follow from others.",
+        )
 
     def _compare(self, what: str, found: NDArray[Any], stated: NDArray[Any], slack: float, tree: int) -> None:
         """Raise for the first leaf whose number is further than ``slack`` from the model's."""
@@ -224,15 +224,6 @@ def _inverse(matrix: Array) -> tuple[Array, float]:
     if values[0] <= SINGULAR * values[-1]:
         return matrix, 0.0
     return scale[:, None] * ((vectors / values) @ vectors.T) * scale, float(values[0] / values[-1])
-
-
-def _beside(blocks: list[Array]) -> Any:
-    """A sparse matrix of these blocks along its diagonal."""
-    sizes = np.array([len(block) for block in blocks])
-    firsts = np.cumsum(sizes) - sizes
-    indices = np.concatenate([np.tile(np.arange(a, a + n), n) for a, n in zip(firsts, sizes)])
-    starts = np.append(0, np.cumsum(np.repeat(sizes, sizes)))
-    return sparse.csr_array((np.concatenate([block.ravel() for block in blocks]), indices, starts), (sizes.sum(),) * 2)
 
 
 def _features(leaves: list[LinearLeaf], leaf: NDArray[np.integer[Any]], table: Array) -> Any:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from axil.adapters.causes import OTHER_COLUMNS, OTHER_ROWS, OTHER_TARGETS, OTHER_WEIGHTS
 from axil.adapters.lightgbm.percentile import PERCENTILES
 from axil.adapters.lightgbm.reading import LightGBMReading
-from axil.adapters.refusals import OTHER_COLUMNS, OTHER_ROWS, OTHER_TARGETS, OTHER_WEIGHTS, OWN_RANKING, RANKED, Refusal
+from axil.adapters.refusals import OWN_RANKING, RANKED, Refusal, first_of
 
 EXACT_OBJECTIVES = ("regression", "regression sqrt", "huber", *PERCENTILES)  # "sqrt": with reg_sqrt
 _L2 = 'Fit with objective="regression" (squared error) instead.'
@@ -85,7 +86,7 @@ def _linear_beside(model: LightGBMReading) -> str:
         "device_type": model.on_gpu,
         **{name: model.settings.number(name) > 0 for name in ("lambda_l1", "max_delta_step", "path_smooth")},
     }
-    other = next((name for name, is_so in others.items() if is_so), "")
+    other = first_of(others)
     return f"True with {other}" if model.linear and other else ""
 
 
@@ -95,9 +96,14 @@ def _ranked_elsewhere(model: LightGBMReading) -> str:
 
 
 def _huber_elsewhere(model: LightGBMReading) -> str:
-    others = {"device_type": model.on_gpu, "num_machines": model.machines > 1, "boosting=rf": model.forest}
-    others["use_quantized_grad"] = model.settings.flag("use_quantized_grad")
-    where = next((name for name, is_so in others.items() if is_so), "")
+    where = first_of(
+        {
+            "device_type": model.on_gpu,
+            "num_machines": model.machines > 1,
+            "boosting=rf": model.forest,
+            "use_quantized_grad": model.settings.flag("use_quantized_grad"),
+        }
+    )
     return f"huber with {where}" if model.cuts and where else ""
 
 

@@ -22,9 +22,9 @@ from axil.adapters.lightgbm.reading import LightGBMReading
 from axil.adapters.lightgbm.refusals import REFUSALS
 from axil.adapters.losses import Logistic, Loss, Softmax, Squared, gamma, poisson, tweedie
 from axil.adapters.objective import Objective, as_objective
-from axil.adapters.refusals import Refusal, smooth_refusals
+from axil.adapters.refusals import Refusal, first_of, smooth_refusals
 from axil.adapters.robust import Fair, Huber
-from axil.adapters.smooth import WEIGHS_CLASSES, SmoothTrees, first_of, label_factors, weighed_classes
+from axil.adapters.smooth import WEIGHS_CLASSES, SmoothTrees, label_factors, weighed_classes
 from axil.errors import InputError
 from axil.types import Array
 

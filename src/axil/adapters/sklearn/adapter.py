@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from axil.adapters.contract import Model
 from axil.adapters.refusals import not_fitted
+from axil.adapters.searches import kinds_of
 from axil.adapters.sklearn.boosting import GradientBoostingAdapter, HistGradientBoostingAdapter, leaves_of
 from axil.adapters.sklearn.neighbours import NeighboursAdapter
 from axil.adapters.sklearn.refusals import fits_init, refuse_class
@@ -49,7 +50,7 @@ def read(model: Any, leaves_only: bool = False) -> Model | None:
     """The adapter for a model of scikit-learn, None for any other object; refuses nothing where leaves alone are read."""
     if leaves_only:
         return leaves_of(model)
-    for kind in _kinds(model):
+    for kind in kinds_of(model):
         refuse_class(kind)
         if kind in ADAPTERS:
             break
@@ -59,15 +60,10 @@ def read(model: Any, leaves_only: bool = False) -> Model | None:
 
 def reader_of(model: Any, readers: Mapping[str, Reader]) -> Reader | None:
     """The reader of a model by the names of scikit-learn's classes; None for other objects. Raises where it is not fitted."""
-    found = next((readers[kind] for kind in _kinds(model) if kind in readers), None)
+    found = next((readers[kind] for kind in kinds_of(model) if kind in readers), None)
     if found is not None:
         require_fitted(model)
     return found
-
-
-def _kinds(model: Any) -> list[str]:
-    """The classes of scikit-learn that a model is of, its own first."""
-    return [kind.__name__ for kind in type(model).__mro__ if kind.__module__.startswith("sklearn.")]
 
 
 def _of_several(model: Any) -> bool:

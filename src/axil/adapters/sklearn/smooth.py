@@ -13,14 +13,14 @@ import numpy as np
 
 from axil.adapters.contract import TrainingRows
 from axil.adapters.losses import Logistic, Loss, Softmax, Squared, gamma, poisson
-from axil.adapters.refusals import Refusal
+from axil.adapters.refusals import Refusal, first_of
 from axil.adapters.robust import Exponential
 from axil.adapters.sklearn.adapter import reader_of
 from axil.adapters.sklearn.boosting import GradientBoostingAdapter, HistGradientBoostingAdapter
 from axil.adapters.sklearn.draws import training_rows
 from axil.adapters.sklearn.refusals import fits_init, unknown_init, unknown_split
 from axil.adapters.sklearn.trees import no_offsets
-from axil.adapters.smooth import SmoothTrees, first_of, weighed_classes
+from axil.adapters.smooth import SmoothTrees, weighed_classes
 from axil.types import Array
 
 LIGHTEST = (

@@ -101,14 +101,10 @@ def _each_output(model: Any, inside: Read) -> SumModel:
 
 
 class BaggingModel(SumModel):
-    """Bagging hands its members arrays, whatever it gets itself; from scikit-learn 1.8 on it keeps the sample weights."""
+    """Bagging, which from scikit-learn 1.8 on keeps the sample weights."""
 
     kept_weights: Array | None = None  #: (N,)
     keeps_weights = False  #: whether rows were drawn in proportion to their weights, which have no other use then
-
-    def rows_of(self, X: Any) -> list[Any]:
-        """Numbers, the columns of each member."""
-        return super().rows_of(numbers(X, np.float64))
 
     def check_kept(self, X: Any, targets: Array, weights: Array | None) -> None:
         """Raise unless the weights are those that the rows were drawn by: nothing else would show it."""
@@ -158,17 +154,14 @@ def _bagging(model: Any, inside: Read) -> SumModel:
         )
     kept = as_it_is(model)
     vars(kept).pop("feature_names_in_", None)  # rows reach it as an array, so it must not look for names
-    predict = partial(_of_numbers, kept.predict if classes is None else kept.predict_proba)
-    found = BaggingModel(predict, members, outer, None if classes is None else owned(np.asarray(classes)))
+    predict = kept.predict if classes is None else kept.predict_proba
+    names, read = None if classes is None else owned(np.asarray(classes)), partial(numbers, dtype=np.float64)
+    found = BaggingModel(predict, members, outer, names, read=read)
     found.fitted_rows = int(model._n_samples)
     found.keeps_weights = drawn_by_weight
     weights = getattr(model, "_sample_weight", None)
     found.kept_weights = None if weights is None else owned(np.asarray(weights, dtype=np.float64))
     return found
-
-
-def _of_numbers(predict: Callable[[Any], Any], X: Any) -> Any:
-    return predict(numbers(X, np.float64))
 
 
 def _takes_weights(estimator: Any) -> bool:
@@ -182,26 +175,14 @@ def _takes_weights(estimator: Any) -> bool:
     return bool(has_fit_parameter(estimator, "sample_weight"))
 
 
-class InitModel(ResidualModel):
-    """Gradient boosting from the predictions of another model, both of which see the rows in float32."""
-
-    def rows_of(self, X: Any) -> list[Any]:
-        """Numbers in float32."""
-        rows = numbers(X, np.float32)
-        return [rows, rows]
-
-    def kept_rows(self, n_rows: int) -> Any:
-        """The rows that early stopping left to fit on."""
-        return self.stages.kept_rows(n_rows)
-
-
 def _after_init(model: Any, inside: Read) -> SumModel | None:
-    """Gradient boosting of what another model leaves over; None where it starts from a number."""
+    """Gradient boosting of what another model leaves over, both on rows in float32; None where it starts from a number."""
     if not fits_init(model):
         return None
     stages = StagesAfterInit(model)
     first = _read(inside, model.init_, "init")
-    found = InitModel(stages.whole, [Member("init", first), Member("the trees", stages)], stages)
+    members, read = [Member("init", first), Member("the trees", stages)], partial(numbers, dtype=np.float32)
+    found = ResidualModel(stages.whole, members, stages, read=read)
     found.stages = stages
     return found
 

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.refusals import OTHER_ROWS, OTHER_TARGETS, OTHER_WEIGHTS, OWN_RANKING, RANKED, Refusal
+from axil.adapters.causes import OTHER_ROWS, OTHER_TARGETS, OTHER_WEIGHTS
+from axil.adapters.refusals import OWN_RANKING, RANKED, Refusal
 from axil.adapters.xgboost.document import ModelDocument, XGBoostSettings
 from axil.adapters.xgboost.percentile import PERCENTILES
 from axil.errors import UnsupportedModelError

@@ -16,9 +16,9 @@ import numpy as np
 from axil.adapters.contract import TrainingRows
 from axil.adapters.losses import NEAR_SINGLE, Logistic, Loss, Softmax, Squared, gamma, poisson, tweedie
 from axil.adapters.objective import Objective, as_objective
-from axil.adapters.refusals import Refusal, smooth_refusals
+from axil.adapters.refusals import Refusal, first_of, smooth_refusals
 from axil.adapters.robust import PseudoHuber, SquaredLog
-from axil.adapters.smooth import WEIGHS_CLASSES, SmoothTrees, first_of, label_factors
+from axil.adapters.smooth import WEIGHS_CLASSES, SmoothTrees, label_factors
 from axil.adapters.xgboost.adapter import XGBoostAdapter, opened
 from axil.adapters.xgboost.draws import Subsample
 from axil.adapters.xgboost.plan import plan_of
