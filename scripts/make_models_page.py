@@ -21,7 +21,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "models.md"
 HEAD = """# Supported models
 
 Made from the adapters' tables by `python scripts/make_models_page.py`; a test compares the two. `axil.supports(model)`
-reports the same for your fitted model and needs no data; [Refused, and what to do](faq.md#refused-and-what-to-do) has the
+reports the same of your model without data; [Refused, and what to do](faq.md#refused-and-what-to-do) has the
 commonest cases.
 
 *Exact* means: weights times targets plus the intercept equal the model's predictions, with the splits kept. The largest
@@ -115,6 +115,8 @@ VALUES = {
     ("n_outputs_", ""): "above 1, of classes",
     ("warm_start", ""): "on other rows",
     ("ensemble", ""): "True",
+    ("positive", ""): "True",
+    ("alpha", ""): "several",
 }
 OWN = "a function of your own"
 OTHER = "any other"
@@ -143,6 +145,7 @@ SECTIONS = {
             *sklearn_refusals.DRAWS,
             *sklearn_refusals.TREES,
             *sklearn_refusals.STEPS,
+            *sklearn_refusals.SMOOTHERS,
             *sklearn_refusals.CALIBRATION,
         ),
     ),

@@ -30,17 +30,12 @@ class NeighboursAdapter(SmootherAdapter):
             )
         self.classes = None if classes is None else owned(np.asarray(classes))
         super().__init__(model)
-
-    def _refuse(self, model: Any) -> None:
-        wanted, fitted = getattr(model, "n_neighbors", None), int(model.n_samples_fit_)
-        if wanted is not None and not hasattr(model, "radius_neighbors") and wanted > fitted:
+        wanted, self.fitted_rows = getattr(model, "n_neighbors", None), int(model.n_samples_fit_)
+        if wanted is not None and not hasattr(model, "radius_neighbors") and wanted > self.fitted_rows:
             raise InputError(
-                f"This {type(model).__name__} has n_neighbors={wanted} and was fitted on {fitted} rows: its own predict "
-                f"fails. Fit with n_neighbors of at most {fitted}."
+                f"This {type(model).__name__} has n_neighbors={wanted} and was fitted on {self.fitted_rows} rows: its own "
+                f"predict fails. Fit with n_neighbors of at most {self.fitted_rows}."
             )
-
-    def _count_rows(self, model: Any) -> int | None:
-        return int(model.n_samples_fit_)
 
     def _count_outputs(self, model: Any) -> int:
         if self.classes is not None:

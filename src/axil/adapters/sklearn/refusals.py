@@ -7,7 +7,6 @@ leaf values linear in the residuals. A setting is refused if it breaks one for s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
@@ -16,22 +15,6 @@ from numpy.typing import NDArray
 
 from axil.adapters.refusals import Refusal
 from axil.adapters.sklearn.percentile import PERCENTILES
-from axil.errors import UnsupportedModelError
-
-
-@dataclass(frozen=True)
-class RefusedClass:
-    """A class of models none of which is explained."""
-
-    reason: str
-    condition: str | None = None
-    instead: str = "Explain a model of means instead: trees, forests, boosting with squared error, ridge regression."
-
-    @property
-    def derivative(self) -> bool:
-        """Whether predictions are at least smooth in the targets."""
-        return self.reason in (_LOGIT, _BENT, _LINK)
-
 
 _LOGIT = "its first prediction is the logarithm of the odds of a mean, which is not a linear function of the targets"
 _FOREST = "A RandomForestClassifier has exact weights."
@@ -41,53 +24,59 @@ _SPARSE = "its coefficients are shrunk to zero by a threshold"
 _LINK = "its coefficients are found by iteration through a non-linear link"
 _BASE = "Explain a model inside it, which was fitted to all rows (estimators_)."
 
-CLASSES: dict[str, RefusedClass] = {
-    "GradientBoostingClassifier": RefusedClass(_LOGIT, "(i)", _FOREST),
-    "HistGradientBoostingClassifier": RefusedClass(_LOGIT, "(i)", _FOREST),
-    "AdaBoostRegressor": RefusedClass("its prediction is a weighted median of its trees' predictions", "(ii)"),
-    "AdaBoostClassifier": RefusedClass("its trees vote with weights that depend on their errors", "(ii)", _FOREST),
-    "StackingClassifier": RefusedClass(
-        "its last model is fitted to predictions of the others, which change with the targets", "(ii)", _BASE
+
+def _never(
+    reason: str,
+    instead: str = "Explain a model of means instead: trees, forests, boosting with squared error, ridge regression.",
+    condition: str = "(ii)",
+) -> Refusal[str]:
+    """The refusal of a class none of whose models has exact weights."""
+    return Refusal("class", str, reason, instead, condition, derivative=reason in (_LOGIT, _BENT, _LINK))
+
+
+CLASSES: dict[str, Refusal[str]] = {
+    "GradientBoostingClassifier": _never(_LOGIT, _FOREST, "(i)"),
+    "HistGradientBoostingClassifier": _never(_LOGIT, _FOREST, "(i)"),
+    "AdaBoostRegressor": _never("its prediction is a weighted median of its trees' predictions"),
+    "AdaBoostClassifier": _never("its trees vote with weights that depend on their errors", _FOREST),
+    "StackingClassifier": _never(
+        "its last model is fitted to predictions of the others, which change with the targets", _BASE
     ),
     **dict.fromkeys(
         ("RegressorChain", "ClassifierChain"),
-        RefusedClass(
+        _never(
             "each of its models has the targets, or predictions, of the outputs before among its features",
-            "(ii)",
             "Fit a MultiOutputRegressor, or explain estimators_[0].",
         ),
     ),
-    "OneVsOneClassifier": RefusedClass(
+    "OneVsOneClassifier": _never(
         "its classifiers, each fitted to the rows of two classes, vote",
-        "(ii)",
         "Fit a OneVsRestClassifier, or explain one of estimators_ on the rows of its two classes.",
     ),
-    "OutputCodeClassifier": RefusedClass(
+    "OutputCodeClassifier": _never(
         "it predicts the class whose code, drawn at random, is nearest to the predictions of its classifiers",
-        "(ii)",
         "Fit a OneVsRestClassifier, or explain one of estimators_.",
     ),
-    "IsotonicRegression": RefusedClass("which targets it pools depends on their order", "(ii)"),
-    "MLPRegressor": RefusedClass(_BENT, "(ii)"),
-    "MLPClassifier": RefusedClass(_BENT, "(ii)"),
-    **dict.fromkeys(("SVR", "NuSVR", "LinearSVR", "SVC", "NuSVC", "LinearSVC"), RefusedClass(_MARGIN, "(ii)")),
+    "IsotonicRegression": _never("which targets it pools depends on their order"),
+    "MLPRegressor": _never(_BENT),
+    "MLPClassifier": _never(_BENT),
+    **dict.fromkeys(("SVR", "NuSVR", "LinearSVR", "SVC", "NuSVC", "LinearSVC"), _never(_MARGIN)),
     **dict.fromkeys(
         ("Lasso", "LassoCV", "ElasticNet", "ElasticNetCV", "LassoLars", "LassoLarsCV", "LassoLarsIC"),
-        RefusedClass(_SPARSE, "(ii)"),
+        _never(_SPARSE),
     ),
     **dict.fromkeys(
         ("LogisticRegression", "LogisticRegressionCV", "PoissonRegressor", "GammaRegressor", "TweedieRegressor"),
-        RefusedClass(_LINK, "(ii)"),
+        _never(_LINK),
     ),
-    "GaussianProcessClassifier": RefusedClass(
+    "GaussianProcessClassifier": _never(
         "its probabilities are integrals over a posterior that is approximated around its mode",
-        "(ii)",
         "A kernel (Nystroem) before a LogisticRegression in a pipeline has derivatives.",
     ),
-    "HuberRegressor": RefusedClass("residuals are clipped", "(ii)"),
-    "QuantileRegressor": RefusedClass("its predictions are quantiles", "(ii)"),
-    "TheilSenRegressor": RefusedClass("its coefficients are medians", "(ii)"),
-    "RANSACRegressor": RefusedClass("which rows it keeps depends on their residuals", "(ii)"),
+    "HuberRegressor": _never("residuals are clipped"),
+    "QuantileRegressor": _never("its predictions are quantiles"),
+    "TheilSenRegressor": _never("its coefficients are medians"),
+    "RANSACRegressor": _never("which rows it keeps depends on their residuals"),
 }
 
 #: Settings that change how leaves are made, or weights, and are exact; those that only choose splits are not listed.
@@ -122,7 +111,7 @@ EXACT = (
 
 _L2 = 'Fit with loss="squared_error" instead.'
 _MEAN = 'Fit with init=None (the mean), init="zero" or a model that axil reads.'
-_SEED = "Fit again with an integer random_state."
+SEED = "Fit again with an integer random_state."
 
 
 def _other_loss(model: Any) -> str:
@@ -212,7 +201,7 @@ STAGES: tuple[Refusal[Any], ...] = (
         "random_state",
         unknown_split,
         "linear in the targets, but which rows early stopping held out cannot be drawn again",
-        _SEED,
+        SEED,
     ),
 )
 
@@ -222,7 +211,7 @@ DRAWS: tuple[Refusal[Any], ...] = (
         "random_state",
         _unknown_draws,
         "linear in the targets, but which rows each tree was fitted on cannot be drawn again",
-        f"{_SEED[:-1]}, or pass the draws as bags=.",
+        f"{SEED[:-1]}, or pass the draws as bags=.",
     ),
 )
 
@@ -249,6 +238,25 @@ TREES: tuple[Refusal[Any], ...] = (
         "axil explains the classes of one output at a time",
         "Fit one classifier for each output.",
     ),
+)
+
+
+def _penalties(model: Any) -> str:
+    """The penalties of each output, as Ridge, RidgeCV and KernelRidge may have them; those of a Gaussian process are of rows."""
+    chosen = np.ravel(getattr(model, "alpha_", getattr(model, "alpha", 0.0)))
+    return str(chosen.tolist()) if len(np.unique(chosen)) > 1 and not hasattr(model, "kernel_") else ""
+
+
+#: Of linear models and kernel ridge.
+SMOOTHERS: tuple[Refusal[Any], ...] = (
+    Refusal(
+        "positive",
+        lambda model: "True" if getattr(model, "positive", False) else "",
+        "coefficients are clipped at zero",
+        "Fit with positive=False.",
+        "(ii)",
+    ),
+    Refusal("alpha", _penalties, "each output has a penalty, and so weights, of its own", "Fit one model per output."),
 )
 
 
@@ -291,8 +299,5 @@ STEPS: tuple[Refusal[NDArray[np.bool_]], ...] = (
 
 def refuse_class(name: str) -> None:
     """Raise for a class that is never explained."""
-    refused = CLASSES.get(name)
-    if refused is not None:
-        raise UnsupportedModelError(
-            "class", name, refused.reason, refused.instead, refused.condition, refused.derivative
-        )
+    if name in CLASSES:
+        raise CLASSES[name].error(name)

@@ -18,7 +18,8 @@ from axil.adapters.robust import Exponential
 from axil.adapters.sklearn.adapter import reader_of
 from axil.adapters.sklearn.boosting import GradientBoostingAdapter, HistGradientBoostingAdapter
 from axil.adapters.sklearn.draws import training_rows
-from axil.adapters.sklearn.refusals import fits_init, unknown_init, unknown_split
+from axil.adapters.sklearn.percentile import PERCENTILES
+from axil.adapters.sklearn.refusals import SEED, fits_init, unknown_init, unknown_split
 from axil.adapters.sklearn.trees import no_offsets
 from axil.adapters.smooth import SmoothTrees, weighed_classes
 from axil.types import Array
@@ -28,16 +29,10 @@ LIGHTEST = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class StageLogistic(Logistic):
+class Stage(Loss):
     """Its leaves have no regularisation, so the digits of gradients next to zero count; h is that of ``p = y + g``, rounded."""
 
     cancels = True
-
-    def gradient(self, y: Array, F: Array) -> Array:
-        """p - y without a difference of numbers near one, as scikit-learn takes it."""
-        odds = np.exp(-np.maximum(F, -37.0))
-        return np.where(F > -37, ((1 - y) - y * odds) / (1 + odds), np.exp(np.minimum(F, 0.0)) - y)
 
     def leaf_slopes(self, y: Array, F: Array) -> tuple[Any, Any]:
         """g, and p (1 - p) of the probability that scikit-learn makes of g."""
@@ -47,10 +42,18 @@ class StageLogistic(Logistic):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StageSoftmax(Softmax):
-    """Its leaves have no regularisation, so the digits of gradients next to zero count, and the order of their sums."""
+class StageLogistic(Stage, Logistic):
+    """Gradients of the logistic loss."""
 
-    cancels = True
+    def gradient(self, y: Array, F: Array) -> Array:
+        """p - y without a difference of numbers near one, as scikit-learn takes it."""
+        odds = np.exp(-np.maximum(F, -37.0))
+        return np.where(F > -37, ((1 - y) - y * odds) / (1 + odds), np.exp(np.minimum(F, 0.0)) - y)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageSoftmax(Stage, Softmax):
+    """The exponentials of a softmax summed class after class."""
 
     def mean(self, F: Array) -> Array:
         """p, with the exponentials summed class after class."""
@@ -61,12 +64,6 @@ class StageSoftmax(Softmax):
         shares /= total
         return shares
 
-    def leaf_slopes(self, y: Array, F: Array) -> tuple[Any, Any]:
-        """g, and p (1 - p) of the probability that scikit-learn makes of g."""
-        g = self.gradient(y, F)
-        p = y + g
-        return g, p * (1 - p)
-
 
 _LOSSES: dict[str, Loss] = {
     "squared_error": Squared(),
@@ -75,9 +72,7 @@ _LOSSES: dict[str, Loss] = {
     "poisson": poisson(),
     "gamma": gamma(),
 }
-_PERCENTILES = ("absolute_error", "quantile", "huber")
 _STOPS = "early stopping, which holds out rows of its own for each output"
-_SEED = "Fit again with an integer random_state."
 
 
 def read(model: Any) -> SmoothStages | SmoothHistograms | None:
@@ -87,7 +82,7 @@ def read(model: Any) -> SmoothStages | SmoothHistograms | None:
 
 
 def _other_loss(model: Any) -> str:
-    known = isinstance(model.loss, str) and (model.loss in _LOSSES or model.loss in _PERCENTILES)
+    known = isinstance(model.loss, str) and (model.loss in _LOSSES or model.loss in PERCENTILES)
     return "" if known else str(model.loss)
 
 
@@ -103,7 +98,7 @@ _FIT = 'Fit with loss "log_loss", "exponential", "poisson", "gamma" or "squared_
 LOSSES: tuple[Refusal[Any], ...] = (
     Refusal(
         "loss",
-        lambda model: model.loss if model.loss in _PERCENTILES else "",
+        lambda model: model.loss if model.loss in PERCENTILES else "",
         "its leaf values are renewed by percentiles of the residuals, which are no sums over rows",
         _FIT,
     ),
@@ -117,7 +112,7 @@ STAGES: tuple[Refusal[Any], ...] = (
         "its first prediction is neither a constant nor that of the targets' means, which are what axil replays",
         'Fit with init=None or init="zero".',
     ),
-    Refusal("random_state", unknown_split, "which rows early stopping held out cannot be drawn again", _SEED),
+    Refusal("random_state", unknown_split, "which rows early stopping held out cannot be drawn again", SEED),
 )
 
 

@@ -12,7 +12,8 @@ from scipy.sparse import csr_matrix, issparse
 
 from axil.adapters.contract import FittedSmoother, SmootherModel
 from axil.adapters.kept_rows import check_rows
-from axil.adapters.refusals import refusal
+from axil.adapters.refusals import refusal, refuse
+from axil.adapters.sklearn.refusals import SMOOTHERS
 from axil.adapters.sklearn.solutions import kernel_ridge, least_squares, with_ones
 from axil.adapters.sklearn.solvers import SOLVERS, Unsolved, condition_number, fitted_sparse, run_again
 from axil.adapters.sklearn.trees import SklearnAdapter, numbers
@@ -29,23 +30,15 @@ class SmootherAdapter(SklearnAdapter, SmootherModel):
 
     def __init__(self, model: Any):
         super().__init__(model)
-        self._refuse(model)
-        self.fitted_rows = self._count_rows(model)
+        refuse(SMOOTHERS, model)
         self.n_outputs = self._count_outputs(model)
         if self._in_single_precision():
             self.tolerance, self.widest = 1e-6, 1e-5
         self.fingerprint = hashlib.sha256(pickle.dumps([type(model).__name__, self._state()], 4)).hexdigest()
 
-    def _refuse(self, model: Any) -> None:
-        """Raise for settings that are not linear in the targets."""
-
     def _count_outputs(self, model: Any) -> int:
         coefficients = np.asarray(model.coef_)
         return 1 if coefficients.ndim == 1 else len(coefficients)
-
-    def _count_rows(self, model: Any) -> int | None:
-        """How many rows the model keeps of its fit."""
-        return None
 
     def _state(self) -> Any:
         """Fitted numbers, for the fingerprint."""
@@ -114,12 +107,6 @@ def _precision(X: Any) -> type[np.floating[Any]]:
 class LinearRegressionAdapter(SmootherAdapter):
     """Least squares."""
 
-    def _refuse(self, model: Any) -> None:
-        if getattr(model, "positive", False):
-            raise UnsupportedModelError(
-                "positive", True, "coefficients are clipped at zero", "Fit with positive=False.", "(ii)"
-            )
-
     def _l2(self) -> float:
         return 0.0
 
@@ -180,23 +167,16 @@ class RidgeAdapter(LinearRegressionAdapter):
         chosen = self._model.alpha_ if hasattr(self._model, "alpha_") else self._model.alpha
         return float(np.asarray(chosen).ravel()[0])
 
-    def _refuse(self, model: Any) -> None:
-        super()._refuse(model)
-        chosen = np.asarray(model.alpha_ if hasattr(model, "alpha_") else model.alpha).ravel()
-        if len(np.unique(chosen)) > 1:
-            raise UnsupportedModelError(
-                "alpha",
-                list(chosen),
-                "each output has a penalty, and so weights, of its own",
-                "Fit one model per output.",
-            )
-
 
 class KernelAdapter(SmootherAdapter):
     """Base of smoothers whose features are a kernel with the rows of the fit, which the model keeps."""
 
-    def _count_rows(self, model: Any) -> int | None:
-        return int(self._kept_rows().shape[0])
+    def __init__(self, model: Any):
+        super().__init__(model)
+        self.fitted_rows = int(self._kept_rows().shape[0])
+
+    def _count_outputs(self, model: Any) -> int:
+        return 1 if np.ndim(self._state()) == 1 else int(self._state().shape[1])
 
     def _in_single_precision(self) -> bool:
         return bool(self._kept_rows().dtype == np.float32)
@@ -210,15 +190,6 @@ class KernelRidgeAdapter(KernelAdapter):
 
     def _kept_rows(self) -> Any:
         return self._model.X_fit_
-
-    def _refuse(self, model: Any) -> None:
-        if np.ndim(model.alpha) > 0 and len(np.unique(model.alpha)) > 1:
-            raise UnsupportedModelError(
-                "alpha", list(model.alpha), "each output has weights of its own", "Fit one model per output."
-            )
-
-    def _count_outputs(self, model: Any) -> int:
-        return 1 if np.ndim(model.dual_coef_) == 1 else int(model.dual_coef_.shape[1])
 
     def _state(self) -> Any:
         return np.asarray(self._model.dual_coef_)
@@ -266,9 +237,6 @@ class GaussianProcessAdapter(KernelAdapter):
 
     def _kept_rows(self) -> Any:
         return np.asarray(self._model.X_train_)
-
-    def _count_outputs(self, model: Any) -> int:
-        return 1 if np.ndim(model.y_train_) == 1 else int(model.y_train_.shape[1])
 
     def _state(self) -> Any:
         return np.asarray(self._model.alpha_)

@@ -105,18 +105,17 @@ def run_again(model: Any, X: Any, targets: Array, weights: Array | None) -> Any:
     try:
         with warnings.catch_warnings():  # that it did not converge, say: the first fit has warned of that
             warnings.simplefilter("ignore")
-            fixed = _fixed(model)
-            return clone(model).set_params(**fixed).fit(X, y, **how)
+            solver = {"solver": model.solver_} if hasattr(model, "solver_") else {}
+            return clone(model).set_params(**(chosen(model) or solver)).fit(X, y, **how)
     except Exception:  # a user's own subclass or kernel may do anything: then there is no such evidence
         return None
 
 
-def _fixed(model: Any) -> dict[str, Any]:
+def chosen(model: Any) -> dict[str, Any]:
+    """Settings that hold what the fit of a model chose by the targets."""
     if hasattr(model, "kernel_"):
         return {"kernel": model.kernel_, "optimizer": None}
-    if hasattr(model, "alphas"):
-        return {"alphas": [float(np.ravel(model.alpha_)[0])]}
-    return {"solver": model.solver_} if hasattr(model, "solver_") else {}
+    return {"alphas": [float(np.ravel(model.alpha_)[0])]} if hasattr(model, "alphas") else {}
 
 
 def condition_number(matrix: Array) -> float:

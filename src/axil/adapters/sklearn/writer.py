@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from axil.adapters.sklearn.side_by_side import classifiers_of
+from axil.adapters.sklearn.solvers import chosen
 from axil.errors import UnsupportedQuestionError
 from axil.structure.leaves import LeafFit, NodeFit
 
@@ -80,11 +81,7 @@ def again(model: Any, X: Any, y: Any, sample_weight: Any) -> Any:
     from sklearn.base import clone
     from sklearn.utils.validation import has_fit_parameter
 
-    made = clone(model)
-    if hasattr(model, "alphas") and hasattr(model, "alpha_"):
-        made.set_params(alphas=np.atleast_1d(model.alpha_))
-    if hasattr(model, "kernel_") and hasattr(model, "optimizer"):
-        made.set_params(kernel=model.kernel_, optimizer=None)
+    made = clone(model).set_params(**chosen(model))
     if sample_weight is None:
         return made.fit(X, y)
     if not has_fit_parameter(made, "sample_weight"):
