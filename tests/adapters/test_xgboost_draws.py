@@ -14,7 +14,7 @@ import xgboost as xgb
 from numpy.typing import NDArray
 
 import axil
-from axil.adapters.xgboost.document import parse, settings
+from axil.adapters.xgboost.document import XGBoostSettings, parse
 from axil.adapters.xgboost.draws import (
     ColumnDraws,
     DrawPlan,
@@ -49,7 +49,7 @@ def trained(
     nodes = model.predict(rows, pred_leaf=True).reshape(n_rows, -1).astype(int)
     document = parse(model.save_raw("json"))
     assert document is not None
-    columns = None if VERSION < (3, 3) else columns_of(document.trees, settings(model.save_config()))
+    columns = None if VERSION < (3, 3) else columns_of(document.trees, XGBoostSettings.of(model))
     return learner, nodes, columns
 
 
@@ -176,7 +176,7 @@ def test_the_version_that_trained_is_found(version: tuple[int, ...], params: dic
     model = xgb.train({"nthread": 1, "max_depth": 3, **params}, xgb.DMatrix(X, y), 8)
     document = parse(model.save_raw("json"))
     assert document is not None
-    plan = plan_of_draws(replace(document, version=version), settings(model.save_config()), 500, None)
+    plan = plan_of_draws(replace(document, version=version), XGBoostSettings.of(model), 500, None)
     assert (plan.columns is None) == (VERSION < (3, 3))
     assert plan.dart is None or plan.dart.shares == (VERSION < (3, 4))
 

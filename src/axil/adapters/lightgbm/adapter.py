@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from axil.adapters.contract import Coefficients, FittedTrees, LeafTotals, Nodes, Totals, TrainingRows, TreeModel
+from axil.adapters.contract import Coefficients, FittedTrees, Nodes, Totals, TrainingRows, TreeModel
 from axil.adapters.frames import array_of_floats
 from axil.adapters.lightgbm import splits
 from axil.adapters.lightgbm.bagging import DrawReplay, LeafEvidence, Seen, histories
@@ -92,7 +92,7 @@ class LightGBMAdapter(TreeModel):
     tolerance = 1e-6
     renames = True  # fit takes feature_name= for the columns of a frame, which predict then takes by their places
 
-    def __init__(self, booster: Any, stops_early: str = "", leaves_only: bool = False):
+    def __init__(self, booster: Any, stops_early: str = "", own_objective: bool = False, leaves_only: bool = False):
         # best_iteration is 0 or -1 where there was no early stopping: all iterations.
         saved = booster.model_to_string(num_iteration=max(int(booster.best_iteration), 0) or -1)
         text = parse(saved)
@@ -107,7 +107,8 @@ class LightGBMAdapter(TreeModel):
                 "Load the model from the text that LightGBM saved, complete with the lines after 'parameters:'.",
             )
         self._settings = LightGBMSettings(text.parameters, booster.params or {})
-        self._reading = LightGBMReading(text, self._settings, _refit_decay_rate(booster), stops_early)
+        decay_rate = _refit_decay_rate(booster)
+        self._reading = LightGBMReading(text, self._settings, decay_rate, stops_early, own_objective)
         refuse(() if leaves_only else self.refusals, self._reading)
         self._trees = text.trees
         self._n_leaves = np.array([tree.n_leaves for tree in text.trees], dtype=np.int64)
@@ -137,19 +138,13 @@ class LightGBMAdapter(TreeModel):
         coefficients, gradients = self._coefficients(rows), self._gradients(rows)
         start, single = (float(totals.means[0]), 0.0) if gradients is None else gradients.start(rows.targets[:, 0])
         base, base_value, hidden = self._base(start, totals, coefficients)
-        values = [tree.floats("leaf_value") for tree in self._trees]
-        nodes = rule.nodes
+        holds = self._n_leaves > 1 if self._reading.forest else np.arange(len(self._trees)) == 0
+        of_trees = np.where(holds, hidden, 0.0)
+        values, nodes = self._without_base(of_trees)
         if self._reading.forest:
-            values = [(v - hidden * (len(v) > 1)) / len(values) for v in values]
+            values = [own / len(values) for own in values]
             if nodes is not None:
-                nodes = replace(nodes, values=(nodes.values - hidden) / len(values), slack=nodes.slack / len(values))
-        else:
-            values[0] = without_base(values[0], hidden)
-            if nodes is not None:
-                first = np.arange(len(nodes.values)) < nodes.starts[1]
-                nodes = replace(nodes, values=np.where(first, nodes.values - hidden, nodes.values))
-        printed = np.zeros(int(self._n_leaves.sum()))
-        printed[: self._n_leaves[0]] = 0.0 if self._reading.forest else hidden
+                nodes = replace(nodes, values=nodes.values / len(values), slack=nodes.slack / len(values))
         hides = coefficients is None and hidden != 0.0 and self._trees[0].n_leaves > 1
         rates = stated_rates(self._trees, self._settings) if coefficients is None else coefficients.omega[-1].copy()
         if hides:
@@ -171,11 +166,11 @@ class LightGBMAdapter(TreeModel):
             base_value=np.array([base_value]),
             l1=rule.l1,
             max_step=rule.max_step,
-            nodes=None if nodes is None else with_roots_known(nodes),
+            nodes=nodes,
             cut=Cut(self._settings.precisely("alpha")[0]) if self.cuts_off else None,
             sampler=self._sampler(evidence, totals.n_rows, gradients),
             coefficients=coefficients,
-            hidden=printed,
+            hidden=0.0 if self._reading.forest else np.repeat(of_trees, self._n_leaves),
             slack=rule.slack(evidence.values),
             doubt=partial(refusal, FIRST) if hides and not np.isnan(rates[0]) else None,
         )
@@ -194,6 +189,23 @@ class LightGBMAdapter(TreeModel):
             return [with_base(trees, gradients.ranks, rows, start if base is None else None, single)]
         return [self._smoothed(trees, rows, evidence) if self._estimates(totals) else trees]
 
+    def _without_base(self, hidden: Array) -> tuple[list[Array], Nodes | None]:
+        """The values of each tree's leaves, and the nodes, less the bases (T,) that LightGBM hides in them.
+
+        A single leaf that holds nothing else is 0, not a rounding error. LightGBM 4.1 keeps no values of roots, but zeros.
+        """
+        values = [tree.floats("leaf_value") - own for tree, own in zip(self._trees, hidden)]
+        for own, base in zip(values, hidden):
+            own[(len(own) == 1) & (np.abs(own) <= 1e-12 * abs(base))] = 0.0
+        nodes = self._rule.nodes
+        if nodes is None:
+            return values, None
+        of_nodes = nodes.values - np.repeat(hidden, np.diff(nodes.starts))
+        roots = nodes.starts[:-1][nodes.leaf[nodes.starts[:-1]] < 0]
+        if not (np.abs(of_nodes[roots]) > np.broadcast_to(nodes.slack, of_nodes.shape)[roots]).any():
+            of_nodes[roots] = np.nan
+        return values, replace(nodes, values=of_nodes)
+
     def _estimates(self, totals: Totals) -> bool:
         """Whether LightGBM smoothed by estimated row counts: rows weigh differently, by their weights or the factors of GOSS."""
         return self._rule.smooth > 0 and (self._reading.goss or not totals.even)
@@ -211,8 +223,9 @@ class LightGBMAdapter(TreeModel):
         elif rows.leaf_totals is None:  # the rows are walked first
             return trees
         else:
-            found = zip(*(np.split(part, evidence.starts[1:-1]) for part in _parts(rows.leaf_totals[0])))
-        hidden = np.asarray(trees.hidden)[evidence.starts[:-1]].tolist()
+            of_leaves = rows.leaf_totals[0].sums[:, 0], rows.leaf_totals[0].weights
+            found = zip(*(np.split(part, evidence.starts[1:-1]) for part in of_leaves))
+        hidden = np.broadcast_to(trees.hidden, len(trees.values))[evidence.starts[:-1]].tolist()
         own = [smooth.own(t, *each, evidence.tree_values(t), hidden[t]) for t, each in enumerate(found)]
         return replace(trees, nodes=replace(trees.nodes, own=np.concatenate(own)))
 
@@ -422,20 +435,6 @@ class LightGBMAdapter(TreeModel):
         return cause(self._reading, what, self._rule.digits_lost)
 
 
-def _parts(totals: LeafTotals) -> tuple[Array, Array]:
-    return totals.sums[:, 0], totals.weights
-
-
-def with_roots_known(nodes: Nodes) -> Nodes:
-    """The nodes, their roots without values where all of these are zero: LightGBM 4.1 keeps none."""
-    roots = nodes.starts[:-1][nodes.leaf[nodes.starts[:-1]] < 0]
-    if (np.abs(nodes.values[roots]) > np.broadcast_to(nodes.slack, nodes.values.shape)[roots]).any():
-        return nodes
-    values = nodes.values.copy()
-    values[roots] = np.nan
-    return replace(nodes, values=values)
-
-
 def _copied(booster: Any, saved: str) -> Any:
     """The booster as it was saved: one that is trained further, or changed in place, does not change the copy."""
     copied = type(booster)(model_str=saved)
@@ -449,9 +448,3 @@ def _refit_decay_rate(booster: Any) -> str:
     loaded = "saved_feature_importance_type" in remembered and not hasattr(booster, "train_set")
     decay = remembered.get("refit_decay_rate", "")
     return "" if loaded and decay == 0.9 else str(decay)
-
-
-def without_base(values: Array, hidden: float) -> Array:
-    """Leaf values less the base; a single leaf that holds nothing else is 0, not a rounding error."""
-    rest = values - hidden
-    return np.zeros(1) if len(rest) == 1 and abs(rest[0]) <= 1e-12 * abs(hidden) else rest

@@ -21,6 +21,7 @@ class LightGBMReading:
     stops_early: str = (
         ""  #: pred_early_stop of an estimator, which its predict hands to the booster; empty: it does not stop
     )
+    own_objective: bool = False  #: whether the user gave the function that it was fitted with
 
     @property
     def subset_features(self) -> frozenset[int]:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.contract import Coefficients, FittedTrees, Nodes, TrainingRows
-from axil.adapters.lightgbm.adapter import LightGBMAdapter, booster_of, with_roots_known, without_base
+from axil.adapters.contract import Coefficients, FittedTrees, TrainingRows
+from axil.adapters.lightgbm.adapter import LightGBMAdapter, booster_of
 from axil.adapters.lightgbm.bagging import DrawReplay, LeafEvidence
 from axil.adapters.lightgbm.path_smooth import PathSmooth
 from axil.adapters.lightgbm.rates import stated_rates
@@ -76,16 +76,15 @@ def _by_class(setting: str, model: LightGBMReading) -> str:
 # Others say that they need accurate predictions (NeedAccuratePrediction, src/objective).
 _STOPPABLE = ("binary", "multiclass", "multiclassova")
 _PLAIN = "axil replays plain boosting only with this loss"
-_UNKNOWN: Refusal[LightGBMReading] = Refusal(
-    "objective",
-    lambda model: "" if _name(model) in _LOSSES else model.text.objective or "custom",
-    "axil does not know its gradient",
-    "Pass the function that it was fitted with as objective=, or fit with objective binary, cross_entropy, multiclass, poisson, "
-    "gamma, tweedie, huber or fair.",
-)
 SMOOTH = smooth_refusals(
     REFUSALS,
-    _UNKNOWN,
+    Refusal(
+        "objective",
+        lambda model: "" if model.own_objective or _name(model) in _LOSSES else model.text.objective or "custom",
+        "axil does not know its gradient",
+        "Pass the function that it was fitted with as objective=, or fit with objective binary, cross_entropy, multiclass, "
+        "poisson, gamma, tweedie, huber or fair.",
+    ),
     Refusal(
         "refit_decay_rate",
         lambda model: model.refit,
@@ -134,10 +133,6 @@ SMOOTH = smooth_refusals(
 )
 
 
-#: Of models with the user's own objective.
-_CUSTOM = tuple(row for row in SMOOTH if row is not _UNKNOWN)
-
-
 class SmoothLightGBM(LightGBMAdapter):
     """A LightGBM booster with a smooth objective."""
 
@@ -152,10 +147,7 @@ class SmoothLightGBM(LightGBMAdapter):
         custom: Objective | None = None,
         stops_early: str = "",
     ):
-        if custom is not None:
-            self.refusals = _CUSTOM
-        super().__init__(booster, stops_early)
-        vars(self).pop("refusals", None)  # it was asked, and no pickle holds its functions
+        super().__init__(booster, stops_early, custom is not None)
         self._class_weight, self._custom = class_weight, custom
         self.class_weight = class_weight
         if isinstance(class_weight, dict) and classes is not None:
@@ -196,14 +188,13 @@ class SmoothLightGBM(LightGBMAdapter):
         base = np.where(
             np.abs(base) > EPSILON, base, 0.0
         )  # a start this close to zero is left out (src/boosting/gbdt.cpp)
-        values = [tree.floats("leaf_value") for tree in self._trees]
         if self._reading.dart and self._dropped is None:
             self._dropped = self._drops(rows)
         drops = self._dropped
         hidden = np.zeros(n_trees)
         hidden[: min(n_outputs, n_trees)] = (base if drops is None else drops.beta[-1] * base)[:n_trees]
-        for k in np.flatnonzero(hidden):
-            values[k] = without_base(values[k], hidden[k])
+        values, nodes = self._without_base(hidden)
+        mixes = self._reading.monotone_signs.any() or self._rule.smooth > 0
         omega = None if drops is None else np.repeat(drops.omega, n_outputs, axis=1)
         rates = stated_rates(self._trees, self._settings, n_outputs) if omega is None else omega[-1].copy()
         alone = self._rule.smooth > 0  # values do not follow from sums by the rule
@@ -219,7 +210,7 @@ class SmoothLightGBM(LightGBMAdapter):
             base=None if started else base,
             base_value=base,
             slack=self._rule.single_slack(evidence.values) if self._reading.adds_in_single else 0.0,
-            nodes=self._bounding_nodes(hidden),
+            nodes=nodes if mixes else None,
         )
         return SmoothTrees(
             trees=trees,
@@ -241,14 +232,6 @@ class SmoothLightGBM(LightGBMAdapter):
         if not self._rule.smooth or trees.nodes is None:
             return None
         return PathSmooth.of(self._rule, trees.rates, trees.nodes, self.smooth_tolerance, self.smooth_tolerance / 10)
-
-    def _bounding_nodes(self, hidden: Array) -> Nodes | None:
-        """The nodes of trees with monotone constraints or path_smooth, without the bases (T,) that LightGBM hides in them."""
-        mixes = self._reading.monotone_signs.any() or self._rule.smooth > 0
-        nodes = self._rule.nodes if mixes else None
-        if nodes is None:
-            return None
-        return with_roots_known(replace(nodes, values=nodes.values - np.repeat(hidden, np.diff(nodes.starts))))
 
     def causes(self, what: str) -> str:
         """The most likely reason for a disagreement in "counts" or "values"."""

@@ -17,7 +17,7 @@ from axil.adapters.frames import single_table
 from axil.adapters.percentiles import require_rows, with_base
 from axil.adapters.refusals import not_fitted, refuse
 from axil.adapters.routes import Kind, Routes, Splits, make_routes
-from axil.adapters.xgboost.document import ModelDocument, Tree, parse, settings
+from axil.adapters.xgboost.document import ModelDocument, Tree, XGBoostSettings, parse
 from axil.adapters.xgboost.draws import DrawPlan, Subsample
 from axil.adapters.xgboost.matrix import as_matrix, coded_table
 from axil.adapters.xgboost.percentile import PERCENTILES, XGBoostPercentile, alphas
@@ -91,7 +91,7 @@ class XGBoostAdapter(TreeModel):
     ):
         _require_trees(booster)
         self._booster, self._missing = booster.copy(), missing  # a booster can be trained further
-        self._settings = settings(booster.save_config())
+        self._settings = XGBoostSettings.of(booster)
         model = parse(booster.save_raw("json"))
         self._reading = XGBoostReading(self._settings, model, estimator, custom)
         refuse(self.refusals[:1] if leaves_only else self.refusals, self._reading)

@@ -22,7 +22,8 @@ from axil.errors import InputError
 from axil.types import Array
 
 # The fields, besides the leaf values, that decide leaf membership.
-_STRUCTURE = ("left_children", "right_children", "split_indices", "split_conditions", "default_left", "split_type")
+_SIDES = ("left_children", "right_children")
+_STRUCTURE = (*_SIDES, "split_indices", "split_conditions", "default_left", "split_type")
 _DECISIVE = (*_STRUCTURE, "categories", "categories_nodes", "categories_sizes", "sum_hessian", "leaf_weights")
 
 
@@ -83,9 +84,15 @@ class Tree:
         return np.concatenate(found) if found else level
 
     @cached_property
+    def last_splits(self) -> NDArray[np.int64]:
+        """(S', 3): the splits whose children are both leaves, and these children."""
+        found = np.stack([self.splits, *(self.integers(side)[self.splits] for side in _SIDES)], axis=1)
+        return found[np.isin(found[:, 1:], self.leaves).all(axis=1)]
+
+    @cached_property
     def leaves(self) -> NDArray[np.int64]:
         """(L,): the nodes that are leaves."""
-        children = np.concatenate([self.integers(side)[self.splits] for side in ("left_children", "right_children")])
+        children = np.concatenate([self.integers(side)[self.splits] for side in _SIDES])
         return np.setdiff1d(np.append(children, 0), self.splits)
 
     def nodes(self) -> tuple[NDArray[np.int64], Array, NDArray[np.bool_], NDArray[np.int64]]:
@@ -93,7 +100,7 @@ class Tree:
         number = np.empty(self.n_nodes, dtype=np.int64)
         number[self.splits] = np.arange(len(self.splits))
         number[self.leaves] = ~np.arange(len(self.leaves))
-        sides = [self.integers(side)[self.splits] for side in ("left_children", "right_children")]
+        sides = [self.integers(side)[self.splits] for side in _SIDES]
         features, left = self.integers("split_indices")[self.splits], self.integers("default_left")[self.splits] != 0
         return features, self.floats("split_conditions")[self.splits], left, number[np.stack(sides, axis=1)]
 
@@ -233,6 +240,10 @@ class XGBoostSettings:
 
     learner: Mapping[str, Any]
 
+    @classmethod
+    def of(cls, booster: Any) -> XGBoostSettings:
+        return cls(json.loads(booster.save_config())["learner"])
+
     @property
     def booster(self) -> Mapping[str, Any]:
         """The settings of the trees; DART wraps them once more."""
@@ -266,7 +277,3 @@ class XGBoostSettings:
     @property
     def device(self) -> str:
         return self.text("device") or "cpu"
-
-
-def settings(config: str) -> XGBoostSettings:
-    return XGBoostSettings(json.loads(config)["learner"])

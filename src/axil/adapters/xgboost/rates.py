@@ -78,9 +78,7 @@ def confirmed(tree: Tree, rate: float, l2: float) -> bool:
     hessians = tree.node_hessians
     if hessians is None or not len(tree.splits):
         return False
-    left, right = (tree.integers(side)[tree.splits] for side in ("left_children", "right_children"))
-    last = np.isin(left, tree.leaves) & np.isin(right, tree.leaves)
-    own, left, right = tree.splits[last], left[last], right[last]
+    own, left, right = tree.last_splits.T
     parts = [tree.node_values[child] * (hessians[child] + l2)[:, None] for child in (left, right)]
     whole = rate * tree.base_weights[own] * (hessians[own] + l2)[:, None]
     noise = 4 * ROUNDING * (np.abs(parts[0]) + np.abs(parts[1]) + np.abs(whole)) + 1e-37
@@ -115,10 +113,7 @@ def _gain(tree: Tree, l2: float) -> tuple[float, float, float] | None:
     hessians, gains = tree.node_hessians, tree.floats("loss_changes")
     if hessians is None or tree.n_outputs > 1 or len(gains) != tree.n_nodes or not len(tree.splits):
         return None
-    left, right = (tree.integers(side)[tree.splits] for side in ("left_children", "right_children"))
-    last = np.flatnonzero(np.isin(left, tree.leaves) & np.isin(right, tree.leaves))
-    best = last[np.argmax(gains[tree.splits[last]])]
-    own, children = tree.splits[best], np.array([left[best], right[best]])
+    own, *children = tree.last_splits[np.argmax(gains[tree.last_splits[:, 0]])]
     squares = float(np.sum(tree.node_values[children, 0] ** 2 * (hessians[children] + l2)))
     return squares, float(tree.base_weights[own, 0] ** 2 * (hessians[own] + l2)), float(gains[own])
 
