@@ -38,7 +38,8 @@ struct Plan {
     std::vector<Column> columns;
     std::vector<std::vector<Step>> programs;  // tree by tree, children before parents; a tree of one leaf has no steps
     Size places;
-    bool wide;  // codes take two bytes
+    bool wide;               // codes take two bytes
+    std::vector<bool> used;  // views that these trees look at
 };
 
 Column column_of(const Routes& routes, Size c) {
@@ -102,12 +103,15 @@ std::vector<Step> program_of(const Routes& routes, Size tree, Size& most_places)
 }
 
 Plan plan_of(const Routes& routes, Size most_leaves) {
-    Plan plan{routes, {}, {}, 1, most_leaves > 256};
+    Plan plan{routes, {}, {}, 1, most_leaves > 256, std::vector<bool>(routes.n_views)};
     for (Size c = 0; c < routes.n_columns; ++c) {
         plan.columns.push_back(column_of(routes, c));
         plan.wide = plan.wide || plan.columns.back().count > 255;
     }
-    for (Size t = 0; t < routes.trees; ++t) plan.programs.push_back(program_of(routes, t, plan.places));
+    for (Size t = 0; t < routes.trees; ++t) {
+        plan.programs.push_back(program_of(routes, t, plan.places));
+        for (const Step& step : plan.programs.back()) plan.used[step.view] = true;
+    }
     return plan;
 }
 
@@ -116,6 +120,7 @@ template <class Code>
 struct Scratch {
     Buffer values;                   // (block,)
     BufferOf<std::int32_t> ranks;    // (block,)
+    BufferOf<std::uint32_t> numbers; // (block,): of categories
     BufferOf<Code> base;             // (columns, block): ranks of the values, those of missing ones 0
     BufferOf<Code> codes;            // (views, block): where a view has codes of its own
     BufferOf<Code> findings;         // (places, block)
@@ -123,7 +128,7 @@ struct Scratch {
     bool infinite = false;
 
     explicit Scratch(const Plan& plan)
-        : values(block), ranks(block), base(plan.columns.size() * block), codes(plan.routes.n_views * block),
+        : values(block), ranks(block), numbers(block), base(plan.columns.size() * block), codes(plan.routes.n_views * block),
           findings(plan.places * block), views(plan.routes.n_views) {}
 };
 
@@ -211,6 +216,35 @@ AXIL_INLINE void run_lanes(const Step* step, const Step* end, const Code* const*
     }
 }
 
+constexpr std::uint32_t no_category = 1u << 30, missing_category = no_category + 1;
+
+// The categories that values are: whole parts of numbers above -1.
+template <Size>
+AXIL_INLINE void number_lanes(const double* values, std::uint32_t* numbers) {
+    for (Size r = 0; r < block; ++r) {
+        const double value = values[r];
+        const bool is_one = value > -1 && value < static_cast<double>(no_category);
+        const auto number = static_cast<std::uint32_t>(static_cast<std::int32_t>(is_one ? value : 0.0));
+        numbers[r] = value != value ? missing_category : is_one ? number : no_category;
+    }
+}
+
+// The outcomes of a test on categories: left (0) or right (1), for each category, any other number, and missing values.
+template <Size, class Code>
+AXIL_INLINE void look_up_lanes(const std::uint32_t* numbers, const std::uint8_t* outcomes, Size categories,
+                               Code* codes) {
+    const auto most = static_cast<std::uint32_t>(categories);
+    const auto place = [&](Size r) { return numbers[r] == missing_category ? most + 1 : std::min(numbers[r], most); };
+    if (categories + 2 > 32) {
+        for (Size r = 0; r < block; ++r) codes[r] = outcomes[place(r)];
+        return;
+    }
+    std::uint32_t bits = 0;  // shifts of many rows go together, which loads do not
+    for (Size i = 0; i < categories + 2; ++i) bits |= static_cast<std::uint32_t>(outcomes[i] != 0) << i;
+    for (Size r = 0; r < block; ++r) codes[r] = static_cast<Code>(bits >> place(r) & 1u);
+}
+
+AXIL_VERSIONS(number, (const double* values, std::uint32_t* numbers), (values, numbers))
 AXIL_VERSIONS(prepare, (const Routes& routes, double* values, Seen& seen), (routes, values, seen))
 #define AXIL_CODE_VERSIONS(CODE)                                                                                     \
     AXIL_VERSIONS(rank, (const Column& column, bool strict, const double* values, std::int32_t* ranks, CODE* codes), \
@@ -218,24 +252,13 @@ AXIL_VERSIONS(prepare, (const Routes& routes, double* values, Seen& seen), (rout
     AXIL_VERSIONS(mask, (const double* values, const CODE* base, CODE other, bool zeros, CODE* codes),               \
                   (values, base, other, zeros, codes))                                                               \
     AXIL_VERSIONS(run, (const Step* step, const Step* end, const CODE* const* views, CODE* findings, CODE* last),    \
-                  (step, end, views, findings, last))
+                  (step, end, views, findings, last))                                                                \
+    AXIL_VERSIONS(look_up,                                                                                           \
+                  (const std::uint32_t* numbers, const std::uint8_t* outcomes, Size categories, CODE* codes),        \
+                  (numbers, outcomes, categories, codes))
 AXIL_CODE_VERSIONS(std::uint8_t)
 AXIL_CODE_VERSIONS(std::uint16_t)
 #undef AXIL_CODE_VERSIONS
-
-// The outcomes of a test on categories: left (0) or right (1), for each category, any other number, and missing values.
-template <class Code>
-void look_up(const double* values, const std::uint8_t* outcomes, Size categories, Code* codes) {
-    for (Size r = 0; r < block; ++r) {
-        const double value = values[r];
-        Size place = categories;
-        if (value != value)
-            place = categories + 1;
-        else if (value > -1 && value < static_cast<double>(categories))
-            place = static_cast<Size>(static_cast<std::int64_t>(value));
-        codes[r] = outcomes[place];
-    }
-}
 
 template <class Value, class Code>
 void code_views(const Plan& plan, const Table<Value>& table, Size begin, Size rows, Scratch<Code>& scratch) {
@@ -250,14 +273,18 @@ void code_views(const Plan& plan, const Table<Value>& table, Size begin, Size ro
         scratch.infinite = scratch.infinite || seen.infinite;
         Code* base = scratch.base.get() + c * block;
         rank(column, routes.strict, values, scratch.ranks.get(), base);
+        bool numbered = false;
         for (; view < routes.n_views && static_cast<Size>(routes.views[view].column) == c; ++view) {
+            if (!plan.used[view]) continue;
             const View& one = routes.views[view];
             Code* own = scratch.codes.get() + view * block;
             scratch.views[view] = own;
             const Code beyond = static_cast<Code>(column.count);
             switch (one.kind) {
                 case View::categories:
-                    look_up(values, routes.outcomes + one.first, static_cast<Size>(one.count), own);
+                    if (!numbered) number(values, scratch.numbers.get());
+                    numbered = true;
+                    look_up(scratch.numbers.get(), routes.outcomes + one.first, static_cast<Size>(one.count), own);
                     break;
                 case View::zero_low: mask(values, base, Code(0), true, own); break;
                 case View::zero_high: mask(values, base, beyond, true, own); break;

@@ -340,6 +340,30 @@ void replay(const Array<const Leaf, 2>& leaves, const Numbers& starts, const Vec
     });
 }
 
+// Every node has its own parent, before it, and leaves have numbers; child(i, side) is that of node i of all.
+template <class Child>
+void require_trees(const Numbers& starts, std::size_t n_nodes, std::size_t most_leaves, const Child& child_of) {
+    for (std::size_t t = 0; t + 1 < starts.shape(0); ++t) {
+        if (starts.data()[t] < 0 || starts.data()[t] > starts.data()[t + 1] ||
+            !within(starts.data()[t + 1], n_nodes + 1))
+            refuse("starts must increase up to the number of nodes.");
+        const auto begin = static_cast<std::size_t>(starts.data()[t]);
+        const auto n = static_cast<std::size_t>(starts.data()[t + 1]) - begin;
+        std::vector<bool> has_parent(n);
+        for (std::size_t i = 0; i < n; ++i)
+            for (const std::size_t side : {0, 1}) {
+                const std::int32_t child = child_of(begin + i, side);
+                if (child < 0 ? !within(~child, most_leaves)
+                              : !within(child, n) || static_cast<std::size_t>(child) <= i)
+                    refuse("tree " + to_string(t) + ": node " + to_string(i) + " has a child out of order.");
+                if (child < 0) continue;
+                if (has_parent[static_cast<std::size_t>(child)])  // followed from its root, such a tree may never end
+                    refuse("tree " + to_string(t) + ": node " + to_string(child) + " has two parents.");
+                has_parent[static_cast<std::size_t>(child)] = true;
+            }
+    }
+}
+
 // How many ranks the nodes that look at this view may have: one per threshold, and of categories the one between left and right.
 std::uint64_t ranks_of(const axil::Routes& routes, const axil::View& view) {
     if (view.kind == axil::View::categories) return 1;
@@ -381,23 +405,13 @@ axil::Routes checked(const Array<const std::int64_t, 2>& columns, const Vector& 
             (v && routes.views[v - 1].column > view.column))
             refuse("view " + to_string(v) + " does not fit its column.");
     }
+    require_trees(starts, nodes.shape(0), most_leaves, [&](std::size_t i, std::size_t side) {
+        return side ? routes.nodes[i].right : routes.nodes[i].left;
+    });
     for (std::size_t t = 0; t < trees; ++t) {
-        if (starts.data()[t] < 0 || starts.data()[t] > starts.data()[t + 1] ||
-            !within(starts.data()[t + 1], nodes.shape(0) + 1))
-            refuse("starts must increase up to the number of nodes.");
         const auto n = static_cast<std::size_t>(starts.data()[t + 1] - starts.data()[t]);
-        std::vector<bool> has_parent(n);
         for (std::size_t i = 0; i < n; ++i) {
             const axil::Node& node = routes.nodes[static_cast<std::size_t>(starts.data()[t]) + i];
-            for (const std::int32_t child : {node.left, node.right}) {
-                if (child < 0 ? !within(~child, most_leaves)
-                              : !within(child, n) || static_cast<std::size_t>(child) <= i)
-                    refuse("tree " + to_string(t) + ": node " + to_string(i) + " has a child out of order.");
-                if (child < 0) continue;
-                if (has_parent[static_cast<std::size_t>(child)])  // followed from its root, such a tree may never end
-                    refuse("tree " + to_string(t) + ": node " + to_string(child) + " has two parents.");
-                has_parent[static_cast<std::size_t>(child)] = true;
-            }
             if (!within(node.view, routes.n_views))
                 refuse("tree " + to_string(t) + ": node " + to_string(i) + " has no such view.");
             // A rank beyond them would lose its upper bits in a code of one byte.
@@ -428,6 +442,53 @@ bool assign(const nb::ndarray<const Value, nb::ndim<2>, nb::device::cpu>& values
                                 axil::Output<Leaf>{out.data(), out.stride(0)}, crew);
     });
     return infinite;
+}
+
+template <class Leaf>
+void descend(const nb::ndarray<const float, nb::ndim<2>, nb::device::cpu>& values,
+             const Array<const std::int32_t, 1>& features, const Array<const float, 1>& thresholds,
+             const Array<const std::int32_t, 2>& children, const Numbers& starts,
+             const nb::ndarray<Leaf, nb::ndim<2>, nb::device::cpu>& out, int n_threads) {
+    const std::size_t rows = values.shape(0), n_nodes = features.shape(0);
+    const std::size_t most_leaves = std::size_t(std::numeric_limits<Leaf>::max()) + 1;
+    if (starts.shape(0) < 1) refuse("starts must not be empty.");
+    require_length(thresholds.shape(0), n_nodes, "thresholds");
+    if (children.shape(0) != n_nodes || children.shape(1) != 2) refuse("children must be (nodes, 2).");
+    const axil::Ways ways{features.data(), thresholds.data(), children.data(), starts.data(), starts.shape(0) - 1};
+    require_trees(starts, n_nodes, most_leaves,
+                  [&](std::size_t i, std::size_t side) { return ways.children[2 * i + side]; });
+    for (std::size_t i = 0; i < n_nodes; ++i)
+        if (!within(ways.features[i] < 0 ? ~ways.features[i] : ways.features[i], values.shape(1)))
+            refuse("node " + to_string(i) + " names a feature that does not exist.");
+    if (out.shape(0) != ways.trees || out.shape(1) != rows || (rows > 1 && out.stride(1) != 1))
+        refuse("out must be (trees, rows), with the rows of a tree next to each other.");
+    run(n_threads, [&](const axil::Crew& crew) {
+        axil::descend(ways, axil::Table<float>{values.data(), rows, values.stride(0), values.stride(1)},
+                      values.shape(1), axil::Output<Leaf>{out.data(), out.stride(0)}, crew);
+    });
+}
+
+template <class Leaf>
+void leaf_rows(const Array<const Leaf, 2>& cells, const Numbers& starts, const Matrix& draws, const Maybe& weights,
+               const Vector& factors, const Array<std::int64_t, 1>& ends, const Array<double, 1>& data,
+               const Array<std::int32_t, 1>& rows, int n_threads) {
+    const auto all = checked(cells, starts);
+    require_length(factors.shape(0), all.total(), "factors");
+    require_length(ends.shape(0), all.total() + 1, "ends");
+    require_length(rows.shape(0), data.shape(0), "rows");
+    const bool by_leaf = draws.shape(1) != 1;
+    if (draws.shape(0) < 1 || (by_leaf && draws.shape(1) != all.total()))
+        refuse("draws must be (levels, 1) or (levels, leaves).");
+    const bool counts = data.shape(0) == 0;
+    for (std::size_t i = 0; !counts && i <= all.total(); ++i)
+        if (!within(ends.data()[i], data.shape(0) + 1) || (i && ends.data()[i] < ends.data()[i - 1]))
+            refuse("ends must increase up to the number of entries.");
+    const axil::LeafRows job{draws.shape(0), draws.data(), by_leaf,
+                             pointer(weights, all.rows, "weights"), factors.data(), ends.data(),
+                             counts ? nullptr : data.data(), counts ? nullptr : rows.data()};
+    bool room = false;
+    run(n_threads, [&](const axil::Crew& crew) { room = axil::leaf_rows(all, job, crew); });
+    if (!room) refuse("ends leave too little room for the entries of a leaf.");
 }
 
 template <class Leaf>
@@ -735,6 +796,10 @@ auto maybe(const char* name) { return nb::arg(name).noconvert().none(); }
 
 template <class Leaf>
 void bind(nb::module_& m) {
+    m.def("leaf_rows", aligned(leaf_rows<Leaf>), array("cells"), array("starts"), array("draws"), maybe("weights"),
+          array("factors"), array("ends"), array("data"), array("rows"), "n_threads"_a);
+    m.def("descend", aligned(descend<Leaf>), array("values"), array("features"), array("thresholds"),
+          array("children"), array("starts"), array("out"), "n_threads"_a);
     m.def("sweep", aligned(sweep<Leaf>), array("leaves"), array("starts"), array("state"), array("apply"),
           array("table"), maybe("apply_weights"), array("gather"), array("sums"), maybe("gather_weights"),
           "n_threads"_a);

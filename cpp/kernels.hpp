@@ -134,6 +134,19 @@ struct Output {
 template <class Value, class Leaf>
 bool assign(const Routes& routes, const Table<Value>& table, const Output<Leaf>& out, const Crew& crew);
 
+// Trees whose nodes rows follow one by one; see descend.cpp.
+struct Ways {
+    const std::int32_t* features;  // (nodes,); ~feature where missing values go left
+    const float* thresholds;       // (nodes,): left is up to it
+    const std::int32_t* children;  // (nodes, 2): left and right, as those of `Node`
+    const std::int64_t* starts;    // (trees + 1,): where each tree's nodes begin
+    std::size_t trees;
+};
+
+template <class Leaf>
+void descend(const Ways& ways, const Table<float>& table, std::size_t columns, const Output<Leaf>& out,
+             const Crew& crew);
+
 template <class Leaf>
 void scaled_read_out(const Leaves<Leaf>& leaves, const double* table, std::size_t columns, const double* factors,
                      std::size_t first, std::size_t rows, double* out, const Crew& crew);
@@ -231,6 +244,23 @@ struct Deletions {
 
 template <class Leaf>
 void deletions(const Deletions<Leaf>& job, const Crew& crew);
+
+// The entries of rows in their leaves: weight * draw * factor; see leaf_rows.cpp. Cells of level i are numbered as those of
+// `Deletions`, starts are of leaves.
+struct LeafRows {
+    std::size_t levels;
+    const double* draws;  // (levels, leaves) where by_leaf, else (levels,)
+    bool by_leaf;
+    const double* weights;  // (rows,); null: ones
+    const double* factors;  // (leaves,)
+    std::int64_t* ends;     // (leaves + 1,): where the entries of each leaf begin; or, after a first 0, how many there are
+    double* data;           // (entries,); null: count them
+    std::int32_t* rows;     // (entries,)
+};
+
+// Returns whether all entries found room between these ends.
+template <class Leaf>
+bool leaf_rows(const Leaves<Leaf>& cells, const LeafRows& job, const Crew& crew);
 
 // Rows one after the other; see online.cpp.
 std::size_t number_keys(const std::uint64_t* keys, std::size_t rows, std::int64_t* numbers);

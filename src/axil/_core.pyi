@@ -232,6 +232,38 @@ def assign(
     ``out`` the rows of a tree lie next to each other.
     """
 
+def leaf_rows(
+    cells: _Leaves,
+    starts: _I64,
+    draws: _F64,
+    weights: _F64 | None,
+    factors: _F64,
+    ends: _I64,
+    data: _F64,
+    rows: NDArray[np.int32],
+    n_threads: int,
+) -> None:
+    """Sort the rows of every tree by leaf: entry ``weights[j] * draws[level] * factors[starts[t] + leaf]``, zeros left out.
+
+    ``cells`` (T, N) has ``level * n_leaves[t] + leaf``; ``draws`` is (D, 1), or (D, L) by leaf. ``ends`` (L + 1,) says where the
+    entries of each leaf begin and end in ``data`` and ``rows``; where these are empty, it is filled with 0 and their numbers.
+    """
+
+def descend(
+    values: NDArray[np.float32],
+    features: NDArray[np.int32],
+    thresholds: NDArray[np.float32],
+    children: NDArray[np.int32],
+    starts: _I64,
+    out: _Leaves,
+    n_threads: int,
+) -> None:
+    """Fill ``out`` (T, n) with the leaf of every row of ``values`` (n, features) in every tree, node by node.
+
+    Left is up to a node's threshold. Of ``children`` (M, 2) those below 0 are leaves, ~leaf, others numbers of later nodes in
+    the tree; a feature is ~feature where missing values go left. ``values`` may have any strides; see `assign`.
+    """
+
 def scaled_read_out(
     leaves: _Leaves, starts: _I64, table: _F64, factors: _F64, first: int, out: _F64, n_threads: int
 ) -> None:

@@ -1,5 +1,6 @@
 """Leaves by the trees' own tests, against the libraries' answers."""
 
+from dataclasses import replace
 from functools import cache
 
 import catboost as cb
@@ -17,7 +18,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 import axil
 from axil import InputError, _core, adapters
-from axil.adapters.routes import Kind, Splits, make_routes
+from axil.adapters.routes import Kind, Splits, Ways, make_routes, make_ways
 from axil.kernels.cpu import Cpu
 from tests.adapters.catboost_models import CASES as CATBOOST
 from tests.adapters.lightgbm_models import CASES as LIGHTGBM
@@ -217,6 +218,16 @@ def test_sklearn_around_its_thresholds(kind, seed, single, order):
     around_thresholds(adapters.read(sklearn_model(kind)), seed, single, order, 3e38 if kind == "categories" else np.inf)
 
 
+@pytest.mark.parametrize("kind", ["forest", "best first", "some features"])
+def test_large_trees_of_sklearn_around_their_thresholds(kind, monkeypatch):
+    """Rows of these follow the nodes one by one."""
+    monkeypatch.setattr("axil.adapters.sklearn.trees.LARGE", 0)
+    adapter = adapters.read(sklearn_model(kind))
+    assert isinstance(adapter.routes, Ways)
+    for seed in range(8):
+        around_thresholds(adapter, seed, seed % 2 == 0, "CF"[seed // 2 % 2])
+
+
 def around_thresholds(adapter, seed, single, order, largest=np.inf):
     """Compare leaves of rows on, below and above thresholds."""
     rng = np.random.default_rng(seed)
@@ -391,12 +402,34 @@ def test_random_trees_by_a_plain_walk(n_leaves, n_thresholds, backend):
             assert (whole[:, [0, 1, -3, -2, -1]] == 99).all()
 
 
+@pytest.mark.parametrize("n_leaves", [[1, 2, 7, 31, 1], [256, 3], [2000, 257]])
+@pytest.mark.parametrize("n_rows", [0, 1, 7, 8, 9, 9000])
+def test_rows_follow_large_trees_node_by_node(n_leaves, n_rows):
+    rng = np.random.default_rng(len(n_leaves))
+    nodes = random_nodes(rng, n_leaves, 3, 50)
+    nodes = replace(nodes, kinds=rng.integers(2, size=len(nodes.kinds)), outcomes={})  # missing values: left or right
+    X = np.round(rng.normal(size=(n_rows, 3)), 3).astype(np.float32)
+    X[rng.random(X.shape) < (0.0 if n_rows == 9 else 0.1)] = np.nan
+    some = np.arange(0, n_rows, 1 if n_rows < 100 else 50)
+    expected = [[walk(nodes, t, row) for row in X[some].astype(float)] for t in range(len(n_leaves))]
+    found = []
+    for dtype in (np.uint8, np.uint16, np.uint32) if max(n_leaves) <= 256 else (np.uint16, np.uint32):
+        for n_threads, table in ((1, X), (3, np.asfortranarray(X))):
+            whole = np.full((len(n_leaves), n_rows + 5), 99, dtype=dtype)
+            assert make_ways(nodes).assign(table, whole[:, 2:-3], n_threads)
+            np.testing.assert_array_equal(whole[:, 2:-3][:, some], np.reshape(expected, (len(n_leaves), -1)))
+            assert (whole[:, [0, 1, -3, -2, -1]] == 99).all()
+            found.append(whole)
+    assert all(np.array_equal(each, found[0]) for each in found)
+
+
 def test_too_many_thresholds_or_leaves_are_left_to_the_library():
     n = 70000
     chain = np.stack([~np.arange(n), np.append(np.arange(1, n), ~n)], axis=1)
     kinds = np.full(n, Kind.LEFT.value)
     many = Splits(np.array([0, n]), np.zeros(n, dtype=np.int64), np.arange(n, dtype=float), kinds, chain, {})
     assert make_routes(many, single=False, strict=False, zero=0.0, infinite=True) is None
+    assert make_ways(many) is None
     pairs = np.tile([[~0, ~1]], (n, 1))
     many = Splits(np.arange(n + 1), np.zeros(n, dtype=np.int64), np.arange(n, dtype=float), kinds, pairs, {})
     assert make_routes(many, single=False, strict=False, zero=0.0, infinite=True) is None
@@ -413,6 +446,25 @@ def test_the_core_refuses_trees_that_do_not_fit():
         return _core.assign(values, *(good | changed).values(), False, False, 0.0, into, 1)
 
     assert not run()
+    ways = {"features": np.zeros(4, dtype=np.int32), "thresholds": np.zeros(4, dtype=np.float32)}
+    ways |= {"children": routes.nodes[:, 2:].copy(), "starts": routes.starts}
+
+    def follow(into=out, **changed):
+        return _core.descend(X.astype(np.float32), *(ways | changed).values(), into, 1)
+
+    follow()
+    loop = ways["children"].copy()
+    loop[1, 0] = 0
+    for changed, match in (
+        ({"children": loop}, "out of order"),
+        ({"children": loop[:2]}, "children"),
+        ({"starts": np.array([0, 9])}, "number of nodes"),
+        ({"features": np.full(4, 3, dtype=np.int32)}, "feature"),
+        ({"features": np.full(4, ~3, dtype=np.int32)}, "feature"),
+        ({"into": np.empty((2, 4), dtype=np.uint8)}, "trees, rows"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            follow(**changed)
     loop = routes.nodes.copy()
     loop[1, 2] = 0
     for changed, match in (

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from axil import _core
 from axil.kernels import LINKS, Program
-from axil.kernels.cpu import Cpu, refit_rounds
+from axil.kernels.cpu import Cpu, leaf_rows, refit_rounds
 from axil.machine.arrays import host
 from tests.kernels.forests import CLOSE, COLUMNS, DTYPES, Forest, forest
 
@@ -367,3 +368,44 @@ class TestDeletions:
         a = self.arguments(f, 2, 1, False, True) | {"first": 0, "residuals": None, "added": None}
         with pytest.raises(ValueError, match=message):
             f.rows(backend(1)).deletions(**a | changes)
+
+
+class TestLeafRows:
+    @pytest.mark.parametrize("dtype", DTYPES)
+    @pytest.mark.parametrize("weighted", [False, True])
+    @pytest.mark.parametrize("by_leaf", [False, True])
+    def test_formula(self, dtype: type, weighted: bool, by_leaf: bool) -> None:
+        f = forest(dtype)
+        n_leaves, weights, factors = np.array(f.n_leaves), f.weights(weighted), f.normal(f.total)
+        levels = 3 if n_leaves.max() * 3 <= np.iinfo(dtype).max else 1
+        level = f.rng.integers(levels, size=f.leaves.shape)
+        cells = (f.leaves + level * n_leaves[:, None]).astype(dtype)
+        draws = f.normal(levels, f.total if by_leaf else 1)
+        draws[levels - 1] = 0.0 if levels > 1 else 1.0  # not entries
+        for n_threads in (1, 3):
+            data, rows, ends = leaf_rows(cells, f.starts, draws, weights, factors, n_threads)
+            assert (ends[0], ends[-1]) == (0, len(data))
+            for t in range(len(n_leaves)):
+                at = f.starts[t] + f.leaves[t].astype(np.int64)
+                drawn = draws[level[t], at if by_leaf else 0]
+                entries = (np.ones(f.n_rows) if weights is None else weights) * drawn * factors[at]
+                for leaf in range(f.starts[t], f.starts[t + 1]):
+                    own = np.flatnonzero((at == leaf) & (entries != 0))
+                    part = slice(ends[leaf], ends[leaf + 1])
+                    assert np.array_equal(rows[part], own)
+                    assert np.array_equal(data[part], entries[own])
+
+    def test_refusals(self) -> None:
+        f = forest()
+        data, rows, ends = leaf_rows(f.leaves, f.starts, np.ones((1, 1)), None, np.ones(f.total))
+        given = f.leaves, f.starts, np.ones((1, 1)), None, np.ones(f.total)
+        for wrong, match in (
+            ((ends[:-1], data, rows), "ends"),
+            ((ends[::-1].copy(), data, rows), "increase"),
+            ((ends, data, rows[1:]), "rows"),
+            ((np.minimum(ends, 5), data, rows), "room"),
+        ):
+            with pytest.raises(ValueError, match=match):
+                _core.leaf_rows(*given, *wrong, 1)
+        with pytest.raises(ValueError, match="draws"):
+            _core.leaf_rows(f.leaves, f.starts, np.ones((1, 2)), *given[3:], ends, data, rows, 1)

@@ -13,7 +13,7 @@ from scipy import sparse
 
 from axil.adapters.boundary import ReadsRows
 from axil.adapters.linear_steps import LinearSteps
-from axil.adapters.routes import Routes
+from axil.adapters.routes import Routes, Ways
 from axil.errors import UnsupportedModelError
 from axil.kernels import Backend
 from axil.machine.arrays import largest_size
@@ -321,7 +321,7 @@ class TreeModel(Defaults, Adapter):
     """
 
     @property
-    def routes(self) -> Routes | None:
+    def routes(self) -> Routes | Ways | None:
         """The trees' tests, where it is proven how the library applies them."""
         return None
 

@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.kernels import Backend
-from axil.kernels.cpu import Cpu
+from axil.kernels.cpu import Cpu, descend
 from axil.types import Array
 
 MOST_THRESHOLDS = MOST_LEAVES = 65535  # of a column, of a tree: both are numbered in two bytes
+LARGE = 500  # nodes of a tree, in the mean: to follow every row's way takes less time than to have every node look at every row
 
 
 class Kind(IntEnum):
@@ -72,6 +73,41 @@ class Routes:
         table = np.require(table, requirements="A")  # the kernel takes nothing else
         odd = (backend or Cpu(n_threads)).assign(table, *routes, self.single, self.strict, self.zero, out)
         return self.infinite or not odd
+
+
+@dataclass(frozen=True)
+class Ways:
+    """The nodes of large trees, which rows follow one by one. Left is up to a threshold; missing values go by the kind."""
+
+    features: NDArray[np.int32]
+    thresholds: NDArray[np.float32]
+    children: NDArray[np.int32]
+    starts: NDArray[np.int64]
+
+    def assign(
+        self,
+        table: NDArray[np.floating[Any]],
+        out: NDArray[np.unsignedinteger[Any]],
+        n_threads: int,
+        backend: Backend | None = None,
+    ) -> bool:
+        """`Routes.assign` for a table in float32; on the host, whatever the back end."""
+        values = np.require(table, np.float32, "A")
+        descend(values, self.features, self.thresholds, self.children, self.starts, out, n_threads)
+        return True
+
+
+def make_ways(nodes: Splits) -> Ways | None:
+    """Ways through large trees that test numbers in float32, left up to the threshold; None where trees have too many leaves."""
+    if -nodes.children.min(initial=0) > MOST_LEAVES:
+        return None
+    features = nodes.features.astype(np.int32)
+    with np.errstate(over="ignore"):
+        thresholds = nodes.thresholds.astype(np.float32)
+    above = np.flatnonzero(thresholds > nodes.thresholds)  # the largest number of float32 that is left
+    thresholds[above] = np.nextafter(thresholds[above], np.float32(-np.inf))
+    np.invert(features, where=nodes.kinds == Kind.LEFT, out=features)
+    return Ways(features, thresholds, nodes.children.astype(np.int32), nodes.starts)
 
 
 def make_routes(nodes: Splits, *, single: bool, strict: bool, zero: float, infinite: bool) -> Routes | None:

@@ -181,6 +181,33 @@ def exchanged(partners: Numbers) -> Numbers:
     return order
 
 
+def leaf_rows(
+    cells: Cells, starts: Numbers, draws: Array, weights: Array | None, factors: Array, n_threads: int = 1
+) -> tuple[Array, NDArray[np.int32], Numbers]:
+    """The entries of rows in their leaves, the rows, and where those of each leaf begin: (L + 1,); see `_core.leaf_rows`."""
+    given = cells, starts, np.ascontiguousarray(draws), weights, factors
+    ends = np.empty(len(factors) + 1, dtype=np.int64)
+    _core.leaf_rows(*given, ends, np.empty(0), np.empty(0, dtype=np.int32), n_threads)
+    np.cumsum(ends, out=ends)
+    data, rows = np.empty(int(ends[-1])), np.empty(int(ends[-1]), dtype=np.int32)
+    if len(data):
+        _core.leaf_rows(*given, ends, data, rows, n_threads)
+    return data, rows, ends
+
+
+def descend(
+    values: NDArray[np.float32],
+    features: NDArray[np.int32],
+    thresholds: NDArray[np.float32],
+    children: NDArray[np.int32],
+    starts: Numbers,
+    out: Cells,
+    n_threads: int,
+) -> None:
+    """Fills ``out`` (T, n) with the leaf of each row of ``values`` in each tree, node by node; see `_core.descend`."""
+    _core.descend(values, features, thresholds, children, starts, out, n_threads)
+
+
 def refit_rounds(
     cells: Cells, starts: Numbers, rounds: Numbers, moves: Numbers, steps: Array, terms: Numbers, link: str, *rest: Any
 ) -> None:

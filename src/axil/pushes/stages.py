@@ -84,12 +84,18 @@ class WalkedStages:
         return np.asarray(self.smooth.base_shares[-1] * self.smooth.trees.base_value)
 
     def gains(self, one: Round) -> list[tuple[int, int, Array]]:
-        """The gains of scores after a round: (tree, output, (L_t,) by its leaf)."""
-        found = [(int(self.stage_tree[s]), int(self.stage_output[s]), c * self.steps[s].value) for s, c in one.changes]
+        """The gains of scores after a round: (tree, output, (L_t,) by its leaf), once for each tree and output."""
+        found: dict[Term, Array] = {}
+        for s, c in one.changes:
+            term, gain = (int(self.stage_tree[s]), int(self.stage_output[s])), c * self.steps[s].value
+            found[term] = found[term] + gain if term in found else gain
         if one.base:
-            every = np.ones(int(self.smooth.trees.n_leaves[0]))  # any tree: all its leaves have the same
-            found += [(0, k, one.base * base * every) for k, base in enumerate(self.smooth.trees.base_value)]
-        return found
+            for k, base in enumerate(self.smooth.trees.base_value):
+                added = np.full(
+                    int(self.smooth.trees.n_leaves[0]), one.base * base
+                )  # any tree: all its leaves have the same
+                found[0, k] = found[0, k] + added if (0, k) in found else added
+        return [(t, k, gain) for (t, k), gain in found.items()]
 
     def l2(self, tree: int, output: int) -> Array:
         """(L_t,): what regularisation adds to a leaf's H; infinite where the library set the value to zero."""

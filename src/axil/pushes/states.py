@@ -79,7 +79,9 @@ class States:
 
     def move(self, moves: Sequence[Move]) -> None:
         """Add these moves to the scores."""
-        self.sums([(moves, [])])
+        terms = np.array([move[:2] for move in moves], dtype=np.int64)
+        gains = np.concatenate([gains for *_, gains in moves], axis=1)
+        self._walk(np.array([(0, 0), (len(moves), 0)]), terms, np.exp(self.exponent * gains), terms[:0], 0)
 
     def steps(
         self, tree: int, outputs: Sequence[int], scales: Sequence[float], made: Callable[[Array], Step]

@@ -145,7 +145,7 @@ class TreeWalk:
             else:
                 self.sums[own], self.leaf_weights[own] = self._pick(t, trees.ranks, residuals, draw)
             taken = draw > 0 if trees.held_out is None else (draw > 0) & ~trees.held_out
-            counts[own] = np.bincount(self.leaves[t][taken], minlength=n)
+            counts[own] = np.bincount(self.leaves[t], taken, n)
             self._advance(t)
         draws, ranks, cut = np.array(self.levels) if self.shares is None else self.shares, None, None
         if trees.ranks is not None:
@@ -261,9 +261,16 @@ class TreeWalk:
             changed = np.flatnonzero(c.omega[t + 1])
         elif c.beta[t + 1] != c.beta[t]:
             self.score = self.score + (c.beta[t + 1] - c.beta[t]) * self.trees.base_value
-        for s in changed:
-            change = c.omega[t + 1, s] - (0.0 if again else c.omega[t, s])
-            self._add(int(s), change / c.omega[-1, s] if c.omega[-1, s] else 0.0)
+        change = c.omega[t + 1, changed] - (0.0 if again else c.omega[t, changed])
+        shares = np.divide(change, c.omega[-1, changed], out=np.zeros(len(changed)), where=c.omega[-1, changed] != 0)
+        if self.adapter.score_precision is np.float64 and len(changed) == len(c.omega) - 1:  # a forest
+            table = self.trees.values * np.repeat(shares, self.trees.n_leaves)[:, None]
+            added = np.empty_like(self.score)
+            Cpu(1).rows(self.leaves, self.starts).read_out(table, np.zeros(table.shape[1]), None, 0, added)
+            self.score = self.score + added
+        else:
+            for s, share in zip(changed, shares):
+                self._add(int(s), float(share))
         self.added = max(self.added, t + 1 if len(changed) else 0)
 
     def _start(self, beta: float) -> Array:

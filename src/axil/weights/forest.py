@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csc_array, csr_array
+from scipy.sparse import csr_array
 
-from axil.kernels.cpu import Cpu
+from axil.kernels.cpu import Cpu, leaf_rows
 from axil.structure import Regularisation, Structure
 from axil.types import Array, Leaves
 from axil.weights import ranks_left, removal
@@ -29,7 +29,6 @@ from axil.weights.residuals import over_the_rest
 from axil.weights.rows_left import known_regularisation, without
 from axil.weights.spread import around_leaves
 
-TOGETHER = 16  # trees whose rows are put into the order of their leaves at a time
 FOREST_SECONDS = 5e-9  # per row, tree and column, or row and pair of trees
 
 
@@ -52,33 +51,10 @@ class Forest:
 
     def __init__(self, structure: Structure):
         self.structure = s = structure
-        leaf = s.leaves()
-        data, columns, starts = [], [], [np.zeros(1, dtype=np.int64)]
-        for first in range(0, s.n_trees, TOGETHER):
-            part = self._rows_of(range(first, min(first + TOGETHER, s.n_trees)), leaf)
-            data.append(part.data)
-            columns.append(part.indices.astype(np.int32, copy=False))
-            starts.append(starts[-1][-1] + part.indptr[1:].astype(np.int64))
-        parts = (np.concatenate(data), np.concatenate(columns), np.concatenate(starts))
-        self._rows_of_leaves = csr_array(parts, shape=(s.total_leaves, s.n_rows))
-
-    def _rows_of(self, trees: range, leaf: Leaves) -> csc_array:
-        """(N, leaves of some trees): the weight of each row that a tree was fitted on, times the scale of its leaf."""
-        s = self.structure
-        begin = s.starts[trees.start]
-        weights = np.ones(s.n_rows) if s.row_weights is None else s.row_weights
-        entries, met = np.empty((s.n_rows, len(trees))), np.empty((s.n_rows, len(trees)), dtype=np.int32)
-        for i, t in enumerate(trees):
-            by_cell = np.broadcast_to(s.tree_draws(t), (len(s.draws), int(s.n_leaves[t]))).ravel()
-            weight = weights if len(s.draws) == 1 else weights * by_cell[s.cells[t]]
-            factors = s.leaf_scale[s.starts[t] : s.starts[t + 1]] * s.final[t]
-            np.multiply(weight, factors[leaf[t]], out=entries[:, i])
-            np.add(leaf[t], s.starts[t] - begin, out=met[:, i], dtype=np.int32, casting="unsafe")
-        ends = np.arange(0, entries.size + 1, len(trees), dtype=np.int32 if entries.size < 1 << 31 else np.int64)
-        shape = s.n_rows, int(s.starts[trees.stop] - begin)
-        by_row = csr_array((entries.ravel(), met.ravel(), ends), shape=shape)
-        by_row.eliminate_zeros()
-        return csc_array(by_row)
+        factors = s.leaf_scale * np.repeat(s.final, s.n_leaves)
+        draws = s.draws if s.is_ranked else s.draws[:, None]
+        index = leaf_rows(s.cells, s.starts, draws, s.row_weights, factors)
+        self._rows_of_leaves = csr_array(index, shape=(s.total_leaves, s.n_rows))
 
     # -- the contract ---------------------------------------------------------------------------------------------------
 

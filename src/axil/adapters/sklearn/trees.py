@@ -18,7 +18,7 @@ from axil.adapters.contract import Coefficients, Defaults, FittedTrees, Nodes, T
 from axil.adapters.frames import as_frame, floats
 from axil.adapters.percentiles import require_rows
 from axil.adapters.refusals import refusal, refuse
-from axil.adapters.routes import Kind, Routes, Splits, make_routes
+from axil.adapters.routes import LARGE, Kind, Routes, Splits, Ways, make_routes, make_ways
 from axil.adapters.sklearn.draws import BootstrapSampler
 from axil.adapters.sklearn.percentile import SklearnPercentile
 from axil.adapters.sklearn.refusals import STEPS, TREES
@@ -80,19 +80,22 @@ class TreeStack:
         return stacked(sizes, np.concatenate(children), np.concatenate(values), np.concatenate(found))
 
     @cached_property
-    def routes(self) -> Routes | None:
+    def routes(self) -> Routes | Ways | None:
         """Values in float32, left up to the threshold, which is a float64 (sklearn/tree/_tree.pyx)."""
         parts = []
         for t, (tree, leaves) in enumerate(zip(self._trees, self._inner)):
-            splits, number = np.flatnonzero(tree.children_left >= 0), np.empty(tree.node_count, dtype=np.int64)
+            left = tree.children_left
+            splits, number = np.flatnonzero(left >= 0), np.empty(len(left), dtype=np.int32)
             number[splits], number[leaves] = np.arange(len(splits)), ~np.arange(len(leaves))
-            below = np.stack([tree.children_left[splits], tree.children_right[splits]], axis=1)
+            below = np.stack([number[left[splits]], number[tree.children_right[splits]]], axis=1)
             feature = tree.feature[splits] if self._features is None else self._features[t][tree.feature[splits]]
-            left = tree.missing_go_to_left[splits] != 0
-            parts.append((feature, tree.threshold[splits], np.where(left, Kind.LEFT, Kind.RIGHT), number[below]))
+            kinds = np.where(tree.missing_go_to_left[splits] != 0, Kind.LEFT, Kind.RIGHT)
+            parts.append((feature, tree.threshold[splits], kinds, below))
         features, thresholds, kinds, children = (np.concatenate(part) for part in zip(*parts))
         starts = np.append(0, np.cumsum(self.n_leaves - 1))
-        own = Splits(starts, features.astype(np.int64), thresholds, kinds.astype(np.int64), children, {})
+        own = Splits(starts, features, thresholds, kinds, children, {})
+        if len(features) > LARGE * len(self._trees):
+            return make_ways(own)
         return make_routes(own, single=True, strict=False, zero=-1.0, infinite=True)
 
     def leaves(self, rows: Any) -> NDArray[np.int32]:
@@ -216,7 +219,7 @@ class StackAdapter(SklearnAdapter, TreeModel):
         return self._stack.leaves(self._rows(X))
 
     @property
-    def routes(self) -> Routes | None:
+    def routes(self) -> Routes | Ways | None:
         """The way of a row through every tree."""
         return self._stack.routes
 

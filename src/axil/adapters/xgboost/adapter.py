@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property, partial
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -417,8 +418,9 @@ class XGBoostAdapter(TreeModel):
         if rows.bags is not None:
             sampler = RecordedBags(rows.bags, self._n_trees)
         samples, step = plan.samples or rows.bags is not None, max(1, BLOCK_ENTRIES // n_rows)
-        for begin in range(0, self._n_iterations, step):
-            block = self._some_leaves(rows.X, begin, min(begin + step, self._n_iterations))
+        few = min(step, CHECKED_ITERATIONS + 1)  # which are mostly all that is asked for
+        for begin, end in pairwise([0, *range(few, self._n_iterations, step), self._n_iterations]):
+            block = self._some_leaves(rows.X, begin, end)
             first = int(np.searchsorted(self._iterations, begin))
             for t in range(first, first + block.shape[1]):
                 if t == 0 or self._iterations[t] != self._iterations[t - 1]:

@@ -109,16 +109,18 @@ class Tree:
 
         Those that a split names go right, all others left (src/common/categorical.h).
         """
-        sizes = self.integers("categories_sizes")
-        named = np.split(self.integers("categories"), np.cumsum(sizes)[:-1]) if len(sizes) else []
-        by_node = dict(zip(self.integers("categories_nodes").tolist(), named))
-        kinds, left, found = self.integers("split_type"), self.integers("default_left"), {}
-        for number, node in enumerate(self.splits.tolist()):
-            if len(kinds) and kinds[node]:
-                right = by_node.get(node, np.zeros(0, dtype=np.int64))
-                table = np.zeros(int(right.max(initial=-1)) + 3, dtype=np.uint8)
-                table[right], table[-1] = 1, not left[node]
-                found[number] = table
+        kinds = self.integers("split_type")
+        if not kinds.any():
+            return {}
+        named, ends = self.integers("categories"), np.cumsum([0, *self.fields.get("categories_sizes", ())])
+        by_node = dict(zip(self.fields.get("categories_nodes", ()), pairwise(ends.tolist())))
+        left, found = self.integers("default_left"), {}
+        for number in np.flatnonzero(kinds[self.splits]).tolist():
+            node = int(self.splits[number])
+            right = named[slice(*by_node.get(node, (0, 0)))]
+            table = np.zeros(int(right.max(initial=-1)) + 3, dtype=np.uint8)
+            table[right], table[-1] = 1, not left[node]
+            found[number] = table
         return found
 
     @cached_property
