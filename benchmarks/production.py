@@ -16,7 +16,6 @@ from pathlib import Path
 from common import fit, friedman, write_csv
 
 import axil
-from axil import adapters
 from axil.output import archive
 
 SIZES = ((10_000, 100), (100_000, 100))
@@ -50,14 +49,12 @@ def measured(n, trees, repeats):
         yield "save", milliseconds(lambda: explainer.save(path), 2)
         limits = explainer._model.limits
         yield "read the file", milliseconds(lambda: archive.read(path, limits.budget), repeats)
-        yield "read the model", milliseconds(lambda: adapters.read(model), repeats)
         yield "axil.load", milliseconds(lambda: axil.load(path, model, n_threads=1), repeats)
         yield "axil.load, verification", milliseconds(lambda: axil.load(path, model, n_threads=1).verification, 5)
     pickled = pickle.dumps(explainer)
     yield "unpickle", milliseconds(lambda: pickle.loads(pickled), 2)
     yield "the model's predict", milliseconds(lambda: model.predict(row, num_threads=1), repeats)
     yield "top(row, k=5)", milliseconds(lambda: explainer.top(row, k=5), repeats)
-    yield "explainer(row)", milliseconds(lambda: explainer(row), repeats)
     yield "without(row, [0])", milliseconds(lambda: explainer.without(row, [0]), 2)
     yield "prepare", milliseconds(lambda: axil.Explainer(model, X, y, n_threads=1).prepare(), 1)
     explainer.prepare()

@@ -1,6 +1,7 @@
 """A wrong training set, target or weight never passes."""
 
 import pickle
+from dataclasses import astuple
 
 import lightgbm as lgb
 import numpy as np
@@ -9,6 +10,7 @@ from sklearn.datasets import load_diabetes
 
 import axil
 from axil import ExactnessError
+from axil.replay import checks
 
 X, Y = load_diabetes(return_X_y=True, as_frame=True)
 Y = Y.to_numpy()
@@ -203,3 +205,15 @@ def test_errors_come_back_from_another_process():
         again = pickle.loads(pickle.dumps(error))
         assert str(again) == str(error)
         assert vars(again) == vars(error)
+
+
+@pytest.mark.parametrize("bad", [None, 0, 4, 10])
+def test_the_furthest_row_is_the_same_in_whatever_blocks(bad, monkeypatch):
+    rng = np.random.default_rng(0)
+    found, expected = rng.normal(size=(2, 11, 2))
+    if bad is not None:
+        found[bad, 1] = np.nan
+    whole = checks.furthest(found, expected)
+    monkeypatch.setattr(checks, "COMPARED_ROWS", 3)
+    np.testing.assert_equal(astuple(checks.furthest(found, expected)), astuple(whole))
+    assert bad is None or whole.row == bad

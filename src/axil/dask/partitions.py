@@ -271,7 +271,7 @@ def furthest_row(
     score = evidence.scores[entry]
     if not len(score):
         return None
-    found, structure, (values, base) = np.empty_like(score), partition.structures[entry], aligned(made)
+    found, structure, (values, base) = np.empty(score.shape), partition.structures[entry], aligned(made)
     Cpu(n_threads).rows_of(structure).read_out(structure.by_cells(values, drawn=False), base, None, 0, found)
     if structure.offsets is not None:
         found += structure.offsets

@@ -94,7 +94,7 @@ def _prove_smoother(model: SmootherModel, rows: TrainingRows, check: bool) -> tu
     found = engine.predicted(None, targets)
     scale = float(np.abs(found).max()) or 1.0
     asked = checked_rows(len(targets))
-    miss = furthest(found, with_predictions(model, X, asked, None, found, slice(None)))
+    miss = furthest(found, with_predictions(model, X, asked, None, found.copy(), slice(None)))
     tolerance = model.tolerance
     if not miss.error <= tolerance * scale / SPREAD:
         again = model.again(X, targets, weights)

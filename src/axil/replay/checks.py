@@ -22,6 +22,7 @@ from axil.replay.walk import leaf_totals
 from axil.types import Array
 
 CHECKED_ROWS = 1000  # training rows whose prediction is asked of the library; all others are summed from its leaves
+COMPARED_ROWS = 1 << 16  # whose errors are held at a time
 # Of a leaf's sum of weights, in some libraries in single precision, relative to the sum over all rows
 WEIGHT_SLACK = 1e-7
 MEAN_SLACK = 8  # roundings of the largest target that a mean, as a library keeps it, may be off by
@@ -289,20 +290,27 @@ def checked_rows(n_rows: int) -> NDArray[np.intp]:
 def with_predictions(
     adapter: Model, X: Any, asked: NDArray[np.intp], offsets: Array | None, score: Array, output: slice
 ) -> Array:
-    """(N, K): the model's predictions: the library's own for the rows ``asked``, sums of its leaf values for all others."""
-    expected = score.copy()
-    expected[asked] = adapter.predictions(take_rows(X, asked))[:, output]
+    """(N, K): the model's predictions: the library's own for the rows ``asked``, sums of its leaf values, ``score``, for others.
+
+    It is ``score`` itself, written over at the rows asked.
+    """
+    score[asked] = adapter.predictions(take_rows(X, asked))[:, output]
     if offsets is not None:
-        expected[asked] += offsets[asked]
-    return expected
+        score[asked] += offsets[asked]
+    return score
 
 
 def furthest(found: Array, expected: Array) -> Miss:
     """Where what the linear map makes of the targets, (N, K), is furthest from the model's predictions; nan is furthest."""
-    error = found - expected
-    np.abs(error, out=error)
+    parts = [slice(start, start + COMPARED_ROWS) for start in range(0, max(len(found), 1), COMPARED_ROWS)]
+    return reduce(worse, (_furthest(found[part], expected[part], part.start) for part in parts))
+
+
+def _furthest(found: Array, expected: Array, first: int) -> Miss:
+    """The miss of some rows, the first of which has this number."""
+    error = np.abs(found - expected)
     worst = np.unravel_index(int(error.argmax()), error.shape)  # nan before all others
-    return Miss(float(error[worst]), int(worst[0]), float(found[worst]), float(expected[worst]))
+    return Miss(float(error[worst]), first + int(worst[0]), float(found[worst]), float(expected[worst]))
 
 
 def worse(one: Miss, other: Miss) -> Miss:

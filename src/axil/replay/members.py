@@ -104,7 +104,7 @@ def _check(
     targets = rows.targets
     outputs = [slice(None)] if len(engines) == 1 else [slice(k, k + 1) for k in range(len(engines))]
     made = np.concatenate([engine.predicted(None, targets[:, own]) for engine, own in zip(engines, outputs)], axis=1)
-    miss = furthest(made, with_predictions(model, rows.X, checked_rows(len(targets)), None, made, slice(None)))
+    miss = furthest(made, with_predictions(model, rows.X, checked_rows(len(targets)), None, made.copy(), slice(None)))
     check_predictions(model, miss, allowed)
     scale = float(np.abs(made).max()) or 1.0
     return replace(

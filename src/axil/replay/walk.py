@@ -81,18 +81,19 @@ def _walk_fast(
     weights = trees.row_weights
     starts = np.concatenate([[0], np.cumsum(trees.n_leaves)])
     leaves.setflags(write=False)  # they are the cells of the structure: a back end may keep one copy for both
-    rows, score = backend_of(limits).rows(leaves, starts, weights), np.empty_like(targets)
+    rows, score = backend_of(limits).rows(leaves, starts, weights), np.empty(targets.shape, order="F")
     sums, counts = np.empty((starts[-1], targets.shape[1])), np.empty(starts[-1])
     single, single_score = (p is np.float32 for p in (adapter.residual_precision, adapter.score_precision))
     for k in range(targets.shape[1]):
-        own, total = np.full(len(targets), trees.base_value[k]), np.empty(starts[-1])
+        own, total = score[:, k], np.empty(starts[-1])
+        own[:] = trees.base_value[k]
         if offsets is not None:
             own += offsets[:, k]
         values, target = np.ascontiguousarray(trees.values[:, k]), np.ascontiguousarray(targets[:, k])
         if single_score:
-            own, values = (numbers.astype(np.float32).astype(np.float64) for numbers in (own, values))
+            own[:], values = own.astype(np.float32), values.astype(np.float32).astype(np.float64)
         rows.replay(values, target, weights, single, single_score, own, total, counts)
-        score[:, k], sums[:, k] = own, total
+        sums[:, k] = total
     leaf_weights = counts if weights is None else leaf_totals(leaves, trees.n_leaves, weights, limits.n_threads)
     if trees.held_out is not None:
         counts = leaf_totals(leaves, trees.n_leaves, (~trees.held_out).astype(float), limits.n_threads)

@@ -153,7 +153,7 @@ class BoostedTrees:
             offsets = self.structure.offsets if queries is None else None
             return made if offsets is None else made + offsets
         offsets, (started, residual, *_) = self.structure.offsets, self._replay(targets)
-        made = np.asarray(started - residual)
+        made = np.subtract(started, residual, out=residual)
         return made if offsets is None else made + offsets
 
     @guarded

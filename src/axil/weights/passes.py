@@ -76,7 +76,7 @@ class Passes:
         """
         s, xp = self.structure, self.rows.xp
         base, value_of = xp.asarray(base), leaf_values or s.leaf_values
-        residual = xp.array(xp.asarray(v) - s.beta[0] * base, order="C")
+        residual = xp.ascontiguousarray(xp.asarray(v) - s.beta[0] * base)
         values, of_leaves = xp.zeros((2, s.total_leaves, v.shape[1]))
         table = xp.zeros((int(s.cell_starts[-1]), v.shape[1]))
         sums = xp.empty_like(table)
