@@ -221,7 +221,9 @@ class Reverse:
 
         def make(rows: slice) -> Any:
             own = leaf[rows]
-            found = by_g[own] * _of(g, k, rows) + by_h[own] * _of(h, k, rows)
+            found = by_g[own] * _of(g, k, rows)
+            if np.ndim(h) or h:  # most second derivatives do not move with the targets
+                found += by_h[own] * _of(h, k, rows)
             for each in (weights, self.factors, drawn):
                 if each is not None:
                     found *= each[rows]
