@@ -42,6 +42,11 @@ def host(array: Any) -> Array:
     return found
 
 
+def where(holds: Any, values: Any, other: float) -> Any:
+    """Values where a condition holds, else another number; no copy of the values where it holds for all of them."""
+    return values if np.all(holds) else np.where(holds, values, other)
+
+
 def largest_size(numbers: Array) -> float:
     """The largest absolute value, 0 of none, nan where there is one; no array of absolute values is made."""
     return float(max(numbers.max(initial=0.0), -numbers.min(initial=0.0)))

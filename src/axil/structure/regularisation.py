@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.machine.arrays import where
 from axil.structure.chains import Chains
 from axil.structure.nodes import Ids, Nodes
 from axil.structure.transfer import Transferable
@@ -68,7 +69,8 @@ class Regularisation(Transferable):
     def scale(self, leaf_weights: Any) -> Any:
         """(L,): what each leaf's sum is multiplied by; of the host, or of a device where all arrays are there."""
         denominator = leaf_weights + self.l2
-        scale = np.where(denominator > 0, 1.0, 0.0) / np.where(denominator > 0, denominator, 1.0)
+        some = denominator > 0
+        scale = where(some, 1.0 / where(some, denominator, 1.0), 0.0)
         more = self.steps > 1
         if more.any():
             more &= (leaf_weights > 0) & np.isfinite(self.l2)

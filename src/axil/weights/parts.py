@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.kernels import Rows
-from axil.machine.arrays import like
+from axil.machine.arrays import like, where
 from axil.structure import Regularisation, Structure
 from axil.types import Array
 from axil.weights.removal import left_of
@@ -69,33 +69,40 @@ class Parts:
         """The weight of each leaf without the row."""
         return left_of(self.of(s.leaf_weights), self.weight)
 
-    def left_scale(self, s: Structure) -> Any:
-        """The scale of each leaf without the row."""
+    def left_scale(self, s: Structure, scale: Any = None) -> Any:
+        """The scale of each leaf without the row; ``scale``: with it, where it is known."""
         rule = known_regularisation(s)
-        own, left = Regularisation(self.of(rule.l2), self.of(rule.steps)), self.left(s)
-        moving = self.of(s.leaf_scale) > 0
+        own, left = Regularisation(self._of_rule(rule.l2), self._of_rule(rule.steps)), self.left(s)
+        moving = (self.of(s.leaf_scale) if scale is None else scale) > 0
         if s.shift is not None:
             moving = moving & (left > 0)  # a shift would be all that is left of the value
-        return np.where(moving, own.scale(left), 0.0)
+        return where(moving, own.scale(left), 0.0)
 
-    def factors(self, s: Structure) -> Any:
+    def _of_rule(self, table: Array) -> Any:
+        """The entries of a table (L,) for each leaf, without a look-up where all are the same."""
+        if not len(table) or (table != table[0]).any():
+            return self.of(table)
+        return np.broadcast_to(like(table[:1], self.leaf), self.leaf.shape)
+
+    def factors(self, s: Structure, out: Any = None) -> Any:
         """(..., 5): a' / a, a w b, w b, 1 / a' - 1 / a, and what the sum of a leaf that no row is left in loses besides.
 
-        A constant leaf stays as it is.
+        A constant leaf stays as it is. ``out``: the array to fill.
         """
-        scale, left = self.of(s.leaf_scale), self.left_scale(s)
-        moving, several = scale > 0, self.of(known_regularisation(s).steps) > 1
-        kept = np.where(moving, left, 1.0) / np.where(moving, scale, 1.0)
+        scale = self.of(s.leaf_scale)
+        left, steps = self.left_scale(s, scale), known_regularisation(s).steps
+        moving = scale > 0
+        kept = where(moving, left, 1.0) / where(moving, scale, 1.0)
         there = moving & (left > 0)
-        stiffer = np.where(there, -self.weight, 0.0)  # exactly, after one step
-        if several.any():
-            several &= there
+        stiffer = where(there, -self.weight, 0.0)  # exactly, after one step
+        if (steps > 1).any():
+            several = there & (self.of(steps) > 1)
             stiffer[several] = 1.0 / left[several] - 1.0 / scale[several]
-        constant = np.zeros_like(scale)
+        constant: Any = np.broadcast_to(like(np.zeros(1), scale), scale.shape)
         if s.shift is not None:
             empty = moving & (left == 0)
             constant = np.where(empty, self.of(s.shift), 0.0) / np.where(empty, scale, 1.0)
-        return np.stack([kept, scale * self.weight, self.weight, stiffer, constant], axis=-1)
+        return np.stack([kept, scale * self.weight, self.weight, stiffer, constant], axis=-1, out=out)
 
 
 def factors_of(s: Structure, rows: slice, training: Rows) -> Any:
@@ -110,7 +117,7 @@ def factors_of(s: Structure, rows: slice, training: Rows) -> Any:
 
     def fill(first: int) -> None:
         part = slice(first, min(first + step, n))
-        out[:, part] = Parts.of_rows(s, slice(rows.start + part.start, rows.start + part.stop)).factors(s)
+        Parts.of_rows(s, slice(rows.start + part.start, rows.start + part.stop)).factors(s, out[:, part])
 
     with ThreadPoolExecutor(training.n_threads) as pool:
         list(pool.map(fill, range(0, n, step)))

@@ -28,7 +28,7 @@ from scipy.sparse import csr_array
 
 from axil.errors import UnsupportedQuestionError
 from axil.kernels import Rows
-from axil.machine.arrays import host, like
+from axil.machine.arrays import host, like, where
 from axil.structure import Structure
 from axil.types import Array
 from axil.weights.leaf_space import asked
@@ -170,4 +170,4 @@ def pushes(training: Rows, fitted: FittedValues, queries: NDArray[np.integer[Any
 def left_of(whole: Any, part: Any) -> Any:
     """Weights less parts of them; exactly zero where rounding alone is left."""
     left = whole - part
-    return np.where(left > ROUNDING * whole, left, 0.0)
+    return where(left > ROUNDING * whole, left, 0.0)
