@@ -14,7 +14,7 @@ from typing import Any
 import lightgbm as lgb
 import numpy as np
 from intervals_scores import COVERAGE, LEVELS, crps_normal, nll_normal, outward, place
-from scipy import stats
+from scipy import sparse, stats
 from sklearn.model_selection import KFold
 
 import axil
@@ -24,6 +24,7 @@ FOLDS = 5
 PAIRS = (0.025, 0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95, 0.975)  # levels of quantile models; between them a straight line
 NEIGHBOURS = (3, 5, 7, 9, 11, 15, 31, 61, 91, 121, 151, 201, 301, 401, 501, 601, 701)  # IBUG's
 FACTORS = np.outer(10.0 ** np.arange(-8, 4), (1.0, 2.5, 5.0)).ravel()  # IBUG's
+BLOCK = 100  # rows whose shared leaves are counted at a time
 GROUP = 20  # calibration rows that a group of leaf prefixes has at least
 
 
@@ -79,12 +80,27 @@ class Split:
 
 
 def spreads(model: Any, X_train: np.ndarray, y_train: np.ndarray, X: np.ndarray) -> np.ndarray:
-    """(n, k): the standard deviations of the targets of the k training rows with most leaves in common, k of NEIGHBOURS."""
-    train, leaves = (model.predict(rows, pred_leaf=True).astype(np.int16) for rows in (X_train, X))
-    ks, found = [k for k in NEIGHBOURS if k <= len(train)], []
-    for row in leaves:
-        nearest = y_train[(train == row).sum(axis=1).argsort(kind="stable")[::-1]]
-        found.append([nearest[:k].std() for k in ks])
+    """(n, k): the standard deviations of the targets of the k training rows with most leaves in common, k of NEIGHBOURS.
+
+    Of rows with equally many the later one comes first.
+    """
+    train, leaves = (model.predict(rows, pred_leaf=True).astype(np.int32) for rows in (X_train, X))
+    N, trees = train.shape
+    width = int(max(train.max(), leaves.max())) + 1
+
+    def members(own: np.ndarray) -> sparse.csr_array:
+        """(rows, leaves of all trees), 1 where the row is in the leaf."""
+        places = (own + np.arange(trees, dtype=np.int32) * width).ravel()
+        parts = np.ones(len(places), np.int16), places, np.arange(len(own) + 1) * trees
+        return sparse.csr_array(parts, (len(own), trees * width))
+
+    known, ks, found = members(train).T.tocsr(), [k for k in NEIGHBOURS if k <= N], []
+    for first in range(0, len(X), BLOCK):
+        for shared in (members(leaves[first : first + BLOCK]) @ known).toarray():
+            order = shared.astype(np.int64) * N + np.arange(N)
+            nearest = np.argpartition(order, N - ks[-1])[N - ks[-1] :]
+            targets = y_train[nearest[order[nearest].argsort()[::-1]]]
+            found.append([targets[:k].std() for k in ks])
     return np.array(found)
 
 
