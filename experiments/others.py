@@ -57,8 +57,8 @@ def _uci(folder: Path, name: str) -> Path:
 
 def ibug(folder: Path, name: str) -> Rows:
     """As the preprocessing of jjbrophy47/ibug makes it."""
-    if name in ("communities", "star"):
-        return cqr(folder, name)
+    if name in ("communities", "protein", "star"):
+        return cqr(folder, "casp" if name == "protein" else name)
     if name == "wine":
         parts = [paper_data.read(color, folder) for color in ("red_wine", "white_wine")]
         return np.concatenate([X.to_numpy(float) for X, _ in parts]), np.concatenate(
