@@ -55,12 +55,13 @@ def intervals(split: Split) -> dict[str, np.ndarray]:
     table = axil.Explainer(split.model, split.X_train, split.y_train, n_threads=1).calibrate(*held).interval(split.X)
     errors = ResidualNormalisedScore(lgb.LGBMRegressor(**MODEL), random_state=split.seed)
     pair = [quantile(alpha) for alpha in (0.05, 0.95, 0.5)]
+    crossed = CrossConformalRegressor(lgb.LGBMRegressor(**MODEL), COVERAGE, cv=5, random_state=split.seed)
     return {
         "axil": table[["lower", "upper"]].to_numpy(),
         "split": own(SplitConformalRegressor(split.model, COVERAGE).conformalize(*held)),
         "normalised": own(SplitConformalRegressor(split.model, COVERAGE, conformity_score=errors).conformalize(*held)),
         "CQR": own(ConformalizedQuantileRegressor(pair, COVERAGE, prefit=True).conformalize(*held)),
-        "CV+": own(CrossConformalRegressor(lgb.LGBMRegressor(**MODEL), COVERAGE, cv=5).fit_conformalize(*both(split))),
+        "CV+": own(crossed.fit_conformalize(*both(split))),
     }
 
 
