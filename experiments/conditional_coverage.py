@@ -120,7 +120,7 @@ def main() -> None:
     lines = lines_of(others.made(given, tasks, split_scores, (len(METHODS), len(SCORES))))
     print("\n".join(markdown(lines)))
     if given.out:
-        line = others.typed("conditional_coverage", given, SETS, "splits", SPLITS)
+        line = others.typed("conditional_coverage", given, SETS, splits=SPLITS)
         write("conditional_coverage", lines, line, (*PACKAGES, "mapie"), folder=given.out)
 
 

@@ -132,10 +132,12 @@ def running(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cache", type=Path, help="a file that keeps finished parts, so that a stopped run goes on")
 
 
-def typed(table: str, given: argparse.Namespace, names: Sequence[str], option: str, default: int) -> str:
-    """What to type for the same table, with what was cut."""
-    line, count = paper_setting.command(table, given.data), getattr(given, option)
-    line += f" --{option} {count}" if count != default else ""
+def typed(table: str, given: argparse.Namespace, names: Sequence[str], **defaults: int) -> str:
+    """What to type for the same table, with each count that is not its default."""
+    line = paper_setting.command(table, given.data)
+    for option, default in defaults.items():
+        count = getattr(given, option)
+        line += f" --{option} {count}" if count != default else ""
     return line + (f" --only {' '.join(given.only)}" if set(given.only) != set(names) else "")
 
 
