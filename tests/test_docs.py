@@ -5,6 +5,7 @@ import importlib.util
 import inspect
 import re
 import runpy
+import sys
 from operator import attrgetter
 from pathlib import Path
 
@@ -120,6 +121,20 @@ def test_the_manual_stays_short():
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     words = {path.name: len(path.read_text(encoding="utf-8").split()) for path in pages}
     assert sum(words.values()) <= 40_000, sorted(words.items(), key=lambda one: -one[1])[:5]
+
+
+def test_every_question_has_one_definition_where_the_architecture_says():
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    told = {}
+    for names, module, n in re.findall(r"^\|(`\w+`(?:,`\w+`)*)\|`([\w/]+)\.py`\|(\d+)\|$", page, re.M):
+        told |= dict.fromkeys(re.findall(r"\w+", names), (f"axil.questions.{module.replace('/', '.')}", int(n)))
+    places = {
+        name: [kind.__module__ for kind in axil.Explainer.__mro__ if name in vars(kind)] for name in dir(axil.Explainer)
+    }
+    asked = {name: own for name, own in places.items() if own[0].startswith("axil.questions") and name[0] != "_"}
+    assert {name: (own[0], len(own)) for name, own in asked.items() if name != "model"} == told
+    for module, _ in told.values():  # nor is there a function of a question's name, which its method would pass on to
+        assert not [name for name in told if inspect.isfunction(vars(sys.modules[module]).get(name))], module
 
 
 def test_the_reference_names_everything_public_once():
