@@ -16,14 +16,14 @@ from axil.adapters.robust import Custom
 from axil.adapters.smooth import SmoothModel, SmoothTrees
 from axil.dask.build_weights import Collections, refuse_encoded
 from axil.dask.cluster import Cluster, task
-from axil.dask.gradients import (
+from axil.dask.on_workers import HeldRows
+from axil.dask.partitions import Precision, checked_each, held_pairs, label_dtype, places
+from axil.dask.walked_rows import (
     GradientSums,
     SharedFit,
     observe_targets,
     walk_partition,
 )
-from axil.dask.partitions import Precision, checked_each, held_pairs, label_dtype, places
-from axil.dask.shards import HeldRows
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 from axil.machine.memory import Limits
 from axil.pushes.pushes import Pushes

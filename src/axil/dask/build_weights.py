@@ -15,6 +15,7 @@ import numpy as np
 
 from axil.adapters.contract import Adapter, FittedTrees, LeafTotals, Model, Totals, TrainingRows
 from axil.dask.cluster import Cluster, layout, literal, partitions, task
+from axil.dask.on_workers import HeldRows
 from axil.dask.partitions import (
     LeafSums,
     Precision,
@@ -28,7 +29,6 @@ from axil.dask.partitions import (
     replay_partition,
     together,
 )
-from axil.dask.shards import HeldRows
 from axil.errors import InputError, UnsupportedModelError
 from axil.kernels.cpu import Cpu
 from axil.machine.memory import Budget, Limits

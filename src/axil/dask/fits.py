@@ -192,9 +192,9 @@ def residual_sums(partition: Partition, entry: int, fit: Fit) -> Array:
     return found
 
 
-def left_over(partition: Partition, fits: list[Fit], n_threads: int) -> Array:
+def left_over(partition: Partition, shared: tuple[list[Fit], int], _: Any = None) -> Array:
     """(n, K): targets less the predictions of these rows, whose offsets may stand in for the base."""
-    parts = []
+    parts, (fits, n_threads) = [], shared
     for e, fit in enumerate(fits):
         fitted = fit.on(partition, e)
         s, out = fitted.structure, np.empty_like(fitted.targets)
@@ -207,4 +207,4 @@ def left_over(partition: Partition, fits: list[Fit], n_threads: int) -> Array:
 
 def residuals_of(partition: Partition, shared: tuple[list[Fit], int], allowed: Any) -> Any:
     """The rows that may be listed with their residuals."""
-    return replace(allowed, residuals=left_over(partition, *shared))
+    return replace(allowed, residuals=left_over(partition, shared))

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.dask.cluster import Cluster, partitions, task
+from axil.dask.on_workers import HeldRows, OnWorkers
 from axil.dask.partitions import named
-from axil.dask.shards import HeldRows, OnWorkers
 from axil.effects.choice import Allowed, packed
 from axil.errors import InputError
 from axil.machine.memory import Limits

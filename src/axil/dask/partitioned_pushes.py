@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from axil.dask.build_pushes import HeldPushes
 from axil.dask.cluster import literal, task
-from axil.dask.gradients import AskedPushes
 from axil.dask.partitioned_model import ELSEWHERE, IN_MEMORY, REFUSED, PartitionedModel
+from axil.dask.walked_rows import AskedPushes
 from axil.effects import PUSHES, Source
 from axil.machine.threads import Kept
 from axil.pushes.agreement import leaf_scores

@@ -13,15 +13,13 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.dask.build_weights import HeldWeights, prepared
 from axil.dask.cluster import literal, task
-from axil.dask.fits import counted, marked, members, places, residuals_of
+from axil.dask.fits import counted, left_over, marked, members, places, residuals_of
 from axil.dask.partitioned_model import REFUSED, PartitionedModel
 from axil.dask.partitions import AskedWeights
 from axil.dask.refits import Refits
 from axil.dask.row_deletions import Planned
 from axil.dask.row_errors import (
     errors_of,
-    fitted_errors_of,
-    has_bags,
     out_of_bag_of,
     out_of_fold_of,
 )
@@ -182,10 +180,10 @@ class PartitionedWeights(PartitionedModel):
         shards, forest = self.shards, all(is_forest(entry.structure) for entry in self.held.entries)
         if folds is not None:
             return shards.each(out_of_fold_of, None, [list(one) for one in enumerate(folds)]), "out-of-fold"
-        if forest and any(shards.collected(has_bags)):
+        if forest and any(shards.collected(lambda part, *_: any(s.leaves_rows_out for s in part.structures))):
             return shards.each(out_of_bag_of, self.refits.fits()), "out-of-bag"
         if method == "leaves" and self.structures is not None:
-            return shards.each(fitted_errors_of, (self.refits.fits(), self.n_threads)), "fit"
+            return shards.each(left_over, (self.refits.fits(), self.n_threads)), "fit"
         found = shards.each(errors_of, None, self.refits.left_out())
         known: Known = shards.total(known_of, None, found)
         if known.complete <= known.rows / 2:

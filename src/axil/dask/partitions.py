@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.adapters.contract import Adapter, FittedTrees, Totals
 from axil.dask.cluster import Cluster
-from axil.dask.shards import HeldPart
+from axil.dask.on_workers import HeldPart
 from axil.effects import Effects, Source
 from axil.effects.blocks import NoEffects
 from axil.effects.leaf_matches import SharedLeaves, leaf_rows

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from axil import inputs
-from axil.dask.fits import Fit, left_over
+from axil.dask.fits import Fit
 from axil.dask.partitions import Partition, named
 from axil.types import Array
 
@@ -15,11 +15,6 @@ from axil.types import Array
 def errors_of(partition: Partition, _: Any, predictions: Array) -> Array:
     """(n, K): targets less predictions that did not see them."""
     return np.asarray(partition.targets - predictions)
-
-
-def fitted_errors_of(partition: Partition, shared: tuple[list[Fit], int], _: Any) -> Array:
-    """(n, K): targets less the predictions of the fit."""
-    return left_over(partition, *shared)
 
 
 def out_of_fold_of(partition: Partition, _: Any, given: tuple[int, Any]) -> Array:
@@ -44,8 +39,3 @@ def out_of_bag_of(partition: Partition, fits: list[Fit], _: Any) -> Array:
         share = np.divide(s.final.sum(), held, out=np.full_like(held, np.nan), where=held != 0)
         parts.append(fitted.targets - (made * share[:, None] + s.beta[-1] * fit.base))
     return np.concatenate(parts, axis=1)
-
-
-def has_bags(partition: Partition, *_: Any) -> bool:
-    """Whether some tree left one of these rows out."""
-    return any(s.leaves_rows_out for s in partition.structures)

@@ -193,16 +193,17 @@ class Proven(ABC):
             return None
         self.can("similar(tree_weights=)")
         if not self.is_boosted or (rule != "variance" and self.rescales_trees):
-            raise UnsupportedQuestionError(
-                f'similar(tree_weights="{rule}")',
-                "its trees are not fitted one after the other to what those before them leave over",
-                "Leave tree_weights out.",
-            )
+            return Proven._tree_weights(self, rule)
         found: TreeWeights = self.kept.get(("tree weights", rule), lambda: self._tree_weights(rule))
         return found
 
     def _tree_weights(self, rule: str) -> TreeWeights:
-        raise NotImplementedError
+        """How much each tree counts by this rule, of trees that are fitted one after the other; refused for all others."""
+        raise UnsupportedQuestionError(
+            f'similar(tree_weights="{rule}")',
+            "its trees are not fitted one after the other to what those before them leave over",
+            "Leave tree_weights out.",
+        )
 
     @property
     def rescales_trees(self) -> bool:

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters.smooth import SmoothModel, SmoothTrees
+from axil.dask.on_workers import HeldPart
 from axil.dask.partitions import Observed, Place, Precision, observe
-from axil.dask.shards import HeldPart
 from axil.effects import Effects, Source
 from axil.effects.blocks import BlockEffects, NoEffects
 from axil.effects.leaf_matches import SharedLeaves
