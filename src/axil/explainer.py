@@ -188,27 +188,20 @@ class Explainer(
                 "for every library."
             )
         verify, output = inputs.as_flag(verify, "verify"), inputs.as_choice(output, OUTPUTS, "output")
+        fit: dict[str, Any] = {"inverse_func": inverse_func, "output": output, "loss": loss, "objective": objective}
         if hasattr(X_train, "__dask_graph__"):
-            only_here = {
-                "inverse_func": inverse_func,
-                "output": None if output == "raw" else output,
-                "loss": loss,
-                "objective": objective,
-                "index": index,
-                "scratch": scratch,
-            }
             from axil.dask.build import proven as on_workers
             from axil.dask.cluster import refuse_gpu
 
-            for name, value in only_here.items():
-                if value is not None:
+            for name, value in (fit | {"index": index, "scratch": scratch}).items():
+                if value is not None and not (name == "output" and value == "raw"):
                     raise InputError(
                         f"{name} is for training rows in memory, and X_train is a Dask collection. Leave it out."
                     )
             refuse_gpu(device)
             limits = limits_of(1 if n_threads is None else n_threads, memory_limit)
-            rows = X_train, y_train, sample_weight, init_score, bags
-            super().__init__(on_workers(model, *rows, client, limits, verify))
+            given_rows = X_train, y_train, sample_weight, init_score, bags
+            super().__init__(on_workers(model, *given_rows, client, limits, verify))
             return
         named = {"y_train": y_train, "sample_weight": sample_weight, "init_score": init_score, "bags": bags}
         for name, value in named.items():
@@ -218,31 +211,17 @@ class Explainer(
                 )
         if client is not None:
             raise InputError("client is for training rows in Dask collections, and X_train is none. Leave it out.")
-        limits = limits_of(n_threads, memory_limit, scratch, device)
-        given = Given(
-            model,
-            X_train,
-            y_train,
-            sample_weight,
-            init_score,
-            output,
-            loss,
-            objective,
-            bags,
-            inverse_func=inverse_func,
-            index=index,
-            limits=limits,
-            verify=verify,
-        )
-        refused: UnsupportedModelError | None = None
+        machine = {"n_threads": n_threads, "memory_limit": memory_limit, "scratch": scratch, "device": device}
+        rows = X_train, y_train, sample_weight, init_score
+        given = Given(model, *rows, **fit, bags=bags, index=index, limits=limits_of(**machine), verify=verify)
+        adapter = None
         if objective is None and loss is None:
             try:
                 adapter = adapters.read(model)
             except UnsupportedModelError as error:
                 if not error.derivative:
                     raise
-                refused = error
-        if refused is None and objective is None and loss is None:
+        if adapter is not None:
             if output != "raw":
                 raise InputError(
                     f"output is {output!r}, which is for models with a link, such as boosted classifiers. Predictions of this "
@@ -254,15 +233,7 @@ class Explainer(
                 raise InputError(_NOT_TAKEN["inverse_func"])
             proven = without_weights(given)
         super().__init__(proven)
-        settings = {
-            "inverse_func": inverse_func,
-            "output": output,
-            "loss": loss,
-            "objective": objective,
-            "verify": verify,
-        }
-        settings |= {"n_threads": n_threads, "memory_limit": memory_limit, "scratch": scratch, "device": device}
-        self._made = Made.of(model, y_train, sample_weight, init_score, settings, type(self))
+        self._made = Made.of(model, *rows[1:], fit | machine | {"verify": verify}, type(self))
 
     def __getstate__(self) -> dict[str, Any]:
         """All but how it was made where a function without a name is part of that: no pickle holds one. A file is proven now."""
