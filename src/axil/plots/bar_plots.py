@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from axil.effects import notes
 from axil.errors import InputError
 from axil.explanation import Explanation
-from axil.inputs import as_choice, as_count, as_flag, as_frame, as_numbers, as_vector, group_codes
+from axil.inputs import as_choice, as_count, as_flag, as_frame, as_numbers, group_codes
 from axil.plots import canvas, marks
-from axil.plots.sources import Columns, group_labels, labelled, largest, one_prediction, one_query, row_labels, says
+from axil.plots.sources import group_labels, labelled, largest, numbers_in, one_prediction, one_query, row_labels, says
 from axil.types import Array
 
 if TYPE_CHECKING:
@@ -99,11 +99,10 @@ def _sums(
                 "A frame of `group` has its groups already; leave out groups, or pass an axil.Explanation."
             )
         exact = as_flag(exact, "exact")
-        frame = as_frame(source)
-        column, fitted = labelled(() if frame is None else frame.columns, by)
+        column, fitted = labelled(source, by)
         lines, name = one_query(source, query, output, ("group", column))
-        sums = as_vector(lines[column], len(lines[column]), f'the column "{column}"', "table")
         head = canvas.shorten(name, canvas.TITLE) + "\n"
+        sums = numbers_in(lines, column)
         return lines["group"].tolist(), sums, head, exact and not says(source, notes.DERIVATIVE), fitted
     if groups is None:
         raise InputError("An explanation has no groups of its own; pass groups, a label for each training row.")
@@ -136,12 +135,11 @@ def blame(
     not known (nan) are left out.
     """
     k = as_count(k, "k")
-    frame = as_frame(source)
-    named = () if frame is None else frame.columns
     if by is None:
-        by = "gain" if frame is None or labelled(named, "gain")[0] in named else "gradient"
+        frame = as_frame(source)
+        by = "gain" if frame is None or labelled(source, "gain")[0] in frame.columns else "gradient"
     by = as_choice(by, tuple(BLAME), "by")
-    column, fitted = labelled(named, by)
+    column, fitted = labelled(source, by)
     lines, _ = one_query(source, 0, output, ("row", column))
     values = as_numbers(lines[column], f'the column "{column}"')
     names = lines["row"] if labels is None else row_labels(labels, len(values))
@@ -163,7 +161,7 @@ def blame(
     )
 
 
-def _beside(lines: Columns, chosen: NDArray[np.intp], corrected: bool) -> list[str]:
+def _beside(lines: dict[str, NDArray[Any]], chosen: NDArray[np.intp], corrected: bool) -> list[str]:
     """Words after the number of each bar: the target, and what it would be corrected to; none where the target is unknown."""
     if "target" not in lines:
         return [""] * len(chosen)

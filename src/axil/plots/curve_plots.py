@@ -117,7 +117,7 @@ def _effects(curve: Any, query: Any, output: Any) -> tuple[Array, str, str]:
     if as_frame(curve) is None:
         effects = as_numbers(curve, "a curve", "a frame of removal or an array (m,) of effects")
         return as_vector(effects, effects.shape[0] if effects.ndim else 1, "a curve", "removed"), "", ""
-    column, fitted = labelled(as_frame(curve).columns, "effect")  # type: ignore[union-attr]
+    column, fitted = labelled(curve, "effect")
     lines, name = one_query(curve, query, output, ("query", "rank", column))
     order = np.argsort(lines["rank"], kind="stable")
     return as_vector(lines[column][order], len(order), f'the column "{column}"', "removed"), name, fitted
@@ -128,9 +128,7 @@ def loo_curve(frame: Any, *, output: Any = None, ax: Axes | None = None) -> Axes
 
     ``frame``: what ``explainer.loo_curve()`` returns. No mark where it is lowest: that is no rule for when to stop.
     """
-    read = as_frame(frame)
-    known = [] if read is None else list(read.columns)
-    (error, fitted), (training_error, _) = labelled(known, "error"), labelled(known, "training_error")
+    (error, fitted), (training_error, _) = labelled(frame, "error"), labelled(frame, "training_error")
     lines, of = one_output(frame, output, ("trees", error, training_error), "explainer.loo_curve()")
     name = "" if of is None else f"Output {of}\n"
     ax = canvas.new_axes(ax)

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.errors import InputError, counted, shown
-from axil.inputs import as_frame, as_number, as_numbers, as_vector, group_codes
+from axil.inputs import as_number, as_numbers, as_vector, group_codes
 from axil.plots import canvas, marks
-from axil.plots.sources import labelled, one_output
+from axil.plots.sources import labelled, numbers_in, one_output
 from axil.scale import inverse_named
 from axil.types import Array
 
@@ -57,9 +57,7 @@ def fan(frame: Any, y: Any = None, *, output: Any = None, ax: Axes | None = None
         truth, given = _targets(y, wide, next(iter(named.values())))
         truth, label = truth[order], label + given
         outside = (truth < wide["lower"][order]) | (truth > wide["upper"][order])
-        marks.sign_points(ax, at, truth, np.where(outside, -1.0, 1.0))
-        for handle, name in zip(*ax.get_legend_handles_labels()):
-            handle.set_label({"positive": "target", "negative": "target outside"}.get(name, name))
+        marks.sign_points(ax, at, truth, np.where(outside, -1.0, 1.0), ("target", "target outside"))
         title += f"\n{1 - outside.mean():.1%} of the targets are in the widest interval"
     canvas.dress(ax, title, "rows, by prediction", label)
     canvas.few_ticks(ax)
@@ -105,8 +103,7 @@ def coverage(
     ``frame``: what ``predictive.interval(X, coverage)`` returns, ``y`` the targets as in `fan`, ``groups`` a label for each row.
     The promise (dashed) is for all rows together; here is where it is kept. Lines reach two standard errors either way.
     """
-    read = as_frame(frame)
-    scale, _ = labelled([] if read is None else list(read.columns), "scale")
+    scale, _ = labelled(frame, "scale")
     lines = _lines(frame, output, (*ENDS, scale))
     (truth, given), promised = _targets(y, lines, frame), as_number(coverage, "coverage")
     if not 0 < promised < 1:
@@ -146,8 +143,7 @@ def _targets(y: Any, lines: dict[str, Array], frame: Any) -> tuple[Array, str]:
 
     The wrong scale of the two holds hardly any target, and the right one most of them.
     """
-    given, read = as_vector(y, len(lines["prediction"]), "y", "drawn"), as_frame(frame)
-    name = labelled([] if read is None else list(read.columns), "scale")[1]
+    given, name = as_vector(y, len(lines["prediction"]), "y", "drawn"), labelled(frame, "scale")[1]
     inverse, found = inverse_named(name), [(given, "")]
     if inverse is not None:
         with np.errstate(all="ignore"):
@@ -184,4 +180,4 @@ def _by_scale(scale: Array) -> tuple[NDArray[np.intp], list[str]]:
 def _lines(frame: Any, output: Any, columns: tuple[str, ...]) -> dict[str, Array]:
     """Columns of a table of intervals, of one output."""
     lines, _ = one_output(frame, output, columns, "predictive.interval(X)")
-    return {name: as_vector(lines[name], len(lines[name]), f'the column "{name}"', "table") for name in columns}
+    return {name: numbers_in(lines, name) for name in columns}

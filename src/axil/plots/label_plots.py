@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from axil.plots.canvas import Axes
 
 OF_THE_FIT = "not a retraining"  # said by the notes of audits that rest on the fitted structure
-
+NAMES = "not suspect", "suspect"
 SUSPECT = 32  # square points of a mark
 
 
@@ -44,8 +44,7 @@ def audit(frame: Any, *, output: Any = None, ax: Axes | None = None) -> Axes:
     else:
         names = _by_quality(ax, values["quality"], suspect, _held_fixed(frame))
     for handle, name in zip(*ax.get_legend_handles_labels()):
-        handle.set_label({"positive": "not suspect", "negative": "suspect"}.get(name, name))
-        if name == "negative":
+        if name == NAMES[1]:
             handle.set(sizes=[SUSPECT], alpha=1.0)  # few among many
     found = "look wrong" if numbers else "are not of the class expected"
     title = f"{suspect.sum():,} of {len(known):,} training labels {found}"
@@ -62,7 +61,7 @@ def audit(frame: Any, *, output: Any = None, ax: Axes | None = None) -> Axes:
 
 def _against_expected(ax: Axes, values: Columns, suspect: NDArray[np.bool_], fixed: bool) -> tuple[str, str]:
     """Draws targets against the values expected, and names the axes."""
-    marks.sign_points(ax, values["expected"], values["target"], np.where(suspect, -1.0, 1.0))
+    marks.sign_points(ax, values["expected"], values["target"], np.where(suspect, -1.0, 1.0), NAMES)
     ends = [(column.min(initial=np.inf), column.max(initial=-np.inf)) for column in values.values()][:2]
     low, high = max(low for low, _ in ends), min(high for _, high in ends)
     if low < high:
@@ -76,7 +75,7 @@ def _by_quality(ax: Axes, quality: Array, suspect: NDArray[np.bool_], fixed: boo
     """Draws the qualities of labels in order, and names the axes."""
     order = np.argsort(quality, kind="stable")
     at = np.arange(1, len(order) + 1, dtype=np.float64)
-    marks.sign_points(ax, at, quality[order], np.where(suspect[order], -1.0, 1.0))
+    marks.sign_points(ax, at, quality[order], np.where(suspect[order], -1.0, 1.0), NAMES)
     ax.set_ylim(-0.03, 1.03)
     name = "share of the row's class around it"
     return "training rows, lowest quality first", canvas.fixed(name) if fixed else "quality of the label"

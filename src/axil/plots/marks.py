@@ -91,14 +91,14 @@ def _write_numbers(ax: Axes, ends: Array, leftward: NDArray[np.bool_], texts: li
     ax.set_xlim(low - (pad if leftward.any() else 0.02 * pad), high + (pad if not leftward.all() else 0.02 * pad))
 
 
-def sign_points(ax: Axes, x: Array, y: Array, signs: Array) -> None:
+def sign_points(ax: Axes, x: Array, y: Array, signs: Array, names: tuple[str, str] = ("positive", "negative")) -> None:
     """Points in the colour and shape of their sign: blue circles and orange triangles; those of sign 0 small and grey."""
     own = canvas.colours(ax)
     size = float(np.clip(6000 / max(len(x), 1), 5, 30))
     kinds = (
         (signs == 0, "0.7", ".", "zero"),
-        (signs > 0, own.positive, "o", "positive"),
-        (signs < 0, own.negative, "v", "negative"),
+        (signs > 0, own.positive, "o", names[0]),
+        (signs < 0, own.negative, "v", names[1]),
     )
     for chosen, colour, marker, name in kinds:
         if chosen.any():

@@ -109,16 +109,15 @@ def _of_frame(source: Any, query: Any, output: Any, labels: Any, exact: bool) ->
     additive = says(source, notes.ADDITIVE)
     values = "contribution" if additive else "weight"
     lines, name = one_query(source, query, output, ("row", values))
-    n = len(lines["row"])
-    weights = as_vector(lines[values], n, f'the column "{values}"', "table")
-    targets = as_vector(lines["target"], n, 'the column "target"', "table") if "target" in lines else None
+    weights = numbers_in(lines, values)
+    targets = numbers_in(lines, "target") if "target" in lines else None
     scale, contributions = IDENTITY, weights if additive else None if targets is None else weights * targets
     column, label = labelled(lines, "contribution")
     if label:
-        scale, contributions = TargetScale(label), as_vector(lines[column], n, f'the column "{column}"', "table")
+        scale, contributions = TargetScale(label), numbers_in(lines, column)
     return Prediction(
         weights=weights,
-        labels=lines["row"] if labels is None else row_labels(labels, n),
+        labels=lines["row"] if labels is None else row_labels(labels, len(weights)),
         targets=targets,
         contributions=contributions,
         scale=scale,
@@ -129,12 +128,20 @@ def _of_frame(source: Any, query: Any, output: Any, labels: Any, exact: bool) ->
     )
 
 
-def labelled(columns: Any, name: str) -> tuple[str, str]:
-    """The column of this name, or of this name and a scale, such as "contribution (log)"; and the scale, empty for none."""
-    for column in columns:
+def labelled(source: Any, name: str) -> tuple[str, str]:
+    """The column of this name, or of this name and a scale, such as "contribution (log)"; and the scale, empty for none.
+
+    Of a frame, or of columns by name; of anything else the name itself.
+    """
+    for column in source if isinstance(source, dict) else getattr(as_frame(source), "columns", ()):
         if str(column).startswith(f"{name} (") and str(column).endswith(")"):
             return str(column), str(column)[len(name) + 2 : -1]
     return name, ""
+
+
+def numbers_in(lines: Columns, name: str) -> Array:
+    """A column of finite numbers."""
+    return as_vector(lines[name], len(lines[name]), f'the column "{name}"', "table")
 
 
 def says(source: Any, note: str) -> bool:
