@@ -65,6 +65,8 @@ class Note(UserWarning):
 
 def training_rows(path: str, roles: Roles, model: Model) -> FileRows:
     """The training data of a model."""
+    import pandas as pd
+
     frame = _labelled(read_table(path), roles.index, path)
     targets = _listed(frame, roles.target, path, "--target")
     predicted = [] if roles.out_of_fold is None else _listed(frame, roles.out_of_fold, path, "--out-of-fold")
@@ -73,14 +75,14 @@ def training_rows(path: str, roles: Roles, model: Model) -> FileRows:
     names = _feature_names(frame, roles, model, path, taken)
     target = _target(frame, targets, model, path)
     weights = None if roles.weights is None else _numbers(frame, roles.weights, path, "--weights")
-    listed = {name: kind for name, kind in _categories(model).items() if name in names}
+    known: dict[str, list[Any]] = getattr(model, "categories", {})  # of pandas, as the model's own file lists them
+    listed = {name: pd.CategoricalDtype(values) for name, values in known.items() if name in names}
     named = [] if roles.categorical is None else _listed(frame, roles.categorical, path, "--categorical")
     strange = [name for name in named if name not in names]
     if strange:
         raise InputError(f"--categorical names {shown(strange[0])}, which is not among the features: {some(names)}.")
     features = frame[names].astype(dict.fromkeys(named, "category") | listed)
-    _refuse_text(features, model, path)
-    _refuse_types(features, model, path)
+    _refuse_features(features, model, path)
     out_of_fold = [_numbers(frame, name, path, "--out-of-fold") for name in predicted]
     given = None if not predicted else out_of_fold[0] if len(predicted) == 1 else frame[predicted]
     offset = None if roles.offset is None else _numbers(frame, roles.offset, path, "--offset")
@@ -104,8 +106,7 @@ def rows_like(training: FileRows, path: str, roles: Roles, model: Model, with_ta
         if isinstance(dtype, pd.CategoricalDtype):
             _refuse_new_categories(features[name], dtype, path, training.path)
             features[name] = features[name].astype(dtype)
-    _refuse_text(features, model, path)
-    _refuse_types(features, model, path)
+    _refuse_features(features, model, path)
     offset = None if roles.offset is None else _numbers(frame, roles.offset, path, "--offset")
     rows = FileRows(path, features, None, offset=offset, others=frame.drop(columns=names))
     if not with_target:
@@ -115,14 +116,6 @@ def rows_like(training: FileRows, path: str, roles: Roles, model: Model, with_ta
     weights = None if roles.weights not in frame else _numbers(frame, str(roles.weights), path, "--weights")
     target = _target(frame, training.targets, model, path)
     return replace(rows, target=target, targets=training.targets, weights=weights)
-
-
-def _categories(model: Model) -> dict[str, Any]:
-    """The type of each column of pandas categories that the model's own file lists."""
-    import pandas as pd
-
-    found: dict[str, list[Any]] = getattr(model, "categories", {})
-    return {name: pd.CategoricalDtype(values) for name, values in found.items()}
 
 
 def _labelled(frame: Any, index: str | None, path: str) -> Any:
@@ -256,27 +249,22 @@ def _filled(frame: Any, name: str, path: str, option: str) -> Any:
     return frame[name]
 
 
-def _refuse_types(features: Any, model: Model, path: str) -> None:
-    """Raise for what the library itself does not take, by predictions of the first rows."""
+def _refuse_features(features: Any, model: Model, path: str) -> None:
+    """Raise for text that the model does not take, and for what the library itself refuses, by predictions of the first rows."""
+    import pandas as pd
+
+    for name, column in features.items():
+        if not (model.takes_text or _is_numeric(column) or isinstance(column.dtype, pd.CategoricalDtype)):
+            raise InputError(
+                f"Column {shown(name)} of {path} holds {_first_text(column)}; the {model.library} model takes numbers. "
+                f"If the fit had it as a pandas category, pass --categorical {shown(name)}; if not, encode it as for the fit."
+            )
     try:
         model.predictions(features.head(TRIED))
     except InputError as error:
         raise InputError(
             f"The rows of {path} do not fit: {error} Name those that were pandas categories with --categorical."
         ) from None
-
-
-def _refuse_text(features: Any, model: Model, path: str) -> None:
-    import pandas as pd
-
-    if model.takes_text:
-        return
-    for name, column in features.items():
-        if not _is_numeric(column) and not isinstance(column.dtype, pd.CategoricalDtype):
-            raise InputError(
-                f"Column {shown(name)} of {path} holds {_first_text(column)}; the {model.library} model takes numbers. "
-                f"If the fit had it as a pandas category, pass --categorical {shown(name)}; if not, encode it as for the fit."
-            )
 
 
 def _refuse_new_categories(column: Any, dtype: Any, path: str, train: str) -> None:
