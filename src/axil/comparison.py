@@ -24,7 +24,7 @@ from axil.explainer import Explainer
 from axil.explanation import Explanation
 from axil.inputs.codes import keys
 from axil.machine.memory import BATCH_BYTES
-from axil.output import changes, tables
+from axil.output import changes_page, tables
 from axil.questions.refit import again, made_of
 from axil.questions.without import change_columns
 from axil.scale import TargetScale
@@ -185,7 +185,9 @@ class Comparison:
         target : str, optional
             The name of the targets, such as "price".
         """
-        return changes.write(self.table(), self.top(k), [self.scale.label(name) for name in PARTS], path, title, target)
+        return changes_page.write(
+            self.table(), self.top(k), [self.scale.label(name) for name in PARTS], path, title, target
+        )
 
 
 def compare(old: Explainer, new: Explainer, X: Any, init_score: Any = None) -> Comparison:

@@ -46,7 +46,7 @@ from axil.replay import mistakes
 from axil.replay.build import build
 from axil.replay.model import Proven
 from axil.replay.proven import ProvenModel
-from axil.report.write import Reports
+from axil.report.reports import Reports
 from axil.scale import TargetScale, fitted_targets
 from axil.types import Array
 

@@ -15,8 +15,8 @@ from axil.effects.choice import Choice
 from axil.errors import InputError, counted
 from axil.inputs import as_count, as_positions, as_share, as_shares, group_codes, row_values
 from axil.output import comparables, page, tables
-from axil.output.arrays import Arrays
 from axil.output.comparables import as_per_class
+from axil.output.explained_arrays import Arrays
 from axil.output.portfolio import Portfolio
 from axil.output.predictions import WeightedSums
 from axil.types import Array

@@ -44,7 +44,7 @@ def test_batches_and_threads_change_nothing(kind, case, monkeypatch):
     expected = kind(explain(case, n_threads=1)).scores(case.X_new, y)
     np.testing.assert_array_equal(kind(explain(case, n_threads=3)).scores(case.X_new, y), expected)
     monkeypatch.setattr("axil.machine.memory.MOST_QUERIES", 7)
-    monkeypatch.setattr("axil.baselines.trees.BLOCK_NUMBERS", 500)
+    monkeypatch.setattr("axil.baselines.tree_baselines.BLOCK_NUMBERS", 500)
     monkeypatch.setattr("axil.baselines.trex.BLOCK_NUMBERS", 1000)
     again = kind(explain(case)).scores(case.X_new, y)
     np.testing.assert_allclose(again, expected, rtol=0, atol=1e-9 * np.abs(expected).max())

@@ -7,9 +7,9 @@ from functools import partial
 
 import numpy as np
 
+from axil.baselines.class_gradients import add_boostin
 from axil.baselines.classifier import ClassQueries, FittedClassifier
-from axil.baselines.gradients import add_boostin
-from axil.baselines.trees import Batch, TreeBaseline, Trees, add_effects
+from axil.baselines.tree_baselines import Batch, TreeBaseline, Trees, add_effects
 from axil.errors import UnsupportedQuestionError
 from axil.types import Array, Leaves
 from axil.weights.forest import is_forest

@@ -9,9 +9,9 @@ from typing import cast
 import numpy as np
 
 from axil.adapters.contract import Adapter
+from axil.baselines.class_gradients import add_leaf_influence
 from axil.baselines.classifier import ClassQueries, FittedClassifier
-from axil.baselines.gradients import add_leaf_influence
-from axil.baselines.trees import Batch, TreeBaseline, add_effects
+from axil.baselines.tree_baselines import Batch, TreeBaseline, add_effects
 from axil.effects import WEIGHTS
 from axil.errors import UnsupportedQuestionError
 from axil.types import Array

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from axil.baselines.classifier import ClassQueries, FittedClassifier
-from axil.baselines.trees import Batch, KernelBaseline
+from axil.baselines.tree_baselines import Batch, KernelBaseline
 from axil.types import Array
 
 

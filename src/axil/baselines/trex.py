@@ -11,7 +11,7 @@ from scipy import linalg
 from axil.baselines.classifier import ClassQueries, FittedClassifier
 from axil.baselines.kernel import LeafKernel
 from axil.baselines.surrogate import fit_classes, losses, means
-from axil.baselines.trees import Batch, KernelBaseline, Trees
+from axil.baselines.tree_baselines import Batch, KernelBaseline, Trees
 from axil.errors import InputError
 from axil.inputs import as_number
 from axil.types import Array

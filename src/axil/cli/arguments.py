@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 import axil
-from axil.cli import check, commands, comparables, completion, demo, parameters, signature
+from axil.cli import check, commands, comparables_commands, completion, demo, parameters, signature
 from axil.cli import help_texts as text
 from axil.comparison import Comparison
 from axil.explainer import Explainer
@@ -71,14 +71,18 @@ def parser() -> argparse.ArgumentParser:
         named,
         "similar",
         "the comparables of these predictions, as a table",
-        comparables.similar,
+        comparables_commands.similar,
         asked="the rows to explain",
     )
     parameters.add_options(one, Explainer.similar, ("beside",))
     _written(one)
 
     one = _command(
-        named, "report", "a page for each of these predictions", comparables.report, asked="the rows to report on"
+        named,
+        "report",
+        "a page for each of these predictions",
+        comparables_commands.report,
+        asked="the rows to report on",
     )
     one.add_argument("--out", required=True, metavar="FOLDER", help="the folder to write, made if it is not there")
     _calibration(one)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import warnings
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 
 from axil import adapters, comparison, stability
 from axil.adapters import files, smooth
-from axil.cli import answers, data
+from axil.cli import data, printed_answers
 from axil.cli.names import column_of, new_targets, tested
 from axil.cli.names import groups as groups_of
 from axil.cli.output import MOST_ON_SCREEN, AnswerWords, Output, lines_of, output_of
@@ -53,7 +54,9 @@ class CommandSubject:
     @property
     def by_position(self) -> Explainer:
         """The explainer with positions for the labels of its training rows, which several rows may share."""
-        return Explainer._of(replace(self.explainer._model, index=np.arange(len(self.training.features))))
+        found = copy(self.explainer)
+        found._model = replace(found._model, index=np.arange(len(self.training.features)))
+        return found
 
     def rows(self, path: str, with_target: bool = False) -> data.FileRows:
         """Rows to ask about, as the model takes them."""
@@ -112,9 +115,11 @@ def explain(arguments: argparse.Namespace, out: Any) -> int:
     if not output.wants_table:
         return output.give([], question.words())
     top, per_class = arguments.top or TOP, arguments.per_class is not False
-    table, shown = answers.comparables(explanations, features, queries, top, arguments.by, MOST_ON_SCREEN, per_class)
+    table, shown = printed_answers.comparables(
+        explanations, features, queries, top, arguments.by, MOST_ON_SCREEN, per_class
+    )
     left = n - MOST_ON_SCREEN if output.form else 0
-    return output.give([table], question.words(left=left), lambda _: answers.on_screen(shown, queries))
+    return output.give([table], question.words(left=left), lambda _: printed_answers.on_screen(shown, queries))
 
 
 def _sums(arguments: argparse.Namespace, rows: data.FileRows) -> dict[str, Any]:
@@ -180,9 +185,9 @@ def refitted(arguments: argparse.Namespace, out: Any) -> int:
 
 def give_rows(output: Output, question: CommandSubject, table: Any, words: AnswerWords, given: int | None) -> int:
     """A table about training rows, by position, with their features: files have all of it, the first lines are printed."""
-    (table, rows), top = answers.labelled(table, question.training.features), given or ROWS
-    whole = answers.with_features(table, rows)
-    beside = answers.features(rows.head(top))
+    (table, rows), top = printed_answers.labelled(table, question.training.features), given or ROWS
+    whole = printed_answers.with_features(table, rows)
+    beside = printed_answers.features(rows.head(top))
     return output.give([whole], words, lambda _: lines_of(table.head(top), more=beside), whole.head(top))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from axil import adapters
-from axil.cli import answers, commands, data
+from axil.cli import commands, data, printed_answers
 from axil.cli.names import groups as groups_of
 from axil.cli.output import Output, lines_of
 from axil.errors import InputError
@@ -40,8 +40,8 @@ def run(arguments: argparse.Namespace, out: Any) -> int:
     explainer = Explainer(model, X_train, y_train)
     training = data.FileRows("scikit-learn's diabetes data", X_train, y_train)
     question = commands.CommandSubject("LGBMRegressor", adapters.read(model), explainer, data.Roles(TARGET), training)
-    _, shown = answers.comparables(question.by_position.iter(asked), X_train, asked, TOP, "weight", N_ASKED)
-    answer = [*answers.on_screen(shown, asked), "", *_by_age(explainer, training, asked.head(1))]
+    _, shown = printed_answers.comparables(question.by_position.iter(asked), X_train, asked, TOP, "weight", N_ASKED)
+    answer = [*printed_answers.on_screen(shown, asked), "", *_by_age(explainer, training, asked.head(1))]
     after = [] if folder is None else _next(folder)
     if folder is not None:
         validation = X_rest.iloc[N_ASKED:], y_rest.iloc[N_ASKED:]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from axil.cli import answers, screen
+from axil.cli import printed_answers, screen
 from axil.cli.written import FORMS, Text, opened
 from axil.errors import InputError, counted
 from axil.inputs import as_count, as_file
@@ -97,7 +97,7 @@ class Output:
 
 def lines_of(table: Any, spared: tuple[str, ...] = (), more: Iterable[screen.TextColumn] = ()) -> list[str]:
     """The lines of a table on the screen; ``spared`` are columns that others need the room of, ``more`` further ones."""
-    columns = [screen.column(name, table[name].to_numpy(), answers.is_signed(name)) for name in table.columns]
+    columns = [screen.column(name, table[name].to_numpy(), printed_answers.is_signed(name)) for name in table.columns]
     return screen.fitted([*columns, *more], spared)
 
 

@@ -12,7 +12,7 @@ from axil import inputs
 from axil.errors import ExactnessError, InputError, UnsupportedQuestionError
 from axil.explainer import Explainer
 from axil.explanation import Explanation
-from axil.forecasts.readers import Probe, Reader, reader_of
+from axil.forecasts.forecasters import Probe, Reader, reader_of
 from axil.inputs.libraries import needed_pandas
 from axil.types import Array
 

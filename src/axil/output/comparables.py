@@ -13,7 +13,7 @@ from axil import inputs
 from axil.effects.choice import Compared
 from axil.errors import InputError
 from axil.output import tables
-from axil.output.columns import Columns
+from axil.output.shown_columns import Columns
 from axil.scale import TargetScale
 from axil.types import Array
 

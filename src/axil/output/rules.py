@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.effects.choice import Allowed, Choice, packed
 from axil.errors import AxilError, InputError, meant, shown
-from axil.output.columns import Columns, refuse_other_order
+from axil.output.shown_columns import Columns, refuse_other_order
 
 PLACES = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from axil.errors import InputError, shown
 from axil.inputs import as_points
-from axil.output.columns import Columns
+from axil.output.shown_columns import Columns
 from axil.types import Array
 
 WIDTH, HEIGHT, MARGIN = 640, 360, 26  # of a drawing, in its own units

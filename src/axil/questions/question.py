@@ -17,10 +17,10 @@ from axil.effects.whole import Gathered, joined
 from axil.errors import counted, warn
 from axil.inputs.copies import owned_rows
 from axil.output import tables
-from axil.output.columns import columns_of
 from axil.output.comparables import Beside
 from axil.output.context import Account, Context
 from axil.output.predictions import WeightedSums
+from axil.output.shown_columns import columns_of
 from axil.replay.model import Proven
 from axil.replay.queries import Combination, Offsets, Queries
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from axil.effects.choice import Compared
 from axil.output import comparables, site_map
-from axil.output.columns import Columns
 from axil.output.comparables import Predicted
+from axil.output.shown_columns import Columns
 from axil.output.site_map import Places, Sheets
 from axil.scale import TargetScale
 from axil.types import Array

@@ -19,7 +19,7 @@ from axil.errors import InputError, counted, shown
 from axil.inputs import as_path
 from axil.machine.atomic import whole
 from axil.output.page.template import filled, hashed, part_of
-from axil.report.page import style
+from axil.report.case_page import style
 from axil.report.wording import Words
 
 PER_FOLDER = 1000  # pages of a sub-folder

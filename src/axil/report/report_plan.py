@@ -14,8 +14,8 @@ from axil import inputs
 from axil.effects.choice import Allowed, Choice
 from axil.errors import InputError, UnsupportedQuestionError, meant, shown
 from axil.output import site_map
-from axil.output.columns import Columns
 from axil.output.rules import Rules
+from axil.output.shown_columns import Columns
 from axil.questions.intervals.predictive import Predictive
 from axil.questions.question import Asked
 from axil.report.content import ShownBeside

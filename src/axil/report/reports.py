@@ -19,10 +19,10 @@ from axil.output.rules import Rules
 from axil.questions.intervals.predictive import Predictive
 from axil.questions.question import Asked, Question, take
 from axil.questions.similar import compared, fitted_of, ranked, suspect_rows
-from axil.report import page
+from axil.report import case_page
 from axil.report.content import Cases, cases
 from axil.report.folder import Folder, file_names, opened, write_index
-from axil.report.plan import Plan, page_labels, refuse, refuse_names, shown_of
+from axil.report.report_plan import Plan, page_labels, refuse, refuse_names, shown_of
 from axil.report.wording import Words, cell, shares
 from axil.types import Array
 
@@ -248,7 +248,7 @@ def _ends(plan: Plan, rows: Any, offsets: Array | None, values: Array) -> tuple[
 def _pages(place: Folder, plan: Plan, known: Cases, some: range) -> None:
     for i in some:
         at = int(known.places[i])
-        place.write(at, page.render(known, i, plan.labels[at], plan.words, plan.sure, "../../index.html"))
+        place.write(at, case_page.render(known, i, plan.labels[at], plan.words, plan.sure, "../../index.html"))
 
 
 def _index(place: Folder, plan: Plan, found: list[int]) -> None:

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from axil.errors import InputError, shown
 from axil.inputs import as_count, as_sizes
 from axil.output import site_map
-from axil.output.columns import columns_of
 from axil.output.context import Context
 from axil.output.page.about import NOTHING, About, as_words
+from axil.output.shown_columns import columns_of
 from axil.output.site_map import Places
 from axil.types import Array
 
