@@ -76,30 +76,19 @@ def decimals(values: Any) -> int:
     return min(max(DIGITS - 1 - math.floor(math.log10(largest)), 0), MOST_DECIMALS)
 
 
-def lines(columns: list[TextColumn], width: int | None = None) -> tuple[list[str], int]:
-    """The lines of a table no wider than the terminal, and how many of the columns are in it; the first always is."""
-    room = shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns if width is None else width
-    shown, used = 0, 0
-    for one in columns:
-        used += one.width + (len(GAP) if shown else 0)
-        if shown and used > room:
-            break
-        shown += 1
-    return [GAP.join(cells).rstrip() for cells in zip(*(one.cells for one in columns[:shown]))], shown
-
-
 def fitted(columns: list[TextColumn], spared: tuple[str, ...] = ()) -> list[str]:
-    """The lines of a table that fits the terminal; a last one says what did not.
+    """The lines of a table that fits the terminal, at least its first column; a last line says what did not.
 
     Where there is not room for all, columns whose names begin with one of ``spared`` go first, then the last ones.
     """
-    kept = columns
-    made, shown = lines(kept)
+    kept, room = columns, shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns
     for word in spared:
-        if shown < len(kept):
+        if sum(one.width + len(GAP) for one in kept) - len(GAP) > room:
             kept = [one for one in kept if not one.cells[0].strip().startswith(word)]
-            made, shown = lines(kept)
-    left = [one.cells[0].strip() for one in columns if not any(one is other for other in kept[:shown])]
+    ends = np.cumsum([one.width + len(GAP) for one in kept]) - len(GAP)
+    kept = kept[: max(1, int((ends <= room).sum()))]
+    made = [GAP.join(cells).rstrip() for cells in zip(*(one.cells for one in kept))]
+    left = [one.cells[0].strip() for one in columns if not any(one is other for other in kept)]
     if left:
         named = f"{', '.join(left[:5])}{', ...' if len(left) > 5 else ''}"
         made.append(f"({counted(len(left), 'more column')} in a wider window or with --out: {named})")

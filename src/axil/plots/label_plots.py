@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from axil.errors import InputError, shown
 from axil.inputs import as_frame, as_numbers
 from axil.plots import canvas, marks
-from axil.plots.sources import Columns, one_query
-from axil.types import Array
+from axil.plots.sources import Columns, one_query, says
 
 if TYPE_CHECKING:
     from axil.plots.canvas import Axes
@@ -38,11 +37,8 @@ def audit(frame: Any, *, output: Any = None, ax: Axes | None = None) -> Axes:
     values = {name: as_numbers(lines[name], f'the column "{name}"') for name in needed[:-1]}
     known = np.logical_and.reduce([np.isfinite(column) for column in values.values()])
     values, suspect = {name: column[known] for name, column in values.items()}, suspect[known]
-    ax = canvas.new_axes(ax)
-    if numbers:
-        names = _against_expected(ax, values, suspect, _held_fixed(frame))
-    else:
-        names = _by_quality(ax, values["quality"], suspect, _held_fixed(frame))
+    ax, fixed = canvas.new_axes(ax), says(frame, OF_THE_FIT)
+    names = (_against_expected if numbers else _by_quality)(ax, values, suspect, fixed)
     for handle, name in zip(*ax.get_legend_handles_labels()):
         if name == NAMES[1]:
             handle.set(sizes=[SUSPECT], alpha=1.0)  # few among many
@@ -71,21 +67,15 @@ def _against_expected(ax: Axes, values: Columns, suspect: NDArray[np.bool_], fix
     return canvas.fixed("expected without the row") if fixed else "expected", "target"
 
 
-def _by_quality(ax: Axes, quality: Array, suspect: NDArray[np.bool_], fixed: bool) -> tuple[str, str]:
+def _by_quality(ax: Axes, values: Columns, suspect: NDArray[np.bool_], fixed: bool) -> tuple[str, str]:
     """Draws the qualities of labels in order, and names the axes."""
+    quality = values["quality"]
     order = np.argsort(quality, kind="stable")
     at = np.arange(1, len(order) + 1, dtype=np.float64)
     marks.sign_points(ax, at, quality[order], np.where(suspect[order], -1.0, 1.0), NAMES)
     ax.set_ylim(-0.03, 1.03)
     name = "share of the row's class around it"
     return "training rows, lowest quality first", canvas.fixed(name) if fixed else "quality of the label"
-
-
-def _held_fixed(frame: Any) -> bool:
-    """Whether a pandas frame says that it rests on the fit itself; other libraries keep no note."""
-    attrs = getattr(frame, "attrs", None)
-    found = attrs.get("axil") if isinstance(attrs, dict) else None
-    return isinstance(found, str) and OF_THE_FIT in found
 
 
 def _marks(column: NDArray[Any]) -> NDArray[np.bool_]:

@@ -145,9 +145,9 @@ def numbers_in(lines: Columns, name: str) -> Array:
 
 
 def says(source: Any, note: str) -> bool:
-    """Whether a pandas frame has this note from `tables.note`; other libraries keep none."""
+    """Whether the note of a pandas frame, from `tables.note`, has this in it; other libraries keep none."""
     attrs = getattr(source, "attrs", None)
-    return isinstance(attrs, dict) and str(attrs.get("axil")).startswith(note)
+    return isinstance(attrs, dict) and note in str(attrs.get("axil"))
 
 
 def one_query(source: Any, query: Any, output: Any, needed: tuple[str, ...]) -> tuple[Columns, str]:
