@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import suppress
-from importlib import import_module
 from typing import Any, cast
 
 from axil.adapters.contract import Model
-from axil.adapters.pipeline import Reader, library_readers, search
+from axil.adapters.pipeline import TREES, library_readers, search
 from axil.adapters.registration import is_adapter, register, registered, require_contract
 from axil.errors import InputError, UnsupportedModelError
 
@@ -70,21 +68,13 @@ def find(model: Any) -> Model | None:
     if is_adapter(model):
         require_contract(model)
         return cast(Model, model)
-    found: Model | None = search(model, [*registered.values(), *library_readers(_LIBRARIES, "adapter")], _together)
+    found: Model | None = search(model, [*registered.values(), *library_readers(_LIBRARIES, "adapter")], "wrappers")
     return found
 
 
 def read_leaves(model: Any) -> Any:
     """The adapter of any model of trees, of whose members only those about its leaves are meant; None for other objects."""
-    trees = [library for library in _LIBRARIES if library != "statsmodels"]
-    return search(model, library_readers(trees, "adapter", leaves_only=True))
-
-
-def _together(model: Any, inside: Reader) -> Any:
-    """The adapter of a model of several others, None for any other object."""
-    if "sklearn" not in sys.modules:
-        return None
-    return import_module("axil.adapters.sklearn.wrappers").read(model, inside)
+    return search(model, library_readers(TREES, "adapter", leaves_only=True))
 
 
 def unknown(model: Any) -> str:

@@ -291,7 +291,7 @@ class SmootherModel(Defaults):
     the two members below that have no default: ``coordinates`` and ``smoother``.
     """
 
-    widest = 1e-6  #: what ``tolerance`` may grow to where the library's own solver is no closer to the solution
+    widest: float = 1e-6  #: what ``tolerance`` may grow to where the library's own solver is no closer to the solution
 
     #: (X, weights) -> the smoother on the training rows X with these sample weights
     smoother: Callable[..., FittedSmoother]

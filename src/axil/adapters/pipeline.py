@@ -122,6 +122,7 @@ def calibrates(model: Any) -> bool:
 
 
 Reader = Callable[[Any], Any]  # from a model to its adapter, None for an object that it does not know
+TREES = ("lightgbm", "xgboost", "catboost", "sklearn")  # libraries of trees
 
 
 def library_readers(libraries: Iterable[str], module: str, **settings: Any) -> list[Reader]:
@@ -133,10 +134,11 @@ def _read(library: str, module: str, settings: dict[str, Any], model: Any) -> An
     return import_module(f"axil.adapters.{library}.{module}").read(model, **settings)
 
 
-def search(model: Any, readers: list[Reader], together: Callable[[Any, Reader], Any] | None = None) -> Any:
+def search(model: Any, readers: list[Reader], together: str = "") -> Any:
     """The adapter that the first reader returns for a model, or for the last step of a pipeline; None: no one knows it.
 
-    Searches are looked into, wherever they are. ``together`` reads models of several others, which it has read in the same way.
+    Searches are looked into, wherever they are. ``together`` names the module for scikit-learn that reads models of several,
+    which it has read in the same way.
     """
     inside = inside_of(model)
     if inside is not None:
@@ -148,9 +150,10 @@ def search(model: Any, readers: list[Reader], together: Callable[[Any, Reader], 
         inner = search(model.steps[-1][1], readers, together)
         return None if inner is None else PipelineAdapter(model, inner)
     found = next((found for read in readers if (found := read(model)) is not None), None)
-    if found is not None or together is None:
+    if found is not None or not together or "sklearn" not in sys.modules:
         return found
-    return together(model, lambda inside: search(inside, readers, together))
+    reader = import_module(f"axil.adapters.sklearn.{together}")
+    return reader.read(model, lambda inside: search(inside, readers, together))
 
 
 def fingerprint(last: Any, steps: Any) -> str:

@@ -16,7 +16,6 @@ __all__ = ["is_adapter", "register", "registered", "require_contract"]
 registered: dict[str, Reader] = {}  #: readers by name, in the order in which they are tried
 # Methods of the contracts that have no body, which base classes inherit.
 _STUBS = {id(stub) for stub in (Model.coordinates, Model.predictions, Model.causes, Adapter.trees, Adapter.leaves)}
-_SMOOTHER = ("smoother", "widest", "check_kept", "again", "unsolved")
 
 
 def register(name: str, read: Callable[[Any], Model | None]) -> None:
@@ -72,7 +71,7 @@ def require_contract(adapter: Any) -> None:
     smoother = isinstance(adapter, SmootherModel) or hasattr(adapter, "smoother")
     if smoother and hasattr(adapter, "trees"):
         raise InputError(f"The adapter {kind} has both trees and a smoother; expected one of the two.")
-    needed = [*_members(Model), *(_SMOOTHER if smoother else _members(Adapter))]
+    needed = [*_members(Model), *_members(SmootherModel if smoother else Adapter)]
     if getattr(adapter, "offset_replaces_base", False):
         needed += _members(OffsetModel)
     missing = [

@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from axil.adapters.contract import Adapter, FittedTrees, TrainingRows
 from axil.adapters.losses import Loss
-from axil.adapters.pipeline import Reader, last_step, library_readers, search
+from axil.adapters.pipeline import TREES, last_step, library_readers, search
 from axil.adapters.refusals import refuse
 from axil.adapters.searches import unwrapped
 from axil.adapters.sklearn.learners import REFUSALS
@@ -37,8 +36,6 @@ __all__ = [
     "weighed_classes",
 ]
 
-# Each library has a module here with ``read(model)``.
-_LIBRARIES = ("lightgbm", "xgboost", "catboost", "sklearn")
 _CUSTOM = ("lightgbm", "xgboost")  # those that take a user's own objective
 
 
@@ -175,7 +172,7 @@ def find(model: Any, objective: Any = None) -> SmoothModel | None:
     ``objective``: the user's own function that the model was fitted with.
     """
     if objective is None:
-        found: SmoothModel | None = search(model, library_readers(_LIBRARIES, "smooth"), _side_by_side)
+        found: SmoothModel | None = search(model, library_readers(TREES, "smooth"), "side_by_side")
     else:
         found = search(model, library_readers(_CUSTOM, "smooth", objective=objective))
         if found is None:
@@ -191,13 +188,6 @@ def find(model: Any, objective: Any = None) -> SmoothModel | None:
             "Fit it to labels of two classes or more.",
         )
     return found
-
-
-def _side_by_side(model: Any, inside: Reader) -> Any:
-    """The reader of classifiers of one class each, None for any other object."""
-    if "sklearn" not in sys.modules:
-        return None
-    return import_module("axil.adapters.sklearn.side_by_side").read_smooth(model, inside)
 
 
 def is_module(model: Any) -> bool:

@@ -7,11 +7,9 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from axil.adapters.pipeline import last_step
+from axil.adapters.pipeline import TREES, last_step
 from axil.adapters.searches import CALIBRATED, inside_of
 from axil.errors import UnsupportedQuestionError
-
-LIBRARIES = ("lightgbm", "xgboost", "catboost", "sklearn")
 
 
 def rewritten(model: Any, make: Callable[[Any, Any], Any], X: Any = None) -> Any:
@@ -38,7 +36,7 @@ def rewritten(model: Any, make: Callable[[Any, Any], Any], X: Any = None) -> Any
 def writer(model: Any) -> Any:
     """The module that writes models of this one's library."""
     names = [kind.__module__.split(".")[0] for kind in type(model).__mro__]
-    library = next((name for name in LIBRARIES if name in names), None)
+    library = next((name for name in TREES if name in names), None)
     if library is None:
         raise UnsupportedQuestionError(
             "refit",

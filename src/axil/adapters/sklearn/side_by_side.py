@@ -161,7 +161,7 @@ def _both(targets: Array) -> Array:
     return np.hstack([1 - targets, targets])
 
 
-def read_smooth(model: Any, inside: Read) -> SideBySide | None:
+def read(model: Any, inside: Read) -> SideBySide | None:
     """The reader of boosted models, from one that reads them; None for other objects."""
     found = classifiers_of(model)
     if found is None:
