@@ -16,7 +16,19 @@ from scipy.special import expit
 from axil.errors import InputError
 from axil.types import Array
 
-__all__ = ["Affine", "Deviance", "Logistic", "Loss", "Slopes", "Softmax", "Squared", "gamma", "poisson", "tweedie"]
+__all__ = [
+    "Affine",
+    "Deviance",
+    "Logistic",
+    "Logit",
+    "Loss",
+    "Slopes",
+    "Softmax",
+    "Squared",
+    "gamma",
+    "poisson",
+    "tweedie",
+]
 
 NEAR = 1e-15  # distance of a mean from 0 or 1 within which its logit is cut off
 NEAR_SINGLE = 1e-6  # likewise in XGBoost, which also adds it to the shares of classes (kRtEps, include/xgboost/base.h)
@@ -208,59 +220,11 @@ class Squared(Loss):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Logistic(Loss):
-    """p = 1 / (1 + exp(-s F)), g = s (p - y), h = s^2 p (1 - p)."""
+class Logit(Loss):
+    """p = 1 / (1 + exp(-s F))."""
 
     scale: float = 1.0  #: s, LightGBM's sigmoid
     from_mean: bool = False  #: whether a mean is taken for a score, as XGBoost's binary:logitraw does
-
-    name = "logistic"
-
-    def _slopes(self, y: Array, F: Array) -> Slopes:
-        s, (p, spread) = self.scale, self._spread(F)
-        return Slopes(s * (p - y), s**2 * spread, s**2 * spread, s**3 * spread * (1 - 2 * p), -s)
-
-    def _spread(self, F: Array) -> tuple[Array, Array]:
-        """The probabilities p and p (1 - p), by one exponential that cannot overflow."""
-        odds = np.abs(F)
-        odds *= -self.scale
-        np.exp(odds, out=odds)  # of the less likely class
-        most = 1.0 + odds
-        np.divide(1.0, most, out=most)
-        odds *= most
-        return np.where(F >= 0, most, odds), most * odds
-
-    def leaf_slopes(self, y: Array, F: Array) -> tuple[Any, Any]:
-        """The g and h of `slopes`; a loss that has only the link in common with this one has slopes of its own."""
-        if type(self)._slopes is not Logistic._slopes:
-            return super().leaf_slopes(y, F)
-        p, spread = self._spread(F)
-        p -= y
-        return self.scale * p, 1.0 if self.unit_hessian else self.scale**2 * spread
-
-    def gradient(self, y: Array, F: Array) -> Array:
-        """s (p - y)."""
-        found = self.mean(F)
-        found -= y
-        return found if self.scale == 1 else self.scale * found
-
-    @property
-    def exponent(self) -> float:  # type: ignore[override]
-        """Minus the scale."""
-        return -self.scale
-
-    @property
-    def curvature(self) -> float | None:
-        """The scale squared."""
-        if type(self)._slopes is not Logistic._slopes:
-            return None
-        return 0.0 if self.unit_hessian else self.scale**2
-
-    def affine(self, y: Array) -> Affine | None:
-        """The probability less y, times s: s / (1 + exp(-s F)) - s y."""
-        if not self.exponent:
-            return None
-        return Affine("inverse", -self.scale * y, np.full_like(y, self.scale))
 
     def link(self, means: Array) -> Array:
         """Logits over the scale."""
@@ -276,13 +240,6 @@ class Logistic(Loss):
             return self.link(means)
         one, near = np.float32(1), np.float32(NEAR_SINGLE)
         return -_rounded_log(one / np.clip(means.astype(np.float32), near, one - near) - one)
-
-    def _single(self, y: Any, F: Any, w: Any) -> tuple[Any, Any]:
-        if type(self)._slopes is not Logistic._slopes:
-            return super()._single(y, F, w)
-        one = np.float32(1)
-        p = one / (_exp(np.minimum(-F, np.float32(88.7))) + one)
-        return (p - y) * w, np.maximum(p * (one - p), LEAST_SINGLE) * w
 
     def _link_slopes(self, means: Array) -> Array:
         if self.from_mean:
@@ -303,6 +260,58 @@ class Logistic(Loss):
         """Require targets from 0 to 1."""
         if y.min(initial=0.0) < 0 or y.max(initial=0.0) > 1:
             raise InputError(f"y_train goes from {y.min():g} to {y.max():g}; this loss takes targets from 0 to 1.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Logistic(Logit):
+    """g = s (p - y), h = s^2 p (1 - p)."""
+
+    name = "logistic"
+
+    def _slopes(self, y: Array, F: Array) -> Slopes:
+        s, (p, spread) = self.scale, self._spread(F)
+        return Slopes(s * (p - y), s**2 * spread, s**2 * spread, s**3 * spread * (1 - 2 * p), -s)
+
+    def _spread(self, F: Array) -> tuple[Array, Array]:
+        """The probabilities p and p (1 - p), by one exponential that cannot overflow."""
+        odds = np.abs(F)
+        odds *= -self.scale
+        np.exp(odds, out=odds)  # of the less likely class
+        most = 1.0 + odds
+        np.divide(1.0, most, out=most)
+        odds *= most
+        return np.where(F >= 0, most, odds), most * odds
+
+    def leaf_slopes(self, y: Array, F: Array) -> tuple[Any, Any]:
+        """The g and h of `slopes`."""
+        p, spread = self._spread(F)
+        p -= y
+        return self.scale * p, 1.0 if self.unit_hessian else self.scale**2 * spread
+
+    def gradient(self, y: Array, F: Array) -> Array:
+        """s (p - y)."""
+        found = self.mean(F)
+        found -= y
+        return found if self.scale == 1 else self.scale * found
+
+    @property
+    def exponent(self) -> float:  # type: ignore[override]
+        """Minus the scale."""
+        return -self.scale
+
+    @property
+    def curvature(self) -> float | None:
+        """The scale squared."""
+        return 0.0 if self.unit_hessian else self.scale**2
+
+    def affine(self, y: Array) -> Affine | None:
+        """The probability less y, times s: s / (1 + exp(-s F)) - s y."""
+        return Affine("inverse", -self.scale * y, np.full_like(y, self.scale))
+
+    def _single(self, y: Any, F: Any, w: Any) -> tuple[Any, Any]:
+        one = np.float32(1)
+        p = one / (_exp(np.minimum(-F, np.float32(88.7))) + one)
+        return (p - y) * w, np.maximum(p * (one - p), LEAST_SINGLE) * w
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -329,7 +338,7 @@ class Softmax(Loss):
     @property
     def curvature(self) -> float | None:
         """The factor of second derivatives; of leaves that are solved for together there is none."""
-        if self.joint or type(self)._slopes is not Softmax._slopes:
+        if self.joint:
             return None
         return 0.0 if self.unit_hessian else self.factor
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from axil.adapters.losses import Logistic, Slopes, Squared
+from axil.adapters.losses import Logit, Slopes, Squared
 from axil.errors import InputError, shown
 from axil.types import Array
 
@@ -127,22 +127,17 @@ class SquaredLog(Squared):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Exponential(Logistic):
+class Exponential(Logit):
     """g = (1 - y) exp(F) - y exp(-F), h = (1 - y) exp(F) + y exp(-F); the probability is 1 / (1 + exp(-2 F))."""
 
     scale: float = 2.0
 
     name = "exponential"
-    exponent = 0.0
 
     def _slopes(self, y: Array, F: Array) -> Slopes:
         up, down = np.exp(F), np.exp(-F)
         g, h = (1 - y) * up - y * down, (1 - y) * up + y * down
         return Slopes(g, h, h, g, -up - down, down - up)
-
-    def gradient(self, y: Array, F: Array) -> Array:
-        """g."""
-        return np.asarray((1 - y) * np.exp(F) - y * np.exp(-F))
 
 
 Asked = Callable[[Array], tuple[Any, Any]]  # scores (N, K) -> g and h as the user's function returns them

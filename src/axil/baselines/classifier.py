@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.losses import Logistic, Loss, Softmax
+from axil.adapters.losses import Logit, Loss, Softmax
 from axil.errors import InputError
 from axil.pushes.agreement import leaf_scores
 from axil.pushes.proven_pushes import ProvenPushes
@@ -39,7 +39,7 @@ class FittedClassifier:
     def __init__(self, proven: ProvenPushes):
         self.proven, self.walked = proven, proven.boosting.pushes.walked
         smooth = self.walked.smooth
-        if not isinstance(smooth.loss, (Logistic, Softmax)):
+        if not isinstance(smooth.loss, (Logit, Softmax)):
             raise InputError(
                 f"The model was fitted to the loss {smooth.loss.name!r}; expected log-loss or softmax, or squared error. For "
                 "other losses there are no baselines."

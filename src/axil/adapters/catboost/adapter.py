@@ -173,11 +173,10 @@ class CatBoostAdapter(TreeModel):
             l2 = np.where(light & ~chained, np.inf, l2)
         if last.leaves_zero:
             l2 = np.full_like(l2, np.inf)
-        whole = recorded is not None and rows.totals.even and bool(np.all(recorded == np.rint(recorded)))
         return FittedTrees(
             n_leaves=self._n_leaves,
             values=blob.scale * blob.leaf_values.reshape(-1, self.n_outputs),
-            counts=np.rint(recorded).astype(np.int64) if recorded is not None and whole else None,
+            counts=self._counts(rows),
             weights=recorded,
             recorded_by=recorded_by,
             l2=l2,
@@ -209,15 +208,13 @@ class CatBoostAdapter(TreeModel):
         ]
         factor = base_factor(last, n_trees, blob.scale, blob.bias, np.array(starts))
         rates = np.full(n_trees, np.nan if self._reading.continued else last.rate)
-        recorded = self._recorded()
-        whole = recorded is not None and rows.totals.even and bool(np.all(recorded == np.rint(recorded)))
         entries = []
         for k, rule in enumerate(ranks):
             entry = FittedTrees(
                 n_leaves=self._n_leaves,
                 values=blob.scale * blob.leaf_values.reshape(-1, self.n_outputs)[:, [k]],
-                counts=np.rint(recorded).astype(np.int64) if recorded is not None and whole else None,
-                weights=recorded,
+                counts=self._counts(rows),
+                weights=self._recorded(),
                 recorded_by=self._recorded_by(rows),
                 l2=np.zeros(int(self._n_leaves.sum())),
                 rates=rates,
@@ -259,6 +256,12 @@ class CatBoostAdapter(TreeModel):
         """(L,): the weights of leaves that the model records, if it does."""
         recorded = self._blob.leaf_weights
         return recorded if len(recorded) == int(self._n_leaves.sum()) else None
+
+    def _counts(self, rows: TrainingRows) -> NDArray[np.int64] | None:
+        """(L,): the rows of leaves, where all weigh one and the model records whole numbers."""
+        recorded = self._recorded()
+        whole = recorded is not None and rows.totals.even and np.all(recorded == np.rint(recorded))
+        return recorded.astype(np.int64) if recorded is not None and whole else None
 
     def _recorded_by(self, rows: TrainingRows) -> Array | None:
         """(N,): the weights that rows have in this record, where they are not their own."""

@@ -157,11 +157,8 @@ def _unknown(model: CatBoostReading) -> str:
 
 
 def _summed(model: CatBoostReading) -> str:
-    return f"{sum(key.endswith(':params') for key in model.blob.info)} models" if _is_sum(model) else ""
-
-
-def _is_sum(model: CatBoostReading) -> bool:
-    return any(re.fullmatch(r"(initModel:)*model\d+:params", key) for key in model.blob.info)
+    is_sum = any(re.fullmatch(r"(initModel:)*model\d+:params", key) for key in model.blob.info)
+    return f"{sum(key.endswith(':params') for key in model.blob.info)} models" if is_sum else ""
 
 
 def _held_out(model: CatBoostReading) -> str:

@@ -169,11 +169,10 @@ class SmoothCatBoost(CatBoostAdapter):
         l2 = np.full(int(self._n_leaves.sum()), last.scaled_l2(rows.totals.weight / rows.totals.n_rows))
         if recorded is not None:
             l2 = np.where(recorded <= self._least_weight, np.inf, l2)
-        whole = recorded is not None and rows.totals.even
         trees = FittedTrees(
             n_leaves=self._n_leaves,
             values=blob.leaf_values.reshape(-1, self.n_outputs),
-            counts=np.rint(recorded).astype(np.int64) if recorded is not None and whole else None,
+            counts=self._counts(rows),
             weights=None,
             l2=l2,
             rates=np.full(n_trees, last.rate),

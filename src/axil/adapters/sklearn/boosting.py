@@ -171,8 +171,8 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
             digest.update(np.ascontiguousarray(predictor.raw_left_cat_bitsets).tobytes())
         return digest.hexdigest()
 
-    def trees(self, rows: TrainingRows) -> list[FittedTrees]:
-        """The trees; rows that early stopping held out are drawn again from the seed that the model keeps."""
+    def trees(self, rows: TrainingRows, labels: Array | None = None) -> list[FittedTrees]:
+        """The trees; rows that early stopping held out, class by class (N,), are drawn again from the seed of the model."""
         no_offsets(rows)
         if not rows.totals.weighted and getattr(self._model, "_fitted_with_sw", False):
             raise InputError("This model was fitted with sample weights: pass the same as sample_weight.")
@@ -192,7 +192,7 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
             rates=np.full(len(n_leaves), float(self._model.learning_rate)),
             base=None,
             base_value=np.asarray(self._model._baseline_prediction, dtype=np.float64).reshape(-1),
-            held_out=all_but(self._training_rows(n_rows), n_rows),
+            held_out=all_but(self._training_rows(n_rows, labels), n_rows),
             nodes=None if self.starts_with_base else self._nodes(),
         )
         if not self.starts_with_base:
@@ -225,13 +225,13 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
     def _gather(self, name: str) -> NDArray[Any]:
         return np.concatenate([tree.nodes[name][inner] for tree, inner in zip(self._predictors, self._inner)])
 
-    def _training_rows(self, n_rows: int) -> Indices | None:
+    def _training_rows(self, n_rows: int, labels: Array | None) -> Indices | None:
         """The rows of the fit; None: all, as where the caller gave rows of his own to stop early by."""
         model = self._model
         split = model.do_early_stopping_ and model.validation_fraction is not None
         if not split or int(self._predictors[0].nodes["count"][0]) == n_rows:
             return None
-        return training_rows(n_rows, model.validation_fraction, int(model._random_seed))
+        return training_rows(n_rows, model.validation_fraction, int(model._random_seed), labels)
 
     def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
         """(n, T): which leaf of each tree every row falls into, as values of trees that have leaf numbers for values."""

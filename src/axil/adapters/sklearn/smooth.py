@@ -17,7 +17,6 @@ from axil.adapters.refusals import Refusal, first_of
 from axil.adapters.robust import Exponential
 from axil.adapters.sklearn.adapter import reader_of
 from axil.adapters.sklearn.boosting import GradientBoostingAdapter, HistGradientBoostingAdapter
-from axil.adapters.sklearn.draws import training_rows
 from axil.adapters.sklearn.percentile import PERCENTILES
 from axil.adapters.sklearn.refusals import SEED, fits_init, unknown_init, unknown_split
 from axil.adapters.sklearn.trees import no_offsets
@@ -170,7 +169,6 @@ class SmoothHistograms(HistGradientBoostingAdapter):
     def __init__(self, model: Any):
         super().__init__(model)
         self.class_weight = getattr(model, "class_weight", None)  # by the numbers of the classes, not by their names
-        self._labels: Array | None = None
 
     @property
     def alone(self) -> str:
@@ -187,8 +185,7 @@ class SmoothHistograms(HistGradientBoostingAdapter):
 
     def smooth_trees(self, rows: TrainingRows) -> SmoothTrees:
         """The trees, iteration after iteration."""
-        self._labels = None if self.classes is None else _labels(rows.targets)
-        (trees,) = self.trees(rows)
+        (trees,) = self.trees(rows, None if self.classes is None else _labels(rows.targets))
         numbers = np.arange(len(trees.n_leaves))
         return SmoothTrees(
             trees, _loss(self._model, self.n_outputs), numbers // self.n_outputs, numbers % self.n_outputs
@@ -197,12 +194,6 @@ class SmoothHistograms(HistGradientBoostingAdapter):
     def causes(self, what: str) -> str:
         """The most likely reason for a disagreement in "counts" or "values"."""
         return f"{weighed_classes(self.class_weight)}\n{super().causes(what)}"
-
-    def _training_rows(self, n_rows: int) -> Any:
-        """The rows of the fit; those of a classifier were held out class by class."""
-        if self._labels is None or super()._training_rows(n_rows) is None:
-            return super()._training_rows(n_rows)
-        return training_rows(n_rows, self._model.validation_fraction, int(self._model._random_seed), self._labels)
 
 
 def _labels(targets: Array) -> Array:
