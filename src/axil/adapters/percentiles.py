@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from axil.adapters.contract import Coefficients, FittedTrees, Placement, TrainingRows
+from axil.adapters.contract import Coefficients, FittedTrees, TrainingRows
 from axil.errors import UnsupportedModelError
-from axil.kernels import Backend
 from axil.structure import Ranks
 
 BY_RANK = "a leaf takes its value from rows by their rank among all rows of the leaf, which lie in several partitions"
@@ -20,22 +18,6 @@ def require_rows(rows: TrainingRows, setting: str, value: str) -> None:
     """Refuse rows that lie in several partitions, by the setting and value that need all of them."""
     if not rows.at_hand:
         raise UnsupportedModelError(setting, f"{value} over partitions", BY_RANK, "Pass the training rows in memory.")
-
-
-@dataclass(frozen=True)
-class AfterBase:
-    """A placement of rows in the trees after the base."""
-
-    placement: Placement
-
-    @property
-    def encodings(self) -> int:
-        return self.placement.encodings
-
-    def assign(self, out: NDArray[np.unsignedinteger[Any]], n_threads: int, backend: Backend | None = None) -> None:
-        """Fill ``out`` (T, N) with the leaves of all training rows."""
-        out[0] = 0
-        self.placement.assign(out[1:], n_threads, backend)
 
 
 def with_base(trees: FittedTrees, ranks: Ranks, rows: TrainingRows, start: float | None, slack: float) -> FittedTrees:
@@ -74,5 +56,4 @@ def with_base(trees: FittedTrees, ranks: Ranks, rows: TrainingRows, start: float
         ranks=ranks,
         based=True,
         columns=None if trees.columns is None else np.append(0, 1 + trees.columns),
-        placement=None if trees.placement is None else AfterBase(trees.placement),
     )

@@ -194,7 +194,7 @@ class CatBoostAdapter(TreeModel):
 
     def _placement(self, rows: TrainingRows) -> EncodedRows | None:
         """The training rows' leaves where categories were encoded by the targets; else those of predictions."""
-        return EncodedRows(self._blob, self._n_leaves, rows) if self.encodings else None
+        return EncodedRows(self._blob, self._n_leaves, rows, self.starts_with_base) if self.encodings else None
 
     def _percentiles(self, rows: TrainingRows) -> list[FittedTrees]:
         """One entry per output of trees whose leaf values are percentiles of residuals."""

@@ -34,6 +34,7 @@ class EncodedRows:
     blob: ModelBlob
     n_leaves: Ids
     rows: TrainingRows
+    based: bool  #: whether the trees begin with the base, a tree of one leaf
 
     @property
     def encodings(self) -> int:
@@ -42,6 +43,9 @@ class EncodedRows:
 
     def assign(self, out: Cells, n_threads: int, backend: Backend | None = None) -> None:
         """Fill ``out`` (T, N) with the leaves of all training rows."""
+        if self.based:
+            out[0] = 0
+            out = out[1:]
         tests = Tests(self.blob, self._fold())
         if self.blob.trees.length(10):
             self._by_trees(tests, out, n_threads, backend)
