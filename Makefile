@@ -92,9 +92,10 @@ format: .venv/lint ## Format code, and Python in Markdown, as make lint wants it
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: .venv/test ## Speed and memory of the kernels, as ratios
+bench: .venv/test ## Speed and memory of the kernels, and every question, as ratios
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/ways.py
+	$(BIN)/python benchmarks/questions.py
 
 # On a machine with an NVIDIA GPU, with a CuPy that fits its driver: make test-gpu CUDA=cuda12. Elsewhere these tests are skipped or not collected.
 CUDA ?= cuda13
@@ -109,7 +110,7 @@ bench-gpu: .venv/test ## Speed on a GPU, beside the cores of the same machine
 bench-growth: .venv/bench ## Time against rows, trees, leaves and queries, up to ten million rows
 	$(BIN)/python benchmarks/growth.py --large
 
-bench-large: .venv/bench ## A model of 364,000 rows and 2,460 trees of 235 leaves: sweeps, top, estimates and memory
+bench-large: .venv/bench ## A county's model of 364,000 sales and 2,460 trees of 235 leaves: sweeps, top, estimates and memory
 	$(BIN)/python benchmarks/large.py
 
 docs: .venv/docs ## The manual, in build/manual; every warning is an error
