@@ -4,9 +4,10 @@ import csv
 import ctypes
 import os
 import platform
+import sys
 import time
 from datetime import date
-from importlib.metadata import version
+from importlib import import_module
 from pathlib import Path
 
 import lightgbm as lgb
@@ -68,18 +69,22 @@ def forget_peak():
 
 
 def machine():
+    """The date, the machine, the versions and the command of this run."""
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
     model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "")
-    names = ("axil", "numpy", "scipy", "lightgbm")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    versions = {name: import_module(name).__version__ for name in ("axil", "numpy", "scipy", "lightgbm")}
     return {
         "date": date.today().isoformat(),
-        "machine": f"{model or platform.processor()}, {os.cpu_count()} cores, {_core.instruction_set()}",
-        "versions": " ".join(f"{name} {version(name)}" for name in names) + f" Python {platform.python_version()}",
+        "machine": f"{model or platform.processor()}, {cores} cores, {_core.instruction_set()}",
+        "versions": " ".join(f"{name} {own}" for name, own in versions.items())
+        + f" Python {platform.python_version()}",
+        "command": " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]]),
     }
 
 
 def write_csv(name, lines):
-    """The results with the machine and the versions, one file a benchmark."""
+    """Write the results with the machine, the versions and the command, one file a benchmark."""
     RESULTS.mkdir(exist_ok=True)
     about = machine()
     with open(RESULTS / name, "w", newline="") as file:

@@ -4,7 +4,8 @@
     python benchmarks/gpu.py --cores    # the cores alone, without a GPU
 
 Leaves are drawn at random with a few large ones per tree, as no model is needed to time a pass. Times on the GPU end with a
-synchronisation; the copy of the leaf numbers to the device is given apart.
+synchronisation; the copy of the leaf numbers to the device is given apart. The file is written after every figure. `--only` runs
+some parts, and adds their figures to those that the file has of the same day, machine and versions.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from common import machine
 
 from axil.kernels.choose import backend_of
 from axil.kernels.cpu import Cpu
@@ -25,6 +27,7 @@ from axil.machine.memory import Budget, Limits
 from axil.structure import Structure
 from axil.weights.boosting import BoostedTrees
 
+PARTS = ("county", "million", "ten million", "model", "pushes", "leaves", "fresh")
 DELETED_ROWS = 1_000_000  # at most, whose deletions are measured at the public call
 
 
@@ -56,12 +59,24 @@ def seconds(work: Callable[[], Any], repeat: int = 3) -> float:
 
 
 class Report:
-    def __init__(self) -> None:
+    """Figures by name, in a file from the first one on, with the machine and the versions."""
+
+    def __init__(self, out: str | None = None, about: dict[str, Any] | None = None) -> None:
         self.lines: dict[str, float] = {}
+        self.out, self.about = out, about
+
+    def resume(self) -> None:
+        """Keep the figures that the file has of the same day, machine and versions."""
+        if self.out is not None and Path(self.out).exists():
+            kept = json.loads(Path(self.out).read_text())
+            if {**kept["machine"], "command": None} == {**(self.about or {}), "command": None}:
+                self.lines = kept["figures"]
 
     def add(self, name: str, value: float, unit: str = "s") -> None:
         self.lines[f"{name} ({unit})"] = value
         print(f"{name:70s} {value:10.4g} {unit}", flush=True)
+        if self.out is not None:
+            Path(self.out).write_text(json.dumps({"machine": self.about, "figures": self.lines}, indent=1) + "\n")
 
 
 class Asking:
@@ -361,9 +376,7 @@ def cores(threads: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of the queries")
-    parser.add_argument(
-        "--only", nargs="*", default=["county", "million", "ten million", "model", "pushes", "fresh", "leaves"]
-    )
+    parser.add_argument("--only", nargs="*", choices=PARTS, help="parts to measure")
     parser.add_argument("--cores", action="store_true", help="the cores alone, without a GPU")
     parser.add_argument("--out")
     arguments = parser.parse_args()
@@ -377,8 +390,11 @@ def main() -> None:
     print(
         f"{device}, CUDA {cp.cuda.runtime.runtimeGetVersion()}, CuPy {cp.__version__}, NumPy {np.__version__}, {threads} cores"
     )
-    report, less = Report(), 10 if arguments.quick else 1
-    if "county" in arguments.only:
+    about = machine() | {"device": device, "cupy": cp.__version__, "cores": threads}
+    report, less, only = Report(arguments.out, about), 10 if arguments.quick else 1, arguments.only or PARTS
+    if arguments.only:
+        report.resume()
+    if "county" in only:
         s = trees_of(364_000, 2_460, 235, threads)
         kernels(report, gpu, "364,000 rows, 2,460 trees of 235 leaves", s, 128, False)
         ask(
@@ -398,7 +414,7 @@ def main() -> None:
             16,
         )
         del s
-    if "million" in arguments.only:
+    if "million" in only:
         s = trees_of(1_000_000, 100, 31, threads)
         kernels(report, gpu, "1e6 rows, 100 trees of 31 leaves", s, 10, True)
         costs(report, gpu, "1e6 rows, 100 trees of 31 leaves", s)
@@ -418,7 +434,7 @@ def main() -> None:
             1024,
         )
         del s, engine
-    if "ten million" in arguments.only:
+    if "ten million" in only:
         s = trees_of(10_000_000, 100, 31, threads)
         kernels(report, gpu, "1e7 rows, 100 trees of 31 leaves", s, 10, True)
         for ready in (False, True):
@@ -437,25 +453,15 @@ def main() -> None:
             report.add(f"{how}: leaf numbers to the device", moved - start)
             report.add(f"{how}: weights and their check", asked - moved)
             report.add(f"{how}: weights to the host", end - asked)
-    if "model" in arguments.only:
+    if "model" in only:
         for n_rows in (1_000_000,) if arguments.quick else (1_000_000, 10_000_000):
             public(report, n_rows, threads)
-    if "pushes" in arguments.only:
+    if "pushes" in only:
         pushes(report, 1_000_000, threads)
-    if "fresh" in arguments.only:
-        fresh(report, threads)
-    if "leaves" in arguments.only:
+    if "leaves" in only:
         matches(report, gpu, threads)
-    if arguments.out:
-        machine = {
-            "device": device,
-            "cupy": cp.__version__,
-            "numpy": np.__version__,
-            "cores": threads,
-            "python": platform.python_version(),
-        }
-        with open(arguments.out, "w") as file:
-            json.dump({"machine": machine, "figures": report.lines}, file, indent=1)
+    if "fresh" in only:
+        fresh(report, threads)
 
 
 if __name__ == "__main__":

@@ -75,7 +75,7 @@ def run(large):
         line |= {"paper matrix": PAPER_MATRIX.get(point["rows"]) if matrix else None, "peak MiB": found["peak"] >> 20}
         lines.append(line)
         print({name: value for name, value in line.items() if value is not None}, flush=True)
-    write_csv("growth.csv", lines)
+        write_csv("growth.csv", lines)
 
 
 def draw():
