@@ -1,12 +1,14 @@
 """Every question at several sizes, as a ratio of its processor time to that of making the explainer.
 
-    python benchmarks/questions.py --rows 100000 1000000
+    python benchmarks/questions.py
 
 Friedman #1, LightGBM, 100 trees of 31 leaves unless --trees says otherwise: squared error without and with sample weights, and a
 classifier of two classes. Each question has an explainer of its own, so that nothing is kept from another; questions about
-predictions are asked about ten rows. Processor seconds are of all threads together: on a machine that others use too they vary
-less than seconds do. A question that a kind of model does not answer has no number, nor have exact deletions of classifiers of
-more than 2,000 rows, which take a fit for every row. Writes results/questions.csv.
+predictions are asked about ten rows, `without` deletes ten, and 5,000 rows calibrate. Processor seconds are of all threads
+together: on a machine that others use too they vary less than seconds do. "ratio" is to the set-up of the same model, "to
+squared" to the same question of squared error. A question that a kind of model does not answer has no line, nor have exact
+deletions of classifiers of more than 2,000 rows, which take a fit for every row. Writes results/questions.csv. `--intervals` asks
+for intervals of 5,000 rows in place of the questions.
 
     python benchmarks/questions.py --libraries
 
@@ -37,14 +39,14 @@ QUESTIONS = {
     "pushes": lambda e, X, y: e.pushes(X),
     "removal, first-order": lambda e, X, y: e.removal(X, method="first-order"),
     "removal, exact": lambda e, X, y: e.removal(X, method="exact"),
-    "without ten rows": lambda e, X, y: e.without(X, list(range(ASKED))),
+    "without": lambda e, X, y: e.without(X, list(range(ASKED))),
     "what_if": lambda e, X, y: e.what_if(X, {0: y[0], 1: y[1]}),
     "blame": lambda e, X, y: e.blame(X, y, **({"out_of_fold": None} if e.kind == "exact" else {})),
     "leave_one_out": lambda e, X, y: e.leave_one_out(),
     "audit": lambda e, X, y: e.audit(),
     "leverage": lambda e, X, y: e.leverage(),
     "standard_error": lambda e, X, y: e.standard_error(X),
-    "calibrate with 5,000 rows": lambda e, X, y: e.calibrate(*friedman(5000, seed=5)),
+    "calibrate": lambda e, X, y: e.calibrate(*friedman(5000, seed=5)),
     "calibrate, exact": lambda e, X, y: e.calibrate(*friedman(5000, seed=5), method="exact"),
     "calibrate, and intervals of 5,000 rows": lambda e, X, y: intervals(e, "leaves"),
     "calibrate, and intervals, exact": lambda e, X, y: intervals(e, "exact"),
@@ -73,28 +75,24 @@ def taken(run):
 
 
 def measure(n, threads, asked, trees):
-    """A line for every question at n rows."""
-    lines = {name: {"rows": n, "question": name} for name in ["set-up", *asked]}
+    """A line for every question and kind of model at n rows."""
+    squared = {}
     for kind, model, X, targets, weights in kinds(n, trees):
-
-        def made(model=model, X=X, targets=targets, weights=weights):
-            return axil.Explainer(model, X, targets, weights, n_threads=threads)
-
-        setup = min(taken(made) for _ in range(2))
-        lines["set-up"][kind] = round(setup, 3)
+        made = partial(axil.Explainer, model, X, targets, weights, n_threads=threads)
         queries, truth = friedman(ASKED, seed=3)
         truth = (truth > np.median(truth)).astype(int) if kind == "classes" else truth
-        for name in asked:
-            explainer = made()
-            lines[name][kind] = ""
+        setup = min(taken(made) for _ in range(3))
+        for name in ["set-up", *asked]:
             if name == "removal, exact" and kind == "classes" and n > MOST_FITS:
                 continue
             try:
-                ratio = taken(partial(QUESTIONS[name], explainer, queries, truth)) / setup
-                lines[name][kind] = round(ratio, 2 if ratio < 10 else 1)
-            except axil.AxilError as error:
+                processor = setup if name == "set-up" else taken(partial(QUESTIONS[name], made(), queries, truth))
+            except axil.UnsupportedQuestionError as error:
                 print(f"{name}, {kind}: {error}"[:150])
-    return list(lines.values())
+                continue
+            ratios = {"ratio": processor / setup, "to squared": processor / squared.setdefault(name, processor)}
+            found = {"rows": n, "trees": trees, "kind": kind, "question": name, "processor": f"{processor:.4g}"}
+            yield found | {what: f"{value:.3g}" for what, value in ratios.items()}
 
 
 def grown(n, trees):
@@ -155,21 +153,22 @@ def measure_libraries(n=20_000, trees=200):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
+    parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--trees", type=int, default=TREES)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--questions", nargs="+", default=list(QUESTIONS), choices=list(QUESTIONS))
+    parser.add_argument("--questions", nargs="+", choices=list(QUESTIONS), help="all but the intervals, if not given")
+    parser.add_argument("--intervals", action="store_true", help="ask for intervals alone")
     parser.add_argument("--libraries", action="store_true", help="measure the set-up of every library's models alone")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", UserWarning)
     if arguments.libraries:
         return measure_libraries()
-    lines = []
+    lines, asked = [], arguments.questions or [one for one in QUESTIONS if ("intervals" in one) == arguments.intervals]
     for n in arguments.rows:
-        for line in measure(n, arguments.threads, arguments.questions, arguments.trees):
+        for line in measure(n, arguments.threads, asked, arguments.trees):
             lines.append(line)
             print("  ".join(f"{name} {value}" for name, value in line.items()), flush=True)
-        write_csv("questions.csv", lines)
+            write_csv("questions.csv", lines)
 
 
 if __name__ == "__main__":

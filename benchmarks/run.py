@@ -185,50 +185,12 @@ def memory(n):
     return added / (n * TREES)
 
 
-def measure_deletions(rows, threads):
-    """leave_one_out and audit against the set-up of their explainers, once each; writes results/deletions.csv.
-
-    Each has an explainer of its own, as users call them: nothing is kept from the other. Processor seconds are of all threads
-    together: on a machine that others use too they vary less than seconds do.
-    """
-    lines = []
-    for n in rows:
-        X, y = friedman(n)
-        model = fit(X, y)
-
-        def made(X=X, y=y, model=model):
-            return axil.Explainer(model, X, y, n_threads=threads)
-
-        steps = {"set-up": made, "leave_one_out": made().leave_one_out, "audit": made().audit}
-        for step in list(steps):
-            call = steps.pop(step)  # what it keeps goes with it
-            forget_peak()
-            memory, start, processor = resident("VmRSS"), time.perf_counter(), time.process_time()
-            call()
-            taken, processor = time.perf_counter() - start, time.process_time() - processor
-            peak = (resident("VmHWM") - memory) / 2**20
-            if step == "set-up":
-                setup = taken, processor
-            times = {"ratio": round(taken / setup[0], 1), "ratio_processor": round(processor / setup[1], 1)}
-            lines.append(
-                {"rows": n, "step": step, "seconds": round(taken, 3), "processor": round(processor, 3)} | times
-            )
-            lines[-1]["peak_MiB"] = round(peak)
-            print("  ".join(f"{name} {value}" for name, value in lines[-1].items()), flush=True)
-    write_csv("deletions.csv", lines)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--setup-memory", type=int, help=argparse.SUPPRESS)
-    parser.add_argument(
-        "--deletions", action="store_true", help="measure leave_one_out and audit against set-up, and no kernel"
-    )
     arguments = parser.parse_args()
-    if arguments.deletions:
-        return measure_deletions(arguments.rows, arguments.threads)
     if arguments.setup_memory:
         return setup_memory(arguments.setup_memory)
     lines = []
