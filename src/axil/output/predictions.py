@@ -123,11 +123,14 @@ class WeightedSums:
     @property
     def named(self) -> NDArray[Any]:
         """(n_train,) or (n_train, K): the targets as people read them, classes by name."""
-        shown = self.shown
         if self.classes is not None:
-            codes = shown.argmax(axis=1) if shown.shape[1] > 1 else shown[:, 0].astype(np.intp)
-            return np.asarray(self.classes[codes])
-        return shown[:, 0] if shown.shape[1] == 1 else shown
+            return np.asarray(self.classes[self.class_numbers])
+        return self.shown[:, 0] if self.shown.shape[1] == 1 else self.shown
+
+    @property
+    def class_numbers(self) -> NDArray[np.intp]:
+        """(n_train,): the place of each training row's class among `classes`."""
+        return self.shown.argmax(axis=1) if self.shown.shape[1] > 1 else self.shown[:, 0].astype(np.intp)
 
     @property
     def note(self) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from axil.errors import InputError, shown
 from axil.inputs import as_table, one_hot
-from axil.output.page.values import labels, nested, number
+from axil.output.page.values import nested, number
 from axil.output.predictions import WeightedSums
 from axil.types import Array
 
@@ -71,12 +71,3 @@ def compared(actual: Array, part: WeightedSums, predictions: Array) -> dict[str,
     several = predictions.shape[1] > 1
     chosen = predictions.argmax(axis=1) if several else predictions[:, 0] > 0.5  # the probability of the second class
     return {"values": nested(actual), "typical": None, "right": int((chosen == actual[:, 0]).sum())}
-
-
-def class_numbers(part: WeightedSums, positions: Any) -> dict[str, Any]:
-    """Names of the classes, and the number of each of these training rows' own; None for numbers."""
-    if part.classes is None:
-        return {"names": None, "rows": None}
-    seen = part.shown[positions]
-    codes = seen.argmax(axis=1) if seen.shape[1] > 1 else seen[:, 0].astype(np.intp)
-    return {"names": labels(part.classes), "rows": codes.tolist()}

@@ -75,7 +75,12 @@ def as_options(
     about = About(**{name: as_words(text, name) for name, text in words.items()}, y=y, n=n)
     size = None if sigma is None else as_sizes(sigma, shape[1], "sigma")
     spread = None if refits is None else spread_of(refits, n, shape[1])
-    return Options(as_count(k, "k"), groups, columns, size, about=about, places=_places(map, context), refits=spread)
+    places = None
+    if map is not None:
+        if context is None or context.X_train is None:
+            raise InputError("map needs the features of the training rows, which are not kept here. Leave it out.")
+        places = site_map.as_places(map, columns_of(context.X_train, context.X, context.names()))
+    return Options(as_count(k, "k"), groups, columns, size, about=about, places=places, refits=spread)
 
 
 def spread_of(refits: Any, n: int, n_outputs: int) -> tuple[Array, str]:
@@ -90,12 +95,3 @@ def spread_of(refits: Any, n: int, n_outputs: int) -> tuple[Array, str]:
     if found.shape[1] != n_outputs:
         raise InputError(f"refits has {found.shape[1]} outputs; expected the {n_outputs} of this explainer.")
     return found, refits.described
-
-
-def _places(map: Any, context: Context | None) -> Places | None:
-    """Places of all predictions and training rows, in columns of their features."""
-    if map is None:
-        return None
-    if context is None or context.X_train is None:
-        raise InputError("map needs the features of the training rows, which are not kept here. Leave it out.")
-    return site_map.as_places(map, columns_of(context.X_train, context.X, context.names()))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from axil.errors import UnsupportedQuestionError
 from axil.inputs import chosen_columns, feature_columns
-from axil.output.page.about import class_numbers, compared
+from axil.output.page.about import compared
 from axil.output.page.options import Intervals, Options
 from axil.output.page.values import DIGITS, FEWER_DIGITS, cells, labels, nested, numbers
 from axil.output.predictions import WeightedSums, ratio
@@ -60,7 +60,6 @@ def summarise(parts: Iterable[WeightedSums], options: Options) -> dict[str, Any]
     positions = positions[positions >= 0]  # -1 is a place without a row
     for name in named:
         made[name] = np.where(made[name] < 0, -1, np.searchsorted(positions, made[name]))
-    classes = class_numbers(part, positions)
     held = ratio(np.abs(made["weights"]).sum(axis=2), made["sizes"])  # by the rows listed
     digits = DIGITS if len(positions) * len(chosen) <= MOST_CELLS else FEWER_DIGITS
     beside = None
@@ -86,7 +85,7 @@ def summarise(parts: Iterable[WeightedSums], options: Options) -> dict[str, Any]
         "map": drawn,
         **options.about.words(),
         "actual": None if actual is None else compared(actual, part, made.get("means", made["shown"])),
-        "classes": classes["names"],
+        "classes": None if part.classes is None else labels(part.classes),
         "held": "" if about is None else about.held,
         "queries": {
             "labels": labels(made["labels"]),
@@ -96,7 +95,7 @@ def summarise(parts: Iterable[WeightedSums], options: Options) -> dict[str, Any]
         "training": {
             "labels": labels(part.index[positions]),
             "targets": [numbers(column) for column in targets[positions].T],
-            "classes": classes["rows"],
+            "classes": None if part.classes is None else part.class_numbers[positions].tolist(),
             "shown": None if part.seen is None else [numbers(column) for column in part.shown[positions].T],
             "features": beside,
         },
