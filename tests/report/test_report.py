@@ -14,7 +14,7 @@ from sklearn.ensemble import RandomForestRegressor
 
 import axil
 from axil.errors import InputError, UnsupportedQuestionError
-from axil.report import write
+from axil.report import reports
 from axil.report.folder import LONGEST, PER_FOLDER, file_names
 from axil.report.wording import Words, cell, commas_from, difference, number, number_beside, percent, row_name, shares
 from tests.output.page.page_models import HOSTILE
@@ -276,7 +276,7 @@ def test_a_report_goes_on_after_an_interrupt(explainer, tmp_path, monkeypatch):
     explainer.report(NEW, tmp_path / "whole", **OPTIONS)
     wanted = pages(tmp_path / "whole")
     monkeypatch.setattr("axil.machine.memory.Budget.batch_size", lambda self, *_: 4)
-    real, done = write.cases, []
+    real, done = reports.cases, []
 
     def stops(*given):
         if len(done) == 2:
@@ -284,13 +284,13 @@ def test_a_report_goes_on_after_an_interrupt(explainer, tmp_path, monkeypatch):
         done.append(1)
         return real(*given)
 
-    monkeypatch.setattr(write, "cases", stops)
+    monkeypatch.setattr(reports, "cases", stops)
     with pytest.raises(KeyboardInterrupt):
         explainer.report(NEW, tmp_path / "part", **OPTIONS)
     begun = pages(tmp_path / "part")
     assert begun.items() <= wanted.items()
     assert not (tmp_path / "part" / "index.html").exists()
-    monkeypatch.setattr(write, "cases", real)
+    monkeypatch.setattr(reports, "cases", real)
     found = explainer.report(NEW, tmp_path / "part", **OPTIONS)
     assert (found.pages, found.written) == (Q, Q - len(begun))
     assert found.written > 0
