@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from axil import inputs
 from axil.errors import InputError, shown
 from axil.output import page
-from axil.output.context import Context
 from axil.questions import noise
 from axil.questions.intervals.predictive import Predictive, is_of
 from axil.questions.question import Question
@@ -102,13 +100,9 @@ class Pages(Question, page.Shown):
                 raise InputError("interval takes the place of standard errors. Leave out sigma, or interval.")
             return interval.to_html(X, path, groups=groups, init_score=init_score, **options)
         asked, way = self._ask("to_html", X, init_score), as_asked(sigma, y)
-        model, rows = asked.model, asked.queries.rows
-        known = None if groups is None else asked.groups(groups)
-        context = Context(rows, model.features, model.adapter.feature_names, None)
-        chosen = page.as_options(model.shape, len(asked), context, known, sigma if way is None else None, **options)
-        inputs.chosen_columns(columns, asked.names())  # refused before any work
+        chosen = asked.page_options(groups, sigma if way is None else None, options)
         if way is not None:
-            size, said = _sigma(model, way)
+            size, said = _sigma(asked.model, way)
             chosen = replace(chosen, sigma=size, about_sigma=said)
         return page.write(page.summarise(asked.parts(), chosen), place)
 

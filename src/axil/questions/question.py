@@ -16,7 +16,7 @@ from axil.effects import DERIVATIVES, Source, Whole, answer
 from axil.effects.whole import Gathered, joined
 from axil.errors import counted, warn
 from axil.inputs.copies import owned_rows
-from axil.output import tables
+from axil.output import page, tables
 from axil.output.comparables import Beside
 from axil.output.context import Account, Context
 from axil.output.predictions import WeightedSums
@@ -111,9 +111,13 @@ class Asked:
 
     # -- training rows --------------------------------------------------------------------------------------------------
 
-    def groups(self, labels: Any, what: str = "groups") -> tuple[NDArray[np.intp], NDArray[Any]]:
-        """Each training row's group number and the groups' names."""
-        found: tuple[NDArray[np.intp], NDArray[Any]] = self.model.gathered_groups(labels, what)
+    def page_options(self, groups: Any, sigma: Any, options: dict[str, Any]) -> page.Options:
+        """How a page of these rows is made, from the options of `to_html`; columns are refused before any work."""
+        model = self.model
+        known = None if groups is None else model.gathered_groups(groups)
+        context = Context(self.queries.rows, model.features, model.adapter.feature_names, None)
+        found = page.as_options(model.shape, len(self), context, known, sigma, **options)
+        inputs.chosen_columns(found.columns, self.names())
         return found
 
     def listing(self, beside: Any = None) -> Beside:

@@ -119,18 +119,18 @@ class Refit(Question):
         rows = np.zeros(0, dtype=np.intp) if drop is None else self._model.positions(drop)
         warn_of_splits(self._model.share_of(rows))
         found = again(self, drop, add, targets, sample_weight)
-        return found._without(len(rows))
-
-    def _without(self, dropped: int) -> Any:
-        """This explainer, which now knows how many rows were dropped for it."""
-        self._made = replace(made_of(self), dropped=dropped)
-        return self
+        found._made = replace(made_of(found), dropped=len(rows))
+        return found
 
 
 def made_of(self: Refit) -> Made:
     """How an explainer was made; refuses one that does not know it."""
     if self._made is None:
-        raise UnsupportedQuestionError("refit", *_NOT_KEPT)
+        raise UnsupportedQuestionError(
+            "refit",
+            "this explainer was loaded from a file, which keeps neither the targets as they were given nor the model",
+            "Make it from the model and its training data: axil.Explainer(model, X_train, y_train).",
+        )
     return self._made
 
 
@@ -156,12 +156,6 @@ def again(self: Refit, drop: Any = None, add: Any = None, targets: Any = None, s
         model = rewritten(made.model, lambda inside, _: writer(inside).write(inside, fits))
     weights, offsets = given.weights, given.offsets
     return made.make(model, given.X, given.y, weights, offsets, bags, index=labels, **made.settings)
-
-
-_NOT_KEPT = (
-    "this explainer was loaded from a file, which keeps neither the targets as they were given nor the model",
-    "Make it from the model and its training data: axil.Explainer(model, X_train, y_train).",
-)
 
 
 def _fitted_anew(given: Change, model: Any, X: Any) -> Any:

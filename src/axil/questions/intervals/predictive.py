@@ -8,7 +8,6 @@ from typing import Any
 from axil import inputs
 from axil.errors import counted
 from axil.output import page, tables
-from axil.output.context import Context
 from axil.questions.intervals import why
 from axil.questions.intervals.distribution import Distribution
 from axil.questions.question import Asked
@@ -115,10 +114,8 @@ class Predictive(Distribution, page.Shown):
         place, proven = page.as_target(path), self._model
         proven.can("to_html of intervals")
         queries = proven.queries(X, init_score)
-        known = None if groups is None else proven.coded(groups)[0]
-        context = Context(queries.rows, proven.features, proven.adapter.feature_names, None)
-        chosen = page.as_options(proven.targets.shape, len(queries), context, known, **options)
-        inputs.chosen_columns(chosen.columns, context.names())
+        asked = Asked(proven, queries)
+        chosen = asked.page_options(groups, None, options)
         ends = self._interval(queries, coverage, symmetric)
         found = tables.joined([best.columns for _, best in why.reasons(proven, self._around, queries, ON_PAGE)])
         intervals = page.Intervals(
@@ -132,7 +129,7 @@ class Predictive(Distribution, page.Shown):
             errors=found["error"],
             shares=found["share"],
         )
-        return page.write(page.summarise(Asked(proven, queries).parts(), replace(chosen, intervals=intervals)), place)
+        return page.write(page.summarise(asked.parts(), replace(chosen, intervals=intervals)), place)
 
 
 def is_of(found: Any, model: Any) -> bool:
