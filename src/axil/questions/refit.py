@@ -118,9 +118,12 @@ class Refit(Question):
         self._model.can("refit")
         rows = np.zeros(0, dtype=np.intp) if drop is None else self._model.positions(drop)
         warn_of_splits(self._model.share_of(rows))
-        found = again(self, drop, add, targets, sample_weight)
-        found._made = replace(made_of(found), dropped=len(rows))
-        return found
+        return again(self, drop, add, targets, sample_weight)._without(len(rows))
+
+    def _without(self, dropped: int) -> Any:
+        """This explainer, which now knows how many rows were dropped for it."""
+        self._made = replace(made_of(self), dropped=dropped)
+        return self
 
 
 def made_of(self: Refit) -> Made:
