@@ -23,36 +23,20 @@ _LIBRARIES = {
 
 
 # Objects around models, by the beginning of their names, and what to pass in their place.
-_FORECASTERS = (
-    (
-        ("mlforecast.",),
-        "it to axil.forecast(forecaster, data), or one of its models_ to axil.Explainer, "
-        "with the features and targets of its preprocess(df, return_X_y=True); targets that were transformed "
-        "(differences) are explained as they reach the model",
-    ),
-    (
-        ("skforecast.direct.",),
-        "one of its estimators_, with filter_train_X_y_for_step(step, X, y) of the X and y of its create_train_X_y",
-    ),
-    (
-        ("skforecast.",),
-        "it to axil.forecast(forecaster, data), or its estimator "
-        "(in some versions regressor), with the X_train and y_train of its create_train_X_y(y)",
-    ),
-    (
-        ("darts.",),
-        "its model (of several horizons one of model.estimators_), with the lagged rows that create_lagged_training_data makes",
-    ),
-    (
-        ("sktime.",),
-        "its estimator_ (of several horizons one of estimators_), with the table of lags that it was fitted on",
-    ),
-    (
-        ("mlflow.",),
-        "the model of its own library: unwrap_python_model(), get_raw_model(), or mlflow.sklearn.load_model, "
-        "mlflow.lightgbm.load_model, mlflow.xgboost.load_model, mlflow.catboost.load_model of the same address",
-    ),
-)
+_FORECASTERS = {
+    "mlforecast.": "it to axil.forecast(forecaster, data), or one of its models_ to axil.Explainer, "
+    "with the features and targets of its preprocess(df, return_X_y=True); targets that were transformed "
+    "(differences) are explained as they reach the model",
+    "skforecast.direct.": "one of its estimators_, with filter_train_X_y_for_step(step, X, y) of the X and y of its "
+    "create_train_X_y",
+    "skforecast.": "it to axil.forecast(forecaster, data), or its estimator "
+    "(in some versions regressor), with the X_train and y_train of its create_train_X_y(y)",
+    "darts.": "its model (of several horizons one of model.estimators_), with the lagged rows that create_lagged_training_data "
+    "makes",
+    "sktime.": "its estimator_ (of several horizons one of estimators_), with the table of lags that it was fitted on",
+    "mlflow.": "the model of its own library: unwrap_python_model(), get_raw_model(), or mlflow.sklearn.load_model, "
+    "mlflow.lightgbm.load_model, mlflow.xgboost.load_model, mlflow.catboost.load_model of the same address",
+}
 
 
 def read(model: Any) -> Model:
@@ -101,7 +85,7 @@ def unknown(model: Any) -> str:
 def around(model: Any) -> str:
     """The way to the model inside an object that holds one, such as a forecaster; empty for other objects."""
     kind = f"{type(model).__module__}."
-    return next((f"Pass {way}." for names, way in _FORECASTERS if kind.startswith(names)), "")
+    return next((f"Pass {way}." for name, way in _FORECASTERS.items() if kind.startswith(name)), "")
 
 
 def fingerprint(model: Any, objective: Any = None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,20 +45,15 @@ def check_targets(kept: Array, given: Array) -> None:
     """Raise unless the targets, both (N, K), are those that the model keeps."""
     slack = SAME * (float(np.abs(kept).max(initial=0.0)) or 1.0)
     apart = np.argwhere(~(np.abs(kept - given) <= slack))
-    if len(apart):
-        _refuse_targets(kept, given, *(int(i) for i in apart[0]))
-
-
-def _refuse_targets(kept: Array, given: Array, row: int, output: int) -> NoReturn:
-    same = bool(np.array_equal(np.sort(kept, axis=0), np.sort(given, axis=0)))
-    cause = (
-        "The model keeps the same targets in another order: pass y_train in the order of X_train."
-        if same
-        else "The model keeps the targets that it was fitted on, and these are others: pass those of the fit."
-    )
-    raise ExactnessError(
-        f"target of training row {row} (from 0)", float(given[row, output]), float(kept[row, output]), cause
-    )
+    for row, output in apart[:1]:
+        same = bool(np.array_equal(np.sort(kept, axis=0), np.sort(given, axis=0)))
+        cause = (
+            "The model keeps the same targets in another order: pass y_train in the order of X_train."
+            if same
+            else "The model keeps the targets that it was fitted on, and these are others: pass those of the fit."
+        )
+        what = f"target of training row {row} (from 0)"
+        raise ExactnessError(what, float(given[row, output]), float(kept[row, output]), cause)
 
 
 def _apart(kept: NDArray[Any], given: NDArray[Any]) -> tuple[int, int] | None:

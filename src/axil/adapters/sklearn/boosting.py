@@ -24,7 +24,6 @@ from axil.adapters.sklearn.refusals import DRAWS, LOSSES, STAGES, fits_init
 from axil.adapters.sklearn.trees import (
     SklearnAdapter,
     StackAdapter,
-    TreeStack,
     as_it_is,
     no_offsets,
     numbers,
@@ -44,7 +43,7 @@ class GradientBoostingAdapter(StackAdapter):
 
     def __init__(self, model: Any):
         refuse(self.refusals, model)
-        super().__init__(model, TreeStack([tree.tree_ for tree in model.estimators_.ravel()]))
+        super().__init__(model, [*model.estimators_.ravel()])
         self.refused_draws = refusal(DRAWS, model)
         self.classes = getattr(model, "classes_", None)
         self.n_outputs = model.estimators_.shape[1]
@@ -345,5 +344,4 @@ def leaves_of(model: Any) -> StackAdapter | HistGradientBoostingAdapter | None:
     members = [model] if hasattr(model, "tree_") else [*np.ravel(getattr(model, "estimators_", []))]
     if not members or not all(hasattr(own, "tree_") for own in members):
         return None
-    features = getattr(model, "estimators_features_", None)
-    return StackAdapter(model, TreeStack([member.tree_ for member in members], features))  # type: ignore[abstract]
+    return StackAdapter(model, members, getattr(model, "estimators_features_", None))  # type: ignore[abstract]

@@ -210,9 +210,10 @@ def no_offsets(rows: TrainingRows) -> None:
 class StackAdapter(SklearnAdapter, TreeModel):
     """A model whose trees are those of `sklearn.tree`."""
 
-    def __init__(self, model: Any, stack: TreeStack):
+    def __init__(self, model: Any, members: list[Any], features: list[Indices] | None = None):
         super().__init__(model)
-        self._stack, self.fingerprint = stack, stack.fingerprint()
+        self._stack = TreeStack([member.tree_ for member in members], features)
+        self.fingerprint = self._stack.fingerprint()
 
     def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
         """(n, T): which leaf of each tree every row falls into."""
@@ -242,7 +243,7 @@ class ForestAdapter(StackAdapter):
         self._bagging = hasattr(model, "estimators_features_")
         refuse(TREES, self._members[0])
         features = list(model.estimators_features_) if self._bagging else None
-        super().__init__(model, TreeStack([member.tree_ for member in self._members], features))
+        super().__init__(model, self._members, features)
         self._sampled = self._bagging or (not single and bool(model.bootstrap))
         # From scikit-learn 1.9 on forests (1.8 on bagging) draw rows with probabilities in proportion to their weights,
         # which then do not enter the leaves. Such models keep the weights.
