@@ -118,13 +118,13 @@ Plan plan_of(const Routes& routes, Size most_leaves) {
 // One thread's block.
 template <class Code>
 struct Scratch {
-    Buffer values;                   // (block,)
-    BufferOf<std::int32_t> ranks;    // (block,)
-    BufferOf<std::uint32_t> numbers; // (block,): of categories
-    BufferOf<Code> base;             // (columns, block): ranks of the values, those of missing ones 0
-    BufferOf<Code> codes;            // (views, block): where a view has codes of its own
-    BufferOf<Code> findings;         // (places, block)
-    std::vector<const Code*> views;  // where the codes of each view are
+    Buffer values;                    // (block,)
+    BufferOf<std::int32_t> ranks;     // (block,)
+    BufferOf<std::uint32_t> numbers;  // (block,): of categories
+    BufferOf<Code> base;              // (columns, block): ranks of the values, those of missing ones 0
+    BufferOf<Code> codes;             // (views, block): where a view has codes of its own
+    BufferOf<Code> findings;          // (places, block)
+    std::vector<const Code*> views;   // where the codes of each view are
     bool infinite = false;
 
     explicit Scratch(const Plan& plan)

@@ -488,7 +488,7 @@ void leaf_rows(const Array<const Leaf, 2>& cells, const Numbers& starts, const M
                              counts ? nullptr : data.data(), counts ? nullptr : rows.data()};
     bool room = false;
     run(n_threads, [&](const axil::Crew& crew) { room = axil::leaf_rows(all, job, crew); });
-    if (!room) refuse("ends leave too little room for the entries of a leaf.");
+    if (!room) refuse("ends leave too little or too much room for the entries of a leaf.");
 }
 
 template <class Leaf>

@@ -2,7 +2,7 @@
 //
 // For trees of many leaves, of which a row meets few nodes: assign.cpp has every node look at every row. Some rows are on
 // their way at a time, so that the loads of one do not wait for those of another; one that arrives makes room for the next.
-#include <cmath>
+#include <algorithm>
 #include <vector>
 
 #include "instruction_sets.hpp"
@@ -11,8 +11,8 @@
 namespace axil {
 namespace descending {
 
-constexpr std::size_t rows_per_task = 4096;  // which all trees follow one after the other: their values stay in the caches
-constexpr std::size_t together = 8;          // rows on their way
+constexpr std::size_t rows_per_task = 32768;  // of one tree, whose nodes stay in the caches meanwhile
+constexpr std::size_t together = 8;           // rows on their way
 
 struct Branch {
     float threshold;
@@ -79,7 +79,7 @@ template <class Leaf>
 void descend(const Ways& ways, const Table<float>& table, std::size_t columns, const Output<Leaf>& out,
              const Crew& crew) {
     using namespace descending;
-    const std::size_t tasks = (table.rows + rows_per_task - 1) / rows_per_task;
+    const std::size_t chunks = (table.rows + rows_per_task - 1) / rows_per_task;
     std::vector<std::vector<Branch>> trees;
     for (std::size_t t = 0; t < ways.trees; ++t) {
         std::vector<Branch> branches;
@@ -91,25 +91,29 @@ void descend(const Ways& ways, const Table<float>& table, std::size_t columns, c
         }
         trees.push_back(std::move(branches));
     }
-    parallel(crew, tasks, [&](std::size_t task, std::size_t) {
-        const std::size_t begin = task * rows_per_task, end = std::min(begin + rows_per_task, table.rows);
-        bool missing = false;
+    std::vector<char> missing(chunks);
+    parallel(crew, chunks, [&](std::size_t chunk, std::size_t) {
+        const std::size_t begin = chunk * rows_per_task, end = std::min(begin + rows_per_task, table.rows);
+        bool any = false;
         for (std::size_t r = begin; r < end; ++r)
             for (std::size_t c = 0; c < columns; ++c) {
                 const float value = table.data[static_cast<std::ptrdiff_t>(r) * table.row_stride +
                                                static_cast<std::ptrdiff_t>(c) * table.column_stride];
-                missing = missing || value != value;
+                any = any || value != value;
             }
-        for (std::size_t t = 0; t < ways.trees; ++t) {
-            Leaf* to = out.data + static_cast<std::ptrdiff_t>(t) * out.tree_stride;
-            const std::int32_t* features = ways.features + ways.starts[t];
-            if (trees[t].empty())
-                std::fill(to + begin, to + end, Leaf(0));
-            else if (missing)
-                follow<true>(trees[t], features, table, begin, end, to);
-            else
-                follow<false>(trees[t], features, table, begin, end, to);
-        }
+        missing[chunk] = any;
+    });
+    parallel(crew, chunks * ways.trees, [&](std::size_t task, std::size_t) {
+        const std::size_t chunk = task / ways.trees, t = task % ways.trees;
+        const std::size_t begin = chunk * rows_per_task, end = std::min(begin + rows_per_task, table.rows);
+        Leaf* to = out.data + static_cast<std::ptrdiff_t>(t) * out.tree_stride;
+        const std::int32_t* features = ways.features + ways.starts[t];
+        if (trees[t].empty())
+            std::fill(to + begin, to + end, Leaf(0));
+        else if (missing[chunk])
+            follow<true>(trees[t], features, table, begin, end, to);
+        else
+            follow<false>(trees[t], features, table, begin, end, to);
     });
 }
 

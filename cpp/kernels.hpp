@@ -258,7 +258,7 @@ struct LeafRows {
     std::int32_t* rows;     // (entries,)
 };
 
-// Returns whether all entries found room between these ends.
+// Returns whether the entries of every leaf fill the room between its ends.
 template <class Leaf>
 bool leaf_rows(const Leaves<Leaf>& cells, const LeafRows& job, const Crew& crew);
 

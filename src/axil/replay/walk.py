@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from axil.adapters.contract import Adapter, FittedTrees
 from axil.errors import InputError
+from axil.kernels import NONE
 from axil.kernels.choose import backend_of
 from axil.kernels.cpu import Cpu
 from axil.machine.memory import Budget, Limits
@@ -117,6 +118,7 @@ class TreeWalk:
         self.starts = np.concatenate([[0], np.cumsum(trees.n_leaves)])
         self.score = self._start(1.0 if trees.coefficients is None else trees.coefficients.beta[0])
         self.added = 0  # trees up to here are in the predictions
+        self._counted: tuple[Any, Array] = None, np.empty(0)  # the score, and (N, 1 + K) weights and weighted residuals
         self.levels = [1.0]  # first, so that a structure with a single level of draws is one without sampling
         # Codes of the draws, two bytes if there are many.
         self.codes = None if trees.sampler is None and trees.ranks is None else self._empty(np.uint8)
@@ -139,11 +141,15 @@ class TreeWalk:
             own, n = slice(self.starts[t], self.starts[t + 1]), int(trees.n_leaves[t])
             residuals = self._seen(t)
             draw = self._draw(t, residuals)
-            drawn = draw if trees.row_weights is None else draw * trees.row_weights
-            drawn_weights[own] = self.leaf_weights[own] = np.bincount(self.leaves[t], drawn, n)
-            if trees.ranks is None:
-                self.sums[own] = self._leaf_sums(t, residuals, draw, drawn)
+            if self._in_core:
+                self.leaf_weights[own], self.sums[own] = self._weights_and_sums(t, residuals, draw)
             else:
+                drawn = draw if trees.row_weights is None else draw * trees.row_weights
+                self.leaf_weights[own] = np.bincount(self.leaves[t], drawn, n)
+                if trees.ranks is None:
+                    self.sums[own] = self._leaf_sums(t, residuals, draw, drawn)
+            drawn_weights[own] = self.leaf_weights[own]
+            if trees.ranks is not None:
                 self.sums[own], self.leaf_weights[own] = self._pick(t, trees.ranks, residuals, draw)
             taken = draw > 0 if trees.held_out is None else (draw > 0) & ~trees.held_out
             counts[own] = np.bincount(self.leaves[t], taken, n)
@@ -184,7 +190,7 @@ class TreeWalk:
             return draw
         if drawn.dtype.kind in "iu" and drawn.min(initial=0) >= 0 and drawn.max(initial=0) < MOST_DRAWS:
             present = np.flatnonzero(np.bincount(drawn))
-            table = np.zeros(int(drawn.max(initial=0)) + 1, dtype=np.int64)
+            table = np.zeros(int(present.max(initial=0)) + 1, dtype=np.uint16)
             table[present] = [self._code(float(level)) for level in present]
             codes = table[drawn]
         else:
@@ -230,6 +236,21 @@ class TreeWalk:
                 )
             self.levels.append(level)
         return self.levels.index(level)
+
+    @property
+    def _in_core(self) -> bool:
+        """Whether nothing is rounded or picked on the way from residuals to the sums of leaves."""
+        return self.adapter.residual_precision is np.float64 and self.trees.ranks is None and self.beyond is None
+
+    def _weights_and_sums(self, t: int, residuals: Array, draw: Array) -> tuple[Array, Array]:
+        """(L_t,) and (L_t, K): the sums of weight * draw, and of weight * draw * residual, over the leaves of tree t."""
+        if self._counted[0] is not self.score:  # a forest's residuals are those of all its trees
+            weights = np.ones(len(draw)) if self.trees.row_weights is None else self.trees.row_weights
+            self._counted = self.score, np.column_stack([weights, residuals * weights[:, None]])
+        rows = Cpu(1).rows(self.leaves[t : t + 1], self.starts[t : t + 2] - self.starts[t])
+        sums = np.empty((rows.n_cells, 1 + residuals.shape[1]))
+        rows.sweep(self._counted[1], NONE, sums, None, rows.every, sums, draw)
+        return sums[:, 0], sums[:, 1:]
 
     def _leaf_sums(self, t: int, residuals: Array, draw: Array, drawn: Array) -> Array:
         precision, weights = self.adapter.residual_precision, self.trees.row_weights
