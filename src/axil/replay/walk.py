@@ -143,14 +143,14 @@ class TreeWalk:
             draw = self._draw(t, residuals)
             if self._in_core:
                 self.leaf_weights[own], self.sums[own] = self._weights_and_sums(t, residuals, draw)
+                drawn_weights[own] = self.leaf_weights[own]
             else:
                 drawn = draw if trees.row_weights is None else draw * trees.row_weights
-                self.leaf_weights[own] = np.bincount(self.leaves[t], drawn, n)
+                drawn_weights[own] = self.leaf_weights[own] = np.bincount(self.leaves[t], drawn, n)
                 if trees.ranks is None:
                     self.sums[own] = self._leaf_sums(t, residuals, draw, drawn)
-            drawn_weights[own] = self.leaf_weights[own]
-            if trees.ranks is not None:
-                self.sums[own], self.leaf_weights[own] = self._pick(t, trees.ranks, residuals, draw)
+                else:
+                    self.sums[own], self.leaf_weights[own] = self._pick(t, trees.ranks, residuals, draw)
             taken = draw > 0 if trees.held_out is None else (draw > 0) & ~trees.held_out
             counts[own] = np.bincount(self.leaves[t], taken, n)
             self._advance(t)
