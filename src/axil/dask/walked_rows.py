@@ -27,7 +27,7 @@ from axil.pushes.pushes import Pushes
 from axil.pushes.stages import WalkedStages
 from axil.replay.recover import assign_leaves
 from axil.structure import RowTotals, Transferable
-from axil.types import Array, Leaves
+from axil.types import Array
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class WalkedRows(HeldPart):
         if not len(self.index):
             return NoEffects([(k,) for k in range(n_outputs)], asked.starts, asked.first)
         own = replace(walked, leaves=self.leaves, targets=self.rounded, weights=self.weights, start=self.score)
-        pushes = PartPushes(own, Limits(asked.n_threads, Budget(None)))
+        pushes = Pushes(own, Limits(asked.n_threads, Budget(None)))
         read = partial(pushes.read if isinstance(asked.leaves, list) else pushes.blocks, asked.leaves)
         found = BlockEffects(read, self.targets.shape, len(asked.starts), asked.starts, first=asked.first)
         found.alike = lambda: SharedLeaves.of([pushes.rows], [asked.leaves])
@@ -145,10 +145,3 @@ class AskedPushes(Transferable):
     def with_fit(self, walked: WalkedStages) -> AskedPushes:
         """These queries with the fit that they are asked of."""
         return replace(self, walked=walked)
-
-
-class PartPushes(Pushes):
-    """Pushes of some of the training rows: only those of all rows add up to scores, which is checked where all are added."""
-
-    def agree(self, total: Array, queries: Leaves, step: int = 0) -> None:
-        """Compare nothing."""

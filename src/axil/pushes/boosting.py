@@ -417,8 +417,8 @@ class Boosting:
         """Compare the sums of leaves, and what pushes add up to (n, K), with the scores of the model."""
         if self._verify and len(scores):
             self._check(leaves, scores)
-            if made is not None:
-                self.pushes.agree(made - (self.starts(len(scores)) - self.pushes.base), leaves)
+        if made is not None:
+            self.pushes.agree(made - (self.starts(len(scores)) - self.pushes.base), leaves)
 
     def prove_sums(self, asked: Combination, made: Array) -> None:
         """Compare what pushes add up to, (m, K), with sums of the scores of leaves."""

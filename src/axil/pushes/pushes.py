@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from axil.adapters.smooth import SmoothTrees
 from axil.errors import ExactnessError
 from axil.kernels.cpu import CpuRows
-from axil.machine.arrays import host, is_host, like
+from axil.machine.arrays import host, like
 from axil.machine.progress import track
 from axil.pushes.agreement import leaf_scores
 from axil.pushes.factors import Factors
@@ -85,17 +85,11 @@ class Pushes(Factors):
     def blocks(self, queries: Leaves) -> Iterator[tuple[int, list[Any]]]:
         """Blocks of rows: the first one's number, and for each output their pushes (rows, n) on queries in these leaves.
 
-        Arrays of the back end. Once all are given, their sums must be the scores, or `ExactnessError` is raised.
+        Arrays of the back end. Their sums, which `agree` compares, must be the scores.
         """
         with self.backend.guard():
             tables = [self._table(queries, k) for k in range(self.n_outputs)]
-            total = [self.backend.xp.full(len(queries), base) for base in self.base]
-            for first, made in self.read(tables):
-                for own, block in zip(total, made):
-                    own += block.sum(axis=0)
-                yield first, made
-            found = np.stack([host(each) for each in total], axis=1)
-        self.agree(found, queries)
+        return self.read(tables)
 
     def read(self, tables: Sequence[Any]) -> Iterator[tuple[int, list[Any]]]:
         """`blocks` for any numbers of leaves: for each output (C_k, n), how often what is put into a leaf counts."""
@@ -147,18 +141,6 @@ class Pushes(Factors):
         at = starts + queries[:, self.trees[k]].astype(np.int64)
         table[xp.asarray(at), xp.arange(len(queries))[:, None]] = 1.0
         return self._mixed(k, table, True)
-
-    def dense(self, queries: Leaves) -> Array:
-        """(K, n, N), on the host."""
-        out = np.empty((self.n_outputs, len(self.walked.targets), len(queries)))
-        for first, made in self.blocks(queries):
-            for own, block in zip(out, made):
-                part = own[first : first + len(block)]
-                if is_host(block):
-                    part[...] = block
-                else:
-                    block.get(out=part)
-        return out.swapaxes(1, 2)
 
     def cells_by_group(self, codes: NDArray[np.intp], n_groups: int) -> list[Array]:
         """For each output (C_k, groups): what the rows of each group, numbered (N,), together put into each leaf; one walk."""
