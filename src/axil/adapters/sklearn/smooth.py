@@ -28,7 +28,7 @@ LIGHTEST = (
 )
 
 
-class Stage(Loss):
+class StageLoss(Loss):
     """Its leaves have no regularisation, so the digits of gradients next to zero count; h is that of ``p = y + g``, rounded."""
 
     cancels = True
@@ -41,7 +41,7 @@ class Stage(Loss):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StageLogistic(Stage, Logistic):
+class StageLogistic(StageLoss, Logistic):
     """Gradients of the logistic loss."""
 
     def gradient(self, y: Array, F: Array) -> Array:
@@ -51,7 +51,7 @@ class StageLogistic(Stage, Logistic):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StageSoftmax(Stage, Softmax):
+class StageSoftmax(StageLoss, Softmax):
     """The exponentials of a softmax summed class after class."""
 
     def mean(self, F: Array) -> Array:
