@@ -4,7 +4,7 @@
     python experiments/simulated_errors.py --quick             # one small data set of the same kind
 
 cleanlab/regression-label-error-benchmark has 200 training rows with 20 targets that are too high or too low by 1, 2 or 3, at a
-noise of 0.5 around a linear function, or around two branches of a curved one; of 50 runs the first 20 (`--runs`). All
+noise of 0.5 around a linear function, or around two branches of a curved one; of 50 runs the first 15 (`--runs`). All
 methods have the same LightGBM model, that of label_noise.py. Score: the area under the curve of precision over recall, as in the
 benchmark. cleanlab: `cleanlab.regression.learn.CleanLearning` with its defaults, where it is installed. "8 times": the mean of
 the predictions of eight cross-validations, with other folds each; their number was chosen on runs 20 to 23, which do not count.
@@ -22,7 +22,7 @@ from scipy import stats
 from sklearn.metrics import auc, precision_recall_curve
 
 KINDS = {"linear": "Data5DLM", "branches": "Data5D"}
-SIGNALS, RUNS, EVERY, TIMES = (-3, -2, -1, 1, 2, 3), 20, 50, 8
+SIGNALS, RUNS, EVERY, TIMES = (-3, -2, -1, 1, 2, 3), 15, 50, 8
 CHOSEN_ON = range(20, 24)
 METHODS = (
     "audit", "audit, out-of-fold", "leave-one-out residual", "out-of-fold residual", "cleanlab",
