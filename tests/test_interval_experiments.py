@@ -175,15 +175,26 @@ def test_an_interrupted_run_goes_on_and_ties_are_told(tmp_path, monkeypatch, cap
 def test_the_page_tells_what_was_measured():
     """Figures of docs/evidence_intervals.md, from the scores of every data set."""
     page = " ".join((EXPERIMENTS.parent / "docs" / "evidence_intervals.md").read_text(encoding="utf-8").split())
-    kept = pd.read_csv(EXPERIMENTS / "results" / "intervals.csv").set_index(["data", "method"])
-    assert len(kept.index.levels[0]) == 20
+    kept, paper = (
+        pd.read_csv(EXPERIMENTS / "results" / f"{name}.csv").set_index(["data", "method"])
+        for name in ("intervals", "intervals_paper")
+    )
+    assert len(kept.index.levels[0]) == len(paper.index.levels[0]) == 20
 
-    def to(score, one, other="constant"):
+    def to(score, one, other="constant", kept=kept):
         tables = kept[score].unstack("method")
         return f"{np.exp(np.log(tables[one] / tables[other]).mean()):.3f}"
 
-    covered = kept["covered"].unstack("method")
+    def closer(one):
+        return to("crps", one, kept=paper)
+
+    covered, held = (table["covered"].unstack("method") for table in (kept, paper))
     for text in (
+        f'axil has a CRPS of {closer("axil")}, by `method="exact"` {closer("axil, exact")}',
+        f"IBUG {closer('IBUG')} and {closer('IBUG, conformal')}",
+        f"From out-of-fold predictions it has {closer('axil, out-of-fold')}, but its intervals hold "
+        f"{100 * held['axil, out-of-fold'].mean():.0f} %, on one data set {100 * held['axil, out-of-fold'].min():.0f} %",
+        f"CV+ has {closer('CV+')} and holds {100 * held['CV+'].mean():.0f} %",
         f"its CRPS is {to('crps', 'axil')} of that of one constant width",
         f"IBUG's {to('crps', 'IBUG')} as published and {to('crps', 'IBUG, conformal')} tuned further",
         f"Winkler score is {to('winkler', 'axil')} of that of constant, IBUG's {to('winkler', 'IBUG')} and "
