@@ -249,9 +249,13 @@ class Explainer(
     def _of(cls, proof: Callable[[], Proven]) -> Explainer:
         """An explainer of a file, whose proof waits until the explainer is first asked anything."""
         explainer = cls.__new__(cls)  # past the reading, which is done
-        kept = Kept()
-        explainer._proof = lambda: kept.get("model", proof)
+        explainer._wait_for(proof)
         return explainer
+
+    def _wait_for(self, proof: Callable[[], Proven]) -> None:
+        """Have the proof run once, by the first thread that asks."""
+        kept = Kept()
+        self._proof = lambda: kept.get("model", proof)
 
     @cached_property
     def _model(self) -> Any:

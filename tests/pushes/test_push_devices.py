@@ -186,7 +186,7 @@ def test_an_exhausted_gpu_is_a_clear_error_and_the_explainer_stays_usable(monkey
     right = gpu.pushes(X_NEW)
     pool = cupy.get_default_memory_pool()
     pool.free_all_blocks()
-    pool.set_limit(size=pool.used_bytes() + (1 << 18))
+    pool.set_limit(size=pool.used_bytes() + (1 << 12))
     try:
         for ask in (gpu.pushes, gpu.top, gpu.weight_derivatives):
             with pytest.raises(InputError, match="GPU's memory is exhausted"):

@@ -113,8 +113,8 @@ class TreeWalk:
         offsets: Array | None,
         budget: Budget,
     ):
-        self.adapter, self.trees, self.leaves, self.targets, self.offsets = adapter, trees, leaves, targets, offsets
-        self.budget = budget
+        self.adapter, self.trees, self.targets, self.offsets = adapter, trees, targets, offsets
+        self.leaves, self.budget = np.ascontiguousarray(leaves), budget  # which those of some rows may not be
         self.starts = np.concatenate([[0], np.cumsum(trees.n_leaves)])
         self.score = self._start(1.0 if trees.coefficients is None else trees.coefficients.beta[0])
         self.added = 0  # trees up to here are in the predictions
