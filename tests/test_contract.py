@@ -12,6 +12,7 @@ from scipy import sparse
 from sklearn.base import clone
 
 import axil
+import axil.adapters
 from tests.adapters import catboost_models, lightgbm_models, sklearn_models, smoother_models, xgboost_models
 from tests.reference import dense_weights, replay, replayed_steps
 
@@ -26,6 +27,9 @@ CASES = {
     library: module.CASES | getattr(module, "RANKED", {}) | getattr(module, "CUT", {})
     for library, module in LIBRARIES.items()
 }
+MEANS = {
+    library: module.CASES for library, module in LIBRARIES.items()
+}  # leaf values are no ranks, and nothing is cut off
 GRID = [(library, name) for library, cases in CASES.items() for name in cases]
 TREES = [(library, name) for library, name in GRID if library != "smoother"]
 
@@ -101,6 +105,20 @@ def test_weights_times_targets_are_the_predictions(library, name):
         made = explanation.predictions.reshape(model.shape)
         assert np.abs(made - model).max() <= tolerance * max(np.abs(model).max(), explainer.verification.scale)
     assert explainer.verification.max_error <= tolerance
+
+
+@pytest.mark.parametrize(("library", "name"), [(library, name) for library, name in TREES if name in MEANS[library]])
+def test_leaves_are_those_of_the_library(library, name):
+    case = case_of(library, name)
+    adapter = axil.adapters.read(case.model)
+    if not hasattr(adapter, "leaves"):
+        pytest.skip("the model has members or no trees")
+    for X in (case.X, case.X_new):
+        expected = adapter.leaves(X)
+        found = np.empty(expected.shape[::-1], dtype=np.uint16)
+        adapter.assign(X, found, 2)
+        np.testing.assert_array_equal(found.T, expected)
+        np.testing.assert_array_equal(adapter.coordinates(X), expected)
 
 
 @pytest.mark.parametrize(("library", "name"), dense(TREES))

@@ -20,10 +20,6 @@ import axil
 from axil import InputError, _core, adapters
 from axil.adapters.routes import Kind, Splits, Ways, make_routes, make_ways
 from axil.kernels.cpu import Cpu
-from tests.adapters.catboost_models import CASES as CATBOOST
-from tests.adapters.lightgbm_models import CASES as LIGHTGBM
-from tests.adapters.sklearn_models import CASES as SKLEARN
-from tests.adapters.xgboost_models import CASES as XGBOOST
 from tests.devices import GPU
 
 TINY = float(np.float32(1e-35))  # LightGBM's kZeroThreshold
@@ -75,23 +71,6 @@ def test_data_that_are_not_aligned_are_read_as_others_are(kind):
         for data in ((X, y, weights), misaligned(X, y, weights))
     ]
     np.testing.assert_array_equal(*answers)
-
-
-GRIDS = {"lightgbm": LIGHTGBM, "xgboost": XGBOOST, "catboost": CATBOOST, "sklearn": SKLEARN}
-
-
-@pytest.mark.parametrize(("library", "name"), [(library, name) for library, cases in GRIDS.items() for name in cases])
-def test_every_model_of_the_grid_has_the_leaves_of_its_library(library, name):
-    case = GRIDS[library][name]()
-    adapter = adapters.read(case.model)
-    if not hasattr(adapter, "leaves"):
-        pytest.skip("the model has members or no trees")
-    for X in (case.X, case.X_new):
-        expected = adapter.leaves(X)
-        found = np.empty(expected.shape[::-1], dtype=np.uint16)
-        adapter.assign(X, found, 2)
-        np.testing.assert_array_equal(found.T, expected)
-        np.testing.assert_array_equal(adapter.coordinates(X), expected)
 
 
 @cache
