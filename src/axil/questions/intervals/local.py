@@ -16,7 +16,7 @@ table by leaf, O(T) per query, where weights take O(T N).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -188,6 +188,12 @@ class Surroundings:
         leaves = method == "leaves" and model.structures is not None
         by_leaf = shards.total(leaf_sums_of, model.n_threads, values) if leaves else None
         return cls(errors, source, filling, usual, values, by_leaf)
+
+    def of_large_leaves(self, least: int) -> Surroundings:
+        """The same without the leaves of fewer rows; by weights as it is."""
+        if self.by_leaf is None:
+            return self
+        return replace(self, by_leaf=np.where(self.by_leaf[:, :1] < least, 0.0, self.by_leaf))
 
 
 def moment_values(errors: Array, targets: Array) -> Array:
