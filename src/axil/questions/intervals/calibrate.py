@@ -26,9 +26,9 @@ from axil.weights.forest import Forest
 
 MOST_ROWS = 5000  # calibration rows: more would change the coverage by less than half a percent
 METHODS = ("leaves", "exact")
-# Rows of a leaf below which it says nothing of a training row's error: splits followed the row's own target, so that the few rows
-# beside it have errors like its own, as those around a new row have not. LightGBM's leaves have as many by default. Chosen on
-# made-up data; without it 90 % intervals around models with leaves of two rows held as little as 74 % (tests).
+# Rows of a leaf below which the leaf says nothing of a training row's error: its splits followed the row's own target, so that
+# the few rows beside the row have errors like its own, and the rows around a new row have not. The number was chosen on made-up
+# data; without it 90 % intervals around a model with leaves of two rows held 74 % (tests/questions/intervals/test_calibrate.py).
 CROWD = 20
 FEW = 3  # training rows that a row equals: more are a value that is common, which says nothing of where a row is from
 CHANCE = 1e-4  # the probability of as many equal rows, or more, below which they are not equal by chance

@@ -190,7 +190,7 @@ class Surroundings:
         return cls(errors, source, filling, usual, values, by_leaf)
 
     def of_large_leaves(self, least: int) -> Surroundings:
-        """The same without the leaves of fewer rows; by weights as it is."""
+        """These surroundings without the leaves of fewer than ``least`` rows; surroundings by weights stay as they are."""
         if self.by_leaf is None:
             return self
         return replace(self, by_leaf=np.where(self.by_leaf[:, :1] < least, 0.0, self.by_leaf))
