@@ -265,6 +265,11 @@ class Adapter(Model, Protocol):
     starts_with_base: bool = False
     leaf_tolerance: float  #: of leaf values in a replay that rounds as the library does, relative likewise
 
+    @property
+    def routes(self) -> Routes | Ways | None:
+        """The trees' tests, where it is proven how the library applies them."""
+        return None
+
     def trees(self, rows: TrainingRows) -> list[FittedTrees]:
         """The model's trees: one entry for all outputs where they share trees, else one for each output."""
 
@@ -319,11 +324,6 @@ class TreeModel(Defaults, Adapter):
     An adapter defines ``library``, ``n_features``, ``tolerance``, ``leaf_tolerance``, ``residual_precision``,
     ``score_precision``, ``fingerprint``, ``predictions(X)``, ``causes(what)``, ``leaves(X)`` and ``trees(rows)``: see `Adapter`.
     """
-
-    @property
-    def routes(self) -> Routes | Ways | None:
-        """The trees' tests, where it is proven how the library applies them."""
-        return None
 
     def table(self, X: Any) -> NDArray[np.floating[Any]] | None:
         """(n, features): the values that the library tests in these rows; None where only the library itself knows."""

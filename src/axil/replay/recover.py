@@ -31,6 +31,9 @@ OTHER_ROWS = "The rows are not those of the fit, or their columns were scaled or
 
 BLOCK_ENTRIES = 1 << 22  # leaf numbers asked of the library at a time
 GPU_ENTRIES = 1 << 28  # and of a GPU
+ROUTED_ROWS = (
+    1 << 13
+)  # of each thread at least, where the core finds leaves: it plans its way through the trees for each block
 NEGLIGIBLE = 1e-6  # of the largest leaf value: what rounding leaves of a mean that was taken out
 
 
@@ -64,7 +67,8 @@ def assign_leaves(
         placement.assign(leaves, limits.n_threads, backend)
         return leaves
     entries = GPU_ENTRIES if limits.device == "cuda" else BLOCK_ENTRIES
-    step = max(1, entries // len(n_leaves))
+    least = 1 if adapter.routes is None else ROUTED_ROWS * limits.n_threads
+    step = max(least, entries // len(n_leaves))
     for start in track(range(0, n_rows, step), "leaves"):
         part = slice(start, start + step)
         adapter.assign(take_rows(X, part), leaves[:, part], limits.n_threads, backend)
