@@ -127,10 +127,10 @@ def test_exact_or_refused_and_wrong_labels_are_caught(library, loss, setting):
         return
     explainer = axil.Explainer(model, X, y, WEIGHTS)
     scores = Case(model, y, "", "").scores(X_NEW)
-    pushes = explainer.pushes(X_NEW).reshape(*scores.shape, N)
-    starts = explainer(X_NEW).intercepts.reshape(scores.shape)
-    assert np.abs(starts + pushes.sum(axis=2) - scores).max() <= 1e-6 * np.abs(scores).max()
-    leaves = explainer._model.boosting._walked.leaves
+    explanation = explainer(X_NEW)
+    made = explanation.intercepts + explanation.contributions.sum(axis=-1)
+    assert np.abs(made.reshape(scores.shape) - scores).max() <= 1e-6 * np.abs(scores).max()
+    leaves = explainer._model.adapter.leaves(X).T
     apart = (leaves != leaves[:, :1]).any(axis=0)  # swapping rows that share all leaves leads to the same fit
     other = int(np.flatnonzero(apart & (y != y[0]))[0])
     flipped, swapped = y.copy(), y.copy()
