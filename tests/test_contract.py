@@ -44,7 +44,7 @@ def dense(cases):
 
 
 def every(step, cases, first=0):
-    """Every ``step``-th case from the ``first``; the others are slow: what they test hardly depends on the settings of a model."""
+    """Every ``step``-th case from the ``first``; the others are slow, as what they test hardly depends on a model's settings."""
     return [pytest.param(*case, marks=[pytest.mark.slow] * (i % step != first)) for i, case in enumerate(cases)]
 
 
