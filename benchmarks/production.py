@@ -4,7 +4,9 @@
     python benchmarks/production.py --quick     # small; prints
 
 LightGBM on Friedman #1, trees of 31 leaves, one thread. Processor milliseconds, the shortest of several runs; the
-model's own prediction of the row stands beside, so that the machine falls out of the comparison.
+model's own prediction of the row stands beside, so that the machine falls out of the comparison. So does the limit of one row's
+weights, which are found from the last tree to the first: for each tree a row looks up one number by its leaf and adds one to its
+leaf's sum. The limit is the time of as many look-ups and additions in any order, without what lies between two trees.
 """
 
 import argparse
@@ -13,12 +15,13 @@ import tempfile
 import time
 from pathlib import Path
 
+import numpy as np
 from common import fit, friedman, write_csv
 
 import axil
 from axil.output import archive
 
-SIZES = ((10_000, 100), (100_000, 100))
+SIZES = ((10_000, 100), (100_000, 100), (100_000, 500))
 QUICK = ((1_000, 10),)
 
 
@@ -30,6 +33,15 @@ def milliseconds(run, repeats):
         run()
         times.append(time.process_time() - start)
     return 1e3 * min(times)
+
+
+def limit(explainer):
+    """The look-ups and the additions of one backward pass, a number of every training row and tree each."""
+    trees = explainer._model.engines[0]
+    ones, found, nothing = np.ones((trees.structure.n_rows, 1)), np.empty((trees.structure.n_rows, 1)), np.zeros(1)
+    table = np.zeros((int(trees.structure.cell_starts[-1]), 1))
+    trees.rows.leaf_sums(ones, None)
+    trees.rows.read_out(table, nothing, None, 0, found)
 
 
 def written(value):
@@ -55,7 +67,11 @@ def measured(n, trees, repeats):
     yield "unpickle", milliseconds(lambda: pickle.loads(pickled), 2)
     yield "the model's predict", milliseconds(lambda: model.predict(row, num_threads=1), repeats)
     yield "top(row, k=5)", milliseconds(lambda: explainer.top(row, k=5), repeats)
+    yield "its limit: one look-up and one addition per row and tree", milliseconds(lambda: limit(explainer), repeats)
     yield "without(row, [0])", milliseconds(lambda: explainer.without(row, [0]), 2)
+    of_classes = axil.Explainer(fit(X, y > np.median(y), trees, objective="binary"), X, y > np.median(y), n_threads=1)
+    yield "top(row, k=5), two classes", milliseconds(lambda: of_classes.top(row, k=5), repeats)
+    yield "without(row, ten rows), two classes", milliseconds(lambda: of_classes.without(row, range(10)), 2)
     yield "prepare", milliseconds(lambda: axil.Explainer(model, X, y, n_threads=1).prepare(), 1)
     explainer.prepare()
     yield "top(row, k=5), prepared", milliseconds(lambda: explainer.top(row, k=5), repeats)
