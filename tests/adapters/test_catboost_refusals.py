@@ -132,7 +132,7 @@ def test_refuses_classifier_and_ranker() -> None:
     classifier = cb.CatBoostClassifier(**quiet).fit(data.X, data.y > 5)
     check_refusal(classifier, "loss_function", "Logloss", "(i)")
     with pytest.raises(
-        UnsupportedModelError, match=r"(?s)base logit is not linear in the targets.*No exact weights can exist"
+        UnsupportedModelError, match=r"(?s)logit of a mean, .* is not linear in the targets.*No exact weights can exist"
     ):
         read(classifier)
     ranks, groups = np.digitize(data.y, [4, 6]), np.repeat(np.arange(30), 10)

@@ -6,7 +6,7 @@ leaf values linear in the residuals. A setting is refused if it breaks one for s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -15,6 +15,12 @@ from axil.errors import InputError, UnsupportedModelError
 R = TypeVar("R")
 
 # Reasons that several libraries share.
+LOGIT = "residuals pass through a sigmoid, and the logit of a mean, from which a fit may start, is not linear in the targets"
+SOFTMAX = "residuals pass through a softmax, and a fit may start from logarithms of means"
+EXPONENTIAL = "predictions pass through an exponential, and a fit may start from the logarithm of a mean"
+DAMPED = "residuals are damped by a non-linear function"
+ONE_OUTPUT = "axil explains the classes of one output at a time"
+OTHER_GRADIENTS = "its gradients are not known to be those of squared error"
 RANKED = "residuals depend on how the rows of a group are ranked, and axil is not given the groups"
 OWN_RANKING = (
     "Fit with a ranking objective of your own, a function that knows the groups and draws nothing at random: "
@@ -24,19 +30,39 @@ OWN_RANKING = (
 
 @dataclass(frozen=True)
 class Refusal(Generic[R]):
-    """One row of a table: ``found`` looks at what was read of a model and returns the offending value, or nothing."""
+    """One row of a table: ``found`` looks at what was read of a model and returns the offending value, False or "" for none."""
 
     setting: str
-    found: Callable[[R], str]
+    found: Callable[[R], Any]
     reason: str
     instead: str
     condition: str | None = None  #: which it breaks; None where it is linear but not replayed
     derivative: bool = False  #: whether predictions are at least smooth in the targets, with the structure fixed
     linear_only: bool = False  #: whether it stands in the way of exact weights alone
 
-    def error(self, value: str) -> UnsupportedModelError:
+    def error(self, value: Any) -> UnsupportedModelError:
         """The error for a model with this value."""
-        return UnsupportedModelError(self.setting, value, self.reason, self.instead, self.condition, self.derivative)
+        about = self.setting, str(value), self.reason, self.instead
+        return UnsupportedModelError(*about, self.condition, self.derivative)
+
+
+def by_name(
+    setting: str,
+    names_of: Callable[[R], Sequence[str]],
+    reasons: Mapping[str, tuple[str, str]],
+    instead: str,
+    derivative: bool = False,
+) -> tuple[Refusal[R], ...]:
+    """A row for each name of a loss or class: the reason, and the condition that it breaks. ``names_of`` are those of a model."""
+
+    def row(name: str, reason: str, condition: str) -> Refusal[R]:
+        def found(reading: R) -> str:
+            return name if name in names_of(reading) else ""
+
+        advice = OWN_RANKING if reason is RANKED else instead
+        return Refusal(setting, found, reason, advice, condition, derivative)
+
+    return tuple(row(name, *why) for name, why in reasons.items())
 
 
 def refusal(table: Iterable[Refusal[R]], reading: R) -> UnsupportedModelError | None:

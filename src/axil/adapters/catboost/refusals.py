@@ -18,7 +18,16 @@ from axil.adapters.catboost.blob import ModelBlob
 from axil.adapters.catboost.encodings import classifications, encodings
 from axil.adapters.catboost.monotone import signs_of
 from axil.adapters.catboost.percentile import PERCENTILES
-from axil.adapters.refusals import Refusal, first_of, refusal
+from axil.adapters.refusals import (
+    EXPONENTIAL,
+    LOGIT,
+    OTHER_GRADIENTS,
+    SOFTMAX,
+    Refusal,
+    by_name,
+    first_of,
+    refusal,
+)
 from axil.errors import UnsupportedModelError
 from axil.structure import Cut
 
@@ -58,8 +67,7 @@ class CatBoostReading:
     @property
     def ranked(self) -> bool:
         """Whether leaf values are percentiles of residuals in every fit."""
-        methods = self.values("tree_learner_options", "leaf_estimation_method")
-        return {*self.losses} <= {*PERCENTILES} and {*methods} == {"Exact"} and not self.on_gpu
+        return {*self.losses} <= {*PERCENTILES} and {*self.methods} == {"Exact"} and not self.on_gpu
 
     @property
     def linear(self) -> bool:
@@ -69,96 +77,108 @@ class CatBoostReading:
     @property
     def cut(self) -> Cut | None:
         """Where Huber's loss cuts residuals off, if one step of one fit on a processor makes each leaf; None: of any other."""
-        tree, shrinks = (
-            self.last.get("tree_learner_options", {}),
-            any(self.values("boosting_options", "model_shrink_rate")),
-        )
-        plain = self.losses == ["Huber"] and int(tree["leaf_estimation_iterations"]) == 1 and not self.on_gpu
-        if not plain or shrinks or monotone(self):
+        plain = self.losses == ["Huber"] and self.steps == 1 and not self.on_gpu
+        if not plain or any(self.shrink_rates) or self.monotone:
             return None
-        newton = tree["leaf_estimation_method"] == "Newton"
-        return Cut(float(self.last["loss_function"]["params"]["delta"]), weighs=not newton, closed=False)
+        delta, newton = float(self.last["loss_function"]["params"]["delta"]), self.methods == ["Newton"]
+        return Cut(delta, weighs=not newton, closed=False)
 
     @property
     def bundles(self) -> bool:
         """Whether columns that overlap may have been bundled."""
         return any(self.values("tree_learner_options", "sparse_features_conflict_fraction"))
 
+    @property
+    def methods(self) -> list[Any]:
+        """The leaf_estimation_method of each fit."""
+        return self.values("tree_learner_options", "leaf_estimation_method")
+
+    @property
+    def steps(self) -> int:
+        """How many steps make a leaf: in the first fit of more than one, if there is any."""
+        stated = self.values("tree_learner_options", "leaf_estimation_iterations")
+        return next((int(n) for n in stated if n and int(n) > 1), 1)
+
+    @property
+    def shrink_rates(self) -> list[Any]:
+        """The model_shrink_rate of each fit."""
+        return self.values("boosting_options", "model_shrink_rate")
+
+    @property
+    def monotone(self) -> str:
+        """The first monotone constraints of a fit, "0: 1" say."""
+        found: dict[int, int] = next(filter(None, map(signs_of, self.blob.settings)), {})
+        return ", ".join(f"{feature}: {sign}" for feature, sign in found.items())
+
+    @property
+    def pools(self) -> bool:
+        """Whether monotone constraints pool leaves; MultiRMSE does not enforce them."""
+        return bool(self.monotone) and "RMSE" in self.losses
+
+    @property
+    def encoded(self) -> str:
+        """How many encodings of categories by the targets splits use, in words; empty: none."""
+        n = self.blob.features("target statistics")
+        return f"{n} encodings of categories by the targets" if n else ""
+
+    @property
+    def summed(self) -> str:
+        """How many models it is a sum of, in words; empty: it is no sum."""
+        is_sum = any(re.fullmatch(r"(initModel:)*model\d+:params", key) for key in self.blob.info)
+        return f"{sum(key.endswith(':params') for key in self.blob.info)} models" if is_sum else ""
+
 
 MISSING = "MultiRMSEWithMissingValues"
 _RMSE = 'Fit with loss_function="RMSE" (or "MultiRMSE") instead.'
-_SIGMOID = "residuals pass through a sigmoid, and a base logit is not linear in the targets"
-_SOFTMAX = "residuals pass through a softmax, and base logits are not linear in the targets"
-_EXPONENTIAL = "predictions pass through an exponential"
-_RANKED = "residuals depend on how the rows compare with each other"
-
-_LOSSES = {
-    **dict.fromkeys(PERCENTILES, "with other leaves than Exact, or on a GPU, residuals count by their sign"),
-    "GroupQuantile": "leaf values are quantiles of the residuals of groups",
-    "LogLinQuantile": _EXPONENTIAL,
-    "Poisson": _EXPONENTIAL,
-    "Tweedie": _EXPONENTIAL,
-    "Cox": _EXPONENTIAL,
-    "SurvivalAft": _EXPONENTIAL,
-    "Lq": "residuals are raised to a power",
-    "Huber": "residuals are cut off, and which are is held for one step of plain boosting without monotone_constraints",
-    "Expectile": "residuals above and below zero weigh differently",
-    "LogCosh": "residuals pass through a hyperbolic tangent",
-    "RMSPE": "rows are weighted by their own targets",
-    "RMSEWithUncertainty": "residuals are divided by a variance that is fitted to the targets",
+_SIGNS = "with other leaves than Exact, or on a GPU, residuals count by their sign", "(ii)"
+_SMOOTH = {  # losses whose gradients are replayed: reason, condition
+    **dict.fromkeys(("MAE", "Quantile"), _SIGNS),
+    **dict.fromkeys(("Poisson", "Tweedie"), (EXPONENTIAL, "(ii)")),
+    "Huber": (
+        "residuals are cut off, and which are is held for one step of plain boosting without monotone_constraints",
+        "(ii)",
+    ),
+    "LogCosh": ("residuals pass through a hyperbolic tangent", "(ii)"),
+    **dict.fromkeys(("Logloss", "CrossEntropy", "MultiClassOneVsAll"), (LOGIT, "(i)")),
+    "MultiClass": (SOFTMAX, "(i)"),
 }
-_LOGISTIC = {
-    "Logloss": _SIGMOID,
-    "CrossEntropy": _SIGMOID,
-    "Focal": _SIGMOID,
-    "MultiLogloss": _SIGMOID,
-    "MultiCrossEntropy": _SIGMOID,
-    "MultiClassOneVsAll": _SIGMOID,
-    "MultiClass": _SOFTMAX,
+_OTHERS = {
+    **dict.fromkeys(("MultiQuantile", "MAPE"), _SIGNS),
+    "GroupQuantile": ("leaf values are quantiles of the residuals of groups", "(ii)"),
+    **dict.fromkeys(("LogLinQuantile", "Cox", "SurvivalAft"), (EXPONENTIAL, "(ii)")),
+    "Lq": ("residuals are raised to a power", "(ii)"),
+    "Expectile": ("residuals above and below zero weigh differently", "(ii)"),
+    "RMSPE": ("rows are weighted by their own targets", "(ii)"),
+    "RMSEWithUncertainty": ("residuals are divided by a variance that is fitted to the targets", "(ii)"),
+    **dict.fromkeys(("Focal", "MultiLogloss", "MultiCrossEntropy"), (LOGIT, "(i)")),
+    **dict.fromkeys(
+        (
+            *("YetiRank", "YetiRankPairwise", "PairLogit", "PairLogitPairwise", "QuerySoftMax", "QueryCrossEntropy"),
+            *("StochasticFilter", "StochasticRank", "LambdaMart"),
+        ),
+        ("residuals depend on how the rows compare with each other", "(ii)"),
+    ),
 }
-_SMOOTH = {  # whose gradient is replayed
-    *("Poisson", "Tweedie", "Logloss", "CrossEntropy", "MultiClassOneVsAll", "MultiClass"),
-    *("Huber", "LogCosh", "MAE", "Quantile"),
-}
-_RANKING = (
-    *("YetiRank", "YetiRankPairwise", "PairLogit", "PairLogitPairwise", "QuerySoftMax", "QueryCrossEntropy"),
-    *("StochasticFilter", "StochasticRank", "LambdaMart"),
-)
 
 
-def _loss(name: str) -> Callable[[CatBoostReading], str]:
-    return lambda model: next((loss for loss in model.losses if loss == name and not model.linear), "")
-
-
-def _custom_loss(model: CatBoostReading) -> str:
-    return next(("custom" for loss in model.losses if loss.startswith(("PythonUser", "UserPer", "UserQuery"))), "")
+def _losses(model: CatBoostReading) -> list[str]:
+    return [] if model.linear else model.losses
 
 
 def _other_loss(model: CatBoostReading) -> str:
-    others = (loss for loss in model.losses if loss not in ("RMSE", "MultiRMSE", MISSING) and not model.linear)
-    return next(others, "")
+    return next((loss for loss in _losses(model) if loss not in ("RMSE", "MultiRMSE", MISSING)), "")
 
 
 def _missing_otherwise(model: CatBoostReading) -> str:
     """The setting beside targets that may be missing which is not replayed for each output."""
-    method = model.values("tree_learner_options", "leaf_estimation_method")
     ways = {
-        f"leaf_estimation_method={method[-1]}": method != ["Newton"],
+        f"leaf_estimation_method={model.methods[-1]}": model.methods != ["Newton"],
         "init_model": model.continued,
-        "model_shrink_rate": any(model.values("boosting_options", "model_shrink_rate")),
-        "encodings of categories by the targets": bool(_encoded(model)),
+        "model_shrink_rate": any(model.shrink_rates),
+        "encodings of categories by the targets": model.encoded,
     }
     found = first_of(ways) if MISSING in model.losses else ""
     return f"{MISSING} with {found}" if found else ""
-
-
-def _unknown(model: CatBoostReading) -> str:
-    return "" if model.blob.settings or _summed(model) else "none"
-
-
-def _summed(model: CatBoostReading) -> str:
-    is_sum = any(re.fullmatch(r"(initModel:)*model\d+:params", key) for key in model.blob.info)
-    return f"{sum(key.endswith(':params') for key in model.blob.info)} models" if is_sum else ""
 
 
 def _held_out(model: CatBoostReading) -> str:
@@ -169,82 +189,27 @@ def _flag(name: str) -> Callable[[CatBoostReading], str]:
     return lambda model: "True" if any(model.values("boosting_options", name)) else ""
 
 
-def monotone(model: CatBoostReading) -> str:
-    """The first monotone constraints of a fit, "0: 1" say."""
-    found: dict[int, int] = next(filter(None, map(signs_of, model.blob.settings)), {})
-    return ", ".join(f"{feature}: {sign}" for feature, sign in found.items())
-
-
-def _ranked_steps(model: CatBoostReading) -> str:
-    steps = model.values("tree_learner_options", "leaf_estimation_iterations")
-    return next((f"{n} with Exact leaves" for n in steps if model.ranked and n and int(n) > 1), "")
-
-
-def _monotone_steps(model: CatBoostReading) -> str:
-    steps = model.values("tree_learner_options", "leaf_estimation_iterations")
-    many = next((int(n) for n in steps if n and int(n) > 1), 0)
-    return f"{many} with monotone_constraints" if many and monotone(model) and "RMSE" in model.losses else ""
-
-
-def _monotone_simple(model: CatBoostReading) -> str:
-    methods = model.values("tree_learner_options", "leaf_estimation_method")
-    simple = "Simple" in methods and "RMSE" in model.losses  # MultiRMSE does not enforce the constraints
-    return "Simple with monotone_constraints" if simple and monotone(model) else ""
-
-
-def _monotone_continued(model: CatBoostReading) -> str:
-    return f"{monotone(model)} with init_model" if monotone(model) and model.continued else ""
-
-
-def _texts(model: CatBoostReading) -> str:
-    n = model.blob.features("texts and embeddings")
-    return f"{n} of them" if n else ""
-
-
-def _encoded(model: CatBoostReading) -> str:
-    n = model.blob.features("target statistics")
-    return f"{n} encodings of categories by the targets" if n else ""
-
-
-def _encoded_on_gpu(model: CatBoostReading) -> str:
-    return f"GPU with {_encoded(model)}" if _encoded(model) and model.on_gpu else ""
-
-
-def _encoded_and_continued(model: CatBoostReading) -> str:
-    return f"a model with {_encoded(model)}" if _encoded(model) and model.continued else ""
+def _continued_shrinkage(model: CatBoostReading) -> str:
+    return next((f"{rate:g} with init_model" for rate in model.shrink_rates[:-1] if rate), "")
 
 
 def _lost_classes(model: CatBoostReading) -> str:
     """A JSON file keeps no numbers of classifications: with several, CatBoost itself may predict otherwise."""
-    known = classifications(model.last, model.blob.n_outputs) if _encoded(model) else []
+    known = classifications(model.last, model.blob.n_outputs) if model.encoded else []
     lost = any(own.counted.needs_classes and not own.counted.classes for own in encodings(model.blob))
     return f"{len(known)} ways to part the targets, in a file of JSON" if lost and len(known) > 1 else ""
 
 
-def _unknown_encoding(model: CatBoostReading) -> str:
-    return next((f"of type {own.counted.kind}" for own in encodings(model.blob) if not own.is_known), "")
-
-
 def _method(model: CatBoostReading) -> str:
-    methods = model.values("tree_learner_options", "leaf_estimation_method")
     refused = ("Exact", "Simple") if model.on_gpu else () if model.ranked else ("Exact",)
-    return next((str(method) for method in methods if method in refused), "")
+    return next((str(method) for method in model.methods if method in refused), "")
 
 
-def _classes_on_gpu(model: CatBoostReading) -> str:
-    return "MultiClass with task_type=GPU" if model.on_gpu and "MultiClass" in model.losses else ""
-
-
-def _backtracks_on_gpu(model: CatBoostReading) -> str:
+def _backtracks(model: CatBoostReading) -> str:
     steps = model.values("tree_learner_options", "leaf_estimation_iterations")
     backtracking = model.values("tree_learner_options", "leaf_estimation_backtracking")
-    found = [f"{how} of {n} steps on a GPU" for n, how in zip(steps, backtracking) if n and int(n) > 1 and how != "No"]
-    return found[0] if found and model.on_gpu else ""
-
-
-def _continued_shrinkage(model: CatBoostReading) -> str:
-    rates = [rate for rate in model.values("boosting_options", "model_shrink_rate")[:-1] if rate]
-    return f"{rates[0]:g} with init_model" if rates else ""
+    found = (f"{how} of {n} steps on a GPU" for n, how in zip(steps, backtracking) if n and int(n) > 1 and how != "No")
+    return next(found, "")
 
 
 @dataclass(frozen=True)
@@ -266,12 +231,6 @@ def _continued(found: Agreement) -> str:
     )
 
 
-def _misplaced_zeros(found: Agreement) -> str:
-    return (
-        "" if found.sparse is None else f"sparse, with zeros above negative numbers in column {found.sparse} (from 0)"
-    )
-
-
 #: Asked where some trees disagree with the data.
 DOUBTS: tuple[Refusal[Agreement], ...] = (
     Refusal(
@@ -283,7 +242,9 @@ DOUBTS: tuple[Refusal[Agreement], ...] = (
     ),
     Refusal(
         "features",
-        _misplaced_zeros,
+        lambda found: (
+            found.sparse is not None and f"sparse, with zeros above negative numbers in column {found.sparse} (from 0)"
+        ),
         "when it fits, CatBoost can put such zeros into other leaves than when it predicts, and its leaves disagree with "
         "these rows",
         "Fit on dense features; if that changes nothing, see that rows, targets and weights are those of the fit.",
@@ -315,13 +276,13 @@ EXACT = (
 REFUSALS: tuple[Refusal[CatBoostReading], ...] = (
     Refusal(
         "loss_function",
-        _classes_on_gpu,
+        lambda model: model.on_gpu and "MultiClass" in model.losses and "MultiClass with task_type=GPU",
         "a GPU makes leaves of several classes of other second derivatives than a CPU, which axil does not replay",
         'Fit with task_type="CPU".',
     ),
     Refusal(
         "sum_models",
-        _summed,
+        lambda model: model.summed,
         "predictions are linear in the targets of each model's own fit, and the sum does not keep whose trees are which",
         """Explain the models that were summed, and add their weights:
     each = [axil.Explainer(part, X_train, y_train).explain(X).weights for part in models]
@@ -330,7 +291,7 @@ The shares are the weights that sum_models was given.""",
     ),
     Refusal(
         "params",
-        _unknown,
+        lambda model: not model.blob.settings and "none",
         "the model keeps no settings of its fit, so how its leaves were regularised cannot be known",
         "Pass the model as CatBoost fitted it, or a .cbm or .json file that save_model made from it.",
     ),
@@ -340,61 +301,58 @@ The shares are the weights that sum_models was given.""",
         "CatBoost held rows out that took no part in the fit, and the model does not record which",
         "Split the rows yourself: fit on one part without eval_fraction, with the other part as eval_set.",
     ),
-    *(
-        Refusal("loss_function", _loss(name), why, _RMSE, "(ii)", derivative=name in _SMOOTH)
-        for name, why in _LOSSES.items()
-    ),
-    *(
-        Refusal("loss_function", _loss(name), why, _RMSE, "(i)", derivative=name in _SMOOTH)
-        for name, why in _LOGISTIC.items()
-    ),
-    *(Refusal("loss_function", _loss(name), _RANKED, _RMSE, "(ii)") for name in _RANKING),
+    *by_name("loss_function", _losses, _SMOOTH, _RMSE, derivative=True),
+    *by_name("loss_function", _losses, _OTHERS, _RMSE),
     Refusal(
         "loss_function",
         _missing_otherwise,
         "linear in the targets, but rows without a target of an output are replayed for Newton's leaves of one plain fit",
         'Fit with leaf_estimation_method="Newton", the default, and all trees at once; or one model for each output.',
     ),
-    Refusal("loss_function", _custom_loss, "its gradients are not known to be those of squared error", _RMSE, "(ii)"),
-    Refusal("loss_function", _other_loss, "it is not squared error", _RMSE, "(ii)", linear_only=True),
     Refusal(
-        "posterior_sampling",
-        _flag("posterior_sampling"),
-        "noise that does not come from the targets is added to leaf values",
-        "Fit with posterior_sampling=False.",
+        "loss_function",
+        lambda model: (
+            any(loss.startswith(("PythonUser", "UserPer", "UserQuery")) for loss in model.losses) and "custom"
+        ),
+        OTHER_GRADIENTS,
+        _RMSE,
         "(ii)",
     ),
-    Refusal(
-        "langevin",
-        _flag("langevin"),
-        "noise that does not come from the targets is added to leaf values",
-        "Fit with langevin=False.",
-        "(ii)",
+    Refusal("loss_function", _other_loss, "it is not squared error", _RMSE, "(ii)", linear_only=True),
+    *(
+        Refusal(
+            name,
+            _flag(name),
+            "noise that does not come from the targets is added to leaf values",
+            f"Fit with {name}=False.",
+            "(ii)",
+        )
+        for name in ("posterior_sampling", "langevin")
     ),
     Refusal(
         "leaf_estimation_iterations",
-        _ranked_steps,
+        lambda model: model.ranked and model.steps > 1 and f"{model.steps} with Exact leaves",
         "CatBoost then adds the same percentile to a leaf several times, or a part of it, and does not record how often",
         "Fit with leaf_estimation_iterations=1, the default.",
         "(ii)",
     ),
     Refusal(
         "leaf_estimation_iterations",
-        _monotone_steps,
+        lambda model: model.pools and model.steps > 1 and f"{model.steps} with monotone_constraints",
         "leaves are pooled again after each step, and axil replays the pools of one step only",
         "Fit with leaf_estimation_iterations=1.",
         linear_only=True,
     ),
     Refusal(
         "leaf_estimation_method",
-        _monotone_simple,
+        lambda model: model.pools and "Simple" in model.methods and "Simple with monotone_constraints",
         "with monotone_constraints, CatBoost divides the sum of such a leaf by l2_leaf_reg alone, not by the weight of its rows",
         'Fit with leaf_estimation_method="Newton" or "Gradient", or without monotone_constraints.',
         linear_only=True,
     ),
     Refusal(
         "monotone_constraints",
-        _monotone_continued,
+        lambda model: model.monotone and model.continued and f"{model.monotone} with init_model",
         "a model that was continued does not record which of its trees had the constraints",
         "Fit all trees at once, or without monotone_constraints.",
         linear_only=True,
@@ -408,7 +366,7 @@ The shares are the weights that sum_models was given.""",
     ),
     Refusal(
         "leaf_estimation_backtracking",
-        _backtracks_on_gpu,
+        lambda model: model.on_gpu and _backtracks(model),
         "a GPU compares losses of seven digits, so that rounding decides which steps it keeps, and the model records none",
         'Fit with leaf_estimation_iterations=1, leaf_estimation_backtracking="No", or task_type="CPU".',
     ),
@@ -420,19 +378,19 @@ The shares are the weights that sum_models was given.""",
     ),
     Refusal(
         "task_type",
-        _encoded_on_gpu,
+        lambda model: model.encoded and model.on_gpu and f"GPU with {model.encoded}",
         "a GPU draws another order of the rows by which categories are encoded, which is not replayed",
         'Fit with task_type="CPU", or with one_hot_max_size of at least the number of categories.',
     ),
     Refusal(
         "init_model",
-        _encoded_and_continued,
+        lambda model: model.encoded and model.continued and f"a model with {model.encoded}",
         "the fit went on from predictions, in which all rows encode categories, and not from its own scores of the rows",
         "Fit all trees at once, or with one_hot_max_size of at least the number of categories.",
     ),
     Refusal(
         "simple_ctr, combinations_ctr",
-        _unknown_encoding,
+        lambda model: next((f"of type {own.counted.kind}" for own in encodings(model.blob) if not own.is_known), ""),
         "axil does not know how training rows are encoded by it",
         "Fit with encodings of types Borders, Buckets, BinarizedTargetMeanValue and Counter.",
     ),
@@ -444,7 +402,7 @@ The shares are the weights that sum_models was given.""",
     ),
     Refusal(
         "text_features, embedding_features",
-        _texts,
+        lambda model: (n := model.blob.features("texts and embeddings")) and f"{n} of them",
         "embeddings are encoded by the targets of the rows before them, and axil does not distinguish texts from them",
         "Encode them without the targets and pass the numbers as features.",
         "(ii)",

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from axil.adapters.catboost.adapter import CatBoostAdapter, is_fitted
-from axil.adapters.catboost.refusals import REFUSALS, CatBoostReading, monotone
+from axil.adapters.catboost.refusals import REFUSALS, CatBoostReading
 from axil.adapters.contract import FittedTrees, TrainingRows
 from axil.adapters.losses import Logistic, Loss, Softmax, Squared, poisson, tweedie
 from axil.adapters.refusals import Refusal, smooth_refusals
@@ -55,28 +55,17 @@ def _border(model: CatBoostReading) -> str:
     return str(found[0]) if found else ""
 
 
-def _started_elsewhere(model: CatBoostReading) -> str:
-    return f"{len(model.blob.settings)} fits" if len(model.blob.settings) > 1 else ""
-
-
-def _shrinkage(model: CatBoostReading) -> str:
-    return next((str(rate) for rate in model.values("boosting_options", "model_shrink_rate") if rate), "")
-
-
 def _gave_up(model: CatBoostReading) -> str:
-    steps = model.values("tree_learner_options", "leaf_estimation_iterations")[-1]
-    backtracks = (
-        model.values("tree_learner_options", "leaf_estimation_backtracking")[-1] != "No" and int(steps or 1) > 1
-    )
+    backtracks = model.values("tree_learner_options", "leaf_estimation_backtracking")[-1] != "No" and model.steps > 1
     zeros = backtracks and not model.blob.leaf_values.any()
-    return f"AnyImprovement with leaf_estimation_iterations={steps}" if zeros else ""
+    return f"AnyImprovement with leaf_estimation_iterations={model.steps}" if zeros else ""
 
 
 SMOOTH = smooth_refusals(
     REFUSALS,
     Refusal(
         "monotone_constraints",
-        monotone,
+        lambda model: model.monotone,
         "leaf values are averaged wherever their order would break a constraint, which pushes and derivatives do not follow",
         "Fit without monotone_constraints, or with RMSE, for which axil.Explainer takes them.",
     ),
@@ -88,7 +77,7 @@ SMOOTH = smooth_refusals(
     ),
     Refusal(
         "leaf_estimation_method",
-        lambda model: "Simple" if "Simple" in model.values("tree_learner_options", "leaf_estimation_method") else "",
+        lambda model: "Simple" in model.methods and "Simple",
         "its leaf values are not replayed",
         'Fit with leaf_estimation_method="Newton" or "Gradient".',
     ),
@@ -100,20 +89,20 @@ SMOOTH = smooth_refusals(
     ),
     Refusal(
         "l2_leaf_reg",
-        lambda model: "0 with MultiClass" if "MultiClass" in model.losses and _l2(model) < 1e-6 else "",
+        lambda model: "MultiClass" in model.losses and _l2(model) < 1e-6 and "0 with MultiClass",
         "a leaf's values for all classes are then not determined",
         "Fit with l2_leaf_reg above 0.",
     ),
     Refusal("target_border", _border, "axil does not read which targets counted as 1", "Fit on targets of 0 and 1."),
     Refusal(
         "init_model",
-        _started_elsewhere,
+        lambda model: len(model.blob.settings) > 1 and f"{len(model.blob.settings)} fits",
         "axil replays a fit that was made at once",
         "Fit all trees at once.",
     ),
     Refusal(
         "model_shrink_rate",
-        _shrinkage,
+        lambda model: next(filter(None, model.shrink_rates), ""),
         "axil replays plain boosting only with this loss",
         "Fit with model_shrink_rate=0.",
     ),
@@ -201,5 +190,5 @@ class SmoothCatBoost(CatBoostAdapter):
 
     def _loss(self) -> Loss:
         said = self._reading.last["loss_function"]
-        gradient = self._reading.values("tree_learner_options", "leaf_estimation_method")[-1] == "Gradient"
+        gradient = self._reading.methods[-1] == "Gradient"
         return _LOSSES[str(said["type"])](said.get("params", {}), gradient)

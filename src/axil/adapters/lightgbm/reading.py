@@ -94,20 +94,23 @@ class LightGBMReading:
         """Whether Booster.refit with decay_rate=0 has computed all leaf values again."""
         return self.refit != "" and float(self.refit) == 0.0
 
-    @property
-    def refit_quirk(self) -> str:
-        """The setting, if any, with which a refit is not replayed.
-
-        With path_smooth LightGBM takes the number of a parent for its value (FitByExistingTree,
-        src/treelearner/serial_tree_learner.cpp); a refit knows neither drops nor averages of trees.
-        """
-        # lambda_l1 and max_delta_step would hide wrong targets: no inner values.
-        for name in ("path_smooth", "lambda_l1", "max_delta_step"):
-            if self.settings.number(name) > 0:
-                return name
-        if self.ranked or self.cuts:
-            return f"objective={self.text.objective}"
-        return "boosting=dart" if self.dart else "boosting=rf" if self.forest else ""
+    def beside(self, value: str, *names: str) -> str:
+        """A value with the first of these settings that the model has beside it; empty: it has none."""
+        special = {
+            "objective": self.ranked or self.cuts,
+            "boosting=dart": self.dart,
+            "boosting=rf": self.forest,
+            "GOSS": self.goss,
+            "Booster.refit": self.refit,
+            "monotone_constraints": self.monotone_signs.any(),
+            "forcedsplits_filename": self.settings.text("forcedsplits_filename"),
+            "num_machines": self.machines > 1,
+            "device_type": self.on_gpu,
+            "device_type=cuda": self.cuda,
+        }
+        has = (name for name in names if (special[name] if name in special else self.settings.number(name) > 0))
+        shown = {"objective": f"objective={self.text.objective}"}
+        return next((f"{value} with {shown.get(name, name)}" for name in has), "")
 
     @property
     def ranked(self) -> bool:

@@ -6,36 +6,28 @@ leaf values linear in the residuals. A setting is refused if it breaks one for s
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from axil.adapters.causes import OTHER_COLUMNS, OTHER_ROWS, OTHER_TARGETS, OTHER_WEIGHTS
 from axil.adapters.lightgbm.percentile import PERCENTILES
 from axil.adapters.lightgbm.reading import LightGBMReading
-from axil.adapters.refusals import OWN_RANKING, RANKED, Refusal, first_of
+from axil.adapters.refusals import DAMPED, EXPONENTIAL, LOGIT, OTHER_GRADIENTS, RANKED, SOFTMAX, Refusal, by_name
 
 EXACT_OBJECTIVES = ("regression", "regression sqrt", "huber", *PERCENTILES)  # "sqrt": with reg_sqrt
 _L2 = 'Fit with objective="regression" (squared error) instead.'
 
-_LOGIT = "residuals pass through a sigmoid, and the logit of a mean, where the fit starts, is not linear in the targets"
-_EXPONENTIAL = "predictions pass through an exponential, and the fit starts from the logarithm of a mean"
-
-_OBJECTIVES = {  # name: reason, condition, whether its gradient is replayed
-    "fair": ("residuals are damped by a non-linear function", "(ii)", True),
-    "poisson": (_EXPONENTIAL, "(i)", True),
-    "gamma": (_EXPONENTIAL, "(i)", True),
-    "tweedie": (_EXPONENTIAL, "(i)", True),
-    "binary": (_LOGIT, "(i)", True),
-    "multiclass": ("residuals pass through a softmax, and the fit starts from logarithms of means", "(i)", True),
-    "multiclassova": (_LOGIT, "(i)", True),
-    "cross_entropy": (_LOGIT, "(i)", True),
-    "cross_entropy_lambda": ("residuals pass through a logarithm", "(ii)", False),
-    "lambdarank": (RANKED, "(ii)", False),
-    "rank_xendcg": (RANKED, "(ii)", False),
+_SMOOTH = {  # losses whose gradients are replayed: reason, condition
+    "fair": (DAMPED, "(ii)"),
+    **dict.fromkeys(("poisson", "gamma", "tweedie"), (EXPONENTIAL, "(i)")),
+    **dict.fromkeys(("binary", "multiclassova", "cross_entropy"), (LOGIT, "(i)")),
+    "multiclass": (SOFTMAX, "(i)"),
+}
+_OTHERS = {
+    "cross_entropy_lambda": ("residuals pass through a logarithm", "(ii)"),
+    **dict.fromkeys(("lambdarank", "rank_xendcg"), (RANKED, "(ii)")),
 }
 
 
-def _objective(name: str) -> Callable[[LightGBMReading], str]:
-    return lambda model: model.text.objective if model.text.objective.split()[:1] == [name] else ""
+def _objective(model: LightGBMReading) -> list[str]:
+    return model.text.objective.split()[:1]
 
 
 def _other_objective(model: LightGBMReading) -> str:
@@ -50,22 +42,6 @@ def _changed_signs(model: LightGBMReading) -> str:
     return f"{first.replace(' ', ',') or 'none'}, then {last or 'none'}" if last and not same else ""
 
 
-def _unrecorded_bounds(model: LightGBMReading) -> str:
-    # Forced splits are neither bounded nor bound others (GatherInfoForThreshold, src/treelearner/feature_histogram.hpp).
-    forced = model.settings.text("forcedsplits_filename")
-    return f"{model.monotone_method} with forcedsplits_filename" if model.monotone_signs.any() and forced else ""
-
-
-def _other_smoothing(model: LightGBMReading) -> str:
-    # Splits that are searched again smooth towards another value (RecomputeBestSplitForLeaf, src/treelearner/
-    # serial_tree_learner.cpp), and are not where the histograms were dropped.
-    if not model.monotone_signs.any() or model.monotone_method == "basic":
-        return ""
-    smooth, dropped = model.settings.number("path_smooth") > 0, model.settings.number("histogram_pool_size") > 0
-    other = "path_smooth" if smooth else "histogram_pool_size" if dropped else ""
-    return f"{model.monotone_method} with {other}" if other else ""
-
-
 def _missing_rightward(model: LightGBMReading) -> str:
     # Such splits are searched from left to right, where advanced bounds are those of the first bin (feature_histogram.hpp).
     if not model.monotone_signs.any() or model.monotone_method != "advanced":
@@ -75,41 +51,9 @@ def _missing_rightward(model: LightGBMReading) -> str:
 
 def _linear_beside(model: LightGBMReading) -> str:
     """The first setting beside which linear leaves are not replayed."""
-    others = {
-        f"objective={model.text.objective}": model.ranked or model.cuts,
-        "boosting=dart": model.dart,
-        "boosting=rf": model.forest,
-        "GOSS": model.goss,
-        "Booster.refit": bool(model.refit),
-        "monotone_constraints": bool(model.monotone_signs.any()),
-        "use_quantized_grad": model.settings.flag("use_quantized_grad"),
-        "device_type": model.on_gpu,
-        **{name: model.settings.number(name) > 0 for name in ("lambda_l1", "max_delta_step", "path_smooth")},
-    }
-    other = first_of(others)
-    return f"True with {other}" if model.linear and other else ""
-
-
-def _ranked_elsewhere(model: LightGBMReading) -> str:
-    where = "device_type=cuda" if model.cuda else "num_machines" if model.machines > 1 else ""
-    return f"{model.text.objective} with {where}" if model.ranked and where else ""
-
-
-def _huber_elsewhere(model: LightGBMReading) -> str:
-    where = first_of(
-        {
-            "device_type": model.on_gpu,
-            "num_machines": model.machines > 1,
-            "boosting=rf": model.forest,
-            "use_quantized_grad": model.settings.flag("use_quantized_grad"),
-        }
-    )
-    return f"huber with {where}" if model.cuts and where else ""
-
-
-def _trees_per_iteration(model: LightGBMReading) -> str:
-    number = model.text.header.get("num_tree_per_iteration", "1")
-    return "" if number == "1" else number
+    boosting = "objective", "boosting=dart", "boosting=rf", "GOSS", "Booster.refit"
+    leaves = "monotone_constraints", "use_quantized_grad", "device_type", "lambda_l1", "max_delta_step", "path_smooth"
+    return model.beside("True", *boosting, *leaves) if model.linear else ""
 
 
 def _quantized(model: LightGBMReading) -> str:
@@ -118,8 +62,15 @@ def _quantized(model: LightGBMReading) -> str:
     return "True without quant_train_renew_leaf" if rounded else ""
 
 
-def _quantized_on_cuda(model: LightGBMReading) -> str:
-    return "True with device_type=cuda" if model.cuda and model.settings.flag("use_quantized_grad") else ""
+def _refit_beside(model: LightGBMReading) -> str:
+    """The first setting beside which a refit is not replayed.
+
+    With path_smooth LightGBM takes the number of a parent for its value (FitByExistingTree,
+    src/treelearner/serial_tree_learner.cpp); a refit knows neither drops nor averages of trees. lambda_l1 and max_delta_step
+    would hide wrong targets: no inner values.
+    """
+    others = "path_smooth", "lambda_l1", "max_delta_step", "objective", "boosting=dart", "boosting=rf"
+    return model.beside(model.refit, *others) if model.refitted else ""
 
 
 def _wide_bins(model: LightGBMReading) -> str:
@@ -159,14 +110,12 @@ EXACT = (
 )
 
 REFUSALS: tuple[Refusal[LightGBMReading], ...] = (
-    *(
-        Refusal("objective", _objective(name), reason, OWN_RANKING if reason is RANKED else _L2, condition, smooth)
-        for name, (reason, condition, smooth) in _OBJECTIVES.items()
-    ),
+    *by_name("objective", _objective, _SMOOTH, _L2, derivative=True),
+    *by_name("objective", _objective, _OTHERS, _L2),
     Refusal(
         "objective",
-        lambda model: "custom" if _other_objective(model) == "custom" else "",
-        "its gradients are not known to be those of squared error",
+        lambda model: _other_objective(model) == "custom" and "custom",
+        OTHER_GRADIENTS,
         _L2,
         "(ii)",
         derivative=True,
@@ -174,14 +123,16 @@ REFUSALS: tuple[Refusal[LightGBMReading], ...] = (
     Refusal(
         "objective",
         _other_objective,
-        "its gradients are not known to be those of squared error",
+        OTHER_GRADIENTS,
         _L2,
         "(ii)",
         linear_only=True,
     ),
     Refusal(
         "objective",
-        _huber_elsewhere,
+        lambda model: (
+            model.cuts and model.beside("huber", "device_type", "num_machines", "boosting=rf", "use_quantized_grad")
+        ),
         "huber cuts residuals off, and axil holds which on one machine's processor, not with rf or use_quantized_grad",
         _L2,
         "(ii)",
@@ -189,13 +140,13 @@ REFUSALS: tuple[Refusal[LightGBMReading], ...] = (
     ),
     Refusal(
         "objective",
-        _ranked_elsewhere,
+        lambda model: model.ranked and model.beside(model.text.objective, "device_type=cuda", "num_machines"),
         "percentiles of residuals are then computed in another way, or are means over machines",
         'Fit on one machine with device_type="cpu".',
     ),
     Refusal(
         "num_tree_per_iteration",
-        _trees_per_iteration,
+        lambda model: (number := model.text.header.get("num_tree_per_iteration", "1")) != "1" and number,
         "axil expects one tree an iteration",
         "Fit one model per output.",
         linear_only=True,
@@ -215,13 +166,20 @@ REFUSALS: tuple[Refusal[LightGBMReading], ...] = (
     ),
     Refusal(
         "monotone_constraints_method",
-        _unrecorded_bounds,
+        # Forced splits are neither bounded nor bound others (GatherInfoForThreshold, src/treelearner/feature_histogram.hpp).
+        lambda model: model.monotone_signs.any() and model.beside(model.monotone_method, "forcedsplits_filename"),
         "forced splits are not bounded, and the model does not record which splits were forced",
         "Fit without forced splits, or without monotone_constraints.",
     ),
     Refusal(
         "monotone_constraints_method",
-        _other_smoothing,
+        # Splits that are searched again smooth towards another value (RecomputeBestSplitForLeaf, src/treelearner/
+        # serial_tree_learner.cpp), and are not where the histograms were dropped.
+        lambda model: (
+            model.monotone_signs.any()
+            and model.monotone_method != "basic"
+            and model.beside(model.monotone_method, "path_smooth", "histogram_pool_size")
+        ),
         "splits that are searched again when other leaves change are then made in another way, which is not recorded",
         'Fit with monotone_constraints_method="basic", the default, or without the other setting.',
     ),
@@ -240,7 +198,7 @@ REFUSALS: tuple[Refusal[LightGBMReading], ...] = (
     ),
     Refusal(
         "use_quantized_grad",
-        _quantized_on_cuda,
+        lambda model: model.settings.flag("use_quantized_grad") and model.beside("True", "device_type=cuda"),
         "its trees send rows into other leaves than the fit did (seen in LightGBM 4.7)",
         'Fit with use_quantized_grad=False, or with device_type="cpu".',
     ),
@@ -252,26 +210,26 @@ REFUSALS: tuple[Refusal[LightGBMReading], ...] = (
     ),
     Refusal(
         "refit_decay_rate",
-        lambda model: "" if model.refitted else model.refit,
+        lambda model: not model.refitted and model.refit,
         "Booster.refit mixed its leaf values from those of two fits",
         "Refit with decay_rate=0, explain the model as it was before refit, or fit a new one on the new data.",
         "(ii)",
     ),
     Refusal(
         "refit_decay_rate",
-        lambda model: f"{model.refit} with {model.refit_quirk}" if model.refitted and model.refit_quirk else "",
+        _refit_beside,
         "a refit is replayed for plain boosting, regularised by lambda_l2 alone",
         "Refit a model without that setting, or fit a new one on the new data.",
     ),
     Refusal(
         "boosting",
-        lambda model: "rf with GOSS" if model.forest and model.goss else "",
+        lambda model: model.forest and model.goss and "rf with GOSS",
         "LightGBM multiplies the same residuals again for every tree",
         'Fit with data_sample_strategy="bagging".',
     ),
     Refusal(
         "bagging_by_query",
-        lambda model: "True" if model.bags and model.settings.flag("bagging_by_query") else "",
+        lambda model: model.bags and model.settings.flag("bagging_by_query"),
         "rows are drawn by groups, which the model does not record",
         "Fit with bagging_by_query=False.",
     ),

@@ -80,7 +80,7 @@ SMOOTH = smooth_refusals(
     REFUSALS,
     Refusal(
         "objective",
-        lambda model: "" if model.own_objective or _name(model) in _LOSSES else model.text.objective or "custom",
+        lambda model: not model.own_objective and _name(model) not in _LOSSES and (model.text.objective or "custom"),
         "axil does not know its gradient",
         "Pass the function that it was fitted with as objective=, or fit with objective binary, cross_entropy, multiclass, "
         "poisson, gamma, tweedie, huber or fair.",
@@ -93,28 +93,23 @@ SMOOTH = smooth_refusals(
     ),
     Refusal(
         "reg_sqrt",
-        lambda model: "True" if "sqrt" in (model.text.objective or "").split()[1:] else "",
+        lambda model: "sqrt" in model.text.objective.split()[1:],
         "axil differentiates by the targets themselves, not by their roots",
         "Fit with reg_sqrt=False, or take the roots yourself.",
     ),
     Refusal(
         "pred_early_stop",
-        lambda model: model.stops_early if _name(model) in _STOPPABLE else "",
+        lambda model: _name(model) in _STOPPABLE and model.stops_early,
         "the model's predict leaves out later trees once a score is far from 0, so that its scores are not sums over all trees",
         "Call set_params(pred_early_stop=False) on the model, or pass its booster_, which predicts with all trees.",
     ),
     Refusal(
         "linear_tree",
-        lambda model: "True" if model.linear else "",
+        lambda model: model.linear,
         "a leaf's coefficients are not sums of gradients, and axil keeps one value per leaf with this loss",
         "Fit with linear_tree=False, or with squared error.",
     ),
-    Refusal(
-        "boosting",
-        lambda model: "rf" if model.forest else "",
-        _PLAIN,
-        'Fit with boosting="gbdt".',
-    ),
+    Refusal("boosting", lambda model: model.forest and "rf", _PLAIN, 'Fit with boosting="gbdt".'),
     *(
         Refusal(
             name,
@@ -126,7 +121,7 @@ SMOOTH = smooth_refusals(
     ),
     Refusal(
         "use_quantized_grad",
-        lambda model: "True" if model.settings.flag("use_quantized_grad") else "",
+        lambda model: model.settings.flag("use_quantized_grad"),
         "axil does not replay rounded gradients",
         "Fit with use_quantized_grad=False.",
     ),

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from axil.adapters.refusals import Refusal
+from axil.adapters.refusals import ONE_OUTPUT, Refusal
+from axil.adapters.sklearn.refusals import POSITIVE
 
 LBFGS = 'Fit with solver="lbfgs", a small tol (1e-8), a large max_iter and max_fun (100000), and alpha well above 0.'
 
@@ -44,32 +45,27 @@ REFUSALS: tuple[Refusal[Any], ...] = (
     ),
     Refusal(
         "refit",
-        lambda model: "False" if getattr(model, "refit", True) is False else "",
+        lambda model: getattr(model, "refit", True) is False and "False",
         "its coefficients are means of those of several fits",
         "Fit with refit=True.",
     ),
-    Refusal(
-        "positive",
-        lambda model: "True" if getattr(model, "positive", False) else "",
-        "coefficients are clipped at zero",
-        "Fit with positive=False.",
-    ),
+    POSITIVE,
     Refusal(
         "early_stopping",
-        lambda model: "True" if getattr(model, "early_stopping", False) else "",
+        lambda model: getattr(model, "early_stopping", False),
         "a network stopped on held-out rows is at no stationary point of its training loss",
         LBFGS,
     ),
     Refusal(
         "alpha",
-        lambda model: str(model.alpha) if hasattr(model, "coefs_") and not model.alpha > 0 else "",
+        lambda model: hasattr(model, "coefs_") and not model.alpha > 0 and str(model.alpha),
         "without a penalty a network's training loss is flat along some directions, so the derivative is not determined",
         "Fit with alpha > 0.",
     ),
     Refusal(
         "classes",
-        lambda model: "multilabel" if isinstance(getattr(model, "classes_", None), list) or _multilabel(model) else "",
-        "axil explains the classes of one output at a time",
+        lambda model: (isinstance(getattr(model, "classes_", None), list) or _multilabel(model)) and "multilabel",
+        ONE_OUTPUT,
         "Fit one classifier for each label.",
     ),
 )

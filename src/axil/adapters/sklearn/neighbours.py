@@ -9,6 +9,7 @@ from scipy.sparse import csr_array
 
 from axil.adapters.contract import FittedSmoother
 from axil.adapters.kept_rows import check_rows, check_targets
+from axil.adapters.refusals import ONE_OUTPUT
 from axil.adapters.sklearn.smoothers import SmootherAdapter, dense
 from axil.adapters.sklearn.solutions import neighbour_weights
 from axil.errors import InputError, UnsupportedModelError, shown
@@ -25,7 +26,7 @@ class NeighboursAdapter(SmootherAdapter):
             raise UnsupportedModelError(
                 "outputs_2d_",
                 f"True with {len(classes)} outputs",
-                "axil explains the classes of one output at a time",
+                ONE_OUTPUT,
                 "Fit one classifier for each output.",
             )
         self.classes = None if classes is None else owned(np.asarray(classes))

@@ -6,14 +6,13 @@ leaf values linear in the residuals. A setting is refused if it breaks one for s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.refusals import Refusal
+from axil.adapters.refusals import EXPONENTIAL, ONE_OUTPUT, Refusal
 from axil.adapters.sklearn.percentile import PERCENTILES
 
 _LOGIT = "its first prediction is the logarithm of the odds of a mean, which is not a linear function of the targets"
@@ -137,28 +136,14 @@ def _unseeded(model: Any) -> bool:
     return not isinstance(model.random_state, (Integral, np.integer))
 
 
-def _sampled_and_stopped(model: Any) -> str:
-    both = model.loss == "huber" and model.subsample < 1 and model.n_iter_no_change is not None
-    return f"{model.subsample:g} with huber and n_iter_no_change" if both else ""
+def _unknown_split(model: Any) -> str:
+    stops = model.n_iter_no_change is not None and _unseeded(model)
+    return f"{model.random_state} with n_iter_no_change" if stops else ""
 
 
-def unknown_split(model: Any) -> str:
-    """Early stopping whose rows cannot be drawn again."""
-    return (
-        f"{model.random_state} with n_iter_no_change" if model.n_iter_no_change is not None and _unseeded(model) else ""
-    )
-
-
-def _unknown_draws(model: Any) -> str:
-    return (
-        f"{model.random_state} with subsample={model.subsample:g}" if model.subsample < 1 and _unseeded(model) else ""
-    )
-
-
-def _monotonic(model: Any) -> str:
-    signs = getattr(model, "monotonic_cst", None)
-    values = list(signs.values()) if isinstance(signs, Mapping) else signs
-    return str(signs) if values is not None and np.any(np.asarray(values) != 0) else ""
+def _monotonic(tree: Any) -> bool:
+    signs = getattr(tree, "monotonic_cst", None)
+    return signs is not None and bool(np.any(signs))
 
 
 _KNOWN = ("squared_error", "friedman_mse", "poisson", "gini", "entropy", "log_loss", "absolute_error")
@@ -172,13 +157,20 @@ def _other_criterion(tree: Any) -> str:
 LOSSES: tuple[Refusal[Any], ...] = (
     Refusal(
         "loss",
-        lambda model: model.loss if model.loss in ("poisson", "gamma") else "",
-        "predictions pass through an exponential, and the fit starts from the logarithm of a mean",
+        lambda model: model.loss in ("poisson", "gamma") and model.loss,
+        EXPONENTIAL,
         _L2,
         "(ii)",
         derivative=True,
     ),
     Refusal("loss", _other_loss, "its leaf values are not means of residuals of squared error", _L2, "(ii)"),
+)
+
+UNKNOWN_SPLIT: Refusal[Any] = Refusal(
+    "random_state",
+    _unknown_split,
+    "linear in the targets, but which rows early stopping held out cannot be drawn again",
+    SEED,
 )
 
 #: Of GradientBoostingRegressor.
@@ -193,23 +185,25 @@ STAGES: tuple[Refusal[Any], ...] = (
     ),
     Refusal(
         "subsample",
-        _sampled_and_stopped,
+        lambda model: (
+            model.loss == "huber"
+            and model.subsample < 1
+            and model.n_iter_no_change is not None
+            and f"{model.subsample:g} with huber and n_iter_no_change"
+        ),
         "where residuals are cut off then follows from other rows than those of the stage and those held out",
         "Fit with subsample=1.0, with n_iter_no_change=None, or with loss='absolute_error'.",
     ),
-    Refusal(
-        "random_state",
-        unknown_split,
-        "linear in the targets, but which rows early stopping held out cannot be drawn again",
-        SEED,
-    ),
+    UNKNOWN_SPLIT,
 )
 
 #: Of GradientBoostingRegressor, unless the user recorded the draws.
 DRAWS: tuple[Refusal[Any], ...] = (
     Refusal(
         "random_state",
-        _unknown_draws,
+        lambda model: (
+            model.subsample < 1 and _unseeded(model) and f"{model.random_state} with subsample={model.subsample:g}"
+        ),
         "linear in the targets, but which rows each tree was fitted on cannot be drawn again",
         f"{SEED[:-1]}, or pass the draws as bags=.",
     ),
@@ -219,9 +213,7 @@ DRAWS: tuple[Refusal[Any], ...] = (
 TREES: tuple[Refusal[Any], ...] = (
     Refusal(
         "criterion",
-        lambda tree: (
-            "absolute_error with monotonic_cst" if tree.criterion == "absolute_error" and _monotonic(tree) else ""
-        ),
+        lambda tree: tree.criterion == "absolute_error" and _monotonic(tree) and "absolute_error with monotonic_cst",
         "medians that are clipped to keep predictions monotone are not replayed",
         'Fit without monotonic_cst, or with criterion="squared_error".',
     ),
@@ -234,8 +226,8 @@ TREES: tuple[Refusal[Any], ...] = (
     ),
     Refusal(
         "n_outputs_",
-        lambda tree: str(tree.n_outputs_) if hasattr(tree, "classes_") and tree.n_outputs_ > 1 else "",
-        "axil explains the classes of one output at a time",
+        lambda tree: hasattr(tree, "classes_") and tree.n_outputs_ > 1 and tree.n_outputs_,
+        ONE_OUTPUT,
         "Fit one classifier for each output.",
     ),
 )
@@ -247,15 +239,17 @@ def _penalties(model: Any) -> str:
     return str(chosen.tolist()) if len(np.unique(chosen)) > 1 and not hasattr(model, "kernel_") else ""
 
 
+POSITIVE: Refusal[Any] = Refusal(
+    "positive",
+    lambda model: getattr(model, "positive", False),
+    "coefficients are clipped at zero",
+    "Fit with positive=False.",
+    "(ii)",
+)
+
 #: Of linear models and kernel ridge.
 SMOOTHERS: tuple[Refusal[Any], ...] = (
-    Refusal(
-        "positive",
-        lambda model: "True" if getattr(model, "positive", False) else "",
-        "coefficients are clipped at zero",
-        "Fit with positive=False.",
-        "(ii)",
-    ),
+    POSITIVE,
     Refusal("alpha", _penalties, "each output has a penalty, and so weights, of its own", "Fit one model per output."),
 )
 
@@ -264,11 +258,7 @@ SMOOTHERS: tuple[Refusal[Any], ...] = (
 CALIBRATION: tuple[Refusal[Any], ...] = (
     Refusal(
         "ensemble",
-        lambda model: (
-            f"True and {len(model.calibrated_classifiers_)} classifiers"
-            if len(model.calibrated_classifiers_) > 1
-            else ""
-        ),
+        lambda model: (n := len(model.calibrated_classifiers_)) > 1 and f"True and {n} classifiers",
         "its probability is a mean of the calibrated probabilities of several classifiers, which adds up from no score",
         "Fit with ensemble=False, or explain one of them on the rows of its own fit, which cv draws again unless it shuffles "
         """without a seed:

@@ -18,7 +18,7 @@ from axil.adapters.robust import Exponential
 from axil.adapters.sklearn.adapter import reader_of
 from axil.adapters.sklearn.boosting import GradientBoostingAdapter, HistGradientBoostingAdapter
 from axil.adapters.sklearn.percentile import PERCENTILES
-from axil.adapters.sklearn.refusals import SEED, fits_init, unknown_init, unknown_split
+from axil.adapters.sklearn.refusals import UNKNOWN_SPLIT, fits_init, unknown_init
 from axil.adapters.sklearn.trees import no_offsets
 from axil.adapters.smooth import SmoothTrees, weighed_classes
 from axil.types import Array
@@ -97,7 +97,7 @@ _FIT = 'Fit with loss "log_loss", "exponential", "poisson", "gamma" or "squared_
 LOSSES: tuple[Refusal[Any], ...] = (
     Refusal(
         "loss",
-        lambda model: model.loss if model.loss in PERCENTILES else "",
+        lambda model: model.loss in PERCENTILES and model.loss,
         "its leaf values are renewed by percentiles of the residuals, which are no sums over rows",
         _FIT,
     ),
@@ -111,7 +111,7 @@ STAGES: tuple[Refusal[Any], ...] = (
         "its first prediction is neither a constant nor that of the targets' means, which are what axil replays",
         'Fit with init=None or init="zero".',
     ),
-    Refusal("random_state", unknown_split, "which rows early stopping held out cannot be drawn again", SEED),
+    UNKNOWN_SPLIT,
 )
 
 

@@ -83,7 +83,7 @@ SOLVERS: tuple[Refusal[Unsolved], ...] = (
     ),
     Refusal(
         "dtype",
-        lambda fit: f"float32 ({fit.off}, condition number {fit.condition:.1e})" if fit.single else "",
+        lambda fit: fit.single and f"float32 ({fit.off}, condition number {fit.condition:.1e})",
         "the fit was solved in single precision, which ends before the solution does, also when it is run again on these data",
         "Fit on features in float64.",
     ),

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from axil.adapters.refusals import Refusal
+from axil.adapters.refusals import DAMPED, Refusal, by_name
 
 EXACT = (
     "OLS and WLS, with weights read from the model; method pinv and qr; any cov_type",
@@ -15,16 +14,21 @@ EXACT = (
 
 _OLS = "Fit with OLS, WLS or GLS."
 _REGRESSION = ("OLS", "WLS", "GLS")
+_CLASSES = {  # name: reason, condition
+    "QuantReg": ("its predictions are quantiles", "(ii)"),
+    "RLM": (DAMPED, "(ii)"),
+    "GLSAR": ("its errors' correlation is estimated from residuals, time after time", "(ii)"),
+    **dict.fromkeys(
+        ("GLM", "Logit", "Probit", "MNLogit", "Poisson", "NegativeBinomial"),
+        ("its coefficients are found by iteration through a link", "(ii)"),
+    ),
+}
 
 
 def fitted_by(results: Any) -> str:
     """The class of the model that these are the results of; its parent's where it is the user's own."""
     kinds = type(results.model).__mro__
     return next((kind.__name__ for kind in kinds if kind.__module__.startswith("statsmodels.")), kinds[0].__name__)
-
-
-def _model(name: str) -> Callable[[Any], str]:
-    return lambda results: name if fitted_by(results) == name else ""
 
 
 def _regularised(results: Any) -> str:
@@ -49,15 +53,7 @@ REFUSALS: tuple[Refusal[Any], ...] = (
         "Use fit() instead.",
         "(ii)",
     ),
-    Refusal("class", _model("QuantReg"), "its predictions are quantiles", _OLS, "(ii)"),
-    Refusal("class", _model("RLM"), "residuals are damped by a non-linear function", _OLS, "(ii)"),
-    Refusal(
-        "class", _model("GLSAR"), "its errors' correlation is estimated from residuals, time after time", _OLS, "(ii)"
-    ),
-    *(
-        Refusal("class", _model(name), "its coefficients are found by iteration through a link", _OLS, "(ii)")
-        for name in ("GLM", "Logit", "Probit", "MNLogit", "Poisson", "NegativeBinomial")
-    ),
+    *by_name("class", lambda results: [fitted_by(results)], _CLASSES, _OLS),
     Refusal("class", _other, "axil reads OLS, WLS and GLS of statsmodels", _OLS),
     Refusal("params", _several, "axil reads least squares of one output", "Fit one model for each output."),
 )

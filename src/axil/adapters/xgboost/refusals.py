@@ -6,7 +6,6 @@ leaf values linear in the residuals. A setting is refused if it breaks one for s
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.causes import OTHER_ROWS, OTHER_TARGETS, OTHER_WEIGHTS
-from axil.adapters.refusals import OWN_RANKING, RANKED, Refusal
+from axil.adapters.refusals import DAMPED, EXPONENTIAL, LOGIT, OTHER_GRADIENTS, RANKED, SOFTMAX, Refusal, by_name
 from axil.adapters.xgboost.document import ModelDocument, XGBoostSettings
 from axil.adapters.xgboost.percentile import PERCENTILES
 from axil.errors import UnsupportedModelError
@@ -40,43 +39,22 @@ class XGBoostReading:
 
 SQUARED_ERROR = ("reg:squarederror", "reg:linear")
 _L2 = 'Fit with objective="reg:squarederror" instead.'
-_LOGIT = (
-    "residuals pass through a sigmoid and the first prediction is the logit of the targets' mean, which is not linear "
-    "in them"
-)
-_SOFTMAX = "residuals pass through a softmax"
-_EXPONENTIAL = "predictions pass through an exponential and start from the logarithm of the targets' mean"
-_DAMPED = "residuals are taken between logarithms", "residuals are damped by a non-linear function"
-
-_OBJECTIVES = {
-    "reg:squaredlogerror": (_DAMPED[0], "(ii)"),
-    "reg:pseudohubererror": (_DAMPED[1], "(ii)"),
+_SMOOTH = {  # losses whose gradients are replayed: reason, condition
+    "reg:squaredlogerror": ("residuals are taken between logarithms", "(ii)"),
+    "reg:pseudohubererror": (DAMPED, "(ii)"),
+    **dict.fromkeys(("reg:logistic", "binary:logistic", "binary:logitraw"), (LOGIT, "(i)")),
+    **dict.fromkeys(("multi:softmax", "multi:softprob"), (SOFTMAX, "(ii)")),
+    **dict.fromkeys(("count:poisson", "reg:gamma", "reg:tweedie"), (EXPONENTIAL, "(i)")),
+}
+_OTHERS = {
     "reg:expectileerror": ("residuals are weighted by their sign", "(ii)"),
-    "reg:logistic": (_LOGIT, "(i)"),
-    "binary:logistic": (_LOGIT, "(i)"),
-    "binary:logitraw": (_LOGIT, "(i)"),
     "binary:hinge": ("residuals are cut off at a margin", "(ii)"),
-    "multi:softmax": (_SOFTMAX, "(ii)"),
-    "multi:softprob": (_SOFTMAX, "(ii)"),
-    "count:poisson": (_EXPONENTIAL, "(i)"),
-    "reg:gamma": (_EXPONENTIAL, "(i)"),
-    "reg:tweedie": (_EXPONENTIAL, "(i)"),
-    "rank:ndcg": (RANKED, "(ii)"),
-    "rank:map": (RANKED, "(ii)"),
-    "rank:pairwise": (RANKED, "(ii)"),
+    **dict.fromkeys(("rank:ndcg", "rank:map", "rank:pairwise"), (RANKED, "(ii)")),
     "survival:cox": ("residuals depend on which rows are still at risk", "(ii)"),
     "survival:aft": ("targets are intervals and residuals pass through a density", "(ii)"),
 }
 _RENEWERS = {"grow_quantile_histmaker", "grow_histmaker", "grow_gpu_hist", "grow_gpu_approx"}
 _GROWERS = {"grow_quantile_histmaker", "grow_histmaker", "grow_colmaker", "grow_gpu_hist", "grow_gpu_approx"}
-
-
-def _objective(name: str) -> Callable[[XGBoostReading], str]:
-    return lambda reading: name if reading.objective == name else ""
-
-
-def _gblinear(reading: XGBoostReading) -> str:
-    return "gblinear" if reading.settings.learner["gradient_booster"].get("name") == "gblinear" else ""
 
 
 def _not_renewed(reading: XGBoostReading) -> str:
@@ -89,30 +67,15 @@ def _not_renewed(reading: XGBoostReading) -> str:
     return f"{reading.objective} with {reading.settings.updaters[-1]}" if stepped else ""
 
 
-def _scale_pos_weight(reading: XGBoostReading) -> str:
-    text = reading.settings.text("scale_pos_weight")
-    return text if text and float(text) != 1 else ""
-
-
-def monotone(reading: XGBoostReading) -> str:
-    """Constraints, if there are any but zeros."""
-    return reading.settings.text("monotone_constraints") if any(reading.settings.monotone_signs) else ""
-
-
 def _shared_monotone(reading: XGBoostReading) -> str:
-    shared = reading.model is not None and reading.model.shared
-    return f"{monotone(reading)} with multi_output_tree" if shared and monotone(reading) else ""
+    bound = reading.model is not None and reading.model.shared and any(reading.settings.monotone_signs)
+    return f"{reading.settings.text('monotone_constraints')} with multi_output_tree" if bound else ""
 
 
 def _updater(reading: XGBoostReading) -> str:
     others = [name for name in reading.settings.updaters if name not in _GROWERS | {"prune", "sync"}]
     grown = any(name in _GROWERS for name in reading.settings.updaters)
     return ",".join(others) or ("" if grown else ",".join(reading.settings.updaters) or "none")
-
-
-def _gradient_based(reading: XGBoostReading) -> str:
-    on = reading.settings.text("sampling_method") == "gradient_based" and reading.settings.number("subsample") < 1
-    return "gradient_based" if on else ""
 
 
 def _lost_subsample(reading: XGBoostReading) -> str:
@@ -136,7 +99,7 @@ def _both_strategies(reading: XGBoostReading) -> str:
     return "one_output_per_tree and multi_output_tree in turns" if len(widths) > 1 else ""
 
 
-def _other_gradients(reading: XGBoostReading) -> str:
+def _by_others(reading: XGBoostReading) -> str:
     """Trees for several outputs whose splits know of fewer: they were chosen by gradients of their own."""
     trees = () if reading.model is None else reading.model.trees
     return "custom, with split_grad" if any(tree.n_outputs > 1 and tree.split_by_others for tree in trees) else ""
@@ -166,13 +129,7 @@ UPDATED: Refusal[XGBoostReading] = Refusal(
     "(ii)",
 )
 
-OTHER_GRADIENTS: Refusal[XGBoostReading] = Refusal(
-    "objective",
-    _other_gradients,
-    "its gradients are not known to be those of squared error",
-    _L2,
-    "(ii)",
-)
+SPLIT_BY_OTHERS: Refusal[XGBoostReading] = Refusal("objective", _by_others, OTHER_GRADIENTS, _L2, "(ii)")
 
 
 def pruned(first: int, agree: NDArray[np.bool_]) -> UnsupportedModelError | None:
@@ -189,35 +146,19 @@ def pruned(first: int, agree: NDArray[np.bool_]) -> UnsupportedModelError | None
 REFUSALS: tuple[Refusal[XGBoostReading], ...] = (
     Refusal(
         "booster",
-        _gblinear,
+        lambda reading: reading.settings.learner["gradient_booster"].get("name") == "gblinear" and "gblinear",
         "it is a linear model fitted by coordinate descent, not trees",
         'Fit with booster="gbtree", or explain a ridge regression.',
         "(ii)",
     ),
+    Refusal("objective", lambda reading: reading.custom, OTHER_GRADIENTS, _L2, "(ii)", derivative=True),
+    SPLIT_BY_OTHERS,
+    *by_name("objective", lambda reading: [reading.objective], _SMOOTH, _L2, derivative=True),
+    *by_name("objective", lambda reading: [reading.objective], _OTHERS, _L2),
     Refusal(
         "objective",
-        lambda reading: reading.custom,
-        "its gradients are not known to be those of squared error",
-        _L2,
-        "(ii)",
-        derivative=True,
-    ),
-    OTHER_GRADIENTS,
-    *(
-        Refusal(
-            "objective",
-            _objective(name),
-            why,
-            OWN_RANKING if why is RANKED else _L2,
-            condition,
-            why in (_LOGIT, _SOFTMAX, _EXPONENTIAL, *_DAMPED),
-        )
-        for name, (why, condition) in _OBJECTIVES.items()
-    ),
-    Refusal(
-        "objective",
-        lambda reading: "" if reading.objective in (*SQUARED_ERROR, *PERCENTILES) else reading.objective or "none",
-        "its gradients are not known to be those of squared error",
+        lambda reading: reading.objective not in (*SQUARED_ERROR, *PERCENTILES) and (reading.objective or "none"),
+        OTHER_GRADIENTS,
         _L2,
         "(ii)",
         linear_only=True,
@@ -231,14 +172,14 @@ REFUSALS: tuple[Refusal[XGBoostReading], ...] = (
     ),
     Refusal(
         "estimator",
-        lambda reading: reading.estimator if reading.estimator in ("XGBClassifier", "XGBRanker") else "",
+        lambda reading: reading.estimator in ("XGBClassifier", "XGBRanker") and reading.estimator,
         "what it predicts is not the sum of its trees",
         "Fit an XGBRegressor.",
         linear_only=True,
     ),
     Refusal(
         "scale_pos_weight",
-        _scale_pos_weight,
+        lambda reading: (text := reading.settings.text("scale_pos_weight")) and float(text) != 1 and text,
         "rows are weighted by whether their target is exactly 1",
         "Fit with scale_pos_weight=1 and pass sample_weight.",
         "(ii)",
@@ -253,7 +194,11 @@ REFUSALS: tuple[Refusal[XGBoostReading], ...] = (
     UPDATED,
     Refusal(
         "sampling_method",
-        _gradient_based,
+        lambda reading: (
+            reading.settings.number("subsample") < 1
+            and reading.settings.text("sampling_method") == "gradient_based"
+            and "gradient_based"
+        ),
         "which rows a tree is fitted on, and with what weight, depends on their residuals",
         'Fit with sampling_method="uniform".',
         "(ii)",

@@ -23,7 +23,7 @@ from axil.adapters.xgboost.adapter import XGBoostAdapter, opened
 from axil.adapters.xgboost.draws import Subsample
 from axil.adapters.xgboost.plan import plan_of
 from axil.adapters.xgboost.rates import confirmed, rate_of_gain, shows_rate
-from axil.adapters.xgboost.refusals import OTHER_GRADIENTS, REFUSALS, SQUARED_ERROR, XGBoostReading
+from axil.adapters.xgboost.refusals import REFUSALS, SPLIT_BY_OTHERS, SQUARED_ERROR, XGBoostReading
 from axil.errors import InputError
 from axil.types import Array
 
@@ -77,7 +77,7 @@ SMOOTH = smooth_refusals(
     REFUSALS,
     Refusal(
         "objective",
-        lambda reading: "" if reading.objective in _LOSSES else reading.objective or "none",
+        lambda reading: reading.objective not in _LOSSES and (reading.objective or "none"),
         "axil does not know its gradient",
         "Fit with objective binary:logistic, multi:softprob, count:poisson, reg:gamma, reg:tweedie or reg:pseudohubererror.",
     ),
@@ -247,7 +247,7 @@ class SmoothXGBoost(XGBoostAdapter):
 class CustomXGBoost(SmoothXGBoost):
     """A booster that was fitted with a user's own objective, whose scores start from base_score as it stands."""
 
-    refusals = tuple(row for row in SMOOTH if row is OTHER_GRADIENTS or row.setting not in ("objective", "num_target"))
+    refusals = tuple(row for row in SMOOTH if row is SPLIT_BY_OTHERS or row.setting not in ("objective", "num_target"))
 
     def __init__(self, custom: Objective, *arguments: Any):
         super().__init__(*arguments)
