@@ -712,8 +712,9 @@ void refit_rounds(const Array<const Leaf, 2>& leaves, const Numbers& starts, con
 
 template <class Leaf>
 void deletions(const Array<const Leaf, 2>& leaves, const Numbers& starts, std::int64_t levels,
-               const Rows<const double>& table, const Matrix& factors, bool by_row, const Matrix& values,
-               const Vector& slopes, const Matrix& steps, const Vector& drifts, const Matrix& start, const Matrix& base,
+               const Rows<const double>& table, const Matrix& rules, const std::optional<Vector>& shifts,
+               const Vector& draws, const std::optional<Vector>& weights, const Matrix& values, const Vector& slopes,
+               const Matrix& steps, const Vector& drifts, const Matrix& start, const Matrix& base,
                const Matrix& changed, std::int64_t first, const std::optional<Array<double, 3>>& residuals,
                const std::optional<Array<double, 3>>& added, int n_threads) {
     const auto all = checked(leaves, starts);
@@ -729,7 +730,10 @@ void deletions(const Array<const Leaf, 2>& leaves, const Numbers& starts, std::i
     if (table.shape(0) != total || table.shape(1) != total)
         refuse("table has shape (" + to_string(table.shape(0)) + ", " + to_string(table.shape(1)) + ") where (" +
                to_string(total) + ", " + to_string(total) + ") is expected.");
-    require_shape(factors, by_row ? trees * rows : all.total(), axil::Deletions<Leaf>::n_factors, "factors");
+    require_shape(rules, total, sizeof(axil::LeafRule) / sizeof(double), "rules");
+    if (shifts) require_length(shifts->shape(0), total, "shifts");
+    require_length(draws.shape(0), n_levels, "draws");
+    if (weights) require_length(weights->shape(0), rows, "weights");
     require_shape(values, total, outputs, "values");
     require_length(slopes.shape(0), total, "slopes");
     require_shape(steps, trees, trees, "steps");
@@ -745,8 +749,10 @@ void deletions(const Array<const Leaf, 2>& leaves, const Numbers& starts, std::i
                                     n_levels,
                                     table.data(),
                                     stride_of(table, "table"),
-                                    factors.data(),
-                                    by_row,
+                                    reinterpret_cast<const axil::LeafRule*>(rules.data()),
+                                    shifts ? shifts->data() : nullptr,
+                                    draws.data(),
+                                    weights ? weights->data() : nullptr,
                                     values.data(),
                                     slopes.data(),
                                     steps.data(),
@@ -837,9 +843,9 @@ void bind(nb::module_& m) {
     m.def("pair_sums", aligned(pair_sums<Leaf>), array("leaves"), array("starts"), array("table"), maybe("factors"),
           "first"_a, array("out"), "n_threads"_a);
     m.def("deletions", aligned(deletions<Leaf>), array("leaves"), array("starts"), "levels"_a, array("table"),
-          array("factors"), "by_row"_a, array("values"), array("slopes"), array("steps"), array("drifts"),
-          array("start"), array("base"), array("changed"), "first"_a, maybe("residuals"), maybe("added"),
-          "n_threads"_a);
+          array("rules"), maybe("shifts"), array("draws"), maybe("weights"), array("values"), array("slopes"),
+          array("steps"), array("drifts"), array("start"), array("base"), array("changed"), "first"_a,
+          maybe("residuals"), maybe("added"), "n_threads"_a);
 }
 
 std::size_t number_keys(const Array<const std::uint64_t, 1>& keys, const Array<std::int64_t, 1>& numbers) {

@@ -4,6 +4,7 @@
 // chunk of rows goes by. The chunk is as large as the second or last cache takes what its rows have added so far, because all of
 // the table is read once per chunk. No row depends on another, and what a row sums up comes in the order of the trees.
 #include <array>
+#include <cmath>
 #include <vector>
 
 #include "buffer.hpp"
@@ -19,12 +20,45 @@ constexpr std::size_t least_share = 512;  // rows worth handing to a thread
 // Trees whose part of the table is 32 KiB where they have 31 leaves.
 constexpr std::size_t trees_together = 2, others_together = 4;
 
+// A row in its leaf, and the leaf without it: a' / a, a w, w, 1 / a' - 1 / a, and what the sum of a leaf that no row is left
+// in loses besides, with a and a' the scales with and without the row, and w its weight. A constant leaf stays as it is.
+struct Factors {
+    double kept, drawn, weight, stiffer, constant;
+};
+
+inline Factors factors_of(const LeafRule& leaf, const double* shift, double weight) {
+    double left = leaf.weight - weight, scale = 0;
+    if (!(left > leaf.least)) left = 0;
+    const bool moving = leaf.scale > 0;
+    if (moving && (!shift || left > 0)) {  // a shift would be all that is left of the value
+        scale = left + leaf.l2 > 0 ? 1.0 / (left + leaf.l2) : 0.0;
+        if (leaf.steps > 1 && left > 0 && std::isfinite(leaf.l2))
+            scale = (1.0 - std::pow(leaf.l2 * scale, leaf.steps)) / left;
+    }
+    const double stiffer = leaf.steps > 1 ? 1.0 / scale - 1.0 / leaf.scale : -weight;  // exactly, after one step
+    return {moving ? scale / leaf.scale : 1.0, leaf.scale * weight, weight, scale > 0 ? stiffer : 0.0,
+            shift && moving && scale == 0 ? *shift / leaf.scale : 0.0};
+}
+
+// The factors of all cells, where rows weigh the same.
+template <class Leaf>
+std::vector<Factors> cell_factors(const Deletions<Leaf>& job) {
+    std::vector<Factors> found;
+    if (job.weights) return found;
+    found.reserve(job.cells.total());
+    for (std::size_t t = 0; t < job.cells.trees; ++t)
+        for (std::size_t level = 0; level < job.levels; ++level)
+            for (std::size_t leaf = job.cells.start(t) / job.levels; leaf < job.cells.start(t + 1) / job.levels; ++leaf)
+                found.push_back(factors_of(job.rules[leaf], job.shifts ? job.shifts + leaf : nullptr, job.draws[level]));
+    return found;
+}
+
 // Some rows in all trees.
 template <class Leaf>
 class Chunk {
 public:
-    Chunk(const Deletions<Leaf>& job, std::size_t begin, std::size_t end)
-        : job_(job), begin_(begin), rows_(end - begin), trees_(job.cells.trees),
+    Chunk(const Deletions<Leaf>& job, const std::vector<Factors>& of_cells, std::size_t begin, std::size_t end)
+        : job_(job), of_cells_(of_cells), begin_(begin), rows_(end - begin), trees_(job.cells.trees),
           additions_(job.added ? 0 : job.outputs * trees_ * rows_), values_(job.outputs * remembered() * rows_),
           residuals_(job.outputs * rows_), sums_(job.outputs * trees_together * rows_) {
         number_leaves();
@@ -119,14 +153,21 @@ private:
         const double* base = job_.base + k * job_.rows + begin_;
         const double* changed = job_.changed + k * job_.rows + begin_;
         double *residual = residuals_.get() + k * rows_, *value = values(k, t), *out = added(k, t);
-        for (std::size_t j = 0; j < rows_; ++j) {
-            const std::size_t at = job_.by_row ? t * job_.rows + begin_ + j : job_.cells.start(t) + cell[j];
-            const double* f = job_.factors + at * Deletions<Leaf>::n_factors;
+        const auto follow = [&](std::size_t j, const Factors& f) {
             const double seen = job_.values[(before + leaf[j]) * job_.outputs + k] +
                                 changed[j] * job_.slopes[before + leaf[j]] + sum[j];
-            value[j] = f[0] * (seen - f[1] * residual[j]);
-            out[j] = -(f[2] * residual[j] + f[3] * value[j] + f[4]);
-        }
+            value[j] = f.kept * (seen - f.drawn * residual[j]);
+            out[j] = -(f.weight * residual[j] + f.stiffer * value[j] + f.constant);
+        };
+        const std::size_t n = job_.cells.count(t) / job_.levels;
+        if (!job_.weights)
+            for (std::size_t j = 0; j < rows_; ++j) follow(j, of_cells_[job_.cells.start(t) + cell[j]]);
+        else
+            for (std::size_t j = 0; j < rows_; ++j) {
+                const std::size_t level = job_.levels == 1 ? 0 : cell[j] / n, at = before + leaf[j];
+                const double weight = job_.draws[level] * job_.weights[begin_ + j];
+                follow(j, factors_of(job_.rules[at], job_.shifts ? job_.shifts + at : nullptr, weight));
+            }
         for (std::size_t s = job_.in_turn ? t : 0; s <= t; ++s) {
             const double step = job_.steps[t * trees_ + s], *own = values(k, s);
             if (step != 0)
@@ -137,6 +178,7 @@ private:
     }
 
     const Deletions<Leaf>& job_;
+    const std::vector<Factors>& of_cells_;
     const std::size_t begin_, rows_, trees_;
     std::vector<Leaf> leaves_;  // (trees, rows); none where cells are leaves
     const Buffer additions_;    // (outputs, trees, rows); none where they are wanted
@@ -155,8 +197,9 @@ void deletions(const Deletions<Leaf>& job, const Crew& crew) {
     const std::size_t shared = std::max(job.rows / crew.n_threads, least_share);  // no row depends on how they are cut
     const std::size_t most = std::min(std::clamp(chunk_bytes / of_row, least_rows, most_rows), shared);
     const Chunks chunks(job.rows, most, job.rows / most + 1);
+    const auto of_cells = cell_factors(job);
     parallel(crew, chunks.count(),
-             [&](std::size_t i, std::size_t) { Chunk<Leaf>(job, chunks.begin(i), chunks.end(i)).walk(); });
+             [&](std::size_t i, std::size_t) { Chunk<Leaf>(job, of_cells, chunks.begin(i), chunks.end(i)).walk(); });
 }
 
 AXIL_INSTANTIATE(deletions)

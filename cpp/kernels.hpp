@@ -222,16 +222,22 @@ template <class Leaf>
 void pair_sums(const Leaves<Leaf>& leaves, const double* table, const double* factors, std::size_t first,
                std::size_t rows, double* out, const Crew& crew);
 
+// How the scale of a leaf's sum follows from the weight of its rows.
+struct LeafRule {
+    double weight, least, scale, l2, steps;  // weights up to `least` are what rounding leaves of none
+};
+
 // Some rows in the fits without each of them; see deletion.cpp.
 template <class Leaf>
 struct Deletions {
-    static constexpr std::size_t n_factors = 5;  // kept, drawn, weight, stiffer, constant
     Leaves<Leaf> cells;
-    std::size_t levels;     // cells of one leaf: those of level i are numbered i * n_leaves + leaf
-    const double* table;    // (leaves, leaves)
-    std::size_t stride;     // from one row of the table to the next
-    const double* factors;  // (cells, 5), or by row (trees * rows, 5)
-    bool by_row;
+    std::size_t levels;                    // cells of one leaf: those of level i are numbered i * n_leaves + leaf
+    const double* table;                   // (leaves, leaves)
+    std::size_t stride;                    // from one row of the table to the next
+    const LeafRule* rules;                 // (leaves,)
+    const double* shifts;                  // (leaves,); null: none
+    const double* draws;                   // (levels,)
+    const double* weights;                 // (rows,); null: ones
     const double* values;                  // (leaves, outputs)
     const double* slopes;                  // (leaves,)
     const double* steps;                   // (trees, trees)

@@ -93,10 +93,11 @@ def right_call(kernel: str, rng: np.random.Generator, rows: int, n_trees: int, c
             steps = np.tril(normal(n_trees, n_trees))
             tables = {"table": normal(total, total) / n_trees, "values": normal(total, columns), "steps": steps}
             of_rows = {name: normal(columns, n) for name in ("start", "base", "changed")}
-            by_row = bool(rng.integers(2))
-            factors = {"factors": normal(n_trees * n if by_row else total, 5), "by_row": by_row}
+            own = rng.uniform(1, 2, n) if rng.random() < 0.5 else None
+            rules = {"rules": rng.uniform(1, 2, (total, 5)), "draws": np.ones(1), "weights": own}
+            rules["shifts"] = normal(total) if rng.random() < 0.5 else None
             outs = {"residuals": normal(columns, n_trees + 1, n), "added": normal(columns, n_trees, n)}
-            return forest | {"levels": 1, "first": first} | tables | vectors | factors | of_rows | outs | threads
+            return forest | {"levels": 1, "first": first} | tables | vectors | rules | of_rows | outs | threads
     raise AssertionError(kernel)
 
 

@@ -389,8 +389,10 @@ def deletions(
     starts: _I64,
     levels: int,
     table: _F64,
-    factors: _F64,
-    by_row: bool,
+    rules: _F64,
+    shifts: _F64 | None,
+    draws: _F64,
+    weights: _F64 | None,
     values: _F64,
     slopes: _F64,
     steps: _F64,
@@ -407,13 +409,17 @@ def deletions(
 
     Here the numbers in ``leaves`` are cells: ``levels`` for every leaf, those of level i being ``i * n_leaves + leaf``. For each
     output k and row j, with l_t its leaf among all leaves, r at first ``start[k, j]`` and (kept, drawn, weight, stiffer,
-    constant) the ``factors`` of its cell, for t = 0 .. T - 1:
+    constant) its factors in the leaf, for t = 0 .. T - 1:
     ``seen = values[l_t, k] + changed[k, j] * slopes[l_t] + sum_{s < t} table[l_t, l_s] * added[k, s, j]``,
     ``q_t = kept * (seen - drawn * r)``, ``added[k, t, j] = -(weight * r + stiffer * q_t + constant)``,
     ``r -= sum_{s <= t} steps[t, s] * q_s + drifts[t] * base[k, j]``.
     ``residuals[k, t, j]`` is r before tree t, for t = T after all. All are for the rows from ``first`` on.
-    ``table`` (L, L), whose rows may lie apart, ``values`` (L, K), ``slopes`` (L,) by leaf; ``factors`` (cells, 5), or
-    (T * rows, 5) where ``by_row``; ``steps`` (T, T), ``drifts`` (T,); ``start``, ``base``, ``changed`` (K, rows);
+    The factors are ``a' / a``, ``a w``, ``w``, ``1 / a' - 1 / a``, and ``shift / a`` where a' is 0, with
+    ``w = weights[j] * draws[level]`` and a' the scale of a leaf without that: ``rules`` (L, 5) has its weight W, the weight up to
+    which none is left, scale a, l2 and steps of Newton. With ``shifts`` (L,) a' is 0 where no weight is left; a leaf of scale
+    0 is constant.
+    ``table`` (L, L), whose rows may lie apart, ``values`` (L, K), ``slopes`` (L,) by leaf; ``draws`` (levels,), ``weights``
+    (rows,), None for ones; ``steps`` (T, T), ``drifts`` (T,); ``start``, ``base``, ``changed`` (K, rows);
     ``residuals`` (K, T + 1, rows), ``added`` (K, T, rows), either None where not wanted. Cost T^2 / 2 look-ups a row.
     """
 

@@ -12,6 +12,7 @@ from axil import _core
 from axil.kernels import LINKS, Program
 from axil.kernels.cpu import Cpu, leaf_rows, refit_rounds
 from axil.machine.arrays import host
+from axil.structure import Regularisation
 from tests.kernels.forests import CLOSE, COLUMNS, DTYPES, Forest, forest
 
 
@@ -259,14 +260,21 @@ class TestDeletions:
     """Numbers below one, and what trees send to each other small, so that nothing grows from tree to tree."""
 
     @staticmethod
-    def arguments(f: Forest, outputs: int, levels: int, by_row: bool, in_turn: bool) -> dict[str, Any]:
+    def arguments(f: Forest, outputs: int, levels: int, weighted: bool, in_turn: bool) -> dict[str, Any]:
+        """Leaves of any kind: constant ones, some that no weight is left in, after one or three steps, with and without l2."""
         T, n_leaves = len(f.n_leaves), f.total // levels
         steps = f.rng.uniform(-0.2, 0.2, (T, T))
+        weight = f.rng.choice([0.5, 2.0, 3.0], n_leaves)
+        scale = f.rng.choice([0.0, 0.6, 0.8, 1.1], n_leaves)
+        l2, newton = f.rng.choice([0.0, 1.5], n_leaves), f.rng.choice([1.0, 3.0], n_leaves)
+        l2[scale == 0] = np.inf
         return {
             "levels": levels,
             "table": f.rng.uniform(-0.2, 0.2, (n_leaves, n_leaves + 3))[:, :n_leaves],
-            "factors": f.rng.uniform(-1, 1, (T * f.n_rows if by_row else f.total, 5)),
-            "by_row": by_row,
+            "rules": np.stack([weight, 1e-15 * weight, scale, l2, newton], axis=1),
+            "shifts": f.normal(n_leaves) if weighted else None,
+            "draws": np.array([0.5, 0.0])[:levels],
+            "weights": f.rng.uniform(0.5, 1.0, f.n_rows) if weighted else None,
             "values": f.normal(n_leaves, outputs),
             "slopes": f.normal(n_leaves),
             "steps": np.diag(np.diag(steps)) if in_turn else np.tril(steps),
@@ -275,15 +283,29 @@ class TestDeletions:
         }
 
     @staticmethod
+    def factors(a: dict[str, Any], leaf: np.ndarray, level: np.ndarray) -> np.ndarray:
+        """(T, rows, 5): of rows in these leaves and levels."""
+        weight = a["draws"][level] * (1.0 if a["weights"] is None else a["weights"])
+        whole, least, scale, l2, steps = a["rules"][leaf].transpose(2, 0, 1)
+        left = np.where(whole - weight > least, whole - weight, 0.0)
+        after = Regularisation(l2, steps).scale(left)
+        after[(scale == 0) | ((left == 0) & (a["shifts"] is not None))] = 0.0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            kept = np.where(scale == 0, 1.0, after / scale)
+            stiffer = np.where(after == 0, 0.0, np.where(steps > 1, 1 / after - 1 / scale, -weight))
+            lost = np.zeros_like(after) if a["shifts"] is None else a["shifts"][leaf] / scale
+        return np.stack(
+            [kept, scale * weight, weight, stiffer, np.where((after == 0) & (scale > 0), lost, 0.0)], axis=2
+        )
+
+    @staticmethod
     def expected(f: Forest, a: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
         """Residuals and additions by the formula, each row's equations as they stand."""
         T, levels = len(f.n_leaves), a["levels"]
         counts = np.array(f.n_leaves)[:, None] // levels
-        leaf = f.starts[:-1, None] // levels + f.leaves.astype(np.int64) % counts
-        if a["by_row"]:
-            factors = a["factors"].reshape(T, f.n_rows, 5)
-        else:
-            factors = a["factors"][f.starts[:-1, None] + f.leaves.astype(np.int64)]
+        level, leaf = np.divmod(f.leaves.astype(np.int64), counts)
+        leaf += f.starts[:-1, None] // levels
+        factors = TestDeletions.factors(a, leaf, level)
         residuals = np.empty((len(a["start"]), T + 1, f.n_rows))
         q, x = np.zeros((2, len(a["start"]), T, f.n_rows))
         for k, r in enumerate(a["start"].copy()):
@@ -299,11 +321,11 @@ class TestDeletions:
         return residuals, x
 
     @pytest.mark.parametrize("dtype", DTYPES)
-    @pytest.mark.parametrize(("outputs", "levels", "by_row", "in_turn"), [(1, 1, False, True), (3, 2, True, False)])
-    def test_formula(self, backend: Any, dtype: type, outputs: int, levels: int, by_row: bool, in_turn: bool) -> None:
+    @pytest.mark.parametrize(("outputs", "levels", "weighted", "in_turn"), [(1, 1, False, True), (3, 2, True, False)])
+    def test_formula(self, backend: Any, dtype: type, outputs: int, levels: int, weighted: bool, in_turn: bool) -> None:
         n_leaves = [levels * n for n in (5, 1, 31, 17, 2, 120, 8, 3, 9)]  # an odd number of trees
         f = Forest(20_003, n_leaves, dtype)
-        a = self.arguments(f, outputs, levels, by_row, in_turn)
+        a = self.arguments(f, outputs, levels, weighted, in_turn)
         residuals, added = self.expected(f, a)
         found = [(f.normal(*residuals.shape), f.normal(*added.shape)) for _ in range(3)]
         for n_threads, (r, x) in zip((1, 2, 5), found):
@@ -350,8 +372,10 @@ class TestDeletions:
             ({"levels": 2}, "no multiple of 2 levels"),
             ({"table": np.zeros((95, 94))}, "table"),
             ({"table": np.zeros((95, 95)).T[::-1]}, "next to each other"),
-            ({"factors": np.zeros((95, 4))}, "factors"),
-            ({"by_row": True}, "factors"),
+            ({"rules": np.zeros((95, 4))}, "rules"),
+            ({"shifts": np.zeros(94)}, "shifts"),
+            ({"draws": np.zeros(2)}, "draws"),
+            ({"weights": np.zeros(49)}, "weights"),
             ({"values": np.zeros((95, 3))}, "values"),
             ({"slopes": np.zeros(94)}, "slopes"),
             ({"steps": np.zeros((7, 6))}, "steps"),

@@ -5,9 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from axil.kernels.cpu import Cpu
-from axil.weights import parts
-from axil.weights.parts import Parts, Which, factors_of
+from axil.weights.parts import Parts, Which
 from tests.reference import random_structure
 
 HEAVY = {"even": 1.0, "one heavy": 1e9}
@@ -29,10 +27,3 @@ def test_what_leaves_say_of_all_rows_is_what_each_row_says(own, heavy, such):
     assert expected.any() == (
         such is Parts.dominant and heavy == "one heavy"
     )  # the row itself, with none of its leaf alone
-
-
-def test_factors_of_blocks_are_those_of_all_rows(monkeypatch):
-    monkeypatch.setattr(parts, "FACTOR_ENTRIES", 1)  # 64 rows at a time
-    s, rows = random_structure(4, weighted=True, n_rows=300, draws=(1.0, 0.0)), slice(7, 290)
-    expected = Parts.of_rows(s, rows).factors(s).reshape(-1, 5)
-    np.testing.assert_array_equal(factors_of(s, rows, Cpu(2).rows_of(s)), expected)

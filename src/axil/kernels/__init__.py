@@ -247,8 +247,10 @@ class Rows(ABC):
         self,
         levels: int,
         table: Array,
-        factors: Array,
-        by_row: bool,
+        rules: Array,
+        shifts: Array | None,
+        draws: Array,
+        weights: Array | None,
         values: Array,
         slopes: Array,
         steps: Array,
@@ -263,17 +265,24 @@ class Rows(ABC):
         """Walks the rows from ``first`` on through the trees, each in equations of its own; see `weights.deletion`.
 
         A leaf has ``levels`` cells; l_t is row j's leaf among all L leaves. With r at first ``start[k, j]`` and
-        (kept, drawn, weight, stiffer, constant) the factors of the row's cell, for t = 0 .. T - 1 and each output k:
+        (kept, drawn, weight, stiffer, constant) the row's factors in its leaf, for t = 0 .. T - 1 and each output k:
 
             seen           = values[l_t, k] + changed[k, j] slopes[l_t] + sum_{s < t} table[l_t, l_s] added[k, s, j]
             q_t            = kept (seen - drawn r)
             added[k, t, j] = -(weight r + stiffer q_t + constant),   then
             r             -= sum_{s <= t} steps[t, s] q_s + drifts[t] base[k, j]
 
-        and ``residuals[k, t, j]`` is r before tree t, or after all where t = T. ``table`` is (L, L), and its rows may lie apart;
-        ``values`` is (L, K), ``slopes`` (L,); ``factors`` (C, 5), or ``by_row`` (T * rows, 5); ``steps`` (T, T), ``drifts``
-        (T,); ``start``, ``base`` and ``changed`` are (K, rows). ``residuals`` (K, T + 1, rows) and ``added`` (K, T, rows) are
-        None where not wanted. T^2 / 2 look-ups per row.
+        and ``residuals[k, t, j]`` is r before tree t, or after all where t = T. With w the row's weight times ``draws[level]``
+        of its cell, a the scale of the leaf and a' the scale without the row, the factors are
+
+            a' / a,   a w,   w,   1 / a' - 1 / a,   and shift / a where a' = 0
+
+        and 1, 0, w, 0, 0 in a constant leaf, of scale 0. ``rules`` (L, 5) has the weight of each leaf, the weight up to which
+        none is left, a, l2 and the steps of `Regularisation`; with ``shifts`` (L,) a' is 0 where no weight is left.
+
+        ``table`` is (L, L), and its rows may lie apart; ``values`` is (L, K), ``slopes`` (L,), ``draws`` (levels,), ``weights``
+        (rows,), None for ones; ``steps`` (T, T), ``drifts`` (T,); ``start``, ``base`` and ``changed`` are (K, rows).
+        ``residuals`` (K, T + 1, rows) and ``added`` (K, T, rows) are None where not wanted. T^2 / 2 look-ups per row.
         """
 
     @abstractmethod

@@ -15,8 +15,7 @@ from axil.weights.levels import shares_of
 from axil.weights.rows_left import bends
 
 BLOCK_ENTRIES = 1 << 22  # of outputs by trees by rows that are walked at a time
-OWN_FACTORS = 4  # times smaller blocks where row weights differ
-COPIES = 4  # of a block that are held at a time; with factors of rows four times as many, of blocks a fourth
+COPIES = 4  # of a block that are held at a time
 REPLAYS = 4  # passes over the trees that a replay without a row takes
 GROUP_SECONDS = 1e-4  # per tree of a replay besides
 RANKED_SECONDS = 1e-7  # per row and tree of a replay that ranks the rows of each leaf
@@ -71,6 +70,5 @@ def blocks_of(s: Structure, per_row: int, entries: int) -> list[slice]:
 
 
 def walked_blocks(s: Structure, outputs: int, times: int = 1) -> list[slice]:
-    """The training rows in blocks to walk; in smaller ones where each row has factors of its own in every tree."""
-    entries = times * BLOCK_ENTRIES
-    return blocks_of(s, s.n_trees * outputs, entries if s.row_weights is None else entries // OWN_FACTORS)
+    """The training rows in blocks to walk."""
+    return blocks_of(s, s.n_trees * outputs, times * BLOCK_ENTRIES)

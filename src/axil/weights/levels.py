@@ -12,9 +12,8 @@ from axil.machine.arrays import is_host, like
 from axil.structure import Structure
 from axil.types import Array, Leaves
 from axil.weights.leaf_space import LeafSpace
-from axil.weights.parts import Parts, factors_of
 from axil.weights.passes import Adjoints
-from axil.weights.removal import left_of
+from axil.weights.removal import ROUNDING, left_of
 from axil.weights.residuals import FittedValues
 from axil.weights.rows_left import known_regularisation, rescaled
 
@@ -33,7 +32,7 @@ class Level:
     responses: Any  #: (L, L) of leaf values to leaf sums; its rows may lie apart
     values: Any  #: (L, K) of the leaves
     of_base: Any  #: (L,) of leaf values to the base
-    factors: Any  #: (cells, 5); None: row weights differ
+    rules: Any  #: (L, 5) how scales follow from weights; see `Rows.deletions`
     steps: Any  #: (T, T) of the residuals by leaf values, from one tree to the next
     drifts: Any  #: (T,) likewise by the base
 
@@ -41,12 +40,13 @@ class Level:
     def of(cls, share: float, rows: Rows, fitted: FittedValues, space: LeafSpace) -> Level:
         s, responses, put = fitted.structure, space.responses, rows.xp.asarray
         of_base = -(responses @ like(s.base_share, responses))
-        factors = put(Parts.of_cells(s).factors(s)) if s.row_weights is None else None
+        rule, least = known_regularisation(s), ROUNDING * s.leaf_weights
+        rules = put(np.stack([s.leaf_weights, least, s.leaf_scale, rule.l2, rule.steps], axis=1))
         if s.coefficients is None:
             steps, drifts = np.diag(s.rates), np.zeros(s.n_trees)
         else:
             steps, drifts = np.diff(s.coefficients.omega, axis=0), np.diff(s.beta)
-        tables = (apart(responses), put(np.ascontiguousarray(fitted.values)), of_base, factors)
+        tables = (apart(responses), put(np.ascontiguousarray(fitted.values)), of_base, rules)
         return cls(share, rows, fitted, space, *tables, put(np.tril(steps)), put(drifts))
 
     def adjoints(self, queries: Leaves) -> Adjoints:
@@ -60,15 +60,15 @@ class Level:
         ``base`` (K, rows): without the row.
         """
         s, f = self.fitted.structure, self.fitted
-        by_row = self.factors is None
-        factors = factors_of(s, rows, self.rows) if self.factors is None else self.factors
         base = np.ascontiguousarray(base)
         start = np.ascontiguousarray(f.started(rows).T - s.beta[0] * base)
         self.rows.deletions(
             len(s.draws),
             self.responses,
-            factors,
-            by_row,
+            self.rules,
+            s.shift,
+            s.draws,
+            None if s.row_weights is None else s.row_weights[rows],
             self.values,
             self.of_base,
             self.steps,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -11,15 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.kernels import Rows
 from axil.machine.arrays import like, where
 from axil.structure import Regularisation, Structure
 from axil.types import Array
 from axil.weights.removal import left_of
 from axil.weights.rows_left import known_regularisation
 
-FACTORS = 5  # of a row in a tree
-FACTOR_ENTRIES = 1 << 15  # of trees by rows whose factors are made at a time
 DOMINANT = (
     1e4  # times the rest of its leaf: the fit without so heavy a row is replayed, as differences would lose digits
 )
@@ -39,15 +35,16 @@ class Parts:
         return cls(np.concatenate(leaves), np.concatenate([np.repeat(s.draws, n) for n in s.n_leaves]))
 
     @classmethod
-    def of_rows(cls, s: Structure, rows: slice, xp: Any = np) -> Parts:
-        """The parts of each row in each tree, (T, rows), as arrays of the module ``xp``."""
-        cells, draws = xp.asarray(s.cells[:, rows]), xp.asarray(s.draws)
-        n_leaves = xp.asarray(s.n_leaves[:, None].astype(cells.dtype))
-        level, leaf = (slice(None), cells) if len(s.draws) == 1 else np.divmod(cells, n_leaves)
-        weight = draws[level] if draws.ndim == 1 else xp.asarray(s.row_draws(rows))
+    def of_rows(cls, s: Structure, rows: slice) -> Parts:
+        """The parts of each row in each tree, (T, rows)."""
+        cells = s.cells[:, rows]
+        level, leaf = (
+            (slice(None), cells) if len(s.draws) == 1 else np.divmod(cells, s.n_leaves[:, None].astype(cells.dtype))
+        )
+        weight = s.draws[level] if s.draws.ndim == 1 else s.row_draws(rows)
         if s.row_weights is not None:
-            weight = weight * xp.asarray(s.row_weights[rows])
-        return cls(xp.asarray(s.starts[:-1, None]) + leaf.astype(np.int64), np.broadcast_to(weight, leaf.shape))
+            weight = weight * s.row_weights[rows]
+        return cls(s.starts[:-1, None] + leaf.astype(np.int64), np.broadcast_to(weight, leaf.shape))
 
     def lonely(self, s: Structure) -> NDArray[np.bool_]:
         """Whether no other row has weight in a leaf that follows its rows."""
@@ -69,11 +66,11 @@ class Parts:
         """The weight of each leaf without the row."""
         return left_of(self.of(s.leaf_weights), self.weight)
 
-    def left_scale(self, s: Structure, scale: Any = None) -> Any:
-        """The scale of each leaf without the row; ``scale``: with it, where it is known."""
+    def left_scale(self, s: Structure) -> Any:
+        """The scale of each leaf without the row."""
         rule = known_regularisation(s)
         own, left = Regularisation(self._of_rule(rule.l2), self._of_rule(rule.steps)), self.left(s)
-        moving = (self.of(s.leaf_scale) if scale is None else scale) > 0
+        moving = self.of(s.leaf_scale) > 0
         if s.shift is not None:
             moving = moving & (left > 0)  # a shift would be all that is left of the value
         return where(moving, own.scale(left), 0.0)
@@ -83,45 +80,6 @@ class Parts:
         if not len(table) or (table != table[0]).any():
             return self.of(table)
         return np.broadcast_to(like(table[:1], self.leaf), self.leaf.shape)
-
-    def factors(self, s: Structure, out: Any = None) -> Any:
-        """(..., 5): a' / a, a w b, w b, 1 / a' - 1 / a, and what the sum of a leaf that no row is left in loses besides.
-
-        A constant leaf stays as it is. ``out``: the array to fill.
-        """
-        scale = self.of(s.leaf_scale)
-        left, steps = self.left_scale(s, scale), known_regularisation(s).steps
-        moving = scale > 0
-        kept = where(moving, left, 1.0) / where(moving, scale, 1.0)
-        there = moving & (left > 0)
-        stiffer = where(there, -self.weight, 0.0)  # exactly, after one step
-        if (steps > 1).any():
-            several = there & (self.of(steps) > 1)
-            stiffer[several] = 1.0 / left[several] - 1.0 / scale[several]
-        constant: Any = np.broadcast_to(like(np.zeros(1), scale), scale.shape)
-        if s.shift is not None:
-            empty = moving & (left == 0)
-            constant = np.where(empty, self.of(s.shift), 0.0) / np.where(empty, scale, 1.0)
-        return np.stack([kept, scale * self.weight, self.weight, stiffer, constant], axis=-1, out=out)
-
-
-def factors_of(s: Structure, rows: slice, training: Rows) -> Any:
-    """(T * rows, 5): the factors of these rows in every tree, an array of the back end.
-
-    On the host in blocks that stay in the caches, by several threads.
-    """
-    n = rows.stop - rows.start
-    if training.xp is not np:
-        return Parts.of_rows(s, rows, training.xp).factors(s).reshape(-1, FACTORS)
-    out, step = np.empty((s.n_trees, n, FACTORS)), max(64, FACTOR_ENTRIES // s.n_trees)
-
-    def fill(first: int) -> None:
-        part = slice(first, min(first + step, n))
-        Parts.of_rows(s, slice(rows.start + part.start, rows.start + part.stop)).factors(s, out[:, part])
-
-    with ThreadPoolExecutor(training.n_threads) as pool:
-        list(pool.map(fill, range(0, n, step)))
-    return out.reshape(-1, FACTORS)
 
 
 class Which:

@@ -7,11 +7,11 @@ from typing import Any
 import cupy as cp
 
 from axil.kernels.cuda.cells import KeptCells
-from axil.kernels.cuda.checks import expect, expect_output, expect_rows
+from axil.kernels.cuda.checks import expect, expect_output, expect_rows, expect_weights
 from axil.kernels.cuda.launch import THREADS, blocks, free_bytes, processors, to_host, within_memory
 from axil.machine.arrays import is_host, namespace
 
-FACTORS = 5  # of a row in a tree
+RULE = 5  # numbers that say how the scale of a leaf follows from its weight
 WALKING = 1024  # threads per multiprocessor, at most
 KEPT_BYTES = 1 << 30  # of what these remember of their rows, at most
 KEPT_SHARE = 4  # and of free memory, as a divisor
@@ -26,8 +26,10 @@ class Deleted(KeptCells):
         self,
         levels: int,
         table: Any,
-        factors: Any,
-        by_row: bool,
+        rules: Any,
+        shifts: Any,
+        draws: Any,
+        weights: Any,
         values: Any,
         slopes: Any,
         steps: Any,
@@ -43,7 +45,10 @@ class Deleted(KeptCells):
         expect_rows(first, rows, self.n_rows)
         n_leaves = self._leaves_of(levels)
         expect("table", table, (n_leaves, n_leaves), apart=True)
-        expect("factors", factors, (self.n_trees * rows if by_row else self.n_cells, FACTORS))
+        expect("rules", rules, (n_leaves, RULE))
+        expect_weights("shifts", shifts, n_leaves)
+        expect("draws", draws, (levels,))
+        expect_weights("weights", weights, rows)
         expect("values", values, (n_leaves, outputs))
         expect("slopes", slopes, (n_leaves,))
         expect("steps", steps, (self.n_trees, self.n_trees))
@@ -60,17 +65,17 @@ class Deleted(KeptCells):
         leaf_starts = self._starts if levels == 1 else cp.asarray(self.starts // levels)
         table = self._rows_put(table)
         of_leaves = (leaf_starts, int(levels), table, table.strides[0] // table.itemsize)
+        of_leaves = (*of_leaves, *map(self._put, (rules, shifts, draws)))
         of_trees = (*map(self._put, (values, slopes, steps)), bool(in_turn), self._put(drifts))
-        whole = None if by_row else self._put(factors)
         moved = any(out is not None and is_host(out) for out, _ in wanted)
         step = max(THREADS, MOVED_BYTES // (8 * outputs * (self.n_trees + 1))) if moved else rows
         for begin in range(0, rows, step):
             part = slice(begin, min(begin + step, rows))
             n = part.stop - begin
-            own = self._put(factors.reshape(self.n_trees, rows, FACTORS)[:, part]) if whole is None else whole
+            own = None if weights is None else self._put(weights[part])
             made = [cp.empty((outputs, height, n)) if moved and out is not None else out for out, height in wanted]
             slots, kept = self._kept_by_threads(n, outputs, (made[1] is None) + (not in_turn))
-            read = (self.cells, self.n_rows, self.n_trees, self._starts, *of_leaves, own, bool(by_row), *of_trees)
+            read = (self.cells, self.n_rows, self.n_trees, self._starts, *of_leaves, own, *of_trees)
             of_rows = (self._put(vectors[:, part]) for vectors in (start, base, changed))
             written = (first + begin, n, outputs, *made, kept)
             self._run("deletions", (slots // THREADS, outputs), (THREADS,), *read, *of_rows, *written)

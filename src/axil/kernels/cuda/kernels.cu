@@ -781,6 +781,25 @@ extern "C" __global__ void pair_sums(const CELL* __restrict__ cells, Size n, Siz
     }
 }
 
+// A row of this weight in its leaf, and the leaf without it; see `Rows.deletions`.
+struct Factors {
+    double kept, drawn, weight, stiffer, constant;
+};
+
+__device__ Factors factors_of(const double* rule, const double* shift, double weight) {
+    const double scale = rule[2], l2 = rule[3], steps = rule[4];
+    double left = rule[0] - weight, after = 0;
+    if (!(left > rule[1])) left = 0;
+    const bool moving = scale > 0;
+    if (moving && (!shift || left > 0)) {
+        after = left + l2 > 0 ? 1.0 / (left + l2) : 0.0;
+        if (steps > 1 && left > 0 && isfinite(l2)) after = (1.0 - pow(l2 * after, steps)) / left;
+    }
+    const double stiffer = steps > 1 ? 1.0 / after - 1.0 / scale : -weight;
+    return {moving ? after / scale : 1.0, scale * weight, weight, after > 0 ? stiffer : 0.0,
+            shift && moving && after == 0 ? *shift / scale : 0.0};
+}
+
 // Each row through the trees in equations of its own, one thread per row and output; see `Rows.deletions`. Some trees are met
 // together, so that what the row has added so far is read once for all of them; sums come in the order of the trees. Threads go
 // along side by side, and what their trees look up in the table stays in the nearest cache. `kept` has a column per thread: the
@@ -788,7 +807,8 @@ extern "C" __global__ void pair_sums(const CELL* __restrict__ cells, Size n, Siz
 #define TOGETHER 4
 extern "C" __global__ void deletions(const CELL* __restrict__ cells, Size n, Size n_trees, const Size* __restrict__ starts,
                                      const Size* __restrict__ leaf_starts, Size levels, const double* __restrict__ table,
-                                     Size table_step, const double* __restrict__ factors, Size by_row,
+                                     Size table_step, const double* __restrict__ rules, const double* __restrict__ shifts,
+                                     const double* __restrict__ draws, const double* __restrict__ weights,
                                      const double* __restrict__ values, const double* __restrict__ slopes,
                                      const double* __restrict__ steps, Size in_turn, const double* __restrict__ drifts,
                                      const double* __restrict__ start, const double* __restrict__ base,
@@ -826,10 +846,12 @@ extern "C" __global__ void deletions(const CELL* __restrict__ cells, Size n, Siz
             for (int p = 0; p < TOGETHER; ++p) {
                 if (t + p >= n_trees) break;
                 if (residuals) residuals[(k * (n_trees + 1) + t + p) * rows + r] = residual;
-                const double* f = factors + 5 * (by_row ? (t + p) * rows + r : starts[t + p] + own[(t + p) * n]);
+                const Size level = levels == 1 ? 0 : own[(t + p) * n] / (leaf_starts[t + p + 1] - leaf_starts[t + p]);
+                const double weight = draws[level] * (weights ? weights[r] : 1.0);
+                const Factors f = factors_of(rules + 5 * leaf[p], shifts ? shifts + leaf[p] : nullptr, weight);
                 const double seen = values[leaf[p] * outputs + k] + shifted * slopes[leaf[p]] + sum[p];
-                const double value = f[0] * (seen - f[1] * residual);
-                const double x = -(f[2] * residual + f[3] * value + f[4]);
+                const double value = f.kept * (seen - f.drawn * residual);
+                const double x = -(f.weight * residual + f.stiffer * value + f.constant);
                 sent[(t + p) * sent_step] = x;
 #pragma unroll
                 for (int q = p + 1; q < TOGETHER; ++q) sum[q] += table[leaf[q] * table_step + leaf[p]] * x;
