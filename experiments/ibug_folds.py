@@ -8,8 +8,7 @@ of the others; then the model is fitted to all of them. axil has the same last m
 predictions that calibrate it. Settings of the models and published scores: extended_results of commit e1960cd, each setting the
 commonest over IBUG's folds. CRPS of IBUG: of normal distributions tuned by it; NLL: of those tuned by NLL.
 
-One fold of the data sets with more than 3,000 rows; with `--large 10` all. Not here: the data sets of IBUG's list that these
-repositories have not.
+Not here: the data sets of IBUG's list that these repositories have not.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ SETS = {
 }
 NAMES = ("trees", "learning rate", "leaves", "least rows", "CRPS, IBUG published", "NLL, IBUG published", "RMSE published",
          "CRPS, NGBoost", "NLL, NGBoost", "CRPS, PGBM", "NLL, PGBM")  # fmt: skip
-FOLDS, OF_LARGE, LARGE = 10, 1, ("kin8nm", "naval", "power", "protein", "wine")
+FOLDS = 10
 SCORES = ("CRPS, axil", "CRPS, IBUG here", "NLL, axil", "NLL, IBUG here", "RMSE here", "coverage of 90 %, axil")
 
 
@@ -121,17 +120,14 @@ def shown(lines: list[Line]) -> list[Line]:
 
 def main() -> None:
     parser = others.arguments(__doc__.splitlines()[0], list(SETS))
-    parser.add_argument("--folds", type=int, default=FOLDS, help=f"folds of each smaller data set (default: {FOLDS})")
-    help_large = f"folds of {', '.join(LARGE)} (default: {OF_LARGE})"
-    parser.add_argument("--large", type=int, default=OF_LARGE, help=help_large)
+    parser.add_argument("--folds", type=int, default=FOLDS, help=f"folds of each data set (default: {FOLDS})")
     given = parser.parse_args()
     names = paper_data.QUICK[1:] if given.quick else given.only
-    counts = dict.fromkeys(LARGE, given.large)
-    tasks = [(name, number) for name in names for number in range(counts.get(name, given.folds))]
+    tasks = [(name, number) for name in names for number in range(given.folds)]
     lines = lines_of(others.made(given, tasks, fold, (len(SCORES),)))
     print("\n".join(markdown(shown(lines))))
     if given.out:
-        line = others.typed("ibug_folds", given, list(SETS), folds=FOLDS, large=OF_LARGE)
+        line = others.typed("ibug_folds", given, list(SETS), folds=FOLDS)
         write("ibug_folds", lines, line, shown=shown(lines), folder=given.out)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import lightgbm as lgb
 import numpy as np
 from intervals_scores import COVERAGE, LEVELS, crps_normal, nll_normal, outward, place
-from scipy import sparse, stats
+from scipy import stats
 from sklearn.model_selection import KFold
 
 import axil
@@ -24,7 +24,7 @@ FOLDS = 5
 PAIRS = (0.025, 0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95, 0.975)  # levels of quantile models; between them a straight line
 NEIGHBOURS = (3, 5, 7, 9, 11, 15, 31, 61, 91, 121, 151, 201, 301, 401, 501, 601, 701)  # IBUG's
 FACTORS = np.outer(10.0 ** np.arange(-8, 4), (1.0, 2.5, 5.0)).ravel()  # IBUG's
-BLOCK = 100  # rows whose shared leaves are counted at a time
+COMPARED = 100_000_000  # pairs of rows whose shared leaves are counted at a time
 GROUP = 20  # calibration rows that a group of leaf prefixes has at least
 
 
@@ -84,20 +84,11 @@ def spreads(model: Any, X_train: np.ndarray, y_train: np.ndarray, X: np.ndarray)
 
     Of rows with equally many the later one comes first.
     """
-    train, leaves = (model.predict(rows, pred_leaf=True).astype(np.int32) for rows in (X_train, X))
-    N, trees = train.shape
-    width = int(max(train.max(), leaves.max())) + 1
-
-    def members(own: np.ndarray) -> sparse.csr_array:
-        """(rows, leaves of all trees), 1 where the row is in the leaf."""
-        places = (own + np.arange(trees, dtype=np.int32) * width).ravel()
-        parts = np.ones(len(places), np.int16), places, np.arange(len(own) + 1) * trees
-        return sparse.csr_array(parts, (len(own), trees * width))
-
-    known, ks, found = members(train).T.tocsr(), [k for k in NEIGHBOURS if k <= N], []
-    for first in range(0, len(X), BLOCK):
-        for shared in (members(leaves[first : first + BLOCK]) @ known).toarray():
-            order = shared.astype(np.int64) * N + np.arange(N)
+    N, trees = len(X_train), model.booster_.num_trees()
+    ks, found, step = [k for k in NEIGHBOURS if k <= N], [], max(1, COMPARED // N)
+    for first in range(0, len(X), step):
+        for share in axil.similarity(model, X[first : first + step], X_train, n_threads=1):
+            order = np.rint(share * trees).astype(np.int64) * N + np.arange(N)
             nearest = np.argpartition(order, N - ks[-1])[N - ks[-1] :]
             targets = y_train[nearest[order[nearest].argsort()[::-1]]]
             found.append([targets[:k].std() for k in ks])

@@ -4,7 +4,7 @@
     python experiments/simulated_errors.py --quick             # one small data set of the same kind
 
 cleanlab/regression-label-error-benchmark has 200 training rows with 20 targets that are too high or too low by 1, 2 or 3, at a
-noise of 0.5 around a linear function, or around two branches of a curved one; of 50 runs the first 15 (`--runs`). All
+noise of 0.5 around a linear function, or around two branches of a curved one, in 50 runs. All
 methods have the same LightGBM model, that of label_noise.py. Score: the area under the curve of precision over recall, as in the
 benchmark. cleanlab: `cleanlab.regression.learn.CleanLearning` with its defaults, where it is installed. "8 times": the mean of
 the predictions of eight cross-validations, with other folds each; their number was chosen on runs 20 to 23, which do not count.
@@ -22,7 +22,7 @@ from scipy import stats
 from sklearn.metrics import auc, precision_recall_curve
 
 KINDS = {"linear": "Data5DLM", "branches": "Data5D"}
-SIGNALS, RUNS, EVERY, TIMES = (-3, -2, -1, 1, 2, 3), 15, 50, 8
+SIGNALS, RUNS, TIMES = (-3, -2, -1, 1, 2, 3), 50, 8
 CHOSEN_ON = range(20, 24)
 METHODS = (
     "audit", "audit, out-of-fold", "leave-one-out residual", "out-of-fold residual", "cleanlab",
@@ -40,7 +40,7 @@ def areas(folder: Path | None, kind: str, signal: int, run: int) -> np.ndarray:
     """The score of each method; none for cleanlab where it is not installed."""
     X, y, wrong = others.simulated(folder, KINDS[kind], signal, run) if folder else quick_rows(run)
     explainer, alone, unseen, found = audits(X, y, run)
-    mean = np.mean([unseen, *(unseen_predictions(X, y, run + EVERY * time) for time in range(1, TIMES))], axis=0)
+    mean = np.mean([unseen, *(unseen_predictions(X, y, run + RUNS * time) for time in range(1, TIMES))], axis=0)
     found[f"audit, {TIMES} times out-of-fold"] = audited(explainer.audit(mean))
     suspicions = {method: own.suspicion for method, own in found.items()}
     suspicions |= {"leave-one-out residual": np.abs(y - alone), "out-of-fold residual": np.abs(y - unseen)}
@@ -82,7 +82,7 @@ def shown(found: dict[tuple[object, ...], np.ndarray]) -> list[Line]:
 
 def main() -> None:
     parser = others.arguments(__doc__.splitlines()[0], list(KINDS))
-    parser.add_argument("--runs", type=int, default=RUNS, help=f"runs of each simulation, of {EVERY} (default: {RUNS})")
+    parser.add_argument("--runs", type=int, default=RUNS, help=f"runs of each simulation (default: {RUNS})")
     given = parser.parse_args()
     runs = [run for run in range(given.runs) if run not in CHOSEN_ON]
     tasks = [(kind, signal, run) for run in runs for kind in given.only for signal in SIGNALS]

@@ -8,7 +8,7 @@ size of the model, which is then fitted to all: LightGBM with a learning rate of
 early, by squared error. Five more fits give the out-of-fold predictions that calibrate it. "one width": a normal distribution
 with the standard deviation of the same out-of-fold errors everywhere. No test row has a part in any choice.
 
-NLL is that of normal distributions. Of the data sets with more than 2,000 rows the first three splits; with `--large 20` all.
+NLL is that of normal distributions. Protein has five splits.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ import axil
 
 METHODS = ("axil", "one width")
 SCORES = ("NLL", "CRPS", "RMSE", "coverage", "trees")
-SPLITS, OF_LARGE, OF_PROTEIN = 20, 3, 5  # the published protocol: 20 of all but protein
-LARGE = ("kin8nm", "naval", "power", "protein")
+SPLITS, OF_PROTEIN = 20, 5
 BASE = {"learning_rate": 0.05, "min_child_samples": 5, "random_state": 0, "n_jobs": 1, "verbose": -1}
 LEAVES, MOST_TREES, PATIENCE = (7, 15, 31), 1000, 50
 # Means over the splits, by the tables of Duan and others (2020) and Gal and Ghahramani (2016).
@@ -119,19 +118,16 @@ def shown(lines: list[Line]) -> list[Line]:
 
 def main() -> None:
     parser = others.arguments(__doc__.splitlines()[0], list(others.UCI))
-    parser.add_argument(
-        "--splits", type=int, default=SPLITS, help=f"splits of each smaller data set (default: {SPLITS})"
-    )
-    help_large = f"splits of {', '.join(LARGE)} (default: {OF_LARGE}; protein has {OF_PROTEIN})"
-    parser.add_argument("--large", type=int, default=OF_LARGE, help=help_large)
+    help_splits = f"splits of each data set (default: {SPLITS}; protein has {OF_PROTEIN})"
+    parser.add_argument("--splits", type=int, default=SPLITS, help=help_splits)
     given = parser.parse_args()
     names = paper_data.QUICK if given.quick else given.only
-    counts = dict.fromkeys(LARGE, given.large) | {"protein": min(given.large, OF_PROTEIN)}
-    tasks = [(name, number) for name in names for number in range(counts.get(name, given.splits))]
+    counts = dict.fromkeys(names, given.splits) | {"protein": min(given.splits, OF_PROTEIN)}
+    tasks = [(name, number) for name in names for number in range(counts[name])]
     lines = lines_of(others.made(given, tasks, split, (len(METHODS), len(SCORES))))
     print("\n".join(markdown(shown(lines))))
     if given.out:
-        line = others.typed("uci_splits", given, list(others.UCI), splits=SPLITS, large=OF_LARGE)
+        line = others.typed("uci_splits", given, list(others.UCI), splits=SPLITS)
         write("uci_splits", lines, line, shown=shown(lines), folder=given.out)
 
 
