@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,10 @@ from numpy.typing import NDArray
 
 import axil
 from axil.adapters import read
+from axil.adapters.contract import FittedTrees, LeafTotals, TrainingRows
 from axil.errors import UnsupportedModelError
+from axil.machine.memory import Budget, Limits
+from axil.replay.build import walked_trees
 
 Array = NDArray[np.float64]
 
@@ -48,6 +51,14 @@ def check_refusal(model: Any, setting: str, value: str, condition: str | None) -
     start = f"This model, of class {value}" if setting == "class" else f"This model has {setting}={value}"
     assert str(error.value).startswith(start)
     assert ("linear leaf-update criterion" in str(error.value)) == (condition is not None)
+
+
+def settled(adapter: Any, rows: TrainingRows) -> list[FittedTrees]:
+    """The trees as the proof reads them: once more after a walk, where the model does not state all."""
+    walks = walked_trees(adapter, rows, Limits(1, Budget(None))) if adapter.settles else ()
+    totals = [LeafTotals(through.leaf_weights, through.sums) for _, _, through in walks]
+    found: list[FittedTrees] = adapter.trees(replace(rows, leaf_totals=totals or None))
+    return found
 
 
 def check_wrong_targets(case: Any, least: float, error: Any = axil.ExactnessError) -> None:

@@ -16,7 +16,7 @@ from scipy import sparse
 
 from axil.adapters.contract import Adapter, Coefficients, FittedTrees, TrainingRows
 from tests.adapters import common
-from tests.adapters.common import Data
+from tests.adapters.common import Data, settled
 from tests.reference import bent_values
 
 Array = NDArray[np.float64]
@@ -421,7 +421,7 @@ def single(values: Array) -> Array:
 
 def read_trees(case: Case, adapter: Adapter) -> FittedTrees:
     weights = None if case.sample_weight is None else single(case.sample_weight)
-    (trees,) = adapter.trees(TrainingRows(case.X, single(case.y)[:, None], weights, case.init_score))
+    (trees,) = settled(adapter, TrainingRows(case.X, single(case.y)[:, None], weights, case.init_score))
     return trees
 
 

@@ -24,6 +24,7 @@ from axil.adapters.catboost.adapter import CatBoostAdapter, read
 from axil.adapters.contract import FittedTrees, TrainingRows
 from axil.errors import InputError
 from tests.adapters.catboost_models import CASES, QUIET, Case, loaded, pickled, regressor, table
+from tests.adapters.common import settled
 
 Array = NDArray[np.float64]
 
@@ -48,7 +49,9 @@ def parts(case: Case) -> tuple[Array, Array | None, Array | None]:
 
 
 def read_trees(case: Case, adapter: CatBoostAdapter) -> FittedTrees:
-    (trees,) = adapter.trees(TrainingRows(case.X, *parts(case)))
+    y, weights, offsets = parts(case)
+    columns = None if offsets is None else np.broadcast_to(offsets.reshape(len(y), -1), y.shape)
+    (trees,) = settled(adapter, TrainingRows(case.X, y, weights, columns))
     return trees
 
 
@@ -224,7 +227,7 @@ def test_a_continued_model_on_other_data_keeps_its_rate_open() -> None:
     other = replace(table(), y=table(seed=1).y)
     model = regressor(fit={"init_model": regressor(other).model}).model
     data = table()
-    trees = adapter_of(model).trees(TrainingRows(data.X, single(data.y)[:, None]))[0]
+    (trees,) = settled(adapter_of(model), TrainingRows(data.X, single(data.y)[:, None]))
     assert np.isnan(trees.rates[:8]).all()
 
 

@@ -22,6 +22,7 @@ from axil.adapters.contract import FittedTrees, TrainingRows
 from axil.adapters.xgboost.adapter import XGBoostAdapter, read
 from axil.adapters.xgboost.document import Tree
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
+from tests.adapters.common import settled
 from tests.adapters.xgboost_models import CASES, OLD, VERSION, Case, booster, loaded, regressor, table, with_targets
 from tests.reference import bent_tree
 
@@ -46,7 +47,7 @@ def two_columns(y: Array) -> Array:
 def read_trees(case: Case, adapter: XGBoostAdapter) -> list[FittedTrees]:
     weights = None if case.sample_weight is None else single(case.sample_weight)
     offsets = None if case.base_margin is None else margins(case)
-    return adapter.trees(TrainingRows(case.X, two_columns(single(case.y)), weights, offsets))
+    return settled(adapter, TrainingRows(case.X, two_columns(single(case.y)), weights, offsets))
 
 
 def margins(case: Case) -> Array:
@@ -522,26 +523,6 @@ def test_a_leaf_of_zero_confirms_no_rate() -> None:
     y[3] += 0.2
     with pytest.raises(ExactnessError):
         Explainer(model, X, y)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "loaded",
-        "loaded reg_lambda=500",
-        "rate schedule",
-        "one_output_per_tree loaded",
-        "categorical",
-        "csr",
-    ],
-)
-def test_many_rows_are_observed_a_few_iterations_at_a_time(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a model does not state is found out from leaf sums; of many rows, block by block."""
-    case = loaded(CASES[name]())
-    at_once = Explainer(case.model, case.X, case.y)(case.X_new)
-    monkeypatch.setattr("axil.adapters.xgboost.adapter.BLOCK_ENTRIES", 3 * len(case.y))
-    in_blocks = Explainer(case.model, case.X, case.y)(case.X_new)
-    np.testing.assert_array_equal(in_blocks.weights, at_once.weights)
 
 
 @pytest.mark.parametrize(

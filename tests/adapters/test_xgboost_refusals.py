@@ -78,7 +78,7 @@ def test_refusals(name: str) -> None:
 
 
 def test_log_loss_says_why_there_is_no_exact_answer() -> None:
-    with pytest.raises(UnsupportedModelError, match="logit of a mean, .* is not linear in the targets"):
+    with pytest.raises(UnsupportedModelError, match=r"logit of a mean, .* is not linear in the targets"):
         read(booster(SHARES, objective="binary:logistic", n_trees=2).model)
 
 

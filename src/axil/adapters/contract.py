@@ -103,9 +103,9 @@ class LeafTotals:
 class TrainingRows:
     """The training rows, checked; as an adapter reads them, targets, weights and offsets are rounded as its library does.
 
-    Most models are read with the totals alone. Rows that lie on several machines have nothing else at first: their model is
-    read, walked through on the machines, and read again with what its leaves were made of. What needs the rows themselves is
-    then refused (see `axil.dask`).
+    Most models are read with the totals alone, and rows that lie on several machines have nothing else (see `axil.dask`). Where a
+    model's leaves have to show what it does not state, it is read, walked through with the rows, and read again with what its
+    leaves were made of.
     """
 
     X: Any
@@ -113,16 +113,13 @@ class TrainingRows:
     weights: Array | None = None  #: (N,)
     offsets: Array | None = None  #: (N, K)
     bags: Array | None = None  #: (N, T) how often each row was drawn for each tree, where that was recorded
+    #: of each entry of the trees, once the rows were walked through the fit, for an adapter that ``settles`` by them
+    leaf_totals: list[LeafTotals] | None = None
 
     @property
     def at_hand(self) -> bool:
         """Whether all rows are here."""
         return True
-
-    @property
-    def leaf_totals(self) -> list[LeafTotals] | None:
-        """Leaf totals for each entry of the trees, where rows that are not at hand have been walked through the fit."""
-        return None
 
     @cached_property
     def totals(self) -> Totals:
@@ -264,6 +261,7 @@ class Adapter(Model, Protocol):
     #: whether the trees begin with the base, a tree of one leaf: a percentile of the targets, where they do not start from a mean
     starts_with_base: bool = False
     leaf_tolerance: float  #: of leaf values in a replay that rounds as the library does, relative likewise
+    settles: bool = False  #: whether `trees` is asked again, with the leaf totals, for what the model does not state
 
     @property
     def routes(self) -> Routes | Ways | None:

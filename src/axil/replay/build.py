@@ -6,6 +6,7 @@ shows where it arises. Then the linear map alone is run over the targets in floa
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters.bags import RecordedBags
-from axil.adapters.contract import Adapter, FittedTrees, Model, SmootherModel, TrainingRows
+from axil.adapters.contract import Adapter, FittedTrees, LeafTotals, Model, SmootherModel, TrainingRows
 from axil.adapters.members import ResidualModel, SumModel
 from axil.errors import InputError, UnsupportedModelError
 from axil.kernels.choose import backend_of
@@ -37,7 +38,7 @@ from axil.replay.members import prove_residual, prove_sum
 from axil.replay.proven import ProvenModel
 from axil.replay.radius import Held
 from axil.replay.recover import assign_leaves, replay
-from axil.replay.walk import ELSEWHERE, round_to
+from axil.replay.walk import ELSEWHERE, Walked, round_to, walk
 from axil.structure import Structure
 from axil.types import Array
 from axil.weights.boosting import BoostedTrees
@@ -113,17 +114,12 @@ def _prove_trees(
     """One engine for all outputs where they share trees, else one for each output."""
     offsets = None if rows.offsets is None else round_to(adapter.offset_precision, rows.offsets)
     rows = replace(rows, offsets=offsets)
-    X, budget = rows.X, limits.budget
-    fitted, targets = adapter.trees(rows), _filled(adapter, rows.targets)
-    leaves = assign_leaves(adapter, X, len(targets), all_n_leaves(fitted), limits, fitted[0].placement)
-    outputs = [slice(None)] if len(fitted) == 1 else [slice(k, k + 1) for k in range(len(fitted))]
+    X, targets = rows.X, _filled(adapter, rows.targets)
     engines: list[Engine] = []
     found: list[Verification] = []
-    for trees, output in zip(fitted, outputs):
-        trees = with_rows(trees, rows.weights, rows.bags)
-        own_leaves = leaves if trees.columns is None else own_leaves_of(leaves, trees.columns, budget)
+    for trees, output, through in walked_trees(adapter, rows, limits):
         own_offsets = None if offsets is None else offsets[:, output]
-        walked = replay(adapter, trees, own_leaves, targets[:, output], own_offsets, limits)
+        walked = replay(trees, through, own_offsets, limits.budget)
         engine = tree_engine(walked.structure, limits)
         if check:
             extent = Extent.of(targets[:, output], trees.row_weights, own_offsets, walked.score)
@@ -142,6 +138,26 @@ def _prove_trees(
             found.append(verified(adapter, trees, walked, extent, leaf_error, miss, held))
         engines.append(engine)
     return engines, worst(found) if check else None
+
+
+def walked_trees(adapter: Adapter, rows: TrainingRows, limits: Limits) -> Iterable[tuple[FittedTrees, slice, Walked]]:
+    """The trees with the weights and draws of the rows, the outputs that they serve, and the walk of the rows through them.
+
+    Where an adapter ``settles`` by the leaf totals, it is asked for its trees again: what it settles has no part in the walk.
+    """
+    fitted, targets = adapter.trees(rows), _filled(adapter, rows.targets)
+    leaves = assign_leaves(adapter, rows.X, len(targets), all_n_leaves(fitted), limits, fitted[0].placement)
+    outputs = [slice(None)] if len(fitted) == 1 else [slice(k, k + 1) for k in range(len(fitted))]
+    walks: list[Walked] = []
+    for trees, output in zip(fitted, outputs):
+        own_leaves = leaves if trees.columns is None else own_leaves_of(leaves, trees.columns, limits.budget)
+        own_offsets = None if rows.offsets is None else rows.offsets[:, output]
+        own = with_rows(trees, rows.weights, rows.bags)
+        walks.append(walk(adapter, own, own_leaves, targets[:, output], own_offsets, limits))
+    if adapter.settles:
+        totals = [LeafTotals(own.leaf_weights, own.sums) for own in walks]
+        fitted = adapter.trees(replace(rows, leaf_totals=totals))
+    return zip([with_rows(trees, rows.weights, rows.bags) for trees in fitted], outputs, walks)
 
 
 def _filled(model: Model, targets: Array) -> Array:

@@ -16,9 +16,9 @@ from axil.adapters.contract import Adapter, FittedTrees, Placement
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 from axil.inputs import take_rows
 from axil.kernels.choose import backend_of
-from axil.machine.memory import Limits
+from axil.machine.memory import Budget, Limits
 from axil.machine.progress import track
-from axil.replay.walk import ELSEWHERE, Walked, walk
+from axil.replay.walk import ELSEWHERE, Walked
 from axil.structure import Pattern, Regularisation, Structure, cell_dtype
 from axil.structure.pattern import bytes_needed, hold
 from axil.types import Array
@@ -85,18 +85,10 @@ def check_placement(placement: Placement | None, leaves: Leaves, limits: Limits)
         raise InputError("X_train is not what the explainer was made of; expected the same rows in the same order.")
 
 
-def replay(
-    adapter: Adapter,
-    trees: FittedTrees,
-    leaves: Leaves,
-    targets: Array,
-    offsets: Array | None,
-    limits: Limits,
-) -> Replay:
-    """Walk through the fit of these trees, whose leaves (T, N) the training rows fall into; they become the cells."""
-    walked = walk(adapter, trees, leaves, targets, offsets, limits)
+def replay(trees: FittedTrees, walked: Walked, offsets: Array | None, budget: Budget) -> Replay:
+    """The replay of these trees from a walk over all rows at once."""
     needed = bytes_needed(regularisation_of(trees), walked.sums[:, 0], walked.leaf_weights)
-    limits.budget.require(needed, "Tables of which leaves depend on which (bounded or smoothed leaves)", SMALLER_TREES)
+    budget.require(needed, "Tables of which leaves depend on which (bounded or smoothed leaves)", SMALLER_TREES)
     return replayed(trees, walked, offsets)
 
 

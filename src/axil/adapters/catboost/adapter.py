@@ -92,6 +92,7 @@ class CatBoostAdapter(TreeModel):
         self._chains = chains(self._blob, signs) if signs and not self.starts_with_base else None
         # A continued fit starts from the model before and says boost_from_average=False.
         self._estimated = self._fits[-1].from_average or bool(np.any(self._blob.bias != 0))
+        self.settles = self._reading.continued and not self.starts_with_base
         self._set_tolerances()
         self.fingerprint = self._fingerprint()
 
@@ -285,12 +286,12 @@ class CatBoostAdapter(TreeModel):
         """rates (T,), l2 (L,) and steps."""
         n_trees, last = len(self._n_leaves), self._fits[-1]
         mean_weight = rows.totals.weight / rows.totals.n_rows
-        if not self._reading.continued or not (rows.at_hand or rows.leaf_totals):
+        if not self.settles or rows.leaf_totals is None:
             return np.full(n_trees, last.rate), np.full(self._n_leaves.sum(), last.scaled_l2(mean_weight)), last.steps
         return settings_of_each_tree(self._fits, self._stages(rows, base), mean_weight)
 
     def _stages(self, rows: TrainingRows, base: Array) -> Iterator[Stage]:
-        """Tree after tree, each fitted to what the model's own trees leave over."""
+        """The sums that made the leaves of each tree; of the first alone where the rows have not been walked through the fit."""
         ends, negligible = np.cumsum(self._n_leaves)[:-1], 1e-9 * rows.totals.largest or 1.0
         values = np.split(self._blob.leaf_values.reshape(-1, self.n_outputs), ends)
         if rows.leaf_totals is not None:
@@ -298,14 +299,11 @@ class CatBoostAdapter(TreeModel):
             parts = zip(np.split(found.sums, ends), np.split(found.weights, ends), values)
             yield from (Stage(*part, negligible) for part in parts)
             return
-        targets, w = rows.targets, np.ones(len(rows.targets)) if rows.weights is None else rows.weights
-        residuals = targets - base
-        if rows.offsets is not None:
-            residuals = residuals - np.float32(rows.offsets).astype(np.float64).reshape(len(targets), -1)
-        for leaf, own in zip(self._training_leaves(rows), values):
-            weights, *sums = (np.bincount(leaf, each, len(own)).astype(np.float64) for each in (w, *(w * residuals.T)))
-            yield Stage(np.stack(sums, axis=1), weights, own, negligible)
-            residuals = residuals - own[leaf]
+        w = np.ones(len(rows.targets)) if rows.weights is None else rows.weights
+        residuals = rows.targets - base if rows.offsets is None else rows.targets - base - rows.offsets
+        leaf, own = self._training_leaves(rows)[0], values[0]
+        weights, *sums = (np.bincount(leaf, each, len(own)).astype(np.float64) for each in (w, *(w * residuals.T)))
+        yield Stage(np.stack(sums, axis=1), weights, own, negligible)
 
     def _training_leaves(self, rows: TrainingRows) -> NDArray[np.integer[Any]]:
         """(T, N)."""

@@ -123,6 +123,7 @@ class LightGBMAdapter(TreeModel):
             self.base_precision = np.float32
             self.residual_precision = np.float64
         self._rule = LightGBMRule.of(self._reading)
+        self.settles = self._rule.smooth > 0
         self.leaf_tolerance = self._rule.tolerance
 
     def spelling(self, name: str) -> str:
@@ -211,48 +212,20 @@ class LightGBMAdapter(TreeModel):
         return self._rule.smooth > 0 and (self._reading.goss or not totals.even)
 
     def _smoothed(self, trees: FittedTrees, rows: TrainingRows, evidence: LeafEvidence) -> FittedTrees:
-        """The trees with the row counts that their values were smoothed by, found on a walk through the fit."""
+        """The trees with the row counts that their values were smoothed by, which the sums of their leaves show."""
         assert trees.nodes is not None  # path_smooth is above zero
         rates, tolerance = trees.rates.copy(), self._rule.tolerance
         if np.isnan(rates[0]):  # which a base hides
             rates[0] = self._settings.precisely("learning_rate")[0]
         rounding = tolerance if tolerance > CLOSE else ROUNDING
         smooth = PathSmooth.of(self._rule, rates, trees.nodes, tolerance, rounding)
-        if rows.at_hand:
-            found = self._leaf_totals(trees, rows, self._sampler(evidence, rows.totals.n_rows))
-        elif rows.leaf_totals is None:  # the rows are walked first
+        if rows.leaf_totals is None:  # the rows are walked first
             return trees
-        else:
-            of_leaves = rows.leaf_totals[0].sums[:, 0], rows.leaf_totals[0].weights
-            found = zip(*(np.split(part, evidence.starts[1:-1]) for part in of_leaves))
+        (totals,), ends = rows.leaf_totals, evidence.starts[1:-1]
+        found = zip(np.split(totals.sums[:, 0], ends), np.split(totals.weights, ends))
         hidden = np.broadcast_to(trees.hidden, len(trees.values))[evidence.starts[:-1]].tolist()
         own = [smooth.own(t, *each, evidence.tree_values(t), hidden[t]) for t, each in enumerate(found)]
         return replace(trees, nodes=replace(trees.nodes, own=np.concatenate(own)))
-
-    def _leaf_totals(
-        self, trees: FittedTrees, rows: TrainingRows, sampler: DrawReplay | None
-    ) -> Iterator[tuple[Array, Array]]:
-        """For each tree the sums of residuals and weights (L_t,) of its leaves, rounded as LightGBM rounds them."""
-        leaves, n, c = self.coordinates(rows.X).T, len(rows.targets), trees.coefficients
-        weights = (np.ones(n) if rows.weights is None else rows.weights).astype(np.float32)
-        values = np.split(trees.values[:, 0], np.cumsum(self._n_leaves)[:-1])
-        start = np.zeros(n) if rows.offsets is None else rows.offsets[:, 0]
-        base = float(trees.base_value[0])
-        score = start + base * (1.0 if c is None else c.beta[0])
-        for t, leaf in enumerate(leaves):
-            left = rows.targets[:, 0] - score
-            single = left.astype(np.float32).astype(np.float64)
-            residuals = single if trees.cut is None else trees.cut.kept(left)  # which is rounded with its weights
-            drawn = np.ones(n, np.float32)
-            if sampler is not None:
-                drawn = sampler.draw(t, leaf, residuals[:, None]).astype(np.float32)
-            counted = (residuals * weights).astype(np.float32) * drawn, weights * drawn
-            yield tuple(np.bincount(leaf, each, len(values[t])) for each in counted)  # type: ignore[misc]
-            moved = np.arange(len(values)) == t if c is None else c.omega[t + 1] - c.omega[t]
-            for s in np.flatnonzero(moved):
-                final = 1.0 if c is None else c.omega[-1, s]
-                score += (moved[s] / final if final else 0.0) * values[s][leaves[s]]
-            score += 0.0 if c is None else (c.beta[t + 1] - c.beta[t]) * base
 
     def _gradients(self, rows: TrainingRows) -> Gradients | None:
         """The gradients of an objective whose leaf values are percentiles; None: of any other."""

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property, partial
-from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from axil.adapters.bags import RecordedBags
-from axil.adapters.contract import Coefficients, FittedTrees, LeafTotals, Sampler, TrainingRows, TreeModel
+from axil.adapters.contract import Coefficients, FittedTrees, Totals, TrainingRows, TreeModel
 from axil.adapters.frames import single_table
 from axil.adapters.percentiles import require_rows, with_base
 from axil.adapters.refusals import not_fitted, refuse
@@ -33,7 +31,6 @@ Reader = TypeVar("Reader")
 
 CHECKED_ITERATIONS = 4  # compared with the data before the settings are trusted
 AS_STATED = 1e-5  # of the largest leaf value: a rate that leads to the values of the first tree is taken as stated
-BLOCK_ENTRIES = 1 << 22  # leaf numbers asked of the library at a time
 
 
 def read(model: Any, leaves_only: bool = False) -> XGBoostAdapter | None:
@@ -221,7 +218,7 @@ class XGBoostAdapter(TreeModel):
         factors = self._drop_factors(plan)
         if self.starts_with_base:
             return self._percentiles(rows, plan, factors)
-        rates, l2 = self._rates(rows, plan)
+        rates, l2 = self._rates(rows)
         entries = []
         together = self._model.shared and not self._rule.bends  # else each output has a pattern of its own
         for group in range(1 if together else self.n_outputs):
@@ -284,8 +281,7 @@ class XGBoostAdapter(TreeModel):
         sampler: Subsample | None,
     ) -> Array:
         """(T,): the rate of the settings where the first tree confirms it, else nan, to be recovered."""
-        stated = float(np.float32(self._settings.number("learning_rate")) / np.float32(self._model.n_parallel))
-        tree = self._trees[own[0]]
+        stated, tree = self._stated_rate, self._trees[own[0]]
         leaf = self._some_leaves(rows.X, 0, 1)[:, own[0]]
         draw = np.ones(len(leaf)) if sampler is None else sampler.draw(0, leaf, np.empty(0))
         draw = draw if rows.bags is None else rows.bags[:, own[0]]
@@ -363,104 +359,74 @@ class XGBoostAdapter(TreeModel):
         omega *= factors[np.ix_(iteration, own)]
         return replace(trees, rates=omega[-1].copy(), coefficients=Coefficients(omega, beta))
 
-    def _slack(self, trees: FittedTrees, own: NDArray[np.intp], largest: float) -> Array | float:
-        """(L,): how far leaves are off for scores that are rounded otherwise.
+    def _apart(self, largest: float) -> Array:
+        """(T,): how far residuals are off for scores that are rounded otherwise.
 
         A CPU adds parallel trees to the scores one by one, a GPU all at once (src/predictor/gpu_predictor.cu): in each
         iteration so far up to one rounding per tree apart.
         """
-        if self._model.n_parallel == 1:
-            return 0.0
-        apart = 2 * ROUNDING * largest * self._model.n_parallel * self._iterations[own]
-        return np.repeat(trees.rates * apart, trees.n_leaves)
+        n_parallel = self._model.n_parallel
+        return np.asarray(2 * ROUNDING * largest * (n_parallel if n_parallel > 1 else 0) * self._iterations)
+
+    def _slack(self, trees: FittedTrees, own: NDArray[np.intp], largest: float) -> Array:
+        """(L,): how far leaves are off for scores that are rounded otherwise."""
+        return np.repeat(trees.rates * self._apart(largest)[own], trees.n_leaves)
 
     # -- rates and regularisation ---------------------------------------------------------------------------------------
 
-    def _rates(self, rows: TrainingRows, plan: DrawPlan) -> tuple[Array, list[Array]]:
+    @property
+    def _stated_rate(self) -> float:
+        """The rate of the settings, parallel trees accounted for."""
+        return float(np.float32(self._settings.number("learning_rate")) / np.float32(self._model.n_parallel))
+
+    @property
+    def settles(self) -> bool:  # type: ignore[override]
+        """Whether sums confirm the settings: any rate would lead to a single leaf's value, and any targets to a zero."""
+        return not (self.starts_with_base or self._drops or all(len(tree.splits) == 0 for tree in self._trees))
+
+    def _rates(self, rows: TrainingRows) -> tuple[Array, list[Array]]:
         """(T,) rates, parallel trees accounted for, and for each tree (L_t,) what is added to its leaves' weights.
 
         Those of the settings where a few trees confirm them on the data, and all others by themselves; else the data decide.
         """
-        stated = float(np.float32(self._settings.number("learning_rate")) / np.float32(self._model.n_parallel))
-        l2 = self._settings.number("reg_lambda")
+        stated, l2 = self._stated_rate, self._settings.number("reg_lambda")
         as_stated = np.full(self._n_trees, stated), [np.where(self._zero(tree), np.inf, l2) for tree in self._trees]
-        # Any rate would lead to a single leaf's value, and any targets to one that min_child_weight set to zero.
-        single = all(len(tree.splits) == 0 for tree in self._trees)
-        if self._drops or single or not rows.totals.n_rows or not (rows.at_hand or rows.leaf_totals):
+        if not self.settles or rows.leaf_totals is None:
             return as_stated
-        for at_once in (True, False) if self._model.n_parallel > 1 else (False,):
-            observed = self._observe(rows, plan, at_once) if rows.leaf_totals is None else self._found(rows.leaf_totals)
-            first = []
-            for leaves in observed:
-                first.append(leaves)
-                if self._iterations[len(first) - 1] >= CHECKED_ITERATIONS:
-                    break
-            agree = all(tree.agree(stated, l2) for tree in first if tree.values.any())
-            if agree:
-                break
-        if agree and not self._rule.bends and all(confirmed(tree, stated, l2) for tree in self._trees[len(first) :]):
+        observed, checked = self._observed(rows), int(np.searchsorted(self._iterations, CHECKED_ITERATIONS)) + 1
+        agree = all(leaves.agree(stated, l2) for leaves in observed[:checked] if leaves.values.any())
+        if agree and not self._rule.bends and all(confirmed(tree, stated, l2) for tree in self._trees[checked:]):
             return as_stated
-        every = [*first, *observed]
-        rates, lambdas = recover(every, stated, l2, self._model.n_parallel)
-        return rates, [np.where(leaves.zero, np.inf, found) for leaves, found in zip(every, lambdas)]
+        rates, lambdas = recover(observed, stated, l2, self._model.n_parallel)
+        return rates, [np.where(leaves.zero, np.inf, found) for leaves, found in zip(observed, lambdas)]
 
-    def _observe(self, rows: TrainingRows, plan: DrawPlan, at_once: bool) -> Iterator[Leaves]:
-        """For each tree, the sums that its leaves were made of, the model's own trees standing in for those before.
-
-        Parallel trees are added to the scores at once, as a GPU does, or one by one.
-        """
-        n_rows = len(rows.targets)
-        weights = np.ones(n_rows) if rows.weights is None else rows.weights
-        y, w = rows.targets.astype(np.float32), weights.astype(np.float32)
-        start = np.broadcast_to(self._model.base_score if rows.offsets is None else rows.offsets, y.shape)
-        score, after, together = (start.astype(np.float32) for _ in range(3))
-        sampler: Sampler = Subsample(plan, np.arange(self._n_trees))
-        if rows.bags is not None:
-            sampler = RecordedBags(rows.bags, self._n_trees)
-        samples, step = plan.samples or rows.bags is not None, max(1, BLOCK_ENTRIES // n_rows)
-        few = min(step, CHECKED_ITERATIONS + 1)  # which are mostly all that is asked for
-        for begin, end in pairwise([0, *range(few, self._n_iterations, step), self._n_iterations]):
-            block = self._some_leaves(rows.X, begin, end)
-            first = int(np.searchsorted(self._iterations, begin))
-            for t in range(first, first + block.shape[1]):
-                if t == 0 or self._iterations[t] != self._iterations[t - 1]:
-                    score = score + together if at_once and t else after.copy()
-                    together = np.zeros_like(score)
-                tree, leaf = self._trees[t], block[:, t - first]
-                outputs = slice(None) if self._model.shared else slice(self._groups[t], self._groups[t] + 1)
-                drawn = sampler.draw(t, leaf, np.empty(0)) > 0 if samples else np.ones(n_rows, dtype=np.bool_)
-                yield self._sums(tree, leaf[drawn], (w[:, None] * (y[:, outputs] - score[:, outputs]))[drawn], w[drawn])
-                (together if at_once else after)[:, outputs] += tree.values.astype(np.float32)[leaf]
-
-    def _found(self, totals: list[LeafTotals]) -> Iterator[Leaves]:
-        """Observations from sums that were made elsewhere."""
-        found: dict[int, Leaves] = {}
+    def _observed(self, rows: TrainingRows) -> list[Leaves]:
+        """For each tree, the sums that its leaves were made of."""
+        totals, found = rows.leaf_totals or [], dict[int, Leaves]()
+        if self._model.shared:
+            totals = [replace(totals[0], sums=np.hstack([entry.sums for entry in totals]))]
         for group, entry in enumerate(totals):
             own = np.flatnonzero(self._groups == group)
             ends = np.cumsum([len(self._trees[t].leaves) for t in own])[:-1]
-            for t, weights, sums in zip(own, np.split(entry.weights, ends), np.split(entry.sums, ends)):
-                found[int(t)] = self._made_of(self._trees[t], weights, sums, float(np.abs(sums).sum()))
-        return (found[t] for t in range(self._n_trees))
+            for t, weights, sums in zip(own.tolist(), np.split(entry.weights, ends), np.split(entry.sums, ends)):
+                found[t] = self._made_of(t, weights, sums, rows.totals)
+        return [found[t] for t in range(self._n_trees)]
 
-    def _sums(self, tree: Tree, leaf: NDArray[np.integer[Any]], gradients: Any, weights: Any) -> Leaves:
-        n = len(tree.leaves)
-        columns = (weights.astype(np.float64), *gradients.T.astype(np.float64))
-        totals, *sums = (np.bincount(leaf, column, n).astype(np.float64) for column in columns)
-        return self._made_of(tree, totals, np.stack(sums, axis=1), float(np.abs(gradients).sum()))
-
-    def _made_of(self, tree: Tree, totals: Array, sums: Array, size: float) -> Leaves:
-        values = tree.values
-        zero = self._zero(tree) | (totals <= 0)
+    def _made_of(self, t: int, weights: Array, sums: Array, totals: Totals) -> Leaves:
+        tree = self._trees[t]
+        zero = self._zero(tree) | (weights <= 0)
         if not self._rule.bends:
             # A loaded model has lost min_child_weight, but where there are residuals no other leaf is zero.
-            zero |= (np.abs(sums).max(axis=1) > 1e-12 * size) & ~values.any(axis=1)
-        weights = np.broadcast_to(totals[:, None], values.shape)
-        found = Leaves(values[~zero].ravel(), weights[~zero].ravel(), sums[~zero].ravel(), zero, tree)
+            size = float(np.abs(sums).sum()) + ROUNDING * totals.largest * totals.weight
+            zero |= (np.abs(sums).max(axis=1) > 1e-12 * size) & ~tree.values.any(axis=1)
+        of_values = np.broadcast_to(weights[:, None], tree.values.shape)
+        slack = self._apart(totals.largest)[t]
+        found = Leaves(tree.values[~zero].ravel(), of_values[~zero].ravel(), sums[~zero].ravel(), zero, tree, slack)
         if not self._rule.bends:
             return found
 
         def bent(l2: float) -> Array:
-            return self._rule.values(tree, np.where(zero, np.inf, l2), sums, totals)[~zero].ravel()
+            return self._rule.values(tree, np.where(zero, np.inf, l2), sums, weights)[~zero].ravel()
 
         return replace(found, bent=bent, most=self._rule.max_step)
 

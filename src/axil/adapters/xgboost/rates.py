@@ -37,6 +37,7 @@ class Leaves:
     sums: Array
     zero: NDArray[np.bool_]  #: (L,) which leaves XGBoost set to zero
     tree: Tree
+    slack: float = 0.0  #: how far values before the rate may be off for scores that are rounded otherwise
     #: the values before the rate for a lambda, where not sums over weights
     bent: Callable[[float], Array] | None = None
     most: float = np.inf  #: max_delta_step
@@ -66,7 +67,9 @@ class Leaves:
         """Whether rate and lambda lead to the values, up to their rounding and that of the sums."""
         found = rate * self.before_rate(l2)
         largest = 1e-9 if self.bent is None else 2 * _SLACK  # a bound is rounded as the values it is the middle of
-        slack = _SLACK * np.abs(self.values) + largest * np.abs(self.values).max(initial=0.0) + 1e-37
+        slack = (
+            _SLACK * np.abs(self.values) + largest * np.abs(self.values).max(initial=0.0) + rate * self.slack + 1e-37
+        )
         return bool(np.all(np.abs(found - self.values) <= slack))
 
 

@@ -188,7 +188,7 @@ class SmoothXGBoost(XGBoostAdapter):
         So it is in schedules and in models that were loaded from a file, which does not keep the rate. Two values have some rate
         for any targets: there the gain of a split, which XGBoost keeps, says what it was.
         """
-        rate = float(np.float32(self._settings.number("learning_rate")) / np.float32(self._model.n_parallel))
+        rate = self._stated_rate
         rates = np.full(self._n_trees, rate)
         if self._drops:
             return rates
