@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property, partial
+from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
@@ -394,23 +395,24 @@ class XGBoostAdapter(TreeModel):
         if not self.settles or rows.leaf_totals is None:
             return as_stated
         observed, checked = self._observed(rows), int(np.searchsorted(self._iterations, CHECKED_ITERATIONS)) + 1
-        agree = all(leaves.agree(stated, l2) for leaves in observed[:checked] if leaves.values.any())
+        first = list(islice(observed, checked))
+        agree = all(leaves.agree(stated, l2) for leaves in first if leaves.values.any())
         if agree and not self._rule.bends and all(confirmed(tree, stated, l2) for tree in self._trees[checked:]):
             return as_stated
-        rates, lambdas = recover(observed, stated, l2, self._model.n_parallel)
-        return rates, [np.where(leaves.zero, np.inf, found) for leaves, found in zip(observed, lambdas)]
+        every = [*first, *observed]
+        rates, lambdas = recover(every, stated, l2, self._model.n_parallel)
+        return rates, [np.where(leaves.zero, np.inf, found) for leaves, found in zip(every, lambdas)]
 
-    def _observed(self, rows: TrainingRows) -> list[Leaves]:
+    def _observed(self, rows: TrainingRows) -> Iterator[Leaves]:
         """For each tree, the sums that its leaves were made of."""
-        totals, found = rows.leaf_totals or [], dict[int, Leaves]()
+        totals, found = rows.leaf_totals or [], dict[int, tuple[Array, Array]]()
         if self._model.shared:
             totals = [replace(totals[0], sums=np.hstack([entry.sums for entry in totals]))]
         for group, entry in enumerate(totals):
             own = np.flatnonzero(self._groups == group)
             ends = np.cumsum([len(self._trees[t].leaves) for t in own])[:-1]
-            for t, weights, sums in zip(own.tolist(), np.split(entry.weights, ends), np.split(entry.sums, ends)):
-                found[t] = self._made_of(t, weights, sums, rows.totals)
-        return [found[t] for t in range(self._n_trees)]
+            found |= zip(own.tolist(), zip(np.split(entry.weights, ends), np.split(entry.sums, ends)))
+        return (self._made_of(t, *found[t], rows.totals) for t in range(self._n_trees))
 
     def _made_of(self, t: int, weights: Array, sums: Array, totals: Totals) -> Leaves:
         tree = self._trees[t]
