@@ -80,15 +80,13 @@ class Choice(Reduction[Compared]):
     k: int  #: how many per prediction
     positive: bool = False  #: only effects above zero
     distinct: bool = False  #: of rows with one label the largest alone
-    ranges: tuple[NDArray[Any], NDArray[Any]] | None = (
-        None  #: (n,) each: the values that rows must have, query by query
-    )
+    #: (n,) each: the values that rows must have, query by query
+    ranges: tuple[NDArray[Any], NDArray[Any]] | None = None
     n_threads: int = 1
     by_leaves: bool = False  #: the rows that share most leaves, not those of largest |effect|
     tree_weights: TreeWeights | None = None  #: how much each tree counts for these; None: all alike
-    sides: Array | None = (
-        None  #: (n, K) 1 or -1: the sign that effects must have to be listed, of all queries; None: any
-    )
+    #: (n, K) 1 or -1: the sign that effects must have to be listed, of all queries; None: any
+    sides: Array | None = None
     of_class: bool = False  #: whether effects of rows of another class than the output's count as below zero
 
     @property

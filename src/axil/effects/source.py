@@ -53,9 +53,8 @@ class Effects(ABC):
     intercepts: Array  #: (n, K) what no row adds to a prediction; the same in every shard
     backend: Backend | None = None  #: whose arrays the blocks are; None: the host's
     first: int = 0  #: the position of the first query in the whole request
-    alike: Callable[[], SharedLeaves] | None = (
-        None  #: the leaves that queries share with the rows; None: there are no trees
-    )
+    #: the leaves that queries share with the rows; None: there are no trees
+    alike: Callable[[], SharedLeaves] | None = None
 
     @property
     def served(self) -> list[Sequence[int]]:
@@ -197,9 +196,8 @@ class Found(RowTotals):
     """The result of a reduction over some shards."""
 
     made: Array  #: (n, K) what their rows add to each prediction
-    intercepts: Array = field(
-        metadata={"both": lambda mine, theirs: mine}
-    )  #: (n, K) what no row adds; the same in every shard
+    #: (n, K) what no row adds; the same in every shard
+    intercepts: Array = field(metadata={"both": lambda mine, theirs: mine})
 
     @property
     def predictions(self) -> Array:
@@ -213,9 +211,8 @@ F = TypeVar("F", bound=Found, covariant=True)
 class Reduction(ABC, Generic[F]):
     """A way to reduce effects to a result; frozen, so that it can travel to the rows."""
 
-    is_large: ClassVar[bool] = (
-        False  #: whether results have the size of the effects, so that they are not added on the way
-    )
+    #: whether results have the size of the effects, so that they are not added on the way
+    is_large: ClassVar[bool] = False
 
     @abstractmethod
     def of(self, shard: Shard, effects: Effects, column: Any) -> F:

@@ -21,12 +21,10 @@ class Best(Found):
     """The k largest effects on each prediction, the largest first, equal ones in the order of the rows."""
 
     k: int
-    size: (
-        Array  #: (n, K, k') the number that rows are ranked by, from 0 up; -1: a free place. k' <= k where rows are few
-    )
-    columns: dict[
-        str, NDArray[Any]
-    ]  #: (n, K, k') each: position, row, effect, contribution, target, and what the question adds
+    #: (n, K, k') the number that rows are ranked by, from 0 up; -1: a free place. k' <= k where rows are few
+    size: Array
+    #: (n, K, k') each: position, row, effect, contribution, target, and what the question adds
+    columns: dict[str, NDArray[Any]]
     distinct: bool = False  #: of rows with one label in the column ``key`` only the largest counts
 
     def __add__(self, other: Best) -> Best:

@@ -57,9 +57,8 @@ class Training:
     weights: Array  #: (N,) as the loss has them
     penalty: Array  #: (P,)
     weight_factors: Array | float = 1.0  #: (N,) d (weight in the loss) / d (weight given): class weights
-    penalty_growth: Array | float = (
-        0.0  #: (P,) d penalty / d (any row's weight), of losses that are means over the rows
-    )
+    #: (P,) d penalty / d (any row's weight), of losses that are means over the rows
+    penalty_growth: Array | float = 0.0
     flat: Array | None = None  #: (P, r) orthonormal directions that move no prediction and no loss
     convex: bool = True  #: whether a Hessian that is not positive definite means that the optimum is not unique
 

@@ -12,9 +12,8 @@ from axil.types import Array
 
 Product = Callable[[Array], Array]  # from (P, m) to the Hessian times it
 
-DENSE_PARAMETERS = (
-    3000  # up to here the Hessian is written down: its factor takes seconds and every query after it little
-)
+# up to here the Hessian is written down: its factor takes seconds and every query after it little
+DENSE_PARAMETERS = 3000
 SMALLEST = 1e-10  # eigenvalue, relative to the largest, that still counts as positive
 CG_TOLERANCE = 1e-7  # residual of conjugate gradients, relative to the right-hand side
 CG_STEPS = 1000

@@ -44,9 +44,8 @@ class TrainingLoss:
     rows: Callable[[Any, Any], Any]
     weight_decay: float | Mapping[str, float] = 0.0
     reduction: str | None = None
-    link: str = field(
-        default="identity", kw_only=True
-    )  #: "identity", "sigmoid" or "softmax": from outputs to probabilities
+    #: "identity", "sigmoid" or "softmax": from outputs to probabilities
+    link: str = field(default="identity", kw_only=True)
 
     def __post_init__(self) -> None:
         if self.reduction not in ("mean", "sum", None):

@@ -28,9 +28,8 @@ from axil.machine.memory import Budget
 FORMAT = "axil-explainer"
 VERSION = 6
 _MEMBER = re.compile(r"[a-z0-9_.]+\.npy")
-_LOCAL = (
-    b"PK\3\4"  # the first of the 30 bytes before each member's name; the last four say how far its bytes are beyond
-)
+# the first of the 30 bytes before each member's name; the last four say how far its bytes are beyond
+_LOCAL = b"PK\3\4"
 
 
 @dataclass(frozen=True)

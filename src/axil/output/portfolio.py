@@ -69,9 +69,8 @@ class Portfolio:
             "top_share": ratio(shares, gross),
             "turnover": turnover,
         }
-        if (
-            targets.shape[1] == len(parts) and not sums.additive
-        ):  # weights that several outputs share have no one target
+        # weights that several outputs share have no one target
+        if targets.shape[1] == len(parts) and not sums.additive:
             made |= {"fit": fit, "asymmetry": asymmetry}
         labels = {"query": np.repeat(sums.query_index, len(parts))}
         if own and sums.outputs is not None:

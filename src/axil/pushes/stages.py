@@ -68,9 +68,8 @@ class WalkedStages:
     recovered: dict[str, Any]
     scales: Array  #: (stages,) what a step was shortened by; 1 for whole ones
     start: Array  #: (N, K) or (K,) scores of the training rows, before the first round
-    zeroed: NDArray[np.bool_] | None = (
-        None  #: (L, K) values that the library set to zero for their weight, where K share trees
-    )
+    #: (L, K) values that the library set to zero for their weight, where K share trees
+    zeroed: NDArray[np.bool_] | None = None
     gradients: Array | None = None  #: (rounds, N, K) where a loss cannot be asked about single rows
 
     @property
@@ -91,9 +90,8 @@ class WalkedStages:
             found[term] = found[term] + gain if term in found else gain
         if one.base:
             for k, base in enumerate(self.smooth.trees.base_value):
-                added = np.full(
-                    int(self.smooth.trees.n_leaves[0]), one.base * base
-                )  # any tree: all its leaves have the same
+                # any tree: all its leaves have the same
+                added = np.full(int(self.smooth.trees.n_leaves[0]), one.base * base)
                 found[0, k] = found[0, k] + added if (0, k) in found else added
         return [(t, k, gain) for (t, k), gain in found.items()]
 
@@ -196,9 +194,8 @@ class StageWalk:
         self.found: dict[Term, Array] | None = None  # (L_t, 2) sums of g and h of all trees, where the core walks
         self.states: States | None = None  # where the core walks trees of several steps
         self.ahead: list[list[Step]] = []  # the steps of such a tree that are still to be taken, before their factors
-        self.sizes: Array | None = (
-            None  # (L, K) of the sums of |w g| that they are made of, where `_noise` asks for them
-        )
+        # (L, K) of the sums of |w g| that they are made of, where `_noise` asks for them
+        self.sizes: Array | None = None
 
     def run(self, check: bool) -> WalkedStages:
         if check and self.trees.base is None:
@@ -225,9 +222,8 @@ class StageWalk:
         replayed = self.replayed * np.repeat(rates, self.trees.n_leaves)[:, None]
         error = check_values(self.adapter, self.trees, replayed, self._noise) if check else 0.0
         if check and self.node_values:
-            known = np.where(
-                np.isnan(self.trees.rates), 1.0, rates
-            )  # a rate that is not stated is in no value of a node
+            # a rate that is not stated is in no value of a node
+            known = np.where(np.isnan(self.trees.rates), 1.0, rates)
             nodes = [rate * own for rate, own in zip(known, self.node_values)]
             check_nodes(self.adapter, self.trees, np.concatenate(nodes))
         self._settle(rates)

@@ -44,9 +44,8 @@ class Step:
     share: Array  #: ``-value / G``: a row of the leaf puts ``-w g share`` into its value
     inverse: Array | None = None
     solved: Array | None = None  #: (L_t,) the value that was solved for, where the step is a part of that
-    mix: LeafMix | None = (
-        None  #: where leaves depend on each other; ``by_g`` and ``by_h`` are nan then, and ``share`` is 1
-    )
+    #: where leaves depend on each other; ``by_g`` and ``by_h`` are nan then, and ``share`` is 1
+    mix: LeafMix | None = None
 
     def moved(self, G: NDArray[Any], H: NDArray[Any]) -> Array:
         """(L_t,): how the values move as the leaves' sums do by G and H."""
@@ -100,9 +99,8 @@ def bounded_step(rule: Regularisation, G: Array, H: Array, plain: Step) -> Step:
     value = rule.leaf_values(-G, H)
     linear = by_sum @ -G
     ratio = np.divide(value, linear, out=np.zeros_like(value), where=linear != 0)
-    ratio[np.abs(value - linear) <= SAME * np.abs(value).max(initial=0.0)] = (
-        1.0  # no constants, and values next to zero
-    )
+    # no constants, and values next to zero
+    ratio[np.abs(value - linear) <= SAME * np.abs(value).max(initial=0.0)] = 1.0
     share = ratio[:, None] * by_sum
     alone = (linear == 0) & (G != 0)
     share[alone, alone] = value[alone] / -G[alone]

@@ -193,9 +193,8 @@ def _classes(model: Any, names: NDArray[Any], out_of_fold: Any, asked: tuple[Que
     labels = _both(model.targets)
     if out_of_fold is None:
         shares, said = _around(model, labels), _both(_by_others(model)[0])
-        if (
-            model.kind == "additive" and labels.shape[1] > 2
-        ):  # both together find more (experiments/label_noise_several.py)
+        # both together find more (experiments/label_noise_several.py)
+        if model.kind == "additive" and labels.shape[1] > 2:
             shares = np.where(np.isnan(said), shares, (shares + said) / 2)
         found = ClassAudit.of_neighbours(labels, shares)
         probabilities = None if np.isnan(said).all() else said

@@ -195,9 +195,8 @@ def listed(asked: Asked, source: Source, k: int, same_sign: bool, greedy: bool) 
     model, unranked = asked.model, 0
     want = Ranked(k, same_sign, model.n_threads)
     if greedy:
-        seconds = (
-            2 * len(asked) * model.shape[1] * min(k, model.shape[0]) * model.pass_seconds
-        )  # with the effects again
+        # with the effects again
+        seconds = 2 * len(asked) * model.shape[1] * min(k, model.shape[0]) * model.pass_seconds
         instead = "Fewer predictions, smaller sets or greedy=False take less."
         announce(f"Greedy sets of {len(asked)} predictions take", seconds, instead, once=False)
     name, parts = model.scale.label("push" if source.name == "pushes" else "effect"), []

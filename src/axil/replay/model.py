@@ -49,9 +49,8 @@ class Proven(ABC):
     push_source: ClassVar[Source] = STEPS  #: what rows put into the steps of trees
     refusals: ClassVar[dict[str, tuple[str, str]]] = {}  #: for a question without an answer the reason, and what to do
     start: ClassVar[int] = 0  #: of the rows in this process, which are one shard
-    has_fitted: ClassVar[bool] = (
-        False  #: whether ``fitted()`` has the training rows' own predictions, as weights make them
-    )
+    #: whether ``fitted()`` has the training rows' own predictions, as weights make them
+    has_fitted: ClassVar[bool] = False
     #: the reason that questions about features give where there are none, and what to do
     no_features: ClassVar[tuple[str, str]] = (
         "this explainer was loaded from a file, which keeps no features",

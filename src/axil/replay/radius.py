@@ -158,9 +158,8 @@ def _radius(s: Structure, sums: Array, engine: BoostedTrees) -> float:
     """
     rule, costs, bound = s.regularisation, engine.backend.costs, _steepest(s)
     assert rule is not None
-    if (
-        rule.l1 > 0 and (s.rates >= 1.0).any()
-    ):  # a leaf that comes again has a sum of l1, the edge, whatever the targets
+    # a leaf that comes again has a sum of l1, the edge, whatever the targets
+    if rule.l1 > 0 and (s.rates >= 1.0).any():
         return 0.0
     column = costs.visit_seconds * costs.sweep * s.n_rows * s.n_trees
     most = max(LEAST, min(int(SECONDS / column), SEEDS // s.total_leaves))

@@ -98,9 +98,8 @@ def leaf_fit(adapter: Adapter, s: Structure, rows: RefitRows, budget: Budget, ra
     total = float(len(rows.targets) if weights is None else weights.sum())
     if not total > 0:
         raise InputError("No row of any weight is left to fit again; keep some.")
-    rule = (
-        _rule(s).reached(s.leaf_weights == 0).scaled((total / len(rows.targets)) / (s.total_weight / s.n_rows))
-    )  # by the mean weight
+    # by the mean weight
+    rule = _rule(s).reached(s.leaf_weights == 0).scaled((total / len(rows.targets)) / (s.total_weight / s.n_rows))
     base = np.average(rows.targets, axis=0, weights=weights) if s.base is None else s.base
     base = np.broadcast_to(base, rows.targets.shape[1:]).astype(adapter.base_precision).astype(np.float64)
     draws = _draws(s, rows)
@@ -139,9 +138,8 @@ def leaf_fit(adapter: Adapter, s: Structure, rows: RefitRows, budget: Budget, ra
     )
     if s.cut is None or s.cut.weighs:
         return made
-    return replace(
-        made, hessians=found.leaf_weights
-    )  # rows that are cut off count in the weights that a library records
+    # rows that are cut off count in the weights that a library records
+    return replace(made, hessians=found.leaf_weights)
 
 
 def _ranked_fit(s: Structure, found: Walked, raw: Array, based: bool, n_rows: int) -> LeafFit:

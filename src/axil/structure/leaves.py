@@ -31,9 +31,8 @@ class LeafFit:
     rule: Regularisation  #: how values follow from sums and weights, or hessians
     outputs: NDArray[np.int64] | None = None  #: (T,) the output that each tree serves; None: all of them
     hessians: Array | None = None  #: (L,) of weight * draw * second derivative; None: these are 1, as of squared error
-    means: Array | None = (
-        None  #: (outputs,) the targets' means that scores of ``base`` stand for; None: the base itself
-    )
+    #: (outputs,) the targets' means that scores of ``base`` stand for; None: the base itself
+    means: Array | None = None
 
     @property
     def starts(self) -> NDArray[np.int64]:

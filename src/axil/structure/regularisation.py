@@ -23,9 +23,8 @@ class Values:
     raw: Array  #: (M,) before bounds
     bounded: Array  #: (M,) the values themselves
     bounds: Array  #: (2, M) what each is kept above and below
-    ends: (
-        Ids  #: (2, M, 2) the two nodes in the middle of whose values that is, or twice the same; -1 where there is none
-    )
+    #: (2, M, 2) the two nodes in the middle of whose values that is, or twice the same; -1 where there is none
+    ends: Ids
 
 
 @dataclass(frozen=True)

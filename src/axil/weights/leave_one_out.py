@@ -59,9 +59,8 @@ class LeftOut:
 
     predictions: Array  #: (N, K); nan: no other row says anything of it
     curve: Curve | None = None  #: None: there is none, as the trees are not fitted one after the other
-    emptied: NDArray[np.bool_] | None = (
-        None  #: (N,) rows that no averaged tree says anything of; None: trees are not averaged
-    )
+    #: (N,) rows that no averaged tree says anything of; None: trees are not averaged
+    emptied: NDArray[np.bool_] | None = None
 
 
 def left_out(deletion: Deletion) -> LeftOut:
@@ -90,9 +89,8 @@ def left_out(deletion: Deletion) -> LeftOut:
             left[:, :, like(np.flatnonzero(~kept), left)] = 0.0
         sums += host(np.einsum("ktj,ktj,j->tk", left, left, like(counted, left)))
         total += counted.sum()
-    if s.is_ranked or (
-        s.coefficients is not None and len(trees) <= 2
-    ):  # the base is a tree; the base alone and all trees
+    # the base is a tree; the base alone and all trees
+    if s.is_ranked or (s.coefficients is not None and len(trees) <= 2):
         return LeftOut(found)
     return LeftOut(found, Curve(trees, means(sums, total), int(every.sum()), fitted, every))
 

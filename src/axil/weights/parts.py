@@ -16,9 +16,8 @@ from axil.types import Array
 from axil.weights.removal import left_of
 from axil.weights.rows_left import known_regularisation
 
-DOMINANT = (
-    1e4  # times the rest of its leaf: the fit without so heavy a row is replayed, as differences would lose digits
-)
+# times the rest of its leaf: the fit without so heavy a row is replayed, as differences would lose digits
+DOMINANT = 1e4
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,8 @@ HELD = 1 << 28  # bytes of fits without rows that are kept from one batch of que
 class Alone:
     """The fits without each of some rows, where these rows see them: each its own."""
 
-    residuals: (
-        Any  #: (K, T + 1, rows), of the back end: seen by each tree, and left by the last; nan: no weight is left
-    )
+    #: (K, T + 1, rows), of the back end: seen by each tree, and left by the last; nan: no weight is left
+    residuals: Any
 
 
 @dataclass(frozen=True)
