@@ -12,6 +12,7 @@ from axil.baselines.base import Baseline
 from axil.baselines.classifier import ClassQueries, FittedClassifier
 from axil.baselines.kernel import LeafKernel
 from axil.kernels.cpu import Cpu
+from axil.machine.blocks import spans
 from axil.machine.progress import track
 from axil.replay.proven import ProvenModel
 from axil.replay.queries import Queries
@@ -142,10 +143,8 @@ def add_effects(trees: Trees, table: Array, brings: Callable[[ResidualStep], Arr
     ``table`` (L, n), ``out`` (n, N); ``brings`` gives (rows,) for one tree and a block of rows. Cost O(T N n).
     """
     n_rows, n = trees.fit.structure.n_rows, table.shape[1]
-    size = max(1, BLOCK_NUMBERS // max(n, 1))
-    for first in range(0, n_rows, size):
-        rows = slice(first, min(first + size, n_rows))
-        sums = np.zeros((rows.stop - first, n))
+    for rows in spans(n_rows, max(1, BLOCK_NUMBERS // max(n, 1))):
+        sums = np.zeros((rows.stop - rows.start, n))
         one = np.empty_like(sums)
         for step in trees.fit.steps(rows):
             np.take(table, step.leaf, axis=0, out=one, mode="clip")  # leaves are in range; this mode takes no copy

@@ -14,6 +14,7 @@ from axil.baselines.surrogate import fit_classes, losses, means
 from axil.baselines.tree_baselines import Batch, KernelBaseline, Trees
 from axil.errors import InputError
 from axil.inputs import as_number
+from axil.machine.blocks import spans
 from axil.types import Array
 
 BLOCK_NUMBERS = 1 << 24  # of tables over leaves while the kernel of the training rows is filled
@@ -122,8 +123,7 @@ def among_rows(kernel: LeafKernel, weights: Array, targets: Array, ridge: float)
     root = np.sqrt(weights)
     system = np.empty((len(targets), len(targets)))
     size = max(1, BLOCK_NUMBERS // len(kernel.features))
-    for first in range(0, len(targets), size):
-        part = slice(first, first + size)
+    for part in spans(len(targets), size):
         system[part] = kernel.between(kernel.leaves[:, part])
     system *= root
     system *= root[:, None]

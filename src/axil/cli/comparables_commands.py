@@ -14,6 +14,7 @@ from axil.cli.parameters import given_options, refuse
 from axil.errors import InputError, counted, meant, shown
 from axil.explainer import Explainer
 from axil.inputs import as_count
+from axil.machine.blocks import spans
 
 TOP = 10  # training rows per query
 PART = 20_000  # queries whose table is held at a time
@@ -36,8 +37,7 @@ def similar(arguments: argparse.Namespace, out: Any) -> int:
     n = n_asked if output.whole else min(n_asked, ON_SCREEN)
 
     def parts() -> Iterator[Any]:
-        for start in range(0, n, PART):
-            some = slice(start, min(start + PART, n))
+        for some in spans(n, PART):
             beside, rows = (first, second.iloc[some]), asked.cut(some)
             yield question.explainer.similar(rows.features, beside=beside, **rows.started, **options)
 

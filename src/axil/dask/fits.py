@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.dask.partitions import Partition, named
 from axil.kernels.cpu import Cpu
+from axil.machine.blocks import spans
 from axil.structure import RowTotals, Structure, Transferable
 from axil.types import Array
 from axil.weights.forest import is_forest
@@ -183,10 +184,8 @@ def residual_sums(partition: Partition, entry: int, fit: Fit) -> Array:
     """(L, K): the sums of weight * draw * residual over these rows, tree by tree."""
     fitted = fit.on(partition, entry)
     s, found = fitted.structure, np.zeros_like(fit.values)
-    step = max(1, WALKED // s.n_trees)
-    for first in range(0, s.n_rows, step):
-        rows = slice(first, min(first + step, s.n_rows))
-        weights = np.ones(rows.stop - first) if s.row_weights is None else s.row_weights[rows]
+    for rows in spans(s.n_rows, max(1, WALKED // s.n_trees)):
+        weights = np.ones(rows.stop - rows.start) if s.row_weights is None else s.row_weights[rows]
         for one in fitted.steps(rows):
             np.add.at(found, one.leaf, (weights * one.drawn)[:, None] * one.residual)
     return found

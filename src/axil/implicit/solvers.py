@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 from scipy import linalg
 
+from axil.machine.blocks import spans
 from axil.types import Array
 
 Product = Callable[[Array], Array]  # from (P, m) to the Hessian times it
@@ -53,9 +54,8 @@ class Dense:
     def __init__(self, product: Product, n_parameters: int, bytes_a_column: int, flat: Array, may_damp: bool):
         hessian = np.empty((n_parameters, n_parameters))
         size = max(1, CHUNK_BYTES // max(bytes_a_column, 1))
-        for start in range(0, n_parameters, size):
-            stop = min(start + size, n_parameters)
-            hessian[:, start:stop] = product(np.eye(n_parameters, stop - start, -start))
+        for part in spans(n_parameters, size):
+            hessian[:, part] = product(np.eye(n_parameters, part.stop - part.start, -part.start))
         hessian = (hessian + hessian.T) / 2
         dead = np.asarray(np.abs(hessian).sum(axis=0) == 0)
         hessian[dead, dead] = 1.0

@@ -14,6 +14,7 @@ from scipy.linalg import blas, lapack
 from axil import _core
 from axil.kernels import LINKS, Backend, Cells, Costs, Numbers, Program, Rows, Triangle
 from axil.kernels.bounds import SAMPLE, Bounded, places
+from axil.machine.blocks import spans
 from axil.machine.progress import track
 from axil.machine.threads import Kept, one_blas_thread
 from axil.types import Array
@@ -225,7 +226,7 @@ class CpuTriangle(Triangle):
     @one_blas_thread()
     def solve(self, right: Array, transposed: bool) -> None:
         """Queries are solved for, not transposed, in an order of its own for each; see `product`."""
-        M, blocks = self.factor, _blocks(len(self.factor))
+        M, blocks = self.factor, spans(len(self.factor), BLOCK)
         if not right.size:
             return
         for own in blocks if transposed else reversed(blocks):
@@ -252,7 +253,7 @@ class CpuTriangle(Triangle):
         """
         made = self.factor if overwrite else self.factor.copy()
         corners: list[tuple[slice, Array]] = []
-        for own in track(_blocks(len(made)), "leaf space"):
+        for own in track(spans(len(made), BLOCK), "leaf space"):
             corner = np.tril(lapack.dtrtri(made[own, own].T, lower=1, unitdiag=1)[0])
             for before, of_before in corners:
                 met = made[before, own].T @ of_before
@@ -263,10 +264,6 @@ class CpuTriangle(Triangle):
             made[own, own] = corner
             made[own, own.stop :] = 0.0
         return made
-
-
-def _blocks(n: int) -> list[slice]:
-    return [slice(first, min(first + BLOCK, n)) for first in range(0, n, BLOCK)]
 
 
 @dataclass(frozen=True)

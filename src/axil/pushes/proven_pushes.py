@@ -15,6 +15,7 @@ from axil.effects.leaf_matches import SharedLeaves, TreeWeights
 from axil.errors import InputError
 from axil.implicit.readers import as_rows
 from axil.inputs.copies import frozen
+from axil.machine.blocks import spans
 from axil.machine.memory import BATCH_BYTES
 from axil.machine.progress import track
 from axil.machine.threads import Kept
@@ -228,14 +229,13 @@ def by_replay(model: Boosting, X: Any) -> Iterator[tuple[int, list[Array]]]:
     leaves, n_rows = model.located(X)[0], len(model.targets)
     before = model.deleted([np.zeros(0, dtype=np.intp)], "removal").scores(leaves)[0]
     counted = np.flatnonzero(model.row_weights)
-    step = together(model)
-    for first in track(range(0, n_rows, step), "removal"):
-        rows = np.arange(first, min(first + step, n_rows))
+    for part in track(spans(n_rows, together(model)), "removal"):
+        rows = np.arange(part.start, part.stop)
         left = [row[:0] if len(counted) == 1 else row for row in rows[:, None]]
         change = model.deleted(left, "removal").scores(leaves) - before  # (rows, n, K)
         if len(counted) == 1:
             change[np.isin(rows, counted)] = np.nan
-        yield first, list(change.transpose(2, 0, 1))
+        yield part.start, list(change.transpose(2, 0, 1))
 
 
 def to_first_order(model: Boosting, X: Any) -> Iterator[tuple[int, list[Array]]]:

@@ -25,6 +25,7 @@ from axil.adapters.smooth import SmoothTrees
 from axil.errors import ExactnessError
 from axil.kernels.cpu import CpuRows
 from axil.machine.arrays import host, like
+from axil.machine.blocks import spans
 from axil.machine.progress import track
 from axil.pushes.agreement import leaf_scores
 from axil.pushes.factors import Factors
@@ -69,11 +70,9 @@ class Pushes(Factors):
 
     # -- rows -----------------------------------------------------------------------------------------------------------
 
-    def _blocks(self, n: int) -> Iterator[slice]:
-        n_rows = len(self.walked.targets)
+    def _blocks(self, n: int) -> list[slice]:
         entries = sum(len(own) for own in self.trees) + n * self.n_outputs
-        step = max(64, self._block_entries() // entries)
-        return (slice(a, min(a + step, n_rows)) for a in range(0, n_rows, step))
+        return spans(len(self.walked.targets), max(64, self._block_entries() // entries))
 
     def _block_entries(self) -> int:
         """Factors and pushes held at a time: on a device, where the walk goes over all of a block at once, a batch of them."""
@@ -96,7 +95,7 @@ class Pushes(Factors):
         n, xp = tables[0].shape[1], self.backend.xp
         with self.backend.guard():
             tables = [xp.asarray(table) for table in tables]
-            for rows in track(list(self._blocks(n)), "pushes"):
+            for rows in track(self._blocks(n), "pushes"):
                 made = []
                 for k, factors in enumerate(self.factors(rows)):
                     out = xp.empty((rows.stop - rows.start, n))
@@ -147,7 +146,7 @@ class Pushes(Factors):
         xp = self.backend.xp
         with self.backend.guard():
             sums = [xp.zeros((int(self.walked.smooth.trees.n_leaves[own].sum()), n_groups)) for own in self.trees]
-            for rows in track(list(self._blocks(0)), "pushes"):
+            for rows in track(self._blocks(0), "pushes"):
                 own_codes = xp.asarray(codes[rows].astype(np.int64))
                 for k, factors in enumerate(self.factors(rows)):
                     self.rows.factor_sums(factors, own_codes, rows.start, sums[k], self._own(k))
@@ -167,7 +166,7 @@ class Pushes(Factors):
         """(N, K): the push of each row on its own score. O(T N), and no other pushes are computed."""
         found = np.zeros((len(self.walked.targets), self.n_outputs))
         with self.backend.guard():
-            for rows in track(list(self._blocks(0)), "pushes"):
+            for rows in track(self._blocks(0), "pushes"):
                 for k, factors in enumerate(self.factors(rows)):
                     for place, t in enumerate(self.trees[k].tolist() if self._mixes else ()):
                         if (t, k) in self._mixes:
@@ -217,7 +216,7 @@ class Pushes(Factors):
         with self.backend.guard():
             n_cells = [int(self.walked.smooth.trees.n_leaves[own].sum()) for own in self.trees]
             sums = [[xp.zeros((n, 1)) for _ in range(2)] for n in n_cells]
-            for rows in track(list(self._blocks(0)), "pushes"):
+            for rows in track(self._blocks(0), "pushes"):
                 codes = xp.zeros(rows.stop - rows.start, dtype=np.int64)
                 for k, factors in enumerate(self.factors(rows)):
                     self.rows.factor_sums(factors, codes, rows.start, sums[k][0], self._own(k))
@@ -226,13 +225,12 @@ class Pushes(Factors):
 
     def _sums_in_core(self) -> list[list[Array]]:
         """`_sums_by_factors` by one kernel that writes no factor down, where every tree of an output has one term."""
-        program, own_rows, n_rows = self._program, self.rows, len(self.walked.targets)
+        program, own_rows = self._program, self.rows
         assert program is not None
         assert isinstance(own_rows, CpuRows)
         sums = np.zeros((len(program.scales), 2))
-        for first in track(range(0, n_rows, SUMMED_ROWS), "pushes"):
-            rows = slice(first, min(first + SUMMED_ROWS, n_rows))
-            own_rows.gradient_sums(program, *self._given(rows), first, sums)
+        for rows in track(spans(len(self.walked.targets), SUMMED_ROWS), "pushes"):
+            own_rows.gradient_sums(program, *self._given(rows), rows.start, sums)
         ends = np.cumsum([len(term.scale) for one in self.terms for term in one])
         by_place = dict(zip(program.terms[:, 2].tolist(), np.split(sums, ends[:-1])))
         places, found = iter(sorted(by_place)), []

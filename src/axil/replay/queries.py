@@ -14,6 +14,7 @@ from axil import inputs
 from axil.adapters.contract import Model, OffsetModel
 from axil.adapters.smooth import OffsetScores, SmoothModel
 from axil.errors import UnsupportedQuestionError
+from axil.machine.blocks import spans
 from axil.machine.threads import Kept
 from axil.types import Array
 
@@ -157,6 +158,5 @@ class Combination:
 
     def parts(self, size: int) -> Iterator[tuple[csr_array, Queries]]:
         """The rows, ``size`` at a time, with their columns of the coefficients."""
-        for first in range(0, len(self.queries), size):
-            part = slice(first, first + size)
+        for part in spans(len(self.queries), size):
             yield csr_array(self.coefficients[:, part]), self.queries[part]

@@ -10,6 +10,7 @@ import numpy as np
 
 from axil.adapters.contract import Placement
 from axil.errors import counted
+from axil.machine.blocks import spans
 from axil.replay.recover import Replay
 from axil.structure import Structure
 from axil.structure.changes import nearest
@@ -165,8 +166,7 @@ def _radius(s: Structure, sums: Array, engine: BoostedTrees) -> float:
     most = max(LEAST, min(int(SECONDS / column), SEEDS // s.total_leaves))
     seeds, distances = nearest(rule, sums, s.leaf_weights, most + 1, bound)
     radius = np.inf
-    for first in range(0, min(len(distances), most), TOGETHER):
-        own = slice(first, min(first + TOGETHER, most))
+    for own in spans(min(len(distances), most), TOGETHER):
         least = _least(seeds[:, own], distances[own], bound)
         if least >= radius:
             return radius

@@ -16,6 +16,7 @@ from axil.adapters.contract import Adapter, FittedTrees, Placement
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 from axil.inputs import take_rows
 from axil.kernels.choose import backend_of
+from axil.machine.blocks import spans
 from axil.machine.memory import Budget, Limits
 from axil.machine.progress import track
 from axil.replay.walk import ELSEWHERE, Walked
@@ -68,9 +69,7 @@ def assign_leaves(
         return leaves
     entries = GPU_ENTRIES if limits.device == "cuda" else BLOCK_ENTRIES
     least = 1 if adapter.routes is None else ROUTED_ROWS * limits.n_threads
-    step = max(least, entries // len(n_leaves))
-    for start in track(range(0, n_rows, step), "leaves"):
-        part = slice(start, start + step)
+    for part in track(spans(n_rows, max(least, entries // len(n_leaves))), "leaves"):
         adapter.assign(take_rows(X, part), leaves[:, part], limits.n_threads, backend)
     return leaves
 

@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from axil.kernels import Backend, Numbers, Rows
 from axil.kernels.products import weighted
 from axil.machine.arrays import host, like
+from axil.machine.blocks import spans
 from axil.machine.threads import Kept, one_blas_thread
 from axil.structure import Structure
 from axil.types import Array, Leaves
@@ -358,11 +359,10 @@ class BoostedTrees:
             state = xp.zeros((s.n_rows, n))
             return state, self._passes.backward(state, asked(s, queries, xp), xp.full(n, base))
         out, phi, beta = xp.empty((n, s.n_rows)).T, xp.empty((s.total_leaves, n)), xp.empty(n)
-        for first in range(0, n, most):
-            part = slice(first, first + most)
+        for part in spans(n, most):
             state, adjoints = self._swept(queries[part], base)
-            for rows in range(0, s.n_rows, TURNED_ROWS):
-                out[rows : rows + TURNED_ROWS, part] = state[rows : rows + TURNED_ROWS]
+            for rows in spans(s.n_rows, TURNED_ROWS):
+                out[rows, part] = state[rows]
             phi[:, part], beta[part] = adjoints.phi, adjoints.beta
         return out, Adjoints(phi, beta)
 

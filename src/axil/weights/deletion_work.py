@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from axil.kernels import Costs
+from axil.machine.blocks import spans
 from axil.structure import Structure
 from axil.types import Array
 from axil.weights.answers import RowEffects
@@ -65,8 +66,7 @@ def gathered(effects: RowEffects, n_rows: int, n: int) -> Array:
 
 def blocks_of(s: Structure, per_row: int, entries: int) -> list[slice]:
     """The training rows in blocks of about ``entries`` numbers, ``per_row`` for each row."""
-    step = max(16, entries // per_row)
-    return [slice(first, min(first + step, s.n_rows)) for first in range(0, s.n_rows, step)]
+    return spans(s.n_rows, max(16, entries // per_row))
 
 
 def walked_blocks(s: Structure, outputs: int, times: int = 1) -> list[slice]:

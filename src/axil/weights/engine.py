@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.errors import ExactnessError
+from axil.machine.blocks import spans
 from axil.structure import Structure
 from axil.types import Array, Leaves
 from axil.weights.answers import Answer, RowEffects
@@ -149,10 +150,10 @@ def own_leaves(structure: Structure, queries: Leaves | None) -> Leaves:
 def rows_of_weights(engine: Engine, n_rows: int) -> Iterator[tuple[int, Array]]:
     """K of an engine in blocks of its rows (rows, N), with the number of their first."""
     step = max(1, BATCH_ENTRIES // n_rows)
-    for first in range(0, n_rows, step):
-        units = np.zeros((n_rows, min(step, n_rows - first)))
-        units[first : first + units.shape[1]] = np.eye(units.shape[1])
-        yield first, engine.combine(None, units).T
+    for rows in spans(n_rows, step):
+        units = np.zeros((n_rows, rows.stop - rows.start))
+        units[rows] = np.eye(units.shape[1])
+        yield rows.start, engine.combine(None, units).T
 
 
 def diagonal(engine: Engine, n_rows: int) -> Array:

@@ -21,6 +21,7 @@ import numpy as np
 from axil.errors import InputError
 from axil.kernels import Costs, Rows
 from axil.machine.arrays import host, like
+from axil.machine.blocks import spans
 from axil.machine.memory import in_words
 from axil.machine.progress import track
 from axil.machine.threads import one_blas_thread
@@ -126,13 +127,13 @@ def squares_in_leaf_space(space: LeafSpace, training: Rows) -> float:
     with_base = leaf_sums(s, training, (w * s.mean_weight)[:, None])[:, 0]  # drawn, the base with each leaf
     base = np.sum((w * s.mean_weight) ** 2)
     seen = gram(s, training, w**2, drawn=True)
-    for rows in track(_blocks(n), "squares"):  # drawn @ Q, in place of drawn
-        for own in reversed(_blocks(n)):
+    for rows in track(spans(n, BLOCK), "squares"):  # drawn @ Q, in place of drawn
+        for own in reversed(spans(n, BLOCK)):
             seen[rows, own] = seen[rows, : own.stop] @ Q[: own.stop, own] + np.outer(with_base[rows], of_base[own])
     seen_base = with_base @ Q + base * of_base  # of the base's row
     plain = gram(s, training, None, drawn=False)
     total = 0.0
-    for own in track(_blocks(n), "squares"):  # Q' (drawn @ Q), which is symmetric, on and right of the diagonal
+    for own in track(spans(n, BLOCK), "squares"):  # Q' (drawn @ Q), which is symmetric, on and right of the diagonal
         made = Q[: own.stop, own].T @ seen[: own.stop, own.start :] + np.outer(of_base[own], seen_base[own.start :])
         made *= plain[own, own.start :]
         size = own.stop - own.start
@@ -140,10 +141,6 @@ def squares_in_leaf_space(space: LeafSpace, training: Rows) -> float:
     beta = s.own_base * s.beta[-1]
     last = beta * seen_base  # of the base's row, or column
     return float(total + 2 * np.diagonal(plain) @ last + s.n_rows * beta**2 * base)
-
-
-def _blocks(n: int) -> list[slice]:
-    return [slice(first, min(first + BLOCK, n)) for first in range(0, n, BLOCK)]
 
 
 def gram(s: Structure, rows: Rows, weights: Array | None, drawn: bool) -> Array:

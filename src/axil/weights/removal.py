@@ -29,6 +29,7 @@ from scipy.sparse import csr_array
 from axil.errors import UnsupportedQuestionError
 from axil.kernels import Rows
 from axil.machine.arrays import host, like, where
+from axil.machine.blocks import spans
 from axil.structure import Structure
 from axil.types import Array
 from axil.weights.leaf_space import asked
@@ -126,15 +127,13 @@ class ReadOutEffects:
         constant = xp.asarray(self.fit.drift) @ phi
         table = s.by_cells(phi, drawn=False)  # draws are in the factors already
         step = max(64, min(BLOCK_ENTRIES // s.n_trees, BLOCK_ENTRIES // max(n, 1)))
-        for first in range(0, s.n_rows, step):
-            rows = slice(first, min(first + step, s.n_rows))
-            out = xp.empty((rows.stop - first, n))
-            factors = self.fit.factors(rows)
-            self.fit.training.scaled_read_out(table, factors, first, out)
+        for rows in spans(s.n_rows, step):
+            out = xp.empty((rows.stop - rows.start, n))
+            self.fit.training.scaled_read_out(table, self.fit.factors(rows), rows.start, out)
             out += constant
             out += np.outer(xp.asarray(self.fit.from_base(rows)), beta)
             out *= self.sign if s.row_weights is None else xp.asarray(self.sign * s.row_weights[rows, None])
-            yield first, host(out)
+            yield rows.start, host(out)
 
     def sparse(self) -> csr_array | None:
         return None

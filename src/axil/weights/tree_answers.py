@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 
 from axil.kernels import MEASURES, Backend
 from axil.machine.arrays import host, is_host
+from axil.machine.blocks import spans
 from axil.machine.threads import one_blas_thread
 from axil.types import Array
 from axil.weights.largest import Largest
@@ -94,14 +95,10 @@ class ReadOutAnswer:
         return out.T
 
     def blocks(self) -> Iterator[tuple[int, Array]]:
-        for first in range(0, self.trees.structure.n_rows, READ_ROWS):
-            rows = min(READ_ROWS, self.trees.structure.n_rows - first)
-            out = np.empty((rows, len(self.adjoints.beta)))
-            self.trees.read_out(self.adjoints, first, out)
-            yield first, out
-
-    def sparse(self) -> csr_array | None:
-        return None
+        for rows in spans(self.trees.structure.n_rows, READ_ROWS):
+            out = np.empty((rows.stop - rows.start, len(self.adjoints.beta)))
+            self.trees.read_out(self.adjoints, rows.start, out)
+            yield rows.start, out
 
     @guarded
     def hand_to(self, collector: Largest) -> None:

@@ -10,6 +10,7 @@ from axil.kernels.cuda.cells import KeptCells
 from axil.kernels.cuda.checks import expect, expect_output, expect_rows, expect_weights
 from axil.kernels.cuda.launch import THREADS, blocks, free_bytes, processors, to_host, within_memory
 from axil.machine.arrays import is_host, namespace
+from axil.machine.blocks import spans
 
 RULE = 5  # numbers that say how the scale of a leaf follows from its weight
 WALKING = 1024  # threads per multiprocessor, at most
@@ -69,15 +70,14 @@ class Deleted(KeptCells):
         of_trees = (*map(self._put, (values, slopes, steps)), bool(in_turn), self._put(drifts))
         moved = any(out is not None and is_host(out) for out, _ in wanted)
         step = max(THREADS, MOVED_BYTES // (8 * outputs * (self.n_trees + 1))) if moved else rows
-        for begin in range(0, rows, step):
-            part = slice(begin, min(begin + step, rows))
-            n = part.stop - begin
+        for part in spans(rows, step):
+            n = part.stop - part.start
             own = None if weights is None else self._put(weights[part])
             made = [cp.empty((outputs, height, n)) if moved and out is not None else out for out, height in wanted]
             slots, kept = self._kept_by_threads(n, outputs, (made[1] is None) + (not in_turn))
             read = (self.cells, self.n_rows, self.n_trees, self._starts, *of_leaves, own, *of_trees)
             of_rows = (self._put(vectors[:, part]) for vectors in (start, base, changed))
-            written = (first + begin, n, outputs, *made, kept)
+            written = (first + part.start, n, outputs, *made, kept)
             self._run("deletions", (slots // THREADS, outputs), (THREADS,), *read, *of_rows, *written)
             for (out, _), found in zip(wanted, made):
                 if out is not None and is_host(out):

@@ -26,6 +26,7 @@ from axil.kernels.cuda.launch import (
     within_memory,
 )
 from axil.machine.arrays import is_host
+from axil.machine.blocks import spans
 from axil.types import Array
 
 TILE, TILE_THREADS, TILE_ROWS = (
@@ -117,9 +118,7 @@ class ReadOuts(KeptCells):
 
     def _in_blocks(self, table: Any, constant: Any, weights: Any) -> Iterator[tuple[slice, Any]]:
         """Read-outs of all rows, as many columns at a time as memory allows, and which these are."""
-        columns, step = table.shape[1], self._columns_at_once()
-        for start in range(0, columns, step):
-            part = slice(start, min(start + step, columns))
+        for part in spans(table.shape[1], self._columns_at_once()):
             block = cp.empty((self.n_rows, part.stop - part.start))
             if block.size:
                 self._read(table[:, part], constant[part], weights, 0, block)
@@ -191,9 +190,7 @@ class ReadOuts(KeptCells):
         if not self.n_rows or not columns or not values.shape[1]:
             return
         asked, weights = cp.asarray(queries).T, self._put(weights)
-        step = self._columns_at_once()
-        for start in range(0, columns, step):
-            part = slice(start, min(start + step, columns))
+        for part in spans(columns, self._columns_at_once()):
             block = cp.empty((self.n_rows, part.stop - part.start))
             self._match(cp.ascontiguousarray(asked[:, part]), weights, 0, block)
             merge(block, 0, None, values[part], rows[part], self._kernel)

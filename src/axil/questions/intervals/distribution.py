@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.errors import InputError, shown
+from axil.machine.blocks import spans
 from axil.output import tables
 from axil.questions.intervals.calibration_groups import CalibrationGroups
 from axil.questions.intervals.conformal import Conformal, least_rows, order_of
@@ -343,12 +344,12 @@ class Distribution:
         every = np.stack(parts, axis=-1)
         return self._shown(every.reshape(-1, every.shape[-1])).reshape(every.shape)
 
-    def _some(self, n: int, lines: int = 1) -> Iterator[slice]:
+    def _some(self, n: int, lines: int = 1) -> list[slice]:
         """The queries in parts, as many at a time as memory allows besides all results, of which each query has ``lines``."""
         k = len(self._rows)
         left = (self._model.budget.available - 8 * k * n * lines) // (8 * COPIES)
         step = max(1, min(ATOM_ENTRIES, left) // (k * max(self.n_calibration, lines)))
-        return (slice(first, min(first + step, n)) for first in range(0, n, step))
+        return spans(n, step)
 
     def _require(self, share: float, given: Any, what: str) -> None:
         n, needed = self.n_calibration, least_rows(share)
