@@ -11,6 +11,7 @@ from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 import axil
 from axil import InputError, UnsupportedQuestionError
 from axil.kernels.cpu import Cpu
+from axil.weights.answers import gathered
 from axil.weights.boosting import BoostedTrees
 from axil.weights.forest import Forest, is_forest
 from axil.weights.rows_left import without
@@ -46,7 +47,7 @@ def test_the_derivative_of_a_weighted_replay(shape, prepared, monkeypatch):
     rows = np.arange(0, structure.n_rows, -(-structure.n_rows // 40))
     (answer,) = engine_of(structure, prepared).removal(queries, y)
     expected = removal_effects(structure, y[:, 0], queries, rows)
-    np.testing.assert_allclose(answer.dense()[:, rows], expected, **CLOSE)
+    np.testing.assert_allclose(gathered(answer, structure.n_rows)[:, rows], expected, **CLOSE)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

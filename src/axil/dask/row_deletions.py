@@ -151,7 +151,7 @@ def deletion_of(
 
 
 @dataclass(frozen=True)
-class ForestEffects:
+class ForestEffects(RowEffects):
     """Changes of n predictions of one output on deleting each row of a forest: its own leaves change alone."""
 
     fitted: FittedValues
@@ -171,12 +171,6 @@ class ForestEffects:
                 rows.scaled_read_out(table, last.astype(np.float64), part.start, lost)
                 out = over_the_rest(s, before + out, lost, np.zeros(1), np.zeros(1)) - before
             yield part.start, out
-
-    def dense(self) -> Array:
-        return np.concatenate([block for _, block in self.blocks()] or [np.empty((0, len(self.queries)))]).T
-
-    def sparse(self) -> None:
-        return None
 
 
 def forest_changes(fitted: FittedValues, rows: slice) -> tuple[Array, NDArray[np.bool_]]:

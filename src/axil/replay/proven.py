@@ -29,7 +29,7 @@ from axil.scale import FittedTargets
 from axil.structure import Structure
 from axil.structure.leaves import LeafFit
 from axil.types import Array
-from axil.weights.answers import Answer, RowEffects
+from axil.weights.answers import Answer, RowEffects, gathered
 from axil.weights.boosting import BoostedTrees
 from axil.weights.deletion_work import GROUP_SECONDS, REPLAYS
 from axil.weights.engine import Engine, own_leaves
@@ -406,7 +406,7 @@ def removed_in_turn(engine: Engine, query: Any, targets: Array, k: int, first: A
         exact = isinstance(left, Forest) or any(mixes(s) or s.is_ranked for s in structures)
         rest = left.deletable("removal")
         found = rest.deletion(query, targets, 0) if exact else rest.removal(query, targets)
-        gains = sign * np.nan_to_num(found[k].dense()[0])  # nan: without the row nothing is left
+        gains = sign * np.nan_to_num(gathered(found[k], len(targets))[0])  # nan: without the row nothing is left
         best = int(gains.argmax())  # a row that is gone has weight 0, so effect 0
         if gains[best] <= 0:
             break

@@ -19,25 +19,33 @@ def dense(found: Any) -> Array:
     return np.asarray(found.toarray() if issparse(found) else found)
 
 
+def gathered(effects: RowEffects, n_rows: int) -> Array:
+    """(n, N): effects that come in blocks, of one training row or more."""
+    out = np.empty((0, 0))
+    for first, block in effects.blocks():
+        out = out if first else np.empty((n_rows, block.shape[1]))
+        out[first : first + len(block)] = block
+    return out.T
+
+
 class RowEffects(Protocol):
     """One number for each of n queries and N training rows."""
-
-    def dense(self) -> Array:
-        """(n, N)."""
 
     def blocks(self) -> Iterator[tuple[int, Array]]:
         """Blocks (rows, n) of the transpose with the number of their first row, never all of it at once if avoidable."""
 
     def sparse(self) -> csr_array | None:
         """(n, N) where most are zero and known to be, else None."""
+        return None
 
 
 class Answer(RowEffects, Protocol):
     """The weights of n queries over N training rows, and what no target makes of their predictions."""
 
-    @property
-    def intercepts(self) -> Array:
-        """(n, K)."""
+    intercepts: Array  #: (n, K)
+
+    def dense(self) -> Array:
+        """(n, N)."""
 
     def hand_to(self, collector: Largest) -> None:
         """Give all weights to a collector in the form that is cheapest."""
@@ -50,52 +58,32 @@ class Answer(RowEffects, Protocol):
 
 
 @dataclass(frozen=True)
-class DenseAnswer:
-    """Weights that are there already."""
+class KnownEffects(RowEffects):
+    """Numbers that are there already, in one array or sparse."""
 
-    weights: Array
-    intercepts: Array
-
-    def dense(self) -> Array:
-        return self.weights
+    numbers: Any  #: (n, N)
 
     def blocks(self) -> Iterator[tuple[int, Array]]:
-        yield 0, self.weights.T
+        yield 0, dense(self.numbers).T
 
     def sparse(self) -> csr_array | None:
-        return None
-
-    def hand_to(self, collector: Largest) -> None:
-        collector.add(self.weights.T, 0)
-
-    def product(self, targets: Array) -> Array:
-        return weighted(self.weights, targets)
-
-    def moments(self, values: Array) -> Array:
-        return np.stack([weighted(self.weights, values, measure) for measure in ("size", "square")])
+        return self.numbers if issparse(self.numbers) else None
 
 
 @dataclass(frozen=True)
-class SparseAnswer:
-    """Weights of a forest or of neighbours: few of them are not zero."""
+class KnownAnswer(KnownEffects, Answer):
+    """Weights that are there already; those of a forest or of neighbours are sparse."""
 
-    weights: csr_array
     intercepts: Array
 
     def dense(self) -> Array:
-        return np.asarray(self.weights.toarray())
-
-    def blocks(self) -> Iterator[tuple[int, Array]]:
-        yield 0, self.dense().T
-
-    def sparse(self) -> csr_array | None:
-        return self.weights
+        return dense(self.numbers)
 
     def hand_to(self, collector: Largest) -> None:
-        collector.add_sparse(self.weights)
+        collector.add_all(self.numbers)
 
     def product(self, targets: Array) -> Array:
-        return weighted(self.weights, targets)
+        return weighted(self.numbers, targets)
 
     def moments(self, values: Array) -> Array:
-        return np.stack([weighted(self.weights, values, measure) for measure in ("size", "square")])
+        return np.stack([weighted(self.numbers, values, measure) for measure in ("size", "square")])

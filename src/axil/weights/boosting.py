@@ -42,7 +42,7 @@ from axil.weights import removal
 from axil.weights.answers import Answer, RowEffects
 from axil.weights.deletion import Deletion, InLeafSpace
 from axil.weights.deletion_work import Work as DeletionWork
-from axil.weights.engine import Memory, Seconds, own_leaves
+from axil.weights.engine import Deletable, Memory, Seconds, diagonal, own_leaves, sum_of_squares
 from axil.weights.leaf_space import LeafSpace, asked, cooccurrence, shares, sums_at
 from axil.weights.leave_one_out import LeftOut, left_out
 from axil.weights.levels import Level, at_share, shares_of
@@ -64,13 +64,11 @@ WORTH = 0.1  # seconds that sweeps have to take, before another way is thought o
 KEPT_SUMS = 4  # arrays of the training rows whose leaf sums are kept
 
 
-class BoostedTrees:
+class BoostedTrees(Deletable):
     """K and its transpose for one structure, by sweeps over the rows, or in leaf space (`prepared`).
 
     A kept value is published whole, by one assignment, so any number of threads may ask, and an exception breaks nothing.
     """
-
-    is_sparse = False
 
     def __init__(self, structure: Structure, backend: Backend, offset_sums: Array | None = None):
         """Keeps the rows on the back end; ``offset_sums`` (L, K): the leaf sums of the offsets, where rows are elsewhere."""
@@ -162,13 +160,13 @@ class BoostedTrees:
         """O(T^2 N + L^3) in leaf space, O(T N^2) otherwise, whichever is less of what fits."""
         if self._work(1).leaf_space_pays(available):
             return hat.leverage_in_leaf_space(self.space(), self.rows)
-        return hat.leverage_by_rows(self._own_weights(available))
+        return diagonal(self._own_weights(available))
 
     def squares(self, available: int) -> float:
         """O(T^2 N + L^3) in leaf space, O(T N^2) otherwise, whichever is less of what fits."""
         if self._work(hat.MATRICES).leaf_space_pays(available):
             return hat.squares_in_leaf_space(self.space(), self.rows)
-        return hat.squares_by_rows(self._own_weights(available))
+        return sum_of_squares(self._own_weights(available))
 
     @guarded
     def likeness(self, v: Array) -> tuple[Array, Array] | None:
@@ -199,9 +197,6 @@ class BoostedTrees:
             deletion=deletions.in_leaf_space if deletions and deletions.needed <= available else np.inf,
             replays=deletions.by_replay if deletions else np.inf,
         )
-
-    def deletable(self, question: str) -> BoostedTrees:
-        return self
 
     @guarded
     def removal(self, queries: Leaves | None, targets: Array) -> Sequence[RowEffects]:

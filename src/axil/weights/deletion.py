@@ -32,14 +32,13 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from axil.machine.arrays import host, like
 from axil.machine.progress import track
 from axil.machine.threads import Kept
 from axil.types import Array, Leaves
 from axil.weights.answers import RowEffects
-from axil.weights.deletion_work import BLOCK_ENTRIES, COPIES, blocks_of, gathered, walked_blocks
+from axil.weights.deletion_work import BLOCK_ENTRIES, COPIES, blocks_of, walked_blocks
 from axil.weights.leaf_space import asked
 from axil.weights.levels import Level, base_without
 from axil.weights.parts import Parts, Which
@@ -182,7 +181,7 @@ class InLeafSpace:
 
 
 @dataclass(frozen=True)
-class LeafSpaceEffects:
+class LeafSpaceEffects(RowEffects):
     """Changes of n predictions of one output on deleting each of N rows, to be read out."""
 
     deletion: InLeafSpace
@@ -190,9 +189,6 @@ class LeafSpaceEffects:
     asked: list[Adjoints]  #: at each level
     started: list[Array]  #: (n, K) at each level: what its l2 alone changes
     output: int
-
-    def dense(self) -> Array:
-        return gathered(self, self.deletion.fitted.structure.n_rows, len(self.queries))
 
     def blocks(self) -> Iterator[tuple[int, Array]]:
         with self.deletion.levels[0].space.backend.guard():
@@ -236,9 +232,6 @@ class LeafSpaceEffects:
         made = f.predictions(self.queries.T)[:, k] + changes
         base = base_without(f, rows)[k][:, None]
         return over_the_rest(s, made, host(lost), host(taken), base) - made
-
-    def sparse(self) -> csr_array | None:
-        return None
 
 
 def emptied_with(fitted: FittedValues, rows: slice) -> tuple[Array, Array]:

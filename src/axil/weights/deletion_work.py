@@ -9,8 +9,6 @@ import numpy as np
 from axil.kernels import Costs
 from axil.machine.blocks import spans
 from axil.structure import Structure
-from axil.types import Array
-from axil.weights.answers import RowEffects
 from axil.weights.leaf_space import LeafSpace
 from axil.weights.levels import shares_of
 from axil.weights.rows_left import bends
@@ -54,14 +52,6 @@ class Work:
     def uses_leaf_space(self, available: int) -> bool:
         """Whether it fits and is the faster way."""
         return self.needed <= available and self.in_leaf_space <= self.by_replay
-
-
-def gathered(effects: RowEffects, n_rows: int, n: int) -> Array:
-    """(n, N): effects that come in blocks."""
-    out = np.empty((n_rows, n))
-    for first, block in effects.blocks():
-        out[first : first + len(block)] = block
-    return out.T
 
 
 def blocks_of(s: Structure, per_row: int, entries: int) -> list[slice]:

@@ -46,13 +46,8 @@ class Memory:
 class Engine(Protocol):
     """K of a fitted model, however it is computed."""
 
-    @property
-    def is_sparse(self) -> bool:
-        """Whether most weights are zero and known to be."""
-
-    @property
-    def structure(self) -> Structure:
-        """The structure that the weights are computed from."""
+    is_sparse: bool = False  #: whether most weights are zero and known to be
+    structure: Structure  #: that the weights are computed from
 
     def ask(self, queries: Any, base: float = 1.0) -> Answer:
         """The weights of the queries, ``k_j(x)``, and the part of their predictions that no target makes."""
@@ -79,7 +74,11 @@ class Engine(Protocol):
         """``sum_ij K[i, j]^2``, within ``available`` bytes."""
 
     def likeness(self, v: Array) -> tuple[Array, Array] | None:
-        """B v, (N, S), and the diagonal of B, (N,), for a matrix B that is close to K and quick to apply; None: there is none."""
+        """B v, (N, S), and the diagonal of B, (N,), for a matrix B that is close to K and quick to apply.
+
+        None: there is none, or leverages take no more time than an estimate.
+        """
+        return None
 
     def costs(self, available: int) -> Seconds:
         """The time of work on all training rows within ``available`` bytes."""
@@ -100,13 +99,17 @@ class Engine(Protocol):
         Given numbers, only if that pays for this many queries, with what is kept already, and fits into these bytes; else it
         is this one.
         """
+        return self
 
     def deletable(self, question: str) -> Deletable:
         """This engine, where fits without some training rows are known; else refuses the question by name."""
 
 
-class Deletable(Protocol):
+class Deletable(Engine, Protocol):
     """An engine of whose fit it is known what becomes of it without some training rows."""
+
+    def deletable(self, question: str) -> Deletable:
+        return self
 
     def removal(self, queries: Any, targets: Array) -> Sequence[RowEffects]:
         """For each column of the targets (N, K) the effects ``-w_j dF(x) / dw_j`` of deleting training rows; see `removal`."""
@@ -156,14 +159,11 @@ def rows_of_weights(engine: Engine, n_rows: int) -> Iterator[tuple[int, Array]]:
         yield rows.start, engine.combine(None, units).T
 
 
-def diagonal(engine: Engine, n_rows: int) -> Array:
-    """(N,): ``K[j, j]``, from rows of K."""
-    found = np.empty(n_rows)
-    for first, block in rows_of_weights(engine, n_rows):
-        found[first : first + len(block)] = np.diagonal(block[:, first:])
-    return found
+def diagonal(rows: Iterator[tuple[int, Array]]) -> Array:
+    """(N,): ``K[j, j]``, from blocks of rows of K with the number of their first."""
+    return np.concatenate([np.diagonal(block[:, first:]).copy() for first, block in rows])
 
 
-def sum_of_squares(engine: Engine, n_rows: int) -> float:
-    """``sum_ij K[i, j]^2``, from rows of K."""
-    return sum(float(np.square(block).sum()) for _, block in rows_of_weights(engine, n_rows))
+def sum_of_squares(rows: Iterator[tuple[int, Array]]) -> float:
+    """``sum_ij K[i, j]^2``, from blocks of rows of K."""
+    return float(sum(np.square(block).sum() for _, block in rows))

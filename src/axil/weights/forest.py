@@ -21,8 +21,8 @@ from axil.kernels.cpu import Cpu, leaf_rows
 from axil.structure import Regularisation, Structure
 from axil.types import Array, Leaves
 from axil.weights import ranks_left, removal
-from axil.weights.answers import Answer, DenseAnswer, RowEffects, SparseAnswer, dense
-from axil.weights.engine import Memory, Seconds, own_leaves
+from axil.weights.answers import Answer, KnownAnswer, KnownEffects, RowEffects, dense
+from axil.weights.engine import Deletable, Memory, Seconds, own_leaves
 from axil.weights.leaf_space import shares
 from axil.weights.leave_one_out import LeftOut
 from axil.weights.residuals import over_the_rest
@@ -44,7 +44,7 @@ def is_forest(structure: Structure) -> bool:
     return not c.omega[:-1].any() and (not base.any() or not c.beta[:-1].any())
 
 
-class Forest:
+class Forest(Deletable):
     """K of a forest as a product of two sparse matrices; 12 bytes for each row that each tree was fitted on."""
 
     is_sparse = True
@@ -60,7 +60,7 @@ class Forest:
 
     def ask(self, queries: Leaves | None, base: float = 1.0) -> Answer:
         weights = csr_array(self._met(queries) @ self._rows_of_leaves)
-        return SparseAnswer(weights, np.tile(base * self._constant, (weights.shape[0], 1)))
+        return KnownAnswer(weights, np.tile(base * self._constant, (weights.shape[0], 1)))
 
     def apply(self, queries: Leaves | None, v: Array, base: float = 1.0) -> Array:
         s, table = self.structure, np.asarray(self._rows_of_leaves @ v)
@@ -76,7 +76,7 @@ class Forest:
 
     def mixed(self, queries: Leaves | None, u: Any, base: float = 1.0) -> Answer:
         counted = np.asarray(u.sum(axis=0)).ravel()
-        return DenseAnswer(self.combine(queries, u).T, np.outer(counted, base * self._constant))
+        return KnownAnswer(self.combine(queries, u).T, np.outer(counted, base * self._constant))
 
     def predicted(self, queries: Leaves | None, targets: Array) -> Array:
         return self.apply(queries, targets) + self._constant
@@ -93,26 +93,20 @@ class Forest:
             total += float((members[a:b] @ self._train).multiply(R[a:b] @ others).sum())
         return total
 
-    def likeness(self, v: Array) -> tuple[Array, Array] | None:
-        return None  # leverages take no more time than an estimate
-
     def costs(self, available: int) -> Seconds:
         column = FOREST_SECONDS * self.structure.n_rows * self.structure.n_trees
         return Seconds(column, column * self.structure.n_trees, column, column, np.inf)
-
-    def deletable(self, question: str) -> Forest:
-        return self
 
     def removal(self, queries: Leaves | None, targets: Array) -> Sequence[RowEffects]:
         """``-weight * (y_j - level[l] v[l])`` over the leaves l met; see `removal`."""
         R, level = self._rows_of_leaves, removal.levels(self.structure)[0]
         met, final = self._met(queries), np.repeat(self.structure.final, self.structure.n_leaves)
-        found, none = [], np.zeros((met.shape[0], 1))
+        found = []
         for y in targets.T:
             values = np.divide(R @ y, final, out=np.zeros(len(final)), where=final != 0)
             at = np.repeat(level * values, np.diff(R.indptr))
             effects = csr_array((R.data * (at - y[R.indices]), R.indices, R.indptr), shape=R.shape)
-            found.append(SparseAnswer(csr_array(met @ effects), none))
+            found.append(KnownEffects(csr_array(met @ effects)))
         return found
 
     def deletion(self, queries: Leaves | None, targets: Array, available: int) -> Sequence[RowEffects]:
@@ -121,7 +115,7 @@ class Forest:
         nan where no tree has another row in the query's leaf.
         """
         s, R, met = self.structure, self._rows_of_leaves, self._met(queries)
-        none, before = np.zeros((met.shape[0], 1)), np.asarray(met @ (R @ targets))
+        before = np.asarray(met @ (R @ targets))
         leaves, rows, changes, last = self._changes(targets)
         leaf = leaves[last]
         lost = csr_array(met @ csr_array((np.repeat(s.final, s.n_leaves)[leaf], (leaf, rows[last])), R.shape))
@@ -135,7 +129,7 @@ class Forest:
                 made = at + np.asarray(effects[query, row])
                 over = over_the_rest(s, made, without, np.zeros(1), np.zeros(1)) - made
                 effects = csr_array(effects + csr_array((over, (query, row)), shape=effects.shape))
-            found.append(SparseAnswer(effects, none))
+            found.append(KnownEffects(effects))
         return found
 
     def left_out(self, targets: Array, available: int) -> LeftOut:
@@ -183,8 +177,7 @@ class Forest:
     def pushes(self, queries: Leaves | None, targets: Array) -> Sequence[RowEffects]:
         """No tree sees another: the residuals are the targets, and the pushes weights times targets."""
         weights = csr_array(self._met(queries) @ self._rows_of_leaves)
-        none = np.zeros((weights.shape[0], 1))
-        return [SparseAnswer(csr_array(weights.multiply(y)), none) for y in targets.T]
+        return [KnownEffects(csr_array(weights.multiply(y))) for y in targets.T]
 
     def around(self, queries: Leaves | None, values: Array) -> Array:
         own = None if queries is None else own_leaves(self.structure, queries)
@@ -198,10 +191,7 @@ class Forest:
         s = self.structure
         return Memory(24 * s.n_trees * -(-s.n_rows * s.n_trees // s.total_leaves), 0)
 
-    def prepared(self, n_queries: int | None = None, available: int | None = None) -> Forest:
-        return self  # the index is there
-
-    def out_of_bag(self, rows: NDArray[np.intp]) -> tuple[SparseAnswer, NDArray[np.bool_]]:
+    def out_of_bag(self, rows: NDArray[np.intp]) -> tuple[KnownAnswer, NDArray[np.bool_]]:
         """The weights of training rows in the trees that were fitted without them, as if there were no others.
 
         And (n,) whether there is such a tree: if not, the row has no weights.
@@ -212,7 +202,7 @@ class Forest:
         held = np.asarray(met @ final)
         share = np.divide(s.final.sum(), held, out=np.zeros_like(held), where=held != 0)
         weights = csr_array(met @ self._rows_of_leaves).multiply(share[:, None]).tocsr()
-        return SparseAnswer(csr_array(weights), np.tile(self._constant, (len(rows), 1))), held != 0
+        return KnownAnswer(csr_array(weights), np.tile(self._constant, (len(rows), 1))), held != 0
 
     # -- the index ------------------------------------------------------------------------------------------------------
 

@@ -43,11 +43,15 @@ class Largest:
     def of(cls, numbers: Any, k: int, scale: Array | None = None, n_threads: int = 1) -> Largest:
         """The largest of these numbers (n, N), dense or sparse."""
         found = cls(numbers.shape[0], k, numbers.shape[1], scale, n_threads)
-        if issparse(numbers):
-            found.add_sparse(numbers)
-        else:
-            found.add(numbers.T, 0)
+        found.add_all(numbers)
         return found
+
+    def add_all(self, numbers: Any) -> None:
+        """Take in the numbers (n, N) of all training rows, dense or sparse."""
+        if issparse(numbers):
+            self.add_sparse(numbers)
+        else:
+            self.add(numbers.T, 0)
 
     def add(self, block: Any, first: int) -> None:
         """Take in the numbers, (rows, n), of the training rows from ``first`` on."""

@@ -81,21 +81,14 @@ class LeverageWork:
 
 
 def batches(structure: Structure, weights: Callable[[Leaves], Array], available: int) -> Iterator[tuple[int, Array]]:
-    """K in batches of rows (rows, N), with the number of their first; ``weights`` gives those of queries in leaves (n, T)."""
+    """K in batches of rows (rows, N), with the number of their first; ``weights`` gives those of queries in leaves (n, T).
+
+    Cost O(T N^2).
+    """
     s, leaves = structure, structure.leaves()
     step = int(max(1, min(BATCH_ENTRIES, available // 32) // s.n_rows, 1))
     for first in track(range(0, s.n_rows, step), "training rows"):
         yield first, weights(leaves[:, first : first + step].T)
-
-
-def leverage_by_rows(own: Iterator[tuple[int, Array]]) -> Array:
-    """(N,): ``K[j, j]`` from batches of K. Cost O(T N^2)."""
-    return np.concatenate([np.diagonal(block[:, first:]).copy() for first, block in own])
-
-
-def squares_by_rows(own: Iterator[tuple[int, Array]]) -> float:
-    """``sum_ij K[i, j]^2`` from batches of K. Cost O(T N^2)."""
-    return float(sum(np.square(block).sum() for _, block in own))
 
 
 @one_blas_thread()

@@ -16,8 +16,8 @@ from axil.kernels.products import weighted
 from axil.machine.progress import track
 from axil.structure import Structure
 from axil.types import Array
-from axil.weights.answers import Answer, DenseAnswer, RowEffects, SparseAnswer
-from axil.weights.engine import Deletable, Engine, Memory, Seconds, diagonal, sum_of_squares
+from axil.weights.answers import Answer, KnownAnswer, KnownEffects, RowEffects, gathered
+from axil.weights.engine import Deletable, Engine, Memory, Seconds, diagonal, rows_of_weights, sum_of_squares
 from axil.weights.leave_one_out import LeftOut
 from axil.weights.rows_left import NothingLeft
 from axil.weights.smoother import Smoother
@@ -44,6 +44,10 @@ class Term:
         """(n_own, S): of values (N, S) those of its own rows."""
         return values if self.rows is None else values[self.rows]
 
+    def gathered(self, effects: RowEffects, n_rows: int) -> Array:
+        """(n, n_own): effects of its own rows."""
+        return gathered(effects, n_rows if self.rows is None else len(self.rows))
+
     def spread(self, weights: Any, n_rows: int) -> Any:
         """(n, N): weights (n, n_own) of its own rows, dense or sparse, as weights of all; times the coefficient."""
         if self.rows is None:
@@ -54,7 +58,7 @@ class Term:
 
 
 @dataclass(frozen=True)
-class Sum:
+class Sum(Deletable):
     """``k_j(x) = sum_i c_i k_ij(x)`` over models i with coefficients c_i, each fitted to the same targets or some of them.
 
     Predictions have a constant besides, zero but for stacked models. It is a mean of models, or has one alone. Without some rows
@@ -68,11 +72,11 @@ class Sum:
     constant: float = 0.0  #: what predictions have besides
 
     @property
-    def is_sparse(self) -> bool:
+    def is_sparse(self) -> bool:  # type: ignore[override]
         return all(term.engine.is_sparse for term in self.terms)
 
     @property
-    def structure(self) -> Structure:
+    def structure(self) -> Structure:  # type: ignore[override]
         raise UnsupportedQuestionError(
             "save",
             "an explainer of several models is not saved",
@@ -84,9 +88,9 @@ class Sum:
         intercepts = self._intercepts(answers, 1.0)
         known = [answer.sparse() if self.is_sparse else None for answer in answers]
         if all(part is not None for part in known):
-            return SparseAnswer(sum(t.spread(part, self.n_rows) for t, part in zip(self.terms, known)), intercepts)
+            return KnownAnswer(sum(t.spread(part, self.n_rows) for t, part in zip(self.terms, known)), intercepts)
         dense = (term.spread(answer.dense(), self.n_rows) for term, answer in zip(self.terms, answers))
-        return DenseAnswer(_total(dense), intercepts)
+        return KnownAnswer(_total(dense), intercepts)
 
     def apply(self, queries: Any, v: Array, base: float = 1.0) -> Array:
         return _total(t.coefficient * t.engine.apply(t.own(queries), t.taken(v), base) for t in self.terms)
@@ -98,7 +102,7 @@ class Sum:
         answers = [term.engine.mixed(term.own(queries), u, base) for term in self.terms]
         intercepts = self._intercepts(answers, np.asarray(u.sum(axis=0)).reshape(-1, 1))
         dense = (term.spread(answer.dense(), self.n_rows) for term, answer in zip(self.terms, answers))
-        return DenseAnswer(_total(dense), intercepts)
+        return KnownAnswer(_total(dense), intercepts)
 
     def _intercepts(self, answers: Sequence[Answer], counted: Any) -> Array:
         """The intercepts of the models' answers, and the constant as often as it is counted."""
@@ -127,12 +131,12 @@ class Sum:
             if term.rows is None:
                 found += term.coefficient * term.engine.leverage(available)
         some = replace(self, terms=tuple(term for term in self.terms if term.rows is not None))
-        return found + diagonal(some, self.n_rows) if some.terms else found
+        return found + diagonal(rows_of_weights(some, self.n_rows)) if some.terms else found
 
     def squares(self, available: int) -> float:
         if len(self.terms) == 1 and self.terms[0].rows is None:
             return self.terms[0].coefficient ** 2 * self.terms[0].engine.squares(available)
-        return sum_of_squares(self, self.n_rows)
+        return sum_of_squares(rows_of_weights(self, self.n_rows))
 
     def likeness(self, v: Array) -> tuple[Array, Array] | None:
         """The sum of those of models fitted to all rows."""
@@ -158,9 +162,6 @@ class Sum:
     def _all_rows(self) -> bool:
         """Whether every model was fitted to all N rows, each once."""
         return all(term.rows is None for term in self.terms)
-
-    def deletable(self, question: str) -> Sum:
-        return self
 
     def removal(self, queries: Any, targets: Array) -> Sequence[RowEffects]:
         terms = self._saying(queries, targets) if self.thinned else self.terms
@@ -190,7 +191,7 @@ class Sum:
                 changes[:, :, row] = (self.without(np.array([row]), targets).predicted(queries, targets) - before).T
             except NothingLeft:
                 continue
-        return [DenseAnswer(own, np.zeros((len(before), 1))) for own in changes]
+        return [KnownEffects(own) for own in changes]
 
     def _deletion(self, queries: Any, targets: Array, before: Array, available: int) -> Sequence[RowEffects]:
         """The changes of models fitted to all rows, added up."""
@@ -201,7 +202,7 @@ class Sum:
             total: Any = 0.0
             gone: dict[int, NDArray[np.bool_]] = {}
             for i, (term, effects) in enumerate(asked):
-                change = effects[k].dense()
+                change = gathered(effects[k], self.n_rows)
                 empty = np.isnan(change) if _drops(term.engine) else np.zeros(1, dtype=bool)
                 if empty.any():
                     gone[i] = empty
@@ -214,7 +215,7 @@ class Sum:
                 ratio = np.divide(whole, left, out=np.full_like(left, np.nan), where=some)
                 at = before[:, [k]] - self.constant
                 total = np.where(left == whole, total, ratio * (at + total) - at)
-            found.append(DenseAnswer(total, np.zeros((len(total), 1))))
+            found.append(KnownEffects(total))
         return found
 
     def left_out(self, targets: Array, available: int) -> LeftOut:
@@ -246,8 +247,8 @@ class Sum:
         asked = [(term, ask(term)) for term in terms]
         found: list[RowEffects] = []
         for output in range(len(asked[0][1])):
-            total = _total(term.spread(effects[output].dense(), self.n_rows) for term, effects in asked)
-            found.append(DenseAnswer(total, np.zeros((len(total), 1))))
+            total = _total(term.spread(term.gathered(own[output], self.n_rows), self.n_rows) for term, own in asked)
+            found.append(KnownEffects(total))
         return found
 
     def around(self, queries: Any, values: Array) -> Array:
@@ -293,7 +294,7 @@ class Sum:
 
 
 @dataclass(frozen=True)
-class Residual:
+class Residual(Engine):
     """``k = k_1 + k_2 (I - K_1)``: the second model is fitted to what the first leaves over of the targets, and they add up."""
 
     first: Sum  #: of one term, whose coordinates are the first part
@@ -301,11 +302,7 @@ class Residual:
     n_rows: int
 
     @property
-    def is_sparse(self) -> bool:
-        return False
-
-    @property
-    def structure(self) -> Structure:
+    def structure(self) -> Structure:  # type: ignore[override]
         return self.first.structure  # refused in the same words
 
     def _parts(self, queries: Coordinates | None) -> tuple[Any, Any]:
@@ -324,7 +321,7 @@ class Residual:
         total = before.dense() + weights - self.first.combine(None, np.ascontiguousarray(weights.T)).T
         n_outputs = before.intercepts.shape[1]
         left = weighted(weights, self.first.predicted(None, np.zeros((self.n_rows, n_outputs))))
-        return DenseAnswer(total, before.intercepts + after.intercepts - left)
+        return KnownAnswer(total, before.intercepts + after.intercepts - left)
 
     def apply(self, queries: Any, v: Array, base: float = 1.0) -> Array:
         first, then = self._parts(queries)
@@ -341,13 +338,10 @@ class Residual:
         return self.first.predicted(first, targets) + self.then.predicted(then, left)
 
     def leverage(self, available: int) -> Array:
-        return diagonal(self, self.n_rows)
+        return diagonal(rows_of_weights(self, self.n_rows))
 
     def squares(self, available: int) -> float:
-        return sum_of_squares(self, self.n_rows)
-
-    def likeness(self, v: Array) -> tuple[Array, Array] | None:
-        return None
+        return sum_of_squares(rows_of_weights(self, self.n_rows))
 
     def costs(self, available: int) -> Seconds:
         column = 2 * self.first.costs(available).column + self.then.costs(available).column

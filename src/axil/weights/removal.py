@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from axil.errors import UnsupportedQuestionError
 from axil.kernels import Rows
@@ -32,6 +31,7 @@ from axil.machine.arrays import host, like, where
 from axil.machine.blocks import spans
 from axil.structure import Structure
 from axil.types import Array
+from axil.weights.answers import RowEffects
 from axil.weights.leaf_space import asked
 from axil.weights.passes import Adjoints
 from axil.weights.residuals import FittedValues
@@ -108,18 +108,12 @@ def levels(s: Structure) -> tuple[Array, Array]:
 
 
 @dataclass(frozen=True)
-class ReadOutEffects:
+class ReadOutEffects(RowEffects):
     """Effects of deleting each of N rows on n predictions of one output, or, with the other sign, what each row does there."""
 
     fit: RemovalFit
     adjoints: Adjoints
     sign: float = -1.0
-
-    def dense(self) -> Array:
-        out = np.empty((self.fit.fitted.structure.n_rows, len(self.adjoints.beta)))
-        for first, block in self.blocks():
-            out[first : first + len(block)] = block
-        return out.T
 
     def blocks(self) -> Iterator[tuple[int, Array]]:
         s, n, xp = self.fit.fitted.structure, len(self.adjoints.beta), self.fit.training.xp
@@ -134,9 +128,6 @@ class ReadOutEffects:
             out += np.outer(xp.asarray(self.fit.from_base(rows)), beta)
             out *= self.sign if s.row_weights is None else xp.asarray(self.sign * s.row_weights[rows, None])
             yield rows.start, host(out)
-
-    def sparse(self) -> csr_array | None:
-        return None
 
 
 def pushes(training: Rows, fitted: FittedValues, queries: NDArray[np.integer[Any]]) -> list[ReadOutEffects]:

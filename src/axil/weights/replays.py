@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from axil.machine.progress import track
 from axil.types import Array, Leaves
 from axil.weights.answers import RowEffects
-from axil.weights.deletion_work import gathered, walked_blocks
+from axil.weights.deletion_work import walked_blocks
 from axil.weights.levels import base_without
 from axil.weights.residuals import FittedValues
 
@@ -70,19 +69,13 @@ class ByReplay:
 
 
 @dataclass(frozen=True)
-class ReplayedEffects:
+class ReplayedEffects(RowEffects):
     """Changes of n predictions of one output on deleting each of N rows, by replays."""
 
     deletion: ByReplay
     queries: Leaves
     output: int
 
-    def dense(self) -> Array:
-        return gathered(self, self.deletion.fitted.structure.n_rows, len(self.queries))
-
     def blocks(self) -> Iterator[tuple[int, Array]]:
         for j in track(range(self.deletion.fitted.structure.n_rows), "deletions"):
             yield j, self.deletion.changes(j, self.queries)[None, :, self.output]
-
-    def sparse(self) -> csr_array | None:
-        return None

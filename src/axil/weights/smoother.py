@@ -17,8 +17,8 @@ from axil.kernels.cpu import product
 from axil.machine.threads import one_blas_thread
 from axil.structure import Structure
 from axil.types import Array
-from axil.weights.answers import Answer, DenseAnswer, RowEffects, SparseAnswer, dense
-from axil.weights.engine import Memory, Seconds, diagonal, sum_of_squares
+from axil.weights.answers import Answer, KnownAnswer, KnownEffects, RowEffects, dense
+from axil.weights.engine import Deletable, Memory, Seconds, diagonal, rows_of_weights, sum_of_squares
 from axil.weights.leave_one_out import LEAST_LEFT, LeftOut
 from axil.weights.spread import around_weights, everywhere
 
@@ -27,18 +27,18 @@ STEP_SECONDS = 1e-8  # per coefficient of a row, there and back
 
 
 @dataclass(frozen=True)
-class Smoother:
+class Smoother(Deletable):
     """K of a linear smoother: a product of features and solution, or sparse weights as they are."""
 
     fitted: FittedSmoother
     n_outputs: int
 
     @property
-    def is_sparse(self) -> bool:
+    def is_sparse(self) -> bool:  # type: ignore[override]
         return self.fitted.solution is None
 
     @property
-    def structure(self) -> Structure:
+    def structure(self) -> Structure:  # type: ignore[override]
         raise UnsupportedQuestionError(
             "save",
             "an explainer of a linear smoother is not saved",
@@ -54,10 +54,10 @@ class Smoother:
         features = self._features(queries)
         intercepts = np.zeros((features.shape[0], self.n_outputs))
         if self.fitted.solution is None:
-            return SparseAnswer(features, intercepts)
+            return KnownAnswer(features, intercepts)
         if isinstance(self.fitted.solution, LinearSteps):
-            return DenseAnswer((self.fitted.solution.T @ features.T.toarray()).T, intercepts)
-        return DenseAnswer(product(features, self.fitted.solution), intercepts)
+            return KnownAnswer((self.fitted.solution.T @ features.T.toarray()).T, intercepts)
+        return KnownAnswer(product(features, self.fitted.solution), intercepts)
 
     @one_blas_thread()
     def apply(self, queries: Any, v: Array, base: float = 1.0) -> Array:
@@ -70,7 +70,7 @@ class Smoother:
         return dense(seen if solution is None else solution.T @ dense(seen))
 
     def mixed(self, queries: Any, u: Any, base: float = 1.0) -> Answer:
-        return DenseAnswer(self.combine(queries, u).T, np.zeros((u.shape[1], self.n_outputs)))
+        return KnownAnswer(self.combine(queries, u).T, np.zeros((u.shape[1], self.n_outputs)))
 
     def predicted(self, queries: Any, targets: Array) -> Array:
         return self.apply(queries, targets)
@@ -80,7 +80,7 @@ class Smoother:
         if s.solution is None:
             return np.asarray(s.training.diagonal())
         if isinstance(s.solution, LinearSteps):
-            return diagonal(self, s.solution.shape[1])
+            return diagonal(rows_of_weights(self, s.solution.shape[1]))
         return np.asarray(np.einsum("ij,ji->i", s.training, s.solution))
 
     @one_blas_thread()
@@ -89,11 +89,8 @@ class Smoother:
         if s.solution is None:
             return float(s.training.multiply(s.training).sum())
         if isinstance(s.solution, LinearSteps):
-            return sum_of_squares(self, s.solution.shape[1])
+            return sum_of_squares(rows_of_weights(self, s.solution.shape[1]))
         return float(np.vdot(s.training.T @ s.training, s.solution @ s.solution.T))
-
-    def likeness(self, v: Array) -> tuple[Array, Array] | None:
-        return None  # leverages take no more time than an estimate
 
     def costs(self, available: int) -> Seconds:
         if isinstance(self.fitted.solution, LinearSteps):
@@ -121,15 +118,11 @@ class Smoother:
             )
         return self.fitted.solution
 
-    def deletable(self, question: str) -> Smoother:
-        return self
-
     def removal(self, queries: Any, targets: Array) -> Sequence[RowEffects]:
         """Weighted least squares: ``d F(x) / d w_j = k_j(x) / w_j * residual_j``."""
         self._solution("removal")
         residuals, weights = targets - self.predicted(None, targets), self.ask(queries).dense()
-        none = np.zeros((len(weights), 1))
-        return [DenseAnswer(-weights * column, none) for column in residuals.T]
+        return [KnownEffects(-weights * column) for column in residuals.T]
 
     def pushes(self, queries: Any, targets: Array) -> Sequence[RowEffects]:
         raise UnsupportedQuestionError(
@@ -142,8 +135,7 @@ class Smoother:
         """Weighted least squares: ``-k_j(x) residual_j / (1 - K[j, j])``; nan where K[j, j] is one."""
         self._solution("removal")
         moves, weights = self._residuals_alone(targets, available), self.ask(queries).dense()
-        none = np.zeros((len(weights), 1))
-        return [DenseAnswer(-weights * column, none) for column in moves.T]
+        return [KnownEffects(-weights * column) for column in moves.T]
 
     def left_out(self, targets: Array, available: int) -> LeftOut:
         """Weighted least squares: the residual without the row is ``residual_j / (1 - K[j, j])``."""
@@ -184,6 +176,3 @@ class Smoother:
         if isinstance(solution, LinearSteps):  # a pass through the trees has some copies of both
             return Memory(8 * (4 * n_rows + 2 * solution.shape[0]), 0)
         return Memory(8 * n_rows, 0)
-
-    def prepared(self, n_queries: int | None = None, available: int | None = None) -> Smoother:
-        return self  # the solution is there

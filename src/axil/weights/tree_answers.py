@@ -8,13 +8,13 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from axil.kernels import MEASURES, Backend
 from axil.machine.arrays import host, is_host
 from axil.machine.blocks import spans
 from axil.machine.threads import one_blas_thread
 from axil.types import Array
+from axil.weights.answers import Answer
 from axil.weights.largest import Largest
 from axil.weights.passes import Adjoints
 
@@ -39,7 +39,7 @@ def guarded(method: Callable[P, R]) -> Callable[P, R]:
 
 
 @dataclass(frozen=True)
-class SweptAnswer:
+class SweptAnswer(Answer):
     """Weights that a sweep left where the rows are."""
 
     backend: Backend
@@ -52,9 +52,6 @@ class SweptAnswer:
 
     def blocks(self) -> Iterator[tuple[int, Array]]:
         yield 0, host(self.state)
-
-    def sparse(self) -> csr_array | None:
-        return None
 
     @guarded
     def hand_to(self, collector: Largest) -> None:
@@ -77,7 +74,7 @@ class SweptAnswer:
 
 
 @dataclass(frozen=True)
-class ReadOutAnswer:
+class ReadOutAnswer(Answer):
     """Weights to be read out of leaf space."""
 
     trees: BoostedTrees
