@@ -24,10 +24,8 @@ BLOCK_ROWS = 256  # of a block, and the places that are filled at most; as in ke
 STEPS = 256  # of a row's place along each axis; with DIMENSIONS axes a number of 64 bits
 PLACED = 1 << 22  # rows at a time
 NOBODY = (1 << 32) - 1  # the number of no row
-LISTED, LEAST_LISTED = (
-    16,
-    4096,
-)  # lists of more than 1 / LISTED of all rows' leaves bound too little, unless they are short
+# lists of more than 1 / LISTED of all rows' leaves bound too little, unless they are short
+LISTED, LEAST_LISTED = 16, 4096
 MOST_LEAVES, MOST_TREES = 1 << 18, (1 << 16) - 1  # of which lists are made: a bit per leaf is shared memory
 OPENED = 4  # times the look-ups that cores may take, which are dearer, a query may take
 BOUND_BYTES = 1 << 30  # of bounds held at a time

@@ -12,6 +12,7 @@ import cupy as cp
 import numpy as np
 
 from axil.errors import InputError
+from axil.machine.arrays import is_host
 from axil.machine.memory import in_words
 
 WARPS = 8  # of a block
@@ -76,6 +77,15 @@ def launch(found: Any, grid: tuple[int, ...], block: tuple[int, ...], *arguments
     """Start a kernel: whole numbers are 64 bits wide, None is no array."""
     wide = tuple(NUMBERS[type(a)](a) if type(a) in NUMBERS else a for a in arguments)
     found(grid, block, wide, shared_mem=shared)
+
+
+@contextmanager
+def filled(out: Any) -> Iterator[Any]:
+    """An array of the device to be filled for ``out``: itself, or one that is copied into it in the end."""
+    made = cp.empty(out.shape) if is_host(out) else out
+    yield made
+    if is_host(out):
+        to_host(made, out)
 
 
 def to_host(found: Any, out: Any) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from axil.kernels.cuda.cells import KeptCells, runs_of
 from axil.kernels.cuda.checks import expect, expect_output, expect_rows, expect_weights
-from axil.kernels.cuda.launch import THREADS, blocks, processors, shared_bytes, to_host, within_memory
+from axil.kernels.cuda.launch import THREADS, blocks, filled, processors, shared_bytes, within_memory
 from axil.machine.arrays import is_host
 from axil.types import Array
 
@@ -70,8 +70,7 @@ class Pairs(KeptCells):
             expect("factors", factors, (self.n_trees, len(out)))
         expect_output("out", out, (len(out),))
         expect_rows(first, len(out), self.n_rows)
-        made = cp.empty(len(out))
-        if len(out):
-            read = (self.cells, self.n_rows, self.n_trees, self._starts, self._put(table), self._put(factors))
-            self._run("pair_sums", (blocks(len(out), THREADS),), (THREADS,), *read, first, len(out), made)
-        to_host(made, out)
+        read = (self.cells, self.n_rows, self.n_trees, self._starts, self._put(table), self._put(factors))
+        with filled(out) as made:
+            if len(out):
+                self._run("pair_sums", (blocks(len(out), THREADS),), (THREADS,), *read, first, len(out), made)

@@ -18,22 +18,18 @@ from axil.kernels.cuda.launch import (
     THREADS,
     WARPS,
     blocks,
+    filled,
     lanes_of,
     processors,
     shared_bytes,
-    to_host,
     total_bytes,
     within_memory,
 )
-from axil.machine.arrays import is_host
 from axil.machine.blocks import spans
 from axil.types import Array
 
-TILE, TILE_THREADS, TILE_ROWS = (
-    16,
-    512,
-    1024,
-)  # columns, threads and rows of a block that shares a tile; as in kernels.cu
+# columns, threads and rows of a block that shares a tile; as in kernels.cu
+TILE, TILE_THREADS, TILE_ROWS = 16, 512, 1024
 COUNTED = 16  # queries whose shared leaves a thread counts; as in kernels.cu
 FEW_COLUMNS = 4  # below which a tile does not pay
 READ_BYTES = 1 << 32  # of a read-out that is summed up or searched on the device, at most
@@ -47,15 +43,16 @@ class ReadOuts(KeptCells):
     def read_out(self, table: Any, constant: Any, weights: Any, first: int, out: Any) -> None:
         rows, columns = out.shape
         expect_output("out", out, (rows, columns), apart=True)
+        self._expect_read(table, constant, weights, columns)
+        expect_rows(first, rows, self.n_rows)
+        with filled(out) as made:
+            if out.size:
+                self._read(self._rows_put(table), self._put(constant), self._put(weights), first, made)
+
+    def _expect_read(self, table: Any, constant: Any, weights: Any, columns: int) -> None:
         expect("table", table, (self.n_cells, columns), apart=True)
         expect("constant", constant, (columns,))
         expect_weights("weights", weights, self.n_rows)
-        expect_rows(first, rows, self.n_rows)
-        made = out if not is_host(out) else cp.empty(out.shape)
-        if out.size:
-            self._read(self._rows_put(table), self._put(constant), self._put(weights), first, made)
-        if is_host(out):
-            to_host(made, out)
 
     def _read(self, table: Any, constant: Any, weights: Any, first: int, out: Any) -> None:
         rows, columns = out.shape
@@ -105,9 +102,7 @@ class ReadOuts(KeptCells):
     @within_memory()
     def moments(self, table: Any, constant: Any, weights: Any, values: Any, out: Array) -> None:
         columns = table.shape[1]
-        expect("table", table, (self.n_cells, columns), apart=True)
-        expect("constant", constant, (columns,))
-        expect_weights("weights", weights, self.n_rows)
+        self._expect_read(table, constant, weights, columns)
         expect("values", values, (self.n_rows, *getattr(values, "shape", ())[1:]))
         expect_output("out", out, (2, columns, values.shape[1]))
         table, constant, w, v = self._rows_put(table), self._put(constant), self._put(weights), self._put(values)
@@ -132,9 +127,7 @@ class ReadOuts(KeptCells):
     @within_memory()
     def top(self, table: Any, constant: Any, weights: Any, scale: Any, values: Array, rows: Numbers) -> None:
         columns = table.shape[1]
-        expect("table", table, (self.n_cells, columns), apart=True)
-        expect("constant", constant, (columns,))
-        expect_weights("weights", weights, self.n_rows)
+        self._expect_read(table, constant, weights, columns)
         expect_places(values, rows, columns, scale, self.n_rows)
         if not self.n_rows or not columns or not values.shape[1]:
             return
@@ -156,11 +149,9 @@ class ReadOuts(KeptCells):
         self._expect_queries(queries, weights, columns)
         expect_output("out", out, (rows, columns))
         expect_rows(first, rows, self.n_rows)
-        made = out if not is_host(out) else cp.empty(out.shape)
-        if out.size:
-            self._match(cp.ascontiguousarray(cp.asarray(queries).T), self._put(weights), first, made)
-        if is_host(out):
-            to_host(made, out)
+        with filled(out) as made:
+            if out.size:
+                self._match(cp.ascontiguousarray(cp.asarray(queries).T), self._put(weights), first, made)
 
     def _match(self, queries: Any, weights: Any, first: int, out: Any) -> None:
         """``queries`` (trees, columns)."""
@@ -204,8 +195,6 @@ class ReadOuts(KeptCells):
         expect_rows(first, rows, self.n_rows)
         expect("factors", factors, (len(own.trees), rows))
         expect_output("out", out, (rows, columns))
-        made = out if not is_host(out) else cp.empty(out.shape)
-        if out.size:
-            self._read_rows(self._rows_put(table), None, None, self._put(factors), first, made, trees)
-        if is_host(out):
-            to_host(made, out)
+        with filled(out) as made:
+            if out.size:
+                self._read_rows(self._rows_put(table), None, None, self._put(factors), first, made, trees)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import cupy as cp
-
 from axil.kernels.cuda.checks import expect, expect_output, expect_rows
 from axil.kernels.cuda.deletions import Deleted
 from axil.kernels.cuda.factors import CudaFactors
-from axil.kernels.cuda.launch import THREADS, blocks, to_host, within_memory
+from axil.kernels.cuda.launch import THREADS, blocks, filled, within_memory
 from axil.kernels.cuda.pairs import Pairs
 from axil.kernels.cuda.products import CellSums
 from axil.kernels.cuda.reads import ReadOuts
-from axil.machine.arrays import is_host
 
 
 class CudaRows(CellSums, ReadOuts, Pairs, CudaFactors, Deleted):
@@ -27,9 +24,7 @@ class CudaRows(CellSums, ReadOuts, Pairs, CudaFactors, Deleted):
         expect_rows(first, rows, self.n_rows)
         expect("start", start, (rows,))
         expect_output("out", out, (self.n_trees, rows))
-        made = out if not is_host(out) else cp.empty(out.shape)
-        if out.size:
-            read = (self.cells, self.n_rows, self.n_trees, self._starts, *map(self._put, (steps, levels, draws, start)))
-            self._run("residual_factors", (blocks(rows, THREADS),), (THREADS,), *read, first, rows, made)
-        if is_host(out):
-            to_host(made, out)
+        read = (self.cells, self.n_rows, self.n_trees, self._starts, *map(self._put, (steps, levels, draws, start)))
+        with filled(out) as made:
+            if out.size:
+                self._run("residual_factors", (blocks(rows, THREADS),), (THREADS,), *read, first, rows, made)
