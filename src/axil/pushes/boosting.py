@@ -26,7 +26,7 @@ from axil.pushes.fits_again import FitsAgain, refit
 from axil.pushes.forward import moved
 from axil.pushes.leaf_fit import leaf_fit
 from axil.pushes.pushes import CHANGED, EXACT, NOT_ADDED_UP, Pushes, check_sums
-from axil.pushes.reverse import Combined, Crossed, Reverse
+from axil.pushes.reverse import Combined, Reverse
 from axil.pushes.stages import walk
 from axil.replay.build import with_rows
 from axil.replay.checks import Verification
@@ -236,12 +236,8 @@ class Boosting:
 
     def crossed_derivatives(self, X: Any, output: int, columns: Sequence[int]) -> Array:
         """(columns, n, N): of one output's prediction by these columns of the targets."""
-        self.require_derivatives()
-        leaves, scores = self.located(X)
-        slopes = np.tile(np.eye(scores.shape[1]), (len(scores), 1, 1)) if self._raw else self._loss.mean_slopes(scores)
         with self.backend.guard():
-            given = self._walked, self.pushes.rows, leaves, slopes[:, output], self._n_threads, self._bases
-            return Crossed(*given).by_columns(columns)
+            return self._reverse(X, outputs=[output]).by_columns(columns)
 
     def weight_derivatives(self, X: Any) -> Array:
         """(K, n, N)."""
@@ -406,12 +402,12 @@ class Boosting:
                 "Use contributions: they add up to the score for every loss.",
             )
 
-    def _reverse(self, X: Any, raw: bool = False) -> Reverse:
+    def _reverse(self, X: Any, raw: bool = False, outputs: Any = slice(None)) -> Reverse:
         self.require_derivatives()
         leaves, scores = self.located(X)
         n, n_outputs = scores.shape
         seeds = np.tile(np.eye(n_outputs), (n, 1, 1)) if self._raw or raw else self._loss.mean_slopes(scores)
-        return Reverse(self._walked, self.pushes.rows, leaves, seeds, self._n_threads, self._bases)
+        return Reverse(self._walked, self.pushes.rows, leaves, seeds[:, outputs], self._n_threads, self._bases)
 
     def prove(self, leaves: NDArray[np.integer[Any]], scores: Array, made: Array | None) -> None:
         """Compare the sums of leaves, and what pushes add up to (n, K), with the scores of the model."""

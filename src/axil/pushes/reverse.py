@@ -60,20 +60,31 @@ class Reverse:
 
     def by_targets(self) -> Array:
         """(O, n, N): output o by column o of the targets, in O(T N) a query and output."""
+        each = {k: slice(k * self.n, (k + 1) * self.n) for k in range(self.n_outputs)}
+        return np.stack([part.T for part in self._by_columns(each)])
+
+    def by_columns(self, columns: Sequence[int]) -> Array:
+        """(columns, n, N): a single output by these columns of the targets, in O(T N K) a query for all of them.
+
+        Scores of classes are coupled by softmax, so the score of one class moves with the labels of all; each stage hands on
+        what its own output's column asks.
+        """
+        return np.stack([part.T for part in self._by_columns(dict.fromkeys(columns, slice(0, self.n)))])
+
+    def _by_columns(self, wanted: dict[int, slice]) -> list[Array]:
+        """For each of these columns of the targets (N, outputs times queries): those of this slice by the column."""
         w = self.walked
-        out = [self.xp.zeros((self.n_rows, self.n)) for _ in range(self.n_outputs)]
+        out = {k: self.xp.zeros((self.n_rows, own.stop - own.start)) for k, own in wanted.items()}
 
         def take(stage: int, slopes: Any) -> None:
             k = int(w.stage_output[stage])
-            own = slice(k * self.n, (k + 1) * self.n)
-            self._put(out[k], stage, slopes.g_by_target, slopes.h_by_target, self.weights, own)
+            if k in out:
+                self._put(out[k], stage, slopes.g_by_target, slopes.h_by_target, self.weights, wanted[k])
 
         start = self._run(take) @ w.start_slopes()  # (O * n, K): by the means
         counted = w.weights * w.start_factors
-        share = self.xp.asarray(counted / counted.sum())
-        for k, part in enumerate(out):
-            part += self.xp.outer(share, self.xp.asarray(start[k * self.n : (k + 1) * self.n, k]))
-        return np.stack([host(part).T for part in out])
+        share = counted / counted.sum()
+        return [host(part) + np.outer(share, start[wanted[k], k]) for k, part in out.items()]
 
     def by_weights(self) -> Array:
         """(O, n, N): output o by the row weights, in O(T N) a query and output for each score."""
@@ -282,49 +293,10 @@ class Combined(Reverse):
 
     def by_targets(self) -> Array:
         """(N, K): by every column of the targets, in O(T N) for each score."""
-        w = self.walked
-        out = [self.xp.zeros((self.n_rows, 1)) for _ in range(self.n_scores)]
-
-        def take(stage: int, slopes: Any) -> None:
-            k = int(w.stage_output[stage])
-            self._put(out[k], stage, slopes.g_by_target, slopes.h_by_target, self.weights)
-
-        start = self._run(take) @ w.start_slopes()  # (1, K): by the means
-        counted = w.weights * w.start_factors
-        found = np.concatenate([host(part) for part in out], axis=1)
-        return np.asarray(found + np.outer(counted / counted.sum(), start[0]))
+        return np.concatenate(self._by_columns(dict.fromkeys(range(self.n_scores), slice(0, 1))), axis=1)
 
     def _asked(self, t: int, k: int, sums: Any) -> None:
         sums[:, 0] += self.xp.asarray(np.bincount(self.queries[:, t], self.slopes[:, k], len(sums)))
-
-
-class Crossed(Reverse):
-    """Reverse mode for one output of n queries by every column of the targets, not by its own alone.
-
-    Scores of classes are coupled by softmax, so the score of one class moves with the labels of all; each stage hands on what
-    its own output's column asks.
-    """
-
-    def __init__(
-        self, walked: WalkedStages, rows: Rows, queries: Leaves, seeds: Array, n_threads: int, base: float = 1.0
-    ):
-        """``queries`` (n, T): leaves; ``seeds`` (n, K): how the output moves with each of the query's own scores."""
-        super().__init__(walked, rows, queries, seeds[:, None, :], n_threads, base)
-
-    def by_columns(self, columns: Sequence[int]) -> Array:
-        """(columns, n, N): by these columns of the targets, in O(T N K) a query for all of them."""
-        w = self.walked
-        out = {column: self.xp.zeros((self.n_rows, self.n)) for column in columns}
-
-        def take(stage: int, slopes: Any) -> None:
-            k = int(w.stage_output[stage])
-            if k in out:
-                self._put(out[k], stage, slopes.g_by_target, slopes.h_by_target, self.weights)
-
-        start = self._run(take) @ w.start_slopes()  # (n, K): by the means
-        counted = w.weights * w.start_factors
-        share = counted / counted.sum()
-        return np.stack([(host(out[column]) + np.outer(share, start[:, column])).T for column in columns])
 
 
 def _looked_up(table: Any, leaf: Any, rows: slice) -> Any:
