@@ -24,12 +24,13 @@ from axil.dask.walked_rows import (
     observe_targets,
     walk_partition,
 )
-from axil.errors import ExactnessError, InputError, UnsupportedModelError
+from axil.errors import InputError, UnsupportedModelError
 from axil.machine.memory import Limits
+from axil.pushes.agreement import check_miss, compare_counts
 from axil.pushes.pushes import Pushes
 from axil.pushes.stages import WalkedStages, walk
 from axil.replay.build import with_rows
-from axil.replay.checks import Verification, compare
+from axil.replay.checks import Verification
 from axil.structure import cell_dtype
 from axil.types import Array
 
@@ -64,7 +65,7 @@ def build(
     partitions, evidence = held_pairs(cluster, walks)
     sums: GradientSums = cluster.total(evidence)
     if check:
-        _check_counts(adapter, smooth, sums)
+        compare_counts(adapter, smooth.trees, sums.counts)
     walked = _settled(adapter, alone, sums, check)
     report = _check_scores(adapter, smooth, sums, walked) if check else None
     kind = label_dtype(cluster, partitions, sizes)
@@ -182,26 +183,11 @@ def _rounds(smooth: SmoothTrees, sums: GradientSums, width: int, n_outputs: int)
     return found
 
 
-def _check_counts(adapter: SmoothModel, smooth: SmoothTrees, sums: GradientSums) -> None:
-    """Compare how many rows of the fit are in each leaf with what the model records."""
-    trees = smooth.trees
-    if trees.counts is None:
-        return
-    n_given, n_fitted = (int(own[: trees.n_leaves[0]].sum()) for own in (sums.counts, trees.counts))
-    if n_given != n_fitted:
-        cause = f"The {adapter.library} model was fitted on {n_fitted} rows: pass exactly those."
-        raise ExactnessError("number of training rows", n_given, n_fitted, cause)
-    compare("row count", sums.counts, trees.counts, 0.5, trees, adapter.causes("counts"))
-
-
 def _check_scores(adapter: SmoothModel, smooth: SmoothTrees, sums: GradientSums, walked: WalkedStages) -> Verification:
     """Compare scores with the model's; leaf values were compared in the walk. What was found."""
-    apart, row, found, expected = sums.off
     scale = max(sums.largest, 1e-300)
-    if not apart <= adapter.smooth_tolerance * scale:
-        raise ExactnessError(f"score of training row {row} (from 0)", found, expected, adapter.causes("values"))
     details = {"loss": smooth.loss.name}
-    errors = apart / scale, walked.leaf_error, adapter.smooth_tolerance, scale
+    errors = check_miss(adapter, sums.miss, scale), walked.leaf_error, adapter.smooth_tolerance, scale
     n_trees, recovered = len(smooth.trees.n_leaves), dict(walked.recovered)
     return Verification(
         int(sums.counts[: smooth.trees.n_leaves[0]].sum()), n_trees, *errors, recovered=recovered, details=details

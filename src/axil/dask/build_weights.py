@@ -32,7 +32,7 @@ from axil.dask.partitions import (
 from axil.errors import InputError, UnsupportedModelError
 from axil.kernels.cpu import Cpu
 from axil.machine.memory import Budget, Limits
-from axil.replay.checks import Miss, Verification, check_leaves, refuse_rows, verified, worst
+from axil.replay.checks import Miss, Verification, check_leaves, refuse_rows, verified, worse, worst
 from axil.replay.radius import Held as HeldPattern
 from axil.replay.recover import Replay, replayed
 from axil.replay.walk import Walked
@@ -260,4 +260,4 @@ def _furthest(
     made = literal((values, s.beta[-1] * base))
     tasks = [task(furthest_row, *pair, entry, made, n_threads) for pair in zip(partitions, evidence)]
     found: list[Miss] = [miss for miss in cluster.collect(tasks) if miss is not None]
-    return max(found, key=lambda miss: np.nan_to_num(miss.error, nan=np.inf))
+    return reduce(worse, found)

@@ -25,6 +25,7 @@ from axil.machine.memory import Budget, Limits
 from axil.pushes.agreement import leaf_scores
 from axil.pushes.pushes import Pushes
 from axil.pushes.stages import WalkedStages
+from axil.replay.checks import Miss, furthest, worse
 from axil.replay.recover import assign_leaves
 from axil.structure import RowTotals, Transferable
 from axil.types import Array
@@ -73,10 +74,7 @@ class GradientSums(RowTotals):
     h: Array
     sizes: Array  #: likewise, of absolute values of g
     largest: float = field(metadata={"both": max})  #: |score| of these rows
-    #: the largest distance of a score from the model's, its row, and both scores
-    off: tuple[float, int, float, float] = field(
-        metadata={"both": lambda *both: max(both, key=lambda one: np.nan_to_num(one[0], nan=np.inf))}
-    )
+    miss: Miss = field(metadata={"both": worse})  #: the largest distance of a score from the model's
 
 
 def observe_targets(number: int, y: Any, weights: Any, offsets: Any, precision: Precision) -> Observed:
@@ -101,12 +99,11 @@ def walk_partition(X: Any, observed: Observed, place: Place, shared: SharedFit) 
     asked = np.arange(0, n, max(1, -(-n // shared.n_checked)))
     expected = adapter.scores(inputs.take_rows(X, asked))
     found = leaf_scores(shared.smooth, leaves[:, asked].T, rounded=True)
-    off = (0.0, 0, 0.0, 0.0)
+    miss = Miss(0.0, 0, 0.0, 0.0)
     if len(asked):
-        apart = np.abs(found - expected)
-        i, k = np.unravel_index(int(apart.argmax()), apart.shape)
-        off = float(apart[i, k]), place.start + int(asked[i]), float(found[i, k]), float(expected[i, k])
-    return rows, GradientSums(counts, g, h, sizes, float(np.abs(score).max(initial=0.0)), off)
+        miss = furthest(found, expected)
+        miss = replace(miss, row=place.start + int(asked[miss.row]))
+    return rows, GradientSums(counts, g, h, sizes, float(np.abs(score).max(initial=0.0)), miss)
 
 
 def _sums(rows: WalkedRows, smooth: SmoothTrees, fitted: Any) -> tuple[NDArray[np.int64], Array, Array, Array, Array]:

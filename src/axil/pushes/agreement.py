@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from axil.adapters.smooth import SmoothModel, SmoothTrees
 from axil.errors import ExactnessError
 from axil.inputs import take_rows
 from axil.kernels import Rows
-from axil.replay.checks import CHECKED_ROWS, compare
+from axil.replay.checks import Miss, checked_rows, compare, compare_nodes, furthest
 from axil.types import Array
 
 ADDED_ENTRIES = 1 << 18  # leaf values added up at a time, of all trees
@@ -30,17 +31,23 @@ def check_counts(adapter: SmoothModel, trees: FittedTrees, rows: Rows, drawn: ND
     """Compare how many rows fall into each leaf, or how many of those drawn (T, N), with what the model records."""
     if trees.counts is None:
         return
-    taken = np.ones(rows.n_rows) if trees.held_out is None else (~trees.held_out).astype(float)
-    n_given, n_fitted = int(taken.sum()), int(trees.counts[: trees.n_leaves[0]].sum())
-    if drawn is None and n_given != n_fitted:
+    if drawn is None:
+        taken = np.ones(rows.n_rows) if trees.held_out is None else (~trees.held_out).astype(float)
+        return compare_counts(adapter, trees, rows.leaf_sums(taken[:, None], None)[:, 0])
+    # a tree without a split does not always say how many rows it had
+    counted = (rows.tree(t).leaf_sums((own > 0)[:, None].astype(float), None) for t, own in enumerate(drawn))
+    found = np.where(np.repeat(trees.n_leaves == 1, trees.n_leaves), trees.counts, np.concatenate(list(counted))[:, 0])
+    compare("row count", found, trees.counts, 0.5, trees, adapter.causes("counts"))
+
+
+def compare_counts(adapter: SmoothModel, trees: FittedTrees, found: NDArray[Any]) -> None:
+    """Compare the numbers of rows of the fit in each leaf, (L,), where all are in every tree, with what the model records."""
+    if trees.counts is None:
+        return
+    n_given, n_fitted = (int(own[: trees.n_leaves[0]].sum()) for own in (found, trees.counts))
+    if n_given != n_fitted:
         cause = f"The {adapter.library} model was fitted on {n_fitted} rows: pass exactly those."
         raise ExactnessError("number of training rows", n_given, n_fitted, cause)
-    if drawn is None:
-        found = rows.leaf_sums(taken[:, None], None)[:, 0]
-    else:  # a tree without a split does not always say how many rows it had
-        counted = (rows.tree(t).leaf_sums((own > 0)[:, None].astype(float), None) for t, own in enumerate(drawn))
-        found = np.concatenate(list(counted))[:, 0]
-        found = np.where(np.repeat(trees.n_leaves == 1, trees.n_leaves), trees.counts, found)
     compare("row count", found, trees.counts, 0.5, trees, adapter.causes("counts"))
 
 
@@ -63,12 +70,8 @@ def check_nodes(adapter: SmoothModel, trees: FittedTrees, found: Array) -> None:
     """Compare the values (M,) of inner nodes where splits are monotone: a leaf at a bound says little of its own sum."""
     nodes = trees.nodes
     assert nodes is not None
-    slack = adapter.smooth_tolerance * (float(np.abs(trees.values).max(initial=0.0)) or 1.0) + nodes.slack
-    for node in np.flatnonzero((np.abs(found - nodes.values) > slack) & (nodes.leaf < 0)):
-        tree = int(np.searchsorted(nodes.starts, node, side="right")) - 1
-        cause = "Its leaves agree, but the values that the model keeps of its splits come from other sums.\n"
-        what, reasons = f"value of split {node - nodes.starts[tree]}", cause + adapter.causes("values")
-        raise ExactnessError(what, float(found[node]), float(nodes.values[node]), reasons, tree)
+    slack = adapter.smooth_tolerance * (float(np.abs(trees.values).max(initial=0.0)) or 1.0)
+    compare_nodes(nodes, found, slack, adapter.causes("values"))
 
 
 def check_scores(adapter: SmoothModel, X: Any, smooth: SmoothTrees, leaves: NDArray[Any]) -> float:
@@ -76,18 +79,20 @@ def check_scores(adapter: SmoothModel, X: Any, smooth: SmoothTrees, leaves: NDAr
 
     Up to `CHECKED_ROWS` training rows are asked for.
     """
-    n_rows = leaves.shape[1]
-    asked = np.arange(0, n_rows, -(-n_rows // CHECKED_ROWS))
+    asked = checked_rows(leaves.shape[1])
     expected = adapter.scores(take_rows(X, asked))
     at = leaves[:, asked].T if smooth.trees.placement is None else adapter.coordinates(take_rows(X, asked))
     found = leaf_scores(smooth, at, rounded=True)
-    scale = float(np.abs(expected).max()) or 1.0
-    error = np.abs(found - expected) / scale
-    worst = np.unravel_index(int(error.argmax()), error.shape)
-    if not error[worst] <= adapter.smooth_tolerance:
-        what = f"score of training row {asked[worst[0]]} (from 0)"
-        raise ExactnessError(what, float(found[worst]), float(expected[worst]), adapter.causes("values"))
-    return float(error[worst])
+    scale, miss = float(np.abs(expected).max()) or 1.0, furthest(found, expected)
+    return check_miss(adapter, replace(miss, row=int(asked[miss.row])), scale)
+
+
+def check_miss(adapter: SmoothModel, miss: Miss, scale: float) -> float:
+    """Raise where the score of a training row is further from the model's than allowed; the difference, relative to the scale."""
+    if not miss.error / scale <= adapter.smooth_tolerance:
+        what = f"score of training row {miss.row} (from 0)"
+        raise ExactnessError(what, miss.found, miss.expected, adapter.causes("values"))
+    return miss.error / scale
 
 
 def leaf_scores(

@@ -19,6 +19,7 @@ from axil.markup import table
 from axil.replay.radius import Held
 from axil.replay.recover import Replay
 from axil.replay.walk import leaf_totals
+from axil.structure import Nodes, RowTotals
 from axil.types import Array
 
 CHECKED_ROWS = 1000  # training rows whose prediction is asked of the library; all others are summed from its leaves
@@ -81,15 +82,15 @@ class Verification:
 
 
 @dataclass(frozen=True)
-class Extent:
+class Extent(RowTotals):
     """Totals of the training rows that the proof needs besides their leaves; parts of a data set combine to the whole."""
 
     n_rows: int
     weight: float
     sums: Array  #: (K,) of weight * target
-    largest_target: float  #: in absolute value, as all that follow
-    largest_offset: float
-    largest_score: float  #: of the predictions by the model's own leaf values
+    largest_target: float = field(metadata={"both": max})  #: in absolute value, as all that follow
+    largest_offset: float = field(metadata={"both": max})
+    largest_score: float = field(metadata={"both": max})  #: of the predictions by the model's own leaf values
 
     @classmethod
     def of(cls, targets: Array, weights: Array | None, offsets: Array | None, score: Array) -> Extent:
@@ -98,16 +99,6 @@ class Extent:
         total, sums = (n, targets.sum(axis=0)) if weights is None else (weights.sum(), weights @ targets)
         largest = (0.0 if part is None else largest_size(part) for part in (targets, offsets, score))
         return cls(n, float(total), sums, *largest)
-
-    def __add__(self, other: Extent) -> Extent:
-        return Extent(
-            self.n_rows + other.n_rows,
-            self.weight + other.weight,
-            self.sums + other.sums,
-            max(self.largest_target, other.largest_target),
-            max(self.largest_offset, other.largest_offset),
-            max(self.largest_score, other.largest_score),
-        )
 
     @property
     def scale(self) -> float:
@@ -271,15 +262,19 @@ def check_nodes(adapter: Adapter, trees: FittedTrees, walked: Replay, scale: flo
     if rule is None or rule.nodes is None or not rule.bends:
         return
     nodes, sizes = rule.nodes, np.diff(rule.nodes.starts)
-    tree = np.repeat(np.arange(s.n_trees), sizes)
-    found = s.final[tree] * rule.node_values(walked.sums[:, 0], walked.drawn_weights).bounded
+    found = np.repeat(s.final, sizes) * rule.node_values(walked.sums[:, 0], walked.drawn_weights).bounded
     slack = adapter.leaf_tolerance * float(np.abs(trees.values).max(initial=0.0)) + ROUNDING * scale
+    compare_nodes(nodes, found, slack, adapter.causes("values"))
+
+
+def compare_nodes(nodes: Nodes, found: Array, slack: float, causes: str) -> None:
+    """Raise for the first inner node whose value ``found`` (M,) and the model's own are further apart than allowed."""
     apart = np.abs(found - nodes.values) > slack + nodes.slack
     for node in np.flatnonzero(apart & (nodes.leaf < 0)):
-        cause = "Its leaves agree, but the values that the model keeps of its splits come from other sums.\n"
-        t = int(tree[node])
-        what = f"value of split {node - nodes.starts[t]}"
-        raise ExactnessError(what, float(found[node]), float(nodes.values[node]), cause + adapter.causes("values"), t)
+        tree = int(np.searchsorted(nodes.starts, node, side="right")) - 1
+        what = f"value of split {node - nodes.starts[tree]}"
+        cause = f"Its leaves agree, but the values that the model keeps of its splits come from other sums.\n{causes}"
+        raise ExactnessError(what, float(found[node]), float(nodes.values[node]), cause, tree)
 
 
 def checked_rows(n_rows: int) -> NDArray[np.intp]:
