@@ -32,7 +32,7 @@ from axil.questions.intervals.local import Known, known_of
 from axil.replay.checks import check_answer
 from axil.replay.model import WithoutGroups
 from axil.replay.queries import Combination, Queries
-from axil.structure import Structure
+from axil.structure import Structure, all_n_leaves, served
 from axil.types import Array
 from axil.weights.boosting import BoostedTrees
 from axil.weights.engine import own_leaves
@@ -87,13 +87,7 @@ class PartitionedWeights(PartitionedModel):
     @property
     def trees(self) -> tuple[NDArray[np.int64], list[Any]]:
         structures = [entry.structure for entry in self.held.entries]
-        owned: list[Any] = [slice(None) if s.columns is None else s.columns for s in structures]
-        if structures[0].columns is None:
-            return structures[0].n_leaves, owned
-        n_leaves = np.zeros(1 + max(int(own.max()) for own in owned), dtype=np.int64)
-        for own, s in zip(owned, structures):
-            n_leaves[own] = s.n_leaves
-        return n_leaves, owned
+        return all_n_leaves(structures), [slice(None) if s.columns is None else s.columns for s in structures]
 
     @property
     def starts_elsewhere(self) -> bool:
@@ -195,8 +189,7 @@ class PartitionedWeights(PartitionedModel):
         return found, "leave-one-out"
 
     def served(self) -> list[slice]:
-        n = len(self.held.entries)
-        return [slice(None)] if n == 1 else [slice(k, k + 1) for k in range(n)]
+        return served(len(self.held.entries))
 
     def with_residuals(self, allowed: Sequence[Any]) -> Sequence[Any]:
         """The rows that may be listed with their residuals, for adjusted targets."""

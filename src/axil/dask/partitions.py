@@ -23,11 +23,11 @@ from axil.errors import InputError
 from axil.inputs.copies import frozen, owned
 from axil.kernels.cpu import Cpu
 from axil.machine.memory import Budget, Limits
-from axil.replay.build import all_n_leaves, own_leaves_of, with_rows
+from axil.replay.build import own_leaves_of, with_rows
 from axil.replay.checks import CHECKED_ROWS, Extent, Miss, furthest, with_predictions
 from axil.replay.recover import assign_leaves, fitted_structure, regularisation_of
 from axil.replay.walk import round_to, walk
-from axil.structure import Pattern, RowTotals, Structure, Transferable, aligned
+from axil.structure import Pattern, RowTotals, Structure, Transferable, aligned, all_n_leaves, served
 from axil.types import Array
 from axil.weights.boosting import BoostedTrees
 from axil.weights.leaf_space import cooccurrence
@@ -228,8 +228,7 @@ def replay_partition(X: Any, observed: Observed, bags: Any, place: Place, shared
     leaves = assign_leaves(adapter, X, n, all_n_leaves(shared.fitted), limits)
     asked = np.arange(0, n, max(1, -(-n // shared.n_checked)))
     structures, sums, scores = [], [], []
-    for e, trees in enumerate(shared.fitted):
-        output = slice(None) if len(shared.fitted) == 1 else slice(e, e + 1)
+    for e, (trees, output) in enumerate(zip(shared.fitted, served(len(shared.fitted)))):
         trees = replace(trees, row_weights=place.row_weights[e], held_out=place.held_out[e])
         trees = with_rows(trees, observed.weights, bags)
         own = leaves if trees.columns is None else own_leaves_of(leaves, trees.columns, limits.budget)

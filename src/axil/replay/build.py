@@ -39,7 +39,7 @@ from axil.replay.proven import ProvenModel
 from axil.replay.radius import Held
 from axil.replay.recover import assign_leaves, replay
 from axil.replay.walk import ELSEWHERE, Walked, round_to, walk
-from axil.structure import Structure
+from axil.structure import Structure, all_n_leaves, served
 from axil.types import Array
 from axil.weights.boosting import BoostedTrees
 from axil.weights.engine import Engine
@@ -147,7 +147,7 @@ def walked_trees(adapter: Adapter, rows: TrainingRows, limits: Limits) -> Iterab
     """
     fitted, targets = adapter.trees(rows), _filled(adapter, rows.targets)
     leaves = assign_leaves(adapter, rows.X, len(targets), all_n_leaves(fitted), limits, fitted[0].placement)
-    outputs = [slice(None)] if len(fitted) == 1 else [slice(k, k + 1) for k in range(len(fitted))]
+    outputs = served(len(fitted))
     walks: list[Walked] = []
     for trees, output in zip(fitted, outputs):
         own_leaves = leaves if trees.columns is None else own_leaves_of(leaves, trees.columns, limits.budget)
@@ -186,9 +186,8 @@ def confirm(model: Model, engines: list[Engine], targets: Array, stated: Any) ->
     found = Verification(**stated)
     if found.held is not None:
         found = replace(found, held=Held.stated(stated["held"]))
-    outputs = [slice(None)] if len(engines) == 1 else [slice(k, k + 1) for k in range(len(engines))]
     predictions, extents, roundings = np.empty_like(targets), [], []
-    for engine, output in zip(engines, outputs):
+    for engine, output in zip(engines, served(len(engines))):
         s = engine.structure
         with np.errstate(all="ignore"):  # what is not finite is refused below
             score = engine.predicted(None, targets[:, output])
@@ -240,14 +239,3 @@ def own_leaves_of(
     for t, column in enumerate(columns):
         own[t] = leaves[column]
     return own
-
-
-def all_n_leaves(fitted: list[FittedTrees]) -> NDArray[np.int64]:
-    """(T,): the numbers of leaves of all trees, of whatever output."""
-    columns = [trees.columns for trees in fitted if trees.columns is not None]
-    if not columns:
-        return fitted[0].n_leaves
-    n_leaves = np.zeros(1 + max(int(own.max()) for own in columns), dtype=np.int64)  # outputs may share trees
-    for trees, own in zip(fitted, columns):
-        n_leaves[own] = trees.n_leaves
-    return n_leaves

@@ -14,7 +14,7 @@ from axil.adapters.members import Member, ResidualModel, SumModel
 from axil.errors import ExactnessError
 from axil.inputs import take_rows
 from axil.replay.checks import Verification, check_predictions, checked_rows, furthest, with_predictions, worst
-from axil.structure import Structure
+from axil.structure import Structure, served
 from axil.weights.engine import Engine
 from axil.weights.members import Residual, Sum, Term
 
@@ -102,8 +102,8 @@ def _check(
 ) -> Verification:
     """Compare the sum with the predictions, within what its members together, or the worst one beside others, may be off."""
     targets = rows.targets
-    outputs = [slice(None)] if len(engines) == 1 else [slice(k, k + 1) for k in range(len(engines))]
-    made = np.concatenate([engine.predicted(None, targets[:, own]) for engine, own in zip(engines, outputs)], axis=1)
+    each = zip(engines, served(len(engines)))
+    made = np.concatenate([engine.predicted(None, targets[:, own]) for engine, own in each], axis=1)
     miss = furthest(made, with_predictions(model, rows.X, checked_rows(len(targets)), None, made.copy(), slice(None)))
     check_predictions(model, miss, allowed)
     scale = float(np.abs(made).max()) or 1.0

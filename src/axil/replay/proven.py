@@ -26,7 +26,7 @@ from axil.replay.queries import Combination, Queries
 from axil.replay.radius import rows_replayed, trees_of
 from axil.replay.refit import Change, leaf_fits
 from axil.scale import FittedTargets
-from axil.structure import Structure
+from axil.structure import Structure, served
 from axil.structure.leaves import LeafFit
 from axil.types import Array
 from axil.weights.answers import Answer, RowEffects, gathered
@@ -118,7 +118,7 @@ class ProvenModel(Refittable):
 
     def served(self) -> list[slice]:
         """The outputs that each engine serves."""
-        return [slice(None)] if len(self.engines) == 1 else [slice(k, k + 1) for k in range(len(self.engines))]
+        return served(len(self.engines))
 
     def by_output(self, columns: Array) -> list[tuple[Engine, Array]]:
         """Each engine with the columns, (., K), of the outputs that it serves."""

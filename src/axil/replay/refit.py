@@ -19,7 +19,7 @@ from axil.errors import InputError, UnsupportedQuestionError
 from axil.machine.memory import Budget, Limits
 from axil.replay.recover import assign_leaves
 from axil.replay.walk import Leaves, TreeWalk, Walked, round_to
-from axil.structure import Ranks, Regularisation, Structure
+from axil.structure import Ranks, Regularisation, Structure, all_n_leaves
 from axil.structure.leaves import LeafFit
 from axil.types import Array
 from axil.weights.boosting import BoostedTrees
@@ -214,9 +214,7 @@ def leaf_fits(model: Any, change: Change) -> tuple[list[LeafFit], Array | None]:
         )
     structures = [engine.structure for engine in engines]
     columns = [np.arange(s.n_trees) if s.columns is None else s.columns for s in structures]
-    n_leaves = np.zeros(1 + max(int(own.max()) for own in columns), dtype=np.int64)
-    for s, own in zip(structures, columns):
-        n_leaves[own] = s.n_leaves
+    n_leaves = all_n_leaves(structures)
     rows = RefitRows.of(change, adapter, change.weights, n_leaves, model.limits)
     first, rules = _rules(adapter, structures, columns, change, rows)
     found, bags = [], np.ones((len(rows.targets), len(n_leaves) - first))

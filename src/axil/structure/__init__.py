@@ -8,4 +8,4 @@ from axil.structure.ranks import RankedFit, Ranks
 from axil.structure.regularisation import Regularisation
 from axil.structure.sums import RowTotals
 from axil.structure.transfer import Transferable, aligned
-from axil.structure.trees import Coefficients, Structure, cell_dtype
+from axil.structure.trees import Coefficients, Structure, all_n_leaves, cell_dtype, served

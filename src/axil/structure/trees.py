@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -24,6 +25,21 @@ def cell_dtype(most_cells: int) -> type[np.unsignedinteger[Any]]:
         if most_cells - 1 <= np.iinfo(dtype).max:
             return dtype
     return np.uint32
+
+
+def served(n_sets: int) -> list[slice]:
+    """The outputs that each set of trees serves: all of them where there is one set, else each its own."""
+    return [slice(None)] if n_sets == 1 else [slice(k, k + 1) for k in range(n_sets)]
+
+
+def all_n_leaves(sets: Sequence[Any]) -> NDArray[np.int64]:
+    """(T,): the numbers of leaves of all trees, from ``n_leaves`` and ``columns`` of each set of trees, of whatever output."""
+    if sets[0].columns is None:
+        return np.asarray(sets[0].n_leaves)
+    n_leaves = np.zeros(1 + max(int(own.columns.max()) for own in sets), dtype=np.int64)  # outputs may share trees
+    for own in sets:
+        n_leaves[own.columns] = own.n_leaves
+    return n_leaves
 
 
 def _expect(name: str, array: NDArray[Any], dtype: Any, shape: tuple[int, ...]) -> None:
@@ -283,6 +299,14 @@ class Structure(Transferable):
         if self.is_ranked:
             return (like(self.tree_draws(t), by_draw)[:, :, None] * by_draw).sum(axis=0)
         return np.tensordot(like(self.draws, by_draw), by_draw, 1)
+
+    def by_leaves(self, of_cells: Any, drawn: bool) -> Any:
+        """The transpose of `by_cells`: sums over the cells of each leaf of all trees."""
+        if len(self.draws) == 1:
+            return of_cells
+        return np.concatenate(
+            [self.to_leaves(t, of_cells[a:b], drawn) for t, (a, b) in enumerate(pairwise(self.cell_starts))]
+        )
 
     def leaf_values(self, t: int, sums: Any) -> Any:
         """From the weighted residual sums of tree t's leaves, (L_t, S), to its leaf values before the rate, shifts apart."""

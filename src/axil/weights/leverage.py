@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -143,11 +142,8 @@ def gram(s: Structure, rows: Rows, weights: Array | None, drawn: bool) -> Array:
     sums = rows.leaf_sums(np.ones((s.n_rows, 1)) if weights is None else weights[:, None], None)
     # A tree's leaves share no rows; half of what each holds, as the other half is added below.
     np.fill_diagonal(cells, sums[:, 0] / 2)
-    if len(s.draws) > 1:
-        for axis in range(2):
-            turned = np.moveaxis(cells, axis, 0)
-            parts = [s.to_leaves(t, turned[a:b], drawn) for t, (a, b) in enumerate(pairwise(s.cell_starts))]
-            cells = np.moveaxis(np.concatenate(parts), 0, axis)
+    for axis in range(2):
+        cells = np.moveaxis(s.by_leaves(np.moveaxis(cells, axis, 0), drawn), 0, axis)
     return np.asarray(cells + cells.T)
 
 

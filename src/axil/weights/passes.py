@@ -184,10 +184,7 @@ class Passes:
 
 def leaf_sums(structure: Structure, rows: Rows, v: Array) -> Array:
     """(L, S): ``sums[l] = sum over rows j in leaf l of w_j draw_j v_j`` for all leaves of all trees, from v (N, S)."""
-    cells = rows.leaf_sums(v, rows.weights)
-    return np.concatenate(
-        [structure.to_leaves(t, cells[a:b], drawn=True) for t, (a, b) in enumerate(pairwise(structure.cell_starts))]
-    )
+    return structure.by_leaves(rows.leaf_sums(v, rows.weights), drawn=True)  # type: ignore[no-any-return]
 
 
 def groups_of(structure: Structure) -> list[TreeGroup]:

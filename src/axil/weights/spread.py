@@ -12,7 +12,6 @@ rows, O(T N S), and nothing of size (N, N) or (T, N) exists. Means by |weight| n
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -49,10 +48,7 @@ def _known(values: Array) -> NDArray[np.bool_]:
 
 def by_leaf(structure: Structure, rows: Rows, values: Array) -> Array:
     """(L, S): sums of values (N, S) over the rows in each leaf."""
-    cells = rows.leaf_sums(values, None)
-    return np.concatenate(
-        [structure.to_leaves(t, cells[a:b], drawn=False) for t, (a, b) in enumerate(pairwise(structure.cell_starts))]
-    )
+    return structure.by_leaves(rows.leaf_sums(values, None), drawn=False)  # type: ignore[no-any-return]
 
 
 def leaf_moments(sums: Array, met: NDArray[np.int64], own: Array | None) -> Array:
