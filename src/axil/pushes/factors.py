@@ -67,6 +67,12 @@ class Factors:
         return [np.flatnonzero(smooth.outputs == k) for k in range(self.n_outputs)]
 
     @cached_property
+    def starts(self) -> list[NDArray[np.int64]]:
+        """For each output (T_k + 1,): where the leaves of each of its trees begin among all of these."""
+        n_leaves = self.walked.smooth.trees.n_leaves
+        return [np.append(0, np.cumsum(n_leaves[own])) for own in self.trees]
+
+    @cached_property
     def terms(self) -> list[list[StageTerm]]:
         """The stages of each round."""
         w = self.walked

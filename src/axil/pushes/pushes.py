@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -66,7 +67,7 @@ class Pushes(Factors):
 
     def bytes_per_query(self) -> int:
         """Bytes that one query takes while its pushes are handed on block by block, with its part of a block."""
-        return 8 * (sum(int(self.walked.smooth.trees.n_leaves[own].sum()) for own in self.trees) + 64 * self.n_outputs)
+        return 8 * (sum(int(starts[-1]) for starts in self.starts) + 64 * self.n_outputs)
 
     # -- rows -----------------------------------------------------------------------------------------------------------
 
@@ -106,11 +107,13 @@ class Pushes(Factors):
     def mixed_tables(self, queries: Leaves, u: Any) -> list[Array]:
         """For each output (C_k, m): sums of the leaves of queries, (n, T), times (n, m) factors, dense or sparse."""
         found: list[Array] = []
-        for own in self.trees:
-            n_leaves = self.walked.smooth.trees.n_leaves[own]
-            met = np.cumsum(n_leaves) - n_leaves + queries[:, own].astype(np.int64)
-            found.append(self._mixed(len(found), sums_at(met, int(n_leaves.sum()), u), True))
+        for k, starts in enumerate(self.starts):
+            found.append(self._mixed(k, sums_at(self._met(queries, k), int(starts[-1]), u), True))
         return found
+
+    def _met(self, queries: Leaves, k: int) -> NDArray[np.int64]:
+        """(n, T_k): the leaves of queries in the trees of output k, numbered among all leaves of these."""
+        return self.starts[k][:-1] + queries[:, self.trees[k]].astype(np.int64)
 
     @cached_property
     def _mixes(self) -> dict[tuple[int, int], Array]:
@@ -121,8 +124,7 @@ class Pushes(Factors):
 
     def _mixed(self, k: int, table: Any, transposed: bool, sizes: bool = False) -> Any:
         """A table (C_k, m) of what rows put into their own leaves as one of what is in each leaf, in place; or transposed."""
-        n_leaves = self.walked.smooth.trees.n_leaves[self.trees[k]]
-        for t, a, b in zip(self.trees[k].tolist(), np.cumsum(n_leaves) - n_leaves, np.cumsum(n_leaves)):
+        for t, (a, b) in zip(self.trees[k].tolist(), pairwise(self.starts[k])):
             if (t, k) in self._mixes:
                 share = np.abs(self._mixes[t, k]) if sizes else self._mixes[t, k]
                 table[a:b] = like(share.T if transposed else share, table) @ table[a:b]
@@ -134,31 +136,35 @@ class Pushes(Factors):
 
     def _table(self, queries: Leaves, k: int) -> Any:
         """(C_k, n): 1 at the leaves of each query in the trees of output k; what rows of others put in, where leaves mix."""
-        n_leaves, xp = self.walked.smooth.trees.n_leaves[self.trees[k]], self.backend.xp
-        starts = np.cumsum(n_leaves) - n_leaves
-        table = xp.zeros((int(n_leaves.sum()), len(queries)))
-        at = starts + queries[:, self.trees[k]].astype(np.int64)
-        table[xp.asarray(at), xp.arange(len(queries))[:, None]] = 1.0
+        xp = self.backend.xp
+        table = xp.zeros((int(self.starts[k][-1]), len(queries)))
+        table[xp.asarray(self._met(queries, k)), xp.arange(len(queries))[:, None]] = 1.0
         return self._mixed(k, table, True)
 
     def cells_by_group(self, codes: NDArray[np.intp], n_groups: int) -> list[Array]:
         """For each output (C_k, groups): what the rows of each group, numbered (N,), together put into each leaf; one walk."""
+        return [self._mixed(k, sums, False) for k, (sums,) in enumerate(self._own_sums(codes, n_groups))]
+
+    def _own_sums(self, codes: NDArray[np.intp], n_groups: int, sizes: bool = False) -> list[list[Array]]:
+        """For each output (C_k, groups): what rows put into their own leaves; with ``sizes`` its absolute values, too."""
         xp = self.backend.xp
         with self.backend.guard():
-            sums = [xp.zeros((int(self.walked.smooth.trees.n_leaves[own].sum()), n_groups)) for own in self.trees]
+            sums = [[xp.zeros((int(starts[-1]), n_groups)) for _ in range(1 + sizes)] for starts in self.starts]
             for rows in track(self._blocks(0), "pushes"):
                 own_codes = xp.asarray(codes[rows].astype(np.int64))
                 for k, factors in enumerate(self.factors(rows)):
-                    self.rows.factor_sums(factors, own_codes, rows.start, sums[k], self._own(k))
-            return [self._mixed(k, host(found), False) for k, found in enumerate(sums)]
+                    self.rows.factor_sums(factors, own_codes, rows.start, sums[k][0], self._own(k))
+                    for of_sizes in sums[k][1:]:
+                        taken = xp.abs(factors, out=factors)
+                        self.rows.factor_sums(taken, own_codes, rows.start, of_sizes, self._own(k))
+            return [[host(each) for each in own] for own in sums]
 
     def sums_by_group(self, queries: Leaves, cells: list[Array]) -> Array:
         """(n, K, groups): pushes on queries in these leaves, (n, T), summed by group; `cells_by_group` gives the cells."""
         out = np.zeros((len(queries), self.n_outputs, cells[0].shape[1]))
-        for k, own in enumerate(self.trees):
-            n_leaves = self.walked.smooth.trees.n_leaves[own]
-            for t, begin in zip(own, np.cumsum(n_leaves) - n_leaves):
-                out[:, k] += cells[k][begin + queries[:, t].astype(np.intp)]
+        for k, table in enumerate(cells):
+            for leaves in self._met(queries, k).T:
+                out[:, k] += table[leaves]
         self.agree(self.base + out.sum(axis=2), queries)
         return out
 
@@ -204,27 +210,16 @@ class Pushes(Factors):
         made = np.zeros((2, *w.smooth.trees.values.shape))
         n_terms, program = sum(len(own) for own in self.trees), self._program
         in_core = program is not None and self.backend.xp is np and len(program.terms) == n_terms
-        for k, (own, sums) in enumerate(zip(self.trees, self._sums_in_core() if in_core else self._sums_by_factors())):
+        no_group = np.zeros(len(w.targets), dtype=np.intp)
+        every = self._sums_in_core() if in_core else self._own_sums(no_group, 1, sizes=True)
+        for k, (own, sums) in enumerate(zip(self.trees, every)):
             at = np.concatenate([np.arange(w.starts[t], w.starts[t + 1]) for t in own])
             found, sizes = (self._mixed(k, each, False, i == 1) for i, each in enumerate(sums))
             made[:, at, k if w.smooth.shared else 0] = found[:, 0], sizes[:, 0]
         return made[0], made[1]
 
-    def _sums_by_factors(self) -> list[list[Array]]:
-        """For each output (C_k, 1) twice: what all rows put into their own leaves, and its absolute values."""
-        xp = self.backend.xp
-        with self.backend.guard():
-            n_cells = [int(self.walked.smooth.trees.n_leaves[own].sum()) for own in self.trees]
-            sums = [[xp.zeros((n, 1)) for _ in range(2)] for n in n_cells]
-            for rows in track(self._blocks(0), "pushes"):
-                codes = xp.zeros(rows.stop - rows.start, dtype=np.int64)
-                for k, factors in enumerate(self.factors(rows)):
-                    self.rows.factor_sums(factors, codes, rows.start, sums[k][0], self._own(k))
-                    self.rows.factor_sums(xp.abs(factors, out=factors), codes, rows.start, sums[k][1], self._own(k))
-            return [[host(each) for each in own] for own in sums]
-
     def _sums_in_core(self) -> list[list[Array]]:
-        """`_sums_by_factors` by one kernel that writes no factor down, where every tree of an output has one term."""
+        """`_own_sums` with sizes by one kernel that writes no factor down, where every tree of an output has one term."""
         program, own_rows = self._program, self.rows
         assert program is not None
         assert isinstance(own_rows, CpuRows)
