@@ -57,7 +57,11 @@ def refit(
     O(C T N). A leaf that no row of any weight is left in adds nothing.
     """
     copies = _Copies(walked, targets, loss, factors, gone)
-    return copies.run_in_core(n_threads) or copies.run()
+    states = copies.states(n_threads)
+    found = None if states is None else copies.run(states)
+    found = found or copies.run(None)
+    assert found is not None
+    return found
 
 
 class _Copies:
@@ -82,79 +86,70 @@ class _Copies:
         moved = share * (self.base - trees.base_value) if share else np.zeros_like(self.base)
         self.score = score + np.repeat(moved, len(targets), axis=0)
 
-    def run(self) -> FitsAgain:
-        """Walk through all rounds."""
+    def run(self, states: States | None) -> FitsAgain | None:
+        """Walk through all rounds, in the core where there are states; None where one of these leaves the range of numbers."""
         w, n_copies = self.walked, self.n_copies
-        values = np.zeros((n_copies, *w.smooth.trees.values.shape))
-        made: dict[int, Array] = {}
-        for one in track(w.rounds, "refit"):
-            trees = {int(w.stage_tree[s]) for s in one.stages} | {int(w.stage_tree[s]) for s, _ in one.changes}
-            leaves = {t: self._leaves(t) for t in trees}
-            for stage, step in zip(one.stages, self._steps(one, leaves)):
-                made[stage] = step.scaled(float(w.scales[stage])).value
-            for stage, coefficient in one.changes:
-                t, k = int(w.stage_tree[stage]), int(w.stage_output[stage])
-                gain = coefficient * made[stage]
-                self.score[:, k] += gain[leaves[t]]
-                own = values[:, w.starts[t] : w.starts[t + 1], k if w.smooth.shared else 0]
-                own += gain.reshape(n_copies, -1)
-            if one.base:
-                self.score += one.base * np.repeat(self.base, len(w.targets), axis=0)
-        return self._made(values)
-
-    def run_in_core(self, n_threads: int) -> FitsAgain | None:
-        """Walks the core through all rounds; None where it has no form for the loss, or a state leaves the range of numbers."""
-        w, n_copies = self.walked, self.n_copies
-        if any(one.base for one in w.rounds):
-            return None
-        n, K = w.targets.shape
-        score = self.score.reshape(n_copies, n, K)
-        given = w.leaves, w.starts, self.targets[:n], self.weights, w.drawn, score, n_threads
-        states = States.of(self.loss, *given)
-        if states is None:
-            return None
         values = np.zeros((n_copies, *w.smooth.trees.values.shape))
         made: dict[int, Array] = {}  # (C, L_t) what each stage adds
         moves: list[Move] = []
         for one in track(w.rounds, "refit"):
-            terms = [(int(w.stage_tree[s]), int(w.stage_output[s])) for s in one.stages]
-            found, moves = states.sums([(moves, terms)]), []
-            for stage, (t, k), sums in zip(one.stages, terms, found):
-                if not np.isfinite(sums).all():
-                    return None
-                G, H = sums.transpose(2, 0, 1).reshape(2, -1)
-                step = self._step(t, k, G, H)
+            steps = self._steps(one) if states is None else self._steps_in_core(states, one, moves)
+            if steps is None:
+                return None
+            for stage, step in zip(one.stages, steps):
                 made[stage] = step.scaled(float(w.scales[stage])).value.reshape(n_copies, -1)
+            moves = []
             for stage, coefficient in one.changes:
                 t, k = int(w.stage_tree[stage]), int(w.stage_output[stage])
                 moves.append((t, k, coefficient * made[stage]))
-                values[:, w.starts[t] : w.starts[t + 1], k if w.smooth.shared else 0] += coefficient * made[stage]
-        return self._made(values)
+                values[:, w.starts[t] : w.starts[t + 1], k if w.smooth.shared else 0] += moves[-1][2]
+            if states is None:
+                for t, k, gain in moves:
+                    self.score[:, k] += gain.ravel()[self._leaves(t)]
+                if one.base:
+                    self.score += one.base * np.repeat(self.base, len(w.targets), axis=0)
+        share = float(w.smooth.base_shares[-1])
+        return FitsAgain(w, share * self.base if share else np.zeros_like(self.base), values)
 
-    def _made(self, values: Array) -> FitsAgain:
-        share = float(self.walked.smooth.base_shares[-1])
-        return FitsAgain(self.walked, share * self.base if share else np.zeros_like(self.base), values)
+    def states(self, n_threads: int) -> States | None:
+        """The scores as the core walks them through the fit; None where it has no form for the loss."""
+        w = self.walked
+        if any(one.base for one in w.rounds):
+            return None
+        n, K = w.targets.shape
+        score = self.score.reshape(self.n_copies, n, K)
+        return States.of(self.loss, w.leaves, w.starts, self.targets[:n], self.weights, w.drawn, score, n_threads)
 
     def _leaves(self, t: int) -> Rows:
         """(C * N,): leaves of tree t, those of each copy after those of the copies before."""
         firsts = int(self.walked.smooth.trees.n_leaves[t]) * np.arange(self.n_copies)
         return np.asarray((firsts[:, None] + self.walked.leaves[t].astype(np.intp)).ravel())
 
-    def _steps(self, one: Round, leaves: dict[int, Rows]) -> list[Step]:
+    def _steps(self, one: Round) -> list[Step]:
         """The steps of a round's stages from these scores."""
         w, loss = self.walked, self.loss
         slopes = loss.leaf_slopes(self.targets, self.score)
+        leaves = {t: self._leaves(t) for t in {int(w.stage_tree[s]) for s in one.stages}}
         if loss.joint:
-            t = int(w.stage_tree[one.stages[0]])
-            return joint_steps(slopes[0], loss.mean(self.score), self._counted(t), leaves[t], self._l2(t, 0))
+            ((t, own),) = leaves.items()
+            return joint_steps(slopes[0], loss.mean(self.score), self._counted(t), own, self._l2(t, 0))
         found = []
         for stage in one.stages:
             t, k = int(w.stage_tree[stage]), int(w.stage_output[stage])
-            own, n = self._counted(t), self.n_copies * int(w.smooth.trees.n_leaves[t])
+            counted, n = self._counted(t), self.n_copies * int(w.smooth.trees.n_leaves[t])
             g, h = (np.broadcast_to(each, self.targets.shape)[:, k] for each in slopes)
-            G, H = (np.asarray(np.bincount(leaves[t], own * each, n), dtype=np.float64) for each in (g, h))
+            G, H = (np.asarray(np.bincount(leaves[t], counted * each, n), dtype=np.float64) for each in (g, h))
             found.append(self._step(t, k, G, H))
         return found
+
+    def _steps_in_core(self, states: States, one: Round, moves: list[Move]) -> list[Step] | None:
+        """The steps of a round's stages after these moves; None where sums are not finite."""
+        w = self.walked
+        terms = [(int(w.stage_tree[s]), int(w.stage_output[s])) for s in one.stages]
+        found = states.sums([(moves, terms)])
+        if not all(np.isfinite(sums).all() for sums in found):
+            return None
+        return [self._step(t, k, *sums.transpose(2, 0, 1).reshape(2, -1)) for (t, k), sums in zip(terms, found)]
 
     def _step(self, t: int, k: int, G: Array, H: Array) -> Step:
         """The step of tree t for output k from sums (C * L_t,) of gradients and hessians."""
