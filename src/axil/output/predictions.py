@@ -8,9 +8,9 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csc_array, issparse
+from scipy.sparse import issparse
 
-from axil.effects import Shard, notes
+from axil.effects import Groups, Shard, notes
 from axil.effects.choice import Allowed, Choice, Compared
 from axil.effects.top import best_of
 from axil.effects.weights import SumEffects
@@ -212,24 +212,18 @@ class WeightedSums:
 
     def compared(self, choice: Choice, allowed: Allowed | None = None) -> tuple[Predicted, Compared]:
         """These predictions, with the training rows to list beside each."""
-        shape, n_train = (len(self), 1 if self.outputs is None else len(self.outputs)), len(self.targets)
-        effects = SumEffects(self.weights, self.targets.reshape(n_train, -1), self.intercepts.reshape(shape))
         about = Predicted(self.query_index, self.outputs, self.scale, self.meant, not self.additive, self.classes)
-        return about, choice.of(cast(Shard, self), effects, allowed)
+        return about, choice.of(cast(Shard, self), self._effects, allowed)
+
+    @property
+    def _effects(self) -> SumEffects:
+        shape = len(self), 1 if self.outputs is None else len(self.outputs)
+        return SumEffects(self.weights, self.targets.reshape(len(self.targets), -1), self.intercepts.reshape(shape))
 
     def group_columns(self, codes: NDArray[np.intp], groups: NDArray[Any]) -> dict[str, Any]:
         """The columns of `Explanation.group`, for rows of these group numbers (n_train,)."""
-        n_train, sums = len(self.targets), []
-        for weights, targets in self.by_output():
-            for values in (np.ones(n_train), targets):
-                member = csc_array((values, codes, np.arange(n_train + 1)), shape=(len(groups), n_train))
-                total = member @ weights.T
-                sums.append((total.toarray() if issparse(total) else total).T)
-        weights = {} if self.additive else {"weight": np.stack(sums[::2], axis=1).ravel()}
-        return tables.label_columns(self.query_index, self.outputs, "group", groups) | {
-            **weights,
-            **tables.contribution_columns(np.stack(sums[1::2], axis=1).ravel(), self.scale),
-        }
+        found = Groups().of(cast(Shard, self), self._effects, (codes, groups))
+        return tables.group_columns(self.query_index, self.outputs, self.scale, found, not self.additive)
 
     def curves(self, shares: Array, ranks: NDArray[np.intp]) -> tuple[NDArray[np.int64], Array]:
         """(n, S, shares) rows needed for each share of sum |k|, and (n, S, ranks) the shares of the first ``ranks`` rows.

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.effects import Best, notes
+from axil.effects.groups import Grouped
 from axil.errors import InputError, shown
 from axil.inputs import as_choice
 from axil.inputs.libraries import frame_library, is_installed, require_frame_library
@@ -77,6 +78,16 @@ def top_columns(
         found["weight"] = best.columns["effect"].ravel()
     found["target"] = best.columns["target"].ravel()
     return found | contribution_columns(best.columns["contribution"].ravel(), scale)
+
+
+def group_columns(
+    query_index: NDArray[Any], outputs: NDArray[Any] | None, scale: TargetScale, found: Grouped, weighted: bool
+) -> dict[str, Any]:
+    """query, (output,) group, weight and contribution; pushes have no weight."""
+    made = label_columns(query_index, outputs, "group", found.groups)
+    if weighted:
+        made["weight"] = found.effects.ravel()
+    return made | contribution_columns(found.contributions.ravel(), scale)
 
 
 def predicted_columns(

@@ -30,13 +30,10 @@ class Group(Question):
         asked = self._ask("group", X, init_score)
         model = asked.model
         coded = model.coded(groups)
+        weighted = model.source.name != "pushes"
+
+        def columns(batch: Queries, found: Grouped) -> dict[str, Any]:
+            return tables.group_columns(batch.labels, model.outputs, model.scale, found, weighted)
+
         parts = asked.answers(Groups(), model.n_groups(coded), 5, coded)
-        return asked.table(parts, lambda batch, found: columns(model, batch, found), model.note(model.source.note))
-
-
-def columns(model: Any, batch: Queries, found: Grouped) -> dict[str, Any]:
-    """query, (output,) group, weight and contribution; pushes have no weight."""
-    made = tables.label_columns(batch.labels, model.outputs, "group", found.groups)
-    if model.source.name != "pushes":
-        made["weight"] = found.effects.ravel()
-    return made | tables.contribution_columns(found.contributions.ravel(), model.scale)
+        return asked.table(parts, columns, model.note(model.source.note))
