@@ -44,7 +44,7 @@ from axil.weights.levels import Level, base_without
 from axil.weights.parts import Parts, Which
 from axil.weights.passes import Adjoints
 from axil.weights.pattern_changes import changing_rows
-from axil.weights.replays import Alone, ByReplay
+from axil.weights.replays import ByReplay
 from axil.weights.residuals import FittedValues, over_the_rest
 
 EFFECT_ENTRIES = 1 << 19  # of outputs by trees, or queries, by rows whose effects are read out at a time
@@ -61,8 +61,11 @@ class Deletion(Protocol):
     def blocks(self) -> list[slice]:
         """The training rows in blocks to walk."""
 
-    def alone(self, rows: slice) -> Alone:
-        """The fits without each of these rows, as the row itself sees them."""
+    def alone(self, rows: slice) -> Any:
+        """(K, T + 1, rows), of the back end: residuals of each of these rows in the fit without it; nan: no weight is left.
+
+        They are those that each tree sees, and those that the last one leaves.
+        """
 
     def effects(self, queries: Leaves) -> Sequence[RowEffects]:
         """For each output the changes of predictions in these leaves, (n, T), on deleting each row; nan: no weight is left."""
@@ -122,7 +125,7 @@ class InLeafSpace:
             found[:, :, rows] = self._added(i, rows)
         return found
 
-    def alone(self, rows: slice) -> Alone:
+    def alone(self, rows: slice) -> Any:
         s, base, xp = self.fitted.structure, base_without(self.fitted, rows), self._rows.xp
         found, basis = xp.empty((len(base), s.n_trees + 1, base.shape[1])), xp.asarray(self.basis(rows))
         self.levels[0].walk(rows, base, residuals=found)
@@ -134,8 +137,8 @@ class InLeafSpace:
                 part *= basis[i]
                 found += part
         for j in self.by_replay(rows):
-            found[:, :, j - rows.start] = like(self.replayed.alone(slice(j, j + 1)).residuals[:, :, 0], found)
-        return Alone(found)
+            found[:, :, j - rows.start] = like(self.replayed.alone(slice(j, j + 1))[:, :, 0], found)
+        return found
 
     def effects(self, queries: Leaves) -> Sequence[RowEffects]:
         adjoints = [level.adjoints(queries) for level in self.levels]

@@ -77,7 +77,7 @@ def left_out(deletion: Deletion) -> LeftOut:
     found, sums, total = np.empty_like(fitted.targets), np.zeros((len(trees), len(fitted.base))), 0.0
     every = np.empty(s.n_rows, dtype=np.bool_)
     for rows in track(deletion.blocks(), "training rows"):
-        left = deletion.alone(rows).residuals
+        left = deletion.alone(rows)
         if len(trees) <= s.n_trees:
             left = left[:, like(trees, left)]
         every[rows] = kept = ~(lonely(rows) | np.isnan(host(left[:, 0])).any(axis=0))
@@ -108,7 +108,7 @@ def _averaged(deletion: Deletion) -> LeftOut:
     fitted = deletion.fitted
     s, found = fitted.structure, np.empty_like(fitted.targets)
     for rows in track(deletion.blocks(), "training rows"):
-        left = host(deletion.alone(rows).residuals[:, -1]).T  # targets less offsets less predictions
+        left = host(deletion.alone(rows)[:, -1]).T  # targets less offsets less predictions
         started = fitted.started(rows)
         gone, values = emptied_with(fitted, rows)
         lost, taken = (s.final @ gone)[:, None], np.einsum("t,tjk->jk", s.final, values)

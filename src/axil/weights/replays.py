@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -16,14 +15,6 @@ from axil.weights.levels import base_without
 from axil.weights.residuals import FittedValues
 
 HELD = 1 << 28  # bytes of fits without rows that are kept from one batch of queries to the next
-
-
-@dataclass(frozen=True)
-class Alone:
-    """The fits without each of some rows, where these rows see them: each its own."""
-
-    #: (K, T + 1, rows), of the back end: seen by each tree, and left by the last; nan: no weight is left
-    residuals: Any
 
 
 @dataclass(frozen=True)
@@ -48,7 +39,7 @@ class ByReplay:
             self._kept[j] = found
         return self._kept[j]
 
-    def alone(self, rows: slice) -> Alone:
+    def alone(self, rows: slice) -> Array:
         f, leaves = self.fitted, self.fitted.structure.leaves(rows)
         found = np.full((f.targets.shape[1], len(leaves) + 1, leaves.shape[1]), np.nan)
         for i, j in enumerate(range(rows.start, rows.stop)):
@@ -57,7 +48,7 @@ class ByReplay:
                 seen = fitted.residuals(leaves[:, i : i + 1], f.started(slice(j, j + 1)))
                 for t, residual in enumerate(seen):
                     found[:, t, i] = residual[0]
-        return Alone(found)
+        return found
 
     def changes(self, j: int, queries: Leaves) -> Array:
         """(n, K): the changes of predictions in these leaves, (n, T), without row j."""
