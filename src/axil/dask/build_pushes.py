@@ -18,12 +18,7 @@ from axil.dask.build_weights import Collections, refuse_encoded
 from axil.dask.cluster import Cluster, task
 from axil.dask.on_workers import HeldRows
 from axil.dask.partitions import Precision, checked_each, held_pairs, label_dtype, places
-from axil.dask.walked_rows import (
-    GradientSums,
-    SharedFit,
-    observe_targets,
-    walk_partition,
-)
+from axil.dask.walked_rows import GradientSums, SharedFit, observe_targets, walk_partition
 from axil.errors import InputError, UnsupportedModelError
 from axil.machine.memory import Limits
 from axil.pushes.agreement import check_miss, compare_counts

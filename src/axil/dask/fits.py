@@ -24,13 +24,7 @@ from axil.weights.parts import Parts
 from axil.weights.passes import leaf_sums
 from axil.weights.removal import left_of
 from axil.weights.residuals import FittedValues, predictions
-from axil.weights.rows_left import (
-    bends,
-    known_regularisation,
-    rescaled,
-    sums_by_rule,
-    with_leaf_weights,
-)
+from axil.weights.rows_left import bends, known_regularisation, rescaled, sums_by_rule, with_leaf_weights
 
 WALKED = 1 << 20  # residuals of trees and rows that are walked at a time
 

@@ -18,11 +18,7 @@ from axil.dask.partitioned_model import REFUSED, PartitionedModel
 from axil.dask.partitions import AskedWeights
 from axil.dask.refits import Refits
 from axil.dask.row_deletions import Planned
-from axil.dask.row_errors import (
-    errors_of,
-    out_of_bag_of,
-    out_of_fold_of,
-)
+from axil.dask.row_errors import errors_of, out_of_bag_of, out_of_fold_of
 from axil.effects import WEIGHTS, Source, notes
 from axil.errors import InputError, UnsupportedQuestionError, shown
 from axil.machine.progress import track

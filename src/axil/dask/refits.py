@@ -11,14 +11,7 @@ import numpy as np
 from axil.dask.cluster import added, literal, task
 from axil.dask.fits import Fit, RowSums, refits_of, residual_sums, row_sums
 from axil.dask.partitions import together
-from axil.dask.row_deletions import (
-    DeletionPlan,
-    alone,
-    levels_of,
-    replayed_rows,
-    responses_of_sums,
-    row_weights_of,
-)
+from axil.dask.row_deletions import DeletionPlan, alone, levels_of, replayed_rows, responses_of_sums, row_weights_of
 from axil.errors import UnsupportedQuestionError
 from axil.replay.queries import Queries
 from axil.types import Array

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from axil.adapters.contract import Model, TrainingRows
 from axil.errors import AxilError, ExactnessError, InputError
 from axil.inputs import as_frame, is_sparse, take_rows
+from axil.replay.checks import checked_rows
 from axil.types import Array
 
-ASKED = 1000  # rows whose prediction is compared with the targets
 TRANSFORMS: dict[str, tuple[Callable[[Array], Array], str]] = {
     "np.log(y_train)": (np.log, "np.exp"),
     "np.log1p(y_train)": (np.log1p, "np.expm1"),
@@ -128,7 +128,7 @@ def refuse_other_order(X: Any, y: Any) -> None:
 
 def _transformed(model: Model, rows: TrainingRows) -> list[tuple[str, Array]]:
     """The transforms of the targets that come nearest to the model's predictions, none if the targets themselves do."""
-    asked, predicted = _asked(rows), _some_predictions(model, rows)
+    asked, predicted = checked_rows(len(rows.targets)), _some_predictions(model, rows)
     tried = []
     with np.errstate(all="ignore"):
         for name, (transform, _) in TRANSFORMS.items():
@@ -140,13 +140,9 @@ def _transformed(model: Model, rows: TrainingRows) -> list[tuple[str, Array]]:
     return [(name, targets) for _, name, targets in nearest[:TRIED_TRANSFORMS]]
 
 
-def _asked(rows: TrainingRows) -> NDArray[np.intp]:
-    return np.arange(0, len(rows.targets), -(-len(rows.targets) // ASKED))
-
-
 def _some_predictions(model: Model, rows: TrainingRows) -> Array:
     """(n, K): the model's predictions of some training rows."""
-    return np.asarray(model.predictions(take_rows(rows.X, _asked(rows))))
+    return np.asarray(model.predictions(take_rows(rows.X, checked_rows(len(rows.targets)))))
 
 
 def _distance(targets: Array, predicted: Array) -> float:
