@@ -13,7 +13,7 @@ from scipy.sparse import issparse
 from axil.effects.blocks import BlockEffects, Once
 from axil.effects.leaf_matches import SharedLeaves, TreeWeights
 from axil.effects.source import Effects, Found, Reduction, Shard, numbers_at
-from axil.effects.top import Best, best_of
+from axil.effects.top import Best, best_of, collectors
 from axil.machine.arrays import host
 from axil.types import Array
 from axil.weights.largest import Largest
@@ -101,10 +101,7 @@ class Choice(Reduction[Compared]):
             return self._of_some(shard, effects, allowed)
         once = Once(effects) if isinstance(effects, BlockEffects) and allowed.residuals is None else None
         if self.is_plain and allowed.among is None and allowed.by_query is None:
-            backend = effects.backend
-            largest = [
-                Largest(effects.n, self.k, n_rows, None, self.n_threads, backend=backend) for _ in range(n_outputs)
-            ]
+            largest = collectors(effects, self.k, self.n_threads)
             made = (once or effects).largest(largest) if n_rows else np.zeros((effects.n, n_outputs))
         else:
             largest = self._chosen(once or effects, allowed)
@@ -131,9 +128,9 @@ class Choice(Reduction[Compared]):
 
     def _of_some(self, shard: Shard, effects: Effects, allowed: Allowed) -> Compared:
         """The rows are chosen first; then effects are read once for all of them."""
-        n_rows, n_outputs = effects.shape
+        n_rows = effects.shape[0]
         if self.by_leaves and self.is_plain and allowed.among is None and allowed.by_query is None and n_rows:
-            found = [Largest(effects.n, self.k, n_rows, n_threads=self.n_threads) for _ in range(n_outputs)]
+            found = collectors(effects, self.k, self.n_threads)
             values, rows = self._alike(effects).largest(found[0].k)
             for one in found:
                 one.merge(values, rows)
@@ -197,7 +194,7 @@ class Choice(Reduction[Compared]):
     def _chosen(self, effects: Effects, allowed: Allowed) -> list[Largest]:
         """The rows to list, for each output, with the numbers that they are ranked by; free places have row -1."""
         n_rows, n_outputs = effects.shape
-        found = [Largest(effects.n, self.k, n_rows, n_threads=self.n_threads) for _ in range(n_outputs)]
+        found = collectors(effects, self.k, self.n_threads)
         candidates: list[list[tuple[Array, NDArray[np.int64]]]] = [[] for _ in range(n_outputs)]
         rule = replace(self, positive=True) if self.by_leaves or self.sides is not None else self
         for outputs, first, numbers in self._numbers(effects) if n_rows else ():

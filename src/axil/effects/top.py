@@ -76,6 +76,13 @@ def best_of(
     return Best(made, intercepts, k, np.where(rows < 0, -1.0, np.stack(sizes, axis=1)), columns)
 
 
+def collectors(effects: Effects, k: int, n_threads: int, scales: Array | None = None, **hints: Any) -> list[Largest]:
+    """For each output what collects the k largest of these effects, or with scales (rows, K) of effects times these."""
+    n_rows, n_outputs = effects.shape
+    columns = [None] * n_outputs if scales is None else scales.T
+    return [Largest(effects.n, k, n_rows, own, n_threads, backend=effects.backend, **hints) for own in columns]
+
+
 @dataclass(frozen=True)
 class TopRows(Reduction[Best]):
     """The k rows of largest |effect|, or |contribution|; ``column`` (rows, K) ranks by |effect * column| instead."""
@@ -87,22 +94,9 @@ class TopRows(Reduction[Best]):
     n_threads: int = 1
 
     def of(self, shard: Shard, effects: Effects, column: Any) -> Best:
-        n_rows, n_outputs = effects.shape
         scales = column if column is not None else effects.factors if self.by == "contribution" else None
-        largest = [
-            Largest(
-                effects.n,
-                self.k,
-                n_rows,
-                None if scales is None else scales[:, output],
-                self.n_threads,
-                self.n_queries,
-                self.room,
-                effects.backend,
-            )
-            for output in range(n_outputs)
-        ]
-        made = effects.largest(largest) if n_rows else np.zeros((effects.n, n_outputs))
+        largest = collectors(effects, self.k, self.n_threads, scales, n_queries=self.n_queries, room=self.room)
+        made = effects.largest(largest) if effects.shape[0] else np.zeros((effects.n, effects.shape[1]))
         return best_of(shard, largest, self.k, made, effects.intercepts, effects.factors)
 
 
@@ -133,16 +127,9 @@ class Ranked(Reduction[Ranking]):
     n_threads: int = 1
 
     def of(self, shard: Shard, effects: Effects, column: Any) -> Ranking:
-        n_rows, n_outputs = effects.shape
         clips: list[Any] = [np.fmax, np.fmin] if self.same_sign else [_known]
-        largest = [
-            [
-                Largest(effects.n, self.k, n_rows, n_threads=self.n_threads, backend=effects.backend)
-                for _ in range(n_outputs)
-            ]
-            for _ in clips
-        ]
-        made, unranked = np.zeros((effects.n, n_outputs)), 0
+        largest = [collectors(effects, self.k, self.n_threads) for _ in clips]
+        made, unranked = np.zeros((effects.n, effects.shape[1])), 0
         for outputs, first, block in effects.parts():
             numbers = block.data if issparse(block) else block
             unranked += int(np.isnan(numbers).sum())

@@ -65,17 +65,12 @@ class Whole(Reduction[Gathered]):
     is_large: ClassVar[bool] = True
 
     def of(self, shard: Shard, effects: Effects, column: Any) -> Gathered:
-        if isinstance(effects, BlockEffects):
-            once = Once(effects, sizes=False)
-            parts = once.dense()
-            made = once.total if self.adds_up else np.zeros_like(once.total)
-            parts = [csr_array(parts[0])] if self.sparse and len(parts) == 1 else parts
-            return Gathered(made, effects.intercepts, parts)
+        once = Once(effects, sizes=False) if isinstance(effects, BlockEffects) else None
         known = effects.sparse() if self.sparse else None
-        made = effects.made() if self.adds_up else np.zeros((effects.n, effects.shape[1]))
-        if known is not None and len(known) == 1:
-            return Gathered(made, effects.intercepts, [numbers for _, numbers in known])
-        parts = effects.dense()
+        parts: list[Any] = (once or effects).dense() if known is None or len(known) > 1 else [known[0][1]]
         if self.sparse and len(parts) == 1:
-            parts = [csr_array(part) for part in parts]
+            parts = [csr_array(parts[0])]
+        made = np.zeros((effects.n, effects.shape[1]))
+        if self.adds_up:
+            made = effects.made() if once is None else once.total
         return Gathered(made, effects.intercepts, parts)
