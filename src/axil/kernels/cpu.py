@@ -27,6 +27,17 @@ COSTS = Costs(
 )  # two cores
 
 
+def _walked(kernel: Callable[..., None]) -> Callable[..., None]:
+    """The method of `Rows` that walks through the rounds of a `Program`."""
+
+    def method(self: CpuRows, program: Program, *arguments: Any, **named: Any) -> None:
+        rounds = program.rounds, program.terms, program.scales, program.moves, program.steps, program.draws
+        link = LINKS.index(program.link), program.product
+        kernel(self.cells, self.starts, *rounds, *link, *arguments, **named, n_threads=self.n_threads)
+
+    return method
+
+
 def _passed(kernel: Callable[..., None]) -> Callable[..., None]:
     """The method of `Rows` whose arguments a kernel of the core takes between the cells and the number of threads."""
 
@@ -49,6 +60,8 @@ class CpuRows(Rows):
     residual_factors = _passed(_core.residual_factors)
     deletions = _passed(_core.deletions)
     replay = _passed(_core.replay)
+    gradient_factors = _walked(_core.gradient_factors)
+    gradient_sums = _walked(_core.gradient_sums)  #: the sums of what it puts into each term's cells, and of their sizes
 
     def __init__(self, cells: Cells, starts: Numbers, weights: Array | None, n_threads: int):
         self.cells, self.starts, self.weights, self.n_threads = cells, starts, weights, n_threads
@@ -126,21 +139,6 @@ class CpuRows(Rows):
             raise ValueError(f"trees has a number that is none of the {len(self.cells)} trees")
         return trees, np.append(0, np.cumsum(np.diff(self.starts)[trees])).astype(np.int64)
 
-    def gradient_factors(
-        self, program: Program, intercepts: Array, slopes: Array, state: Array, first: int, out: Array
-    ) -> None:
-        self._walk(_core.gradient_factors, program, intercepts, slopes, state, first, out)
-
-    def gradient_sums(
-        self, program: Program, intercepts: Array, slopes: Array, state: Array, first: int, sums: Array
-    ) -> None:
-        self._walk(_core.gradient_sums, program, intercepts, slopes, state, first, sums)
-
-    def _walk(self, kernel: Callable[..., None], program: Program, *given: Any) -> None:
-        rounds = program.rounds, program.terms, program.scales, program.moves, program.steps, program.draws
-        link = LINKS.index(program.link), program.product
-        kernel(self.cells, self.starts, *rounds, *link, *given, self.n_threads)
-
 
 def product(a: Array, b: Array, n_threads: int = 1) -> Array:
     """``a @ b`` for a (m, k) and b (k, S), each number added up in the order of k: no column depends on those beside it."""
@@ -196,17 +194,7 @@ def leaf_rows(
     return data, rows, ends
 
 
-def descend(
-    values: NDArray[np.float32],
-    features: NDArray[np.int32],
-    thresholds: NDArray[np.float32],
-    children: NDArray[np.int32],
-    starts: Numbers,
-    out: Cells,
-    n_threads: int,
-) -> None:
-    """Fills ``out`` (T, n) with the leaf of each row of ``values`` in each tree, node by node; see `_core.descend`."""
-    _core.descend(values, features, thresholds, children, starts, out, n_threads)
+descend = _core.descend  # fills ``out`` (T, n) with the leaf of each row of ``values`` in each tree, node by node
 
 
 def refit_rounds(
