@@ -126,7 +126,7 @@ def measure(model, X, y, n_rows, rng):
     model = model.fit(X, y)
     explainer = axil.Explainer(model, X, y, n_threads=1)
     inner, J = explainer._model, explainer(X_out).weights.reshape(-1, HELD_OUT, len(y))
-    smooth, adapter, targets = inner._walked.smooth, inner._adapter, inner.targets
+    smooth, adapter, targets = inner.walked.smooth, inner.adapter, inner.targets
     leaves, queries = (adapter.coordinates(rows).astype(int) for rows in (X, X_out))
     before = adapter.scores(X_out)
     size = np.abs(J).sum(axis=(0, 1))

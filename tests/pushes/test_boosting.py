@@ -141,7 +141,7 @@ def test_the_step_search_finds_halved_steps():
     model = catboost.CatBoostClassifier(**{**CAT, "iterations": 30}, leaf_estimation_iterations=10).fit(X, BINARY)
     explainer = axil.Explainer(model, X, BINARY)
     assert explainer.verification.leaf_error < 1e-12
-    stages = np.bincount(explainer._model.boosting._walked.stage_tree)
+    stages = np.bincount(explainer._model.boosting.walked.stage_tree)
     assert stages.min() < 10  # or there would be nothing to find
 
 

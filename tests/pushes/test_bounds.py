@@ -108,7 +108,7 @@ class Fit:
 
     def __init__(self, name, y=None, w=W):
         own, explainer = case(name)
-        walked = explainer._model.boosting._walked
+        walked = explainer._model.boosting.walked
         smooth, trees = walked.smooth, walked.smooth.trees
         y = own.y.astype(float) if y is None else y
         base = own.link(np.average(y, weights=w)) if trees.base is None else trees.base_value[0]
@@ -138,7 +138,7 @@ def met(name, rows=NEW):
 @pytest.mark.parametrize("name", MODELS)
 def test_the_replay_is_the_fit(name):
     own, explainer = case(name)
-    steps = explainer._model.boosting._walked.steps
+    steps = explainer._model.boosting.walked.steps
     assert explainer.kind == "additive"
     assert any(step.mix is not None for step in steps)  # a bound holds some leaf
     expected = explainer._model.queries(NEW).predictions[:, 0]
@@ -200,7 +200,7 @@ def test_fits_without_rows_follow_the_bounds(name):
 @pytest.mark.parametrize("name", MODELS)
 def test_wrong_targets_do_not_pass(name):
     own, explainer = case(name)
-    leaves, rng = explainer._model.boosting._walked.leaves, np.random.default_rng(0)
+    leaves, rng = explainer._model.boosting.walked.leaves, np.random.default_rng(0)
     for _ in range(4):
         i, j = rng.choice(N, 2, replace=False)
         if own.y[i] == own.y[j] or (leaves[:, i] == leaves[:, j]).all():

@@ -14,7 +14,7 @@ GONE = (np.zeros(0, dtype=np.intp), np.arange(7), np.array([3, 50]))
 
 def copies_of(explained):
     """Three fits of one model, each without other rows."""
-    walked = explained._walked
+    walked = explained.walked
     return fits_again._Copies(walked, explained.targets, walked.smooth.loss, walked.smooth.factors, GONE)
 
 
@@ -35,7 +35,7 @@ def compare(explained):
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case().loss != "squared"])
 def test_fits_in_the_core_are_those_of_numpy(name):
     done = compare(explained := explain(case_of(name))._model.boosting)
-    loss, based = explained._walked.smooth.loss, any(one.base for one in explained._walked.rounds)
+    loss, based = explained.walked.smooth.loss, any(one.base for one in explained.walked.rounds)
     assert done == (loss.curvature is not None and loss.exponent != 0 and not loss.cancels and not based)
 
 

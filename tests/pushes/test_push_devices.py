@@ -112,7 +112,7 @@ def test_the_same_answers_from_a_device(name, device, monkeypatch):
     np.testing.assert_allclose(sums[1], sums[0], **CLOSE)
     sets = [one.removal(X_NEW, 3, by="pushes", same_sign=True) for one in (cpu, gpu)]
     np.testing.assert_allclose(sets[1]["push"], sets[0]["push"], **CLOSE)
-    if cpu._model.boosting.meaning:
+    if cpu._model.boosting.loss.meaning:
         audits = [one.audit().sort_values("row") for one in (cpu, gpu)]
         np.testing.assert_allclose(*(one.select_dtypes("number") for one in audits), **CLOSE)
     if cpu._model.boosting.underived:
@@ -122,7 +122,7 @@ def test_the_same_answers_from_a_device(name, device, monkeypatch):
     output = None if cpu.outputs is None else cpu.outputs[0]
     crossed = [one.derivatives(X_NEW, output) for one in (cpu, gpu)]
     np.testing.assert_allclose(crossed[1], crossed[0], **CLOSE)
-    if cpu._model.boosting.meaning:
+    if cpu._model.boosting.loss.meaning:
         y = fitted(name)[1][: len(X_NEW)]
         gains = [one.blame(X_NEW, y).sort_values("row").select_dtypes("number") for one in (cpu, gpu)]
         np.testing.assert_allclose(gains[1], gains[0], **CLOSE)

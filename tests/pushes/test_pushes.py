@@ -300,7 +300,7 @@ def test_vector_leaves_with_single_classes_set_to_zero(settings):
     model = xgb.XGBClassifier(**{**XGB, "n_estimators": 16, **settings}, multi_strategy="multi_output_tree")
     model.fit(X, CLASSES, sample_weight=WEIGHTS)
     explainer = axil.Explainer(model, X, CLASSES, WEIGHTS)
-    walked = explainer._model.boosting._walked
+    walked = explainer._model.boosting.walked
     single = walked.zeroed.any(axis=1) & ~walked.zeroed.all(axis=1)
     assert single.any()
     raw = model.predict(X_NEW, output_margin=True)

@@ -50,7 +50,7 @@ def walked(settings, monkeypatch, in_core):
         return found[-1]
 
     monkeypatch.setattr(StageWalk, "_states", states)
-    return Explainer(model, X, y, given)._model.boosting._walked, found
+    return Explainer(model, X, y, given)._model.boosting.walked, found
 
 
 def assert_same(ours, theirs, atol):

@@ -119,8 +119,8 @@ class Boosting:
         fitted = replace(fitted, trees=with_rows(fitted.trees, weights, bags))
         if bags is not None:
             fitted = replace(fitted, sampler=None)
-        self._loss = fitted.loss
-        self._loss.check(targets)
+        self.loss = fitted.loss
+        self.loss.check(targets)
         n_leaves = fitted.trees.n_leaves
         self.limits = limits = settled(limits, len(targets) * len(n_leaves))
         if fitted.draw_type is not None:
@@ -133,13 +133,13 @@ class Boosting:
             leaves = frozen(assign_leaves(adapter, X, len(targets), n_leaves, limits, fitted.trees.placement))
         else:
             leaves = found.checked(n_leaves, len(targets))
-        self._walked = walk(adapter, fitted, leaves, targets, offsets, verify, limits.n_threads)
-        self._adapter, self._n_threads, self._raw = adapter, limits.n_threads, output == "raw"
+        self.walked = walk(adapter, fitted, leaves, targets, offsets, verify, limits.n_threads)
+        self.adapter, self._n_threads, self._raw = adapter, limits.n_threads, output == "raw"
         self.targets, self.underived, self.classes = targets, fitted.underived, adapter.classes
-        self._rows = TrainingRows(None, targets, weights, offsets)
+        self.rows = TrainingRows(None, targets, weights, offsets)  #: as the library keeps them; no features
         self._as_fitted: FitsAgain | None = None
         self.offsets: Offsets | None = None  #: of the rows that are asked about
-        self.pushes = Pushes(self._walked, limits)
+        self.pushes = Pushes(self.walked, limits)
         self.verification: Verification | None = None
         if verify:
             error = self.check_rows(X) if found is None else found.score_error
@@ -151,29 +151,29 @@ class Boosting:
         )
 
     def _findings(self, fitted: smooth.SmoothTrees, score_error: float, sum_error: float) -> Verification:
-        n_trees, scale = len(fitted.trees.n_leaves), float(np.abs(self._walked.score).max(initial=0.0)) or 1.0
-        errors = score_error, self._walked.leaf_error, self._adapter.smooth_tolerance, scale
+        n_trees, scale = len(fitted.trees.n_leaves), float(np.abs(self.walked.score).max(initial=0.0)) or 1.0
+        errors = score_error, self.walked.leaf_error, self.adapter.smooth_tolerance, scale
         details = {"loss": fitted.loss.name, "sum_error": sum_error}
-        recovered = dict(self._walked.recovered)
+        recovered = dict(self.walked.recovered)
         placement, n_leaves = fitted.trees.placement, int(fitted.trees.n_leaves.sum())
         held = None if placement is None else Held.encoded(n_leaves, placement)
         return Verification(len(self.targets), n_trees, *errors, recovered=recovered, held=held, details=details)
 
     def check_rows(self, X: Any) -> float:
         """Compare the scores of training rows with the model's; the largest difference, relative."""
-        return check_scores(self._adapter, X, self._walked.smooth, self._walked.leaves)
+        return check_scores(self.adapter, X, self.walked.smooth, self.walked.leaves)
 
     def check_again(self, X: Any, limits: Limits) -> None:
         """Compare training rows that are given again with those of the leaves."""
-        rows = self._adapter.smooth_trees(replace(self._rows, X=X))
-        check_placement(rows.trees.placement, self._walked.leaves, limits)
+        rows = self.adapter.smooth_trees(replace(self.rows, X=X))
+        check_placement(rows.trees.placement, self.walked.leaves, limits)
         self.check_rows(X)
 
     @property
     def fitted(self) -> Array:
         """(N, K): the scores of the training rows with the offsets of the fit, which may stand in for the base."""
-        w, offsets = self._walked, self._rows.offsets
-        replaced = offsets is not None and Offsets.of(offsets, len(offsets), self._adapter).replace_base
+        w, offsets = self.walked, self.rows.offsets
+        replaced = offsets is not None and Offsets.of(offsets, len(offsets), self.adapter).replace_base
         return w.score - w.base if replaced else w.score
 
     @property
@@ -182,24 +182,14 @@ class Boosting:
         return self.pushes.backend
 
     @property
-    def adapter(self) -> SmoothModel:
-        """The fitted model as it was read."""
-        return self._adapter
-
-    @property
     def differentiates(self) -> str:
         """The quantity that derivatives are of: "raw" or "probability"."""
         return "raw" if self._raw else "probability"
 
     @property
-    def rows(self) -> TrainingRows:
-        """Targets, weights and offsets of the training rows, as the library keeps them; no features."""
-        return self._rows
-
-    @property
     def found(self) -> KnownLeaves | None:
         """Findings that a later reading need not make again; None where nothing was verified."""
-        return None if self.verification is None else KnownLeaves(self._walked.leaves, self.verification.max_error)
+        return None if self.verification is None else KnownLeaves(self.walked.leaves, self.verification.max_error)
 
     def shifted(self, offsets: Offsets | None) -> Boosting:
         """This model for rows with these offsets: answers of what is returned are about exactly these rows."""
@@ -222,12 +212,12 @@ class Boosting:
 
     def _scores(self, X: Any) -> Array:
         """(n, K): by the library's own account, with the offsets of these rows."""
-        return self._adapter.scores(X) if self.offsets is None else self.offsets.scores(self._adapter, X)
+        return self.adapter.scores(X) if self.offsets is None else self.offsets.scores(self.adapter, X)
 
     def predictions(self, X: Any) -> Array:
         """(n, K): raw scores, or their means by the link."""
         scores = self._scores(X)
-        return scores if self._raw else self._loss.mean(scores)
+        return scores if self._raw else self.loss.mean(scores)
 
     def target_derivatives(self, X: Any) -> Array:
         """(K, n, N)."""
@@ -251,22 +241,17 @@ class Boosting:
 
     def located(self, X: Any) -> tuple[NDArray[np.integer[Any]], Array]:
         """(n, T) leaves and (n, K) scores, whose sums of leaves are compared with the model on every use."""
-        leaves, scores = self._adapter.coordinates(X, self._n_threads), self._scores(X)
+        leaves, scores = self.adapter.coordinates(X, self._n_threads), self._scores(X)
         if self._verify and len(scores):
             self._check(leaves, scores)
         return leaves, scores
-
-    @property
-    def meaning(self) -> str:
-        """The name of what `means` gives: "probability", "mean", or "" for nothing."""
-        return self._loss.meaning
 
     @property
     def class_names(self) -> NDArray[Any] | None:
         """Names of the classes, two for one output; 0 and 1 where labels of 0 and 1 have a probability and no names."""
         if self.classes is not None:
             return self.classes
-        two = self.meaning == "probability" and self.targets.shape[1] == 1
+        two = self.loss.meaning == "probability" and self.targets.shape[1] == 1
         return np.arange(2) if two and bool(np.isin(self.targets, (0.0, 1.0)).all()) else None
 
     @property
@@ -278,38 +263,28 @@ class Boosting:
     @property
     def variance_power(self) -> float | None:
         """Power of the mean that the loss takes the variance for: 1 for Poisson, 2 for gamma; None of other losses."""
-        return self._loss.power if isinstance(self._loss, Deviance) else None
+        return self.loss.power if isinstance(self.loss, Deviance) else None
 
     def means(self, scores: Array) -> Array | None:
         """(n, K): what the link makes of scores; None where that is the scores themselves."""
-        return self._loss.mean(scores) if self._loss.meaning else None
+        return self.loss.mean(scores) if self.loss.meaning else None
 
     def as_targets(self, given: Any, n: int, what: str, rows: str) -> Array:
         """(n, K): targets, or classes, as the user gives them, rounded as the library keeps them."""
-        found = inputs.as_targets(given, n, self._adapter.n_outputs, self.classes, what, rows)
-        if self.classes is not None and self._adapter.n_outputs == 1:
+        found = inputs.as_targets(given, n, self.adapter.n_outputs, self.classes, what, rows)
+        if self.classes is not None and self.adapter.n_outputs == 1:
             found = found[:, 1:]
-        found = round_to(self._adapter.precision, found)
-        self._loss.check(found)
+        found = round_to(self.adapter.precision, found)
+        self.loss.check(found)
         return found
-
-    @property
-    def row_weights(self) -> Array:
-        """(N,): as the base counts rows; 0 for one that the fit held out."""
-        return self._walked.weights
-
-    @property
-    def n_steps(self) -> int:
-        """How many leaf values a row took part in: steps of trees, for each output."""
-        return len(self._walked.steps)
 
     def refitted(self, targets: Array) -> FitsAgain:
         """The fit to targets (N, K), the structure held fixed."""
         self._require_start("what_if")
         if targets is self.targets and self._as_fitted is not None:
             return self._started(self._as_fitted)
-        other = self._adapter.smooth_trees(replace(self._rows, targets=targets))
-        found = refit(self._walked, targets, other.loss, other.factors, n_threads=self._n_threads)
+        other = self.adapter.smooth_trees(replace(self.rows, targets=targets))
+        found = refit(self.walked, targets, other.loss, other.factors, n_threads=self._n_threads)
         if targets is self.targets:
             self._as_fitted = found
         return self._started(found)
@@ -317,11 +292,11 @@ class Boosting:
     def leaf_fit(self, change: Change) -> tuple[LeafFit, Array | None]:
         """The leaves of a fit to other rows, and how often each row was drawn for each tree; None: all once, for all."""
         self._require_start("refit")
-        if self._loss.recorded:
+        if self.loss.recorded:
             raise UnsupportedQuestionError(
                 "refit", "the gradients come from a function of all rows", "Train again with your objective."
             )
-        adapter, walked = self._adapter, self._walked
+        adapter, walked = self.adapter, self.walked
         weights = smooth.counted_weights(adapter, change.targets, change.weights)
         rows = RefitRows.of(change, adapter, weights, walked.smooth.trees.n_leaves, self.limits)
         given = TrainingRows(change.X, rows.targets, rows.weights, rows.offsets)
@@ -332,14 +307,14 @@ class Boosting:
     def deleted(self, gone: Sequence[NDArray[np.intp]], question: str) -> FitsAgain:
         """Fits without some rows each: their weights are 0, all else is held fixed."""
         self._require_start(question)
-        if self._loss.recorded:
+        if self.loss.recorded:
             raise UnsupportedQuestionError(
                 question,
                 "the gradients come from a function of all rows, which may mix them",
                 "Use pushes or contributions: they add up to the score for every loss.",
             )
         return self._started(
-            refit(self._walked, self.targets, self._loss, self._walked.smooth.factors, gone, self._n_threads)
+            refit(self.walked, self.targets, self.loss, self.walked.smooth.factors, gone, self._n_threads)
         )
 
     def _started(self, found: FitsAgain) -> FitsAgain:
@@ -349,48 +324,48 @@ class Boosting:
     def deletions(self, X: Any) -> Array:
         """(K, n, N): first-order effects of deleting rows on scores, ``-w_j dF(x) / dw_j``."""
         with self.backend.guard():
-            return self._reverse(X, raw=True).by_weights() * -self._walked.weights
+            return self._reverse(X, raw=True).by_weights() * -self.walked.weights
 
     def _require_start(self, question: str) -> None:
         """Raise where the fit, or its start, does not follow its rows in a replay."""
-        if self._walked.smooth.smoothing is not None:
+        if self.walked.smooth.smoothing is not None:
             raise UnsupportedQuestionError(
                 question,
                 "leaf values are smoothed by row counts that LightGBM estimates, which are not estimated again",
                 "Fit with path_smooth=0.",
             )
-        if self._walked.smooth.start_held:
+        if self.walked.smooth.start_held:
             raise UnsupportedQuestionError(
                 question,
-                f"{self._walked.smooth.start_held}, which is not computed again",
+                f"{self.walked.smooth.start_held}, which is not computed again",
                 "Fit with a constant start, such as base_score=0 or boost_from_average=False.",
             )
 
     def along(self, direction: Array) -> Array:
         """(N,): J v for the training rows' own predictions, of one output."""
         self.require_derivatives()
-        return self._link_slopes() * moved(self._walked, direction)
+        return self._link_slopes() * moved(self.walked, direction)
 
     def across(self, u: Array) -> Array:
         """(N,): J'u, of one output."""
         slopes = (self._link_slopes() * u)[:, None]
-        return self.pulled_back(self._walked.leaves.T, slopes)[:, 0]
+        return self.pulled_back(self.walked.leaves.T, slopes)[:, 0]
 
     def _link_slopes(self) -> Array:
         """(N,): how the training rows' predictions, without offsets, move with their scores."""
         if self._raw:
             return np.ones(len(self.targets))
-        return self._loss.mean_slopes(self.pushes.scores(self._walked.leaves.T))[:, 0, 0]
+        return self.loss.mean_slopes(self.pushes.scores(self.walked.leaves.T))[:, 0, 0]
 
     def loss_slopes(self, X: Any, y: Array) -> Array:
         """(n, K): the derivative of the loss of rows X with targets y, (n, K), by their scores."""
-        return self._loss.gradient(y, self.located(X)[1])  # softmax's are of the whole loss already
+        return self.loss.gradient(y, self.located(X)[1])  # softmax's are of the whole loss already
 
     def pulled_back(self, leaves: NDArray[np.integer[Any]], slopes: Array) -> Array:
         """(N, K): J'u of rows in these leaves; see `Combined`."""
         self.require_derivatives()
         with self.backend.guard():
-            given = self._walked, self.pushes.rows, leaves, slopes, self._n_threads, self._bases
+            given = self.walked, self.pushes.rows, leaves, slopes, self._n_threads, self._bases
             return Combined(*given).by_targets()
 
     def require_derivatives(self) -> None:
@@ -406,8 +381,8 @@ class Boosting:
         self.require_derivatives()
         leaves, scores = self.located(X)
         n, n_outputs = scores.shape
-        seeds = np.tile(np.eye(n_outputs), (n, 1, 1)) if self._raw or raw else self._loss.mean_slopes(scores)
-        return Reverse(self._walked, self.pushes.rows, leaves, seeds[:, outputs], self._n_threads, self._bases)
+        seeds = np.tile(np.eye(n_outputs), (n, 1, 1)) if self._raw or raw else self.loss.mean_slopes(scores)
+        return Reverse(self.walked, self.pushes.rows, leaves, seeds[:, outputs], self._n_threads, self._bases)
 
     def prove(self, leaves: NDArray[np.integer[Any]], scores: Array, made: Array | None) -> None:
         """Compare the sums of leaves, and what pushes add up to (n, K), with the scores of the model."""
@@ -420,15 +395,15 @@ class Boosting:
         """Compare what pushes add up to, (m, K), with sums of the scores of leaves."""
         if self._verify and len(made):
             leaves = asked.coordinates
-            expected = asked.of(leaf_scores(self._walked.smooth, leaves, self.starts(len(leaves))))
+            expected = asked.of(leaf_scores(self.walked.smooth, leaves, self.starts(len(leaves))))
             sizes = np.asarray(abs(asked.coefficients) @ self.pushes.sizes(leaves))
-            check_sums(made, expected, sizes, EXACT, float(np.abs(self._walked.score).max(initial=0.0)), NOT_ADDED_UP)
+            check_sums(made, expected, sizes, EXACT, float(np.abs(self.walked.score).max(initial=0.0)), NOT_ADDED_UP)
 
     def _check(self, leaves: NDArray[np.integer[Any]], scores: Array) -> None:
         """Compare the sums of the leaves that the derivatives are made from with the scores of the model, on every use."""
-        w, sizes = self._walked, self.pushes.sizes(leaves)
+        w, sizes = self.walked, self.pushes.sizes(leaves)
         made = leaf_scores(w.smooth, leaves, self.starts(len(leaves)), rounded=True)
         if self.offsets is not None:
             sizes += np.abs(self.offsets.values)
         largest = float(np.abs(w.score).max(initial=0.0))
-        check_sums(made, scores, sizes, self._adapter.smooth_tolerance, largest, CHANGED)
+        check_sums(made, scores, sizes, self.adapter.smooth_tolerance, largest, CHANGED)

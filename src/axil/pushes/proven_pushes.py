@@ -165,7 +165,7 @@ class ProvenPushes(Refittable):
 
     @property
     def pass_seconds(self) -> float:
-        return SECONDS * self.shape[0] * self.boosting.n_steps
+        return SECONDS * self.shape[0] * len(self.boosting.walked.steps)
 
     def deletion_seconds(self, available: int) -> tuple[float, bool]:
         return self.shape[0] * self.pass_seconds, False
@@ -195,14 +195,14 @@ class ProvenPushes(Refittable):
 
     @property
     def row_weights(self) -> Array:
-        return self.boosting.row_weights
+        return self.boosting.walked.weights
 
     def leaf_fits(self, change: Change) -> tuple[list[LeafFit], Array | None]:
         fit, bags = self.boosting.leaf_fit(change)
         return [fit], bags
 
     def fitted_without(self, queries: Queries, rows: NDArray[np.intp]) -> Array:
-        left = self.boosting.row_weights.copy()
+        left = self.boosting.walked.weights.copy()
         left[rows] = 0.0
         if not left.any():
             raise InputError(f"Without {len(rows)} rows none of any weight is left; ask for a smaller set.")
@@ -211,7 +211,7 @@ class ProvenPushes(Refittable):
 
     def meant(self, scores: Array) -> dict[str, Array]:
         means = self.boosting.means(scores)
-        return {} if means is None else {self.boosting.meaning: self.calibrated(scores, means)}
+        return {} if means is None else {self.boosting.loss.meaning: self.calibrated(scores, means)}
 
     def bytes_per_query(self, source: Source, whole: bool = False) -> int:
         if source.name in ("derivatives", "first-order"):
@@ -228,7 +228,7 @@ def by_replay(model: Boosting, X: Any) -> Iterator[tuple[int, list[Array]]]:
     """
     leaves, n_rows = model.located(X)[0], len(model.targets)
     before = model.deleted([np.zeros(0, dtype=np.intp)], "removal").scores(leaves)[0]
-    counted = np.flatnonzero(model.row_weights)
+    counted = np.flatnonzero(model.walked.weights)
     for part in track(spans(n_rows, together(model)), "removal"):
         rows = np.arange(part.start, part.stop)
         left = [row[:0] if len(counted) == 1 else row for row in rows[:, None]]

@@ -148,7 +148,7 @@ def _judged(model: Any, out_of_fold: Any = None, asked: tuple[Queries, Array] | 
     names = model.classes
     if model.kind == "additive":
         names = model.boosting.class_names
-        if not model.boosting.meaning:
+        if not model.boosting.loss.meaning:
             raise UnsupportedQuestionError(
                 "audit", "it is of classes, counts and amounts", "Fit with squared error, which has exact weights."
             )
@@ -286,7 +286,7 @@ def _numbers(model: Any, out_of_fold: Any, asked: tuple[Queries, Array] | None) 
     seen = scale.inverse(expected)
     columns |= {"target": model.shown.ravel(), "expected": seen.ravel(), "residual": (model.shown - seen).ravel()}
     power = model.boosting.variance_power if additive else None
-    least = None if power is None else tails(power, model.targets, expected, model.boosting.row_weights)
+    least = None if power is None else tails(power, model.targets, expected, model.boosting.walked.weights)
     columns |= Studentised.of(residuals, _around(model, np.abs(residuals)), least).columns(scale.label("scale"))
     if asked is not None:
         columns[scale.label("gain")] = _gains(model, *asked, expected).ravel()

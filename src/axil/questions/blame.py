@@ -68,7 +68,7 @@ class Blame(Question):
         if model.kind == "additive":
             if not (isinstance(out_of_fold, str) and out_of_fold == "leave-one-out"):
                 raise InputError("out_of_fold is for models with exact weights; this one has pushes. Leave it out.")
-            if not model.boosting.meaning:
+            if not model.boosting.loss.meaning:
                 raise UnsupportedQuestionError(
                     "blame",
                     "it is of the deviance of classes, counts and amounts",
