@@ -19,7 +19,7 @@ from axil.dask.partitions import AskedWeights
 from axil.dask.refits import Refits
 from axil.dask.row_deletions import Planned
 from axil.dask.row_errors import errors_of, out_of_bag_of, out_of_fold_of
-from axil.effects import WEIGHTS, Source, notes
+from axil.effects import WEIGHTS, Source
 from axil.errors import InputError, UnsupportedQuestionError, shown
 from axil.machine.progress import track
 from axil.machine.threads import Kept
@@ -135,15 +135,11 @@ class PartitionedWeights(PartitionedModel):
         return all(entry.structure.mixing is None for entry in self.held.entries)
 
     @property
-    def replay_note(self) -> str:
-        return self.note(notes.PATTERN if self._bends else notes.NOTE)
-
-    @property
-    def _bends(self) -> bool:
+    def bends(self) -> bool:
         return any(bends(entry.structure) for entry in self.held.entries)
 
-    def deletion_note(self) -> str:
-        return notes.replayed(self.refits.n_refits(), self.shape[0]) if self._bends else notes.NOTE
+    def n_replayed(self) -> int:
+        return self.refits.n_refits()
 
     def positions(self, rows: Any) -> list[list[int]]:
         """Where the rows that labels name, or truth values in the partitions of X_train mark, stand in their partitions."""

@@ -120,7 +120,13 @@ class Proven(ABC):
     @property
     def replay_note(self) -> str:
         """The note of tables on fits that were computed again."""
-        return self.note(REPLAYED if self.kind == "additive" else notes.NOTE)
+        found = notes.PATTERN if self.bends else notes.NOTE
+        return self.note(REPLAYED if self.kind == "additive" else found)
+
+    @property
+    def bends(self) -> bool:
+        """Whether leaf values follow from row weights by a rule that has a pattern, or draws on other nodes."""
+        return False
 
     def can(self, question: str) -> None:
         """Raise where this kind of model, or this place of its rows, has no answer to a question."""
@@ -325,8 +331,12 @@ class Proven(ABC):
         return self.on_scale(inputs.as_table(given, *self.shape, "out_of_fold"), "out_of_fold")
 
     def deletion_note(self) -> str:
-        """The note on exact deletions of single rows."""
-        return notes.NOTE
+        """The note on exact deletions of single rows: where there is a pattern, how many rows are replayed."""
+        return notes.replayed(self.kept.get("replayed", self.n_replayed), self.shape[0]) if self.bends else notes.NOTE
+
+    def n_replayed(self) -> int:
+        """How many rows change a pattern if they are deleted, or are replayed for other reasons."""
+        return 0
 
     # -- memory ---------------------------------------------------------------------------------------------------------
 

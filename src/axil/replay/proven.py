@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters.contract import Model
-from axil.effects import WEIGHTS, Effects, Source, notes
+from axil.effects import WEIGHTS, Effects, Source
 from axil.effects.leaf_matches import SharedLeaves, TreeWeights, leaf_rows
 from axil.effects.top import Best
 from axil.effects.weights import DeletionEffects, WeightEffects
@@ -341,21 +341,12 @@ class ProvenModel(Refittable):
         return not any(s.mixing is not None or s.is_ranked or s.cut is not None for s in structures)
 
     @property
-    def replay_note(self) -> str:
-        return self.note(notes.PATTERN if self._bends else notes.NOTE)
-
-    @property
-    def _bends(self) -> bool:
+    def bends(self) -> bool:
         return any(bends(trees.structure) for engine in self.engines for trees in trees_of(engine))
 
-    def deletion_note(self) -> str:
-        """How many rows change a pattern, or are replayed for other reasons, beside that it is computed again."""
-        return self.kept.get("deletion note", self._deletion_note) if self._bends else notes.NOTE
-
-    def _deletion_note(self) -> str:
-        available, n_rows = self.budget.available, self.shape[0]
-        counts = [rows_replayed(*pair, available // len(self.engines)) for pair in self.by_output(self.targets)]
-        return notes.replayed(max(counts), n_rows)
+    def n_replayed(self) -> int:
+        share = self.budget.available // len(self.engines)
+        return max(rows_replayed(*pair, share) for pair in self.by_output(self.targets))
 
     def removed_in_turn(self, batch: Queries, best: Best) -> Best:
         """Sets of rows as large as those chosen: each of largest effect once those before are gone; exact effects."""
