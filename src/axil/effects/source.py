@@ -114,22 +114,20 @@ class Effects(ABC):
 
     def moments(self, values: Sequence[Array]) -> list[Array]:
         """(2, n, M) for each group of outputs that share their numbers: sums of values (rows, M) under |number| and number^2."""
-        found = [np.zeros((2, self.n, own.shape[1])) for own in values]
-        places = {outputs[0]: place for place, outputs in enumerate(self.served)}
-        for outputs, first, block in self.blocks():
-            place = places[outputs[0]]
-            own, numbers = values[place][first : first + len(block)], host(block)
-            found[place][0] += np.abs(numbers).T @ own
-            found[place][1] += np.square(numbers).T @ own
-        return found
+        return self._summed(values, np.abs, np.square)
 
     def products(self, values: Sequence[Array]) -> list[Array]:
         """(n, M) for each group of outputs that share their numbers: sums of the numbers times values (rows, M)."""
-        found = [np.zeros((self.n, own.shape[1])) for own in values]
+        return [sums for (sums,) in self._summed(values, np.asarray)]
+
+    def _summed(self, values: Sequence[Array], *measures: Callable[[Array], Array]) -> list[Array]:
+        """(measures, n, M) for each group of outputs that share their numbers: sums of values (rows, M) under each measure."""
+        found = [np.zeros((len(measures), self.n, own.shape[1])) for own in values]
         places = {outputs[0]: place for place, outputs in enumerate(self.served)}
         for outputs, first, block in self.blocks():
-            place = places[outputs[0]]
-            found[place] += host(block).T @ values[place][first : first + len(block)]
+            place, numbers = places[outputs[0]], host(block)
+            for total, measure in zip(found[place], measures):
+                total += measure(numbers).T @ values[place][first : first + len(block)]
         return found
 
 

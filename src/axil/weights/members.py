@@ -89,8 +89,7 @@ class Sum(Deletable):
         known = [answer.sparse() if self.is_sparse else None for answer in answers]
         if all(part is not None for part in known):
             return KnownAnswer(sum(t.spread(part, self.n_rows) for t, part in zip(self.terms, known)), intercepts)
-        dense = (term.spread(answer.dense(), self.n_rows) for term, answer in zip(self.terms, answers))
-        return KnownAnswer(_total(dense), intercepts)
+        return self._added(answers, intercepts)
 
     def apply(self, queries: Any, v: Array, base: float = 1.0) -> Array:
         return _total(t.coefficient * t.engine.apply(t.own(queries), t.taken(v), base) for t in self.terms)
@@ -100,9 +99,11 @@ class Sum(Deletable):
 
     def mixed(self, queries: Any, u: Any, base: float = 1.0) -> Answer:
         answers = [term.engine.mixed(term.own(queries), u, base) for term in self.terms]
-        intercepts = self._intercepts(answers, np.asarray(u.sum(axis=0)).reshape(-1, 1))
-        dense = (term.spread(answer.dense(), self.n_rows) for term, answer in zip(self.terms, answers))
-        return KnownAnswer(_total(dense), intercepts)
+        return self._added(answers, self._intercepts(answers, np.asarray(u.sum(axis=0)).reshape(-1, 1)))
+
+    def _added(self, answers: Sequence[Answer], intercepts: Array) -> Answer:
+        each = zip(self.terms, answers)
+        return KnownAnswer(_total(term.spread(answer.dense(), self.n_rows) for term, answer in each), intercepts)
 
     def _intercepts(self, answers: Sequence[Answer], counted: Any) -> Array:
         """The intercepts of the models' answers, and the constant as often as it is counted."""
@@ -115,15 +116,22 @@ class Sum(Deletable):
 
     def _mean(self, each: Iterator[tuple[float, Array]]) -> Array:
         """The sum of coefficients times predictions; models that have none, nan, leave their share to the others."""
-        whole = sum(term.coefficient for term in self.terms)
         total, left = np.zeros(1), np.zeros(1)
         for coefficient, made in each:
             there = ~np.isnan(made)
             total = total + coefficient * np.where(there, made, 0.0)
             left = left + coefficient * there
-        some = np.abs(left) > ROUNDING * abs(whole)
-        ratio = np.divide(whole, left, out=np.full_like(left, np.nan), where=some)
-        return np.where(left == whole, total, ratio * total)
+        return np.where(left == self._whole, total, self._ratio(left) * total)
+
+    @property
+    def _whole(self) -> float:
+        """The coefficients of all models."""
+        return sum(term.coefficient for term in self.terms)
+
+    def _ratio(self, left: Any) -> Array:
+        """What makes a mean of all models of one over those whose coefficients are left; nan where none is."""
+        some = np.abs(left) > ROUNDING * abs(self._whole)
+        return np.asarray(np.divide(self._whole, left, out=np.full_like(left, np.nan), where=some))
 
     def leverage(self, available: int) -> Array:
         found = np.zeros(self.n_rows)
@@ -177,7 +185,7 @@ class Sum(Deletable):
 
     def _of(self, terms: Sequence[Term]) -> Sum:
         """The mean of these models alone."""
-        ratio = sum(term.coefficient for term in self.terms) / sum(term.coefficient for term in terms)
+        ratio = self._whole / sum(term.coefficient for term in terms)
         return replace(self, terms=tuple(replace(t, coefficient=ratio * t.coefficient) for t in terms), thinned=True)
 
     def deletion(self, queries: Any, targets: Array, available: int) -> Sequence[RowEffects]:
@@ -209,12 +217,9 @@ class Sum(Deletable):
                     change = np.where(empty, -own[i][:, [k]], change)
                 total = total + term.coefficient * change
             if gone:
-                whole = sum(term.coefficient for term in self.terms)
-                left = whole - sum(self.terms[i].coefficient * empty for i, empty in gone.items())
-                some = np.abs(left) > ROUNDING * abs(whole)
-                ratio = np.divide(whole, left, out=np.full_like(left, np.nan), where=some)
+                left = self._whole - sum(self.terms[i].coefficient * empty for i, empty in gone.items())
                 at = before[:, [k]] - self.constant
-                total = np.where(left == whole, total, ratio * (at + total) - at)
+                total = np.where(left == self._whole, total, self._ratio(left) * (at + total) - at)
             found.append(KnownEffects(total))
         return found
 

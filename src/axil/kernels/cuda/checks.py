@@ -65,12 +65,16 @@ def expect_cells(cells: Any, starts: Any) -> None:
 
 def expect_places(values: Any, rows: Any, columns: int, scale: Any, n_rows: int) -> None:
     """Refuses places for the largest entries that do not fit the columns, or name rows beyond those that there are."""
-    k = values.shape[1] if getattr(values, "ndim", 0) == 2 else 0
-    expect_output("values", values, (columns, k))
-    expect_output("rows", rows, (columns, k), np.int64)
+    _expect_largest(values, rows, columns)
     expect_weights("scale", scale, n_rows)
     if rows.size and rows.max() >= n_rows:
         raise ValueError(f"rows has {rows.max()}, beyond the {n_rows} rows")
+
+
+def _expect_largest(values: Any, rows: Any, columns: int) -> None:
+    k = values.shape[1] if getattr(values, "ndim", 0) == 2 else 0
+    expect_output("values", values, (columns, k))
+    expect_output("rows", rows, (columns, k), np.int64)
 
 
 def expect_block(block: Any, first: int, scale: Any, values: Any, rows: Any) -> None:
@@ -78,9 +82,7 @@ def expect_block(block: Any, first: int, scale: Any, values: Any, rows: Any) -> 
     if block.dtype != np.float64 or block.ndim != 2:
         raise TypeError(f"block is {_kind(block)}, expected float64 in 2 dimensions")
     n, columns = block.shape
-    k = values.shape[1] if getattr(values, "ndim", 0) == 2 else 0
-    expect_output("values", values, (columns, k))
-    expect_output("rows", rows, (columns, k), np.int64)
+    _expect_largest(values, rows, columns)
     if scale is not None:
         expect("scale", scale, (len(scale),))
         if not 0 <= first <= len(scale) - n:
