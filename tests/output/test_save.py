@@ -281,7 +281,7 @@ def test_draws_that_nobody_needs_take_no_more_than_the_limit(tmp_path, saved, ex
     with pytest.raises(InputError, match=r"would take .* memory_limit"):
         axil.load(path, case.model, memory_limit="2 MB")
     again = axil.load(path, case.model, memory_limit="100 MB")
-    assert again._model.budget.batch_size(again._model.streamed_bytes()) < 20
+    assert again._model.budget.batch_size(again._model.bytes_per_query(again._model.source)) < 20
 
 
 def archive(path, members, method=zipfile.ZIP_STORED, flags=0):

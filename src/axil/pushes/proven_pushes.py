@@ -134,8 +134,9 @@ class ProvenPushes(Refittable):
         if source.name == "derivatives":
             derivatives, predictions = model.target_derivatives(asked.rows), model.predictions(asked.rows)
             return derived(derivatives, predictions, self.targets, asked.start)
-        read = by_replay if source.name == "deletions" else to_first_order
-        return BlockEffects(lambda: read(model, asked.rows), self.shape, n)
+        if source.name == "deletions":
+            return BlockEffects(lambda: by_replay(model, asked.rows), self.shape, n)
+        return BlockEffects(lambda: iter([(0, [own.T for own in model.deletions(asked.rows)])]), self.shape, n)
 
     def _mixed(self, source: Source, asked: Combination) -> Effects:
         """The numbers of sums of predictions: for pushes from one walk through the training rows."""
@@ -236,11 +237,6 @@ def by_replay(model: Boosting, X: Any) -> Iterator[tuple[int, list[Array]]]:
         if len(counted) == 1:
             change[np.isin(rows, counted)] = np.nan
         yield part.start, list(change.transpose(2, 0, 1))
-
-
-def to_first_order(model: Boosting, X: Any) -> Iterator[tuple[int, list[Array]]]:
-    """``-w_j dF(x) / dw_j``, as one block."""
-    yield 0, [each.T for each in model.deletions(X)]
 
 
 def together(model: Boosting) -> int:

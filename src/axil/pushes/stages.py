@@ -338,7 +338,7 @@ class StageWalk:
                 self._add(t, k, share * self.trees.values[place, column])
         if self.states is not None:
             self.states.move([(t, k, self._values(t, k)[None]) for t in trees for k in self._outputs(t)])
-        moved = self._base_moved(iteration)
+        moved = float(self.smooth.base_shares[iteration + 1] - self.smooth.base_shares[iteration])
         if moved:
             self.score += moved * self.trees.base_value
         self.ends.append((len(self.rounds), [s for stages in own for s in stages]))
@@ -360,10 +360,6 @@ class StageWalk:
         g, h = (np.broadcast_to(each, self.targets.shape) for each in (slopes.g, slopes.h))
         own = slice(trees.start, trees.stop)
         self.drawn[own] = self.smooth.sampler.draw_by(trees, self.leaves[own], -w[:, None] * g, w[:, None] * h)
-
-    def _base_moved(self, iteration: int) -> float:
-        """By how many bases the scores change after an iteration."""
-        return float(np.diff(self.smooth.base_shares)[iteration])
 
     def _moved(self, iteration: int) -> Array:
         """(T,): by how much the coefficients of all trees change after an iteration of DART."""

@@ -204,7 +204,8 @@ class ProvenModel(Refittable):
             self.check(batch, predictions)
 
     def bytes_per_query(self, source: Source, whole: bool = False) -> int:
-        return self.dense_bytes() if whole else self.streamed_bytes()
+        least = 8 * len(self.targets) if whole else 0
+        return sum(max(least, engine.memory.per_query) for engine in self.engines)
 
     def ask(self, queries: Queries | Combination) -> list[Answer]:
         """The weights of the queries, or of sums of them, from each engine."""
@@ -366,14 +367,6 @@ class ProvenModel(Refittable):
     def require(self, n: int, instead: str) -> None:
         n_train = len(self.targets)
         self.budget.require(8 * n * n_train * len(self.engines), f"The weights of {n} x {n_train} rows", instead)
-
-    def streamed_bytes(self) -> int:
-        """Bytes that one query takes while its answers are handed on block by block."""
-        return sum(engine.memory.per_query for engine in self.engines)
-
-    def dense_bytes(self) -> int:
-        """Bytes that the explanation of one query takes while it is made."""
-        return sum(max(8 * len(self.targets), engine.memory.per_query) for engine in self.engines)
 
 
 def n_trees(engine: Engine) -> int:

@@ -402,13 +402,9 @@ class BoostedTrees(Deletable):
         made = host(self.rows.product(like(kept, adjoints.phi).T, adjoints.phi)).T
         return made if self.structure.base is not None else made + np.outer(host(adjoints.beta), self.mean(targets))
 
-    def base_weight(self, adjoints: Adjoints) -> Any:
-        """(S,): the base's addition to the weight of every training row of row weight one."""
-        return adjoints.beta * self.structure.mean_weight
-
     def _read(self, adjoints: Adjoints) -> tuple[Any, Any]:
-        """Table by cells and constant of the weights ``w_j (constant + sum_t draw_tj phi_t[leaf_t(j)])``."""
-        return self.structure.by_cells(adjoints.phi, drawn=True), self.base_weight(adjoints)
+        """Table by cells and constant, from the base, of the weights ``w_j (constant + sum_t draw_tj phi_t[leaf_t(j)])``."""
+        return self.structure.by_cells(adjoints.phi, drawn=True), adjoints.beta * self.structure.mean_weight
 
     @one_blas_thread()
     def intercepts(self, adjoints: Adjoints, constants: Array) -> Array:

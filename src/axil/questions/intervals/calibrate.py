@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import betaln, logsumexp
 
 from axil import inputs
+from axil.effects import WEIGHTS
 from axil.errors import InputError, UnsupportedQuestionError, warn
 from axil.inputs.columns import Keys, occurrences
 from axil.machine.progress import track
@@ -168,7 +169,7 @@ def from_bags(proven: ProvenModel, grouped: CalibrationGroups | None) -> Predict
         raise InputError(
             "Every tree of this forest was fitted on every row, so none is out of bag. Pass X_cal and y_cal."
         )
-    parts, step = [], proven.budget.batch_size(proven.streamed_bytes())
+    parts, step = [], proven.budget.batch_size(proven.bytes_per_query(WEIGHTS))
     for first in track(range(0, len(rows), step), "intervals"):
         some = rows[first : first + step]
         answers = [engine.out_of_bag(some)[0] for engine in proven.engines if isinstance(engine, Forest)]
