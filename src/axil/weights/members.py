@@ -129,7 +129,7 @@ class Sum(Deletable):
         return sum(term.coefficient for term in self.terms)
 
     def _ratio(self, left: Any) -> Array:
-        """What makes a mean of all models of one over those whose coefficients are left; nan where none is."""
+        """The factor that turns a sum over models whose coefficients are left into a mean of all; nan where none is left."""
         some = np.abs(left) > ROUNDING * abs(self._whole)
         return np.asarray(np.divide(self._whole, left, out=np.full_like(left, np.nan), where=some))
 

@@ -198,6 +198,11 @@ class SideBySide(Defaults):
         self.fingerprint = hashlib.sha256(stated.encode()).hexdigest()
         self._ends: NDArray[np.int64] | None = None  # of each member's trees
 
+    @property
+    def routes(self) -> Any:
+        """The first member's, as all are alike."""
+        return self._members[0].routes
+
     def coordinates(self, X: Any, n_threads: int = 1) -> NDArray[Any]:
         """(n, T): the leaves, member after member."""
         return np.hstack([member.coordinates(X, n_threads) for member in self._members])
