@@ -6,11 +6,11 @@ from types import FunctionType
 import pytest
 
 from axil.adapters.boundary import TAKES_ROWS
-from axil.adapters.contract import Adapter, Model, OffsetModel, SmootherModel
+from axil.adapters.contract import Adapter, Model, SmootherModel
 from axil.adapters.smooth import SmoothModel
 
 
-@pytest.mark.parametrize("contract", [Model, OffsetModel, Adapter, SmoothModel, SmootherModel])
+@pytest.mark.parametrize("contract", [Model, Adapter, SmoothModel, SmootherModel])
 def test_no_method_that_takes_rows_is_forgotten(contract):
     methods = {name: method for name, method in vars(contract).items() if isinstance(method, FunctionType)}
     take_rows = {name for name, method in methods.items() if "X" in signature(method).parameters}

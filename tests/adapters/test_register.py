@@ -178,10 +178,10 @@ def test_an_adapter_is_of_one_kind(model):
         axil.Explainer(adapter, X, Y)
 
 
-def test_offsets_in_the_place_of_the_base_need_their_method(model):
+def test_predictions_take_offsets_in_the_place_of_the_base(model):
     adapter = OwnAdapter(model)
     adapter.offset_replaces_base = True
-    with pytest.raises(axil.InputError, match="lacks predictions_from"):
+    with pytest.raises(axil.InputError, match=r"lacks predictions\(X, offsets\)"):
         axil.Explainer(adapter, X, Y)
 
 

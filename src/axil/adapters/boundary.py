@@ -14,9 +14,9 @@ from axil.errors import AxilError, InputError, shown
 # Methods of any adapter whose first argument is rows; a test compares these with the contracts.
 TAKES_ROWS = (
     *("again", "assign", "check_kept", "coordinates", "leaves", "rows_of", "smoother", "table", "unsolved"),
-    *("predictions", "predictions_from", "scores", "scores_from"),
+    *("predictions", "scores"),
 )
-_PREDICT = TAKES_ROWS[-4:]  # nothing is asked of a library for no rows
+_PREDICT = TAKES_ROWS[-2:]  # nothing is asked of a library for no rows
 _OWN = ("_leaves", "through")  # of single adapters; ``through`` is that of pipelines, for all of the above
 DERIVATIVES = ("target_derivatives", "weight_derivatives")
 

@@ -29,7 +29,6 @@ __all__ = [
     "LeafTotals",
     "Model",
     "Nodes",
-    "OffsetModel",
     "Placement",
     "Sampler",
     "SmootherModel",
@@ -223,7 +222,7 @@ class Model(Protocol):
     fingerprint: str  #: of what was fitted; equal models have equal ones
     fitted_rows: int | None = None  #: how many rows it was fitted on, where that must be known beforehand
     refused_draws: UnsupportedModelError | None = None  #: raised unless the user gives the draws
-    #: whether a query's offset stands in for the base (`OffsetModel`), else it is added
+    #: whether a query's offset stands in for the base, and `predictions` takes offsets (n, K) beside rows; else it is added
     offset_replaces_base: bool = False
     encodings: int = 0  #: of categories by the targets, by which training rows had other leaves than predictions have
     #: of the targets that it was fitted to, and of `predictions`, where it transforms them itself
@@ -241,13 +240,6 @@ class Model(Protocol):
 
     def causes(self, what: str) -> str:
         """The most likely reasons, in this library, for a disagreement in "counts", "weights" or "values"; one per line."""
-
-
-class OffsetModel(Model, Protocol):
-    """A model whose library puts the offset of a query in the place of the base."""
-
-    def predictions_from(self, X: Any, offsets: Array) -> Array:
-        """(n, K): what the model predicts of rows with these offsets (n, K)."""
 
 
 class Adapter(Model, Protocol):

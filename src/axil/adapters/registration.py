@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from inspect import get_annotations, getattr_static
+from inspect import get_annotations, getattr_static, signature
 from types import FunctionType
 from typing import Any
 
-from axil.adapters.contract import Adapter, Model, OffsetModel, SmootherModel, TreeModel
+from axil.adapters.contract import Adapter, Model, SmootherModel, TreeModel
 from axil.adapters.pipeline import Reader
 from axil.errors import InputError, shown
 
@@ -72,11 +72,12 @@ def require_contract(adapter: Any) -> None:
     if smoother and hasattr(adapter, "trees"):
         raise InputError(f"The adapter {kind} has both trees and a smoother; expected one of the two.")
     needed = [*_members(Model), *_members(SmootherModel if smoother else Adapter)]
-    if getattr(adapter, "offset_replaces_base", False):
-        needed += _members(OffsetModel)
     missing = [
         name for name in needed if not hasattr(adapter, name) or id(getattr(type(adapter), name, None)) in _STUBS
     ]
+    replaces = not missing and getattr(adapter, "offset_replaces_base", False)
+    if replaces and len(signature(adapter.predictions).parameters) < 2:
+        missing = ["predictions(X, offsets)"]
     if missing:
         base = "SmootherModel" if smoother else "TreeModel"
         raise InputError(

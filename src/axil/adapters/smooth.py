@@ -26,7 +26,6 @@ from axil.types import Array
 
 __all__ = [
     "WEIGHS_CLASSES",
-    "OffsetScores",
     "SmoothModel",
     "SmoothTrees",
     "counted_weights",
@@ -118,13 +117,6 @@ class SmoothModel(Adapter, Protocol):
 
     def smooth_trees(self, rows: TrainingRows) -> SmoothTrees:
         """The trees of these training rows; targets are 0 and 1 for classes."""
-
-
-class OffsetScores(SmoothModel, Protocol):
-    """A model whose library puts the offset of a query in the place of the base: ``offset_replaces_base``."""
-
-    def scores_from(self, X: Any, offsets: Array) -> Array:
-        """(n, K): raw scores by the library's own account of rows with these offsets (n, K)."""
 
 
 #: In words, what `SmoothModel.alone` calls factors of classes.

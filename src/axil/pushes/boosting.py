@@ -212,7 +212,7 @@ class Boosting:
 
     def _scores(self, X: Any) -> Array:
         """(n, K): by the library's own account, with the offsets of these rows."""
-        return self.adapter.scores(X) if self.offsets is None else self.offsets.scores(self.adapter, X)
+        return self.adapter.scores(X) if self.offsets is None else self.offsets.predictions(self.adapter, X)
 
     def predictions(self, X: Any) -> Array:
         """(n, K): raw scores, or their means by the link."""

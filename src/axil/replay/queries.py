@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from axil import inputs
-from axil.adapters.contract import Model, OffsetModel
-from axil.adapters.smooth import OffsetScores, SmoothModel
+from axil.adapters.contract import Model
 from axil.errors import UnsupportedQuestionError
 from axil.machine.blocks import spans
 from axil.machine.threads import Kept
@@ -50,19 +49,10 @@ class Offsets:
     def __getitem__(self, rows: Any) -> Offsets:
         return replace(self, values=self.values[rows])
 
-    def predictions(self, adapter: Model, X: Any) -> Array:
+    def predictions(self, adapter: Any, X: Any) -> Array:
         """(n, K): the model's own predictions of these rows, or raw scores where a loss has a link, with their offsets."""
-        if hasattr(adapter, "smooth_trees"):
-            return self.scores(cast(SmoothModel, adapter), X)
-        if self.replace_base:
-            return cast(OffsetModel, adapter).predictions_from(X, self.values)
-        return np.asarray(adapter.predictions(X) + self.values)
-
-    def scores(self, adapter: SmoothModel, X: Any) -> Array:
-        """(n, K): raw scores of these rows by the library's own account, with their offsets."""
-        if self.replace_base:
-            return cast(OffsetScores, adapter).scores_from(X, self.values)
-        return np.asarray(adapter.scores(X) + self.values)
+        asked = adapter.scores if hasattr(adapter, "smooth_trees") else adapter.predictions
+        return np.asarray(asked(X, self.values) if self.replace_base else asked(X) + self.values)
 
 
 @dataclass(frozen=True, eq=False)

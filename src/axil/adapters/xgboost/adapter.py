@@ -189,16 +189,8 @@ class XGBoostAdapter(TreeModel):
                 return found.T
         return self._leaves(X, begin, end)
 
-    def predictions(self, X: Any) -> Array:
-        """(n, K): what ``predict`` gives."""
-        return self._predicted(X)
-
-    def predictions_from(self, X: Any, offsets: Array) -> Array:
-        """(n, K): what ``predict`` gives with offsets for base_margin."""
-        return self._predicted(X, offsets)
-
-    def _predicted(self, X: Any, offsets: Array | None = None, output_margin: bool = False) -> Array:
-        """(n, K): predictions, or raw scores."""
+    def predictions(self, X: Any, offsets: Array | None = None, output_margin: bool = False) -> Array:
+        """(n, K): what ``predict`` gives, with offsets for base_margin, or before the link."""
         matrix = as_matrix(X, self._booster, self._missing)
         if offsets is not None:
             matrix.set_base_margin(offsets.astype(np.float32))

@@ -103,13 +103,9 @@ class SmoothXGBoost(XGBoostAdapter):
         if self._objective in _CLASSES:
             self.n_outputs, self.classes = n_classes, np.arange(n_classes)
 
-    def scores(self, X: Any) -> Array:
-        """(n, K)."""
-        return self._predicted(X, output_margin=True)
-
-    def scores_from(self, X: Any, offsets: Array) -> Array:
+    def scores(self, X: Any, offsets: Array | None = None) -> Array:
         """(n, K): with offsets for base_margin."""
-        return self._predicted(X, offsets, output_margin=True)
+        return self.predictions(X, offsets, output_margin=True)
 
     def smooth_trees(self, rows: TrainingRows) -> SmoothTrees:
         """All trees; those of one iteration, for several classes or in parallel, see the same scores."""
