@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
+
+from axil.inputs.libraries import needed_pandas
 
 _WORDS = (nw.Categorical, nw.Enum, nw.String)
 
@@ -27,6 +29,17 @@ def compressed(X: Any) -> Any:
 def word_columns(frame: nw.DataFrame[Any]) -> list[str]:
     """The names of the columns of categories or text."""
     return [name for name, dtype in frame.schema.items() if isinstance(dtype, _WORDS) or dtype in _WORDS]
+
+
+def as_pandas(frame: nw.DataFrame[Any], objects: Collection[str], what: str) -> Any:
+    """A pandas frame, which ``what`` needs: numbers in float64, nulls as nan; the columns named in ``objects`` as they are."""
+    columns = {
+        name: np.array(frame[name].to_list(), dtype=object)
+        if name in objects
+        else frame[name].cast(nw.Float64).to_numpy()
+        for name in frame.columns
+    }
+    return needed_pandas(what).DataFrame(columns)
 
 
 def floats(

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import narwhals.stable.v2 as nw
 import numpy as np
 from scipy import sparse
 
 from axil.adapters.catboost.categories import column
-from axil.adapters.frames import as_frame, compressed
+from axil.adapters.frames import as_frame, as_pandas, compressed
 from axil.errors import InputError
 from axil.inputs.codes import numbered
-from axil.inputs.libraries import needed_pandas
 
 
 def pool(X: Any, names: list[str] | None, cat_features: list[int]) -> Any:
@@ -43,29 +41,20 @@ def _pool(X: Any, names: list[str] | None, cat_features: list[int]) -> Any:
     if frame is None:
         return catboost.Pool(np.asarray(X), cat_features=cat_features or None)
     categorical = [(names or frame.columns)[i] for i in cat_features]
-    rows = frame.to_native() if frame.implementation.is_pandas() else _as_pandas(frame, categorical)
+    if frame.implementation.is_pandas():
+        rows = frame.to_native()
+    else:
+        for name in categorical:
+            if frame[name].null_count():
+                raise InputError(
+                    f"Column {name!r} is categorical in this CatBoost model and has missing values here, which CatBoost "
+                    "does not take: give them the name that they had in the fit."
+                )
+        rows = as_pandas(frame, categorical, "A table of another library for CatBoost")
     if names is None:
         positions = [str(i) for i in range(rows.shape[1])]
         return catboost.Pool(rows.set_axis(positions, axis=1), cat_features=cat_features or None)
     return catboost.Pool(rows, cat_features=categorical or None)
-
-
-def _as_pandas(frame: nw.DataFrame[Any], categorical: list[str]) -> Any:
-    """A polars or pyarrow table: numbers in float64, nulls as nan; categories as they are."""
-    pd = needed_pandas("A table of another library for CatBoost")
-    columns: dict[str, Any] = {}
-    for name in frame.columns:
-        if name not in categorical:
-            columns[name] = frame[name].cast(nw.Float64).to_numpy()
-            continue
-        values = frame[name].to_list()
-        if None in values:
-            raise InputError(
-                f"Column {name!r} is categorical in this CatBoost model and has missing values here, which CatBoost "
-                "does not take: give them the name that they had in the fit."
-            )
-        columns[name] = pd.Series(values, dtype=object)
-    return pd.DataFrame(columns)
 
 
 def zeros_above_negatives(X: Any) -> int | None:

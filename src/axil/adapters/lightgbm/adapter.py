@@ -17,9 +17,8 @@ from axil.adapters.lightgbm import splits
 from axil.adapters.lightgbm.bagging import DrawReplay, LeafEvidence, Seen, histories
 from axil.adapters.lightgbm.path_smooth import PathSmooth
 from axil.adapters.lightgbm.percentile import Gradients
-from axil.adapters.lightgbm.rates import FIRST, hidden_rate, stated_rates
+from axil.adapters.lightgbm.rates import FIRST, hidden_rate, refitted_trees, stated_rates
 from axil.adapters.lightgbm.reading import LightGBMReading
-from axil.adapters.lightgbm.refit import refitted_trees
 from axil.adapters.lightgbm.refusals import REFUSALS, cause
 from axil.adapters.lightgbm.rows import as_lightgbm, from_pandas
 from axil.adapters.lightgbm.rule import LightGBMRule

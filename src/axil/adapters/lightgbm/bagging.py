@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,19 +73,6 @@ class Seen:
         return found
 
 
-class State(Protocol):
-    """A sampler between two iterations; never changed, only replaced."""
-
-    def attempt(self, full: bool, seen: Seen | None) -> tuple[NDArray[Any], State]:
-        """The rows (N,) that one more attempt at the trees of an iteration draws, and the state after it.
-
-        ``full``: they were fitted on all rows. An attempt that finds no split leaves no tree, but its draws are gone.
-        """
-
-    def grown(self) -> State:
-        """The state once the attempt has led to a tree."""
-
-
 @dataclass(frozen=True)
 class Bagging:
     """Each row is in the bag iff u < bagging_fraction, drawn again every bagging_freq trees (src/boosting/bagging.hpp).
@@ -101,6 +88,10 @@ class Bagging:
     iteration: int = 0
 
     def attempt(self, full: bool, seen: Seen | None) -> tuple[NDArray[np.bool_], Bagging]:
+        """The rows (N,) that one more attempt at the trees of an iteration draws, and the state after it.
+
+        ``full``: they were fitted on all rows. An attempt that finds no split leaves no tree, but its draws are gone.
+        """
         # A bag that by chance holds all rows is kept for good.
         if self.bag is not None and (self.iteration % self.frequency or self.bag.all()):
             return self.bag, self
@@ -114,6 +105,7 @@ class Bagging:
         return bag, replace(self, generators=last, bag=bag)
 
     def grown(self) -> Bagging:
+        """The state once the attempt has led to a tree."""
         return replace(self, iteration=self.iteration + 1)
 
 
@@ -131,6 +123,7 @@ class Goss:
     generators: Words
 
     def attempt(self, full: bool, seen: Seen | None) -> tuple[NDArray[Any], Goss]:
+        """See `Bagging.attempt`."""
         if full or seen is None:
             return np.ones(0 if seen is None else len(seen.gradients), dtype=np.float32), self
         size = seen.sizes
@@ -146,6 +139,7 @@ class Goss:
         return drawn, replace(self, generators=generators)
 
     def grown(self) -> Goss:
+        """See `Bagging.grown`."""
         return self
 
     def _words(self, small: NDArray[np.bool_]) -> tuple[Words, Words]:
@@ -182,6 +176,9 @@ class Goss:
             needed -= int(taken.sum())
             drawn[small[own][taken]] = factor
         return drawn
+
+
+State = Bagging | Goss  # a sampler between two iterations; never changed, only replaced
 
 
 def goss(top_rate: float, other_rate: float, seed: int, n_rows: int, n_threads: int) -> tuple[Goss, ...]:

@@ -13,8 +13,8 @@ import numpy as np
 
 from axil.adapters.contract import Nodes
 from axil.adapters.lightgbm.monotone import all_rivals
+from axil.adapters.lightgbm.rates import refit_rates
 from axil.adapters.lightgbm.reading import LightGBMReading
-from axil.adapters.lightgbm.refit import refit_rates
 from axil.adapters.lightgbm.text import CATEGORICAL, TreeText
 from axil.types import Array
 

@@ -8,13 +8,12 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from axil.adapters.contract import FittedTrees, Nodes, TrainingRows, TreeModel
-from axil.adapters.frames import as_frame, word_columns
+from axil.adapters.frames import as_frame, as_pandas, word_columns
 from axil.adapters.percentiles import require_rows, with_base
 from axil.adapters.refusals import refusal, refuse
 from axil.adapters.routes import Kind, Routes, Splits, make_routes
@@ -306,17 +305,7 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
             pd = needed_pandas("An array for a model fitted on a frame with categories")
             return pd.DataFrame(X, columns=self.feature_names)
         if not frame.implementation.is_pandas():
-            pd = needed_pandas("A table of another library for a model with categories")
-            words = word_columns(frame)  # categories and text as objects, all else in float64
-            X = pd.DataFrame(
-                {
-                    name: np.array(column.to_list(), dtype=object)
-                    if name in words
-                    else column.cast(nw.Float64).to_numpy()
-                    for name in frame.columns
-                    for column in (frame[name],)
-                }
-            )
+            X = as_pandas(frame, word_columns(frame), "A table of another library for a model with categories")
         if self.feature_names is None:
             return X.to_numpy()
         return X.set_axis(self.feature_names, axis=1)
