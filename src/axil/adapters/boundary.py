@@ -34,6 +34,17 @@ class ReadsRows:
                 setattr(cls, name, _quoting(method))
 
 
+class Around(ReadsRows):
+    """An adapter around another, ``_inside``, which answers all that this one does not."""
+
+    _inside: Any
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # asked for before there is one inside, when this is copied
+            raise AttributeError(name)
+        return getattr(self._inside, name)
+
+
 def _quoting(method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
     def call(self: Any, *arguments: Any, **options: Any) -> Any:

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from axil.adapters.boundary import TAKES_ROWS, ReadsRows
+from axil.adapters.boundary import TAKES_ROWS, Around
 from axil.adapters.contract import TrainingRows
 from axil.adapters.searches import inside_of, is_calibrated, unwrapped
 from axil.errors import UnsupportedModelError
 
 
-class PipelineAdapter(ReadsRows):
+class PipelineAdapter(Around):
     """The adapter of a pipeline's last step, with rows transformed on their way to it.
 
     A transformer is held fixed as the trees' splits are; one that needs the targets to make its features (a target encoder)
@@ -31,7 +31,7 @@ class PipelineAdapter(ReadsRows):
     def __init__(self, pipeline: Any, last: Any):
         # Copied: a pipeline that is fitted again fits these very transformers.
         self._steps = copy.deepcopy(pipeline[:-1]) if len(pipeline) > 1 else None
-        self._last = last
+        self._inside = last
         for transformer in transformers(self._steps):
             if uses_targets(transformer):
                 raise UnsupportedModelError(
@@ -52,12 +52,12 @@ class PipelineAdapter(ReadsRows):
     @property
     def trees(self) -> Callable[[TrainingRows], Any]:
         """The reader of the last step's trees; a property, so that a smoother has none."""
-        return self._reader(self._last.trees)
+        return self._reader(self._inside.trees)
 
     @property
     def smooth_trees(self) -> Callable[[TrainingRows], Any]:
         """The reader of trees that were fitted along a gradient."""
-        return self._reader(self._last.smooth_trees)
+        return self._reader(self._inside.smooth_trees)
 
     def _reader(self, read: Callable[[TrainingRows], Any]) -> Callable[[TrainingRows], Any]:
         def transformed(rows: TrainingRows) -> Any:
@@ -68,15 +68,13 @@ class PipelineAdapter(ReadsRows):
         return transformed
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # asked for before there is a last step, when this is copied
-            raise AttributeError(name)
-        found = getattr(self._last, name)
+        found = super().__getattr__(name)
         return partial(self.through, found) if name in TAKES_ROWS else found
 
     def through(self, method: Callable[..., Any], X: Any, *arguments: Any) -> Any:
         """Call a method of the last step's adapter with transformed rows."""
         if X.shape[0] == 0:  # transformers want at least one row
-            return method(np.zeros((0, self._last.n_features)), *arguments)
+            return method(np.zeros((0, self._inside.n_features)), *arguments)
         if self._steps is None:
             return method(X, *arguments)
         with warnings.catch_warnings():  # those of the transformers, which came with the fit already

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.boundary import ReadsRows
+from axil.adapters.boundary import Around
 from axil.adapters.contract import Defaults, FittedTrees, TrainingRows
 from axil.adapters.members import Member, SumModel
 from axil.adapters.sklearn.adapter import reader_of
@@ -119,7 +119,7 @@ def _second(inside: list[Any], X: Any) -> Array:
     return np.stack([np.asarray(part.predict_proba(X))[:, 1] for part in inside], axis=1)
 
 
-class OfSecond(ReadsRows):
+class OfSecond(Around):
     """The adapter of the second class of two, whose target is one."""
 
     n_outputs = 1
@@ -127,12 +127,9 @@ class OfSecond(ReadsRows):
 
     def __init__(self, inside: Any):
         self._inside = inside
-        self.library = inside.library
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # asked for before there is a model inside, when this is copied
-            raise AttributeError(name)
-        found = getattr(self._inside, name)
+        found = super().__getattr__(name)
         return partial(self._read_rows, found) if name == "trees" else found
 
     def check_kept(self, X: Any, targets: Array, weights: Array | None) -> None:

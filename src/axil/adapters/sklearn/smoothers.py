@@ -154,10 +154,8 @@ class LinearRegressionAdapter(SmootherAdapter):
         return super().again(csr_matrix(self._rows(X)) if sparse else X, targets, weights)
 
     def _condition(self, X: Any, weights: Array | None) -> float:
-        rows = self._rows(X)
-        w = np.ones(len(rows)) if weights is None else weights
-        centred = rows - (w @ rows / w.sum() if self._model.fit_intercept else 0.0)
-        return condition_number((centred.T * w) @ centred + self._l2() * np.eye(rows.shape[1]))
+        centred = self._centred(self._rows(X), weights)
+        return condition_number(centred.T @ centred + self._l2() * np.eye(centred.shape[1]))
 
 
 class RidgeAdapter(LinearRegressionAdapter):

@@ -10,19 +10,20 @@ from typing import Any
 import numpy as np
 
 from axil import adapters
+from axil.adapters.boundary import Around
 from axil.adapters.contract import Model
 from axil.errors import UnsupportedModelError
 from axil.scale import UNNAMED, TargetScale
 
 
-class TransformedAdapter:
+class TransformedAdapter(Around):
     """The adapter of the regressor inside, which predicts transformed targets, with the scale that leads back from them.
 
     A transformer that was fitted to the targets is held fixed, as splits are.
     """
 
     def __init__(self, inner: Model, scale: TargetScale):
-        self._inner = inner
+        self._inside = inner
         self.scale = scale
         self.fingerprint = hashlib.sha256(f"{inner.fingerprint} transformed targets".encode()).hexdigest()
 
@@ -52,11 +53,6 @@ class TransformedAdapter:
         own = model.transformer_
         backward, onward = (partial(_quietly, method) for method in (own.inverse_transform, own.transform))
         return cls(inner, TargetScale(_name(own), backward, onward))
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # asked for before there is an inner one, when this is copied
-            raise AttributeError(name)
-        return getattr(self._inner, name)
 
 
 def _quietly(method: Any, values: Any) -> Any:
