@@ -143,6 +143,14 @@ def test_other_categories_are_named() -> None:
         Explainer(case.model, case.X.assign(g=case.X["g"] + 100), case.y)
 
 
+@pytest.mark.parametrize("missing", [None, float("nan")])
+def test_missing_categories_are_named(missing: Any) -> None:
+    case = CASES["encoded"]()
+    rows = case.X.assign(f=[missing, *case.X["f"][1:]])
+    with pytest.raises(axil.InputError, match="missing values, which CatBoost does not take"):
+        Explainer(case.model, pl.from_pandas(rows) if missing is None else rows, case.y)
+
+
 def test_borders_of_targets_follow_from_how_many_lie_above() -> None:
     target = np.array([3.0, 1.0, 2.0, 2.0, 5.0])
     assert classes_of(target, np.array([1, 2, 2])).tolist() == [2, 0, 1, 1, 2]

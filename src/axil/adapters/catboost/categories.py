@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from axil.errors import InputError
 from axil.kernels.cpu import number_keys
 
 Words = NDArray[np.uint64]
@@ -40,6 +41,11 @@ class Categories:
             seen: dict[Any, int] = {}
             codes = np.fromiter((seen.setdefault(label, len(seen)) for label in values.tolist()), np.int64, len(values))
             labels = list(seen)
+            if any(label is None or label != label for label in labels):
+                raise InputError(
+                    "A column of categories has missing values, which CatBoost does not take: give them the name that they had "
+                    "in the fit."
+                )
         own, number = np.unique(hashes([_text(label) for label in labels]), return_inverse=True)
         return cls(number.reshape(-1).astype(np.uint32)[codes], own)
 
