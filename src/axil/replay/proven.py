@@ -23,7 +23,7 @@ from axil.machine.progress import track
 from axil.replay.checks import Verification, check_answer
 from axil.replay.model import Refittable
 from axil.replay.queries import Combination, Queries
-from axil.replay.radius import rows_replayed, trees_of
+from axil.replay.radius import rows_replayed
 from axil.replay.refit import Change, leaf_fits
 from axil.scale import FittedTargets
 from axil.structure import Structure, served
@@ -32,9 +32,8 @@ from axil.types import Array
 from axil.weights.answers import Answer, RowEffects, gathered
 from axil.weights.boosting import BoostedTrees
 from axil.weights.deletion_work import GROUP_SECONDS, REPLAYS
-from axil.weights.engine import Engine, own_leaves
+from axil.weights.engine import Engine, TreeEngine, own_leaves
 from axil.weights.forest import Forest
-from axil.weights.members import Sum
 from axil.weights.rows_left import bends, mixes
 from axil.weights.smoother import Smoother
 
@@ -167,7 +166,7 @@ class ProvenModel(Refittable):
 
     @property
     def has_leaves(self) -> bool:  # type: ignore[override]
-        return all(isinstance(engine, (BoostedTrees, Forest)) for engine in self.engines)
+        return all(isinstance(engine, TreeEngine) for engine in self.engines)
 
     @property
     def is_boosted(self) -> bool:
@@ -270,7 +269,7 @@ class ProvenModel(Refittable):
     @property
     def pass_seconds(self) -> float:
         columns = sum(engine.costs(self.budget.available).column for engine in self.engines)
-        return GROUP_SECONDS * sum(map(n_trees, self.engines)) + REPLAYS * columns
+        return GROUP_SECONDS * sum(s.n_trees for s in self._structures) + REPLAYS * columns
 
     def deletion_seconds(self, available: int) -> tuple[float, bool]:
         costs = [engine.costs(available) for engine in self.engines]
@@ -317,7 +316,7 @@ class ProvenModel(Refittable):
     @property
     def row_weights(self) -> Array:
         first = self.engines[0]
-        if not isinstance(first, (Forest, BoostedTrees)):
+        if not isinstance(first, TreeEngine):
             return np.ones(len(self.targets))
         if self.missing is not None:
             return np.asarray(np.max([cast(Array, e.structure.row_weights) for e in self.engines], axis=0))
@@ -327,8 +326,13 @@ class ProvenModel(Refittable):
         return np.ones(s.n_rows) if s.row_weights is None else s.row_weights
 
     @property
+    def _structures(self) -> list[Structure]:
+        """The structures of all trees, of whatever output and member."""
+        return [s for engine in self.engines for s in engine.structures]
+
+    @property
     def ranks_rows(self) -> bool:
-        return any(trees.structure.is_ranked for engine in self.engines for trees in trees_of(engine))
+        return any(s.is_ranked for s in self._structures)
 
     def share_of(self, rows: Any) -> float:
         return 0.0 if isinstance(self.engines[0], Smoother) else super().share_of(rows)
@@ -338,12 +342,11 @@ class ProvenModel(Refittable):
 
     @property
     def has_first_order(self) -> bool:
-        structures = [trees.structure for engine in self.engines for trees in trees_of(engine)]
-        return not any(s.mixing is not None or s.is_ranked or s.cut is not None for s in structures)
+        return not any(s.mixing is not None or s.is_ranked or s.cut is not None for s in self._structures)
 
     @property
     def bends(self) -> bool:
-        return any(bends(trees.structure) for engine in self.engines for trees in trees_of(engine))
+        return any(map(bends, self._structures))
 
     def n_replayed(self) -> int:
         share = self.budget.available // len(self.engines)
@@ -369,13 +372,6 @@ class ProvenModel(Refittable):
         self.budget.require(8 * n * n_train * len(self.engines), f"The weights of {n} x {n_train} rows", instead)
 
 
-def n_trees(engine: Engine) -> int:
-    """How many trees an engine has, over all models that it is made of."""
-    if isinstance(engine, Sum):
-        return sum(n_trees(term.engine) for term in engine.terms)
-    return engine.structure.n_trees if isinstance(engine, (Forest, BoostedTrees)) else 0
-
-
 def removed_in_turn(engine: Engine, query: Any, targets: Array, k: int, first: Array) -> tuple[list[int], list[float]]:
     """A set of as many rows as ``first`` has effects, in their direction: each of largest effect once those before are gone.
 
@@ -386,8 +382,7 @@ def removed_in_turn(engine: Engine, query: Any, targets: Array, k: int, first: A
     before = float(left.predicted(query, targets)[0, k])
     for _ in first:
         # Of forests exact effects take no longer, and bounds have no other ones.
-        structures = [trees.structure for trees in trees_of(left)]
-        exact = isinstance(left, Forest) or any(mixes(s) or s.is_ranked for s in structures)
+        exact = isinstance(left, Forest) or any(mixes(s) or s.is_ranked for s in left.structures)
         rest = left.deletable("removal")
         found = rest.deletion(query, targets, 0) if exact else rest.removal(query, targets)
         gains = sign * np.nan_to_num(gathered(found[k], len(targets))[0])  # nan: without the row nothing is left

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -107,15 +106,6 @@ class Held:
             return cls(s.total_leaves, **held, shift=constants, radius=reach, encodings=encodings)
         sums, shift = engine.fit(targets).sums[:, 0], _shift(engine)
         return cls(s.total_leaves, **walked.held, shift=shift, radius=_radius(s, sums, engine), encodings=encodings)
-
-
-def trees_of(engine: Engine) -> Iterator[BoostedTrees | Forest]:
-    """The trees that an engine is, or is made of."""
-    if isinstance(engine, Sum):
-        for term in engine.terms:
-            yield from trees_of(term.engine)
-    elif isinstance(engine, (BoostedTrees, Forest)):
-        yield engine
 
 
 def leaves_beyond(engine: Engine, targets: Array, before: Array) -> int:

@@ -22,8 +22,7 @@ from axil.replay.walk import Leaves, TreeWalk, Walked, round_to
 from axil.structure import Ranks, Regularisation, Structure, all_n_leaves
 from axil.structure.leaves import LeafFit
 from axil.types import Array
-from axil.weights.boosting import BoostedTrees
-from axil.weights.forest import Forest
+from axil.weights.engine import TreeEngine
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,7 +201,7 @@ def _rule(s: Structure) -> Regularisation:
 def leaf_fits(model: Any, change: Change) -> tuple[list[LeafFit], Array | None]:
     """The leaves of each engine of a proven model, fitted to other rows, and how often each row was drawn for each tree."""
     adapter, engines = model.adapter, model.engines
-    if not all(isinstance(engine, (Forest, BoostedTrees)) for engine in engines):
+    if not all(isinstance(engine, TreeEngine) for engine in engines):
         raise UnsupportedQuestionError(
             "refit", "models of several others are not written", "Refit its members, each as a model of its own."
         )

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.kernels import Backend, Numbers, Rows
+from axil.kernels import Backend, Numbers
 from axil.kernels.products import weighted
 from axil.machine.arrays import host, like
 from axil.machine.blocks import spans
@@ -42,7 +42,7 @@ from axil.weights import removal
 from axil.weights.answers import Answer, RowEffects
 from axil.weights.deletion import Deletion, InLeafSpace
 from axil.weights.deletion_work import Work as DeletionWork
-from axil.weights.engine import Deletable, Memory, Seconds, diagonal, own_leaves, sum_of_squares
+from axil.weights.engine import Memory, Seconds, TreeEngine, diagonal, own_leaves, sum_of_squares
 from axil.weights.leaf_space import LeafSpace, asked, cooccurrence, shares, sums_at
 from axil.weights.leave_one_out import LeftOut, left_out
 from axil.weights.levels import Level, at_share, shares_of
@@ -51,7 +51,6 @@ from axil.weights.pattern_changes import sum_responses
 from axil.weights.replays import ByReplay
 from axil.weights.residuals import FittedValues, predictions
 from axil.weights.rows_left import bends, fit_without, known_regularisation, without
-from axil.weights.spread import around_leaves
 from axil.weights.tree_answers import ReadOutAnswer, SweptAnswer, guarded
 
 TURNED_ROWS = 1 << 10  # rows of a state copied to lie query by query at a time: both sides stay in the caches
@@ -64,7 +63,7 @@ WORTH = 0.1  # seconds that sweeps have to take, before another way is thought o
 KEPT_SUMS = 4  # arrays of the training rows whose leaf sums are kept
 
 
-class BoostedTrees(Deletable):
+class BoostedTrees(TreeEngine):
     """K and its transpose for one structure, by sweeps over the rows, or in leaf space (`prepared`).
 
     A kept value is published whole, by one assignment, so any number of threads may ask, and an exception breaks nothing.
@@ -74,7 +73,7 @@ class BoostedTrees(Deletable):
         """Keeps the rows on the back end; ``offset_sums`` (L, K): the leaf sums of the offsets, where rows are elsewhere."""
         self.structure = s = structure
         self.backend = backend
-        self.rows: Rows = backend.rows_of(s)
+        self.rows = backend.rows_of(s)
         self.leaf_space: LeafSpace | None = None  # None: by sweeps
         self._passes = Passes(s, self.rows)
         self._target_sums: list[tuple[Array, Any]] = []  # arrays with their leaf sums, the latest last
@@ -251,10 +250,6 @@ class BoostedTrees(Deletable):
 
     def pushes(self, queries: Leaves | None, targets: Array) -> Sequence[RowEffects]:
         return removal.pushes(self.rows, self.fit(targets), own_leaves(self.structure, queries))
-
-    def around(self, queries: Leaves | None, values: Array) -> Array:
-        own = None if queries is None else own_leaves(self.structure, queries)
-        return around_leaves(self.structure, self.rows, own, values)
 
     def without(self, rows: NDArray[np.intp], targets: Array) -> BoostedTrees:
         return BoostedTrees(without(self.structure, rows, targets, self.backend), self.backend)

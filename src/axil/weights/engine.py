@@ -15,11 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.errors import ExactnessError
+from axil.kernels import Rows
 from axil.machine.blocks import spans
 from axil.structure import Structure
 from axil.types import Array, Leaves
 from axil.weights.answers import Answer, RowEffects
 from axil.weights.leave_one_out import LeftOut
+from axil.weights.spread import around_leaves
 
 BATCH_ENTRIES = 1 << 22  # weights of training rows held at a time
 
@@ -48,6 +50,11 @@ class Engine(Protocol):
 
     is_sparse: bool = False  #: whether most weights are zero and known to be
     structure: Structure  #: that the weights are computed from
+
+    @property
+    def structures(self) -> Sequence[Structure]:
+        """The structures of all trees that the engine is made of."""
+        return ()
 
     def ask(self, queries: Any, base: float = 1.0) -> Answer:
         """The weights of the queries, ``k_j(x)``, and the part of their predictions that no target makes."""
@@ -131,6 +138,20 @@ class Deletable(Engine, Protocol):
 
     def without(self, rows: NDArray[np.intp], targets: Array) -> Engine:
         """The engine of a fit to the targets (N, K) with ``w_j = 0`` for these rows j; refused where that is not known."""
+
+
+class TreeEngine(Deletable):
+    """The engine of the trees of one structure."""
+
+    rows: Rows  #: the training rows by cells
+
+    @property
+    def structures(self) -> Sequence[Structure]:
+        return (self.structure,)
+
+    def around(self, queries: Any, values: Array) -> Array:
+        own = None if queries is None else own_leaves(self.structure, queries)
+        return around_leaves(self.structure, self.rows, own, values)
 
 
 def own_leaves(structure: Structure, queries: Leaves | None) -> Leaves:

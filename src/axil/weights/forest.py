@@ -22,12 +22,11 @@ from axil.structure import Regularisation, Structure
 from axil.types import Array, Leaves
 from axil.weights import ranks_left, removal
 from axil.weights.answers import Answer, KnownAnswer, KnownEffects, RowEffects, dense
-from axil.weights.engine import Deletable, Memory, Seconds, own_leaves
+from axil.weights.engine import Memory, Seconds, TreeEngine, own_leaves
 from axil.weights.leaf_space import shares
 from axil.weights.leave_one_out import LeftOut
 from axil.weights.residuals import over_the_rest
 from axil.weights.rows_left import known_regularisation, without
-from axil.weights.spread import around_leaves
 
 FOREST_SECONDS = 5e-9  # per row, tree and column, or row and pair of trees
 
@@ -44,13 +43,14 @@ def is_forest(structure: Structure) -> bool:
     return not c.omega[:-1].any() and (not base.any() or not c.beta[:-1].any())
 
 
-class Forest(Deletable):
+class Forest(TreeEngine):
     """K of a forest as a product of two sparse matrices; 12 bytes for each row that each tree was fitted on."""
 
     is_sparse = True
 
     def __init__(self, structure: Structure):
         self.structure = s = structure
+        self.rows = Cpu(1).rows_of(s)
         factors = s.leaf_scale * np.repeat(s.final, s.n_leaves)
         draws = s.draws if s.is_ranked else s.draws[:, None]
         index = leaf_rows(s.cells, s.starts, draws, s.row_weights, factors)
@@ -178,10 +178,6 @@ class Forest(Deletable):
         """No tree sees another: the residuals are the targets, and the pushes weights times targets."""
         weights = csr_array(self._met(queries) @ self._rows_of_leaves)
         return [KnownEffects(csr_array(weights.multiply(y))) for y in targets.T]
-
-    def around(self, queries: Leaves | None, values: Array) -> Array:
-        own = None if queries is None else own_leaves(self.structure, queries)
-        return around_leaves(self.structure, Cpu(1).rows_of(self.structure), own, values)
 
     def without(self, rows: NDArray[np.intp], targets: Array) -> Forest:
         return Forest(without(self.structure, rows, targets, Cpu(1)))

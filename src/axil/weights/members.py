@@ -83,6 +83,10 @@ class Sum(Deletable):
             "Keep the model and the data, and make it again.",
         )
 
+    @property
+    def structures(self) -> Sequence[Structure]:
+        return [s for term in self.terms for s in term.engine.structures]
+
     def ask(self, queries: Any, base: float = 1.0) -> Answer:
         answers = [term.engine.ask(term.own(queries), base) for term in self.terms]
         intercepts = self._intercepts(answers, 1.0)
