@@ -51,7 +51,8 @@ class Forest(TreeEngine):
     def __init__(self, structure: Structure):
         self.structure = s = structure
         self.rows = Cpu(1).rows_of(s)
-        factors = s.leaf_scale * np.repeat(s.final, s.n_leaves)
+        self._final = np.repeat(s.final, s.n_leaves)
+        factors = s.leaf_scale * self._final
         draws = s.draws if s.is_ranked else s.draws[:, None]
         index = leaf_rows(s.cells, s.starts, draws, s.row_weights, factors)
         self._rows_of_leaves = csr_array(index, shape=(s.total_leaves, s.n_rows))
@@ -100,10 +101,8 @@ class Forest(TreeEngine):
     def removal(self, queries: Leaves | None, targets: Array) -> Sequence[RowEffects]:
         """``-weight * (y_j - level[l] v[l])`` over the leaves l met; see `removal`."""
         R, level = self._rows_of_leaves, removal.levels(self.structure)[0]
-        met, final = self._met(queries), np.repeat(self.structure.final, self.structure.n_leaves)
-        found = []
-        for y in targets.T:
-            values = np.divide(R @ y, final, out=np.zeros(len(final)), where=final != 0)
+        met, found = self._met(queries), []
+        for y, values in zip(targets.T, self._leaf_values(targets).T):
             at = np.repeat(level * values, np.diff(R.indptr))
             effects = csr_array((R.data * (at - y[R.indices]), R.indices, R.indptr), shape=R.shape)
             found.append(KnownEffects(csr_array(met @ effects)))
@@ -118,7 +117,7 @@ class Forest(TreeEngine):
         before = np.asarray(met @ (R @ targets))
         leaves, rows, changes, last = self._changes(targets)
         leaf = leaves[last]
-        lost = csr_array(met @ csr_array((np.repeat(s.final, s.n_leaves)[leaf], (leaf, rows[last])), R.shape))
+        lost = csr_array(met @ csr_array((self._final[leaf], (leaf, rows[last])), R.shape))
         query, row = lost.nonzero()
         without = np.asarray(lost[query, row])
         found = []
@@ -137,7 +136,7 @@ class Forest(TreeEngine):
         s, (leaves, rows, found, last) = self.structure, self._changes(targets)
         changes, lost = np.zeros((s.n_rows, targets.shape[1])), np.zeros((s.n_rows, 1))
         np.add.at(changes, rows, found)
-        np.add.at(lost, rows, np.where(last, np.repeat(s.final, s.n_leaves)[leaves], 0.0)[:, None])
+        np.add.at(lost, rows, np.where(last, self._final[leaves], 0.0)[:, None])
         made = over_the_rest(s, self.predicted(None, targets) + changes, lost, np.zeros(1), np.zeros(1))
         return LeftOut(made, emptied=np.asarray(np.isnan(made).any(axis=1)))
 
@@ -149,21 +148,17 @@ class Forest(TreeEngine):
         s, rule = self.structure, known_regularisation(self.structure)
         if s.is_ranked:
             leaf, rows, after, last = ranks_left.without_each(s, targets)
-            final = np.repeat(s.final, s.n_leaves)[leaf]
-            values = np.divide(
-                (self._rows_of_leaves @ targets)[leaf, 0], final, out=np.zeros_like(after), where=final != 0
-            )
-            return leaf, rows, (final * (after - values))[:, None], last
+            values = self._leaf_values(targets)[leaf, 0]
+            return leaf, rows, (self._final[leaf] * (after - values))[:, None], last
         leaf, weight = self._entries
-        final = np.repeat(s.final, s.n_leaves)[leaf]
         left, before = removal.left_of(s.leaf_weights[leaf], weight), s.leaf_scale[leaf]
         scale = Regularisation(rule.l2[leaf], rule.steps[leaf]).scale(left)
-        values = (self._rows_of_leaves @ targets)[leaf]
-        values = np.divide(values, final[:, None], out=np.zeros_like(values), where=final[:, None] != 0)
+        values = self._leaf_values(targets)[leaf]
         sums = np.divide(values, before[:, None], out=np.zeros_like(values), where=before[:, None] > 0)
         after = scale[:, None] * (sums - weight[:, None] * targets[self._rows_of_leaves.indices])
         after[left == 0] = 0.0
-        return leaf, self._rows_of_leaves.indices, np.asarray(final[:, None] * (after - values)), np.asarray(left == 0)
+        changes = self._final[leaf][:, None] * (after - values)
+        return leaf, self._rows_of_leaves.indices, np.asarray(changes), np.asarray(left == 0)
 
     @property
     def _entries(self) -> tuple[NDArray[np.intp], Array]:
@@ -192,10 +187,9 @@ class Forest(TreeEngine):
 
         And (n,) whether there is such a tree: if not, the row has no weights.
         """
-        s, final = self.structure, np.repeat(self.structure.final, self.structure.n_leaves)
-        met = self._train[rows]
+        s, met = self.structure, self._train[rows]
         met.data = s.unseen(rows).T.ravel().astype(float)
-        held = np.asarray(met @ final)
+        held = np.asarray(met @ self._final)
         share = np.divide(s.final.sum(), held, out=np.zeros_like(held), where=held != 0)
         weights = csr_array(met @ self._rows_of_leaves).multiply(share[:, None]).tocsr()
         return KnownAnswer(csr_array(weights), np.tile(self._constant, (len(rows), 1))), held != 0
@@ -207,6 +201,11 @@ class Forest(TreeEngine):
         """(K,): what the base puts into every prediction."""
         s = self.structure
         return np.asarray(s.beta[-1] * (np.zeros(1) if s.base is None else s.base))
+
+    def _leaf_values(self, targets: Array) -> Array:
+        """(L, K): the values of the leaves in a fit to targets (N, K), before the trees' coefficients; 0 where these are."""
+        made, final = np.asarray(self._rows_of_leaves @ targets), self._final[:, None]
+        return np.asarray(np.divide(made, final, out=np.zeros_like(made), where=final != 0))
 
     @cached_property
     def _train(self) -> csr_array:
