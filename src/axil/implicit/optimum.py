@@ -17,7 +17,7 @@ from axil.implicit.row_losses import Link, Loss
 from axil.implicit.solvers import DENSE_PARAMETERS, ConjugateGradients, Dense, Singular, Solver
 from axil.inputs import ModelColumns
 from axil.machine.memory import Budget
-from axil.replay.checks import Verification
+from axil.replay.checks import Verification, furthest
 from axil.types import Array
 
 NEAR = 1e-2  # a Newton step that moves no score by more than this, relative to their spread, is an optimum
@@ -241,13 +241,11 @@ def _hessian_product(learner: Learner, penalty: Array, weighted: tuple[Array, Ar
 
 def check_predictions(found: Array, expected: Array) -> float:
     """The largest difference, relative to the largest prediction; raises where the model itself says something else."""
-    scale = _size(expected)
-    error = np.abs(found - expected)
-    worst = np.unravel_index(int(error.argmax()), error.shape)
-    if not error[worst] <= SCORE_TOLERANCE * scale:
-        what = f"prediction of row {worst[0]} (from 0)"
-        raise ExactnessError(what, float(found[worst]), float(expected[worst]), "The model may have been changed.")
-    return float(error[worst]) / scale
+    scale, miss = _size(expected), furthest(found, expected)
+    if not miss.error <= SCORE_TOLERANCE * scale:
+        what = f"prediction of row {miss.row} (from 0)"
+        raise ExactnessError(what, miss.found, miss.expected, "The model may have been changed.")
+    return miss.error / scale
 
 
 def _size(predictions: Array) -> float:

@@ -37,6 +37,12 @@ class Kept:
         """Keep a value in the place of the one that has this name."""
         self._values[name] = value
 
+    def __getitem__(self, part: Any) -> Kept:
+        """The same part of all values made so far, kept apart from these."""
+        found = Kept()
+        found.__setstate__({name: value[part] for name, value in self.known().items()})
+        return found
+
     def known(self) -> dict[Hashable, Any]:
         """The values that have been made so far, by name."""
         return dict(self._values)

@@ -60,8 +60,5 @@ class Account:
 
     def __getitem__(self, which: Any) -> Account:
         """The account of some of the predictions, by position; with their derivatives where these are known."""
-        kept = Kept()
-        for name, known in self.kept.known().items():
-            kept.get(name, lambda own=known[which]: own)  # type: ignore[misc]
         means, offsets = (None if own is None else own[which] for own in (self.means, self.offsets))
-        return Account(self.meaning, means, self.derive, offsets, kept, self.scored)
+        return Account(self.meaning, means, self.derive, offsets, self.kept[which], self.scored)

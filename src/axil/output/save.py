@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, fields, replace
-from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
@@ -208,11 +207,9 @@ def _check_leaves(s: Structure, n_threads: int) -> None:
     if len(s.draws) == 1 and s.draws[0] != 1:
         raise ValueError(f"all rows drawn {s.draws[0]:g} times")
     of_cells = leaf_totals(s.cells, len(s.draws) * s.n_leaves, s.row_weights, n_threads)
-    of_leaves = [
-        s.to_leaves(t, of_cells[a:b, None], drawn=True)[:, 0] for t, (a, b) in enumerate(pairwise(s.cell_starts))
-    ]
+    of_leaves = s.by_leaves(of_cells[:, None], drawn=True)[:, 0]
     most = np.abs(s.draws).max(initial=1.0) * s.total_weight
-    if not (np.abs(np.concatenate(of_leaves) - s.leaf_weights) <= ROUNDING * most).all():
+    if not (np.abs(of_leaves - s.leaf_weights) <= ROUNDING * most).all():
         raise ValueError("weights of leaves that are not those of their rows")
     rule = s.regularisation
     assert rule is not None  # every file has one

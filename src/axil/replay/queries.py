@@ -82,12 +82,9 @@ class Queries:
 
     def __getitem__(self, part: slice) -> Queries:
         """Some of the rows, with what is known of them by now."""
-        kept = Kept()
-        for name, value in self.kept.known().items():
-            kept.get(name, lambda own=value[part]: own)  # type: ignore[misc]
         rows = inputs.take_rows(self.rows, part)
         offsets, labels, start = self.offsets[part], self.labels[part], self.start + (part.start or 0)
-        return replace(self, rows=rows, offsets=offsets, labels=labels, kept=kept, start=start)
+        return replace(self, rows=rows, offsets=offsets, labels=labels, kept=self.kept[part], start=start)
 
     @property
     def sizes(self) -> Array:
