@@ -135,10 +135,7 @@ def _left_out(proven: ProvenModel) -> list[LeftOut]:
 
 def seconds_of(proven: ProvenModel) -> float:
     """The time that `left_out` takes, roughly: none where it is known; inf where it is refused."""
-    if "left out" in proven.kept.known():
-        return 0.0
-    costs = [engine.costs(proven.budget.available) for engine in proven.engines]
-    return sum(min(cost.deletion, cost.replays) for cost in costs)
+    return 0.0 if "left out" in proven.kept.known() else proven.deletion_seconds(proven.budget.available)[0]
 
 
 def predictions(proven: ProvenModel) -> Array:
