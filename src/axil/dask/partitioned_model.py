@@ -17,10 +17,10 @@ from axil import inputs
 from axil.dask.cluster import Cluster, partitions, task
 from axil.dask.on_workers import HeldRows, OnWorkers
 from axil.dask.partitions import named
-from axil.effects.choice import Allowed, packed
+from axil.effects.choice import Allowed, Choice, packed
 from axil.errors import InputError
 from axil.machine.memory import Limits
-from axil.output.rules import Rules, measured, said_by
+from axil.output.rules import measured, said_by
 from axil.replay.mistakes import other_order
 from axil.replay.model import Proven
 from axil.replay.queries import Offsets, Queries
@@ -183,8 +183,7 @@ class PartitionedModel(Proven):
         return self.features.iloc[:, place]
 
     def choice(self, known: Any, k: Any, rules: Any) -> tuple[Any, Sequence[Any]]:
-        choice, _ = Rules().choice(known, k, self.n_threads)
-        choice = replace(choice, distinct=rules.distinct is not None)
+        choice = Choice(inputs.as_count(k, "k"), distinct=rules.distinct is not None, n_threads=self.n_threads)
         nothing: list[Any] = [None] * len(self.held.sizes)
         masks, by_query, keys, values = nothing, nothing, nothing, nothing
         if rules.is_by_query:
@@ -192,10 +191,9 @@ class PartitionedModel(Proven):
             by_query = [list(own) for own in zip(*each)] if each else [[] for _ in nothing]
         elif rules.among is not None:
             masks = self._masks(rules.among)
-        if isinstance(rules.distinct, str) or inputs.is_whole(rules.distinct):
-            keys = self.cut(self._feature(rules.distinct, "distinct"), "distinct")
-        elif rules.distinct is not None:
-            keys = self.cut(rules.distinct, "distinct")
+        if rules.distinct is not None:
+            named = isinstance(rules.distinct, str) or inputs.is_whole(rules.distinct)
+            keys = self.cut(self._feature(rules.distinct, "distinct") if named else rules.distinct, "distinct")
         about: Any = None
         if rules.within is not None or rules.asof is not None:
             place, (points, what, _) = rules.column(known)[0], rules.points(known)
