@@ -79,10 +79,8 @@ class Loss(ABC):
     joint = False
     #: whether scores move smoothly with the targets, so that there are derivatives
     smooth = True
-    #: whether gradients can only be asked for all rows at once, and are kept
+    #: whether gradients can only be asked for all rows at once, with row weights in them already, and are kept
     recorded = False
-    #: whether row weights are in the gradients already
-    weighs_rows = False
     #: a of `affine`: steps of a score multiply exp(a F), which spares the exponential; 0: the state is the score itself
     exponent = 0.0
     #: whether leaves need all digits of gradients next to zero, which `affine` takes as differences of numbers near one

@@ -156,7 +156,6 @@ class Custom(Squared):
     name = "custom"
     smooth = False
     recorded = True
-    weighs_rows = True
 
     def _slopes(self, y: Array, F: Array) -> Slopes:
         found = []

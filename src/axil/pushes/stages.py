@@ -164,7 +164,7 @@ class StageWalk:
         trees = self.trees = smooth.trees
         self.n_steps = int(np.max(trees.steps))
         n_rows = len(targets)
-        weighted = trees.row_weights is not None and not smooth.loss.weighs_rows
+        weighted = trees.row_weights is not None and not smooth.loss.recorded
         self.weights = np.asarray(trees.row_weights) if weighted else np.ones(n_rows)
         factored = self.weights if smooth.factors is None else self.weights * smooth.factors
         # what gradients are still to be multiplied by: those in single precision were rounded with their weights
