@@ -18,9 +18,8 @@ DENSE_PARAMETERS = 3000
 SMALLEST = 1e-10  # eigenvalue, relative to the largest, that still counts as positive
 CG_TOLERANCE = 1e-7  # residual of conjugate gradients, relative to the right-hand side
 CG_STEPS = 1000
-CG_FLOOR = (
-    1e-5  # damping of an indefinite Hessian, relative to its largest eigenvalue: a smaller one takes too many steps
-)
+# damping of an indefinite Hessian, relative to its largest eigenvalue: a smaller one takes too many steps
+CG_FLOOR = 1e-5
 LANCZOS_STEPS = 100
 LANCZOS_NOISE = 1e-9  # of an eigenvalue, relative to the largest
 CHUNK_BYTES = 1 << 26

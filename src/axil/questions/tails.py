@@ -105,9 +105,8 @@ def _tweedie(power: float, y: Array, means: Array, known: NDArray[np.bool_]) -> 
     else:
         dispersion = float(np.median(((y - mu) ** 2 / mu**power)[known])) / chi2.ppf(0.5, 1) if known.any() else 1.0
     number, size, steps = counts_at_one / dispersion, (2 - power) / (power - 1), dispersion * (power - 1)
-    shape = (
-        2 - power
-    ) * number  # of the gamma distribution with the same mean and variance, which sums of many tend to
+    # of the gamma distribution with the same mean and variance, which sums of many tend to
+    shape = (2 - power) * number
     upper, lower = gammaincc(shape, shape * y / mu), gammainc(shape, shape * y / mu)
     few = number <= MANY
     number, at = number[few], y[few] / (steps * mu[few] ** (power - 1))
