@@ -14,12 +14,12 @@ import numpy as np
 from axil.adapters.contract import TrainingRows
 from axil.adapters.robust import Custom
 from axil.adapters.smooth import SmoothModel, SmoothTrees
-from axil.dask.build_weights import Collections, refuse_encoded
+from axil.dask.build_weights import Collections, refuse_encoded, require_rows
 from axil.dask.cluster import Cluster, task
 from axil.dask.on_workers import HeldRows
-from axil.dask.partitions import Precision, checked_each, held_pairs, label_dtype, places
+from axil.dask.partitions import checked_each, held_pairs, label_dtype, places
 from axil.dask.walked_rows import GradientSums, SharedFit, observe_targets, walk_partition
-from axil.errors import InputError, UnsupportedModelError
+from axil.errors import UnsupportedModelError
 from axil.machine.memory import Limits
 from axil.pushes.agreement import check_miss, compare_counts
 from axil.pushes.pushes import Pushes
@@ -46,9 +46,7 @@ def build(
     """Walk the rows through the fit on the workers; raise where model and data disagree. The rows held, and a report."""
     if adapter.refused_draws is not None:
         raise adapter.refused_draws
-    precision = Precision(adapter.n_outputs, adapter.classes, adapter.precision, adapter.offset_precision)
-    arguments = zip(range(len(data.y)), data.y, data.weights, data.offsets)
-    observed = cluster.hold([task(observe_targets, *parts, precision) for parts in arguments])
+    observed = data.observed(cluster, adapter, observe_targets)
     sizes: list[int] = cluster.collect([task(len, part.targets) for part in observed])
     smooth, weights = _read(adapter, cluster, observed, sizes, limits)
     _refuse(smooth)
@@ -73,8 +71,7 @@ def _read(
 ) -> tuple[SmoothTrees, Array]:
     """The model as its targets lead to it, and what each row counts with."""
     total = sum(sizes)
-    if total == 0:
-        raise InputError("X has no rows in any partition; expected the rows that the model was fitted on.")
+    require_rows(total, True)
     limits.budget.require(
         6 * 8 * total * (adapter.n_outputs + 1),
         f"The targets and weights of {total} training rows, gathered here",
@@ -83,8 +80,7 @@ def _read(
     needed = ([getattr(part, name) for part in observed] for name in ("targets", "weights", "offsets"))
     targets, weights, offsets = (_joined(cluster.collect(parts)) for parts in needed)
     assert targets is not None
-    if weights is not None and not weights.any():
-        raise InputError("sample_weight is zero everywhere; expected at least one positive weight.")
+    require_rows(total, weights is None or bool(weights.any()))
     fitted = adapter.smooth_trees(TrainingRows(None, targets, weights, offsets))
     fitted.loss.check(targets)
     counted = with_rows(fitted.trees, weights, None).row_weights

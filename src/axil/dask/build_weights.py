@@ -6,6 +6,7 @@ sum over partitions, added on the workers. What follows from the sums is done he
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
@@ -94,6 +95,12 @@ class Collections:
         like = layout(X)
         return cls(parts, *(nothing if own is None else partitions(own, what, like) for what, own in given.items()))
 
+    def observed(self, cluster: Cluster, adapter: Any, look: Callable[..., Any]) -> list[Any]:
+        """Targets, weights and offsets of each partition, delayed and held, as `observe` or another function sees them."""
+        precision = Precision(adapter.n_outputs, adapter.classes, adapter.precision, adapter.offset_precision)
+        arguments = zip(range(len(self.y)), self.y, self.weights, self.offsets)
+        return cluster.hold([task(look, *parts, precision) for parts in arguments])
+
     @property
     def recorded(self) -> bool:
         """Whether the draws are known."""
@@ -112,9 +119,7 @@ def build(
 ) -> tuple[HeldWeights, Verification | None]:
     """Replay the fit on the workers; raise where model and data disagree, as `axil.replay.build.build` does."""
     adapter, n_threads = _readable(model, data.recorded), limits.n_threads
-    precision = Precision(adapter.n_outputs, adapter.classes, adapter.precision, adapter.offset_precision)
-    arguments = zip(range(len(data.y)), data.y, data.weights, data.offsets)
-    observed = cluster.hold([task(observe, *parts, precision) for parts in arguments])
+    observed = data.observed(cluster, adapter, observe)
     each: list[Totals] = cluster.collect([part.totals for part in observed])
     whole = reduce(add, each)
     _check_totals(adapter, whole)
@@ -139,9 +144,8 @@ def build(
             held = HeldPattern.of(walked_all, None)
             found.append(verified(adapter, trees, walked_all, sums.extent, leaf_error, miss, held))
         entries.append(boosted)
-    return HeldWeights(partitions, sizes, label_dtype(cluster, partitions, sizes), entries), worst(
-        found
-    ) if check else None
+    report = worst(found) if check else None
+    return HeldWeights(partitions, sizes, label_dtype(cluster, partitions, sizes), entries), report
 
 
 def prepared(cluster: Cluster, partitions: list[Any], trees: BoostedTrees, entry: int, n_threads: int) -> BoostedTrees:
@@ -183,11 +187,16 @@ def _readable(model: Model, recorded: bool) -> Adapter:
     return cast(Adapter, model)
 
 
-def _check_totals(adapter: Adapter, whole: Totals) -> None:
-    if whole.n_rows == 0:
+def require_rows(n_rows: int, weighs: bool) -> None:
+    """Refuse partitions without rows, or without any weight."""
+    if n_rows == 0:
         raise InputError("X has no rows in any partition; expected the rows that the model was fitted on.")
-    if whole.weight == 0:
+    if not weighs:
         raise InputError("sample_weight is zero everywhere; expected at least one positive weight.")
+
+
+def _check_totals(adapter: Adapter, whole: Totals) -> None:
+    require_rows(whole.n_rows, whole.weight != 0)
     if adapter.fitted_rows is not None and adapter.fitted_rows != whole.n_rows:
         refuse_rows(adapter, whole.n_rows, adapter.fitted_rows)
 
