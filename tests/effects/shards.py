@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from axil.effects.blocks import BlockEffects, NoEffects
+from axil.effects.block_effects import BlockEffects, NoEffects
 from axil.effects.source import Effects
 from axil.effects.weights import SumEffects
 

@@ -16,7 +16,7 @@ from axil.adapters.contract import Adapter, FittedTrees, Totals
 from axil.dask.cluster import Cluster
 from axil.dask.on_workers import HeldPart
 from axil.effects import Effects, Source
-from axil.effects.blocks import NoEffects
+from axil.effects.block_effects import NoEffects
 from axil.effects.leaf_matches import SharedLeaves, leaf_rows
 from axil.effects.weights import WeightEffects
 from axil.errors import InputError

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from axil.dask.fits import Fit, RowPart, RowSums, space_of
 from axil.dask.partitions import AskedWeights, Partition
 from axil.effects import Effects
-from axil.effects.blocks import NoEffects
+from axil.effects.block_effects import NoEffects
 from axil.effects.weights import DeletionEffects
 from axil.kernels.cpu import Cpu
 from axil.structure import Regularisation, Structure, Transferable
@@ -26,7 +26,7 @@ from axil.weights.deletion import InLeafSpace
 from axil.weights.deletion_work import blocks_of
 from axil.weights.forest import is_forest
 from axil.weights.leaf_space import LeafSpace, asked
-from axil.weights.leave_one_out import left_out
+from axil.weights.left_out import left_out
 from axil.weights.levels import Level
 from axil.weights.parts import Parts, Which
 from axil.weights.passes import Adjoints

@@ -19,7 +19,7 @@ from axil.adapters.smooth import SmoothModel, SmoothTrees
 from axil.dask.on_workers import HeldPart
 from axil.dask.partitions import Observed, Place, Precision, observe
 from axil.effects import Effects, Source
-from axil.effects.blocks import BlockEffects, NoEffects
+from axil.effects.block_effects import BlockEffects, NoEffects
 from axil.effects.leaf_matches import SharedLeaves
 from axil.machine.memory import Budget, Limits
 from axil.pushes.agreement import leaf_scores

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from axil.effects.blocks import BlockEffects, Once
+from axil.effects.block_effects import BlockEffects, Once
 from axil.effects.leaf_matches import SharedLeaves, TreeWeights
 from axil.effects.source import Effects, Found, Reduction, Shard, numbers_at
 from axil.effects.top import Best, best_of, collectors

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.sparse import csr_array, hstack, issparse, vstack
 
-from axil.effects.blocks import BlockEffects, Once
+from axil.effects.block_effects import BlockEffects, Once
 from axil.effects.source import Effects, Found, Reduction, Shard
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from axil.effects import DERIVATIVES, Effects, Source
-from axil.effects.blocks import derived, mixed
+from axil.effects.block_effects import derived, mixed
 from axil.errors import InputError
 from axil.implicit.optimum import Implicit
 from axil.implicit.readers import as_rows

@@ -30,10 +30,10 @@ from axil.pushes.reverse import Combined, Reverse
 from axil.pushes.stages import walk
 from axil.replay.build import with_rows
 from axil.replay.checks import Verification
+from axil.replay.leaf_fits import Change, RefitRows
 from axil.replay.queries import Combination, Offsets
 from axil.replay.radius import Held
 from axil.replay.recover import assign_leaves, check_placement
-from axil.replay.refit import Change, RefitRows
 from axil.replay.walk import round_to
 from axil.structure import cell_dtype
 from axil.structure.leaves import LeafFit

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.effects import PUSHES, Effects, Source
-from axil.effects.blocks import BlockEffects, derived, mixed
+from axil.effects.block_effects import BlockEffects, derived, mixed
 from axil.effects.leaf_matches import SharedLeaves, TreeWeights
 from axil.errors import InputError
 from axil.implicit.readers import as_rows
@@ -21,9 +21,9 @@ from axil.machine.progress import track
 from axil.machine.threads import Kept
 from axil.pushes.boosting import Boosting
 from axil.pushes.pushes import Pushes
+from axil.replay.leaf_fits import Change
 from axil.replay.model import Refittable
 from axil.replay.queries import Combination, Queries
-from axil.replay.refit import Change
 from axil.structure.leaves import LeafFit
 from axil.types import Array, Leaves
 

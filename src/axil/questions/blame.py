@@ -19,7 +19,7 @@ from axil.replay.proven import ProvenModel
 from axil.replay.queries import Queries
 from axil.types import Array
 from axil.weights.boosting import BoostedTrees
-from axil.weights.leave_one_out import LEAST_LEFT
+from axil.weights.left_out import LEAST_LEFT
 from axil.weights.members import Residual, Sum
 
 MOST_ALONE = 0.5  # of the training rows: above it their predictions without themselves correct too few

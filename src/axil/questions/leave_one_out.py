@@ -15,7 +15,7 @@ from axil.questions.noise import announce
 from axil.questions.question import Question, output_columns
 from axil.replay.proven import ProvenModel
 from axil.types import Array
-from axil.weights.leave_one_out import Curve, LeftOut
+from axil.weights.left_out import Curve, LeftOut
 
 LONGEST = 6 * 3600.0  # seconds of replays, above which they are refused
 ALONE = (

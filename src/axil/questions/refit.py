@@ -19,7 +19,7 @@ from axil.inputs.copies import owned
 from axil.questions.question import Question
 from axil.questions.what_if import by_label
 from axil.questions.without import warn_of_splits
-from axil.replay.refit import Change
+from axil.replay.leaf_fits import Change
 from axil.types import Array
 
 

@@ -18,8 +18,8 @@ from axil.inputs.copies import frozen
 from axil.machine.memory import Budget, Limits
 from axil.machine.progress import track
 from axil.machine.threads import Kept
+from axil.replay.leaf_fits import Change
 from axil.replay.queries import Offsets, Queries
-from axil.replay.refit import Change
 from axil.scale import IDENTITY, TargetScale
 from axil.structure.leaves import LeafFit
 from axil.types import Array

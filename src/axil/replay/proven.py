@@ -21,10 +21,10 @@ from axil.inputs.copies import frozen
 from axil.kernels.choose import backend_of
 from axil.machine.progress import track
 from axil.replay.checks import Verification, check_answer
+from axil.replay.leaf_fits import Change, leaf_fits
 from axil.replay.model import Refittable
 from axil.replay.queries import Combination, Queries
 from axil.replay.radius import rows_replayed
-from axil.replay.refit import Change, leaf_fits
 from axil.scale import FittedTargets
 from axil.structure import Structure, served
 from axil.structure.leaves import LeafFit

@@ -37,14 +37,13 @@ from axil.machine.blocks import spans
 from axil.machine.threads import Kept, one_blas_thread
 from axil.structure import Structure
 from axil.types import Array, Leaves
-from axil.weights import leverage as hat
-from axil.weights import removal
+from axil.weights import hat_matrix, removal
 from axil.weights.answers import Answer, RowEffects
 from axil.weights.deletion import Deletion, InLeafSpace
 from axil.weights.deletion_work import Work as DeletionWork
 from axil.weights.engine import Memory, Seconds, TreeEngine, diagonal, own_leaves, sum_of_squares
 from axil.weights.leaf_space import LeafSpace, asked, cooccurrence, shares, sums_at
-from axil.weights.leave_one_out import LeftOut, left_out
+from axil.weights.left_out import LeftOut, left_out
 from axil.weights.levels import Level, at_share, shares_of
 from axil.weights.passes import Adjoints, Passes, leaf_sums
 from axil.weights.pattern_changes import sum_responses
@@ -158,13 +157,13 @@ class BoostedTrees(TreeEngine):
     def leverage(self, available: int) -> Array:
         """O(T^2 N + L^3) in leaf space, O(T N^2) otherwise, whichever is less of what fits."""
         if self._work(1).leaf_space_pays(available):
-            return hat.leverage_in_leaf_space(self.space(), self.rows)
+            return hat_matrix.leverage_in_leaf_space(self.space(), self.rows)
         return diagonal(self._own_weights(available))
 
     def squares(self, available: int) -> float:
         """O(T^2 N + L^3) in leaf space, O(T N^2) otherwise, whichever is less of what fits."""
-        if self._work(hat.MATRICES).leaf_space_pays(available):
-            return hat.squares_in_leaf_space(self.space(), self.rows)
+        if self._work(hat_matrix.MATRICES).leaf_space_pays(available):
+            return hat_matrix.squares_in_leaf_space(self.space(), self.rows)
         return sum_of_squares(self._own_weights(available))
 
     @guarded
@@ -191,7 +190,7 @@ class BoostedTrees(TreeEngine):
         deletions = self._deletion_work if known else None
         return Seconds(
             leverage=self._work(1).seconds(available),
-            squares=self._work(hat.MATRICES).seconds(available),
+            squares=self._work(hat_matrix.MATRICES).seconds(available),
             column=each.visit_seconds * each.sweep * self.structure.n_rows * self.structure.n_trees,
             deletion=deletions.in_leaf_space if deletions and deletions.needed <= available else np.inf,
             replays=deletions.by_replay if deletions else np.inf,
@@ -473,8 +472,10 @@ class BoostedTrees(TreeEngine):
         inverse = 0.0 if "inverted" in known else costs.inverse * s.total_leaves**3
         return sweep, space + solve, space + inverse + costs.read * n_queries * s.n_trees * s.total_leaves
 
-    def _work(self, matrices: int) -> hat.LeverageWork:
-        return hat.LeverageWork.of(self.structure, self.backend.costs, self.leaf_space is not None, matrices)
+    def _work(self, matrices: int) -> hat_matrix.LeverageWork:
+        return hat_matrix.LeverageWork.of(self.structure, self.backend.costs, self.leaf_space is not None, matrices)
 
     def _own_weights(self, available: int) -> Iterator[tuple[int, Array]]:
-        return hat.batches(self.structure, lambda leaves: self.weights(leaves, self.structure.own_base)[0], available)
+        return hat_matrix.batches(
+            self.structure, lambda leaves: self.weights(leaves, self.structure.own_base)[0], available
+        )

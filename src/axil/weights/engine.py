@@ -20,7 +20,7 @@ from axil.machine.blocks import spans
 from axil.structure import Structure
 from axil.types import Array, Leaves
 from axil.weights.answers import Answer, RowEffects
-from axil.weights.leave_one_out import LeftOut
+from axil.weights.left_out import LeftOut
 from axil.weights.spread import around_leaves
 
 BATCH_ENTRIES = 1 << 22  # weights of training rows held at a time

@@ -24,7 +24,7 @@ from axil.weights import ranks_left, removal
 from axil.weights.answers import Answer, KnownAnswer, KnownEffects, RowEffects, dense
 from axil.weights.engine import Memory, Seconds, TreeEngine, own_leaves
 from axil.weights.leaf_space import shares
-from axil.weights.leave_one_out import LeftOut
+from axil.weights.left_out import LeftOut
 from axil.weights.residuals import over_the_rest
 from axil.weights.rows_left import known_regularisation, without
 

@@ -18,7 +18,7 @@ from axil.structure import Structure
 from axil.types import Array
 from axil.weights.answers import Answer, KnownAnswer, KnownEffects, RowEffects, gathered
 from axil.weights.engine import Deletable, Engine, Memory, Seconds, diagonal, rows_of_weights, sum_of_squares
-from axil.weights.leave_one_out import LeftOut
+from axil.weights.left_out import LeftOut
 from axil.weights.rows_left import NothingLeft
 from axil.weights.smoother import Smoother
 from axil.weights.spread import everywhere

@@ -19,7 +19,7 @@ from axil.structure import Structure
 from axil.types import Array
 from axil.weights.answers import Answer, KnownAnswer, KnownEffects, RowEffects, dense
 from axil.weights.engine import Deletable, Memory, Seconds, diagonal, rows_of_weights, sum_of_squares
-from axil.weights.leave_one_out import LEAST_LEFT, LeftOut
+from axil.weights.left_out import LEAST_LEFT, LeftOut
 from axil.weights.spread import around_weights, everywhere
 
 PRODUCT_SECONDS = 1e-10  # per multiplication

@@ -6,7 +6,7 @@ import pytest
 import axil
 from axil import InputError
 from axil.kernels.cpu import Cpu
-from axil.weights import leverage as hat
+from axil.weights import hat_matrix
 from axil.weights.boosting import BoostedTrees
 from tests.reference import dense_weights, random_structure
 from tests.test_contract import GRID, case_of, dense, explainer_of
@@ -22,20 +22,20 @@ def test_both_ways_equal_the_dense_recursion(shape, ready, monkeypatch):
     structure = random_structure(3, **SHAPES[shape])
     K, _ = dense_weights(structure, structure.leaves().T)
     trees = BoostedTrees(structure, Cpu(2)).prepared() if ready else BoostedTrees(structure, Cpu(2))
-    monkeypatch.setattr(hat, "FACTOR_ROWS", 13)
-    monkeypatch.setattr(hat, "BLOCK", 11)
-    monkeypatch.setattr(hat.LeverageWork, "leaf_space_pays", lambda *_: True)
+    monkeypatch.setattr(hat_matrix, "FACTOR_ROWS", 13)
+    monkeypatch.setattr(hat_matrix, "BLOCK", 11)
+    monkeypatch.setattr(hat_matrix.LeverageWork, "leaf_space_pays", lambda *_: True)
     np.testing.assert_allclose(trees.leverage(PLENTY), np.diag(K), **CLOSE)
     np.testing.assert_allclose(trees.squares(PLENTY), np.square(K).sum(), **CLOSE)
-    monkeypatch.setattr(hat, "BATCH_ENTRIES", 7 * structure.n_rows)
-    monkeypatch.setattr(hat.LeverageWork, "leaf_space_pays", lambda *_: False)
+    monkeypatch.setattr(hat_matrix, "BATCH_ENTRIES", 7 * structure.n_rows)
+    monkeypatch.setattr(hat_matrix.LeverageWork, "leaf_space_pays", lambda *_: False)
     np.testing.assert_allclose(trees.leverage(PLENTY), np.diag(K), **CLOSE)
     np.testing.assert_allclose(trees.squares(PLENTY), np.square(K).sum(), **CLOSE)
 
 
 def test_the_cheaper_way_that_fits_is_gone():
     def pays(structure, available):
-        return hat.LeverageWork.of(structure, Cpu(1).costs, ready=False, matrices=4).leaf_space_pays(available)
+        return hat_matrix.LeverageWork.of(structure, Cpu(1).costs, ready=False, matrices=4).leaf_space_pays(available)
 
     small, deep = random_structure(0, n_rows=9, most_leaves=60), random_structure(0, n_rows=4000, n_trees=4)
     assert not pays(small, PLENTY)
@@ -44,7 +44,7 @@ def test_the_cheaper_way_that_fits_is_gone():
 
 
 def test_more_work_than_anyone_waits_for_is_refused_with_its_cost(monkeypatch):
-    monkeypatch.setattr(hat, "MOST_WORK", 1e3)
+    monkeypatch.setattr(hat_matrix, "MOST_WORK", 1e3)
     trees = BoostedTrees(random_structure(0, n_rows=400), Cpu(1))
     with pytest.raises(InputError, match=r"in leaf space.*visits of rows.*memory_limit"):
         trees.leverage(1000)
@@ -71,5 +71,5 @@ def test_results_do_not_depend_on_the_thread_count():
     case = case_of("lightgbm", "regressor")
     one, three = (axil.Explainer(case.model, case.X, case.y, n_threads=n).prepare() for n in (1, 3))
     for engine, other in zip(one._model.engines, three._model.engines):
-        for own in (hat.leverage_in_leaf_space, hat.squares_in_leaf_space):
+        for own in (hat_matrix.leverage_in_leaf_space, hat_matrix.squares_in_leaf_space):
             np.testing.assert_array_equal(own(engine.leaf_space, engine.rows), own(other.leaf_space, other.rows))
