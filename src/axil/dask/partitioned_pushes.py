@@ -16,7 +16,7 @@ from axil.effects import PUSHES, Source
 from axil.machine.threads import Kept
 from axil.pushes.agreement import leaf_scores
 from axil.pushes.proven_pushes import NO_WEIGHTS, REFIT, WITHOUT_WEIGHTS
-from axil.pushes.pushes import CHANGED, EXACT, NOT_ADDED_UP, Pushes, check_sums, sizes_of
+from axil.pushes.pushes import CHANGED, Pushes, check_added, check_sums, sizes_of
 from axil.replay.queries import Combination, Queries
 from axil.types import Array
 
@@ -86,10 +86,8 @@ class PartitionedPushes(PartitionedModel):
         sizes = sizes_of(smooth, smooth.trees.base_value, held.leaf_sizes, rows.coordinates)
         sizes += np.abs(rows.offsets.values)
         check_sums(as_added, rows.predictions, sizes, self.adapter.smooth_tolerance, held.largest, CHANGED)
-        if isinstance(batch, Combination):
-            of_leaves, sizes = batch.of(of_leaves), np.asarray(abs(batch.coefficients) @ sizes)
         if predictions is not None:
-            check_sums(predictions, of_leaves, sizes, EXACT, held.largest, NOT_ADDED_UP)
+            check_added(batch, predictions, of_leaves, sizes, held.largest)
 
     def meant(self, scores: Array) -> dict[str, Array]:
         loss = self.held.walked.loss

@@ -25,13 +25,13 @@ from axil.pushes.agreement import check_scores, leaf_scores
 from axil.pushes.fits_again import FitsAgain, refit
 from axil.pushes.forward import moved
 from axil.pushes.leaf_fit import leaf_fit
-from axil.pushes.pushes import CHANGED, EXACT, NOT_ADDED_UP, Pushes, check_sums
+from axil.pushes.pushes import CHANGED, Pushes, check_added, check_sums
 from axil.pushes.reverse import Combined, Reverse
 from axil.pushes.stages import walk
 from axil.replay.build import with_rows
 from axil.replay.checks import Verification
 from axil.replay.leaf_fits import Change, RefitRows
-from axil.replay.queries import Combination, Offsets
+from axil.replay.queries import Combination, Offsets, Queries
 from axil.replay.radius import Held
 from axil.replay.recover import assign_leaves, check_placement
 from axil.replay.walk import round_to
@@ -384,20 +384,20 @@ class Boosting:
         seeds = np.tile(np.eye(n_outputs), (n, 1, 1)) if self._raw or raw else self.loss.mean_slopes(scores)
         return Reverse(self.walked, self.pushes.rows, leaves, seeds[:, outputs], self._n_threads, self._bases)
 
-    def prove(self, leaves: NDArray[np.integer[Any]], scores: Array, made: Array | None) -> None:
-        """Compare the sums of leaves, and what pushes add up to (n, K), with the scores of the model."""
+    def prove(self, asked: Queries | Combination, made: Array | None) -> None:
+        """Compare the sums of leaves with the scores of the model, and what pushes add up to (n, K) with those."""
+        rows = asked.queries if isinstance(asked, Combination) else asked
+        leaves, scores = rows.coordinates, rows.predictions
         if self._verify and len(scores):
             self._check(leaves, scores)
         if made is not None:
-            self.pushes.agree(made - (self.starts(len(scores)) - self.pushes.base), leaves)
+            of_leaves = leaf_scores(self.walked.smooth, leaves, self.starts(len(leaves)))
+            check_added(asked, made, of_leaves, self.pushes.sizes(leaves), self._largest)
 
-    def prove_sums(self, asked: Combination, made: Array) -> None:
-        """Compare what pushes add up to, (m, K), with sums of the scores of leaves."""
-        if self._verify and len(made):
-            leaves = asked.coordinates
-            expected = asked.of(leaf_scores(self.walked.smooth, leaves, self.starts(len(leaves))))
-            sizes = np.asarray(abs(asked.coefficients) @ self.pushes.sizes(leaves))
-            check_sums(made, expected, sizes, EXACT, float(np.abs(self.walked.score).max(initial=0.0)), NOT_ADDED_UP)
+    @property
+    def _largest(self) -> float:
+        """The largest |score| of a training row."""
+        return float(np.abs(self.walked.score).max(initial=0.0))
 
     def _check(self, leaves: NDArray[np.integer[Any]], scores: Array) -> None:
         """Compare the sums of the leaves that the derivatives are made from with the scores of the model, on every use."""
@@ -405,5 +405,4 @@ class Boosting:
         made = leaf_scores(w.smooth, leaves, self.starts(len(leaves)), rounded=True)
         if self.offsets is not None:
             sizes += np.abs(self.offsets.values)
-        largest = float(np.abs(w.score).max(initial=0.0))
-        check_sums(made, scores, sizes, self.adapter.smooth_tolerance, largest, CHANGED)
+        check_sums(made, scores, sizes, self.adapter.smooth_tolerance, self._largest, CHANGED)

@@ -151,12 +151,7 @@ class ProvenPushes(Refittable):
         return BlockEffects(lambda: model.pushes.read(tables), self.shape, len(asked), starts, backend=backend)
 
     def prove(self, batch: Queries | Combination, predictions: Array | None) -> None:
-        if isinstance(batch, Combination):
-            self.prove(batch.queries, None)
-            if predictions is not None:
-                self.asked_of(batch.queries).prove_sums(batch, predictions)
-            return
-        self.asked_of(batch).prove(batch.coordinates, batch.predictions, predictions)
+        self.asked_of(batch.queries if isinstance(batch, Combination) else batch).prove(batch, predictions)
 
     # -- changes of the training rows -----------------------------------------------------------------------------------
 

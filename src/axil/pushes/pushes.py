@@ -31,6 +31,7 @@ from axil.machine.progress import track
 from axil.pushes.agreement import leaf_scores
 from axil.pushes.factors import Factors
 from axil.replay.checks import CHECKED_ROWS
+from axil.replay.queries import Combination, Queries
 from axil.types import Array, Leaves
 from axil.weights.leaf_space import sums_at
 
@@ -262,6 +263,13 @@ def ordinary_size(smooth: SmoothTrees, base: Array, leaf_sizes: Array) -> float:
         ordinary = np.sort(own, axis=0)[(len(own) - 1) // 2]
         typical = typical + (ordinary if smooth.shared else ordinary * (np.arange(len(base)) == smooth.outputs[t]))
     return float(typical.max())
+
+
+def check_added(asked: Queries | Combination, made: Array, of_leaves: Array, sizes: Array, largest: float) -> None:
+    """Raise unless what pushes add up to, (n, K), are the scores of leaves of these rows, or the sums of them asked for."""
+    if isinstance(asked, Combination):
+        of_leaves, sizes = asked.of(of_leaves), np.asarray(abs(asked.coefficients) @ sizes)
+    check_sums(made, of_leaves, sizes, EXACT, largest, NOT_ADDED_UP)
 
 
 def check_sums(
