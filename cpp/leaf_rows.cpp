@@ -1,7 +1,6 @@
 // leaf_rows: the rows that each leaf was fitted on, with their entries, in the order of the leaves: a sort by counting.
 //
-// Which entries are zero is as good as random, so nothing branches on it: entries are noted one over the other until one
-// counts, and then those that do are put into their places.
+// Which entries are zero is as good as random, so nothing branches on it: those are written to nowhere.
 #include <algorithm>
 #include <atomic>
 #include <vector>
@@ -37,6 +36,20 @@ void visit(const Leaves<Leaf>& cells, const LeafRows& job, std::size_t tree, con
     }
 }
 
+// The entries of each leaf, by those of its cells: all rows of a cell have the same.
+template <class Leaf>
+void count(const Leaves<Leaf>& cells, const LeafRows& job, std::size_t tree, std::int64_t* counts) {
+    const std::size_t start = cells.start(tree), n = cells.count(tree);
+    std::vector<std::uint32_t> found(job.levels * n);
+    const Leaf* cell = cells.tree(tree);
+    for (std::size_t j = 0; j < cells.rows; ++j) ++found[cell[j]];
+    for (std::size_t level = 0; level < job.levels; ++level)
+        for (std::size_t leaf = 0; leaf < n; ++leaf) {
+            const double draw = job.by_leaf ? job.draws[level * cells.total() + start + leaf] : job.draws[level];
+            if ((job.levels > 1 ? draw : 1.0) * job.factors[start + leaf] != 0) counts[leaf] += found[level * n + leaf];
+        }
+}
+
 }  // namespace sorting
 
 template <class Leaf>
@@ -49,27 +62,25 @@ bool leaf_rows(const Leaves<Leaf>& cells, const LeafRows& job, const Crew& crew)
         std::int64_t* ends = job.ends + cells.start(tree);
         if (!job.data) {
             std::fill_n(ends + 1, n, 0);
-            visit(cells, job, tree, [&](const Entry& one) { ends[one.leaf + 1] += one.value != 0; });
+            if (job.weights)
+                visit(cells, job, tree, [&](const Entry& one) { ends[one.leaf + 1] += one.value != 0; });
+            else
+                count(cells, job, tree, ends + 1);
             return;
         }
-        std::vector<Entry> entries(cells.rows + 1);
         std::vector<std::int64_t> next(ends, ends + n);
-        Entry* end = entries.data();
+        double nothing;
+        std::int32_t no_row;
+        bool room = true;
         visit(cells, job, tree, [&](const Entry& one) {
-            *end = one;
-            end += one.value != 0;
-            next[one.leaf] += one.value != 0;
+            const std::int64_t place = next[one.leaf];
+            const bool counts = one.value != 0, put = counts && place < ends[one.leaf + 1];
+            *(put ? job.data + place : &nothing) = one.value;
+            *(put ? job.rows + place : &no_row) = one.row;
+            next[one.leaf] = place + put;
+            room = room && put == counts;
         });
-        if (!std::equal(next.begin(), next.end(), ends + 1)) {
-            fits = false;
-            return;
-        }
-        std::copy_n(ends, n, next.begin());
-        for (const Entry* one = entries.data(); one != end; ++one) {
-            const auto place = static_cast<std::size_t>(next[one->leaf]++);
-            job.data[place] = one->value;
-            job.rows[place] = one->row;
-        }
+        if (!room || !std::equal(next.begin(), next.end(), ends + 1)) fits = false;
     });
     return fits;
 }

@@ -54,8 +54,9 @@ class Forest(TreeEngine):
         self._final = np.repeat(s.final, s.n_leaves)
         factors = s.leaf_scale * self._final
         draws = s.draws if s.is_ranked else s.draws[:, None]
-        index = leaf_rows(s.cells, s.starts, draws, s.row_weights, factors)
-        self._rows_of_leaves = csr_array(index, shape=(s.total_leaves, s.n_rows))
+        data, rows, ends = leaf_rows(s.cells, s.starts, draws, s.row_weights, factors)
+        ends = ends.astype(np.int32) if len(data) <= np.iinfo(np.int32).max else ends  # else rows become as wide
+        self._rows_of_leaves = csr_array((data, rows, ends), shape=(s.total_leaves, s.n_rows))
 
     # -- the contract ---------------------------------------------------------------------------------------------------
 
