@@ -84,7 +84,9 @@ def one_hot(labels: Any, n_rows: int, classes: NDArray[Any], what: str = "y_trai
     """(N, classes): a one in the column of each row's class."""
     given = as_labels(labels, n_rows, what, rows)
     known = {label: k for k, label in enumerate(codes.keys(classes))}
-    columns = np.array([known.get(label, -1) for label in codes.keys(given)], dtype=np.intp)
+    # Of numbers each different one is looked up once; others may not be sortable.
+    each, which = np.unique(given, return_inverse=True) if given.dtype.kind in "biuf" else (given, slice(None))
+    columns = np.array([known.get(label, -1) for label in codes.keys(each)], dtype=np.intp)[which]
     if (columns < 0).any():
         columns = _in_single(given, classes, columns)
     unknown = np.flatnonzero(columns < 0)
