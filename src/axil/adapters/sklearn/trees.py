@@ -213,7 +213,11 @@ class StackAdapter(SklearnAdapter, TreeModel):
     def __init__(self, model: Any, members: list[Any], features: list[Indices] | None = None):
         super().__init__(model)
         self._stack = TreeStack([member.tree_ for member in members], features)
-        self.fingerprint = self._stack.fingerprint()
+
+    @cached_property
+    def fingerprint(self) -> str:  # type: ignore[override]
+        """Digest of the trees, made where it is asked for."""
+        return self._stack.fingerprint()
 
     def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
         """(n, T): which leaf of each tree every row falls into."""
