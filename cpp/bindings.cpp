@@ -769,6 +769,19 @@ void deletions(const Array<const Leaf, 2>& leaves, const Numbers& starts, std::i
     run(n_threads, [&](const axil::Crew& crew) { axil::deletions(job, crew); });
 }
 
+template <class Leaf>
+void drawn_sums(const Array<const Leaf, 1>& leaves, const Vector& draws, const Matrix& values,
+                const Array<double, 2>& sums, const Array<std::int64_t, 1>& counts) {
+    const std::size_t rows = leaves.shape(0);
+    require_length(draws.shape(0), rows, "draws");
+    require_shape(values, rows, sums.shape(1), "values");
+    require_length(counts.shape(0), sums.shape(0), "counts");
+    run(1, [&](const axil::Crew&) {
+        axil::drawn_sums(leaves.data(), rows, draws.data(), values.data(), sums.shape(1), sums.shape(0), sums.data(),
+                         counts.data());
+    });
+}
+
 template <class T>
 void require_aligned(const T&) {
     static_assert(std::is_arithmetic_v<T>);
@@ -806,6 +819,8 @@ void bind(nb::module_& m) {
           array("factors"), array("ends"), array("data"), array("rows"), "n_threads"_a);
     m.def("descend", aligned(descend<Leaf>), array("values"), array("features"), array("thresholds"),
           array("children"), array("starts"), array("out"), "n_threads"_a);
+    m.def("drawn_sums", aligned(drawn_sums<Leaf>), array("leaves"), array("draws"), array("values"), array("sums"),
+          array("counts"));
     m.def("sweep", aligned(sweep<Leaf>), array("leaves"), array("starts"), array("state"), array("apply"),
           array("table"), maybe("apply_weights"), array("gather"), array("sums"), maybe("gather_weights"),
           "n_threads"_a);
@@ -875,6 +890,12 @@ void exchange(const Numbers& partners, const Array<std::int64_t, 1>& order) {
     run(1, [&](const axil::Crew&) { axil::exchange(partners.data(), order.shape(0), order.data()); });
 }
 
+void bootstrap(std::uint32_t seed, std::size_t drawn, const Array<std::int64_t, 1>& times) {
+    if (times.shape(0) < 1 || times.shape(0) > std::numeric_limits<std::uint32_t>::max())
+        refuse("times must have a place for each of 1 to 4294967295 rows.");
+    run(1, [&](const axil::Crew&) { axil::bootstrap(seed, times.shape(0), drawn, times.data()); });
+}
+
 template <class Value, class Leaf>
 void bind_assign(nb::module_& m) {
     m.def("assign", aligned(assign<Value, Leaf>), array("values"), array("columns"), array("thresholds"),
@@ -910,5 +931,6 @@ NB_MODULE(_core, m) {
     bind_encodings<std::uint8_t>(m);
     bind_encodings<float>(m);
     m.def("exchange", aligned(exchange), array("partners"), array("order"));
+    m.def("bootstrap", aligned(bootstrap), "seed"_a, "drawn"_a, array("times"));
     m.def("instruction_set", axil::instruction_set);
 }

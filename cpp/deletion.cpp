@@ -47,9 +47,11 @@ std::vector<Factors> cell_factors(const Deletions<Leaf>& job) {
     if (job.weights) return found;
     found.reserve(job.cells.total());
     for (std::size_t t = 0; t < job.cells.trees; ++t)
-        for (std::size_t level = 0; level < job.levels; ++level)
-            for (std::size_t leaf = job.cells.start(t) / job.levels; leaf < job.cells.start(t + 1) / job.levels; ++leaf)
-                found.push_back(factors_of(job.rules[leaf], job.shifts ? job.shifts + leaf : nullptr, job.draws[level]));
+        for (std::size_t level = 0; level < job.levels; ++level) {
+            const std::size_t first = job.cells.start(t) / job.levels, last = job.cells.start(t + 1) / job.levels;
+            for (std::size_t l = first; l < last; ++l)
+                found.push_back(factors_of(job.rules[l], job.shifts ? job.shifts + l : nullptr, job.draws[level]));
+        }
     return found;
 }
 

@@ -275,4 +275,12 @@ void encodings_before(const std::uint32_t* numbers, std::size_t count, const Val
                       const float* scales, std::size_t encodings, std::uint8_t* bins);
 void exchange(const std::int64_t* partners, std::size_t rows, std::int64_t* order);
 
+// Draws of rows; see bags.cpp. Overwrites times, (rows,).
+void bootstrap(std::uint32_t seed, std::size_t rows, std::size_t drawn, std::int64_t* times);
+
+// The leaves of one tree. Overwrites sums, (n_leaves, columns), and counts, (n_leaves,).
+template <class Leaf>
+void drawn_sums(const Leaf* leaves, std::size_t rows, const double* draws, const double* values, std::size_t columns,
+                std::size_t n_leaves, double* sums, std::int64_t* counts);
+
 }  // namespace axil

@@ -249,6 +249,16 @@ def leaf_rows(
     entries of each leaf begin and end in ``data`` and ``rows``; where these are empty, it is filled with 0 and their numbers.
     """
 
+def bootstrap(seed: int, drawn: int, times: _I64) -> None:
+    """Fill ``times`` (N,) with how often each of N rows is in ``RandomState(seed).randint(0, N, drawn)``."""
+
+def drawn_sums(leaves: _Leaves, draws: _F64, values: _F64, sums: _F64, counts: _I64) -> None:
+    """Fill ``sums`` (L, S) and ``counts`` (L,) for the leaves (N,) of one tree, row after row.
+
+    ``sums[l] = sum of draws[j] * values[j]`` over the rows j in leaf l, with ``values`` (N, S); ``counts`` are of the rows whose
+    draw is above 0.
+    """
+
 def descend(
     values: NDArray[np.float32],
     features: NDArray[np.int32],

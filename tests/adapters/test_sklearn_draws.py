@@ -12,6 +12,7 @@ from sklearn.model_selection import train_test_split
 
 from axil.adapters.sklearn.draws import BootstrapSampler, StageSampler, training_rows
 from axil.errors import InputError
+from axil.kernels.cpu import bootstrapped
 
 NOWHERE = np.zeros(0, dtype=np.int64)
 NOTHING = np.zeros((0, 1))
@@ -73,6 +74,31 @@ def test_samplers_start_over() -> None:
             np.testing.assert_array_equal(sampler.draw(t, NOWHERE, NOTHING), first[t])
     for t, bag in enumerate(model.estimators_samples_):
         np.testing.assert_array_equal(bags.draw(t, NOWHERE, NOTHING), np.bincount(bag, minlength=50))
+
+
+@pytest.mark.parametrize("n_rows", [1, 2, 3, 9, 624, 1000, 32768, 32769])
+def test_the_core_draws_as_random_states_do(n_rows: int) -> None:
+    rng = np.random.default_rng(n_rows)
+    for n_drawn in (1, 623, 624, 625, 5000):
+        for seed in (0, 1, 2**32 - 1, int(rng.integers(2**32))):
+            drawn = np.random.RandomState(seed).randint(0, n_rows, n_drawn)
+            expected = np.bincount(drawn, minlength=n_rows)
+            np.testing.assert_array_equal(bootstrapped(seed, n_rows, n_drawn), expected)
+
+
+@pytest.mark.parametrize("max_samples", [None, 0.3])
+def test_bags_of_seeds_are_those_of_the_library(max_samples: float | None) -> None:
+    X, y = np.arange(700.0)[:, None], np.arange(700.0)
+    model = ensemble.RandomForestRegressor(5, random_state=3, max_samples=max_samples).fit(X, y)
+    seeds = [tree.random_state for tree in model.estimators_]
+    given = "bags", 700, lambda: model.estimators_samples_, None
+    by_seeds = BootstrapSampler(*given, seeds, model._n_samples_bootstrap)
+    others = BootstrapSampler(*given, seeds[::-1], model._n_samples_bootstrap)  # not the library's: its own are drawn
+    assert by_seeds._seeds is not None
+    assert others._seeds is None
+    for t, bag in enumerate(model.estimators_samples_):
+        for sampler in (by_seeds, others):
+            np.testing.assert_array_equal(sampler.draw(t, NOWHERE, NOTHING), np.bincount(bag, minlength=700))
 
 
 def test_bags_times_a_factor() -> None:

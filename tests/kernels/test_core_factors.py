@@ -10,7 +10,7 @@ import pytest
 
 from axil import _core
 from axil.kernels import LINKS, Program
-from axil.kernels.cpu import Cpu, leaf_rows, refit_rounds
+from axil.kernels.cpu import Cpu, drawn_sums, leaf_rows, refit_rounds
 from axil.machine.arrays import host
 from axil.structure import Regularisation
 from tests.kernels.forests import CLOSE, COLUMNS, DTYPES, Forest, forest
@@ -392,6 +392,20 @@ class TestDeletions:
         a = self.arguments(f, 2, 1, False, True) | {"first": 0, "residuals": None, "added": None}
         with pytest.raises(ValueError, match=message):
             f.rows(backend(1)).deletions(**a | changes)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_drawn_sums(dtype: type) -> None:
+    f = forest(dtype)
+    draws, values = f.rng.integers(0, 3, f.n_rows).astype(np.float64), f.normal(f.n_rows, 3)
+    for leaves, n in zip(f.leaves, f.n_leaves):
+        sums, counts = drawn_sums(leaves, draws, values, n)
+        expected = [np.bincount(leaves, draws * column, n) for column in values.T]
+        np.testing.assert_allclose(sums, np.stack(expected, axis=1), **CLOSE)
+        np.testing.assert_array_equal(counts, np.bincount(leaves, draws > 0, n))
+    for wrong, match in ((draws[1:], "draws"), (draws, "values")):
+        with pytest.raises(ValueError, match=match):
+            drawn_sums(f.leaves[0], wrong, values[: len(values) - (match == "values")], f.n_leaves[0])
 
 
 class TestLeafRows:

@@ -180,6 +180,20 @@ def exchanged(partners: Numbers) -> Numbers:
     return order
 
 
+def bootstrapped(seed: int, n_rows: int, n_drawn: int) -> Numbers:
+    """(N,): how often each row is in ``RandomState(seed).randint(0, n_rows, n_drawn)``."""
+    times = np.empty(n_rows, dtype=np.int64)
+    _core.bootstrap(seed, n_drawn, times)
+    return times
+
+
+def drawn_sums(leaves: NDArray[Any], draws: Array, values: Array, n_leaves: int) -> tuple[Array, Numbers]:
+    """(L, S) sums of the values (N, S) of rows in each leaf of a tree, times their draws, and (L,) how many were drawn."""
+    sums, counts = np.empty((n_leaves, values.shape[1])), np.empty(n_leaves, dtype=np.int64)
+    _core.drawn_sums(leaves, draws, values, sums, counts)
+    return sums, counts
+
+
 def leaf_rows(
     cells: Cells, starts: Numbers, draws: Array, weights: Array | None, factors: Array, n_threads: int = 1
 ) -> tuple[Array, NDArray[np.int32], Numbers]:

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from axil.adapters.contract import Adapter, FittedTrees
 from axil.errors import InputError
-from axil.kernels import NONE
 from axil.kernels.choose import backend_of
-from axil.kernels.cpu import Cpu
+from axil.kernels.cpu import Cpu, drawn_sums
 from axil.machine.memory import Budget, Limits
 from axil.machine.progress import track
 from axil.structure import CutRows, RankedFit, Ranks, cell_dtype
@@ -118,8 +117,15 @@ class TreeWalk:
         self.starts = np.concatenate([[0], np.cumsum(trees.n_leaves)])
         self.score = self._start(1.0 if trees.coefficients is None else trees.coefficients.beta[0])
         self.added = 0  # trees up to here are in the predictions
+        self.changes = np.zeros(
+            0, dtype=np.bool_
+        )  # (T,) after which trees the coefficients of others, or the base, change
+        if trees.coefficients is not None:
+            omega, beta = trees.coefficients.omega, trees.coefficients.beta
+            self.changes = (omega[1:] != omega[:-1]).any(axis=1) | (beta[1:] != beta[:-1])
         self._counted: tuple[Any, Array] = None, np.empty(0)  # the score, and (N, 1 + K) weights and weighted residuals
         self.levels = [1.0]  # first, so that a structure with a single level of draws is one without sampling
+        self.known = np.zeros(0, dtype=np.uint16)  # the codes of whole numbers of draws; MOST_DRAWS: not yet met
         # Codes of the draws, two bytes if there are many.
         self.codes = None if trees.sampler is None and trees.ranks is None else self._empty(np.uint8)
         self.shares = None if trees.ranks is None else np.zeros((3 + trees.ranks.spreads, int(self.starts[-1])))
@@ -141,9 +147,11 @@ class TreeWalk:
             own, n = slice(self.starts[t], self.starts[t + 1]), int(trees.n_leaves[t])
             residuals = self._seen(t)
             draw = self._draw(t, residuals)
+            taken = draw if trees.held_out is None else np.where(trees.held_out, 0.0, draw)  # held out: of weight 0
             if self._in_core:
-                self.leaf_weights[own], self.sums[own] = self._weights_and_sums(t, residuals, draw)
-                drawn_weights[own] = self.leaf_weights[own]
+                weighted, counts[own] = drawn_sums(self.leaves[t], taken, self._weighted(residuals), n)
+                drawn_weights[own] = self.leaf_weights[own] = weighted[:, 0]
+                self.sums[own] = weighted[:, 1:]
             else:
                 drawn = draw if trees.row_weights is None else draw * trees.row_weights
                 drawn_weights[own] = self.leaf_weights[own] = np.bincount(self.leaves[t], drawn, n)
@@ -151,8 +159,7 @@ class TreeWalk:
                     self.sums[own] = self._leaf_sums(t, residuals, draw, drawn)
                 else:
                     self.sums[own], self.leaf_weights[own] = self._pick(t, trees.ranks, residuals, draw)
-            taken = draw > 0 if trees.held_out is None else (draw > 0) & ~trees.held_out
-            counts[own] = np.bincount(self.leaves[t], taken, n)
+                counts[own] = np.bincount(self.leaves[t], taken > 0, n)
             self._advance(t)
         draws, ranks, cut = np.array(self.levels) if self.shares is None else self.shares, None, None
         if trees.ranks is not None:
@@ -189,10 +196,13 @@ class TreeWalk:
         if self.shares is not None:
             return draw
         if drawn.dtype.kind in "iu" and drawn.min(initial=0) >= 0 and drawn.max(initial=0) < MOST_DRAWS:
-            present = np.flatnonzero(np.bincount(drawn))
-            table = np.zeros(int(present.max(initial=0)) + 1, dtype=np.uint16)
-            table[present] = [self._code(float(level)) for level in present]
-            codes = table[drawn]
+            more = int(drawn.max(initial=0)) + 1 - len(self.known)
+            self.known = np.append(self.known, np.full(max(more, 0), MOST_DRAWS, dtype=np.uint16))
+            codes = self.known[drawn]
+            if codes.max(initial=0) == MOST_DRAWS:
+                present = np.flatnonzero(np.bincount(drawn))
+                self.known[present] = [self._code(float(level)) for level in present]
+                codes = self.known[drawn]
         else:
             present = np.sort(self.levels)
             found = np.minimum(np.searchsorted(present, draw), len(present) - 1)
@@ -242,15 +252,12 @@ class TreeWalk:
         """Whether nothing is rounded or picked on the way from residuals to the sums of leaves."""
         return self.adapter.residual_precision is np.float64 and self.trees.ranks is None and self.beyond is None
 
-    def _weights_and_sums(self, t: int, residuals: Array, draw: Array) -> tuple[Array, Array]:
-        """(L_t,) and (L_t, K): the sums of weight * draw, and of weight * draw * residual, over the leaves of tree t."""
+    def _weighted(self, residuals: Array) -> Array:
+        """(N, 1 + K): the weights of the rows, and weight * residual."""
         if self._counted[0] is not self.score:  # a forest's residuals are those of all its trees
-            weights = np.ones(len(draw)) if self.trees.row_weights is None else self.trees.row_weights
+            weights = np.ones(len(residuals)) if self.trees.row_weights is None else self.trees.row_weights
             self._counted = self.score, np.column_stack([weights, residuals * weights[:, None]])
-        rows = Cpu(1).rows(self.leaves[t : t + 1], self.starts[t : t + 2] - self.starts[t])
-        sums = np.empty((rows.n_cells, 1 + residuals.shape[1]))
-        rows.sweep(self._counted[1], NONE, sums, None, rows.every, sums, draw)
-        return sums[:, 0], sums[:, 1:]
+        return self._counted[1]
 
     def _leaf_sums(self, t: int, residuals: Array, draw: Array, drawn: Array) -> Array:
         precision, weights = self.adapter.residual_precision, self.trees.row_weights
@@ -275,6 +282,8 @@ class TreeWalk:
         c = self.trees.coefficients
         if c is None:
             self._add(t, 1.0)
+            return
+        if not self.changes[t]:
             return
         changed = np.flatnonzero(c.omega[t + 1] - c.omega[t])
         again = self.adapter.score_precision is not np.float64 and bool((changed < self.added).any())

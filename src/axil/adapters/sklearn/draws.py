@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from axil.adapters.bags import DrawnAgain
 from axil.errors import InputError
+from axil.kernels.cpu import bootstrapped
 from axil.types import Array
 
 Indices = NDArray[np.integer[Any]]
@@ -70,7 +71,8 @@ class BootstrapSampler:
     """The bags of forests and bagging: how often each row was drawn, times what its class then counts.
 
     ``bags`` starts the rows drawn tree after tree from the beginning, each time it is called; ``factor`` turns a
-    tree's rows into the weights (N,) of the "balanced_subsample" classes.
+    tree's rows into the weights (N,) of the "balanced_subsample" classes. With ``seeds``, one for each tree, the core draws
+    the rows, ``n_drawn`` of them, where it draws those of the first tree as the library does.
     """
 
     def __init__(
@@ -79,12 +81,19 @@ class BootstrapSampler:
         n_rows: int,
         bags: Callable[[], Iterable[Indices]],
         factor: Callable[[Indices], Array] | None = None,
+        seeds: list[int] | None = None,
+        n_drawn: int = 0,
     ):
         self.name, self._n_rows, self._factor = name, n_rows, factor
-        self._bags = DrawnAgain(bags)
+        self._bags, self._n_drawn, self._seeds = DrawnAgain(bags), n_drawn, None
+        if seeds and factor is None:
+            first = bootstrapped(seeds[0], n_rows, n_drawn)
+            self._seeds = seeds if np.array_equal(first, self.draw(0, np.zeros(0, np.intp), np.zeros((0, 1)))) else None
 
     def draw(self, tree: int, leaf: Indices, residuals: Array) -> NDArray[Any]:
         """(N,): how often each row is in this tree's bag."""
+        if self._seeds is not None:
+            return bootstrapped(self._seeds[tree], self._n_rows, self._n_drawn)
         bag = self._bags[tree]
         times = np.bincount(bag, minlength=self._n_rows)
         return times if self._factor is None else times * self._factor(bag)

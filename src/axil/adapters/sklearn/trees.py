@@ -355,8 +355,11 @@ class ForestAdapter(StackAdapter):
 
         by_bag = not self._bagging and getattr(self._model, "class_weight", None) == "balanced_subsample"
         name = f"the bags of scikit-learn's {type(self._model).__name__}"
-        n_rows = rows.totals.n_rows
-        return BootstrapSampler(name, n_rows, lambda: bags(self._bagged), balanced if by_bag else None)
+        given = name, rows.totals.n_rows, lambda: bags(self._bagged), balanced if by_bag else None
+        seeds: list[Any] = [getattr(member, "random_state", None) for member in self._members]
+        if self._bagging or self._bagged._sample_weight is not None or not all(map(is_seed, seeds)):
+            return BootstrapSampler(*given)
+        return BootstrapSampler(*given, seeds, int(self._bagged._n_samples_bootstrap))
 
 
 def bags_trees(model: Any) -> bool:
@@ -364,6 +367,11 @@ def bags_trees(model: Any) -> bool:
     kinds = {kind.__name__ for kind in type(model.estimators_[0]).__mro__}
     trees = all(hasattr(member, "tree_") for member in model.estimators_)
     return trees and bool(kinds & {"DecisionTreeRegressor", "DecisionTreeClassifier"})
+
+
+def is_seed(state: Any) -> bool:
+    """Whether a random state is a number that starts NumPy's generator."""
+    return isinstance(state, int) and 0 <= state < 1 << 32
 
 
 def bags(model: Any) -> Iterator[Indices]:
