@@ -17,9 +17,10 @@ several threads at once, release the GIL, and Ctrl-C takes effect. Back ends, ro
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,7 +73,7 @@ class Program:
     product: bool  #: whether moves multiply a state, or are added
 
 
-class Rows(Protocol):
+class Rows(ABC):
     """The cells of N training rows in T trees, and their weights, kept where the back end can reach them."""
 
     xp: Any = np  #: the module of its arrays
@@ -88,9 +89,11 @@ class Rows(Protocol):
     shared_bytes: int = 0  #: per row and tree, for the co-occurrence of larger trees that share a pass
     times: int = 1  #: how many times more rows are walked at once than stay in a CPU's caches
 
+    @abstractmethod
     def tree(self, number: int) -> Rows:
         """These rows in one of the trees alone; nothing of their size is copied."""
 
+    @abstractmethod
     def sweep(
         self,
         state: Array,
@@ -118,6 +121,7 @@ class Rows(Protocol):
             self.sweep(state, NONE, sums, None, self.every[first : first + together], sums, weights)
         return sums
 
+    @abstractmethod
     def read_out(self, table: Array, constant: Array, weights: Array | None, first: int, out: Array) -> None:
         """Fills ``out`` (rows, S): ``out[j - first] = w_j (constant + sum_t table[cell_t(j)])`` for the rows from ``first`` on.
 
@@ -128,6 +132,7 @@ class Rows(Protocol):
         """``a @ b`` for arrays of the back end, a (m, k) and b (k, S)."""
         return a @ b
 
+    @abstractmethod
     def moments(self, table: Array, constant: Array, weights: Array | None, values: Array, out: Array) -> None:
         """Sums values (N, M) under the sizes of what `read_out` gives for all rows, which is never written down.
 
@@ -136,6 +141,7 @@ class Rows(Protocol):
         T look-ups per row and column, and 2 M multiplications.
         """
 
+    @abstractmethod
     def top(
         self,
         table: Array,
@@ -150,6 +156,7 @@ class Rows(Protocol):
         The read-out is never written down; ``scale`` is (N,) or None.
         """
 
+    @abstractmethod
     def matches(self, queries: Cells, weights: Array | None, first: int, out: Array) -> None:
         """Fills ``out`` (rows, S): ``out[j - first, s] = sum of w_t over the trees t with cell_t(j) = queries[s, t]``.
 
@@ -157,6 +164,7 @@ class Rows(Protocol):
         below 0. Added tree by tree.
         """
 
+    @abstractmethod
     def top_matches(self, queries: Cells, weights: Array | None, values: Array, rows: Numbers) -> None:
         """Fills the k largest of what `matches` gives for all rows, (S, k) each: largest first, equal ones by row number.
 
@@ -170,6 +178,7 @@ class Rows(Protocol):
         """
         return False
 
+    @abstractmethod
     def cooccurrence(self, first: int, last: int, weights: Array | None, out: Array) -> None:
         """Counts the rows that cells of two trees share, among the trees first .. last - 1.
 
@@ -179,12 +188,14 @@ class Rows(Protocol):
         One visit per row and pair of trees.
         """
 
+    @abstractmethod
     def pair_sums(self, table: Array, factors: Array | None, first: int, out: Array) -> None:
         """Fills ``out`` (rows,): ``out[j - first] = sum_{s <= t} factors[s, j - first] table[cell_s(j), cell_t(j)]``.
 
         ``table`` is (C, C), ``factors`` (T, rows) or None for ones. T^2 / 2 look-ups per row.
         """
 
+    @abstractmethod
     def scaled_read_out(
         self, table: Array, factors: Array, first: int, out: Array, trees: Numbers | None = None
     ) -> None:
@@ -194,6 +205,7 @@ class Rows(Protocol):
         and ``table`` has their cells alone. T look-ups per row and column.
         """
 
+    @abstractmethod
     def factor_sums(
         self, factors: Array, codes: Numbers, first: int, sums: Array, trees: Numbers | None = None
     ) -> None:
@@ -204,6 +216,7 @@ class Rows(Protocol):
         ``trees`` as in `scaled_read_out`; codes are trusted.
         """
 
+    @abstractmethod
     def residual_factors(self, steps: Array, levels: Array, draws: Array, start: Array, first: int, out: Array) -> None:
         """Walks through the trees and records how far each row's residual is from the level of its cell.
 
@@ -214,6 +227,7 @@ class Rows(Protocol):
         Tables are (C,), ``start`` is (rows,), ``out`` (T, rows).
         """
 
+    @abstractmethod
     def gradient_factors(
         self, program: Program, intercepts: Array, slopes: Array, state: Array, first: int, out: Array
     ) -> None:
@@ -228,6 +242,7 @@ class Rows(Protocol):
         ``intercepts`` and ``slopes`` are (K, rows), ``out`` (places, rows), which starts from 0.
         """
 
+    @abstractmethod
     def deletions(
         self,
         levels: int,
@@ -270,6 +285,7 @@ class Rows(Protocol):
         ``residuals`` (K, T + 1, rows) and ``added`` (K, T, rows) are None where not wanted. T^2 / 2 look-ups per row.
         """
 
+    @abstractmethod
     def replay(
         self,
         values: Array,
@@ -292,23 +308,26 @@ class Rows(Protocol):
         """
 
 
-class Triangle(Protocol):
+class Triangle(ABC):
     """The factor M of leaf space, (L, L), unit upper triangular, kept where the back end can reach it."""
 
+    @abstractmethod
     def solve(self, right: Array, transposed: bool) -> None:
         """Solves ``M x = right``, or ``M' x = right``, in the place of ``right`` (L, S): L^2 / 2 multiplications per column."""
 
+    @abstractmethod
     def inverse(self, overwrite: bool) -> Array:
         """Inverts M', which gives a lower triangular (L, L), in L^3 / 6 multiplications; ``overwrite`` uses up the factor."""
 
 
-class Backend(Protocol):
+class Backend(ABC):
     """A kind of machine that kernels run on."""
 
     name: str
     costs: Costs
     xp: Any = np  #: the module of its arrays
 
+    @abstractmethod
     def rows(self, cells: Cells, starts: Numbers, weights: Array | None = None) -> Rows:
         """Keeps the cells (T, N), each counted within its tree, with ``starts`` (T + 1,) and weights (N,)."""
 
@@ -316,9 +335,11 @@ class Backend(Protocol):
         """Keeps the rows of a structure, by cells."""
         return self.rows(structure.cells, structure.cell_starts, structure.row_weights)
 
+    @abstractmethod
     def triangle(self, factor: Array) -> Triangle:
         """Keeps a factor (L, L); what lies below its diagonal is ignored."""
 
+    @abstractmethod
     def top(self, block: Array, first: int, scale: Array | None, values: Array, rows: Numbers) -> None:
         """Merges a block (rows, S) of the rows from ``first`` on into the k largest ``|scale_j block[j - first, s]|`` of every s.
 
@@ -331,6 +352,7 @@ class Backend(Protocol):
         found = (block, abs(block), block * block)[measure]
         return host(found.T @ like(values, block))
 
+    @abstractmethod
     def assign(
         self,
         values: NDArray[np.floating[Any]],
