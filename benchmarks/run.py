@@ -75,8 +75,8 @@ def measure(n, threads):
     expected = numpy_baseline(leaves, queries, LEAVES)
     yield line(n, "NumPy 10", baseline, None)
     fresh = BoostedTrees(structure, Cpu(threads))
-    apart = f"{np.abs(fresh.weights(queries)[0] - expected).max():.0e}"
-    taken = seconds(lambda: BoostedTrees(structure, Cpu(threads)).weights(queries))  # nothing kept
+    apart = f"{np.abs(fresh.ask(queries).dense() - expected).max():.0e}"
+    taken = seconds(lambda: BoostedTrees(structure, Cpu(threads)).ask(queries).dense())  # nothing kept
     yield line(n, "sweep 10", taken, baseline, difference=apart)
     exact = seconds(lambda: explainer(few).weights)
     yield line(n, "weights 10", exact, baseline)
@@ -84,9 +84,9 @@ def measure(n, threads):
     start = time.perf_counter()
     trees = trees.prepared()
     yield line(n, "prepare", time.perf_counter() - start, None)
-    apart = f"{np.abs(trees.weights(queries)[0] - expected).max():.0e}"
-    yield line(n, "prepared 10", seconds(lambda: trees.weights(queries), 9), baseline, difference=apart)
-    read_out = seconds(lambda: trees.weights(more))
+    apart = f"{np.abs(trees.ask(queries).dense() - expected).max():.0e}"
+    yield line(n, "prepared 10", seconds(lambda: trees.ask(queries).dense(), 9), baseline, difference=apart)
+    read_out = seconds(lambda: trees.ask(more).dense())
     yield line(n, "prepared 100", read_out, 10 * baseline)
     ready = explainer.prepare()
     yield line(n, "explain 10", seconds(lambda: ready(few), 9), baseline)

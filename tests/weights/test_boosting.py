@@ -64,7 +64,7 @@ def test_worked_example_of_the_paper(make):
     y = np.array([1.0, 2, 3, 4])
     K = np.array([[2, 1, 1, 0], [1, 2, 0, 1], [1, 0, 2, 1], [0, 1, 1, 2]]) / 4
     trees = make(structure)
-    np.testing.assert_allclose(trees.weights(structure.leaves().T)[0], K, **CLOSE)
+    np.testing.assert_allclose(trees.ask(structure.leaves().T).dense(), K, **CLOSE)
     np.testing.assert_allclose(trees.apply(None, np.eye(4)), K, **CLOSE)
     np.testing.assert_allclose(trees.combine(None, np.eye(4)), K.T, **CLOSE)
     np.testing.assert_allclose(trees.apply(None, y[:, None])[:, 0], [7 / 4, 9 / 4, 11 / 4, 13 / 4], **CLOSE)
@@ -82,7 +82,7 @@ def test_equal_to_the_papers_algorithms(make):
     expected = np.stack([axil_backward(column, leaves, rate) for column in v.T], axis=1)
     np.testing.assert_allclose(trees.combine(None, v), expected, **CLOSE)
     expected = np.stack([axil_oos(query, leaves, rate) for query in queries])
-    np.testing.assert_allclose(trees.weights(queries)[0], expected, **CLOSE)
+    np.testing.assert_allclose(trees.ask(queries).dense(), expected, **CLOSE)
 
 
 SHAPES = {
@@ -124,7 +124,7 @@ def by_recursion(shape):
 def test_equal_to_the_dense_recursion(make, shape):
     structure, queries, (weights, left), (K, _) = by_recursion(shape)
     trees = make(structure)
-    found, adjoints = trees.weights(queries)
+    found, adjoints = trees.ask(queries).dense(), trees.adjoints(queries)
     np.testing.assert_allclose(found, weights, **CLOSE)
     np.testing.assert_allclose(host(adjoints.beta), left, **CLOSE)
     eye = np.eye(structure.n_rows)
@@ -221,8 +221,8 @@ def test_every_engine_gives_the_dense_weights(shared, **shape):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(passes, "SHARED_TREES", 4 if shared else 1)
         trees = BoostedTrees(structure, Cpu(2))
-    np.testing.assert_allclose(trees.weights(queries)[0], expected, **close)
-    np.testing.assert_allclose(trees.prepared().weights(queries)[0], expected, **close)
+    np.testing.assert_allclose(trees.ask(queries).dense(), expected, **close)
+    np.testing.assert_allclose(trees.prepared().ask(queries).dense(), expected, **close)
 
 
 @pytest.mark.parametrize("draws", [(1.0,), (1.0, 0.0), (0.0, 1.0, 2.5)])
@@ -242,16 +242,16 @@ def test_transpose_dot_test(make, draws, coefficients):
 @pytest.mark.parametrize("shape", ["plain", "weighted", "l2", "mixed leaves"])
 def test_rows_of_weights_sum_to_one(make, shape):
     structure = random_structure(4, **SHAPES[shape])
-    weights, _ = make(structure).weights(random_queries(structure, 6))
+    weights = make(structure).ask(random_queries(structure, 6)).dense()
     np.testing.assert_allclose(weights.sum(axis=1), 1.0, **CLOSE)
 
 
 def test_columns_sum_to_one_in_the_plain_case_only(make):
     leaves = np.stack([np.arange(60) % m for m in (2, 3, 5, 7)])
-    K, _ = make(plain(leaves)).weights(leaves.T)
+    K = make(plain(leaves)).ask(leaves.T).dense()
     np.testing.assert_allclose(K.sum(axis=0), 1.0, **CLOSE)
     structure = random_structure(4, weighted=True)
-    K, _ = make(structure).weights(structure.leaves().T)
+    K = make(structure).ask(structure.leaves().T).dense()
     assert np.abs(K.sum(axis=0) - 1.0).max() > 1e-3
 
 
@@ -262,7 +262,7 @@ def test_results_do_not_depend_on_the_thread_count(make):
     results = []
     for n_threads in (1, 2, 5):
         trees = make(structure, n_threads)
-        results.append((trees.weights(queries)[0], trees.apply(None, v), trees.combine(None, v)))
+        results.append((trees.ask(queries).dense(), trees.apply(None, v), trees.combine(None, v)))
     for other in results[1:]:
         for a, b in zip(results[0], other):
             np.testing.assert_array_equal(a, b)
@@ -270,9 +270,9 @@ def test_results_do_not_depend_on_the_thread_count(make):
 
 def test_no_queries(make):
     structure = random_structure(1)
-    weights, adjoints = make(structure).weights(np.zeros((0, structure.n_trees), dtype=int))
-    assert weights.shape == (0, structure.n_rows)
-    assert adjoints.beta.shape == (0,)
+    trees, none = make(structure), np.zeros((0, structure.n_trees), dtype=int)
+    assert trees.ask(none).dense().shape == (0, structure.n_rows)
+    assert trees.adjoints(none).beta.shape == (0,)
 
 
 def test_leaf_space_is_for_many_queries_on_many_rows():
@@ -298,8 +298,8 @@ def test_what_is_kept_of_leaf_space_counts(monkeypatch):
     inverted = trees.prepared(1 << 20, 1 << 40)
     assert inverted is not solved
     assert trees.prepared(some, 1 << 40) is inverted
-    np.testing.assert_allclose(inverted.weights(one)[0], solved.weights(one)[0], rtol=1e-10, atol=1e-15)
-    np.testing.assert_allclose(trees.weights(one)[0], solved.weights(one)[0], rtol=1e-10, atol=1e-15)
+    np.testing.assert_allclose(inverted.ask(one).dense(), solved.ask(one).dense(), rtol=1e-10, atol=1e-15)
+    np.testing.assert_allclose(trees.ask(one).dense(), solved.ask(one).dense(), rtol=1e-10, atol=1e-15)
 
 
 def shared(structure):
@@ -335,7 +335,7 @@ def test_large_trees_that_share_a_pass_have_the_same_weights(weighted, monkeypat
     assert together.rows.swept < len(queries)  # several sweeps
     expected, _ = dense_weights(structure, queries)
     for trees in (alone, together):
-        np.testing.assert_allclose(trees.weights(queries)[0], expected, **CLOSE)
+        np.testing.assert_allclose(trees.ask(queries).dense(), expected, **CLOSE)
     np.testing.assert_allclose(together.apply(queries, v), expected @ v, **CLOSE)
 
 

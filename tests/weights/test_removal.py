@@ -60,7 +60,7 @@ def test_fits_without_rows(shape):
     w[rows] = 0.0
     expected = reweighted_replay(structure, y, w, queries).real
     trees = BoostedTrees(without(structure, rows, y[:, None], Cpu(2)), Cpu(2))
-    weights, adjoints = trees.weights(queries)
+    weights, adjoints = trees.ask(queries).dense(), trees.adjoints(queries)
     np.testing.assert_allclose(
         weights @ y + trees.intercepts(adjoints, trees.constants(queries))[:, 0], expected, **CLOSE
     )

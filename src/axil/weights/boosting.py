@@ -87,7 +87,10 @@ class BoostedTrees(TreeEngine):
 
     @guarded
     def ask(self, queries: Leaves | None, base: float = 1.0) -> Answer:
-        leaves, base = own_leaves(self.structure, queries), self._counted(queries, base)
+        return self._answer(own_leaves(self.structure, queries), self._counted(queries, base))
+
+    def _answer(self, leaves: Leaves, base: float) -> Answer:
+        """The weights of the predictions in these trees' leaves, (n, T). Cost O(T N) per query."""
         if self.leaf_space is None:
             state, adjoints = self._swept(leaves, base)
             return SweptAnswer(self.backend, state, self.intercepts(adjoints, self.constants(leaves)))
@@ -331,16 +334,6 @@ class BoostedTrees(TreeEngine):
 
     # -- rows of K ------------------------------------------------------------------------------------------------------
 
-    def weights(self, queries: Leaves, base: float = 1.0) -> tuple[Array, Adjoints]:
-        """(n, N) weights of the predictions in these trees' leaves, (n, T), and their adjoints. Cost O(T N) per query."""
-        if self.leaf_space is None:
-            state, adjoints = self._swept(queries, base)
-            return host(state).T, adjoints
-        out = np.empty((self.structure.n_rows, len(queries)))
-        adjoints = self.adjoints(queries, base)
-        self.read_out(adjoints, 0, out)
-        return out.T, adjoints
-
     def _swept(self, queries: Leaves, base: float) -> tuple[Any, Adjoints]:
         """The weights, (N, n), by sweeps over some queries at a time (`Rows.swept`)."""
         s, n, xp, most = self.structure, len(queries), self.rows.xp, self.rows.swept
@@ -476,6 +469,5 @@ class BoostedTrees(TreeEngine):
         return hat_matrix.LeverageWork.of(self.structure, self.backend.costs, self.leaf_space is not None, matrices)
 
     def _own_weights(self, available: int) -> Iterator[tuple[int, Array]]:
-        return hat_matrix.batches(
-            self.structure, lambda leaves: self.weights(leaves, self.structure.own_base)[0], available
-        )
+        s = self.structure
+        return hat_matrix.batches(s, lambda leaves: self._answer(leaves, s.own_base).dense(), available)
