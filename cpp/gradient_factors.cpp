@@ -56,10 +56,13 @@ AXIL_INLINE void term(const Job<Leaf>& job, std::size_t number, std::size_t begi
     const std::size_t tree = static_cast<std::size_t>(one.tree);
     const Leaf* AXIL_RESTRICT leaf = job.leaves.tree(tree) + job.first + begin;
     const double* AXIL_RESTRICT scale = job.program.scales + job.scales[number];
-    for (std::size_t j = 0; j < n; ++j) put[j] = scale[leaf[j]] * g[j];
+    double* out = job.sums ? nullptr : job.out + static_cast<std::size_t>(one.place) * job.rows + begin;
+    const bool fresh = !job.sums && job.fresh[number];
+    double* AXIL_RESTRICT to = fresh ? out : put;
+    for (std::size_t j = 0; j < n; ++j) to[j] = scale[leaf[j]] * g[j];
     if (job.program.draws) {
         const std::uint8_t* AXIL_RESTRICT drawn = job.program.draws + tree * job.leaves.rows + job.first + begin;
-        for (std::size_t j = 0; j < n; ++j) put[j] *= drawn[j];
+        for (std::size_t j = 0; j < n; ++j) to[j] *= drawn[j];
     }
     if (job.sums) {
         double* own = job.sums + 2 * job.scales[number];
@@ -68,13 +71,9 @@ AXIL_INLINE void term(const Job<Leaf>& job, std::size_t number, std::size_t begi
             at_leaf[0] += put[j];
             at_leaf[1] += std::fabs(put[j]);
         }
-        return;
-    }
-    double* AXIL_RESTRICT out = job.out + static_cast<std::size_t>(one.place) * job.rows + begin;
-    if (job.fresh[number])
-        std::copy_n(put, n, out);
-    else
+    } else if (!fresh) {
         for (std::size_t j = 0; j < n; ++j) out[j] += put[j];
+    }
 }
 
 template <class Leaf>
@@ -87,6 +86,23 @@ AXIL_INLINE void move(const Job<Leaf>& job, std::size_t number, std::size_t begi
         for (std::size_t j = 0; j < n; ++j) s[j] *= step[leaf[j]];
     else
         for (std::size_t j = 0; j < n; ++j) s[j] += step[leaf[j]];
+}
+
+// A term and a move of one tree and output, where nothing is drawn, in one pass.
+template <class Leaf>
+AXIL_INLINE void term_and_move(const Job<Leaf>& job, std::size_t i, std::size_t m, std::size_t begin, std::size_t n,
+                               const double* AXIL_RESTRICT g) {
+    const Term& one = job.program.terms[i];
+    const Leaf* AXIL_RESTRICT leaf = job.leaves.tree(static_cast<std::size_t>(one.tree)) + job.first + begin;
+    const double* AXIL_RESTRICT scale = job.program.scales + job.scales[i];
+    const double* AXIL_RESTRICT step = job.program.steps + job.steps[m];
+    double* AXIL_RESTRICT s = job.state + static_cast<std::size_t>(one.output) * job.rows + begin;
+    double* AXIL_RESTRICT out = job.out + static_cast<std::size_t>(one.place) * job.rows + begin;
+    for (std::size_t j = 0; j < n; ++j) {
+        const std::size_t l = leaf[j];
+        out[j] = scale[l] * g[j];
+        s[j] *= step[l];
+    }
 }
 
 template <class Leaf>
@@ -103,6 +119,14 @@ AXIL_INLINE void block(const Job<Leaf>& job, std::size_t begin, std::size_t n) {
                 const double* s = job.state + k * job.rows + begin;
                 for (std::size_t j = 0; j < n; ++j) total[j] += s[j];
             }
+        }
+        const std::size_t t = bound(r, 0), m = bound(r, 1);
+        if (bound(r + 1, 0) == t + 1 && bound(r + 1, 1) == m + 1 && !job.sums && !program.draws && program.product &&
+            job.fresh[t] && program.terms[t].tree == program.moves[m].tree &&
+            program.terms[t].output == program.moves[m].output) {
+            gradient(job, static_cast<std::size_t>(program.terms[t].output), begin, n, total, g);
+            term_and_move(job, t, m, begin, n, g);
+            continue;
         }
         for (std::size_t i = bound(r, 0); i < bound(r + 1, 0); ++i) {
             if (i == bound(r, 0) || program.terms[i].output != program.terms[i - 1].output)
