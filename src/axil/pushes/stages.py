@@ -543,9 +543,11 @@ class StageWalk:
                 t, column = self.stage_tree[s], self.stage_output[s] if self.smooth.shared else 0
                 place = slice(self.starts[t], self.starts[t + 1])
                 step, factor = self.steps[s], rounded[place, column]
-                changed: dict[str, Any] = {"share": factor * step.share}
-                if step.mix is not None:
-                    changed = {"mix": replace(step.mix, share=factor[:, None] * step.mix.share)}
+                value, share, mix = step.value, step.share, step.mix
+                if mix is None:
+                    share = factor * share
+                else:
+                    mix = replace(mix, share=factor[:, None] * mix.share)
                 if s in one.stages and rates[t] != 0:
-                    changed["value"] = step.value + (own[place, column] / rates[t] - self.replayed[place, column])
-                self.steps[s] = replace(step, **changed)
+                    value = value + (own[place, column] / rates[t] - self.replayed[place, column])
+                self.steps[s] = Step(value, step.by_g, step.by_h, step.by_l2, share, step.inverse, step.solved, mix)

@@ -66,7 +66,7 @@ class Step:
 def leaf_step(G: Array, H: Array, l2: Array, l1: float, most: float) -> Step:
     """``v = -soft(G, l1) / (H + l2)`` clipped at ``most``; a threshold's or a clip's active pattern counts as fixed."""
     denominator = H + l2
-    inverse = np.divide(1.0, denominator, out=np.zeros_like(denominator), where=denominator > 0)
+    inverse = np.divide(1.0, denominator, out=np.zeros(denominator.shape), where=denominator > 0)
     value, share = -G * inverse, inverse
     if l1 <= 0 and most <= 0:
         by_h = -value * inverse
