@@ -117,9 +117,8 @@ class TreeWalk:
         self.starts = np.concatenate([[0], np.cumsum(trees.n_leaves)])
         self.score = self._start(1.0 if trees.coefficients is None else trees.coefficients.beta[0])
         self.added = 0  # trees up to here are in the predictions
-        self.changes = np.zeros(
-            0, dtype=np.bool_
-        )  # (T,) after which trees the coefficients of others, or the base, change
+        # (T,): after which trees the coefficients of others, or the base, change
+        self.changes = np.zeros(0, dtype=np.bool_)
         if trees.coefficients is not None:
             omega, beta = trees.coefficients.omega, trees.coefficients.beta
             self.changes = (omega[1:] != omega[:-1]).any(axis=1) | (beta[1:] != beta[:-1])
