@@ -15,6 +15,7 @@ import axil
 import axil.adapters
 from tests.adapters import catboost_models, lightgbm_models, sklearn_models, smoother_models, xgboost_models
 from tests.reference import dense_weights, replay, replayed_steps
+from tests.subsets import every
 
 LIBRARIES = {
     "lightgbm": lightgbm_models,
@@ -39,13 +40,11 @@ LARGE = re.compile("stopping by default|encoded deep|RandomForest.* monotonic_cs
 
 
 def dense(cases):
-    """Cases for matrices of all training rows by all training rows; large ones are slow."""
-    return [pytest.param(*case, marks=[pytest.mark.slow] * bool(LARGE.search(case[1]))) for case in cases]
-
-
-def every(step, cases, first=0):
-    """Every ``step``-th case from the ``first``; the others are slow, as what they test hardly depends on a model's settings."""
-    return [pytest.param(*case, marks=[pytest.mark.slow] * (i % step != first)) for i, case in enumerate(cases)]
+    """Every second case, for matrices of all training rows by all training rows; the others, and large ones, are slow."""
+    return [
+        pytest.param(*case, marks=[pytest.mark.slow] * bool(i % 2 or LARGE.search(case[1])))
+        for i, case in enumerate(cases)
+    ]
 
 
 def case_of(library, name):
@@ -107,7 +106,9 @@ def test_weights_times_targets_are_the_predictions(library, name):
     assert explainer.verification.max_error <= tolerance
 
 
-@pytest.mark.parametrize(("library", "name"), [(library, name) for library, name in TREES if name in MEANS[library]])
+@pytest.mark.parametrize(
+    ("library", "name"), every(2, [(library, name) for library, name in TREES if name in MEANS[library]])
+)
 def test_leaves_are_those_of_the_library(library, name):
     case = case_of(library, name)
     adapter = axil.adapters.read(case.model)
@@ -189,7 +190,7 @@ def test_smoothers_refitted_to_other_targets_move_by_the_weights(name):
     np.testing.assert_allclose(found, moved, rtol=0, atol=explainer._model.adapter.tolerance * np.abs(case.y).max())
 
 
-@pytest.mark.parametrize(("library", "name"), every(2, GRID))
+@pytest.mark.parametrize(("library", "name"), every(3, GRID))
 def test_a_wrong_target_is_noticed(library, name):
     case = case_of(library, name)
     wrong = np.array(case.y)

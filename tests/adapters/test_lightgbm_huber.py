@@ -13,6 +13,7 @@ from axil.adapters import read
 from tests.adapters.common import check_wrong_targets
 from tests.adapters.huber import replayed
 from tests.adapters.lightgbm_models import CUT, booster, table
+from tests.subsets import every
 
 Array = NDArray[np.float64]
 
@@ -57,7 +58,7 @@ def test_weights_are_those_of_a_replay(name: str) -> None:
     np.testing.assert_allclose(np.ravel(found.intercepts), constants, rtol=0, atol=1e-6 * np.abs(case.y).max())
 
 
-@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("name", every(2, PLAIN))
 def test_deletions_cut_the_residuals_of_the_rows_left(name: str) -> None:
     case, explainer = CUT[name](), explained(name)
     gone = [3, 7, 50]

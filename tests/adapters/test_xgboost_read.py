@@ -25,6 +25,7 @@ from axil.errors import ExactnessError, InputError, UnsupportedModelError
 from tests.adapters.common import settled
 from tests.adapters.xgboost_models import CASES, OLD, VERSION, Case, booster, loaded, regressor, table, with_targets
 from tests.reference import bent_tree
+from tests.subsets import every
 
 Array = NDArray[np.float64]
 
@@ -99,7 +100,7 @@ def replay(
     return np.concatenate(counts), np.concatenate(weights), np.concatenate(values), predictions
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", every(2, CASES))
 def test_replay_meets_every_leaf(name: str) -> None:
     case = CASES[name]()
     adapter = adapter_of(case.model)
@@ -125,7 +126,7 @@ def test_replay_meets_every_leaf(name: str) -> None:
     np.testing.assert_allclose(adapter.predictions(case.X), predictions, rtol=0, atol=1e-6 * scale)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", every(2, CASES, first=1))
 def test_leaf_values_add_up_to_new_predictions(name: str) -> None:
     case = CASES[name]()
     adapter = adapter_of(case.model)
@@ -139,7 +140,7 @@ def test_leaf_values_add_up_to_new_predictions(name: str) -> None:
     np.testing.assert_allclose(np.concatenate(parts, axis=1), predictions, rtol=0, atol=atol)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", every(2, CASES))
 def test_the_linear_map_alone_arrives_at_the_predictions(name: str) -> None:
     """In float64, from targets to predictions, without the model's leaf values: what the weights are made of."""
     case = CASES[name]()

@@ -12,6 +12,7 @@ from axil.errors import ApproximationWarning
 from axil.replay.radius import Held, leaves_beyond
 from tests.adapters.lightgbm_models import CASES
 from tests.reference import bent_values
+from tests.subsets import every
 
 NAMES = [name for name in CASES if name.startswith(("lambda_l1", "max_delta_step", "monotone")) and "=0" not in name]
 
@@ -41,7 +42,7 @@ def test_weights_and_intercept_are_the_prediction(name):
 
 
 @pytest.mark.parametrize("draws", [1, pytest.param(8, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", every(3, NAMES))
 def test_wrong_data_do_not_pass(name, draws):
     case, rng = CASES[name](), np.random.default_rng(0)
     spread, leaves = case.y.std(), case.model.predict(case.X, pred_leaf=True)
