@@ -47,7 +47,7 @@ def measure(structure, model, X, way, threads):
     start = time.process_time()
     engine = fresh._in_space(fresh.inverse_pays(len(X))) if way == "leaf space" else fresh
     engine.prepared = lambda *_: engine  # it stays in this way
-    axil.Explainer._of(replace(model, engines=[engine])).top(X, 10)
+    axil.Explainer._of(lambda: replace(model, engines=[engine])).top(X, 10)
     return time.process_time() - start
 
 
