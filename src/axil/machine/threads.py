@@ -37,8 +37,8 @@ class Kept:
         """Keep a value in the place of the one that has this name."""
         self._values[name] = value
 
-    def __getitem__(self, part: Any) -> Kept:
-        """The same part of all values made so far, kept apart from these."""
+    def cut(self, part: Any) -> Kept:
+        """The values made so far, each cut to this part of it; values that are made later are not shared."""
         found = Kept()
         found.__setstate__({name: value[part] for name, value in self.known().items()})
         return found

@@ -61,4 +61,4 @@ class Account:
     def __getitem__(self, which: Any) -> Account:
         """The account of some of the predictions, by position; with their derivatives where these are known."""
         means, offsets = (None if own is None else own[which] for own in (self.means, self.offsets))
-        return Account(self.meaning, means, self.derive, offsets, self.kept[which], self.scored)
+        return Account(self.meaning, means, self.derive, offsets, self.kept.cut(which), self.scored)

@@ -84,7 +84,7 @@ class Queries:
         """Some of the rows, with what is known of them by now."""
         rows = inputs.take_rows(self.rows, part)
         offsets, labels, start = self.offsets[part], self.labels[part], self.start + (part.start or 0)
-        return replace(self, rows=rows, offsets=offsets, labels=labels, kept=self.kept[part], start=start)
+        return replace(self, rows=rows, offsets=offsets, labels=labels, kept=self.kept.cut(part), start=start)
 
     @property
     def sizes(self) -> Array:

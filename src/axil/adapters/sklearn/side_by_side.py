@@ -197,7 +197,7 @@ class SideBySide(Defaults):
 
     @property
     def routes(self) -> Any:
-        """The first member's, as all are alike."""
+        """The routes of the first member, as all are alike."""
         return self._members[0].routes
 
     def coordinates(self, X: Any, n_threads: int = 1) -> NDArray[Any]:
