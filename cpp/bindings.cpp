@@ -444,23 +444,35 @@ bool assign(const nb::ndarray<const Value, nb::ndim<2>, nb::device::cpu>& values
     return infinite;
 }
 
+template <class T>
+using Column = nb::ndarray<const T, nb::ndim<1>, nb::device::cpu>;
+
+void add_tree(axil::Ways& ways, const Column<std::int64_t>& left, const Column<std::int64_t>& right,
+              const Column<std::int64_t>& features, const Column<double>& thresholds,
+              const Column<std::uint8_t>& missing_left) {
+    const std::size_t nodes = left.shape(0);
+    require_length(right.shape(0), nodes, "right");
+    require_length(features.shape(0), nodes, "features");
+    require_length(thresholds.shape(0), nodes, "thresholds");
+    require_length(missing_left.shape(0), nodes, "missing_left");
+    if (!ways.add({nodes,
+                   {left.data(), left.stride(0)},
+                   {right.data(), right.stride(0)},
+                   {features.data(), features.stride(0)},
+                   {thresholds.data(), thresholds.stride(0)},
+                   {missing_left.data(), missing_left.stride(0)}}))
+        refuse("tree " + to_string(ways.trees.size()) +
+               ": its nodes are no tree whose children come after their parents, or one has no feature.");
+}
+
 template <class Leaf>
-void descend(const nb::ndarray<const float, nb::ndim<2>, nb::device::cpu>& values,
-             const Array<const std::int32_t, 1>& features, const Array<const float, 1>& thresholds,
-             const Array<const std::int32_t, 2>& children, const Numbers& starts,
+void descend(const axil::Ways& ways, const nb::ndarray<const float, nb::ndim<2>, nb::device::cpu>& values,
              const nb::ndarray<Leaf, nb::ndim<2>, nb::device::cpu>& out, int n_threads) {
-    const std::size_t rows = values.shape(0), n_nodes = features.shape(0);
-    const std::size_t most_leaves = std::size_t(std::numeric_limits<Leaf>::max()) + 1;
-    if (starts.shape(0) < 1) refuse("starts must not be empty.");
-    require_length(thresholds.shape(0), n_nodes, "thresholds");
-    if (children.shape(0) != n_nodes || children.shape(1) != 2) refuse("children must be (nodes, 2).");
-    const axil::Ways ways{features.data(), thresholds.data(), children.data(), starts.data(), starts.shape(0) - 1};
-    require_trees(starts, n_nodes, most_leaves,
-                  [&](std::size_t i, std::size_t side) { return ways.children[2 * i + side]; });
-    for (std::size_t i = 0; i < n_nodes; ++i)
-        if (!within(ways.features[i] < 0 ? ~ways.features[i] : ways.features[i], values.shape(1)))
-            refuse("node " + to_string(i) + " names a feature that does not exist.");
-    if (out.shape(0) != ways.trees || out.shape(1) != rows || (rows > 1 && out.stride(1) != 1))
+    const std::size_t rows = values.shape(0);
+    if (ways.features > values.shape(1)) refuse("a node names a feature that does not exist.");
+    if (ways.most_leaves > std::size_t(std::numeric_limits<Leaf>::max()) + 1)
+        refuse("out must be wide enough for the numbers of all leaves.");
+    if (out.shape(0) != ways.trees.size() || out.shape(1) != rows || (rows > 1 && out.stride(1) != 1))
         refuse("out must be (trees, rows), with the rows of a tree next to each other.");
     run(n_threads, [&](const axil::Crew& crew) {
         axil::descend(ways, axil::Table<float>{values.data(), rows, values.stride(0), values.stride(1)},
@@ -799,6 +811,7 @@ void require_aligned(const std::optional<T>& array) {
 }
 
 void require_aligned(const axil::Blocks&) {}
+void require_aligned(const axil::Ways&) {}
 
 // A kernel that looks at its arrays' alignment first: all are bound so.
 template <class Result, class... Arguments>
@@ -817,8 +830,7 @@ template <class Leaf>
 void bind(nb::module_& m) {
     m.def("leaf_rows", aligned(leaf_rows<Leaf>), array("cells"), array("starts"), array("draws"), maybe("weights"),
           array("factors"), array("ends"), array("data"), array("rows"), "n_threads"_a);
-    m.def("descend", aligned(descend<Leaf>), array("values"), array("features"), array("thresholds"),
-          array("children"), array("starts"), array("out"), "n_threads"_a);
+    m.def("descend", aligned(descend<Leaf>), "ways"_a, array("values"), array("out"), "n_threads"_a);
     m.def("drawn_sums", aligned(drawn_sums<Leaf>), array("leaves"), array("draws"), array("values"), array("sums"),
           array("counts"));
     m.def("sweep", aligned(sweep<Leaf>), array("leaves"), array("starts"), array("state"), array("apply"),
@@ -913,6 +925,11 @@ void bind_encodings(nb::module_& m) {
 
 NB_MODULE(_core, m) {
     nb::class_<axil::Blocks>(m, "Blocks").def_prop_ro("nbytes", &axil::Blocks::bytes);
+    nb::class_<axil::Ways>(m, "Ways")
+        .def(nb::init<>())
+        .def("__len__", [](const axil::Ways& ways) { return ways.trees.size(); })
+        .def("add", aligned(add_tree), array("left"), array("right"), array("features"), array("thresholds"),
+             array("missing_left"));
     bind<std::uint8_t>(m);
     bind<std::uint16_t>(m);
     bind<std::uint32_t>(m);

@@ -5,7 +5,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
+#include "buffer.hpp"
 #include "parallel.hpp"
 
 namespace axil {
@@ -134,13 +136,47 @@ struct Output {
 template <class Value, class Leaf>
 bool assign(const Routes& routes, const Table<Value>& table, const Output<Leaf>& out, const Crew& crew);
 
+// An array of any stride.
+template <class T>
+struct Strided {
+    const T* data;
+    std::ptrdiff_t stride;
+
+    const T& operator[](std::size_t i) const { return data[static_cast<std::ptrdiff_t>(i) * stride]; }
+};
+
+// The nodes of a tree, children after their parents; -1 for a child marks a leaf.
+struct TreeNodes {
+    std::size_t size;
+    Strided<std::int64_t> left, right, features;
+    Strided<double> thresholds;  // left is up to it
+    Strided<std::uint8_t> missing_left;
+};
+
 // Trees whose nodes rows follow one by one; see descend.cpp.
-struct Ways {
-    const std::int32_t* features;  // (nodes,); ~feature where missing values go left
-    const float* thresholds;       // (nodes,): left is up to it
-    const std::int32_t* children;  // (nodes, 2): left and right, as those of `Node`
-    const std::int64_t* starts;    // (trees + 1,): where each tree's nodes begin
-    std::size_t trees;
+class Ways {
+public:
+    // A node, whose right child is next to the left one; or a leaf, which is its own left child and has no value to its right.
+    struct Place {
+        float threshold;
+        std::uint32_t feature, left;
+    };
+    struct Tree {
+        BufferOf<Place> places;
+        BufferOf<std::uint32_t> leaves;        // (places,); of a node any
+        BufferOf<std::uint8_t> missing_right;  // (places,)
+
+        explicit Tree(std::size_t nodes) : places(nodes), leaves(nodes), missing_right(nodes) {}
+    };
+
+    Ways() = default;
+    Ways(const Ways&) = delete;
+
+    // Leaves are numbered in the order of the nodes. Returns whether the nodes make a tree; if not, it is not added.
+    bool add(const TreeNodes& nodes);
+
+    std::vector<Tree> trees;
+    std::size_t features = 1, most_leaves = 0;  // of a row, at least; of a tree
 };
 
 template <class Leaf>

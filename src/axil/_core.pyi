@@ -259,19 +259,27 @@ def drawn_sums(leaves: _Leaves, draws: _F64, values: _F64, sums: _F64, counts: _
     draw is above 0.
     """
 
-def descend(
-    values: NDArray[np.float32],
-    features: NDArray[np.int32],
-    thresholds: NDArray[np.float32],
-    children: NDArray[np.int32],
-    starts: _I64,
-    out: _Leaves,
-    n_threads: int,
-) -> None:
-    """Fill ``out`` (T, n) with the leaf of every row of ``values`` (n, features) in every tree, node by node.
+class Ways:
+    """Trees whose nodes rows follow one by one."""
 
-    Left is up to a node's threshold. Of ``children`` (M, 2) those below 0 are leaves, ~leaf, others numbers of later nodes in
-    the tree; a feature is ~feature where missing values go left. ``values`` may have any strides; see `assign`.
+    def __len__(self) -> int: ...
+    def add(
+        self,
+        left: _I64,
+        right: _I64,
+        features: _I64,
+        thresholds: _F64,
+        missing_left: _U8,
+    ) -> None:
+        """Add a tree, by its nodes (n,), with any strides: -1 for a child marks a leaf, others come after their parents.
+
+        Leaves are numbered in the order of the nodes. Left is up to a threshold, for values in single precision.
+        """
+
+def descend(ways: Ways, values: NDArray[np.float32], out: _Leaves, n_threads: int) -> None:
+    """Fill ``out`` (T, n) with the leaf of every row of ``values`` (n, features) in every tree; see `assign`.
+
+    ``values`` may have any strides.
     """
 
 def scaled_read_out(

@@ -1,5 +1,6 @@
 """Leaves by the trees' own tests, against the libraries' answers."""
 
+import pickle
 from dataclasses import replace
 from functools import cache
 
@@ -18,7 +19,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 import axil
 from axil import InputError, _core, adapters
-from axil.adapters.routes import Kind, Splits, Ways, make_routes, make_ways
+from axil.adapters.routes import Kind, Splits, Ways, make_routes
 from axil.kernels.cpu import Cpu
 from tests.devices import GPU
 
@@ -48,7 +49,7 @@ def assigned(adapter, X):
     """The leaves by routes, which must have been taken."""
     table = adapter.table(X)
     assert table is not None
-    leaves = np.empty((len(adapter.routes.starts) - 1, X.shape[0]), dtype=np.uint16)
+    leaves = np.empty((adapter.routes.n_trees, X.shape[0]), dtype=np.uint16)
     assert adapter.routes.assign(table, leaves, 2)
     return leaves.T
 
@@ -203,14 +204,23 @@ def test_large_trees_of_sklearn_around_their_thresholds(kind, monkeypatch):
     monkeypatch.setattr("axil.adapters.sklearn.trees.LARGE", 0)
     adapter = adapters.read(sklearn_model(kind))
     assert isinstance(adapter.routes, Ways)
+    members = getattr(adapter.model, "estimators_", [adapter.model])
+    thresholds = np.concatenate([member.tree_.threshold for member in members])
     for seed in range(8):
-        around_thresholds(adapter, seed, seed % 2 == 0, "CF"[seed // 2 % 2])
+        around_thresholds(adapter, seed, seed % 2 == 0, "CF"[seed // 2 % 2], thresholds=thresholds)
 
 
-def around_thresholds(adapter, seed, single, order, largest=np.inf):
+def test_large_trees_can_be_pickled(monkeypatch):
+    monkeypatch.setattr("axil.adapters.sklearn.trees.LARGE", 0)
+    adapter, X = adapters.read(sklearn_model("forest")), data(True)[0]
+    expected = assigned(adapter, X)
+    np.testing.assert_array_equal(assigned(pickle.loads(pickle.dumps(adapter)), X), expected)
+
+
+def around_thresholds(adapter, seed, single, order, largest=np.inf, thresholds=None):
     """Compare leaves of rows on, below and above thresholds."""
     rng = np.random.default_rng(seed)
-    pool = near(adapter.routes.thresholds)
+    pool = near(adapter.routes.thresholds if thresholds is None else thresholds)
     X = rng.choice(pool[~(np.abs(pool) > largest)], size=(int(rng.integers(1, 1200)), 4))
     with np.errstate(over="ignore"):
         X = np.asarray(X, dtype=np.float32 if single else np.float64, order=order)
@@ -381,6 +391,16 @@ def test_random_trees_by_a_plain_walk(n_leaves, n_thresholds, backend):
             assert (whole[:, [0, 1, -3, -2, -1]] == 99).all()
 
 
+def with_leaves(nodes, tree):
+    """The nodes of a tree, its leaves after them in their order."""
+    own = slice(*nodes.starts[tree : tree + 2])
+    n, none = own.stop - own.start, np.full(own.stop - own.start + 1, -1)
+    left, right = (np.append(np.where(side < 0, n + ~side, side), none) for side in nodes.children[own].T)
+    kinds = (nodes.kinds[own] == Kind.LEFT).astype(np.uint8)
+    rest = nodes.features[own], nodes.thresholds[own], kinds
+    return left, right, *(np.append(array, none.astype(array.dtype)) for array in rest)
+
+
 @pytest.mark.parametrize("n_leaves", [[1, 2, 7, 31, 1], [256, 3], [2000, 257]])
 @pytest.mark.parametrize("n_rows", [0, 1, 7, 8, 9, 9000])
 def test_rows_follow_large_trees_node_by_node(n_leaves, n_rows):
@@ -391,11 +411,11 @@ def test_rows_follow_large_trees_node_by_node(n_leaves, n_rows):
     X[rng.random(X.shape) < (0.0 if n_rows == 9 else 0.1)] = np.nan
     some = np.arange(0, n_rows, 1 if n_rows < 100 else 50)
     expected = [[walk(nodes, t, row) for row in X[some].astype(float)] for t in range(len(n_leaves))]
-    found = []
+    found, ways = [], Ways(with_leaves(nodes, t) for t in range(len(n_leaves)))
     for dtype in (np.uint8, np.uint16, np.uint32) if max(n_leaves) <= 256 else (np.uint16, np.uint32):
         for n_threads, table in ((1, X), (3, np.asfortranarray(X))):
             whole = np.full((len(n_leaves), n_rows + 5), 99, dtype=dtype)
-            assert make_ways(nodes).assign(table, whole[:, 2:-3], n_threads)
+            assert ways.assign(table, whole[:, 2:-3], n_threads)
             np.testing.assert_array_equal(whole[:, 2:-3][:, some], np.reshape(expected, (len(n_leaves), -1)))
             assert (whole[:, [0, 1, -3, -2, -1]] == 99).all()
             found.append(whole)
@@ -408,7 +428,6 @@ def test_too_many_thresholds_or_leaves_are_left_to_the_library():
     kinds = np.full(n, Kind.LEFT.value)
     many = Splits(np.array([0, n]), np.zeros(n, dtype=np.int64), np.arange(n, dtype=float), kinds, chain, {})
     assert make_routes(many, single=False, strict=False, zero=0.0, infinite=True) is None
-    assert make_ways(many) is None
     pairs = np.tile([[~0, ~1]], (n, 1))
     many = Splits(np.arange(n + 1), np.zeros(n, dtype=np.int64), np.arange(n, dtype=float), kinds, pairs, {})
     assert make_routes(many, single=False, strict=False, zero=0.0, infinite=True) is None
@@ -425,25 +444,6 @@ def test_the_core_refuses_trees_that_do_not_fit():
         return _core.assign(values, *(good | changed).values(), False, False, 0.0, into, 1)
 
     assert not run()
-    ways = {"features": np.zeros(4, dtype=np.int32), "thresholds": np.zeros(4, dtype=np.float32)}
-    ways |= {"children": routes.nodes[:, 2:].copy(), "starts": routes.starts}
-
-    def follow(into=out, **changed):
-        return _core.descend(X.astype(np.float32), *(ways | changed).values(), into, 1)
-
-    follow()
-    loop = ways["children"].copy()
-    loop[1, 0] = 0
-    for changed, match in (
-        ({"children": loop}, "out of order"),
-        ({"children": loop[:2]}, "children"),
-        ({"starts": np.array([0, 9])}, "number of nodes"),
-        ({"features": np.full(4, 3, dtype=np.int32)}, "feature"),
-        ({"features": np.full(4, ~3, dtype=np.int32)}, "feature"),
-        ({"into": np.empty((2, 4), dtype=np.uint8)}, "trees, rows"),
-    ):
-        with pytest.raises(ValueError, match=match):
-            follow(**changed)
     loop = routes.nodes.copy()
     loop[1, 2] = 0
     for changed, match in (
@@ -455,3 +455,34 @@ def test_the_core_refuses_trees_that_do_not_fit():
     ):
         with pytest.raises(ValueError, match=match):
             run(**changed)
+
+
+def test_the_core_refuses_large_trees_that_do_not_fit():
+    names = ("left", "right", "features", "thresholds", "missing_left")
+    good = dict(zip(names, with_leaves(random_nodes(np.random.default_rng(0), [5], 3, 4), 0)))
+
+    def ways(**changed):
+        made = _core.Ways()
+        made.add(*(good | changed).values())
+        return made
+
+    def follow(columns=3, shape=(1, 4), **changed):
+        _core.descend(ways(**changed), np.zeros((4, columns), np.float32), np.empty(shape, dtype=np.uint8), 1)
+
+    follow()
+    left = {name: good["left"].copy() for name in ("loop", "beyond", "twice", "half")}
+    left["loop"][1], left["beyond"][1], left["twice"][1], left["half"][1] = 0, 9, good["right"][0], -1
+    none = np.full(9, -1)
+    for changed, match in (
+        *(({"left": wrong}, "tree 0: its nodes are no tree") for wrong in left.values()),
+        ({"left": none, "right": none}, "tree 0: its nodes are no tree"),  # nodes without a parent
+        ({"features": none}, "has no feature"),
+        ({"right": good["right"][:3]}, "right has length 3 where 9"),
+        ({"columns": int(good["features"].max())}, "feature that does not exist"),
+        ({"shape": (2, 4)}, "trees, rows"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            follow(**changed)
+    many = dict(zip(names, with_leaves(random_nodes(np.random.default_rng(0), [300], 3, 4), 0)))
+    with pytest.raises(ValueError, match="wide enough"):
+        follow(**many)

@@ -341,6 +341,6 @@ class TreeModel(Defaults, Adapter):
         if self.routes is None:
             found: NDArray[np.integer[Any]] = self.leaves(X)
             return np.pad(found, ((0, 0), (1, 0))) if self.starts_with_base else found
-        leaves = np.empty((len(self.routes.starts) - 1 + self.starts_with_base, X.shape[0]), dtype=np.uint16)
+        leaves = np.empty((self.routes.n_trees + self.starts_with_base, X.shape[0]), dtype=np.uint16)
         self.assign(X, leaves, n_threads)
         return leaves.T

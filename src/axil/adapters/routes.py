@@ -6,6 +6,7 @@ rounded, which side equality goes to, where missing values, zeros and categories
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -13,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.kernels import Backend
-from axil.kernels.cpu import Cpu, descend
+from axil.kernels import Backend, cpu
 from axil.types import Array
 
 MOST_THRESHOLDS = MOST_LEAVES = 65535  # of a column, of a tree: both are numbered in two bytes
@@ -59,6 +59,10 @@ class Routes:
     zero: float  #: values up to this size are 0; below 0: none
     infinite: bool  #: whether the library takes infinite values
 
+    @property
+    def n_trees(self) -> int:
+        return len(self.starts) - 1
+
     def assign(
         self,
         table: NDArray[np.floating[Any]],
@@ -71,18 +75,22 @@ class Routes:
             return False
         routes = (self.columns, self.thresholds, self.views, self.outcomes, self.nodes, self.starts)
         table = np.require(table, requirements="A")  # the kernel takes nothing else
-        odd = (backend or Cpu(n_threads)).assign(table, *routes, self.single, self.strict, self.zero, out)
+        odd = (backend or cpu.Cpu(n_threads)).assign(table, *routes, self.single, self.strict, self.zero, out)
         return self.infinite or not odd
 
 
-@dataclass(frozen=True)
 class Ways:
-    """The nodes of large trees, which rows follow one by one. Left is up to a threshold; missing values go by the kind."""
+    """Large trees, whose nodes rows follow one by one, in float32: left is up to a threshold."""
 
-    features: NDArray[np.int32]
-    thresholds: NDArray[np.float32]
-    children: NDArray[np.int32]
-    starts: NDArray[np.int64]
+    def __init__(self, trees: Iterable[tuple[NDArray[Any], ...]]):
+        """Trees by their nodes: left and right children (-1: leaf), features, thresholds, whether missing values go left."""
+        self._placed = cpu.Ways()
+        for nodes in trees:
+            self._placed.add(*nodes)
+
+    @property
+    def n_trees(self) -> int:
+        return len(self._placed)
 
     def assign(
         self,
@@ -91,23 +99,9 @@ class Ways:
         n_threads: int,
         backend: Backend | None = None,
     ) -> bool:
-        """`Routes.assign` for a table in float32; on the host, whatever the back end."""
-        values = np.require(table, np.float32, "A")
-        descend(values, self.features, self.thresholds, self.children, self.starts, out, n_threads)
+        """`Routes.assign`; on the host, whatever the back end."""
+        cpu.descend(self._placed, np.require(table, np.float32, "A"), out, n_threads)
         return True
-
-
-def make_ways(nodes: Splits) -> Ways | None:
-    """Ways through large trees that test numbers in float32, left up to the threshold; None where trees have too many leaves."""
-    if -nodes.children.min(initial=0) > MOST_LEAVES:
-        return None
-    features = nodes.features.astype(np.int32)
-    with np.errstate(over="ignore"):
-        thresholds = nodes.thresholds.astype(np.float32)
-    above = np.flatnonzero(thresholds > nodes.thresholds)  # the largest number of float32 that is left
-    thresholds[above] = np.nextafter(thresholds[above], np.float32(-np.inf))
-    np.invert(features, where=nodes.kinds == Kind.LEFT, out=features)
-    return Ways(features, thresholds, nodes.children.astype(np.int32), nodes.starts)
 
 
 def make_routes(nodes: Splits, *, single: bool, strict: bool, zero: float, infinite: bool) -> Routes | None:

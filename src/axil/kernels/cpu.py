@@ -208,7 +208,7 @@ def leaf_rows(
     return data, rows, ends
 
 
-descend = _core.descend  # fills ``out`` (T, n) with the leaf of each row of ``values`` in each tree, node by node
+Ways, descend = _core.Ways, _core.descend  # large trees, and the leaves of rows in them, node by node
 
 
 def refit_rounds(

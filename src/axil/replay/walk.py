@@ -194,14 +194,15 @@ class TreeWalk:
         draw = drawn.astype(np.float64)
         if self.shares is not None:
             return draw
-        if drawn.dtype.kind in "iu" and drawn.min(initial=0) >= 0 and drawn.max(initial=0) < MOST_DRAWS:
-            more = int(drawn.max(initial=0)) + 1 - len(self.known)
+        most = int(drawn.max(initial=0)) if drawn.dtype.kind in "iu" and drawn.min(initial=0) >= 0 else MOST_DRAWS
+        if most < MOST_DRAWS:
+            more = most + 1 - len(self.known)
             self.known = np.append(self.known, np.full(max(more, 0), MOST_DRAWS, dtype=np.uint16))
-            codes = self.known[drawn]
+            codes = self.known.take(drawn)
             if codes.max(initial=0) == MOST_DRAWS:
                 present = np.flatnonzero(np.bincount(drawn))
                 self.known[present] = [self._code(float(level)) for level in present]
-                codes = self.known[drawn]
+                codes = self.known.take(drawn)
         else:
             present = np.sort(self.levels)
             found = np.minimum(np.searchsorted(present, draw), len(present) - 1)

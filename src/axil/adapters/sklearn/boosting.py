@@ -96,11 +96,12 @@ class GradientBoostingAdapter(StackAdapter):
             how = float(model.subsample), int(model.random_state), self.n_outputs
             sampler = StageSampler(n_rows, fitted, *how)
         counted = rows.totals.lightest > 0  # trees do not count rows of weight zero
+        values, samples, weights = self._stack.gather("value", "n_node_samples", "weighted_n_node_samples")
         return FittedTrees(
             n_leaves=self._stack.n_leaves,
-            values=rate * self._stack.gather("value")[:, :, 0],
-            counts=self._stack.gather("n_node_samples").astype(np.int64) if counted else None,
-            weights=self._stack.gather("weighted_n_node_samples"),
+            values=rate * values[:, :, 0],
+            counts=samples.astype(np.int64) if counted else None,
+            weights=weights,
             l2=np.zeros(int(self._stack.n_leaves.sum())),
             rates=np.full(len(self._stack.n_leaves), rate),
             base=None if from_mean else start,

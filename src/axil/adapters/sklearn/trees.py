@@ -18,7 +18,7 @@ from axil.adapters.contract import Coefficients, Defaults, FittedTrees, Nodes, T
 from axil.adapters.frames import as_frame, floats
 from axil.adapters.percentiles import require_rows
 from axil.adapters.refusals import refusal, refuse
-from axil.adapters.routes import LARGE, Kind, Routes, Splits, Ways, make_routes, make_ways
+from axil.adapters.routes import LARGE, MOST_LEAVES, Kind, Routes, Splits, Ways, make_routes
 from axil.adapters.sklearn.draws import BootstrapSampler
 from axil.adapters.sklearn.percentile import SklearnPercentile
 from axil.adapters.sklearn.refusals import STEPS, TREES
@@ -63,9 +63,10 @@ class TreeStack:
         self._inner = [np.flatnonzero(tree.children_left == -1) for tree in trees]
         self.n_leaves = np.array([len(leaves) for leaves in self._inner], dtype=np.int64)
 
-    def gather(self, name: str) -> NDArray[Any]:
-        """(L, ...): an array of the trees' nodes, at their leaves."""
-        return np.concatenate([getattr(tree, name)[leaves] for tree, leaves in zip(self._trees, self._inner)])
+    def gather(self, *names: str) -> list[NDArray[Any]]:
+        """(L, ...) each: arrays of the trees' nodes, at their leaves."""
+        found = [[getattr(tree, name)[leaves] for name in names] for tree, leaves in zip(self._trees, self._inner)]
+        return [np.concatenate(parts) for parts in zip(*found)]
 
     def nodes(self, signs: list[Array], factor: float) -> Nodes:
         """All nodes, whose values count ``factor``; ``signs`` has the constraint of each feature, tree by tree."""
@@ -82,21 +83,34 @@ class TreeStack:
     @cached_property
     def routes(self) -> Routes | Ways | None:
         """Values in float32, left up to the threshold, which is a float64 (sklearn/tree/_tree.pyx)."""
+        if (self.n_leaves - 1).mean() > LARGE:
+            return None if self.n_leaves.max() > MOST_LEAVES else Ways(map(self._nodes, range(len(self._trees))))
         parts = []
         for t, (tree, leaves) in enumerate(zip(self._trees, self._inner)):
             left = tree.children_left
             splits, number = np.flatnonzero(left >= 0), np.empty(len(left), dtype=np.int32)
             number[splits], number[leaves] = np.arange(len(splits)), ~np.arange(len(leaves))
             below = np.stack([number[left[splits]], number[tree.children_right[splits]]], axis=1)
-            feature = tree.feature[splits] if self._features is None else self._features[t][tree.feature[splits]]
+            feature = self._feature(t)[splits]
             kinds = np.where(tree.missing_go_to_left[splits] != 0, Kind.LEFT, Kind.RIGHT)
             parts.append((feature, tree.threshold[splits], kinds, below))
         features, thresholds, kinds, children = (np.concatenate(part) for part in zip(*parts))
         starts = np.append(0, np.cumsum(self.n_leaves - 1))
         own = Splits(starts, features, thresholds, kinds, children, {})
-        if len(features) > LARGE * len(self._trees):
-            return make_ways(own)
         return make_routes(own, single=True, strict=False, zero=-1.0, infinite=True)
+
+    def _feature(self, t: int) -> NDArray[np.int64]:
+        """(nodes,): the column that each node of tree t looks at; any for leaves."""
+        own: NDArray[np.int64] = self._trees[t].feature
+        return own if self._features is None else self._features[t].astype(np.int64)[np.maximum(own, 0)]
+
+    def _nodes(self, t: int) -> tuple[NDArray[Any], ...]:
+        tree = self._trees[t]
+        return tree.children_left, tree.children_right, self._feature(t), tree.threshold, tree.missing_go_to_left
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the routes, which are made again."""
+        return {name: value for name, value in vars(self).items() if name != "routes"}
 
     def leaves(self, rows: Any) -> NDArray[np.int32]:
         """(n, T): which leaf of each tree the rows, an array or csr matrix in float32, fall into."""
@@ -272,11 +286,12 @@ class ForestAdapter(StackAdapter):
         counted = positive and not self._bagging
         omega = np.zeros((n_trees + 1, n_trees))
         omega[-1] = 1 / n_trees
+        samples, weights = self._stack.gather("n_node_samples", "weighted_n_node_samples")
         trees = FittedTrees(
             n_leaves=self._stack.n_leaves,
             values=self._values() / n_trees,
-            counts=self._stack.gather("n_node_samples").astype(np.int64) if counted else None,
-            weights=self._stack.gather("weighted_n_node_samples"),
+            counts=samples.astype(np.int64) if counted else None,
+            weights=weights,
             l2=np.zeros(int(self._stack.n_leaves.sum())),
             rates=np.full(n_trees, 1 / n_trees),
             base=np.zeros(self.n_outputs),
@@ -314,13 +329,13 @@ class ForestAdapter(StackAdapter):
     def _values(self) -> Array:
         """(L, K): means of targets, or shares of classes."""
         if self.classes is None:
-            return np.asarray(self._stack.gather("value")[:, :, 0], dtype=np.float64)
+            return np.asarray(self._stack.gather("value")[0][:, :, 0], dtype=np.float64)
         if all(len(member.classes_) == self.n_outputs for member in self._members):
-            return np.asarray(self._stack.gather("value")[:, 0, :], dtype=np.float64)
+            return np.asarray(self._stack.gather("value")[0][:, 0, :], dtype=np.float64)
         values = np.zeros((int(self._stack.n_leaves.sum()), self.n_outputs))
         start = 0
         for member in self._members:  # fitted on a bag that some class is not in
-            own = TreeStack([member.tree_]).gather("value")[:, 0, :]
+            own = TreeStack([member.tree_]).gather("value")[0][:, 0, :]
             values[start : start + len(own), np.asarray(member.classes_, dtype=np.intp)] = own
             start += len(own)
         return values
@@ -329,7 +344,7 @@ class ForestAdapter(StackAdapter):
         """(N,): what rows count in the leaves, times how often they are drawn; None: their sample weights."""
         setting = getattr(self._members[0] if self._bagging else self._model, "class_weight", None)
         by_class = setting is not None and self.classes is not None
-        ones = np.ones(rows.totals.n_rows) if self.weights_drawn else None
+        ones = np.ones(rows.totals.n_rows) if self.weights_drawn and rows.totals.weighted else None
         if self.weights_drawn:
             by_class = by_class and self._bagging
         if not by_class or (setting == "balanced_subsample" and self._sampled):
