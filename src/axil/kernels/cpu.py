@@ -22,6 +22,7 @@ from axil.types import Array
 BLOCK = 256  # leaves worked on between two moments at which Ctrl-C takes effect
 SWEPT_CELLS = 4096  # of a tree times columns: the tables of a pass stay in the second-level cache
 LEAST_SWEPT = 16  # columns: a row of the state is whole cache lines
+FEW_COLUMNS, READ_ROWS = 8, 1 << 17  # up to so many columns, whole numbers of so many rows at a time are read sooner
 COSTS = Costs(
     sweep=1.0, pair=0.8, fill=20.0, walk=2.7, read=0.18, solve=0.09, inverse=0.035, product=0.14, visit_seconds=3e-10
 )  # two cores
@@ -90,7 +91,18 @@ class CpuRows(Rows):
         rows: Numbers,
     ) -> None:
         search = partial(_core.top_blocks, n_threads=self.n_threads)
-        self._bounded.top(search, self._top_rows, self.cells.size, table, constant, (weights, scale), values, rows)
+        self._bounded.top(search, self._read_top, self.cells.size, table, constant, (weights, scale), values, rows)
+
+    def _read_top(
+        self, table: Array, constant: Array, weights: Array | None, scale: Array | None, values: Array, rows: Numbers
+    ) -> None:
+        """`top` by reading all rows: many columns in single precision first, few as they are. The bits are the same."""
+        if len(constant) > FEW_COLUMNS:
+            return self._top_rows(table, constant, weights, scale, values, rows)
+        for part in spans(self.n_rows, READ_ROWS):
+            block = np.empty((part.stop - part.start, len(constant)))
+            self.read_out(table, constant, weights, part.start, block)
+            _core.top(block, part.start, scale, values, rows, self.n_threads)
 
     def index(self, n_queries: int, available: int) -> bool:
         return self._bounded.make(self.cells, n_queries, available, self._make_blocks)

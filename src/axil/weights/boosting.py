@@ -55,7 +55,7 @@ from axil.weights.tree_answers import ReadOutAnswer, SweptAnswer, guarded
 TURNED_ROWS = 1 << 10  # rows of a state copied to lie query by query at a time: both sides stay in the caches
 
 # Up to that many queries take as long as one: of a pass over the rows memory sets the pace, as of a factor that is read.
-FEW_SWEPT, FEW_READ, FEW_SOLVED = 4, 6, 8
+FEW_SWEPT, FEW_READ, FEW_SOLVED = 4, 3, 8
 
 WORTH = 0.1  # seconds that sweeps have to take, before another way is thought of
 
