@@ -128,8 +128,8 @@ struct Scratch {
     bool infinite = false;
 
     explicit Scratch(const Plan& plan)
-        : values(block), ranks(block), numbers(block), base(plan.columns.size() * block), codes(plan.routes.n_views * block),
-          findings(plan.places * block), views(plan.routes.n_views) {}
+        : values(block), ranks(block), numbers(block), base(plan.columns.size() * block),
+          codes(plan.routes.n_views * block), findings(plan.places * block), views(plan.routes.n_views) {}
 };
 
 template <class Value>
@@ -246,15 +246,14 @@ AXIL_INLINE void look_up_lanes(const std::uint32_t* numbers, const std::uint8_t*
 
 AXIL_VERSIONS(number, (const double* values, std::uint32_t* numbers), (values, numbers))
 AXIL_VERSIONS(prepare, (const Routes& routes, double* values, Seen& seen), (routes, values, seen))
-#define AXIL_CODE_VERSIONS(CODE)                                                                                     \
-    AXIL_VERSIONS(rank, (const Column& column, bool strict, const double* values, std::int32_t* ranks, CODE* codes), \
-                  (column, strict, values, ranks, codes))                                                            \
-    AXIL_VERSIONS(mask, (const double* values, const CODE* base, CODE other, bool zeros, CODE* codes),               \
-                  (values, base, other, zeros, codes))                                                               \
-    AXIL_VERSIONS(run, (const Step* step, const Step* end, const CODE* const* views, CODE* findings, CODE* last),    \
-                  (step, end, views, findings, last))                                                                \
-    AXIL_VERSIONS(look_up,                                                                                           \
-                  (const std::uint32_t* numbers, const std::uint8_t* outcomes, Size categories, CODE* codes),        \
+#define AXIL_CODE_VERSIONS(CODE)                                                                                       \
+    AXIL_VERSIONS(rank, (const Column& column, bool strict, const double* values, std::int32_t* ranks, CODE* codes),   \
+                  (column, strict, values, ranks, codes))                                                              \
+    AXIL_VERSIONS(mask, (const double* values, const CODE* base, CODE other, bool zeros, CODE* codes),                 \
+                  (values, base, other, zeros, codes))                                                                 \
+    AXIL_VERSIONS(run, (const Step* step, const Step* end, const CODE* const* views, CODE* findings, CODE* last),      \
+                  (step, end, views, findings, last))                                                                  \
+    AXIL_VERSIONS(look_up, (const std::uint32_t* numbers, const std::uint8_t* outcomes, Size categories, CODE* codes), \
                   (numbers, outcomes, categories, codes))
 AXIL_CODE_VERSIONS(std::uint8_t)
 AXIL_CODE_VERSIONS(std::uint16_t)

@@ -405,9 +405,8 @@ axil::Routes checked(const Array<const std::int64_t, 2>& columns, const Vector& 
             (v && routes.views[v - 1].column > view.column))
             refuse("view " + to_string(v) + " does not fit its column.");
     }
-    require_trees(starts, nodes.shape(0), most_leaves, [&](std::size_t i, std::size_t side) {
-        return side ? routes.nodes[i].right : routes.nodes[i].left;
-    });
+    require_trees(starts, nodes.shape(0), most_leaves,
+                  [&](std::size_t i, std::size_t side) { return side ? routes.nodes[i].right : routes.nodes[i].left; });
     for (std::size_t t = 0; t < trees; ++t) {
         const auto n = static_cast<std::size_t>(starts.data()[t + 1] - starts.data()[t]);
         for (std::size_t i = 0; i < n; ++i) {
@@ -495,9 +494,14 @@ void leaf_rows(const Array<const Leaf, 2>& cells, const Numbers& starts, const M
     for (std::size_t i = 0; !counts && i <= all.total(); ++i)
         if (!within(ends.data()[i], data.shape(0) + 1) || (i && ends.data()[i] < ends.data()[i - 1]))
             refuse("ends must increase up to the number of entries.");
-    const axil::LeafRows job{draws.shape(0), draws.data(), by_leaf,
-                             pointer(weights, all.rows, "weights"), factors.data(), ends.data(),
-                             counts ? nullptr : data.data(), counts ? nullptr : rows.data()};
+    const axil::LeafRows job{draws.shape(0),
+                             draws.data(),
+                             by_leaf,
+                             pointer(weights, all.rows, "weights"),
+                             factors.data(),
+                             ends.data(),
+                             counts ? nullptr : data.data(),
+                             counts ? nullptr : rows.data()};
     bool room = false;
     run(n_threads, [&](const axil::Crew& crew) { room = axil::leaf_rows(all, job, crew); });
     if (!room) refuse("ends leave too little or too much room for the entries of a leaf.");

@@ -295,9 +295,9 @@ struct LeafRows {
     bool by_leaf;
     const double* weights;  // (rows,); null: ones
     const double* factors;  // (leaves,)
-    std::int64_t* ends;     // (leaves + 1,): where the entries of each leaf begin; or, after a first 0, how many there are
-    double* data;           // (entries,); null: count them
-    std::int32_t* rows;     // (entries,)
+    std::int64_t* ends;  // (leaves + 1,): where the entries of each leaf begin; or, after a first 0, how many there are
+    double* data;        // (entries,); null: count them
+    std::int32_t* rows;  // (entries,)
 };
 
 // Returns whether the entries of every leaf fill the room between its ends.

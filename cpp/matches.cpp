@@ -24,17 +24,17 @@ namespace matching {
 
 using ranking::Largest;
 
-constexpr std::size_t abreast = 8;                        // queries whose lanes stay in registers
-constexpr std::size_t strip = 128;                        // rows that lie together, tree by tree
-constexpr std::size_t block_bytes = 256 * 1024;           // of leaf numbers that stay in the second-level cache
+constexpr std::size_t abreast = 8;               // queries whose lanes stay in registers
+constexpr std::size_t strip = 128;               // rows that lie together, tree by tree
+constexpr std::size_t block_bytes = 256 * 1024;  // of leaf numbers that stay in the second-level cache
 constexpr std::size_t least_chunk = 2048, most_chunks = 4096;
-constexpr std::size_t most_queries = 512;                 // between two moments at which an interrupt takes effect
-constexpr std::size_t most_counted = 128;                 // queries whose counts are kept from some trees to the next
-constexpr std::size_t most_entries = 256;                 // of a segment
-constexpr std::size_t runs_ahead = 4, line = 64;          // leaves that are asked of the memory before they are copied
-constexpr std::size_t looked_at = 64;                     // entries after which bounds are looked at
+constexpr std::size_t most_queries = 512;         // between two moments at which an interrupt takes effect
+constexpr std::size_t most_counted = 128;         // queries whose counts are kept from some trees to the next
+constexpr std::size_t most_entries = 256;         // of a segment
+constexpr std::size_t runs_ahead = 4, line = 64;  // leaves that are asked of the memory before they are copied
+constexpr std::size_t looked_at = 64;             // entries after which bounds are looked at
 constexpr std::size_t units_per_tree = 8, least_units = 250;  // on average, and of all trees together
-constexpr std::uint32_t most_units = 255;                 // of an entry
+constexpr std::uint32_t most_units = 255;                     // of an entry
 
 // A tree and the units that it counts for. A heavy tree has several entries.
 struct Entry {
@@ -51,10 +51,11 @@ struct Segment {
 struct Plan {
     std::vector<Entry> entries;
     std::vector<Segment> segments;
-    double unit = 1, slack = 0, excess = 0;  // a sum is at most unit * units + slack, and at least unit * units - excess
+    double unit = 1, slack = 0, excess = 0;  // a sum is within unit * units - excess and unit * units + slack
 
     bool is_whole() const { return segments.size() == 1; }  // all trees are counted at once
-    std::size_t together() const { return is_whole() ? most_queries : most_counted; }  // queries that are counted at once
+    // Queries that are counted at once.
+    std::size_t together() const { return is_whole() ? most_queries : most_counted; }
     std::size_t longest() const {
         std::size_t found = 1;
         for (const Segment& one : segments) found = std::max(found, one.size());
@@ -229,11 +230,11 @@ AXIL_INLINE void count_lanes(const Plan& plan, const Block<Leaf>& block, const Q
     }
 }
 
-#define AXIL_COUNT(LEAF)                                                                                      \
-    AXIL_VERSIONS(count,                                                                                      \
-                  (const Plan& plan, const Block<LEAF>& block, const Queried& group,                    \
-                   std::uint32_t* counts, std::uint8_t* open),                                                \
-                  (plan, block, group, counts, open))
+#define AXIL_COUNT(LEAF)                                                                                               \
+    AXIL_VERSIONS(                                                                                                     \
+        count,                                                                                                         \
+        (const Plan& plan, const Block<LEAF>& block, const Queried& group, std::uint32_t* counts, std::uint8_t* open), \
+        (plan, block, group, counts, open))
 AXIL_LEAVES(AXIL_COUNT)
 #undef AXIL_COUNT
 
@@ -250,11 +251,11 @@ AXIL_INLINE void add_lanes(const Leaves<Leaf>& leaves, std::size_t begin, std::s
 }
 
 using Size = std::size_t;
-#define AXIL_ADD(LEAF)                                                                                              \
-    AXIL_VERSIONS(add,                                                                                              \
-                  (const Leaves<LEAF>& leaves, Size begin, Size rows, const Word* asked, const double* weights,     \
-                   double* sums),                                                                                   \
-                  (leaves, begin, rows, asked, weights, sums))
+#define AXIL_ADD(LEAF)                                                                                               \
+    AXIL_VERSIONS(                                                                                                   \
+        add,                                                                                                         \
+        (const Leaves<LEAF>& leaves, Size begin, Size rows, const Word* asked, const double* weights, double* sums), \
+        (leaves, begin, rows, asked, weights, sums))
 AXIL_LEAVES(AXIL_ADD)
 #undef AXIL_ADD
 
@@ -380,28 +381,28 @@ void matches(const Leaves<Leaf>& leaves, const Leaf* queries, std::size_t n, con
         const std::vector<Queried> groups = groups_of(asked, some, leaves.trees);
         by_block(leaves, plan, groups.size(), rows, crew,
                  [&](std::size_t begin, std::size_t own, Work<Leaf>& work, std::size_t) {
-            const auto write = [&](std::size_t g, const auto& sums_of) {
-                for (std::size_t i = 0; i < std::min(abreast, some - g * abreast); ++i)
-                    for (std::size_t s = 0; s * strip < own; ++s) {
-                        const std::size_t used = std::min(strip, own - s * strip);
-                        double sums[strip];
-                        sums_of(i, s, used, sums);
-                        for (std::size_t r = 0; r < used; ++r)
-                            out[(begin + s * strip + r) * n + q0 + g * abreast + i] = sums[r];
-                    }
-            };
-            if (!weights)
-                work.count_all(first + begin, own, groups, [&](std::size_t g) {
-                    write(g, [&](std::size_t i, std::size_t s, std::size_t used, double* sums) {
-                        std::copy_n(work.counts(g) + (s * abreast + i) * strip, used, sums);
-                    });
-                });
-            else
-                for (std::size_t g = 0; g < groups.size(); ++g)
-                    write(g, [&](std::size_t i, std::size_t s, std::size_t used, double* sums) {
-                        add(leaves, first + begin + s * strip, used, groups[g].leaves + i, weights, sums);
-                    });
-        });
+                     const auto write = [&](std::size_t g, const auto& sums_of) {
+                         for (std::size_t i = 0; i < std::min(abreast, some - g * abreast); ++i)
+                             for (std::size_t s = 0; s * strip < own; ++s) {
+                                 const std::size_t used = std::min(strip, own - s * strip);
+                                 double sums[strip];
+                                 sums_of(i, s, used, sums);
+                                 for (std::size_t r = 0; r < used; ++r)
+                                     out[(begin + s * strip + r) * n + q0 + g * abreast + i] = sums[r];
+                             }
+                     };
+                     if (!weights)
+                         work.count_all(first + begin, own, groups, [&](std::size_t g) {
+                             write(g, [&](std::size_t i, std::size_t s, std::size_t used, double* sums) {
+                                 std::copy_n(work.counts(g) + (s * abreast + i) * strip, used, sums);
+                             });
+                         });
+                     else
+                         for (std::size_t g = 0; g < groups.size(); ++g)
+                             write(g, [&](std::size_t i, std::size_t s, std::size_t used, double* sums) {
+                                 add(leaves, first + begin + s * strip, used, groups[g].leaves + i, weights, sums);
+                             });
+                 });
     }
 }
 

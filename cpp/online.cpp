@@ -67,8 +67,7 @@ void encodings_before(const std::uint32_t* numbers, std::size_t count, const Val
             own.sum += values[first + i];
             ++own.n;
         }
-        for (std::size_t e = 0; e < encodings; ++e)
-            encode(sums, counts, size, scales + 4 * e, bins + e * rows + first);
+        for (std::size_t e = 0; e < encodings; ++e) encode(sums, counts, size, scales + 4 * e, bins + e * rows + first);
     }
 }
 
