@@ -19,9 +19,9 @@ namespace descending {
 
 constexpr std::size_t rows_per_task = 32768;  // of one tree, whose nodes stay in the caches meanwhile
 constexpr std::size_t together = 16;          // rows on their way
-constexpr std::size_t batch = 256;            // rows, of which those that have arrived are left out now and then:
-constexpr std::size_t at_first = 13;          // after so many steps
-constexpr std::size_t after = 4;              // and again after so many
+constexpr std::size_t batch = 256;            // rows, of which those that have arrived are left out now and then
+constexpr std::size_t at_first = 13;          // steps until that is done for the first time
+constexpr std::size_t after = 4;              // steps between two times
 
 // The largest number of single precision that is not above this one.
 float rounded_down(double number) {

@@ -2,7 +2,6 @@
 
 from itertools import pairwise
 
-import catboost as cb
 import dask.array as da
 import dask.dataframe as dd
 import lightgbm as lgb
@@ -196,23 +195,3 @@ def test_what_is_not_summed_is_refused_by_name():
     small = over_dask(case_of("lightgbm binary"), memory_limit=30_000 * 4)
     with pytest.raises(axil.InputError, match="memory_limit"):
         small(X)
-
-
-@pytest.mark.parametrize("library", ["lightgbm", "catboost"])
-def test_huber_has_pushes_over_partitions(library):
-    """In memory it has weights, and its steps are the same."""
-    y = np.linspace(-2, 3, N) + np.sin(5 * np.asarray(X, dtype=float)[:, 0])
-    if library == "lightgbm":
-        model = lgb.LGBMRegressor(**LGB, objective="huber", alpha=0.7).fit(X, y)
-    else:
-        quiet = {"iterations": 4, "depth": 3, "verbose": False, "allow_writing_files": False, "thread_count": 1}
-        model = cb.CatBoostRegressor(loss_function="Huber:delta=0.7", **quiet).fit(X, y)
-    whole, explainer = axil.Explainer(model, X, y), axil.Explainer(model, partitioned(X), partitioned(y))
-    assert (whole.kind, explainer.kind) == ("exact", "additive")
-    slack = 1e-5 * np.abs(y).max()
-    np.testing.assert_allclose(explainer(X_NEW).predictions, model.predict(X_NEW), rtol=0, atol=slack)
-    np.testing.assert_allclose(explainer.pushes(X_NEW), whole.pushes(X_NEW), rtol=0, atol=slack)
-    wrong = y.copy()
-    wrong[np.abs(y).argmin()] += 0.4  # which is not cut off
-    with pytest.raises(axil.ExactnessError):
-        axil.Explainer(model, partitioned(X), partitioned(wrong))

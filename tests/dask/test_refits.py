@@ -159,20 +159,21 @@ def test_with_a_client(pair):
         assert len(spread.leave_one_out()) == len(X)
 
 
-def test_models_whose_rows_cannot_be_deleted():
-    smoothed = lgb.LGBMRegressor(n_estimators=3, path_smooth=2.0, n_jobs=1, verbose=-1).fit(X, Y)
-    other = axil.Explainer(smoothed, partitioned(X), partitioned(Y))
+@pytest.mark.parametrize("how", [{"path_smooth": 2.0}, {"objective": "huber", "alpha": 0.5, "reg_alpha": 0.1}])
+def test_models_whose_rows_cannot_be_deleted(how):
+    model = lgb.LGBMRegressor(n_estimators=3, **how, n_jobs=1, verbose=-1).fit(X, Y)
+    other = axil.Explainer(model, partitioned(X), partitioned(Y))
     for ask in (
         lambda: other.removal(QUERIES),
         lambda: other.without(QUERIES, ["patient 7"]),
         lambda: other.leave_one_out(),
         lambda: other.removal(QUERIES, groups=partitioned(Y)),
     ):
-        with pytest.raises(axil.UnsupportedQuestionError, match="path_smooth"):
+        with pytest.raises(axil.UnsupportedQuestionError, match=r"path_smooth|Huber"):
             ask()
-    close(other.pushes(QUERIES), axil.Explainer(smoothed, X, Y).pushes(QUERIES))
+    close(other.pushes(QUERIES), axil.Explainer(model, X, Y).pushes(QUERIES))
     with pytest.raises(axil.InputError, match='device is "cuda"'):
-        axil.Explainer(smoothed, partitioned(X), partitioned(Y), device="cuda")
+        axil.Explainer(model, partitioned(X), partitioned(Y), device="cuda")
 
 
 def test_trees_that_lost_their_rows_are_no_part_of_the_mean():

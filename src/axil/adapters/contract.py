@@ -275,7 +275,6 @@ class Adapter(Model, Protocol):
 class Defaults(ReadsRows, Model):
     """Base class of adapters."""
 
-    cuts_off = False  #: whether residuals are cut off before they are added up; see `FittedTrees.cut`
     calibration: Any = None  #: what makes probabilities of scores, besides the link (`Calibration`); None: nothing does
 
 

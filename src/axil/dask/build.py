@@ -27,10 +27,7 @@ def proven(
     limits: Limits,
     verify: bool,
 ) -> PartitionedModel:
-    """The model, replayed on the partitions; exact weights where it has them, else pushes.
-
-    Which residuals Huber's loss cuts off is held for rows in memory alone; over partitions it has pushes.
-    """
+    """The model, replayed on the partitions; exact weights where it has them, else pushes."""
     given = model["booster"] if isinstance(model, dict) and "booster" in model else model
     cluster = Cluster(client)
     refused: UnsupportedModelError | None = None
@@ -40,7 +37,7 @@ def proven(
         if not error.derivative:
             raise
         refused = error
-    if refused is not None or getattr(adapter, "cuts_off", False):
+    if refused is not None:
         adapter = smooth.find(given)
         if adapter is None:
             raise InputError(

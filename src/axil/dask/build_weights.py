@@ -247,7 +247,9 @@ def _walked(trees: FittedTrees, sums: LeafSums) -> Replay:
     """The replay over all rows; its structure has no rows itself."""
     nothing = np.empty((len(trees.n_leaves), 0), dtype=cell_dtype(int(trees.n_leaves.max())))
     score = np.empty((0, sums.residuals.shape[1]))
-    walked = Walked(nothing, np.ones(1), sums.counts, sums.leaf_weights, sums.residuals, score, sums.leaf_weights)
+    found = sums.counts, sums.leaf_weights, sums.residuals, score, sums.drawn_weights
+    draws = np.ones(1) if sums.cut is None else np.array([1.0, 0.0])
+    walked = Walked(nothing, draws, *found, cut=sums.cut)
     offsets = None if sums.offsets is None else score  # of no row, but there: trees that see them are no forest
     return replayed(_without_rows(trees), walked, offsets, sums.extent.weight)
 

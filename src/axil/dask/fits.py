@@ -131,7 +131,9 @@ class Fit(Transferable):
     structure: Structure
     base: Array  #: (K,)
     values: Array  #: (L, K) leaf values before any rate
-    sums: Array  #: (L, K) which they are made of; zeros unless there are shifts, as only pushes ask for them then
+    #: (L, K) which they are made of, with what residuals put in that are cut off; zeros unless there are shifts, as only pushes
+    #: ask for them then
+    sums: Array
 
     @classmethod
     def of(cls, space: LeafSpace, sums: RowSums) -> Fit:

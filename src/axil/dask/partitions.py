@@ -27,7 +27,7 @@ from axil.replay.build import own_leaves_of, with_rows
 from axil.replay.checks import CHECKED_ROWS, Extent, Miss, furthest, with_predictions
 from axil.replay.recover import assign_leaves, fitted_structure, regularisation_of
 from axil.replay.walk import round_to, walk
-from axil.structure import Pattern, RowTotals, Structure, Transferable, aligned, all_n_leaves, served
+from axil.structure import CutRows, Pattern, RowTotals, Structure, Transferable, aligned, all_n_leaves, served
 from axil.types import Array
 from axil.weights.boosting import BoostedTrees
 from axil.weights.leaf_space import cooccurrence
@@ -180,7 +180,9 @@ class LeafSums(RowTotals):
 
     counts: NDArray[np.int64]  #: (L,)
     leaf_weights: Array  #: (L,)
-    residuals: Array  #: (L, K) see `Walked.sums`
+    drawn_weights: Array  #: (L,) see `Walked`, as of the two that follow
+    residuals: Array  #: (L, K)
+    cut: CutRows | None
     started: Array  #: (L, K) of weight * draw * (target - offset)
     offsets: Array | None  #: (L, K) of weight * draw * offset
     extent: Extent
@@ -239,14 +241,17 @@ def replay_partition(X: Any, observed: Observed, bags: Any, place: Place, shared
         walked = walk(adapter, trees, own, targets, offsets, limits)
         scale = regularisation_of(trees).scale(walked.leaf_weights)
         alone = Pattern(scale, None, None, {})  # that of all rows is not known here
-        structure = fitted_structure(trees, walked.cells, walked.draws, walked.leaf_weights, alone, offsets)
+        free = walked.leaf_weights if walked.cut is None else walked.cut.free
+        structure = fitted_structure(trees, walked.cells, walked.draws, free, alone, offsets)
         rows = Cpu(shared.n_threads).rows_of(structure)
         structures.append(structure)
         sums.append(
             LeafSums(
                 walked.counts,
                 walked.leaf_weights,
+                walked.drawn_weights,
                 walked.sums,
+                walked.cut,
                 leaf_sums(structure, rows, targets if offsets is None else targets - offsets),
                 None if offsets is None else leaf_sums(structure, rows, offsets),
                 Extent.of(targets, trees.row_weights, offsets, walked.score),

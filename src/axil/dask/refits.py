@@ -71,6 +71,12 @@ class Refits:
     def refuse_unknown(self, question: str) -> None:
         for entry in self.model.held.entries:
             rule = known_regularisation(entry.structure, question)
+            if entry.structure.cut is not None:
+                raise UnsupportedQuestionError(
+                    question,
+                    "without some rows other residuals are cut off (Huber's loss), which is not found out over partitions",
+                    IN_MEMORY,
+                )
             if rule.nodes is not None and rule.nodes.own is not None:
                 raise UnsupportedQuestionError(
                     question, "path_smooth follows numbers of rows, which are not counted over partitions", IN_MEMORY

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.structure.sums import RowTotals
 from axil.structure.transfer import Transferable
 from axil.types import Array
 
@@ -37,7 +38,7 @@ class Cut(Transferable):
 
 
 @dataclass(frozen=True)
-class CutRows(Transferable):
+class CutRows(RowTotals, Transferable):
     """The part of the L leaf sums of a fit that rows put in whose residuals are cut off, and the weights of all others."""
 
     sums: Array  #: (L, 1) of weight * draw * delta, with its sign, over the rows beyond

@@ -140,7 +140,9 @@ def pushes(training: Rows, fitted: FittedValues, queries: NDArray[np.integer[Any
     value have their share of what is left: the value over what it would be without the shift. O(T N) per query.
     """
     s, table = fitted.structure, asked(fitted.structure, queries)
-    whole = fitted.sums if s.cut is None else fitted.whole(s.cut)[0]
+    whole = fitted.sums
+    if s.cut is not None and s.total is None:  # over partitions they are whole already
+        whole = fitted.whole(s.cut)[0]
     for t, (a, b) in enumerate(pairwise(s.starts)):
         if s.shift is None:
             table[a:b] = s.leaf_values_transpose(t, table[a:b])

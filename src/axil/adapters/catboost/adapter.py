@@ -87,7 +87,7 @@ class CatBoostAdapter(TreeModel):
         self._least_weight = 0.0 if several else float(np.finfo(np.float32).eps)
         signs = {} if several else signs_of(self._reading.last)  # which it does not enforce
         self.missing_targets = MISSING in self._reading.losses
-        self.starts_with_base, self.cuts_off = self._reading.ranked and not leaves_only, self._reading.cut is not None
+        self.starts_with_base = self._reading.ranked and not leaves_only
         self.repeats_targets = self.starts_with_base
         self._chains = chains(self._blob, signs) if signs and not self.starts_with_base else None
         # A continued fit starts from the model before and says boost_from_average=False.

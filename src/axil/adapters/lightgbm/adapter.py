@@ -117,7 +117,7 @@ class LightGBMAdapter(TreeModel):
         self.feature_names: list[str] | None = None if unnamed else names
         self.fingerprint = text.fingerprint()
         self.scale = ROOTS if text.objective == "regression sqrt" else IDENTITY
-        self.starts_with_base, self.cuts_off = self._reading.ranked and not leaves_only, self._reading.cuts
+        self.starts_with_base = self._reading.ranked and not leaves_only
         if self.starts_with_base:
             self.base_precision = np.float32
             self.residual_precision = np.float64
@@ -167,7 +167,7 @@ class LightGBMAdapter(TreeModel):
             l1=rule.l1,
             max_step=rule.max_step,
             nodes=nodes,
-            cut=Cut(self._settings.precisely("alpha")[0]) if self.cuts_off else None,
+            cut=Cut(self._settings.precisely("alpha")[0]) if self._reading.cuts else None,
             sampler=self._sampler(evidence, totals.n_rows, gradients),
             coefficients=coefficients,
             hidden=0.0 if self._reading.forest else np.repeat(of_trees, self._n_leaves),
