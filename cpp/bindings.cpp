@@ -798,6 +798,18 @@ void drawn_sums(const Array<const Leaf, 1>& leaves, const Vector& draws, const M
     });
 }
 
+template <class Leaf>
+void ranges(const Array<const Leaf, 1>& leaves, const Matrix& values, const Array<double, 2>& low,
+            const Array<double, 2>& high) {
+    const std::size_t rows = leaves.shape(0), columns = values.shape(1);
+    require_shape(values, rows, columns, "values");
+    require_shape(low, low.shape(0), columns, "low");
+    require_shape(high, low.shape(0), columns, "high");
+    run(1, [&](const axil::Crew&) {
+        axil::ranges(leaves.data(), rows, values.data(), columns, low.shape(0), low.data(), high.data());
+    });
+}
+
 template <class T>
 void require_aligned(const T&) {
     static_assert(std::is_arithmetic_v<T>);
@@ -837,6 +849,7 @@ void bind(nb::module_& m) {
     m.def("descend", aligned(descend<Leaf>), "ways"_a, array("values"), array("out"), "n_threads"_a);
     m.def("drawn_sums", aligned(drawn_sums<Leaf>), array("leaves"), array("draws"), array("values"), array("sums"),
           array("counts"));
+    m.def("ranges", aligned(ranges<Leaf>), array("leaves"), array("values"), array("low"), array("high"));
     m.def("sweep", aligned(sweep<Leaf>), array("leaves"), array("starts"), array("state"), array("apply"),
           array("table"), maybe("apply_weights"), array("gather"), array("sums"), maybe("gather_weights"),
           "n_threads"_a);

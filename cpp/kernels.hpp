@@ -319,4 +319,9 @@ template <class Leaf>
 void drawn_sums(const Leaf* leaves, std::size_t rows, const double* draws, const double* values, std::size_t columns,
                 std::size_t n_leaves, double* sums, std::int64_t* counts);
 
+// The same of low and high, (n_leaves, columns) each; nan where a leaf has no value of a column.
+template <class Leaf>
+void ranges(const Leaf* leaves, std::size_t rows, const double* values, std::size_t columns, std::size_t n_leaves,
+            double* low, double* high);
+
 }  // namespace axil

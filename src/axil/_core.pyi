@@ -259,6 +259,12 @@ def drawn_sums(leaves: _Leaves, draws: _F64, values: _F64, sums: _F64, counts: _
     draw is above 0.
     """
 
+def ranges(leaves: _Leaves, values: _F64, low: _F64, high: _F64) -> None:
+    """Fill ``low`` and ``high`` (L, S) with the range of the values (N, S), nan left out, of the rows in each leaf of one tree.
+
+    nan where there is no value.
+    """
+
 class Ways:
     """Trees whose nodes rows follow one by one."""
 

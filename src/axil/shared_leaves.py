@@ -12,6 +12,7 @@ from axil import adapters, inputs
 from axil.errors import InputError, UnsupportedModelError, UnsupportedQuestionError
 from axil.kernels import Cells
 from axil.kernels.choose import backend_of, limits_of, settled
+from axil.kernels.cpu import ranges
 from axil.machine.memory import Limits
 from axil.machine.progress import track
 from axil.structure import cell_dtype
@@ -150,7 +151,7 @@ def novelty(
         tables.append(inputs.as_features(held_out, adapter, "held_out"))
     numbers = [_numbers(table) for table in tables]
     leaves = [_leaves(adapter, table, limits) for table in tables]
-    trained = numbers[1]
+    trained = np.ascontiguousarray(numbers[1])
     if not trained.size:
         raise InputError(
             "X_train has no rows, or no column of numbers: there is nothing that X could be compared with."
@@ -159,7 +160,7 @@ def novelty(
     spread[~(spread > 0)] = 1.0
     found = [np.zeros(len(table)) for table in numbers]
     for t in track(range(len(leaves[1])), "novelty"):
-        low, high = _boxes(leaves[1][t], trained, 1 + max(int(own[t].max(initial=0)) for own in leaves))
+        low, high = ranges(leaves[1][t], trained, 1 + max(int(own[t].max(initial=0)) for own in leaves))
         for place in range(len(tables)):
             if place != 1:
                 _add_distance(found[place], leaves[place][t], numbers[place], low, high, spread)
@@ -178,16 +179,6 @@ def _numbers(table: Any) -> Array:
     numeric = [name for name, kind in frame.schema.items() if kind.is_numeric()]
     columns = [np.asarray(frame[name].to_numpy(), dtype=np.float64) for name in numeric]
     return np.stack(columns, axis=1) if columns else np.zeros((len(frame), 0))
-
-
-def _boxes(leaf: Cells, values: Array, n_leaves: int) -> tuple[Array, Array]:
-    """(leaves, p) each: the lowest and highest value of every column among the rows of each leaf; nan where there is none."""
-    order = np.argsort(leaf, kind="stable")
-    met, first = np.unique(leaf[order], return_index=True)
-    low = np.full((n_leaves, values.shape[1]), np.nan)
-    high = low.copy()
-    low[met], high[met] = (reduce.reduceat(values[order], first, axis=0) for reduce in (np.fmin, np.fmax))
-    return low, high
 
 
 def _add_distance(total: Array, leaf: Cells, values: Array, low: Array, high: Array, spread: Array) -> None:

@@ -6,11 +6,12 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from axil import _core
 from axil.kernels import LINKS, Program
-from axil.kernels.cpu import Cpu, drawn_sums, leaf_rows, refit_rounds
+from axil.kernels.cpu import Cpu, drawn_sums, leaf_rows, ranges, refit_rounds
 from axil.machine.arrays import host
 from axil.structure import Regularisation
 from tests.kernels.forests import CLOSE, COLUMNS, DTYPES, Forest, forest
@@ -406,6 +407,21 @@ def test_drawn_sums(dtype: type) -> None:
     for wrong, match in ((draws[1:], "draws"), (draws, "values")):
         with pytest.raises(ValueError, match=match):
             drawn_sums(f.leaves[0], wrong, values[: len(values) - (match == "values")], f.n_leaves[0])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_ranges(dtype: type) -> None:
+    f = forest(dtype)
+    values = f.normal(f.n_rows, 3)
+    values[f.rng.random(values.shape) < 0.2] = np.nan
+    values[0, 0], values[1, 1] = np.inf, -np.inf
+    for leaves, n in zip(f.leaves, f.n_leaves):
+        low, high = ranges(leaves, values, n + 1)  # of which the last has no rows
+        frame = pd.DataFrame(values).groupby(leaves)
+        np.testing.assert_array_equal(low, frame.min().reindex(range(n + 1)))
+        np.testing.assert_array_equal(high, frame.max().reindex(range(n + 1)))
+    with pytest.raises(ValueError, match="values"):
+        ranges(f.leaves[0], values[1:], f.n_leaves[0])
 
 
 class TestLeafRows:

@@ -207,6 +207,13 @@ def drawn_sums(leaves: NDArray[Any], draws: Array, values: Array, n_leaves: int)
     return sums, counts
 
 
+def ranges(leaves: NDArray[Any], values: Array, n_leaves: int) -> tuple[Array, Array]:
+    """(L, S) twice: the lowest and the highest value of the rows (N, S) in each leaf of a tree; nan where there is none."""
+    low, high = np.empty((2, n_leaves, values.shape[1]))
+    _core.ranges(leaves, values, low, high)
+    return low, high
+
+
 def leaf_rows(
     cells: Cells, starts: Numbers, draws: Array, weights: Array | None, factors: Array, n_threads: int = 1
 ) -> tuple[Array, NDArray[np.int32], Numbers]:
