@@ -145,19 +145,20 @@ def test_several_outputs_have_lines_of_their_own():
     np.testing.assert_allclose(own["studentised"], by_hand(own["residual"].to_numpy(), leaves)[1], rtol=1e-9)
 
 
-def test_rows_alone_in_a_leaf_are_not_judged_and_the_table_says_why():
+def test_rows_alone_in_a_leaf_are_judged_by_the_trees_in_which_they_are_not():
     X, y, _ = made(60)
-    X[7] = 50.0  # far away from all others
+    X[7], y[7] = 50.0, 1000.0  # far away from all others
     model = LGBMRegressor(n_estimators=5, min_child_samples=1, num_leaves=12, verbose=-1, n_jobs=1).fit(X, y)
     explainer = axil.Explainer(model, X, y)
-    alone = explainer.leave_one_out()["prediction"].isna().sum()
-    assert 0 < alone <= 30
-    table = explainer.audit()
-    judged = ["expected", "residual", "scale", "studentised", "quality"]
-    assert table[judged].tail(alone).isna().all(axis=None)
-    assert not table["suspect"].tail(alone).any()
-    assert table[judged].head(60 - alone).notna().all(axis=None)
-    assert f"nan in {alone} lines: no other row" in table.attrs["axil"]
+    alone = np.flatnonzero(explainer.leave_one_out()["alone"])
+    assert 7 in alone
+    assert len(alone) <= 30
+    table = explainer.audit().set_index("row")
+    assert table.index[0] == 7
+    assert table["suspect"][7]
+    for row in alone:
+        after = explainer.without(X[[row]], [row])["after"][0]
+        assert abs(table["expected"][row] - after) < 1e-9 * np.abs(y).max()
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,8 @@ class Audit(Question):
 
         A frame with a line per row and the columns row, output if there are several, and
 
-        - target, and expected, the prediction of the fit without the row, structure held fixed (`leave_one_out`);
+        - target, and expected, the prediction of the fit without the row, structure held fixed (`leave_one_out`; a leaf of
+          boosted trees that is left empty adds nothing, as in `without`);
         - residual, and scale, the size of usual residuals there, from the rows that share the row's leaves;
         - studentised, residual over scale;
         - quality, from 0 to 1: the share of right labels that would be as far out;
@@ -69,8 +70,8 @@ class Audit(Question):
         m is the estimated number of wrong labels: how many more are far out than of right labels would be. It is 0 for clean
         data and Gaussian noise.
 
-        Models that `leave_one_out` refuses, or takes long for, are answered as in `blame`. Rows without a prediction, as no
-        other row is in one of their leaves, have nan and come last; ``attrs["axil"]`` of pandas frames counts them. Of a model
+        Models that `leave_one_out` refuses, or takes long for, are answered as in `blame`. Rows that have no prediction even so
+        have nan and come last; ``attrs["axil"]`` of pandas frames counts them. Of a model
         fitted to transformed targets residuals are in the targets' own units; "scale (log)" and studentised are on the scale of
         the fit.
 

@@ -138,11 +138,11 @@ def said_by_others(proven: ProvenModel) -> tuple[Array, bool]:
         longer = f"fits without each of {len(proven.targets)} training rows take {in_time(seconds)} on two cores"
         return _agreeing_values(proven, f'{longer}, and explainer.leave_one_out()["prediction"] waits for them'), False
     try:
-        found = leave_one_out.predictions(proven)
+        alone = np.isnan(leave_one_out.predictions(proven))
     except UnsupportedQuestionError as error:
         return _agreeing_values(proven, error.reason), False
-    if np.isnan(found).mean() <= MOST_ALONE:
-        return found, True
+    if alone.mean() <= MOST_ALONE:
+        return leave_one_out.rest(proven), True
     reason = "most training rows are alone in one of their leaves, so no fit without them says more"
     return _agreeing_values(proven, reason), False
 

@@ -143,6 +143,12 @@ def predictions(proven: ProvenModel) -> Array:
     return np.concatenate([one.predictions for one in left_out(proven)], axis=1)
 
 
+def rest(proven: ProvenModel) -> Array:
+    """The same, with the predictions of fits in which a row's leaf is left empty and adds nothing."""
+    found = [one.predictions if one.rest is None else one.rest for one in left_out(proven)]
+    return np.concatenate(found, axis=1)
+
+
 def note_on(alone: NDArray[np.bool_], note: str = notes.NOTE) -> str:
     """The note on a table of predictions without the row itself, some of which do not exist."""
     n = int(alone.sum())

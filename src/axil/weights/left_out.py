@@ -58,6 +58,8 @@ class LeftOut:
     """Each training row in the fit without it."""
 
     predictions: Array  #: (N, K); nan: no other row says anything of it
+    #: (N, K) the same, of rows that leave a leaf empty too, which then adds nothing; None: they have none
+    rest: Array | None = None
     curve: Curve | None = None  #: None: there is none, as the trees are not fitted one after the other
     #: (N,) rows that no averaged tree says anything of; None: trees are not averaged
     emptied: NDArray[np.bool_] | None = None
@@ -75,6 +77,7 @@ def left_out(deletion: Deletion) -> LeftOut:
     s, lonely = fitted.structure, _lonely(fitted.structure)
     trees = stages(s)
     found, sums, total = np.empty_like(fitted.targets), np.zeros((len(trees), len(fitted.base))), 0.0
+    rest = np.empty_like(found)
     every = np.empty(s.n_rows, dtype=np.bool_)
     for rows in track(deletion.blocks(), "training rows"):
         left = deletion.alone(rows)
@@ -84,15 +87,16 @@ def left_out(deletion: Deletion) -> LeftOut:
         counted = counts(s, rows, kept)
         if not s.own_base:  # the last residuals have the base in them, which the row's offset stands in for
             left[:, -1] += like(s.beta[-1] * base_without(fitted, rows), left)
-        found[rows] = np.where(kept, fitted.targets[rows].T - host(left[:, -1]), np.nan).T
+        rest[rows] = fitted.targets[rows] - host(left[:, -1]).T
+        found[rows] = np.where(kept[:, None], rest[rows], np.nan)
         if not kept.all():
             left[:, :, like(np.flatnonzero(~kept), left)] = 0.0
         sums += host(np.einsum("ktj,ktj,j->tk", left, left, like(counted, left)))
         total += counted.sum()
     # the base is a tree; the base alone and all trees
     if s.is_ranked or (s.coefficients is not None and len(trees) <= 2):
-        return LeftOut(found)
-    return LeftOut(found, Curve(trees, means(sums, total), int(every.sum()), fitted, every))
+        return LeftOut(found, rest)
+    return LeftOut(found, rest, Curve(trees, means(sums, total), int(every.sum()), fitted, every))
 
 
 def _lonely(s: Structure) -> Callable[[slice], NDArray[np.bool_]]:
