@@ -286,3 +286,39 @@ def test_a_warning_names_the_line_that_asked():
 
 def test_an_explainer_has_few_names():
     assert len([name for name in dir(axil.Explainer) if not name.startswith("_")]) <= 40
+
+
+class TestLabelsInAnotherOrder:
+    """Rows are matched by position, so values with the labels of the rows in another order are refused."""
+
+    X = pd.DataFrame(
+        np.random.default_rng(0).normal(size=(90, 3)), columns=list("abc"), index=[f"r{i}" for i in range(90)]
+    )
+    y = X["a"] + X["b"] ** 2
+
+    @pytest.mark.parametrize(
+        ("what", "ask"),
+        [
+            ("groups", lambda e, X, y, other: e.group(X, other)),
+            ("groups", lambda e, X, y, other: e.removal(X, groups=other)),
+            ("groups", lambda e, X, y, other: e(X).group(other)),
+            ("by", lambda e, X, y, other: e.combine(X, by=other)),
+            ("out_of_fold", lambda e, X, y, other: e.audit(other)),
+            ("out_of_fold", lambda e, X, y, other: e.blame(X, y, other)),
+            ("y_val", lambda e, X, y, other: e.blame(X, other)),
+            ("y_cal", lambda e, X, y, other: e.calibrate(X + 0.01, other)),
+            ("y", lambda e, X, y, other: e.calibrate(X + 0.01, y).crps(X, other)),
+            ("init_score", lambda e, X, y, other: e.top(X, init_score=other)),
+            ("sample_weight", lambda e, X, y, other: e.refit(sample_weight=other.abs())),
+            (r"add\[1\]", lambda e, X, y, other: e.refit(add=(X, other))),
+            ("baseline", lambda e, X, y, other: e.shapley(X, y, baseline=other)),
+        ],
+    )
+    def test_are_refused(self, what, ask):
+        X, y = self.X, self.y
+        explainer = axil.Explainer(lgb.LGBMRegressor(n_estimators=4, verbose=-1, n_jobs=1).fit(X, y), X, y)
+        of = (
+            "X_train" if what in ("groups", "out_of_fold", "sample_weight", "baseline") else r"(X|X_val|X_cal|add\[0\])"
+        )
+        with pytest.raises(axil.InputError, match=f"^{what} has the row labels of {of} in another order"):
+            ask(explainer, X, y, y.iloc[::-1])

@@ -21,7 +21,6 @@ from axil.effects.choice import Allowed, Choice, packed
 from axil.errors import InputError
 from axil.machine.memory import Limits
 from axil.output.rules import measured, said_by
-from axil.replay.mistakes import other_order
 from axil.replay.model import Proven
 from axil.replay.queries import Offsets, Queries
 from axil.replay.recover import assign_leaves
@@ -136,6 +135,7 @@ class PartitionedModel(Proven):
             raise InputError(
                 "X is a Dask collection; expected the rows to explain in memory. Pass X.compute(), in batches."
             )
+        inputs.refuse_other_order(X, init_score, "init_score", "X")
         rows = inputs.as_features(X, self.adapter, "X")
         offsets = Offsets.of(init_score, rows.shape[0], self.adapter)
         return Queries(self.adapter, rows, offsets, inputs.row_labels(rows), self.n_threads)
@@ -246,8 +246,14 @@ class PartitionedModel(Proven):
         return inputs.feature_columns(X, np.arange(n), wanted)
 
 
+def labelled(shard: Any) -> pd.Series:
+    """Numbers with the labels of a partition's rows."""
+    return pd.Series(np.zeros(len(shard.index)), index=shard.index)
+
+
 def coded_rows(shard: Any, what: str, labels: Any) -> tuple[NDArray[np.intp], NDArray[Any]]:
     """Each row's group number and the names of the groups."""
+    inputs.refuse_other_order(labelled(shard), labels, what)
     return inputs.group_codes(labels, len(shard.index), what)
 
 
@@ -261,11 +267,7 @@ def allowed_rows(shard: Any, about: Any, given: list[Any]) -> Allowed:
     with named(number):
         every = [("among", one) for one in masks or ()]
         for what, own in (*every, ("among", mask), ("distinct", keys), ("within", values)):
-            if other_order(pd.Series(np.zeros(n), index=shard.index), own) is not None:
-                raise InputError(
-                    f"{what} has the row labels of X_train in another order, and rows are matched by position. Sort it like "
-                    "X_train."
-                )
+            inputs.refuse_other_order(labelled(shard), own, what)
         among = None if mask is None else np.flatnonzero(inputs.as_mask(mask, n, "among"))
         bits = None if masks is None else packed((inputs.as_mask(one, n, "among") for one in masks), n)
         labels = None if keys is None else inputs.as_labels(keys, n, "distinct").astype(object)

@@ -13,7 +13,7 @@ from axil import inputs
 from axil.adapters.pipeline import calibrates
 from axil.errors import AxilError, ExactnessError, InputError
 from axil.machine.memory import Limits
-from axil.replay.mistakes import OTHER_ORDER, other_order
+from axil.replay.mistakes import OTHER_ORDER
 from axil.support import supports
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def read(given: Given) -> Boosting | Implicit:
     try:
         return _first(given)
     except ExactnessError as error:
-        order = other_order(given.X, given.y)
+        order = inputs.other_order(given.X, given.y)
         if order is None:
             raise
         try:

@@ -19,9 +19,11 @@ from axil.inputs.labels import (
     label_codes,
     named_rows,
     one_hot,
+    other_order,
     places_among,
     position_of,
     positions,
+    refuse_other_order,
 )
 from axil.inputs.numbers import (
     MOST_THREADS,

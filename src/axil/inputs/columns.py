@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from axil.errors import InputError, meant, shown
 from axil.inputs.codes import is_missing, numbered
-from axil.inputs.labels import as_labels, position_of
+from axil.inputs.labels import as_labels, position_of, refuse_other_order
 from axil.inputs.numbers import is_sparse, is_whole
 from axil.inputs.tables import as_frame, row_labels, take_rows
 from axil.types import Array
@@ -84,6 +84,7 @@ def row_values(given: Any, features: Any, known: list[str] | None, what: str, ro
     ``features`` are the rows, None where they are not at hand; ``known`` the names that the model has for its columns.
     """
     if not isinstance(given, str):
+        refuse_other_order(features, given, what, {"training": "X_train", "calibration": "X_cal"}.get(rows, "X"))
         return given
     if features is None:
         raise InputError(

@@ -169,6 +169,27 @@ def named_rows(rows: Any, index: NDArray[Any]) -> NDArray[np.intp]:
     return positions(labels, index, "rows")[1]
 
 
+def other_order(X: Any, y: Any) -> NDArray[np.intp] | None:
+    """(N,): where the labels of X stand in y, if both are labelled by pandas, alike but for the order."""
+    rows: Any = getattr(X, "index", None)
+    given: Any = getattr(y, "index", None)
+    if not (hasattr(rows, "get_indexer") and hasattr(given, "get_indexer")):
+        return None
+    if len(rows) != len(given) or rows.equals(given) or not (rows.is_unique and given.is_unique):
+        return None
+    found = given.get_indexer(rows)
+    return None if (found < 0).any() else np.asarray(found, dtype=np.intp)
+
+
+def refuse_other_order(rows: Any, given: Any, what: str, of: str = "X_train") -> None:
+    """Refuse labels of these rows in another order than theirs: rows are matched by position."""
+    if other_order(rows, given) is not None:
+        raise InputError(
+            f"{what} has the row labels of {of} in another order, and rows are matched by position. Pass "
+            f"it with .loc[{of}.index]; or, if it is in the order of {of} already, without its labels."
+        )
+
+
 def listed_labels(rows: Any) -> list[Any]:
     """A user's list of labels of training rows."""
     try:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.effects.choice import Allowed, Choice, packed
 from axil.errors import AxilError, InputError, meant, shown
-from axil.output.shown_columns import Columns, refuse_other_order
+from axil.output.shown_columns import Columns
 
 PLACES = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -159,7 +159,7 @@ def said_by(among: Callable[..., Any], *given: Any, rows: str = "the training ro
 def _mask(known: Columns, given: Any, what: str) -> NDArray[np.bool_]:
     """(N,): the training rows that are marked."""
     features = known.training[0]
-    refuse_other_order(features, given, "among")
+    inputs.refuse_other_order(features, given, "among")
     return inputs.as_mask(given, features.shape[0], what)
 
 
@@ -170,7 +170,7 @@ def _codes(known: Columns, distinct: Any) -> NDArray[np.intp] | None:
     if isinstance(distinct, str) or inputs.is_whole(distinct):
         distinct = known.of_all_training(known.chosen(distinct, "distinct")[0], "distinct")
     features = known.training[0]
-    refuse_other_order(features, distinct, "distinct")
+    inputs.refuse_other_order(features, distinct, "distinct")
     return inputs.label_codes(distinct, features.shape[0], "distinct")
 
 

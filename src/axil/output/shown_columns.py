@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.errors import InputError, shown
 from axil.inputs.copies import owned_rows
-from axil.replay.mistakes import other_order
 
 HINT = " A column that is no feature comes with beside=(columns of the training rows, columns of X)."
 EXPECTED = "expected two frames, of the training rows and of the rows of X"
@@ -102,15 +101,6 @@ def columns_of(features: Any, rows: Any, names: list[str], beside: Any = None) -
     return Columns([*names, *new], len(names), (features, further[0]), (rows, further[1]))
 
 
-def refuse_other_order(rows: Any, given: Any, what: str, of: str = "X_train") -> None:
-    """Refuse labels of these rows in another order than theirs: rows are matched by position."""
-    if other_order(rows, given) is not None:
-        raise InputError(
-            f"{what} has the row labels of {of} in another order, and rows are matched by position. Pass "
-            f"it with .loc[{of}.index]; or, if it is in the order of {of} already, without its labels."
-        )
-
-
 def _pair(features: Any, rows: Any, beside: Any) -> tuple[Any, Any]:
     try:
         first, second = beside
@@ -127,7 +117,7 @@ def _pair(features: Any, rows: Any, beside: Any) -> tuple[Any, Any]:
         n = own.shape[0]
         if frame.shape[0] != n:
             raise InputError(f"The {which} frame of beside has {frame.shape[0]} rows; expected {n}, those of {name}.")
-        refuse_other_order(own, frame, f"The {which} frame of beside", name)
+        inputs.refuse_other_order(own, frame, f"The {which} frame of beside", name)
     return owned_rows(first), owned_rows(second)
 
 

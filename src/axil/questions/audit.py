@@ -200,6 +200,7 @@ def _classes(model: Any, names: NDArray[Any], out_of_fold: Any, asked: tuple[Que
         found = ClassAudit.of_neighbours(labels, shares)
         probabilities = None if np.isnan(said).all() else said
     else:
+        inputs.refuse_other_order(model.features, out_of_fold, "out_of_fold")
         probabilities = as_probabilities(out_of_fold, *labels.shape)
         found = ClassAudit.of_probabilities(labels, probabilities)
     columns = found.columns(model.index, names, probabilities)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
+from axil import inputs
 from axil.effects import notes
 from axil.errors import ApproximationWarning, InputError, UnsupportedQuestionError, shown, warn
 from axil.machine.progress import in_time
@@ -113,6 +114,7 @@ def _by_class(model: Any, gradient: Array, index: NDArray[Any]) -> tuple[dict[st
 
 def validation(model: Any, X_val: Any, y_val: Any, init_score: Any) -> tuple[Queries, Array]:
     """Validation rows and their targets (n, K), checked."""
+    inputs.refuse_other_order(X_val, y_val, "y_val", "X_val")
     queries: Queries = model.queries(X_val, init_score)
     if not len(queries):
         raise InputError("X_val has no rows; expected validation rows with their targets.")

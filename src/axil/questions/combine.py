@@ -82,7 +82,7 @@ def _by(asked: Asked, X: Any, by: Any, word: str) -> tuple[csr_array, NDArray[An
         raise InputError(f"X has no rows, so there is nothing to take the {word} of.")
     codes, names = np.zeros(n, dtype=np.intp), np.array([word], dtype=object)
     if by is not None:
-        values = inputs.row_values(by, asked.queries.rows, asked.model.adapter.feature_names, "by")
+        values = inputs.row_values(by, asked.queries.rows, asked.model.adapter.feature_names, "by", "explained")
         codes, names = inputs.group_codes(values, n, "by")
     counts = np.bincount(codes, minlength=len(names))
     each = 1.0 / counts[codes] if word == "mean" else np.ones(n)

@@ -212,6 +212,7 @@ def _weights(model: Any, made: Made, sample_weight: Any) -> Array | None:
     if sample_weight is None:
         return made.sample_weight
     if not hasattr(sample_weight, "items") or hasattr(sample_weight, "to_numpy"):
+        inputs.refuse_other_order(model.features, sample_weight, "sample_weight")
         return inputs.as_weights(sample_weight, n)
     named, values = by_label(sample_weight, "sample_weight", "weight")
     which, rows = inputs.positions(named, model.index, "sample_weight")
@@ -225,6 +226,8 @@ def _added(model: Any, made: Made, add: Any) -> Change:
     if not isinstance(add, (tuple, list)) or not 2 <= len(add) <= 4:
         raise InputError("add has to be (X, y), (X, y, sample_weight) or (X, y, sample_weight, init_score).")
     X, y, weights, offsets = (*add, None, None)[:4]
+    for part, given in enumerate(add[1:], 1):
+        inputs.refuse_other_order(X, given, f"add[{part}]", "add[0]")
     rows = inputs.as_features(X, model.adapter, "add[0]", model.features)
     n = rows.shape[0]
     fitted = model.as_targets(y, n, "add[1]", "added")

@@ -99,6 +99,7 @@ def baselines(proven: ProvenModel, baseline: Any) -> Array:
     """(N, K): the targets that unknown rows have; nan: none, and the row's own target stays."""
     n, n_outputs = proven.targets.shape
     if not isinstance(baseline, str):
+        inputs.refuse_other_order(proven.features, baseline, "baseline")
         return proven.on_scale(inputs.as_table(baseline, n, n_outputs, "baseline"), "baseline")
     if baseline == "mean":
         return np.tile(proven.targets.mean(axis=0), (n, 1))

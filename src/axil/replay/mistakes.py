@@ -8,11 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil.adapters.contract import Model, TrainingRows
 from axil.errors import AxilError, ExactnessError, InputError
-from axil.inputs import as_frame, is_sparse, take_rows
+from axil.inputs import as_frame, is_sparse, other_order, take_rows
 from axil.replay.checks import checked_rows
 from axil.types import Array
 
@@ -104,18 +103,6 @@ def _changes(
                 "was scaled for the fit, or explain a pipeline of scaler and model.",
                 replace(rows, X=scaled),
             )
-
-
-def other_order(X: Any, y: Any) -> NDArray[np.intp] | None:
-    """(N,): where the labels of X stand in y, if both are labelled by pandas, alike but for the order."""
-    rows: Any = getattr(X, "index", None)
-    targets: Any = getattr(y, "index", None)
-    if not (hasattr(rows, "get_indexer") and hasattr(targets, "get_indexer")):
-        return None
-    if len(rows) != len(targets) or rows.equals(targets) or not (rows.is_unique and targets.is_unique):
-        return None
-    found = targets.get_indexer(rows)
-    return None if (found < 0).any() else np.asarray(found, dtype=np.intp)
 
 
 def refuse_other_order(X: Any, y: Any) -> None:

@@ -316,6 +316,7 @@ class Proven(ABC):
 
     def folds(self, given: Any) -> Any:
         """(N, K): out-of-fold predictions of the training rows that the user gives, on the scale of the fit."""
+        inputs.refuse_other_order(self.features, given, "out_of_fold")
         return self.on_scale(inputs.as_table(given, *self.shape, "out_of_fold"), "out_of_fold")
 
     def deletion_note(self) -> str:
@@ -366,6 +367,7 @@ class InMemory(Proven):
         return [self.features]
 
     def queries(self, X: Any, init_score: Any = None) -> Queries:
+        inputs.refuse_other_order(X, init_score, "init_score", "X")
         rows = inputs.as_features(X, self.adapter, "X", self.features)
         offsets = Offsets.of(init_score, rows.shape[0], self.adapter)
         return Queries(self.adapter, rows, offsets, inputs.row_labels(rows), self.n_threads)

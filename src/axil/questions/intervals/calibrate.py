@@ -127,6 +127,7 @@ class Calibrate(Question):
 
 def held_out(model: Any, X: Any, y: Any, folds: Any, init_score: Any, groups: Any, method: str) -> Predictive:
     """From rows that the model was not fitted on."""
+    inputs.refuse_other_order(X, y, "y_cal", "X_cal")
     queries = model.queries(X, init_score)
     n = len(queries)
     grouped = CalibrationGroups.of(groups, queries.rows, model, n, "calibration")

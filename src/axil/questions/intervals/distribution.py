@@ -141,7 +141,7 @@ class Distribution:
             Labels of the rows of X, where `calibrate` was given labels; a column that it was given is read from X.
         """
         queries = self._model.queries(X, init_score)
-        at = self._shown(self._targets(y, len(queries)))
+        at = self._shown(self._targets(y, queries))
 
         def rank(one: Distribution, local: Local, some: Any) -> Array:
             n, atoms, value = one.n_calibration, one._atoms(local), at[some][:, None, :]
@@ -230,7 +230,7 @@ class Distribution:
             Labels of the rows of X, where `calibrate` was given labels; a column that it was given is read from X.
         """
         queries = self._model.queries(X, init_score)
-        truth = self._shown(self._targets(y, len(queries)))
+        truth = self._shown(self._targets(y, queries))
 
         def score(one: Distribution, local: Local, some: Any) -> Array:
             atoms = one._atoms(local)
@@ -379,9 +379,10 @@ class Distribution:
         t, seen = self._model.targets[:, 0], self._model.shown[:, 0]
         return bool(seen[t.argmax()] >= seen[t.argmin()])
 
-    def _targets(self, y: Any, n: int) -> Array:
+    def _targets(self, y: Any, queries: Queries) -> Array:
         """(n, K): targets that users give, on the scale of the fit."""
-        return self._model.on_scale(inputs.as_table(y, n, self._model.shape[1], "y", "predicted"), "y")
+        inputs.refuse_other_order(queries.rows, y, "y", "X")
+        return self._model.on_scale(inputs.as_table(y, len(queries), self._model.shape[1], "y", "predicted"), "y")
 
 
 def _as_probability(value: Any, what: str) -> float:
