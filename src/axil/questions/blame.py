@@ -20,6 +20,7 @@ from axil.replay.proven import ProvenModel
 from axil.replay.queries import Queries
 from axil.types import Array
 from axil.weights.boosting import BoostedTrees
+from axil.weights.forest import Forest
 from axil.weights.left_out import LEAST_LEFT
 from axil.weights.members import Residual, Sum
 
@@ -154,7 +155,8 @@ def _agreeing_values(proven: ProvenModel, reason: str) -> Array:
 
     That is what all other rows say of row j. Where K_jj is within 1e-6 of one they say nothing: nan.
     """
-    if any(isinstance(engine, (BoostedTrees, Sum, Residual)) for engine in proven.engines):
+    lost = any(getattr(engine.structure, "is_ranked", False) for engine in proven.engines if isinstance(engine, Forest))
+    if lost or any(isinstance(engine, (BoostedTrees, Sum, Residual)) for engine in proven.engines):
         warn(
             f"The leave-one-out predictions are approximate here: {reason}. In their place are the targets at which rows' own "
             "predictions would agree with them, a few percent nearer to the rows' targets. Out-of-fold predictions of your own "

@@ -83,7 +83,9 @@ class Refit(Question):
         have. O(T N).
 
         CatBoost's l2_leaf_reg counts in proportion to the mean weight of all rows. Here rows that are dropped are gone; in
-        `without` they stay with a weight of zero, so there the two differ.
+        `without` they stay with a weight of zero, so there the two differ. So they do where weights come of classes: here a row
+        has the weight of its new class, and balanced ones are counted again, as in a retraining; `without` and `what_if` hold the
+        weights of the fit.
 
         Parameters
         ----------

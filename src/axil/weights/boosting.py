@@ -68,13 +68,16 @@ class BoostedTrees(TreeEngine):
     A kept value is published whole, by one assignment, so any number of threads may ask, and an exception breaks nothing.
     """
 
-    def __init__(self, structure: Structure, backend: Backend, offset_sums: Array | None = None):
-        """Keeps the rows on the back end; ``offset_sums`` (L, K): the leaf sums of the offsets, where rows are elsewhere."""
+    def __init__(self, structure: Structure, backend: Backend, offset_sums: Array | None = None, once: bool = False):
+        """Keeps the rows on the back end; ``offset_sums`` (L, K): the leaf sums of the offsets, where rows are elsewhere.
+
+        ``once``: these trees are fitted to one column of targets, and asked nothing else; see `Passes`.
+        """
         self.structure = s = structure
         self.backend = backend
         self.rows = backend.rows_of(s)
         self.leaf_space: LeafSpace | None = None  # None: by sweeps
-        self._passes = Passes(s, self.rows)
+        self._passes = Passes(s, self.rows, once)
         self._target_sums: list[tuple[Array, Any]] = []  # arrays with their leaf sums, the latest last
         self._kept_fit: FittedValues | None = None
         self._kept_deletions: tuple[FittedValues, Deletion] | None = None
@@ -239,7 +242,8 @@ class BoostedTrees(TreeEngine):
         gone = np.array([row])
         if bends(self.structure):
             return fit_without(self.structure, gone, targets, self.backend)
-        return self.without(gone, targets).fit(targets)
+        left = without(self.structure, gone, targets, self.backend)
+        return BoostedTrees(left, self.backend, once=True).fit(targets)
 
     def replays(self, targets: Array, available: int) -> int:
         """How many rows' exact deletions are replayed."""

@@ -16,7 +16,7 @@ from axil.weights.rows_left import bends
 BLOCK_ENTRIES = 1 << 22  # of outputs by trees by rows that are walked at a time
 COPIES = 4  # of a block that are held at a time
 REPLAYS = 4  # passes over the trees that a replay without a row takes
-GROUP_SECONDS = 1e-4  # per tree of a replay besides
+GROUP_SECONDS = 4e-5  # per tree of a replay besides
 RANKED_SECONDS = 1e-7  # per row and tree of a replay that ranks the rows of each leaf
 RANKING_SECONDS = 1e-4  # per tree of such a replay besides
 
