@@ -100,6 +100,13 @@ def test_targets_that_a_loss_does_not_take(loss, y):
         loss.check(np.array([[y]]))
 
 
+@pytest.mark.parametrize("loss", [poisson(), tweedie(1.5)])
+def test_some_targets_of_a_fit_may_all_be_zero(loss):
+    loss.check(np.zeros((2, 1)), "targets", whole=False)
+    with pytest.raises(InputError, match="targets goes down to -1; this loss takes targets from 0 up"):
+        loss.check(np.array([[-1.0]]), "targets", whole=False)
+
+
 def test_a_loss_has_its_own_name():
     assert [loss.name for loss in (poisson(), gamma(), tweedie(1.0), Softmax())] == [
         "poisson",

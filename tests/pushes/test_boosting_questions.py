@@ -1,7 +1,7 @@
 """Questions about boosted classifiers and other losses, against an independent replay with the leaves held fixed."""
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import lightgbm as lgb
 import numpy as np
@@ -66,6 +66,24 @@ def test_what_if_is_the_fit_again_with_other_targets(name):
     assert np.abs(found - expected).max() < 1e-6 * np.abs(expected).max()
     assert np.allclose(frame["after"] - frame["before"], frame["change"])
     assert np.allclose(frame["before"], case.scores(X_NEW).ravel())
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if "poisson" in name or "tweedie" in name])
+def test_targets_of_counts_may_be_set_to_zero(name):
+    """Alone and beside others, in `what_if` and `refit`; a fit to zeros alone has no start."""
+    case, explainer = case_of(name), explainer_of(name)
+    row = int(np.flatnonzero(case.y > 0)[0])
+    frame = explainer.what_if(X_NEW, {LABELS[row]: 0})
+    expected = replayed(case, targets_with(case, {row: 0.0})) - replayed(case, case.targets)
+    assert np.abs(frame["change"] - expected.ravel()).max() < 1e-6 * np.abs(expected).max()
+    again = explainer.refit(targets={LABELS[row]: 0})
+    np.testing.assert_allclose(again.what_if(X_NEW, {})["before"], frame["after"], rtol=3e-6, atol=3e-6)
+    nothing = dict.fromkeys(LABELS, 0.0)
+    for ask in (partial(explainer.what_if, X_NEW, nothing), partial(explainer.refit, targets=nothing)):
+        with pytest.raises(
+            axil.InputError, match="targets goes down to 0; this loss takes targets from 0 up, not all 0"
+        ):
+            ask()
 
 
 def test_what_if_says_what_the_scores_stand_for():

@@ -156,8 +156,10 @@ class Loss(ABC):
         slope = -(at.g_by_target * at.h - at.g * at.h_by_target) / at.h**2
         return np.diag(np.broadcast_to(slope, (1, len(means)))[0])
 
-    def check(self, y: Array) -> None:  # noqa: B027 - a loss takes any targets unless it overrides this
-        """Raise `InputError` for targets that the loss does not take."""
+    def check(  # noqa: B027 - a loss takes any targets unless it overrides this
+        self, y: Array, what: str = "y_train", whole: bool = True
+    ) -> None:
+        """Raise `InputError` for targets that the loss does not take; ``whole``: they are all targets of a fit."""
 
     def _at_zero(self, means: Array) -> Slopes:
         return self._slopes(means[None], np.zeros((1, len(means))))
@@ -254,10 +256,10 @@ class Logit(Loss):
         """s p (1 - p) on the diagonals."""
         return _diagonal(np.asarray(self.scale * expit(self.scale * F) * expit(-self.scale * F)))
 
-    def check(self, y: Array) -> None:
+    def check(self, y: Array, what: str = "y_train", whole: bool = True) -> None:
         """Require targets from 0 to 1."""
         if y.min(initial=0.0) < 0 or y.max(initial=0.0) > 1:
-            raise InputError(f"y_train goes from {y.min():g} to {y.max():g}; this loss takes targets from 0 to 1.")
+            raise InputError(f"{what} goes from {y.min():g} to {y.max():g}; this loss takes targets from 0 to 1.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -444,12 +446,12 @@ class Deviance(Loss):
         """exp(F) on the diagonals."""
         return _diagonal(np.exp(F))
 
-    def check(self, y: Array) -> None:
-        """Require targets above 0, or from 0 up where the family has them."""
+    def check(self, y: Array, what: str = "y_train", whole: bool = True) -> None:
+        """Require targets above 0, or from 0 up where the family has them; a fit, which starts from their mean, some above."""
         low, positive = y.min(initial=1.0), self.power >= 2
-        if low < 0 or not y.any() or (positive and low <= 0):
+        if low < 0 or (whole and not y.any()) or (positive and low <= 0):
             least = "above 0" if positive else "from 0 up, not all 0"
-            raise InputError(f"y_train goes down to {low:g}; this loss takes targets {least}.")
+            raise InputError(f"{what} goes down to {low:g}; this loss takes targets {least}.")
 
 
 #: slopes by operations that arrays of other modules have as well

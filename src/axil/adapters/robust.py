@@ -120,10 +120,10 @@ class SquaredLog(Squared):
         apart = np.log1p(F) - np.log1p(y)
         return Slopes(apart / (1 + F), np.maximum((1 - apart) / (1 + F) ** 2, 1e-6), np.nan, np.nan, np.nan)
 
-    def check(self, y: Array) -> None:
+    def check(self, y: Array, what: str = "y_train", whole: bool = True) -> None:
         """Require targets above -1."""
         if y.min(initial=0.0) <= -1:
-            raise InputError(f"y_train goes down to {y.min():g}; this loss takes targets above -1.")
+            raise InputError(f"{what} goes down to {y.min():g}; this loss takes targets above -1.")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -275,7 +275,7 @@ class Boosting:
         if self.classes is not None and self.adapter.n_outputs == 1:
             found = found[:, 1:]
         found = round_to(self.adapter.precision, found)
-        self.loss.check(found)
+        self.loss.check(found, what, whole=False)
         return found
 
     def refitted(self, targets: Array) -> FitsAgain:
@@ -283,6 +283,7 @@ class Boosting:
         self._require_start("what_if")
         if targets is self.targets and self._as_fitted is not None:
             return self._started(self._as_fitted)
+        self.loss.check(targets, "targets")
         other = self.adapter.smooth_trees(replace(self.rows, targets=targets))
         found = refit(self.walked, targets, other.loss, other.factors, n_threads=self._n_threads)
         if targets is self.targets:
@@ -299,6 +300,7 @@ class Boosting:
         adapter, walked = self.adapter, self.walked
         weights = smooth.counted_weights(adapter, change.targets, change.weights)
         rows = RefitRows.of(change, adapter, weights, walked.smooth.trees.n_leaves, self.limits)
+        self.loss.check(rows.targets, "targets")
         given = TrainingRows(change.X, rows.targets, rows.weights, rows.offsets)
         leaves, drawn = rows.leaves(walked.leaves), None if walked.drawn is None else rows.draws(walked.drawn)
         found = leaf_fit(adapter, walked, given, leaves, drawn, self._n_threads)

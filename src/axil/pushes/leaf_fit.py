@@ -41,7 +41,6 @@ def leaf_fit(
             "with monotone constraints or path_smooth and this loss the values of inner nodes are not written",
             "Ask explainer.without(X, rows) for a fit without some rows, or fit with squared error.",
         )
-    smooth.loss.check(targets)
     weights = np.ones(len(targets)) if rows.weights is None else rows.weights
     if not weights.any():
         raise InputError("No row of any weight is left to fit again; keep some.")
