@@ -25,9 +25,11 @@ from tests.pushes.boosting_models import (
     CASES,
     CAT,
     CLASSES,
+    COUNTS,
     GB,
     HIST,
     LGB,
+    OFFSETS,
     SCORE,
     WEIGHTS,
     X_NEW,
@@ -245,6 +247,24 @@ FITTED = {
     ),
     "sklearn from zero": lambda path: (GradientBoostingClassifier(**GB, init="zero").fit(X, BINARY), BINARY),
 }
+
+
+@pytest.mark.parametrize("ending", ["json", "ubj"])
+@pytest.mark.parametrize("settings", [{}, {"max_delta_step": 0.3}])
+def test_poisson_models_from_files_keep_their_step(settings, ending, tmp_path):
+    """max_delta_step, 0.7 where nobody set it, clips leaves, and files keep it with the objective alone."""
+    model = xgb.XGBRegressor(
+        **{**XGB, "learning_rate": 0.1, "min_child_weight": 0.0}, objective="count:poisson", **settings
+    )
+    model.fit(X, COUNTS, base_margin=OFFSETS).save_model(tmp_path / f"model.{ending}")
+    again = xgb.XGBRegressor()
+    again.load_model(tmp_path / f"model.{ending}")
+    expected = axil.Explainer(model, X, COUNTS, init_score=OFFSETS)
+    assert expected._model.boosting.walked.smooth.most == pytest.approx(settings.get("max_delta_step", 0.7))
+    for loaded in (again, xgb.Booster(model_file=tmp_path / f"model.{ending}")):
+        found = axil.Explainer(loaded, X, COUNTS, init_score=OFFSETS)
+        both = [own(X_NEW, init_score=OFFSETS[: len(X_NEW)]).contributions for own in (found, expected)]
+        np.testing.assert_allclose(*both, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", FITTED)

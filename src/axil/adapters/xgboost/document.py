@@ -267,6 +267,12 @@ class XGBoostSettings:
         return float(self.text(name) or 0.0)
 
     @property
+    def max_step(self) -> float:
+        """max_delta_step, 0 where there is none. Poisson keeps its own, 0.7 where nobody set it, in model files too."""
+        own = self.learner.get("objective", {}).get("poisson_regression_param", {})
+        return self.number("max_delta_step") or float(own.get("max_delta_step", 0.0))
+
+    @property
     def monotone_signs(self) -> list[int]:
         """The constraints of the first features, which XGBoost writes as (1,0,-1); the others have none."""
         return [int(sign) for sign in self.text("monotone_constraints").strip("() ").split(",") if sign.strip()]

@@ -35,7 +35,7 @@ class XGBoostRule:
         signs = np.zeros(n_features, dtype=np.int8)
         given = settings.monotone_signs
         signs[: len(given)] = given
-        return cls(settings.number("reg_alpha"), settings.number("max_delta_step") or np.inf, signs)
+        return cls(settings.number("reg_alpha"), settings.max_step or np.inf, signs)
 
     @property
     def bends(self) -> bool:

@@ -148,7 +148,7 @@ class SmoothXGBoost(XGBoostAdapter):
             outputs=self._groups if several else np.zeros_like(self._groups),
             shared=self._model.shared,
             l1=self._settings.number("reg_alpha"),
-            most=self._settings.number("max_delta_step"),
+            most=self._settings.max_step,
             lightest=self._lightest,
             factors=self._factors(rows.targets) if isinstance(loss, Logistic) else None,
             omega=omega,
@@ -188,7 +188,7 @@ class SmoothXGBoost(XGBoostAdapter):
         rates = np.full(self._n_trees, rate)
         if self._drops:
             return rates
-        most = self._settings.number("max_delta_step") or np.inf
+        most = self._settings.max_step or np.inf
         bent = self._settings.number("reg_alpha") > 0 and most < np.inf  # both are in gains
         bent = bent or bool(self._rule.signs.any())  # and so are bounds
         negligible = 1e-5 * max(float(np.abs(tree.values).max()) for tree in self._trees)
