@@ -242,3 +242,43 @@ def test_rows_without_offsets_of_an_xgboost_fit_with_offsets_are_told(objective)
             warnings.simplefilter("error")
             explainer.top(X[:1], 1, init_score=offset[:1])
             axil.Explainer(model.fit(X, y), *rows).top(X[:1], 1)
+
+
+WITH_OFFSETS = {
+    "lightgbm": lambda: lightgbm.LGBMRegressor(n_estimators=5, verbose=-1).fit(X, Y, init_score=TRAINED),
+    "lightgbm counts": lambda: lightgbm.LGBMRegressor(objective="poisson", n_estimators=5, verbose=-1).fit(
+        X, np.round(Y), init_score=TRAINED
+    ),
+    "xgboost": lambda: xgboost.XGBRegressor(n_estimators=5, max_depth=2).fit(X, Y, base_margin=TRAINED),
+    "xgboost counts": lambda: xgboost.XGBRegressor(objective="count:poisson", n_estimators=5, max_depth=2).fit(
+        X, np.round(Y), base_margin=TRAINED
+    ),
+    "catboost": lambda: CatBoostRegressor(iterations=5, verbose=0, allow_writing_files=False).fit(
+        Pool(X, Y, baseline=TRAINED)
+    ),
+}
+
+
+@pytest.mark.parametrize("placed", [np.asarray, partial(da.from_array, chunks=40)])
+@pytest.mark.parametrize("name", WITH_OFFSETS)
+def test_targets_of_rows_without_offsets_are_told(name, placed):
+    """Their errors would be those of the offsets, whatever the library predicts without any."""
+    y, rng = np.round(Y) if "counts" in name else Y, np.random.default_rng(5)
+    rows, targets, margin = rng.normal(size=(30, 4)), rng.normal(size=30) + 20, rng.normal(size=30)
+    explainer = axil.Explainer(WITH_OFFSETS[name](), placed(X), placed(y), init_score=placed(TRAINED))
+    asked = ["blame"] if "counts" in name else ["calibrate", "blame", "shapley"]
+    if placed is not np.asarray:
+        asked = [question for question in asked if question == "calibrate"]
+    for question in asked:
+        ask = getattr(explainer, question)
+        X_name, y_name = ("X_cal", "y_cal") if question == "calibrate" else ("X_val", "y_val")
+        told = f"{X_name} comes without any: its predictions leave out what {y_name} includes"
+        with pytest.warns(UserWarning, match=told):
+            ask(rows, targets)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", UserWarning)
+            ask(rows, targets, init_score=margin)
+    if "xgboost" not in name:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            explainer.top(rows, 2)

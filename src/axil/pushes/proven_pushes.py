@@ -105,7 +105,11 @@ class ProvenPushes(Refittable):
 
     @property
     def starts_elsewhere(self) -> bool:
-        return getattr(self.adapter, "offset_replaces_base", False) and self.boosting.rows.offsets is not None
+        return getattr(self.adapter, "offset_replaces_base", False) and self.had_offsets
+
+    @property
+    def had_offsets(self) -> bool:
+        return self.boosting.rows.offsets is not None
 
     def queries(self, X: Any, init_score: Any = None) -> Queries:
         return super().queries(as_rows(X), init_score)

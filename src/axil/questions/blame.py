@@ -15,7 +15,7 @@ from axil.machine.progress import in_time
 from axil.output import tables
 from axil.questions import leave_one_out
 from axil.questions.noise import WARNED, leverages
-from axil.questions.question import Asked, Question, output_columns
+from axil.questions.question import Asked, Question, output_columns, warn_without_offsets
 from axil.replay.proven import ProvenModel
 from axil.replay.queries import Queries
 from axil.types import Array
@@ -116,6 +116,7 @@ def _by_class(model: Any, gradient: Array, index: NDArray[Any]) -> tuple[dict[st
 def validation(model: Any, X_val: Any, y_val: Any, init_score: Any) -> tuple[Queries, Array]:
     """Validation rows and their targets (n, K), checked."""
     inputs.refuse_other_order(X_val, y_val, "y_val", "X_val")
+    warn_without_offsets(model, init_score, "X_val", "y_val")
     queries: Queries = model.queries(X_val, init_score)
     if not len(queries):
         raise InputError("X_val has no rows; expected validation rows with their targets.")

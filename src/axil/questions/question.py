@@ -45,6 +45,16 @@ class Question:
         return Asked(self._model, self._model.queries(X, init_score))
 
 
+def warn_without_offsets(model: Any, init_score: Any, rows: str, targets: str) -> None:
+    """Warn where rows with targets come without offsets, and the training rows had some."""
+    if init_score is None and model.had_offsets:
+        warn(
+            f"Training rows of this {model.adapter.library} model started from offsets, and {rows} comes without any: its "
+            f"predictions leave out what {targets} includes. Pass the offsets of {rows} as init_score.",
+            UserWarning,
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class Asked:
     """Rows to ask a proven model about."""

@@ -21,6 +21,7 @@ from axil.machine.threads import Kept
 from axil.replay.leaf_fits import Change
 from axil.replay.queries import Offsets, Queries
 from axil.scale import IDENTITY, TargetScale
+from axil.structure import Structure
 from axil.structure.leaves import LeafFit
 from axil.types import Array
 
@@ -139,6 +140,16 @@ class Proven(ABC):
     def starts_elsewhere(self) -> bool:
         """Whether the fit started from offsets of the training rows in the place of its base."""
         return False
+
+    @property
+    def structures(self) -> Sequence[Structure] | None:
+        """The boosted trees of each group of outputs, where these have weights; else None."""
+        return None
+
+    @property
+    def had_offsets(self) -> bool:
+        """Whether the training rows had offsets, in the place of the base or besides."""
+        return any(s.offsets is not None for s in self.structures or ())
 
     @abstractmethod
     def queries(self, X: Any, init_score: Any = None) -> Queries:

@@ -20,7 +20,7 @@ from axil.questions.intervals.local import NAMES, PENALTY, Local, Own, Surroundi
 from axil.questions.intervals.predictive import Predictive
 from axil.questions.intervals.training_errors import is_bagged, out_of_bag, training_errors
 from axil.questions.noise import leverages
-from axil.questions.question import Question
+from axil.questions.question import Question, warn_without_offsets
 from axil.replay.proven import ProvenModel
 from axil.types import Array
 from axil.weights.forest import Forest
@@ -128,6 +128,7 @@ class Calibrate(Question):
 def held_out(model: Any, X: Any, y: Any, folds: Any, init_score: Any, groups: Any, method: str) -> Predictive:
     """From rows that the model was not fitted on."""
     inputs.refuse_other_order(X, y, "y_cal", "X_cal")
+    warn_without_offsets(model, init_score, "X_cal", "y_cal")
     queries = model.queries(X, init_score)
     n = len(queries)
     grouped = CalibrationGroups.of(groups, queries.rows, model, n, "calibration")
