@@ -9,8 +9,9 @@ import pytest
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.compose import make_column_transformer
 from sklearn.feature_selection import SelectKBest, f_regression
-from sklearn.linear_model import Ridge
-from sklearn.pipeline import make_pipeline, make_union
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline, make_pipeline, make_union
 from sklearn.preprocessing import OneHotEncoder, StandardScaler, TargetEncoder
 
 import axil
@@ -123,3 +124,37 @@ def test_other_transformers_are_refused_by_name(transformer, name):
     found = axil.supports(model)
     assert (found.kind, found.setting) == ("no", "transformer")
     assert name in found.reason
+
+
+PASSED = {
+    "alone": lambda: make_pipeline("passthrough", TREES),
+    "none": lambda: Pipeline([("scale", None), ("trees", TREES)]),
+    "several": lambda: make_pipeline("passthrough", None, TREES),
+    "before another": lambda: make_pipeline("passthrough", StandardScaler(), None, Ridge()),
+    "nested": lambda: make_pipeline(make_pipeline("passthrough", StandardScaler()), TREES),
+    "nested alone": lambda: make_pipeline(make_pipeline("passthrough"), make_pipeline(StandardScaler(), TREES)),
+    "search": lambda: GridSearchCV(
+        Pipeline([("scale", StandardScaler()), ("trees", TREES)]), {"scale": ["passthrough", None]}, cv=2
+    ),
+}
+
+
+@pytest.mark.parametrize("framed", [False, True])
+@pytest.mark.parametrize("name", PASSED)
+def test_first_steps_that_hand_columns_on_are_left_out(name, framed):
+    """They say nothing of the columns of the fit; the first step that was fitted does."""
+    rows, new = (X[list("abc")], X_NEW[list("abc")]) if framed else (DATA.X[:, :3], DATA.X_new[:, :3])
+    model = PASSED[name]().fit(rows, Y)
+    assert axil.supports(model).exact
+    explainer = axil.Explainer(model, rows, Y)
+    np.testing.assert_allclose(explainer(new).predictions, model.predict(new), rtol=0, atol=CLOSE)
+    with pytest.raises(axil.InputError, match=r"columns|features"):
+        explainer(new[["a", "b"]] if framed else new[:, :2])
+
+
+def test_first_steps_before_a_smooth_learner():
+    rows, labels = DATA.X[:, :3], (np.median(Y) < Y).astype(int)
+    model = make_pipeline("passthrough", LogisticRegression(tol=1e-10)).fit(rows, labels)
+    alone = LogisticRegression(tol=1e-10).fit(rows, labels)
+    found, expected = (axil.Explainer(own, rows, labels)(rows[:3]).weights for own in (model, alone))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)

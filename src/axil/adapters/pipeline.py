@@ -30,7 +30,8 @@ class PipelineAdapter(Around):
 
     def __init__(self, pipeline: Any, last: Any):
         # Copied: a pipeline that is fitted again fits these very transformers.
-        self._steps = copy.deepcopy(pipeline[:-1]) if len(pipeline) > 1 else None
+        before = [step for _, step in pipeline.steps[:-1] if _first_fitted(step) is not None]
+        self._steps = copy.deepcopy(pipeline[:-1]) if before else None
         self._inside = last
         for transformer in transformers(self._steps):
             if uses_targets(transformer):
@@ -43,9 +44,10 @@ class PipelineAdapter(Around):
                     "    Z = sklearn.base.clone(model[:-1]).fit_transform(X, y)\n    axil.Explainer(model[-1], Z, y)",
                     "(ii)",
                 )
-        names = getattr(pipeline, "feature_names_in_", None)
+        first = _first_fitted(pipeline)
+        names = getattr(first, "feature_names_in_", None)
         self.feature_names: list[str] | None = None if names is None else [str(name) for name in names]
-        self.n_features = _width(pipeline)
+        self.n_features = _width(first)
         self.takes_text = True
         self.fingerprint = fingerprint(last, self._steps)
 
@@ -87,15 +89,22 @@ class PipelineAdapter(Around):
         return name
 
 
-def _width(pipeline: Any) -> int:
-    """How many columns a fitted pipeline takes, by its own account or by the names that it knows."""
-    found = getattr(pipeline, "n_features_in_", None)
-    if found is None and hasattr(pipeline, "feature_names_in_"):
-        found = len(pipeline.feature_names_in_)
+def _first_fitted(step: Any) -> Any:
+    """The first step that was fitted; "passthrough" and None, also in pipelines of their own, hand columns on unseen."""
+    if not _is_pipeline(step):
+        return None if isinstance(step, str) else step
+    return next((found for _, inside in step.steps if (found := _first_fitted(inside)) is not None), None)
+
+
+def _width(step: Any) -> int:
+    """How many columns the first fitted step takes, by its own account or by the names that it knows."""
+    found = getattr(step, "n_features_in_", None)
+    if found is None and hasattr(step, "feature_names_in_"):
+        found = len(step.feature_names_in_)
     if found is None:
         raise UnsupportedModelError(
             "transformer",
-            type(pipeline.steps[0][1]).__name__,
+            type(step).__name__,
             "it does not say how many columns it was fitted on (n_features_in_)",
             "Set n_features_in_ in its fit, or transform first and explain the last step.",
         )
@@ -104,9 +113,11 @@ def _width(pipeline: Any) -> int:
 
 def last_step(model: Any) -> Any:
     """The last step of a fitted pipeline, None for any other object."""
-    if "sklearn.pipeline" not in sys.modules or not isinstance(model, sys.modules["sklearn.pipeline"].Pipeline):
-        return None
-    return unwrapped(model.steps[-1][1])
+    return unwrapped(model.steps[-1][1]) if _is_pipeline(model) else None
+
+
+def _is_pipeline(model: Any) -> bool:
+    return "sklearn.pipeline" in sys.modules and isinstance(model, sys.modules["sklearn.pipeline"].Pipeline)
 
 
 def calibrates(model: Any) -> bool:
