@@ -205,6 +205,44 @@ def test_node_counts_and_weights_are_those_of_the_new_rows():
     assert again.model.estimators_[0].tree_.value[0].item() == pytest.approx(y[9:TRAIN].mean())
 
 
+WHOLE = {
+    "extra": (ensemble.ExtraTreesRegressor(4, min_samples_leaf=20, random_state=0), "numbers"),
+    "forest": (
+        ensemble.RandomForestRegressor(4, bootstrap=False, max_features=2, min_samples_leaf=20, random_state=0),
+        "numbers",
+    ),
+    "extra three": (ensemble.ExtraTreesClassifier(4, min_samples_leaf=20, random_state=0), "three"),
+    "forest two": (
+        ensemble.RandomForestClassifier(4, bootstrap=False, max_features=2, min_samples_leaf=20, random_state=0),
+        "two",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_forests_of_weighted_rows_that_were_not_drawn(name):
+    """Leaves are means by weight, and the model keeps the weights of the rows that are left."""
+    model, target = WHOLE[name]
+    y, weights = TARGETS[target][:TRAIN], np.random.default_rng(3).uniform(0.2, 2.0, TRAIN)
+    explainer = axil.Explainer(model.fit(X[:TRAIN], y, sample_weight=weights), X[:TRAIN], y, weights)
+    gone, queries = list(X.index[:5]), X[TRAIN:]
+    again = explainer.refit(drop=gone, sample_weight={"r9": 3.0}).refit(targets={"r8": y.iloc[30]})
+    weights[9], y = 3.0, y.copy()
+    y["r8"] = y.iloc[30]
+    classes = getattr(model, "classes_", None)
+    columns = y.to_numpy()[:, None] if classes is None else (y.to_numpy()[:, None] == classes).astype(float)
+    leaves, asked = model.apply(X[5:TRAIN]), model.apply(queries)
+    shares = [(own[:, None] == at) * weights[5:] for own, at in zip(asked.T, leaves.T)]
+    expected = np.mean([share @ columns[5:] / share.sum(axis=1, keepdims=True) for share in shares], axis=0)
+    np.testing.assert_allclose(predicted(again, queries).reshape(expected.shape), expected, rtol=0, atol=1e-12)
+    dropped, after = explainer.refit(drop=gone), explainer.without(queries, gone)["after"]
+    np.testing.assert_allclose(predicted(dropped, queries).ravel(), after, rtol=0, atol=1e-12)
+    left = np.delete(np.asarray(explainer._made.sample_weight), range(5))
+    axil.Explainer(dropped.model, X[5:TRAIN], TARGETS[target][5:TRAIN], left)
+    if hasattr(model, "_sample_weight"):
+        np.testing.assert_array_equal(dropped.model._sample_weight, left)
+
+
 def test_patterns_follow_the_rows_that_are_left():
     """One leaf that L1 sets to zero once most of its rows are gone."""
     x = np.repeat([0.0, 1.0], 30)[:, None]

@@ -218,7 +218,8 @@ def leaf_fits(model: Any, change: Change) -> tuple[list[LeafFit], Array | None]:
     first, rules = _rules(adapter, structures, columns, change, rows)
     found, bags = [], np.ones((len(rows.targets), len(n_leaves) - first))
     for s, own, output, ranks in zip(structures, columns, model.served(), rules):
-        found.append(leaf_fit(adapter, s, rows.served(output), model.budget, ranks))
+        made = leaf_fit(adapter, s, rows.served(output), model.budget, ranks)
+        found.append(replace(made, row_weights=rows.weights))
         drawn = _draws(s, rows)
         bags[:, own[first:] - first] = 1.0 if drawn is None else drawn
     return found, None if (bags == 1).all() else bags

@@ -33,6 +33,9 @@ class LeafFit:
     hessians: Array | None = None  #: (L,) of weight * draw * second derivative; None: these are 1, as of squared error
     #: (outputs,) the targets' means that scores of ``base`` stand for; None: the base itself
     means: Array | None = None
+    row_weights: Array | None = (
+        None  #: (n_rows,) sample weights, as scikit-learn's forests keep them; None: there are none
+    )
 
     @property
     def starts(self) -> NDArray[np.int64]:

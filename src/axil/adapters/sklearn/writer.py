@@ -45,8 +45,8 @@ def write(model: Any, fits: list[LeafFit]) -> Any:
             _put(member.tree_, fit, t)
         if hasattr(written, "_n_samples"):
             written._n_samples = fit.n_rows
-        if getattr(written, "_sample_weight", None) is not None:
-            raise UnsupportedQuestionError("refit", "its rows were drawn in proportion to their weights", INSTEAD)
+        if hasattr(written, "_sample_weight"):  # from 1.9 on, also where no rows were drawn by them
+            written._sample_weight = fit.row_weights
     return written
 
 
