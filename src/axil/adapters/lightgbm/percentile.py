@@ -20,7 +20,7 @@ PERCENTILES = ("quantile", "regression_l1", "mape")  # objectives
 
 @dataclass(frozen=True)
 class Percentile(Ranks):
-    """The rule of LightGBM. LightGBMSettings of sums (lambda_l1, lambda_l2, path_smooth) do not reach its leaf values."""
+    """The rule of LightGBM. Settings of sums (lambda_l1, lambda_l2, path_smooth) do not reach its leaf values."""
 
     own_segment: bool = (
         True  #: from 4.7 on; before, weighted percentiles were mixed by the weights of the rows one further up

@@ -246,7 +246,7 @@ _SAMPLED = (
     "The rows are in another order than in the fit: the model was fitted on rows drawn at random (bagging or GOSS), "
     "which axil draws "
     "again by their position.",
-    "LightGBMSettings changed while the model was trained, so that other rows were drawn.",
+    "Settings changed while the model was trained, so that other rows were drawn.",
 )
 _BUNDLES = "LightGBM bundled sparse columns that overlap in a few rows: fit again with enable_bundle=False."
 _VALUES = (
