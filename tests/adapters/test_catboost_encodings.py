@@ -133,7 +133,8 @@ def test_wrong_targets_never_pass(name: str, wrong: str) -> None:
     else:
         order = rng.permutation(len(y))
         X, y, weight = X.iloc[order], y[order], None if weight is None else weight[order]
-    with pytest.raises(ExactnessError):
+    order_named = r"Reasons, the most likely first:\n- The rows are in another order than in the fit"
+    with pytest.raises(ExactnessError, match=order_named if wrong == "rows in another order" else None):
         Explainer(case.model, X, y, weight)
 
 

@@ -341,9 +341,13 @@ class CatBoostAdapter(TreeModel):
         """The most likely reasons for a disagreement in "counts", "weights" or "values", one per line."""
         bundles = (_BUNDLES,) if self._reading.bundles else ()
         found = {"counts": (*_COUNTS, *bundles), "weights": (*_WEIGHTS, *bundles)}
-        return "\n".join(found.get(what, _VALUES))
+        return "\n".join((*((_ORDER,) if self.encodings else ()), *found.get(what, _VALUES)))
 
 
+_ORDER = (
+    "The rows are in another order than in the fit, or their targets are: CatBoost encodes the categories of each row by the "
+    "targets of the rows before it."
+)
 _COUNTS = (
     OTHER_ROWS,
     "The fit had sample weights: pass the same.",
