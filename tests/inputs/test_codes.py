@@ -101,7 +101,13 @@ def test_rows_by_label(what):
     [
         (np.arange(3), [True], r"rows has shape \(1,\); expected \(3,\)"),
         (np.arange(3), ["1"], "names row '1'"),
-        (np.arange(3), [1, 5], "names row 5 .1 of 2"),
+        (np.arange(3), [1, 5], "names row 5 .1 of 2 are unknown.; expected positions of training rows, from 0 to 2.$"),
+        (
+            np.array(["a", "b"]),
+            [0],
+            "expected labels of training rows, such as 'a': those of index=, or the index of a pandas",
+        ),
+        (np.array([7, 8]), [0], "expected labels of training rows, such as 7: those of index="),
         (np.arange(3), [1, 1.0], "names row 1.0 twice"),
         (DAYS.to_numpy(), ["2020-01-31"], "names row '2020-01-31'"),
         (DAYS.tz_localize("UTC").to_numpy(), [DAYS[0]], "are unknown"),

@@ -222,11 +222,17 @@ def places_among(asked: NDArray[Any], index: NDArray[Any]) -> NDArray[np.intp]:
 
 def _refuse_unknown(labels: list[Any], known: Any, index: NDArray[Any], what: str) -> None:
     missing = [label for label, there in zip(labels, known) if not there]
-    if missing:
-        raise InputError(
-            f"{what} names row {shown(missing[0])} ({len(missing)} of {len(labels)} are unknown); expected labels of training "
-            f"rows, such as {shown(index[0])}: those of index=, the index of a pandas X_train, or positions from 0."
+    if not missing:
+        return
+    if index.dtype.kind in "iu" and np.array_equal(index, np.arange(len(index))):  # which has no labels of its own
+        expected = f"positions of training rows, from 0 to {len(index) - 1}"
+    else:
+        expected = (
+            f"labels of training rows, such as {shown(index[0])}: those of index=, or the index of a pandas X_train"
         )
+    raise InputError(
+        f"{what} names row {shown(missing[0])} ({len(missing)} of {len(labels)} are unknown); expected {expected}."
+    )
 
 
 def position_of(label: Any, labels: list[Any]) -> int | None:
