@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import catboost as cb
@@ -183,3 +184,24 @@ def test_novelty_of_frames_with_words_and_missing_values() -> None:
     assert np.isfinite(found).all()
     with pytest.raises(axil.InputError, match="nothing that X could be compared with"):
         axil.novelty(model, new, frame.head(0))
+
+
+@pytest.mark.parametrize("table", [np.asarray, lambda rows: pd.DataFrame(rows, columns=list("abcd"))])
+def test_training_rows_are_not_held_out(table: Any) -> None:
+    """They lie inside their boxes, and every other row would be as novel as can be."""
+    model, new, held_out = boosted("regression"), RNG.normal(size=(20, 4)), RNG.normal(size=(70, 4))
+    with pytest.raises(axil.InputError, match="50 of the 50 held_out rows are training rows: the same features"):
+        axil.novelty(model, table(new), table(X), table(X[:50]))
+    mixed = np.concatenate([X[:30], held_out])
+    with pytest.warns(UserWarning, match=r"30 of the 100 held_out rows are training rows.* 70 held_out rows stay"):
+        found = axil.novelty(model, table(new), table(X), table(mixed))
+    np.testing.assert_array_equal(found, axil.novelty(model, new, X, held_out))
+    assert axil.novelty(model, new, X, held_out[:0]).shape == (20,)
+
+
+def test_held_out_rows_may_equal_training_rows_by_chance() -> None:
+    coarse, target = RNG.integers(9, size=(300, 2)).astype(float), RNG.normal(size=300)
+    model = lgb.LGBMRegressor(n_estimators=5, verbose=-1).fit(coarse[:200], target[:200])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert axil.novelty(model, coarse[:5], coarse[:200], coarse[200:]).shape == (5,)

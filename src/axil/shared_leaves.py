@@ -10,16 +10,19 @@ from numpy.typing import NDArray
 
 from axil import adapters, inputs
 from axil.errors import InputError, UnsupportedModelError, UnsupportedQuestionError
+from axil.inputs.columns import occurrences
 from axil.kernels import Cells
 from axil.kernels.choose import backend_of, limits_of, settled
 from axil.kernels.cpu import ranges
 from axil.machine.memory import Limits
 from axil.machine.progress import track
+from axil.replay.rows_of_the_fit import rows_of_the_fit, twins_among
 from axil.structure import cell_dtype
 from axil.types import Array
 
 BLOCK_ENTRIES = 1 << 22  # leaf numbers asked of the library at a time
 COMPARED = 4000  # leaves that are compared in the time that a row and tree takes in the set-up of an explainer
+HARM = "Rows of the fit lie inside the boxes that they made, so that every other row would look new"
 FEWER = "Pass fewer rows at a time, ask for the k largest alone, or raise memory_limit."
 
 
@@ -123,7 +126,8 @@ def novelty(
         The rows that the model was fitted on, or any others that support it.
     held_out : table, optional
         Rows of the same kind as X_train that the model was not fitted on. With these the answer is the share of them that is
-        less novel than each row of X: near 1 the row is unlike all of them.
+        less novel than each row of X: near 1 the row is unlike all of them. Training rows among them are left out with a
+        warning; where most are, this is an error.
     n_threads, memory_limit
         As in `Explainer`.
 
@@ -148,7 +152,8 @@ def novelty(
     adapter = _leaf_reader(model)
     tables = [inputs.as_features(X, adapter, "X"), inputs.as_features(X_train, adapter, "X_train")]
     if held_out is not None:
-        tables.append(inputs.as_features(held_out, adapter, "held_out"))
+        rows = inputs.as_features(held_out, adapter, "held_out")
+        tables.append(inputs.take_rows(rows, np.flatnonzero(~_fitted(rows, tables[1]))))
     numbers = [_numbers(table) for table in tables]
     leaves = [_leaves(adapter, table, limits) for table in tables]
     trained = np.ascontiguousarray(numbers[1])
@@ -168,6 +173,16 @@ def novelty(
     if held_out is None:
         return scores[0]
     return np.searchsorted(np.sort(scores[2]), scores[0]) / max(len(scores[2]), 1)
+
+
+def _fitted(rows: Any, trained: Any) -> NDArray[np.bool_]:
+    """Which rows are to be left out as training rows, whose features they have."""
+    if not rows.shape[0] or not trained.shape[0]:
+        return np.zeros(rows.shape[0], dtype=np.bool_)
+    single = inputs.is_single(rows) or inputs.is_single(trained)
+    asked, known = (inputs.row_keys(table, np.empty((table.shape[0], 0)), single) for table in (rows, trained))
+    equal, own = occurrences(known, asked), twins_among(occurrences(known, known))
+    return rows_of_the_fit(equal, own, "held_out", "the same features", HARM)
 
 
 def _numbers(table: Any) -> Array:

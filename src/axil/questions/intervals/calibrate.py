@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaln, logsumexp
 
 from axil import inputs
 from axil.effects import WEIGHTS
-from axil.errors import InputError, UnsupportedQuestionError, warn
+from axil.errors import InputError, UnsupportedQuestionError
 from axil.inputs.columns import Keys, occurrences
 from axil.machine.progress import track
 from axil.questions.intervals.calibration_groups import CalibrationGroups
@@ -22,6 +21,7 @@ from axil.questions.intervals.training_errors import is_bagged, out_of_bag, trai
 from axil.questions.noise import leverages
 from axil.questions.question import Question, warn_without_offsets
 from axil.replay.proven import ProvenModel
+from axil.replay.rows_of_the_fit import rows_of_the_fit, twins_among
 from axil.types import Array
 from axil.weights.forest import Forest
 
@@ -31,10 +31,12 @@ METHODS = ("leaves", "exact")
 # the few rows beside the row have errors like its own, and the rows around a new row have not. The number was chosen on made-up
 # data; without it 90 % intervals around a model with leaves of two rows held 74 % (tests/questions/intervals/test_calibrate.py).
 CROWD = 20
-FEW = 3  # training rows that a row equals: more are a value that is common, which says nothing of where a row is from
-CHANCE = 1e-4  # the probability of as many equal rows, or more, below which they are not equal by chance
-MOST = 0.5  # of the calibration rows: where more of them are training rows there is no calibration without these
 ALIKE = "the same features and the same target"
+HARM = "Errors of rows that the model was fitted on are too small, and so would be the intervals"
+INSTEAD = (
+    ", or out_of_fold=cross_val_predict(model, X_train, y_train) without X_cal and y_cal; of a forest with bootstrap calibrate() "
+    "takes the trees that were fitted without each row"
+)
 ALIKE_TARGET = "the same target, which no two training rows share"
 
 
@@ -135,7 +137,8 @@ def held_out(model: Any, X: Any, y: Any, folds: Any, init_score: Any, groups: An
     rows = calibration_rows(n, grouped)
     truth = model.on_scale(inputs.as_table(y, n, model.shape[1], "y_cal", "calibration"), "y_cal")
     held, own = equal_rows(model, inputs.take_rows(queries.rows, rows), truth[rows])
-    rows = rows[~trained_on(held, own, ALIKE if model.features is not None else ALIKE_TARGET)]
+    alike = ALIKE if model.features is not None else ALIKE_TARGET
+    rows = rows[~rows_of_the_fit(held, own, "calibration", alike, HARM, INSTEAD)]
     if len(rows) < n:
         offsets = None if init_score is None else queries.offsets.values[rows]
         queries, truth = model.queries(inputs.take_rows(queries.rows, rows), offsets), truth[rows]
@@ -218,56 +221,6 @@ def keys_of(shard: Any, single: bool, X: Any) -> Keys:
     X = np.empty((len(shard.targets), 0)) if X is None else X
     found: Keys = inputs.row_keys(X, shard.targets, single)[shard.row_weights != 0]
     return found
-
-
-def twins_among(trained: NDArray[np.intp]) -> tuple[int, int]:
-    """How many of some training rows equal no more than `FEW` others, and how many of these equal at least one.
-
-    ``trained``: how many training rows equal each, itself among them.
-    """
-    others = trained - 1
-    return int((others <= FEW).sum()), int(((others > 0) & (others <= FEW)).sum())
-
-
-def trained_on(held: NDArray[np.intp], trained: tuple[int, int], alike: str = ALIKE) -> NDArray[np.bool_]:
-    """Which calibration rows are to be left out as rows of the fit; raises where that is most of them.
-
-    ``held``: how many training rows equal each calibration row; ``trained``: what `twins_among` says of some training rows.
-
-    If the rows of both are exchangeable, a calibration row equals a training row with the probability that a training row equals
-    another one. So their share among the training rows is what duplicates and coarse features predict; only a number of equal
-    calibration rows that has a probability below `CHANCE` under it (with a uniform prior on that share) counts as a finding. Rows
-    that equal more than `FEW` training rows are left aside on both sides: a value that common may be more or less common here.
-    Of rows of the fit none is without an equal one, so the rows without one tell how many the others are.
-    """
-    equal, (n_train, twins) = (held > 0) & (held <= FEW), trained
-    n, m = int((held <= FEW).sum()), int(equal.sum())
-    if m == 0 or _tail(m, n, twins, n_train) >= CHANCE:
-        return np.zeros(len(held), dtype=np.bool_)
-    by_chance = twins / max(n_train, 1)
-    share = (m / n - by_chance) / (1.0 - by_chance)
-    found = f"{m} of the {len(held)} calibration rows are training rows: {alike}"
-    if by_chance:
-        found += f" ({by_chance:.0%} of the training rows equal another one, which does not explain it)"
-    if share > MOST:
-        raise InputError(
-            f"{found}. Errors of rows that the model was fitted on are too small, and so would be the intervals. Pass rows that "
-            "were not in the fit, or out_of_fold=cross_val_predict(model, X_train, y_train) without X_cal and y_cal; of a forest "
-            "with bootstrap calibrate() takes the trees that were fitted without each row."
-        )
-    warn(
-        f"{found}. They are left out, because errors of rows that the model was fitted on are too small; {len(held) - m} "
-        "calibration rows stay. Pass rows that were not in the fit.",
-        UserWarning,
-    )
-    return equal
-
-
-def _tail(m: int, n: int, twins: int, n_train: int) -> float:
-    """The probability that m or more of n rows equal a training row, where ``twins`` of n_train do (a beta-binomial tail)."""
-    j = np.arange(m, n + 1)
-    a, b = twins + 1, n_train - twins + 1
-    return float(np.exp(logsumexp(betaln(j + a, n - j + b) - betaln(a, b) - betaln(j + 1, n - j + 1) - np.log(n + 1))))
 
 
 def _taken(grouped: CalibrationGroups | None, rows: NDArray[np.intp]) -> CalibrationGroups | None:
