@@ -182,6 +182,14 @@ def test_rows_without_a_label_stand_for_themselves(boosting):
     assert len(found) == 61
 
 
+def test_of_rows_with_one_label_the_most_similar_is_listed(boosting):
+    found = boosting.similar(NEW, N, distinct=OWNER, by="leaves").set_index(["query", "row"])["similarity"]
+    shared = pd.DataFrame(axil.similarity(boosting.model, NEW, X), NEW.index, X.index)
+    for query, own in found.groupby(level="query"):
+        largest = shared.loc[query].groupby(OWNER).max()
+        np.testing.assert_allclose(own.to_numpy(), np.sort(largest[largest > 0])[::-1], rtol=1e-12)
+
+
 def test_a_function_cannot_change_the_training_rows(boosting):
     before = boosting.similar(NEW, 3)
 

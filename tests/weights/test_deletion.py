@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from catboost import CatBoostRegressor
+from lightgbm import LGBMRegressor
 from sklearn.base import clone
 
 import axil
@@ -258,6 +259,10 @@ def test_long_work_is_announced(monkeypatch):
     with pytest.warns(axil.CostWarning, match="Exact deletions of .* take") as said:
         explainer.removal(case.X_new[:2])
     assert said[0].filename == __file__
+    assert 'method="first-order" takes less' in str(said[0].message)
+    median = LGBMRegressor(objective="l1", n_estimators=3, verbose=-1).fit(case.X[:60], case.y[:60])
+    with pytest.warns(axil.CostWarning, match=r"take .*explainer\.without\(X, rows\) is one replay"):  # no first order
+        axil.Explainer(median, case.X[:60], case.y[:60]).removal(case.X_new[:2])
 
 
 def test_a_row_with_nearly_all_weight_leaves_the_others_their_answers():

@@ -72,7 +72,8 @@ class Removal(Question):
         method : "exact", "first-order" or None
             How effects of single rows are computed; by default exactly, unless that fits neither into memory nor into some 10
             seconds: then to first order, ``-w_j dF(x) / dw_j``, with an `ApproximationWarning`. First-order effects do not see a
-            leaf become empty.
+            leaf become empty. Medians, quantiles, Huber's loss, ``path_smooth`` and monotone constraints have none: their exact
+            effects are replayed, however long that takes.
         by : "effect" or "pushes", default "effect"
             What rows are chosen by. Pushes, what rows put into the steps of the trees, predict better what a refit without them
             does (docs/paper/faithfulness.md); the column is then push.
@@ -164,7 +165,9 @@ def source_of(model: Any, method: str | None, taken: int, greedy: bool = False) 
                 ApproximationWarning,
             )
         return FIRST_ORDER
-    announce(f"Exact deletions of {n_rows} training rows take", seconds, 'method="first-order" takes less.')
+    named = "explainer.without(X, rows) is one replay, without the rows that you name."
+    instead = 'method="first-order" takes less.' if model.has_first_order else named
+    announce(f"Exact deletions of {n_rows} training rows take", seconds, instead)
     return replace(DELETIONS, available=available, note=model.deletion_note())
 
 

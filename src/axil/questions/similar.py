@@ -104,7 +104,8 @@ class Similar(Question):
             dict from columns to values (of arrays the row): ``lambda sales, home: sales["town"] == home["town"]``.
         distinct : str, int or sequence of length n_train, optional
             A column of the training rows, by name or position, or a label for each of them, such as a property's number: of rows
-            with one label only that of largest |weight| is listed. Rows without a label stand for themselves.
+            with one label only the first by the order of the list is listed: the most similar, or that of largest |weight|. Rows
+            without a label stand for themselves.
         sign : "any", "for" or "against", default "any"
             Only rows that speak for the prediction, or against it: of numbers those whose weight is above or below zero; of
             classes those that push towards the class that the line is about (of two classes the one predicted), or away from
