@@ -7,6 +7,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from lightgbm import LGBMClassifier, LGBMRegressor
 from matplotlib.figure import Figure
 from sklearn.kernel_ridge import KernelRidge
 
@@ -106,6 +107,31 @@ def test_blame_is_ranked_and_leaves_out_what_is_not_known():
     np.testing.assert_array_equal(widths(ax), gradients[largest(gradients, 10)])
     with pytest.raises(InputError, match="No gain in the frame is known"):
         plots.blame(frame.assign(gain=np.nan), 10)
+
+
+@pytest.mark.parametrize("classes", [["no", "yes"], [1, 2]])
+def test_blame_of_classes_is_of_the_log_loss_and_shows_classes(classes):
+    X, y, more, true = data()
+    kinds, truth = (np.array(classes)[(targets > np.median(y)).astype(int)] for targets in (y, true))
+    model = LGBMClassifier(n_estimators=10, num_leaves=6, min_child_samples=5, verbose=-1).fit(X, kinds)
+    frame = axil.Explainer(model, X, kinds).blame(more, truth)
+    for given in (frame, pl.from_pandas(frame)):
+        ax = plots.blame(given, 10)
+        first = frame.iloc[0]
+        assert ax.texts[0].get_text().endswith(f"  ({first['target']} → {first['corrected']})")
+        assert ax.get_xlabel().startswith("fall of the mean validation log-loss\nper unit that this label moves")
+
+
+def test_blame_of_counts_is_of_the_deviance():
+    X, y, more, true = data()
+    model = LGBMRegressor(objective="poisson", n_estimators=10, num_leaves=6, min_child_samples=5, verbose=-1)
+    y, true = np.abs(y).round(), np.abs(true).round()
+    frame = axil.Explainer(model.fit(X, y), X, y).blame(more, true)
+    assert plots.blame(frame).get_xlabel().startswith("derivative of the mean validation deviance\nby this target")
+    unsaid = plots.blame(pl.from_pandas(frame)).get_xlabel()  # no note: the gradient of any error
+    assert unsaid.startswith("derivative of the mean validation error\nby this target")
+    squared = plots.blame(explainer().blame(more, data()[3], out_of_fold=None)).get_xlabel()
+    assert squared.startswith("derivative of the mean squared validation error\nby this target")
 
 
 def test_long_labels_lose_their_middle_and_dollars_stay_dollars():

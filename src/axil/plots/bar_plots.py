@@ -12,7 +12,17 @@ from axil.errors import InputError
 from axil.explanation import Explanation
 from axil.inputs import as_choice, as_count, as_flag, as_frame, as_numbers, group_codes
 from axil.plots import canvas, marks
-from axil.plots.sources import group_labels, labelled, largest, numbers_in, one_prediction, one_query, row_labels, says
+from axil.plots.sources import (
+    Columns,
+    group_labels,
+    labelled,
+    largest,
+    numbers_in,
+    one_prediction,
+    one_query,
+    row_labels,
+    says,
+)
 from axil.types import Array
 
 if TYPE_CHECKING:
@@ -114,8 +124,9 @@ def _sums(
 
 
 BLAME = {
-    "gain": "fall of the mean squared validation error\nif this target were corrected",
-    "gradient": "derivative of the mean squared validation error\nby this target",
+    "gain": "fall of the {error}\nif this target were corrected",
+    "gradient": "derivative of the {error}\nby this target",
+    "class": "fall of the mean validation log-loss\nper unit that this label moves to the corrected class",
 }
 
 
@@ -132,13 +143,13 @@ def blame(
 
     ``by``: "gain", largest first and the default where the frame has it, or "gradient", largest size first. ``labels``: names for
     the lines of the frame. Beside each bar stands the target, and with gains what it would be corrected to. Rows whose gain is
-    not known (nan) are left out.
+    not known (nan) are left out. The axis names the error: squared, the log-loss of classes, or the deviance.
     """
     k = as_count(k, "k")
     if by is None:
         frame = as_frame(source)
         by = "gain" if frame is None or labelled(source, "gain")[0] in frame.columns else "gradient"
-    by = as_choice(by, tuple(BLAME), "by")
+    by = as_choice(by, ("gain", "gradient"), "by")
     column, fitted = labelled(source, by)
     lines, _ = one_query(source, 0, output, ("row", column))
     values = as_numbers(lines[column], f'the column "{column}"')
@@ -156,17 +167,29 @@ def blame(
     canvas.few_ticks(ax)
     title = f"Blame: {len(chosen)} largest {by}s of {len(values):,} training rows"
     title += f"\nIn brackets: target{' → corrected target' if '→' in beside[0] else ''}" if beside[0] else ""
-    return canvas.dress(
-        ax, title, canvas.fixed(BLAME[by] + (f" ({fitted})" if fitted else "")), "training row", grid="x"
-    )
+    name = _error_axis(source, lines, by) + (f" ({fitted})" if fitted else "")
+    return canvas.dress(ax, title, canvas.fixed(name), "training row", grid="x")
 
 
-def _beside(lines: dict[str, NDArray[Any]], chosen: NDArray[np.intp], corrected: bool) -> list[str]:
+def _error_axis(source: Any, lines: Columns, by: str) -> str:
+    """The name of the axis: what `blame` computed from which error, as far as the frame says it."""
+    known = {name for name in ("gain", "gradient") if labelled(lines, name)[0] in lines}
+    if known == {"gain"} and "corrected" in lines:  # of classes, by pushes; frames of `audit` say "expected"
+        return BLAME["class"]
+    if says(source, notes.FIRST_ORDER):
+        return BLAME[by].format(error="mean validation deviance")
+    squared = "gain" in known or says(source, notes.NOTE)
+    return BLAME[by].format(error="mean squared validation error" if squared else "mean validation error")
+
+
+def _beside(lines: Columns, chosen: NDArray[np.intp], corrected: bool) -> list[str]:
     """Words after the number of each bar: the target, and what it would be corrected to; none where the target is unknown."""
     if "target" not in lines:
         return [""] * len(chosen)
     to = [name for name in ("corrected", "expected") if name in lines][:1]  # expected: in a frame of `audit`
-    columns = ["target", *(to if corrected else [])]
-    values = np.stack([as_numbers(lines[name], f'the column "{name}"')[chosen] for name in columns])
-    written = np.reshape(canvas.numbers(values.ravel()), values.shape)
-    return [f"  ({' → '.join(one)})" for one in written.T.tolist()]
+    values = [lines[name][chosen] for name in ("target", *(to if corrected else []))]
+    if all(column.dtype.kind == "f" for column in values):
+        written = np.reshape(canvas.numbers(np.ravel(values)), np.shape(values)).tolist()
+    else:  # classes
+        written = [[canvas.shorten(label) for label in column] for column in values]
+    return [f"  ({' → '.join(one)})" for one in zip(*written)]
