@@ -1,5 +1,7 @@
 """Two models compared: the parts of every change against a replay written by hand, and what cannot be compared."""
 
+import re
+
 import lightgbm as lgb
 import numpy as np
 import pandas as pd
@@ -195,12 +197,39 @@ def test_the_page(both, tmp_path):
     assert "&lt;b&gt;" in page
     assert "r60" in page
     assert "rows added" in page
+    assert "The parts sum to the change." in page
     found.to_html(tmp_path / "page.html")
     assert (tmp_path / "page.html").stat().st_size > 1000
     assert (
         repr(found)
         == "<axil.Comparison: 4 predictions; 47 training rows kept, 3 of them with other targets, 15 added, 8 removed>"
     )
+
+
+@pytest.mark.parametrize(("forward", "inverse"), [(np.log, np.exp), (np.log1p, np.expm1)])
+def test_the_page_of_logarithms_has_factors(forward, inverse):
+    regressor = lgb.LGBMRegressor(**SETTINGS)
+    models = explainers(lambda: TransformedTargetRegressor(regressor, func=forward, inverse_func=inverse))
+    found = axil.compare(*models, X)
+    page, shift = found.to_html(k=1), found.scale.shift
+    assert ("The parts are factors of 1 + the prediction, and" if shift else "The parts are factors, and") in page
+    assert "sum to" not in page
+    assert "(log" not in page
+    sections, table = page.split("<section>")[1:], found.table()
+    for section, before, after in zip(sections, table["before"], table["after"]):
+        written = [float(text.replace(",", "")) for text in re.findall(r"× ([\d.,]+)<", section)]
+        whole, *parts = written
+        assert whole == pytest.approx((after + shift) / (before + shift), rel=1e-4)
+        assert np.prod(parts) == pytest.approx(whole, rel=1e-3)
+        assert ">factor</th>" in section
+
+
+def test_the_page_of_square_roots_names_their_scale():
+    regressor = lgb.LGBMRegressor(**SETTINGS)
+    models = explainers(lambda: TransformedTargetRegressor(regressor, func=np.sqrt, inverse_func=np.square))
+    page = axil.compare(*models, X).to_html(k=1)
+    assert "The parts sum to the change, on the scale of the fit: sqrt." in page
+    assert "rows added (sqrt)" in page
 
 
 def test_the_waterfall_leads_from_old_to_new(both):

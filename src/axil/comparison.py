@@ -174,6 +174,8 @@ class Comparison:
     ) -> str | None:
         """One self-contained page: for each prediction the parts of its change, and the rows that did most.
 
+        Of a model fitted to logarithms the parts and effects are factors.
+
         Parameters
         ----------
         path : str or path, optional
@@ -185,9 +187,7 @@ class Comparison:
         target : str, optional
             The name of the targets, such as "price".
         """
-        return changes_page.write(
-            self.table(), self.top(k), [self.scale.label(name) for name in PARTS], path, title, target
-        )
+        return changes_page.write(self.table(), self.top(k), PARTS, self.scale, path, title, target)
 
 
 def compare(old: Explainer, new: Explainer, X: Any, init_score: Any = None) -> Comparison:
