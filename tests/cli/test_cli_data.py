@@ -1,5 +1,6 @@
 """Columns of the tables that commands read: categories, text, names, and tables that cannot be used."""
 
+import json
 import re
 
 import numpy as np
@@ -39,6 +40,33 @@ def test_categories(run, fails):
         f"{words} --categorical city".replace("query.csv", "new_city.csv"),
         "holds 'Bonn' (row 0), a category that no row of cities.csv has",
     )
+
+
+def test_labels_are_as_written(run, fails):
+    TRAIN.assign(id=[f"{i:05d}" for i in range(len(TRAIN))]).to_csv("padded.csv", index=False)
+    words = "lightgbm.txt --train padded.csv --target y --index id"
+    changed = table_of(run(f"without {words} --query query.csv --rows 00012 --format csv")[1])
+    plain = table_of(run(f"without lightgbm.txt {PLAIN} --query query.csv --rows 12 --format csv")[1])
+    np.testing.assert_array_equal(changed["after"], plain["after"])
+    fails(f"without {words} --query query.csv --rows 12", "has no row labelled '12'", "its labels are 00000, 00001")
+    lines = run(f"leverage {words} --json")[1].splitlines()
+    assert [json.loads(line)["row"] for line in lines] == [f"{i:05d}" for i in range(20)]
+
+
+def test_labels_that_are_numbers_may_be_compared_and_are_the_same_in_every_file(run):
+    TRAIN.assign(id=range(100, 100 + len(TRAIN))).to_csv("numbers.csv", index=False)
+    TRAIN.assign(id=range(100, 100 + len(TRAIN))).to_parquet("numbers.parquet")
+    found = [
+        run(f"without lightgbm.txt --train numbers.{kind} --target y --index id --query query.csv --format csv {rows}")
+        for kind in ("csv", "parquet")
+        for rows in ("--rows 100,101", "--where id<102")
+    ]
+    assert {code for code, _, _ in found} == {0}
+    assert len({out for _, out, _ in found}) == 1
+    words = "lightgbm.txt --train-old numbers.csv --train numbers.parquet --target y --index id --query query.csv"
+    code, out, _ = run(f"compare lightgbm.txt {words}")
+    assert code == 0
+    assert f"{len(TRAIN)} training rows kept" in out
 
 
 def test_a_pipeline_may_take_text(run):

@@ -29,6 +29,11 @@ class Roles:
     offset: str | None = None  #: what the fit started from
     others: tuple[str, ...] = ()  #: columns that options name besides, features or not
 
+    @property
+    def as_written(self) -> list[str]:
+        """Columns that are text whatever they look like."""
+        return [] if self.index is None else [self.index]
+
 
 @dataclass(frozen=True)
 class FileRows:
@@ -67,7 +72,7 @@ def training_rows(path: str, roles: Roles, model: Model) -> FileRows:
     """The training data of a model."""
     import pandas as pd
 
-    frame = _labelled(read_table(path), roles.index, path)
+    frame = _labelled(read_table(path, roles.as_written), roles.index, path)
     targets = _listed(frame, roles.target, path, "--target")
     predicted = [] if roles.out_of_fold is None else _listed(frame, roles.out_of_fold, path, "--out-of-fold")
     single = roles.index, roles.weights, roles.marks, roles.offset
@@ -93,7 +98,7 @@ def rows_like(training: FileRows, path: str, roles: Roles, model: Model, with_ta
     """Rows of another file with the features of the training data, in the same order and of the same categories."""
     import pandas as pd
 
-    frame = _labelled(read_table(path), roles.index, path)
+    frame = _labelled(read_table(path, roles.as_written), roles.index, path)
     names = list(training.features.columns)
     missing = [name for name in names if name not in frame.columns]
     if missing:
@@ -119,7 +124,12 @@ def rows_like(training: FileRows, path: str, roles: Roles, model: Model, with_ta
 
 
 def _labelled(frame: Any, index: str | None, path: str) -> Any:
-    """The frame with the user's labels for an index; several rows may share one."""
+    """The frame with the user's labels for an index, as text, so that 00012 is not 12; several rows may share one.
+
+    The column itself holds numbers where labels are written like them, for comparisons such as --where id>=12.
+    """
+    import pandas as pd
+
     if index is None:
         return frame.reset_index(drop=True)
     if index in frame.index.names:  # as pandas keeps it in Parquet
@@ -130,7 +140,12 @@ def _labelled(frame: Any, index: str | None, path: str) -> Any:
         raise InputError(
             f"{path} has no label in column {shown(index)} in row {int(labels.isna().argmax())}; fill it in."
         )
-    return frame.set_index(index, drop=False)
+    if pd.api.types.is_string_dtype(labels.dtype):
+        numbers = pd.to_numeric(labels, errors="coerce")
+        frame[index] = numbers if (numbers.astype(str) == labels).all() else labels
+    elif labels.dtype.kind in "iu":  # of Parquet
+        labels = labels.astype(str)
+    return frame.set_index(labels, drop=False)
 
 
 def _feature_names(frame: Any, roles: Roles, model: Model, path: str, taken: set[str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,10 @@ PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 PIPED = "-"  # the name of standard input
 
 
-def read_table(path: str) -> Any:
+def read_table(path: str, text: Iterable[str] = ()) -> Any:
     """A pandas frame out of a .csv, .tsv or .parquet file, or of CSV from standard input, with at least one row.
 
-    Its columns have names, of which no two are the same.
+    Its columns have names, of which no two are the same. Of CSV the columns named in ``text`` are as written: 00012 is not 12.
     """
     suffixes = [suffix.lower() for suffix in Path(path).suffixes if suffix.lower() not in PACKED]
     suffix = ".csv" if path == PIPED else suffixes[-1] if suffixes else ""
@@ -27,7 +28,7 @@ def read_table(path: str) -> Any:
     if path != PIPED and not Path(path).is_file():
         what = "is a directory, not a file" if Path(path).is_dir() else "does not exist"
         raise InputError(f"{path} {what}. Check the name, or the directory that you are in.")
-    frame = _csv(path, "\t" if suffix == ".tsv" else ",") if suffix in (".csv", ".tsv") else _parquet(path)
+    frame = _csv(path, "\t" if suffix == ".tsv" else ",", text) if suffix in (".csv", ".tsv") else _parquet(path)
     if len(frame) == 0:
         raise InputError(f"{path} has columns but no rows; expected at least one row.")
     frame.columns = [str(name) for name in frame.columns]
@@ -37,13 +38,14 @@ def read_table(path: str) -> Any:
     return frame
 
 
-def _csv(path: str, separator: str) -> Any:
+def _csv(path: str, separator: str, text: Iterable[str]) -> Any:
     import pandas as pd
 
     # A last digit that is off can move a row across a threshold. pandas keeps it by default from 3.1 on, which wants no option.
     exact = {} if tuple(map(int, pd.__version__.split(".")[:2])) >= (3, 1) else {"float_precision": "round_trip"}
     try:
-        frame = pd.read_csv(sys.stdin if path == PIPED else path, sep=separator, low_memory=False, **exact)
+        source, kinds = sys.stdin if path == PIPED else path, dict.fromkeys(text, str)
+        frame = pd.read_csv(source, sep=separator, dtype=kinds, low_memory=False, **exact)
     except pd.errors.EmptyDataError:
         raise InputError(f"{path} is empty; expected a line of column names and one line per row.") from None
     except UnicodeDecodeError as error:
