@@ -1,9 +1,11 @@
 """Columns of the tables that commands read: categories, text, names, and tables that cannot be used."""
 
+import io
 import json
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 import skops.io
 import xgboost as xgb
@@ -40,6 +42,24 @@ def test_categories(run, fails):
         f"{words} --categorical city".replace("query.csv", "new_city.csv"),
         "holds 'Bonn' (row 0), a category that no row of cities.csv has",
     )
+
+
+def test_categories_of_text_that_look_like_numbers(run, fails):
+    codes = {"Oslo": "00501", "Rome": "60601", "Lima": "60602"}
+    train, query = (part.assign(zip=part["city"].map(codes)) for part in (TRAIN, QUERY))
+    frame = train[[*FEATURES, "zip"]].astype({"zip": "category"})
+    y = Y + 100 * (TRAIN["city"] == "Rome")
+    train.assign(y=y).to_csv("zips.csv", index=False)
+    query.to_csv("zip_query.csv", index=False)
+    lightgbm_model(min_data_per_group=5).fit(frame, y).booster_.save_model("zip.txt")
+    xgb.XGBRegressor(n_jobs=1, n_estimators=4, enable_categorical=True).fit(frame, y).save_model("zip.json")
+    for name in ("zip.txt", "zip.json")[: 1 + STATES_CATEGORIES]:
+        words = f"explain {name} --train zips.csv --target y --query zip_query.csv --top 1 --format csv"
+        code, out, err = run(words)
+        assert code == 0, err
+        assert set(np.unique(pd.read_csv(io.StringIO(out), dtype=str)["zip (query)"])) <= {*codes.values()}
+    query.assign(zip=501).to_csv("short.csv", index=False)
+    fails(words.replace("zip_query.csv", "short.csv"), "holds '501' (row 0), a category that no row of zips.csv has")
 
 
 def test_labels_are_as_written(run, fails):

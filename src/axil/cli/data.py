@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,11 +29,6 @@ class Roles:
     out_of_fold: str | None = None  #: predictions of the user's own cross-validation
     offset: str | None = None  #: what the fit started from
     others: tuple[str, ...] = ()  #: columns that options name besides, features or not
-
-    @property
-    def as_written(self) -> list[str]:
-        """Columns that are text whatever they look like."""
-        return [] if self.index is None else [self.index]
 
 
 @dataclass(frozen=True)
@@ -72,7 +68,8 @@ def training_rows(path: str, roles: Roles, model: Model) -> FileRows:
     """The training data of a model."""
     import pandas as pd
 
-    frame = _labelled(read_table(path, roles.as_written), roles.index, path)
+    known: dict[str, list[Any]] = getattr(model, "categories", {})  # of pandas, as the model's own file lists them
+    frame = _table(path, roles.index, known)
     targets = _listed(frame, roles.target, path, "--target")
     predicted = [] if roles.out_of_fold is None else _listed(frame, roles.out_of_fold, path, "--out-of-fold")
     single = roles.index, roles.weights, roles.marks, roles.offset
@@ -80,7 +77,6 @@ def training_rows(path: str, roles: Roles, model: Model) -> FileRows:
     names = _feature_names(frame, roles, model, path, taken)
     target = _target(frame, targets, model, path)
     weights = None if roles.weights is None else _numbers(frame, roles.weights, path, "--weights")
-    known: dict[str, list[Any]] = getattr(model, "categories", {})  # of pandas, as the model's own file lists them
     listed = {name: pd.CategoricalDtype(values) for name, values in known.items() if name in names}
     named = [] if roles.categorical is None else _listed(frame, roles.categorical, path, "--categorical")
     strange = [name for name in named if name not in names]
@@ -98,7 +94,8 @@ def rows_like(training: FileRows, path: str, roles: Roles, model: Model, with_ta
     """Rows of another file with the features of the training data, in the same order and of the same categories."""
     import pandas as pd
 
-    frame = _labelled(read_table(path, roles.as_written), roles.index, path)
+    kinds = {name: kind for name, kind in training.features.dtypes.items() if isinstance(kind, pd.CategoricalDtype)}
+    frame = _table(path, roles.index, {name: kind.categories for name, kind in kinds.items()})
     names = list(training.features.columns)
     missing = [name for name in names if name not in frame.columns]
     if missing:
@@ -107,10 +104,9 @@ def rows_like(training: FileRows, path: str, roles: Roles, model: Model, with_ta
             f"Give it the columns of {training.path}."
         )
     features = frame[names].copy()
-    for name, dtype in training.features.dtypes.items():
-        if isinstance(dtype, pd.CategoricalDtype):
-            _refuse_new_categories(features[name], dtype, path, training.path)
-            features[name] = features[name].astype(dtype)
+    for name, kind in kinds.items():
+        _refuse_new_categories(features[name], kind, path, training.path)
+        features[name] = features[name].astype(kind)
     _refuse_features(features, model, path)
     offset = None if roles.offset is None else _numbers(frame, roles.offset, path, "--offset")
     rows = FileRows(path, features, None, offset=offset, others=frame.drop(columns=names))
@@ -121,6 +117,12 @@ def rows_like(training: FileRows, path: str, roles: Roles, model: Model, with_ta
     weights = None if roles.weights not in frame else _numbers(frame, str(roles.weights), path, "--weights")
     target = _target(frame, training.targets, model, path)
     return replace(rows, target=target, targets=training.targets, weights=weights)
+
+
+def _table(path: str, index: str | None, categories: Mapping[str, Iterable[Any]]) -> Any:
+    """The table of a file; labels are text, and so are columns whose categories are, such as ZIP codes."""
+    words = [name for name, values in categories.items() if all(isinstance(value, str) for value in values)]
+    return _labelled(read_table(path, words if index is None else [*words, index]), index, path)
 
 
 def _labelled(frame: Any, index: str | None, path: str) -> Any:
