@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 import axil
+from axil.errors import counted
 from tests.cli.cli_models import FEATURES, MODELS, N_QUERY, N_TRAIN, QUERY, RNG, TRAIN, VALIDATION, X, Y
 
 SOLD = pd.Timestamp("2022-01-01") + pd.to_timedelta(RNG.integers(0, 900, N_TRAIN + N_QUERY), "D")
@@ -80,6 +81,19 @@ def test_rows_that_may_be_listed(run):
         assert run(f"similar {SIMILAR} --out found.csv --columns bmi --among '{text}'")[0] == 0
         expected = explainer.similar(homes[FEATURES], columns=["bmi"], among=mask.to_numpy())
         pd.testing.assert_frame_equal(pd.read_csv("found.csv"), expected, check_dtype=False, rtol=1e-9)
+
+
+@pytest.mark.usefixtures("_sales")
+def test_no_row_meets_the_conditions(run):
+    HOMES.assign(bmi=1e6).to_csv("homes.csv", index=False)
+    code, out, err = run(f"similar {SIMILAR} --within bmi,1")
+    assert code == 0
+    assert "No training row meets the conditions for 2 of 2 rows of X" in err
+    assert f"{counted(N_QUERY - 2, 'more prediction')} may have some: --out FILE or --format csv lists them." in out
+    assert "has them all" not in out
+    code, out, _ = run(f"report {SIMILAR} --within bmi,1 --out without")
+    assert code == 0
+    assert f"No training row meets the conditions for {N_QUERY} of the new pages" in out
 
 
 @pytest.mark.usefixtures("_sales")

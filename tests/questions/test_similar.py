@@ -352,7 +352,22 @@ def test_numbers_before_a_number(boosting):
     assert set(boosting.similar(NEW, N, ["year"], asof=2020, within="year")["year (row)"]) == {2018, 2019}
     single = X.astype(np.float32).assign(year=np.float32(0.7))  # rounded to less than 0.7
     other = axil.Explainer(LGBMRegressor(**QUICK).fit(single, Y), single, Y)
-    assert not len(other.similar(NEW, N, asof=0.7, within="year"))
+    with pytest.warns(UserWarning, match=f"No training row meets the conditions for {Q} of {Q} rows of X"):
+        assert not len(other.similar(NEW, N, asof=0.7, within="year"))
+
+
+def test_queries_without_a_row_are_named_once(boosting, monkeypatch):
+    monkeypatch.setattr("axil.machine.memory.Budget.batch_size", lambda self, *_: 4)
+    far = NEW.assign(area=NEW["area"].where(np.arange(Q) != 2, 1e6))
+    with pytest.warns(UserWarning, match="No training row meets") as warned:
+        found = boosting.similar(far, 3, ["area"], within=("area", 50.0))
+    assert len(warned) == 1
+    said = str(warned[0].message)
+    assert f"for 1 of {Q} rows of X, which the table leaves out: {NEW.index[2]!r}." in said
+    assert set(found["query"]) == {*NEW.index} - {NEW.index[2]}
+    with pytest.warns(UserWarning, match=f"leaves out: .*, .*, .* and {Q - 3} more.") as warned:
+        assert not len(boosting.similar(NEW.assign(area=1e6), 3, within=("area", 50.0)))
+    assert len(warned) == 1
 
 
 @pytest.mark.parametrize("name", ["boosting", "forest"])

@@ -224,6 +224,15 @@ def test_rows_fit_for_each_query(explainer, tmp_path, monkeypatch):
         assert all(gap == "same" or abs(float(gap)) < 20 for gap in gaps)
 
 
+def test_a_page_without_rows_says_so_and_is_counted(explainer, tmp_path):
+    far = NEW.assign(area=NEW["area"].where(np.arange(len(NEW)) != 2, 1e6))
+    found = explainer.report(far, tmp_path, **OPTIONS | {"within": ("area", 50)})
+    assert (found.pages, found.written, found.unlisted) == (len(NEW), len(NEW), 1)
+    said = f"The model makes this estimate from {N} sales. None of these sales meets the conditions."
+    assert [said in Page(tmp_path / file).text for file, *_ in entries(tmp_path).values()].count(True) == 1
+    assert explainer.report(far, tmp_path, **OPTIONS | {"within": ("area", 50)}).unlisted == 0  # nothing was written
+
+
 @pytest.mark.parametrize("sign", ["any", "for"])
 def test_rows_that_are_most_alike(explainer, tmp_path, sign):
     table = explainer.similar(NEW, 3, [], by="leaves", sign=sign)

@@ -74,6 +74,8 @@ def report(arguments: argparse.Namespace, out: Any) -> int:
         **given_options(arguments, Explainer.report, question, asked, BY_HAND),
     )
     said = f"{counted(found.pages, 'page')}, {found.written} of them new. Begin with {found.index}"
+    if found.unlisted:
+        said += f"\nNo training row meets the conditions for {found.unlisted} of the new pages"
     answer = [screen.visible(str(found.index))] if arguments.quiet else []
     Output(out, quiet=arguments.quiet).say([question.proof, said], answer, [question.sentence])
     return 0

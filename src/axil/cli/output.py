@@ -78,7 +78,8 @@ class Output:
         left, what = words.left, "more prediction"
         if shown is None and printed is None and self.table is None:
             left, what = lines - MOST_ON_SCREEN, "more line"
-        more = [f"{counted(left, what)}: --out FILE or --format csv has them all."] if left > 0 else []
+        has = " may have some: --out FILE or --format csv lists them" if first is not None and not len(first) else ""
+        more = [f"{counted(left, what)}{has or ': --out FILE or --format csv has them all'}."] if left > 0 else []
         if self.table is not None:
             more.append(f"{counted(lines, words.called)}{words.about} {'is' if lines == 1 else 'are'} in {self.table}.")
         if self.page is not None:

@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.effects.choice import Compared
-from axil.errors import InputError
+from axil.errors import InputError, counted, shown, warn
 from axil.output import tables
 from axil.output.shown_columns import Columns
 from axil.scale import TargetScale
 from axil.types import Array
+
+NAMED = 3  # labels in a warning
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +167,7 @@ def similar_table(
 
     ``features`` has these columns of training rows by position; ``suspects`` (N,) marks those whose targets look wrong.
     """
-    found, summaries, first, adjusted = [], [], 0, False
+    found, summaries, first, adjusted, unlisted = [], [], 0, False, list[Any]()
     for about, compared in parts:
         if not compared.allowed:
             n = beside.n_targets[0]
@@ -174,7 +176,10 @@ def similar_table(
         found.append(lines.columns)
         summaries.append(lines.summary)
         adjusted = "residual" in compared.best.columns
+        asked = first + np.arange(len(about.labels))
+        unlisted += about.labels[~np.isin(asked, lines.columns["asked"])].tolist()
         first += len(about.labels)
+    _warn_of(unlisted, first)
     made = tables.joined(found)
     positions = made.pop("position")
     if suspects is not None:
@@ -188,6 +193,18 @@ def similar_table(
             made[f"{known.names[i]} (difference)"] = numbers[0] - numbers[1]
     frame = tables.make(made, beside.backend)
     return _footed(frame, tables.joined(summaries), beside) if adjusted else tables.note(frame, beside.note)
+
+
+def _warn_of(labels: list[Any], n: int) -> None:
+    """Warn of those of n queries that have no line in the table."""
+    if labels:
+        more = f" and {len(labels) - NAMED} more" if len(labels) > NAMED else ""
+        named = ", ".join(shown(label) for label in labels[:NAMED]) + more
+        warn(
+            f"No training row meets the conditions for {len(labels)} of {counted(n, 'row')} of X, which the table leaves out: "
+            f"{named}. Widen within, asof or among, or leave out sign and suspects, to see comparables of them.",
+            UserWarning,
+        )
 
 
 def _footed(frame: Any, summary: dict[str, Any], beside: Beside) -> Any:

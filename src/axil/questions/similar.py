@@ -82,7 +82,8 @@ class Similar(Question):
         X : table
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
         k : int
-            How many training rows per prediction; fewer where ``among``, ``distinct``, ``sign`` and ``within`` leave fewer.
+            How many training rows per prediction; fewer where ``among``, ``distinct``, ``sign`` and ``within`` leave fewer. A
+            warning names the rows of X that they leave none for.
         columns : sequence, optional
             Which features to show, by name or position; all by default.
         init_score : array of shape (n,) or (n, K), optional

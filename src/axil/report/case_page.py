@@ -98,7 +98,7 @@ def _carried(known: Cases, i: int, words: Words) -> str:
     listed, n = int(known.first[i + 1] - known.first[i]), known.shown.n_train
     made = f"The model makes this estimate from {n:,} {words.rows}. "
     if not listed:
-        return made + f"None of those that may be shown counts for this {words.query}."
+        return made + f"None of these {words.rows} meets the conditions."
     may = " of those that may be shown" if known.shown.is_restricted else ""
     if known.alike is None:
         which = f"are the {listed} that count most" if listed > 1 else "is the one that counts most"

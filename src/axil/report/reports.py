@@ -38,6 +38,7 @@ class Written:
     index: Path  #: the page to begin with
     pages: int  #: in the folder
     written: int  #: by this call; the others were there
+    unlisted: int  #: of those written, pages that list no training row, as none meets the conditions
 
 
 class Reports(Question):
@@ -141,7 +142,8 @@ class Reports(Question):
         Returns
         -------
         Written
-            The path of ``index.html``, the number of pages, and how many this call has written.
+            The path of ``index.html``, the number of pages, how many this call has written, and how many of these list no
+            training row, as none meets the conditions.
 
         Examples
         --------
@@ -187,18 +189,19 @@ class Reports(Question):
         plan = Plan(words, choice, sign, allowed, shown_there, interval, coverage, sure, labels, values, offsets)
         place = opened(folder, file_names(labels), plan.made_of(asked, fitted_of(model)))
         missing = place.missing()
-        if len(missing):
-            _write(plan, place, asked, missing)
+        unlisted = _write(plan, place, asked, missing) if len(missing) else 0
         _index(place, plan, found)
-        return Written(place.path / "index.html", len(labels), len(missing))
+        return Written(place.path / "index.html", len(labels), len(missing), unlisted)
 
 
-def _write(plan: Plan, place: Folder, asked: Asked, missing: NDArray[np.intp]) -> None:
-    """Write the pages of these queries, in threads, while the weights of the next ones are computed."""
+def _write(plan: Plan, place: Folder, asked: Asked, missing: NDArray[np.intp]) -> int:
+    """Write the pages of these queries, in threads, while the weights of the next ones are computed; how many list no row."""
+    unlisted = 0
     pending: deque[Future[None]] = deque()
     pool = ThreadPoolExecutor(asked.model.n_threads)
     try:
         for batch in _cases(plan, take(asked, missing), missing):
+            unlisted += int((np.diff(batch.first) == 0).sum())
             for start in range(0, len(batch), CHUNK):
                 some = range(start, min(start + CHUNK, len(batch)))
                 pending.append(pool.submit(_pages, place, plan, batch, some))
@@ -208,6 +211,7 @@ def _write(plan: Plan, place: Folder, asked: Asked, missing: NDArray[np.intp]) -
             one.result()
     finally:
         pool.shutdown(cancel_futures=True)
+    return unlisted
 
 
 def _cases(plan: Plan, asked: Asked, places: NDArray[np.intp]) -> Iterator[Cases]:
