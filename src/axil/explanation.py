@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from axil.effects import notes
 from axil.effects.choice import Choice
 from axil.errors import InputError, counted
 from axil.inputs import as_count, as_positions, as_share, as_shares, group_codes, row_values
@@ -89,11 +88,8 @@ class Explanation(Arrays):
         return self._table(self._sums.top_columns(k, self._sums.order(by)))
 
     def _table(self, columns: dict[str, Any]) -> Any:
-        """A frame of the user's library; one that is not of exact weights says so."""
-        return self._noted(tables.make(columns, self._sums.backend))
-
-    def _noted(self, frame: Any) -> Any:
-        return frame if self.exact else tables.note(frame, self._sums.note)
+        """A frame of the user's library, with a note on its numbers."""
+        return tables.note(tables.make(columns, self._sums.backend), self._sums.note)
 
     def group(self, groups: Any) -> Any:
         """How much of each prediction comes from each group of training rows: the sums of weights and contributions.
@@ -135,7 +131,7 @@ class Explanation(Arrays):
             The share of the training rows that ``top_share`` is about, above 0 and up to 1; rounded up to whole rows.
         """
         columns = Portfolio(as_share(top, "top"), as_shares(shares)).columns(self._sums)
-        return self._noted(tables.note(tables.make(columns, self._sums.backend), notes.NOTE))
+        return self._table(columns)
 
     def to_html(self, path: Any = None, *, groups: Any = None, sigma: Any = None, **options: Any) -> str | None:
         """One self-contained page to choose a prediction on and see the k rows that made most of it; its text without a path.
@@ -197,7 +193,7 @@ class Explanation(Arrays):
 
             several = pd.MultiIndex.from_arrays(list(lines.values()), names=list(lines))
             index = self.query_index if len(lines) == 1 else several
-            return self._noted(pd.DataFrame(weights, index=index, columns=self.index))
+            return tables.note(pd.DataFrame(weights, index=index, columns=self.index), self._sums.note)
         names = [str(label) for label in self.index]
         if len({*lines, *names}) != len(names) + len(lines):
             raise InputError(

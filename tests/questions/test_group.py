@@ -40,6 +40,7 @@ def test_groups_of_every_kind_and_place(any_explainer, batches):
     found, whole = any_explainer.group(NEW, groups_for(any_explainer)), any_explainer(NEW)
     same(found, whole.group(GROUPS))
     assert found.attrs["axil"].startswith(NOTES[whole.kind])
+    assert whole.group(GROUPS).attrs == found.attrs
     assert len(any_explainer.group(NEW.head(0), groups_for(any_explainer))) == 0
 
 

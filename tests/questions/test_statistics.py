@@ -177,6 +177,7 @@ def test_measures_of_every_kind_and_place(any_explainer, batches):
     whole, found = any_explainer(rows), any_explainer.statistics(rows, (0.3, 0.9), 0.1)
     question_models.same(found, whole.statistics((0.3, 0.9), 0.1))
     assert found.attrs["axil"].startswith(NOTES[whole.kind])
+    assert whole.statistics((0.3, 0.9), 0.1).attrs == found.attrs
     np.testing.assert_allclose(found["effective_size"], whole.effective_size.ravel(), rtol=1e-9)
     np.testing.assert_allclose(found["negative_share"], whole.negative_share.ravel(), rtol=1e-9, atol=1e-12)
     assert len(any_explainer.statistics(rows.head(0))) == 0

@@ -16,13 +16,14 @@ def test_top_is_that_of_the_explanation(any_explainer, batches, by):
             any_explainer.top(NEW, 3, by=by)
         return
     found, wanted = any_explainer.top(NEW, 3, by=by), whole.top(3, by=by)
+    note = NOTES["derivative" if by == "weight" and any_explainer.kind == "additive" else whole.kind]
+    assert found.attrs["axil"].startswith(note)
+    assert wanted.attrs == found.attrs
     if over_dask(any_explainer):
         # Over Dask it is summed by leaves from the targets as LightGBM keeps them, in float32.
         np.testing.assert_allclose(found["prediction"], wanted["prediction"], rtol=1e-6)
         found, wanted = (table.drop(columns="prediction") for table in (found, wanted))
     same(found, wanted)
-    note = NOTES["derivative" if by == "weight" and any_explainer.kind == "additive" else whole.kind]
-    assert any_explainer.top(NEW, 3, by=by).attrs["axil"].startswith(note)
 
 
 def test_no_rows(any_explainer):

@@ -52,7 +52,6 @@ class Account:
     derive: Callable[[Any, Any], Any]
     offsets: Any = None  #: of the rows, which can be taken by position; None for none
     kept: Kept = field(default_factory=Kept, repr=False)
-    scored: Any = None  #: the name of the class that scores are of, the second of two; None where there are not two
 
     def derived(self, X: Any) -> Any:
         """The derivatives of these predictions, whose rows are X, computed once."""
@@ -61,4 +60,4 @@ class Account:
     def __getitem__(self, which: Any) -> Account:
         """The account of some of the predictions, by position; with their derivatives where these are known."""
         means, offsets = (None if own is None else own[which] for own in (self.means, self.offsets))
-        return Account(self.meaning, means, self.derive, offsets, self.kept.cut(which), self.scored)
+        return Account(self.meaning, means, self.derive, offsets, self.kept.cut(which))

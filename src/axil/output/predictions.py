@@ -49,6 +49,7 @@ class WeightedSums:
     seen: Array | None = None  #: (n_train, K) targets as people read them; None where those are the targets here
     account: Account | None = None  #: of an additive account
     classes: NDArray[Any] | None = None  #: names of the classes that the targets stand for; None for numbers
+    note: str = notes.NOTE  #: on the numbers of tables
     start: ClassVar[int] = 0  #: of the training rows, which are one shard
 
     def __post_init__(self) -> None:
@@ -131,11 +132,6 @@ class WeightedSums:
     def class_numbers(self) -> NDArray[np.intp]:
         """(n_train,): the place of each training row's class among `classes`."""
         return self.shown.argmax(axis=1) if self.shown.shape[1] > 1 else self.shown[:, 0].astype(np.intp)
-
-    @property
-    def note(self) -> str:
-        """The note on the numbers of tables; for pushes on the score of one of two classes it names the class."""
-        return notes.of_class(tables.NOTES[self.kind], None if self.account is None else self.account.scored)
 
     @property
     def is_shared(self) -> bool:

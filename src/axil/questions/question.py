@@ -171,6 +171,7 @@ def sums(model: Any, source: Source, batch: Queries | Combination, found: Gather
         seen=targets if additive else model.seen,
         account=_account(model, batch) if additive else None,
         classes=model.classes,
+        note=model.note(source.note),
     )
 
 
@@ -190,7 +191,7 @@ def _account(model: Any, batch: Queries | Combination) -> Account:
         return Account("", None, partial(_derived_sums, model), batch)
     meant = model.meant(batch.predictions)  # the model's own scores: a curve may be steep
     meaning, means = next(iter(meant.items()), ("", None))
-    return Account(meaning, means, partial(_derived, model, batch.adapter), batch.offsets, scored=model.scored)
+    return Account(meaning, means, partial(_derived, model, batch.adapter), batch.offsets)
 
 
 def _derived(model: Any, adapter: Any, X: Any, offsets: Offsets) -> WeightedSums:
