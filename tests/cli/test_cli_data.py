@@ -4,6 +4,7 @@ import io
 import json
 import re
 
+import catboost as cb
 import numpy as np
 import pandas as pd
 import pytest
@@ -42,6 +43,22 @@ def test_categories(run, fails):
         f"{words} --categorical city".replace("query.csv", "new_city.csv"),
         "holds 'Bonn' (row 0), a category that no row of cities.csv has",
     )
+
+
+def test_text_is_text_in_every_file(run):
+    """A file of rows to ask about that has codes of digits alone is read as the training file is."""
+    codes = {"Oslo": "007", "Rome": "203", "Lima": "2A"}
+    train = TRAIN.assign(kind=TRAIN["city"].map(codes))
+    y = Y + 100 * (train["kind"] == "007")
+    train.assign(y=y).to_csv("kinds.csv", index=False)
+    model = cb.CatBoostRegressor(iterations=5, verbose=0, cat_features=["kind"], one_hot_max_size=9, thread_count=1)
+    model.set_params(allow_writing_files=False).fit(train[[*FEATURES, "kind"]], y).save_model("kind.cbm")
+    asked = QUERY.assign(kind="007")
+    asked.to_csv("digits.csv", index=False)
+    code, out, err = run("explain kind.cbm --train kinds.csv --target y --query digits.csv --top 1 --format csv")
+    assert code == 0, err
+    found = pd.read_csv(io.StringIO(out)).drop_duplicates("query")["prediction"]
+    np.testing.assert_allclose(found, model.predict(asked[[*FEATURES, "kind"]]), rtol=1e-6)
 
 
 def test_categories_of_text_that_look_like_numbers(run, fails):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -69,7 +69,7 @@ def training_rows(path: str, roles: Roles, model: Model) -> FileRows:
     import pandas as pd
 
     known: dict[str, list[Any]] = getattr(model, "categories", {})  # of pandas, as the model's own file lists them
-    frame = _table(path, roles.index, known)
+    frame = _table(path, roles.index, [name for name, values in known.items() if _are_text(values)])
     targets = _listed(frame, roles.target, path, "--target")
     predicted = [] if roles.out_of_fold is None else _listed(frame, roles.out_of_fold, path, "--out-of-fold")
     single = roles.index, roles.weights, roles.marks, roles.offset
@@ -95,7 +95,9 @@ def rows_like(training: FileRows, path: str, roles: Roles, model: Model, with_ta
     import pandas as pd
 
     kinds = {name: kind for name, kind in training.features.dtypes.items() if isinstance(kind, pd.CategoricalDtype)}
-    frame = _table(path, roles.index, {name: kind.categories for name, kind in kinds.items()})
+    others = training.features.select_dtypes(exclude="number")
+    text = [name for name, column in others.items() if _are_text(column.dropna())]
+    frame = _table(path, roles.index, text)
     names = list(training.features.columns)
     missing = [name for name in names if name not in frame.columns]
     if missing:
@@ -119,10 +121,13 @@ def rows_like(training: FileRows, path: str, roles: Roles, model: Model, with_ta
     return replace(rows, target=target, targets=training.targets, weights=weights)
 
 
-def _table(path: str, index: str | None, categories: Mapping[str, Iterable[Any]]) -> Any:
-    """The table of a file; labels are text, and so are columns whose categories are, such as ZIP codes."""
-    words = [name for name, values in categories.items() if all(isinstance(value, str) for value in values)]
-    return _labelled(read_table(path, words if index is None else [*words, index]), index, path)
+def _table(path: str, index: str | None, text: list[str]) -> Any:
+    """The table of a file; labels are text, and so are these columns, such as ZIP codes, whatever this file has of them."""
+    return _labelled(read_table(path, text if index is None else [*text, index]), index, path)
+
+
+def _are_text(values: Iterable[Any]) -> bool:
+    return all(isinstance(value, str) for value in values)
 
 
 def _labelled(frame: Any, index: str | None, path: str) -> Any:
