@@ -94,7 +94,7 @@ EXACT = (
     "VotingRegressor, VotingClassifier with voting=soft, bagging over anything else and MultiOutputRegressor, of models of any "
     "library here: each is proven on its own rows, then the sum",
     "OneVsRestClassifier (several labels per row too) and MultiOutputClassifier of outputs 0 and 1: the probability of each "
-    "class or label, and of boosted ones the score; probabilities are divided by their sum where OneVsRestClassifier does so",
+    "class or label before OneVsRestClassifier divides it by their sum, and of boosted ones the score",
     "StackingRegressor with a linear final_estimator and passthrough=False: its coefficients are held fixed",
     "linear smoothers: LinearRegression, Ridge and RidgeCV (alpha held fixed), KernelRidge, GaussianProcessRegressor (kernel "
     "held fixed)",
