@@ -272,7 +272,7 @@ class Explainer(
             self._model,
             {"exact": "", "additive": "pushes that add up to the score, ", "derivative": "derivative, "},
         )
-        error = getattr(model.verification, "max_error", None)
+        error = getattr(model.verification, "error", None)
         proof = (
             "not verified" if not model.verification else "verified" if error is None else f"verified to {error:.1e}"
         )

@@ -168,6 +168,7 @@ HEADERS = {
     "no output": {"output": None},
     "an error that is no proof": {"score_error": 0.5},
     "an error that is no number": {"score_error": "0"},
+    "a rounding error that is no number": {"rounding_error": "0"},
     "no frame library": {"backend": "os"},
     "another kind": {"kind": "derivative"},
     "the kind of exact weights": {"kind": "exact"},

@@ -7,6 +7,8 @@ import polars as pl
 import pytest
 from sklearn.cluster import KMeans
 from sklearn.ensemble import RandomForestRegressor
+from sklearn.linear_model import LogisticRegression
+from xgboost import XGBClassifier
 
 import axil
 
@@ -50,6 +52,22 @@ def test_one_output(binary):
         assert "derivative" in frame.attrs["axil"]
     assert "leaf values" in repr(binary.verification)
     assert binary.verification.tolerance <= 1e-5
+
+
+def test_the_figure_of_the_proof_is_the_largest_error_that_was_measured(binary):
+    """Scores added up as the library adds them are equal to the bit; XGBoost's single precision is what answers miss."""
+    assert binary.verification.max_error == 0
+    assert f"verified to {binary.verification.leaf_error:.1e}" in repr(binary)
+    assert "leaf counts" in repr(binary.verification)
+    model = XGBClassifier(n_estimators=200, n_jobs=1).fit(X, THREE > 0)
+    explainer = axil.Explainer(model, X, THREE > 0)
+    found, scores = explainer(X), model.predict(X, output_margin=True)
+    gap = np.abs(found.intercepts + found.contributions.sum(axis=1) - scores).max() / np.abs(scores).max()
+    assert gap > 1e-8
+    assert explainer.verification.error == pytest.approx(gap, rel=1e-3)
+    assert f"verified to {gap:.1e}" in repr(explainer)
+    smooth = axil.Explainer(LogisticRegression(tol=1e-6).fit(X, LABELS), X, LABELS)
+    assert f"verified to {smooth.verification.details['newton_step']:.1e}" in repr(smooth)
 
 
 def test_several_outputs(multi):

@@ -83,6 +83,7 @@ class KnownLeaves:
 
     leaves: NDArray[np.unsignedinteger[Any]]  #: (T, N)
     score_error: float
+    rounding_error: float | None = None  #: of `check_scores`
 
     def checked(self, n_leaves: NDArray[np.int64], n_rows: int) -> NDArray[np.unsignedinteger[Any]]:
         """The leaves, once they are such as trees of these sizes have; a ValueError else."""
@@ -142,25 +143,30 @@ class Boosting:
         self.pushes = Pushes(self.walked, limits)
         self.verification: Verification | None = None
         if verify:
-            error = self.check_rows(X) if found is None else found.score_error
-            self.verification = self._findings(fitted, error, self.pushes.prove())
+            errors = self.check_rows(X) if found is None else (found.score_error, found.rounding_error)
+            self.verification = self._findings(fitted, *errors)
         self._verify = verify
         several = adapter.n_outputs > 1
         self.outputs = (
             (np.arange(adapter.n_outputs) if adapter.classes is None else adapter.classes) if several else None
         )
 
-    def _findings(self, fitted: smooth.SmoothTrees, score_error: float, sum_error: float) -> Verification:
+    def _findings(self, fitted: smooth.SmoothTrees, score_error: float, rounding_error: float | None) -> Verification:
+        """``rounding_error``: of scores that the library adds in single precision; None where there is none, or none is known."""
         n_trees, scale = len(fitted.trees.n_leaves), float(np.abs(self.walked.score).max(initial=0.0)) or 1.0
         errors = score_error, self.walked.leaf_error, self.adapter.smooth_tolerance, scale
-        details = {"loss": fitted.loss.name, "sum_error": sum_error}
+        details = {"loss": fitted.loss.name, "sum_error": self.pushes.prove()}
+        details |= {} if rounding_error is None else {"rounding_error": rounding_error}
+        compared = [] if fitted.trees.counts is None else ["leaf counts"]
         recovered = dict(self.walked.recovered)
         placement, n_leaves = fitted.trees.placement, int(fitted.trees.n_leaves.sum())
         held = None if placement is None else Held.encoded(n_leaves, placement)
-        return Verification(len(self.targets), n_trees, *errors, recovered=recovered, held=held, details=details)
+        return Verification(
+            len(self.targets), n_trees, *errors, compared=compared, recovered=recovered, held=held, details=details
+        )
 
-    def check_rows(self, X: Any) -> float:
-        """Compare the scores of training rows with the model's; the largest difference, relative."""
+    def check_rows(self, X: Any) -> tuple[float, float | None]:
+        """Compare the scores of training rows with the model's; the largest differences of `check_scores`."""
         return check_scores(self.adapter, X, self.walked.smooth, self.walked.leaves)
 
     def check_again(self, X: Any, limits: Limits) -> None:
@@ -189,7 +195,10 @@ class Boosting:
     @property
     def found(self) -> KnownLeaves | None:
         """Findings that a later reading need not make again; None where nothing was verified."""
-        return None if self.verification is None else KnownLeaves(self.walked.leaves, self.verification.max_error)
+        known = self.verification
+        if known is None:
+            return None
+        return KnownLeaves(self.walked.leaves, known.max_error, known.details.get("rounding_error"))
 
     def shifted(self, offsets: Offsets | None) -> Boosting:
         """This model for rows with these offsets: answers of what is returned are about exactly these rows."""

@@ -42,6 +42,7 @@ def save(path: Any, proven: ProvenPushes) -> None:
         "backend": proven.backend,
         "output": model.differentiates,
         "score_error": model.found.score_error,
+        "rounding_error": model.found.rounding_error,
     }
     archive.write(path, header, proven.index, arrays)
 
@@ -66,9 +67,11 @@ def load(file: Archive, model: Any, limits: Limits, X_train: Any, objective: Any
             raise ValueError("weights below 0, or 0 everywhere")
         if offsets is not None and _numbers(offsets, len(targets)).shape != targets.shape:
             raise ValueError("offsets of other outputs")
-        output, off = header["output"], header["score_error"]
+        output, off, rounded = header["output"], header["score_error"], header.get("rounding_error")
         if output not in OUTPUTS or type(off) is not float or not 0 <= off <= adapter.smooth_tolerance:
             raise ValueError("a header that proves nothing")
+        if rounded is not None and (type(rounded) is not float or not 0 <= rounded < np.inf):
+            raise ValueError(f"a rounding error of {rounded!r}")
         backend = as_backend(header.get("backend"))
     except Exception as error:  # whatever arrays that do not fit raise
         raise file.damaged(error) from error
@@ -79,7 +82,7 @@ def load(file: Archive, model: Any, limits: Limits, X_train: Any, objective: Any
 
     def proven() -> ProvenPushes:
         try:
-            known = KnownLeaves(frozen(leaves), off)
+            known = KnownLeaves(frozen(leaves), off, rounded)
             found = Boosting(adapter, None, targets, weights, offsets, output, limits, True, known)
         except InputError:
             raise

@@ -41,7 +41,8 @@ class Verification:
     n_rows: int
     n_trees: int
     max_error: float  #: of the predictions of the training rows
-    leaf_error: float  #: of the leaf values, each replayed from the model's own state before its tree
+    #: of the leaf values, each replayed from the model's own state before its tree; of pushes relative to the largest of them
+    leaf_error: float
     tolerance: float  #: what max_error had to stay within
     scale: float  #: the largest |prediction|
     rounding: float = 0.0  #: what rounding targets and offsets, if they are far larger, may add to an error, absolute
@@ -53,9 +54,17 @@ class Verification:
     #: further findings by name: the loss of boosted trees, how far an optimum is from a stationary point
     details: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def error(self) -> float:
+        """The largest error that was measured, of predictions, leaf values, sums of pushes, or of an optimum its Newton step."""
+        further = (self.details.get(name, 0.0) for name in ("sum_error", "rounding_error", "newton_step"))
+        return float(max(self.max_error, self.leaf_error, *further))
+
     def _lines(self) -> tuple[str, list[tuple[str, str]]]:
         """A title and lines of a name and what was found."""
-        predictions = "predictions", f"within {self.max_error:.1e} (allowed {self.tolerance:.0e})"
+        pushed = "loss" in self.details
+        within = f"within {self.max_error:.1e} (allowed {self.tolerance:.0e})"
+        predictions = ("scores", f"{within}, added up as the library adds them") if pushed else ("predictions", within)
         rows = counted(self.n_rows, "training row")
         details = [
             (name, f"{found:.1e}" if isinstance(found, float) else str(found)) for name, found in self.details.items()
@@ -65,7 +74,7 @@ class Verification:
             return f"axil.Verification: {kind} of {rows}", [predictions, *details]
         return f"axil.Verification: {counted(self.n_trees, 'tree')} replayed on {rows}", [
             ("equal", " and ".join(self.compared) or "nothing that the model records of its leaves"),
-            ("leaf values", f"within {self.leaf_error:.1e} of the largest prediction"),
+            ("leaf values", f"within {self.leaf_error:.1e} of the largest {'of them' if pushed else 'prediction'}"),
             predictions,
             *([("draws", f"{self.replayed} replayed")] if self.replayed else []),
             *([("held", str(self.held))] if self.held is not None else []),
