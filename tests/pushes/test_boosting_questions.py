@@ -7,6 +7,7 @@ import lightgbm as lgb
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.ensemble import HistGradientBoostingRegressor
 
 import axil
 from tests.pushes.boosting_models import (
@@ -84,6 +85,17 @@ def test_targets_of_counts_may_be_set_to_zero(name):
             axil.InputError, match="targets goes down to 0; this loss takes targets from 0 up, not all 0"
         ):
             ask()
+
+
+def test_rows_without_weight_do_not_save_a_fit_to_zeros():
+    """The rows that early stopping held out take no part in the start."""
+    model = HistGradientBoostingRegressor(loss="poisson", max_iter=3, early_stopping=True, random_state=0)
+    explainer = axil.Explainer(model.fit(X, COUNTS + 1), X, COUNTS + 1)
+    fitted = np.flatnonzero(explainer._model.boosting.walked.weights)
+    assert len(fitted) < N
+    with pytest.raises(axil.InputError, match="this loss takes targets from 0 up, not all 0"):
+        explainer.what_if(X_NEW, dict.fromkeys(fitted.tolist(), 0.0))
+    assert np.isfinite(explainer.what_if(X_NEW, dict.fromkeys(fitted.tolist()[1:], 0.0))["change"]).all()
 
 
 def test_what_if_says_what_the_scores_stand_for():

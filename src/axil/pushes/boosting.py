@@ -292,7 +292,8 @@ class Boosting:
         self._require_start("what_if")
         if targets is self.targets and self._as_fitted is not None:
             return self._started(self._as_fitted)
-        self.loss.check(targets, "targets")
+        self.loss.check(targets, "targets", whole=False)
+        self.loss.check(targets[self.walked.weights > 0], "targets")  # which the fit starts from
         other = self.adapter.smooth_trees(replace(self.rows, targets=targets))
         found = refit(self.walked, targets, other.loss, other.factors, n_threads=self._n_threads)
         if targets is self.targets:
