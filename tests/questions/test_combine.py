@@ -10,6 +10,7 @@ from sklearn.ensemble import GradientBoostingRegressor
 
 import axil
 from axil import ExactnessError, InputError
+from tests.output.page.page_models import data_of
 from tests.questions.question_models import CLASSES, GROUPS, MODELS, NEW, QUIET, X, Y
 from tests.test_contract import case_of, explainer_of
 
@@ -128,6 +129,41 @@ def test_logarithms_have_means_and_ratios():
     np.testing.assert_allclose(explainer.combine(NEW, pair).top(1)["prediction"], each[0] / each[1], rtol=1e-7)
     with pytest.raises(InputError, match="fitted to log of the targets, and coefficients that sum to 11"):
         explainer.combine(NEW, "sum")
+
+
+@pytest.mark.parametrize(
+    ("forward", "inverse", "mean", "more"),
+    [
+        (np.log, np.exp, "geometric mean", ""),
+        (np.log1p, np.expm1, "geometric mean", ", 1 added to each"),
+        (np.sqrt, np.square, "mean", " on the scale of the fit (sqrt)"),
+    ],
+)
+def test_sums_of_transformed_predictions_say_what_they_are(forward, inverse, mean, more):
+    prices = np.exp(Y / 3)
+    model = TransformedTargetRegressor(lgb.LGBMRegressor(**QUIET), func=forward, inverse_func=inverse).fit(X, prices)
+    explainer, n = axil.Explainer(model, X, prices), len(NEW)
+    note = explainer.top(NEW, 1).attrs["axil"]
+    whole = explainer.combine(NEW)
+    for table in (whole.top(1), whole.group(GROUPS), whole[[0]].top(1)):
+        assert table.attrs["axil"] == f"{note}; each prediction is the {mean} of {n} predictions{more}"
+    some = explainer.combine(NEW, by=BY)
+    counts = np.unique(BY, return_counts=True)[1]
+    number = f"{counts.min()} to {counts.max()} predictions"
+    assert some.top(1).attrs["axil"] == f"{note}; each prediction is the {mean} of {number}{more}"
+    expected = [f"{mean} of {count} predictions{more}" for count in counts]
+    assert data_of(some.to_html())["combined"] == expected
+    uneven = explainer.combine(NEW, np.r_[0.9, 0.1, np.zeros(n - 2)])
+    assert f"the weighted {mean} of 2 predictions{more}" in uneven.top(1).attrs["axil"]
+    if forward is np.log:
+        gap = explainer.combine(NEW, np.array([[1, -1, 0, 0], [0.5, 0.5, -0.5, -0.5]]) @ np.eye(4, n))
+        assert gap.top(1).attrs["axil"].endswith("the ratio or ratio of geometric means of 2 to 4 predictions")
+
+
+def test_sums_of_plain_predictions_need_no_word():
+    explainer = axil.Explainer(lgb.LGBMRegressor(**QUIET).fit(X, Y), X, Y)
+    assert explainer.combine(NEW).top(1).attrs == explainer.top(NEW, 1).attrs
+    assert data_of(explainer.combine(NEW).to_html())["combined"] is None
 
 
 def test_combinations_are_proven(monkeypatch):

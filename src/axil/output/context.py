@@ -23,6 +23,8 @@ class Context:
     feature_names: list[str] | None  #: as the model has them
     predictions: Array | None  #: (n, K) the model's own, offsets included; None where it was not asked
     held: str = ""  #: what is held fixed besides the splits
+    #: (n,) what sums of predictions are in the targets' own units, such as "geometric mean of 4 predictions"; None: as they are
+    combined: NDArray[Any] | None = None
 
     def names(self) -> list[str]:
         """The names of the columns."""
@@ -39,7 +41,8 @@ class Context:
         """The context of some of the predictions, by position."""
         own = None if self.predictions is None else self.predictions[which]
         rows = None if self.X is None else take_rows(self.X, np.arange(self.X.shape[0])[which])
-        return replace(self, X=rows, predictions=own)
+        combined = None if self.combined is None else self.combined[which]
+        return replace(self, X=rows, predictions=own, combined=combined)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,13 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from axil import inputs
-from axil.errors import InputError, shown
+from axil.errors import InputError, counted, shown
 from axil.explanation import Explanation
 from axil.machine.arrays import module_of
 from axil.questions.question import Asked, Question
 from axil.replay.queries import Combination
 from axil.scale import TargetScale
+from axil.types import Array
 
 ROUNDING = 1e-9  # of sums of coefficients
 
@@ -29,8 +31,8 @@ class Combine(Question):
         100,000 rows take little longer than one. Contributions, pushes and intercepts likewise. The difference of the means of
         two groups of rows is one of these sums: its contributions say which training rows make the gap.
 
-        Of a model fitted to logarithms means are geometric means, and differences ratios; other sums are refused. Pushes are of
-        sums of scores, which stand for no probability.
+        Of a model fitted to logarithms means are geometric means, and differences ratios, which the notes of tables and the page
+        say; other sums are refused. Pushes are of sums of scores, which stand for no probability.
 
         Parameters
         ----------
@@ -72,6 +74,10 @@ class Combine(Question):
         check_scale(model.scale, known)
         model.require(len(names), "Ask for fewer sums at a time, or raise memory_limit.")
         (found,) = Asked(model, Combination(asked.queries, known, names)).whole(max(len(names), 1))
+        if not model.scale.is_identity and found.context is not None:
+            words, sentence = _meanings(model.scale, known)
+            context = replace(found.context, combined=words)
+            found = replace(found, note=f"{found.note}; {sentence}", context=context)
         return Explanation(found, module_of(X))
 
 
@@ -102,6 +108,28 @@ def _given(coefficients: Any, n: int) -> tuple[csr_array, NDArray[Any]]:
     frame = inputs.as_frame(coefficients)
     names = inputs.row_labels(coefficients) if frame is not None else np.arange(len(numbers))
     return csr_array(numbers), names
+
+
+def _meanings(scale: TargetScale, coefficients: csr_array) -> tuple[NDArray[Any], str]:
+    """(m,): each of the sums on the scale of the fit in words, in the targets' own units; and all of them in one sentence."""
+    where = f" on the scale of the fit ({scale.name})"
+    if scale.is_log:
+        where = f", {scale.shift:g} added to each" if scale.shift else ""
+    parts = np.split(coefficients.data, coefficients.indptr[1:-1])
+    kinds, counts = [_kind(scale, own) for own in parts], np.diff(coefficients.indptr)
+    words = [f"{kind} of {counted(n, 'prediction')}{where}" for kind, n in zip(kinds, counts.tolist())]
+    low, high = counts.min(initial=coefficients.shape[1]), counts.max(initial=0)
+    number = counted(high, "prediction") if low >= high else f"{low} to {high} predictions"
+    sentence = f"each prediction is the {' or '.join(dict.fromkeys(kinds))} of {number}{where}"
+    return np.array(words, dtype=object), sentence
+
+
+def _kind(scale: TargetScale, coefficients: Array) -> str:
+    """The name of a sum with these coefficients, which sum to 1, or of logarithms to 0."""
+    mean = "geometric mean" if scale.is_log else "mean"
+    if abs(coefficients.sum()) <= ROUNDING:
+        return "ratio" if len(coefficients) == 2 else f"ratio of {mean}s"
+    return mean if np.ptp(coefficients) <= ROUNDING else f"weighted {mean}"
 
 
 def check_scale(scale: TargetScale, coefficients: csr_array) -> None:

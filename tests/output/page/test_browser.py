@@ -375,6 +375,12 @@ def test_prices_of_transformed_targets(visit, name):
         assert "Prediction (sqrt)" in page.locator("#waterfall").inner_text()
     assert f"({name})" in page.locator("#proof").inner_text()
     assert price in page.locator("#proof").inner_text()
+    page = visit(explainer.combine(X[:4]).to_html(k=5))
+    mean, more = {"log": ("Geometric mean", ""), "sqrt": ("Mean", " on the scale of the fit (sqrt)")}[name]
+    assert f"{mean} of 4 predictions{more}" in page.locator("#cards").inner_text()
+    proof = page.locator("#proof").inner_text()
+    assert "The same sum of the model's own predictions is" in proof
+    assert "itself predicts" not in proof
 
 
 def test_intervals_take_the_place_of_the_standard_error(visit):

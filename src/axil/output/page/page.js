@@ -13,7 +13,7 @@ const WITHOUT = {
 function start(data) {
   const { queries, training, k } = data;
   const words = wording(data);
-  const { additive, exact, many, means, chances, predicted, chance, probability, meant, targetsShown, shown, targetDigits, price, unit, scale, log, value, amount, level, ofFit, word, score, plus, amountName } = words;
+  const { additive, exact, many, means, chances, predicted, chance, probability, meant, targetsShown, shown, targetDigits, price, unit, scale, log, value, amount, level, ofFit, word, score, named, plus, amountName } = words;
   const shared = data.weights.length === 1;
   const state = { query: 0, output: 0, sort: "rank", descending: false, unfolded: false };
   const own = (columns) => columns[shared ? 0 : state.output]; // those of a set of weights
@@ -153,7 +153,7 @@ function start(data) {
   }
   function showCards(i) {
     const output = state.output, cards = [], of_class = classes ? ` of ${data.classes[many ? output : 1]}` : "";
-    if (!classes || means !== null) cards.push(card(score + of_class + (data.target === null || classes ? "" : `: ${data.target}`), (additive ? price : (x) => unit(price(x)))(shown[output][i]), scale === null ? "" : `${value(data.predictions[output][i])}${ofFit}`));
+    if (!classes || means !== null) cards.push(card(named(i) + of_class + (data.target === null || classes ? "" : `: ${data.target}`), (additive ? price : (x) => unit(price(x)))(shown[output][i]), scale === null ? "" : `${value(data.predictions[output][i])}${ofFit}`));
     if (classes) {
       const best = predicted(i);
       cards.push(card("Probability" + of_class, meant(output, i), best === (many ? output : 1) ? "the predicted class" : `predicted: ${data.classes[best]}, ${probability(chance(best, i))}`));
@@ -189,7 +189,7 @@ function start(data) {
     const target = scale === null ? "target" : `target${ofFit}`;
     const sum = `Sum of ${additive ? "contributions" : `${word} × ${target}`} over all ${count(data.n_train)} training rows + intercept ${full(data.intercepts[state.output][i])} = ${full(made)}.`;
     const apart = made === model ? "equal" : Math.abs(made - model).toExponential(1).replace("-", "−") + " apart";
-    byId("proof").textContent = !adds ? "" : sum + (model === null ? " It was not compared with the model." : ` The model itself ${additive ? "has the score" : "predicts"} ${full(model)}${ofFit}; the two are ${apart}.`) +
+    byId("proof").textContent = !adds ? "" : sum + (model === null ? " It was not compared with the model." : ` ${data.combined !== null ? "The same sum of the model's own predictions is" : additive ? "The model itself has the score" : "The model itself predicts"} ${full(model)}${ofFit}; the two are ${apart}.`) +
       (scale === null ? "" : ` As a target that is ${price(shown[state.output][i])}.`);
     byId("meaning").textContent = additive
       ? "Contributions are pushes: what each row's own gradients put into the raw score while the model was fitted. With the intercept, where every score starts, they sum to the score exactly. They are not sensitivities: other rows have their part in a row's gradients. They do not say what a refit would do."

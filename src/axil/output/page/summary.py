@@ -87,6 +87,7 @@ def summarise(parts: Iterable[WeightedSums], options: Options) -> dict[str, Any]
         "actual": None if actual is None else compared(actual, part, made.get("means", made["shown"])),
         "classes": None if part.classes is None else labels(part.classes),
         "held": "" if about is None else about.held,
+        "combined": None if about is None or about.combined is None else about.combined.tolist(),
         "queries": {
             "labels": labels(made["labels"]),
             # Of one batch a column as it is, so that its type stays

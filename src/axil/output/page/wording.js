@@ -34,10 +34,12 @@ function wording(data) {
     return name + (many ? `: ${plain(data.outputs[o]) ? "output " : ""}${data.outputs[o]}` : "");
   };
   const word = { exact: "weight", additive: "contribution", derivative: "derivative" }[data.kind];
+  const score = additive ? "Score" : "Prediction";
   const own = scale === null && !additive && data.classes === null; // contributions have the unit of the targets
   return {
     additive, exact, many, means, chances, predicted, chance, probability, meant, classOf, title, targetsShown, shown, targetDigits, price, unit, scale, log, value, amount, level, ofFit, word,
-    score: additive ? "Score" : "Prediction",
+    score,
+    named: (i) => (data.combined === null ? score : data.combined[i][0].toUpperCase() + data.combined[i].slice(1)), // what the number of prediction i is
     plus: log && scale.shift ? `${scale.shift} + ` : "",
     amountName: log ? "Factor" : "Contribution" + (own ? ofUnit : ofFit),
     targetName: data.target ?? (data.classes === null ? "Target" : "Class"),
