@@ -3,7 +3,9 @@
 from itertools import combinations
 
 import numpy as np
+import pandas as pd
 import pytest
+from lightgbm import LGBMRegressor
 from sklearn.ensemble import GradientBoostingRegressor
 
 import axil
@@ -107,7 +109,7 @@ def test_refusals(nine):
         (-1.0, "numbers from 0 up"),
         (np.ones(3), "ranges has shape"),
         ((0.0, 1.0, 2.0), "ranges has 3 parts"),
-        ((3.0, 5.0), "beyond its range from"),
+        ((3.0, 5.0), r"beyond its range from 3 to 5; expected ranges that hold the targets, as y_train was given\."),
     ]:
         with pytest.raises(InputError, match=message):
             explainer.budget(X, 1.0, ranges)
@@ -115,3 +117,18 @@ def test_refusals(nine):
         explainer.budget(X, "high", 1.0)
     with pytest.raises(InputError, match="groups"):
         explainer.budget(X, 1.0, 1.0, groups=[1, 2])
+
+
+def test_prices_where_logarithms_are_expected():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.normal(size=60)}, index=[f"home {i}" for i in range(60)])
+    logs = 12 + X["a"] / 5
+    model = LGBMRegressor(n_estimators=5, verbose=-1).fit(X, logs)
+    explainer = axil.Explainer(model, X, logs, inverse_func=np.exp)
+    given = r"is no target of this model. Pass targets as y_train was given, transformed \(log\)"
+    with pytest.raises(InputError, match=f"line holds 300000, which {given}"):
+        explainer.budget(X[:2], line=300_000, ranges=(50_000, 2e6))
+    with pytest.raises(InputError, match=f"ranges holds 50000, which {given}"):
+        explainer.budget(X[:2], line=12.5, ranges=(50_000, 2e6))
+    with pytest.raises(InputError, match=r"'home \d+' is 1.*, beyond its range from 5 to 6; .*, transformed \(log\)"):
+        explainer.budget(X[:2], line=12.5, ranges=(5.0, 6.0))

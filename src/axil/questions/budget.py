@@ -75,11 +75,11 @@ class BudgetQuestion(Question):
         """
         asked = self._ask("budget", X, init_score)
         proven = asked.model
-        lines = np.full((1, proven.shape[1]), inputs.as_number(line, "line"))
+        at = proven.on_scale(np.full((1, proven.shape[1]), inputs.as_number(line, "line")), "line")[0]
         within = Ranges.of(ranges, proven)
         codes = None if groups is None else proven.coded(groups)[0]
         listed = inputs.as_flag(listed, "listed")
-        found, at = [], proven.on_scale(lines, "line")[0]
+        found: list[Crossing] = []
         for part in asked.parts(WORK * 8 * proven.shape[0]):
             found += list(_search_all(part, at, within, codes))
         columns = output_columns("query", asked.queries.labels, proven.outputs)
@@ -106,14 +106,13 @@ class Ranges:
             if len(given) != 2:
                 raise InputError(f"ranges has {len(given)} parts; expected a pair: the lowest and the highest targets.")
             low, high = (_spread(part, n, n_outputs, "ranges") for part in given)
-            outside = np.flatnonzero(((targets < low) | (targets > high)).any(axis=1))
-            if len(outside):
-                row = int(outside[0])
+            found = cls._between(low, high, proven)
+            for row, k in np.argwhere((targets < low) | (targets > high))[:1]:
                 raise InputError(
-                    f"The target of training row {row} is {shown(targets[row].tolist())}, beyond its range from "
-                    f"{shown(low[row].tolist())} to {shown(high[row].tolist())}; expected ranges that hold the targets."
+                    f"The target of training row {shown(proven.index[row])} is {targets[row, k]:.6g}, beyond its range from "
+                    f"{low[row, k]:.6g} to {high[row, k]:.6g}; expected ranges that hold the targets, {proven.as_given}."
                 )
-            return cls._between(low, high, proven)
+            return found
         far = _spread(given, n, n_outputs, "ranges")
         if (far < 0).any():
             raise InputError(

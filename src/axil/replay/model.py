@@ -308,11 +308,19 @@ class Proven(ABC):
         found = scale.forward(given)
         bad = ~np.isfinite(found) | ~np.isfinite(scale.inverse(found))
         if bad.any():
-            kind = "not transformed: the model does that itself" if scale.onward else f"transformed ({scale.name})"
             raise InputError(
-                f"{what} holds {given[bad][0]:.6g}, which is no target of this model. Pass targets as y_train was given, {kind}."
+                f"{what} holds {given[bad][0]:.6g}, which is no target of this model. Pass targets {self.as_given}."
             )
         return found
+
+    @property
+    def as_given(self) -> str:
+        """Words for how targets are given, for messages."""
+        scale = self.scale
+        if scale.is_identity:
+            return "as y_train was given"
+        kind = "not transformed: the model does that itself" if scale.onward else f"transformed ({scale.name})"
+        return f"as y_train was given, {kind}"
 
     def within(self, given: Array, rows: NDArray[np.intp]) -> Array:
         """(n, K): new targets of these training rows as they count; raises where they are of outputs that had none."""
