@@ -9,7 +9,7 @@ from sklearn.ensemble import RandomForestRegressor
 
 import axil
 from axil.errors import InputError
-from axil.output.site_map import HEIGHT, LARGEST, WIDTH, Places, distance_text, sheets, svg
+from axil.output.site_map import HEIGHT, LARGEST, MARGIN, WIDTH, Places, distance_text, sheets, svg
 from tests.output.page.page_models import HOSTILE, data_of
 
 DRAWS = np.random.default_rng(1)
@@ -55,6 +55,14 @@ def test_distances_directions_and_the_bar(centre):
 )
 def test_distances_in_words(away, unit, text):
     assert distance_text(away, unit) == text
+
+
+def test_no_circle_is_over_the_scale_bar():
+    training = np.array([[41.0, -87.6], [42.0, -87.6]])
+    found = sheets(Places(training, training[1:]), np.array([0]), np.array([[0]]), np.ones((1, 1)))
+    text = HEIGHT - MARGIN / 2 - 3  # the middle of the bar's text, which is 19 high at most
+    assert f'y="{text:g}"' in svg(found, 0, ["a"], "map")
+    assert found.y[0, 0] + LARGEST < text - 19 / 2
 
 
 def test_what_has_no_place_is_left_out():

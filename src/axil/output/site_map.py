@@ -19,6 +19,7 @@ from axil.output.shown_columns import Columns
 from axil.types import Array
 
 WIDTH, HEIGHT, MARGIN = 640, 360, 26  # of a drawing, in its own units
+FOOT = 18  # of its height, below all circles, for the scale bar and its text
 KM_PER_DEGREE = 6371.0088 * np.pi / 180  # of latitude: mean radius of the earth, IUGG
 UNITS = {"km": 1.0, "miles": 1.609344}  # km in each
 LEAST_KM = 0.1  # the least width of a map: of rows at one address
@@ -91,10 +92,10 @@ def sheets(places: Places, asked: NDArray[np.intp], rows: NDArray[np.integer[Any
     away = points * (KM_PER_DEGREE / UNITS[places.unit])
     lowest, highest = np.fmin.reduce(away, axis=1), np.fmax.reduce(away, axis=1)
     size = np.maximum(highest - lowest, LEAST_KM / UNITS[places.unit])
-    per_unit = np.minimum((HEIGHT - 2 * MARGIN) / size[:, 0], (WIDTH - 2 * MARGIN) / size[:, 1])[:, None]
+    per_unit = np.minimum((HEIGHT - FOOT - 2 * MARGIN) / size[:, 0], (WIDTH - 2 * MARGIN) / size[:, 1])[:, None]
     centre = ((lowest + highest) / 2)[:, None]
     x = WIDTH / 2 + (away[:, :, 1] - centre[:, :, 1]) * per_unit
-    y = HEIGHT / 2 - (away[:, :, 0] - centre[:, :, 0]) * per_unit
+    y = (HEIGHT - FOOT) / 2 - (away[:, :, 0] - centre[:, :, 0]) * per_unit
     length = STEPS[np.maximum(np.searchsorted(STEPS, WIDTH / 4 / per_unit[:, 0], side="right") - 1, 0)]
     sizes = np.abs(weights)
     most = sizes.max(axis=1, initial=0.0, keepdims=True)
