@@ -344,6 +344,21 @@ def test_screenshots_differ_where_they_should(visit, report):
     assert light.mean() > 200 > 80 > dark.mean()
 
 
+@pytest.mark.parametrize("width", [1100, 1280])
+def test_names_of_steps_are_cut_only_where_they_do_not_fit(visit, width):
+    rng = np.random.default_rng(0)
+    labels = np.array([f"PIN{i:05d}" for i in range(2400)], dtype=object)
+    labels[0] = "a label that is longer than any chart has room for " * 3
+    weights = np.r_[0.5, rng.uniform(0.001, 0.002, 2399)][None]
+    sums = WeightedSums(weights, np.zeros(1), rng.uniform(10.0, 20.0, 2400), labels, labels[:1])
+    page = visit(axil.Explanation(sums).to_html(k=50), viewport={"width": width, "height": 900})
+    names = page.locator("#waterfall text").all_text_contents()
+    assert "2,350 rows not listed" in names
+    assert [name for name in names if name.endswith("…")] == [name for name in names if name.startswith("a label")]
+    boxes = page.locator("#waterfall text").evaluate_all("texts => texts.map((text) => text.getBBox().x)")
+    assert min(boxes) >= 0
+
+
 @pytest.mark.parametrize("name", ["log", "sqrt"])
 def test_prices_of_transformed_targets(visit, name):
     """Of logarithms rows multiply, of roots they add up on a scale that is named; both show prices."""

@@ -4,14 +4,24 @@ function along(low, high, from, to) {
   const span = high - low || 1;
   return (x) => from + ((x - low) / span) * (to - from);
 }
-function shorten(text, length) {
-  return text.length > length ? text.slice(0, length - 1) + "…" : text;
+// The width of a text in a chart, in pixels: letters differ, and so do the fonts of systems.
+function widths() {
+  const pen = document.createElement("canvas").getContext("2d");
+  pen.font = `12.5px ${getComputedStyle(document.body).fontFamily}`;
+  return (text) => pen.measureText(text).width;
+}
+function shorten(text, room, width) {
+  if (width(text) <= room) return text;
+  let length = text.length - 1;
+  while (length > 1 && width(text.slice(0, length) + "…") > room) length -= 1;
+  return text.slice(0, length) + "…";
 }
 const sheet = (width, height, label) => draw("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label });
 
 // Steps from one total to another: lines of { name, change, total, text }.
 function waterfallChart(lines, width, fromZero) {
-  const height = 25, names = Math.min(230, width * 0.36), numbers = 96, letters = Math.floor(names / 7.6);
+  const height = 25, numbers = 96, wide = widths();
+  const names = Math.min(230, width * 0.42, 4 + Math.max(...lines.map((line) => wide(line.name))));
   let reached = 0;
   for (const line of lines) {
     [line.from, line.to] = line.total ? [0, line.change] : [reached, reached + line.change];
@@ -26,7 +36,7 @@ function waterfallChart(lines, width, fromZero) {
     const y = at * height + 4, [left, right] = [x(line.total && !fromZero ? low : line.from), x(line.to)].sort((a, b) => a - b);
     svg.append(draw("g", {},
       draw("title", {}, `${line.name}: ${line.text}`),
-      draw("text", { x: names, y: y + 14, "text-anchor": "end" }, shorten(line.name, letters)),
+      draw("text", { x: names, y: y + 14, "text-anchor": "end" }, shorten(line.name, names - 2, wide)),
       draw("rect", { x: left, y, width: Math.max(1.5, right - left), height: height - 7, rx: 2, class: line.total ? "total" : line.change < 0 ? "down" : "up" }),
       draw("text", { x: width - 2, y: y + 14, "text-anchor": "end", class: line.total ? "" : "soft" }, line.text)));
     if (at < lines.length - 1) svg.append(draw("line", { x1: x(line.to), x2: x(line.to), y1: y + height - 7, y2: y + height, class: "join" }));
