@@ -70,6 +70,8 @@ def ways():
     shown = [line for line in lines if line["rows"] == "1000000" and line["trees"] == "100" and not line["not run"]]
     better = sum(over <= 1 for over in known)
     said = f"Of {len(known)} requests {better} took the better way; at worst one took {max(known):g} times the other."
+    if better == len(known):
+        said = f"All of {len(known)} requests took the better way."
     head = ["queries, 1,000,000 rows", *(f"{int(line['queries']):,}" for line in shown)]
     both = [[way, *(digits(line[way]) for line in shown)] for way in ("sweeps", "leaf space")]
     return table(head, both), f"{said} {run}"
