@@ -31,6 +31,14 @@ def test_numbers_show_the_digits_of_the_largest(values, signed, expected):
     assert screen.texts(np.array(values), signed) == expected
 
 
+@pytest.mark.parametrize("kind", ["datetime64[ns]", "datetime64[us]", "datetime64[D]", object])
+def test_days_have_no_hours(kind):
+    dates = np.array(["2022-03-26", "NaT"], dtype="datetime64[us]").astype(kind)
+    assert screen.texts(dates)[0] == "2022-03-26"
+    noon = np.array(["2022-03-26T12:30"], dtype="datetime64[ns]")
+    assert screen.texts(noon) == ["2022-03-26 12:30:00"]
+
+
 def test_output_is_the_same_every_time(run):
     for words in (f"{EXPLAIN} --query query.csv", f"blame lightgbm.txt {PLAIN} --validation validation.csv", "demo"):
         assert run(words) == run(words)

@@ -43,7 +43,8 @@ def similar(arguments: argparse.Namespace, out: Any) -> int:
 
     asks = counted(n_asked, "prediction")
     leaves = arguments.by == "leaves" or (arguments.by is None and question.explainer._model.is_boosted)
-    which = "that share most leaves with each" if leaves else "of largest weight in each"
+    share = "shares" if options["k"] == 1 else "share"
+    which = f"that {share} most leaves with each" if leaves else "of largest weight in each"
     title = f"{asks} and the {counted(options['k'], 'training row')} {which}"
     words = question.words(title, left=n_asked - n, called="comparable", about=f" of {asks}")
     return output.give(parts(), words, partial(lines_of, spared=SPARED))

@@ -100,7 +100,7 @@ def _answers(part: Explanation, top: Any, rows: Any, lines: int, outputs: int, s
                 "" if part.outputs is None or outputs == 1 else f", output {screen.visible(str(part.outputs[output]))}"
             )
             share = own[quantity].abs().sum() / sizes[query, output] if sizes[query, output] else 0.0
-            label = shortened(screen.visible(str(part.query_index[query])), LONGEST_VALUE)
+            label = shortened(screen.visible(screen.plain(part.query_index[query])), LONGEST_VALUE)
             stands = LINKED.get(part.meaning)
             value = own["prediction"].iloc[0]
             said = f"{value:.7g}" if isinstance(value, float) else screen.visible(str(value))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import shutil
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 from unicodedata import category
 
 import numpy as np
 
 from axil.errors import counted
+from axil.report.wording import cell
 
 GAP = "  "
 DIGITS = 5  # of the largest number in a column
@@ -51,13 +53,19 @@ def column(name: str, values: Any, signed: bool = False, above: str = "") -> Tex
     return TextColumn([cell.rjust(width) if numeric else cell.ljust(width) for cell in cells])
 
 
+def plain(value: Any) -> str:
+    """A value as text; a date without hours where it has none."""
+    return cell(value) if isinstance(value, (date, np.datetime64)) else str(value)
+
+
 def texts(values: Any, signed: bool = False) -> list[str]:
     """Values as text: integers as they are, other numbers with the same number of decimals, words cut to a width."""
     values = np.asarray(values)
     if values.dtype.kind == "f":
         form = f"{'+' if signed else ''}.{decimals(values)}f"
         return ["-" if math.isnan(value) else format(float(value), form) for value in values]
-    cut = (visible(str(value)[: WIDEST_TEXT + 1]) for value in values.tolist())
+    every = values if values.dtype.kind == "M" else values.tolist()  # which has no dates but numbers
+    cut = (visible(plain(value)[: WIDEST_TEXT + 1]) for value in every)
     return [text if len(text) <= WIDEST_TEXT else text[: WIDEST_TEXT - 3] + "..." for text in cut]
 
 
