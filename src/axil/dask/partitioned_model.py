@@ -246,14 +246,15 @@ class PartitionedModel(Proven):
         return inputs.feature_columns(X, np.arange(n), wanted)
 
 
-def labelled(shard: Any) -> pd.Series:
-    """Numbers with the labels of a partition's rows."""
-    return pd.Series(np.zeros(len(shard.index)), index=shard.index)
+def refuse_other_order(shard: Any, given: Any, what: str) -> None:
+    """`inputs.refuse_other_order` for values of a partition's rows."""
+    labelled = pd.Series(np.zeros(len(shard.index)), index=shard.index)
+    inputs.refuse_other_order(labelled, given, what, instead="Sort it like X_train.")
 
 
 def coded_rows(shard: Any, what: str, labels: Any) -> tuple[NDArray[np.intp], NDArray[Any]]:
     """Each row's group number and the names of the groups."""
-    inputs.refuse_other_order(labelled(shard), labels, what)
+    refuse_other_order(shard, labels, what)
     return inputs.group_codes(labels, len(shard.index), what)
 
 
@@ -267,7 +268,7 @@ def allowed_rows(shard: Any, about: Any, given: list[Any]) -> Allowed:
     with named(number):
         every = [("among", one) for one in masks or ()]
         for what, own in (*every, ("among", mask), ("distinct", keys), ("within", values)):
-            inputs.refuse_other_order(labelled(shard), own, what)
+            refuse_other_order(shard, own, what)
         among = None if mask is None else np.flatnonzero(inputs.as_mask(mask, n, "among"))
         bits = None if masks is None else packed((inputs.as_mask(one, n, "among") for one in masks), n)
         labels = None if keys is None else inputs.as_labels(keys, n, "distinct").astype(object)

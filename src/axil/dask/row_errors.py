@@ -8,7 +8,7 @@ import numpy as np
 
 from axil import inputs
 from axil.dask.fits import Fit
-from axil.dask.partitioned_model import labelled
+from axil.dask.partitioned_model import refuse_other_order
 from axil.dask.partitions import Partition, named
 from axil.types import Array
 
@@ -23,7 +23,7 @@ def out_of_fold_of(partition: Partition, _: Any, given: tuple[int, Any]) -> Arra
     number, predictions = given
     n, n_outputs = partition.targets.shape
     with named(number):
-        inputs.refuse_other_order(labelled(partition), predictions, "out_of_fold")
+        refuse_other_order(partition, predictions, "out_of_fold")
         return errors_of(partition, None, inputs.as_table(predictions, n, n_outputs, "out_of_fold"))
 
 

@@ -181,12 +181,12 @@ def other_order(X: Any, y: Any) -> NDArray[np.intp] | None:
     return None if (found < 0).any() else np.asarray(found, dtype=np.intp)
 
 
-def refuse_other_order(rows: Any, given: Any, what: str, of: str = "X_train") -> None:
-    """Refuse labels of these rows in another order than theirs: rows are matched by position."""
+def refuse_other_order(rows: Any, given: Any, what: str, of: str = "X_train", instead: str = "") -> None:
+    """Refuse labels of these rows in another order than theirs: rows are matched by position. ``instead``: what to do."""
     if other_order(rows, given) is not None:
+        pass_it = f"Pass it with .loc[{of}.index]; or, if it is in the order of {of} already, without its labels."
         raise InputError(
-            f"{what} has the row labels of {of} in another order, and rows are matched by position. Pass "
-            f"it with .loc[{of}.index]; or, if it is in the order of {of} already, without its labels."
+            f"{what} has the row labels of {of} in another order, and rows are matched by position. {instead or pass_it}"
         )
 
 

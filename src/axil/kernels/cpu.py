@@ -22,7 +22,7 @@ from axil.types import Array
 BLOCK = 256  # leaves worked on between two moments at which Ctrl-C takes effect
 SWEPT_CELLS = 4096  # of a tree times columns: the tables of a pass stay in the second-level cache
 LEAST_SWEPT = 16  # columns: a row of the state is whole cache lines
-FEW_COLUMNS = 8  # columns up to which whole numbers are read sooner than single precision and a screen
+FEW_COLUMNS = 8  # columns up to which all rows are read sooner in double precision than screened in single
 READ_ROWS = 1 << 17  # rows of few columns that are read at a time
 COSTS = Costs(
     sweep=1.0, pair=0.8, fill=20.0, walk=2.7, read=0.18, solve=0.09, inverse=0.035, product=0.14, visit_seconds=3e-10

@@ -84,7 +84,7 @@ class TreeStack:
     def routes(self) -> Routes | Ways | None:
         """Values in float32, left up to the threshold, which is a float64 (sklearn/tree/_tree.pyx)."""
         if (self.n_leaves - 1).mean() > LARGE:
-            return None if self.n_leaves.max() > MOST_LEAVES else Ways(map(self._nodes, range(len(self._trees))))
+            return None if self.n_leaves.max() > MOST_LEAVES else Ways(map(self._way, range(len(self._trees))))
         parts = []
         for t, (tree, leaves) in enumerate(zip(self._trees, self._inner)):
             left = tree.children_left
@@ -104,7 +104,8 @@ class TreeStack:
         own: NDArray[np.int64] = self._trees[t].feature
         return own if self._features is None else self._features[t].astype(np.int64)[np.maximum(own, 0)]
 
-    def _nodes(self, t: int) -> tuple[NDArray[Any], ...]:
+    def _way(self, t: int) -> tuple[NDArray[Any], ...]:
+        """The nodes of tree t, as `Ways` takes them."""
         tree = self._trees[t]
         return tree.children_left, tree.children_right, self._feature(t), tree.threshold, tree.missing_go_to_left
 
