@@ -13,6 +13,7 @@ from sklearn.ensemble import (
     GradientBoostingRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
+    VotingRegressor,
 )
 from sklearn.linear_model import Ridge
 from sklearn.neighbors import KNeighborsRegressor
@@ -145,11 +146,12 @@ def test_several_outputs_have_lines_of_their_own():
     np.testing.assert_allclose(own["studentised"], by_hand(own["residual"].to_numpy(), leaves)[1], rtol=1e-9)
 
 
-def test_rows_alone_in_a_leaf_are_judged_by_the_trees_in_which_they_are_not():
+@pytest.mark.parametrize("inside", [lambda model: model, lambda model: VotingRegressor([("one", model)])])
+def test_rows_alone_in_a_leaf_are_judged_by_the_trees_in_which_they_are_not(inside):
     X, y, _ = made(60)
     X[7], y[7] = 50.0, 1000.0  # far away from all others
-    model = LGBMRegressor(n_estimators=5, min_child_samples=1, num_leaves=12, verbose=-1, n_jobs=1).fit(X, y)
-    explainer = axil.Explainer(model, X, y)
+    model = LGBMRegressor(n_estimators=5, min_child_samples=1, num_leaves=12, verbose=-1, n_jobs=1)
+    explainer = axil.Explainer(inside(model).fit(X, y), X, y)
     alone = np.flatnonzero(explainer.leave_one_out()["alone"])
     assert 7 in alone
     assert len(alone) <= 30

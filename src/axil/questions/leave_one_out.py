@@ -145,8 +145,7 @@ def predictions(proven: ProvenModel) -> Array:
 
 def rest(proven: ProvenModel) -> Array:
     """The same, with the predictions of fits in which a row's leaf is left empty and adds nothing."""
-    found = [one.predictions if one.rest is None else one.rest for one in left_out(proven)]
-    return np.concatenate(found, axis=1)
+    return np.concatenate([one.without for one in left_out(proven)], axis=1)
 
 
 def note_on(alone: NDArray[np.bool_], note: str = notes.NOTE) -> str:

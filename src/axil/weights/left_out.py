@@ -64,6 +64,11 @@ class LeftOut:
     #: (N,) rows that no averaged tree says anything of; None: trees are not averaged
     emptied: NDArray[np.bool_] | None = None
 
+    @property
+    def without(self) -> Array:
+        """(N, K): `rest`, or `predictions` where there is none."""
+        return self.predictions if self.rest is None else self.rest
+
 
 def left_out(deletion: Deletion) -> LeftOut:
     """Each training row in the fit without it, in one pass over the rows.

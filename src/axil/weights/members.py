@@ -244,7 +244,8 @@ class Sum(Deletable):
         emptied = np.logical_and.reduce(
             [np.zeros(self.n_rows, bool) if o.emptied is None else o.emptied for _, o in each]
         )
-        return LeftOut(made, emptied=emptied)
+        rest = self.constant + self._mean((c, one.without) for c, one in each)
+        return LeftOut(made, rest, emptied=emptied)
 
     def pushes(self, queries: Any, targets: Array) -> Sequence[RowEffects]:
         return self._effects(
