@@ -167,7 +167,7 @@ def search(model: Any, readers: list[Reader], together: str = "") -> Any:
 
 def fingerprint(last: Any, steps: Any) -> str:
     """Digest of the last step and of what its transformers have learnt."""
-    from joblib import hash as digest
+    from axil.adapters.digests import digest  # joblib comes with scikit-learn, which has made the steps
 
     return hashlib.sha256(f"{last.fingerprint} {digest(steps)}".encode()).hexdigest()
 

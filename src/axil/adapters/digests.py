@@ -1,0 +1,72 @@
+"""Digests of fitted transformers: equal for equal settings and findings, in any process, also where functions have no name.
+
+joblib's hash is the same for objects that are equal. It pickles them, and so fails for functions and classes that no module
+has by name: a lambda in a FunctionTransformer, a transformer whose class was defined inside a function. Such a function
+enters the digest by its code, its defaults and what it closes over, such a class by its name.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import CodeType, FunctionType
+from typing import Any
+
+from joblib.hashing import NumpyHasher
+
+
+def digest(objects: Any) -> str:
+    """Return a digest of objects of any kind; of what cannot be pickled at all only the type enters it."""
+    hasher = _Hasher("md5")
+    try:
+        return str(hasher.hash(objects))
+    except Exception:  # a lock, a generator or an open file among the settings: each object says so in its own way
+        return f"unpickled {type(objects).__module__}.{type(objects).__qualname__}"
+
+
+class _Hasher(NumpyHasher):  # type: ignore[misc]  # joblib has no types
+    """joblib's hasher, which also takes functions and classes that cannot be imported."""
+
+    def __init__(self, hash_name: str):
+        super().__init__(hash_name)
+        self._open: set[int] = set()  # functions whose description is being written: one may close over itself
+
+    def reducer_override(self, value: Any) -> Any:
+        """Describe what pickle cannot find by its name, and leave the rest to pickle."""
+        if not isinstance(value, (FunctionType, type)) or _is_importable(value):
+            return NotImplemented
+        return _described, (self._description(value),)
+
+    def _description(self, value: Any) -> tuple[Any, ...]:
+        name = f"{value.__module__}.{value.__qualname__}"
+        if isinstance(value, type) or id(value) in self._open:
+            return (name,)
+        self._open.add(id(value))
+        cells = [cell.cell_contents for cell in value.__closure__ or ()]
+        return name, _code(value.__code__), value.__defaults__, value.__kwdefaults__, cells
+
+
+def _described(description: tuple[Any, ...]) -> None:
+    """Stand for a function or class in the stream that is hashed; nothing reads it."""
+
+
+def _is_importable(value: Callable[..., Any]) -> bool:
+    """Return whether its module has this very object by its name."""
+    found: Any = sys.modules.get(value.__module__)
+    for name in value.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found is value
+
+
+def _code(code: CodeType) -> tuple[Any, ...]:
+    """Return what a function does: its instructions and all that they name; line numbers and files do not enter."""
+    constants = [_constant(value) for value in code.co_consts]
+    return code.co_code, constants, code.co_names, code.co_varnames, code.co_freevars
+
+
+def _constant(value: Any) -> Any:
+    if isinstance(value, CodeType):
+        return _code(value)
+    if isinstance(value, frozenset):  # its order differs between processes
+        return sorted(map(repr, value))
+    return value
