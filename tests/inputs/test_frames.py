@@ -37,6 +37,11 @@ TABLES = {
     "sparse missing columns": FRAME.astype(pd.SparseDtype("float64", np.nan)),
     "float16": FRAME.astype("float16"),
     "long double": FRAME.astype("longdouble"),
+    "objects": FRAME.astype(object),
+    "objects in numbered columns": FRAME.set_axis([5, 6, 7], axis=1).astype(object),
+    "objects in an array": FRAME.to_numpy().astype(object),
+    "array of objects with truths": FRAME.assign(c=TRUTHS[:, 2]).to_numpy(),
+    "objects of two levels": FRAME.set_axis(pd.MultiIndex.from_product([["a"], list("xyz")]), axis=1).astype(object),
     "two levels": FRAME.set_axis(pd.MultiIndex.from_product([["a"], list("xyz")]), axis=1),
     "sparse truths": sparse.csr_matrix(TRUTHS),
     "sparse whole": sparse.csr_matrix(VALUES.astype(np.int8)),
@@ -59,8 +64,10 @@ def plain(name, kind=""):
 
 
 def numbers(kind):
+    if kind == "sparse truths":
+        return TRUTHS.astype(float)
     if "truths" in kind or kind == "nullable boolean":
-        return TRUTHS.astype(float) if kind == "sparse truths" else np.column_stack([VALUES[:, :2], TRUTHS[:, 2]])
+        return np.column_stack([VALUES[:, :2], TRUTHS[:, 2]])
     return VALUES
 
 

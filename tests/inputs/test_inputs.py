@@ -62,7 +62,12 @@ REFUSED = {
     "a series": (pd.Series([1.0, 2.0]), "expected a numpy array"),
     "too narrow": (VALUES[:, :2], r"has 2 columns; the LightGBM model was fitted on 3"),
     "text array": (np.array([["a", "b", "c"]]), "expected numbers"),
-    "object array": (VALUES.astype(object), "expected numbers"),
+    "text in an object array": (
+        np.array([[1.0, "a", True]], dtype=object),
+        "holds 'a', a str, at position 1; expected numb",
+    ),
+    "dates in an object array": (np.array([[1, np.timedelta64(1, "D"), 2]], dtype=object), "expected numbers"),
+    "text among objects": (pd.DataFrame({"size": [1, "a"], "year": 1, "rooms": 2}), r"not numeric: size \(object\)"),
     "other names": (
         pd.DataFrame(VALUES, columns=["size", "year", "beds"]),
         r"missing \['rooms'\], unexpected \['beds'\]",
@@ -90,6 +95,24 @@ def test_tables_that_cannot_be_used(what):
 def test_categories_and_booleans_are_left_to_the_library():
     frame = pd.DataFrame({"size": [1.5], "year": pd.Categorical(["a"]), "rooms": [True]})
     assert check(frame) is frame
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        np.array([[1.5, 2, True], [None, np.float32(3), False]], dtype=object),
+        pd.DataFrame({"size": [1.5, None], "year": [2, 3], "rooms": [True, False]}).astype(object),
+        pd.DataFrame({"size": [1.5, pd.NA], "year": [2, 3], "rooms": [True, False]}, index=[7, 7]).astype(object),
+        pl.DataFrame({"size": pl.Series([1.5, None], dtype=pl.Object), "year": [2, 3], "rooms": [True, False]}),
+    ],
+    ids=["array", "pandas", "pandas.NA", "polars"],
+)
+def test_objects_that_are_numbers_are_numbers(table):
+    found = check(table)
+    np.testing.assert_array_equal(np.asarray(found, dtype=float), [[1.5, 2, 1], [np.nan, 3, 0]])
+    if isinstance(table, pd.DataFrame):
+        assert table.dtypes.eq(object).all()  # the user's own table stays as it is
+        assert found.index.equals(table.index)
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def as_numbers(values: Any, what: str, expected: str = "real numbers") -> Array:
         raise InputError(f"{what} is not numeric ({shown(error, 200)}); expected {expected}.") from None
     kind = found.dtype.kind
     if kind == "O":
-        return _from_objects(found, what, expected)
+        return from_objects(found, what, expected)
     if kind not in "biuf":
         raise InputError(
             f"{what} is not numeric: it has dtype {found.dtype}; expected {expected}. {_ADVICE.get(kind, '')}"
@@ -144,27 +144,41 @@ def _column(series: nw.Series[Any]) -> NDArray[Any]:
     return np.fromiter(series.to_list(), dtype=object, count=len(series))
 
 
-def _from_objects(found: NDArray[Any], what: str, expected: str) -> Array:
-    """Floats of Python's own numbers, Decimal and Fraction among them; None and pandas.NA are nan."""
-    pd = loaded_pandas()
-    no_value = None if pd is None else pd.NA
-    made = np.empty(found.shape)
-    flat = made.reshape(-1)
-    for i, value in enumerate(found.ravel()):
+_REAL = (Real, Decimal, np.bool_)
+_NO_REAL = (np.timedelta64,)  # which counts as a whole number to numpy
+
+
+def from_objects(values: NDArray[Any], what: str, expected: str) -> Array:
+    """Return an array of Python's own numbers, Decimal and Fraction among them, in float64.
+
+    None and pandas.NA become nan.
+    """
+    kinds = set(map(type, values.flat))
+    plain = all(issubclass(kind, (*_REAL, type(None))) and not issubclass(kind, _NO_REAL) for kind in kinds)
+    if plain:
+        try:
+            return values.astype(np.float64)
+        except (OverflowError, TypeError, ValueError):
+            pass  # one by one, to say where
+    pandas = loaded_pandas()
+    no_value = None if pandas is None else pandas.NA
+    numbers = np.empty(values.shape)
+    flat_numbers = numbers.reshape(-1)
+    for i, value in enumerate(values.flat):
         if value is None or value is no_value:
-            flat[i] = np.nan
+            flat_numbers[i] = np.nan
             continue
-        if isinstance(value, np.timedelta64) or not isinstance(value, (Real, Decimal, np.bool_)):
+        if isinstance(value, _NO_REAL) or not isinstance(value, _REAL):
             raise InputError(
                 f"{what} is not numeric: it holds {shown(value)}, a {type(value).__name__}, at position {i}; expected {expected}."
             )
         try:
-            flat[i] = float(value)
+            flat_numbers[i] = float(value)
         except (OverflowError, ValueError):
             raise InputError(
                 f"{what} holds {shown(value)} at position {i}, which is no float64; expected {expected}."
             ) from None
-    return made
+    return numbers
 
 
 def as_vector(values: Any, n_rows: int, what: str, rows: str = "training", missing: bool = False) -> Array:

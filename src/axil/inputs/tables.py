@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,7 +15,7 @@ from scipy import sparse
 from axil.errors import InputError, shortened, shown
 from axil.inputs.labels import distinct_labels, one_hot
 from axil.inputs.libraries import frame_library
-from axil.inputs.numbers import as_numbers, as_table, is_number_dtype, is_sparse, unmasked
+from axil.inputs.numbers import as_numbers, as_table, from_objects, is_number_dtype, is_sparse, unmasked
 from axil.types import Array
 
 ONE_ROW = " For one row pass X.iloc[[0]], X[[0]] or x.reshape(1, -1)."
@@ -96,8 +97,9 @@ def as_features(X: Any, model: ModelColumns, what: str, like: Any = None) -> Any
             "Pass those of the fit, in its order."
         )
     if frame is not None:
-        _check_columns(frame, model, what)
-        return X
+        return _with_numeric_columns(X, frame, model, what)
+    if X.dtype.kind == "O" and not model.takes_text:
+        return from_objects(X, what, "numbers; encode the columns as they were for the fit")
     kinds = "biufOUS" if model.takes_text and not is_sparse(X) else "biuf"
     if X.dtype.kind not in kinds:
         raise InputError(f"{what} has dtype {X.dtype}; expected numbers. Encode the columns as they were for the fit.")
@@ -154,22 +156,62 @@ def _spelled(frame: nw.DataFrame[Any], model: ModelColumns) -> list[str]:
     return joined if joined == model.feature_names else whole
 
 
-def _check_columns(frame: nw.DataFrame[Any], model: ModelColumns, what: str) -> None:
-    """Refuse columns that hold no numbers; of a model that takes text, only those that nothing can be made of."""
+def _with_numeric_columns(X: Any, frame: nw.DataFrame[Any], model: ModelColumns, what: str) -> Any:
+    """Return X, its columns of Python objects as columns of floats.
+
+    Raises for columns that hold no numbers. A model that takes text is given X as it is, and raises only for columns that
+    nothing can be made of.
+    """
     if frame.implementation.is_pandas():
-        kinds = dict(zip(frame.columns, frame.to_native().dtypes))
-        usable = {name: is_number_dtype(dtype) or str(dtype) == "category" for name, dtype in kinds.items()}
-        complex_numbers = {name for name, dtype in kinds.items() if getattr(dtype, "kind", "") == "c"}
+        dtype_by_column = dict(zip(frame.columns, frame.to_native().dtypes))
+        numeric = {name for name, dtype in dtype_by_column.items() if _is_usable_pandas_dtype(dtype)}
+        of_objects = [name for name, dtype in dtype_by_column.items() if dtype == np.dtype(object)]
+        complex_numbers = {name for name, dtype in dtype_by_column.items() if getattr(dtype, "kind", "") == "c"}
     else:
-        kinds, others = dict(frame.schema), (nw.Boolean, nw.Categorical, nw.Enum)
-        usable = {
-            name: dtype.is_numeric() or dtype in others or isinstance(dtype, others) for name, dtype in kinds.items()
-        }
+        dtype_by_column = dict(frame.schema)
+        numeric = {name for name, dtype in dtype_by_column.items() if _is_usable_dtype(dtype)}
+        of_objects = [name for name, dtype in dtype_by_column.items() if dtype == nw.Object]
         complex_numbers = set()
-    odd = [name for name in kinds if (name in complex_numbers if model.takes_text else not usable[name])]
+    if model.takes_text:
+        odd = list(complex_numbers)
+        of_objects = []
+    else:
+        floats_by_column = _floats_of_objects(frame, of_objects)
+        numeric |= floats_by_column.keys()
+        odd = [name for name in dtype_by_column if name not in numeric]
     if odd:
-        names = ", ".join(f"{name} ({kinds[name]})" for name in odd[:5])
+        names = ", ".join(f"{name} ({dtype_by_column[name]})" for name in odd[:5])
         raise InputError(f"{what} has columns that are not numeric: {names}. Encode them as for the fit.")
+    if not of_objects:
+        return X
+    if frame.implementation.is_pandas():
+        table = frame.to_native().copy(deep=False)
+        for name, values in floats_by_column.items():
+            table[name] = values
+        return table
+    columns = [nw.new_series(name, values, backend=frame.implementation) for name, values in floats_by_column.items()]
+    return frame.with_columns(columns).to_native()
+
+
+def _is_usable_pandas_dtype(dtype: Any) -> bool:
+    """Return whether a column of this dtype can be handed to any model: numbers, truth values and categories."""
+    return is_number_dtype(dtype) or str(dtype) == "category"
+
+
+def _is_usable_dtype(dtype: Any) -> bool:
+    """Return whether a column of this dtype of narwhals can be handed to any model."""
+    others = (nw.Boolean, nw.Categorical, nw.Enum)
+    return bool(dtype.is_numeric() or dtype in others or isinstance(dtype, others))
+
+
+def _floats_of_objects(frame: nw.DataFrame[Any], names: list[str]) -> dict[str, Array]:
+    """Return the floats of each of these columns of Python objects whose values are all numbers."""
+    floats_by_column = {}
+    for name in names:
+        values = np.fromiter(frame.get_column(name).to_list(), dtype=object, count=len(frame))
+        with suppress(InputError):
+            floats_by_column[name] = from_objects(values, name, "numbers")
+    return floats_by_column
 
 
 def take_rows(X: Any, rows: slice | NDArray[np.intp]) -> Any:
