@@ -8,7 +8,16 @@ from functools import cache
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
-from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor, RadiusNeighborsClassifier
+from sklearn.ensemble import BaggingRegressor, VotingRegressor
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.linear_model import Ridge
+from sklearn.multioutput import MultiOutputRegressor
+from sklearn.neighbors import (
+    KNeighborsClassifier,
+    KNeighborsRegressor,
+    RadiusNeighborsClassifier,
+    RadiusNeighborsRegressor,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -100,3 +109,31 @@ def test_a_function_that_makes_no_shares_of_a_distance_of_zero(kind):
     model = kind(5, weights=lambda d: 1 / d**2).fit(DATA.X, y)
     with pytest.raises(axil.InputError, match=r"row 0 \(from 0\): the model itself predicts nan"):
         axil.Explainer(model, DATA.X, y)
+
+
+SINGLE = {
+    "neighbours": lambda: KNeighborsRegressor(7),
+    "by distance": lambda: KNeighborsRegressor(7, weights="distance"),
+    "radius": lambda: RadiusNeighborsRegressor(30.0),
+    "a process": lambda: GaussianProcessRegressor(alpha=0.1, normalize_y=True, optimizer=None),
+    "bagging": lambda: BaggingRegressor(KNeighborsRegressor(5), 5, random_state=0),
+    "voting": lambda: VotingRegressor([("near", KNeighborsRegressor(5)), ("far", Ridge())]),
+    "outputs": lambda: MultiOutputRegressor(KNeighborsRegressor(4)),
+}
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_means_of_targets_in_single_precision(name):
+    """scikit-learn takes these means in the type of the targets; in double precision they are 1e-7 of the targets off."""
+    y = (1000 + 300 * DATA.y).astype(np.float32)
+    if name == "outputs":
+        y = np.column_stack([y, y**2 / 1000])
+    model = SINGLE[name]().fit(DATA.X, y)
+    explanation = axil.Explainer(model, DATA.X, y).explain(DATA.X_new)
+    expected, double = model.predict(DATA.X_new), SINGLE[name]().fit(DATA.X, y.astype(np.float64))
+    np.testing.assert_allclose(explanation.predictions, expected, rtol=1e-5)
+    np.testing.assert_allclose(explanation.predictions, double.predict(DATA.X_new), rtol=1e-12)
+    changed = y.copy()
+    changed[3] *= np.float32(1.001)
+    with pytest.raises(axil.ExactnessError):
+        axil.Explainer(model, DATA.X, changed)

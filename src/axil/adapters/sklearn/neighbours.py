@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 from axil.adapters.contract import FittedSmoother
 from axil.adapters.kept_rows import check_rows, check_targets
 from axil.adapters.refusals import ONE_OUTPUT
-from axil.adapters.sklearn.smoothers import SmootherAdapter, dense
+from axil.adapters.sklearn.smoothers import SmootherAdapter, dense, rounding_of_mean
 from axil.adapters.sklearn.solutions import neighbour_weights
 from axil.errors import InputError, UnsupportedModelError, shown
 from axil.inputs.copies import owned
@@ -49,6 +49,11 @@ class NeighboursAdapter(SmootherAdapter):
 
     def _in_single_precision(self) -> bool:
         return False
+
+    def _rounding_of_targets(self) -> float:
+        """Return the rounding of the means over neighbours, which are taken in the type of the targets."""
+        n_neighbours = getattr(self._model, "n_neighbors", None)
+        return rounding_of_mean(self._model._y, n_neighbours or int(self._model.n_samples_fit_))
 
     def _rows(self, X: Any) -> Any:
         """Rows as they are given: distances between sparse rows, or rows in float32, are rounded otherwise."""

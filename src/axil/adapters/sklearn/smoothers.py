@@ -34,6 +34,8 @@ class SmootherAdapter(SklearnAdapter, SmootherModel):
         self.n_outputs = self._count_outputs(model)
         if self._in_single_precision():
             self.tolerance, self.widest = 1e-6, 1e-5
+        self.tolerance = max(self.tolerance, self._rounding_of_targets())
+        self.widest = max(self.widest, self.tolerance)
         self.fingerprint = hashlib.sha256(pickle.dumps([type(model).__name__, self._state()], 4)).hexdigest()
 
     def _count_outputs(self, model: Any) -> int:
@@ -48,6 +50,10 @@ class SmootherAdapter(SklearnAdapter, SmootherModel):
         """Whether the features came in float32, in which scikit-learn then solves."""
         state = self._state()
         return any(part.dtype == np.float32 for part in (state if isinstance(state, tuple) else (state,)))
+
+    def _rounding_of_targets(self) -> float:
+        """Return how far predictions may be off because the model keeps its targets in less than double precision."""
+        return 0.0
 
     def _rows(self, X: Any) -> Any:
         return dense(numbers(X, np.float64))
@@ -216,6 +222,14 @@ class KernelRidgeAdapter(KernelAdapter):
         return np.asarray(self._model._get_kernel(rows, self._model.X_fit_))
 
 
+def rounding_of_mean(targets: Any, n_terms: int) -> float:
+    """Return a bound, relative to the targets, on the rounding of means that scikit-learn takes in the targets' own type."""
+    dtype = np.asarray(targets).dtype
+    if dtype.kind != "f" or dtype.itemsize >= 8:
+        return 0.0
+    return 8 * float(np.finfo(dtype).eps) * float(np.sqrt(n_terms))
+
+
 def _dual(gram: Array, weights: Array | None, l2: float) -> Array:
     try:
         with warnings.catch_warnings():  # of an ill-conditioned matrix: the replay shows whether it matters
@@ -238,6 +252,11 @@ class GaussianProcessAdapter(KernelAdapter):
 
     def _state(self) -> Any:
         return np.asarray(self._model.alpha_)
+
+    def _rounding_of_targets(self) -> float:
+        """Return the rounding of the targets' mean and standard deviation, which normalize_y takes in their own type."""
+        kept = self._model.y_train_
+        return rounding_of_mean(kept, len(kept)) if self._model.normalize_y else 0.0
 
     def smoother(self, X: Any, weights: Array | None) -> FittedSmoother:
         """Dual coefficients from the targets; normalize_y centres them and scales them there and back."""
