@@ -1,6 +1,6 @@
 """Monotone constraints with losses other than squared error: against replays in NumPy, node after node by the library's rule."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import lightgbm as lgb
@@ -11,6 +11,7 @@ from scipy.special import expit, logit
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
 import axil
+from axil.structure.pattern import leaf_maps
 from tests.reference import bent_values
 
 N = 160
@@ -26,6 +27,7 @@ LIGHTGBM = {"n_estimators": 6, "num_leaves": 9, "min_child_samples": 4, "verbose
 XGBOOST = {"n_estimators": 6, "max_depth": 3, "n_jobs": 1}
 HIST = {"max_iter": 6, "max_leaf_nodes": 9, "min_samples_leaf": 4, "early_stopping": False}
 SIGNS = [1, -1, 1, 0]
+SMOOTHED = {"path_smooth": 2.0, "max_delta_step": 0.1, **LIGHTGBM}
 
 
 @dataclass(frozen=True)
@@ -95,10 +97,49 @@ MODELS = {
     ),
 }
 
+CLIPPED = {
+    "lightgbm binary smoothed": lambda: Bounded(lgb.LGBMClassifier(**SMOOTHED), LABELS, logit, logistic, 1e-6),
+    "lightgbm binary smoothed l1": lambda: Bounded(
+        lgb.LGBMClassifier(reg_alpha=0.3, **SMOOTHED), LABELS, logit, logistic, 1e-6
+    ),
+    "lightgbm poisson smoothed": lambda: Bounded(
+        lgb.LGBMRegressor(objective="poisson", **SMOOTHED), COUNTS, np.log, poisson(0.7), 1e-6
+    ),
+    "lightgbm binary monotone": lambda: Bounded(
+        lgb.LGBMClassifier(monotone_constraints=SIGNS, max_delta_step=0.1, **LIGHTGBM), LABELS, logit, logistic, 1e-6
+    ),
+    "lightgbm poisson monotone l1": lambda: Bounded(
+        lgb.LGBMRegressor(
+            objective="poisson", monotone_constraints=SIGNS, max_delta_step=0.1, reg_alpha=0.5, **LIGHTGBM
+        ),
+        COUNTS,
+        np.log,
+        poisson(0.7),
+        1e-6,
+    ),
+    "lightgbm binary plain": lambda: Bounded(
+        lgb.LGBMClassifier(max_delta_step=0.1, reg_alpha=0.3, **LIGHTGBM), LABELS, logit, logistic, 1e-6
+    ),
+    "xgboost binary monotone": lambda: Bounded(
+        xgb.XGBClassifier(monotone_constraints=tuple(SIGNS), max_delta_step=0.1, reg_alpha=0.5, **XGBOOST),
+        LABELS,
+        logit,
+        logistic,
+        1e-5,
+    ),
+    "xgboost poisson plain": lambda: Bounded(
+        xgb.XGBRegressor(objective="count:poisson", max_delta_step=0.1, reg_alpha=0.5, **XGBOOST),
+        COUNTS,
+        np.log,
+        poisson(0.1),
+        1e-5,
+    ),
+}  # where l1 or a largest step put constants into nodes whose gradients nearly cancel
+
 
 @cache
 def case(name):
-    own = MODELS[name]()
+    own = (MODELS | CLIPPED)[name]()
     own.model.fit(X, own.y, sample_weight=W)
     return own, axil.Explainer(own.model, X, own.y, W)
 
@@ -166,6 +207,93 @@ def test_pushes_go_through_bounds(name):
     by_group = explainer.group(NEW, groups).pivot(index="query", columns="group", values="contribution").to_numpy()
     sums = np.stack([found.contributions[:, groups == g].sum(axis=1) for g in range(3)], axis=1)
     np.testing.assert_allclose(by_group, sums, atol=1e-10)
+
+
+def raw_scores(own, X):
+    """Return the library's own scores."""
+    if isinstance(own.model, lgb.LGBMModel):
+        return own.model.predict(X, raw_score=True)
+    return own.model.predict(X, output_margin=True)
+
+
+def node_shares(rule, sums, bends):
+    """Return what leaf values are made of, (L, L), and the values: a node's part shrinks with its value."""
+    _, l1, most, nodes, t = rule
+    root, parts, found, n = nodes.starts[t], {}, {}, len(sums)
+
+    def below(node):
+        if nodes.leaf[node] >= 0:
+            return [nodes.leaf[node]]
+        return [leaf for child in nodes.children[node] for leaf in below(child)]
+
+    def visit(node, parent):
+        rows = below(node)
+        S, denominator = sums[rows].sum(), bends[rows].sum() + nodes.l2[node]
+        value = float(np.clip(np.sign(S) * max(abs(S) - l1, 0.0) / denominator, -most, most))
+        part = np.zeros(n)
+        part[rows] = 1.0 / denominator if abs(value * denominator) == abs(S) else abs(value) / abs(S)
+        if parent is not None:
+            share = nodes.own[node]
+            value = share * value + (1 - share) * found[parent]
+            part = share * part + (1 - share) * parts[parent]
+        found[node], parts[node] = value, part
+        for child in nodes.children[node][nodes.children[node] >= 0]:
+            visit(child, node)
+
+    visit(root, None)
+    at = {nodes.leaf[node]: node for node in found if nodes.leaf[node] >= 0}
+    return np.array([parts[at[leaf]] for leaf in sorted(at)]), np.array([found[at[leaf]] for leaf in sorted(at)])
+
+
+@pytest.mark.parametrize("name", [name for name in CLIPPED if "smoothed" in name])
+def test_pushes_of_smoothed_leaves_with_constants(name):
+    """L1 and a largest step act on nodes before smoothing mixes values; the rows below carry them."""
+    explainer = case(name)[1]
+    fit, leaves, expected = Fit(name), met(name).astype(int), np.zeros((len(NEW), N))
+    for t, (rule, sums, bends, place, pull) in enumerate(fit.pulls):
+        local = sums[place], bends[place]
+        nodes = rule[3].tree(t)
+        share, values = node_shares((rule[0], rule[1], rule[2], nodes, 0), *local)
+        np.testing.assert_allclose(values, fit.values[t], atol=1e-9)
+        expected += fit.rates[t] * share[np.ix_(leaves[:, t], fit.leaves[t])] * pull
+    found = explainer(NEW)
+    np.testing.assert_allclose(found.contributions, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("name", [*MODELS, *CLIPPED])
+def test_no_push_is_larger_than_the_terms_of_the_leaf_values(name):
+    """A row puts at most |w g| / (H + l2) into a tree, H of its own leaf: no sum near zero divides."""
+    own, explainer = case(name)
+    walked, found = explainer._model.boosting.walked, explainer(NEW)
+    trees = walked.smooth.trees
+    F, most = np.full(N, trees.base_value[0]), np.zeros(N)
+    for t, leaf in enumerate(walked.leaves):
+        g, h = own.slopes(own.y, F)
+        place = slice(walked.starts[t], walked.starts[t + 1])
+        denominators = np.bincount(leaf, W * h, len(trees.l2[place])) + trees.l2[place]
+        (rate,) = {coefficient for _, coefficient in walked.rounds[t].changes}
+        most += rate * W * np.abs(g) / denominators[leaf]
+        F = F + trees.values[place, 0][leaf]
+    assert (np.abs(found.contributions) <= (1 + 1e-3) * most + 1e-12).all()
+    if not isinstance(own.model, lgb.LGBMModel | xgb.XGBModel):
+        return
+    made = found.contributions.sum(axis=1) + found.intercepts
+    np.testing.assert_allclose(made, raw_scores(own, NEW), rtol=0, atol=10 * own.close)
+
+
+@pytest.mark.parametrize("name", ["lightgbm binary smoothed", "lightgbm poisson smoothed"])
+def test_shares_that_are_quotients_of_rounding_are_refused(name, monkeypatch):
+    """Shares of value / sum of the parts make pushes 1e15 times the score, which must not pass."""
+    own, _ = case(name)
+
+    def quotients(rule, sums, weights):
+        maps = leaf_maps(rule, sums, weights)
+        linear = maps.by_sum @ sums
+        return replace(maps, share=(rule.leaf_values(sums, weights) / linear)[:, None] * maps.by_sum)
+
+    monkeypatch.setattr("axil.pushes.steps.leaf_maps", quotients)
+    with np.errstate(all="ignore"), pytest.raises(axil.ExactnessError, match="sum of the pushes in a leaf"):
+        axil.Explainer(own.model, X, own.y, W)
 
 
 @pytest.mark.parametrize("name", MODELS)

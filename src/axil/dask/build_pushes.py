@@ -22,7 +22,7 @@ from axil.dask.walked_rows import GradientSums, SharedFit, observe_targets, walk
 from axil.errors import UnsupportedModelError
 from axil.machine.memory import Limits
 from axil.pushes.agreement import check_miss, compare_counts
-from axil.pushes.pushes import Pushes
+from axil.pushes.pushes import Pushes, mixed_terms
 from axil.pushes.stages import WalkedStages, walk
 from axil.replay.build import with_rows
 from axil.replay.checks import Verification
@@ -158,7 +158,7 @@ def _leaf_sizes(walked: WalkedStages, sums: GradientSums, limits: Limits) -> Arr
     for term in (term for terms in Pushes(walked, limits).terms for term in terms):
         own, column = slice(*walked.starts[term.tree : term.tree + 2]), term.output if walked.smooth.shared else 0
         found[own, column] += np.abs(term.scale) * sums.sizes[own, column]
-    return found
+    return mixed_terms(walked, found)
 
 
 def _rounds(smooth: SmoothTrees, sums: GradientSums, width: int, n_outputs: int) -> list[tuple[Array, Array]]:

@@ -30,6 +30,7 @@ from axil.machine.blocks import spans
 from axil.machine.progress import track
 from axil.pushes.agreement import leaf_scores
 from axil.pushes.factors import Factors
+from axil.pushes.stages import WalkedStages
 from axil.replay.checks import CHECKED_ROWS
 from axil.replay.queries import Combination, Queries
 from axil.types import Array, Leaves
@@ -123,11 +124,11 @@ class Pushes(Factors):
         stages = zip(w.stage_tree.tolist(), w.stage_output.tolist(), w.steps)
         return {(t, k): step.mix.share for t, k, step in stages if step.mix is not None}
 
-    def _mixed(self, k: int, table: Any, transposed: bool, sizes: bool = False) -> Any:
+    def _mixed(self, k: int, table: Any, transposed: bool) -> Any:
         """A table (C_k, m) of what rows put into their own leaves as one of what is in each leaf, in place; or transposed."""
         for t, (a, b) in zip(self.trees[k].tolist(), pairwise(self.starts[k])):
             if (t, k) in self._mixes:
-                share = np.abs(self._mixes[t, k]) if sizes else self._mixes[t, k]
+                share = self._mixes[t, k]
                 table[a:b] = like(share.T if transposed else share, table) @ table[a:b]
         return table
 
@@ -187,26 +188,31 @@ class Pushes(Factors):
     def prove(self) -> float:
         """Compare what all rows together put into each leaf with the leaf's own value; the largest difference, relative.
 
-        So the account adds up for every x, whichever leaves it falls into. A leaf is compared with the largest score, since what
-        a library rounds away from gradients next to zero is not relative to them. Beside scores far larger than theirs, in
-        a fit that diverged, training rows, up to `CHECKED_ROWS`, are compared with all that is pushed there.
+        So the account adds up for every x, whichever leaves it falls into. An error is relative to
+        the largest score, since what a library rounds away from gradients next to zero is not
+        relative to them, or to the terms of the leaf's own value (see `axil.pushes.steps`), if
+        these are larger. It is never relative to the pushes themselves: pushes that are wrong may
+        be of any size. Beside scores far larger than theirs, in a fit that diverged, training rows,
+        up to `CHECKED_ROWS`, are compared with all that is pushed there.
         """
-        w, (found, sizes) = self.walked, self._leaf_sums
-        scale = max(float(np.abs(w.score).max()), float(np.abs(self.base).max()), float(sizes.max())) or 1.0
-        error = np.abs(found - w.smooth.trees.values)
+        w, (found, terms) = self.walked, self._leaf_sums
+        largest = max(float(np.abs(w.score).max()), float(np.abs(self.base).max()))
+        scale = np.maximum(terms, largest)
+        scale[scale == 0] = 1.0
+        error = np.abs(found - w.smooth.trees.values) / scale
         worst = np.unravel_index(int(error.argmax()), error.shape)
-        if not error[worst] <= EXACT * scale:
+        if not error[worst] <= EXACT:
             expected = float(w.smooth.trees.values[worst])
             raise ExactnessError("sum of the pushes in a leaf", float(found[worst]), expected, CHANGED)
         step = -(-len(w.targets) // CHECKED_ROWS)
         asked = w.leaves.T[::step]
-        if scale > DIVERGED * float(self.sizes(asked).min()):
+        if largest > DIVERGED * float(self.sizes(asked).min()):
             self.agree(leaf_scores(w.smooth, asked, self.base, values=found), asked, step)
-        return float(error[worst]) / scale
+        return float(error[worst])
 
     @cached_property
     def _leaf_sums(self) -> tuple[Array, Array]:
-        """(L, 1), or (L, K) where outputs share trees: what all rows put into each leaf, and its absolute values; one walk."""
+        """(L, 1), or (L, K) where outputs share trees: what all rows put into each leaf, and its terms; one walk."""
         w = self.walked
         made = np.zeros((2, *w.smooth.trees.values.shape))
         n_terms, program = sum(len(own) for own in self.trees), self._program
@@ -215,9 +221,9 @@ class Pushes(Factors):
         every = self._sums_in_core() if in_core else self._own_sums(no_group, 1, sizes=True)
         for k, (own, sums) in enumerate(zip(self.trees, every)):
             at = np.concatenate([np.arange(w.starts[t], w.starts[t + 1]) for t in own])
-            found, sizes = (self._mixed(k, each, False, i == 1) for i, each in enumerate(sums))
-            made[:, at, k if w.smooth.shared else 0] = found[:, 0], sizes[:, 0]
-        return made[0], made[1]
+            found = self._mixed(k, sums[0], False)
+            made[:, at, k if w.smooth.shared else 0] = found[:, 0], sums[1][:, 0]
+        return made[0], mixed_terms(w, made[1])
 
     def _sums_in_core(self) -> list[list[Array]]:
         """`_own_sums` with sizes by one kernel that writes no factor down, where every tree of an output has one term."""
@@ -244,8 +250,22 @@ class Pushes(Factors):
         check_sums(total, expected, sizes, EXACT, largest, NOT_ADDED_UP, step)
 
 
+def mixed_terms(walked: WalkedStages, sizes: Array) -> Array:
+    """Return the terms of leaf values, (L, 1) or (L, K), from the sizes that rows put into own leaves.
+
+    See `axil.pushes.steps`. A leaf whose value depends on its own rows alone has these ``sizes`` as
+    its terms; where leaves of a tree depend on each other, ``sizes`` are sums of |w g|.
+    """
+    terms = sizes.copy()
+    for t, k, step in zip(walked.stage_tree.tolist(), walked.stage_output.tolist(), walked.steps):
+        if step.mix is not None:
+            own, column = slice(walked.starts[t], walked.starts[t + 1]), k if walked.smooth.shared else 0
+            terms[own, column] = step.mix.terms @ sizes[own, column]
+    return terms
+
+
 def sizes_of(smooth: SmoothTrees, base: Array, leaf_sizes: Array, leaves: Leaves, least: float | None = None) -> Array:
-    """(n, K): the absolute values that scores are sums of: of the base (K,), and of all that rows push into their leaves (n, T).
+    """(n, K): the absolute values that scores are sums of: of the base (K,), and of the terms of their leaves (n, T).
 
     Errors are relative to these terms, since beside a score of 1e27 any other would pass for exact. Less than an ordinary leaf
     of each tree holds does not count, ``least`` where it is known: gradients next to zero are rounded beside the scores and

@@ -1,4 +1,28 @@
-"""Newton steps of a leaf value, including step halving."""
+"""Newton steps of a leaf value, including step halving, and the share of each row in them.
+
+A row j of a leaf with the sums G of ``w g`` and H of ``w h`` puts ``-w_j g_j share`` into the
+leaf's value, where ``share`` is the same for all rows of the leaf. These parts add up to the value,
+so ``share = -value / G`` wherever G is not zero. It is never computed as that quotient: G may be a
+sum of gradients that cancel, of which only rounding is left, and the quotient then has no digit
+that means anything. Each rule gives the share by itself:
+
+    no constants                  v = -G / (H + l2)                      share = 1 / (H + l2)
+    l1, or a largest step         v = -shrink G / (H + l2)               share = shrink / (H + l2)
+    smoothing, monotone splits    v_l = sum over nodes n of a_ln v_n
+                                  share_lm = sum over nodes n above m of a_ln shrink_n / (H_n + l2)
+
+l1 and a largest step only bring a value closer to zero, by ``shrink = max(0, 1 - l1 / |G|)`` and by
+``shrink = most (H + l2) / |G|`` where ``|G| > most (H + l2)``. Both lie between 0 and 1 whatever is
+left of G. So the constants that they put into a value are carried by the rows of the node that they
+act on, in proportion to the gradients. Smoothing and bounds are means of the values that nodes have
+by themselves: no a_ln is negative, and they sum to 1 (`leaf_maps`). Hence for every rule
+
+    |part of row j in leaf l| <= terms_lm |w_j g_j|,    terms = share with shrink = 1,
+
+and all that rows put into a leaf, in absolute value, is at most ``terms @ (sums of |w g|)``: the
+terms of that leaf's own value. Comparisons of sums with scores are relative to those terms
+(`Pushes.prove`), and not to the parts themselves.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +35,7 @@ from numpy.typing import NDArray
 
 from axil.adapters.losses import Loss
 from axil.structure import Regularisation
-from axil.structure.pattern import slopes_of
+from axil.structure.pattern import leaf_maps
 from axil.types import Array
 
 SAME = 1e-14  # of a leaf value: no more than rounding
@@ -27,6 +51,7 @@ class LeafMix:
     by_g: Array
     by_h: Array
     share: Array  #: a row of leaf m puts ``-w g share[l, m]`` into the value of leaf l
+    terms: Array  #: the same without l1 and a largest step; but for rounding, no share is larger
 
 
 @dataclass(frozen=True)
@@ -87,25 +112,14 @@ def leaf_step(G: Array, H: Array, l2: Array, l1: float, most: float) -> Step:
 
 
 def bounded_step(rule: Regularisation, G: Array, H: Array, plain: Step) -> Step:
-    """The step of one tree whose splits must be monotone, by its rule; ``plain`` where no leaf is at a bound.
-
-    A bound is the middle of two nodes' values, each made by all rows below the node: so rows of other leaves have their share
-    in a leaf's value. Constants, of l1 or a clip, are shared out among those who made the rest of the value.
-    """
-    found = slopes_of(rule, -G, H)
-    if found is None:
+    """Return the step of one tree whose leaf values depend on each other; ``plain`` where none does."""
+    maps = leaf_maps(rule, -G, H)
+    if maps is None:
         return plain
-    by_sum, by_weight = found
     value = rule.leaf_values(-G, H)
-    linear = by_sum @ -G
-    ratio = np.divide(value, linear, out=np.zeros_like(value), where=linear != 0)
-    # no constants, and values next to zero
-    ratio[np.abs(value - linear) <= SAME * np.abs(value).max(initial=0.0)] = 1.0
-    share = ratio[:, None] * by_sum
-    alone = (linear == 0) & (G != 0)
-    share[alone, alone] = value[alone] / -G[alone]
     none = np.full_like(value, np.nan)
-    return Step(value, none, none, none, np.ones_like(value), mix=LeafMix(-by_sum, by_weight, share))
+    mix = LeafMix(-maps.by_sum, maps.by_weight, maps.share, maps.terms)
+    return Step(value, none, none, none, np.ones_like(value), mix=mix)
 
 
 def joint_steps(g: Array, p: Array, w: Array, leaf: NDArray[Any], l2: Array) -> list[Step]:

@@ -119,10 +119,29 @@ def tree_maps(
     return Maps(*(part[own] for part in vars(maps).values())), leaves
 
 
-def slopes_of(rule: Regularisation, sums: Array, leaf_weights: Array) -> tuple[Array, Array] | None:
-    """(L, L) twice: how the values of one tree's leaves move with the sums and with the weights of its leaves, pattern held.
+@dataclass(frozen=True)
+class LeafMaps:
+    """Leaf values of one tree by the sums and weights of all its leaves, (L, L) each, with the active set fixed."""
 
-    None where each depends on its own leaf alone. A node's value ``V = scale S + shift`` moves by ``-V scale`` with its weight.
+    by_sum: Array  #: derivatives by the sums
+    by_weight: Array  #: derivatives by the weights
+    share: Array  #: ``values = share @ sums``; no entry is negative, or larger than that of ``terms``
+    #: the same without l1 and a largest step: ``terms @ sums of |w g|`` bounds what rows put into values
+    terms: Array
+
+
+def leaf_maps(rule: Regularisation, sums: Array, leaf_weights: Array) -> LeafMaps | None:
+    """Return how the values of one tree's leaves depend on all of its leaves.
+
+    None where each depends on itself alone.
+
+    A node's value ``V = scale S + shift`` moves by ``-V scale`` with its weight. A leaf's value is
+    a mean, with weights that are not negative, of values that nodes had before smoothing and
+    bounds. Each of those is a multiple of the node's sum, ``V = shrink S / (W + l2)`` with ``0 <=
+    shrink <= 1``, since l1 and a largest step only bring a value closer to zero. So ``share`` mixes
+    these multiples as the tree mixes the values. Nothing is divided by a sum of leaves: the
+    shrinking of a node whose sum is next to zero is that of the same node without l1 and a largest
+    step, or it is zero.
     """
     values = rule.node_values(sums, leaf_weights)
     maps, _ = tree_maps(rule, 0, sums, leaf_weights, values)
@@ -130,11 +149,25 @@ def slopes_of(rule: Regularisation, sums: Array, leaf_weights: Array) -> tuple[A
         return None
     nodes = _nodes(rule)
     inside, at = nodes.inside(), np.flatnonzero(nodes.leaf >= 0)
-    totals = inside @ sums
-    scale, shift = _affine(rule, totals, inside @ leaf_weights + nodes.l2)
-    rows = -((scale * totals + shift) * scale)[:, None] * inside
-    lower = _down(nodes, rows, np.zeros_like(shift), values.raw, values.bounded, values.ends)
-    return maps.rows, lower.rows[at[np.argsort(nodes.leaf[at])]]
+    totals, denominators = inside @ sums, inside @ leaf_weights + nodes.l2
+    scale, shift = _affine(rule, totals, denominators)
+    free = np.divide(1.0, denominators, out=np.zeros_like(totals), where=denominators > 0)
+    before, after = np.abs(totals) * free, np.abs(rule.step(totals, denominators))
+    unmoved = np.full_like(totals, float(rule.l1 == 0))  # of a sum of zero
+    shrink = np.minimum(1.0, np.divide(after, before, out=unmoved, where=before > 0))
+    leaves = at[np.argsort(nodes.leaf[at])]
+
+    def mixed(by_node: Array) -> Array:
+        """Return leaf values by the sums of leaves, (L, L), for nodes whose value is ``by_node`` times their sum."""
+        rows = by_node[:, None] * inside
+        return _down(nodes, rows, np.zeros_like(shift), values.raw, values.bounded, values.ends).rows[leaves]
+
+    return LeafMaps(
+        by_sum=maps.rows,
+        by_weight=mixed(-(scale * totals + shift) * scale),
+        share=mixed(shrink * free),
+        terms=mixed(free),
+    )
 
 
 def node_maps(rule: Regularisation, t: int, sums: Array, leaf_weights: Array, values: Values) -> tuple[Maps, slice]:
