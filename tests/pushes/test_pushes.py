@@ -9,7 +9,7 @@ import lightgbm as lgb
 import numpy as np
 import pytest
 import xgboost as xgb
-from sklearn.ensemble import GradientBoostingClassifier
+from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -262,6 +262,27 @@ def test_scores_of_nothing_but_rounding(model):
     model.set_params(n_estimators=5).fit(rows, classes, sample_weight=weights)
     found = axil.Explainer(model, rows, classes, weights)(rows[:2])
     assert np.abs(found.intercepts + found.contributions.sum(axis=-1)).max() < 1e-7
+
+
+@pytest.mark.parametrize(
+    ("model", "classes"),
+    [
+        (HistGradientBoostingClassifier(max_iter=4), 2),
+        (HistGradientBoostingClassifier(max_iter=4), 3),
+        (GradientBoostingClassifier(n_estimators=4), 3),
+    ],
+)
+def test_a_class_without_weight(model, classes):
+    """The library cuts its share off just above zero before it takes the logarithm."""
+    rows = np.random.default_rng(0).normal(size=(90, 2))
+    labels = (rows[:, 0] > 0).astype(int) + (rows[:, 1] > 0) * (classes - 2)
+    for light in range(classes):
+        weights = np.where(labels == light, 0.0, 1.0)
+        model.fit(rows, labels, sample_weight=weights)
+        found = axil.Explainer(model, rows, labels, weights)(rows[:9])
+        made = found.intercepts + found.contributions.sum(axis=-1)
+        scores = model.decision_function(rows[:9])
+        np.testing.assert_allclose(made.reshape(scores.shape), scores, rtol=1e-6)
 
 
 def test_scores_too_large_for_their_exponential_are_walked_plainly():

@@ -7,9 +7,11 @@ compute_node_value, sklearn/ensemble/_hist_gradient_boosting/splitting.pyx.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
+from scipy.special import expit
 
 from axil.adapters.contract import TrainingRows
 from axil.adapters.losses import Logistic, Loss, Softmax, Squared, gamma, poisson
@@ -64,9 +66,35 @@ class StageSoftmax(StageLoss, Softmax):
         return shares
 
 
+# How close to 0 and 1 shares of classes come in the scores that a histogram fit starts from (fit_intercept_only,
+# sklearn/_loss/loss.py).
+_NEAR_OF_TWO = 10 * float(np.finfo(np.float64).eps)
+_NEAR_OF_SEVERAL = float(np.finfo(np.float64).eps)
+
+
+@cache
+def _near_in_stages() -> float:
+    """Return how close to 0 and 1 shares of classes come in the scores that a fit by stages starts from.
+
+    scikit-learn cuts them off at the rounding of float32, from version 1.8 on at that of float64 (_init_raw_predictions,
+    sklearn/ensemble/_gb.py). An unfitted share of zero shows which.
+    """
+    from sklearn._loss.loss import HalfBinomialLoss
+    from sklearn.ensemble import _gb
+
+    class NoShare:
+        """A model that gives the second class no share."""
+
+        def predict_proba(self, X: Any) -> Array:
+            return np.array([[1.0, 0.0]])
+
+    score = _gb._init_raw_predictions(None, NoShare(), HalfBinomialLoss(), True)
+    return float(expit(np.ravel(score)[0]))
+
+
 _LOSSES: dict[str, Loss] = {
     "squared_error": Squared(),
-    "log_loss": Logistic(),
+    "log_loss": Logistic(near=_NEAR_OF_TWO),
     "exponential": Exponential(),
     "poisson": poisson(),
     "gamma": gamma(),
@@ -136,16 +164,18 @@ class SmoothStages(GradientBoostingAdapter):
         init = self._model.init_
         if self.classes is None or isinstance(init, str):
             return super()._start()
-        # Clipped in float32 (_init_raw_predictions).
-        least = float(np.finfo(np.float32).eps)
-        prior = np.clip(init.class_prior_, least, 1 - least)
+        prior = np.asarray(init.class_prior_, dtype=np.float64)
         return self._loss.link(prior[1:] if self.n_outputs == 1 else prior), True
 
     @property
     def _loss(self) -> Loss:
+        if self._model.loss == "exponential":
+            return Exponential(near=_near_in_stages())
         if self._model.loss != "log_loss":
             return _LOSSES[self._model.loss]
-        return StageSoftmax(centred=True) if self.n_outputs > 1 else StageLogistic()
+        if self.n_outputs > 1:
+            return StageSoftmax(centred=True, near=_near_in_stages())
+        return StageLogistic(near=_near_in_stages())
 
     def smooth_trees(self, rows: TrainingRows) -> SmoothTrees:
         """The trees, stage after stage."""
@@ -202,7 +232,9 @@ def _labels(targets: Array) -> Array:
 
 
 def _loss(model: Any, n_outputs: int) -> Loss:
-    return Softmax(centred=True) if model.loss == "log_loss" and n_outputs > 1 else _LOSSES[model.loss]
+    if model.loss == "log_loss" and n_outputs > 1:
+        return Softmax(centred=True, near=_NEAR_OF_SEVERAL)
+    return _LOSSES[model.loss]
 
 
 _READERS: dict[str, type[SmoothStages] | type[SmoothHistograms]] = {
