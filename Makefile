@@ -1,4 +1,4 @@
-# Everything happens in .venv; PYTHON chooses the interpreter it is made from.
+# Everything happens in .venv; PYTHON chooses the interpreter it is made from: make test PYTHON=python3.13.
 PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
@@ -23,27 +23,28 @@ coverage: .venv/test ## The test suite with the lines and branches of src/axil t
 	$(BIN)/python -m pip install --quiet 'pytest-cov>=5'
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow" --cov=axil --cov-branch --cov-report=term:skip-covered
 
-# The lower bounds of pyproject.toml, all together. LightGBM 4.1 cannot train quantised trees, and before scikit-learn 1.8
-# trees may send missing values one way in training and the other way in prediction, which is refused.
-test-oldest: ## The contract tests with the oldest versions supported
-	test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest
+# The lower bounds of pyproject.toml, all together, on the oldest Python of this machine. LightGBM 4.1 cannot train quantised
+# trees, and before scikit-learn 1.8 trees may send missing values one way in training and the other way in prediction, which
+# is refused.
+test-oldest: ## The contract tests with the oldest versions of Python and of all libraries
+	test -x .venv-oldest/bin/python || "$$(scripts/find_python.sh oldest)" -m venv .venv-oldest
 	.venv-oldest/bin/python -m pip install --quiet --constraint tests/oldest.txt '.[test]'
-	.venv-oldest/bin/python -m pytest -n 2 -q tests/test_contract.py \
+	.venv-oldest/bin/python -m pytest -n 2 tests/test_contract.py \
 		-k "weights_times and not quantized and not (sklearn and nan)"
 	.venv-oldest/bin/python -m pytest -q tests/cli -k "skops and not unpickled"  # what it trusts differs
 
 # Derivatives of torch modules, in an environment of their own: torch is large. A build without CUDA will do.
 test-torch: .venv-torch/torch ## Derivatives of torch modules
-	.venv-torch/bin/python -m pytest -q tests/implicit
+	.venv-torch/bin/python -m pytest tests/implicit
 
 # Forecasters of mlforecast and skforecast, and the recipe for MLflow, in an environment of their own: they bring numba.
 test-forecasts: .venv-forecasts/forecasts ## Forecasts of mlforecast and skforecast; the recipe for MLflow
-	.venv-forecasts/bin/python -m pytest -q tests/forecasts tests/test_production.py
+	.venv-forecasts/bin/python -m pytest tests/forecasts tests/test_production.py
 
 # The page in a real Chromium, which is installed where apt-get can; here a missing browser is an error, not a skip.
 test-browser: .venv/test .venv/browser ## The page and the report in a real Chromium
 	scripts/install_chromium.sh
-	AXIL_REQUIRE_BROWSER=1 $(BIN)/python -m pytest -q tests/output/page tests/report
+	AXIL_REQUIRE_BROWSER=1 $(BIN)/python -m pytest tests/output/page tests/report
 
 # The core as compilers without GNU's extensions build it: the same tests, and the same bits.
 test-plain: .venv/test ## The kernels built as plain C++17: the same tests

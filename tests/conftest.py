@@ -4,8 +4,10 @@ Where a test asks for more threads, they wait asleep: by default OpenMP's wait i
 """
 
 import os
+import platform
 import shutil
 import sys
+from importlib import metadata
 
 import pytest
 
@@ -13,6 +15,35 @@ from tests import chosen_core  # noqa: F401  (before anything imports axil)
 
 for name, value in {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}.items():
     os.environ.setdefault(name, value)
+
+
+LIBRARIES = (
+    "numpy",
+    "scipy",
+    "pandas",
+    "polars",
+    "pyarrow",
+    "scikit-learn",
+    "lightgbm",
+    "xgboost",
+    "catboost",
+    "statsmodels",
+    "dask",
+    "torch",
+    "mlforecast",
+    "skforecast",
+)
+
+
+def pytest_report_header():
+    """Say which versions of Python and of the libraries the tests run with."""
+    versions = []
+    for library in LIBRARIES:
+        try:
+            versions.append(f"{library} {metadata.version(library)}")
+        except metadata.PackageNotFoundError:
+            continue
+    return f"Python {platform.python_version()}: {', '.join(versions)}"
 
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

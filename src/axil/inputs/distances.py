@@ -64,8 +64,10 @@ def interval_around(
     if points.dtype.kind == "f":
         if not _is_size(distance):
             raise InputError(f"{what}; expected a number, as {name} holds numbers, of zero or more.")
-        reach = float(distance)
-        reach = reach + _rounding(dtypes) * (np.abs(points) + reach) if reach else reach
+        radius = float(distance)
+        if radius == 0.0:
+            return points, points
+        reach = radius + _rounding(dtypes) * (np.abs(points) + radius)
         return points - reach, points + reach
     step = _step(distance)
     if step is None:

@@ -101,10 +101,13 @@ def _used(nodes: Nodes, values: Values) -> NDArray[np.bool_]:
         return np.ones(len(nodes.leaf), dtype=np.bool_)
     used, bounded = nodes.leaf >= 0, np.flatnonzero(values.raw != values.bounded)
     side = (values.raw[bounded] > values.bounded[bounded]).astype(np.int64)
-    ends, before = values.ends[side, bounded], -1
-    while before != used.sum():  # a value may be in the middle of values that are bounded themselves
-        before = used.sum()
+    ends = values.ends[side, bounded]
+    n_used_before = -1
+    n_used = int(used.sum())
+    while n_used != n_used_before:  # a value may be in the middle of values that are bounded themselves
         used[ends[used[bounded]]] = True
+        n_used_before = n_used
+        n_used = int(used.sum())
     return used
 
 

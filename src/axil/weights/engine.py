@@ -167,7 +167,9 @@ def own_leaves(structure: Structure, queries: Leaves | None) -> Leaves:
         beyond = np.flatnonzero(own.max(axis=0) >= structure.n_leaves)
         if len(beyond):
             tree = int(beyond[0])
-            raise ExactnessError("largest leaf number", structure.n_leaves[tree] - 1, own[:, tree].max(), changed, tree)
+            raise ExactnessError(
+                "largest leaf number", structure.n_leaves[tree] - 1, int(own[:, tree].max()), changed, tree
+            )
     return own
 
 

@@ -27,8 +27,8 @@ class SklearnPercentile(Ranks):
     weighs_leaves: bool = False  #: as gradient boosting weighs leaves where no weights were given: by ones
 
     def even(self, counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], Array]:
-        """Linear between ranks."""
-        place = (counts - 1) * self.alpha
+        """Return ranks and the shares of the next ones, linear between ranks."""
+        place = np.asarray((counts - 1) * self.alpha, dtype=np.float64)
         rank = np.floor(place).astype(np.int64)
         return rank, place - rank
 
