@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from sklearn.ensemble import GradientBoostingRegressor
 
 import axil
 from axil.adapters import read
@@ -24,7 +25,13 @@ PLAIN = {
 
 
 def replayed(
-    y: Array, leaves: NDArray[Any], queries: NDArray[Any], alpha: float, zero: bool, drawn: NDArray[Any]
+    y: Array,
+    leaves: NDArray[Any],
+    queries: NDArray[Any],
+    alpha: float,
+    zero: bool,
+    drawn: NDArray[Any],
+    weighed: bool = False,
 ) -> tuple[Array, Array]:
     """(n,) predictions and (n, N) weights, delta and the pattern held, of queries in these leaves.
 
@@ -33,7 +40,9 @@ def replayed(
     n = len(y)
     order = np.argsort(y, kind="stable")
     start = np.zeros(n)
-    if not zero:  # np.percentile
+    if weighed:  # the first row that reaches half of the weight
+        start[order[(n - 1) // 2]] = 1.0
+    elif not zero:  # np.percentile
         start[order[(n - 1) // 2]] += 0.5
         start[order[n // 2]] += 0.5
     K, c = np.tile(start, (n, 1)), np.zeros(n)
@@ -63,6 +72,23 @@ def oracle(name: str, rows: Any = slice(None)) -> tuple[Array, Array]:
         sampler = StageSampler(len(case.y), None, 0.6, 3, 1)
         drawn = np.stack([sampler.draw(t, leaf, case.y) > 0 for t, leaf in enumerate(leaves.T)])
     return replayed(case.y[rows], leaves[rows], queries, PLAIN[name], "zero" in name, drawn[:, rows])
+
+
+def test_weights_of_one_make_another_start() -> None:
+    """With weights the fit starts from a row's target, without them from the middle of two."""
+    case = CUT["stages huber"]()
+    X, y, ones = case.X[:60], case.y[:60], np.ones(60)
+    model = GradientBoostingRegressor(loss="huber", n_estimators=5, random_state=0).fit(X, y, sample_weight=ones)
+    explainer = axil.Explainer(model, X, y, sample_weight=ones)
+    leaves, queries = (read(model).leaves(rows) for rows in (X, case.X_new))  # type: ignore[attr-defined]
+    drawn = np.ones((5, 60), dtype=np.bool_)
+    F, K = replayed(y, leaves, queries, 0.9, False, drawn, weighed=True)
+    np.testing.assert_allclose(F, model.predict(case.X_new), rtol=0, atol=1e-10)
+    np.testing.assert_allclose(explainer(case.X_new).weights, K, rtol=0, atol=1e-12)
+    left = np.arange(1, 60)
+    after, _ = replayed(y[left], leaves[left], queries, 0.9, False, drawn[:, left], weighed=True)
+    np.testing.assert_allclose(explainer.without(case.X_new, [0])["after"], after, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(explainer.refit(drop=[0]).model.predict(case.X_new), after, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", PLAIN)

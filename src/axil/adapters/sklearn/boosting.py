@@ -71,7 +71,7 @@ class GradientBoostingAdapter(StackAdapter):
                 "quantile": 100 * float(self._model.alpha) / 100,
                 "sampled": self._model.subsample < 1,
             }
-            ranks = SklearnHuber(0.5, None, weighs_leaves=True, **how)
+            ranks = SklearnHuber(0.5, rows.weights, weighs_leaves=True, **how)
         return [with_base(found, ranks, rows, None if constant else float(start[0]), 0.0)]
 
     def kept_rows(self, n_rows: int, labels: Array | None = None) -> Indices | None:
