@@ -33,11 +33,3 @@ def test_within_the_radius_no_rank_changes_and_beyond_it_some_do(name):
             assert leaves_beyond(engine, near, targets) == 0
             changed += leaves_beyond(engine, far, targets)
     assert changed > 0
-
-
-def test_what_if_tells_of_ranks_that_change():
-    case = CASES["lightgbm"]()
-    explainer = axil.Explainer(case.model, case.X, case.y)
-    row = int(np.abs(explainer(case.X_new).weights).sum(axis=0).argmax())
-    with pytest.warns(axil.ApproximationWarning, match="rows of a certain rank"):
-        explainer.what_if(case.X_new, {row: case.y[row] + 100.0})

@@ -7,14 +7,10 @@ from typing import Any
 NOTE = "exact with the fitted structure held fixed; not a retraining"
 ADDITIVE = "pushes: what each row's own gradients put into the score; with the base they add up to it, exactly"
 DERIVATIVE = "a derivative by the targets with the fitted structure held fixed; not a decomposition of the prediction"
-HELD = (
-    "with the fitted structure and its pattern held fixed (sums that L1 moves or puts to zero, clips, bounds), but a refit on "
-    "the same splits would change that pattern; not a retraining"
-)
 ENCODED = "encodings of categories by the targets are held fixed too"
 PATTERN = (
     "exact with the fitted splits held fixed; the pattern (sums that L1 moves or puts to zero, clips, bounds, ranks of rows) is "
-    "computed again for the rows that are left; not a retraining"
+    "computed again; not a retraining"
 )
 FIRST_ORDER = "a first-order effect with the fitted structure held fixed; not a retraining"
 

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.effects import notes
-from axil.errors import InputError, shown
+from axil.errors import ApproximationWarning, InputError, shown, warn
 from axil.questions import leave_one_out
 from axil.questions.blame import sorted_table, validation
 from axil.questions.question import Question, output_columns
-from axil.questions.what_if import warn_beyond
 from axil.replay.proven import ProvenModel
+from axil.replay.radius import leaves_beyond
 from axil.types import Array
 
 
@@ -93,6 +93,26 @@ class Shapley(Question):
             columns |= {"baseline": proven.scale.inverse(found).ravel(), name: values.ravel()}
         note = leave_one_out.note_on(~known.ravel()) if coded is None else notes.NOTE
         return sorted_table(proven, columns, columns[name], note)
+
+
+def warn_beyond(proven: ProvenModel, targets: Array) -> None:
+    """Warn where a fit to these targets (N, K) would leave the active set, which the values hold fixed."""
+    held = None if proven.verification is None else proven.verification.held
+    if held is None:
+        return
+    pairs = zip(proven.by_output(targets), proven.by_output(proven.targets))
+    n_beyond = sum(leaves_beyond(engine, after, before) for (engine, after), (_, before) in pairs)
+    if not n_beyond:
+        return
+    radius = ""
+    if held.radius > 0:
+        radius = f"; it holds for sure while targets move by {held.radius:.3g} in all"
+    warn(
+        f"The baseline would change the pattern of {n_beyond:,} of {held.n_leaves:,} leaves: sums that L1 moves or puts to "
+        "zero, values at a clip or a bound, rows of a certain rank, residuals that are cut off. The values hold that pattern "
+        f"fixed, as they hold the splits (explainer.verification.held){radius}.",
+        ApproximationWarning,
+    )
 
 
 def baselines(proven: ProvenModel, baseline: Any) -> Array:

@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 
 from axil import inputs
-from axil.effects import notes
-from axil.errors import ApproximationWarning, InputError, warn
+from axil.errors import InputError
 from axil.machine.progress import track
 from axil.output import tables
 from axil.questions.question import Question
 from axil.questions.without import change_columns
-from axil.replay.radius import leaves_beyond
 from axil.types import Array
 
 COLUMNS = 32  # training rows whose weights are computed together
@@ -25,16 +23,17 @@ class WhatIf(Question):
     """The question, as methods of `Explainer`."""
 
     def what_if(self, X: Any, targets: Mapping[Any, Any], init_score: Any = None) -> Any:
-        """The predictions of X if some training rows, by label, had other targets (of a classifier: other classes).
+        """Predict X as if some training rows, by label, had other targets (of a classifier: other classes).
 
-        Exact with the structure held fixed: ``change = sum_j k_j (new_j - old_j)`` over the rows named. Of an additive
-        explainer the fit is replayed with the new targets, every leaf value computed again, which is not linear; which leaves
-        the library set to zero is held fixed too. A frame with the columns query, before, after, change, and output if there
-        are several; of an additive explainer then probability (or mean) before and after. Cost of one replay, O(T N), whatever
-        the number of rows.
+        The answer is exact with the tree structure fixed, and `refit` with the same ``targets`` gives the same predictions. It
+        is a frame with the columns query, before, after, change, and output if there are several; of an additive explainer then
+        probability (or mean) before and after. The cost is one replay, O(T N), whatever the number of rows.
 
-        With L1, clipped steps or monotone constraints a pattern is held fixed as well (``verification.held``). Where the new
-        targets would change it, an ApproximationWarning says in how many leaves.
+        Where predictions are linear in the targets, ``change = sum_j k_j (new_j - old_j)`` over the rows named. With L1,
+        clipped steps, monotone constraints, percentiles, Huber's loss or MAPE they are linear only while the active set is fixed
+        (``verification.held``). If the targets move by ``verification.held.radius`` or more in all, axil replays the fit and
+        computes the active set again. Of an additive explainer it always replays the fit; which leaves the library set to zero
+        is held fixed.
 
         Of a model fitted to transformed targets, before, after and change are in the targets' own units. New targets are given
         as ``y_train`` was: in their own units where the model transforms them itself, such as by logarithms, and transformed
@@ -49,15 +48,13 @@ class WhatIf(Question):
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `explain`.
         """
-        asked = self._ask("what_if", X, init_score)
-        model = asked.model
-        changed = changed_targets(model, targets)
-        before, change = model.moved(asked.queries, changed)
-        held = model.kind == "exact" and warn_beyond(model, changed)
-        columns = change_columns(model, asked.queries, before, before + change)
+        query_batch = self._ask("what_if", X, init_score)
+        model = query_batch.model
+        before, change = model.moved(query_batch.queries, changed_targets(model, targets))
+        columns = change_columns(model, query_batch.queries, before, before + change)
         if model.scale.is_identity:
             columns["change"] = change.ravel()  # without the rounding of the predictions
-        return tables.note(tables.make(columns, model.backend), model.note(notes.HELD) if held else model.replay_note)
+        return tables.note(tables.make(columns, model.backend), model.replay_note)
 
     def reach(self, X: Any, rows: Sequence[Any], init_score: Any = None) -> Array:
         """How much each prediction of X moves per unit of each of these training targets: whom does a row move?
@@ -112,21 +109,3 @@ def by_label(given: Any, what: str, kind: str) -> tuple[list[Any], list[Any]]:
         raise InputError(f"{what} is a {type(given).__name__}; expected {{row label: {kind}, ...}}.")
     pairs = list(given.items())
     return [label for label, _ in pairs], [value for _, value in pairs]
-
-
-def warn_beyond(model: Any, targets: Array) -> bool:
-    """Warn where a fit to these targets would leave the pattern that weights hold fixed, and say whether it would."""
-    held = None if model.verification is None else model.verification.held
-    beyond = 0
-    if held is not None:
-        both = zip(model.by_output(targets), model.by_output(model.targets))
-        beyond = sum(leaves_beyond(engine, own, before) for (engine, own), (_, before) in both)
-    if held is not None and beyond:
-        sure = f"; it holds for sure while targets move by {held.radius:.3g} in all" if held.radius > 0 else ""
-        warn(
-            f"These targets would change the pattern of {beyond:,} of {held.n_leaves:,} leaves: sums that L1 moves or puts to "
-            "zero, values at a clip or a bound, rows of a certain rank, residuals that are cut off. The changes shown hold that "
-            f"pattern fixed, as they hold the splits (explainer.verification.held){sure}.",
-            ApproximationWarning,
-        )
-    return beyond > 0

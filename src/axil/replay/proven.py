@@ -20,11 +20,13 @@ from axil.errors import InputError
 from axil.inputs.copies import frozen
 from axil.kernels.choose import backend_of
 from axil.machine.progress import track
+from axil.machine.threads import Kept
 from axil.replay.checks import Verification, check_answer
 from axil.replay.leaf_fits import Change, leaf_fits
 from axil.replay.model import Refittable
 from axil.replay.queries import Combination, Queries
 from axil.replay.radius import rows_replayed
+from axil.replay.walk import round_to
 from axil.scale import FittedTargets
 from axil.structure import Structure, served
 from axil.structure.leaves import LeafFit
@@ -34,6 +36,7 @@ from axil.weights.boosting import BoostedTrees
 from axil.weights.deletion_work import GROUP_SECONDS, REPLAYS
 from axil.weights.engine import Engine, TreeEngine, own_leaves
 from axil.weights.forest import Forest
+from axil.weights.new_targets import has_active_set
 from axil.weights.rows_left import bends, mixes
 from axil.weights.smoother import Smoother
 
@@ -293,10 +296,23 @@ class ProvenModel(Refittable):
         return np.nan_to_num(given)
 
     def moved(self, queries: Queries, targets: Array) -> tuple[Array, Array]:
-        self.predicted(queries)  # which checks them
-        at, base = queries.coordinates, queries.offsets.base
-        change = self.across(targets - self.targets, lambda engine, own: engine.apply(at, own, base))
+        before = self.predicted(queries)  # which checks them
+        if self._keeps_active_set(targets):
+            at, base = queries.coordinates, queries.offsets.base
+            change = self.across(targets - self.targets, lambda engine, own: engine.apply(at, own, base))
+        else:
+            as_fitted = round_to(self.adapter.precision, targets)  # the library's own numbers decide ties
+            engines = [engine.with_targets(own) for engine, own in self.by_output(as_fitted)]
+            again = replace(self, engines=engines, targets=targets, verification=None, kept=Kept())
+            change = again.predicted(queries) - before
         return queries.predictions, change
+
+    def _keeps_active_set(self, targets: Array) -> bool:
+        """Return whether a fit to these targets (N, K) certainly has the active set of this one, or none."""
+        if not any(has_active_set(structure) for structure in self._structures):
+            return True
+        held = None if self.verification is None else self.verification.held
+        return held is not None and float(np.abs(targets - self.targets).sum()) < held.radius
 
     def loss_slopes(self, queries: Queries, y: Array) -> Array:
         return 2.0 * (self.predicted(queries) - y)

@@ -100,6 +100,15 @@ class Ranks(Transferable, ABC):
         picked = np.stack([order[first + lower], order[first + upper]])
         return Picks(leaves.astype(np.int64), picked, np.stack([1.0 - share, share]))
 
+    @property
+    def follows_targets(self) -> bool:
+        """Whether the weights by which rows are ranked depend on the targets, so that no change of a target leaves them."""
+        return False
+
+    def with_targets(self, targets: Array) -> Ranks:
+        """Return the rule for other targets (N,)."""
+        return self
+
     def base(self, targets: Array, picked: Picks) -> float:
         """The percentile of all targets (N,) from the rows picked for it, as the library rounds it."""
         return picked.value(targets)

@@ -45,6 +45,7 @@ from axil.weights.engine import Memory, Seconds, TreeEngine, diagonal, own_leave
 from axil.weights.leaf_space import LeafSpace, asked, cooccurrence, shares, sums_at
 from axil.weights.left_out import LeftOut, left_out
 from axil.weights.levels import Level, at_share, shares_of
+from axil.weights.new_targets import with_targets
 from axil.weights.passes import Adjoints, Passes, leaf_sums
 from axil.weights.pattern_changes import sum_responses
 from axil.weights.replays import ByReplay
@@ -259,6 +260,10 @@ class BoostedTrees(TreeEngine):
 
     def without(self, rows: NDArray[np.intp], targets: Array) -> BoostedTrees:
         return BoostedTrees(without(self.structure, rows, targets, self.backend), self.backend)
+
+    def with_targets(self, targets: Array) -> BoostedTrees:
+        structure = with_targets(self.structure, targets, self.backend)
+        return self if structure is self.structure else BoostedTrees(structure, self.backend)
 
     @property
     def memory(self) -> Memory:

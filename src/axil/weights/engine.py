@@ -108,6 +108,10 @@ class Engine(Protocol):
         """
         return self
 
+    def with_targets(self, targets: Array) -> Engine:
+        """Return the engine of the fit to other targets (N, K): the tree structure is fixed, the active set computed again."""
+        return self
+
     def deletable(self, question: str) -> Deletable:
         """This engine, where fits without some training rows are known; else refuses the question by name."""
 

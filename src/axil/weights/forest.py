@@ -25,6 +25,7 @@ from axil.weights.answers import Answer, KnownAnswer, KnownEffects, RowEffects, 
 from axil.weights.engine import Memory, Seconds, TreeEngine, own_leaves
 from axil.weights.leaf_space import shares
 from axil.weights.left_out import LeftOut
+from axil.weights.new_targets import with_targets
 from axil.weights.residuals import over_the_rest
 from axil.weights.rows_left import known_regularisation, without
 
@@ -177,6 +178,10 @@ class Forest(TreeEngine):
 
     def without(self, rows: NDArray[np.intp], targets: Array) -> Forest:
         return Forest(without(self.structure, rows, targets, Cpu(1)))
+
+    def with_targets(self, targets: Array) -> Forest:
+        structure = with_targets(self.structure, targets, Cpu(1))
+        return self if structure is self.structure else Forest(structure)
 
     @property
     def memory(self) -> Memory:

@@ -290,6 +290,10 @@ class Sum(Deletable):
             raise NothingLeft(f"Without {len(rows)} rows none of any weight is left; ask for a smaller set.")
         return self._of(left)
 
+    def with_targets(self, targets: Array) -> Sum:
+        terms = [replace(term, engine=term.engine.with_targets(term.taken(targets))) for term in self.terms]
+        return replace(self, terms=tuple(terms))
+
     @property
     def memory(self) -> Memory:
         each = [term.engine.memory for term in self.terms]
@@ -346,6 +350,11 @@ class Residual(Engine):
         first, then = self._parts(queries)
         left = targets - self.first.predicted(None, targets)
         return self.first.predicted(first, targets) + self.then.predicted(then, left)
+
+    def with_targets(self, targets: Array) -> Residual:
+        first = self.first.with_targets(targets)
+        left = targets - first.predicted(None, targets)
+        return replace(self, first=first, then=self.then.with_targets(left))
 
     def leverage(self, available: int) -> Array:
         return diagonal(rows_of_weights(self, self.n_rows))

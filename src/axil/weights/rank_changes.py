@@ -8,7 +8,7 @@ that a tree did not draw count as if it had: so a change may be told of that is 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -32,7 +32,7 @@ Trees = BoostedTrees | Forest
 def leaves_beyond(engine: Trees, before: Array, after: Array) -> int:
     """How many leaves take their values from other rows with the targets ``after`` (N, 1) than with those ``before``."""
     s, changed = engine.structure, 0
-    if len(s.draws) > 3:
+    if len(s.draws) > 3 or (s.ranks is not None and s.ranks.rule.follows_targets):
         return _spread_beyond(engine, after)
     both = zip(_residuals(engine, before), _residuals(engine, after))
     for (leaf, rows), (old, new) in zip(_picked(s), both):
@@ -50,11 +50,14 @@ def _spread_beyond(engine: Trees, after: Array) -> int:
     if s.ranks is None:
         return s.total_leaves
     shift = np.zeros(s.total_leaves) if s.shift is None else s.shift
+    ranks = replace(s.ranks, rule=s.ranks.rule.with_targets(after[:, 0]))
     for t, residual in zip(range(s.n_trees), _residuals(engine, after)):
         level, leaf = np.divmod(s.cells[t].astype(np.int64), int(s.n_leaves[t]))
-        found = s.ranks.picks(t, leaf, residual)
+        found = ranks.picks(t, leaf, residual)
         moved = np.zeros(int(s.n_leaves[t]), dtype=np.bool_)
         moved[leaf[found.codes(s.n_rows) != level]] = True
+        shares = s.draws[1 : 1 + len(found.levels), s.starts[t] + found.leaves]
+        moved[found.leaves[(np.abs(found.levels - shares) > ROUNDING).any(axis=0)]] = True
         if found.shifts is not None:
             apart = np.abs(found.shifts - shift[s.starts[t] + found.leaves])
             moved[found.leaves[apart > ROUNDING * float(np.abs(residual).max(initial=0.0))]] = True
@@ -66,6 +69,8 @@ def radius(engine: Trees, targets: Array) -> float:
     """The smallest change of one target that brings a row to the other side, or less; 0: no bound is known."""
     s = engine.structure
     if len(s.draws) > 3:  # constants move with the targets too
+        return 0.0
+    if s.ranks is not None and s.ranks.rule.follows_targets:
         return 0.0
     chosen = np.flatnonzero(np.any(s.row_draws() != 0, axis=0) | (s.base is None))
     if isinstance(engine, Forest):

@@ -33,6 +33,10 @@ class CatBoostPercentile(Ranks):
     weighs_leaves: bool = False
     by_size: bool = False  #: MAPE
 
+    @property
+    def follows_targets(self) -> bool:
+        return self.by_size
+
     def even(self, counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], Array]:
         """The first row."""
         reached = np.ceil(counts * self.alpha - EPSILON).astype(np.int64)

@@ -26,6 +26,24 @@ class Percentile(Ranks):
         True  #: from 4.7 on; before, weighted percentiles were mixed by the weights of the rows one further up
     )
 
+    by_size: bool = False  #: MAPE: whether ``weights`` are those of the samples over the sizes of the targets
+    sample_weights: Array | None = None  #: (N,) which `with_targets` of MAPE begins from; None: all one
+
+    @classmethod
+    def of_mape(cls, targets: Array, sample_weights: Array | None, own_segment: bool) -> Percentile:
+        """Return the median of MAPE, which weighs a row by 1 / max(1, |target|), in float32."""
+        weights = np.float32(1.0) / np.maximum(np.float32(1.0), np.abs(targets.astype(np.float32)))
+        if sample_weights is not None:
+            weights = weights * sample_weights.astype(np.float32)
+        return cls(0.5, weights.astype(np.float64), False, own_segment, True, sample_weights)
+
+    @property
+    def follows_targets(self) -> bool:
+        return self.by_size
+
+    def with_targets(self, targets: Array) -> Percentile:
+        return self.of_mape(targets, self.sample_weights, self.own_segment) if self.by_size else self
+
     def even(self, counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], Array]:
         """Linear between ranks, counted from the largest."""
         place = (counts - 1) * (1.0 - self.alpha)
@@ -64,12 +82,13 @@ class Gradients:
     @classmethod
     def of(cls, objective: str, alpha: float, targets: Array, weights: Array | None) -> Gradients:
         """Gradients of a fit to targets (N,), all in float32; alpha is the setting of the objective."""
-        own = weights
+        own_segment = _version() >= (4, 7)
         if objective == "mape":
-            scale = np.float32(1.0) / np.maximum(np.float32(1.0), np.abs(targets.astype(np.float32)))
-            own = (scale if weights is None else scale * weights.astype(np.float32)).astype(np.float64)
-        own_alpha = float(np.float32(alpha)) if objective == "quantile" else 0.5
-        return cls(objective, Percentile(own_alpha, own, own_segment=_version() >= (4, 7)), weights)
+            return cls(objective, Percentile.of_mape(targets, weights, own_segment), weights)
+        own_alpha = 0.5
+        if objective == "quantile":
+            own_alpha = float(np.float32(alpha))
+        return cls(objective, Percentile(own_alpha, weights, own_segment=own_segment), weights)
 
     def start(self, targets: Array) -> tuple[float, float]:
         """Where the fit starts, the same percentile of the targets (N,), and how far float32 may leave it off."""
