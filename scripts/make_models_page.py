@@ -28,15 +28,14 @@ commonest cases.
 error allowed, relative to the largest prediction, is 1e-9; it is 1e-6 for libraries that keep targets or residuals in
 single precision, and slightly more for XGBoost with hundreds of trees.
 
-The tables have what is not exact. Of [pushes](classifiers.md) and [derivatives](derivatives.md) `axil.Explainer` takes the
-model all the same; the rest is refused, and the error says why and what to do. Settings that are not linear in the targets
-break one of two [conditions](theory.md#where-exact-weights-end); those not replayed are linear, but a model does not record
-what a replay needs. A setting may be refused for some values, or beside some others, only.
+The tables list what is not exact. `axil.Explainer` also takes models that [pushes](classifiers.md) or
+[derivatives](derivatives.md) explain. It refuses the rest, and the error says why and what to do. Settings that are
+not linear in the targets break one of two [conditions](theory.md#where-exact-weights-end). Those not replayed are linear,
+but the model does not record what a replay needs.
 
-Linear smoothers are as exact as the solver that fitted them. Where predictions are more than a tenth of the tolerance away
-from the exact solution, the solver is run again on the data given: if it stays as far away, ten times that error is
-allowed, up to 1e-6 in double and 1e-5 in single precision, and beyond the fit is refused by its solver, `tol`, `cv`, dtype
-or condition number; if it comes ten times closer, the data are not those of the fit.
+A linear smoother is as exact as the solver that fitted it. Where predictions are further from the exact solution than a
+tenth of the tolerance, axil runs the solver again on the data given. If it ends as far away, ten times that error is
+allowed, up to 1e-6 in double and 1e-5 in single precision; beyond, the fit is refused by name.
 """
 GAPS = """## What a model cannot show
 

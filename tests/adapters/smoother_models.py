@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -16,15 +17,24 @@ from sklearn.feature_selection import SelectKBest, f_regression
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 from sklearn.kernel_ridge import KernelRidge
-from sklearn.linear_model import LinearRegression, Ridge, RidgeCV
+from sklearn.linear_model import (
+    ARDRegression,
+    BayesianRidge,
+    LinearRegression,
+    Ridge,
+    RidgeClassifier,
+    RidgeClassifierCV,
+    RidgeCV,
+)
 from sklearn.neighbors import KNeighborsRegressor, RadiusNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from tests.adapters.sklearn_models import Case, table
+from tests.adapters.sklearn_models import COSTS, Case, labels, table, two
 
 DATA = table()
 TWO = np.stack([DATA.y, DATA.y**2], axis=1)
+UNLIKE = np.stack([DATA.y, np.random.default_rng(5).normal(size=len(DATA.y))], axis=1)
 FIXED = RBF(2.0, "fixed") + WhiteKernel(0.5, "fixed")
 
 
@@ -56,9 +66,37 @@ def uneven() -> Case:
     return fit(LinearRegression(), DATA.X * sizes, X_new=DATA.X_new * sizes)
 
 
+def squared(rows: np.ndarray) -> np.ndarray:
+    """Twice as many columns."""
+    return np.hstack([rows, rows**2])
+
+
 def single(model: Any) -> Case:
     """The model fitted in float32."""
     return fit(model, DATA.X.astype(np.float32), X_new=DATA.X_new.astype(np.float32))
+
+
+@dataclass(frozen=True)
+class Shares(Case):
+    """A classifier whose decisions are read as shares."""
+
+    @property
+    def targets(self) -> np.ndarray:
+        """(N, K): zeros and ones."""
+        if np.ndim(self.y) == 2:
+            return np.asarray(self.y, dtype=float)
+        return np.asarray(self.y[:, None] == self.model.classes_, dtype=float)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """(n, K): the decisions d as (1 + d) / 2, those of two classes as of both."""
+        decisions = self.model.decision_function(X)
+        decisions = np.stack([-decisions, decisions], axis=1) if decisions.ndim == 1 else decisions
+        return (1 + decisions) / 2
+
+
+def shares(model: Any, y: Any, weight: Any = None) -> Shares:
+    """The classifier fitted to these classes."""
+    return Shares(model.fit(DATA.X, y, sample_weight=weight), DATA.X, y, weight, DATA.X_new)
 
 
 CASES: dict[str, Callable[[], Case]] = {
@@ -73,6 +111,21 @@ CASES: dict[str, Callable[[], Case]] = {
     "ridge no intercept": lambda: fit(Ridge(0.1, fit_intercept=False)),
     "ridge two outputs": lambda: fit(Ridge(1.0), y=TWO),
     "ridge cv": lambda: fit(RidgeCV([0.1, 1.0, 10.0])),
+    "ridge penalties of two outputs": lambda: fit(Ridge([0.5, 20.0]), y=TWO),
+    "ridge penalties of two outputs weighted": lambda: fit(Ridge([0.5, 20.0]), y=TWO, weight=DATA.weight),
+    "ridge cv penalties of two outputs": lambda: fit(RidgeCV(np.logspace(-2, 4, 7), alpha_per_target=True), y=UNLIKE),
+    "bayesian ridge estimated": lambda: fit(BayesianRidge()),
+    "bayesian ridge estimated weighted": lambda: fit(BayesianRidge(), weight=DATA.weight),
+    "bayesian ridge estimated no intercept": lambda: fit(BayesianRidge(fit_intercept=False)),
+    "bayesian ridge estimated few rows": lambda: fit(
+        BayesianRidge(), squared(DATA.X[:8]), DATA.y[:8], X_new=squared(DATA.X_new)
+    ),
+    "ard estimated": lambda: fit(ARDRegression()),
+    "ard estimated columns left out": lambda: fit(ARDRegression(threshold_lambda=60.0)),
+    "ard estimated no column": lambda: fit(ARDRegression(threshold_lambda=1e-4)),
+    "kernel ridge penalties of two outputs": lambda: fit(
+        KernelRidge(alpha=[0.5, 20.0], gamma=0.1, kernel="rbf"), y=TWO
+    ),
     "kernel ridge": lambda: fit(KernelRidge(alpha=0.5, kernel="rbf", gamma=0.1)),
     "kernel ridge weighted": lambda: fit(KernelRidge(alpha=0.5, kernel="rbf", gamma=0.1), weight=DATA.weight),
     "kernel ridge linear": lambda: fit(KernelRidge(alpha=2.0)),
@@ -101,3 +154,16 @@ CASES: dict[str, Callable[[], Case]] = {
     "pipeline of one step": lambda: fit(make_pipeline(Ridge())),
 }
 CASES = {name: cache(make) for name, make in CASES.items()}
+
+#: Decisions of classifiers, which are read as shares.
+CLASSES: dict[str, Callable[[], Case]] = {
+    "ridge classifier": lambda: shares(RidgeClassifier(2.0), two(DATA.y)),
+    "ridge classifier three classes": lambda: shares(RidgeClassifier(), labels(DATA.y)),
+    "ridge classifier weighted": lambda: shares(RidgeClassifier(), labels(DATA.y), DATA.weight),
+    "ridge classifier costs": lambda: shares(RidgeClassifier(class_weight=COSTS), labels(DATA.y), DATA.weight),
+    "ridge classifier balanced": lambda: shares(RidgeClassifier(class_weight="balanced"), labels(DATA.y)),
+    "ridge classifier labels": lambda: shares(RidgeClassifier(), (TWO > [5.0, 30.0]).astype(int)),
+    "ridge classifier cv": lambda: shares(RidgeClassifierCV([0.1, 1.0, 10.0]), two(DATA.y)),
+    "ridge classifier cv folds": lambda: shares(RidgeClassifierCV([0.1, 10.0], cv=3), labels(DATA.y)),
+}
+CLASSES = {name: cache(make) for name, make in CLASSES.items()}

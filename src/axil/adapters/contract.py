@@ -204,6 +204,7 @@ class FittedSmoother:
     training: Any  #: (N, p) features of the training rows
     solution: Array | LinearSteps | None  #: (p, N); None: the features of a query are its weights, sparse (n, N)
     weighs_squares: bool = False  #: whether sample weights multiply the squared errors that the solution minimises
+    undeletable: str = ""  #: why the deletion of a row is not computed; empty: it is, where squared errors are weighted
 
 
 class Model(Protocol):
@@ -275,6 +276,7 @@ class Adapter(Model, Protocol):
 class Defaults(ReadsRows, Model):
     """Base class of adapters."""
 
+    about_predictions: str = ""  #: what `predictions` are, where they are not the numbers that the model returns
     calibration: Any = None  #: what makes probabilities of scores, besides the link (`Calibration`); None: nothing does
 
 
@@ -287,8 +289,13 @@ class SmootherModel(Defaults):
 
     widest: float = 1e-6  #: what ``tolerance`` may grow to where the library's own solver is no closer to the solution
 
-    #: (X, weights) -> the smoother on the training rows X with these sample weights
-    smoother: Callable[..., FittedSmoother]
+    #: (X, weights) -> the smoother on the training rows X with these sample weights; a list of one for each output where
+    #: outputs have different weights
+    smoother: Callable[..., FittedSmoother | list[FittedSmoother]]
+
+    def row_weights(self, targets: Array, weights: Array | None) -> Array | None:
+        """Return what each row counts in the fit, (N,): its sample weight, and what the model makes of its class."""
+        return weights
 
     def check_kept(self, X: Any, targets: Array, weights: Array | None) -> None:
         """Raise unless the training data are what the model itself keeps of them. Default: it keeps nothing."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters.bags import RecordedBags
-from axil.adapters.contract import Adapter, FittedTrees, LeafTotals, Model, SmootherModel, TrainingRows
+from axil.adapters.contract import Adapter, FittedSmoother, FittedTrees, LeafTotals, Model, SmootherModel, TrainingRows
 from axil.adapters.members import ResidualModel, SumModel
 from axil.errors import InputError, UnsupportedModelError
 from axil.kernels.choose import backend_of
@@ -86,13 +86,15 @@ def _prove(model: Model, rows: TrainingRows, limits: Limits, check: bool) -> tup
 
 def _prove_smoother(model: SmootherModel, rows: TrainingRows, check: bool) -> tuple[list[Engine], Verification | None]:
     """Solve for the smoother again, without the targets, and compare what it makes of them with the predictions."""
-    X, targets, weights = rows.X, rows.targets, rows.weights
+    X, targets = rows.X, rows.targets
+    weights = model.row_weights(targets, rows.weights)
     if check:
         model.check_kept(X, targets, weights)
-    engine = Smoother(model.smoother(X, weights), targets.shape[1])
+    engines = _smoother_engines(model.smoother(X, weights), targets.shape[1])
     if not check:
-        return [engine], None
-    found = engine.predicted(None, targets)
+        return engines, None
+    each = zip(engines, served(len(engines)))
+    found = np.concatenate([engine.predicted(None, targets[:, output]) for engine, output in each], axis=1)
     scale = float(np.abs(found).max()) or 1.0
     asked = checked_rows(len(targets))
     miss = furthest(found, with_predictions(model, X, asked, None, found.copy(), slice(None)))
@@ -105,7 +107,14 @@ def _prove_smoother(model: SmootherModel, rows: TrainingRows, check: bool) -> tu
         if tolerance > model.widest:
             raise model.unsolved(X, weights, miss.error / scale)
     check_predictions(model, miss, tolerance * scale)
-    return [engine], Verification(len(targets), 0, miss.error / scale, 0.0, tolerance, scale)
+    return engines, Verification(len(targets), 0, miss.error / scale, 0.0, tolerance, scale)
+
+
+def _smoother_engines(fitted: FittedSmoother | list[FittedSmoother], n_outputs: int) -> list[Engine]:
+    """Return the engine of all outputs, or one for each output where they have different weights."""
+    if isinstance(fitted, list):
+        return [Smoother(smoother, 1) for smoother in fitted]
+    return [Smoother(fitted, n_outputs)]
 
 
 def _prove_trees(

@@ -108,6 +108,9 @@ class Proven(ABC):
         """The note on the numbers of tables, which names encodings that are held and, of one of two classes, the class."""
         if getattr(self.adapter, "encodings", 0):
             text = f"{text}; {notes.ENCODED}"
+        about_predictions = getattr(self.adapter, "about_predictions", "")
+        if about_predictions:
+            text = f"{text}; {about_predictions}"
         calibration = getattr(self.adapter, "calibration", None)
         if calibration is not None:
             text = f"{text}; {calibration.notes[self.kind]}"

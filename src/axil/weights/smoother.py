@@ -109,6 +109,12 @@ class Smoother(Deletable):
                 "its leaves are regressions, each of which would be solved again without the row",
                 "Weights, what_if and blame work for it; refit without the row to see what it does.",
             )
+        if self.fitted.undeletable:
+            raise UnsupportedQuestionError(
+                question,
+                self.fitted.undeletable,
+                "Weights, what_if and blame work for it; refit(drop=) counts the classes again.",
+            )
         if not self.fitted.weighs_squares or self.fitted.solution is None:
             raise UnsupportedQuestionError(
                 question,

@@ -12,10 +12,12 @@ from axil.adapters.sklearn.boosting import GradientBoostingAdapter, HistGradient
 from axil.adapters.sklearn.neighbours import NeighboursAdapter
 from axil.adapters.sklearn.refusals import fits_init, refuse_class
 from axil.adapters.sklearn.smoothers import (
+    BayesianRidgeAdapter,
     GaussianProcessAdapter,
     KernelRidgeAdapter,
     LinearRegressionAdapter,
     RidgeAdapter,
+    RidgeClassifierAdapter,
 )
 from axil.adapters.sklearn.transforms import TransformedAdapter
 from axil.adapters.sklearn.trees import ForestAdapter, bags_trees
@@ -36,6 +38,10 @@ ADAPTERS: dict[str, Callable[[Any], Model]] = {
     "LinearRegression": LinearRegressionAdapter,
     "Ridge": RidgeAdapter,
     "RidgeCV": RidgeAdapter,
+    "RidgeClassifier": RidgeClassifierAdapter,
+    "RidgeClassifierCV": RidgeClassifierAdapter,
+    "BayesianRidge": BayesianRidgeAdapter,
+    "ARDRegression": BayesianRidgeAdapter,
     "KernelRidge": KernelRidgeAdapter,
     "GaussianProcessRegressor": GaussianProcessAdapter,
     **dict.fromkeys(

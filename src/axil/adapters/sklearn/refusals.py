@@ -96,8 +96,9 @@ EXACT = (
     "OneVsRestClassifier (several labels per row too) and MultiOutputClassifier of outputs 0 and 1: the probability of each "
     "class or label before OneVsRestClassifier divides it by their sum, and of boosted ones the score",
     "StackingRegressor with a linear final_estimator and passthrough=False: its coefficients are held fixed",
-    "linear smoothers: LinearRegression, Ridge and RidgeCV (alpha held fixed), KernelRidge, GaussianProcessRegressor (kernel "
-    "held fixed)",
+    "linear smoothers: LinearRegression, Ridge and RidgeCV (alpha, of each output too, held fixed), BayesianRidge and "
+    "ARDRegression (alpha_ and lambda_ held fixed), KernelRidge, GaussianProcessRegressor (kernel held fixed)",
+    "RidgeClassifier and RidgeClassifierCV: (1 + decision_function) / 2, which is the ridge regression of targets 0 and 1",
     "neighbours, by number or within a radius, regressors and classifiers: any weights; a query without any neighbour is refused",
     "pipelines that end in a model of any library here: transformers (skrub's and feature-engine's too) are held fixed; one "
     "whose fit needs the targets, such as a TargetEncoder, is refused",
@@ -233,12 +234,6 @@ TREES: tuple[Refusal[Any], ...] = (
 )
 
 
-def _penalties(model: Any) -> str:
-    """The penalties of each output, as Ridge, RidgeCV and KernelRidge may have them; those of a Gaussian process are of rows."""
-    chosen = np.ravel(getattr(model, "alpha_", getattr(model, "alpha", 0.0)))
-    return str(chosen.tolist()) if len(np.unique(chosen)) > 1 and not hasattr(model, "kernel_") else ""
-
-
 POSITIVE: Refusal[Any] = Refusal(
     "positive",
     lambda model: getattr(model, "positive", False),
@@ -248,9 +243,16 @@ POSITIVE: Refusal[Any] = Refusal(
 )
 
 #: Of linear models and kernel ridge.
-SMOOTHERS: tuple[Refusal[Any], ...] = (
-    POSITIVE,
-    Refusal("alpha", _penalties, "each output has a penalty, and so weights, of its own", "Fit one model per output."),
+SMOOTHERS: tuple[Refusal[Any], ...] = (POSITIVE,)
+
+#: Of RidgeClassifier and RidgeClassifierCV, besides those of linear models.
+RIDGE_CLASSIFIERS: tuple[Refusal[Any], ...] = (
+    Refusal(
+        "fit_intercept",
+        lambda model: not model.fit_intercept and "False",
+        "its classes are coded as -1 and 1, so without an intercept its decisions are no weighted sum of targets 0 and 1",
+        "Fit with fit_intercept=True, or explain a Ridge that is fitted to numbers -1 and 1.",
+    ),
 )
 
 

@@ -104,6 +104,8 @@ def read_exact(model: Any, inside: Read) -> Any:
     members = [inside(part) for part in found.inside]
     if any(member is None or member.n_outputs != 2 for member in members):
         raise found.refuse("a classifier that is not read by itself")
+    if not all(hasattr(part, "predict_proba") for part in found.inside):
+        raise found.refuse("a classifier without probabilities")
     if len(members) == 1 and found.classes is not None:
         members[0].classes = found.classes
         return members[0]

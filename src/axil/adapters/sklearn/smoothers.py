@@ -1,10 +1,11 @@
-"""scikit-learn's linear smoothers: regression, ridge, kernel ridge, Gaussian processes."""
+"""scikit-learn's linear smoothers: regression, ridge and its classifiers, Bayesian ridge, kernel ridge, Gaussian processes."""
 
 from __future__ import annotations
 
 import hashlib
 import pickle
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,18 @@ from scipy.sparse import csr_matrix, issparse
 from axil.adapters.contract import FittedSmoother, SmootherModel
 from axil.adapters.kept_rows import check_rows
 from axil.adapters.refusals import refusal, refuse
-from axil.adapters.sklearn.refusals import SMOOTHERS
+from axil.adapters.sklearn.refusals import RIDGE_CLASSIFIERS, SMOOTHERS
 from axil.adapters.sklearn.solutions import kernel_ridge, least_squares, with_ones
-from axil.adapters.sklearn.solvers import SOLVERS, Unsolved, condition_number, fitted_sparse, run_again
+from axil.adapters.sklearn.solvers import SOLVERS, Unsolved, condition_number, fitted_sparse, regressor_of, run_again
 from axil.adapters.sklearn.trees import SklearnAdapter, numbers
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
+from axil.inputs.copies import owned
 from axil.types import Array
+
+#: Why the deletion of a row changes the weights of all others.
+RECOUNTED = (
+    "class_weight='balanced' counts the classes of the rows that are left, which changes the weight of every row"
+)
 
 
 class SmootherAdapter(SklearnAdapter, SmootherModel):
@@ -113,8 +120,9 @@ def _precision(X: Any) -> type[np.floating[Any]]:
 class LinearRegressionAdapter(SmootherAdapter):
     """Least squares."""
 
-    def _l2(self) -> float:
-        return 0.0
+    def _penalties(self) -> list[float | Array]:
+        """Return the penalty that all outputs share, or one for each output; (p,) where coefficients have their own."""
+        return [0.0]
 
     def check_kept(self, X: Any, targets: Array, weights: Array | None) -> None:
         """Least squares keep the singular values of the rows: targets without noise would fit some of the rows as well."""
@@ -136,11 +144,15 @@ class LinearRegressionAdapter(SmootherAdapter):
         centre = w @ rows / w.sum() if self._model.fit_intercept else 0.0
         return np.asarray((rows - centre) * np.sqrt(w)[:, None])
 
-    def smoother(self, X: Any, weights: Array | None) -> FittedSmoother:
-        """Intercept and coefficients from the targets."""
+    def smoother(self, X: Any, weights: Array | None) -> FittedSmoother | list[FittedSmoother]:
+        """Return the map from the targets to intercept and coefficients; one for each output where penalties differ."""
         rows = self._rows(X)
-        solution = least_squares(self._kept(rows, weights), weights, self._l2(), self._model.fit_intercept)
-        return FittedSmoother(with_ones(rows), solution, weighs_squares=True)
+        kept, features, intercept = self._kept(rows, weights), with_ones(rows), bool(self._model.fit_intercept)
+        smoothers = [
+            FittedSmoother(features, least_squares(kept, weights, penalty, intercept), weighs_squares=True)
+            for penalty in self._penalties()
+        ]
+        return smoothers[0] if len(smoothers) == 1 else smoothers
 
     def _kept(self, rows: Array, weights: Array | None) -> Array:
         """The rows without the directions that scikit-learn left out as too small, by its setting ``tol``."""
@@ -161,15 +173,105 @@ class LinearRegressionAdapter(SmootherAdapter):
 
     def _condition(self, X: Any, weights: Array | None) -> float:
         centred = self._centred(self._rows(X), weights)
-        return condition_number(centred.T @ centred + self._l2() * np.eye(centred.shape[1]))
+        moments = centred.T @ centred
+        conditions = []
+        for penalty in self._penalties():
+            penalties = np.broadcast_to(penalty, len(moments))
+            used = np.isfinite(penalties)
+            conditions.append(condition_number(moments[np.ix_(used, used)] + np.diag(penalties[used])))
+        return max(conditions)
 
 
 class RidgeAdapter(LinearRegressionAdapter):
-    """Ridge regression; RidgeCV with the penalty that it chose, held fixed with the rest."""
+    """Ridge regression, whose outputs may have different penalties; RidgeCV with those that it chose, held fixed."""
 
-    def _l2(self) -> float:
-        chosen = self._model.alpha_ if hasattr(self._model, "alpha_") else self._model.alpha
-        return float(np.asarray(chosen).ravel()[0])
+    def _penalties(self) -> list[float | Array]:
+        return alphas_of(self._model)
+
+
+def alphas_of(model: Any) -> list[float | Array]:
+    """Return the ``alpha`` that all outputs share, or those of each output where they differ; chosen ones first."""
+    alphas = np.ravel(model.alpha_ if hasattr(model, "alpha_") else model.alpha).astype(np.float64)
+    if np.all(alphas == alphas[0]):
+        return [float(alphas[0])]
+    return [float(alpha) for alpha in alphas]
+
+
+class BayesianRidgeAdapter(LinearRegressionAdapter):
+    """Bayesian and automatic relevance determination regression, the precisions that their fit estimated held fixed.
+
+    Their coefficients are those of ridge regression whose penalty is the precision of the coefficients, ``lambda_``, divided
+    by that of the noise, ``alpha_``. ARDRegression has one for each coefficient, and leaves out those above a threshold.
+    """
+
+    def _penalties(self) -> list[float | Array]:
+        model = self._model
+        precisions = np.asarray(model.lambda_, dtype=np.float64)
+        penalties = precisions / float(model.alpha_)
+        if penalties.ndim == 0:
+            return [float(penalties)]
+        return [np.where(precisions < model.threshold_lambda, penalties, np.inf)]
+
+
+class RidgeClassifierAdapter(RidgeAdapter):
+    """Ridge regression of the classes, coded as -1 and 1.
+
+    Its decision d is read as the share (1 + d) / 2, which is the ridge regression of targets 0 and 1: the intercept is not
+    penalised, so doubling the targets and taking one away does the same to the predictions.
+    """
+
+    about_predictions = "predictions are (1 + decision_function) / 2, the ridge regression of targets 0 and 1"
+
+    def __init__(self, model: Any):
+        refuse(RIDGE_CLASSIFIERS, model)
+        has_labels = str(model._label_binarizer.y_type_).startswith("multilabel")
+        self.classes = None if has_labels else owned(np.asarray(model.classes_))
+        super().__init__(model)
+
+    def _count_outputs(self, model: Any) -> int:
+        return len(model.classes_)
+
+    def row_weights(self, targets: Array, weights: Array | None) -> Array | None:
+        """Return the sample weights times the weights of the rows' classes."""
+        if not self._model.class_weight:
+            return weights
+        from sklearn.utils.class_weight import compute_sample_weight
+
+        labels = targets if self.classes is None else self.classes[targets.argmax(axis=1)]
+        factors = np.asarray(compute_sample_weight(self._model.class_weight, labels), dtype=np.float64)
+        return factors if weights is None else weights * factors
+
+    def smoother(self, X: Any, weights: Array | None) -> FittedSmoother | list[FittedSmoother]:
+        """Return the map from targets of 0 and 1 to intercept and coefficients."""
+        fitted = super().smoother(X, weights)
+        assert isinstance(fitted, FittedSmoother)  # one penalty for all classes
+        if isinstance(self._model.class_weight, str):
+            return replace(fitted, undeletable=RECOUNTED)
+        return fitted
+
+    def again(self, X: Any, targets: Array, weights: Array | None) -> Array | None:
+        """Return what ridge regression of -1 and 1 predicts with the same solver."""
+        coded = 2.0 * targets - 1.0
+        if self._has_two_classes:
+            coded = coded[:, 1:]
+        rows = self._as_given(X).astype(np.float32 if self._in_single_precision() else np.float64)
+        found = run_again(regressor_of(self._model), rows, coded, weights)
+        if found is None:
+            return None
+        decisions = np.asarray(found.predict(self._as_given(X)), dtype=np.float64)
+        return self._shares(decisions)
+
+    @property
+    def _has_two_classes(self) -> bool:
+        return self.classes is not None and len(self.classes) == 2
+
+    def _predicted(self, model: Any, rows: Any) -> Array:
+        return self._shares(np.asarray(model.decision_function(rows), dtype=np.float64))
+
+    def _shares(self, decisions: Array) -> Array:
+        """Return the shares (n, K) that decisions stand for: those of two classes are of the second."""
+        shares = (1.0 + decisions.reshape(len(decisions), -1)) / 2.0
+        return np.hstack([1.0 - shares, shares]) if self._has_two_classes else shares
 
 
 class KernelAdapter(SmootherAdapter):
@@ -198,21 +300,26 @@ class KernelRidgeAdapter(KernelAdapter):
     def _state(self) -> Any:
         return np.asarray(self._model.dual_coef_)
 
-    def smoother(self, X: Any, weights: Array | None) -> FittedSmoother:
-        """Dual coefficients from the targets."""
-        return FittedSmoother(self.coordinates(X), _dual(self._gram(X), weights, self._l2()), weighs_squares=True)
+    def smoother(self, X: Any, weights: Array | None) -> FittedSmoother | list[FittedSmoother]:
+        """Return the map from the targets to dual coefficients; one for each output where penalties differ."""
+        gram, features = self._gram(X), self.coordinates(X)
+        smoothers = [
+            FittedSmoother(features, _dual(gram, weights, penalty), weighs_squares=True)
+            for penalty in self._penalties()
+        ]
+        return smoothers[0] if len(smoothers) == 1 else smoothers
 
     def _gram(self, X: Any) -> Array:
         """(N, N): the kernel of these rows with themselves."""
         return np.asarray(self._model._get_kernel(self._rows(X)))
 
-    def _l2(self) -> float:
-        return float(np.ravel(self._model.alpha)[0])
+    def _penalties(self) -> list[float]:
+        return [float(np.ravel(penalty)[0]) for penalty in alphas_of(self._model)]
 
     def _condition(self, X: Any, weights: Array | None) -> float:
         root = 1.0 if weights is None else np.sqrt(np.outer(weights, weights))
-        gram = self._gram(X)
-        return condition_number(gram * root + self._l2() * np.eye(len(gram)))
+        gram = self._gram(X) * root
+        return max(condition_number(gram + penalty * np.eye(len(gram))) for penalty in self._penalties())
 
     def coordinates(self, X: Any, n_threads: int = 1) -> Array:
         """(n, N): the kernel with the training rows."""

@@ -12,26 +12,50 @@ from scipy.sparse import csr_array
 from axil.types import Array
 
 
-def least_squares(X: Array, weights: Array | None, l2: float, intercept: bool) -> Array:
-    """(p + 1, N): from targets to intercept and coefficients of weighted (ridge) regression; minimum norm without l2.
+def least_squares(X: Array, weights: Array | None, l2: float | Array, intercept: bool) -> Array:
+    """Return the linear map from targets to intercept and coefficients of weighted (ridge) regression.
 
     With an intercept columns and targets are centred at their weighted means, as the intercept is not penalised.
+
+    Parameters
+    ----------
+    X : array of shape (N, p)
+        The features.
+    weights : array of shape (N,), optional
+        The sample weights.
+    l2 : float, or array of shape (p,)
+        The penalty of all coefficients, or of each of them. Where it is infinite, the coefficient is zero. Without any
+        penalty the coefficients are those of minimum norm.
+    intercept : bool
+        Whether there is an intercept.
+
+    Returns
+    -------
+    array of shape (p + 1, N)
     """
     w = np.ones(len(X)) if weights is None else weights
     root = np.sqrt(w)[:, None]
     centre = w @ X / w.sum() if intercept else np.zeros(X.shape[1])
     Z = (X - centre) * root
-    if l2 > 0:
-        U, s, Vt = linalg.svd(Z, full_matrices=False)
-        coefficients = (Vt.T * (s / (s**2 + l2))) @ U.T
+    if np.ndim(l2):  # one penalty of 1, once each column is divided by the root of its own
+        shrink = 1.0 / np.sqrt(l2)
+        coefficients = shrink[:, None] * _ridge(Z * shrink, 1.0)
     else:
-        coefficients = linalg.pinv(Z)
+        coefficients = _ridge(Z, float(l2))
     coefficients = coefficients * root.T
     if not intercept:
         return np.vstack([np.zeros(len(X)), coefficients])
     mean = w / w.sum()
     coefficients = coefficients - np.outer(coefficients.sum(axis=1), mean)  # centring the targets
     return np.vstack([mean - centre @ coefficients, coefficients])
+
+
+def _ridge(Z: Array, l2: float) -> Array:
+    """Return the map (p, N) from targets to the coefficients of ridge regression without an intercept."""
+    if l2 > 0:
+        U, s, Vt = linalg.svd(Z, full_matrices=False)
+        return np.asarray((Vt.T * (s / (s**2 + l2))) @ U.T)
+    return np.asarray(linalg.pinv(Z))
 
 
 def with_ones(X: Array) -> Array:

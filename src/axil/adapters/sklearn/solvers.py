@@ -15,6 +15,8 @@ import numpy as np
 from axil.adapters.refusals import Refusal
 from axil.types import Array
 
+SAME_ESTIMATE = 1e-6  # relative: of precisions that the same fit estimates on the same data
+
 
 @dataclass(frozen=True)
 class Unsolved:
@@ -42,7 +44,7 @@ def _stopped(fit: Unsolved) -> str:
 
 def fitted_sparse(model: Any) -> bool:
     """Whether a LinearRegression was fitted on sparse features, by lsqr: only a dense fit has a rank."""
-    return not any(hasattr(model, name) for name in ("alpha", "alphas", "rank_"))
+    return not any(hasattr(model, name) for name in ("alpha", "alphas", "rank_", "lambda_"))
 
 
 def _stopped_sparse(fit: Unsolved) -> str:
@@ -101,14 +103,54 @@ def run_again(model: Any, X: Any, targets: Array, weights: Array | None) -> Any:
     from sklearn.base import clone
 
     y = targets[:, 0] if targets.shape[1] == 1 else targets
+    if has_chosen_for_each_output(model):
+        model = _with_alphas(model)
     how = {} if weights is None else {"sample_weight": weights}
     try:
         with warnings.catch_warnings():  # that it did not converge, say: the first fit has warned of that
             warnings.simplefilter("ignore")
             solver = {"solver": model.solver_} if hasattr(model, "solver_") else {}
-            return clone(model).set_params(**(chosen(model) or solver)).fit(X, y, **how)
+            found = clone(model).set_params(**(chosen(model) or solver)).fit(X, y, **how)
+            return found if _estimated_alike(model, found) else None
     except Exception:  # a user's own subclass or kernel may do anything: then there is no such evidence
         return None
+
+
+def _estimated_alike(model: Any, again: Any) -> bool:
+    """Return whether two fits estimated the same precisions, if they are of a kind that does: on other data they do not."""
+    estimated = [(fit.alpha_, fit.lambda_) for fit in (model, again) if hasattr(fit, "lambda_")]
+    if not estimated:
+        return True
+    first, second = estimated
+    return all(np.allclose(own, other, rtol=SAME_ESTIMATE, atol=0) for own, other in zip(first, second))
+
+
+def has_chosen_for_each_output(model: Any) -> bool:
+    """Return whether a RidgeCV chose a penalty for each of several outputs."""
+    return bool(getattr(model, "alpha_per_target", False)) and np.size(model.alpha_) > 1
+
+
+def _with_alphas(model: Any) -> Any:
+    """Return the Ridge that stands for a RidgeCV which chose a penalty for each output: its search takes one for all."""
+    from sklearn.linear_model import Ridge
+
+    return Ridge(alpha=model.alpha_, fit_intercept=model.fit_intercept)
+
+
+def regressor_of(model: Any) -> Any:
+    """Return the unfitted regressor that a RidgeClassifier or RidgeClassifierCV fits to its classes."""
+    from sklearn.linear_model import Ridge, RidgeCV
+
+    if hasattr(model, "alphas"):
+        regressor = RidgeCV(fit_intercept=model.fit_intercept, cv=model.cv)
+        regressor.alpha_ = model.alpha_
+        return regressor
+    settings = model.get_params(deep=False)
+    del settings["class_weight"]
+    regressor = Ridge(**settings)
+    if hasattr(model, "solver_"):
+        regressor.solver_ = model.solver_
+    return regressor
 
 
 def chosen(model: Any) -> dict[str, Any]:

@@ -129,6 +129,14 @@ def _bagging(model: Any, inside: Read) -> SumModel:
     classes = getattr(model, "classes_", None)
     drawn_by_weight = hasattr(model, "_sample_weight")  # from 1.8 on weights decide what is drawn, and nothing else
     every = np.arange(outer.n_features)
+    if classes is not None and not hasattr(model.estimators_[0], "predict_proba"):
+        raise UnsupportedModelError(
+            "estimator",
+            type(model.estimators_[0]).__name__,
+            "it has no probabilities, so its bags vote for classes",
+            "Bag classifiers that have predict_proba, or explain the models of estimators_ one by one.",
+            "(ii)",
+        )
     members = []
     for i, (estimator, features, bag) in enumerate(
         zip(model.estimators_, model.estimators_features_, bags(with_bags(model, model.estimators_)))

@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from axil.adapters.searches import kinds_of
+from axil.adapters.sklearn.adapter import ADAPTERS
 from axil.adapters.sklearn.side_by_side import classifiers_of
-from axil.adapters.sklearn.solvers import chosen
+from axil.adapters.sklearn.solvers import chosen, has_chosen_for_each_output
 from axil.errors import UnsupportedQuestionError
 from axil.structure.leaves import LeafFit, NodeFit
+from axil.types import Array
 
 INSTEAD = "Ask explainer.without(X, rows) or what_if(X, targets), which need no model of the library's own."
 
@@ -81,9 +84,41 @@ def again(model: Any, X: Any, y: Any, sample_weight: Any) -> Any:
     from sklearn.base import clone
     from sklearn.utils.validation import has_fit_parameter
 
-    made = clone(model).set_params(**chosen(model))
-    if sample_weight is None:
-        return made.fit(X, y)
-    if not has_fit_parameter(made, "sample_weight"):
+    if sample_weight is not None and not has_fit_parameter(model, "sample_weight"):
         raise UnsupportedQuestionError("refit", f"{type(model).__name__} takes no sample_weight", "Leave it out.")
-    return made.fit(X, y, sample_weight=sample_weight)
+    if hasattr(model, "lambda_") or has_chosen_for_each_output(model):
+        return _with_penalties(model, X, y, sample_weight)
+    made = clone(model).set_params(**chosen(model))
+    return made.fit(X, y) if sample_weight is None else made.fit(X, y, sample_weight=sample_weight)
+
+
+def _with_penalties(model: Any, X: Any, y: Any, sample_weight: Any) -> Any:
+    """Return a linear model with coefficients of other data and the penalties that its own fit estimated.
+
+    No setting of the model holds them: BayesianRidge and ARDRegression estimate them in every fit, and RidgeCV chooses one for
+    each output.
+    """
+    written = copy.deepcopy(model)
+    adapter: Any = ADAPTERS[next(kind for kind in kinds_of(model) if kind in ADAPTERS)](written)
+    fitted = adapter.smoother(X, sample_weight)
+    targets = np.asarray(y, dtype=np.float64).reshape(X.shape[0], -1)
+    if isinstance(fitted, list):
+        solved = np.stack([own.solution @ column for own, column in zip(fitted, targets.T)], axis=1)
+    else:
+        solved = fitted.solution @ targets
+    written.intercept_ = solved[0].reshape(np.shape(model.intercept_))[()]
+    written.coef_ = solved[1:].T.reshape(np.shape(model.coef_))
+    if hasattr(model, "sigma_"):
+        written.X_offset_, written.sigma_ = _posterior(model, fitted.training[:, 1:], sample_weight)
+    return written
+
+
+def _posterior(model: Any, X: Array, sample_weight: Array | None) -> tuple[Array, Array]:
+    """Return the means of the columns and the covariance of the coefficients that are not left out."""
+    w = np.ones(len(X)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    centre = w @ X / w.sum() if model.fit_intercept else np.zeros(X.shape[1])
+    precisions = np.broadcast_to(model.lambda_, X.shape[1])
+    used = precisions < getattr(model, "threshold_lambda", np.inf)
+    centred = (X - centre)[:, used]
+    moments = centred.T @ (centred * w[:, None])
+    return centre, np.linalg.inv(np.diag(precisions[used]) + model.alpha_ * moments)
