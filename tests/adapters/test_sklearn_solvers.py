@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.datasets import load_diabetes
 from sklearn.gaussian_process import GaussianProcessRegressor, kernels
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LinearRegression, Ridge, RidgeCV
@@ -114,6 +115,21 @@ def test_the_data_are_blamed_where_they_are_wrong_and_the_solver_is_loose():
     """All targets in reverse order lie far outside of what sag leaves."""
     model = fitted(Ridge(solver="sag", tol=1e-4, random_state=0), X)
     with pytest.raises(axil.ExactnessError, match="not the rows, targets or sample weights"):
+        axil.Explainer(model, X, Y[::-1])
+
+
+@pytest.mark.parametrize("seed", [16, 76, 105])
+def test_a_solver_without_a_seed_is_run_several_times(seed):
+    """One run with another seed ends ten times closer to the solution than these fits did."""
+    rows, targets = load_diabetes(return_X_y=True)
+    model = Ridge(solver="sag", tol=1e-2, random_state=np.random.RandomState(seed)).fit(rows, targets)
+    with pytest.raises(axil.UnsupportedModelError, match="sag"):
+        axil.Explainer(model, rows, targets)
+
+
+def test_wrong_data_of_a_solver_without_a_seed():
+    model = fitted(Ridge(solver="sag", tol=1e-4), X)
+    with pytest.raises(axil.ExactnessError, match=r"drew rows without a seed.*\n.*not the rows"):
         axil.Explainer(model, X, Y[::-1])
 
 

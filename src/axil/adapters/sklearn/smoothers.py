@@ -16,7 +16,15 @@ from axil.adapters.kept_rows import check_rows
 from axil.adapters.refusals import refusal, refuse
 from axil.adapters.sklearn.refusals import RIDGE_CLASSIFIERS, SMOOTHERS
 from axil.adapters.sklearn.solutions import kernel_ridge, least_squares, with_ones
-from axil.adapters.sklearn.solvers import SOLVERS, Unsolved, condition_number, fitted_sparse, regressor_of, run_again
+from axil.adapters.sklearn.solvers import (
+    SOLVERS,
+    Unsolved,
+    condition_number,
+    fitted_sparse,
+    regressor_of,
+    run_again,
+    seeds_of_runs,
+)
 from axil.adapters.sklearn.trees import SklearnAdapter, numbers
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 from axil.inputs.copies import owned
@@ -74,13 +82,24 @@ class SmootherAdapter(SklearnAdapter, SmootherModel):
         return self._predicted(self._model, self._as_given(X))
 
     def again(self, X: Any, targets: Array, weights: Array | None) -> Array | None:
-        """(N, K): what the solver predicts when it is run again on these data; None where it cannot be, or need not."""
+        """Return what the solver predicts, (N, K), when it is run again on these data; None where it cannot be, or need not.
+
+        A solver that draws rows without a seed is run several times, and the run that ends furthest from the solution counts.
+        """
         rows = self._as_given(X).astype(np.float32 if self._in_single_precision() else np.float64)
         kept = self._kept_rows()
         if kept is not None and (kept.shape != rows.shape or np.any(dense(kept != rows))):
             return None  # these are not the rows of the fit
-        found = run_again(self._model, rows, targets, weights)
-        return None if found is None else self._predicted(found, self._as_given(X))
+        predictions = []
+        for seed in seeds_of_runs(self._model):
+            fitted = run_again(self._model, rows, targets, weights, seed)
+            if fitted is None:
+                return None
+            predictions.append(self._predicted(fitted, self._as_given(X)))
+        if len(predictions) == 1:
+            return predictions[0]
+        solved = _solved(self.smoother(X, weights), targets)
+        return max(predictions, key=lambda predicted: float(np.abs(predicted - solved).max()))
 
     def unsolved(self, X: Any, weights: Array | None, error: float) -> UnsupportedModelError:
         """Why the solver may stay so far from the solution of its own data."""
@@ -99,8 +118,14 @@ class SmootherAdapter(SklearnAdapter, SmootherModel):
         return 1.0
 
     def causes(self, what: str) -> str:
-        """Reasons for a disagreement; whether it is the solver was checked before."""
-        return (
+        """Return reasons for a disagreement; whether it is the solver was checked before, as far as that can be told."""
+        drawn = ""
+        if len(seeds_of_runs(self._model)) > 1:
+            drawn = (
+                f"{self._model.solver} stopped at tol={self._model.tol:g} and drew rows without a seed, so its fit cannot be "
+                'repeated: fit with solver="cholesky" or "svd", or with tol=1e-12 and an integer random_state.\n'
+            )
+        return drawn + (
             "These are not the rows, targets or sample weights that the model was fitted on, or not in its order; or columns or "
             "targets were transformed for the fit (scaled, a logarithm)."
         )
@@ -327,6 +352,13 @@ class KernelRidgeAdapter(KernelAdapter):
         if len(rows) == 0:
             return np.zeros((0, len(self._model.X_fit_)))
         return np.asarray(self._model._get_kernel(rows, self._model.X_fit_))
+
+
+def _solved(fitted: FittedSmoother | list[FittedSmoother], targets: Array) -> Array:
+    """Return what the solution itself predicts for the training rows, (N, K)."""
+    smoothers = fitted if isinstance(fitted, list) else [fitted]
+    columns = np.array_split(targets, len(smoothers), axis=1)
+    return np.hstack([part.training @ (np.asarray(part.solution) @ column) for part, column in zip(smoothers, columns)])
 
 
 def rounding_of_mean(targets: Any, n_terms: int) -> float:

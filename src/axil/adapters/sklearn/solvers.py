@@ -15,6 +15,7 @@ import numpy as np
 from axil.adapters.refusals import Refusal
 from axil.types import Array
 
+RUNS = 8  # of a solver that draws rows without a seed
 SAME_ESTIMATE = 1e-6  # relative: of precisions that the same fit estimates on the same data
 
 
@@ -98,8 +99,20 @@ SOLVERS: tuple[Refusal[Unsolved], ...] = (
 )
 
 
-def run_again(model: Any, X: Any, targets: Array, weights: Array | None) -> Any:
-    """The model fitted again, all that was chosen by the targets held fixed; None where it cannot be."""
+def seeds_of_runs(model: Any) -> list[int | None]:
+    """Return the seed of each run that shows how far the solver stays from the solution; None: that of the model, if any.
+
+    A fit by sag or saga without a seed of its own may have ended further from the solution, or closer, than any one run.
+    """
+    solver = getattr(model, "solver_", getattr(model, "solver", None))
+    is_seeded = isinstance(getattr(model, "random_state", None), (int, np.integer))
+    if solver not in ("sag", "saga") or is_seeded:
+        return [None]
+    return list(range(RUNS))
+
+
+def run_again(model: Any, X: Any, targets: Array, weights: Array | None, seed: int | None = None) -> Any:
+    """Return the model fitted again, all that was chosen by the targets held fixed; None where it cannot be."""
     from sklearn.base import clone
 
     y = targets[:, 0] if targets.shape[1] == 1 else targets
@@ -110,7 +123,10 @@ def run_again(model: Any, X: Any, targets: Array, weights: Array | None) -> Any:
         with warnings.catch_warnings():  # that it did not converge, say: the first fit has warned of that
             warnings.simplefilter("ignore")
             solver = {"solver": model.solver_} if hasattr(model, "solver_") else {}
-            found = clone(model).set_params(**(chosen(model) or solver)).fit(X, y, **how)
+            settings = chosen(model) or solver
+            if seed is not None:
+                settings = {**settings, "random_state": seed}
+            found = clone(model).set_params(**settings).fit(X, y, **how)
             return found if _estimated_alike(model, found) else None
     except Exception:  # a user's own subclass or kernel may do anything: then there is no such evidence
         return None
