@@ -244,16 +244,16 @@ def test_other_data_and_early_stops_are_refused():
         warnings.simplefilter("ignore")  # that they have not converged
         early = LogisticRegression(max_iter=1).fit(X, y)
         network = MLPClassifier(hidden_layer_sizes=(3,), max_iter=20, random_state=0).fit(X, y)
-    with pytest.raises(axil.ExactnessError, match="smaller tol"):
+    with pytest.raises(axil.ExactnessError, match=r"did not converge.*max_iter=1 .*smaller tol.*not the rows"):
         read(early, X, y)
-    with pytest.raises(axil.ExactnessError, match="stationary point"):
+    with pytest.raises(axil.ExactnessError, match=r"did not converge.*max_iter=20 .*stationary point"):
         read(network, X, y)
 
 
 def test_a_loose_fit_is_reported_and_warned_about():
     X, y = cancer()
     loose = LogisticRegression(tol=0.01).fit(X, y)
-    with pytest.warns(ApproximationWarning, match="stationary point"):
+    with pytest.warns(ApproximationWarning, match="^The model is not quite at a stationary point"):
         found = read(loose, X, y)
     assert 1e-2 < found.verification.details["newton_step"] <= 0.1
     assert found.verification.details["gradient_norm"] > 0

@@ -125,6 +125,7 @@ def read(given: Given) -> Implicit | None:
         link=reading.link if output == "probability" else row_losses.identity_link,
         outputs=(np.arange(targets.shape[1]) if classes is None else classes) if several else None,
         remedy=LBFGS if kind.startswith("MLP") else _TOLERANCE,
+        unfinished=_unfinished(plain),
     )
     return Implicit(predictor, reading.learner, reading.training, rows, limits.n_threads, limits.budget, given.verify)
 
@@ -132,6 +133,14 @@ def read(given: Given) -> Implicit | None:
 def _kind(model: Any) -> str | None:
     names = [kind.__name__ for kind in type(model).__mro__ if kind.__module__.startswith("sklearn.")]
     return next((name for name in names if name in READERS), None)
+
+
+def _unfinished(model: Any) -> str:
+    """Return a sentence that the solver of this model used up its iterations; empty where it stopped by itself."""
+    n_iter, max_iter = getattr(model, "n_iter_", None), getattr(model, "max_iter", None)
+    if n_iter is None or max_iter is None or np.max(n_iter) < max_iter:
+        return ""
+    return f"The solver did not converge: it stopped after max_iter={max_iter} iterations."
 
 
 def _n_outputs(model: Any) -> int:

@@ -74,6 +74,7 @@ class Predictor:
     link: Link
     outputs: NDArray[Any] | None
     remedy: str  #: what to do about a fit that did not converge
+    unfinished: str = ""  #: in a sentence, that the model itself says that its fit did not converge; empty: it does not
 
 
 class Implicit(ReadsRows):
@@ -157,20 +158,32 @@ class Implicit(ReadsRows):
         found = self.verification.details
         distance = found["newton_step"]
         worst = np.unravel_index(int(np.abs(moved).argmax()), moved.shape)
+        unfinished = self._predictor.unfinished
+        remedy = self._predictor.remedy
         if not distance <= FAR:
+            where = "The model is far from a stationary point of its training loss, where no such derivative exists."
+            if unfinished:
+                cause = (
+                    f"{unfinished} {where} {remedy} If a fit that has converged disagrees as well, these are not the rows, "
+                    "targets or weights that it was fitted on."
+                )
+            else:
+                cause = (
+                    f"{where} Most likely these are not the rows, targets or weights that it was fitted on, or the fit "
+                    f"stopped early. {remedy}"
+                )
             raise ExactnessError(
                 f"score of training row {worst[0]} (from 0) after one Newton step",
                 float(scores[worst] - moved[worst]),
                 float(scores[worst]),
-                "The model is far from a stationary point of its training loss, where no such derivative exists. Most "
-                "likely these are not the rows, targets or weights that it was fitted on, or the fit stopped early. "
-                f"{self._predictor.remedy}",
+                cause,
             )
         if distance > NEAR:
+            said = f"{unfinished} " if unfinished else ""
             _warn(
-                f"The model is not quite at a stationary point of its training loss: a Newton step moves scores by up to "
+                f"{said}The model is not quite at a stationary point of its training loss: a Newton step moves scores by up to "
                 f"{distance:.1e} of their spread (gradient norm {found['gradient_norm']:.1e}), and derivatives are off by "
-                f"about as much. {self._predictor.remedy}"
+                f"about as much. {remedy}"
             )
 
     def _check_solver(self) -> None:
