@@ -8,11 +8,14 @@ from functools import cache
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
+from sklearn.base import clone
+from sklearn.datasets import load_diabetes
 from sklearn.ensemble import (
     GradientBoostingClassifier,
     GradientBoostingRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
+    VotingRegressor,
 )
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Lasso, LinearRegression, Ridge
@@ -109,6 +112,31 @@ def test_other_data_than_those_of_the_fit_show(name):
     for given in wrong:
         with pytest.raises((axil.ExactnessError, axil.InputError)):
             explain(given)
+
+
+ILL = {
+    "ridge": Ridge(),
+    "least squares": LinearRegression(),
+    "kernel ridge": KernelRidge(alpha=0.1, kernel="rbf"),
+    "pipeline": make_pipeline(StandardScaler(), Ridge()),
+    "voting": VotingRegressor([("ridge", Ridge()), ("near", KNeighborsRegressor(3))]),
+}
+
+
+@pytest.mark.parametrize("shift", [0.0, 30.0])
+@pytest.mark.parametrize("name", ILL)
+def test_an_init_that_float32_leaves_off_the_solution(name, shift):
+    """The library solves for init in float32, whatever the features are; collinear columns lose some digits."""
+    X, y = load_diabetes(return_X_y=True)
+    X = StandardScaler().fit_transform(X)[:200] + shift
+    y = y[:200]
+    model = GradientBoostingRegressor(init=clone(ILL[name]), n_estimators=5, random_state=0).fit(X, y)
+    explainer = axil.Explainer(model, X, y)
+    np.testing.assert_allclose(explainer(X[:20]).predictions, model.predict(X[:20]), rtol=1e-3)
+    changed = y.copy()
+    changed[7] *= 1.001  # which the trees show
+    with pytest.raises(axil.ExactnessError):
+        axil.Explainer(model, X, changed)
 
 
 def test_questions_without_an_answer_say_so(tmp_path):

@@ -88,7 +88,8 @@ SOLVERS: tuple[Refusal[Unsolved], ...] = (
         "dtype",
         lambda fit: fit.single and f"float32 ({fit.off}, condition number {fit.condition:.1e})",
         "the fit was solved in single precision, which ends before the solution does, also when it is run again on these data",
-        "Fit on features in float64.",
+        "Fit on features in float64. An init of gradient boosting is always fitted in float32: scale its features, or give it a "
+        "larger alpha.",
     ),
     Refusal(
         "condition number",

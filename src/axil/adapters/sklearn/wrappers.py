@@ -183,16 +183,32 @@ def _takes_weights(estimator: Any) -> bool:
     return bool(has_fit_parameter(estimator, "sample_weight"))
 
 
+WIDEST_INIT = 1e-3  # of predictions of an init: float32 times the condition numbers of common tables
+
+
 def _after_init(model: Any, inside: Read) -> SumModel | None:
     """Gradient boosting of what another model leaves over, both on rows in float32; None where it starts from a number."""
     if not fits_init(model):
         return None
     stages = StagesAfterInit(model)
     first = _read(inside, model.init_, "init")
+    _allow_single_precision(first)
     members, read = [Member("init", first), Member("the trees", stages)], partial(numbers, dtype=np.float32)
     found = ResidualModel(stages.whole, members, stages, read=read)
     found.stages = stages
     return found
+
+
+def _allow_single_precision(model: Any) -> None:
+    """Let a smoother, and smoothers inside a model, stay as far from the solution as float32 leaves an init.
+
+    scikit-learn always hands init its features in float32. The trees show other data: they are fitted to what init itself
+    predicts, in float64.
+    """
+    if hasattr(model, "widest"):
+        model.widest = WIDEST_INIT
+    for member in getattr(model, "members", ()):
+        _allow_single_precision(member.model)
 
 
 WRAPPERS: dict[str, Callable[[Any, Read], SumModel | None]] = {
