@@ -209,3 +209,56 @@ def test_a_start_between_targets_far_from_it(objective: str) -> None:
         again = explainer.refit(drop=[3, 12])
         after = explainer.without(X, [3, 12])["after"]
         np.testing.assert_allclose(again.model.predict(X), after, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("objective", ["quantile", "regression_l1", "mape", "huber"])
+def test_weights_of_one_are_none(objective: str) -> None:
+    """LightGBM's package for Python drops weights that are all 1, so percentiles are those of a fit without weights."""
+    rng = np.random.default_rng(2)
+    X, ones = rng.normal(size=(80, 3)), np.ones(80)
+    y = single(X[:, 0] + rng.normal(size=80))
+    quiet = {"n_estimators": 5, "min_child_samples": 5, "verbose": -1, "n_jobs": 1, "alpha": 0.7}
+    model = lgb.LGBMRegressor(objective=objective, **quiet).fit(X, y, sample_weight=ones)
+    explainer = axil.Explainer(model, X, y, ones)
+    found = explainer(X)
+    np.testing.assert_allclose(found.weights @ y + found.intercepts, model.predict(X), rtol=0, atol=1e-6)
+    np.testing.assert_array_equal(found.weights, axil.Explainer(model, X, y)(X).weights)
+
+
+@pytest.mark.parametrize("heavy", [[], [7], [7, 30, 31]])
+def test_weights_of_one_that_are_left_over_are_none(heavy: list[int]) -> None:
+    """Once the rows of other weights are gone, leaves have plain quantiles, as a fit to the rows left has."""
+    rng = np.random.default_rng(4)
+    X, w, alpha = rng.normal(size=(60, 2)), np.ones(60), 0.25
+    y = single(X[:, 0] + rng.normal(size=60))
+    w[heavy] = 2.5
+    quiet = {"n_estimators": 1, "num_leaves": 3, "min_child_samples": 15, "verbose": -1, "n_jobs": 1}
+    model = lgb.LGBMRegressor(objective="quantile", alpha=alpha, learning_rate=0.5, **quiet).fit(X, y, sample_weight=w)
+    gone = heavy or [3]
+    kept, leaves = np.delete(np.arange(60), gone), model.predict(X, pred_leaf=True).ravel()
+    base = np.quantile(y[kept], alpha)
+    expected = np.empty(60)
+    for leaf in np.unique(leaves):
+        rows = kept[leaves[kept] == leaf]
+        expected[leaves == leaf] = base + 0.5 * np.quantile(y[rows] - base, alpha)
+    explainer = axil.Explainer(model, X, y, w)
+    np.testing.assert_allclose(explainer.without(X, gone)["after"], expected, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(explainer.refit(drop=gone).model.predict(X), expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("objective", ["regression_l1", "mape"])
+def test_goss_that_keeps_all_rows_but_multiplies_some(objective: str) -> None:
+    """At a rate of 1 rows meet medians: their gradients are 0, the others' alike, and all are kept, these with a factor."""
+    settings = {"data_sample_strategy": "goss", "top_rate": 0.2, "other_rate": 0.3, "learning_rate": 1.0}
+    quiet = {"n_estimators": 8, "num_leaves": 5, "min_child_samples": 5, "verbose": -1, "n_jobs": 1}
+    multiplied = 0
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(60, 3))
+        y = single(X[:, 0] + rng.normal(size=60))
+        model = lgb.LGBMRegressor(objective=objective, **settings, **quiet).fit(X, y)
+        roots = [tree["tree_structure"] for tree in model.booster_.dump_model()["tree_info"]]
+        multiplied += sum(r["internal_count"] == 60 and r["internal_weight"] > 60.1 for r in roots)
+        found = axil.Explainer(model, X, y)(X)
+        np.testing.assert_allclose(found.weights @ y + found.intercepts, model.predict(X), rtol=0, atol=1e-6)
+    assert multiplied or objective == "mape"

@@ -109,6 +109,12 @@ class Ranks(Transferable, ABC):
         """Return the rule for other targets (N,)."""
         return self
 
+    def of_rows(self, rows: NDArray[np.intp]) -> Ranks:
+        """Return the rule of a fit that has only these rows."""
+        if self.weights is None:
+            return self
+        return replace(self, weights=self.weights[rows])
+
     def base(self, targets: Array, picked: Picks) -> float:
         """The percentile of all targets (N,) from the rows picked for it, as the library rounds it."""
         return picked.value(targets)
@@ -145,8 +151,7 @@ class RankedFit(Transferable):
         own = self.rows
         if own is None:
             return self.rule.picks(leaf, residuals, draw, is_base)
-        rule = self.rule if self.rule.weights is None else replace(self.rule, weights=self.rule.weights[own])
-        found = rule.picks(leaf[own], residuals[own], draw[own], is_base)
+        found = self.rule.of_rows(own).picks(leaf[own], residuals[own], draw[own], is_base)
         return replace(found, rows=own[found.rows], free=None if found.free is None else own[found.free])
 
     def last(self, leaves: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:

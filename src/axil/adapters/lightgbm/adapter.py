@@ -151,7 +151,8 @@ class LightGBMAdapter(TreeModel):
             rates[0] = hidden_rate(values[0], rates[1:], self._settings)
         weights = rows.weights if rows.at_hand else None  # for draws, which are not replayed on several machines
         evidence = replace(self._evidence(totals.n_rows, weights), values=np.concatenate(values), rates=rates)
-        evidence = replace(evidence, ranks=None if gradients is None else gradients.ranks)
+        if gradients is not None:
+            evidence = replace(evidence, ranks=gradients.ranks, leaf_weights=self._goss_weights())
         leaf_weights = self._leaf_weights(totals)
         if self._reading.forest and self._reading.bags:
             self._count_lone_leaves(evidence, leaf_weights, totals.n_rows)
@@ -353,6 +354,14 @@ class LightGBMAdapter(TreeModel):
                 if leaf_weights is not None:
                     total = bag.sum() if evidence.weights is None else evidence.weights[bag].sum()
                     leaf_weights[evidence.starts[t]] = total
+
+    def _goss_weights(self) -> Array | None:
+        """(L,): the sums of second derivatives times the factors of GOSS; None without GOSS, or where a GPU rounds them."""
+        if not self._reading.goss or self._reading.on_gpu:
+            return None
+        unrecorded = np.full(1, np.nan)
+        trees = [tree.floats("leaf_weight") if tree.n_leaves > 1 else unrecorded for tree in self._trees]
+        return np.concatenate(trees)
 
     def _leaf_weights(self, totals: Totals) -> Array | None:
         """(L,): the sums of weights that LightGBM recorded; None where it summed rounded ones."""

@@ -25,6 +25,7 @@ CHUNK = 4096  # rows that GOSS settles at a time
 MOST_THREADS = 256  # thread counts that are tried for GOSS
 MOST_STEPS = 20_000  # trees looked at in search of attempts that found no split
 MANY_ROWS = 100_000  # from here on, leaf counts do not agree by coincidence
+CLOSE_WEIGHTS = 1e-6  # of the weight of a leaf: what it may be off for its rounding to single precision
 
 LOW = np.uint32(0x7FFFFFFF)
 FACTORS: Words = np.cumprod(np.full(BLOCK, 214013, dtype=np.uint32), dtype=np.uint32)
@@ -207,6 +208,8 @@ class LeafEvidence:
     weights: Array | None  #: (N,)
     ranks: Ranks | None = None  #: where leaf values are percentiles
     counts_alone: bool = False  #: whether the values do not follow from sums by the rule: row counts were estimated
+    #: (L,) sums of second derivatives that the model records, where leaf values do not show them
+    leaf_weights: Array | None = None
 
     def tree_values(self, tree: int) -> Array:
         """(L_t,): the values of one tree's leaves."""
@@ -223,6 +226,8 @@ class LeafEvidence:
         rows = np.flatnonzero(drawn)
         if len(rows) != counts.sum() or (np.bincount(leaf[rows], minlength=n) != counts).any():
             return 0
+        if seen is not None and not self._weighs(own, leaf, drawn, seen, output):
+            return 1
         if seen is None or self.counts_alone or len(drawn) >= MANY_ROWS:
             return 2
         if self.ranks is not None:
@@ -235,6 +240,14 @@ class LeafEvidence:
             for of_rows in (seen.pull, seen.bend)
         )
         return self._compared(tree, self.rule.tree(tree, own).leaf_values(sums, total))
+
+    def _weighs(self, own: slice, leaf: NDArray[Any], drawn: NDArray[Any], seen: Seen, output: int) -> bool:
+        """Return whether the leaves of a tree weigh as much as the model records, where it does."""
+        if self.leaf_weights is None:
+            return True
+        recorded = self.leaf_weights[own]
+        found = np.bincount(leaf, drawn * seen.bend[:, output].astype(np.float64), len(recorded))
+        return bool(np.allclose(found, recorded, rtol=CLOSE_WEIGHTS, atol=0.0))
 
     def _compared(self, tree: int, u: Array) -> int:
         """2 where leaf values u (L_t,) before the rate are those of the tree, 1 where they are others."""
@@ -324,8 +337,18 @@ class DrawReplay:
                 yield drawn, same, failures
             if full and failures == 0 and search:  # an earlier training without a sampler
                 yield everyone, self._states, 0
-            if self._forest or tree == 0 or all(after is state for after, state in zip(attempts, lanes)):
+            if self._forest or tree == 0:
                 return
+            if all(after is state for after, state in zip(attempts, lanes)):
+                if not search:
+                    return
+                # a draw may by chance hold all rows, as that of GOSS does where few gradients are small
+                attempts = []
+                for state in lanes:
+                    drawn, after = state.attempt(False, seen)
+                    attempts.append(after)
+                    if drawn.all():
+                        yield drawn, (after.grown(),), failures
             lanes = attempts
 
 

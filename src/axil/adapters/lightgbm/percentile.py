@@ -5,7 +5,7 @@ Formulas: PercentileFun, WeightedPercentileFun and RenewTreeOutput, src/objectiv
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,11 @@ class Percentile(Ranks):
 
     def with_targets(self, targets: Array) -> Percentile:
         return self.of_mape(targets, self.sample_weights, self.own_segment) if self.by_size else self
+
+    def of_rows(self, rows: NDArray[np.intp]) -> Ranks:
+        """Return the rule of a fit that has only these rows; ones that are left over are dropped again."""
+        rule = super().of_rows(rows)
+        return rule if self.by_size else replace(rule, weights=_handed_on(rule.weights))
 
     def even(self, counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], Array]:
         """Linear between ranks, counted from the largest."""
@@ -82,6 +87,7 @@ class Gradients:
     @classmethod
     def of(cls, objective: str, alpha: float, targets: Array, weights: Array | None) -> Gradients:
         """Gradients of a fit to targets (N,), all in float32; alpha is the setting of the objective."""
+        weights = _handed_on(weights)
         own_segment = _version() >= (4, 7)
         if objective == "mape":
             return cls(objective, Percentile.of_mape(targets, weights, own_segment), weights)
@@ -108,6 +114,13 @@ class Gradients:
         assert self.ranks.weights is not None
         hessians = None if self.weights is None else self.weights[:, None]
         return Seen(pull * self.ranks.weights[:, None], hessians, residuals=residuals)
+
+
+def _handed_on(weights: Array | None) -> Array | None:
+    """Return the weights (N,) as Dataset.set_weight of the package for Python hands them on: ones as None."""
+    if weights is not None and bool(np.all(weights == 1.0)):
+        return None
+    return weights
 
 
 def _version() -> tuple[int, ...]:
