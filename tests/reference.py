@@ -147,13 +147,14 @@ def replay(s, y, queries, brought=None, output=0):
     return predicted(s.n_trees, queries.T)
 
 
-def reweighted_replay(s, y, w, queries):
+def reweighted_replay(s, y, w, queries, n_gone=0):
     """The fit with targets y and other row weights w (complex ones too), leaf values by one Newton step after the other.
 
-    Trees of a forest that have no row left in a query's leaf are left out of the mean of the others' outputs.
+    ``n_gone`` of the rows are gone: they count in no mean weight. Trees of a forest that have no row left in a query's leaf are
+    left out of the mean of the others' outputs.
     """
-    before = s.n_rows if s.row_weights is None else s.row_weights.sum()
-    l2 = s.regularisation.l2 * (w.sum() / before if s.regularisation.by_weight else 1.0)
+    before = 1.0 if s.row_weights is None else s.row_weights.mean()
+    l2 = s.regularisation.l2 * (w.sum() / (s.n_rows - n_gone) / before if s.regularisation.by_weight else 1.0)
     draw, rows = drawn(s), s.leaves()
     plain = Coefficients(np.tril(np.tile(s.rates, (s.n_trees + 1, 1)), -1), np.ones(s.n_trees + 1))
     c = plain if s.coefficients is None else s.coefficients
@@ -193,12 +194,12 @@ def reweighted_replay(s, y, w, queries):
 
 
 def removal_effects(s, y, queries, rows):
-    """(n, rows): -w_j times the derivative of each prediction in w_j, by a complex step, which loses no digits."""
+    """(n, rows): the derivatives of predictions by the share of row j that is deleted, by complex steps, which lose no digits."""
     w, found = (np.ones(s.n_rows) if s.row_weights is None else s.row_weights), []
     for j in rows:
         moved = w.astype(complex)
-        moved[j] += 1e-20j
-        found.append(-w[j] * reweighted_replay(s, y, moved, queries).imag / 1e-20)
+        moved[j] *= 1 - 1e-20j
+        found.append(reweighted_replay(s, y, moved, queries, 1e-20j).imag / 1e-20)
     return np.stack(found, axis=1)
 
 

@@ -30,12 +30,11 @@ def explainer(case: Case, y: Any = None) -> axil.Explainer:
 
 
 def replayed(case: Case, weights: Any, X: Any, targets: Any = None) -> Any:
-    """(n, K): the fit again in NumPy with these row weights, splits and regularisation held fixed."""
+    """(n, K): the fit again in NumPy with these row weights, 0 for rows that are gone; splits are held fixed."""
     y = (case.y if targets is None else targets).astype(np.float32).astype(np.float64)
     params = case.model.get_all_params()
     rate, steps = float(np.float32(params["learning_rate"])), int(params["leaf_estimation_iterations"])
-    own = np.ones(len(y)) if case.sample_weight is None else case.sample_weight.astype(np.float32).astype(np.float64)
-    l2 = float(np.float32(np.float32(params["l2_leaf_reg"]) * own.mean()))
+    l2 = float(np.float32(np.float32(params["l2_leaf_reg"]) * weights[weights > 0].mean()))
     leaves, asked = (case.model.calc_leaf_indexes(rows) for rows in (case.X, X))
     made = np.zeros((len(X), y.shape[1]))
     for k, column in enumerate(y.T):
@@ -81,6 +80,9 @@ def test_weights_deletions_and_other_targets(name: str) -> None:
     left[rows] = 0.0
     after = found.without(own.X_new, rows)["after"].to_numpy().reshape(made.shape)
     np.testing.assert_allclose(after, replayed(own, left, own.X_new), rtol=0, atol=1e-5)
+    single = found.without(own.X_new, [7])["change"].to_numpy().reshape(made.shape)
+    effects = found.removal(own.X_new, method="exact").reshape(*made.shape, n)[:, :, 7]
+    np.testing.assert_allclose(effects, single, rtol=0, atol=1e-9)
     alone = np.stack([replayed(own, w * (np.arange(n) != j), own.X_new) for j in rows], axis=2)
     removed = found.removal(own.X_new, method="exact").reshape(*made.shape, n)[:, :, rows]
     np.testing.assert_allclose(removed, alone - replayed(own, w, own.X_new)[:, :, None], rtol=0, atol=1e-5)

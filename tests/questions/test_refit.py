@@ -272,7 +272,9 @@ def test_weights_by_label_and_for_all_rows():
     heavy[5] = 3.0
     found = explainer.refit(sample_weight={"r5": 3.0}), explainer.refit(sample_weight=heavy)
     assert np.array_equal(*(predicted(each, X) for each in found))
-    assert len(explainer.refit(sample_weight={"r5": 0.0}).index) == TRAIN - 1
+    unweighted = explainer.refit(sample_weight={"r5": 0.0})  # it stays, without weight: only drop= deletes rows
+    assert len(unweighted.index) == TRAIN
+    assert np.allclose(predicted(unweighted, X), predicted(explainer.refit(drop=["r5"]), X), rtol=SINGLE, atol=SINGLE)
 
 
 def test_neighbours_are_fitted_anew():

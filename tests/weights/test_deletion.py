@@ -58,7 +58,7 @@ def test_effects_are_those_of_a_fit_without_the_row(shape, way):
     rows = np.arange(0, s.n_rows, -(-s.n_rows // 30))
     (answer,) = engine_of(s, prepared=False).deletion(queries, y, ENOUGH)
     before = reweighted_replay(s, y[:, 0], weights_without(s, []), queries).real
-    after = [reweighted_replay(s, y[:, 0], weights_without(s, j), queries).real for j in rows if s.n_rows > 1]
+    after = [reweighted_replay(s, y[:, 0], weights_without(s, j), queries, 1).real for j in rows if s.n_rows > 1]
     expected = (
         np.array(after).T - before[:, None] if after else np.full((5, 1), np.nan)
     )  # without the only row nothing is left
@@ -81,7 +81,7 @@ def test_rows_are_left_out_of_their_own_predictions(shape, way):
             expected.append(np.nan)
             continue
         offset = 0.0 if s.offsets is None else s.offsets[j, 0]
-        expected.append(reweighted_replay(s, y[:, 0], weights_without(s, j), leaves.T[[j]]).real[0] + offset)
+        expected.append(reweighted_replay(s, y[:, 0], weights_without(s, j), leaves.T[[j]], 1).real[0] + offset)
         if s.n_rows > 100 and j > 40:
             break
     np.testing.assert_allclose(found[: len(expected)], expected, rtol=0, atol=1e-10)
@@ -141,10 +141,10 @@ def test_a_row_that_outweighs_its_leaves_is_replayed():
     engine, y, queries = BoostedTrees(s, Cpu(2)), targets_of(s), random_queries(s, 5)
     assert 3 in engine.deletions(y, ENOUGH).by_replay(slice(0, s.n_rows))
     left = weights_without(s, 3)
-    expected = reweighted_replay(s, y[:, 0], left, queries).real - reweighted_replay(s, y[:, 0], w, queries).real
+    expected = reweighted_replay(s, y[:, 0], left, queries, 1).real - reweighted_replay(s, y[:, 0], w, queries).real
     found = gathered(engine.deletion(queries, y, ENOUGH)[0], len(y))
     np.testing.assert_allclose(found[:, 3], expected, rtol=0, atol=1e-11)
-    own = reweighted_replay(s, y[:, 0], left, s.leaves().T[[3]]).real[0]
+    own = reweighted_replay(s, y[:, 0], left, s.leaves().T[[3]], 1).real[0]
     found = engine.left_out(y, ENOUGH).predictions[3, 0]
     np.testing.assert_allclose(found, own, rtol=0, atol=1e-11)
 
@@ -170,13 +170,13 @@ def test_models_against_fits_without_the_row(library, name):
         own, y = leaves if s.columns is None else leaves[:, s.columns], explainer._model.targets[:, k]
         s = of_output(s, k if shared else 0)
         before = reweighted_replay(s, y, weights_without(s, []), own).real
-        expected = [reweighted_replay(s, y, weights_without(s, j), own).real - before for j in rows]
+        expected = [reweighted_replay(s, y, weights_without(s, j), own, 1).real - before for j in rows]
         scale = np.abs(effects).max()
         np.testing.assert_allclose(effects[:, rows], np.array(expected).T, rtol=0, atol=1e-9 * scale)
         part = left_out if explainer.outputs is None else left_out[left_out["output"] == explainer.outputs[k]]
         alone = part["prediction"].to_numpy() - explainer._model.fitted()[:, k]
         changes = [
-            (reweighted_replay(s, y, weights_without(s, j), s.leaves().T[[j]]) - fitted_of(s, y, j)).real[0]
+            (reweighted_replay(s, y, weights_without(s, j), s.leaves().T[[j]], 1) - fitted_of(s, y, j)).real[0]
             for j in rows
         ]
         known = ~np.isnan(alone[rows])
@@ -224,7 +224,7 @@ def test_sets_of_rows_against_a_fit_without_them(library, name):
         shared = len(explainer._model.engines) == 1
         s = explainer._model.engines[0 if shared else k].structure
         own, y = leaves if s.columns is None else leaves[:, s.columns], explainer._model.targets[:, k]
-        expected = reweighted_replay(of_output(s, k if shared else 0), y, weights_without(s, rows), own).real
+        expected = reweighted_replay(of_output(s, k if shared else 0), y, weights_without(s, rows), own, len(rows)).real
         np.testing.assert_allclose(table["after"][k::n_outputs], expected, rtol=0, atol=1e-9 * np.abs(y).max())
     np.testing.assert_allclose(table["after"] - table["before"], table["change"], rtol=0, atol=1e-12 * np.abs(y).max())
     assert "exact" in table.attrs["axil"]

@@ -58,7 +58,7 @@ def test_fits_without_rows(shape):
     queries = random_queries(structure, 5)
     w = np.ones(structure.n_rows) if structure.row_weights is None else structure.row_weights.copy()
     w[rows] = 0.0
-    expected = reweighted_replay(structure, y, w, queries).real
+    expected = reweighted_replay(structure, y, w, queries, len(rows)).real
     trees = BoostedTrees(without(structure, rows, y[:, None], Cpu(2)), Cpu(2))
     weights, adjoints = trees.ask(queries).dense(), trees.adjoints(queries)
     np.testing.assert_allclose(
@@ -246,9 +246,9 @@ def test_greedy_sets_have_exact_effects(library, name):
             assert len(rows) == 3
             assert len(set(np.sign(rows["effect"]))) == 1
             before, left = reweighted_replay(s, y, w, own[[i]]).real[0], w.copy()
-            for row, effect in zip(rows["row"], rows["effect"]):
+            for n_gone, (row, effect) in enumerate(zip(rows["row"], rows["effect"]), 1):
                 left[row] = 0.0
-                after = reweighted_replay(s, y, left, own[[i]]).real[0]
+                after = reweighted_replay(s, y, left, own[[i]], n_gone).real[0]
                 np.testing.assert_allclose(effect, after - before, rtol=0, atol=1e-10 * np.abs(y).max())
                 before = after
 

@@ -65,7 +65,7 @@ def leaf_values(s, t, sums, weights, nodes):
 def refit(s, y, gone, smooth):
     """The base and the leaf values of the fit without the rows ``gone``, on the same splits and draws."""
     w = np.ones(s.n_rows) if s.row_weights is None else s.row_weights.copy()
-    before, left = w.sum(), np.delete(np.arange(s.n_rows), gone)
+    before, left = w.mean(), np.delete(np.arange(s.n_rows), gone)
     w[gone] = 0.0
     rule, nodes = s.regularisation, s.regularisation.nodes
     leaves = s.leaves().astype(int)
@@ -74,7 +74,9 @@ def refit(s, y, gone, smooth):
     base = np.average(y, weights=w) if s.base is None else s.base[0]
     started = y if s.offsets is None else y - s.offsets[:, 0]
     if rule.by_weight:
-        rule = type(rule)(rule.l2 * w.sum() / before, rule.steps, True, rule.l1, rule.max_step, nodes, rule.chains)
+        rule = type(rule)(
+            rule.l2 * w[left].mean() / before, rule.steps, True, rule.l1, rule.max_step, nodes, rule.chains
+        )
         s = type(s)(**{**{f: getattr(s, f) for f in s.__dataclass_fields__ if f != "starts"}, "regularisation": rule})
     if smooth:
         counts = [np.bincount(leaves[t][left], draws[t][left] > 0, s.n_leaves[t]) for t in range(s.n_trees)]

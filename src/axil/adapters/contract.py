@@ -175,7 +175,9 @@ class FittedTrees:
     nodes: Nodes | None = None  #: where leaf values depend on more than their own rows, or inner nodes are evidence
     chains: Chains | None = None  #: along which values must rise
     steps: int | Array = 1  #: Newton steps, of all leaves or (L,) of each
-    l2_by_weight: bool = False  #: whether l2 is in proportion to the sum of all row weights
+    l2_by_weight: bool = False  #: whether l2 is in proportion to the mean weight of all rows
+    #: (N,) the weights whose mean l2 is in proportion to, where rows have no weight for want of a target; None: ``row_weights``
+    scaling_weights: Array | None = None
     row_weights: Array | None = None  #: (N,) weights that the fit used in place of the sample weights
     held_out: NDArray[np.bool_] | None = None  #: (N,) rows that took no part in the fit (early stopping)
     sampler: Sampler | None = None

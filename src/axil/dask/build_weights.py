@@ -135,7 +135,7 @@ def build(
     fitted = adapter.trees(PartitionedRows(whole, [LeafTotals(sums.leaf_weights, sums.residuals) for sums in every]))
     entries, found = [], []
     for e, (trees, sums) in enumerate(zip(fitted, every)):
-        walked_all = _walked(trees, sums)
+        walked_all = _walked(trees, sums, whole.n_rows)
         leaf_error = check_leaves(adapter, _without_rows(trees), walked_all, sums.extent) if check else 0.0
         boosted = BoostedTrees(walked_all.structure, Cpu(n_threads), sums.offsets)
         if check:
@@ -243,15 +243,15 @@ def _without_rows(trees: FittedTrees) -> FittedTrees:
     return replace(trees, row_weights=None, held_out=None, sampler=None)
 
 
-def _walked(trees: FittedTrees, sums: LeafSums) -> Replay:
-    """The replay over all rows; its structure has no rows itself."""
+def _walked(trees: FittedTrees, sums: LeafSums, n_rows: int) -> Replay:
+    """Return the replay over all rows, of which there are ``n_rows``; its structure has no rows itself."""
     nothing = np.empty((len(trees.n_leaves), 0), dtype=cell_dtype(int(trees.n_leaves.max())))
     score = np.empty((0, sums.residuals.shape[1]))
     found = sums.counts, sums.leaf_weights, sums.residuals, score, sums.drawn_weights
     draws = np.ones(1) if sums.cut is None else np.array([1.0, 0.0])
     walked = Walked(nothing, draws, *found, cut=sums.cut)
     offsets = None if sums.offsets is None else score  # of no row, but there: trees that see them are no forest
-    return replayed(_without_rows(trees), walked, offsets, sums.extent.weight)
+    return replayed(_without_rows(trees), walked, offsets, (sums.extent.weight, n_rows))
 
 
 def _furthest(

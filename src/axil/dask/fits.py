@@ -34,6 +34,7 @@ class RowSums(RowTotals):
     """Sums over the rows that a fit without some of them starts from."""
 
     weight: float
+    n_rows: int  #: rows without weight count
     moment: Array  #: (K,) of weight * target
     leaf_weights: Array  #: (L,)
     started: Array  #: (L, K) of weight * draw * (target - offset)
@@ -68,7 +69,7 @@ class RowPart:
         started[self.leaves] -= self.drawn[:, None] * self.started
         sums.together[np.ix_(self.leaves, self.leaves)] -= np.triu(np.tile(self.drawn, (len(self.drawn), 1)), 1)
         moment = sums.moment - self.weight * self.target
-        return RowSums(sums.weight - self.weight, moment, leaf_weights, started, sums.together)
+        return RowSums(sums.weight - self.weight, sums.n_rows - 1, moment, leaf_weights, started, sums.together)
 
 
 def refits_of(
@@ -87,7 +88,7 @@ def refits_of(
 
 
 def row_sums(partition: Partition, entry: int, gone: Any, counted: bool, n_threads: int) -> RowSums:
-    """The sums over these rows without those at the positions ``gone``; with co-occurrences where ``counted``."""
+    """Return the sums over these rows without those at the positions ``gone``; with co-occurrences where ``counted``."""
     s, targets = partition.structures[entry], partition.own_targets(entry)
     if len(gone):
         weights = np.ones(s.n_rows) if s.row_weights is None else s.row_weights.copy()
@@ -98,7 +99,8 @@ def row_sums(partition: Partition, entry: int, gone: Any, counted: bool, n_threa
     weight = float(s.n_rows) if s.row_weights is None else float(s.row_weights.sum())
     moment = targets.sum(axis=0) if s.row_weights is None else s.row_weights @ targets
     together = np.asarray(cooccurrence(s, rows, 0, s.n_trees)) if counted else None
-    return RowSums(weight, moment, leaf_sums(s, rows, ones)[:, 0], leaf_sums(s, rows, started), together)
+    n_rows = s.n_rows - len(np.unique(np.asarray(gone, dtype=np.intp)))
+    return RowSums(weight, n_rows, moment, leaf_sums(s, rows, ones)[:, 0], leaf_sums(s, rows, started), together)
 
 
 def places(partition: Partition, asked: NDArray[Any], _: Any) -> NDArray[np.intp]:
@@ -146,10 +148,16 @@ class Fit(Transferable):
     @classmethod
     def without(cls, structure: Structure, sums: RowSums, n_threads: int) -> Fit:
         """The fit of a structure to these sums over the rows that are left; see `axil.weights.rows_left.without`."""
-        rule = known_regularisation(structure, "without").scaled(sums.weight / structure.total_weight)
+        before = structure.total_weight / structure.n_present
+        rule = known_regularisation(structure, "without").scaled(sums.weight / sums.n_rows / before)
         if rule.nodes is not None:
             rule = replace(rule, nodes=rule.nodes.emptied((structure.leaf_weights > 0) & (sums.leaf_weights == 0)))
-        s = replace(with_leaf_weights(structure, sums.leaf_weights), total=sums.weight, regularisation=rule)
+        s = replace(
+            with_leaf_weights(structure, sums.leaf_weights),
+            total=sums.weight,
+            total_rows=sums.n_rows,
+            regularisation=rule,
+        )
         if not bends(s):
             return cls.of(space_of(rescaled(s), sums.together, n_threads), sums)
         assert sums.together is not None

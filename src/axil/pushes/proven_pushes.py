@@ -197,6 +197,9 @@ class ProvenPushes(Refittable):
     def row_weights(self) -> Array:
         return self.boosting.walked.weights
 
+    def held_out(self, sample_weight: Array | None) -> NDArray[np.bool_]:
+        return super().held_out(self.boosting.rows.weights)  # classes may have no weight either
+
     def leaf_fits(self, change: Change) -> tuple[list[LeafFit], Array | None]:
         fit, bags = self.boosting.leaf_fit(change)
         return [fit], bags

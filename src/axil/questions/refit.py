@@ -77,15 +77,13 @@ class Refit(Question):
         values, counts and weights of the new rows. Predictions are those of `without` and `what_if`, up to the precision in
         which the library keeps targets. Splits, rates, draws and what a pipeline learnt are held fixed, so it is no retraining,
         and no proof that deleted rows left no trace: they had their part in the choice of the splits. Rows that are added are
-        in every bag. Rows of no weight, as early stopping holds out, are left out of the new explainer. The old model is not
-        touched, and the repr of the new explainer says how many rows were left out. A `SplitsWarning` says where dropped rows
-        hold more than a tenth of the weight of the fit. Linear models and neighbours are fitted anew with the settings that they
-        have. O(T N).
+        in every bag. Rows that early stopping held out are left out of the new explainer. The old model is not touched, and the
+        repr of the new explainer says how many rows were left out. A `SplitsWarning` says where dropped rows hold more than a
+        tenth of the weight of the fit. Linear models and neighbours are fitted anew with the settings that they have. O(T N).
 
-        CatBoost's l2_leaf_reg counts in proportion to the mean weight of all rows. Here rows that are dropped are gone; in
-        `without` they stay with a weight of zero, so there the two differ. So they do where weights come of classes: here a row
-        has the weight of its new class, and balanced ones are counted again, as in a retraining; `without` and `what_if` hold the
-        weights of the fit.
+        Dropped rows are gone: every rule of the library follows the rows that remain, as in `without`. A row whose weight is set
+        to zero stays. In CatBoost the two differ: l2_leaf_reg is multiplied by the mean weight of all rows. Weights that come of
+        classes are counted again from the new labels; `what_if` holds them.
 
         Parameters
         ----------
@@ -177,7 +175,7 @@ def _changed(
     n = model.shape[0]
     if model.features is None:
         raise UnsupportedQuestionError("refit", *model.no_features)
-    keep = np.asarray(model.row_weights > 0)
+    keep = ~model.held_out(made.sample_weight)
     y, weights = made.y.copy(), _weights(model, made, sample_weight)
     if drop is not None:
         keep[model.positions(drop)] = False
@@ -186,8 +184,6 @@ def _changed(
         which, rows = inputs.positions(named, model.index, "targets")
         model.as_targets(values, len(values), "targets", "changed")  # which checks them
         y[rows] = np.asarray(values)[which] if len(rows) else y[rows]
-    if weights is not None and not model.ranks_rows:  # a row without weight may still have a rank that counts
-        keep &= weights > 0
     kept = np.flatnonzero(keep)
     X, labels = inputs.take_rows(model.features, kept), model.index[kept]
     y, offsets = y[kept], None if made.init_score is None else made.init_score[kept]

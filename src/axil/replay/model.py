@@ -281,11 +281,6 @@ class Proven(ABC):
         return True
 
     @property
-    def ranks_rows(self) -> bool:
-        """Whether leaves take their values from rows by their ranks."""
-        return False
-
-    @property
     def are_forests(self) -> bool:
         """Whether exact effects of deletions take no longer than first-order ones."""
         return False
@@ -402,6 +397,11 @@ class Refittable(InMemory):
     @abstractmethod
     def row_weights(self) -> Array:
         """(N,): what rows count in the fit, 0 for those held out of it."""
+
+    def held_out(self, sample_weight: Array | None) -> NDArray[np.bool_]:
+        """Return which rows the fit held out of itself, (N,): not those that the user gave no weight."""
+        counted = np.ones(self.shape[0], dtype=np.bool_) if sample_weight is None else sample_weight > 0
+        return np.asarray((self.row_weights == 0) & counted)
 
     @abstractmethod
     def as_targets(self, given: Any, n: int, what: str, rows: str) -> Array:

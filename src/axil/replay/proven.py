@@ -346,10 +346,6 @@ class ProvenModel(Refittable):
         """The structures of all trees, of whatever output and member."""
         return [s for engine in self.engines for s in engine.structures]
 
-    @property
-    def ranks_rows(self) -> bool:
-        return any(s.is_ranked for s in self._structures)
-
     def share_of(self, rows: Any) -> float:
         return 0.0 if isinstance(self.engines[0], Smoother) else super().share_of(rows)
 
@@ -402,7 +398,8 @@ def removed_in_turn(engine: Engine, query: Any, targets: Array, k: int, first: A
         rest = left.deletable("removal")
         found = rest.deletion(query, targets, 0) if exact else rest.removal(query, targets)
         gains = sign * np.nan_to_num(gathered(found[k], len(targets))[0])  # nan: without the row nothing is left
-        best = int(gains.argmax())  # a row that is gone has weight 0, so effect 0
+        gains[rows] = 0.0  # which are gone
+        best = int(gains.argmax())
         if gains[best] <= 0:
             break
         left = engine.deletable("removal").without(np.array([*rows, best]), targets)

@@ -91,8 +91,10 @@ def replay(trees: FittedTrees, walked: Walked, offsets: Array | None, budget: Bu
     return replayed(trees, walked, offsets)
 
 
-def replayed(trees: FittedTrees, walked: Walked, offsets: Array | None, total: float | None = None) -> Replay:
-    """The replay from sums over all rows; see `Structure.total`."""
+def replayed(
+    trees: FittedTrees, walked: Walked, offsets: Array | None, totals: tuple[float, int] | None = None
+) -> Replay:
+    """Return the replay from sums over all rows; ``totals``: their weight and number, where they are not here."""
     rule = regularisation_of(trees)
     alike = rule.l1 == 0 and rule.max_step == np.inf  # bounds alone: classes of a tree are all at theirs together
     assert walked.sums.shape[1] == 1 or alike, "outputs that share trees have patterns of their own"
@@ -107,7 +109,7 @@ def replayed(trees: FittedTrees, walked: Walked, offsets: Array | None, total: f
         constants = replace(pattern, shift=None).values(trees.n_leaves, walked.cut.sums)[:, 0]
         pattern = replace(pattern, shift=constants if pattern.shift is None else pattern.shift + constants)
         leaf_weights, held = walked.cut.free, held | {"cut": walked.cut.share}
-    structure = fitted_structure(trees, walked.cells, walked.draws, leaf_weights, pattern, offsets, total)
+    structure = fitted_structure(trees, walked.cells, walked.draws, leaf_weights, pattern, offsets, totals)
     structure = structure if walked.ranks is None else replace(structure, ranks=walked.ranks)
     return Replay(structure, walked.counts, walked.sums, values, walked.score, recovered, held, walked.drawn_weights)
 
@@ -126,9 +128,13 @@ def fitted_structure(
     leaf_weights: Array,
     pattern: Pattern,
     offsets: Array | None,
-    total: float | None = None,
+    totals: tuple[float, int] | None = None,
 ) -> Structure:
-    """The structure of the trees once the weights of their leaves and their pattern are known; see `Structure.total`."""
+    """Return the structure of the trees once the weights of their leaves and their pattern are known.
+
+    ``totals``: the weight and the number of all training rows, where they are not here.
+    """
+    total, total_rows = totals or (None, None)
     return Structure(
         cells=cells,
         n_leaves=trees.n_leaves,
@@ -137,6 +143,7 @@ def fitted_structure(
         rates=trees.rates.copy(),
         base=None if trees.base is None else np.asarray(trees.base, dtype=np.float64),
         row_weights=trees.row_weights if trees.ranks is None else None,  # they are in the ranks
+        scaling_weights=trees.scaling_weights,
         offsets=offsets,
         mixing=pattern.mixing,
         shift=pattern.shift,
@@ -145,6 +152,7 @@ def fitted_structure(
         columns=trees.columns,
         regularisation=regularisation_of(trees),
         total=total,
+        total_rows=total_rows,
         cut=trees.cut,
     )
 

@@ -39,7 +39,7 @@ class Regularisation(Transferable):
 
     l2: Array  #: (L,); inf: the leaf is left at zero
     steps: Array  #: (L,)
-    by_weight: bool = False  #: whether l2 is in proportion to the sum of all row weights
+    by_weight: bool = False  #: whether l2 is in proportion to the mean weight of all rows
     l1: float = 0.0
     max_step: float = np.inf
     nodes: Nodes | None = None  #: None: a leaf's value depends on nothing but its own rows
@@ -89,7 +89,7 @@ class Regularisation(Transferable):
         return by_weight, by_l2
 
     def scaled(self, factor: float) -> Regularisation:
-        """The rule where the sum of all row weights is this many times as large."""
+        """Return the rule where the mean weight of all rows is this many times as large."""
         return replace(self, l2=self.l2 * factor) if self.by_weight else self
 
     def reached(self, empty: NDArray[np.bool_]) -> Regularisation:

@@ -91,6 +91,10 @@ class Structure(Transferable):
     regularisation: Regularisation | None = None
     ranks: RankedFit | None = None  #: how shares of percentiles came about; None: there are none, or not known as above
     total: float | None = None  #: the weight of all training rows, where not all of them are here
+    total_rows: int | None = None  #: the number of all training rows, where not all of them are here
+    #: (N,) the row weights whose mean l2 is in proportion to, where rows without a target have no weight; None: ``row_weights``
+    scaling_weights: Array | None = None
+    present: NDArray[np.bool_] | None = None  #: (N,) rows that were not deleted; None: all. Deleted rows have weight 0
     #: (L,) leaves of averaged trees that lost all their rows: such a tree takes no part in predictions there; None: there is none
     emptied: NDArray[np.bool_] | None = None
     cut: Cut | None = None  #: where residuals were cut off; None: nowhere
@@ -127,7 +131,9 @@ class Structure(Transferable):
         """Refuse all other arrays that do not fit."""
         trees, leaves, rows = (self.n_trees,), (self.total_leaves,), (self.n_rows,)
         shapes = {"leaf_weights": leaves, "leaf_scale": leaves, "shift": leaves}
-        shapes |= {"rates": trees, "row_weights": rows}
+        shapes |= {"rates": trees, "row_weights": rows, "scaling_weights": rows}
+        if self.present is not None:
+            _expect("present", self.present, np.bool_, rows)
         expected: list[tuple[str, Any, tuple[int, ...]]] = [(n, getattr(self, n), shape) for n, shape in shapes.items()]
         if self.offsets is not None:
             expected.append(("offsets", self.offsets, (*rows, self.offsets.shape[-1])))
@@ -178,6 +184,23 @@ class Structure(Transferable):
         if self.total is not None:
             return self.total
         return float(self.n_rows if self.row_weights is None else self.row_weights.sum())
+
+    @property
+    def l2_weights(self) -> Array | None:
+        """(N,): the row weights whose mean l2 is in proportion to, where it is; None: all one."""
+        return self.row_weights if self.scaling_weights is None else self.scaling_weights
+
+    @property
+    def l2_total(self) -> float:
+        """The sum of ``l2_weights``."""
+        return self.total_weight if self.scaling_weights is None else float(self.scaling_weights.sum())
+
+    @property
+    def n_present(self) -> int:
+        """The number of training rows that were not deleted; rows without weight count."""
+        if self.total_rows is not None:
+            return self.total_rows
+        return self.n_rows if self.present is None else int(self.present.sum())
 
     @property
     def mean_weight(self) -> float:

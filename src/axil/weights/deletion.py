@@ -16,9 +16,10 @@ to the sums, and ``d = -w (y_j - base) / (W - w)`` the change of an estimated ba
 with the adjoints phi and beta of the query: the first-order formula of `removal`, with the residuals and values after the
 deletion in place of those before. A leaf that no row is left in has the value zero. O(T^2) per row once, O(T) per query after.
 
-Where l2 grows with the total weight W, a deletion changes every leaf, by a smooth function of the share e = w_j / W. Rows of one
-share use the fit with l2 (1 - e) in place of the old one. Where there are many shares, the answer is interpolated in e between
-`Level`s, at as many Chebyshev points as leave less than rounding: all poles are at e >= 1, as denominators are W + l2 (1 - e).
+Where l2 is in proportion to the mean weight of the N rows, a deletion changes every leaf unless the row's weight is the mean:
+l2 becomes ``l2 (1 - s)`` with ``1 - s = (1 - e) N / (N - 1)`` and e = w_j / W. Rows of one share s use the fit with that l2 in
+place of the old one. Where there are many shares, the answer is interpolated in s between `Level`s, at as many Chebyshev points
+as leave less than rounding: all poles are at s >= 1, as denominators are W + l2 (1 - s).
 
 Rows that change the pattern of a leaf (`pattern_changes`) or outweigh the rest of one by far are replayed, O(T N) each; and all
 rows where leaf space does not fit, or where leaves depend on others' sums.
@@ -40,7 +41,7 @@ from axil.types import Array, Leaves
 from axil.weights.answers import RowEffects
 from axil.weights.deletion_work import BLOCK_ENTRIES, COPIES, blocks_of, walked_blocks
 from axil.weights.leaf_space import asked
-from axil.weights.levels import Level, base_without
+from axil.weights.levels import Level, base_without, l2_shares
 from axil.weights.parts import Parts, Which
 from axil.weights.passes import Adjoints
 from axil.weights.pattern_changes import changing_rows
@@ -155,7 +156,8 @@ class InLeafSpace:
         s, shares = self.fitted.structure, np.array([level.share for level in self.levels])
         if len(shares) == 1:
             return np.ones((1, rows.stop - rows.start))
-        at = (np.ones(1) if s.row_weights is None else s.row_weights[rows]) / s.total_weight
+        weights = s.l2_weights
+        at = l2_shares(s, np.ones(1) if weights is None else weights[rows])
         apart = np.broadcast_to(at, (1, rows.stop - rows.start)) - shares[:, None]
         between = shares[:, None] - shares + np.eye(len(shares))
         logs = np.log(np.abs(between)).sum(axis=1)

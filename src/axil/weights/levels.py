@@ -103,16 +103,18 @@ def base_without(fitted: FittedValues, rows: slice) -> Array:
 
 
 def shares_of(s: Structure, weights: Array | None = None) -> Array:
-    """(levels,): the shares of all weight at which leaf space is needed; 0 alone where l2 does not follow the total weight.
+    """(levels,): the shares by which l2 falls at which leaf space is needed; 0 alone where it does not follow the rows' weights.
 
     ``weights``: the different row weights, sorted, where the rows are elsewhere.
     """
     if not known_regularisation(s).by_weight:
         return np.zeros(1)
     if weights is None:
-        weights = np.unique(np.ones(1) if s.row_weights is None else s.row_weights)
-    at = weights / s.total_weight
-    at = np.asarray(at[left_of(np.ones(1), at) > 0])
+        if s.l2_weights is None:
+            return np.zeros(1)
+        weights = np.unique(s.l2_weights)
+    at = l2_shares(s, weights)
+    at = np.asarray(at[left_of(np.ones(1), weights / s.l2_total) > 0])
     if len(at) < 2:
         return at if len(at) else np.zeros(1)
     middle, half = (at[0] + at[-1]) / 2, (at[-1] - at[0]) / 2
@@ -121,6 +123,16 @@ def shares_of(s: Structure, weights: Array | None = None) -> Array:
     return at if len(at) <= n else middle + half * np.cos(np.pi * (np.arange(n) + 0.5) / n)
 
 
+def l2_shares(s: Structure, weights: Array) -> Array:
+    """Return the shares by which l2 falls without one row of each of these weights.
+
+    The mean weight of n rows is W / n, and (W - w) / (n - 1) without a row of weight w: less by the share
+    ``(n w - W) / ((n - 1) W)``, which is 0 for a row of mean weight.
+    """
+    n, total = s.n_present, s.l2_total
+    return np.asarray((n * weights - total) / (max(n - 1, 1) * total))
+
+
 def at_share(s: Structure, share: float) -> Structure:
-    """The structure where l2 is less by this share; all else as it is."""
+    """Return the structure where l2 is less by this share; all else as it is."""
     return s if share == 0 else rescaled(replace(s, regularisation=known_regularisation(s).scaled(1 - share)))

@@ -4,11 +4,16 @@ The derivative of a prediction with respect to the sample weight w_j of row j us
 the base (see `boosting`). With r_tj the residual that tree t sees, b_tj how often it drew the row, v_t its leaf values and
 P_t's diagonal, the scale of a leaf, a function of its weight:
 
-    I_j = sum_t b_tj phi_t[l] (r_tj - level_t[l]) + beta (y_j - base) / W + phi' drift,     l = leaf_t(j)
+    I_j = sum_t b_tj phi_t[l] (r_tj - level_t[l]) + beta (y_j - base) / W,     l = leaf_t(j)
     level = -v scale' / scale^2         (v itself for scale = 1 / (W_l + l2))
-    drift = v (d scale / d l2) l2 / (W scale^2)      where l2 grows with the total weight W, else 0
 
-The second term is there where the base is estimated. The effect of deleting row j is ``-w_j I_j``. Residuals follow from the leaf
+The second term is there where the base is estimated. The effect of deleting row j is ``-w_j I_j``. Where l2 is in proportion to
+the mean weight W / N of the rows, ``(1 / N - w_j / W) phi' drift`` is added: the row takes its weight out of the sum, and itself
+out of the number of rows, with
+
+    drift = v (d scale / d l2) l2 / scale^2
+
+Residuals follow from the leaf
 values row by row, so rows are worked on in blocks and no (T, N) table of them ever exists.
 
 What a row's residuals put into the steps of the trees is read out the same way, with no level and with the scale of x's own
@@ -71,6 +76,13 @@ class RemovalFit:
         above = self.fitted.targets[rows, self.output] - self.fitted.base[self.output]
         return np.asarray(self.fitted.structure.mean_weight * above)
 
+    def l2_changes(self, rows: slice) -> Array:
+        """Return the relative change of l2 on deleting each of these rows, (rows,), to first order."""
+        s, weights = self.fitted.structure, self.fitted.structure.l2_weights
+        if weights is None:
+            return np.zeros(rows.stop - rows.start)
+        return 1.0 / s.n_present - weights[rows] / s.l2_total
+
 
 def fits(training: Rows, fitted: FittedValues) -> list[RemovalFit]:
     """The fits of each of the K outputs to the targets of these rows."""
@@ -103,7 +115,7 @@ def levels(s: Structure) -> tuple[Array, Array]:
     if not regularisation.by_weight:
         return level, np.zeros_like(level)
     l2 = np.where(np.isfinite(regularisation.l2), regularisation.l2, 0.0)
-    drift = np.divide(by_l2 * l2, s.total_weight * square, out=np.zeros_like(square), where=square > 0)
+    drift = np.divide(by_l2 * l2, square, out=np.zeros_like(square), where=square > 0)
     return level, drift
 
 
@@ -118,15 +130,17 @@ class ReadOutEffects(RowEffects):
     def blocks(self) -> Iterator[tuple[int, Array]]:
         s, n, xp = self.fit.fitted.structure, len(self.adjoints.beta), self.fit.training.xp
         phi, beta = xp.asarray(self.adjoints.phi), xp.asarray(self.adjoints.beta)
-        constant = xp.asarray(self.fit.drift) @ phi
+        of_l2 = xp.asarray(self.fit.drift) @ phi
+        moves_l2 = bool(self.fit.drift.any())
         table = s.by_cells(phi, drawn=False)  # draws are in the factors already
         step = max(64, min(BLOCK_ENTRIES // s.n_trees, BLOCK_ENTRIES // max(n, 1)))
         for rows in spans(s.n_rows, step):
             out = xp.empty((rows.stop - rows.start, n))
             self.fit.training.scaled_read_out(table, self.fit.factors(rows), rows.start, out)
-            out += constant
             out += np.outer(xp.asarray(self.fit.from_base(rows)), beta)
             out *= self.sign if s.row_weights is None else xp.asarray(self.sign * s.row_weights[rows, None])
+            if moves_l2:
+                out += np.outer(xp.asarray(self.fit.l2_changes(rows)), of_l2)
             yield rows.start, host(out)
 
 

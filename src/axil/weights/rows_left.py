@@ -1,5 +1,8 @@
 """Rows left: fits without some rows on the same splits, every leaf value computed again by the rule of its library.
 
+Deleted rows are gone: they have no weight, and nothing that a library derives from the number of rows counts them. A row that
+the fit itself gave no weight stays: an l2 in proportion to the mean weight of the rows follows the rows that remain.
+
 While the pattern is held, a leaf value is an affine map of the sums of its tree (`axil.structure.pattern`). Rows that are gone
 may change the pattern: a sum falls within l1, a clipped value comes free, a bound moves. So the fit is walked through with the
 rule itself, tree by tree, and the pattern is the one that the sums of the walk are in.
@@ -80,11 +83,11 @@ def _cut_without(structure: Structure, cut: Cut, rows: NDArray[np.intp], targets
     """`fit_without` where residuals are cut off: which of them are is found out tree by tree, in the structure of the fit."""
     s, rule = structure, structure.regularisation
     assert rule is not None
-    weights = _left_weights(s, rows)
+    weights, present = _left_weights(s, rows), present_without(s, rows)
     level, leaf = np.divmod(s.cells, s.n_leaves[:, None].astype(s.cells.dtype))
     half = len(s.draws) // 2
     drawn = [weights * s.whole_draws[own] for own in level]
-    rule = rule.scaled(float(weights.sum()) / s.total_weight)
+    rule = rule.scaled(l2_factor(s, present))
     if rule.nodes is not None:
         left = np.concatenate([np.bincount(own, w, n) for own, w, n in zip(leaf, drawn, s.n_leaves)])
         emptied = (s.uncut().leaf_weights > 0) & (left == 0)
@@ -105,7 +108,7 @@ def _cut_without(structure: Structure, cut: Cut, rows: NDArray[np.intp], targets
     shift = replace(found, shift=None).values(s.n_leaves, constants[:, None])[:, 0]
     shift = shift if found.shift is None else found.shift + shift
     made = replace(s, leaf_scale=found.scale, mixing=found.mixing, shift=shift, regularisation=rule)
-    made = replace(made, cells=cells, row_weights=weights, leaf_weights=free)
+    made = replace(made, cells=cells, row_weights=weights, present=present, leaf_weights=free)
     return replace(fit, structure=made, sums=(sums - constants)[:, None])
 
 
@@ -118,13 +121,29 @@ def _left_weights(s: Structure, rows: NDArray[np.intp]) -> Array:
     return weights
 
 
+def present_without(s: Structure, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Return which rows remain, (N,), once these are deleted too; rows without weight remain."""
+    present = np.ones(s.n_rows, dtype=np.bool_) if s.present is None else s.present.copy()
+    present[rows] = False
+    return present
+
+
+def l2_factor(s: Structure, present: NDArray[np.bool_]) -> float:
+    """Return what l2 is multiplied by where only these rows, (N,), remain: the ratio of their mean weight to that of all."""
+    weights = s.l2_weights
+    if weights is None:
+        return 1.0
+    before = weights if s.present is None else weights[s.present]
+    return float(weights[present].mean() / before.mean())
+
+
 def lighter(structure: Structure, rows: NDArray[np.intp], backend: Backend) -> Structure:
-    """The structure with no weight on these rows: leaf weights and the rule are those of the rows left, leaf values as before."""
+    """Return the structure without these rows: leaf weights and the rule are those of the rows left, leaf values as before."""
     s, rule = structure, known_regularisation(structure, "without")
-    weights = _left_weights(s, rows)
-    weighted = replace(s, row_weights=weights)
+    weights, present = _left_weights(s, rows), present_without(s, rows)
+    weighted = replace(s, row_weights=weights, present=present)
     leaf_weights = leaf_sums(weighted, backend.rows_of(weighted), np.ones((s.n_rows, 1)))[:, 0]
-    rule = rule.scaled(float(weights.sum()) / s.total_weight)
+    rule = rule.scaled(l2_factor(s, present))
     if rule.nodes is not None and not rule.mixes:
         rule = replace(rule, nodes=None)  # evidence of the fit with all rows alone
     elif rule.nodes is not None:

@@ -134,7 +134,7 @@ class CatBoostAdapter(TreeModel):
         return [self._entry(rows, rows.totals.means)]
 
     def _with_missing(self, rows: TrainingRows) -> list[FittedTrees]:
-        """One entry per output, in which rows without its target have no weight; l2 is held, which counts all rows."""
+        """Return one entry per output, in which rows without its target have no weight; l2 follows the weights of all rows."""
         there = ~np.isnan(rows.targets)
         weights = there * (1.0 if rows.weights is None else rows.weights[:, None])
         for k in np.flatnonzero(~weights.any(axis=0))[:1]:
@@ -150,7 +150,8 @@ class CatBoostAdapter(TreeModel):
                 row_weights=np.ascontiguousarray(weights[:, k]),
                 recorded_by=np.ones(len(there)) if rows.weights is None else rows.weights,
                 columns=None if self.n_outputs == 1 else np.arange(len(self._n_leaves)),
-                l2_by_weight=False,
+                l2_by_weight=whole.l2_by_weight and rows.weights is not None,
+                scaling_weights=rows.weights,
             )
             for k in range(self.n_outputs)
         ]
