@@ -31,6 +31,9 @@ from sklearn.model_selection import train_test_split
 
 import axil
 from axil.adapters.smooth import find
+from axil.implicit import readers
+from axil.implicit.readers import Given
+from axil.machine.memory import Budget, Limits
 
 COMMAND = "python experiments/jacobian_fidelity_boosting.py"
 TREES, HELD_OUT, SMALL = 50, 20, 1e-4
@@ -42,7 +45,7 @@ LGB = {
     "force_row_wise": True,
     "num_leaves": 15,
 }
-XGB = {"n_estimators": TREES, "n_jobs": 1, "max_depth": 4}
+XGB = {"n_estimators": TREES, "n_jobs": 1, "max_depth": 4, "learning_rate": 0.3}
 CAT = {"iterations": TREES, "verbose": 0, "thread_count": 1, "allow_writing_files": False, "random_seed": 0, "depth": 4}
 CAT["leaf_estimation_iterations"] = 1  # the replay here takes one step a tree
 HIST = {"max_iter": TREES, "random_state": 0, "max_leaf_nodes": 15}
@@ -70,6 +73,7 @@ LOSSES = {
 def replay(smooth, leaves, queries, y):
     """(n, K): the scores in the leaves ``queries`` (n, T) when the trees with these leaves (N, T) are refitted to y (N, K)."""
     t, derivatives, start = smooth.trees, *LOSSES[smooth.loss.name]
+    rates = np.nan_to_num(t.rates, nan=XGB["learning_rate"])  # which files of XGBoost do not state
     base = start(y.mean(axis=0)) if t.base is None else t.base
     F, Q = base + np.zeros_like(y), base + np.zeros((len(queries), y.shape[1]))
     starts = np.concatenate([[0], np.cumsum(t.n_leaves)])
@@ -77,11 +81,11 @@ def replay(smooth, leaves, queries, y):
         g, h = derivatives(y, F)
         for s in np.flatnonzero(smooth.iterations == number):
             k, n, leaf = smooth.outputs[s], t.n_leaves[s], leaves[:, s]
-            G, H = np.bincount(leaf, g[:, k], n), smooth.loss.hessian * np.bincount(leaf, h[:, k], n)
+            G, H = np.bincount(leaf, g[:, k], n), getattr(smooth.loss, "factor", 1.0) * np.bincount(leaf, h[:, k], n)
             v = -np.sign(G) * np.maximum(np.abs(G) - smooth.l1, 0) / (H + t.l2[starts[s] : starts[s + 1]])
             v = np.clip(v, -smooth.most, smooth.most) if smooth.most else v
-            F[:, k] += t.rates[s] * v[leaf]
-            Q[:, k] += t.rates[s] * v[queries[:, s]]
+            F[:, k] += rates[s] * v[leaf]
+            Q[:, k] += rates[s] * v[queries[:, s]]
     return Q
 
 
@@ -125,8 +129,9 @@ def measure(model, X, y, n_rows, rng):
     X, X_out, y, _ = train_test_split(X, y, test_size=HELD_OUT, random_state=0)
     model = model.fit(X, y)
     explainer = axil.Explainer(model, X, y, n_threads=1)
-    inner, J = explainer._model, explainer(X_out).weights.reshape(-1, HELD_OUT, len(y))
-    smooth, adapter, targets = inner.walked.smooth, inner.adapter, inner.targets
+    J = explainer(X_out).weights.reshape(HELD_OUT, -1, len(y)).swapaxes(0, 1)
+    boosting = readers.read(Given(model, X, y, limits=Limits(1, Budget(None))))
+    smooth, adapter, targets = boosting.walked.smooth, boosting.adapter, boosting.targets
     leaves, queries = (adapter.coordinates(rows).astype(int) for rows in (X, X_out))
     before = adapter.scores(X_out)
     size = np.abs(J).sum(axis=(0, 1))

@@ -30,9 +30,7 @@ from sklearn.linear_model import GammaRegressor, LogisticRegression, PoissonRegr
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.preprocessing import scale
 
-from axil.errors import AxilError
-from axil.implicit import learners
-from axil.machine.memory import Budget, Limits
+import axil
 
 N_TRAIN, N_QUERIES, N_CHANGED, ROUNDS = 250, 60, 25, 3
 NETWORK = {"solver": "lbfgs", "max_iter": 20000, "max_fun": 200000, "tol": 1e-12, "random_state": 0}
@@ -152,15 +150,19 @@ def measure(name: str) -> Iterator[list[object]]:
     train, queries = order[:n_train], X[order[n_train : n_train + N_QUERIES]]
     X, y = X[train], y[train]
     fitted = fit(model, X, y, np.ones(n_train))
-    settings: dict[str, Any] = {"limits": Limits(1, Budget(None)), "verify": True}
     try:
-        found = learners.read(fitted, X, y, None, None, "raw", None, **settings)
-    except AxilError as error:
+        explainer = axil.Explainer(fitted, X, y, n_threads=1)
+    except axil.AxilError as error:
         yield [name, n_train, "", "", f"refused: {type(error).__name__}", *[""] * 4]
         return
-    proof = [f"{found.verification.details[part]:.1e}" for part in ("newton_step", "damping")]
+    details = explainer.verification.details  # an exact smoother is verified by its predictions alone
+    proof = [f"{details[part]:.1e}" if part in details else "" for part in ("newton_step", "damping")]
     rows = np.random.default_rng(1).choice(n_train, N_CHANGED, replace=False)
-    by_targets, by_weights = found.target_derivatives(queries), found.weight_derivatives(queries)
+    by_targets = by_output(explainer(queries).weights)
+    if explainer.kind == "exact":  # weights are one: the first-order effect of a deletion is minus the derivative
+        by_weights = by_output(-explainer.removal(queries, method="first-order"))
+    else:
+        by_weights = by_output(explainer.weight_derivatives(queries))
     before = scores(fitted, queries)
     ways = (
         (("on", "again") if model.solver == "lbfgs" else ("again",)) if hasattr(model, "hidden_layer_sizes") else ("",)
@@ -174,6 +176,12 @@ def measure(name: str) -> Iterator[list[object]]:
                 exact.append(scores(refitted, queries) - before)
                 first.append(to.by_target * by_targets[:, :, row] + to.by_weight * by_weights[:, :, row])
             yield [name, n_train, *proof, change, way, *compare(np.array(exact), np.array(first))]
+
+
+def by_output(derivatives: np.ndarray) -> np.ndarray:
+    """Return derivatives of shape (n, N) or (n, K, N) as (K, n, N)."""
+    n_queries, n_rows = derivatives.shape[0], derivatives.shape[-1]
+    return derivatives.reshape(n_queries, -1, n_rows).swapaxes(0, 1)
 
 
 def scores(model: Any, X: np.ndarray) -> np.ndarray:

@@ -39,12 +39,9 @@ def measure(name: str, n_rows: int) -> list[object]:
     X, y = make_friedman1(n_rows + N_QUERIES, noise=1.0, random_state=0)
     train, queries = X[:n_rows], X[n_rows:]
     explainer = axil.Explainer(MODELS[name]().fit(train, y[:n_rows]), train, y[:n_rows])
-    engine, targets = explainer._model.engines[0], explainer._model.targets
-    leaves = explainer._model.adapter.coordinates(queries)
-    before = engine.predicted(leaves, targets)[:, 0]
 
     def change(rows: np.ndarray) -> np.ndarray:
-        return engine.without(rows).predicted(leaves, targets)[:, 0] - before
+        return explainer.without(queries, rows)["change"].to_numpy()
 
     deleted = np.random.default_rng(0).choice(n_rows, N_DELETED, replace=False)
     first = explainer.removal(queries, method="first-order")[:, deleted].ravel()
