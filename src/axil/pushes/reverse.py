@@ -119,6 +119,10 @@ class Reverse:
                 by_base += one.base * self._by_all_scores()
             for t, k, gain in w.gains(one):
                 self.score[:, k] -= self._numbers(partial(_looked_up, self.xp.asarray(gain), self.rows.cells[t]))
+            # a tree that no score has anything of, as one without a split under DART, asks for nothing
+            one = replace(one, stages=tuple(stage for stage in one.stages if stage in self.a))
+            if not one.stages:
+                continue
             slopes = self._joint_slopes(one) if w.loss.joint else self._slopes()
             for stage in one.stages:
                 take(stage, slopes)

@@ -73,6 +73,16 @@ def _by_class(setting: str, model: LightGBMReading) -> str:
     return "" if scale == 1 else f"{scale:g} with multiclassova"
 
 
+def _some_start_later(model: LightGBMReading) -> str:
+    """Whether some classes have their start from the first iteration on, and others never."""
+    n_outputs = int(model.text.header.get("num_tree_per_iteration", "1"))
+    first = model.text.trees[:n_outputs]
+    constants = [tree.n_leaves == 1 and tree.floats("leaf_value")[0] != 0 for tree in first]
+    if model.settings.flag("boost_from_average") or all(constants) or not any(constants):
+        return ""
+    return "False, where the first trees of some classes find a split and those of others do not"
+
+
 # Others say that they need accurate predictions (NeedAccuratePrediction, src/objective).
 _STOPPABLE = ("binary", "multiclass", "multiclassova")
 _PLAIN = "axil replays plain boosting only with this loss"
@@ -108,6 +118,12 @@ SMOOTH = smooth_refusals(
         lambda model: model.linear,
         "a leaf's coefficients are not sums of gradients, and axil keeps one value per leaf with this loss",
         "Fit with linear_tree=False, or with squared error.",
+    ),
+    Refusal(
+        "boost_from_average",
+        _some_start_later,
+        "LightGBM then starts the others from the shares of their classes, after one iteration",
+        "Fit with boost_from_average=True.",
     ),
     Refusal("boosting", lambda model: model.forest and "rf", _PLAIN, 'Fit with boosting="gbdt".'),
     *(
@@ -177,8 +193,7 @@ class SmoothLightGBM(LightGBMAdapter):
             )
         n_trees, n_outputs = len(self._trees), self.n_outputs
         numbers = np.arange(n_trees)
-        from_average = self._settings.flag("boost_from_average") and self._custom is None
-        started = from_average and not rows.totals.offset
+        started = self._starts_from_average and not rows.totals.offset
         base = self._start(targets, weights) if started else np.zeros(n_outputs)
         base = np.where(
             np.abs(base) > EPSILON, base, 0.0
@@ -221,6 +236,17 @@ class SmoothLightGBM(LightGBMAdapter):
             underived=self._underived,
             smoothing=self._smoothing(trees),
         )
+
+    @property
+    def _starts_from_average(self) -> bool:
+        """Whether scores start from the targets, where no row has an offset.
+
+        Without boost_from_average, first trees that find no split put them there (TrainOneIter, src/boosting/gbdt.cpp).
+        """
+        if self._custom is not None:
+            return False
+        unsplit = bool((self._n_leaves[: self.n_outputs] == 1).all())
+        return unsplit or self._settings.flag("boost_from_average")
 
     def _smoothing(self, trees: FittedTrees) -> PathSmooth | None:
         """The search for the row counts of path_smooth, which second derivatives lead away from those of the leaves."""
