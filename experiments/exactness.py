@@ -61,7 +61,12 @@ def kind(library: str, structures: list[Structure]) -> str:
     """How the trees add up, and which rows each was fitted on."""
     if not structures:
         return "linear smoother"
-    trees, drawn = how_trees_add_up(library, structures[0]), structures[0].draws
+    structure = structures[0]
+    trees, drawn = how_trees_add_up(library, structure), structure.draws
+    if structure.is_ranked:  # draws are the shares of the rows that a percentile is taken from
+        return f"{trees} of percentiles"
+    if structure.cut is not None:
+        return f"{trees} with Huber's loss"
     if np.isin(drawn, (0.0, 1.0)).all():
         rows = ", rows drawn" if len(drawn) > 1 else ""
     else:
