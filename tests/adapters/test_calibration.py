@@ -15,10 +15,19 @@ import sklearn
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_wine
 from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier, VotingClassifier
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import FixedThresholdClassifier, check_cv
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.model_selection import (
+    FixedThresholdClassifier,
+    GridSearchCV,
+    GroupKFold,
+    ShuffleSplit,
+    StratifiedKFold,
+    check_cv,
+)
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.fixes import parse_version
 
 import axil
@@ -119,21 +128,109 @@ def test_in_pipelines_and_thresholds_and_calibrated_twice() -> None:
         np.testing.assert_allclose(found.probabilities, model.predict_proba(X_NEW)[:, 1], atol=1e-12)
 
 
-def test_the_lines_of_the_refusal_of_an_ensemble_work() -> None:
-    """Each classifier is proven on the rows of its own fold, which are drawn again, and shows its own calibrated probability."""
-    model = CalibratedClassifierCV(_lightgbm(), cv=3).fit(X, LABELS)
-    support = axil.supports(model)
-    assert (support.kind, support.setting) == ("no", "ensemble")
-    with pytest.raises(axil.UnsupportedModelError) as refused:
+def _folds(model: Any, labels: Any) -> list[Any]:
+    """The rows that each classifier of an ensemble was fitted on."""
+    return [train for train, _ in check_cv(model.cv, labels, classifier=True).split(X, labels)]
+
+
+SPLITS = {
+    "by default": None,
+    "three": 3,
+    "shuffled": StratifiedKFold(3, shuffle=True, random_state=4),
+    "drawn": ShuffleSplit(4, random_state=2),
+    "listed": list(GroupKFold(3).split(X, LABELS, np.arange(150) // 5)),
+}
+
+
+@pytest.mark.parametrize("splits", SPLITS)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_weights_of_an_ensemble_are_means_over_its_folds(splits: str, weighted: bool) -> None:
+    """Leaves of trees that scikit-learn fitted to each fold: a row weighs its share of the leaf, where it is in the fold."""
+    weight = DATA.weight if weighted else None
+    tree = DecisionTreeClassifier(max_depth=3, random_state=0)
+    model = CalibratedClassifierCV(tree, cv=SPLITS[splits]).fit(X, LABELS, sample_weight=weight)
+    assert axil.supports(model).exact
+    explainer = axil.Explainer(model, X, LABELS, weight)
+    given = np.ones(len(X)) if weight is None else weight
+    expected = np.zeros((len(X_NEW), len(X)))
+    folds = _folds(model, LABELS)
+    for calibrated, fold in zip(model.calibrated_classifiers_, folds, strict=True):
+        own = calibrated.estimator.apply(X_NEW)[:, None] == calibrated.estimator.apply(X[fold])
+        own = own * given[fold]
+        expected[:, fold] += own / own.sum(axis=1, keepdims=True) / len(folds)
+    explanation = explainer(X_NEW)
+    np.testing.assert_allclose(explanation.weights, expected, rtol=0, atol=1e-12)
+    means = np.mean([own.estimator.predict_proba(X_NEW) for own in model.calibrated_classifiers_], axis=0)
+    np.testing.assert_allclose(explanation.predictions, means, atol=1e-12)
+    np.testing.assert_allclose(explanation.probabilities, model.predict_proba(X_NEW), atol=1e-12)
+    shown = explainer.top(X_NEW, k=1)
+    np.testing.assert_allclose(shown["probability"], model.predict_proba(X_NEW).ravel(), atol=1e-12)
+    assert "calibrated" in shown.attrs["axil"]
+    np.testing.assert_allclose(explanation[:2].probabilities, model.predict_proba(X_NEW[:2]), atol=1e-12)
+
+
+def test_an_ensemble_without_rows() -> None:
+    """Trees of each fold, with the leaf's other rows."""
+    tree = DecisionTreeClassifier(max_depth=2, random_state=0)
+    model = CalibratedClassifierCV(tree, cv=3).fit(X, LABELS)
+    explainer, gone = axil.Explainer(model, X, LABELS), [0, 5, 7]
+    expected = np.zeros(len(X_NEW))
+    for calibrated, fold in zip(model.calibrated_classifiers_, _folds(model, LABELS)):
+        left = np.setdiff1d(fold, gone)
+        own = calibrated.estimator.apply(X_NEW)[:, None] == calibrated.estimator.apply(X[left])
+        expected += own @ (LABELS[left] == "yes").astype(float) / own.sum(axis=1) / 3
+    after = explainer.without(X_NEW, gone)["after"].to_numpy().reshape(-1, 2)[:, 1]
+    np.testing.assert_allclose(after, expected, atol=1e-12)
+    for ask in (explainer.leave_one_out, lambda: explainer.refit(drop=gone), lambda: explainer.save("there.npz")):
+        with pytest.raises(axil.UnsupportedQuestionError):
+            ask()
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize(
+    "inside", [RidgeClassifier(), KNeighborsClassifier(), make_pipeline(StandardScaler(), RandomForestClassifier(3))]
+)
+def test_ensembles_of_models_with_exact_weights(method: str, several: bool, inside: Any) -> None:
+    found = load_wine(as_frame=True)
+    rows, labels = (found.data, found.target.to_numpy()) if several else (pd.DataFrame(X), LABELS)
+    new = rows.iloc[::20] if several else pd.DataFrame(X_NEW)
+    model = CalibratedClassifierCV(inside, method=method).fit(rows, labels)
+    around = GridSearchCV(make_pipeline(MinMaxScaler(), model), {"calibratedclassifiercv__cv": [3]}, cv=2)
+    wholes = [model, around.fit(rows, labels)]
+    if not several:
+        wholes.append(FixedThresholdClassifier(model).fit(rows, labels))
+    for whole in wholes:
+        explainer = pickle.loads(pickle.dumps(axil.Explainer(whole, rows, labels)))
+        np.testing.assert_allclose(explainer(new).probabilities, whole.predict_proba(new), atol=1e-9)
+
+
+def test_folds_that_cannot_be_drawn_again_are_refused_with_advice_that_works() -> None:
+    rows, groups = pd.DataFrame(X, index=np.arange(150) + 7), np.arange(150) // 5
+    forest = RandomForestClassifier(3, random_state=0)
+    shuffled = CalibratedClassifierCV(forest, cv=StratifiedKFold(3, shuffle=True)).fit(rows, LABELS)
+    used_up = CalibratedClassifierCV(forest, cv=GroupKFold(3).split(X, LABELS, groups)).fit(rows, LABELS)
+    for model in (shuffled, used_up):
+        support = axil.supports(model)
+        assert (support.kind, support.setting) == ("no", "cv")
+        with pytest.raises(axil.UnsupportedModelError, match=r"cv=list\(splitter.split\(X, y, groups\)\)"):
+            axil.Explainer(model, rows, LABELS)
+    splitter, y = GroupKFold(3), LABELS
+    model = CalibratedClassifierCV(forest, cv=list(splitter.split(rows, y, groups))).fit(rows, y)
+    assert axil.Explainer(model, rows, y).kind == "exact"
+    model = CalibratedClassifierCV(forest, ensemble=False).fit(rows, y)
+    assert axil.Explainer(model, rows, y).kind == "exact"
+
+
+def test_an_ensemble_is_proven_on_its_folds() -> None:
+    model = CalibratedClassifierCV(RandomForestClassifier(3, random_state=0), cv=3).fit(X, LABELS)
+    with pytest.raises(axil.ExactnessError, match=r"calibrated_classifiers_\[0\]"):
+        axil.Explainer(model, X[::-1], LABELS[::-1])
+    with pytest.raises(axil.AxilError):
+        axil.Explainer(model, X[:100], LABELS[:100])
+    model.cv = 4
+    with pytest.raises(axil.InputError, match="4 folds, and it has 3 classifiers"):
         axil.Explainer(model, X, LABELS)
-    lines = "\n".join(line.strip() for line in str(refused.value).splitlines()[1:])
-    names = {"sklearn": sklearn, "np": np, "axil": axil, "model": model, "X": pd.DataFrame(X), "y": LABELS}
-    exec(lines.replace("axil.Explainer", "explainer = axil.Explainer"), names)
-    own = model.calibrated_classifiers_[0]
-    np.testing.assert_allclose(names["explainer"](X_NEW).probabilities, own.predict_proba(X_NEW)[:, 1], atol=1e-12)
-    train, _ = list(check_cv(3, LABELS, classifier=True).split(X, LABELS))[1]
-    with pytest.raises(axil.ExactnessError):
-        axil.Explainer(own, X[train], LABELS[train])
 
 
 def test_wrong_labels_do_not_pass() -> None:

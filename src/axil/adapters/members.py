@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.contract import Defaults, Model
+from axil.adapters.contract import Defaults, Model, TrainingRows
 from axil.types import Array
 
 __all__ = ["Coordinates", "Member", "ResidualModel", "SumModel"]
@@ -113,6 +113,10 @@ class SumModel(Defaults):
 
     def check_kept(self, X: Any, targets: Array, weights: Array | None) -> None:
         """Raise unless the training data are what the model itself keeps of them. Default: it keeps nothing."""
+
+    def members_on(self, rows: TrainingRows) -> list[Member]:
+        """Return the members with the rows of their own fits. Default: they know them without the training rows."""
+        return self.members
 
     def coordinates(self, X: Any, n_threads: int = 1) -> Coordinates:
         """The coordinates of the rows of X in every member."""

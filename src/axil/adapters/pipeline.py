@@ -17,7 +17,7 @@ import numpy as np
 
 from axil.adapters.boundary import TAKES_ROWS, Around
 from axil.adapters.contract import TrainingRows
-from axil.adapters.searches import inside_of, is_calibrated, unwrapped
+from axil.adapters.searches import inside_of, is_calibrated, is_calibrated_ensemble, unwrapped
 from axil.errors import UnsupportedModelError
 
 
@@ -122,7 +122,7 @@ def _is_pipeline(model: Any) -> bool:
 
 def calibrates(model: Any) -> bool:
     """Whether a classifier, or the last step of a pipeline, is calibrated."""
-    if is_calibrated(model):
+    if is_calibrated(model) or is_calibrated_ensemble(model):
         return True
     inside = inside_of(model)
     if inside is not None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from inspect import getattr_static
 from typing import Any
 
-from axil.adapters.refusals import not_fitted, refuse
-from axil.adapters.sklearn.refusals import CALIBRATION
+from axil.adapters.refusals import not_fitted
 from axil.errors import InputError
 
-__all__ = ["CALIBRATED", "inside_of", "is_calibrated", "kinds_of", "unwrapped"]
+__all__ = ["CALIBRATED", "inside_of", "is_calibrated", "is_calibrated_ensemble", "kinds_of", "unwrapped"]
 
 _MISSING = object()
 CALIBRATED = (
@@ -39,7 +38,7 @@ def inside_of(model: Any) -> tuple[str, Any] | None:
     """The model that this one predicts with, and the attribute that has it; None where this one has no other around it.
 
     A search predicts with ``best_estimator_`` alone, which was fitted to all rows after the search. A frozen model is never
-    fitted again, whatever is around it. A calibrated classifier has one inside, unless it is an ensemble, which is refused.
+    fitted again, whatever is around it. A calibrated classifier has one inside, unless it is an ensemble.
     """
     name = next((_AROUND_ONE[kind] for kind in kinds_of(model) if kind in _AROUND_ONE), None)
     if name is None and not _is_search(model):
@@ -53,7 +52,8 @@ def inside_of(model: Any) -> tuple[str, Any] | None:
             )
         raise not_fitted(model)
     if name == CALIBRATED:
-        refuse(CALIBRATION, model)
+        if len(found) > 1:
+            return None
         found = found[0]
     return name or "best_estimator_", found
 
@@ -61,6 +61,11 @@ def inside_of(model: Any) -> tuple[str, Any] | None:
 def is_calibrated(model: Any) -> bool:
     """Whether an object is a classifier with the curves that calibrate it, as a CalibratedClassifierCV keeps them."""
     return "_CalibratedClassifier" in kinds_of(model)
+
+
+def is_calibrated_ensemble(model: Any) -> bool:
+    """Return whether an object is a fitted CalibratedClassifierCV with a classifier for each fold."""
+    return "CalibratedClassifierCV" in kinds_of(model) and len(vars(model).get(CALIBRATED, ())) > 1
 
 
 def kinds_of(model: Any) -> list[str]:

@@ -86,17 +86,20 @@ class Arrays:
     def probabilities(self) -> Array | None:
         """(n,) or (n, K): what the link makes of the scores of an additive explanation; None where there is no link.
 
-        Probabilities of classes (of the second of two), or the expected value of a Poisson, gamma or Tweedie target.
+        Probabilities of classes (of the second of two), or the expected value of a Poisson, gamma or Tweedie target. Of a
+        calibrated classifier of exact weights the calibrated probabilities.
         """
-        account = self._sums.account
-        if account is None or account.means is None:
+        if not self._sums.meant:
             return None
-        return account.means[:, 0].copy() if self.outputs is None else account.means.copy()
+        (means,) = self._sums.meant.values()
+        return means[:, 0].copy() if self.outputs is None else means.copy()
 
     @property
     def meaning(self) -> str:
-        """The name of `probabilities` in an additive explanation: "probability" or "mean"; "" where there are none."""
-        return "" if self._sums.account is None else self._sums.account.meaning
+        """The name of `probabilities`: "probability" or "mean"; "" where there are none."""
+        if self._sums.account is not None:
+            return self._sums.account.meaning
+        return next(iter(self._sums.meant), "")
 
     @property
     def outputs(self) -> NDArray[Any] | None:

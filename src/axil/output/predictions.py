@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -48,6 +48,8 @@ class WeightedSums:
     scale: TargetScale = IDENTITY  #: of the fit
     seen: Array | None = None  #: (n_train, K) targets as people read them; None where those are the targets here
     account: Account | None = None  #: of an additive account
+    #: (n, K) by name: what is shown beside predictions that weights make, such as calibrated probabilities
+    beside: dict[str, Array] = field(default_factory=dict)
     classes: NDArray[Any] | None = None  #: names of the classes that the targets stand for; None for numbers
     note: str = notes.NOTE  #: on the numbers of tables
     start: ClassVar[int] = 0  #: of the training rows, which are one shard
@@ -74,7 +76,8 @@ class WeightedSums:
         kept = {"intercepts": self.intercepts[which], "query_index": self.query_index[which]}
         context = None if self.context is None else self.context[which]
         account = None if self.account is None else self.account[which]
-        return replace(self, weights=weights, context=context, account=account, **kept)
+        beside = {name: values[which] for name, values in self.beside.items()}
+        return replace(self, weights=weights, context=context, account=account, beside=beside, **kept)
 
     @property
     def additive(self) -> bool:
@@ -145,9 +148,11 @@ class WeightedSums:
 
     @property
     def meant(self) -> dict[str, Array]:
-        """The meaning of an account's scores, such as probabilities: (n, K) under its name; empty for other sums."""
+        """Return what stands beside the predictions, such as calibrated probabilities: (n, K) by name."""
         account = self.account
-        return {} if account is None or account.means is None else {account.meaning: account.means}
+        if account is None or account.means is None:
+            return self.beside
+        return {account.meaning: account.means}
 
     def by_output(self) -> list[tuple[Any, Array]]:
         """Weights (n, n_train) and targets (n_train,) of each output."""

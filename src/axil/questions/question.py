@@ -170,6 +170,7 @@ def sums(model: Any, source: Source, batch: Queries | Combination, found: Gather
         scale=model.scale,
         seen=targets if additive else model.seen,
         account=_account(model, batch) if additive else None,
+        beside=model.meant_by(batch) if source is model.source and not additive else {},
         classes=model.classes,
         note=model.note(source.note),
     )
@@ -189,7 +190,7 @@ def _account(model: Any, batch: Queries | Combination) -> Account:
     """
     if isinstance(batch, Combination):
         return Account("", None, partial(_derived_sums, model), batch)
-    meant = model.meant(batch.predictions)  # the model's own scores: a curve may be steep
+    meant = model.meant_by(batch)  # of the model's own scores: a curve may be steep
     meaning, means = next(iter(meant.items()), ("", None))
     return Account(meaning, means, partial(_derived, model, batch.adapter), batch.offsets)
 

@@ -224,8 +224,10 @@ def compared(
     columns = model.with_residuals(allowed) if adjust else allowed
     for batch, found in asked.answers(choice, min(choice.k, model.shape[0]), n_columns, columns, line_bytes=24 * 8):
         is_push = model.source.name == "pushes"
-        meant = model.meant(batch.predictions) if is_push else {}
-        yield Predicted(batch.labels, model.outputs, model.scale, meant, not is_push, model.classes), found
+        yield (
+            Predicted(batch.labels, model.outputs, model.scale, model.meant_by(batch), not is_push, model.classes),
+            found,
+        )
 
 
 def fitted_of(model: Any) -> Array:

@@ -52,7 +52,7 @@ class Top(Question):
         is_push = source.name == "pushes"
 
         def make(batch: Queries, best: Best) -> dict[str, Any]:
-            meant = model.meant(batch.predictions) if is_push else {}
+            meant = model.meant_by(batch) if source is model.source else {}
             return tables.top_columns(batch.labels, model.outputs, model.scale, best, meant, not is_push)
 
         return asked.table(parts, make, model.note(source.note))

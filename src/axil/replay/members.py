@@ -29,20 +29,21 @@ def prove_sum(
     """The engines for the outputs and the proof; ``prove`` does the same for one model inside."""
     if check:
         model.check_kept(rows.X, rows.targets, rows.weights)
+    members = model.members_on(rows)
     terms: list[list[Term]] = []
     found: list[Verification] = []
-    for i, (member, X) in enumerate(zip(model.members, model.rows_of(rows.X))):
+    for i, (member, X) in enumerate(zip(members, model.rows_of(rows.X))):
         with _naming(member):
             engines, verification = prove(member.model, _own_rows(member, X, rows))
         training = _training(member, X, n_threads)
         terms.append([Term(engine, member.coefficient, i, member.rows, training) for engine in engines])
         found += [] if verification is None else [verification]
-    added = zip(*terms, strict=True) if model.members[0].output is None else ((term,) for (term,) in terms)
+    added = zip(*terms, strict=True) if members[0].output is None else ((term,) for (term,) in terms)
     total: list[Engine] = [Sum(tuple(own), len(rows.targets), constant=model.constant) for own in added]
     if not check:
         return total, None
-    errors = [abs(member.coefficient) * _error(proof) for member, proof in zip(model.members, found)]
-    allowed = sum(errors) if model.members[0].output is None else max(errors)
+    errors = [abs(member.coefficient) * _error(proof) for member, proof in zip(members, found)]
+    allowed = sum(errors) if members[0].output is None else max(errors)
     return total, _check(model, total, found, rows, allowed)
 
 

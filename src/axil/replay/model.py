@@ -19,7 +19,7 @@ from axil.machine.memory import Budget, Limits
 from axil.machine.progress import track
 from axil.machine.threads import Kept
 from axil.replay.leaf_fits import Change
-from axil.replay.queries import Offsets, Queries
+from axil.replay.queries import Combination, Offsets, Queries
 from axil.scale import IDENTITY, TargetScale
 from axil.structure import Structure
 from axil.structure.leaves import LeafFit
@@ -185,6 +185,10 @@ class Proven(ABC):
     def meant(self, scores: Array) -> dict[str, Array]:
         """The meaning of scores (n, K), such as probabilities, by name; empty where scores are the predictions themselves."""
         return {}
+
+    def meant_by(self, batch: Any) -> dict[str, Array]:
+        """Return what the model itself makes of the scores of these rows, (n, K) by name; empty for sums of predictions."""
+        return {} if isinstance(batch, Combination) else self.meant(batch.predictions)
 
     def calibrated(self, scores: Array, means: Array) -> Array:
         """(n, K): what a calibration makes of scores and their means by the link; the means where there is none."""

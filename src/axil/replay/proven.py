@@ -205,6 +205,17 @@ class ProvenModel(Refittable):
         else:
             self.check(batch, predictions)
 
+    def meant(self, scores: Array) -> dict[str, Array]:
+        calibration = getattr(self.adapter, "calibration", None)
+        if calibration is None or hasattr(self.adapter, "mean_probabilities"):
+            return {}  # a mean of several curves follows from no score
+        return {"probability": calibration.probabilities(scores, scores)}
+
+    def meant_by(self, batch: Any) -> dict[str, Array]:
+        if hasattr(self.adapter, "mean_probabilities") and not isinstance(batch, Combination):
+            return {"probability": self.adapter.mean_probabilities(batch.rows)}
+        return super().meant_by(batch)
+
     def bytes_per_query(self, source: Source, whole: bool = False) -> int:
         least = 8 * len(self.targets) if whole else 0
         return sum(max(least, engine.memory.per_query) for engine in self.engines)

@@ -232,8 +232,9 @@ class Sum(Deletable):
         if not self._all_rows:
             raise UnsupportedQuestionError(
                 "leave_one_out",
-                "the models of this bag were fitted to copies of rows, which are not left out together",
-                "Weights, what_if, blame and without work for it; its out-of-bag predictions say what others say of a row.",
+                "the models inside were fitted to different rows, or to copies of rows, and no row is left out of all of them",
+                "Weights, what_if, blame and without work for it; out-of-bag or out-of-fold predictions say what others say "
+                "of a row.",
             )
         share = available // len(self.terms)
         each = [(t.coefficient, t.engine.deletable("leave_one_out").left_out(targets, share)) for t in self.terms]

@@ -1,15 +1,28 @@
-"""Calibrated classifiers: the curves that lead from the scores of one classifier to the probabilities that are predicted."""
+"""Calibrated classifiers: the curves that lead from the scores of classifiers to the probabilities that are predicted.
+
+With ``ensemble=False`` there is one classifier, fitted to all rows. By default there is one per fold, each fitted to the other
+folds and calibrated on its own, and the probability is the mean of theirs. axil explains the mean of their scores before
+calibration, and shows the mean probability beside it: no score leads to a mean of several curves.
+"""
 
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from inspect import signature
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.model_selection import check_cv
 
+from axil.adapters.contract import TrainingRows
+from axil.adapters.members import Member, SumModel
+from axil.adapters.refusals import refuse
+from axil.adapters.sklearn.refusals import CALIBRATION
+from axil.errors import InputError, UnsupportedModelError
+from axil.inputs.copies import owned
 from axil.types import Array
 
 
@@ -40,18 +53,23 @@ class Calibration:
     """Curves of a calibrated classifier, held fixed, which scikit-learn itself applies."""
 
     notes: ClassVar[dict[str, str]] = {
-        "exact": "probabilities are those before calibration",
+        "exact": "predictions are probabilities before calibration, and the curve beside them is held fixed",
         "additive": "probabilities are calibrated, and the curve of the calibration is held fixed",
     }
 
     curves: Any  #: scikit-learn's classifier and curves, with a `Scored` or `Likely` in the place of the classifier
     columns: NDArray[np.intp]  #: the classes of the classifier inside among all
     before: Any  #: the `Calibration` of the classifier inside, which has the same scores
+    #: from predictions to what the curves were fitted to, where that is neither scores nor probabilities
+    decisions: Any = None
 
     def probabilities(self, scores: Array, means: Array) -> Array:
         """(n, K): from scores (n, K) and what the link makes of them."""
         if self.before is not None:
             means = self.before.probabilities(scores, means)
+        if self.decisions is not None:
+            found = np.asarray(self.curves.predict_proba(self.decisions(scores)), dtype=np.float64)
+            return found[:, self.columns]
         alone = scores.shape[1] == 1  # of the second of two classes
         if isinstance(self.curves.estimator, Scored):
             given = scores[:, 0] if alone else scores
@@ -63,13 +81,119 @@ class Calibration:
 
 def calibrate(adapter: Any, calibrated: Any) -> None:
     """Tell the adapter of a classifier of the curves around it."""
+    adapter.calibration = calibration_of(adapter, calibrated)
+    if has_numbers_for_names(calibrated):
+        adapter.classes = np.asarray(calibrated.classes)
+
+
+def has_numbers_for_names(calibrated: Any) -> bool:
+    """Return whether names of classes reached the classifier by their numbers, as they do with method="temperature"."""
+    own, names = np.asarray(calibrated.estimator.classes_), np.asarray(calibrated.classes)
+    return len(own) == len(names) and not np.isin(own, names).all()
+
+
+def calibration_of(adapter: Any, calibrated: Any) -> Calibration:
+    """Return the curves around a classifier that this adapter reads."""
     inside, curves = calibrated.estimator, copy.copy(calibrated)
     own, names = np.asarray(inside.classes_), np.asarray(calibrated.classes)
-    # Names of classes reach a classifier by their numbers where method="temperature".
-    numbered = len(own) == len(names) and not np.isin(own, names).all()
-    columns = np.arange(len(names)) if numbered else np.searchsorted(names, own)
+    columns = np.arange(len(names)) if has_numbers_for_names(calibrated) else np.searchsorted(names, own)
     curves.calibrators = copy.deepcopy(calibrated.calibrators)
     curves.estimator = (Scored if hasattr(inside, "decision_function") else Likely)(own)
-    adapter.calibration = Calibration(curves, columns, getattr(adapter, "calibration", None))
-    if numbered:
-        adapter.classes = names
+    return Calibration(curves, columns, getattr(adapter, "calibration", None), getattr(adapter, "decisions", None))
+
+
+@dataclass(frozen=True)
+class MeanOfCurves:
+    """Stands for the calibration of an ensemble, whose probabilities are means over its classifiers."""
+
+    notes: ClassVar[dict[str, str]] = {
+        "exact": "predictions are means of the classifiers' probabilities before calibration, the probability is calibrated",
+        "additive": "scores are means of the classifiers' scores, the probability is the mean of their calibrated ones",
+        "derivative": "scores are means of the classifiers' scores before calibration",
+    }
+
+
+def folds_of(model: Any, X: Any, codes: NDArray[np.intp]) -> list[NDArray[np.intp]]:
+    """Return the rows that each classifier of a calibrated ensemble was fitted on, as its ``cv`` splits them again.
+
+    Parameters
+    ----------
+    model : CalibratedClassifierCV
+        A fitted ensemble whose ``cv`` draws nothing at random, or from a seed.
+    X : table of N rows
+        The training rows.
+    codes : array of shape (N,)
+        The number of each row's class.
+    """
+    every = np.arange(len(codes))
+    try:
+        splits = [every[train] for train, _ in check_cv(model.cv, codes, classifier=True).split(X, codes)]
+    except Exception as error:  # a list of splits of more rows, too few rows for as many folds
+        raise InputError(
+            f"The model's cv does not split these {len(codes)} rows ({error}). Pass exactly the rows that it was fitted on."
+        ) from error
+    n_fitted = len(model.calibrated_classifiers_)
+    if len(splits) != n_fitted:
+        raise InputError(
+            f"The model's cv splits these rows into {len(splits)} folds, and it has {n_fitted} classifiers. Pass exactly the "
+            "rows that it was fitted on."
+        )
+    return splits
+
+
+class CalibratedEnsemble(SumModel):
+    """The adapter of a calibrated ensemble: the mean of its classifiers' probabilities before calibration."""
+
+    def __init__(self, model: Any, members: list[Member], columns: Any):
+        names = owned(np.asarray(model.classes_))
+        super().__init__(self._mean_before, members, columns, names)
+        self._splitting = model
+        self.calibration = MeanOfCurves()
+        calibrated = model.calibrated_classifiers_
+        self._curves = [calibration_of(member.model, curve) for member, curve in zip(members, calibrated)]
+
+    def members_on(self, rows: TrainingRows) -> list[Member]:
+        """Return the classifiers with the rows that each of them was fitted on."""
+        folds = folds_of(self._splitting, rows.X, rows.targets.argmax(axis=1))
+        return [replace(member, rows=fold) for member, fold in zip(self.members, folds)]
+
+    def _mean_before(self, X: Any) -> Array:
+        """Return the mean of the classifiers' own probabilities, or shares, before calibration: (n, K)."""
+        return np.asarray(np.mean([member.model.predictions(X) for member in self.members], axis=0))
+
+    def mean_probabilities(self, X: Any) -> Array:
+        """Return the calibrated probabilities that the model predicts: (n, K)."""
+        found = []
+        for member, curves, rows in zip(self.members, self._curves, self.rows_of(X)):
+            scores = member.model.predictions(rows)
+            found.append(curves.probabilities(scores, scores))
+        return np.asarray(np.mean(found, axis=0))
+
+
+def read_ensemble(model: Any, inside: Any) -> CalibratedEnsemble:
+    """Return the adapter of a calibrated ensemble; ``inside`` reads one of its classifiers, by its name."""
+    refuse(CALIBRATION, model)
+    members = []
+    for i, calibrated in enumerate(model.calibrated_classifiers_):
+        found = inside(calibrated.estimator, f"calibrated_classifiers_[{i}].estimator")
+        require_all_classes(model, calibrated)
+        weighted = takes_weights(calibrated.estimator)
+        share = 1 / len(model.calibrated_classifiers_)
+        members.append(Member(f"calibrated_classifiers_[{i}]", found, share, weighted=weighted))
+    return CalibratedEnsemble(model, members, members[0].model)
+
+
+def require_all_classes(model: Any, calibrated: Any) -> None:
+    """Raise where the fold of a classifier lacked some class."""
+    if len(calibrated.estimator.classes_) != len(model.classes_):
+        raise UnsupportedModelError(
+            "cv",
+            str(model.cv),
+            "one of its classifiers was fitted on rows without some class",
+            "Fit with fewer folds, which leave rows of every class to each classifier, or with ensemble=False.",
+        )
+
+
+def takes_weights(estimator: Any) -> bool:
+    """Return whether calibration handed sample weights on to a classifier: to those alone whose fit names them."""
+    return "sample_weight" in signature(estimator.fit).parameters

@@ -104,8 +104,8 @@ EXACT = (
     "whose fit needs the targets, such as a TargetEncoder, is refused",
     "searches, of and in pipelines too: the best_estimator_, for which refit must not be False; FrozenEstimator, "
     "FixedThresholdClassifier and TunedThresholdClassifierCV: the model inside, on the rows of its own fit",
-    "CalibratedClassifierCV of one classifier (ensemble=False, or around a FrozenEstimator): the classifier inside; the "
-    "probability beside its score is the calibrated one, its curve held fixed",
+    "CalibratedClassifierCV: the score before calibration, of an ensemble the mean over its classifiers, each proven on its own "
+    "folds; the probability beside it is the calibrated one, curves held fixed",
     "TransformedTargetRegressor: functions, or a transformer, that keep the order of the targets and lead back to them",
 )
 
@@ -256,17 +256,30 @@ RIDGE_CLASSIFIERS: tuple[Refusal[Any], ...] = (
 )
 
 
+def _folds_drawn_anew(model: Any) -> str:
+    """The ``cv`` of a calibrated ensemble, where it splits the rows otherwise each time, or by what the model does not keep."""
+    splitter = model.cv
+    if splitter is None or isinstance(splitter, Integral):
+        return ""
+    if not hasattr(splitter, "split"):
+        return (
+            "" if isinstance(splitter, (list, tuple, np.ndarray)) else f"{type(splitter).__name__} of splits, used up"
+        )
+    kinds = {kind.__name__ for kind in type(splitter).__mro__}
+    if "GroupsConsumerMixin" in kinds:
+        return f"{type(splitter).__name__} by groups"
+    draws = hasattr(splitter, "random_state") and bool(getattr(splitter, "shuffle", True))
+    return str(splitter) if draws and _unseeded(splitter) else ""
+
+
 #: Of CalibratedClassifierCV.
 CALIBRATION: tuple[Refusal[Any], ...] = (
     Refusal(
-        "ensemble",
-        lambda model: (n := len(model.calibrated_classifiers_)) > 1 and f"True and {n} classifiers",
-        "its probability is a mean of the calibrated probabilities of several classifiers, which adds up from no score",
-        "Fit with ensemble=False, or explain one of them on the rows of its own fit, which cv draws again unless it shuffles "
-        """without a seed:
-    train, _ = list(sklearn.model_selection.check_cv(model.cv, y, classifier=True).split(X, y))[0]
-    axil.Explainer(model.calibrated_classifiers_[0], np.asarray(X)[train], np.asarray(y)[train])""",
-        "(ii)",
+        "cv",
+        _folds_drawn_anew,
+        "which rows each of its classifiers was fitted on cannot be told, as cv would split them otherwise now",
+        "Fit with cv=5, with an integer random_state, or with the splits themselves: "
+        "cv=list(splitter.split(X, y, groups)). Or fit with ensemble=False.",
     ),
 )
 

@@ -293,6 +293,11 @@ class RidgeClassifierAdapter(RidgeAdapter):
     def _predicted(self, model: Any, rows: Any) -> Array:
         return self._shares(np.asarray(model.decision_function(rows), dtype=np.float64))
 
+    def decisions(self, shares: Array) -> Array:
+        """Return what ``decision_function`` gives where predictions are these shares, (n, K)."""
+        found = 2.0 * shares - 1.0
+        return found[:, 1] if self._has_two_classes else found
+
     def _shares(self, decisions: Array) -> Array:
         """Return the shares (n, K) that decisions stand for: those of two classes are of the second."""
         shares = (1.0 + decisions.reshape(len(decisions), -1)) / 2.0

@@ -13,6 +13,7 @@ from axil.adapters.members import Member, ResidualModel, SumModel
 from axil.adapters.searches import unwrapped
 from axil.adapters.sklearn.adapter import reader_of
 from axil.adapters.sklearn.boosting import StagesAfterInit
+from axil.adapters.sklearn.calibration import read_ensemble
 from axil.adapters.sklearn.refusals import fits_init
 from axil.adapters.sklearn.side_by_side import read_exact
 from axil.adapters.sklearn.trees import SklearnAdapter, as_it_is, bags, numbers, with_bags
@@ -211,6 +212,11 @@ def _allow_single_precision(model: Any) -> None:
         _allow_single_precision(member.model)
 
 
+def _calibrated(model: Any, inside: Read) -> SumModel:
+    """The mean of calibrated classifiers, each fitted to all folds but its own."""
+    return read_ensemble(model, lambda estimator, name: _read(inside, estimator, name))
+
+
 WRAPPERS: dict[str, Callable[[Any, Read], SumModel | None]] = {
     "VotingRegressor": _voting,
     "VotingClassifier": _voting,
@@ -221,6 +227,7 @@ WRAPPERS: dict[str, Callable[[Any, Read], SumModel | None]] = {
     "BaggingRegressor": _bagging,
     "BaggingClassifier": _bagging,
     "GradientBoostingRegressor": _after_init,
+    "CalibratedClassifierCV": _calibrated,
 }
 
 
