@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from axil.errors import AxilError, InputError, UnsupportedModelError, shown
+from axil.inputs.numbers import as_array
 from axil.types import Array
 
 Function = Callable[[Array], Any]
@@ -150,7 +151,7 @@ def fitted_targets(own: TargetScale, inverse_func: Any, given: Array, y: Any) ->
         )
     if own.onward is None:
         return _inverted(user_scale(inverse_func), given)
-    kind = np.asarray(y).dtype
+    kind = as_array(y, "y_train").dtype
     dtype = kind if kind.kind in "biuf" else np.dtype(np.float64)
     onward = own.onward
     scale = replace(own, onward=partial(_in_type, onward, dtype))

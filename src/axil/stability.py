@@ -132,7 +132,7 @@ def refits(
     if method == "seed" and not seeds:
         raise InputError(f'{name} has no seed, so fits to the same rows are the same; take method="bootstrap".')
     rng = np.random.default_rng(inputs.as_count(random_state, "random_state", least=0))
-    classes = np.unique(np.asarray(y)) if callable(getattr(estimator, "predict_proba", None)) else None
+    classes = np.unique(inputs.as_array(y, "y")) if callable(getattr(estimator, "predict_proba", None)) else None
     found = []
     for _ in track(range(n), "refits"):
         rows = rng.integers(0, n_train, n_train) if method == "bootstrap" else np.arange(n_train)
@@ -158,7 +158,7 @@ def _rows(X: Any) -> Any:
 
 
 def _taken(y: Any, rows: NDArray[np.intp]) -> Any:
-    return y.iloc[rows] if hasattr(y, "iloc") else np.asarray(y)[rows]
+    return y.iloc[rows] if hasattr(y, "iloc") else inputs.as_array(y, "y")[rows]
 
 
 def _predicted(fitted: Any, X: Any, classes: NDArray[Any] | None) -> Array:

@@ -11,7 +11,8 @@ import pytest
 from catboost import CatBoostRegressor
 from lightgbm import LGBMRegressor
 from scipy import sparse
-from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import Ridge
 from sklearn.neighbors import KNeighborsRegressor
 from xgboost import XGBRegressor
@@ -127,3 +128,59 @@ def test_missing_values_of_nullable_columns_are_missing(name):
     np.testing.assert_allclose(
         explainer(nullable).predictions, twin.predict(pd.DataFrame(expected, columns=list("abc"))), rtol=1e-5
     )
+
+
+WHOLE = DRAWS.integers(1, 9, 60)
+CLASSES = WHOLE % 2
+
+
+def wide(values, as_table=False):
+    """The values as polars' integers of 128 bits, which numpy does not have."""
+    column = pl.Series("value", values).cast(pl.Int128)
+    return column.to_frame() if as_table else column
+
+
+@pytest.mark.skipif(not hasattr(pl, "Int128"), reason="polars has no such integers")
+@pytest.mark.parametrize("as_table", [False, True])
+@pytest.mark.parametrize(
+    "model",
+    [
+        Ridge(),
+        LGBMRegressor(n_estimators=3, verbose=-1),
+        LGBMRegressor(n_estimators=3, verbose=-1, objective="poisson"),
+        TransformedTargetRegressor(Ridge(), func=np.log, inverse_func=np.exp),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_targets_of_128_bits(model, as_table):
+    model.fit(VALUES, WHOLE)
+    explainer = axil.Explainer(model, VALUES, wide(WHOLE, as_table))
+    np.testing.assert_array_equal(
+        explainer.explain(VALUES).weights, axil.Explainer(model, VALUES, WHOLE)(VALUES).weights
+    )
+    if not isinstance(model, TransformedTargetRegressor):
+        again = explainer.refit(add=(VALUES[:2], wide(WHOLE[:2], as_table)))
+        assert len(again.index) == 62
+
+
+@pytest.mark.skipif(not hasattr(pl, "Int128"), reason="polars has no such integers")
+@pytest.mark.parametrize("as_table", [False, True])
+def test_classes_and_offsets_of_128_bits(as_table):
+    classifier = RandomForestClassifier(3, random_state=0).fit(VALUES, CLASSES)
+    found = axil.Explainer(classifier, VALUES, wide(CLASSES, as_table))
+    assert found.outputs.tolist() == [0, 1]
+    model = LGBMRegressor(n_estimators=3, verbose=-1).fit(VALUES, Y, init_score=CLASSES)
+    explainer = axil.Explainer(model, VALUES, Y, init_score=wide(CLASSES, as_table))
+    assert len(explainer.refit(drop=[0]).index) == 59
+
+
+def test_one_weight_for_all_rows():
+    """scikit-learn takes one number for the weight of every row."""
+    model = Ridge().fit(VALUES, Y, sample_weight=3.0)
+    expected = axil.Explainer(model, VALUES, Y, np.full(60, 3.0))(VALUES[:4]).weights
+    for weight in (3.0, 3, np.float32(3), np.array(3)):
+        explainer = axil.Explainer(model, VALUES, Y, weight)
+        np.testing.assert_array_equal(explainer(VALUES[:4]).weights, expected)
+        assert len(explainer.refit(drop=[0]).index) == 59
+    with pytest.raises(InputError, match="zero everywhere"):
+        axil.Explainer(model, VALUES, Y, 0.0)

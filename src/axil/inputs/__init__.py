@@ -27,6 +27,7 @@ from axil.inputs.labels import (
 )
 from axil.inputs.numbers import (
     MOST_THREADS,
+    as_array,
     as_bags,
     as_bytes,
     as_choice,

@@ -58,6 +58,21 @@ def on_host(values: Any, what: str) -> Any:
     return cupy.asarray(values).get()
 
 
+def as_array(values: Any, what: str) -> NDArray[Any]:
+    """Return a numpy array of what any array, series or frame holds.
+
+    NumPy has no integers of 128 bits: those that need more than 64 stay Python's own.
+    """
+    values = on_host(values, what)
+    native = as_native(values)
+    wide = (nw.Int128, nw.UInt128)
+    if isinstance(native, nw.Series) and native.dtype in wide:
+        return np.array(native.to_list())
+    if isinstance(native, nw.DataFrame) and any(dtype in wide for dtype in native.schema.values()):
+        return np.column_stack([np.array(native[name].to_list()) for name in native.columns])
+    return np.asarray(values)
+
+
 def unmasked(values: Any, what: str) -> Any:
     """The values on the host, or the data of a masked array of which nothing is masked; refuses any other."""
     values = on_host(values, what)
@@ -237,9 +252,11 @@ def as_weights(values: Any, n_rows: int) -> Array | None:
 
 
 def weights_of_some(values: Any, n_rows: int) -> Array | None:
-    """Sample weights of some of the rows, which may all be zero."""
+    """Return the sample weights of some of the rows, which may all be zero; one number is that of every row."""
     if values is None:
         return None
+    if isinstance(values, Real) or (isinstance(values, np.ndarray) and values.ndim == 0):
+        values = np.full(n_rows, values)
     weights = as_vector(values, n_rows, "sample_weight")
     negative = np.flatnonzero(weights < 0)
     if len(negative):

@@ -38,11 +38,11 @@ class Made:
     @classmethod
     def of(cls, model: Any, y: Any, sample_weight: Any, init_score: Any, settings: Any, make: Any) -> Made:
         """From the arguments of `Explainer`, which has checked them; what can be changed is copied."""
-        given = np.asarray(inputs.on_host(y.detach() if hasattr(y, "detach") else y, "y_train"))
+        given = inputs.as_array(y.detach() if hasattr(y, "detach") else y, "y_train")
         weights = inputs.as_weights(sample_weight, len(given))
         offsets = None
         if init_score is not None:
-            offsets = owned(np.asarray(inputs.on_host(init_score, "init_score"), dtype=np.float64))
+            offsets = owned(inputs.as_array(init_score, "init_score").astype(np.float64))
         return cls(model, owned(given), None if weights is None else owned(weights), offsets, settings, make)
 
     @property
@@ -232,10 +232,16 @@ def _added(model: Any, made: Made, add: Any) -> Change:
     if (offsets is None) != (made.init_score is None):
         need = "takes none, as the fit had none" if made.init_score is None else "needs one, as the fit had one"
         raise InputError(f"add has {len(add)} parts, and init_score {need}.")
-    given = owned(np.asarray(y)).reshape(n, *made.y.shape[1:])
+    given = owned(inputs.as_array(y, "add[1]")).reshape(n, *made.y.shape[1:])
     own = inputs.as_weights(weights, n)
     return Change(
-        np.zeros(0, dtype=np.intp), None, rows, given, fitted, own, None if offsets is None else np.asarray(offsets)
+        np.zeros(0, dtype=np.intp),
+        None,
+        rows,
+        given,
+        fitted,
+        own,
+        None if offsets is None else inputs.as_array(offsets, "add[3]"),
     )
 
 
