@@ -11,6 +11,7 @@ from typing import Any
 from axil.adapters.catboost import refusals as catboost_refusals
 from axil.adapters.lightgbm import rates as lightgbm_rates
 from axil.adapters.lightgbm import refusals as lightgbm_refusals
+from axil.adapters.refusals import OTHER_GRADIENTS
 from axil.adapters.sklearn import adapter as sklearn_adapters
 from axil.adapters.sklearn import refusals as sklearn_refusals
 from axil.adapters.sklearn import wrappers as sklearn_wrappers
@@ -70,7 +71,11 @@ VALUES = {
     ("leaf_estimation_iterations", "CatBoost then adds"): "above 1 with Exact leaves",
     ("leaf_estimation_iterations", "leaves are pooled"): "above 1 with monotone_constraints",
     ("objective", "percentiles of residuals"): "quantile, regression_l1, mape on CUDA or several machines",
-    ("objective", "leaf values are then"): "reg:absoluteerror, reg:quantileerror with tree_method=exact or XGBoost 3.4",
+    ("objective", "leaf values are Newton"): "reg:absoluteerror (XGBoost 3.4), reg:quantileerror (XGBoost 3.4)",
+    (
+        "objective",
+        "leaf values are then",
+    ): "reg:absoluteerror (exact up to XGBoost 3.3), reg:quantileerror (exact up to XGBoost 3.3)",
     ("objective", "its gradients"): "any other",
     ("loss_function", "a GPU makes"): "MultiClass on a GPU",
     ("loss_function", "linear in the targets"): "MultiRMSEWithMissingValues without Newton",
@@ -167,7 +172,9 @@ def value_of(row: Any) -> str:
     named = (value for (name, reason), value in VALUES.items() if name == row.setting and row.reason.startswith(reason))
     if row.reason.startswith("with other leaves"):
         return f"{looked_for(row)} (leaves not Exact)"
-    return looked_for(row) or (OWN if row.derivative and row.setting == "objective" else next(named, ""))
+    if row.derivative and row.setting == "objective" and row.reason == OTHER_GRADIENTS:
+        return looked_for(row) or OWN
+    return looked_for(row) or next(named, "")
 
 
 def refusals(rows: Iterable[Any], refused: dict[str, Any]) -> list[str]:

@@ -16,7 +16,7 @@ from tests.adapters.xgboost_models import RANKED, VERSION, booster, regressor, t
 
 Array = NDArray[np.float64]
 
-pytestmark = pytest.mark.skipif(VERSION >= (3, 4), reason="leaves are no percentiles from XGBoost 3.4 on")
+TRAINED_HERE = pytest.mark.skipif(VERSION >= (3, 4), reason="from XGBoost 3.4 on leaves are Newton steps")
 
 
 def even(alpha: float) -> Rule:
@@ -84,6 +84,7 @@ def test_without_ranks_the_rows_that_are_left_again(name: str) -> None:
     )
 
 
+@TRAINED_HERE
 @pytest.mark.parametrize("strategy", ["one_output_per_tree", "multi_output_tree"])
 def test_several_quantiles_of_one_column_of_targets(strategy: str) -> None:
     case = regressor(objective="reg:quantileerror", quantile_alpha=[0.2, 0.5, 0.9], multi_strategy=strategy)
@@ -104,6 +105,7 @@ def test_wrong_targets_are_noticed(name: str) -> None:
     check_wrong_targets(RANKED[name](), least=1e-3)
 
 
+@TRAINED_HERE
 def test_margins_in_the_place_of_a_percentile_are_refused() -> None:
     case = booster(table(120), margin=True, objective="reg:absoluteerror")
     with pytest.raises(axil.UnsupportedModelError, match="base_margin"):
@@ -113,6 +115,7 @@ def test_margins_in_the_place_of_a_percentile_are_refused() -> None:
         axil.Explainer(plain.model, plain.X, plain.y)(plain.X_new, init_score=np.ones(len(plain.X_new)))
 
 
+@TRAINED_HERE
 def test_a_margin_beside_a_number_as_base() -> None:
     case = booster(table(120), margin=True, objective="reg:absoluteerror", base_score=0.0)
     explainer = axil.Explainer(case.model, case.X, case.y, init_score=case.base_margin)

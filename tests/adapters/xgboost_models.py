@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pickle
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -367,5 +369,30 @@ if VERSION < (
 ):  # parallel trees and vector leaves of medians are not trained, and all outputs start from one number
     for _name in ("parallel", "three targets", "vector leaves"):
         del _RANKED_MAKERS[f"absolute error {_name}"]
-#: Leaf values are percentiles of the residuals.
-RANKED: dict[str, Callable[[], Case]] = {name: cache(make) for name, make in _RANKED_MAKERS.items()}
+
+_TRAINED_BEFORE = Path(__file__).with_name("percentile_models.zip")  # `_RANKED_MAKERS` of XGBoost 3.2
+_RANKED_DATA: dict[str, Callable[[], Data]] = {
+    "absolute error three targets": lambda: with_targets(three),
+    "absolute error vector leaves": lambda: with_targets(three),
+}
+_LOST: dict[str, dict[str, Any]] = {  # settings that files do not keep
+    "quantile weighted subsample": {"subsample": 0.7, "seed": 0},
+    "quantile dart": {"rate_drop": 0.4, "seed": 7},
+    "absolute error parallel": {"subsample": 0.8, "seed": 7},
+}
+
+
+def trained_before(name: str) -> Case:
+    """A model of percentiles that XGBoost 3.2 trained: from 3.4 on leaf values are Newton steps."""
+    data = _RANKED_DATA.get(name, table)()
+    model = xgb.Booster(QUIET)
+    model.load_model(bytearray(zipfile.ZipFile(_TRAINED_BEFORE).read(f"{name.replace('/', ' ')}.ubj")))
+    model.set_param(_LOST.get(name, {}))
+    weight = data.weight if "weighted" in name else None
+    return Case(model, data.X, data.y, weight, None, data.X_new)
+
+
+#: Models whose leaf values are percentiles of the residuals.
+RANKED: dict[str, Callable[[], Case]] = {
+    name: cache(make if VERSION < (3, 4) else partial(trained_before, name)) for name, make in _RANKED_MAKERS.items()
+}

@@ -11,6 +11,7 @@ from sklearn.datasets import load_diabetes
 import axil
 from axil import ExactnessError
 from axil.replay import checks
+from tests.adapters.xgboost_models import VERSION
 
 X, Y = load_diabetes(return_X_y=True, as_frame=True)
 Y = Y.to_numpy()
@@ -187,13 +188,20 @@ def test_a_rate_that_cannot_be_told_from_the_targets():
 
 
 def test_single_leaves_of_zero_are_not_taken_for_any_targets():
-    """A file has lost min_child_weight, which set all leaves to zero; without it any targets would seem to fit."""
+    """A file has lost min_child_weight, which set all leaves to zero; without it any targets would seem to fit.
+
+    From XGBoost 3.4 on a single leaf keeps its value, here next to zero, which these targets lead to.
+    """
     from xgboost import Booster, DMatrix, train
 
     fitted = train({"min_child_weight": 1000, "nthread": 1}, DMatrix(X, Y), 3)
-    np.testing.assert_allclose(axil.Explainer(fitted, X, Y)(X.head(2)).weights, 1 / len(Y))
-    with pytest.raises(ExactnessError):
-        axil.Explainer(Booster(model_file=fitted.save_raw("json")), X, Y)
+    np.testing.assert_allclose(axil.Explainer(fitted, X, Y)(X.head(2)).weights, 1 / len(Y), rtol=1e-6)
+    loaded = Booster(model_file=fitted.save_raw("json"))
+    if VERSION >= (3, 4):
+        np.testing.assert_allclose(axil.Explainer(loaded, X, Y)(X.head(2)).weights, 1 / len(Y), rtol=1e-6)
+    else:
+        with pytest.raises(ExactnessError):
+            axil.Explainer(loaded, X, Y)
 
 
 def test_errors_come_back_from_another_process():

@@ -81,6 +81,8 @@ class Loss(ABC):
     smooth = True
     #: whether gradients can only be asked for all rows at once, with row weights in them already, and are kept
     recorded = False
+    #: whether the gradients of a round depend on all rows together; `of_round` gives the loss of the round
+    pooled = False
     #: a of `affine`: steps of a score multiply exp(a F), which spares the exponential; 0: the state is the score itself
     exponent = 0.0
     #: whether leaves need all digits of gradients next to zero, which `affine` takes as differences of numbers near one
@@ -97,6 +99,10 @@ class Loss(ABC):
     def curvature(self) -> float | None:
         """The c of ``h = c p (1 - p)`` beside `affine`, with p the link of the state; 0: h is 1; None: it has another form."""
         return None
+
+    def of_round(self, y: Array, F: Array, weights: Array) -> Loss:
+        """Return the loss of a round that starts from the scores F (N, K) of rows of these weights, (N,)."""
+        return self
 
     def slopes(self, y: Array, F: Array) -> Slopes:
         """Derivatives at targets and scores (N, K), as the library uses them."""
@@ -140,6 +146,16 @@ class Loss(ABC):
     def affine(self, y: Array) -> Affine | None:
         """The gradient at targets (N, K) in the form that a kernel computes; None where it has no such form."""
         return None
+
+    def start_of(self, y: Array, weights: Array) -> Array:
+        """(K,): the scores that a fit to targets (N, K) of rows of these weights, (N,), starts from."""
+        return self.start(np.average(y, axis=0, weights=weights))
+
+    def kept_means(self, y: Array, weights: Array) -> Array:
+        """(K,): the means that a library writes down for the scores of `start_of`."""
+        if not self.newton_start:
+            return np.asarray(np.average(y, axis=0, weights=weights))
+        return np.asarray(self.mean(self.start_of(y, weights)[None])[0])
 
     def start(self, means: Array) -> Array:
         """(K,): the scores that a fit starts from, given the targets' weighted means (K,)."""
@@ -233,6 +249,12 @@ class Logit(Loss):
         near = NEAR_SINGLE if self.single else self.near
         p = np.clip(means, near, 1 - near)
         return np.asarray(np.log(p / (1 - p)) / self.scale)
+
+    def kept_means(self, y: Array, weights: Array) -> Array:
+        """The means, or the score itself where the library takes one for the other."""
+        if self.newton_start and self.from_mean:
+            return self.start_of(y, weights)
+        return super().kept_means(y, weights)
 
     def kept_link(self, means: Array) -> Array:
         """-log(1 / p - 1) where in single precision."""

@@ -112,6 +112,10 @@ def _refuse(smooth: SmoothTrees) -> None:
         ): "trees are taken out of the scores and put back on the way",
         ("objective", "custom" if smooth.loss.recorded else ""): "its gradients are asked for on all rows at once",
         (
+            "objective",
+            smooth.loss.name if smooth.loss.pooled else "",
+        ): "its gradients depend on the residuals of all rows",
+        (
             "leaves",
             "solved for all classes together" if smooth.loss.joint else "",
         ): "axil does not sum their systems over partitions",

@@ -58,7 +58,8 @@ def read(given: Given) -> Boosting | None:
     n_rows = X.shape[0]
     if n_rows == 0:
         raise InputError("X_train has no rows; expected the rows that the model was fitted on.")
-    targets = inputs.as_targets(given.y, n_rows, adapter.n_outputs, adapter.classes)
+    repeated = adapter.repeats_targets
+    targets = inputs.as_targets(given.y, n_rows, adapter.n_outputs, adapter.classes, repeated=repeated)
     if adapter.classes is not None and adapter.n_outputs == 1:
         targets = targets[:, 1:]  # of two classes: whether a row is of the second
     own = inputs.as_weights(given.sample_weight, n_rows)
@@ -280,7 +281,8 @@ class Boosting:
 
     def as_targets(self, given: Any, n: int, what: str, rows: str) -> Array:
         """(n, K): targets, or classes, as the user gives them, rounded as the library keeps them."""
-        found = inputs.as_targets(given, n, self.adapter.n_outputs, self.classes, what, rows)
+        repeated = self.adapter.repeats_targets
+        found = inputs.as_targets(given, n, self.adapter.n_outputs, self.classes, what, rows, repeated)
         if self.classes is not None and self.adapter.n_outputs == 1:
             found = found[:, 1:]
         found = round_to(self.adapter.precision, found)
@@ -371,6 +373,7 @@ class Boosting:
 
     def loss_slopes(self, X: Any, y: Array) -> Array:
         """(n, K): the derivative of the loss of rows X with targets y, (n, K), by their scores."""
+        self.require_derivatives()
         return self.loss.gradient(y, self.located(X)[1])  # softmax's are of the whole loss already
 
     def pulled_back(self, leaves: NDArray[np.integer[Any]], slopes: Array) -> Array:

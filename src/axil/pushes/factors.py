@@ -227,14 +227,14 @@ class Factors:
         y, weights, leaves = w.targets[rows], self._counted(rows), w.leaves[:, rows]
         rounded = w.loss.single and w.smooth.omega is None  # where trees are dropped, the library adds them up again
         score = np.array(self._start(rows), dtype=w.smooth.score_precision if rounded else np.float64)
-        for terms, moves in zip(self.terms, self._moves):
-            kept = w.gradients
+        for number, (terms, moves) in enumerate(zip(self.terms, self._moves)):
+            loss, kept = w.loss_of_round(number), w.gradients
             if kept is not None:
                 g = weights[:, None] * kept[terms[0].round, rows]
-            elif w.loss.single:
-                g = w.loss.seen(y, score, weights)[0].astype(np.float64)
+            elif loss.single:
+                g = loss.seen(y, score, weights)[0].astype(np.float64)
             else:
-                g = weights[:, None] * w.loss.gradient(y, score)
+                g = weights[:, None] * loss.gradient(y, score)
             for term in terms:
                 leaf = leaves[term.tree]
                 if term.scale.ndim == 1:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,7 +78,8 @@ class _Copies:
         self.base = np.tile(trees.base_value, (self.n_copies, 1))
         if trees.base is None:
             with np.errstate(divide="ignore"):  # the logarithm of a mean that is 0 without these rows
-                self.base = np.stack([loss.start(np.average(targets, axis=0, weights=each)) for each in counted])
+                self.base = np.stack([loss.start_of(targets, row_weights) for row_weights in counted])
+        self.row_weights = weights
         self.weights = weights if factors is None else weights * factors
         self.less = smooth.l2_by_weight * (walked.weights.sum() - weights.sum(axis=1))
         self.targets = np.tile(targets, (self.n_copies, 1))
@@ -128,7 +130,7 @@ class _Copies:
     def _steps(self, one: Round) -> list[Step]:
         """The steps of a round's stages from these scores."""
         w, loss = self.walked, self.loss
-        slopes = loss.leaf_slopes(self.targets, self.score)
+        slopes = self._slopes()
         leaves = {t: self._leaves(t) for t in {int(w.stage_tree[s]) for s in one.stages}}
         if loss.joint:
             ((t, own),) = leaves.items()
@@ -141,6 +143,17 @@ class _Copies:
             G, H = (np.asarray(np.bincount(leaves[t], counted * each, n), dtype=np.float64) for each in (g, h))
             found.append(self._step(t, k, G, H))
         return found
+
+    def _slopes(self) -> tuple[Any, Any]:
+        """Return g and h of the rows of all copies, (C * N, K) or numbers."""
+        if not self.loss.pooled:
+            return self.loss.leaf_slopes(self.targets, self.score)
+        parts = []
+        copies = zip(np.split(self.targets, self.n_copies), np.split(self.score, self.n_copies), self.row_weights)
+        for targets, score, weights in copies:
+            parts.append(self.loss.of_round(targets, score, weights).leaf_slopes(targets, score))
+        g, h = zip(*parts)
+        return np.concatenate(g), np.concatenate(h)
 
     def _steps_in_core(self, states: States, one: Round, moves: list[Move]) -> list[Step] | None:
         """The steps of a round's stages after these moves; None where sums are not finite."""

@@ -45,9 +45,9 @@ def leaf_fit(
     if not weights.any():
         raise InputError("No row of any weight is left to fit again; keep some.")
     base, estimated = smooth.trees.base_value, smooth.trees.base is None
-    means = np.average(targets, axis=0, weights=weights * start_factors(smooth, len(targets)))
+    counted = weights * start_factors(smooth, len(targets))
     if estimated:
-        base = np.asarray(smooth.loss.start(means), dtype=np.float64)
+        base = np.asarray(smooth.loss.start_of(targets, counted), dtype=np.float64)
     old, starts = walked.leaves, walked.starts
     empty = np.concatenate([np.bincount(leaf, minlength=int(n)) == 0 for leaf, n in zip(old, np.diff(starts))])
     trees = replace(
@@ -87,8 +87,8 @@ def leaf_fit(
         n_rows=len(targets),
         rule=rule,
         outputs=None if smooth.shared else smooth.outputs,
-        hessians=walk.bent[:, 0],
-        means=means,
+        hessians=walk.bent,
+        means=smooth.loss.kept_means(targets, counted),
     )
 
 
@@ -126,6 +126,11 @@ class _StageRefit(StageWalk):
         own = self.old.scales[self.old.stage_tree == t]
         found: list[float] = own[:: self.targets.shape[1] if self.smooth.shared else 1].tolist()
         return found
+
+    def _zeroed(self, place: slice, column: int, H: Array) -> NDArray[np.bool_]:
+        """Return those of the old fit, which are held fixed."""
+        assert self.old.zeroed is not None  # it has the same settings
+        return np.asarray(self.old.zeroed[place, column])
 
     def _close(self, trees: range) -> None:
         for t in trees:

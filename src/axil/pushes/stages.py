@@ -71,6 +71,7 @@ class WalkedStages:
     #: (L, K) values that the library set to zero for their weight, where K share trees
     zeroed: NDArray[np.bool_] | None = None
     gradients: Array | None = None  #: (rounds, N, K) where a loss cannot be asked about single rows
+    round_losses: tuple[Loss, ...] = ()  #: the loss of each round where it depends on all rows
 
     @property
     def loss(self) -> Loss:
@@ -81,6 +82,10 @@ class WalkedStages:
     def base(self) -> Array:
         """(K,): where predictions start."""
         return np.asarray(self.smooth.base_shares[-1] * self.smooth.trees.base_value)
+
+    def loss_of_round(self, number: int) -> Loss:
+        """Return the loss whose gradients the stages of a round are made of."""
+        return self.round_losses[number] if self.round_losses else self.loss
 
     def gains(self, one: Round) -> list[tuple[int, int, Array]]:
         """The gains of scores after a round: (tree, output, (L_t,) by its leaf), once for each tree and output."""
@@ -180,6 +185,7 @@ class StageWalk:
         self.kept = None if kept is np.float64 else self.score.astype(kept)
         self.bends = np.empty((targets.shape[1], n_rows, 2))  # g and h of the scores reached, filled again and again
         self.gradients: list[Array] = []
+        self.round_losses: list[Loss] = []
         self.drawn = None if smooth.draw_type is None else np.zeros(leaves.shape, dtype=smooth.draw_type)
         self.stage_tree: list[int] = []
         self.stage_output: list[int] = []
@@ -200,7 +206,7 @@ class StageWalk:
     def run(self, check: bool) -> WalkedStages:
         if check and self.trees.base is None:
             counted = self.weights * start_factors(self.smooth, len(self.targets))
-            found = self.loss.start(np.average(self.targets, axis=0, weights=counted))
+            found = self.loss.start_of(self.targets, counted)
             check_start(self.adapter, found, self.trees, self.targets, self.loss.start_rounding(self.trees.base_value))
         if check and self.drawn is None:  # before any leaf value is computed
             check_counts(self.adapter, self.trees, self.backend.rows(self.leaves, self.starts), None)
@@ -248,6 +254,7 @@ class StageWalk:
             start=self.start,
             zeroed=self.zeroed,
             gradients=np.stack(self.gradients) if self.gradients else None,
+            round_losses=tuple(self.round_losses),
         )
 
     def _states(self) -> States | None:
@@ -378,13 +385,18 @@ class StageWalk:
 
         Threads share blocks of rows; a loss that is asked about all rows at once is.
         """
+        scores = self.score if self.kept is None else self.kept
+        loss = self.loss
+        if loss.pooled:
+            loss = loss.of_round(self.targets, scores, self.weights)
+            self.round_losses.append(loss)
 
         def put(rows: slice) -> None:
-            score = (self.score if self.kept is None else self.kept)[rows]
+            score = scores[rows]
             if self.seen_weights is None:
-                g, h = self.loss.leaf_slopes(self.targets[rows], score.astype(np.float64, copy=False))
+                g, h = loss.leaf_slopes(self.targets[rows], score.astype(np.float64, copy=False))
             else:
-                g, h = self.loss.seen(self.targets[rows], score, self.seen_weights[rows])
+                g, h = loss.seen(self.targets[rows], score, self.seen_weights[rows])
             self.bends[:, rows, 0], self.bends[:, rows, 1] = np.transpose(g), np.transpose(h)
 
         if self.loss.recorded:
@@ -473,8 +485,7 @@ class StageWalk:
                 G, H = self._sums(t, k, w)
                 l2 = self.trees.l2[place]
                 if self.zeroed is not None:
-                    light = (1 + ROUNDED) * self.smooth.lightest > H
-                    self.zeroed[place, column] = light & (self.trees.values[place, column] == 0)
+                    self.zeroed[place, column] = self._zeroed(place, column, H)
                     l2 = np.where(self.zeroed[place, column], np.inf, l2)
                 step, bounds = leaf_step(G, H, l2, self.smooth.l1, self.smooth.most), self.smooth.bounds
                 if bounds is not None:
@@ -494,6 +505,11 @@ class StageWalk:
             self.steps.append(step)
             self.scales.append(scale)
         return list(range(first, len(self.steps)))
+
+    def _zeroed(self, place: slice, column: int, H: Array) -> NDArray[np.bool_]:
+        """Return which leaf values (L_t,) of a tree the library set to zero for their weight."""
+        light = (1 + ROUNDED) * self.smooth.lightest > H
+        return np.asarray(light & (self.trees.values[place, column] == 0))
 
     def _smoothed(self, t: int, rule: Regularisation, sums: Array, weights: Array) -> Regularisation:
         """The rule of a tree, with the shares that smoothing left its nodes."""

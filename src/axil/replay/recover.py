@@ -172,7 +172,7 @@ def recover_rates(
         own = slice(ends[t] - trees.n_leaves[t], ends[t])
         # One value, or two that balance each other, are led to by any targets with some rate or other, and zeros by none.
         size = float(np.sum(values[own] ** 2))
-        if size == 0 or 0 < np.count_nonzero((np.abs(trees.values[own]) > negligible).any(axis=1)) < 3:
+        if size == 0 or 0 < np.count_nonzero(np.abs(trees.values[own]) > negligible) < 3:
             if counts is not None and trees.counts is not None:
                 _refuse_other_rows(trees, counts, int(t), own)
             raise UnsupportedModelError(

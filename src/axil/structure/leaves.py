@@ -30,7 +30,8 @@ class LeafFit:
     n_rows: int  #: of the fit
     rule: Regularisation  #: how values follow from sums and weights, or hessians
     outputs: NDArray[np.int64] | None = None  #: (T,) the output that each tree serves; None: all of them
-    hessians: Array | None = None  #: (L,) of weight * draw * second derivative; None: these are 1, as of squared error
+    #: (L, 1), or (L, K) of each output, of weight * draw * second derivative; None: these are 1, as of squared error
+    hessians: Array | None = None
     #: (outputs,) the targets' means that scores of ``base`` stand for; None: the base itself
     means: Array | None = None
     row_weights: Array | None = (
@@ -60,20 +61,27 @@ class LeafFit:
         A node has a larger number than its parent, and nodes of the rule are numbered likewise.
         """
         own = slice(int(self.starts[t]), int(self.starts[t + 1]))
-        bends = self.weights if self.hessians is None else self.hessians
-        parts = np.concatenate([self.sums[own], np.stack([bends, self.weights, self.counts], axis=1)[own]], axis=1)
-        totals = np.zeros((len(children), parts.shape[1]))
-        totals[leaves] = parts
+        bends = self.weights[:, None] if self.hessians is None else self.hessians
+        n_outputs = self.sums.shape[1]
+        parts = [self.sums[own], bends[own], self.weights[own, None], self.counts[own, None]]
+        totals = np.zeros((len(children), n_outputs + bends.shape[1] + 2))
+        totals[leaves] = np.concatenate(parts, axis=1)
         for node in np.flatnonzero(children[:, 0] >= 0)[::-1]:
             totals[node] = totals[children[node]].sum(axis=0)
-        sums, (bends, weights, counts) = totals[:, :-3], totals[:, -3:].T
+        sums, bends, weights, counts = totals[:, :n_outputs], totals[:, n_outputs:-2], totals[:, -2], totals[:, -1]
+        l2 = self.rule.l2[own][np.isfinite(self.rule.l2[own])].min(initial=np.inf)
         if self.rule.nodes is None:
-            l2 = self.rule.l2[own][np.isfinite(self.rule.l2[own])].min(initial=np.inf)
-            values = np.stack([self.rule.step(column, bends + l2) for column in sums.T], axis=1)
+            of_outputs = np.broadcast_to(bends, sums.shape)
+            steps = [self.rule.step(column, own_bends + l2) for column, own_bends in zip(sums.T, of_outputs.T)]
+            values = np.stack(steps, axis=1)
         else:
             values = self._node_values[int(self.rule.nodes.starts[t]) :][: len(children), None].copy()
         values[leaves] = self.raw[own]
-        return NodeFit(values, weights, bends, np.rint(counts).astype(np.int64))
+        gains = np.zeros(len(values))
+        if np.isfinite(l2):  # of a plain sum S it is S^2 / (H + l2)
+            lowered = 2 * (sums * values - self.rule.l1 * np.abs(values)) - (bends + l2) * values**2
+            gains = lowered.sum(axis=1)
+        return NodeFit(values, weights, bends.mean(axis=1), np.rint(counts).astype(np.int64), gains)
 
     @cached_property
     def _node_values(self) -> Array:
@@ -87,5 +95,6 @@ class NodeFit:
 
     values: Array  #: (M, K) as leaves, before the rate
     weights: Array  #: (M,)
-    hessians: Array  #: (M,)
+    hessians: Array  #: (M,) the means of those of all outputs
     counts: NDArray[np.int64]  #: (M,)
+    gains: Array  #: (M,) by how much the values lower twice the loss

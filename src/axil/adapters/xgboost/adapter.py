@@ -23,7 +23,7 @@ from axil.adapters.xgboost.matrix import as_matrix, coded_table
 from axil.adapters.xgboost.percentile import PERCENTILES, XGBoostPercentile, alphas
 from axil.adapters.xgboost.plan import drop_factors, plan_of, plan_of_draws
 from axil.adapters.xgboost.rates import LEAF_ROUNDING, ROUNDING, Leaves, confirmed, recover
-from axil.adapters.xgboost.refusals import REFUSALS, XGBoostReading, causes, pruned
+from axil.adapters.xgboost.refusals import REFUSALS, XGBoostReading, causes, continued, pruned
 from axil.adapters.xgboost.rule import XGBoostRule
 from axil.errors import InputError, UnsupportedModelError
 from axil.types import Array
@@ -194,6 +194,7 @@ class XGBoostAdapter(TreeModel):
         matrix = as_matrix(X, self._booster, self._missing)
         if offsets is not None:
             matrix.set_base_margin(offsets.astype(np.float32))
+        output_margin = output_margin or self.repeats_targets  # from 3.4 on `predict` sorts the quantiles of each row
         how = {"output_margin": output_margin, "iteration_range": (0, self._n_iterations)}
         found = self._booster.predict(matrix, validate_features=False, **how)
         return np.asarray(found, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
@@ -258,12 +259,22 @@ class XGBoostAdapter(TreeModel):
             entry = self._entry(own, np.array([group]), rates, none, totals.weighted)
             if self._model.shared:
                 entry = replace(entry, values=entry.values[:, [group]], columns=own.astype(np.int64))
-            entry = self._with_coefficients(replace(entry, sampler=sampler, doubt=None), own, factors, totals.offset)
+            entry = self._with_coefficients(
+                replace(entry, sampler=sampler, doubt=self._doubt(own)), own, factors, totals.offset
+            )
             rate = self._settings.number("learning_rate")
             entry = replace(entry, slack=self._slack(entry, own, totals.largest) + 2 * ROUNDING * rate * apart)
             start = float(entry.base_value[0])
             entries.append(with_base(entry, ranks, rows, start if estimated else None, 8 * ROUNDING * abs(start)))
         return entries
+
+    def _doubt(self, own: NDArray[np.intp]) -> Callable[[NDArray[np.bool_]], UnsupportedModelError | None] | None:
+        """Return why percentiles of these trees may disagree with the data: later ones are Newton steps."""
+        shown = [self._trees[t].is_stepped for t in own]
+        if False not in shown:
+            return None
+        last = len(shown) - 1 - shown[::-1].index(False)
+        return partial(continued, last + 1) if True in shown[last + 1 :] else None
 
     def _stated_rates(
         self,

@@ -27,6 +27,9 @@ _STRUCTURE = (*_SIDES, "split_indices", "split_conditions", "default_left", "spl
 _DECISIVE = (*_STRUCTURE, "categories", "categories_nodes", "categories_sizes", "sum_hessian", "leaf_weights")
 
 
+_STEP_ROUNDING = 2.0**-21  # of values that are steps times a rate: both are rounded to float32
+
+
 @dataclass(frozen=True)
 class Tree:
     """One tree with K outputs; its L leaves are numbered in the order of their nodes."""
@@ -146,6 +149,22 @@ class Tree:
         return self.floats("base_weights").reshape(-1, self.n_outputs)
 
     @cached_property
+    def is_stepped(self) -> bool | None:
+        """Whether leaf values are Newton steps, which XGBoost keeps in ``base_weights`` besides; None where no leaf shows it.
+
+        All leaf values are then one rate times these, or the very same numbers.
+        """
+        steps = self.base_weights
+        if len(steps) != self.n_nodes or (self.n_outputs > 1 and "leaf_weights" not in self.fields):
+            return None
+        steps, values = steps[self.leaves].ravel(), self.values.ravel()
+        largest = int(np.abs(steps).argmax())
+        if len(self.leaves) < 2 or steps[largest] == 0:
+            return None
+        expected = values[largest] / steps[largest] * steps
+        return bool((np.abs(values - expected) <= _STEP_ROUNDING * np.abs(expected)).all())
+
+    @cached_property
     def node_hessians(self) -> Array | None:
         """(nodes,): the weight of each node's rows; None where trees of several outputs do not keep it (before 3.2)."""
         return self.floats("sum_hessian") / self.n_outputs if "sum_hessian" in self.fields else None
@@ -176,6 +195,25 @@ class ModelDocument:
     def shared(self) -> bool:
         """Whether the trees have leaves for all outputs (multi_strategy="multi_output_tree")."""
         return self.trees[0].n_outputs > 1
+
+    @property
+    def is_stepped(self) -> bool:
+        """Whether the leaf values of all trees are Newton steps, for a loss that XGBoost fitted by percentiles until 3.3.
+
+        The version is that of the XGBoost that wrote the document, so the leaves decide where they show it.
+        """
+        shown = [tree.is_stepped for tree in self.trees]
+        if False in shown:
+            return False
+        several = any(len(tree.leaves) > 2 and step for tree, step in zip(self.trees, shown))
+        return several or self.version >= (3, 4)
+
+    @property
+    def has_unit_hessians(self) -> bool:
+        """Whether all trees have the same weight, as where every second derivative is 1; False of a single tree."""
+        hessians = [tree.node_hessians for tree in self.trees]
+        roots = np.array([own[0] for own in hessians if own is not None])
+        return len(roots) > 1 and float(np.ptp(roots)) <= 1e-6 * float(roots.max())
 
     @property
     def categories(self) -> list[list[Any]]:

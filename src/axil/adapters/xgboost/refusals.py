@@ -53,18 +53,27 @@ _OTHERS = {
     "survival:cox": ("residuals depend on which rows are still at risk", "(ii)"),
     "survival:aft": ("targets are intervals and residuals pass through a density", "(ii)"),
 }
-_RENEWERS = {"grow_quantile_histmaker", "grow_histmaker", "grow_gpu_hist", "grow_gpu_approx"}
 _GROWERS = {"grow_quantile_histmaker", "grow_histmaker", "grow_colmaker", "grow_gpu_hist", "grow_gpu_approx"}
 
 
-def _not_renewed(reading: XGBoostReading) -> str:
-    """Leaves that are steps along the gradient instead (HasNodePosition, src/tree; from 3.4 on all are)."""
-    if reading.objective not in PERCENTILES or reading.model is None:
+def _is_stepped(reading: XGBoostReading) -> bool:
+    is_ranked = reading.objective in PERCENTILES and reading.model is not None
+    return is_ranked and reading.model is not None and reading.model.is_stepped
+
+
+def _smoothed_steps(reading: XGBoostReading) -> str:
+    """Return the objective of a model whose leaves are Newton steps of a smoothed loss: from XGBoost 3.4 on."""
+    is_smoothed = _is_stepped(reading) and not _corner_steps(reading)
+    return f"{reading.objective} of XGBoost 3.4 or later" if is_smoothed else ""
+
+
+def _corner_steps(reading: XGBoostReading) -> str:
+    """Return the objective of a model of tree_method="exact" up to XGBoost 3.3, whose second derivatives are 1."""
+    model = reading.model
+    if model is None or not _is_stepped(reading):
         return ""
-    if reading.model.version >= (3, 4):
-        return f"{reading.objective} of XGBoost {'.'.join(map(str, reading.model.version))}"
-    stepped = reading.settings.updaters and reading.settings.updaters[-1] not in _RENEWERS
-    return f"{reading.objective} with {reading.settings.updaters[-1]}" if stepped else ""
+    is_older = model.version < (3, 4) and "grow_colmaker" in reading.settings.updaters
+    return f"{reading.objective} with grow_colmaker" if is_older or model.has_unit_hessians else ""
 
 
 def _shared_monotone(reading: XGBoostReading) -> str:
@@ -108,7 +117,7 @@ def _by_others(reading: XGBoostReading) -> str:
 #: Settings that change how leaves are made and are replayed exactly; those that only choose splits are not listed.
 EXACT = (
     "objective: reg:squarederror",
-    "objective: reg:absoluteerror, reg:quantileerror up to XGBoost 3.3, not with tree_method=exact: with ranks held",
+    "objective: reg:absoluteerror, reg:quantileerror fitted by XGBoost up to 3.3, not with tree_method=exact: with ranks held",
     "tree_method hist, approx, exact; device cpu and cuda",
     "base_score given or estimated, base_margin, sample_weight",
     "learning_rate, LearningRateScheduler, early stopping (best_iteration), continued training",
@@ -120,6 +129,22 @@ EXACT = (
     "booster=dart: the dropped trees are drawn again",
     "several outputs: multi_strategy one_output_per_tree and multi_output_tree",
 )
+
+CONTINUED: Refusal[XGBoostReading] = Refusal(
+    "objective",
+    lambda reading: False,  # which its rows show
+    "XGBoost up to 3.3 took percentiles for leaf values and later versions take Newton steps; axil replays one kind per model",
+    "Fit all trees with one version of XGBoost.",
+    "(ii)",
+)
+
+
+def continued(first: int, agree: NDArray[np.bool_]) -> UnsupportedModelError | None:
+    """The refusal of a model that XGBoost 3.4 continued from percentiles; ``first`` is the first tree of steps."""
+    if agree.all() or not agree[:first].all():
+        return None
+    return CONTINUED.error(f"Newton steps from tree {first} on, percentiles before it")
+
 
 UPDATED: Refusal[XGBoostReading] = Refusal(
     "updater",
@@ -165,9 +190,17 @@ REFUSALS: tuple[Refusal[XGBoostReading], ...] = (
     ),
     Refusal(
         "objective",
-        _not_renewed,
+        _smoothed_steps,
+        "leaf values are Newton steps of a loss that is smoothed on the scale of all residuals",
+        _L2,
+        "(ii)",
+        derivative=True,
+    ),
+    Refusal(
+        "objective",
+        _corner_steps,
         "leaf values are then steps along the gradient of a loss with a corner, and no percentiles",
-        'Fit with tree_method="hist" and XGBoost before 3.4, or with objective="reg:squarederror".',
+        'Fit with tree_method="hist", or with objective="reg:squarederror".',
         "(ii)",
     ),
     Refusal(

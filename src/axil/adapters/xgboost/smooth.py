@@ -21,9 +21,11 @@ from axil.adapters.robust import PseudoHuber, SquaredLog
 from axil.adapters.smooth import WEIGHS_CLASSES, SmoothTrees, label_factors
 from axil.adapters.xgboost.adapter import XGBoostAdapter, opened
 from axil.adapters.xgboost.draws import Subsample
+from axil.adapters.xgboost.percentile import alphas
 from axil.adapters.xgboost.plan import plan_of
-from axil.adapters.xgboost.rates import confirmed, rate_of_gain, shows_rate
+from axil.adapters.xgboost.rates import ROUNDING, confirmed, rate_of_gain, shows_rate
 from axil.adapters.xgboost.refusals import REFUSALS, SPLIT_BY_OTHERS, SQUARED_ERROR, XGBoostReading
+from axil.adapters.xgboost.smoothed import SmoothedAbsoluteError, SmoothedQuantile
 from axil.errors import InputError
 from axil.types import Array
 
@@ -54,6 +56,13 @@ _LOSSES: dict[str, Callable[[SmoothXGBoost], Loss]] = {
     ),
     "reg:squaredlogerror": lambda model: SquaredLog(single=True),
 }
+#: losses of XGBoost 3.4 and later, by the model and whether the rows of its fit have weights
+_SMOOTHED: dict[str, Callable[[SmoothXGBoost, bool], Loss]] = {
+    "reg:absoluteerror": lambda model, weighted: SmoothedAbsoluteError(single=True, weighted=weighted),
+    "reg:quantileerror": lambda model, weighted: SmoothedQuantile(
+        single=True, weighted=weighted, alphas=tuple(alphas(model.objective_settings, model.n_outputs))
+    ),
+}
 _FROM_ZERO = "the fit starts from a step from 0 that takes all targets through its gradient"
 
 
@@ -69,7 +78,7 @@ def read(model: Any, objective: Any = None) -> SmoothXGBoost | None:
 
 def _several_targets(reading: XGBoostReading) -> str:
     model = reading.model
-    several = model is not None and model.n_outputs > 1 and reading.objective not in _CLASSES
+    several = model is not None and model.n_outputs > 1 and reading.objective not in (*_CLASSES, *_SMOOTHED)
     return str(model.n_outputs) if several and model is not None else ""
 
 
@@ -77,7 +86,7 @@ SMOOTH = smooth_refusals(
     REFUSALS,
     Refusal(
         "objective",
-        lambda reading: reading.objective not in _LOSSES and (reading.objective or "none"),
+        lambda reading: reading.objective not in (*_LOSSES, *_SMOOTHED) and (reading.objective or "none"),
         "axil does not know its gradient",
         "Fit with objective binary:logistic, multi:softprob, count:poisson, reg:gamma, reg:tweedie or reg:pseudohubererror.",
     ),
@@ -99,6 +108,7 @@ class SmoothXGBoost(XGBoostAdapter):
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
         self._objective = str(self._settings.learner["objective"]["name"])
+        self.starts_with_base = self.starts_with_percentile = False
         n_classes = int(self._model.parameters.get("num_class", "0"))
         if self._objective in _CLASSES:
             self.n_outputs, self.classes = n_classes, np.arange(n_classes)
@@ -130,12 +140,16 @@ class SmoothXGBoost(XGBoostAdapter):
         base = np.broadcast_to(self._model.base_score, (self.n_outputs,)).copy()
         base = base if softmax else self._link(loss, base)
         several = self.n_outputs > 1
+        slack: Array | float = 0.0
+        if omega is not None:
+            slack = np.repeat(rates * self._score_rounding(rows.totals.largest), entry.n_leaves)
         trees = replace(
             entry,
             counts=None,
             weights=None,
             base=None if estimated and (self.recent or not softmax) else base,
             base_value=base,
+            slack=slack,
             sampler=Subsample(plan, every) if plan.samples else None,
             nodes=self._rule.nodes(self._trees, 0, l2_of_leaves, np.nan_to_num(rates, nan=1.0))
             if self._rule.signs.any()
@@ -160,6 +174,10 @@ class SmoothXGBoost(XGBoostAdapter):
             start_held=_FROM_ZERO if loss.name in _FROM_STEP and self._model.base_estimated else "",
         )
 
+    def _score_rounding(self, largest: float) -> Array:
+        """Return, for each tree, how far scores are off that DART adds up again in float32 in each round."""
+        return np.asarray(2 * ROUNDING * largest * np.sqrt(1.0 + self._iterations))
+
     @property
     def alone(self) -> str:
         """The setting that belongs to one output."""
@@ -167,7 +185,14 @@ class SmoothXGBoost(XGBoostAdapter):
         signs = self._rule.signs.any()
         return first_of({WEIGHS_CLASSES: weighs, "DART": self._drops, "monotone constraints": signs})
 
+    @property
+    def objective_settings(self) -> dict[str, Any]:
+        """The settings of the objective."""
+        return self._reading.objective_settings
+
     def _loss(self, rows: TrainingRows) -> Loss:
+        if self._objective in _SMOOTHED:
+            return _SMOOTHED[self._objective](self, rows.weights is not None)
         return _LOSSES[self._objective](self)
 
     def _link(self, loss: Loss, base: Array) -> Array:
@@ -176,6 +201,8 @@ class SmoothXGBoost(XGBoostAdapter):
 
     def _underived(self, loss: Loss) -> str:
         """Why there are no derivatives; XGBoost's other starts are one Newton step from 0 of all rows (src/objective)."""
+        if loss.pooled:
+            return "in every round its gradients are scaled by the residuals of all rows, which axil does not differentiate"
         return _FROM_ZERO if loss.name in _OWN_START and self._model.base_estimated else ""
 
     def _smooth_rates(self, l2: float) -> Array:

@@ -7,9 +7,12 @@ import json
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from axil.adapters.xgboost.document import Tree, parse
+from axil.adapters.xgboost.percentile import PERCENTILES
 from axil.structure.leaves import LeafFit
+from axil.types import Array
 
 
 def write(model: Any, fits: list[LeafFit]) -> Any:
@@ -23,9 +26,11 @@ def write(model: Any, fits: list[LeafFit]) -> Any:
     booster_part = learner["gradient_booster"]
     trees = booster_part.get("gbtree", booster_part)["model"]["trees"]
     drop = np.ones(len(trees)) if found.weight_drop is None else found.weight_drop
+    # Leaves of percentiles are told from steps by steps that differ from them: those of the fit stay.
+    is_ranked = str(learner["objective"]["name"]) in PERCENTILES and not found.is_stepped
     for fit in fits:
         for t, place in enumerate(fit.columns):
-            _put(trees[place], found.trees[place], fit, t, float(drop[place]))
+            _put(trees[place], found.trees[place], fit, t, float(drop[place]), is_ranked)
     config = json.loads(booster.save_config())
     if any(fit.estimated for fit in fits):
         scores = str(learner["objective"]["name"]).startswith("multi:")  # else base_score is kept as a mean
@@ -48,7 +53,7 @@ def _as_before(written: str, base: Any) -> str:
     return json.dumps(numbers) if written.strip().startswith("[") else repr(numbers[0])
 
 
-def _put(document: dict[str, Any], tree: Tree, fit: LeafFit, t: int, drop: float) -> None:
+def _put(document: dict[str, Any], tree: Tree, fit: LeafFit, t: int, drop: float, is_ranked: bool) -> None:
     """Other values for one tree; nodes that were pruned away stay as they are."""
     splits, leaves = tree.splits, tree.leaves
     n = len(splits)
@@ -58,12 +63,17 @@ def _put(document: dict[str, Any], tree: Tree, fit: LeafFit, t: int, drop: float
     nodes, places = fit.nodes(t, children, np.arange(n, 2 * n + 1)), np.concatenate([splits, leaves])
     width, values = tree.n_outputs, fit.rates[t] / drop * nodes.values[n:]
     weights = tree.base_weights.copy()
-    weights[places] = nodes.values if width == nodes.values.shape[1] else weights[places]
-    document["base_weights"] = _single(weights)
+    if width == nodes.values.shape[1] and not is_ranked:
+        weights[places] = nodes.values
+        document["base_weights"] = _single(weights)
     if "sum_hessian" in document:
         hessians = np.array(document["sum_hessian"], dtype=np.float64)
         hessians[places] = nodes.hessians * width
         document["sum_hessian"] = _single(hessians)
+    if "loss_changes" in document and not is_ranked:
+        gains = np.array(document["loss_changes"], dtype=np.float64)
+        gains[splits] = _gains(nodes.gains, children)
+        document["loss_changes"] = _single(gains)
     if width == 1:
         conditions = np.array(document["split_conditions"], dtype=np.float64)
         conditions[leaves] = values[:, 0]
@@ -75,6 +85,12 @@ def _put(document: dict[str, Any], tree: Tree, fit: LeafFit, t: int, drop: float
     else:
         weights[leaves] = values
         document["base_weights"] = _single(weights)
+
+
+def _gains(node_gains: Array, children: NDArray[np.integer[Any]]) -> Array:
+    """Return what each split gains: the gains of its children less its own."""
+    below = children[children[:, 0] >= 0]
+    return np.asarray(node_gains[below].sum(axis=1) - node_gains[: len(below)])
 
 
 def _single(values: Any) -> list[float]:
