@@ -383,6 +383,16 @@ def test_classes_that_are_named_but_not_there_have_no_output(loss):
     np.testing.assert_allclose(found.contributions.sum(axis=-1) + found.intercepts, own[:, 1:3], atol=1e-9)
 
 
+@pytest.mark.parametrize("names", [["1", "0"], ["0.0", "1.0"]])
+def test_names_of_classes_that_are_text_where_targets_are_numbers(names):
+    model = catboost.CatBoostClassifier(**CAT, class_names=names).fit(X, BINARY)
+    explainer = axil.Explainer(model, X, BINARY)
+    assert explainer(X_NEW).predictions == pytest.approx(model.predict(X_NEW, prediction_type="RawFormulaVal"))
+    assert explainer.targets.tolist() == (float(names[1]) == BINARY).astype(float).tolist()
+    with pytest.raises(axil.InputError, match="knows the classes"):
+        axil.Explainer(model, X, BINARY + 1)
+
+
 def test_classes_that_are_kept_in_single_precision():
     y = np.array([0.1, 1 / 3, 0.5])[CLASSES.astype(int)]
     model = catboost.CatBoostClassifier(**CAT).fit(X, y)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from axil.errors import InputError, shown
 from axil.inputs import codes
 from axil.inputs.libraries import as_native, loaded_pandas
-from axil.inputs.numbers import is_whole, unmasked
+from axil.inputs.numbers import as_array, is_whole, unmasked
 from axil.types import Array
 
 
@@ -58,11 +58,11 @@ def _plain(values: Any) -> NDArray[Any]:
         return _without_na(np.asarray(native.to_numpy()))
     if isinstance(native, nw.Series):
         if native.dtype.is_numeric() or native.dtype.is_temporal():
-            return np.asarray(native.to_numpy())
+            return as_array(values, "labels")
         return _objects(native.to_list())
     if isinstance(values, (list, tuple)) and any(isinstance(label, (tuple, str)) or label is None for label in values):
         return _objects(values)  # numpy would take tuples apart, and numbers among text for text
-    return _without_na(np.asarray(native.to_numpy() if isinstance(native, nw.DataFrame) else values))
+    return _without_na(as_array(values, "labels"))
 
 
 def _without_na(found: NDArray[Any]) -> NDArray[Any]:
@@ -89,6 +89,7 @@ def one_hot(labels: Any, n_rows: int, classes: NDArray[Any], what: str = "y_trai
     columns = np.array([known.get(label, -1) for label in codes.keys(each)], dtype=np.intp)[which]
     if (columns < 0).any():
         columns = _in_single(given, classes, columns)
+        columns = _by_value(given, classes, columns)
     unknown = np.flatnonzero(columns < 0)
     if len(unknown):
         raise InputError(
@@ -107,6 +108,20 @@ def _in_single(given: NDArray[Any], classes: NDArray[Any], columns: NDArray[np.i
     known = {label: k for k, label in enumerate(classes.tolist())}
     rounded = given.astype(np.float32).astype(np.float64).tolist()
     return np.array([known.get(label, -1) for label in rounded], dtype=np.intp)
+
+
+def _by_value(given: NDArray[Any], classes: NDArray[Any], columns: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return the class of each label, (N,), where labels are numbers and a library was given the classes' names as text."""
+    if given.dtype.kind not in "biuf" or not all(isinstance(name, str) for name in classes.tolist()):
+        return columns
+    try:
+        numbers = np.array([float(name) for name in classes.tolist()])
+    except ValueError:
+        return columns
+    if len(np.unique(numbers)) < len(numbers):
+        return columns
+    columns_by_number = dict(zip(numbers.tolist(), range(len(numbers))))
+    return np.array([columns_by_number.get(float(label), -1) for label in given], dtype=np.intp)
 
 
 def group_codes(labels: Any, n_rows: int, what: str = "labels") -> tuple[NDArray[np.intp], NDArray[Any]]:
