@@ -245,3 +245,86 @@ def test_the_waterfall_leads_from_old_to_new(both):
         "new splits",
         "new model",
     ]
+
+
+@pytest.mark.parametrize("unit", ["ns", "s"])
+@pytest.mark.parametrize("index", ["frame", "array"])
+def test_dates_as_labels(unit, index):
+    """Dates of any unit name rows, in the tables and in error messages, also where the rows are arrays."""
+    dates = np.arange("2011-01-01", "2011-03-12", dtype="datetime64[D]").astype(f"datetime64[{unit}]")
+    explainers_of_dates = []
+    for labels, y in ((slice(0, 55), TARGETS), (slice(8, 70), Y_NEW)):
+        X_train, own = ALL.iloc[labels], y.iloc[labels].to_numpy()
+        X_train = X_train.set_axis(dates[labels], axis=0) if index == "frame" else X_train.to_numpy()
+        model = lgb.LGBMRegressor(**SETTINGS).fit(X_train, own)
+        explainers_of_dates.append(axil.Explainer(model, X_train, own, index=dates[labels]))
+    found = axil.compare(*explainers_of_dates, X if index == "frame" else X.to_numpy())
+    expected = axil.compare(*explainers(lambda: lgb.LGBMRegressor(**SETTINGS)), X)
+    np.testing.assert_allclose(found.table()[PARTS], expected.table()[PARTS], atol=1e-9)
+    top = found.top(3)
+    assert top["row"].dtype.kind == "M"
+    assert top["row"].iloc[0] == pd.Timestamp(dates[ALL.index.get_loc(expected.top(3)["row"].iloc[0])])
+    years = pd.Series(np.arange(70) % 2, index=dates)
+    np.testing.assert_allclose(
+        found.group(years)["effect"], expected.group(pd.Series(np.arange(70) % 2, index=ALL.index))["effect"], atol=1e-9
+    )
+    with pytest.raises(InputError, match=r"groups has no label for row 2011-03-11 \(1 rows"):
+        found.group(years.iloc[:-1])
+    other = explainers_of_dates[1]
+    moved = axil.Explainer(other.model, other._model.features, Y_NEW.iloc[8:].to_numpy(), index=dates[8:] + 1000)
+    if unit == "ns":
+        with pytest.raises(InputError, match=r"2011-01-09 .*and 2011-01-01 are their first"):
+            axil.compare(explainers_of_dates[0], moved, X if index == "frame" else X.to_numpy())
+
+
+def test_a_model_of_logarithms_and_one_that_takes_them_itself():
+    """Nothing changed but who takes the logarithm: no target is a changed one, whatever unit it was given in."""
+    prices = TARGETS**2
+    inside = TransformedTargetRegressor(lgb.LGBMRegressor(**SETTINGS), func=np.log, inverse_func=np.exp)
+    old = axil.Explainer(
+        lgb.LGBMRegressor(**SETTINGS).fit(ALL.loc[OLD], np.log(prices[OLD])),
+        ALL.loc[OLD],
+        np.log(prices[OLD]),
+        inverse_func=np.exp,
+    )
+    new = axil.Explainer(inside.fit(ALL.loc[OLD], prices[OLD]), ALL.loc[OLD], prices[OLD])
+    for first, second in ((old, new), (new, old)):
+        found = axil.compare(first, second, X)
+        assert (found.rows.status == 0).all()
+        assert np.abs(found.table().iloc[:, 3:]).max().max() < 1e-4  # both models keep logarithms in single precision
+    changed = prices[NEW].copy()
+    changed["r10"] *= 2.0
+    new = axil.Explainer(inside.fit(ALL.loc[NEW], changed), ALL.loc[NEW], changed)
+    again = axil.Explainer(
+        lgb.LGBMRegressor(**SETTINGS).fit(ALL.loc[NEW], np.log(changed)),
+        ALL.loc[NEW],
+        np.log(changed),
+        inverse_func=np.exp,
+    )
+    found, expected = axil.compare(old, new, X), axil.compare(old, again, X)
+    np.testing.assert_allclose(found.table().iloc[:, 1:], expected.table().iloc[:, 1:], rtol=1e-6, atol=1e-6)
+    top = found.top(70)
+    assert top[top["status"] == "changed"]["row"].unique().tolist() == ["r10"]
+    np.testing.assert_allclose(top["target before"], expected.top(70)["target before"])
+
+
+def test_other_links_are_not_compared():
+    counts = (TARGETS / 5).round()
+    make = {
+        "poisson": lambda: lgb.LGBMRegressor(objective="poisson", **SETTINGS),
+        "gamma": lambda: lgb.LGBMRegressor(objective="gamma", **SETTINGS),
+        "fair": lambda: lgb.LGBMRegressor(objective="fair", **SETTINGS),
+    }
+    found = {name: axil.Explainer(model().fit(ALL, counts), ALL, counts) for name, model in make.items()}
+    with pytest.raises(
+        InputError, match=r"stands for a mean \(a score of 1 is 2.72\), by poisson, .*the prediction itself"
+    ):
+        axil.compare(found["poisson"], found["fair"], X)
+    axil.compare(found["poisson"], found["gamma"], X)
+    binary = (TARGETS > 20).astype(int)
+    first, second = (
+        axil.Explainer(lgb.LGBMClassifier(**SETTINGS, sigmoid=sigmoid).fit(ALL, binary), ALL, binary)
+        for sigmoid in (1.0, 2.0)
+    )
+    with pytest.raises(InputError, match="no common scale"):
+        axil.compare(first, second, X)

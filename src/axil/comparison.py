@@ -26,8 +26,9 @@ from axil.inputs.codes import keys
 from axil.machine.memory import BATCH_BYTES
 from axil.output import changes_page, tables
 from axil.questions.refit import again, made_of
+from axil.questions.what_if import by_label
 from axil.questions.without import change_columns
-from axil.scale import TargetScale
+from axil.scale import ROUND_TRIP, TargetScale
 from axil.types import Array
 
 PARTS = ("targets changed", "rows added", "rows removed", "rows kept", "base", "new splits")
@@ -163,11 +164,15 @@ class Comparison:
                 f"groups is a {type(groups).__name__}; expected a Series or a mapping from row labels to groups, or the name of "
                 "a column of both training tables."
             )
-        known = dict(groups.items())
-        missing = [label for label in rows.labels.tolist() if label not in known]
+        labels, values = by_label(groups, "groups", "group")
+        group_by_key = dict(zip(keys(np.fromiter(labels, dtype=object)), values))
+        row_keys = keys(rows.labels)
+        missing = [i for i, key in enumerate(row_keys) if key not in group_by_key]
         if missing:
-            raise InputError(f"groups has no label for row {shown(missing[0])} ({len(missing)} rows have none).")
-        return np.array([known[label] for label in rows.labels.tolist()], dtype=object)
+            raise InputError(
+                f"groups has no label for row {shown(rows.labels[missing[0]])} ({len(missing)} rows have none)."
+            )
+        return np.fromiter((group_by_key[key] for key in row_keys), dtype=object)
 
     def to_html(
         self, path: Any = None, *, k: int = 10, title: str | None = None, target: str | None = None
@@ -270,23 +275,51 @@ def _check(old: Any, new: Any) -> None:
     names = [None if one._model.classes is None else one._model.classes.tolist() for one in (old, new)]
     if names[0] != names[1]:
         raise InputError(f"The classes of the models differ: {shown(names[0])} and {shown(names[1])}.")
+    _check_links(old, new)
     mine, theirs = old.scale, new.scale
     if (mine.name, mine.base, mine.shift) != (theirs.name, theirs.base, theirs.shift):
         words = [one.name or "the targets themselves" for one in (mine, theirs)]
         raise InputError(f"The old model was fitted to {words[0]} and the new one to {words[1]}; expected one scale.")
 
 
-def _labels(explainer: Explainer, which: str) -> dict[Any, int]:
-    """The position of each label."""
-    labels = keys(explainer.index)
-    found = dict(zip(labels, range(len(labels))))
-    if len(found) < len(labels):
-        label, n = Counter(labels).most_common(1)[0]
+def _check_links(old: Explainer, new: Explainer) -> None:
+    """Refuse additive models whose scores stand for different means, as logarithms of counts and numbers do."""
+    scores = np.add.outer(np.linspace(-2.0, 2.0, 9), np.linspace(-0.5, 0.5, old._model.shape[1]))
+    old_means, new_means = old._model.meant(scores), new._model.meant(scores)
+    is_same = old_means.keys() == new_means.keys() and all(
+        np.allclose(old_means[name], new_means[name]) for name in old_means
+    )
+    if not is_same:
+        old_link, new_link = _link_words(old, old_means), _link_words(new, new_means)
         raise InputError(
-            f"The label {shown(label)} stands for {n} training rows of the {which} explainer, and rows are "
+            f"A score of the old model stands for {old_link}, one of the new model for {new_link}: they have no common "
+            "scale. Compare models of one link, such as two of log-loss, or two of losses of counts."
+        )
+
+
+def _link_words(explainer: Explainer, means: dict[str, Array]) -> str:
+    """Return what a score of 1 stands for, in words: "a mean of 2.72"."""
+    score = np.ones((1, explainer._model.shape[1]))
+    stands_for = explainer._model.meant(score)
+    loss = explainer.verification.details.get("loss", "") if explainer.verification is not None else ""
+    words = "the prediction itself"
+    for name, values in stands_for.items():
+        words = f"a {name} (a score of 1 is {values[0, -1]:.3g})"
+    return f"{words}, by {loss}" if loss else words
+
+
+def _labels(explainer: Explainer, which: str) -> dict[Any, int]:
+    """Return the position of the training row of each label, by its key."""
+    labels = keys(explainer.index)
+    position_by_label = {label: place for place, label in enumerate(labels)}
+    if len(position_by_label) < len(labels):
+        label, n = Counter(labels).most_common(1)[0]
+        twice = explainer.index[position_by_label[label]]
+        raise InputError(
+            f"The label {shown(twice)} stands for {n} training rows of the {which} explainer, and rows are "
             "matched by label. Make it with labels that are unique: axil.Explainer(..., index=labels)."
         )
-    return found
+    return position_by_label
 
 
 def _matched(old: Explainer, new: Explainer) -> ComparedRows:
@@ -296,7 +329,7 @@ def _matched(old: Explainer, new: Explainer) -> ComparedRows:
     if not len(pairs):
         raise InputError(
             "No training row of the new explainer has a label that the old one has: "
-            f"{shown(next(iter(mine)))} and {shown(next(iter(theirs)))} are their first. Rows are matched by label: make both "
+            f"{shown(new.index[0])} and {shown(old.index[0])} are their first. Rows are matched by label: make both "
             "with the same labels, axil.Explainer(..., index=labels)."
         )
     same = _facts(old, old)[pairs[:, 0]] == _facts(new, old)[pairs[:, 1]]
@@ -306,17 +339,38 @@ def _matched(old: Explainer, new: Explainer) -> ComparedRows:
     after = np.full(n_old, -1)
     after[pairs[:, 0]] = pairs[:, 1]
     status = np.where(after < 0, REMOVED, KEPT)
-    y_old, y_new = (made.y.reshape(len(made.y), -1) for made in map(made_of, (old, new)))
-    other = (y_old[pairs[:, 0]] != y_new[pairs[:, 1]]).any(axis=1)
-    status[pairs[other, 0]] = CHANGED
+    y_old = _as_table(made_of(old).y)[pairs[:, 0]]
+    y_new = _as_table(_targets_for(old, new))[pairs[:, 1]]
+    has_other_target = y_old != y_new
+    if _converts(old, new):  # a logarithm and its inverse lead back up to rounding
+        has_other_target &= ~np.isclose(y_old, y_new, rtol=ROUND_TRIP, atol=0.0)
+    status[pairs[has_other_target.any(axis=1), 0]] = CHANGED
     none = np.full(len(added), -1)
     return ComparedRows(
-        np.concatenate([np.asarray(old.index, dtype=object), np.asarray(new.index, dtype=object)[added]]),
+        inputs.joined(old.index, new.index[added]),
         np.concatenate([status, np.full(len(added), ADDED)]),
         np.concatenate([np.arange(n_old), none]),
         np.full(n_old + len(added), -1),
         np.concatenate([after, added]),
     )
+
+
+def _as_table(y: NDArray[Any]) -> NDArray[Any]:
+    """Return targets, (N,) or (N, K), as (N, K)."""
+    return y.reshape(len(y), -1)
+
+
+def _converts(old: Explainer, new: Explainer) -> bool:
+    """Return whether one model transforms its targets itself, and the other was given transformed ones."""
+    return (old.scale.onward is None) != (new.scale.onward is None)
+
+
+def _targets_for(old: Explainer, new: Explainer) -> NDArray[Any]:
+    """Return the targets of the new training rows, (N,) or (N, K), in the unit in which the old model takes targets."""
+    y = made_of(new).y
+    if not _converts(old, new):
+        return y
+    return new.scale.inverse(y) if new.scale.onward is None else new.scale.forward(y)
 
 
 def _facts(explainer: Explainer, like: Explainer) -> NDArray[Any]:
@@ -340,7 +394,7 @@ def _columns_like(X: Any, explainer: Explainer) -> Any:
 
 def _refitted(old: Explainer, new: Explainer, rows: ComparedRows) -> Explainer:
     """The old splits, refitted to the new rows."""
-    made, other = made_of(new), made_of(old)
+    made, other, y = made_of(new), made_of(old), _targets_for(old, new)
     kept, added = rows.status < ADDED, rows.after[rows.status == ADDED]
     change: dict[str, Any] = {}
     if (rows.status == REMOVED).any():
@@ -349,7 +403,7 @@ def _refitted(old: Explainer, new: Explainer, rows: ComparedRows) -> Explainer:
         change["drop"] = gone
     changed = rows.status == CHANGED
     if changed.any():
-        change["targets"] = dict(zip(rows.labels[changed].tolist(), list(made.y[rows.after[changed]])))
+        change["targets"] = dict(zip(inputs.as_list(rows.labels[changed]), list(y[rows.after[changed]])))
     if made.sample_weight is not None or other.sample_weight is not None:
         weights = np.ones(len(old.index))
         weights[rows.before[kept]] = 1.0 if made.sample_weight is None else made.sample_weight[rows.after[kept]]
@@ -358,7 +412,8 @@ def _refitted(old: Explainer, new: Explainer, rows: ComparedRows) -> Explainer:
         X = inputs.take_rows(_columns_like(new._model.features, old), added)
         more = [None if made.sample_weight is None else made.sample_weight[added]]
         more += [] if made.init_score is None else [made.init_score[added]]
-        change["add"] = (X, made.y[added], *more)
+        change["add"] = (X, y[added], *more)
+        change["added_labels"] = new.index[added]
     found: Explainer = again(old, **change)  # no word about splits: the new ones are a part of the answer
     return found
 

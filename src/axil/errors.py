@@ -16,12 +16,21 @@ LONGEST_VALUE = 80  # characters of a value in it
 
 def shown(value: Any, most: int = LONGEST_VALUE) -> str:
     """A value, or the text of an error, as a message quotes it: on one line, the middle of a long one left out."""
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        return date_text(value)
     value = value.item() if isinstance(value, np.generic) else value  # 3, not np.int64(3)
     try:
         text = " ".join((str(value) if isinstance(value, BaseException) else repr(value)).split())
     except Exception:  # a whole number of thousands of digits has no text, nor has an object that refuses
         return f"a {type(value).__name__}"
     return shortened(text.encode("utf-8", "backslashreplace").decode(), most)
+
+
+def date_text(value: np.datetime64 | np.timedelta64) -> str:
+    """Return a date as 2011-06-01, with the time of day where there is one, or a span of time such as 5 days."""
+    if isinstance(value, np.timedelta64):
+        return str(value)
+    return str(np.datetime_as_string(value, unit="auto")).replace("T", " ")
 
 
 def shortened(text: str, most: int) -> str:

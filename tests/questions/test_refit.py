@@ -370,3 +370,14 @@ def test_a_label_of_several_rows_drops_them_all_and_the_explainer_says_how_many(
     after = explainer.without(X[TRAIN:], [3, 7])
     assert after.attrs["deleted"] == 8
     np.testing.assert_allclose(again.model.predict(X[TRAIN:]), after["after"], rtol=1e-6)
+
+
+def test_added_rows_beside_dates():
+    """Rows of arrays have no labels: they are numbered, and the dates of the others stay."""
+    dates = np.arange("2011-01-01", "2015-01-01", dtype="datetime64[D]").astype("datetime64[ns]")[:TRAIN]
+    rows, y = X.to_numpy(), TARGETS["numbers"].to_numpy()
+    model = lightgbm.LGBMRegressor(**LIGHT).fit(rows[:TRAIN], y[:TRAIN])
+    again = axil.Explainer(model, rows[:TRAIN], y[:TRAIN], index=dates).refit(add=(rows[TRAIN:], y[TRAIN:]))
+    assert list(again.index[:TRAIN]) == list(dates)
+    assert list(again.index[TRAIN:]) == list(range(N - TRAIN))
+    assert again.refit(drop=[dates[3]]).verification.n_rows == N - 1

@@ -12,10 +12,12 @@ from axil.inputs.columns import (
 from axil.inputs.distances import FIRST, as_points, interval_around, just_before
 from axil.inputs.labels import (
     as_labels,
+    as_list,
     as_mask,
     as_positions,
     asked_labels,
     group_codes,
+    joined,
     label_codes,
     named_rows,
     one_hot,

@@ -80,6 +80,21 @@ def _objects(values: Any) -> NDArray[Any]:
     return found
 
 
+def as_list(labels: NDArray[Any]) -> list[Any]:
+    """Return labels (N,) one by one: dates as dates, where NumPy's ``tolist`` makes integers of nanoseconds."""
+    if labels.dtype.kind in "mM":
+        return list(labels)
+    return labels.tolist()  # type: ignore[no-any-return]
+
+
+def joined(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
+    """Return the labels of two lists of rows in one array, each as it is, whatever their kinds."""
+    kinds = first.dtype.kind + second.dtype.kind
+    if len(set(kinds)) == 1 or set(kinds) <= set("iuf"):
+        return np.concatenate([first, second])
+    return _objects([*as_list(first), *as_list(second)])
+
+
 def one_hot(labels: Any, n_rows: int, classes: NDArray[Any], what: str = "y_train", rows: str = "training") -> Array:
     """(N, classes): a one in the column of each row's class."""
     given = as_labels(labels, n_rows, what, rows)

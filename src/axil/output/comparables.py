@@ -177,7 +177,7 @@ def similar_table(
         summaries.append(lines.summary)
         adjusted = "residual" in compared.best.columns
         asked = first + np.arange(len(about.labels))
-        unlisted += about.labels[~np.isin(asked, lines.columns["asked"])].tolist()
+        unlisted += inputs.as_list(about.labels[~np.isin(asked, lines.columns["asked"])])
         first += len(about.labels)
     _warn_of(unlisted, first)
     made = tables.joined(found)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from axil.effects import notes
 from axil.errors import InputError
 from axil.explanation import Explanation
-from axil.inputs import as_choice, as_count, as_flag, as_frame, as_numbers, group_codes
+from axil.inputs import as_choice, as_count, as_flag, as_frame, as_list, as_numbers, group_codes
 from axil.plots import canvas, marks
 from axil.plots.sources import (
     Columns,
@@ -52,7 +52,7 @@ def weights(
         whole = np.abs(one.weights).sum()
         share = np.abs(one.weights[chosen]).sum() / whole if whole else 1.0
         title += f" of {len(one.weights):,}, {share:.0%} of the absolute sum"
-    names = one.labels[chosen].tolist()
+    names = as_list(one.labels[chosen])
     ax = marks.bar_axes(ax, names)
     marks.sign_bars(ax, names, one.weights[chosen])
     canvas.few_ticks(ax)
@@ -159,7 +159,7 @@ def blame(
     chosen = chosen[~np.isnan(values[chosen])]
     if not len(chosen):
         raise InputError(f"No {by} in the frame is known; expected some. Try by='gradient', which always is.")
-    shown = names[chosen].tolist()
+    shown = as_list(names[chosen])
     ax = marks.bar_axes(ax, shown)
     beside = _beside(lines, chosen, corrected=by == "gain")
     texts = [f"{number}{more}" for number, more in zip(canvas.numbers(values[chosen]), beside)]

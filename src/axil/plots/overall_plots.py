@@ -9,7 +9,7 @@ from scipy.sparse import csr_array, issparse
 
 from axil.errors import InputError, counted, shown
 from axil.explanation import Explanation
-from axil.inputs import as_choice, as_count, as_flag, group_codes
+from axil.inputs import as_choice, as_count, as_flag, as_list, group_codes
 from axil.plots import canvas, marks
 from axil.plots.sources import group_labels, largest, output_position, text
 from axil.types import Array
@@ -79,7 +79,7 @@ def overall(
         parts = parts @ csr_array((np.ones(n), (np.arange(n), codes)), shape=(n, len(labels)))
     sizes = np.asarray(abs(parts).mean(axis=0)).ravel()
     chosen = largest(sizes, k)
-    names = [text(name) for name in np.asarray(labels)[chosen].tolist()]
+    names = [text(name) for name in as_list(np.asarray(labels)[chosen])]
     ax = marks.bar_axes(ax, names, canvas.LINE * (1.8 if swarm else 1))
     if swarm:
         some = parts[:, chosen]

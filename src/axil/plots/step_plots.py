@@ -10,7 +10,7 @@ import numpy as np
 from axil.comparison import Comparison
 from axil.errors import InputError
 from axil.explanation import Explanation
-from axil.inputs import as_count, as_frame, as_number
+from axil.inputs import as_count, as_frame, as_list, as_number
 from axil.plots import canvas, marks
 from axil.plots.sources import (
     Prediction,
@@ -75,7 +75,7 @@ def waterfall(
     k : int, default 10
         How many training rows have a step of their own.
     query : int or label, default 0
-        The prediction, by its position or by its label.
+        The prediction, by its position or by its label. A whole number that is a position is one; any other is a label.
     output : optional
         The name of one of several outputs; by default the class that is predicted.
     labels : sequence of length n_train, optional
@@ -207,7 +207,8 @@ def _steps(
     if shift is not None:
         start, first = start + shift[1], f"all targets at {level(shift[0], one.scale)}"
     chosen = largest(parts, k)
-    names, values = one.labels[chosen].tolist(), parts[chosen]
+    names = as_list(one.labels[chosen])
+    values = parts[chosen]
     left = len(parts) - len(chosen)
     if one.complete and not left:
         return Steps(start, first, names, values, rest=False)

@@ -137,8 +137,15 @@ def made_of(self: Refit) -> Made:
     return self._made
 
 
-def again(self: Refit, drop: Any = None, add: Any = None, targets: Any = None, sample_weight: Any = None) -> Any:
-    """`Explainer.refit` without a word about splits."""
+def again(
+    self: Refit,
+    drop: Any = None,
+    add: Any = None,
+    targets: Any = None,
+    sample_weight: Any = None,
+    added_labels: NDArray[Any] | None = None,
+) -> Any:
+    """Refit as `Explainer.refit` does, without a warning about splits; ``added_labels`` name the rows of ``add``."""
     made = made_of(self)
     if adapters.fingerprint(made.model, made.settings.get("objective")) != self._model.adapter.fingerprint:
         raise InputError(
@@ -150,7 +157,7 @@ def again(self: Refit, drop: Any = None, add: Any = None, targets: Any = None, s
             "its categories were encoded by the targets of the rows before each row, and other rows come in another order",
             "Ask explainer.without(X, rows) or what_if(X, targets), which hold the encodings fixed.",
         )
-    given, labels = _changed(self._model, made, drop, add, targets, sample_weight)
+    given, labels = _changed(self._model, made, drop, add, targets, sample_weight, added_labels)
     if hasattr(self._model.adapter, "smoother"):
         fit = partial(_fitted_anew, given)
         model, bags = rewritten(made.model, fit, given.X), None
@@ -169,7 +176,13 @@ def _fitted_anew(given: Change, model: Any, X: Any) -> Any:
 
 
 def _changed(
-    model: Any, made: Made, drop: Any, add: Any, targets: Any, sample_weight: Any
+    model: Any,
+    made: Made,
+    drop: Any,
+    add: Any,
+    targets: Any,
+    sample_weight: Any,
+    added_labels: NDArray[Any] | None,
 ) -> tuple[Change, NDArray[Any]]:
     """The rows of the new fit and their labels."""
     n = model.shape[0]
@@ -197,7 +210,9 @@ def _changed(
             ones = np.ones(len(more.y)) if more.weights is None else more.weights
             weights = np.concatenate([np.ones(len(kept)) if weights is None else weights, ones])
         offsets = None if offsets is None or more.offsets is None else np.concatenate([offsets, more.offsets])
-        labels = _labels(model, labels, more.X, n)
+        if added_labels is None:
+            added_labels = _added_labels(model, more.X, n)
+        labels = inputs.joined(labels, added_labels)
     if not len(y):
         raise InputError("Without these rows none is left to fit again; keep some.")
     fitted = model.as_targets(y, len(y), "targets", "training")
@@ -245,8 +260,9 @@ def _added(model: Any, made: Made, add: Any) -> Change:
     )
 
 
-def _labels(model: Any, kept: NDArray[Any], X: Any, n: int) -> NDArray[Any]:
-    """Labels of the old rows and the new: of a frame its index, else numbers from N on."""
-    new = inputs.row_labels(X)
-    numbered = np.array_equal(new, np.arange(X.shape[0])) and np.array_equal(model.index, np.arange(n))
-    return np.concatenate([kept, new + n if numbered else new])
+def _added_labels(model: Any, X: Any, n: int) -> NDArray[Any]:
+    """Return the labels of added rows: of a frame its index, else numbers from N on."""
+    labels = inputs.row_labels(X)
+    if np.array_equal(labels, np.arange(X.shape[0])) and np.array_equal(model.index, np.arange(n)):
+        return labels + n
+    return labels

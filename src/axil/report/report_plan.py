@@ -106,7 +106,7 @@ def refuse_names(words: Words, known: Columns) -> None:
 
 def page_labels(X: Any) -> list[str]:
     """The labels of the rows as text, no two of which may be the same."""
-    labels = [row_name(own) if not isinstance(own, str) else own for own in inputs.row_labels(X).tolist()]
+    labels = [row_name(own) if not isinstance(own, str) else own for own in inputs.as_list(inputs.row_labels(X))]
     if len(set(labels)) < len(labels):
         twice = Counter(labels).most_common(1)[0][0]
         raise InputError(
