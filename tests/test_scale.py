@@ -471,7 +471,11 @@ def test_pictures_name_any_other_scale(homes):
         assert "contributions (sqrt)" in texts(ax)
         assert sum(bar.get_width() for bar in ax.patches) == pytest.approx(explanation.predictions[0])
     assert "(sqrt)" in texts(axil.plots.blame(explainer.blame(X[:9], prices[:9])))
-    assert "change of the prediction (sqrt)" in texts(axil.plots.removal(explainer.removal(X[:1], 3, same_sign=True)))
+    frame = explainer.removal(X[:1], 3, same_sign=True)
+    drawn = axil.plots.removal(frame, explainer, X[:1])
+    assert "change of the prediction\n" in texts(drawn)
+    expected = explainer.without(X[:1], frame["row"].tolist())["change"][0]  # in the targets' own units
+    assert drawn.lines[1].get_ydata()[-1] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("transform", ["log1p", "sqrt"])

@@ -170,8 +170,8 @@ def test_a_prediction_is_chosen_by_its_label():
         np.testing.assert_array_equal(widths(drawn), widths(plots.weights(asked(new.to_numpy()), query=5)))
     numbered = asked(new.set_axis(range(80, 100)))
     assert "Query 85:" in plots.weights(numbered, query=5).get_title("left")  # whole numbers are positions
-    with pytest.raises(InputError, match=r"query is 85; .*; label 85 is at position 5"):
-        plots.weights(numbered, query=85)
+    assert "Query 85:" in plots.weights(numbered, query=85).get_title("left")  # unless they are none
+    assert "Query 85:" in plots.waterfall(numbered, query=85).get_title("left")
     with pytest.raises(InputError, match=r"several predictions are called; pass a position: \[0, 1\]"):
         plots.weights(e[[0, 0]], query="patient 80")
 
@@ -283,3 +283,19 @@ def test_the_waterfall_of_classes_is_of_the_class_predicted():
     for query in range(5):
         assert f"output {best[query]}" in plots.waterfall(e, query=query).get_title(loc="left")
     assert "output low" in plots.waterfall(e, output="low").get_title(loc="left")
+
+
+@pytest.mark.parametrize("unit", ["ns", "s", "D"])
+def test_dates_of_any_unit_are_written_as_dates(unit):
+    from sklearn.tree import DecisionTreeRegressor
+
+    X, y = np.arange(6.0)[:, None], np.arange(6.0)
+    dates = np.arange("2011-06-01", "2011-06-07", dtype="datetime64[D]").astype(f"datetime64[{unit}]")
+    explainer = axil.Explainer(DecisionTreeRegressor(max_leaf_nodes=2).fit(X, y), X, y, index=dates)
+    source = explainer(X[:1])
+    days = {str(day) for day in dates.astype("datetime64[D]")}
+    for draw in (plots.weights, plots.waterfall, plots.overall):
+        written = {text.get_text() for text in draw(source).get_yticklabels()}
+        assert "2011-06-01" in written
+        assert not {name for name in written if name.isdigit()}
+        assert written & days

@@ -2,9 +2,12 @@
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from matplotlib.collections import PathCollection
 from scipy.cluster.hierarchy import leaves_list, linkage
+from sklearn.datasets import load_diabetes
+from sklearn.ensemble import RandomForestRegressor
 from sklearn.kernel_ridge import KernelRidge
 
 import axil
@@ -106,23 +109,51 @@ def test_errors_by_trees_are_those_of_the_frame():
         plots.loo_curve(several, output="b")
 
 
-def test_removal_adds_up_effects_of_several_methods():
+def test_removal_draws_what_without_gives():
+    """Rows that share leaves: together they do something else than the sum of what each does alone."""
     new, asked = data()[2], boosted()
     frames = {
+        "one by one": asked.removal(new, 5, same_sign=True),
         "first order": asked.removal(new, 5, method="first-order", same_sign=True),
         "greedy": asked.removal(new, 5, greedy=True),
     }
-    ax = plots.removal(frames, query=2)
+    ax = plots.removal(frames, asked, new, query=2)
+    apart = []
     for line, frame in zip(ax.lines[1:], frames.values()):
-        effects = frame[frame["query"] == "patient 82"]["effect"]
-        np.testing.assert_allclose(line.get_ydata(), [0.0, *np.cumsum(effects)])
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["first order", "greedy"]
-    assert "first order" not in ax.get_title("left")
-    assert "to first order" in plots.removal(frames["first order"]).get_title("left")
+        own = frame[frame["query"] == "patient 82"]
+        expected = [
+            asked.without(new.loc[["patient 82"]], own["row"][:m].tolist())["change"].iloc[0] for m in range(1, 6)
+        ]
+        np.testing.assert_allclose(line.get_ydata(), [0.0, *expected], rtol=1e-12)
+        apart.append(np.abs(np.cumsum(own["effect"]) - expected).max())
+    assert apart[0] > 1e-3 * np.abs(expected).max()
+    assert apart[2] < 1e-9
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == list(frames)
+    assert "Query patient 82" in ax.get_title("left")
+    with pytest.raises(InputError, match=r"do not add up. Pass the explainer.*plots.removal\(frame, explainer, X\)"):
+        plots.removal(frames["greedy"])
+    with pytest.raises(InputError, match="X has 0 rows with the label 'patient 82'"):
+        plots.removal(frames["greedy"], asked, new.iloc[:1], query=2)
     ax = plots.removal([3.0, 4.0, 6.0], cumulative=True, retrained=True)
     np.testing.assert_array_equal(ax.lines[1].get_ydata(), [0.0, 3.0, 4.0, 6.0])
+    np.testing.assert_array_equal(plots.removal([3.0, 4.0]).lines[1].get_ydata(), [0.0, 3.0, 7.0])
     assert "model retrained" in ax.get_ylabel()
     assert ax.get_legend() is None
+
+
+@pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame])
+def test_removal_of_one_of_several_outputs(library):
+    X, y = data()[:2]
+    rows, targets = library(dict(zip("abcdefghij", X.to_numpy().T))), np.column_stack([y, y**2])
+    asked = axil.Explainer(
+        RandomForestRegressor(5, min_samples_leaf=4, random_state=0).fit(X.to_numpy(), targets), rows, targets
+    )
+    frame = asked.removal(rows[:3], 4, same_sign=True)
+    ax = plots.removal(frame, asked, rows[:3], query=1, output=1)
+    listed = frame.to_dicts() if library is pl.DataFrame else frame.to_dict("records")
+    own = [line["row"] for line in listed if line["query"] == 1 and line["output"] == 1]
+    expected = np.asarray(asked.without(rows[1:2], own)["change"])[1]
+    assert ax.lines[1].get_ydata()[-1] == pytest.approx(expected)
 
 
 def test_the_heat_map_is_clustered_and_centred():
@@ -162,6 +193,20 @@ def test_intervals_are_drawn_by_prediction_and_targets_outside_stand_out():
     np.testing.assert_array_equal(ax.lines[0].get_ydata(), np.sort(frame["prediction"]))
     points = [part for part in ax.collections if isinstance(part, PathCollection)]
     assert [len(part.get_offsets()) for part in points] == [60 - outside.sum(), outside.sum()]
+
+
+def test_a_fan_of_a_predictive_and_its_rows():
+    X, y = load_diabetes(return_X_y=True, as_frame=True)
+    predictive, X, y = boosted().calibrate(X[200:300], y[200:300]), X[300:340], y[300:340]
+    expected = plots.fan(predictive.interval(X), y)
+    for ax in (plots.fan(predictive, X, y), plots.fan(predictive, X, y=y)):
+        assert ax.get_title("left") == expected.get_title("left")
+        np.testing.assert_array_equal(ax.lines[0].get_ydata(), expected.lines[0].get_ydata())
+    assert "targets" not in plots.fan(predictive, X).get_title("left")
+    with pytest.raises(InputError, match=r"expected fan\(predictive, X\)"):
+        plots.fan(predictive)
+    with pytest.raises(InputError, match=r"fan got 2 arguments after the intervals"):
+        plots.fan(predictive.interval(X), y, y)
 
 
 def test_the_calibration_curve_is_the_share_inside():

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from axil.effects import notes
-from axil.errors import InputError
+from axil.errors import InputError, counted, shown
 from axil.explanation import Explanation
-from axil.inputs import as_flag, as_frame, as_numbers, as_vector
+from axil.inputs import as_flag, as_frame, as_list, as_numbers, as_vector, row_labels, take_rows
+from axil.inputs.codes import keys
 from axil.output.predictions import ROUNDING
 from axil.plots import canvas, marks
-from axil.plots.sources import labelled, one_output, one_query, one_row, says, whole_prediction
+from axil.plots.sources import labelled, one_output, one_query, one_row, whole_prediction
 from axil.types import Array
 
 if TYPE_CHECKING:
@@ -62,6 +62,8 @@ def concentration(
 
 def removal(
     curves: Any,
+    explainer: Any = None,
+    X: Any = None,
     *,
     query: Any = 0,
     output: Any = None,
@@ -69,25 +71,48 @@ def removal(
     retrained: bool = False,
     ax: Axes | None = None,
 ) -> Axes:
-    """Effect of removing the first m rows on a prediction, for every m: one curve, or ``{name: curve, ...}``.
+    """Draw how a prediction changes when the first m rows are removed together, for every m.
 
-    A curve is a frame of `removal` or an array (m,) of the effects of rows in the order of their removal, which are added up;
-    ``cumulative=True``: arrays are total changes already. ``retrained=True``: arrays were measured by refitting, and the axis
-    says so.
+    A curve is a frame of `Explainer.removal`, or an array (m,). Of a frame the plot draws the change that `Explainer.without`
+    gives for the first 1, 2, ... of its rows, one replay each: effects of single rows do not add up to that of a set. An array
+    holds your own numbers, such as those of refits: what each further row changes, which are added up, or total changes.
+
+    Parameters
+    ----------
+    curves : frame, array of shape (m,) or {name: curve, ...}
+        One curve, or several by name.
+    explainer : Explainer, optional
+        The explainer that made the frames.
+    X : table, optional
+        The rows that `removal` was asked about.
+    query : int or label, default 0
+        The prediction, by its position or by its label.
+    output : optional
+        The name of one of several outputs.
+    cumulative : bool, default False
+        Whether arrays hold total changes already.
+    retrained : bool, default False
+        Whether arrays were measured by refitting; the axis says so.
+    ax : matplotlib axes, optional
+        Where to draw; a new figure of pyplot's by default.
     """
     cumulative, retrained = as_flag(cumulative, "cumulative"), as_flag(retrained, "retrained")
-    named = dict(curves) if isinstance(curves, Mapping) else {"": curves}
-    if not named:
+    curve_by_name = dict(curves) if isinstance(curves, Mapping) else {"": curves}
+    if not curve_by_name:
         raise InputError("curves is empty; expected a frame of removal, an array or {name: curve, ...}.")
-    read = {name: _effects(curve, query, output) for name, curve in named.items()}
-    heads, fitted = {head for _, head, _ in read.values() if head}, {name for *_, name in read.values() if name}
-    if retrained and heads:
+    if retrained and any(as_frame(curve) is not None for curve in curve_by_name.values()):
         raise InputError("A frame of removal holds the structure fixed; retrained=True is for measured arrays alone.")
+    totals, heads = {}, set()
+    for name, curve in curve_by_name.items():
+        if as_frame(curve) is None:
+            totals[name] = _totals_of_array(curve, cumulative)
+        else:
+            totals[name], head = _changes_without(curve, explainer, X, query, output)
+            heads.add(head)
     ax = canvas.new_axes(ax)
     ax.axhline(0.0, color=canvas.colours(ax).ink, linewidth=0.8)
     lines_of = canvas.colours(ax).lines
-    for i, (name, (effects, head, _)) in enumerate(read.items()):
-        total = effects if cumulative and not head else np.cumsum(effects)
+    for i, (name, total) in enumerate(totals.items()):
         style: dict[str, Any] = {
             "color": lines_of[i % len(lines_of)],
             "linestyle": canvas.DASHES[i % len(canvas.DASHES)],
@@ -95,32 +120,54 @@ def removal(
         marker = "o" if len(total) <= 30 else None
         line = np.concatenate([[0.0], total])
         ax.plot(np.arange(len(line)), line, label=str(name), linewidth=1.8, marker=marker, markersize=3, **style)
-    title = (canvas.shorten(heads.pop(), canvas.TITLE) + "\n" if len(heads) == 1 else "") + "Removal of training rows"
-    if all(says(curve, notes.FIRST_ORDER) for curve in named.values()):
-        title += ", to first order"
-    kept = "model retrained" if retrained else canvas.FIXED
-    canvas.dress(
-        ax, title, "rows removed", f"change of the prediction{f' ({min(fitted)})' if fitted else ''}\n({kept})"
-    )
+    title = "Removal of training rows"
+    if len(heads) == 1:
+        title = f"{canvas.shorten(heads.pop(), canvas.TITLE)}\n{title}"
+    fixed = "model retrained" if retrained else canvas.FIXED
+    canvas.dress(ax, title, "rows removed", f"change of the prediction\n({fixed})")
     canvas.whole_ticks(ax)
-    if len(read) > 1 or "" not in read:
+    if len(totals) > 1 or "" not in totals:
         marks.key(ax)
     return ax
 
 
-def _effects(curve: Any, query: Any, output: Any) -> tuple[Array, str, str]:
-    """(m,) effects in the order of removal, and of a frame what to call the prediction and the scale of the fit."""
+def _totals_of_array(curve: Any, cumulative: bool) -> Array:
+    """Return the total changes (m,) of an array of the user's."""
     if isinstance(curve, Explanation):
         raise InputError(
             "A curve is an axil.Explanation; expected a frame of removal or an array: explainer.removal(X, k=10, same_sign=True)."
         )
-    if as_frame(curve) is None:
-        effects = as_numbers(curve, "a curve", "a frame of removal or an array (m,) of effects")
-        return as_vector(effects, effects.shape[0] if effects.ndim else 1, "a curve", "removed"), "", ""
-    column, fitted = labelled(curve, "effect")
-    lines, name = one_query(curve, query, output, ("query", "rank", column))
-    order = np.argsort(lines["rank"], kind="stable")
-    return as_vector(lines[column][order], len(order), f'the column "{column}"', "removed"), name, fitted
+    effects = as_numbers(curve, "a curve", "a frame of removal or an array (m,) of effects")
+    effects = as_vector(effects, effects.shape[0] if effects.ndim else 1, "a curve", "removed")
+    return effects if cumulative else np.cumsum(effects)
+
+
+def _changes_without(curve: Any, explainer: Any, X: Any, query: Any, output: Any) -> tuple[Array, str]:
+    """Return the changes (m,) of a prediction without the first rows of a frame of `removal`, and what to call it."""
+    if not hasattr(explainer, "without") or X is None:
+        raise InputError(
+            "A frame of removal says what each row does by itself, and such effects do not add up. Pass the explainer and the "
+            "rows that it was asked about: plots.removal(frame, explainer, X)."
+        )
+    lines, head = one_query(curve, query, output, ("query", "rank", "row"))
+    label = lines["query"][0]
+    places = [i for i, own in enumerate(keys(row_labels(X))) if own == keys(np.array([label]))[0]]
+    if len(places) != 1:
+        raise InputError(
+            f"X has {counted(len(places), 'row')} with the label {shown(label)}, which the frame is of; expected one: the rows "
+            "that removal was asked about."
+        )
+    row = take_rows(X, np.array(places))
+    rows = as_list(lines["row"][np.argsort(lines["rank"], kind="stable")])
+    changes = []
+    for m in range(1, len(rows) + 1):
+        table = as_frame(explainer.without(row, rows[:m]))
+        assert table is not None
+        found = np.asarray(table["change"].to_numpy())
+        if "output" in lines:
+            found = found[[own == lines["output"][0] for own in table["output"].to_list()]]
+        changes.append(float(found[0]))
+    return np.array(changes), head
 
 
 def loo_curve(frame: Any, *, output: Any = None, ax: Axes | None = None) -> Axes:

@@ -24,13 +24,16 @@ FEWEST = 20  # rows of such a group
 ELSEWHERE = 10.0  # times the range of all intervals: targets that are all further away are on another scale
 
 
-def fan(frame: Any, y: Any = None, *, output: Any = None, ax: Axes | None = None) -> Axes:
-    """Prediction intervals, the lowest prediction first; the true targets over them where they are known.
+def fan(frame: Any, *rows: Any, y: Any = None, output: Any = None, ax: Axes | None = None) -> Axes:
+    """Draw prediction intervals, the lowest prediction first, and the true targets over them where they are known.
 
-    ``frame``: what ``predictive.interval(X)`` returns, or ``{name: frame, ...}`` of the same rows for several coverages. ``y``:
-    targets of these rows, in the units of the frame or, as other calls take them, on the scale of the fit that the frame names
-    ("scale (log)"): whichever more intervals hold. Targets outside the widest interval are orange triangles.
+    Called as ``fan(frame)``, ``fan(frame, y)``, ``fan(predictive, X)`` or ``fan(predictive, X, y)``. ``frame``: what
+    ``predictive.interval(X)`` returns, or ``{name: frame, ...}`` of the same rows for several coverages; of a ``predictive`` and
+    its rows X the intervals of 90 % are drawn. ``y``: targets of these rows, in the units of the frame or, as other calls take
+    them, on the scale of the fit that the frame names ("scale (log)"): whichever more intervals hold. Targets outside the widest
+    interval are orange triangles.
     """
+    frame, y = _intervals_of(frame, rows, y)
     named = dict(frame) if isinstance(frame, Mapping) else {"interval": frame}
     if not named:
         raise InputError("frame is empty; expected what predictive.interval(X) returns, or {name: frame, ...}.")
@@ -63,6 +66,21 @@ def fan(frame: Any, y: Any = None, *, output: Any = None, ax: Axes | None = None
     canvas.few_ticks(ax)
     marks.key(ax)
     return ax
+
+
+def _intervals_of(frame: Any, rows: tuple[Any, ...], y: Any) -> tuple[Any, Any]:
+    """Return the intervals that `fan` draws and the targets, from a frame or from a predictive and its rows."""
+    targets = [*rows, *([] if y is None else [y])]
+    if hasattr(frame, "interval"):
+        if not rows:
+            raise InputError("fan got a predictive without rows; expected fan(predictive, X) or fan(predictive, X, y).")
+        frame, targets = frame.interval(rows[0]), targets[1:]
+    if len(targets) > 1:
+        raise InputError(
+            f"fan got {len(targets)} arguments after the intervals; expected the targets alone: fan(frame, y), or "
+            "fan(predictive, X, y)."
+        )
+    return frame, targets[0] if targets else None
 
 
 def calibration(values: Any, *, ax: Axes | None = None) -> Axes:

@@ -13,9 +13,19 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from axil.effects import notes
-from axil.errors import InputError, shown
+from axil.errors import InputError, date_text, shown
 from axil.explanation import Explanation
-from axil.inputs import as_flag, as_frame, as_labels, as_numbers, as_points, as_vector, is_whole, position_of
+from axil.inputs import (
+    as_flag,
+    as_frame,
+    as_labels,
+    as_list,
+    as_numbers,
+    as_points,
+    as_vector,
+    is_whole,
+    position_of,
+)
 from axil.inputs.codes import missing
 from axil.inputs.libraries import loaded_pandas
 from axil.scale import IDENTITY, TargetScale
@@ -197,7 +207,7 @@ def column_values(series: nw.Series[Any]) -> NDArray[Any]:
 
 
 def _distinct(values: NDArray[Any]) -> list[Any]:
-    return list(dict.fromkeys(values.tolist() if values.dtype.kind != "M" else values))
+    return list(dict.fromkeys(as_list(values)))
 
 
 def _where(columns: Columns, name: str, value: Any) -> Columns:
@@ -225,19 +235,24 @@ def output_position(output: Any, outputs: NDArray[Any] | None) -> int:
 
 
 def query_position(query: Any, labels: Any) -> int:
-    """Where a prediction stands: whole numbers are positions, from the end if negative, all else is a label."""
-    n, found = len(labels), [] if query is None else [i for i, label in enumerate(labels) if _is_called(label, query)]
+    """Return where a prediction stands.
+
+    A whole number that is a position, from the end if negative, is one. All else is a label.
+    """
+    n = len(labels)
     if is_whole(query) and -n <= query < n:
         return int(query)
-    if is_whole(query) or not found:
-        known = "" if is_whole(query) or not n else f", or a label such as {shown(text(labels[0]))}"
-        at = f"; label {query} is at position {found[0]}" if found else f": there are {n} to choose from"
-        raise InputError(f"query is {shown(query)}; expected a position from 0 to {n - 1}{known}{at}.")
-    if len(found) > 1:
+    places = [] if query is None else [i for i, label in enumerate(labels) if _is_called(label, query)]
+    if not places:
+        known = f", or a label such as {shown(text(labels[0]))}" if n else ""
         raise InputError(
-            f"query is {shown(query)}, which several predictions are called; pass a position: {found[:5]}."
+            f"query is {shown(query)}; expected a position from 0 to {n - 1}{known}: there are {n} to choose from."
         )
-    return found[0]
+    if len(places) > 1:
+        raise InputError(
+            f"query is {shown(query)}, which several predictions are called; pass a position: {places[:5]}."
+        )
+    return places[0]
 
 
 def _is_called(label: Any, query: Any) -> bool:
@@ -323,7 +338,7 @@ def text(label: Any) -> str:
     if isinstance(label, tuple):
         return ", ".join(text(part) for part in label)
     if isinstance(label, np.datetime64):
-        label = np.datetime_as_string(label, unit="auto").replace("T", " ")
+        label = date_text(label)
     return " ".join(str(label).removesuffix(" 00:00:00").split())
 
 
