@@ -1,5 +1,6 @@
 """Monotone constraints with losses other than squared error: against replays in NumPy, node after node by the library's rule."""
 
+import json
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -325,6 +326,67 @@ def test_fits_without_rows_follow_the_bounds(name):
         np.testing.assert_allclose(table["change"], expected, rtol=0, atol=max(1e-9, 10 * own.close))
 
 
+MONOTONE = [name for name in (*MODELS, *CLIPPED) if "smoothed" not in name]
+
+
+def inner_values(own, model):
+    """Return the values that the model keeps of its splits, tree after tree; None where it keeps none."""
+    if isinstance(model, lgb.LGBMModel):
+        trees = model.booster_.model_to_string().split("internal_value=")[1:]
+        return np.concatenate([np.array(tree.split("\n")[0].split(), dtype=float) for tree in trees])
+    if isinstance(model, xgb.XGBModel):
+        trees = json.loads(model.get_booster().save_raw("json"))["learner"]["gradient_booster"]["model"]["trees"]
+        return np.concatenate([
+            np.array(tree["base_weights"])[np.array(tree["left_children"]) >= 0] for tree in trees
+        ])  # fmt: skip
+    return None
+
+
+@pytest.mark.parametrize("name", MONOTONE)
+@pytest.mark.parametrize("kind", ["few rows", "many rows", "a whole leaf"])
+def test_refits_keep_the_bounds(name, kind):
+    """The model that is written is verified with its inner nodes, and predicts what `without` says."""
+    own, explainer = case(name)
+    leaf = explainer._model.boosting.walked.leaves[0]
+    gone = {"few rows": [0, 40, 41], "many rows": range(0, N, 3), "a whole leaf": np.flatnonzero(leaf == leaf[0])}
+    gone = list(gone[kind])
+    again = explainer.refit(drop=gone)
+    after = explainer.without(NEW, gone)["after"]
+    found = again._model.queries(NEW).predictions[:, 0]
+    np.testing.assert_allclose(found, after, rtol=0, atol=10 * own.close)
+    contributions = again(NEW)
+    made = contributions.contributions.sum(axis=1) + contributions.intercepts
+    np.testing.assert_allclose(made, found, rtol=0, atol=10 * own.close)
+    changed = inner_values(own, again.model)
+    if changed is None:
+        return
+    assert changed.shape == inner_values(own, own.model).shape
+    assert not np.allclose(changed, inner_values(own, own.model), atol=1e-4)
+    kept = np.delete(np.arange(N), gone)
+    y = own.y.copy()
+    y[kept[:2]] = 1 - (y[kept[:2]] > 0)
+    with pytest.raises(axil.AxilError):
+        axil.Explainer(again.model, X[kept], y[kept], W[kept])
+
+
+@pytest.mark.parametrize("name", MONOTONE)
+def test_refits_to_other_targets_are_what_if(name):
+    own, explainer = case(name)
+    targets = {int(row): int(own.y[row] == 0) for row in (5, 80, 81)}
+    again = explainer.refit(targets=targets)
+    expected = explainer.what_if(NEW, targets)["after"]
+    np.testing.assert_allclose(again(NEW).predictions, expected, rtol=0, atol=10 * own.close)
+
+
+def test_a_refit_of_all_rows_is_the_model():
+    """Node after node, as LightGBM and XGBoost wrote them."""
+    for name in ("lightgbm binary", "lightgbm poisson intermediate", "xgboost binary"):
+        own, explainer = case(name)
+        again = explainer.refit(drop=[])
+        expected = inner_values(own, own.model)
+        np.testing.assert_allclose(inner_values(own, again.model), expected, rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_wrong_targets_do_not_pass(name):
     own, explainer = case(name)
@@ -349,5 +411,3 @@ def test_saved_and_loaded(tmp_path):
     v = np.linspace(-1, 1, N)
     np.testing.assert_allclose(explainer.operator.T @ v, explainer(X).weights.T @ v, atol=1e-12)
     np.testing.assert_allclose(explainer.operator @ v, explainer(X).weights @ v, atol=1e-12)
-    with pytest.raises(axil.UnsupportedQuestionError, match="monotone constraints"):
-        explainer.refit(drop=[0, 1])

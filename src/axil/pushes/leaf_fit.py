@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from axil.adapters.bags import RecordedBags
 from axil.adapters.contract import TrainingRows
 from axil.adapters.smooth import SmoothModel
-from axil.errors import InputError, UnsupportedQuestionError
+from axil.errors import InputError
 from axil.kernels.cpu import Cpu
 from axil.machine.blocks import row_blocks
 from axil.pushes.stages import Leaves, StageWalk, WalkedStages, start_factors
@@ -35,12 +35,6 @@ def leaf_fit(
     """The leaves of the trees, fitted to these rows, which fall into these leaves (T, N) and were drawn so often, (T, N)."""
     targets = rows.targets
     smooth = adapter.smooth_trees(rows)
-    if smooth.bounds is not None:
-        raise UnsupportedQuestionError(
-            "refit",
-            "with monotone constraints or path_smooth and this loss the values of inner nodes are not written",
-            "Ask explainer.without(X, rows) for a fit without some rows, or fit with squared error.",
-        )
     weights = np.ones(len(targets)) if rows.weights is None else rows.weights
     if not weights.any():
         raise InputError("No row of any weight is left to fit again; keep some.")
@@ -71,8 +65,11 @@ def leaf_fit(
     parts = list(zip(leaves, draws, trees.n_leaves.tolist()))
     counts = np.concatenate([np.bincount(leaf, own > 0, n) for leaf, own, n in parts])
     heavy = np.concatenate([np.bincount(leaf, weights * own, n) for leaf, own, n in parts])
+    nodes = None if smooth.bounds is None else smooth.bounds.nodes
+    if nodes is not None:
+        nodes = nodes.emptied(counts == 0)
     most = smooth.most or np.inf
-    rule = Regularisation(trees.l2, np.ones_like(trees.l2), False, smooth.l1, most)
+    rule = Regularisation(trees.l2, np.ones_like(trees.l2), False, smooth.l1, most, nodes)
     return LeafFit(
         n_leaves=trees.n_leaves,
         columns=np.arange(len(leaves)),

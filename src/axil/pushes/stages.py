@@ -489,7 +489,7 @@ class StageWalk:
                     l2 = np.where(self.zeroed[place, column], np.inf, l2)
                 step, bounds = leaf_step(G, H, l2, self.smooth.l1, self.smooth.most), self.smooth.bounds
                 if bounds is not None:
-                    rule = self._smoothed(t, bounds.tree(t, place), -G, H)
+                    rule = self._smoothed(t, self._bounds_of_rows(bounds, t), -G, H)
                     step = bounded_step(rule, G, H, step)
                     self.node_values.append(rule.node_values(-G, H).bounded)
                 steps.append(step)
@@ -510,6 +510,14 @@ class StageWalk:
         """Return which leaf values (L_t,) of a tree the library set to zero for their weight."""
         light = (1 + ROUNDED) * self.smooth.lightest > H
         return np.asarray(light & (self.trees.values[place, column] == 0))
+
+    def _bounds_of_rows(self, bounds: Regularisation, t: int) -> Regularisation:
+        """Return the rule of a tree, in which a node without rows, as a refit may leave it, is no bound."""
+        rule = bounds.tree(t, slice(self.starts[t], self.starts[t + 1]))
+        assert rule.nodes is not None
+        leaf = self.leaves[t] if self.drawn is None else self.leaves[t, self.drawn[t] > 0]
+        nodes = rule.nodes.emptied(np.bincount(leaf, minlength=len(rule.l2)) == 0)
+        return rule if nodes is rule.nodes else replace(rule, nodes=nodes)
 
     def _smoothed(self, t: int, rule: Regularisation, sums: Array, weights: Array) -> Regularisation:
         """The rule of a tree, with the shares that smoothing left its nodes."""

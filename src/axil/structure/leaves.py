@@ -86,7 +86,8 @@ class LeafFit:
     @cached_property
     def _node_values(self) -> Array:
         """The values of all nodes of the rule, before the rate."""
-        return self.rule.node_values(self.sums[:, 0], self.weights).bounded
+        bends = self.weights if self.hessians is None else self.hessians
+        return self.rule.node_values(self.sums[:, 0], bends).bounded
 
 
 @dataclass(frozen=True)
