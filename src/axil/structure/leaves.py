@@ -86,7 +86,7 @@ class LeafFit:
     @cached_property
     def _node_values(self) -> Array:
         """The values of all nodes of the rule, before the rate."""
-        bends = self.weights if self.hessians is None else self.hessians
+        bends = self.weights if self.hessians is None else self.hessians[:, 0]
         return self.rule.node_values(self.sums[:, 0], bends).bounded
 
 
