@@ -15,8 +15,10 @@ from sklearn.ensemble import (
     VotingClassifier,
 )
 from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import GridSearchCV
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.multioutput import MultiOutputClassifier
+from sklearn.naive_bayes import GaussianNB
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler, TargetEncoder
@@ -50,6 +52,8 @@ QUIET = {"verbose": -1, "n_estimators": 2}
         ),
         (make_pipeline(StandardScaler(), LinearRegression()).fit(X, Y), "exact", None),
         (make_pipeline(TargetEncoder(), LinearRegression()).fit(X.round(), Y), "no", "transformer"),
+        (GaussianNB().fit(X, Y > 0), "no", "class"),
+        (StandardScaler().fit(X), "no", None),
         ("a file name", "no", None),
     ],
 )
@@ -59,6 +63,37 @@ def test_kinds(model, kind, setting):
     assert (found.kind, found.setting) == (kind, setting)
     assert found.exact == bool(found) == (kind == "exact")
     assert found.reason
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        GaussianNB(),
+        GridSearchCV(GaussianNB(), {}),
+        make_pipeline(StandardScaler(), GaussianNB()),
+        GridSearchCV(make_pipeline(StandardScaler(), GridSearchCV(GaussianNB(), {})), {}),
+    ],
+    ids=["alone", "in a search", "in a pipeline", "in several"],
+)
+def test_a_model_that_is_not_read_is_named_wherever_it_is(model):
+    model.fit(X, Y > 0)
+    found = axil.supports(model)
+    with pytest.raises(
+        axil.UnsupportedModelError, match=r"class sklearn\.naive_bayes\.GaussianNB, is not read"
+    ) as caught:
+        axil.Explainer(model, X, Y > 0)
+    assert (found.kind, found.setting, found.reason) == ("no", caught.value.setting, str(caught.value))
+
+
+def test_a_search_of_another_kind_has_the_model_inside():
+    class Search:
+        best_estimator_ = LinearRegression().fit(X, Y)
+
+        def predict(self, rows):
+            return self.best_estimator_.predict(rows)
+
+    with pytest.raises(axil.InputError, match="Pass the model that it chose: its best_estimator_"):
+        axil.Explainer(Search(), X, Y)
 
 
 def test_an_unfitted_model_cannot_be_judged():

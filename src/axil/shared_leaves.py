@@ -231,7 +231,7 @@ def _leaf_reader(model: Any) -> Any:
             return found
         known = known or found is not None
     if not known:
-        raise InputError(adapters.unknown(model))
+        raise adapters.unread(model)
     raise UnsupportedQuestionError("similarity", reason, "Pass a model of trees.")
 
 

@@ -60,7 +60,8 @@ def supports(model: Any) -> Support:
         )
         return Support("derivative", "class", reason)
     if adapter is None:
-        return Support("no", None, adapters.unknown(model))
+        unread = adapters.unread(model)
+        return Support("no", getattr(unread, "setting", None), str(unread))
     return Support(
         "exact", None, f"Predictions of this {adapter.library} model are weighted sums of its training targets."
     )

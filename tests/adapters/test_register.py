@@ -122,7 +122,7 @@ def test_a_registered_reader_comes_first(registered):
 
 def test_unregistered_models_are_not_known(model):
     assert not axil.supports(model)
-    with pytest.raises(axil.InputError, match=r"test_register\.Own; axil reads"):
+    with pytest.raises(axil.UnsupportedModelError, match=r"test_register\.Own, is not read: axil reads"):
         axil.Explainer(model, X, Y)
 
 

@@ -6,11 +6,12 @@ from contextlib import suppress
 from typing import Any, cast
 
 from axil.adapters.contract import Model
-from axil.adapters.pipeline import TREES, library_readers, search
+from axil.adapters.pipeline import TREES, last_step, library_readers, search
 from axil.adapters.registration import is_adapter, register, registered, require_contract
+from axil.adapters.searches import unwrapped
 from axil.errors import InputError, UnsupportedModelError
 
-__all__ = ["Model", "around", "find", "fingerprint", "read", "read_leaves", "register", "unknown"]
+__all__ = ["Model", "around", "find", "fingerprint", "read", "read_leaves", "register", "unread"]
 
 # Library: what it calls the models that axil reads. Each has a package of the same name here.
 _LIBRARIES = {
@@ -43,7 +44,7 @@ def read(model: Any) -> Model:
     """The adapter for a fitted model; raises for an object that axil does not know and refuses what is not linear."""
     adapter = find(model)
     if adapter is None:
-        raise InputError(unknown(model))
+        raise unread(model)
     return adapter
 
 
@@ -61,25 +62,58 @@ def read_leaves(model: Any) -> Any:
     return search(model, library_readers(TREES, "adapter", leaves_only=True))
 
 
-def unknown(model: Any) -> str:
-    """Message for an object that axil does not know."""
+def unread(model: Any) -> InputError | UnsupportedModelError:
+    """Return the error for an object that axil does not read: of a model its class is not supported, all else is no model."""
     if isinstance(model, type):
-        return (
+        return InputError(
             f"The model is the class {model.__name__} itself; expected a fitted model: {model.__name__}(...).fit(X, y)."
         )
-    kind = f"{type(model).__module__}.{type(model).__qualname__}"
-    try:
-        inside = hasattr(model, "best_estimator_")
-    except Exception:  # whatever an object that is no model raises
-        inside = False
-    if inside:
-        return f"The model is a {kind}, a search that axil does not know. Pass the model that it chose: its best_estimator_."
+    kind = _class_name(model)
     if way := around(model):
-        return f"The model is a {kind}, which holds the model that axil reads. {way}"
-    return (
-        f"The model is a {kind}; axil reads {', '.join((*_LIBRARIES.values(), *registered))}. If this object wraps such a model "
-        "(a file, an ensemble of your own), pass the fitted model inside, with the features as they reach it."
-    )
+        return InputError(f"The model is a {kind}, which holds the model that axil reads. {way}")
+    inner = _innermost(model)
+    if inner is not model:
+        reason = f"it is what this {type(model).__name__} predicts with, and axil reads {_readable()}"
+        return UnsupportedModelError("class", _class_name(inner), reason, _INSIDE)
+    if _has(model, "best_estimator_"):
+        return InputError(
+            f"The model is a {kind}, a search that axil does not know. Pass the model that it chose: its best_estimator_."
+        )
+    if _has(model, "predict"):
+        return UnsupportedModelError("class", kind, f"axil reads {_readable()}", _INSIDE)
+    return InputError(f"The model is a {kind}; axil reads {_readable()}. {_INSIDE}")
+
+
+_INSIDE = (
+    "If this object wraps such a model (a file, an ensemble of your own), pass the fitted model inside, with the features as "
+    "they reach it."
+)
+
+
+def _readable() -> str:
+    """Return the names of the models that axil reads."""
+    return ", ".join((*_LIBRARIES.values(), *registered))
+
+
+def _class_name(model: Any) -> str:
+    """Return the name of a model's class with its module."""
+    return f"{type(model).__module__}.{type(model).__qualname__}"
+
+
+def _innermost(model: Any) -> Any:
+    """Return the model that searches and pipelines around it predict with; the object itself where nothing is around it."""
+    inner = unwrapped(model)
+    while (last := last_step(inner)) is not None:
+        inner = last
+    return inner
+
+
+def _has(model: Any, name: str) -> bool:
+    """Return whether an object has an attribute, whatever it raises when it is asked."""
+    try:
+        return hasattr(model, name)
+    except Exception:  # of an object that is no model
+        return False
 
 
 def around(model: Any) -> str:
