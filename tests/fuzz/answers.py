@@ -50,17 +50,17 @@ def check_answers(fit: Fit, draw: Draw) -> None:
     leaf = fit.leaves[0] == fit.asked[0, 0]
     sets = [rng.random(n) < share for share in (0.1, 0.5, 0.9)] + [leaf, np.arange(n) == rng.integers(n)]
     for gone in sets:
-        expected = fit.scores(weights=np.where(gone, 0.0, fit.weights))[0] if not gone.all() else np.full(1, np.inf)
+        expected = fit.scores(gone=gone)[0] if not gone.all() else np.full(1, np.inf)
         if not np.isinf(expected).any() and _has_base(fit, gone):
             _compare(fit, "without", expected, lambda gone=gone: _after(explainer.without, fit, gone))
     unoffset = replace(fit, new_offsets=None)
     every = [np.arange(n) == row for row in range(n)]
     known = np.array([_has_base(fit, gone) for gone in every])
-    effects = [unoffset.scores(weights=np.where(gone, 0.0, fit.weights))[0] for gone in every]
+    effects = [unoffset.scores(gone=gone)[0] for gone in every]
     effects = np.stack(effects, axis=1) - unoffset.scores()[0][:, None]
     _compare(fit, "removal", effects[:, known], lambda: _outputs_last(explainer.removal(fit.X_new))[:, known])
     if explainer.kind == "exact":
-        own = [fit.scores(weights=np.where(gone, 0.0, fit.weights))[1][row] for row, gone in enumerate(every)]
+        own = [fit.scores(gone=gone)[1][row] for row, gone in enumerate(every)]
         own = np.where([[fit.alone(row)] for row in range(n)], np.nan, own)
         _compare(fit, "leave_one_out", own, lambda: explainer.leave_one_out()["prediction"])
     if explainer.kind == "additive":

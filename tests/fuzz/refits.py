@@ -77,7 +77,7 @@ class Fit(Trial):
     l2: float = 0.0
     l1: float = 0.0
     most: float = np.inf  #: of a step
-    by_weight: bool = False  #: CatBoost: l2 grows with the mean weight; rows of no weight count in it
+    by_weight: bool = False  #: CatBoost: l2 grows with the mean weight of the rows, those of no weight among them
     start: float | None = None  #: None: estimated from the targets
     keeps_base: bool = (
         False  #: XGBoost: rows without offsets start from the base, though the fit of rows with offsets does not
@@ -110,15 +110,16 @@ class Fit(Trial):
         given = [self.columns, self.scores()[0]] + [a for a in (self.offsets, self.new_offsets) if a is not None]
         return float(max(np.nanmax(np.abs(a)) for a in given)) or 1.0
 
-    def scores(self, y: Array | None = None, weights: Array | None = None) -> tuple[Array, Array]:
-        """(n, K) of X_new and (N, K) of the training rows, fitted to other targets or weights on the same splits."""
-        new, own, *_ = self.refitted(y, weights)
+    def scores(self, y: Array | None = None, gone: Array | None = None) -> tuple[Array, Array]:
+        """(n, K) of X_new and (N, K) of the training rows, fitted to other targets or without rows on the same splits."""
+        new, own, *_ = self.refitted(y, gone)
         return new, own
 
-    def refitted(self, y: Array | None = None, weights: Array | None = None) -> tuple[Array, Array, Array, Array]:
+    def refitted(self, y: Array | None = None, gone: Array | None = None) -> tuple[Array, Array, Array, Array]:
         """`scores`, the patterns of all leaves, and the pushes (K, n, N) on X_new."""
         y = self.columns if y is None else self.one_hot(y)
-        w = self.weights if weights is None else weights
+        gone = np.zeros(len(y), dtype=bool) if gone is None else gone
+        w = np.where(gone, 0.0, self.weights)
         if self.draws is not None:
             return *self._averages(y, w), np.zeros(0), np.zeros(0)
         base = self._base(y, w)
@@ -126,7 +127,7 @@ class Fit(Trial):
         own = np.zeros(y.shape) + (base if self.offsets is None else self.offsets[:, None])
         new = np.zeros((self.asked.shape[1], y.shape[1]))
         new += unoffset if self.new_offsets is None else self.new_offsets[:, None]
-        l2 = self.l2 * w.sum() / len(w) if self.by_weight else self.l2
+        l2 = self.l2 * w.sum() / (~gone).sum() if self.by_weight else self.l2
         pushes, patterns = np.zeros((y.shape[1], *new.shape[:1], len(w))), []
         for t, (leaf, at) in enumerate(zip(self.leaves, self.asked)):
             k = t % y.shape[1]
