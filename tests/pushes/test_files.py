@@ -4,6 +4,8 @@ import lightgbm as lgb
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.ensemble import GradientBoostingClassifier
+from sklearn.ensemble._gradient_boosting import _random_sample_mask
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -50,6 +52,45 @@ def test_draws_and_drops_are_replayed_again(name, tmp_path):
     case = model_of(name)
     before = axil.Explainer(case.model, X, case.y, case.weights, case.offsets)
     assert_same(again(before, tmp_path / "saved", case.model), before)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_draws_that_were_given_are_kept(classes, tmp_path):
+    """The model keeps a generator, from which its draws cannot be made again."""
+    labels = np.digitize(X[:, 0], np.quantile(X[:, 0], np.arange(1, classes) / classes))
+    state, bags = np.random.RandomState(0), []
+    model = GradientBoostingClassifier(n_estimators=4, subsample=0.6, random_state=np.random.RandomState(0)).fit(
+        X, labels
+    )
+    for _ in range(4):
+        mask = _random_sample_mask(N, int(0.6 * N), state)
+        for _ in range(1 if classes == 2 else classes):
+            bags.append(np.asarray(mask, dtype=float))
+            state.randint(np.iinfo(np.int32).max)  # the seed of a tree
+    before = axil.Explainer(model, X, labels, bags=np.stack(bags, axis=1))
+    after = again(before, tmp_path / "drawn", model)
+    assert_same(after, before)
+    assert_same(axil.load(tmp_path / "drawn", model, X_train=X), before)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda bags: bags[:, 1:],
+        lambda bags: bags[1:],
+        lambda bags: 1 - bags,
+        lambda bags: bags.astype(str),
+        lambda bags: np.where(bags > 0, np.nan, bags),
+    ],
+)
+def test_draws_of_a_damaged_file(damage, tmp_path):
+    model = GradientBoostingClassifier(n_estimators=4, random_state=0).fit(X, BINARY)
+    axil.Explainer(model, X, BINARY, bags=np.ones((N, 4))).save(tmp_path / "drawn.npz")
+    with np.load(tmp_path / "drawn.npz") as stored:
+        arrays = dict(stored)
+    rewritten(arrays, tmp_path / "drawn.npz", bags=damage(arrays["bags"]))
+    with pytest.raises(axil.InputError, match="is not a complete axil explainer"):
+        proven(tmp_path / "drawn.npz", model)
 
 
 def test_an_objective_of_your_own_is_given_again(tmp_path):

@@ -138,7 +138,7 @@ class Boosting:
         self.walked = walk(adapter, fitted, leaves, targets, offsets, verify, limits.n_threads)
         self.adapter, self._n_threads, self._raw = adapter, limits.n_threads, output == "raw"
         self.targets, self.underived, self.classes = targets, fitted.underived, adapter.classes
-        self.rows = TrainingRows(None, targets, weights, offsets)  #: as the library keeps them; no features
+        self.rows = TrainingRows(None, targets, weights, offsets, bags)  #: as the library keeps them; no features
         self._as_fitted: FitsAgain | None = None
         self.offsets: Offsets | None = None  #: of the rows that are asked about
         self.pushes = Pushes(self.walked, limits)

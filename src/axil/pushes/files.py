@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters import smooth
+from axil.adapters.bags import RecordedBags
 from axil.errors import ExactnessError, InputError
 from axil.implicit.readers import OUTPUTS
 from axil.inputs.copies import frozen
@@ -36,6 +37,8 @@ def save(path: Any, proven: ProvenPushes) -> None:
         raise InputError(UNPROVEN)
     arrays = {"leaves": model.found.leaves, "targets": model.rows.targets}
     arrays |= {name: own for name in ("weights", "offsets") if (own := getattr(model.rows, name)) is not None}
+    if model.rows.bags is not None:
+        arrays["bags"] = model.rows.bags.astype(RecordedBags(model.rows.bags, len(model.found.leaves)).dtype)
     header = {
         "kind": KIND,
         "fingerprint": model.adapter.fingerprint,
@@ -59,6 +62,7 @@ def load(file: Archive, model: Any, limits: Limits, X_train: Any, objective: Any
     try:
         leaves, targets = arrays.pop("leaves"), _numbers(arrays.pop("targets"), len(file.index))
         weights, offsets = arrays.pop("weights", None), arrays.pop("offsets", None)
+        bags = inputs.as_bags(arrays.pop("bags", None), len(targets))
         if arrays:
             raise ValueError(f"{len(arrays)} arrays too many")
         if not len(targets):
@@ -67,6 +71,8 @@ def load(file: Archive, model: Any, limits: Limits, X_train: Any, objective: Any
             raise ValueError("weights below 0, or 0 everywhere")
         if offsets is not None and _numbers(offsets, len(targets)).shape != targets.shape:
             raise ValueError("offsets of other outputs")
+        if bags is not None and bags.shape[1] != len(leaves):
+            raise ValueError("bags of other trees")
         output, off, rounded = header["output"], header["score_error"], header.get("rounding_error")
         if output not in OUTPUTS or type(off) is not float or not 0 <= off <= adapter.smooth_tolerance:
             raise ValueError("a header that proves nothing")
@@ -83,7 +89,7 @@ def load(file: Archive, model: Any, limits: Limits, X_train: Any, objective: Any
     def proven() -> ProvenPushes:
         try:
             known = KnownLeaves(frozen(leaves), off, rounded)
-            found = Boosting(adapter, None, targets, weights, offsets, output, limits, True, known)
+            found = Boosting(adapter, None, targets, weights, offsets, output, limits, True, known, bags)
         except InputError:
             raise
         except (ExactnessError, ValueError) as error:
