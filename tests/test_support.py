@@ -62,6 +62,15 @@ def test_kinds(model, kind, setting):
     found = axil.supports(model)
     assert (found.kind, found.setting) == (kind, setting)
     assert found.exact == bool(found) == (kind == "exact")
+    first = found.reason.partition(". ")[0]
+    leads = {
+        "exact": "are weighted sums of its training targets",
+        "additive": "by contributions of its training rows",
+        "derivative": "gives the derivatives of this model's predictions",
+    }
+    if kind in leads:  # what it has comes first, and no advice against the model
+        assert leads[kind] in first
+        assert "Fit with" not in found.reason
     assert found.reason
 
 

@@ -16,7 +16,7 @@ class Support:
 
     kind: str  #: `Explainer.kind` of this model: "exact", "additive" or "derivative"; "no" where axil does not read it
     setting: str | None  #: the setting that stands in the way of exact weights, as the library spells it
-    reason: str  #: in a sentence or two
+    reason: str  #: in a few sentences, the first of which says what axil answers, or why it has no answer
 
     @property
     def exact(self) -> bool:
@@ -74,10 +74,25 @@ def _smooth(model: Any, error: UnsupportedModelError) -> Support:
         if found is not None and found.refused_draws is not None:
             raise found.refused_draws
         if found is not None:
-            return Support("additive", error.setting, str(error))
+            answers = (
+                f"axil.Explainer(model, X_train, y_train) explains this {found.library} model by contributions of its "
+                f"training rows, which add up to its scores. {_not_exact(error)}"
+            )
+            return Support("additive", error.setting, answers)
         if error.derivative:
             smooth.refuse_learners(model)
     except UnsupportedModelError as second:
         told = second if error.derivative else error  # the reason against exact weights, unless they cannot exist
         return Support("no", told.setting, str(told))
-    return Support("derivative" if error.derivative else "no", error.setting, str(error))
+    if not error.derivative:
+        return Support("no", error.setting, str(error))
+    answers = (
+        "axil.Explainer(model, X_train, y_train) gives the derivatives of this model's predictions by its training targets. "
+        f"{_not_exact(error)}"
+    )
+    return Support("derivative", error.setting, answers)
+
+
+def _not_exact(error: UnsupportedModelError) -> str:
+    """Return the sentence on what stands in the way of exact weights, without advice."""
+    return f"It has no exact weights ({error.setting}={error.value}): {error.reason}."
