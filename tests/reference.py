@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.sparse import csr_array
 
-from axil.structure import Coefficients, Regularisation, Structure, cell_dtype
+from axil.structure import Ancestors, Coefficients, Regularisation, Structure, cell_dtype
 
 
 def leaf_average(v, leaf):
@@ -150,8 +150,8 @@ def replay(s, y, queries, brought=None, output=0):
 def reweighted_replay(s, y, w, queries, n_gone=0):
     """The fit with targets y and other row weights w (complex ones too), leaf values by one Newton step after the other.
 
-    ``n_gone`` of the rows are gone: they count in no mean weight. Trees of a forest that have no row left in a query's leaf are
-    left out of the mean of the others' outputs.
+    ``n_gone`` of the rows are gone: they count in no mean weight. A leaf of an averaged tree without rows has the value of its
+    nearest ancestor that has some.
     """
     before = 1.0 if s.row_weights is None else s.row_weights.mean()
     l2 = s.regularisation.l2 * (w.sum() / (s.n_rows - n_gone) / before if s.regularisation.by_weight else 1.0)
@@ -159,7 +159,7 @@ def reweighted_replay(s, y, w, queries, n_gone=0):
     plain = Coefficients(np.tril(np.tile(s.rates, (s.n_trees + 1, 1)), -1), np.ones(s.n_trees + 1))
     c = plain if s.coefficients is None else s.coefficients
     base = w @ y / w.sum() if s.base is None else s.base[0]
-    values, empty = [], []
+    values = []
 
     def predicted(t, leaves):
         return c.beta[t] * base + sum(c.omega[t, u] * values[u][leaves[u]] for u in range(min(t, s.n_trees)))
@@ -180,17 +180,54 @@ def reweighted_replay(s, y, w, queries, n_gone=0):
             moved = np.divide(shift, scale, out=np.zeros_like(shift), where=scale > 0)  # of the sum
             inverse = np.divide(1.0, denominator, out=np.zeros_like(denominator), where=denominator != 0)
             value = np.where(scale > 0, np.where(weight != 0, value + moved * inverse, 0.0), shift)
+        if s.averages:
+            sums = np.zeros(s.n_leaves[t], complex)
+            np.add.at(sums, rows[t], w * draw[t] * residuals)
+            lost = (weight == 0) & (s.leaf_weights[own] > 0) & (s.leaf_scale[own] > 0)
+            for leaf in np.flatnonzero(lost):
+                value[leaf] = inherited_value(s, t, leaf, weight, sums, l2[own].min(initial=np.inf))
+            if not s.beta.any() and not weight.any() and lost.any():
+                value[lost] = w @ y / w.sum()
         values.append(value)
-        empty.append((weight == 0) & (s.leaf_weights[own] > 0))
-    if c.omega[:-1].any():
-        return predicted(s.n_trees, queries.T)
-    found = np.full(len(queries), np.nan, complex)
-    for i, leaves in enumerate(queries):
-        trees = [t for t in range(s.n_trees) if not empty[t][leaves[t]]]
-        if trees:
-            outputs = [values[t][leaves[t]] for t in trees]
-            found[i] = c.beta[-1] * base + c.omega[-1].sum() * np.average(outputs, weights=c.omega[-1][trees])
-    return found
+    return predicted(s.n_trees, queries.T)
+
+
+def inherited_value(s, t, leaf, weight, sums, l2):
+    """The value of the nearest ancestor of a leaf of tree t that has rows, from those of its leaves; 0 where there is none."""
+    parents, first = s.ancestors.parents, s.starts[t]
+    node = first + leaf
+    while (node := parents[node]) >= 0:
+        below = [i for i in range(s.n_leaves[t]) if node in path_of(parents, first + i)]
+        if weight[below].any():
+            return sums[below].sum() / (weight[below].sum() + l2)
+    return 0.0
+
+
+def path_of(parents, node):
+    """A node and all above it."""
+    path = [node]
+    while (node := parents[node]) >= 0:
+        path.append(node)
+    return path
+
+
+def random_ancestors(rng, n_leaves, l2):
+    """The nodes of trees of these numbers of leaves, whose splits part their leaves anywhere."""
+
+    def split(leaves, found):
+        at, cut = len(found), int(rng.integers(1, len(leaves)))
+        found.append([0, 0])
+        for side, part in enumerate((leaves[:cut], leaves[cut:])):
+            found[at][side] = ~int(part[0]) if len(part) == 1 else split(part, found)
+        return at
+
+    children = []
+    for n in n_leaves:
+        found = []
+        if n > 1:
+            split(rng.permutation(n), found)
+        children.append(np.array(found, dtype=np.int64).reshape(-1, 2))
+    return Ancestors.of(children, np.full(sum(map(len, children)), float(l2)))
 
 
 def removal_effects(s, y, queries, rows):
@@ -293,6 +330,7 @@ def random_structure(
     if shifted:  # some sums moved, as l1 does, and some leaves at a constant
         fixed, moved = rng.random(len(scale)) < 0.2, rng.normal(size=len(scale))
         scale, shift = np.where(fixed, 0.0, scale), np.where(fixed, 0.3 * moved, moved * scale)
+    known = None if coefficients is None else random_coefficients(rng, coefficients, n_trees, rates)
     return Structure(
         cells=(level * n_leaves[:, None] + leaves).astype(cell_dtype(most_leaves * len(draws))),
         n_leaves=n_leaves,
@@ -306,7 +344,8 @@ def random_structure(
         mixing=mixing,
         shift=shift,
         draws=np.asarray(draws),
-        coefficients=None if coefficients is None else random_coefficients(rng, coefficients, n_trees, rates),
+        coefficients=known,
+        ancestors=None if known is None else random_ancestors(np.random.default_rng(seed), n_leaves, l2),
     )
 
 

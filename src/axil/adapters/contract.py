@@ -18,11 +18,12 @@ from axil.errors import UnsupportedModelError
 from axil.kernels import Backend
 from axil.machine.arrays import largest_size
 from axil.scale import IDENTITY, TargetScale
-from axil.structure import Chains, Coefficients, Cut, Nodes, Ranks
+from axil.structure import Ancestors, Chains, Coefficients, Cut, Nodes, Ranks
 from axil.types import Array
 
 __all__ = [
     "Adapter",
+    "Ancestors",
     "Coefficients",
     "FittedSmoother",
     "FittedTrees",
@@ -173,6 +174,8 @@ class FittedTrees:
     l1: float = 0.0  #: by how much a sum is moved towards zero
     max_step: float = np.inf  #: the largest value of a leaf before the rate, either way
     nodes: Nodes | None = None  #: where leaf values depend on more than their own rows, or inner nodes are evidence
+    #: the nodes of averaged trees, whose values leaves without rows have; None: they have the values of their roots
+    ancestors: Ancestors | None = None
     chains: Chains | None = None  #: along which values must rise
     steps: int | Array = 1  #: Newton steps, of all leaves or (L,) of each
     l2_by_weight: bool = False  #: whether l2 is in proportion to the mean weight of all rows

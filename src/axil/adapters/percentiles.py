@@ -55,5 +55,6 @@ def with_base(trees: FittedTrees, ranks: Ranks, rows: TrainingRows, start: float
         doubt=None if doubt is None else lambda agree: doubt(agree[1:]),
         ranks=ranks,
         based=True,
+        ancestors=None if trees.ancestors is None else trees.ancestors.after_a_leaf(),
         columns=None if trees.columns is None else np.append(0, 1 + trees.columns),
     )

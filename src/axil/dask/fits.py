@@ -19,6 +19,7 @@ from axil.machine.blocks import spans
 from axil.structure import RowTotals, Structure, Transferable
 from axil.types import Array
 from axil.weights.forest import is_forest
+from axil.weights.inherited import inherited_values
 from axil.weights.leaf_space import LeafSpace, cooccurrence
 from axil.weights.parts import Parts
 from axil.weights.passes import leaf_sums
@@ -133,17 +134,23 @@ class Fit(Transferable):
     structure: Structure
     base: Array  #: (K,)
     values: Array  #: (L, K) leaf values before any rate
-    #: (L, K) which they are made of, with what residuals put in that are cut off; zeros unless there are shifts, as only pushes
-    #: ask for them then
+    #: (L, K) which they are made of, with what residuals put in that are cut off; zeros unless trees are averaged or there are
+    #: shifts
     sums: Array
+    mean: Array  #: (K,) the weighted mean of the targets
 
     @classmethod
     def of(cls, space: LeafSpace, sums: RowSums) -> Fit:
         """The fit whose leaf space and sums over rows these are."""
         s = space.structure
-        base = sums.moment / sums.weight if s.base is None else s.base
+        mean = sums.moment / sums.weight
+        base = mean if s.base is None else s.base
         values = space.leaf_values(sums.started, base)
-        return cls(s, base, values, np.zeros_like(values))
+        of_leaves = np.zeros_like(values)
+        if s.averages:
+            of_leaves = sums.started - np.outer(s.base_share, base)
+            values = inherited_values(s, values, of_leaves, mean)
+        return cls(s, base, values, of_leaves, mean)
 
     @classmethod
     def without(cls, structure: Structure, sums: RowSums, n_threads: int) -> Fit:
@@ -161,9 +168,11 @@ class Fit(Transferable):
         if not bends(s):
             return cls.of(space_of(rescaled(s), sums.together, n_threads), sums)
         assert sums.together is not None
-        base = sums.moment / sums.weight if s.base is None else s.base
+        mean = sums.moment / sums.weight
+        base = mean if s.base is None else s.base
         values, of_leaves = sums_by_rule(s, sums.together, sums.started, base)
-        return cls(s, base, values, of_leaves)  # of which predictions are asked alone, and no pattern
+        values = inherited_values(s, values, of_leaves, mean)
+        return cls(s, base, values, of_leaves, mean)  # of which predictions are asked alone, and no pattern
 
     def on(self, partition: Partition, entry: int) -> FittedValues:
         """This fit with a partition's rows in it."""

@@ -25,6 +25,7 @@ from axil.weights.answers import RowEffects
 from axil.weights.deletion import InLeafSpace
 from axil.weights.deletion_work import blocks_of
 from axil.weights.forest import is_forest
+from axil.weights.inherited import Beside
 from axil.weights.leaf_space import LeafSpace, asked
 from axil.weights.left_out import left_out
 from axil.weights.levels import Level
@@ -32,7 +33,7 @@ from axil.weights.parts import Parts, Which
 from axil.weights.passes import Adjoints
 from axil.weights.pattern_changes import sum_responses
 from axil.weights.replays import ByReplay
-from axil.weights.residuals import FittedValues, over_the_rest
+from axil.weights.residuals import FittedValues
 from axil.weights.rows_left import known_regularisation
 
 BLOCK_ENTRIES = 1 << 20  # of trees, or queries, by rows that are worked on at a time
@@ -124,7 +125,8 @@ def effects_of(
         adjoints = Adjoints(asked_of.phi[entry], asked_of.beta[entry])
         return [removal.ReadOutEffects(fit, adjoints) for fit in removal.fits(rows, fitted)]
     if is_forest(fitted.structure):
-        return [ForestEffects(fitted, queries, k, asked_of.n_threads) for k in range(fitted.values.shape[1])]
+        mean = plan.fit.mean
+        return [ForestEffects(fitted, queries, k, asked_of.n_threads, mean) for k in range(fitted.values.shape[1])]
     assert known is not None
     return deletion_of(partition, entry, plan, known, asked_of.n_threads).effects(queries)
 
@@ -158,32 +160,45 @@ class ForestEffects(RowEffects):
     queries: Leaves
     output: int
     n_threads: int
+    mean: Array  #: (K,) of the targets of all rows
 
     def blocks(self) -> Iterator[tuple[int, Array]]:
         s, n = self.fitted.structure, len(self.queries)
         rows, table = Cpu(self.n_threads).rows_of(s), s.by_cells(asked(s, self.queries), drawn=False)
-        before = self.fitted.predictions(self.queries.T)[:, self.output]
+        beside = beside_of(self.fitted)
         for part in blocks_of(s, max(n, s.n_trees), BLOCK_ENTRIES):
-            out, lost = np.empty((2, part.stop - part.start, n))
-            changes, last = forest_changes(self.fitted, part)
-            rows.scaled_read_out(table, np.ascontiguousarray(changes[:, :, self.output]), part.start, out)
-            if last.any():
-                rows.scaled_read_out(table, last.astype(np.float64), part.start, lost)
-                out = over_the_rest(s, before + out, lost, np.zeros(1), np.zeros(1)) - before
+            out = np.empty((part.stop - part.start, n))
+            changes = forest_changes(self.fitted, part, beside, self.mean)[:, :, self.output]
+            rows.scaled_read_out(table, np.ascontiguousarray(changes), part.start, out)
             yield part.start, out
 
 
-def forest_changes(fitted: FittedValues, rows: slice) -> tuple[Array, NDArray[np.bool_]]:
-    """(T, rows, K) changes of the values of each row's leaves without it, and (T, rows) whether no row is left in them then."""
+def beside_of(fitted: FittedValues) -> Beside:
+    """Return the values that the leaves of a forest would have without any row of theirs."""
+    scale = fitted.structure.leaf_scale[:, None]
+    sums = np.divide(fitted.values, scale, out=np.zeros_like(fitted.values), where=scale > 0)
+    return Beside(fitted.structure, sums)
+
+
+def forest_changes(fitted: FittedValues, rows: slice, beside: Beside, mean: Array) -> Array:
+    """Return the changes of the values of each row's leaves without it, (T, rows, K).
+
+    ``mean`` (K,): of the targets of all rows, in all partitions.
+    """
     s, parts = fitted.structure, Parts.of_rows(fitted.structure, rows)
-    rule, scale = known_regularisation(s), s.leaf_scale[parts.leaf][:, :, None]
-    left = parts.left(s)
+    rule, targets = known_regularisation(s), fitted.targets[rows]
+    left, drawn = parts.left(s), parts.weight != 0
     after = Regularisation(rule.l2[parts.leaf], rule.steps[parts.leaf]).scale(left)[:, :, None]
-    values = fitted.values[parts.leaf]
-    sums = np.divide(values, scale, out=np.zeros_like(values), where=scale > 0)
-    made, drawn = after * (sums - parts.weight[:, :, None] * fitted.targets[rows]), parts.weight != 0
-    changes = np.where((left == 0)[:, :, None], 0.0, made) - values
-    return np.where(drawn[:, :, None], changes, 0.0), np.asarray(drawn & (left == 0))
+    made = after * (beside.sums[parts.leaf] - parts.weight[:, :, None] * targets)
+
+    weights = np.ones(len(targets)) if s.row_weights is None else s.row_weights[rows]
+    others = removal.left_of(np.full(len(targets), s.total_weight), weights)[:, None]
+    rest = s.total_weight * mean - weights[:, None] * targets
+    of_others = np.divide(rest, others, out=np.full_like(rest, np.nan), where=others > 0)
+    inherited = np.where(beside.has_rows[parts.leaf][:, :, None], beside.values[parts.leaf], of_others)
+
+    changes = np.where((left == 0)[:, :, None], inherited, made) - fitted.values[parts.leaf]
+    return np.where(drawn[:, :, None], changes, 0.0)
 
 
 def alone(partition: Partition, plans: list[DeletionPlan], known: list[Responses | None], n_threads: int) -> Array:
@@ -195,10 +210,9 @@ def alone(partition: Partition, plans: list[DeletionPlan], known: list[Responses
             found.append(left_out(deletion_of(partition, e, plan, tables, n_threads)).predictions)
             continue
         fitted = plan.fit.on(partition, e)
-        s, made = fitted.structure, np.empty_like(fitted.targets)
+        s, made, beside = fitted.structure, np.empty_like(fitted.targets), beside_of(fitted)
         for rows in blocks_of(s, s.n_trees * n_outputs, BLOCK_ENTRIES):
-            changes, last = forest_changes(fitted, rows)
-            after = fitted.predictions(s.leaves(rows)) + np.einsum("t,tjk->jk", s.final, changes)
-            made[rows] = over_the_rest(s, after, (s.final @ last)[:, None], np.zeros(1), np.zeros(1))
+            changes = forest_changes(fitted, rows, beside, plan.fit.mean)
+            made[rows] = fitted.predictions(s.leaves(rows)) + np.einsum("t,tjk->jk", s.final, changes)
         found.append(made)
     return np.concatenate(found, axis=1)

@@ -25,7 +25,7 @@ from axil.replay.proven import ProvenModel
 from axil.replay.recover import check_placement
 from axil.replay.walk import leaf_totals
 from axil.scale import INVERSES, FittedTargets, loaded_targets, user_scale
-from axil.structure import Chains, Coefficients, Cut, Nodes, Regularisation, Structure
+from axil.structure import Ancestors, Chains, Coefficients, Cut, Nodes, Regularisation, Structure
 
 UNPROVEN = "This explainer was made with verify=False, and only a proven one is saved. Make it with verify=True."
 _NODES = [part.name for part in fields(Nodes)]
@@ -226,6 +226,9 @@ def _arrays(structure: Structure) -> dict[str, NDArray[Any]]:
     arrays = {f.name: getattr(structure, f.name) for f in fields(Structure) if f.init}
     del arrays["ranks"]  # rules of libraries are no arrays: what follows from them is refused of a file
     arrays |= _packed(arrays.pop("mixing"))
+    ancestors = arrays.pop("ancestors")
+    if ancestors is not None:
+        arrays |= {"ancestors.parents": ancestors.parents, "ancestors.l2": ancestors.l2}
     coefficients = arrays.pop("coefficients")
     if coefficients is not None:
         arrays |= {"omega": coefficients.omega, "beta": coefficients.beta}
@@ -261,11 +264,15 @@ def _structure(arrays: dict[str, NDArray[Any]], prefix: str) -> Structure:
         Chains(**chains) if chains else None,
     )
     mixing = _unpacked(own)
+    parents, inner_l2 = own.pop("ancestors.parents", None), own.pop("ancestors.l2", None)
+    ancestors = None if parents is None else Ancestors(parents, inner_l2)
     parts: dict[str, Any] = {"base": None, **own}
     if "cut" in parts:
         delta, weighs, closed = parts.pop("cut").tolist()
         parts["cut"] = Cut(_number(np.array(delta)), weighs == 1, closed == 1)
-    return Structure(**parts, mixing=mixing, coefficients=coefficients, regularisation=regularisation)
+    return Structure(
+        **parts, mixing=mixing, coefficients=coefficients, regularisation=regularisation, ancestors=ancestors
+    )
 
 
 def _number(array: NDArray[Any]) -> float:

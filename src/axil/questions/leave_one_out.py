@@ -18,10 +18,7 @@ from axil.types import Array
 from axil.weights.left_out import Curve, LeftOut
 
 LONGEST = 6 * 3600.0  # seconds of replays, above which they are refused
-ALONE = (
-    "no other training row of any weight is in one of the row's leaves (in any, where trees are averaged), so no fit without it "
-    "says what it would be"
-)
+ALONE = "no other training row of any weight is in one of the row's leaves, so no fit without it says what it would be"
 INSTEAD = (
     "audit and calibrate do without where they get your own: out_of_fold=cross_val_predict(model, X_train, y_train)."
 )

@@ -53,8 +53,8 @@ class Removal(Question):
 
         Exact with the structure held fixed: splits, draws, dropped trees, all other weights, and the pattern of L1. Positive:
         without the row the prediction, or score, would be higher. A leaf of boosted trees that no row is left in adds nothing.
-        Where trees are averaged (forests, bagging, voting), the mean is over the trees that still have rows in the leaf. nan,
-        with a warning, where no tree has any, or where without the row no weight is left at all. Of weights in leaf space,
+        In a tree, a forest or bagged trees it has the value of its nearest ancestor that still has rows of the tree's sample.
+        nan, with a warning, where without the row no weight is left at all. Of weights in leaf space,
         O(T^2) per training row once and O(T) per row and prediction; of pushes one replay of the fit per training row, O(T N^2)
         in all. 8 * K * n * n_train bytes without ``k`` and ``groups``; with them no (n, n_train) array is held.
 
@@ -246,11 +246,11 @@ def by_group(asked: Asked, coded: Sequence[Any]) -> Any:
 
 
 def warn_emptied(n: int, of: int, what: str = "predictions") -> None:
-    """Warn of nan in some numbers, because no tree has a row left."""
+    """Warn of nan in some numbers, because no row of any weight is left."""
     if n:
         warn(
-            f"{n:,} of {of:,} {what} are nan: without the deleted rows no tree has a training row left in the leaf of the query, "
-            "so nothing says what the prediction would be. Ask for fewer rows.",
+            f"{n:,} of {of:,} {what} are nan: without the deleted rows no training row of any weight is left, so nothing says "
+            "what the prediction would be. Ask for fewer rows.",
             UserWarning,
         )
 
@@ -259,7 +259,7 @@ def _warn_unranked(n: int) -> None:
     """Warn of effects, nan, that no rank can be given."""
     if n:
         warn(
-            f"{n:,} effects have no rank, and their rows are not listed: without the row no tree has a training row left in the "
-            "leaf of the query, so nothing says what the prediction would be. explainer.removal(X) has nan for them.",
+            f"{n:,} effects have no rank, and their rows are not listed: without the row no training row of any weight is left, "
+            "so nothing says what the prediction would be. explainer.removal(X) has nan for them.",
             UserWarning,
         )

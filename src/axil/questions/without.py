@@ -25,8 +25,11 @@ class Without(Question):
 
         Exact with the structure held fixed: the fit is replayed with their weights at zero, every leaf value computed again.
         Splits, rates, draws and all other weights are held fixed. The effects of single rows (`removal`) do not add up to that
-        of a set. A leaf of boosted trees that no row is left in adds nothing; a mean of trees or models is over those that
-        still have rows, and nan, with a warning, where none has. A frame with the columns query, before, after, change, and
+        of a set. A leaf of boosted trees that no row is left in adds nothing. In a tree, a forest or bagged trees it has the
+        value of its nearest ancestor that still has rows of the tree's sample; a tree whose whole sample is deleted predicts the
+        mean of all rows left. A mean of other models is over those that still have rows.
+
+        A frame with the columns query, before, after, change, and
         output if there are several; of an additive explainer then probability (or mean) before and after. Cost of two replays,
         O(T N), whatever the number of rows. Of a model fitted to transformed targets, before, after and change are in the
         targets' own units. A `SplitsWarning` says where the rows hold more than a tenth of the weight of the fit. A pandas

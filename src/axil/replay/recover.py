@@ -154,6 +154,7 @@ def fitted_structure(
         total=total,
         total_rows=total_rows,
         cut=trees.cut,
+        ancestors=trees.ancestors,
     )
 
 

@@ -1,5 +1,6 @@
 """The frozen structure of a fitted ensemble: all that decides the weights."""
 
+from axil.structure.ancestors import Ancestors
 from axil.structure.chains import Chains
 from axil.structure.cut import Cut, CutRows
 from axil.structure.nodes import Nodes

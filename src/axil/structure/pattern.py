@@ -93,12 +93,15 @@ def bytes_needed(rule: Regularisation, sums: Array, leaf_weights: Array) -> int:
     nodes, values = _nodes(rule), rule.node_values(sums, leaf_weights)
     n_leaves = (np.diff(nodes.starts) + 1) // 2
     most = np.repeat(n_leaves, np.diff(nodes.starts))
-    if nodes.own is not None:  # every leaf depends on the root
+    if nodes.own is not None and not np.isin(nodes.own, (0.0, 1.0)).all():  # every leaf depends on the root
         entries = int((n_leaves**2).sum())
     else:
         support = nodes.totals(np.ones(len(sums)))
         for splits in nodes.stages:
             children = nodes.children[splits].ravel()
+            if nodes.own is not None:
+                has_parents = nodes.own[children] == 0
+                support[children[has_parents]] = np.repeat(support[splits], 2)[has_parents]
             bounded = children[values.raw[children] != values.bounded[children]]
             ends = values.ends[(values.raw[bounded] > values.bounded[bounded]).astype(np.int64), bounded]
             support[bounded] = np.minimum(support[ends].sum(axis=1), most[bounded])
@@ -112,7 +115,8 @@ def tree_maps(
     """The maps of one tree's leaves, None where each depends on its own sum alone; and which of all L they are."""
     nodes, first, last = _nodes(rule), *_nodes(rule).starts[t : t + 2]
     at = np.flatnonzero(nodes.leaf[first:last] >= 0)
-    if last - first == 1 or (nodes.own is None and (values.raw == values.bounded)[first + at].all()):
+    alone = nodes.own is None or bool((nodes.own[first:last] == 1).all())
+    if last - first == 1 or (alone and (values.raw == values.bounded)[first + at].all()):
         return None, slice(0)
     maps, leaves = node_maps(rule, t, sums, leaf_weights, values)
     own = at[np.argsort(nodes.leaf[first + at])]

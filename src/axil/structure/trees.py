@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from axil.machine.arrays import host, like
+from axil.structure.ancestors import Ancestors
 from axil.structure.cut import Cut
 from axil.structure.ranks import RankedFit
 from axil.structure.regularisation import Regularisation
@@ -95,8 +96,9 @@ class Structure(Transferable):
     #: (N,) the row weights whose mean l2 is in proportion to, where rows without a target have no weight; None: ``row_weights``
     scaling_weights: Array | None = None
     present: NDArray[np.bool_] | None = None  #: (N,) rows that were not deleted; None: all. Deleted rows have weight 0
-    #: (L,) leaves of averaged trees that lost all their rows: such a tree takes no part in predictions there; None: there is none
+    #: (L,) leaves of averaged trees that lost all their rows, and have their nearest ancestors' values; None: there is none
     emptied: NDArray[np.bool_] | None = None
+    ancestors: Ancestors | None = None  #: the nodes of averaged trees; None: trees are not averaged
     cut: Cut | None = None  #: where residuals were cut off; None: nowhere
     starts: NDArray[np.int64] = field(init=False)  #: (T + 1,) where each tree's leaves begin among all L
 
@@ -155,6 +157,10 @@ class Structure(Transferable):
         for name, array, shape in expected:
             if array is not None:
                 _expect(name, array, np.float64, shape)
+        if self.ancestors is not None:
+            self.ancestors.check(self.n_leaves)
+        if self.emptied is not None:
+            _expect("emptied", self.emptied, np.bool_, leaves)
         if self.cut is not None and (len(self.draws) % 2 or self.draws[len(self.draws) // 2 :].any()):
             raise ValueError("draws of rows whose residuals were cut off that are not zero")
         if self.columns is not None:
@@ -233,16 +239,12 @@ class Structure(Transferable):
     @property
     def averages(self) -> bool:
         """Whether predictions are means over trees that do not see each other: forests, and one round of parallel trees."""
-        c = self.coefficients
-        if c is None or c.omega[:-1].any():
+        c, first = self.coefficients, 0
+        if self.ranks is not None and self.ranks.based:
+            first = 1  # a tree of one leaf, which all others see
+        if c is None or c.omega[:-1, first:].any():
             return False
-        return self.n_trees > 1 or (c.beta[0] == c.beta[-1] and self.final[0] == 1.0)
-
-    @property
-    def base_in_trees(self) -> Array:
-        """(T,): how often the base is in the output of each averaged tree; zeros where it is added to their mean instead."""
-        split = (self.n_leaves > 1).astype(np.float64)
-        return split if np.isclose(self.final @ split, self.beta[-1], rtol=1e-12) else np.zeros(self.n_trees)
+        return self.n_trees - first > 1 or (c.beta[0] == c.beta[-1] and self.final[-1] == 1.0)
 
     def leaves(self, rows: slice = slice(None)) -> NDArray[np.unsignedinteger[Any]]:
         """(T, N): the leaf of each training row in each tree; or (T, rows), of some."""

@@ -42,7 +42,7 @@ from axil.weights.answers import Answer, RowEffects
 from axil.weights.deletion import Deletion, InLeafSpace
 from axil.weights.deletion_work import Work as DeletionWork
 from axil.weights.engine import Memory, Seconds, TreeEngine, diagonal, own_leaves, sum_of_squares
-from axil.weights.leaf_space import LeafSpace, asked, cooccurrence, shares, sums_at
+from axil.weights.leaf_space import LeafSpace, asked, cooccurrence, sums_at
 from axil.weights.left_out import LeftOut, left_out
 from axil.weights.levels import Level, at_share, shares_of
 from axil.weights.new_targets import with_targets
@@ -143,7 +143,7 @@ class BoostedTrees(TreeEngine):
         s, xp = self.structure, self.rows.xp
         met = s.starts[:-1] + leaves.astype(np.int64)
         counted = base * np.asarray(u.sum(axis=0)).ravel()
-        return xp.asarray(sums_at(met, s.total_leaves, u, shares(s, met))), xp.asarray(counted)
+        return xp.asarray(sums_at(met, s.total_leaves, u, s.final)), xp.asarray(counted)
 
     def _counted(self, queries: Leaves | None, base: float) -> float:
         """How often the base counts, where it is asked for so often: in the training rows' own predictions it may not."""
@@ -152,10 +152,8 @@ class BoostedTrees(TreeEngine):
     @guarded
     def predicted(self, queries: Leaves | None, targets: Array) -> Array:
         """The fit itself: the affine map, replayed once in O(T (N + n) K)."""
-        if queries is not None or self.structure.emptied is not None:
-            made = self.fit(targets).predictions(own_leaves(self.structure, queries).T)
-            offsets = self.structure.offsets if queries is None else None
-            return made if offsets is None else made + offsets
+        if queries is not None:
+            return self.fit(targets).predictions(own_leaves(self.structure, queries).T)
         offsets, (started, residual, *_) = self.structure.offsets, self._replay(targets)
         made = np.subtract(started, residual, out=residual)
         return made if offsets is None else made + offsets

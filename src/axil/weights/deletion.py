@@ -14,7 +14,8 @@ to the sums, and ``d = -w (y_j - base) / (W - w)`` the change of an estimated ba
     F(x) without the row - F(x) = sum_t phi_t[leaf_t(j)] x_t + beta(x) d
 
 with the adjoints phi and beta of the query: the first-order formula of `removal`, with the residuals and values after the
-deletion in place of those before. A leaf that no row is left in has the value zero. O(T^2) per row once, O(T) per query after.
+deletion in place of those before. A leaf that no row is left in has the value zero; of averaged trees it has the value of its
+nearest ancestor that has rows (`inherited`). O(T^2) per row once, O(T) per query after.
 
 Where l2 is in proportion to the mean weight of the N rows, a deletion changes every leaf unless the row's weight is the mean:
 l2 becomes ``l2 (1 - s)`` with ``1 - s = (1 - e) N / (N - 1)`` and e = w_j / W. Rows of one share s use the fit with that l2 in
@@ -40,13 +41,14 @@ from axil.machine.threads import Kept
 from axil.types import Array, Leaves
 from axil.weights.answers import RowEffects
 from axil.weights.deletion_work import BLOCK_ENTRIES, COPIES, blocks_of, walked_blocks
+from axil.weights.inherited import Beside
 from axil.weights.leaf_space import asked
 from axil.weights.levels import Level, base_without, l2_shares
 from axil.weights.parts import Parts, Which
 from axil.weights.passes import Adjoints
 from axil.weights.pattern_changes import changing_rows
 from axil.weights.replays import ByReplay
-from axil.weights.residuals import FittedValues, over_the_rest
+from axil.weights.residuals import FittedValues
 
 EFFECT_ENTRIES = 1 << 19  # of outputs by trees, or queries, by rows whose effects are read out at a time
 HELD = 1 << 29  # bytes of additions to sums that are kept from one batch of queries to the next
@@ -173,6 +175,8 @@ class InLeafSpace:
         found = self._dominant(rows)
         if self._responses is not None:
             found = found | self._kept.get("changing", self._changing)[rows]
+            if self.fitted.structure.averages:  # a leaf without rows has another node's pattern
+                found = found | Parts.of_rows(self.fitted.structure, rows).last(self.fitted.structure).any(axis=0)
         return np.asarray(rows.start + np.flatnonzero(found))
 
     def _changing(self) -> NDArray[np.bool_]:
@@ -217,36 +221,32 @@ class LeafSpaceEffects(RowEffects):
             found = host(out)
             found[np.isnan(changed)] = np.nan
             if s.averages:
-                found += self._over_the_rest(rows, found)
+                found += self._inherited(rows)
             for j in d.by_replay(rows):
                 found[j - rows.start] = d.replayed.changes(int(j), self.queries)[:, k]
             yield rows.start, found
 
-    def _over_the_rest(self, rows: slice, changes: Array) -> Array:
-        """(rows, n): what is added to changes where averaged trees lose all rows of the query's leaf."""
-        d, k = self.deletion, self.output
-        s, f, level = d.fitted.structure, d.fitted, d.levels[0]
-        gone, values = emptied_with(f, rows)
-        if not gone.any():
+    def _inherited(self, rows: slice) -> Array:
+        """Return what is added to changes, (rows, n), where averaged trees lose all rows of the explained row's leaf."""
+        deletion = self.deletion
+        values = inherited_without(deletion.fitted, rows)[:, :, self.output]
+        if not values.any():
             return np.zeros(1)
-        put = level.rows.xp.asarray
-        table = put(s.by_cells(asked(s, self.queries), drawn=False))
-        lost, taken = level.rows.xp.zeros((2, *changes.shape))
-        level.rows.scaled_read_out(table, put(gone), rows.start, lost)
-        level.rows.scaled_read_out(table, put(np.ascontiguousarray(values[:, :, k])), rows.start, taken)
-        made = f.predictions(self.queries.T)[:, k] + changes
-        base = base_without(f, rows)[k][:, None]
-        return over_the_rest(s, made, host(lost), host(taken), base) - made
+        structure, level = deletion.fitted.structure, deletion.levels[0]
+        table = level.rows.xp.asarray(structure.by_cells(asked(structure, self.queries), drawn=False))
+        found = level.rows.xp.zeros((rows.stop - rows.start, len(self.queries)))
+        level.rows.scaled_read_out(table, level.rows.xp.asarray(np.ascontiguousarray(values)), rows.start, found)
+        return host(found)
 
 
-def emptied_with(fitted: FittedValues, rows: slice) -> tuple[Array, Array]:
-    """(T, rows) ones where an averaged tree has no other row in the row's leaf, and (T, rows, K) what it puts there without it.
+def inherited_without(fitted: FittedValues, rows: slice) -> Array:
+    """Return by how much the values of averaged leaves, (T, rows, K), rise above zero that have lost their last row.
 
-    That is the value of a constant leaf, and the base where it is in the trees' outputs.
+    Each of the rows is taken out by itself. Leaves that it leaves other rows have zeros, and constant leaves.
     """
-    s, parts = fitted.structure, Parts.of_rows(fitted.structure, rows)
-    alone = parts.last(s) if s.ranks is None else s.ranks.last(s.leaves())[:, rows]
-    gone = np.asarray(alone, dtype=np.float64)
-    held = np.where((parts.of(s.leaf_scale) > 0)[:, :, None], 0.0, fitted.values[parts.leaf])
-    based = s.base_in_trees[:, None, None] * np.nan_to_num(base_without(fitted, rows).T)
-    return gone, gone[:, :, None] * (held + based)
+    structure, parts = fitted.structure, Parts.of_rows(fitted.structure, rows)
+    emptied = parts.last(structure) & (parts.of(structure.leaf_scale) > 0)
+    beside = Beside(structure, fitted.sums)
+    base_change = np.nan_to_num(base_without(fitted, rows).T - fitted.base)
+    values = beside.values[parts.leaf] - beside.of_base[parts.leaf][:, :, None] * base_change
+    return np.where((emptied & beside.has_rows[parts.leaf])[:, :, None], values, 0.0)

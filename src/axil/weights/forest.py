@@ -3,7 +3,8 @@
 A prediction is ``sum_t c_t v_t[leaf_t(x)]`` with ``v_t[l] = leaf_scale[l] * sum over rows j in l of w_j draw_j y_j``, so the
 weights of a query are the entries of the T leaves it meets, added up: their cost is the size of these leaves, not T * N.
 
-Without some rows a leaf may be empty. Its tree then says nothing of a query there, and the mean is over the other trees.
+Without some rows a leaf may be empty. It then has the value of its nearest ancestor that still has rows (`inherited`): an inner
+node, which has a row of the index of its own.
 """
 
 from __future__ import annotations
@@ -15,19 +16,20 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, vstack
 
 from axil.kernels.cpu import Cpu, leaf_rows
 from axil.structure import Regularisation, Structure
+from axil.structure.ancestors import NO_NODE
+from axil.structure.nodes import Ids
 from axil.types import Array, Leaves
 from axil.weights import ranks_left, removal
 from axil.weights.answers import Answer, KnownAnswer, KnownEffects, RowEffects, dense
 from axil.weights.engine import Memory, Seconds, TreeEngine, own_leaves
-from axil.weights.leaf_space import shares
+from axil.weights.inherited import ancestors_of, l2_of
 from axil.weights.left_out import LeftOut
 from axil.weights.new_targets import with_targets
-from axil.weights.residuals import over_the_rest
-from axil.weights.rows_left import known_regularisation, without
+from axil.weights.rows_left import known_regularisation, lighter, ranked_less, rescaled
 
 FOREST_SECONDS = 5e-9  # per row, tree and column, or row and pair of trees
 
@@ -49,7 +51,11 @@ class Forest(TreeEngine):
 
     is_sparse = True
 
-    def __init__(self, structure: Structure):
+    def __init__(self, structure: Structure, picked: csr_array | None = None):
+        """Build the index.
+
+        ``picked`` (L, N): the shares of the rows that leaves without rows take their values from, where these are percentiles.
+        """
         self.structure = s = structure
         self.rows = Cpu(1).rows_of(s)
         self._final = np.repeat(s.final, s.n_leaves)
@@ -57,7 +63,60 @@ class Forest(TreeEngine):
         draws = s.draws if s.is_ranked else s.draws[:, None]
         data, rows, ends = leaf_rows(s.cells, s.starts, draws, s.row_weights, factors)
         ends = ends.astype(np.int32) if len(data) <= np.iinfo(np.int32).max else ends  # else rows become as wide
-        self._rows_of_leaves = csr_array((data, rows, ends), shape=(s.total_leaves, s.n_rows))
+        index = csr_array((data, rows, ends), shape=(s.total_leaves, s.n_rows))
+        self._scale = s.leaf_scale
+        self._node = np.arange(
+            s.total_leaves
+        )  # of the trees, that each row of the index has; -1: of a tree without rows
+        self._place: Ids | None = None  # the row of the index that each leaf has the value of; None: its own
+        if picked is not None:
+            index = csr_array(index + csr_array(picked * self._final[:, None]))
+        elif s.emptied is not None:
+            index = self._with_ancestors(index, np.flatnonzero(s.emptied))
+        self._rows_of_leaves = index
+
+    def _with_ancestors(self, index: csr_array, emptied: Ids) -> csr_array:
+        """Return the index with a row for each ancestor that leaves without rows have the value of."""
+        s, ancestors = self.structure, ancestors_of(self.structure)
+        weights = ancestors.totals(s.leaf_weights)
+        nodes = ancestors.nearest(emptied, weights > 0)
+        trees = np.searchsorted(s.starts, emptied, side="right") - 1
+        keys = np.where(nodes == NO_NODE, -1 - trees, nodes)  # a row for each tree without rows
+        keys, place = np.unique(keys, return_inverse=True)
+        lost, known = keys[keys < 0], keys[keys >= 0]
+
+        filled = np.flatnonzero(s.leaf_weights > 0)
+        scale = 1.0 / (weights[known] + l2_of(s, ancestors, known))
+        below = csr_array(ancestors.below(known, filled, s.total_leaves) * scale[:, None])
+        unscaled = np.divide(1.0, s.leaf_scale, out=np.zeros_like(s.leaf_scale), where=s.leaf_scale > 0)
+        of_nodes = csr_array(below * unscaled) @ index
+        final = self._final[s.starts[-1 - lost]]
+        of_trees = np.outer(final, self._all_rows)
+
+        tree_of_node = np.empty(len(keys), dtype=np.int64)
+        tree_of_node[place] = trees
+        self._place = np.arange(s.total_leaves)
+        self._place[emptied] = s.total_leaves + place
+        self._final = np.append(self._final, s.final[tree_of_node])
+        self._node = np.concatenate([self._node, np.full(len(lost), NO_NODE), known])
+        self._scale = np.concatenate([s.leaf_scale, np.ones(len(lost)) / self._total, scale])
+        return csr_array(vstack([index, csr_array(of_trees), of_nodes]))
+
+    @property
+    def _row_weights(self) -> Array:
+        """(N,): the weight of each row in a tree that draws it once."""
+        s = self.structure
+        return np.ones(s.n_rows) if s.row_weights is None else s.row_weights
+
+    @property
+    def _total(self) -> float:
+        """The weight of all rows."""
+        return float(self._row_weights.sum())
+
+    @property
+    def _all_rows(self) -> Array:
+        """(N,): the weight of each row in the mean of all, which a tree without rows predicts."""
+        return np.asarray(self._row_weights / self._total)
 
     # -- the contract ---------------------------------------------------------------------------------------------------
 
@@ -67,8 +126,9 @@ class Forest(TreeEngine):
 
     def apply(self, queries: Leaves | None, v: Array, base: float = 1.0) -> Array:
         s, table = self.structure, np.asarray(self._rows_of_leaves @ v)
-        if queries is not None or s.emptied is not None:
+        if queries is not None:
             return np.asarray(self._met(queries) @ table)
+        table = table if self._place is None else table[self._place]
         columns = np.ascontiguousarray(table.reshape(len(table), -1))
         out = np.empty((s.n_rows, columns.shape[1]))
         Cpu(1).rows(s.leaves(), s.starts).read_out(columns, np.zeros(columns.shape[1]), None, 0, out)
@@ -85,14 +145,17 @@ class Forest(TreeEngine):
         return self.apply(queries, targets) + self._constant
 
     def leverage(self, available: int) -> Array:
-        """A row meets no other leaves than its own: ``K[j, j] = sum_t`` of its entries there."""
-        return np.asarray(self._rows_of_leaves.sum(axis=0)).ravel()
+        """A row meets no other leaves than its own: ``K[j, j] = sum_t`` of its entries there, and in trees without rows."""
+        n_leaves = self.structure.total_leaves
+        found = np.asarray(self._rows_of_leaves[:n_leaves].sum(axis=0)).ravel()
+        lost = n_leaves + np.flatnonzero(self._node[n_leaves:] == NO_NODE)
+        return np.asarray(found + np.asarray(self._rows_of_leaves[lost].sum(axis=0)).ravel())
 
     def squares(self, available: int) -> float:
         """Tree by tree over the pairs of leaves that share rows: O(T^2 N)."""
         R, members, total = self._rows_of_leaves, csr_array(self._train.T), 0.0
         others = csr_array(R.T)
-        for a, b in pairwise(self.structure.starts):
+        for a, b in pairwise([*self.structure.starts, len(self._node)]):
             total += float((members[a:b] @ self._train).multiply(R[a:b] @ others).sum())
         return total
 
@@ -103,6 +166,7 @@ class Forest(TreeEngine):
     def removal(self, queries: Leaves | None, targets: Array) -> Sequence[RowEffects]:
         """``-weight * (y_j - level[l] v[l])`` over the leaves l met; see `removal`."""
         R, level = self._rows_of_leaves, removal.levels(self.structure)[0]
+        level = np.append(level, np.ones(len(self._node) - len(level)))
         met, found = self._met(queries), []
         for y, values in zip(targets.T, self._leaf_values(targets).T):
             at = np.repeat(level * values, np.diff(R.indptr))
@@ -111,65 +175,101 @@ class Forest(TreeEngine):
         return found
 
     def deletion(self, queries: Leaves | None, targets: Array, available: int) -> Sequence[RowEffects]:
-        """No tree sees another, so a row's deletion changes its own leaves alone: see `_changes`.
-
-        nan where no tree has another row in the query's leaf.
-        """
-        s, R, met = self.structure, self._rows_of_leaves, self._met(queries)
-        before = np.asarray(met @ (R @ targets))
-        leaves, rows, changes, last = self._changes(targets)
-        leaf = leaves[last]
-        lost = csr_array(met @ csr_array((self._final[leaf], (leaf, rows[last])), R.shape))
-        query, row = lost.nonzero()
-        without = np.asarray(lost[query, row])
-        found = []
-        for own, change in zip(before.T, changes.T):
-            effects = csr_array(met @ csr_array((change, (leaves, rows)), shape=R.shape))
-            if len(query):
-                at = own[query]
-                made = at + np.asarray(effects[query, row])
-                over = over_the_rest(s, made, without, np.zeros(1), np.zeros(1)) - made
-                effects = csr_array(effects + csr_array((over, (query, row)), shape=effects.shape))
-            found.append(KnownEffects(effects))
-        return found
+        """No tree sees another, so a row's deletion changes its own leaves alone: see `_changes`."""
+        met = self._met(queries)
+        leaves, rows, changes = self._changes(targets)
+        shape = self._rows_of_leaves.shape
+        return [KnownEffects(csr_array(met @ csr_array((change, (leaves, rows)), shape=shape))) for change in changes.T]
 
     def left_out(self, targets: Array, available: int) -> LeftOut:
         """A row meets no other leaves than its own, so its prediction changes by the sum of what they do."""
-        s, (leaves, rows, found, last) = self.structure, self._changes(targets)
-        changes, lost = np.zeros((s.n_rows, targets.shape[1])), np.zeros((s.n_rows, 1))
-        np.add.at(changes, rows, found)
-        np.add.at(lost, rows, np.where(last, self._final[leaves], 0.0)[:, None])
-        made = over_the_rest(s, self.predicted(None, targets) + changes, lost, np.zeros(1), np.zeros(1))
+        s, (places, rows, found) = self.structure, self._changes(targets)
+        own = (places < s.total_leaves) | (self._node[places] == NO_NODE)
+        changes = np.zeros((s.n_rows, targets.shape[1]))
+        np.add.at(changes, rows[own], found[own])
+        made = self.predicted(None, targets) + changes
         return LeftOut(made, emptied=np.asarray(np.isnan(made).any(axis=1)))
 
-    def _changes(self, targets: Array) -> tuple[NDArray[np.intp], NDArray[np.intp], Array, NDArray[np.bool_]]:
-        """(entries,) twice the leaf and the row of an entry; (entries, K) the change of predictions in the leaf without the row.
+    def _changes(self, targets: Array) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
+        """(entries,) twice the row of the index and the training row; (entries, K) the change of predictions without it.
 
-        That is ``c_t (a' (S - w b y) - a S)``. And (entries,) whether no row is left in the leaf then: its value is gone.
+        That is ``c_t (a' (S - w b y) - a S)``. Where no other row is left, the value is that of the nearest ancestor with rows
+        of the tree, or of all other rows where it has none; nan where there is none.
         """
         s, rule = self.structure, known_regularisation(self.structure)
         if s.is_ranked:
-            leaf, rows, after, last = ranks_left.without_each(s, targets)
+            leaf, rows, after = ranks_left.without_each(s, targets)
             values = self._leaf_values(targets)[leaf, 0]
-            return leaf, rows, (self._final[leaf] * (after - values))[:, None], last
-        leaf, weight = self._entries
-        left, before = removal.left_of(s.leaf_weights[leaf], weight), s.leaf_scale[leaf]
-        scale = Regularisation(rule.l2[leaf], rule.steps[leaf]).scale(left)
-        values = self._leaf_values(targets)[leaf]
-        sums = np.divide(values, before[:, None], out=np.zeros_like(values), where=before[:, None] > 0)
-        after = scale[:, None] * (sums - weight[:, None] * targets[self._rows_of_leaves.indices])
-        after[left == 0] = 0.0
-        changes = self._final[leaf][:, None] * (after - values)
-        return leaf, self._rows_of_leaves.indices, np.asarray(changes), np.asarray(left == 0)
+            return leaf, rows, (self._final[leaf] * (after - values))[:, None]
+        place, weight = self._entries
+        rows, all_values = self._rows_of_leaves.indices, self._leaf_values(targets)
+        sums, weights, l2 = self._sums(all_values), self._weights, self._l2(rule)
+        left = removal.left_of(weights[place], weight)
+        steps = np.append(rule.steps, np.ones(len(weights) - len(rule.steps)))[place]
+        scale = Regularisation(l2[place], steps).scale(left)
+        after = scale[:, None] * (sums[place] - weight[:, None] * targets[rows])
+        last = np.flatnonzero((left == 0) & (weight > 0))
+        after[last] = self._values_beside(place[last], rows[last], sums, weights, targets)
+        changes = self._final[place][:, None] * (after - all_values[place])
+        return place, rows, np.asarray(changes)
+
+    def _values_beside(self, place: Ids, rows: Ids, sums: Array, weights: Array, targets: Array) -> Array:
+        """Return the values (n, K) that rows of the index have without the last training row each of them is made of."""
+        s, ancestors = self.structure, ancestors_of(self.structure)
+        node, n_leaves = self._node[place], s.total_leaves
+        filled = ancestors.totals((s.leaf_weights > 0).astype(np.float64)).astype(np.int64)
+        above = np.full(len(node), NO_NODE)
+        known = np.flatnonzero(node != NO_NODE)
+        above[known] = ancestors.nearest_beside(node[known], filled)
+        found = np.empty((len(place), targets.shape[1]))
+
+        inner = np.flatnonzero(above != NO_NODE)
+        left = ancestors.totals(weights[:n_leaves])[above[inner]] - weights[place[inner]]
+        rest = ancestors.totals(sums[:n_leaves])[above[inner]] - sums[place[inner]]
+        found[inner] = rest / (left + l2_of(s, ancestors, above[inner]))[:, None]
+
+        lost, own = np.flatnonzero(above == NO_NODE), self._row_weights
+        others = removal.left_of(np.full(len(lost), self._total), own[rows[lost]])[:, None]
+        rest = own @ targets - own[rows[lost], None] * targets[rows[lost]]
+        found[lost] = np.divide(rest, others, out=np.full_like(rest, np.nan), where=others > 0)
+        return found
+
+    @cached_property
+    def _weights(self) -> Array:
+        """(places,): the weight of the training rows in each row of the index."""
+        s = self.structure
+        if self._place is None:
+            return s.leaf_weights
+        place, weight = self._entries
+        inner = np.bincount(place, weight, len(self._node))
+        return np.append(s.leaf_weights, inner[s.total_leaves :])
+
+    def _sums(self, values: Array) -> Array:
+        """(places, K): the sums of weight * draw * target that these values are made of."""
+        scale = self._scale[:, None]
+        return np.asarray(np.divide(values, scale, out=np.zeros_like(values), where=scale > 0))
+
+    def _l2(self, rule: Regularisation) -> Array:
+        """(places,): what regularisation adds to the weight of each row of the index."""
+        s, inner = self.structure, self._node[self.structure.total_leaves :]
+        found = np.zeros(len(inner))
+        found[inner != NO_NODE] = l2_of(s, ancestors_of(s), inner[inner != NO_NODE])
+        return np.append(rule.l2, found)
 
     @property
     def _entries(self) -> tuple[NDArray[np.intp], Array]:
-        """(entries,) twice: the leaf of each entry of the index, and the weight of its row in the tree: weight * draw."""
+        """(entries,) twice: the row of the index of each entry, and the weight of its training row: weight * draw."""
         s, R = self.structure, self._rows_of_leaves
-        leaf = np.repeat(np.arange(s.total_leaves), np.diff(R.indptr))
+        place = np.repeat(np.arange(len(self._node)), np.diff(R.indptr))
+        own = place < s.total_leaves
+        leaf, rows = place[own], R.indices[own]
         tree = np.searchsorted(s.starts, leaf, side="right") - 1
-        drawn = s.draws[(s.cells[tree, R.indices] // s.n_leaves[tree]).astype(np.intp)]
-        return leaf, drawn if s.row_weights is None else drawn * s.row_weights[R.indices]
+        weight = np.empty(len(place))
+        weight[own] = s.draws[(s.cells[tree, rows] // s.n_leaves[tree]).astype(np.intp)]
+        if s.row_weights is not None:
+            weight[own] *= s.row_weights[rows]
+        weight[~own] = R.data[~own] / (self._scale * self._final)[place[~own]]
+        return place, weight
 
     def pushes(self, queries: Leaves | None, targets: Array) -> Sequence[RowEffects]:
         """No tree sees another: the residuals are the targets, and the pushes weights times targets."""
@@ -177,11 +277,14 @@ class Forest(TreeEngine):
         return [KnownEffects(csr_array(weights.multiply(y))) for y in targets.T]
 
     def without(self, rows: NDArray[np.intp], targets: Array) -> Forest:
-        return Forest(without(self.structure, rows, targets, Cpu(1)))
+        s = self.structure
+        if not s.is_ranked:
+            return Forest(rescaled(lighter(s, rows, Cpu(1))))
+        return _ranked(ranks_left.without(ranked_less(s, rows), targets), targets)
 
     def with_targets(self, targets: Array) -> Forest:
         structure = with_targets(self.structure, targets, Cpu(1))
-        return self if structure is self.structure else Forest(structure)
+        return self if structure is self.structure else _ranked(structure, targets)
 
     @property
     def memory(self) -> Memory:
@@ -209,26 +312,32 @@ class Forest(TreeEngine):
         return np.asarray(s.beta[-1] * (np.zeros(1) if s.base is None else s.base))
 
     def _leaf_values(self, targets: Array) -> Array:
-        """(L, K): the values of the leaves in a fit to targets (N, K), before the trees' coefficients; 0 where these are."""
+        """(places, K): the values of a fit to targets (N, K), before the trees' coefficients; 0 where these are."""
         made, final = np.asarray(self._rows_of_leaves @ targets), self._final[:, None]
         return np.asarray(np.divide(made, final, out=np.zeros_like(made), where=final != 0))
 
     @cached_property
     def _train(self) -> csr_array:
-        """(N, L): `_met` of the training rows."""
+        """(N, places): `_met` of the training rows."""
         return self._ones(self.structure.leaves().T)
 
     def _met(self, queries: Leaves | None) -> csr_array:
-        """(n, L): one for each leaf that a query meets."""
+        """(n, places): one for each row of the index that an explained row meets."""
         return self._train if queries is None else self._ones(own_leaves(self.structure, queries))
 
     def _ones(self, leaves: Leaves) -> csr_array:
-        """(n, L): one at each of these leaves, (n, T); of trees that lost a leaf's rows zero there, and the more of others."""
+        """(n, places): one at the row of the index of each of these leaves, (n, T)."""
         s, (n, n_trees) = self.structure, leaves.shape
         size = np.int32 if max(s.total_leaves, n * n_trees) < 1 << 31 else np.int64
         met = leaves.astype(size, order="C") + s.starts[:-1].astype(size)
+        if self._place is not None:
+            met = self._place.astype(size)[met]
         ends = np.arange(0, n * n_trees + 1, n_trees, dtype=size)
-        ones = np.ones((n, n_trees))
-        if s.emptied is not None:  # the index has the coefficients
-            ones = np.divide(shares(s, met), s.final, out=np.zeros_like(ones), where=s.final != 0)
-        return csr_array((ones.ravel(), met.ravel(), ends), shape=(n, s.total_leaves))
+        return csr_array((np.ones(n * n_trees), met.ravel(), ends), shape=(n, len(self._node)))
+
+
+def _ranked(structure: Structure, targets: Array) -> Forest:
+    """Return the forest of a structure of percentiles, whose leaves without rows have those of their ancestors."""
+    if structure.emptied is None:
+        return Forest(structure)
+    return Forest(structure, ranks_left.inherited_rows(structure, targets))

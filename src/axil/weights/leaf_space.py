@@ -182,7 +182,7 @@ def asked(structure: Structure, queries: NDArray[np.integer[Any]], xp: Any = np)
     """(L, n), an array of this module: the derivatives of the predictions in these leaves, (n, T), by the leaf values."""
     alpha = xp.zeros((structure.total_leaves, len(queries)))
     met = structure.starts[:-1] + queries.astype(np.int64)
-    alpha[xp.asarray(met), xp.arange(len(queries))[:, None]] = xp.asarray(shares(structure, met))
+    alpha[xp.asarray(met), xp.arange(len(queries))[:, None]] = xp.asarray(structure.final)
     return alpha
 
 
@@ -194,19 +194,6 @@ def sums_at(met: NDArray[np.int64], n_leaves: int, u: Any, factors: Any = 1.0) -
         members = csr_array((own.copy(), leaves - first, ends), shape=(len(leaves), last - first))
         found[first:last] += dense(members.T @ u)
     return found
-
-
-def shares(structure: Structure, met: NDArray[np.int64]) -> Array:
-    """(n, T): the factors of these leaves' values in predictions, leaves numbered among all; (T,) where no leaf is empty.
-
-    Averaged trees that lost all rows of the leaf leave their share to the others; nan where no tree has rows.
-    """
-    final = structure.final
-    if structure.emptied is None:
-        return final
-    there = np.where(structure.emptied[met], 0.0, final)
-    left = there.sum(axis=1, keepdims=True)
-    return np.asarray(there * np.divide(final.sum(), left, out=np.full_like(left, np.nan), where=left > 0))
 
 
 @one_blas_thread()

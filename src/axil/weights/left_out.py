@@ -18,11 +18,11 @@ from axil.machine.arrays import host, like
 from axil.machine.progress import track
 from axil.structure import Structure
 from axil.types import Array
-from axil.weights.deletion import Deletion, emptied_with
+from axil.weights.deletion import Deletion, InLeafSpace, inherited_without
 from axil.weights.deletion_work import walked_blocks
 from axil.weights.levels import base_without
 from axil.weights.parts import Parts, Which
-from axil.weights.residuals import FittedValues, over_the_rest
+from axil.weights.residuals import FittedValues
 
 LEAST_LEFT = 1e-6  # of 1 - leverage: below it a row's own prediction says nothing that its own target does not
 
@@ -61,7 +61,7 @@ class LeftOut:
     #: (N, K) the same, of rows that leave a leaf empty too, which then adds nothing; None: they have none
     rest: Array | None = None
     curve: Curve | None = None  #: None: there is none, as the trees are not fitted one after the other
-    #: (N,) rows that no averaged tree says anything of; None: trees are not averaged
+    #: (N,) rows of averaged trees without which no weight is left; None: trees are not averaged
     emptied: NDArray[np.bool_] | None = None
 
     @property
@@ -73,8 +73,8 @@ class LeftOut:
 def left_out(deletion: Deletion) -> LeftOut:
     """Each training row in the fit without it, in one pass over the rows.
 
-    A row that no other row shares one of its leaves with has no prediction, nor one whose deletion leaves no weight. Of averaged
-    trees, those in which another row shares its leaf predict it; it has no prediction where there is none.
+    A row that no other row shares one of its leaves with has no prediction, nor one whose deletion leaves no weight. In
+    averaged trees such a row has the value of its leaf's nearest ancestor that has other rows.
     """
     fitted = deletion.fitted
     if fitted.structure.averages:
@@ -118,14 +118,13 @@ def _averaged(deletion: Deletion) -> LeftOut:
     s, found = fitted.structure, np.empty_like(fitted.targets)
     for rows in track(deletion.blocks(), "training rows"):
         left = host(deletion.alone(rows)[:, -1]).T  # targets less offsets less predictions
-        started = fitted.started(rows)
-        gone, values = emptied_with(fitted, rows)
-        lost, taken = (s.final @ gone)[:, None], np.einsum("t,tjk->jk", s.final, values)
-        base = base_without(fitted, rows).T
-        made = over_the_rest(s, started - left, lost, taken, base)
+        if isinstance(deletion, InLeafSpace):
+            inherited = np.einsum("t,tjk->jk", s.final, inherited_without(fitted, rows))
+            inherited[deletion.by_replay(rows) - rows.start] = 0.0  # replays have it
+            left = left - inherited
         if not s.own_base:  # as in `left_out`: the row's offset stands in for the base
-            made -= s.beta[-1] * base
-        found[rows] = fitted.targets[rows] - started + made
+            left = left + s.beta[-1] * base_without(fitted, rows).T
+        found[rows] = fitted.targets[rows] - left
     return LeftOut(found, emptied=np.asarray(np.isnan(found).any(axis=1)))
 
 

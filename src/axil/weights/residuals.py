@@ -20,8 +20,6 @@ from axil.structure import Cut, Structure
 from axil.types import Array, Leaves
 from axil.weights.passes import groups_of
 
-ROUNDING = 1e-12  # of the coefficients of all trees: those of the trees that are left are none where they are less
-
 
 @dataclass(frozen=True)
 class FittedValues:
@@ -107,27 +105,7 @@ def predictions(structure: Structure, base: Array, values: Array, leaves: Leaves
     made = np.tile(s.beta[-1] * base, (leaves.shape[1], 1))
     for t, coefficient in enumerate(s.final):
         made += coefficient * values[s.starts[t] + leaves[t]]
-    if s.emptied is None:
-        return made
-    lost, taken = np.zeros((len(made), 1)), np.zeros_like(made)
-    for t, (coefficient, share) in enumerate(zip(s.final, s.base_in_trees)):
-        met = s.starts[t] + leaves[t]
-        gone = coefficient * s.emptied[met][:, None]
-        lost += gone
-        taken += gone * (values[met] + share * base)
-    return over_the_rest(s, made, lost, taken, base)
-
-
-def over_the_rest(s: Structure, made: Array, lost: Array, taken: Array, base: Array) -> Array:
-    """Predictions as means over the trees that still have rows; nan where no tree has any.
-
-    ``made``: over all trees. ``lost``: the coefficients of those without rows; ``taken``: what these put into it, the base that
-    is in their outputs included. All are of one shape, or stretch to it.
-    """
-    whole, beside = s.final.sum(), (s.beta[-1] - s.final @ s.base_in_trees) * base
-    left = whole - lost
-    ratio = np.divide(whole, left, out=np.full_like(left, np.nan), where=left > ROUNDING * whole)
-    return np.where(lost > 0, beside + ratio * (made - taken - beside), made)
+    return made
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from axil.structure import Cut, Nodes, Regularisation, Structure
 from axil.structure.pattern import hold
 from axil.types import Array
 from axil.weights import ranks_left
+from axil.weights.inherited import inheriting
 from axil.weights.passes import Passes, leaf_sums
 from axil.weights.residuals import FittedValues
 
@@ -56,7 +57,7 @@ def without(structure: Structure, rows: NDArray[np.intp], targets: Array, backen
         return ranks_left.without(ranked_less(structure, rows), targets)
     if structure.cut is not None:
         return _cut_without(structure, structure.cut, rows, targets).structure
-    left = lighter(structure, rows, backend)
+    left = inheriting(lighter(structure, rows, backend))
     return with_pattern(left, fit_by_rule(left, targets, backend).sums) if bends(left) else rescaled(left)
 
 
@@ -66,7 +67,7 @@ def fit_without(structure: Structure, rows: NDArray[np.intp], targets: Array, ba
         return ranks_left.fit(ranked_less(structure, rows), targets)
     if structure.cut is not None:
         return _cut_without(structure, structure.cut, rows, targets)
-    return fit_by_rule(lighter(structure, rows, backend), targets, backend)
+    return fit_by_rule(inheriting(lighter(structure, rows, backend)), targets, backend)
 
 
 def ranked_less(structure: Structure, rows: NDArray[np.intp]) -> Structure:
@@ -88,10 +89,14 @@ def _cut_without(structure: Structure, cut: Cut, rows: NDArray[np.intp], targets
     half = len(s.draws) // 2
     drawn = [weights * s.whole_draws[own] for own in level]
     rule = rule.scaled(l2_factor(s, present))
-    if rule.nodes is not None:
+    if rule.nodes is not None or s.averages:
         left = np.concatenate([np.bincount(own, w, n) for own, w, n in zip(leaf, drawn, s.n_leaves)])
         emptied = (s.uncut().leaf_weights > 0) & (left == 0)
-        rule = replace(rule, nodes=_nodes_left(s, rule.nodes, rows, emptied) if rule.mixes else None)
+        nodes = rule.nodes if rule.mixes else None
+        rule = replace(rule, nodes=None if nodes is None else _nodes_left(s, nodes, rows, emptied))
+        if s.averages:
+            s = replace(s, emptied=_emptied_now(s, emptied), regularisation=rule)
+            rule = known_regularisation(inheriting(replace(s, leaf_weights=left)))
     base = np.average(targets, axis=0, weights=weights) if s.base is None else s.base
     whole, sums, constants, free = (np.zeros(s.total_leaves) for _ in range(4))
     cells, fit = np.empty_like(s.cells), FittedValues(s, targets, base, *np.zeros((2, s.total_leaves, 1)))
@@ -167,14 +172,17 @@ def _counts(s: Structure, rows: NDArray[np.intp]) -> Array:
 
 
 def with_leaf_weights(structure: Structure, leaf_weights: Array) -> Structure:
-    """The structure with other leaf weights, (L,); averaged trees take no part where no weight is left."""
+    """The structure with other leaf weights, (L,), which knows the leaves of averaged trees where no weight is left."""
     emptied = structure.emptied
     if structure.averages:
-        now = (structure.leaf_weights > 0) & (leaf_weights == 0)
-        emptied = now if emptied is None else emptied | now
-    return replace(
-        structure, leaf_weights=leaf_weights, emptied=emptied if emptied is not None and emptied.any() else None
-    )
+        emptied = _emptied_now(structure, (structure.leaf_weights > 0) & (leaf_weights == 0))
+    return replace(structure, leaf_weights=leaf_weights, emptied=emptied)
+
+
+def _emptied_now(structure: Structure, lost: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
+    """Return which leaves of averaged trees have no rows, once these have ``lost`` theirs; None where there is none."""
+    emptied = lost if structure.emptied is None else structure.emptied | lost
+    return emptied if emptied.any() else None
 
 
 def rescaled(structure: Structure) -> Structure:

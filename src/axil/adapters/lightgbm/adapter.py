@@ -168,6 +168,7 @@ class LightGBMAdapter(TreeModel):
             l1=rule.l1,
             max_step=rule.max_step,
             nodes=nodes,
+            ancestors=rule.ancestors() if self._reading.forest else None,
             cut=Cut(self._settings.precisely("alpha")[0]) if self._reading.cuts else None,
             sampler=self._sampler(evidence, totals.n_rows, gradients),
             coefficients=coefficients,

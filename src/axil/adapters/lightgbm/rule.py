@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from axil.adapters.contract import Nodes
+from axil.adapters.contract import Ancestors, Nodes
 from axil.adapters.lightgbm.monotone import all_rivals
 from axil.adapters.lightgbm.rates import refit_rates
 from axil.adapters.lightgbm.reading import LightGBMReading
@@ -123,6 +123,16 @@ class LightGBMRule:
             return np.ones(1)
         weights = np.concatenate([tree.floats("internal_weight"), tree.floats("leaf_weight")])
         return np.asarray((weights + self.denominators(tree)) / tree.floats("leaf_weight").sum())
+
+    def ancestors(self) -> Ancestors:
+        """Return the splits of all trees, as parents of their leaves."""
+        children, l2 = [], []
+        for tree in self._trees:
+            n_splits = tree.n_leaves - 1
+            below = tree.children if n_splits else np.zeros((0, 2), dtype=np.int64)
+            children.append(np.where(below < n_splits, below, ~(below - n_splits)))
+            l2.append(self.denominators(tree)[:n_splits])
+        return Ancestors.of(children, np.concatenate(l2))
 
     @cached_property
     def nodes(self) -> Nodes | None:

@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
 from axil.adapters.causes import OTHER_COLUMNS, OTHER_ROWS, OTHER_TARGETS, OTHER_WEIGHTS
-from axil.adapters.contract import Coefficients, Defaults, FittedTrees, Nodes, TrainingRows, TreeModel
+from axil.adapters.contract import Ancestors, Coefficients, Defaults, FittedTrees, Nodes, TrainingRows, TreeModel
 from axil.adapters.frames import as_frame, floats
 from axil.adapters.percentiles import require_rows
 from axil.adapters.refusals import refusal, refuse
@@ -86,11 +86,8 @@ class TreeStack:
         if (self.n_leaves - 1).mean() > LARGE:
             return None if self.n_leaves.max() > MOST_LEAVES else Ways(map(self._way, range(len(self._trees))))
         parts = []
-        for t, (tree, leaves) in enumerate(zip(self._trees, self._inner)):
-            left = tree.children_left
-            splits, number = np.flatnonzero(left >= 0), np.empty(len(left), dtype=np.int32)
-            number[splits], number[leaves] = np.arange(len(splits)), ~np.arange(len(leaves))
-            below = np.stack([number[left[splits]], number[tree.children_right[splits]]], axis=1)
+        for t, tree in enumerate(self._trees):
+            splits, below = self._splits(t)
             feature = self._feature(t)[splits]
             kinds = np.where(tree.missing_go_to_left[splits] != 0, Kind.LEFT, Kind.RIGHT)
             parts.append((feature, tree.threshold[splits], kinds, below))
@@ -98,6 +95,20 @@ class TreeStack:
         starts = np.append(0, np.cumsum(self.n_leaves - 1))
         own = Splits(starts, features, thresholds, kinds, children, {})
         return make_routes(own, single=True, strict=False, zero=-1.0, infinite=True)
+
+    def _splits(self, t: int) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
+        """Return the nodes of tree t that are splits, and their children (S_t, 2): splits, or ``~leaf``."""
+        tree, leaves = self._trees[t], self._inner[t]
+        left = tree.children_left
+        splits = np.flatnonzero(left >= 0)
+        number = np.empty(len(left), dtype=np.int32)
+        number[splits] = np.arange(len(splits))
+        number[leaves] = ~np.arange(len(leaves))
+        return splits, np.stack([number[left[splits]], number[tree.children_right[splits]]], axis=1)
+
+    def ancestors(self) -> Ancestors:
+        """Return the inner nodes of all trees, as parents of their leaves."""
+        return Ancestors.of([self._splits(t)[1] for t in range(len(self._trees))])
 
     def _feature(self, t: int) -> NDArray[np.int64]:
         """(nodes,): the column that each node of tree t looks at; any for leaves."""
@@ -302,6 +313,7 @@ class ForestAdapter(StackAdapter):
             coefficients=Coefficients(omega, np.zeros(n_trees + 1)),
             doubt=partial(refusal, STEPS) if getattr(self._model, "warm_start", False) else None,
             nodes=self._nodes(),
+            ancestors=self._stack.ancestors(),
         )
         if getattr(self._members[0], "criterion", "") != "absolute_error":
             return [trees]

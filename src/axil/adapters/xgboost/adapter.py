@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from axil.adapters.contract import Coefficients, FittedTrees, Totals, TrainingRows, TreeModel
+from axil.adapters.contract import Ancestors, Coefficients, FittedTrees, Totals, TrainingRows, TreeModel
 from axil.adapters.frames import single_table
 from axil.adapters.percentiles import require_rows, with_base
 from axil.adapters.refusals import not_fitted, refuse
@@ -327,6 +327,7 @@ class XGBoostAdapter(TreeModel):
             base=None if self._model.base_estimated else base,
             base_value=base,
             doubt=next((partial(pruned, t) for t, tree in enumerate(trees) if tree.pruned), None),
+            ancestors=_ancestors(trees, l2) if self._n_iterations == 1 and self._model.n_parallel > 1 else None,
             columns=None if len(own) == self._n_trees else own.astype(np.int64),
         )
 
@@ -438,6 +439,12 @@ class XGBoostAdapter(TreeModel):
     def causes(self, what: str) -> str:
         """The most likely reason for a disagreement in "counts", "weights" or "values"."""
         return causes(what, self._settings.number("subsample") < 1)
+
+
+def _ancestors(trees: list[Tree], l2: list[Array]) -> Ancestors:
+    """Return the splits of these trees, as parents of their leaves; ``l2`` has what is added to the leaves' weights."""
+    of_splits = [np.full(len(tree.splits), own[np.isfinite(own)].min(initial=np.inf)) for tree, own in zip(trees, l2)]
+    return Ancestors.of([tree.nodes()[3] for tree in trees], np.concatenate(of_splits))
 
 
 def _require_trees(booster: Any) -> None:

@@ -1,0 +1,144 @@
+"""Inherited values: averaged trees whose leaves have lost all their rows.
+
+Such a leaf has the value of its nearest ancestor that still has rows of the tree's sample: the value that the tree would
+predict there if it were pruned at that ancestor. A tree whose whole sample is gone predicts the mean of all rows left where
+it has no base, else the base.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.errors import UnsupportedQuestionError
+from axil.structure import Ancestors, Regularisation, Structure
+from axil.structure.ancestors import NO_NODE
+from axil.structure.nodes import Ids, Nodes
+from axil.types import Array
+
+
+def ancestors_of(s: Structure) -> Ancestors:
+    """Return the nodes of averaged trees; of trees whose splits are not known, their roots."""
+    return Ancestors.roots(s.n_leaves) if s.ancestors is None else s.ancestors
+
+
+def inheriting(s: Structure) -> Structure:
+    """Return the structure with a rule by which leaves without rows have their ancestors' values.
+
+    That is the rule of smoothing, where a node without rows has no share of its own value.
+    """
+    rule = s.regularisation
+    if s.emptied is None or not s.emptied.any() or rule is None or s.is_ranked:
+        return s
+    nodes = rule.nodes if rule.mixes else ancestors_of(s).nodes(s.n_leaves, rule.l2)
+    if nodes is None:
+        raise UnsupportedQuestionError(
+            "without",
+            "leaves would lose all their rows, and the adapter of this model does not state the nodes above them",
+            "Ask for fewer rows, or let the adapter pass `ancestors` to FittedTrees.",
+        )
+    return replace(s, regularisation=replace(rule, nodes=_sharing(nodes, s.leaf_weights)))
+
+
+def _sharing(nodes: Nodes, leaf_weights: Array) -> Nodes:
+    """Return the nodes where those without rows have their parents' values."""
+    gone = nodes.totals(leaf_weights) == 0
+    own = np.where(gone, 0.0, 1.0 if nodes.own is None else nodes.own)
+    own[nodes.starts[:-1]] = 1.0  # a root has no parent
+    rivals = nodes.rivals
+    if rivals is not None:
+        rivals = rivals[~gone[rivals[:, 0]]]
+    return replace(nodes, own=own, rivals=rivals)
+
+
+def inherited_values(s: Structure, values: Array, sums: Array, mean: Array) -> Array:
+    """Return the leaf values (L, K) with those of the leaves without rows in their places.
+
+    Parameters
+    ----------
+    s : Structure
+        Knows which leaves have no rows.
+    values, sums : arrays of shape (L, K)
+        Values by the rows of each leaf alone, and what they are made of: weight * draw * residual.
+    mean : array of shape (K,)
+        The weighted mean of the targets.
+    """
+    if s.emptied is None or not s.emptied.any() or s.regularisation is None:
+        return values
+    rule, leaves = s.regularisation, np.flatnonzero(s.emptied)
+    found = values.copy()
+    if rule.bends or rule.mixes:
+        bent = inheriting(s).regularisation
+        assert bent is not None
+        for k, column in enumerate(sums.T):
+            found[leaves, k] = bent.leaf_values(column, s.leaf_weights)[leaves]
+        return found
+    ancestors = ancestors_of(s)
+    weights = ancestors.totals(s.leaf_weights)
+    nodes = ancestors.nearest(leaves, weights > 0)
+    known = nodes != NO_NODE
+    found[leaves[~known]] = 0.0 if s.beta.any() else mean
+    nodes = nodes[known]
+    scale = Regularisation(l2_of(s, ancestors, nodes), np.ones(len(nodes))).scale(weights[nodes])
+    found[leaves[known]] = scale[:, None] * ancestors.totals(sums)[nodes]
+    return found
+
+
+def l2_of(s: Structure, ancestors: Ancestors, nodes: Ids) -> Array:
+    """Return what regularisation adds to the weights of these inner nodes, (n,)."""
+    if ancestors.l2 is not None or s.regularisation is None:
+        return ancestors.l2_of(nodes, s.total_leaves)
+    finite = s.regularisation.l2[np.isfinite(s.regularisation.l2)]
+    return np.full(len(nodes), finite.min(initial=np.inf) if len(finite) else 0.0)
+
+
+@dataclass(frozen=True)
+class Beside:
+    """The values that leaves of averaged trees would have if each lost all its rows, one leaf at a time."""
+
+    structure: Structure
+    sums: Array  #: (L, K) of weight * draw * residual in each leaf
+
+    @cached_property
+    def node(self) -> Ids:
+        """(L,): the nearest ancestor of each leaf with rows beside the leaf's; -1 where there is none."""
+        s = self.structure
+        filled = self._ancestors.totals((s.leaf_weights > 0).astype(np.float64)).astype(np.int64)
+        return self._ancestors.nearest_beside(np.arange(s.total_leaves), filled)
+
+    @cached_property
+    def _ancestors(self) -> Ancestors:
+        return ancestors_of(self.structure)
+
+    @cached_property
+    def has_rows(self) -> NDArray[np.bool_]:
+        """(L,): whether the tree of each leaf has rows beside the leaf's."""
+        return np.asarray(self.node != NO_NODE)
+
+    @cached_property
+    def weights(self) -> Array:
+        """(L,): the weight of the rows beside the leaf's in its nearest ancestor that has any."""
+        weights = self.structure.leaf_weights
+        return np.where(self.has_rows, self._ancestors.totals(weights)[self.node] - weights, 0.0)
+
+    @cached_property
+    def scale(self) -> Array:
+        """(L,): what their sum is multiplied by."""
+        l2 = np.zeros(self.structure.total_leaves)
+        l2[self.has_rows] = l2_of(self.structure, self._ancestors, self.node[self.has_rows])
+        found = Regularisation(l2, np.ones(len(l2))).scale(self.weights)
+        return np.where(self.has_rows, found, 0.0)
+
+    @cached_property
+    def values(self) -> Array:
+        """(L, K): the values; zero where the tree has no rows beside the leaf's."""
+        rest = self._ancestors.totals(self.sums)[self.node] - self.sums
+        return np.where(self.has_rows[:, None], self.scale[:, None] * rest, 0.0)
+
+    @cached_property
+    def of_base(self) -> Array:
+        """(L,): by how much the values fall for each unit that the base rises."""
+        return np.repeat(self.structure.beta[:-1], self.structure.n_leaves) * self.scale * self.weights

@@ -1,0 +1,146 @@
+"""Averaged trees whose leaves lose all their rows, against trees of scikit-learn that are pruned in NumPy."""
+
+import numpy as np
+import pytest
+from sklearn.ensemble import BaggingRegressor, ExtraTreesRegressor, RandomForestClassifier, RandomForestRegressor
+from sklearn.tree import DecisionTreeRegressor
+
+import axil
+from axil.structure import Ancestors
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(90, 4)).astype(np.float32)
+Y = X[:, 0] - X[:, 1] ** 2 + RNG.normal(size=90)
+W = RNG.uniform(0.5, 2.0, size=90)
+QUERIES = RNG.normal(size=(25, 4)).astype(np.float32)
+
+MODELS = {
+    "tree": lambda: DecisionTreeRegressor(random_state=0),
+    "tree best first": lambda: DecisionTreeRegressor(max_leaf_nodes=40, random_state=0),
+    "forest": lambda: RandomForestRegressor(7, random_state=0),
+    "forest of few rows each": lambda: RandomForestRegressor(9, max_samples=3, random_state=0),
+    "forest of single rows": lambda: RandomForestRegressor(9, max_samples=1, random_state=0),
+    "extra trees": lambda: ExtraTreesRegressor(6, max_depth=5, random_state=0),
+    "bagging": lambda: BaggingRegressor(n_estimators=5, max_features=0.7, random_state=0),
+}
+
+
+def parts_of(model):
+    """The trees of a model, the features of each, and how often it drew each training row."""
+    trees = getattr(model, "estimators_", [model])
+    features = getattr(model, "estimators_features_", [np.arange(4)] * len(trees))
+    if hasattr(model, "estimators_samples_") and getattr(model, "bootstrap", False):
+        drawn = [np.bincount(rows, minlength=len(X)) for rows in model.estimators_samples_]
+    else:
+        drawn = [np.ones(len(X))] * len(trees)
+    return list(zip(trees, features, drawn))
+
+
+def pruned_predictions(model, y, weights, queries):
+    """Predictions where a leaf without weight has the value of its nearest ancestor that has some."""
+    y = y.reshape(len(y), -1)
+    total = np.zeros((len(queries), y.shape[1]))
+    parts = parts_of(model)
+    for tree, features, drawn in parts:
+        weight = weights * drawn
+        inside = tree.decision_path(X[:, features]).toarray().astype(bool)
+        paths = tree.decision_path(queries[:, features]).toarray().astype(bool)
+        for query, path in enumerate(paths):
+            nodes = [node for node in np.flatnonzero(path) if weight[inside[:, node]].sum() > 0]
+            rows = inside[:, max(nodes)] if nodes else np.ones(len(X), bool)  # numbers grow on the way down
+            own = weight if nodes else weights
+            total[query] += np.average(y[rows], axis=0, weights=own[rows])
+    return total / len(parts)
+
+
+def without(weights, rows):
+    left = weights.copy()
+    left[rows] = 0.0
+    return left
+
+
+UNSAMPLED = ("tree", "tree best first", "extra trees")  # bags may be drawn by weights
+CASES = [(name, False) for name in MODELS] + [(name, True) for name in UNSAMPLED]
+
+
+@pytest.mark.filterwarnings("ignore::axil.SplitsWarning")
+@pytest.mark.parametrize(("name", "weighted"), CASES)
+def test_deletions_of_sets(name, weighted):
+    given = {"sample_weight": W} if weighted else {}
+    model = MODELS[name]().fit(X, Y, **given)
+    explainer, weights = axil.Explainer(model, X, Y, **given), W if weighted else np.ones(len(X))
+    for rows in ([3], [0, 1, 2, 50], np.flatnonzero(X[:, 0] > 0), np.arange(1, 90)):
+        found = explainer.without(QUERIES, list(rows))["after"]
+        expected = pruned_predictions(model, Y, without(weights, rows), QUERIES)[:, 0]
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_deletions_of_single_rows(name):
+    model = MODELS[name]().fit(X, Y)
+    explainer, ones = axil.Explainer(model, X, Y), np.ones(len(X))
+    before = model.predict(QUERIES)
+    effects = explainer.removal(QUERIES)
+    alone = explainer.leave_one_out()["prediction"]
+    for row in range(0, 90, 7):
+        left = without(ones, [row])
+        expected = pruned_predictions(model, Y, left, QUERIES)[:, 0]
+        np.testing.assert_allclose(before + effects[:, row], expected, rtol=0, atol=1e-12)
+        own = pruned_predictions(model, Y, left, X[[row]])[0, 0]
+        np.testing.assert_allclose(alone[row], own, rtol=0, atol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore::axil.SplitsWarning")
+def test_classes():
+    y = (Y > 0).astype(int) + (Y > 1)
+    model = RandomForestClassifier(6, random_state=0).fit(X, y)
+    explainer, rows = axil.Explainer(model, X, y), list(range(30))
+    found = explainer.without(QUERIES, rows)["after"].to_numpy().reshape(-1, 3)
+    expected = pruned_predictions(model, np.eye(3)[y], without(np.ones(90), rows), QUERIES)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(found.sum(axis=1), 1.0)
+
+
+def test_deletions_after_others():
+    """Rows taken out one after the other are the same as all at once."""
+    model = RandomForestRegressor(5, random_state=0).fit(X, Y)
+    explainer = axil.Explainer(model, X, Y)
+    engine = explainer._model.engines[0]
+    leaves = explainer._model.queries(QUERIES).coordinates
+    targets = Y[:, None].copy()
+    gone = np.flatnonzero(X[:, 0] > 0.2)
+    left = engine.without(gone, targets)
+    for row in (int(gone[0]), *np.flatnonzero(X[:, 0] <= 0.2)[:12]):
+        effects = left.deletion(leaves, targets, 0)[0]
+        found = np.zeros((len(X), len(QUERIES)))
+        for first, block in effects.blocks():
+            found[first : first + len(block)] = block
+        again = engine.without(np.append(gone, row), targets)
+        expected = again.predicted(leaves, targets) - left.predicted(leaves, targets)
+        np.testing.assert_allclose(found[row], expected[:, 0], rtol=0, atol=1e-12)
+    v = RNG.normal(size=(len(X), 2))
+    K = left.ask(None).dense()
+    np.testing.assert_allclose(left.apply(None, v), K @ v, atol=1e-12)
+    np.testing.assert_allclose(left.combine(None, v), K.T @ v, atol=1e-12)
+    np.testing.assert_allclose(left.leverage(0), np.diag(K), atol=1e-12)
+    np.testing.assert_allclose(left.squares(0), (K**2).sum(), atol=1e-10)
+    np.testing.assert_allclose(K.sum(axis=1), 1.0)
+
+
+def test_ancestors_of_random_trees():
+    children = [np.array([[1, ~0], [~1, 2], [~2, ~3]]), np.zeros((0, 2), dtype=np.int64), np.array([[~0, ~1]])]
+    ancestors, n_leaves = Ancestors.of(children), np.array([4, 1, 2])
+    ancestors.check(n_leaves)
+    np.testing.assert_array_equal(ancestors.parents, [7, 8, 9, 9, -1, 10, 10, -1, 7, 8, -1])
+    np.testing.assert_array_equal(ancestors.totals(np.arange(7.0)), [0, 1, 2, 3, 4, 5, 6, 6, 6, 5, 11])
+    has_rows = ancestors.totals(np.array([1.0, 1, 0, 0, 0, 0, 1])) > 0
+    np.testing.assert_array_equal(ancestors.nearest(np.array([2, 3, 4, 5, 0]), has_rows), [8, 8, -1, 10, 0])
+    filled = ancestors.totals(np.array([0.0, 1, 0, 1, 1, 1, 1])).astype(int)
+    np.testing.assert_array_equal(ancestors.nearest_beside(np.array([1, 3, 4, 5]), filled), [8, 8, -1, 10])
+    nodes = ancestors.nodes(n_leaves, np.zeros(7))
+    nodes.check(n_leaves)
+    np.testing.assert_array_equal(nodes.totals(np.arange(7.0)).sum(), ancestors.totals(np.arange(7.0)).sum())
+    with pytest.raises(ValueError, match="their own ancestors"):
+        Ancestors(np.array([2, 3, 3, 2], dtype=np.int32)).check(np.array([2]))
+    with pytest.raises(ValueError, match="below several roots"):
+        Ancestors(np.array([2, 3, -1, -1], dtype=np.int32)).check(np.array([2]))
