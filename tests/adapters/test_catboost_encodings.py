@@ -292,6 +292,37 @@ def doubled(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(a=2 * rows["a"])
 
 
+def fitted(kind: Any, X: Any, categories: list[int], most_one_hot: int, **settings: Any) -> tuple[Any, Any]:
+    """A small model and its targets."""
+    y = np.random.default_rng(3).normal(size=len(X))
+    y = y if kind is cb.CatBoostRegressor else (y > 0).astype(int)
+    model = kind(iterations=6, depth=3, cat_features=categories, one_hot_max_size=most_one_hot, **QUIET)
+    return model.fit(X, y, **settings), y
+
+
+def raw(model: Any, X: Any) -> Any:
+    return model.predict(X, prediction_type="RawFormulaVal")
+
+
+@pytest.mark.parametrize("most_one_hot", [2, 10])
+@pytest.mark.parametrize("kind", [cb.CatBoostRegressor, cb.CatBoostClassifier])
+@pytest.mark.parametrize(
+    "names", [[0, 1, 2], [5, 6, 7], [2, 1, 0], [1.5, 2.5, 3.5], [0, "a", 1], [("a", 1), ("a", 2), ("b", 1)]], ids=str
+)
+def test_names_of_columns_may_be_numbers(names: list[Any], kind: Any, most_one_hot: int) -> None:
+    rng = np.random.default_rng(0)
+    parts = rng.normal(size=80), rng.choice(list("abcdef"), 80), rng.integers(0, 5, 80)
+    X = pd.DataFrame(dict(enumerate(parts)))
+    X.columns = names
+    weights = rng.uniform(0.5, 2.0, 80)
+    for options in ({}, {"sample_weight": weights}):
+        model, y = fitted(kind, X, [1, 2], most_one_hot, **options)
+        explainer = Explainer(model, X, y, **options)
+        found = explainer(X.head(5))
+        np.testing.assert_allclose(found.predictions, raw(model, X.head(5)), atol=1e-7)
+        assert len(explainer.similar(X.head(2), k=2)) == 4
+
+
 @pytest.mark.parametrize("kind", [cb.CatBoostRegressor, cb.CatBoostClassifier])
 def test_pipelines_encode_the_rows_that_they_hand_on(kind: Any) -> None:
     data = table()

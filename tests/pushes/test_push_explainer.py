@@ -5,9 +5,9 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from sklearn.cluster import KMeans
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import StandardScaler
 from xgboost import XGBClassifier
 
 import axil
@@ -130,7 +130,7 @@ def test_memory_is_asked_for_first():
         ((BINARY, X, LABELS, -np.ones(80)), {}, "not negative"),
         ((BINARY, X, LABELS), {"n_threads": 0}, "n_threads"),
         ((lgb.LGBMClassifier(), X, LABELS), {}, "not been fitted"),
-        ((KMeans(2).fit(X), X, LABELS), {}, "KMeans"),
+        ((StandardScaler().fit(X), X, LABELS), {}, "StandardScaler"),
         ((RandomForestRegressor(3).fit(X, THREE), X, THREE), {"output": "probability"}, "models with a link"),
         ((RandomForestRegressor(3).fit(X, THREE), X, THREE), {"loss": "log"}, "loss"),
         ((BINARY, X, LABELS), {"inverse_func": np.exp}, "inverse_func is for"),

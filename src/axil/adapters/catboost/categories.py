@@ -67,7 +67,7 @@ def column(X: Any, i: int) -> NDArray[Any]:
     frame = nw.from_native(X, eager_only=True, pass_through=True)
     if not isinstance(frame, nw.DataFrame):
         return np.asarray(np.asarray(X)[:, i])
-    values = frame[frame.columns[i]]
+    values = frame.get_column(frame.columns[i])  # names may be numbers
     return np.asarray(values.to_numpy() if values.dtype.is_integer() else np.array(values.to_list(), dtype=object))
 
 

@@ -182,7 +182,7 @@ def number_column(X: Any, i: int) -> NDArray[np.float32]:
     elif frame.implementation.is_pandas() and isinstance(X.dtypes.iloc[i], np.dtype):
         values = X.iloc[:, i].to_numpy()
     else:
-        values = frame[frame.columns[i]].cast(nw.Float64).to_numpy()
+        values = frame.get_column(frame.columns[i]).cast(nw.Float64).to_numpy()
     if values.dtype.kind not in "biuf":
         values = np.array([np.nan if value is None else value for value in values.tolist()], dtype=np.float64)
     with np.errstate(over="ignore"):

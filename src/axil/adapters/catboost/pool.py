@@ -27,7 +27,7 @@ def pool(X: Any, names: list[str] | None, cat_features: list[int]) -> Any:
 
 
 def _pool(X: Any, names: list[str] | None, cat_features: list[int]) -> Any:
-    """CatBoost finds columns by the model's names where both have names, else by position."""
+    """Return the Pool; columns stand in the order of the fit, so categories are named by position."""
     import catboost
 
     if bool(sparse.issparse(X)):
@@ -40,10 +40,10 @@ def _pool(X: Any, names: list[str] | None, cat_features: list[int]) -> Any:
     frame = as_frame(X)
     if frame is None:
         return catboost.Pool(np.asarray(X), cat_features=cat_features or None)
-    categorical = [(names or frame.columns)[i] for i in cat_features]
     if frame.implementation.is_pandas():
         rows = frame.to_native()
     else:
+        categorical = [frame.columns[i] for i in cat_features]
         for name in categorical:
             if frame[name].null_count():
                 raise InputError(
@@ -52,9 +52,8 @@ def _pool(X: Any, names: list[str] | None, cat_features: list[int]) -> Any:
                 )
         rows = as_pandas(frame, categorical, "A table of another library for CatBoost")
     if names is None:
-        positions = [str(i) for i in range(rows.shape[1])]
-        return catboost.Pool(rows.set_axis(positions, axis=1), cat_features=cat_features or None)
-    return catboost.Pool(rows, cat_features=categorical or None)
+        rows = rows.set_axis([str(i) for i in range(rows.shape[1])], axis=1)
+    return catboost.Pool(rows, cat_features=cat_features or None)
 
 
 def zeros_above_negatives(X: Any) -> int | None:
@@ -73,5 +72,5 @@ def most_categories(X: Any, cat_features: list[int]) -> int:
     """How many different values the column of categories with the most of them has."""
     frame = as_frame(X)
     if frame is not None:
-        return max(frame[frame.columns[i]].n_unique() for i in cat_features)
+        return max(frame.get_column(frame.columns[i]).n_unique() for i in cat_features)
     return max(len(numbered(column(X, i))[1]) for i in cat_features)
