@@ -11,6 +11,7 @@ from axil.errors import (
     ExactnessError,
     InputError,
     SplitsWarning,
+    UnseenCategoryWarning,
     UnsupportedModelError,
     UnsupportedQuestionError,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "SplitsWarning",
     "Stability",
     "Support",
+    "UnseenCategoryWarning",
     "UnsupportedModelError",
     "UnsupportedQuestionError",
     "Verification",

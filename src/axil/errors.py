@@ -84,6 +84,10 @@ class CostWarning(UserWarning):
     """Work that begins now and takes long; the message says how long, and what does without."""
 
 
+class UnseenCategoryWarning(UserWarning):
+    """Rows to explain with a category that no training row has; the message says what the library does with it."""
+
+
 def warn(message: str, category: type[Warning]) -> None:
     """Warn at the line of the user's that asked: the first one outside axil, however deep the work is that warns."""
     frame, level = currentframe(), 1

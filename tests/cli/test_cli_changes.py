@@ -100,3 +100,27 @@ def test_refit_of_other_formats(run):
         assert code == 0, error
         assert "fitted again at the same splits" in out
         assert run(f"check new.{ending}")[0] == 0
+
+
+def test_compare_of_files_with_other_categories(run):
+    """The second file has a category more, and lacks one of the first."""
+    rng = np.random.default_rng(0)
+    codes, size = rng.integers(0, 5, 120), rng.normal(size=120)
+    zips = np.array(["00123", "98002", "98003", "98004", "98005"])[codes]
+    whole = pd.DataFrame({"id": [f"h{i}" for i in range(120)], "zip": zips, "size": size, "y": 10.0 * codes + size})
+    new = whole[whole["zip"] != "98003"].iloc[10:].copy()
+    new.iloc[-12:, 1] = "98006"
+    settings = {"n_estimators": 3, "min_child_samples": 5, "min_data_per_group": 2, "verbose": -1}
+    for name, rows in (("old", whole), ("new", new)):
+        rows.to_csv(f"{name}.csv", index=False)
+        X_train = rows[["zip", "size"]].astype({"zip": "category"})
+        lightgbm.LGBMRegressor(**settings).fit(X_train, rows["y"]).booster_.save_model(f"{name}.txt")
+    new.head(5).to_csv("asked.csv", index=False)
+    words = "compare old.txt new.txt --train-old old.csv --train new.csv --target y --index id --query asked.csv --format csv"
+    code, out, err = run(words)
+    assert code == 0, err
+    table = table_of(out)
+    np.testing.assert_allclose(table.iloc[:, 4:].sum(axis=1), table["change"], atol=1e-9)
+    expected = lightgbm.Booster(model_file="new.txt").predict(new.head(5)[["zip", "size"]].astype({"zip": "category"}))
+    np.testing.assert_allclose(table["after"], expected, rtol=1e-6)
+    assert "'98006'" in err  # which the old model takes for a missing value

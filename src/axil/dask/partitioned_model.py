@@ -137,6 +137,7 @@ class PartitionedModel(Proven):
             )
         inputs.refuse_other_order(X, init_score, "init_score", "X")
         rows = inputs.as_features(X, self.adapter, "X")
+        self.warn_of_unseen(rows)
         offsets = Offsets.of(init_score, rows.shape[0], self.adapter)
         return Queries(self.adapter, rows, offsets, inputs.row_labels(rows), self.n_threads)
 

@@ -1,5 +1,6 @@
 """The gates: whatever people hand over - tables, arrays, labels, settings, paths - is checked here before any work."""
 
+from axil.inputs.categories import category_columns, distinct_values
 from axil.inputs.columns import (
     chosen_columns,
     column_names,

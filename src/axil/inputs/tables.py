@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from axil.errors import InputError, shortened, shown
+from axil.inputs.categories import align_categories, share_categories
 from axil.inputs.labels import distinct_labels, one_hot
 from axil.inputs.libraries import frame_library
 from axil.inputs.numbers import as_numbers, as_table, from_objects, is_number_dtype, is_sparse, unmasked
@@ -97,7 +98,14 @@ def as_features(X: Any, model: ModelColumns, what: str, like: Any = None) -> Any
             "Pass those of the fit, in its order."
         )
     if frame is not None:
-        return _with_numeric_columns(X, frame, model, what)
+        rows = _with_numeric_columns(X, frame, model, what)
+        known = None if like is None or model.takes_text else as_frame(like)
+        if known is None:
+            return rows
+        found = as_frame(rows)
+        assert found is not None
+        aligned = align_categories(found, known, getattr(model, "numbers_by_frame", False))
+        return rows if aligned is found else aligned.to_native()
     if X.dtype.kind == "O" and not model.takes_text:
         return from_objects(X, what, "numbers; encode the columns as they were for the fit")
     kinds = "biufOUS" if model.takes_text and not is_sparse(X) else "biuf"
@@ -229,7 +237,8 @@ def stack_rows(X: Any, more: Any) -> Any:
         other = as_frame(more)
         if other is None:
             other = nw.from_dict(dict(zip(frame.columns, np.asarray(more).T)), backend=frame.implementation)
-        return nw.concat([frame, other.select(frame.columns)], how="vertical").to_native()
+        frame, other = share_categories(frame, other.select(frame.columns))
+        return nw.concat([frame, other], how="vertical").to_native()
     if is_sparse(X):
         return sparse.vstack([X, more]).asformat(X.format)
     return np.concatenate([np.asarray(X), np.asarray(more)])

@@ -242,6 +242,7 @@ def _added(model: Any, made: Made, add: Any) -> Change:
     for part, given in enumerate(add[1:], 1):
         inputs.refuse_other_order(X, given, f"add[{part}]", "add[0]")
     rows = inputs.as_features(X, model.adapter, "add[0]", model.features)
+    model.warn_of_unseen(rows, "the rows added")
     n = rows.shape[0]
     fitted = model.as_targets(y, n, "add[1]", "added")
     if (offsets is None) != (made.init_score is None):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.effects import STEPS, Here, Shards, Source, notes
 from axil.effects.leaf_matches import TreeWeights
-from axil.errors import InputError, UnsupportedQuestionError
+from axil.errors import InputError, UnseenCategoryWarning, UnsupportedQuestionError, shown, warn
 from axil.inputs.copies import frozen
 from axil.machine.memory import Budget, Limits
 from axil.machine.progress import track
@@ -36,6 +37,7 @@ class WithoutGroups:
     after: Array  #: (n, K, G); nan where no row is left
 
 
+MOST_SHOWN = 5  # categories in a message
 REPLAYED = "exact with the fitted structure held fixed: every leaf value is computed again; not a retraining"
 
 
@@ -221,6 +223,40 @@ class Proven(ABC):
             "Leave tree_weights out.",
         )
 
+    def warn_of_unseen(self, rows: Any, what: str = "X") -> None:
+        """Warn of categories in these rows that no training row has, where the library takes them without a word."""
+        action = getattr(self.adapter, "unseen", "")
+        frame = inputs.as_frame(rows) if action else None
+        if frame is None:
+            return
+        for name in inputs.category_columns(frame):
+            known = self.kept.get(("categories", name), partial(self._known_categories, name))
+            new = (
+                []
+                if known is None
+                else [value for value in inputs.distinct_values(frame, name) if str(value) not in known]
+            )
+            if not new:
+                continue
+            listed = ", ".join(shown(value) for value in sorted(new, key=str)[:MOST_SHOWN])
+            more = "" if len(new) <= MOST_SHOWN else f" and {len(new) - MOST_SHOWN} more"
+            values = "a value" if len(new) == 1 else f"{len(new):,} values"
+            warn(
+                f"Column {shown(name)} of {what} has {values} that no training row has: {listed}{more}. {action}",
+                UnseenCategoryWarning,
+            )
+
+    def _known_categories(self, name: str) -> frozenset[str] | None:
+        """Return the categories of a column, as text: those that the model lists, else those of the training rows.
+
+        None where neither is at hand.
+        """
+        listed = getattr(self.adapter, "categories", {}).get(name)
+        frame = None if self.features is None else inputs.as_frame(self.features)
+        if listed is None and frame is not None and name in frame.columns:
+            listed = inputs.distinct_values(frame, name)
+        return None if listed is None else frozenset(map(str, listed))
+
     # -- columns --------------------------------------------------------------------------------------------------------
 
     @property
@@ -390,6 +426,7 @@ class InMemory(Proven):
     def queries(self, X: Any, init_score: Any = None) -> Queries:
         inputs.refuse_other_order(X, init_score, "init_score", "X")
         rows = inputs.as_features(X, self.adapter, "X", self.features)
+        self.warn_of_unseen(rows)
         offsets = Offsets.of(init_score, rows.shape[0], self.adapter)
         return Queries(self.adapter, rows, offsets, inputs.row_labels(rows), self.n_threads)
 

@@ -58,6 +58,7 @@ class CatBoostAdapter(TreeModel):
     """
 
     library = "CatBoost"
+    unseen = "CatBoost encodes such a value by the prior alone, and no test for a single category finds it."
     refusals = REFUSALS
     precision = np.float32
     residual_precision: type[np.floating[Any]] = np.float64

@@ -84,6 +84,7 @@ class LightGBMAdapter(TreeModel):
     """
 
     library = "LightGBM"
+    unseen = "LightGBM takes such a value for a missing one."
     refusals = REFUSALS
     precision = np.float32
     residual_precision: type[np.floating[Any]] = np.float32

@@ -143,6 +143,7 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
 
     residual_precision: type[np.floating[Any]] = np.float32
     tolerance = 1e-6
+    unseen = "scikit-learn takes such a value for a missing one."
 
     refusals = LOSSES
 

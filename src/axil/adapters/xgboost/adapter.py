@@ -129,6 +129,18 @@ class XGBoostAdapter(TreeModel):
         kept = zip(self.feature_names or [], self._model.categories)
         return {str(name): values for name, values in kept if values}
 
+    @property
+    def unseen(self) -> str:  # type: ignore[override]
+        """The effect of a category that no training row has; from 3.1 on XGBoost refuses it."""
+        if not self.numbers_by_frame:
+            return ""
+        return "XGBoost before 3.1 sends such a value left wherever it tests for categories."
+
+    @property
+    def numbers_by_frame(self) -> bool:
+        """Whether a row's category has the number that it has in its own frame, as before 3.1."""
+        return "c" in (self._booster.feature_types or []) and not any(self._model.categories)
+
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
@@ -170,7 +182,7 @@ class XGBoostAdapter(TreeModel):
 
     def _leaves(self, X: Any, begin: int, end: int) -> NDArray[np.int32]:
         """(n, trees of these iterations)."""
-        matrix = as_matrix(X, self._booster, self._missing)
+        matrix = as_matrix(X, self._booster, self._missing, self._model.categories)
         # XGBoost gives leaves from the first iteration on only; a slice of the model has its own first.
         booster = self._booster[begin:end] if begin else self._booster
         nodes = booster.predict(matrix, pred_leaf=True, iteration_range=(0, end - begin), validate_features=False)
@@ -191,7 +203,7 @@ class XGBoostAdapter(TreeModel):
 
     def predictions(self, X: Any, offsets: Array | None = None, output_margin: bool = False) -> Array:
         """(n, K): what ``predict`` gives, with offsets for base_margin, or before the link."""
-        matrix = as_matrix(X, self._booster, self._missing)
+        matrix = as_matrix(X, self._booster, self._missing, self._model.categories)
         if offsets is not None:
             matrix.set_base_margin(offsets.astype(np.float32))
         output_margin = output_margin or self.repeats_targets  # from 3.4 on `predict` sorts the quantiles of each row

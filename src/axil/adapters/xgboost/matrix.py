@@ -11,12 +11,17 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from axil.adapters.frames import as_frame, compressed, floats, single_table, word_columns
-from axil.errors import InputError
+from axil.errors import InputError, counted, shown
+from axil.inputs.categories import listed_categories
 from axil.inputs.libraries import needed_pandas
 
 
-def as_matrix(X: Any, booster: Any, missing: float) -> Any:
-    """A DMatrix of X: numpy, pandas and sparse as they are, polars and pyarrow tables in float64, nulls as nan."""
+def as_matrix(X: Any, booster: Any, missing: float, categories: Sequence[list[Any]] = ()) -> Any:
+    """Return a DMatrix of X: numpy, pandas and sparse as they are, polars and pyarrow tables in float64, nulls as nan.
+
+    ``categories`` of each feature, as models from 3.1 on keep them: XGBoost refuses a frame that lists others, even where no row
+    has them.
+    """
     import xgboost
 
     names, types = booster.feature_names, booster.feature_types
@@ -24,6 +29,7 @@ def as_matrix(X: Any, booster: Any, missing: float) -> Any:
     if frame is not None:
         pandas = _as_pandas(frame, types)
         if pandas is not None:
+            pandas = _with_known_categories(pandas, categories)
             return xgboost.DMatrix(pandas, missing=missing, enable_categorical=True)
         X = floats(frame)
     else:
@@ -43,9 +49,35 @@ def _as_pandas(frame: nw.DataFrame[Any], types: list[str] | None) -> Any:
             f"The model was fitted without category columns, this table has {len(categorical)} "
             f"({', '.join(categorical[:5])}). Encode them as for the fit."
         )
-    needed_pandas("A table of another library with categories for XGBoost")
     whole = frame.with_columns(nw.col(*categorical).cast(nw.String)).to_pandas()
-    return whole.astype(dict.fromkeys(categorical, "category"))
+    listed = {name: listed_categories(frame, name) for name in categorical}
+    pd = needed_pandas("A table of another library with categories for XGBoost")
+    return whole.astype(
+        {name: "category" if known is None else pd.CategoricalDtype(known) for name, known in listed.items()}
+    )
+
+
+def _with_known_categories(X: Any, categories: Sequence[list[Any]]) -> Any:
+    """Return a pandas frame without categories that no row has and the model does not know; refuses those that rows have."""
+    if len(categories) != X.shape[1]:
+        return X
+    table = X
+    for name, known in zip(X.columns, categories):
+        listed = getattr(X[name].dtype, "categories", None)
+        if listed is None or not known or set(listed) <= set(known):
+            continue
+        used = X[name].cat.remove_unused_categories()
+        new = [value for value in used.cat.categories if value not in set(known)]
+        if new:
+            n_rows = int((used == new[0]).sum())
+            raise InputError(
+                f"Column {shown(name)} holds the category {shown(new[0])} ({counted(n_rows, 'row')}), which no row of the fit "
+                "had, and XGBoost refuses such rows. Leave these rows out, or the value empty if it is to count as missing."
+            )
+        if table is X:
+            table = X.copy(deep=False)
+        table[name] = used
+    return table
 
 
 def coded_table(X: Any, types: list[str], categories: Sequence[list[Any]]) -> NDArray[np.floating[Any]] | None:
