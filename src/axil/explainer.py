@@ -380,7 +380,7 @@ def without_weights(given: Given) -> Proven:
     found = read(replace(given, X=X, y=y, sample_weight=sample_weight, init_score=init_score))
     if given.bags is not None and not isinstance(found, Boosting):
         raise InputError(_NOT_TAKEN["bags"])
-    features = X if hasattr(X, "shape") else None
+    features = inputs.as_features(X, found.adapter, "X_train")
     labels = frozen(inputs.row_index(given.index, features, found.adapter.feature_names, len(found.targets)))
     limits = found.limits if isinstance(found, Boosting) else given.limits
     about: tuple[Any, ...] = found.adapter, labels, features, inputs.backend_of(X), limits, found.verification

@@ -323,6 +323,23 @@ def test_names_of_columns_may_be_numbers(names: list[Any], kind: Any, most_one_h
         assert len(explainer.similar(X.head(2), k=2)) == 4
 
 
+@pytest.mark.parametrize("most_one_hot", [2, 10])
+@pytest.mark.parametrize("kind", [cb.CatBoostRegressor, cb.CatBoostClassifier])
+@pytest.mark.parametrize("table", ["text", "numbers", "whole numbers"])
+def test_lists_of_rows(table: str, kind: Any, most_one_hot: int) -> None:
+    """CatBoost's own examples are lists; whole numbers in them are categories, and real numbers are none."""
+    rng = np.random.default_rng(1)
+    first = {"text": rng.choice(list("abcd"), 80).tolist(), "numbers": rng.normal(size=80).tolist()}
+    first["whole numbers"] = rng.integers(0, 4, 80).tolist()
+    X = [list(row) for row in zip(first[table], rng.integers(0, 5, 80).tolist(), rng.integers(0, 9, 80).tolist())]
+    model, y = fitted(kind, X, [0, 1] if table == "text" else [1], most_one_hot)
+    explainer = Explainer(model, X, y)
+    np.testing.assert_allclose(explainer(X[:5]).predictions, raw(model, X[:5]), atol=1e-7)
+    assert len(explainer.similar(X[:2], k=2)) == 4
+    with pytest.raises(axil.InputError, match="rows of equal length"):
+        explainer([X[0], X[1][:2]])
+
+
 @pytest.mark.parametrize("kind", [cb.CatBoostRegressor, cb.CatBoostClassifier])
 def test_pipelines_encode_the_rows_that_they_hand_on(kind: Any) -> None:
     data = table()

@@ -219,6 +219,7 @@ class Model(Protocol):
     n_features: int
     feature_names: list[str] | None = None  #: None where the model was fitted without names
     takes_text: bool = False  #: whether columns may hold other things than numbers
+    tells_kinds_apart: bool = False  #: whether 1 and 1.0 in a list of rows are different things to it
     classes: NDArray[Any] | None = None  #: of a classifier: its targets are one-hot, its predictions probabilities
     n_outputs: int = 1
     repeats_targets: bool = False  #: whether all outputs were fitted to one column of targets, as several quantiles are

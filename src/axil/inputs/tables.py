@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -75,7 +76,9 @@ def as_features(X: Any, model: ModelColumns, what: str, like: Any = None) -> Any
     the same places.
     """
     X = unmasked(X, what)
-    if isinstance(X, (list, tuple)):
+    if isinstance(X, (list, tuple)) and model.takes_text:
+        X = _rows_of_any_kind(X, model, what)
+    elif isinstance(X, (list, tuple)):
         X = as_numbers(X, what, "a numeric table: pass an array or a frame")
     frame = as_frame(X)
     if frame is None and not is_sparse(X) and not isinstance(X, np.ndarray):
@@ -115,6 +118,22 @@ def as_features(X: Any, model: ModelColumns, what: str, like: Any = None) -> Any
         return np.asarray(X if X.dtype.isnative else X.astype(X.dtype.newbyteorder("=")))
     rows = X.tocsr()
     return rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float64)  # some libraries read no others
+
+
+def _rows_of_any_kind(rows: Sequence[Any], model: ModelColumns, what: str) -> NDArray[Any]:
+    """Return an array of a list of rows that may hold text: of numbers where all are, else of Python's objects.
+
+    A model that tells categories from numbers by their type gets each value as it is.
+    """
+    try:
+        plain = np.asarray(rows)
+        as_they_are = np.array(rows, dtype=object)
+    except ValueError as error:
+        raise InputError(f"{what} is no table ({shown(error, 200)}); expected rows of equal length.") from None
+    keeps_kinds = getattr(model, "tells_kinds_apart", False)
+    if plain.dtype.kind in "biu" or (plain.dtype.kind == "f" and not keeps_kinds):
+        return plain
+    return as_they_are
 
 
 def _check_names(frame: nw.DataFrame[Any], model: ModelColumns, what: str, fitted: nw.DataFrame[Any] | None) -> None:

@@ -96,7 +96,7 @@ def load(file: Archive, model: Any, limits: Limits, X_train: Any, objective: Any
             raise file.damaged(error) from error
         if X is not None:
             found.check_again(X, found.limits)
-        return ProvenPushes(adapter, file.index, X_train, backend, found.limits, found.verification, boosting=found)
+        return ProvenPushes(adapter, file.index, X, backend, found.limits, found.verification, boosting=found)
 
     return proven
 

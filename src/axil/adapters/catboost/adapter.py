@@ -66,6 +66,7 @@ class CatBoostAdapter(TreeModel):
     offset_precision = np.float32
     base_precision = np.float32
     takes_text = True  # as categories
+    tells_kinds_apart = True  # categories are whole numbers or text, and no real numbers
 
     def __init__(self, model: Any, leaves_only: bool = False):
         self._model = model = model.copy()  # a model can be changed in place: shrink, set_leaf_values
