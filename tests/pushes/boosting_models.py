@@ -267,16 +267,19 @@ def explain(case, rows=X, **settings):
     return make(case.model, rows, case.y, case.weights, case.offsets, **settings)
 
 
-def replayed(case, y, w=None):
-    """(n, K): the scores of X_NEW by an independent replay of the fit to targets y (N, K), with weights w (N,)."""
-    more = {"rate": 0.25, **case.more}
+def replayed(case, y, w=None, gone=(), **others):
+    """(n, K): the scores of X_NEW by an independent replay of the fit to targets y (N, K), with weights w (N,).
+
+    The rows ``gone`` have no weight: they count in nothing that follows from all rows. ``others``: further arguments of `replay`.
+    """
+    more = {"rate": 0.25, **case.more, "n_gone": len(gone), **others}
     if case.offsets is not None:
         more["offsets"] = case.offsets[:, None]
     if "factors" in more:  # class weights follow the labels
-        positive = y[:, 0].sum()
-        unbalanced = np.where(y[:, 0] > 0, N - positive, positive) if "is_unbalance" in str(case.model) else None
-        larger = max(positive, N - positive)
-        balanced = larger / np.where(y[:, 0] > 0, positive, N - positive)
+        positive, n_rows = np.delete(y[:, 0], gone).sum(), N - len(gone)
+        unbalanced = np.where(y[:, 0] > 0, n_rows - positive, positive) if "is_unbalance" in str(case.model) else None
+        larger = max(positive, n_rows - positive)
+        balanced = larger / np.where(y[:, 0] > 0, positive, n_rows - positive)
         more["factors"] = np.where(y[:, 0] > 0, 3.0, 1.0) if unbalanced is None else balanced
     if w is None:
         w = kept_weights(case)

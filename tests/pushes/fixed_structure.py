@@ -56,7 +56,8 @@ def replay(leaves, queries, y, w, loss, start, rate, l2=0.0, l1=0.0, most=np.inf
     """(n, K): the scores in the leaves ``queries`` (n, iterations, K) of a fit to y (N, K) in ``leaves`` (N, iterations, K).
 
     ``more``: offsets (N, K); factors (N,), in leaves alone or with ``start_factors`` also in the start; bags (N, iterations), or
-    a function that draws them by iteration, w g and w h; ``scale_l2``: l2 is multiplied by the mean weight; omega
+    a function that draws them by iteration, w g and w h; ``scale_l2``: l2 is multiplied by the
+    mean weight of the rows, of which ``n_gone`` are gone; omega
     (iterations + 1, iterations, K or 1) and beta (iterations + 1,): see `added_up`.
     """
     n_rows, n_iterations, n_outputs = leaves.shape
@@ -66,7 +67,7 @@ def replay(leaves, queries, y, w, loss, start, rate, l2=0.0, l1=0.0, most=np.inf
     offsets, asked = more.get("offsets", 0.0) + np.zeros_like(y), base + np.zeros((len(queries), n_outputs))
     if "query_start" in more:  # of predictions without an offset, where the fit had them
         asked = first(more["query_start"], loss, counted @ y / counted.sum()) + np.zeros_like(asked)
-    l2 = l2 * w.mean() if more.get("scale_l2") else l2
+    l2 = l2 * w.sum() / (n_rows - more.get("n_gone", 0)) if more.get("scale_l2") else l2
     grown, answers = [], []
     for t in range(n_iterations):
         F = added_up(t, base, grown, rate, **more) + offsets

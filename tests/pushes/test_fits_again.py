@@ -15,7 +15,8 @@ GONE = (np.zeros(0, dtype=np.intp), np.arange(7), np.array([3, 50]))
 def copies_of(explained):
     """Three fits of one model, each without other rows."""
     walked = explained.walked
-    return fits_again._Copies(walked, explained.targets, walked.smooth.loss, walked.smooth.factors, GONE)
+    remaining = explained.label_weights.without(walked, GONE)
+    return fits_again._Copies(walked, explained.targets, walked.smooth.loss, remaining)
 
 
 def compare(explained):

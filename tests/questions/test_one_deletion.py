@@ -8,7 +8,11 @@ from copy import deepcopy
 
 import numpy as np
 import pytest
-from catboost import CatBoostRegressor
+from catboost import CatBoostClassifier, CatBoostRegressor
+from lightgbm import LGBMClassifier, LGBMRegressor
+from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier
+from sklearn.utils.class_weight import compute_sample_weight
+from xgboost import XGBClassifier
 
 import axil
 
@@ -17,6 +21,8 @@ RNG = np.random.default_rng(0)
 X = RNG.integers(0, 2, (N, 1)).astype(float)
 X_NEW = np.array([[0.0], [1.0]])
 NUMBERS = X[:, 0] + RNG.normal(size=N)
+CLASSES = np.digitize(NUMBERS, [0, 1])
+BINARY = (NUMBERS > 0.3).astype(int)
 WEIGHTS = RNG.uniform(0.5, 2.0, N)
 SOME_ZERO = np.where(np.arange(N) % 3 == 0, 0.0, WEIGHTS)
 GONE = np.array([0, 1, 2, 5, 7, 11, 12])  # with and without weight
@@ -33,6 +39,9 @@ CAT = {
     "allow_writing_files": False,
 }
 
+LGB = {"n_estimators": 4, "num_leaves": 2, "min_child_samples": 1, "learning_rate": 0.5, "verbose": -1, "n_jobs": 1}
+HIST = {"max_iter": 4, "max_leaf_nodes": 2, "min_samples_leaf": 1, "learning_rate": 0.5}
+
 STUMPS = {
     "catboost": (CatBoostRegressor(**CAT), NUMBERS, None),
     "catboost weighted": (CatBoostRegressor(**CAT), NUMBERS, WEIGHTS),
@@ -40,6 +49,26 @@ STUMPS = {
     "catboost steps": (CatBoostRegressor(**CAT, leaf_estimation_iterations=3), NUMBERS, SOME_ZERO),
     "catboost monotone": (CatBoostRegressor(**CAT, monotone_constraints=[1]), NUMBERS, WEIGHTS),
     "catboost median": (CatBoostRegressor(**CAT, loss_function="MAE"), NUMBERS, None),
+    "catboost binary": (CatBoostClassifier(**CAT), BINARY, SOME_ZERO),
+    "catboost poisson": (CatBoostRegressor(**CAT, loss_function="Poisson"), CLASSES.astype(float), WEIGHTS),
+    "catboost classes": (CatBoostClassifier(**CAT), CLASSES, SOME_ZERO),
+    "catboost class_weights": (CatBoostClassifier(**CAT, class_weights=[1, 3]), BINARY, WEIGHTS),
+    "catboost Balanced": (CatBoostClassifier(**CAT, auto_class_weights="Balanced"), BINARY, None),
+    "catboost Balanced weighted": (CatBoostClassifier(**CAT, auto_class_weights="Balanced"), CLASSES, WEIGHTS),
+    "catboost SqrtBalanced": (CatBoostClassifier(**CAT, auto_class_weights="SqrtBalanced"), BINARY, SOME_ZERO),
+    "lightgbm balanced": (LGBMClassifier(**LGB, class_weight="balanced"), BINARY, None),
+    "lightgbm balanced weighted": (LGBMClassifier(**LGB, class_weight="balanced"), CLASSES, SOME_ZERO),
+    "lightgbm class_weight": (LGBMClassifier(**LGB, class_weight={0: 1, 1: 3}), BINARY, WEIGHTS),
+    "lightgbm is_unbalance": (LGBMClassifier(**LGB, is_unbalance=True), BINARY, SOME_ZERO),
+    "lightgbm scale_pos_weight": (LGBMClassifier(**LGB, scale_pos_weight=3.0), BINARY, WEIGHTS),
+    "lightgbm numbers": (LGBMRegressor(**LGB, reg_lambda=2.0), NUMBERS, SOME_ZERO),
+    "lightgbm median": (LGBMRegressor(**LGB, objective="l1"), NUMBERS, WEIGHTS),
+    "histograms balanced": (HistGradientBoostingClassifier(**HIST, class_weight="balanced"), CLASSES, None),
+    "histograms balanced weighted": (
+        HistGradientBoostingClassifier(**HIST, class_weight="balanced"),
+        BINARY,
+        SOME_ZERO,
+    ),
 }
 
 
@@ -93,3 +122,64 @@ def test_targets_that_do_not_change_leave_the_model_as_it_is(name):
     again = explainer.refit(targets={60: y[60]})
     assert len(again.index) == N
     np.testing.assert_allclose(raw(again.model, X_NEW), raw(explainer.model, X_NEW), rtol=0, atol=SINGLE)
+
+
+@pytest.mark.parametrize("name", ["lightgbm balanced", "lightgbm is_unbalance", "catboost Balanced"])
+def test_weights_that_follow_the_labels_have_no_first_order(name):
+    """To first order they would be held; every row is replayed instead."""
+    model, y, weights = STUMPS[name]
+    explainer = axil.Explainer(deepcopy(model).fit(X, y, sample_weight=weights), X, y, weights)
+    with pytest.raises(axil.UnsupportedQuestionError, match=r"first-order.*classes are counted"):
+        explainer.removal(X_NEW, method="first-order")
+    assert np.isfinite(explainer.removal(X_NEW)).all()
+
+
+@pytest.mark.parametrize("name", ["lightgbm balanced weighted", "histograms balanced", "catboost Balanced weighted"])
+def test_explainers_of_files_count_classes_again(name, tmp_path):
+    model, y, weights = STUMPS[name]
+    explainer = axil.Explainer(deepcopy(model).fit(X, y, sample_weight=weights), X, y, weights)
+    explainer.save(tmp_path / "explainer.npz")
+    loaded = axil.load(tmp_path / "explainer.npz", explainer.model)
+    found, expected = loaded.without(X_NEW, GONE), explainer.without(X_NEW, GONE)
+    np.testing.assert_allclose(found["after"], expected["after"], rtol=0, atol=1e-12)
+
+
+def test_class_weights_that_the_user_multiplied_in_are_the_users():
+    """They are sample weights then: no rule of the library made them."""
+    weights = compute_sample_weight("balanced", BINARY)
+    model = LGBMClassifier(**LGB, class_weight="balanced").fit(X, BINARY)
+    explainer = axil.Explainer(model, X, BINARY, weights)
+    plain = LGBMClassifier(**LGB).fit(X, BINARY, sample_weight=weights)
+    expected = axil.Explainer(plain, X, BINARY, weights).without(X_NEW, GONE)["after"]
+    np.testing.assert_allclose(explainer.without(X_NEW, GONE)["after"], expected, rtol=0, atol=SINGLE)
+    again = explainer.refit(drop=GONE)
+    np.testing.assert_allclose(again.model.predict(X_NEW, raw_score=True), expected, rtol=0, atol=SINGLE)
+
+
+@pytest.mark.parametrize("seed", [105, 123, 138, 250])
+def test_leaves_of_saturated_classifiers_are_zero_again(seed):
+    """scikit-learn sets a leaf without curvature to zero: which leaves these are follows the rows that remain."""
+    rng = np.random.default_rng(seed)
+    n = 40 if seed % 2 else 25
+    x = rng.integers(0, 3, (n, 2)).astype(float)
+    y = (x[:, 0] + rng.normal(size=n) * 0.3 > 1).astype(int)
+    model = GradientBoostingClassifier(n_estimators=60, max_depth=3, learning_rate=3.0, random_state=0).fit(x, y)
+    explainer = axil.Explainer(model, x, y)
+    zero = explainer._model.boosting.walked.zeroed
+    assert zero.any()
+    gone = rng.choice(n, 3, replace=False)
+    after, again = explainer.without(x, gone)["after"], explainer.refit(drop=gone)
+    np.testing.assert_allclose(again.model.decision_function(x), after, rtol=1e-9, atol=1e-9)
+
+
+def test_vector_leaves_are_refitted():
+    """XGBoost sets classes of a leaf to zero for their weight; other leaves of a refit are not zero for that."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(120, 3))
+    y = np.digitize(x[:, 0] + rng.normal(size=120) / 2, [-0.5, 0.5])
+    model = XGBClassifier(n_estimators=4, max_depth=3, multi_strategy="multi_output_tree", n_jobs=1).fit(x, y)
+    explainer = axil.Explainer(model, x, y)
+    expected = explainer.without(x[:5], GONE)["after"].to_numpy().reshape(5, -1)
+    made = explainer.refit(drop=GONE).model.predict(x[:5], output_margin=True)
+    assert np.ptp(expected) > 0.1
+    np.testing.assert_allclose(made, expected, rtol=0, atol=SINGLE)

@@ -7,6 +7,7 @@ weight * factor * draw, a leaf's value before the rate is ``-soft(G, l1) / (H + 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -26,13 +27,17 @@ from axil.types import Array
 
 __all__ = [
     "WEIGHS_CLASSES",
+    "ClassWeightRule",
     "SmoothModel",
     "SmoothTrees",
+    "class_weight_rule",
     "counted_weights",
     "find",
     "label_factors",
+    "one_hot",
     "refuse_learners",
     "weighed_classes",
+    "weights_of_classes",
 ]
 
 _CUSTOM = ("lightgbm", "xgboost")  # those that take a user's own objective
@@ -52,7 +57,9 @@ class SmoothTrees:
     #: a value of exactly zero is the library's doing, not the data's, where H is less than this; held
     lightest: float = 0.0
     factors: Array | None = None  #: (N,) what multiplies row weights in leaves, but not in the base
-    l2_by_weight: float = 0.0  #: what l2 grows by with the weight of any row
+    l2_by_weight: float = (
+        0.0  #: what l2 grows by with the weight of any row, as it is in proportion to the mean weight; 0: it is not
+    )
     #: where all trees of an iteration have the same rows; else that of ``trees``
     sampler: IterationSampler | None = None
     #: (I + 1, T) what each tree's values before the rate are multiplied by in the scores that each of I iterations, and at last a
@@ -133,21 +140,51 @@ def weighed_classes(setting: Any) -> str:
     )
 
 
-def counted_weights(model: SmoothModel, targets: Array, weights: Array | None) -> Array | None:
-    """(N,): the weights that the rows of these targets (N, K) counted with: sample weights times those of their classes.
+#: From the numbers of rows of all classes, (C,), and the sums of their sample weights, (C,), the weight of each class.
+ClassWeightRule = Callable[[Array, Array], Array]
 
-    ``model.class_weight``, where it has one, is by the numbers of the classes, or "balanced": all classes weigh the same, by
-    their numbers of rows (sklearn.utils.class_weight).
+
+def balanced(counts: Array, sums: Array) -> Array:
+    """Return weights by which all classes weigh the same, by their numbers of rows (sklearn.utils.class_weight)."""
+    return np.asarray(counts.sum() / (len(counts) * counts.clip(1.0)))
+
+
+def class_weight_rule(model: SmoothModel) -> ClassWeightRule | None:
+    """Return the rule by which the library counts the weights of classes from the rows; None where it does not."""
+    setting = getattr(model, "class_weight", None)
+    if setting is None or model.classes is None:
+        return None
+    return balanced if isinstance(setting, str) else getattr(model, "counts_classes_by", None)
+
+
+def one_hot(targets: Array) -> Array:
+    """Return the classes of rows, (N, C), from targets (N, K); of two classes K is 1."""
+    return np.hstack([1 - targets, targets]) if targets.shape[1] == 1 else targets
+
+
+def weights_of_classes(model: SmoothModel, targets: Array, weights: Array | None, count: bool = False) -> Array | None:
+    """Return the weight of each class, (C,); None where all are one.
+
+    ``model.class_weight``, where it has one, is by the numbers of the classes, or "balanced". ``count``: counted from these
+    targets (N, K) and sample weights (N,) by the library's rule, even where the model states numbers of its own fit.
     """
     setting = getattr(model, "class_weight", None)
     if setting is None or model.classes is None:
+        return None
+    rule, n_classes = class_weight_rule(model), max(targets.shape[1], 2)
+    if rule is None or not (count or isinstance(setting, str)):
+        return np.array([float(setting.get(k, 1.0)) for k in range(n_classes)])
+    hot = one_hot(targets)
+    own = np.ones(len(hot)) if weights is None else weights
+    return rule(hot.sum(axis=0), own @ hot)
+
+
+def counted_weights(model: SmoothModel, targets: Array, weights: Array | None, count: bool = False) -> Array | None:
+    """Return the weights (N,) that rows count with: sample weights times those of their classes; see `weights_of_classes`."""
+    by_class = weights_of_classes(model, targets, weights, count)
+    if by_class is None:
         return weights
-    hot = np.hstack([1 - targets, targets]) if targets.shape[1] == 1 else targets
-    if isinstance(setting, str):
-        by_class = len(hot) / (hot.shape[1] * hot.sum(axis=0).clip(1.0))
-    else:
-        by_class = np.array([float(setting.get(k, 1.0)) for k in range(hot.shape[1])])
-    factors = hot @ by_class
+    factors = one_hot(targets) @ by_class
     return np.asarray(factors if weights is None else weights * factors)
 
 

@@ -26,6 +26,7 @@ from axil.pushes.fits_again import FitsAgain, refit
 from axil.pushes.forward import moved
 from axil.pushes.leaf_fit import leaf_fit
 from axil.pushes.pushes import CHANGED, Pushes, check_added, check_sums
+from axil.pushes.remaining_rows import LabelWeights, RemainingRows
 from axil.pushes.reverse import Combined, Reverse
 from axil.pushes.stages import walk
 from axil.replay.build import with_rows
@@ -72,7 +73,7 @@ def read(given: Given) -> Boosting | None:
         if own is None or weights is own:
             raise
         try:  # the user may have multiplied the weights of classes in
-            return Boosting(adapter, X, targets, own, offsets, *settings)
+            return Boosting(adapter, X, targets, own, offsets, *settings, counts_classes=False)
         except ExactnessError:
             pass
         raise
@@ -111,7 +112,9 @@ class Boosting:
         verify: bool,
         found: KnownLeaves | None = None,
         bags: Array | None = None,
+        counts_classes: bool = True,
     ):
+        """``counts_classes``: whether the weights were multiplied by those of the model's classes, by `counted_weights`."""
         if adapter.refused_draws is not None and bags is None:
             raise adapter.refused_draws
         targets = round_to(adapter.precision, targets)
@@ -139,6 +142,7 @@ class Boosting:
         self.adapter, self._n_threads, self._raw = adapter, limits.n_threads, output == "raw"
         self.targets, self.underived, self.classes = targets, fitted.underived, adapter.classes
         self.rows = TrainingRows(None, targets, weights, offsets, bags)  #: as the library keeps them; no features
+        self.label_weights = LabelWeights(adapter, self.rows, counts_classes)
         self._as_fitted: FitsAgain | None = None
         self.offsets: Offsets | None = None  #: of the rows that are asked about
         self.pushes = Pushes(self.walked, limits)
@@ -297,7 +301,9 @@ class Boosting:
         self.loss.check(targets, "targets", whole=False)
         self.loss.check(targets[self.walked.weights > 0], "targets")  # which the fit starts from
         other = self.adapter.smooth_trees(replace(self.rows, targets=targets))
-        found = refit(self.walked, targets, other.loss, other.factors, n_threads=self._n_threads)
+        found = refit(
+            self.walked, targets, other.loss, RemainingRows.all_of(self.walked, other.factors), self._n_threads
+        )
         if targets is self.targets:
             self._as_fitted = found
         return self._started(found)
@@ -305,40 +311,51 @@ class Boosting:
     def leaf_fit(self, change: Change) -> tuple[LeafFit, Array | None]:
         """The leaves of a fit to other rows, and how often each row was drawn for each tree; None: all once, for all."""
         self._require_start("refit")
+        self.label_weights.require_rule("refit")
         if self.loss.recorded:
             raise UnsupportedQuestionError(
                 "refit", "the gradients come from a function of all rows", "Train again with your objective."
             )
         adapter, walked = self.adapter, self.walked
-        weights = smooth.counted_weights(adapter, change.targets, change.weights)
+        weights, by_class = change.weights, None
+        if self.label_weights.counts_classes:
+            weights = smooth.counted_weights(adapter, change.targets, change.weights, count=True)
+            by_class = smooth.weights_of_classes(adapter, change.targets, change.weights, count=True)
         rows = RefitRows.of(change, adapter, weights, walked.smooth.trees.n_leaves, self.limits)
         self.loss.check(rows.targets, "targets")
         given = TrainingRows(change.X, rows.targets, rows.weights, rows.offsets)
         leaves, drawn = rows.leaves(walked.leaves), None if walked.drawn is None else rows.draws(walked.drawn)
         found = leaf_fit(adapter, walked, given, leaves, drawn, self._n_threads)
+        found = replace(found, class_weights=by_class)
         return found, None if drawn is None else drawn.T.astype(np.float64)
 
     def deleted(self, gone: Sequence[NDArray[np.intp]], question: str) -> FitsAgain:
-        """Fits without some rows each: their weights are 0, all else is held fixed."""
+        """Return fits without some rows each: the rules of the library follow the rows that remain."""
         self._require_start(question)
+        self.label_weights.require_rule(question)
         if self.loss.recorded:
             raise UnsupportedQuestionError(
                 question,
                 "the gradients come from a function of all rows, which may mix them",
                 "Use pushes or contributions: they add up to the score for every loss.",
             )
-        return self._started(
-            refit(self.walked, self.targets, self.loss, self.walked.smooth.factors, gone, self._n_threads)
-        )
+        remaining = self.label_weights.without(self.walked, gone)
+        return self._started(refit(self.walked, self.targets, self.loss, remaining, self._n_threads))
 
     def _started(self, found: FitsAgain) -> FitsAgain:
         """A refit for rows whose offsets may stand in for the base: then it moves nothing."""
         return found if self._bases else replace(found, base=np.zeros_like(found.base))
 
     def deletions(self, X: Any) -> Array:
-        """(K, n, N): first-order effects of deleting rows on scores, ``-w_j dF(x) / dw_j``."""
+        """Return the effects of deleting rows on scores to first order, (K, n, N); see `Reverse.by_deletions`."""
+        if self.label_weights.are_counted:
+            raise UnsupportedQuestionError(
+                'removal with method="first-order"',
+                "the weights of classes are counted from the labels of all rows, and how they follow a row is not differentiated",
+                'Leave method out, or pass method="exact": every fit without a row is then replayed.',
+            )
         with self.backend.guard():
-            return self._reverse(X, raw=True).by_weights() * -self.walked.weights
+            return self._reverse(X, raw=True).by_deletions()
 
     def _require_start(self, question: str) -> None:
         """Raise where the fit, or its start, does not follow its rows in a replay."""

@@ -44,6 +44,7 @@ def save(path: Any, proven: ProvenPushes) -> None:
         "fingerprint": model.adapter.fingerprint,
         "backend": proven.backend,
         "output": model.differentiates,
+        "counts_classes": model.label_weights.counts_classes,
         "score_error": model.found.score_error,
         "rounding_error": model.found.rounding_error,
     }
@@ -76,6 +77,9 @@ def load(file: Archive, model: Any, limits: Limits, X_train: Any, objective: Any
         output, off, rounded = header["output"], header["score_error"], header.get("rounding_error")
         if output not in OUTPUTS or type(off) is not float or not 0 <= off <= adapter.smooth_tolerance:
             raise ValueError("a header that proves nothing")
+        counts_classes = header["counts_classes"]
+        if type(counts_classes) is not bool:
+            raise ValueError(f"counts_classes of {counts_classes!r}")
         if rounded is not None and (type(rounded) is not float or not 0 <= rounded < np.inf):
             raise ValueError(f"a rounding error of {rounded!r}")
         backend = as_backend(header.get("backend"))
@@ -89,7 +93,9 @@ def load(file: Archive, model: Any, limits: Limits, X_train: Any, objective: Any
     def proven() -> ProvenPushes:
         try:
             known = KnownLeaves(frozen(leaves), off, rounded)
-            found = Boosting(adapter, None, targets, weights, offsets, output, limits, True, known, bags)
+            found = Boosting(
+                adapter, None, targets, weights, offsets, output, limits, True, known, bags, counts_classes
+            )
         except InputError:
             raise
         except (ExactnessError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""The fit again with other targets, or without some rows: splits, rates, draws and halved steps held fixed.
+"""The fit again with other targets, or without some rows: splits, rates, draws and halved steps are held fixed.
 
 Nothing is linear here: gradients follow the scores, scores the leaf values of the trees before, and every leaf value is computed
 again. The walk runs freely, so that the change it makes is that of the fit in double precision. Several fits, each without other
@@ -7,7 +7,6 @@ rows, are walked together: copies of the training rows, one below the other, wit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from axil.adapters.losses import Loss
 from axil.machine.progress import track
+from axil.pushes.remaining_rows import RemainingRows
 from axil.pushes.stages import Round, WalkedStages
 from axil.pushes.states import Move, States
 from axil.pushes.steps import Step, joint_steps, leaf_step
@@ -23,8 +23,6 @@ from axil.structure import Regularisation
 from axil.types import Array, Leaves
 
 Rows = NDArray[np.intp]
-
-EVERY_ROW: tuple[Rows, ...] = (np.zeros(0, dtype=np.intp),)  # one fit, without none
 
 
 @dataclass(frozen=True)
@@ -45,19 +43,12 @@ class FitsAgain:
         return made
 
 
-def refit(
-    walked: WalkedStages,
-    targets: Array,
-    loss: Loss,
-    factors: Array | None,
-    gone: Sequence[Rows] = EVERY_ROW,
-    n_threads: int = 1,
-) -> FitsAgain:
-    """Fits to targets (N, K), whose loss and class weights may be others too; each without the weight of some rows.
+def refit(walked: WalkedStages, targets: Array, loss: Loss, remaining: RemainingRows, n_threads: int = 1) -> FitsAgain:
+    """Return the fits to targets (N, K), whose loss may be another too, of the rows that remain in each.
 
     O(C T N). A leaf that no row of any weight is left in adds nothing.
     """
-    copies = _Copies(walked, targets, loss, factors, gone)
+    copies = _Copies(walked, targets, loss, remaining)
     states = copies.states(n_threads)
     found = None if states is None else copies.run(states)
     found = found or copies.run(None)
@@ -68,23 +59,22 @@ def refit(
 class _Copies:
     """Copies of the training rows on their way through the fit."""
 
-    def __init__(self, walked: WalkedStages, targets: Array, loss: Loss, factors: Array | None, gone: Sequence[Rows]):
-        self.walked, self.loss, self.n_copies = walked, loss, len(gone)
-        weights = np.tile(walked.weights, (self.n_copies, 1))
-        for own, rows in zip(weights, gone):
-            own[rows] = 0.0
+    def __init__(self, walked: WalkedStages, targets: Array, loss: Loss, remaining: RemainingRows):
+        weights, factors = remaining.weights, remaining.factors
+        self.walked, self.loss, self.n_copies = walked, loss, len(weights)
         counted = weights * factors if loss.newton_start and factors is not None else weights
-        trees, smooth = walked.smooth.trees, walked.smooth
+        trees = walked.smooth.trees
         self.base = np.tile(trees.base_value, (self.n_copies, 1))
         if trees.base is None:
             with np.errstate(divide="ignore"):  # the logarithm of a mean that is 0 without these rows
                 self.base = np.stack([loss.start_of(targets, row_weights) for row_weights in counted])
         self.row_weights = weights
         self.weights = weights if factors is None else weights * factors
-        self.less = smooth.l2_by_weight * (walked.weights.sum() - weights.sum(axis=1))
+        self.l2_factors = remaining.l2_factors
         self.targets = np.tile(targets, (self.n_copies, 1))
         score = np.tile(walked.start + np.zeros_like(targets), (self.n_copies, 1))
-        share = float(smooth.base_shares[0])  # 0 where offsets stand in for the base, which may be infinite by now
+        # 0 where offsets stand in for the base, which may be infinite by now
+        share = float(walked.smooth.base_shares[0])
         moved = share * (self.base - trees.base_value) if share else np.zeros_like(self.base)
         self.score = score + np.repeat(moved, len(targets), axis=0)
 
@@ -167,7 +157,7 @@ class _Copies:
     def _step(self, t: int, k: int, G: Array, H: Array) -> Step:
         """The step of tree t for output k from sums (C * L_t,) of gradients and hessians."""
         w = self.walked
-        step = leaf_step(G, H, self._l2(t, k), w.smooth.l1, w.smooth.most)
+        step = leaf_step(G, H, self._l2(t, k, H), w.smooth.l1, w.smooth.most)
         return step if w.smooth.bounds is None else replace(step, value=self._bounded(w.smooth.bounds, t, G, H))
 
     def _bounded(self, bounds: Regularisation, t: int, G: Array, H: Array) -> Array:
@@ -184,6 +174,12 @@ class _Copies:
         drawn = self.walked.drawn
         return (self.weights if drawn is None else self.weights * drawn[t]).ravel()
 
-    def _l2(self, t: int, k: int) -> Array:
-        """(C * L_t,)."""
-        return np.asarray((self.walked.l2(t, k) - self.less[:, None]).ravel())
+    def _l2(self, t: int, k: int, H: Array | None = None) -> Array:
+        """Return what regularisation adds to the sums H of second derivatives, (C * L_t,); inf where a leaf is set to zero."""
+        w = self.walked
+        own = slice(int(w.starts[t]), int(w.starts[t + 1]))
+        l2 = np.outer(self.l2_factors, w.smooth.trees.l2[own])
+        if H is not None and w.zeroed is not None:
+            column = k if w.smooth.shared else 0
+            l2 = np.where(w.zeroed_again(own, column, H.reshape(l2.shape)), np.inf, l2)
+        return np.asarray(l2.ravel())

@@ -125,9 +125,7 @@ class _StageRefit(StageWalk):
         return found
 
     def _zeroed(self, place: slice, column: int, H: Array) -> NDArray[np.bool_]:
-        """Return those of the old fit, which are held fixed."""
-        assert self.old.zeroed is not None  # it has the same settings
-        return np.asarray(self.old.zeroed[place, column])
+        return self.old.zeroed_again(place, column, H)  # it has the same settings
 
     def _close(self, trees: range) -> None:
         for t in trees:

@@ -31,6 +31,7 @@ NO_WEIGHTS = "it needs exact weights, which this model does not have"
 REFIT = 'Fit a model of kind "exact" instead: a forest, or boosting with squared error (axil.supports(model)).'
 DERIVED = "Ask for its derivatives by the targets: explainer(X).weights."
 TOGETHER = 1 << 15  # rows of all copies that replays walk together: their scores stay in the cache
+HUGE = 1e3  # times the score of a fit without rows: a change of the model's own score to it is not taken, for it loses digits
 SECONDS = 6e-8  # of one row in one step of a tree, with its gradient; measured on one core
 
 WITHOUT_WEIGHTS = {
@@ -161,7 +162,7 @@ class ProvenPushes(Refittable):
 
     @property
     def has_first_order(self) -> bool:
-        return not self.boosting.underived
+        return not self.boosting.underived and not self.boosting.label_weights.are_counted
 
     @property
     def pass_seconds(self) -> float:
@@ -210,7 +211,9 @@ class ProvenPushes(Refittable):
         if not left.any():
             raise InputError(f"Without {len(rows)} rows none of any weight is left; ask for a smaller set.")
         found = self.asked_of(queries).deleted([rows[:0], rows], "without").scores(queries.coordinates)
-        return np.asarray(queries.predictions + (found[1] - found[0]))
+        change = found[1] - found[0]
+        is_huge = np.abs(change) > HUGE * np.abs(found[1])
+        return np.asarray(np.where(is_huge, found[1], queries.predictions + change))
 
     def meant(self, scores: Array) -> dict[str, Array]:
         means = self.boosting.means(scores)

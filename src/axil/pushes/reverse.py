@@ -88,13 +88,29 @@ class Reverse:
 
     def by_weights(self) -> Array:
         """(O, n, N): output o by the row weights, in O(T N) a query and output for each score."""
+        out, by_l2 = self._by_weights()
+        return self._by_row(out + by_l2)
+
+    def by_deletions(self) -> Array:
+        """(O, n, N): the changes of output o on deleting each row, to first order.
+
+        A row takes its weight with it, and out of the rows whose mean weight an l2 is in proportion to.
+        """
         w = self.walked
-        out, everyone = (self.xp.zeros((*shape, self.n_outputs * self.n)) for shape in ((self.n_rows,), ()))
+        out, by_l2 = self._by_weights()
+        out += by_l2
+        out *= -self.weights[:, None]
+        return self._by_row(out + w.weights.mean() * by_l2)
+
+    def _by_weights(self) -> tuple[Any, Any]:
+        """(N, O * n): the outputs by the row weights, and (O * n,) by the weight of any row through l2."""
+        w = self.walked
+        out, by_l2 = (self.xp.zeros((*shape, self.n_outputs * self.n)) for shape in ((self.n_rows,), ()))
 
         def take(stage: int, slopes: Any) -> None:
             self._put(out, stage, slopes.g, slopes.h, None)
             if w.smooth.l2_by_weight:
-                everyone[:] += w.smooth.l2_by_weight * (self.xp.asarray(w.steps[stage].by_l2) @ self.a[stage])
+                by_l2[:] += w.smooth.l2_by_weight * (self.xp.asarray(w.steps[stage].by_l2) @ self.a[stage])
 
         start = self._run(take) @ w.start_slopes()
         factors = w.start_factors
@@ -102,8 +118,12 @@ class Reverse:
         if w.smooth.trees.held_out is not None:
             pull[w.smooth.trees.held_out] = 0.0
             out[self.xp.asarray(w.smooth.trees.held_out)] = 0.0
-        out += self.xp.asarray(pull) @ self.xp.asarray(start.T) + everyone
-        return np.ascontiguousarray(host(out).T).reshape(self.n_outputs, self.n, self.n_rows)
+        out += self.xp.asarray(pull) @ self.xp.asarray(start.T)
+        return out, by_l2
+
+    def _by_row(self, of_rows: Any) -> Array:
+        """(O, n, N), from (N, O * n) of the back end."""
+        return np.ascontiguousarray(host(of_rows).T).reshape(self.n_outputs, self.n, self.n_rows)
 
     def _run(self, take: Any) -> Array:
         """Run the rounds backwards, giving every stage to ``take``; (O * n, K): by the scores that the fit starts from."""

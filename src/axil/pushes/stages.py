@@ -107,6 +107,16 @@ class WalkedStages:
         column = output if self.smooth.shared else 0
         return l2 if self.zeroed is None else np.where(self.zeroed[own, column], np.inf, l2)
 
+    def zeroed_again(self, place: slice, column: int, H: Array) -> NDArray[np.bool_]:
+        """Return which leaf values, (..., L_t), of another fit on these splits are set to zero for their weight H.
+
+        Where it is not known below which weight the library does so, these are the values that it set to zero in this fit.
+        """
+        assert self.zeroed is not None
+        if np.isfinite(self.smooth.lightest):
+            return np.asarray(self.smooth.lightest > H)
+        return np.broadcast_to(self.zeroed[place, column], H.shape)
+
     def counted(self, tree: int) -> Array:
         """(N,): factor * draw, what a row's weight is multiplied by in this tree's leaves."""
         factors = self.smooth.factors

@@ -51,8 +51,8 @@ class Removal(Question):
         query, group, rows (how many the group has), before, after, change, and output if there are several. `without` deletes a
         set of rows that you name.
 
-        Exact with the structure held fixed: splits, draws, dropped trees, all other weights, and the pattern of L1. Positive:
-        without the row the prediction, or score, would be higher. A leaf of boosted trees that no row is left in adds nothing.
+        Exact with the structure held fixed, as `without` defines a deletion. Positive: without the row the prediction, or score,
+        would be higher. A leaf of boosted trees that no row is left in adds nothing.
         In a tree, a forest or bagged trees it has the value of its nearest ancestor that still has rows of the tree's sample.
         nan, with a warning, where without the row no weight is left at all. Of weights in leaf space,
         O(T^2) per training row once and O(T) per row and prediction; of pushes one replay of the fit per training row, O(T N^2)
@@ -72,8 +72,8 @@ class Removal(Question):
         method : "exact", "first-order" or None
             How effects of single rows are computed; by default exactly, unless that fits neither into memory nor into some 10
             seconds: then to first order, ``-w_j dF(x) / dw_j``, with an `ApproximationWarning`. First-order effects do not see a
-            leaf become empty. Medians, quantiles, Huber's loss, ``path_smooth`` and monotone constraints have none: their exact
-            effects are replayed, however long that takes.
+            leaf become empty. Medians, quantiles, Huber's loss, ``path_smooth``, monotone constraints and class weights that are
+            counted from labels have none: their exact effects are replayed, however long that takes.
         by : "effect" or "pushes", default "effect"
             What rows are chosen by. Pushes, what rows put into the steps of the trees, predict better what a refit without them
             does (docs/paper/faithfulness.md); the column is then push.

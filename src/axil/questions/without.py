@@ -23,17 +23,18 @@ class Without(Question):
     def without(self, X: Any, rows: Sequence[Any], init_score: Any = None) -> Any:
         """The predictions, or scores, of X if these training rows, by label, were deleted, all of them at once.
 
-        Exact with the structure held fixed: the fit is replayed with their weights at zero, every leaf value computed again.
-        Splits, rates, draws and all other weights are held fixed. The effects of single rows (`removal`) do not add up to that
-        of a set. A leaf of boosted trees that no row is left in adds nothing. In a tree, a forest or bagged trees it has the
-        value of its nearest ancestor that still has rows of the tree's sample; a tree whose whole sample is deleted predicts the
-        mean of all rows left. A mean of other models is over those that still have rows.
+        Exact with the structure held fixed: the rows are gone, and every leaf value is computed again by the rules of the library
+        for the rows that remain. So class weights that it counts from labels ("balanced", is_unbalance, auto_class_weights),
+        CatBoost's l2_leaf_reg times the mean weight, ranks, clips and bounds follow these rows. Splits, rates, draws, dropped
+        trees and the rows' own weights are held fixed. ``refit(drop=rows)`` writes the same fit as a model. The effects of single
+        rows (`removal`) do not add up to that of a set. A leaf of boosted trees that no row is left in adds nothing. In a tree, a
+        forest or bagged trees it has the value of its nearest ancestor that still has rows of the tree's sample; a tree whose
+        whole sample is deleted predicts the mean of all rows left. A mean of other models is over those that still have rows.
 
-        A frame with the columns query, before, after, change, and
-        output if there are several; of an additive explainer then probability (or mean) before and after. Cost of two replays,
-        O(T N), whatever the number of rows. Of a model fitted to transformed targets, before, after and change are in the
-        targets' own units. A `SplitsWarning` says where the rows hold more than a tenth of the weight of the fit. A pandas
-        frame has the number of rows deleted in ``attrs["deleted"]``.
+        A frame with the columns query, before, after, change, and output if there are several; of an additive explainer then
+        probability (or mean) before and after. Cost of two replays, O(T N), whatever the number of rows. Of a model fitted to
+        transformed targets, before, after and change are in the targets' own units. A `SplitsWarning` says where the rows hold
+        more than a tenth of the weight of the fit. A pandas frame has the number of rows deleted in ``attrs["deleted"]``.
 
         Parameters
         ----------

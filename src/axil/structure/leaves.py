@@ -34,6 +34,9 @@ class LeafFit:
     hessians: Array | None = None
     #: (outputs,) the targets' means that scores of ``base`` stand for; None: the base itself
     means: Array | None = None
+    class_weights: Array | None = (
+        None  #: (C,) weights of classes that the library counted or was given; None: there are none
+    )
     row_weights: Array | None = (
         None  #: (n_rows,) sample weights, as scikit-learn's forests keep them; None: there are none
     )

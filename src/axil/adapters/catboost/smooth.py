@@ -17,7 +17,7 @@ from axil.adapters.contract import FittedTrees, TrainingRows
 from axil.adapters.losses import Logistic, Loss, Softmax, Squared, poisson, tweedie
 from axil.adapters.refusals import Refusal, smooth_refusals
 from axil.adapters.robust import Huber, LogCosh, Pinball, ResidualLoss
-from axil.adapters.smooth import SmoothTrees, weighed_classes
+from axil.adapters.smooth import ClassWeightRule, SmoothTrees, weighed_classes
 from axil.errors import InputError
 from axil.types import Array
 
@@ -37,6 +37,21 @@ _LOSSES: dict[str, Callable[[dict[str, Any], bool], Loss]] = {
     "Quantile": lambda settings, gradient: Pinball(
         alpha=float(settings.get("alpha", 0.5)), near=float(settings.get("delta", 1e-6)), unit_hessian=True
     ),
+}
+
+
+def _balanced(counts: Array, sums: Array) -> Array:
+    """Return the weights of auto_class_weights="Balanced" (catboost/private/libs/target/calc_class_weights.cpp).
+
+    CatBoost cuts the sums of the rows' weights to whole numbers.
+    """
+    whole = np.floor(sums)
+    return np.asarray(np.divide(whole.max(), whole, out=np.ones_like(whole), where=whole > 0))
+
+
+_RULES: dict[str, ClassWeightRule] = {
+    "Balanced": _balanced,
+    "SqrtBalanced": lambda counts, sums: np.sqrt(_balanced(counts, sums)),
 }
 
 
@@ -126,6 +141,9 @@ class SmoothCatBoost(CatBoostAdapter):
         weighed = self._reading.values("data_processing_options", "class_weights")[-1]
         places = range(len(names)) if self._all_present else self._present
         self.class_weight = {k: float(weighed[place]) for k, place in enumerate(places)} if weighed else None
+        self.counts_classes_by = _RULES.get(
+            str(self._reading.values("data_processing_options", "auto_class_weights")[-1])
+        )
 
     @property
     def alone(self) -> str:

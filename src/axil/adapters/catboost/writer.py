@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,19 @@ def write(model: Any, fits: list[LeafFit]) -> Any:
     if fit.estimated:
         bias = fit.share * fit.base
         written.set_scale_and_bias(blob.scale, bias.tolist() if len(bias) > 1 else float(bias[0]))
+    if fit.class_weights is not None:
+        _put_class_weights(written, fit.class_weights, blob.present_classes)
     return written
+
+
+def _put_class_weights(model: Any, weights: Array, present: list[int]) -> None:
+    """Write the weights of the classes that were in the data into the settings that the model keeps of its fit."""
+    metadata = model.get_metadata()
+    settings = json.loads(metadata["params"])
+    stated = np.array(settings["data_processing_options"]["class_weights"], dtype=np.float64)
+    stated[slice(None) if len(stated) == len(weights) else present] = np.float32(weights)
+    settings["data_processing_options"]["class_weights"] = stated.tolist()
+    metadata["params"] = json.dumps(settings)
 
 
 def _put(data: bytearray, start: int, numbers: Array) -> None:

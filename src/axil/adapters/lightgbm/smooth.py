@@ -232,7 +232,7 @@ class SmoothLightGBM(LightGBMAdapter):
             beta=None if drops is None else drops.beta,
             l1=self._settings.precisely("lambda_l1")[0],
             most=0.0 if self._reading.cuda else self._settings.precisely("max_delta_step")[0],
-            factors=self._factors(targets),
+            factors=self.label_factors(targets),
             underived=self._underived,
             smoothing=self._smoothing(trees),
         )
@@ -295,8 +295,13 @@ class SmoothLightGBM(LightGBMAdapter):
         self._loss.check(targets)
         return self._loss.start(np.average(targets, axis=0, weights=weights))
 
-    def _factors(self, targets: Array) -> Array | None:
-        """scale_pos_weight and is_unbalance, which weigh a class but not the start (binary_objective.hpp)."""
+    @property
+    def balances_labels(self) -> bool:
+        """Whether `label_factors` are counted from the labels of all rows."""
+        return self._objective == "binary" and self._settings.flag("is_unbalance")
+
+    def label_factors(self, targets: Array) -> Array | None:
+        """Return the factors (N,) of scale_pos_weight and is_unbalance, which do not reach the start (binary_objective.hpp)."""
         if self._objective != "binary":
             return None
         scale, balanced = self._settings.precisely("scale_pos_weight")[0], self._settings.flag("is_unbalance")
