@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from axil import adapters, inputs
 from axil.adapters.contract import TrainingRows
-from axil.errors import ExactnessError, InputError, UnsupportedModelError, counted
+from axil.errors import ExactnessError, InputError, UnsupportedModelError, counted, shown
 from axil.implicit.proven_optimum import ProvenOptimum
 from axil.implicit.readers import OUTPUTS, Given, as_rows, copied, read
+from axil.inputs.codes import keys
 from axil.inputs.copies import frozen, owned, owned_rows
 from axil.kernels.choose import limits_of, settled
 from axil.machine.threads import Kept
@@ -319,7 +320,7 @@ class Explainer(
         self._model = self._model.prepared()
         return self
 
-    def save(self, path: Any) -> None:
+    def save(self, path: Any, *, key: bytes | None = None) -> None:
         """Write all but the model to one .npz file, without pickle; see `axil.load`.
 
         An explainer made with ``verify=False`` is not saved: a file that could say so could switch the proof off.
@@ -328,9 +329,12 @@ class Explainer(
         ----------
         path : str or path
             The .npz file to write.
+        key : bytes, optional
+            A secret that signs the file (HMAC-SHA256 over everything in it), such as ``secrets.token_bytes(32)``. `axil.load`
+            takes the file with the same key only.
         """
         self._model.can("save")
-        (storage if self.kind == "exact" else push_files).save(path, self._model)
+        (storage if self.kind == "exact" else push_files).save(path, self._model, key)
 
 
 _NOT_TAKEN = {
@@ -387,6 +391,26 @@ def without_weights(given: Given) -> Proven:
     return ProvenPushes(*about, boosting=found) if isinstance(found, Boosting) else ProvenOptimum(*about)
 
 
+def _check_labels(file: archive.Archive, X_train: Any, index: Any) -> None:
+    """Raise where rows that are given with a file have other labels than the file."""
+    has_labels = inputs.as_frame(X_train) is not None and hasattr(X_train, "index")
+    if index is None and not has_labels:
+        return
+    if X_train is None:
+        raise InputError("index names rows of X_train, which is not given. Pass both, or neither.")
+    labels = inputs.row_index(index, X_train, None, len(file.index))
+    if len(labels) != len(file.index):
+        return  # the number of rows is compared with that of the file
+    in_file, given = keys(file.index), keys(labels)
+    if in_file == given:
+        return
+    place = next(i for i, pair in enumerate(zip(in_file, given)) if pair[0] != pair[1])
+    raise InputError(
+        f"Row {place} of X_train has the label {shown(labels[place])}, and {file.path} says {shown(file.index[place])}. Pass the "
+        "rows that the explainer was made of, in their order; where it was made with index=, pass that here too."
+    )
+
+
 def load(
     path: Any,
     model: Any,
@@ -395,8 +419,10 @@ def load(
     X_train: Any = None,
     inverse_func: Any = None,
     *,
+    index: Any = None,
     objective: Any = None,
     device: str = "cpu",
+    key: bytes | None = None,
 ) -> Explainer:
     """An explainer that ``save`` wrote, for the same fitted model; ``X_train`` only for ``similar``.
 
@@ -404,8 +430,8 @@ def load(
     other, and another model. A digest is no signature: before the explainer first answers anything, ``verification`` included, it
     replays the fit from the file's arrays. What the file states of its proof must follow from them, or, of an additive explainer,
     every leaf value must be the model's. Every answer is compared with the model's predictions besides. That labels and targets
-    are those of the fit only the training data could prove. With ``X_train``, and of an explainer that was prepared, the replay
-    is part of loading.
+    are those of the fit only the training data could prove, or a signature: with ``key``. With ``X_train`` the labels of its rows
+    must be those of the file. With ``X_train``, and of an explainer that was prepared, the replay is part of loading.
 
     Parameters
     ----------
@@ -418,13 +444,18 @@ def load(
     memory_limit : int or str, optional
         The bytes that one request may take, or text such as "2GiB"; by default most of what is free.
     X_train : table, optional
-        The training rows, for ``similar``.
+        The training rows, for ``similar``. The index of a pandas frame must have the labels of the file.
     inverse_func : callable, optional
         The function that the explainer was made with, where a file cannot keep it: all but NumPy's own such as ``np.exp``.
+    index : sequence of length n_train or str, optional
+        The labels of X_train, as the explainer was made with them, where its index has others.
     objective : function, optional
         Your own objective, where the explainer was made with one; see `Explainer`.
     device : "cpu", "cuda" or "auto", default "cpu"
         Where weights, pushes and derivatives of boosted trees are computed; see `Explainer`.
+    key : bytes, optional
+        The secret that the file was signed with. A file that is signed with another one, or not signed, is refused. So is a
+        signed file without its key.
 
     Examples
     --------
@@ -440,7 +471,8 @@ def load(
     'exact'
     """
     limits = limits_of(n_threads, memory_limit, device=device)
-    file = archive.read(path, limits.budget)
+    file = archive.read(path, limits.budget, key)
+    _check_labels(file, X_train, index)
     given = {"inverse_func": inverse_func, "objective": objective}
     unused = {"exact": "objective", "additive": "inverse_func"}.get(str(file.kind))
     if unused is None:

@@ -161,6 +161,13 @@ def test_a_category_that_no_training_row_has_is_reported(name):
         explainer(asked.assign(zip=pd.Categorical([None, "98001", "98002"]))[1:])
 
 
+def test_columns_may_have_numbers_for_names():
+    X = frame(CODES, SIZE).set_axis([1, 0], axis=1)
+    explainer = axil.Explainer(lgb.LGBMRegressor(**LIGHT).fit(X, Y), X, Y)
+    with pytest.warns(axil.UnseenCategoryWarning, match=r"Column 1 of X has a value .*: '10001'"):
+        explainer(frame([0], [1.0], names=np.array(["10001"])).set_axis([1, 0], axis=1))
+
+
 def test_a_loaded_explainer_knows_the_categories_of_its_model(tmp_path):
     X = frame(CODES, SIZE)
     model = lgb.LGBMRegressor(**LIGHT).fit(X, Y)

@@ -1,6 +1,8 @@
 """Saving without pickle, and what happens to damaged files."""
 
 import contextlib
+import hashlib
+import hmac
 import io
 import json
 import pickle
@@ -19,6 +21,7 @@ from xgboost import XGBRegressor
 
 import axil
 from axil import InputError
+from axil.kernels.choose import limits_of
 from axil.output import archive as archive_file
 from axil.output import save as save_file
 from tests.adapters.lightgbm_models import CASES
@@ -512,3 +515,102 @@ def test_a_loaded_explainer_is_proven_once_and_pickles_proven(tmp_path, explaine
     for weights in [*found, copied(case.X_new).weights]:
         np.testing.assert_array_equal(weights, explainer(case.X_new).weights)
     assert len(proofs) == 1
+
+
+LABELLED = pd.DataFrame(np.random.default_rng(4).normal(size=(60, 3)), columns=list("abc"))
+LABELLED.index = [f"house {i}" for i in range(60)]
+PRICES = (3 * LABELLED["a"] + LABELLED["b"] ** 2 + 5).to_numpy()
+
+
+def labelled(kind):
+    objective = "regression" if kind == "exact" else "poisson"
+    model = LGBMRegressor(n_estimators=3, min_child_samples=5, objective=objective, verbose=-1)
+    return model.fit(LABELLED, PRICES)
+
+
+@pytest.mark.parametrize("kind", ["exact", "additive"])
+def test_labels_of_training_rows_must_be_those_of_the_file(kind, tmp_path):
+    """Rows in the right order under labels that a file turned round: every answer would name other rows."""
+    model, path = labelled(kind), tmp_path / "e.npz"
+    explainer = axil.Explainer(model, LABELLED, PRICES)
+    assert explainer.kind == kind
+    explainer.save(path)
+    assert axil.load(path, model, X_train=LABELLED).similar(LABELLED[:1], 1)["row"].iloc[0] == "house 0"
+    archive_file.write(tmp_path / "turned.npz", *parts_of(path, index=explainer.index[::-1]))
+    with pytest.raises(InputError, match=r"Row 0 of X_train has the label 'house 0', and .* says 'house 59'"):
+        axil.load(tmp_path / "turned.npz", model, X_train=LABELLED)
+    assert axil.load(path, model, X_train=LABELLED.reset_index(drop=True), index=LABELLED.index).kind == kind
+    assert axil.load(path, model, X_train=LABELLED.to_numpy()).kind == kind  # which has no labels
+    with pytest.raises(InputError, match="where it was made with index="):
+        axil.load(path, model, X_train=LABELLED.reset_index(drop=True))
+    with pytest.raises(InputError, match="which is not given"):
+        axil.load(path, model, index=LABELLED.index)
+    if kind == "exact":
+        dated = axil.Explainer(
+            model, LABELLED, PRICES, index=np.arange("2011-01-01", "2011-03-02", dtype="datetime64[D]")
+        )
+        dated.save(tmp_path / "dated.npz")
+        days = LABELLED.set_axis(pd.date_range("2011-01-01", periods=60))
+        assert axil.load(tmp_path / "dated.npz", model, X_train=days).index.dtype.kind == "M"  # in another unit
+
+
+def parts_of(path, index):
+    """Header, labels and arrays of a file, to be written again by who changed them: the digest is made anew."""
+    file = archive_file.read(path, limits_of(None, None).budget)
+    header = {name: value for name, value in file.header.items() if name not in ("format", "version")}
+    return header, np.asarray(index), file.arrays
+
+
+@pytest.mark.parametrize("kind", ["exact", "additive"])
+def test_a_signed_file(kind, tmp_path):
+    model, path, key = labelled(kind), tmp_path / "e.npz", b"a secret of 32 bytes, or nearly so"
+    explainer = axil.Explainer(model, LABELLED, PRICES)
+    explainer.save(path, key=key)
+    np.testing.assert_array_equal(
+        axil.load(path, model, key=key)(LABELLED[:3]).predictions, explainer(LABELLED[:3]).predictions
+    )
+    with pytest.raises(InputError, match=r"is signed. Pass the key"):
+        axil.load(path, model)
+    for wrong in (b"another", key[:-1]):
+        with pytest.raises(InputError, match="does not belong to this key"):
+            axil.load(path, model, key=wrong)
+    explainer.save(tmp_path / "plain.npz")
+    with pytest.raises(InputError, match="is not signed"):
+        axil.load(tmp_path / "plain.npz", model, key=key)
+    for bad in ("text", b"", 3):
+        with pytest.raises(InputError, match=r"key is .*; expected bytes"):
+            axil.load(path, model, key=bad)
+        with pytest.raises(InputError, match=r"key is .*; expected bytes"):
+            explainer.save(tmp_path / "bad.npz", key=bad)
+    assert not (tmp_path / "bad.npz").exists()
+
+
+def test_a_signature_covers_every_entry(tmp_path):
+    """Whoever changes an array or the header, with a digest that is right again, cannot sign it."""
+    model, path, key = labelled("exact"), tmp_path / "e.npz", b"secret"
+    axil.Explainer(model, LABELLED, PRICES).save(path, key=key)
+    with np.load(path) as stored:
+        whole = {name: stored[name] for name in stored.files}
+    header = json.loads(whole.pop("header").tobytes())
+    signed = hmac.new(key, digestmod=hashlib.sha256)
+    stated = {name: value for name, value in header.items() if name not in ("digest", "signature")}
+    signed.update(json.dumps(stated, sort_keys=True).encode())
+    for name in sorted(whole):
+        signed.update(f"{name} {whole[name].dtype.str} {whole[name].shape}".encode())
+        signed.update(np.ascontiguousarray(whole[name]).tobytes())
+    assert header["signature"] == signed.hexdigest()
+    for name in [*whole, "header"]:
+        changed, stated_now = dict(whole), dict(stated)
+        if name == "header":
+            stated_now["prepared"] = not stated["prepared"]
+        else:
+            raw = bytearray(np.ascontiguousarray(whole[name]).tobytes())
+            if not raw:
+                continue
+            raw[-1] ^= 1
+            changed[name] = np.frombuffer(bytes(raw), dtype=whole[name].dtype).reshape(whole[name].shape)
+        stated_now |= {"digest": archive_file.digest(stated_now, changed), "signature": header["signature"]}
+        packed = np.frombuffer(json.dumps(stated_now).encode(), dtype=np.uint8)
+        np.savez(tmp_path / "forged.npz", **changed, header=packed)
+        with pytest.raises(InputError, match="does not belong to this key"):
+            axil.load(tmp_path / "forged.npz", model, key=key)

@@ -42,7 +42,7 @@ def category_columns(frame: Frame) -> list[str]:
 
 def distinct_values(frame: Frame, name: str) -> list[Any]:
     """Return the different values of a column, those that are missing left out."""
-    return [value for value in frame[name].unique().to_list() if not is_missing(value)]
+    return [value for value in frame.get_column(name).unique().to_list() if not is_missing(value)]
 
 
 def listed_categories(frame: Frame, name: str) -> list[Any] | None:

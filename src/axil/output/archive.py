@@ -3,12 +3,14 @@
 A file may come from anywhere, so nothing in it is trusted: sizes are looked up before memory is taken, and members are what NumPy
 itself writes, uncompressed. The header has a digest of all arrays: a changed entry, of whatever array, is seen at once, so the
 checksums of the members are not computed besides. It is no signature, as who changes an entry may change the digest too; so
-readers compare what the arrays say of each other besides.
+readers compare what the arrays say of each other besides. With a key the header has a signature, HMAC-SHA256 over the same bytes,
+which only who knows the key can make.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import io
 import json
 import re
@@ -51,20 +53,30 @@ class Archive:
         return damaged(self.path, error)
 
 
-def write(path: Any, header: dict[str, Any], index: NDArray[Any], arrays: dict[str, NDArray[Any]]) -> None:
-    """Write the file whole or not at all: it takes its name only once it is complete."""
+def write(
+    path: Any,
+    header: dict[str, Any],
+    index: NDArray[Any],
+    arrays: dict[str, NDArray[Any]],
+    key: bytes | None = None,
+) -> None:
+    """Write the file whole or not at all: it takes its name only once it is complete. With a key it is signed."""
     target = as_file(path)
     contents = {**arrays, **_label_arrays(index)}
     stated = json.loads(json.dumps({"format": FORMAT, "version": VERSION, **header}))  # as it will be read
-    packed = json.dumps(stated | {"digest": digest(stated, contents)}).encode()
+    seal = {"digest": digest(stated, contents)}
+    if key is not None:
+        seal["signature"] = signature(stated, contents, as_key(key))
+    packed = json.dumps(stated | seal).encode()
     whole = {**contents, "header": np.frombuffer(packed, dtype=np.uint8)}
     with atomic(target) as part, part.open("wb") as file:
         np.savez(file, **whole)  # type: ignore[arg-type]
 
 
-def read(path: Any, budget: Budget) -> Archive:
-    """A saved explainer; of another file an InputError."""
+def read(path: Any, budget: Budget, key: bytes | None = None) -> Archive:
+    """Return a saved explainer; of another file an InputError. With a key the file must be signed with it, else not at all."""
     path = as_path(path)
+    key = None if key is None else as_key(key)
     if not path.exists():
         raise InputError(f"There is no file {path}. Check the path; explainer.save(path) writes one.")
     if not path.is_file():
@@ -78,7 +90,9 @@ def read(path: Any, budget: Budget) -> Archive:
             raise InputError(
                 f"{path} has version {header['version']} of the format, this axil reads version {VERSION}. Save it again."
             )
-        if header.pop("digest", None) != digest(header, arrays):
+        stated_digest, stated_signature = header.pop("digest", None), header.pop("signature", None)
+        _check_signature(path, header, arrays, stated_signature, key)
+        if stated_digest != digest(header, arrays):
             raise ValueError("an entry that was changed since the file was written")
         return Archive(path, header, _labels(arrays), arrays)
     except (InputError, MemoryError):
@@ -89,14 +103,53 @@ def read(path: Any, budget: Budget) -> Archive:
         raise damaged(path, error) from error
 
 
+def as_key(key: Any) -> bytes:
+    """Return a key for signatures, once it is one."""
+    if not isinstance(key, (bytes, bytearray)) or not key:
+        kind = "empty" if isinstance(key, (bytes, bytearray)) else f"a {type(key).__name__}"
+        raise InputError(f"key is {kind}; expected bytes, such as 32 of secrets.token_bytes(32).")
+    return bytes(key)
+
+
 def digest(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
-    """Digest of the header and of every array: its name, type, shape and bytes."""
-    found = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+    """Return the SHA-256 of the header and of every array: its name, type, shape and bytes."""
+    return _fed(hashlib.sha256(), header, arrays)
+
+
+def signature(header: dict[str, Any], arrays: dict[str, NDArray[Any]], key: bytes) -> str:
+    """Return the HMAC-SHA256 of all that `digest` is of."""
+    return _fed(hmac.new(key, digestmod=hashlib.sha256), header, arrays)
+
+
+def _fed(state: Any, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
+    """Return the hexadecimal digest of a hash or HMAC that has read the header and every array."""
+    state.update(json.dumps(header, sort_keys=True).encode())
     for name in sorted(arrays):
         array = np.asarray(arrays[name])
-        found.update(f"{name} {array.dtype.str} {array.shape}".encode())
-        found.update(np.ascontiguousarray(array).view(np.uint8).data if array.size else b"")
-    return found.hexdigest()
+        state.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        state.update(np.ascontiguousarray(array).view(np.uint8).data if array.size else b"")
+    return str(state.hexdigest())
+
+
+def _check_signature(
+    path: Path, header: dict[str, Any], arrays: dict[str, NDArray[Any]], stated: Any, key: bytes | None
+) -> None:
+    """Raise unless the file is signed with the key; without a key, unless it is not signed."""
+    if key is None and stated is None:
+        return
+    if key is None:
+        raise InputError(f"{path} is signed. Pass the key that it was saved with: axil.load(path, model, key=key).")
+    if stated is None:
+        raise InputError(
+            f"{path} is not signed, so the key proves nothing about it. Load it without key=, if you trust where it comes from; "
+            "or save it again with explainer.save(path, key=key)."
+        )
+    expected = signature(header, arrays, key)
+    if not isinstance(stated, str) or not hmac.compare_digest(stated.encode(), expected.encode()):
+        raise InputError(
+            f"The signature of {path} does not belong to this key: it was signed with another one, or changed since. Do not use "
+            "the file unless you know why."
+        )
 
 
 def damaged(path: Path, error: Exception) -> InputError:

@@ -32,7 +32,7 @@ _NODES = [part.name for part in fields(Nodes)]
 _CHAINS = [part.name for part in fields(Chains)]
 
 
-def save(path: Any, proven: ProvenModel) -> None:
+def save(path: Any, proven: ProvenModel, key: bytes | None = None) -> None:
     """Write the file whole or not at all."""
     if proven.verification is None:
         raise InputError(UNPROVEN)
@@ -49,7 +49,7 @@ def save(path: Any, proven: ProvenModel) -> None:
         "inverse_func": _function_name(proven),
         "prepared": proven.is_prepared,
     }
-    archive.write(path, header, proven.index, arrays)
+    archive.write(path, header, proven.index, arrays, key)
 
 
 def _function_name(proven: ProvenModel) -> str | None:

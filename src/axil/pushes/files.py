@@ -30,7 +30,7 @@ from axil.types import Array
 KIND = "additive"
 
 
-def save(path: Any, proven: ProvenPushes) -> None:
+def save(path: Any, proven: ProvenPushes, key: bytes | None = None) -> None:
     """Write the file whole or not at all."""
     model = proven.boosting
     if model.found is None:
@@ -48,7 +48,7 @@ def save(path: Any, proven: ProvenPushes) -> None:
         "score_error": model.found.score_error,
         "rounding_error": model.found.rounding_error,
     }
-    archive.write(path, header, proven.index, arrays)
+    archive.write(path, header, proven.index, arrays, key)
 
 
 def load(file: Archive, model: Any, limits: Limits, X_train: Any, objective: Any) -> Callable[[], ProvenPushes]:
