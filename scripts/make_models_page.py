@@ -54,9 +54,8 @@ A model is compared with the data in everything that it records. What it does no
 NOTES = {
     "LightGBM": "With L1, `max_delta_step` and `monotone_constraints` a pattern is held besides the splits: [what that "
     "means](meaning.md).",
-    "XGBoost": "Gradient-based sampling is refused and LightGBM's GOSS is exact, although both draw rows by their residuals: "
-    "GOSS multiplies the rows that it draws from the rest by one constant, gradient-based sampling gives each row a weight that "
-    "depends on its residual.",
+    "XGBoost": "LightGBM's GOSS weighs the rows that it draws by one constant, so it is exact. XGBoost's gradient-based sampling "
+    "weighs each row by its residual, so it is refused.",
     "CatBoost": "Categories beyond `one_hot_max_size` are encoded by the targets of the rows before, in an order drawn from "
     "`random_seed`: pass the rows in the order of the fit. Encodings are [held](meaning.md) besides the splits. MultiRMSE does "
     "not enforce monotone constraints.",

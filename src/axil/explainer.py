@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from axil import adapters, inputs
 from axil.adapters.contract import TrainingRows
 from axil.errors import ExactnessError, InputError, UnsupportedModelError, counted, shown
+from axil.implicit import mean
 from axil.implicit.proven_optimum import ProvenOptimum
 from axil.implicit.readers import OUTPUTS, Given, as_rows, copied, read
 from axil.inputs.codes import keys
@@ -377,11 +378,26 @@ def _exact(adapter: Any, given: Given) -> ProvenModel:
         ) from None
 
 
+def _member(given: Given) -> Proven:
+    """The proven model of one of several models inside another."""
+    try:
+        adapter = adapters.read(given.model)
+    except UnsupportedModelError as error:
+        if not error.derivative:
+            raise
+        return without_weights(given)
+    return _exact(adapter, replace(given, output="raw"))
+
+
 def without_weights(given: Given) -> Proven:
     """The proven model of scores that pushes make, or of predictions that have derivatives alone."""
     X = owned_rows(as_rows(given.X))
     y, sample_weight, init_score = map(copied, (given.y, given.sample_weight, given.init_score))
-    found = read(replace(given, X=X, y=y, sample_weight=sample_weight, init_score=init_score))
+    given = replace(given, X=X, y=y, sample_weight=sample_weight, init_score=init_score)
+    several = mean.read(given, _member)
+    if several is not None:
+        return several
+    found = read(given)
     if given.bags is not None and not isinstance(found, Boosting):
         raise InputError(_NOT_TAKEN["bags"])
     features = inputs.as_features(X, found.adapter, "X_train")

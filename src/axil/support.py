@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from axil import adapters
-from axil.adapters import smooth
+from axil.adapters import parts_of, smooth
+from axil.adapters.pipeline import last_step
+from axil.adapters.searches import unwrapped
 from axil.errors import UnsupportedModelError
 
 
@@ -67,9 +69,32 @@ def supports(model: Any) -> Support:
     )
 
 
+def _of_several(model: Any, error: UnsupportedModelError) -> Support | None:
+    """Return the support of a model of several others, by theirs; None for other models."""
+    if not error.derivative:
+        return None
+    whole = unwrapped(model)
+    last = last_step(whole)
+    parts = parts_of(whole if last is None else last)
+    if parts is None:
+        return None
+    found = [supports(member.model) for member in parts.members]
+    refused = next((one for one in found if one.kind == "no"), None)
+    if refused is not None:
+        return refused
+    if parts.of_scores and all(one.kind == "additive" for one in found):
+        kind, answers = "additive", "explains the mean of its members' scores by contributions of its training rows."
+    else:
+        kind, answers = "derivative", "gives the derivatives of its members' predictions, put together as it does."
+    return Support(kind, error.setting, f"axil.Explainer(model, X_train, y_train) {answers} {_not_exact(error)}")
+
+
 def _smooth(model: Any, error: UnsupportedModelError) -> Support:
     """The support of a model without exact weights: pushes, a derivative, or what stands in their way."""
     try:
+        several = _of_several(model, error)
+        if several is not None:
+            return several
         found = smooth.find(model)
         if found is not None and found.refused_draws is not None:
             raise found.refused_draws

@@ -17,7 +17,6 @@ from sklearn.ensemble import (
     RandomForestClassifier,
     VotingClassifier,
 )
-from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier
 from sklearn.multioutput import MultiOutputClassifier, MultiOutputRegressor
@@ -137,7 +136,6 @@ ALONE = {
     "DART": lgb.LGBMClassifier(**LIGHT, boosting_type="dart"),
     "early stopping": GradientBoostingClassifier(n_estimators=3, n_iter_no_change=2, random_state=0),
     "differ from output to output": GridSearchCV(lgb.LGBMClassifier(**LIGHT), {"reg_alpha": [0.0, 3.0]}, cv=2),
-    "without trees": LogisticRegression(max_iter=5000, tol=1e-10),
 }
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import suppress
+from importlib import import_module
 from typing import Any, cast
 
 from axil.adapters.contract import Model
@@ -11,7 +13,7 @@ from axil.adapters.registration import is_adapter, register, registered, require
 from axil.adapters.searches import unwrapped
 from axil.errors import InputError, UnsupportedModelError
 
-__all__ = ["Model", "around", "find", "fingerprint", "read", "read_leaves", "register", "unread"]
+__all__ = ["Model", "around", "find", "fingerprint", "parts_of", "read", "read_leaves", "register", "unread"]
 
 # Library: what it calls the models that axil reads. Each has a package of the same name here.
 _LIBRARIES = {
@@ -55,6 +57,13 @@ def find(model: Any) -> Model | None:
         return cast(Model, model)
     found: Model | None = search(model, [*registered.values(), *library_readers(_LIBRARIES, "adapter")], "wrappers")
     return found
+
+
+def parts_of(model: Any) -> Any:
+    """The models inside one of several others, some of which have no exact weights; None for other objects."""
+    if "sklearn" not in sys.modules:
+        return None
+    return import_module("axil.adapters.sklearn.parts").parts_of(model)
 
 
 def read_leaves(model: Any) -> Any:

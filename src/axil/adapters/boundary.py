@@ -14,7 +14,7 @@ from axil.errors import AxilError, InputError, shown
 # Methods of any adapter whose first argument is rows; a test compares these with the contracts.
 TAKES_ROWS = (
     *("again", "assign", "check_kept", "coordinates", "leaves", "mean_probabilities", "rows_of", "smoother", "table"),
-    "unsolved",
+    *("unsolved", "whole_predictions"),
     *("predictions", "scores"),
 )
 _PREDICT = TAKES_ROWS[-2:]  # nothing is asked of a library for no rows

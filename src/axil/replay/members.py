@@ -33,7 +33,7 @@ def prove_sum(
     terms: list[list[Term]] = []
     found: list[Verification] = []
     for i, (member, X) in enumerate(zip(members, model.rows_of(rows.X))):
-        with _naming(member):
+        with naming(member):
             engines, verification = prove(member.model, _own_rows(member, X, rows))
         training = _training(member, X, n_threads)
         terms.append([Term(engine, member.coefficient, i, member.rows, training) for engine in engines])
@@ -61,11 +61,11 @@ def prove_residual(
     n_rows = len(rows.targets)
     (X, own), (member, trees) = model.rows_of(rows.X), model.members
     member = replace(member, rows=model.kept_rows(n_rows))
-    with _naming(member):
+    with naming(member):
         (first,), before = prove(member.model, _own_rows(member, X, rows))
     training = _training(member, X, n_threads)
     offsets = member.model.predictions(X)
-    with _naming(trees):
+    with naming(trees):
         (then,), after = prove(trees.model, replace(rows, X=own, offsets=offsets))
     made = Residual(
         Sum((Term(first, 1.0, 0, member.rows, training),), n_rows),
@@ -121,7 +121,7 @@ def _check(
 
 
 @contextmanager
-def _naming(member: Member) -> Iterator[None]:
+def naming(member: Member) -> Iterator[None]:
     """Say in an error which model it is about."""
     try:
         yield

@@ -8,6 +8,7 @@ calibration, and shows the mean probability beside it: no score leads to a mean 
 from __future__ import annotations
 
 import copy
+import warnings
 from dataclasses import dataclass, replace
 from inspect import signature
 from typing import Any, ClassVar
@@ -19,8 +20,7 @@ from sklearn.model_selection import check_cv
 
 from axil.adapters.contract import TrainingRows
 from axil.adapters.members import Member, SumModel
-from axil.adapters.refusals import refuse
-from axil.adapters.sklearn.refusals import CALIBRATION
+from axil.adapters.sklearn.trees import as_it_is
 from axil.errors import InputError, UnsupportedModelError
 from axil.inputs.copies import owned
 from axil.types import Array
@@ -81,25 +81,17 @@ class Calibration:
 
 def calibrate(adapter: Any, calibrated: Any) -> None:
     """Tell the adapter of a classifier of the curves around it."""
-    adapter.calibration = calibration_of(adapter, calibrated)
-    if has_numbers_for_names(calibrated):
-        adapter.classes = np.asarray(calibrated.classes)
-
-
-def has_numbers_for_names(calibrated: Any) -> bool:
-    """Return whether names of classes reached the classifier by their numbers, as they do with method="temperature"."""
-    own, names = np.asarray(calibrated.estimator.classes_), np.asarray(calibrated.classes)
-    return len(own) == len(names) and not np.isin(own, names).all()
-
-
-def calibration_of(adapter: Any, calibrated: Any) -> Calibration:
-    """Return the curves around a classifier that this adapter reads."""
     inside, curves = calibrated.estimator, copy.copy(calibrated)
     own, names = np.asarray(inside.classes_), np.asarray(calibrated.classes)
-    columns = np.arange(len(names)) if has_numbers_for_names(calibrated) else np.searchsorted(names, own)
+    # Names of classes reach a classifier by their numbers where method="temperature".
+    numbered = len(own) == len(names) and not np.isin(own, names).all()
+    columns = np.arange(len(names)) if numbered else np.searchsorted(names, own)
     curves.calibrators = copy.deepcopy(calibrated.calibrators)
     curves.estimator = (Scored if hasattr(inside, "decision_function") else Likely)(own)
-    return Calibration(curves, columns, getattr(adapter, "calibration", None), getattr(adapter, "decisions", None))
+    before, decisions = getattr(adapter, "calibration", None), getattr(adapter, "decisions", None)
+    adapter.calibration = Calibration(curves, columns, before, decisions)
+    if numbered:
+        adapter.classes = names
 
 
 @dataclass(frozen=True)
@@ -141,21 +133,35 @@ def folds_of(model: Any, X: Any, codes: NDArray[np.intp]) -> list[NDArray[np.int
     return splits
 
 
+def ensemble_members(model: Any) -> list[Member]:
+    """Return the classifiers of a calibrated ensemble with their shares in the mean."""
+    members = []
+    for i, calibrated in enumerate(model.calibrated_classifiers_):
+        require_all_classes(model, calibrated)
+        inside, share = calibrated.estimator, 1 / len(model.calibrated_classifiers_)
+        name = f"calibrated_classifiers_[{i}].estimator"
+        members.append(Member(name, inside, share, weighted=takes_weights(inside)))
+    return members
+
+
+def members_on_folds(model: Any, members: list[Member], rows: TrainingRows) -> list[Member]:
+    """Return the classifiers of a calibrated ensemble with the rows that each of them was fitted on."""
+    folds = folds_of(model, rows.X, rows.targets.argmax(axis=1))
+    return [replace(member, rows=fold) for member, fold in zip(members, folds)]
+
+
 class CalibratedEnsemble(SumModel):
     """The adapter of a calibrated ensemble: the mean of its classifiers' probabilities before calibration."""
 
     def __init__(self, model: Any, members: list[Member], columns: Any):
         names = owned(np.asarray(model.classes_))
         super().__init__(self._mean_before, members, columns, names)
-        self._splitting = model
+        self._splitting, self._whole = model, as_it_is(model)
         self.calibration = MeanOfCurves()
-        calibrated = model.calibrated_classifiers_
-        self._curves = [calibration_of(member.model, curve) for member, curve in zip(members, calibrated)]
 
     def members_on(self, rows: TrainingRows) -> list[Member]:
         """Return the classifiers with the rows that each of them was fitted on."""
-        folds = folds_of(self._splitting, rows.X, rows.targets.argmax(axis=1))
-        return [replace(member, rows=fold) for member, fold in zip(self.members, folds)]
+        return members_on_folds(self._splitting, self.members, rows)
 
     def _mean_before(self, X: Any) -> Array:
         """Return the mean of the classifiers' own probabilities, or shares, before calibration: (n, K)."""
@@ -163,24 +169,9 @@ class CalibratedEnsemble(SumModel):
 
     def mean_probabilities(self, X: Any) -> Array:
         """Return the calibrated probabilities that the model predicts: (n, K)."""
-        found = []
-        for member, curves, rows in zip(self.members, self._curves, self.rows_of(X)):
-            scores = member.model.predictions(rows)
-            found.append(curves.probabilities(scores, scores))
-        return np.asarray(np.mean(found, axis=0))
-
-
-def read_ensemble(model: Any, inside: Any) -> CalibratedEnsemble:
-    """Return the adapter of a calibrated ensemble; ``inside`` reads one of its classifiers, by its name."""
-    refuse(CALIBRATION, model)
-    members = []
-    for i, calibrated in enumerate(model.calibrated_classifiers_):
-        found = inside(calibrated.estimator, f"calibrated_classifiers_[{i}].estimator")
-        require_all_classes(model, calibrated)
-        weighted = takes_weights(calibrated.estimator)
-        share = 1 / len(model.calibrated_classifiers_)
-        members.append(Member(f"calibrated_classifiers_[{i}]", found, share, weighted=weighted))
-    return CalibratedEnsemble(model, members, members[0].model)
+        with warnings.catch_warnings():  # of names that rows have and the fit had not, or the other way round
+            warnings.simplefilter("ignore")
+            return np.asarray(self._whole.predict_proba(X), dtype=np.float64)
 
 
 def require_all_classes(model: Any, calibrated: Any) -> None:

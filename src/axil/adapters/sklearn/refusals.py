@@ -24,6 +24,9 @@ _LINK = "its coefficients are found by iteration through a non-linear link"
 _BASE = "Explain a model inside it, which was fitted to all rows (estimators_)."
 
 
+SMOOTH_REASONS = (_BENT, _LINK)  #: why a smooth learner has no exact weights
+
+
 def _never(
     reason: str,
     instead: str = "Explain a model of means instead: trees, forests, boosting with squared error, ridge regression.",
@@ -84,28 +87,25 @@ EXACT = (
     "libraries), subsample with an integer seed, n_iter_no_change, sample_weight",
     "histogram gradient boosting: loss=squared_error, learning_rate, l2_regularization, categorical features, missing "
     "values, sample_weight, early stopping (rows held out have weight zero), interaction_cst",
-    "gradient boosting, with and without histograms: loss=absolute_error and quantile; trees and forests: "
-    "criterion=absolute_error; with the ranks of the rows held",
+    "gradient boosting: loss=absolute_error and quantile; trees and forests: criterion=absolute_error; with the ranks held",
     "gradient boosting: loss=huber without sample_weight, with ranks, delta and the rows beyond it held",
-    "trees and forests, regressors and classifiers: bootstrap, max_samples, sample_weight, class_weight, several outputs "
-    "of regressors",
+    "trees and forests: bootstrap, max_samples, sample_weight, class_weight, several outputs of regressors",
     "bagging over trees: bootstrap, max_samples, max_features",
     "monotonic_cst of histogram gradient boosting (with every loss), trees, forests and bagged trees: with the pattern held",
-    "VotingRegressor, VotingClassifier with voting=soft, bagging over anything else and MultiOutputRegressor, of models of any "
-    "library here: each is proven on its own rows, then the sum",
-    "OneVsRestClassifier (several labels per row too) and MultiOutputClassifier of outputs 0 and 1: the probability of each "
-    "class or label before OneVsRestClassifier divides it by their sum, and of boosted ones the score",
+    "voting (of classifiers voting=soft), bagging over anything else and MultiOutputRegressor, of models of any library here: "
+    "each is proven on its own rows, then the sum; derivatives where some member has no weights",
+    "OneVsRestClassifier and MultiOutputClassifier of outputs 0 and 1: each class's or label's own probability; of boosted and "
+    "smooth members the score",
     "StackingRegressor with a linear final_estimator and passthrough=False: its coefficients are held fixed",
-    "linear smoothers: LinearRegression, Ridge and RidgeCV (alpha, of each output too, held fixed), BayesianRidge and "
-    "ARDRegression (alpha_ and lambda_ held fixed), KernelRidge, GaussianProcessRegressor (kernel held fixed)",
-    "RidgeClassifier and RidgeClassifierCV: (1 + decision_function) / 2, which is the ridge regression of targets 0 and 1",
-    "neighbours, by number or within a radius, regressors and classifiers: any weights; a query without any neighbour is refused",
+    "linear smoothers; penalties (of each output too), precisions and kernels that the fit chose are held fixed",
+    "RidgeClassifier and RidgeClassifierCV: (1 + decision_function) / 2, the ridge regression of targets 0 and 1",
+    "neighbours, by number or within a radius: any weights; a query without any neighbour is refused",
     "pipelines that end in a model of any library here: transformers (skrub's and feature-engine's too) are held fixed; one "
     "whose fit needs the targets, such as a TargetEncoder, is refused",
-    "searches, of and in pipelines too: the best_estimator_, for which refit must not be False; FrozenEstimator, "
-    "FixedThresholdClassifier and TunedThresholdClassifierCV: the model inside, on the rows of its own fit",
+    "searches, of and in pipelines too: the best_estimator_; FrozenEstimator, FixedThresholdClassifier and "
+    "TunedThresholdClassifierCV: the model inside, on the rows of its own fit",
     "CalibratedClassifierCV: the score before calibration, of an ensemble the mean over its classifiers, each proven on its own "
-    "folds; the probability beside it is the calibrated one, curves held fixed",
+    "folds; the calibrated probability stands beside it",
     "TransformedTargetRegressor: functions, or a transformer, that keep the order of the targets and lead back to them",
 )
 

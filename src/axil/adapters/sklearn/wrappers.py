@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -10,13 +11,15 @@ import numpy as np
 
 from axil.adapters.contract import Model
 from axil.adapters.members import Member, ResidualModel, SumModel
+from axil.adapters.refusals import refuse
 from axil.adapters.searches import unwrapped
 from axil.adapters.sklearn.adapter import reader_of
 from axil.adapters.sklearn.boosting import StagesAfterInit
-from axil.adapters.sklearn.calibration import read_ensemble
-from axil.adapters.sklearn.refusals import fits_init
+from axil.adapters.sklearn.calibration import CalibratedEnsemble, ensemble_members
+from axil.adapters.sklearn.parts import bagging_members, is_dropped, require_soft_voting, voting_members
+from axil.adapters.sklearn.refusals import CALIBRATION, fits_init
 from axil.adapters.sklearn.side_by_side import read_exact
-from axil.adapters.sklearn.trees import SklearnAdapter, as_it_is, bags, numbers, with_bags
+from axil.adapters.sklearn.trees import SklearnAdapter, as_it_is, numbers
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 from axil.inputs.copies import owned
 from axil.types import Array
@@ -33,33 +36,11 @@ def read(model: Any, inside: Read) -> SumModel | None:
 
 def _voting(model: Any, inside: Read) -> SumModel:
     """The mean of the members' predictions, or of their probabilities, by the weights."""
-    if getattr(model, "voting", "soft") != "soft":
-        raise UnsupportedModelError(
-            "voting",
-            model.voting,
-            "it predicts the class that most of its members predict, not a mean of their probabilities",
-            'Fit with voting="soft", or explain the members one by one (estimators_).',
-            "(ii)",
-        )
-    used = [(name, weight) for (name, part), weight in zip(model.estimators, _weights(model)) if not _dropped(part)]
-    classes = getattr(model, "classes_", None)
-    targets = "y" if classes is None else "model.le_.transform(y)"
-    shares = np.array([weight for _, weight in used]) / sum(weight for _, weight in used)
-    members = [
-        Member(name, _read(inside, estimator, f"named_estimators_[{name!r}]", targets), float(share))
-        for (name, _), share, estimator in zip(used, shares, model.estimators_)
-    ]
-    kept = as_it_is(model)
+    require_soft_voting(model)
+    members = _read_members(inside, voting_members(model))
+    classes, kept = getattr(model, "classes_", None), as_it_is(model)
     predict = kept.predict if classes is None else kept.predict_proba
     return SumModel(predict, members, members[0].model, None if classes is None else owned(np.asarray(classes)))
-
-
-def _weights(model: Any) -> list[float]:
-    return [1.0] * len(model.estimators) if model.weights is None else [float(weight) for weight in model.weights]
-
-
-def _dropped(estimator: Any) -> bool:
-    return isinstance(estimator, str) and estimator == "drop"
 
 
 def _stacking(model: Any, inside: Read) -> SumModel:
@@ -84,7 +65,7 @@ def _stacking(model: Any, inside: Read) -> SumModel:
             "the last model looks at the features as well, and what they add is not read",
             "Fit with passthrough=False.",
         )
-    used = [name for name, part in model.estimators if not _dropped(part)]
+    used = [name for name, part in model.estimators if not is_dropped(part)]
     members = [
         Member(name, _read(inside, estimator, f"named_estimators_[{name!r}]", "y"), float(coefficient))
         for name, estimator, coefficient in zip(used, model.estimators_, coefficients, strict=True)
@@ -95,7 +76,7 @@ def _stacking(model: Any, inside: Read) -> SumModel:
 def _each_output(model: Any, inside: Read) -> SumModel:
     """One model for each output, side by side."""
     members = [
-        Member(f"output {k}", _read(inside, estimator, f"estimators_[{k}]", f"y[:, {k}]", True), output=k)
+        Member(f"output {k}", _read(inside, estimator, f"estimators_[{k}]", takes_derivatives=True), output=k)
         for k, estimator in enumerate(model.estimators_)
     ]
     return SumModel(as_it_is(model).predict, members, members[0].model)
@@ -126,10 +107,7 @@ class BaggingModel(SumModel):
 def _bagging(model: Any, inside: Read) -> SumModel:
     """The mean of models fitted to rows and columns that were drawn."""
     outer = SklearnAdapter(model)  # type: ignore[abstract]  # its columns alone are meant
-    by_weight = _takes_weights(model.estimators_[0])
     classes = getattr(model, "classes_", None)
-    drawn_by_weight = hasattr(model, "_sample_weight")  # from 1.8 on weights decide what is drawn, and nothing else
-    every = np.arange(outer.n_features)
     if classes is not None and not hasattr(model.estimators_[0], "predict_proba"):
         raise UnsupportedModelError(
             "estimator",
@@ -138,50 +116,26 @@ def _bagging(model: Any, inside: Read) -> SumModel:
             "Bag classifiers that have predict_proba, or explain the models of estimators_ one by one.",
             "(ii)",
         )
-    members = []
-    for i, (estimator, features, bag) in enumerate(
-        zip(model.estimators_, model.estimators_features_, bags(with_bags(model, model.estimators_)))
-    ):
-        found = _read(inside, estimator, f"estimators_[{i}]")
-        if classes is not None and found.n_outputs != len(classes):
+    members = _read_members(inside, bagging_members(model))
+    for member, estimator in zip(members, model.estimators_):
+        if classes is not None and member.model.n_outputs != len(classes):
             raise UnsupportedModelError(
                 "estimator",
                 type(estimator).__name__,
                 "one of its bags lacks some class, and axil reads such bags of trees alone",
                 "Fit with more rows in each bag, or explain the models of estimators_ one by one.",
             )
-        members.append(
-            Member(
-                f"estimators_[{i}]",
-                found,
-                1 / len(model.estimators_),
-                columns=None if np.array_equal(features, every) else np.asarray(features),
-                rows=None if by_weight else np.asarray(bag),
-                draws=np.bincount(bag, minlength=model._n_samples) if by_weight else None,
-                weighted=not drawn_by_weight,
-            )
-        )
     kept = as_it_is(model)
     vars(kept).pop("feature_names_in_", None)  # rows reach it as an array, so it must not look for names
     predict = kept.predict if classes is None else kept.predict_proba
     names, read = None if classes is None else owned(np.asarray(classes)), partial(numbers, dtype=np.float64)
     found = BaggingModel(predict, members, outer, names, read=read)
     found.fitted_rows = int(model._n_samples)
-    found.keeps_weights = drawn_by_weight
+    # From 1.8 on weights decide what is drawn, and nothing else.
+    found.keeps_weights = hasattr(model, "_sample_weight")
     weights = getattr(model, "_sample_weight", None)
     found.kept_weights = None if weights is None else owned(np.asarray(weights, dtype=np.float64))
     return found
-
-
-def _takes_weights(estimator: Any) -> bool:
-    """Whether bagging hands a model the draws as weights: it does not where metadata is routed and none were requested."""
-    from sklearn import get_config
-    from sklearn.utils.metadata_routing import get_routing_for_object
-    from sklearn.utils.validation import has_fit_parameter
-
-    if get_config().get("enable_metadata_routing"):
-        return bool(get_routing_for_object(estimator).consumes("fit", ("sample_weight",)))
-    return bool(has_fit_parameter(estimator, "sample_weight"))
 
 
 WIDEST_INIT = 1e-3  # of predictions of an init: float32 times the condition numbers of common tables
@@ -214,7 +168,9 @@ def _allow_single_precision(model: Any) -> None:
 
 def _calibrated(model: Any, inside: Read) -> SumModel:
     """The mean of calibrated classifiers, each fitted to all folds but its own."""
-    return read_ensemble(model, lambda estimator, name: _read(inside, estimator, name))
+    refuse(CALIBRATION, model)
+    members = _read_members(inside, ensemble_members(model))
+    return CalibratedEnsemble(model, members, members[0].model)
 
 
 WRAPPERS: dict[str, Callable[[Any, Read], SumModel | None]] = {
@@ -231,28 +187,55 @@ WRAPPERS: dict[str, Callable[[Any, Read], SumModel | None]] = {
 }
 
 
-def _read(inside: Read, estimator: Any, name: str, targets: str = "", alone: bool = False) -> Model:
-    """The adapter of a model inside; what is refused says which. ``targets``: those of its fit, where its rows were all.
+def _read_members(inside: Read, members: list[Member]) -> list[Member]:
+    """Return the members with their adapters.
 
-    ``alone``: nothing is added to its predictions, so what explains it explains the whole.
+    A member that axil cannot explain at all is told before one that only lacks exact weights.
+    """
+    found = []
+    without_weights: UnsupportedModelError | None = None
+    for member in members:
+        try:
+            found.append(replace(member, model=_read(inside, member.model, member.name, takes_derivatives=True)))
+        except UnsupportedModelError as error:
+            if not error.derivative:
+                raise
+            without_weights = without_weights or error
+    if without_weights is not None:
+        raise without_weights
+    return found
+
+
+def _read(inside: Read, estimator: Any, name: str, targets: str = "", takes_derivatives: bool = False) -> Model:
+    """Return the adapter of a model inside; what is refused says which.
+
+    Parameters
+    ----------
+    inside : callable
+        From a model to its adapter.
+    estimator : fitted model
+        The model inside.
+    name : str
+        What the whole model calls it.
+    targets : str
+        The targets of its fit, in Python, where its rows were all rows.
+    takes_derivatives : bool
+        Whether the whole is also explained by members without exact weights; see `parts`.
     """
     try:
         found = inside(estimator)
     except UnsupportedModelError as error:
-        if error.derivative and alone:
-            raise
-        instead = error.instead
-        if error.derivative:  # of the model inside alone: a sum of such ones is not read
-            instead = (
-                "The predictions of members are added up, not their scores, and this sum adds up from no score. Fit the whole "
-                f"with members that have exact weights, such as forests. Or explain {name} by itself"
-            )
-            instead += (
+        instead, derivative = error.instead, error.derivative and takes_derivatives
+        if error.derivative and not takes_derivatives:
+            explained = (
                 f":\n    axil.Explainer(model.{name}, X, {targets})" if targets else ", on the rows of its own fit."
             )
-        raise UnsupportedModelError(
-            f"{name}.{error.setting}", error.value, error.reason, instead, error.condition
-        ) from None
+            instead = (
+                "The sum of these members' predictions is not explained. Fit the whole with members that have exact weights, "
+                f"such as forests. Or explain {name} by itself{explained}"
+            )
+        setting = f"{name}.{error.setting}"
+        raise UnsupportedModelError(setting, error.value, error.reason, instead, error.condition, derivative) from None
     if found is None:
         raise UnsupportedModelError(
             name,

@@ -1,0 +1,360 @@
+"""Models that predict a mean of others, or a number of each of others, where some of these have no exact weights.
+
+With shares a_i and members F_i the prediction is ``sum_i a_i F_i(x)``, so its derivatives by the targets, and the score
+contributions of boosted members, are the sums of the members' own, times their shares, each on the rows of its own fit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from axil import adapters, inputs
+from axil.adapters.contract import Defaults, TrainingRows
+from axil.adapters.members import Member
+from axil.adapters.pipeline import PipelineAdapter, last_step
+from axil.adapters.searches import unwrapped
+from axil.effects import DERIVATIVES, PUSHES, WEIGHTS, Effects, Source
+from axil.effects.block_effects import BlockEffects, derived, mixed
+from axil.errors import InputError, UnsupportedModelError
+from axil.implicit.optimum import check_predictions
+from axil.implicit.proven_optimum import ProvenOptimum
+from axil.implicit.readers import Given, as_rows
+from axil.inputs.copies import frozen
+from axil.pushes.proven_pushes import DERIVED, WITHOUT_WEIGHTS
+from axil.replay.checks import Verification, worst
+from axil.replay.members import naming
+from axil.replay.model import InMemory, Proven
+from axil.replay.queries import Combination, Queries
+from axil.types import Array
+
+ONE_BY_ONE = (
+    "it is a mean of several models, and this question is answered of one model",
+    "Ask it of an explainer of one member, on the rows of its own fit.",
+)
+
+
+class MeanAdapter(Defaults):
+    """The adapter of a model whose members are read one by one."""
+
+    library = "scikit-learn"
+    takes_text = True  # members look at the rows themselves
+
+    def __init__(self, parts: Any, output: str):
+        model = parts.whole
+        #: whether the whole says itself what is explained: of members side by side it has the scores alone
+        self._compares = parts.predict is not None and (output == "raw" or not parts.of_scores)
+        if not hasattr(model, "n_features_in_"):
+            raise UnsupportedModelError(
+                "n_features_in_",
+                "none",
+                "it was fitted on other objects (texts, sequences, graphs) than the rows of a table",
+                "Fit on a table of numbers.",
+            )
+        self._parts = parts
+        self.n_features = int(model.n_features_in_)
+        names = getattr(model, "feature_names_in_", None)
+        self.feature_names = None if names is None else [str(name) for name in names]
+        self.about_predictions = "" if parts.calibration is not None else parts.about
+        if parts.of_scores and output == "probability":
+            self.about_predictions = parts.about.replace("scores", "probabilities")
+        self.calibration = parts.calibration
+        self.members: list[tuple[Member, Proven]] = []  #: once they are proven
+        stated = [f"{type(member.model).__name__} {member.coefficient!r}" for member in parts.members]
+        self.fingerprint = hashlib.sha256("\n".join(stated).encode()).hexdigest()
+        self.n_outputs = 1 if parts.classes is not None and len(parts.classes) == 2 else parts.n_outputs
+
+    def spelling(self, name: str) -> str:
+        """scikit-learn keeps names as they are."""
+        return name
+
+    def rows_of(self, X: Any) -> list[Any]:
+        """Return the rows of X as each of the members gets them."""
+        X = X if self._parts.read is None else self._parts.read(X)
+        return [X if member.columns is None else X[:, member.columns] for member in self._parts.members]
+
+    def predictions(self, X: Any) -> Array:
+        """Return what is explained, (n, K), from the members' own predictions or scores."""
+        found = np.zeros((X.shape[0], self.n_outputs))
+        for (member, proven), rows in zip(self.members, self.rows_of(X)):
+            own = _columns(_explained(proven, proven.queries(rows)), self.n_outputs if member.output is None else 1)
+            if member.output is None:
+                found += member.coefficient * own
+            else:
+                found[:, member.output] = own[:, 0]
+        return found
+
+    def whole_predictions(self, X: Any) -> Array | None:
+        """Return the same by the whole's own account, (n, K); None where it has none."""
+        if not self._compares:
+            return None
+        with warnings.catch_warnings():  # of names that rows have and the fit had not, or the other way round
+            warnings.simplefilter("ignore")
+            found = self._parts.predict(X if self._parts.read is None else self._parts.read(X))
+        if found is None:
+            return None
+        return _columns(np.asarray(found, dtype=np.float64).reshape(X.shape[0], -1), self.n_outputs)
+
+    def mean_probabilities(self, X: Any) -> Array:
+        """Return the probabilities that a calibrated model predicts, (n, K)."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = np.asarray(self._parts.whole.predict_proba(X), dtype=np.float64)
+        return _columns(found, self.n_outputs)
+
+
+def _explained(proven: Proven, queries: Queries) -> Array:
+    """Return what a member's derivatives are of: of boosted trees scores or what their link makes of them."""
+    boosting = getattr(proven, "boosting", None)
+    return queries.predictions if boosting is None else np.asarray(boosting.predictions(queries.rows))
+
+
+def _columns(values: Array, n_outputs: int) -> Array:
+    """Return (n, K): of both classes those of the second, where one column stands for two."""
+    return values[:, 1:] if values.shape[1] == 2 and n_outputs == 1 else values
+
+
+def read(given: Given, prove: Callable[[Given], Proven]) -> ProvenMean | None:
+    """Return a model of several others on its training data; None for a model of another kind.
+
+    Parameters
+    ----------
+    given : Given
+        The model and its data.
+    prove : callable
+        Does the same for a model inside, of whatever kind.
+    """
+    whole = unwrapped(given.model)
+    last = last_step(whole)
+    parts = adapters.parts_of(whole if last is None else last)
+    if parts is None:
+        return None
+    _refuse_settings(given, parts)
+    own = MeanAdapter(parts, given.output)  # type: ignore[abstract]  # it has no weights, and so no coordinates
+    adapter: Any = own if last is None else PipelineAdapter(whole, own)
+    X = inputs.as_features(as_rows(given.X), adapter, "X_train")
+    n_rows = X.shape[0]
+    if n_rows == 0:
+        raise InputError("X_train has no rows; expected the rows that the model was fitted on.")
+    weights = inputs.as_weights(given.sample_weight, n_rows)
+    targets = inputs.as_targets(given.y, n_rows, parts.n_outputs, parts.classes)
+    rows_by_member = adapter.rows_of(X)
+    rows = TrainingRows(rows_by_member[0], targets, weights)
+    for member, own_rows in zip(parts.members_on(rows), rows_by_member):
+        with naming(member):
+            proven = prove(_given_of(given, parts, member, own_rows, targets, weights))
+        if not proven.scale.is_identity:
+            raise UnsupportedModelError(
+                member.name,
+                type(member.model).__name__,
+                "it transforms its targets, and a sum of predictions is not linear in targets on several scales",
+                "Transform the targets of the whole: TransformedTargetRegressor(VotingRegressor(...), ...).",
+            )
+        own.members.append((member, proven))
+    kinds = {proven.kind for _, proven in own.members}
+    kind: type[ProvenMean] = MeanOfPushes if kinds == {"additive"} and parts.of_scores else MeanOfDerivatives
+    own.classes = parts.classes if kind is MeanOfPushes else None
+    labels = frozen(inputs.row_index(given.index, X, adapter.feature_names, n_rows))
+    about = adapter, labels, X, inputs.backend_of(X), given.limits, _verified(own, adapter, X, given.verify)
+    return kind(*about, members=tuple(own.members), targets=frozen(_columns(targets, own.n_outputs)), parts=parts)
+
+
+def _refuse_settings(given: Given, parts: Any) -> None:
+    """Raise for arguments that are of one model alone."""
+    for name in ("loss", "objective", "bags", "init_score", "inverse_func"):
+        if getattr(given, name) is not None:
+            raise InputError(f"A model of several others takes no {name}: leave it out.")
+    if given.output != "raw" and parts.calibration is not None:
+        raise InputError(
+            f"output is {given.output!r}, and probabilities of this model are calibrated by curves that derivatives do not "
+            "know. Leave it out, or pass one of the classifiers inside: calibrated_classifiers_[0].estimator."
+        )
+
+
+def _given_of(given: Given, parts: Any, member: Member, X: Any, targets: Array, weights: Array | None) -> Given:
+    """Return a member with the rows, targets and weights of its own fit."""
+    output = given.output if parts.of_scores else "probability"
+    own = targets if member.output is None else targets[:, [member.output]]
+    if member.rows is not None:
+        X, own = inputs.take_rows(X, member.rows), own[member.rows]
+    names = getattr(member.model, "classes_", None)
+    if names is None:
+        labels: Any = own[:, 0] if own.shape[1] == 1 else own
+    else:
+        codes = own[:, 0].astype(np.intp) if own.shape[1] == 1 else own.argmax(axis=1)
+        labels = np.asarray(names)[codes]
+    y, sample_weight = labels, member.weights(weights)
+    return replace(given, model=member.model, X=X, y=y, sample_weight=sample_weight, output=output, index=None)
+
+
+def _verified(own: MeanAdapter, adapter: Any, X: Any, verify: bool) -> Verification | None:
+    """Return the findings of all members, once they add up to what the whole predicts."""
+    if not verify:
+        return None
+    found = [proven.verification for _, proven in own.members]
+    expected = adapter.whole_predictions(X)
+    error = 0.0 if expected is None else check_predictions(adapter.predictions(X), expected)
+    whole = worst([replace(one, n_rows=X.shape[0]) for one in found])
+    details = max((one.details for one in found), key=lambda details: details.get("newton_step", 0.0))
+    return replace(whole, n_rows=X.shape[0], max_error=max(whole.max_error, error), details=details)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ProvenMean(InMemory):
+    """A model of several others, each of which was shown to belong to the rows of its own fit."""
+
+    _: KW_ONLY
+    members: tuple[tuple[Member, Proven], ...]
+    targets: Array  #: (N, K) numbers, or 0 and 1 of classes
+    parts: Any
+
+    no_features = "the training rows of this explainer are no table", "Use explainer.top(X)."
+
+    @property
+    def outputs(self) -> NDArray[Any] | None:
+        if self.targets.shape[1] == 1:
+            return None
+        return np.arange(self.targets.shape[1]) if self.parts.classes is None else self.parts.classes
+
+    def queries(self, X: Any, init_score: Any = None) -> Queries:
+        if init_score is not None:
+            raise InputError("init_score is not taken here: a model of several others has no offsets. Leave it out.")
+        return super().queries(as_rows(X))
+
+    def asked_of(self, batch: Queries) -> ProvenMean:
+        """Return the model for exactly these rows."""
+        return self
+
+    def effects(self, source: Source, asked: Any) -> Effects:
+        """Return the sums of the members' numbers for these rows, or for sums of their predictions."""
+        if isinstance(asked, Combination):
+            size = self.budget.batch_size(self.bytes_per_query(source))
+            numbers = mixed(asked, size, lambda part: self._numbers(source, part)[0])
+            starts = asked.of(self._numbers(source, asked.queries)[1]) if source.name == "pushes" else None
+        else:
+            numbers, starts = self._numbers(source, asked)
+        if starts is None:
+            return derived(numbers, asked.predictions, self.targets, asked.start)
+        blocks = [(0, [own.T for own in numbers])]
+        return BlockEffects(lambda: iter(blocks), self.shape, len(asked), starts, first=asked.start)
+
+    def _numbers(self, source: Source, asked: Queries) -> tuple[Array, Array]:
+        """Return (K, n, N) numbers of the training rows, and (n, K) what predictions start from."""
+        n_rows, n_outputs = self.shape
+        numbers, starts = np.zeros((n_outputs, len(asked), n_rows)), np.zeros((len(asked), n_outputs))
+        for (member, proven), rows in zip(self.members, self.adapter.rows_of(asked.rows)):
+            queries = proven.queries(rows)
+            effects_of: Any = proven
+            found = effects_of.effects(_source_of(proven, source), queries)
+            by_output = _by_output(found)
+            own_starts = found.intercepts
+            if source.name == "pushes":
+                proven.prove(queries, own_starts + found.made())
+            width = n_outputs if member.output is None else 1
+            if width == 1 and len(by_output) == 2:
+                by_output, own_starts = by_output[1:], own_starts[:, 1:]
+            places = slice(None) if member.output is None else slice(member.output, member.output + 1)
+            share = 1.0 if member.output is not None else member.coefficient
+            starts[:, places] += share * own_starts
+            for total, own in zip(numbers[places], by_output, strict=True):
+                total += share * _spread(own, member, n_rows)
+        return numbers, starts
+
+    def prove(self, batch: Queries | Combination, predictions: Array | None) -> None:
+        """Members were compared with their own predictions; the whole's are compared with their sum."""
+        if self.verification is None or isinstance(batch, Combination):
+            return
+        expected = self.adapter.whole_predictions(batch.rows) if len(batch) else None
+        if expected is not None:
+            check_predictions(batch.predictions, expected)
+
+    def bytes_per_query(self, source: Source, whole: bool = False) -> int:
+        n_rows, n_outputs = self.shape
+        inside = max(proven.bytes_per_query(_source_of(proven, source), True) for _, proven in self.members)
+        return 32 * n_rows * n_outputs + inside
+
+
+def _source_of(proven: Proven, source: Source) -> Source:
+    """Return the number of a member that belongs to that of the whole: weights are derivatives."""
+    if source.name == "derivatives" and proven.kind == "exact":
+        return WEIGHTS
+    return source
+
+
+def _by_output(effects: Effects) -> list[Array]:
+    """Return the numbers (n, rows) of each output."""
+    dense = effects.dense()
+    first = sorted(effects.served, key=lambda outputs: outputs[0])
+    found = {output: numbers for outputs, numbers in zip(first, dense) for output in outputs}
+    return [found[output] for output in sorted(found)]
+
+
+def _spread(numbers: Array, member: Member, n_rows: int) -> Array:
+    """Return numbers (n, own rows) as those of all rows, (n, N); a row that was drawn several times has the sum of its own."""
+    if member.rows is None:
+        return numbers
+    n_own = len(member.rows)
+    places = csr_array((np.ones(n_own), member.rows, np.arange(n_own + 1)), (n_own, n_rows))
+    return np.asarray(numbers @ places)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MeanOfDerivatives(ProvenMean):
+    """A mean of which only derivatives by the targets are at hand."""
+
+    kind = "derivative"
+    source = DERIVATIVES
+    refusals = ProvenOptimum.refusals | {
+        "weight_derivatives": ONE_BY_ONE,
+        **dict.fromkeys(("derivatives", "operator"), (ONE_BY_ONE[0], DERIVED)),
+    }
+
+    @property
+    def classes(self) -> None:
+        return None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MeanOfPushes(ProvenMean):
+    """A mean of the scores of boosted models, which their contributions add up to."""
+
+    kind = "additive"
+    source = PUSHES
+    push_source = PUSHES
+    refusals = WITHOUT_WEIGHTS | {
+        **dict.fromkeys(("audit", "blame", "what_if", "weight_derivatives", "save"), ONE_BY_ONE),
+        "removal": (ONE_BY_ONE[0], "Ask explainer.without(X, rows) for a set of rows."),
+        "refit": ONE_BY_ONE,
+        **dict.fromkeys(("derivatives", "operator"), (ONE_BY_ONE[0], DERIVED)),
+    }
+
+    def share_of(self, rows: NDArray[np.intp]) -> float:
+        """Return the share of these rows among all."""
+        return len(rows) / self.shape[0]
+
+    def without(self, queries: Queries, rows: NDArray[np.intp]) -> tuple[Array, Array]:
+        """Return (n, K) scores, and those of members without these rows, twice: the folds and the splits are held fixed."""
+        n_outputs, change = self.shape[1], np.zeros((len(queries), self.shape[1]))
+        for (member, proven), own_rows in zip(self.members, self.adapter.rows_of(queries.rows)):
+            gone = rows if member.rows is None else np.flatnonzero(np.isin(member.rows, rows))
+            inside: Any = proven
+            before, after = inside.without(inside.queries(own_rows), gone)
+            change += member.coefficient * _columns(after - before, n_outputs)
+        return queries.predictions, queries.predictions + change
+
+    @property
+    def scored(self) -> Any:
+        names = self.parts.classes
+        return names[1] if names is not None and self.outputs is None else None
+
+    def meant_by(self, batch: Any) -> dict[str, Array]:
+        if isinstance(batch, Combination) or self.parts.calibration is None:
+            return {}
+        return {"probability": self.adapter.mean_probabilities(batch.rows)}
