@@ -246,6 +246,55 @@ def test_rate_schedules(name: str) -> None:
     np.testing.assert_allclose(trees.rates, expected, rtol=2e-7)
 
 
+ENDS_AT_ZERO = (0.2, 0.0, 0.1, 0.05, 0.0)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"max_depth": 3},
+        {"max_depth": 1, "num_parallel_tree": 2},
+        {"max_depth": 2, "reg_alpha": 0.5},
+        {"max_depth": 1, "objective": "reg:pseudohubererror", "huber_slope": 20.0},
+        {"max_depth": 1, "objective": "count:poisson", "max_delta_step": 0.05},
+        {"max_depth": 2, "objective": "reg:absoluteerror"},
+    ],
+    ids=str,
+)
+def test_schedules_with_rates_of_zero(params: dict[str, Any]) -> None:
+    """The settings then state a rate of zero, and the trees of that rate have no value."""
+    schedule = xgb.callback.LearningRateScheduler(list(ENDS_AT_ZERO))
+    case = booster(table(120), n_trees=len(ENDS_AT_ZERO), callbacks=[schedule], **params)
+    explainer = Explainer(case.model, case.X, case.y)
+    found = explainer(case.X_new)
+    margins = np.asarray(case.model.predict(xgb.DMatrix(case.X_new), output_margin=True), dtype=np.float64)
+    sums = found.predictions
+    if explainer.kind == "additive":
+        sums = np.asarray(found.intercepts).ravel() + explainer.pushes(case.X_new).reshape(len(margins), -1).sum(axis=1)
+    np.testing.assert_allclose(sums, margins, rtol=0, atol=2e-6 * np.abs(margins).max())
+    with pytest.raises(ExactnessError):
+        Explainer(case.model, case.X, 1.1 * case.y[::-1])
+
+
+@pytest.mark.skipif(OLD, reason="vector leaves of classes are trained from 3.1 on")
+@pytest.mark.parametrize("loads", [False, True])
+@pytest.mark.parametrize("several", ["targets", "classes"])
+def test_stumps_of_vector_leaves(several: str, loads: bool) -> None:
+    """Two leaves with a value for each output show the rate."""
+    data = table(120)
+    if several == "targets":
+        data = replace(data, y=np.stack([data.y, np.sqrt(np.abs(data.y))], axis=1))
+        params: dict[str, Any] = {}
+    else:
+        data = replace(data, y=np.digitize(data.y, np.quantile(data.y, [0.3, 0.7])))
+        params = {"objective": "multi:softprob", "num_class": 3}
+    case = booster(data, multi_strategy="multi_output_tree", max_depth=1, eta=0.17, **params)
+    case = loaded(case) if loads else case
+    explainer = Explainer(case.model, case.X, case.y)
+    recovered = explainer.verification.recovered.get("rates", [])
+    np.testing.assert_allclose([rate for _, rate in recovered], np.float32(0.17), rtol=1e-5)
+
+
 def test_best_iteration() -> None:
     case, every = CASES["early stopping"](), CASES["early stopping, all trees"]()
     best = case.model.best_iteration + 1

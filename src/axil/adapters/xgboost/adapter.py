@@ -22,7 +22,7 @@ from axil.adapters.xgboost.draws import DrawPlan, Subsample
 from axil.adapters.xgboost.matrix import as_matrix, coded_table
 from axil.adapters.xgboost.percentile import PERCENTILES, XGBoostPercentile, alphas
 from axil.adapters.xgboost.plan import drop_factors, plan_of, plan_of_draws
-from axil.adapters.xgboost.rates import LEAF_ROUNDING, ROUNDING, Leaves, confirmed, recover
+from axil.adapters.xgboost.rates import LEAF_ROUNDING, ROUNDING, Leaves, confirmed, is_silent, rate_of_steps, recover
 from axil.adapters.xgboost.refusals import REFUSALS, XGBoostReading, causes, continued, pruned
 from axil.adapters.xgboost.rule import XGBoostRule
 from axil.errors import InputError, UnsupportedModelError
@@ -274,8 +274,9 @@ class XGBoostAdapter(TreeModel):
             entry = self._with_coefficients(
                 replace(entry, sampler=sampler, doubt=self._doubt(own)), own, factors, totals.offset
             )
-            rate = self._settings.number("learning_rate")
-            entry = replace(entry, slack=self._slack(entry, own, totals.largest) + 2 * ROUNDING * rate * apart)
+            own_rates = np.repeat(np.nan_to_num(entry.rates, nan=1.0), entry.n_leaves)
+            apart_by_scores = np.repeat(self._apart(totals.largest)[own], entry.n_leaves)
+            entry = replace(entry, slack=own_rates * (apart_by_scores + 2 * ROUNDING * apart))
             start = float(entry.base_value[0])
             entries.append(with_base(entry, ranks, rows, start if estimated else None, 8 * ROUNDING * abs(start)))
         return entries
@@ -307,7 +308,16 @@ class XGBoostAdapter(TreeModel):
         made = ranks.values(leaf, residuals, draw, len(tree.leaves))
         values = tree.values[:, output if self._model.shared else 0]
         near = np.abs(values - stated * made).max() <= AS_STATED * np.abs(values).max(initial=0.0)
-        return np.full(len(own), stated if near or self._drops or len(tree.splits) == 0 else np.nan)
+        rates = np.full(len(own), stated if near or self._drops or len(tree.splits) == 0 else np.nan)
+        l2 = self._settings.number("reg_lambda")
+        is_known = near and abs(rate_of_steps(tree, l2) - stated) <= 1e-3 * stated  # so is lambda
+        for place, t in enumerate(own):
+            shown = rate_of_steps(self._trees[t], l2) if is_known else np.nan
+            if is_silent(self._trees[t]):
+                rates[place] = 0.0
+            elif abs(shown - stated) > 1e-3 * stated:
+                rates[place] = np.nan
+        return rates
 
     def _bent(self, trees: FittedTrees, own: NDArray[np.intp], output: int, l2: list[Array]) -> FittedTrees:
         """The entry of one output with what bends its leaves."""
@@ -407,13 +417,17 @@ class XGBoostAdapter(TreeModel):
         Those of the settings where a few trees confirm them on the data, and all others by themselves; else the data decide.
         """
         stated, l2 = self._stated_rate, self._settings.number("reg_lambda")
-        as_stated = np.full(self._n_trees, stated), [np.where(self._zero(tree), np.inf, l2) for tree in self._trees]
+        if rows.leaf_totals is None and stated == 0:
+            stated = 1.0  # a schedule ended at 0: the walk goes on by the model's own values, at any rate
+        rates = np.where([is_silent(tree) for tree in self._trees], 0.0, stated)
+        as_stated = rates, [np.where(self._zero(tree), np.inf, l2) for tree in self._trees]
         if not self.settles or rows.leaf_totals is None:
             return as_stated
         observed, checked = self._observed(rows), int(np.searchsorted(self._iterations, CHECKED_ITERATIONS)) + 1
         first = list(islice(observed, checked))
         agree = all(leaves.agree(stated, l2) for leaves in first if leaves.values.any())
-        if agree and not self._rule.bends and all(confirmed(tree, stated, l2) for tree in self._trees[checked:]):
+        later_agree = (is_silent(tree) or confirmed(tree, stated, l2) for tree in self._trees[checked:])
+        if agree and not self._rule.bends and all(later_agree):
             return as_stated
         every = [*first, *observed]
         rates, lambdas = recover(every, stated, l2, self._model.n_parallel)

@@ -164,6 +164,12 @@ class Tree:
         expected = values[largest] / steps[largest] * steps
         return bool((np.abs(values - expected) <= _STEP_ROUNDING * np.abs(expected)).all())
 
+    @property
+    def has_whole_hessians(self) -> bool:
+        """Whether the weights of all nodes are whole numbers, as of squared error without weights: each output has the same."""
+        hessians = self.node_hessians
+        return hessians is not None and bool((hessians == np.rint(hessians)).all())
+
     @cached_property
     def node_hessians(self) -> Array | None:
         """(nodes,): the weight of each node's rows; None where trees of several outputs do not keep it (before 3.2)."""

@@ -89,6 +89,29 @@ def confirmed(tree: Tree, rate: float, l2: float) -> bool:
     return bool(np.all(off <= noise) and np.any(noise <= 1e-5 * np.abs(whole)))
 
 
+def rate_of_steps(tree: Tree, l2: float) -> float:
+    """Return the rate of a tree of percentiles, from the Newton steps that it was grown with; nan where they do not show it.
+
+    XGBoost keeps these in ``base_weights``: with the rate at leaves, without it at splits.
+    """
+    hessians = tree.node_hessians
+    if hessians is None or tree.n_outputs > 1 or not len(tree.splits):
+        return np.nan
+    steps = tree.base_weights[:, 0] * (hessians + l2)
+    own, left, right = tree.last_splits.T
+    below, size = steps[left] + steps[right], np.abs(steps[left]) + np.abs(steps[right])
+    is_shown = np.abs(below) > 0.01 * size
+    if not is_shown.any() or not (steps[own][is_shown] != 0).all():
+        return np.nan
+    rates = below[is_shown] / steps[own][is_shown]
+    return float(np.median(rates)) if np.ptp(rates) <= 1e-3 * np.abs(rates).max() else np.nan
+
+
+def is_silent(tree: Tree) -> bool:
+    """Return whether the tree was grown with a rate of zero: it has splits, and none of its values differs from zero."""
+    return len(tree.splits) > 0 and not tree.values.any()
+
+
 def shows_rate(tree: Tree, rate: float, l2: float) -> bool:
     """Whether the gain of a split into two leaves, which XGBoost keeps, is the one that this rate leads to.
 
@@ -96,7 +119,7 @@ def shows_rate(tree: Tree, rate: float, l2: float) -> bool:
     The split of largest gain decides, as far as float32 shows it.
     """
     parts = _gain(tree, l2)
-    if parts is None:
+    if parts is None or rate == 0:
         return False
     after, before, gain = parts[0] / rate**2, parts[1], parts[2]
     return gain > 0 and abs(after - before - gain) <= 16 * ROUNDING * (after + before)
@@ -111,14 +134,27 @@ def rate_of_gain(tree: Tree, l2: float) -> float:
     return float(np.float32(shortest(rate, 16 * ROUNDING * rate)))
 
 
+def is_clipped(tree: Tree, most: float) -> bool:
+    """Return whether max_delta_step clipped the value of a split into two leaves, which its gain follows from."""
+    return bool(np.any(np.abs(tree.base_weights[tree.last_splits[:, 0]]) >= (1 - 1e-5) * most))
+
+
+def rate_of_clip(tree: Tree, most: float) -> float:
+    """Return the rate that leads from max_delta_step to a tree's largest value; nan unless it is a number of few digits."""
+    rate = float(np.abs(tree.values).max()) / most
+    rounded = shortest(rate, 2 * LEAF_ROUNDING * rate, most_digits=4)
+    return float(np.float32(rounded)) if 0 < rounded != rate else np.nan
+
+
 def _gain(tree: Tree, l2: float) -> tuple[float, float, float] | None:
-    """Gives ``sum of v^2 (H + lambda)``, ``w^2 (H + lambda)`` and the gain of the best split into two leaves."""
+    """Return ``sum of v^2 (H + lambda)``, ``w^2 (H + lambda)`` and the gain of the best split into two leaves."""
     hessians, gains = tree.node_hessians, tree.floats("loss_changes")
-    if hessians is None or tree.n_outputs > 1 or len(gains) != tree.n_nodes or not len(tree.splits):
+    has_gains = len(gains) == tree.n_nodes and len(tree.splits) > 0
+    if hessians is None or not has_gains or (tree.n_outputs > 1 and not tree.has_whole_hessians):
         return None
     own, *children = tree.last_splits[np.argmax(gains[tree.last_splits[:, 0]])]
-    squares = float(np.sum(tree.node_values[children, 0] ** 2 * (hessians[children] + l2)))
-    return squares, float(tree.base_weights[own, 0] ** 2 * (hessians[own] + l2)), float(gains[own])
+    squares = float(np.sum(tree.node_values[children] ** 2 * (hessians[children] + l2)[:, None]))
+    return squares, float(np.sum(tree.base_weights[own] ** 2) * (hessians[own] + l2)), float(gains[own])
 
 
 def recover(trees: Sequence[Leaves], rate: float, l2: float, n_parallel: int) -> tuple[Array, Array]:
@@ -134,7 +170,7 @@ def recover(trees: Sequence[Leaves], rate: float, l2: float, n_parallel: int) ->
         for t, tree in enumerate(trees):  # continued training may have changed it
             if not _explains(tree, lambdas[t]):
                 lambdas[t] = _lambda([tree], l2)
-    rates = np.array([tree.rate(own) for tree, own in zip(trees, lambdas)])
+    rates = np.array([0.0 if is_silent(tree.tree) else tree.rate(own) for tree, own in zip(trees, lambdas)])
     if all(tree.agree(rate, own) for tree, own in zip(trees, lambdas) if tree.values.any()):
         return _shown(trees, (stated[0].copy(), lambdas), stated)
     for candidate in (*_candidates(rates, n_parallel), rate):
@@ -142,7 +178,9 @@ def recover(trees: Sequence[Leaves], rate: float, l2: float, n_parallel: int) ->
         rates[np.array(fits)] = candidate
         if all(fits):
             break
-    return _shown(trees, (rates, lambdas), stated)
+    rates, lambdas = _shown(trees, (rates, lambdas), stated)
+    rates[[is_silent(tree.tree) for tree in trees]] = 0.0
+    return rates, lambdas
 
 
 def _shown(trees: Sequence[Leaves], found: tuple[Array, Array], stated: tuple[Array, Array]) -> tuple[Array, Array]:

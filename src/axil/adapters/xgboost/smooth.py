@@ -20,10 +20,19 @@ from axil.adapters.refusals import Refusal, first_of, smooth_refusals
 from axil.adapters.robust import PseudoHuber, SquaredLog
 from axil.adapters.smooth import WEIGHS_CLASSES, SmoothTrees, label_factors
 from axil.adapters.xgboost.adapter import XGBoostAdapter, opened
+from axil.adapters.xgboost.document import Tree
 from axil.adapters.xgboost.draws import Subsample
 from axil.adapters.xgboost.percentile import alphas
 from axil.adapters.xgboost.plan import plan_of
-from axil.adapters.xgboost.rates import ROUNDING, confirmed, rate_of_gain, shows_rate
+from axil.adapters.xgboost.rates import (
+    ROUNDING,
+    confirmed,
+    is_clipped,
+    is_silent,
+    rate_of_clip,
+    rate_of_gain,
+    shows_rate,
+)
 from axil.adapters.xgboost.refusals import REFUSALS, SPLIT_BY_OTHERS, SQUARED_ERROR, XGBoostReading
 from axil.adapters.xgboost.smoothed import SmoothedAbsoluteError, SmoothedQuantile
 from axil.errors import InputError
@@ -216,19 +225,29 @@ class SmoothXGBoost(XGBoostAdapter):
         if self._drops:
             return rates
         most = self._settings.max_step or np.inf
-        bent = self._settings.number("reg_alpha") > 0 and most < np.inf  # both are in gains
-        bent = bent or bool(self._rule.signs.any())  # and so are bounds
         negligible = 1e-5 * max(float(np.abs(tree.values).max()) for tree in self._trees)
         for t, tree in enumerate(self._trees):
-            if confirmed(tree, rate, l2):
+            if is_silent(tree):
+                rates[t] = 0.0
+            elif not tree.values.any() or confirmed(tree, rate, l2):
                 continue
-            if len(np.unique(np.abs(tree.values[np.abs(tree.values) > negligible]))) > 2:
+            elif len(np.unique(np.abs(tree.values[np.abs(tree.values) > negligible]))) > 2:
                 rates[t] = np.nan
-            elif not (bent or shows_rate(tree, rate, l2)):
-                shown = rate_of_gain(tree, l2)
-                clipped = np.abs(tree.values).max() >= (1 - 1e-5) * shown * most
-                rates[t] = rate if np.isnan(shown) or (shown and clipped) else shown
+            elif not shows_rate(tree, rate, l2):
+                rates[t] = self._shown_rate(tree, l2, most)
         return rates
+
+    def _shown_rate(self, tree: Tree, l2: float, most: float) -> float:
+        """Return the rate that a tree of two values shows, else the stated one; nan where that is zero."""
+        shown = np.nan
+        has_both = self._settings.number("reg_alpha") > 0 and most < np.inf
+        if not (has_both or self._rule.signs.any() or is_clipped(tree, most)):  # which are in gains
+            shown = rate_of_gain(tree, l2)
+        if np.isnan(shown) or np.abs(tree.values).max() >= (1 - 1e-5) * shown * most:
+            shown = rate_of_clip(tree, most)
+        if np.isnan(shown) and self._stated_rate > 0:
+            shown = self._stated_rate
+        return shown
 
     @property
     def _lightest(self) -> float:
