@@ -47,6 +47,19 @@ def is_fitted(model: Any) -> bool:
     return isinstance(model, catboost.CatBoost)
 
 
+def own_copy(model: Any) -> Any:
+    """Return a copy of the model, which can be changed in place (shrink, set_leaf_values); itself where CatBoost makes none.
+
+    CatBoost writes a bias of 1e17 as a whole number into its JSON and does not read that back.
+    """
+    import catboost
+
+    try:
+        return model.copy()
+    except catboost.CatBoostError:
+        return model
+
+
 class CatBoostAdapter(TreeModel):
     """All trees of a CatBoost model: ``use_best_model`` drops those after the best iteration in the fit itself.
 
@@ -69,7 +82,7 @@ class CatBoostAdapter(TreeModel):
     tells_kinds_apart = True  # categories are whole numbers or text, and no real numbers
 
     def __init__(self, model: Any, leaves_only: bool = False):
-        self._model = model = model.copy()  # a model can be changed in place: shrink, set_leaf_values
+        self._model = model = own_copy(model)
         self._blob = parse(model._serialize_model())
         names = [str(name) for name in model.feature_names_]
         self._reading = CatBoostReading(self._blob)

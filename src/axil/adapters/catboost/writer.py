@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 
 from axil.adapters.catboost.blob import HEAD, LEAF_VALUES, LEAF_WEIGHTS, parse
+from axil.errors import UnsupportedQuestionError, shown
 from axil.structure.leaves import LeafFit
 from axil.types import Array
 
 
 def write(model: Any, fits: list[LeafFit]) -> Any:
     """A model of the same class with these leaves; the model itself is not touched."""
+    import catboost
+
     (fit,) = fits  # all outputs share trees
     state = model.__getstate__()
     blob, data = parse(state["__model"]), bytearray(state["__model"])
@@ -22,7 +25,14 @@ def write(model: Any, fits: list[LeafFit]) -> Any:
         if n:  # some exports lose the weights
             _put(data, HEAD + start, numbers)
     written: Any = object.__new__(type(model))
-    written.__setstate__(state | {"__model": bytes(data)})
+    try:
+        written.__setstate__(state | {"__model": bytes(data)})
+    except catboost.CatBoostError as error:  # of targets around 1e18
+        raise UnsupportedQuestionError(
+            "refit",
+            f"CatBoost cannot read what it writes of this model ({shown(error)})",
+            "Fit to targets in another unit, such as millions.",
+        ) from error
     if fit.estimated:
         bias = fit.share * fit.base
         written.set_scale_and_bias(blob.scale, bias.tolist() if len(bias) > 1 else float(bias[0]))
