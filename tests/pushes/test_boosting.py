@@ -383,6 +383,25 @@ def test_classes_that_are_named_but_not_there_have_no_output(loss):
     np.testing.assert_allclose(found.contributions.sum(axis=-1) + found.intercepts, own[:, 1:3], atol=1e-9)
 
 
+@pytest.mark.parametrize("size", [30.0, 100.0, 700.0])
+@pytest.mark.parametrize("loss", ["Logloss", "MultiClass", "MultiClassOneVsAll"])
+def test_baselines_that_leave_nothing_to_learn(loss, size):
+    """Leaf values are what rounding leaves of probabilities next to 0 and 1: 1e-15, or 1e-44 where CatBoost has 0."""
+    labels = BINARY if loss == "Logloss" else CLASSES.astype(int)
+    right = np.eye(2 if loss == "Logloss" else 3)[labels.astype(int)]
+    baseline = size * (2 * right - 1)
+    baseline = baseline[:, 1:] if loss == "Logloss" else baseline
+    pool = catboost.Pool(X, labels, baseline=baseline)
+    model = catboost.CatBoost({**CAT, "loss_function": loss, "bootstrap_type": "No"}).fit(pool)
+    explainer = axil.Explainer(model, X, labels, init_score=baseline)
+    found = explainer(X[:5], init_score=baseline[:5])
+    np.testing.assert_allclose(found.predictions.reshape(5, -1), baseline[:5], rtol=1e-12)
+    wrong = labels.copy()
+    wrong[3] = 1 - wrong[3] if wrong[3] < 2 else 0
+    with pytest.raises(axil.ExactnessError):
+        axil.Explainer(model, X, wrong, init_score=baseline)
+
+
 @pytest.mark.parametrize("names", [["1", "0"], ["0.0", "1.0"]])
 def test_names_of_classes_that_are_text_where_targets_are_numbers(names):
     model = catboost.CatBoostClassifier(**CAT, class_names=names).fit(X, BINARY)

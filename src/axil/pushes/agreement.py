@@ -17,7 +17,13 @@ from axil.kernels import Rows
 from axil.replay.checks import Miss, checked_rows, compare, compare_nodes, furthest
 from axil.types import Array
 
+LOST = 4  # roundings of the largest score, below which a value changes no score that it is added to
 ADDED_ENTRIES = 1 << 18  # leaf values added up at a time, of all trees
+
+
+def lost_beside(scores: Array) -> float:
+    """Return the size of what is lost, in double precision, in the rounding of sums with these scores."""
+    return LOST * float(np.finfo(np.float64).eps) * float(np.abs(scores).max(initial=0.0))
 
 
 def check_start(adapter: SmoothModel, found: Array, trees: FittedTrees, targets: Array, rounding: Array) -> None:
@@ -51,14 +57,20 @@ def compare_counts(adapter: SmoothModel, trees: FittedTrees, found: NDArray[Any]
     compare("row count", found, trees.counts, 0.5, trees, adapter.causes("counts"))
 
 
-def check_values(adapter: SmoothModel, trees: FittedTrees, found: Array, noise: Callable[[], Array]) -> float:
-    """Compare leaf values (L, K); the largest difference, relative to the largest of them.
+def check_values(
+    adapter: SmoothModel, trees: FittedTrees, found: Array, start: Array, noise: Callable[[], Array]
+) -> float:
+    """Compare leaf values (L, K) with the model's, and return the largest difference, relative to the largest of them.
+
+    Values that are lost in the rounding of the scores that the fit starts from, ``start`` (N, K) or (K,), agree: where these
+    leave nothing to learn, leaf values are roundings of probabilities next to 0 and 1.
 
     ``noise`` (L, K), asked for where some are apart, is what rounding leaves over of gradients that cancel: all there is in
     leaves of a fit that had nothing to learn.
     """
     largest = float(np.abs(trees.values).max(initial=0.0)) or 1.0
-    slack = np.broadcast_to(np.reshape(adapter.smooth_tolerance * largest + trees.slack, (-1, 1)), found.shape)
+    allowed = adapter.smooth_tolerance * largest + trees.slack + lost_beside(start)
+    slack = np.broadcast_to(np.reshape(allowed, (-1, 1)), found.shape)
     if not (np.abs(found - trees.values) <= slack).all():
         slack = slack + noise()
     for k in range(found.shape[1]):

@@ -28,7 +28,7 @@ from axil.kernels.cpu import CpuRows
 from axil.machine.arrays import host, like
 from axil.machine.blocks import spans
 from axil.machine.progress import track
-from axil.pushes.agreement import leaf_scores
+from axil.pushes.agreement import leaf_scores, lost_beside
 from axil.pushes.factors import Factors
 from axil.pushes.stages import WalkedStages
 from axil.replay.checks import CHECKED_ROWS
@@ -65,7 +65,13 @@ class Pushes(Factors):
 
     @cached_property
     def _ordinary(self) -> float:
-        return ordinary_size(self.walked.smooth, self.base, self._leaf_sums[1])
+        """Return the size below which an error counts as that of an ordinary score.
+
+        Offsets may leave so little to learn that all leaf values are lost in the rounding of the scores that the fit starts
+        from; errors within that rounding are none.
+        """
+        ordinary = ordinary_size(self.walked.smooth, self.base, self._leaf_sums[1])
+        return max(ordinary, lost_beside(self.walked.start) / EXACT)
 
     def bytes_per_query(self) -> int:
         """Bytes that one query takes while its pushes are handed on block by block, with its part of a block."""

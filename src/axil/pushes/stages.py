@@ -236,7 +236,7 @@ class StageWalk:
             check_counts(self.adapter, self.trees, self.backend.rows(self.leaves, self.starts), self.drawn)
         rates, recovered = recover_rates(self.trees, self.replayed)
         replayed = self.replayed * np.repeat(rates, self.trees.n_leaves)[:, None]
-        error = check_values(self.adapter, self.trees, replayed, self._noise) if check else 0.0
+        error = check_values(self.adapter, self.trees, replayed, self.start, self._noise) if check else 0.0
         if check and self.node_values:
             # a rate that is not stated is in no value of a node
             known = np.where(np.isnan(self.trees.rates), 1.0, rates)
