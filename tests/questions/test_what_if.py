@@ -8,9 +8,12 @@ import lightgbm as lgb
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.utils.class_weight import compute_sample_weight
 
 import axil
 from axil import InputError
+from tests.pushes import boosting_models as pushed
 from tests.questions.question_models import MODELS, weights_of
 from tests.reference import replay
 from tests.subsets import every
@@ -55,7 +58,7 @@ ACTIVE_SET = re.compile("l1|alpha|max_delta|monoton|quantile|absolute|MAE|mape|h
 # Refitted models of these settings are refused, or do not agree with their own library yet.
 NOT_REFITTED = re.compile(
     "path_smooth|encoded|vector leaves|rf failing|dart forest|schedule stumps|multi_output_tree|class_weight|zero|"
-    "advanced goss|TreeClassifier monotonic"
+    "advanced goss|TreeClassifier monotonic|classifier (costs|balanced|labels)|BaggingClassifier balanced"
 )
 REFITTED = [(library, name) for library, name in GRID if not NOT_REFITTED.search(name)]
 
@@ -247,3 +250,56 @@ def test_reach_refuses_what_it_cannot_answer():
     small._model.budget.limit = 1000
     with pytest.raises(axil.InputError, match=r"would take .* memory_limit"):
         small.reach(X, small.index[:2])
+
+
+BALANCED = {
+    "lightgbm": lambda: lgb.LGBMClassifier(**pushed.LGB, class_weight="balanced"),
+    "lightgbm by number": lambda: lgb.LGBMClassifier(**pushed.LGB, class_weight={0: 1.0, 1: 3.0}),
+    "lightgbm unbalanced": lambda: lgb.LGBMClassifier(**pushed.LGB, is_unbalance=True),
+    "catboost": lambda: catboost.CatBoostClassifier(**pushed.CAT, auto_class_weights="Balanced"),
+    "catboost roots": lambda: catboost.CatBoostClassifier(**pushed.CAT, auto_class_weights="SqrtBalanced"),
+    "catboost by number": lambda: catboost.CatBoostClassifier(**pushed.CAT, class_weights=[1, 3]),
+    "histograms": lambda: HistGradientBoostingClassifier(**pushed.HIST, class_weight="balanced"),
+}
+
+
+def turned(explainer, y):
+    """Three rows with other targets: the next class, or another number of the same kind."""
+    classes, labels = explainer._model.classes, explainer.index[[1, 40, 7]]
+    if classes is None:
+        return {label: 1.0 - y[label] if y.max() <= 1 else 1.7 * y[label] + 0.2 for label in labels}
+    return {label: next(name for name in classes if name != y[label]) for label in labels}
+
+
+def assert_refit_agrees(explainer, new, tolerance=1e-6):
+    found = explainer.what_if(pushed.X_NEW, new)["after"]
+    expected = np.asarray(explainer.refit(targets=new)(pushed.X_NEW).predictions).ravel()
+    np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("name", [name for name in pushed.CASES if "clipped" not in name])
+def test_what_if_of_other_losses_is_refit_with_these_targets(name):
+    case = pushed.case_of(name)
+    explainer = pushed.explain(case)
+    assert_refit_agrees(explainer, turned(explainer, case.y))
+
+
+@pytest.mark.parametrize("name", BALANCED)
+@pytest.mark.parametrize("weights", [None, pushed.WEIGHTS])
+def test_class_weights_follow_the_new_classes(name, weights):
+    """A row has the weight of its new class, and those that balance classes are counted again."""
+    y = pushed.BINARY
+    model = BALANCED[name]().fit(pushed.X, y, sample_weight=weights)
+    explainer = axil.Explainer(model, pushed.X, y, weights)
+    new = turned(explainer, y)
+    assert_refit_agrees(explainer, new)
+    held = explainer._model.boosting.walked.weights
+    changed = y.copy()
+    changed[list(new)] = list(new.values())
+    if name == "lightgbm" and weights is None:  # by hand
+        remaining = explainer._model.boosting.label_weights.with_targets(
+            explainer._model.boosting.walked, changed[:, None].astype(float), None
+        )
+        expected = compute_sample_weight("balanced", changed)
+        np.testing.assert_allclose(remaining.weights[0], expected, rtol=1e-6)
+        assert np.abs(expected - held).max() > 0.01

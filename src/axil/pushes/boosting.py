@@ -26,7 +26,7 @@ from axil.pushes.fits_again import FitsAgain, refit
 from axil.pushes.forward import moved
 from axil.pushes.leaf_fit import leaf_fit
 from axil.pushes.pushes import CHANGED, Pushes, check_added, check_sums
-from axil.pushes.remaining_rows import LabelWeights, RemainingRows
+from axil.pushes.remaining_rows import LabelWeights
 from axil.pushes.reverse import Combined, Reverse
 from axil.pushes.stages import walk
 from axil.replay.build import with_rows
@@ -301,9 +301,8 @@ class Boosting:
         self.loss.check(targets, "targets", whole=False)
         self.loss.check(targets[self.walked.weights > 0], "targets")  # which the fit starts from
         other = self.adapter.smooth_trees(replace(self.rows, targets=targets))
-        found = refit(
-            self.walked, targets, other.loss, RemainingRows.all_of(self.walked, other.factors), self._n_threads
-        )
+        remaining = self.label_weights.with_targets(self.walked, targets, other.factors)
+        found = refit(self.walked, targets, other.loss, remaining, self._n_threads)
         if targets is self.targets:
             self._as_fitted = found
         return self._started(found)

@@ -73,7 +73,8 @@ class LabelWeights:
         """(N,): the rows' own weights, without those of their classes."""
         weights = self.rows.weights
         assert weights is not None
-        return weights / (self._hot @ self._by_class)
+        by_class = self._hot @ self._by_class
+        return np.divide(weights, by_class, out=np.zeros_like(weights), where=by_class != 0)
 
     def require_rule(self, question: str) -> None:
         """Raise where the class weights that the model states do not follow from the labels by the library's rule."""
@@ -103,6 +104,31 @@ class LabelWeights:
         made = self.adapter.label_factors(self.rows.targets[present])  # type: ignore[attr-defined]
         found[present] = 1.0 if made is None else made
         return found
+
+    def with_targets(self, walked: WalkedStages, targets: Array, factors: Array | None) -> RemainingRows:
+        """Return the rows of one fit to other targets (N, K), whose factors are (N,): rows weigh what their new classes do."""
+        remaining = RemainingRows.all_of(walked, factors)
+        if not self.counts_classes or np.array_equal(targets, self.rows.targets):
+            return remaining
+        if weights_of_classes(self.adapter, self.rows.targets, None) is None:
+            return remaining
+        self.require_rule("what_if")
+        before = self._hot @ self._by_class
+        by_class = weights_of_classes(self.adapter, targets, self._own, count=True)
+        assert by_class is not None
+        after = one_hot(targets) @ by_class
+        if (after[before == 0] != 0).any():
+            raise UnsupportedQuestionError(
+                "what_if",
+                "some rows whose class has the weight zero would be of a class that has one, and their own weights are not known",
+                "Use explainer.refit(targets=), which knows the sample weights.",
+            )
+        ratio = np.divide(after, before, out=np.zeros_like(after), where=before != 0)
+        weights = walked.weights * ratio
+        l2_factors = np.ones(1)
+        if walked.smooth.l2_by_weight:
+            l2_factors[0] = weights.mean() / walked.weights.mean()
+        return RemainingRows(weights[None], remaining.factors, l2_factors)
 
     def without(self, walked: WalkedStages, gone: Sequence[NDArray[np.intp]]) -> RemainingRows:
         """Return the rows of fits without these, one for each of C sets."""
