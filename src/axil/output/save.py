@@ -250,9 +250,11 @@ def _structure(arrays: dict[str, NDArray[Any]], prefix: str) -> Structure:
     """The inverse of `_arrays`; takes its arrays out of all."""
     own = {name[len(prefix) :]: arrays.pop(name) for name in list(arrays) if name.startswith(prefix)}
     coefficients = Coefficients(own.pop("omega"), own.pop("beta")) if {"omega", "beta"} & own.keys() else None
-    nodes = {name: own.pop(f"nodes.{name}") for name in _NODES if f"nodes.{name}" in own}
+    nodes: dict[str, Any] = {name: own.pop(f"nodes.{name}") for name in _NODES if f"nodes.{name}" in own}
     if "slack" in nodes and nodes["slack"].ndim == 0:
         nodes["slack"] = nodes["slack"].item()
+    if nodes:
+        nodes["path_smooth"] = _number(nodes["path_smooth"])
     chains = {name: own.pop(f"chains.{name}") for name in _CHAINS if f"chains.{name}" in own}
     regularisation = Regularisation(
         own.pop("l2"),

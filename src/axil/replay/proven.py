@@ -16,7 +16,7 @@ from axil.effects import WEIGHTS, Effects, Source
 from axil.effects.leaf_matches import SharedLeaves, TreeWeights, leaf_rows
 from axil.effects.top import Best
 from axil.effects.weights import DeletionEffects, WeightEffects
-from axil.errors import InputError
+from axil.errors import ApproximationWarning, InputError, warn
 from axil.inputs.copies import frozen
 from axil.kernels.choose import backend_of
 from axil.machine.progress import track
@@ -37,7 +37,7 @@ from axil.weights.deletion_work import GROUP_SECONDS, REPLAYS
 from axil.weights.engine import Engine, TreeEngine, own_leaves
 from axil.weights.forest import Forest
 from axil.weights.new_targets import has_active_set
-from axil.weights.rows_left import bends, mixes
+from axil.weights.rows_left import bends, estimates_rows, mixes
 from axil.weights.smoother import Smoother
 
 #: Questions that need a target of every row for every output.
@@ -45,6 +45,7 @@ NEED_TARGETS = {
     *("audit", "blame", "budget", "calibrate", "calibrate without X_cal and y_cal", "loo_curve", "refit", "report"),
     *("shapley", "similar", "standard_error"),
 }
+DELETIONS = {"without", "removal", "leave_one_out", "loo_curve", "audit", "calibrate"}
 _MISSING = (
     "some rows have no target of some outputs, and this question needs all of them",
     "Weights, top, group, what_if, without, removal and leave_one_out work for it.",
@@ -91,6 +92,16 @@ class ProvenModel(Refittable):
         """This model, proven on the scale of the fit, with the targets on both scales."""
         seen = None if fitted.scale.is_identity else frozen(fitted.shown)
         return replace(self, scale=fitted.scale, seen=seen)
+
+    def can(self, question: str) -> None:
+        super().can(question)
+        if question in DELETIONS and any(map(estimates_rows, self._structures)):
+            warn(
+                "Leaves of this model are smoothed by numbers of rows that the library estimated from bins of feature values, "
+                "which the model does not keep. Without some rows they are estimated by weight, as far off as with all rows: "
+                "deletions are close, not exact. For exact ones fit with path_smooth=0, or without sample_weight and GOSS.",
+                ApproximationWarning,
+            )
 
     @property
     def missing(self) -> NDArray[np.bool_] | None:

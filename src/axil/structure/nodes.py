@@ -32,6 +32,7 @@ class Nodes(Transferable):
     slack: Array | float = 0.0  #: (M,) how far these values may be off for the digits they are kept in
     signs: NDArray[np.int8] | None = None  #: (M,) whether predictions must rise (1) or fall (-1) from left to right
     own: Array | None = None  #: (M,) the share of a node's own value where the rest is its parent's; None: all
+    path_smooth: float = 0.0  #: n / (n + path_smooth) of n rows is that share, where n may be an estimate
     #: (R, 3) a node, 0 or 1, and one its value must not be below (0) or above (1); see `stages`
     rivals: Ids | None = None
 
@@ -149,13 +150,38 @@ class Nodes(Transferable):
             found[splits] = found[self.children[splits]].sum(axis=1)
         return found
 
-    def thinned(self, counts: Array, gone: Array) -> Nodes:
-        """The nodes with the shares of smoothing, ``n / (n + path_smooth)``, of leaves of ``counts`` (L,) rows less ``gone``."""
+    def recounted(self, rows: tuple[Array, Array], weights: tuple[Array, Array]) -> Nodes:
+        """Return the nodes with the shares of smoothing once rows are gone.
+
+        A library may estimate the rows of a child from its share of its parent's weight, rounded, so that bins of values lead it
+        a whole number of rows away. The estimate is made again for the rows that are left, as far away as before.
+
+        Parameters
+        ----------
+        rows, weights : pairs of (L,)
+            The numbers of rows and the weights of all leaves, with the deleted rows and without them.
+        """
         assert self.own is not None
-        rows = self.totals(counts)
-        left = np.divide(rows - self.totals(gone), rows, out=np.zeros_like(rows), where=rows > 0)
-        smooth = np.divide(1.0 - self.own, self.own, out=np.full_like(self.own, np.inf), where=self.own > 0)  # over n
-        return replace(self, own=np.asarray(left / (left + smooth)))
+        splits = np.flatnonzero(self.leaf < 0)
+        splits = splits[self.own[self.children[splits, 0]] < 1]  # all others are not smoothed
+        children = self.children[splits]
+        shares = self.own[children[:, 0]]
+        taken = self.path_smooth * shares / (1 - shares)
+        away = np.round(taken - self._left_rows(splits, rows[0], weights[0]))
+        total = self.totals(rows[1])[splits]
+        left = np.clip(self._left_rows(splits, rows[1], weights[1]) + away, 0.0, total)
+        counts = np.stack([left, total - left], axis=1)
+        own = self.own.copy()
+        own[children] = counts / (counts + self.path_smooth)
+        return replace(self, own=own)
+
+    def _left_rows(self, splits: Ids, rows: Array, weights: Array) -> Array:
+        """Return the rows of the left child of each split by its share of the split's weight, rounded on the right side."""
+        totals = self.totals(weights)
+        whole = totals[splits]
+        right = np.divide(totals[self.children[splits, 1]], whole, out=np.zeros(len(splits)), where=whole > 0)
+        all_rows = self.totals(rows)[splits]
+        return np.asarray(all_rows - np.floor(all_rows * right + 0.5))
 
     def emptied(self, leaves: NDArray[np.bool_]) -> Nodes:
         """The nodes where these leaves, (L,), have no row any more: a node without rows is no bound of others."""
@@ -180,6 +206,7 @@ class Nodes(Transferable):
             slack=self.slack if isinstance(self.slack, float) else self.slack[first:last],
             signs=None if self.signs is None else self.signs[first:last],
             own=None if self.own is None else self.own[first:last],
+            path_smooth=self.path_smooth,
             rivals=None if self.rivals is None else self._rivals_of(first, last),
         )
 

@@ -51,6 +51,15 @@ def mixes(s: Structure) -> bool:
     return s.regularisation is not None and s.regularisation.mixes
 
 
+def estimates_rows(s: Structure) -> bool:
+    """Return whether leaves are smoothed by numbers of rows that follow from weights, as rows or draws weigh differently."""
+    rule = s.regularisation
+    if rule is None or rule.nodes is None or rule.nodes.own is None:
+        return False
+    drawn, weights = s.whole_draws[s.whole_draws > 0], s.row_weights
+    return bool((drawn != drawn[:1]).any() or (weights is not None and (weights != weights[:1]).any()))
+
+
 def without(structure: Structure, rows: NDArray[np.intp], targets: Array, backend: Backend) -> Structure:
     """The structure of a fit to these targets in which the rows have no weight and the splits are held fixed. Cost O(T N)."""
     if structure.is_ranked:
@@ -91,9 +100,10 @@ def _cut_without(structure: Structure, cut: Cut, rows: NDArray[np.intp], targets
     rule = rule.scaled(l2_factor(s, present))
     if rule.nodes is not None or s.averages:
         left = np.concatenate([np.bincount(own, w, n) for own, w, n in zip(leaf, drawn, s.n_leaves)])
-        emptied = (s.uncut().leaf_weights > 0) & (left == 0)
+        before = s.uncut().leaf_weights
+        emptied = (before > 0) & (left == 0)
         nodes = rule.nodes if rule.mixes else None
-        rule = replace(rule, nodes=None if nodes is None else _nodes_left(s, nodes, rows, emptied))
+        rule = replace(rule, nodes=None if nodes is None else _nodes_left(s, nodes, rows, before, left))
         if s.averages:
             s = replace(s, emptied=_emptied_now(s, emptied), regularisation=rule)
             rule = known_regularisation(inheriting(replace(s, leaf_weights=left)))
@@ -152,16 +162,21 @@ def lighter(structure: Structure, rows: NDArray[np.intp], backend: Backend) -> S
     if rule.nodes is not None and not rule.mixes:
         rule = replace(rule, nodes=None)  # evidence of the fit with all rows alone
     elif rule.nodes is not None:
-        nodes = _nodes_left(s, rule.nodes, rows, (s.leaf_weights > 0) & (leaf_weights == 0))
+        nodes = _nodes_left(s, rule.nodes, rows, s.leaf_weights, leaf_weights)
         rule = rule if nodes is rule.nodes else replace(rule, nodes=nodes)  # which may know the rules of single trees
     return replace(with_leaf_weights(weighted, leaf_weights), regularisation=rule)
 
 
-def _nodes_left(s: Structure, nodes: Nodes, rows: NDArray[np.intp], emptied: NDArray[np.bool_]) -> Nodes:
-    """The nodes as far as they depend on rows: shares of smoothing, and bounds, which a node without rows does not set."""
+def _nodes_left(s: Structure, nodes: Nodes, rows: NDArray[np.intp], before: Array, left: Array) -> Nodes:
+    """Return the nodes as far as they depend on rows: shares of smoothing, and bounds, which a node without rows does not set.
+
+    ``before`` and ``left``: the weights of leaves (L,) with the deleted rows and without them.
+    """
     if nodes.own is not None:
-        nodes = nodes.thinned(_counts(s, np.arange(s.n_rows)), _counts(s, rows))
-    return nodes.emptied(emptied)
+        every = np.arange(s.n_rows) if s.present is None else np.flatnonzero(s.present)
+        counts = _counts(s, every)
+        nodes = nodes.recounted((counts, counts - _counts(s, rows)), (before, left))
+    return nodes.emptied((before > 0) & (left == 0))
 
 
 def _counts(s: Structure, rows: NDArray[np.intp]) -> Array:

@@ -169,7 +169,7 @@ class LightGBMRule:
             return nodes
         counts = nodes.totals(np.concatenate([tree.leaf_counts(1) for tree in self._trees]).astype(np.float64))
         own = (counts / self.smooth) / (counts / self.smooth + 1.0)
-        return replace(nodes, own=own)
+        return replace(nodes, own=own, path_smooth=self.smooth)
 
 
 def _largest_range(trees: Sequence[TreeText]) -> float:
