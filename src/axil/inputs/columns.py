@@ -58,8 +58,10 @@ def feature_columns(X: Any, rows: NDArray[np.intp], chosen: list[int]) -> list[N
     """Some columns, by position, of some rows of X, as arrays."""
     frame = as_frame(X)
     if frame is not None:
-        part = frame[rows, chosen]
-        return [_values(part[:, i]) for i in range(len(chosen))]
+        wanted = list(dict.fromkeys(chosen))
+        columns = zip(wanted, frame[rows, wanted].iter_columns())
+        values = {i: _values(column) for i, column in columns}
+        return [values[i] for i in chosen]
     if is_sparse(X):
         return list(take_rows(X, rows)[:, chosen].toarray().T)
     return [np.asarray(X[:, i][rows]) for i in chosen]

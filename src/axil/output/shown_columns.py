@@ -35,11 +35,11 @@ class Columns:
 
     def of_training(self, rows: NDArray[np.intp], chosen: Sequence[int]) -> list[NDArray[Any] | None]:
         """Some columns of some training rows; None for one that only queries have."""
-        return [self._one(self.training, rows, i) for i in chosen]
+        return self._some(self.training, rows, chosen)
 
     def of_queries(self, rows: NDArray[np.intp], chosen: Sequence[int]) -> list[NDArray[Any] | None]:
         """Some columns of some queries; None for one that only the training rows have."""
-        return [self._one(self.queries, rows, i) for i in chosen]
+        return self._some(self.queries, rows, chosen)
 
     def of_all_training(self, i: int, what: str) -> NDArray[Any]:
         """A column of all training rows, which they must have."""
@@ -85,13 +85,19 @@ class Columns:
         """The end of a message about a column that is not there."""
         return "" if self.n_features < len(self.names) else HINT
 
-    def _one(self, given: tuple[Any, Any], rows: NDArray[np.intp], i: int) -> NDArray[Any] | None:
-        if i < self.n_features:
-            return inputs.feature_columns(given[0], rows, [i])[0]
-        names = _names(given[1])
-        return (
-            inputs.feature_columns(given[1], rows, [names.index(self.names[i])])[0] if self.names[i] in names else None
-        )
+    def _some(self, given: tuple[Any, Any], rows: NDArray[np.intp], chosen: Sequence[int]) -> list[NDArray[Any] | None]:
+        """Return some columns of some rows, None for one that is not there; each table is read once for all of them."""
+        features, further = given
+        own = [i for i in chosen if i < self.n_features]
+        places = {name: place for place, name in enumerate(_names(further))}
+        beside = [i for i in chosen if i >= self.n_features and self.names[i] in places]
+        values: dict[int, NDArray[Any]] = {}
+        if own:
+            values |= zip(own, inputs.feature_columns(features, rows, own))
+        if beside:
+            of_beside = [places[self.names[i]] for i in beside]
+            values |= zip(beside, inputs.feature_columns(further, rows, of_beside))
+        return [values.get(i) for i in chosen]
 
 
 def columns_of(features: Any, rows: Any, names: list[str], beside: Any = None) -> Columns:
