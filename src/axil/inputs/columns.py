@@ -59,8 +59,8 @@ def feature_columns(X: Any, rows: NDArray[np.intp], chosen: list[int]) -> list[N
     frame = as_frame(X)
     if frame is not None:
         wanted = list(dict.fromkeys(chosen))
-        columns = zip(wanted, frame[rows, wanted].iter_columns())
-        values = {i: _values(column) for i, column in columns}
+        part = frame[rows, wanted]
+        values = {i: _values(part.get_column(name)) for i, name in zip(wanted, part.columns)}
         return [values[i] for i in chosen]
     if is_sparse(X):
         return list(take_rows(X, rows)[:, chosen].toarray().T)
