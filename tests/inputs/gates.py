@@ -136,6 +136,7 @@ KINDS = {
     ),
     **dict.fromkeys(("intercept", "prediction", "reference", "l2"), "number"),
     "coverage": "number",
+    "fdr": "number",
     "q": "shares",
     **dict.fromkeys(("symmetric", "return_std", "adjust", "per_class"), "flag"),
     **dict.fromkeys(("by", "device", "sign", "tree_weights"), "choice"),

@@ -20,6 +20,7 @@ from sklearn.neighbors import KNeighborsRegressor
 
 import axil
 from axil import ApproximationWarning, InputError
+from axil.questions.unseen_predictions import fold_numbers
 
 SETTINGS = {"n_estimators": 30, "num_leaves": 8, "min_child_samples": 10, "verbose": -1, "n_jobs": 1}
 
@@ -54,14 +55,77 @@ def by_hand(residuals, leaves):
     return scale, residuals / scale, 2 * student.sf(sizes / scale, freedom)
 
 
+def fitted_without(rows, leaves, y, rate=0.1):
+    """Predictions (N,) of least-squares boosting on these leaves (N, T) by a fit that leaves the rows out, tree by tree."""
+    left = np.delete(np.arange(len(y)), rows)
+    prediction = np.full(len(y), y[left].mean())
+    for leaf in leaves.T:
+        residual = y - prediction
+        sums = np.bincount(leaf[left], residual[left], leaf.max() + 1)
+        counts = np.bincount(leaf[left], minlength=leaf.max() + 1)
+        prediction = prediction + rate * np.divide(sums, counts, out=np.zeros_like(sums), where=counts > 0)[leaf]
+    return prediction
+
+
+def test_expected_values_are_those_of_fits_without_a_fold(case):
+    """1e-6 of the largest target: LightGBM keeps targets in single precision."""
+    X, y, _, explainer = case
+    leaves = LGBMRegressor(**SETTINGS).fit(X, y).predict(X, pred_leaf=True)
+    folds = fold_numbers(explainer._model)
+    assert np.bincount(folds).tolist() == [15] * 20
+    table = explainer.audit().set_index("row").sort_index()
+    for fold in range(20):
+        rows = np.flatnonzero(folds == fold)
+        reference = fitted_without(rows, leaves, np.float32(y).astype(float))[rows]
+        np.testing.assert_allclose(table["expected"][rows], reference, atol=1e-6 * np.abs(y).max())
+
+
+def test_folds_are_those_of_refits_without_them():
+    """With sample weights, L2 and offsets the fit without a fold is that of `without`."""
+    X, y, _ = made(120)
+    weights, offsets = np.linspace(0.5, 2.0, 120), np.linspace(-1, 1, 120)
+    model = LGBMRegressor(**SETTINGS, reg_lambda=3.0).fit(X, y, sample_weight=weights, init_score=offsets)
+    explainer = axil.Explainer(model, X, y, weights, init_score=offsets)
+    rows = np.flatnonzero(fold_numbers(explainer._model) == 3)
+    table = explainer.audit().set_index("row").sort_index()
+    after = explainer.without(X[rows], rows, init_score=offsets[rows])["after"]
+    np.testing.assert_allclose(table["expected"][rows], after, atol=1e-9 * np.abs(y).max())
+
+
+def test_classes_are_spread_over_the_folds():
+    X, y = load_iris(return_X_y=True)
+    explainer = axil.Explainer(RandomForestClassifier(5, min_samples_leaf=5, random_state=0).fit(X, y), X, y)
+    folds = fold_numbers(explainer._model)
+    counts = np.stack([np.bincount(folds[y == k], minlength=20) for k in range(3)])
+    assert counts.min() == 2
+    assert counts.max() == 3
+
+
+def test_leave_one_out_by_name(case):
+    explainer = case[3]
+    table = explainer.audit("leave-one-out").set_index("row").sort_index()
+    alone = explainer.leave_one_out().set_index("row")
+    np.testing.assert_array_equal(table["expected"], alone["prediction"])
+    np.testing.assert_array_equal(table["residual"], alone["residual"])
+    with pytest.raises(InputError, match='expected "folds"'):
+        explainer.audit("loo")
+
+
+def test_no_fit_without_each_row_unless_asked_for(case, monkeypatch):
+    """Its time grows with the square of the number of trees."""
+    monkeypatch.setattr("axil.questions.leave_one_out.left_out", lambda model: pytest.fail("leave-one-out"))
+    X, y, *_ = case
+    explainer = axil.Explainer(LGBMRegressor(**SETTINGS).fit(X, y), X, y)
+    explainer.audit()
+    explainer.blame(X[:20], y[:20])
+
+
 def test_formulas(case):
     """1e-9: sums of 30 trees, each row's own size taken out again."""
     X, y, _, explainer = case
     table = explainer.audit().set_index("row").sort_index()
-    alone = explainer.leave_one_out().set_index("row")
     np.testing.assert_array_equal(table["target"], y)
-    np.testing.assert_array_equal(table["expected"], alone["prediction"])
-    np.testing.assert_array_equal(table["residual"], alone["residual"])
+    np.testing.assert_array_equal(table["residual"], y - table["expected"])
     leaves = LGBMRegressor(**SETTINGS).fit(X, y).predict(X, pred_leaf=True)
     scale, value, quality = by_hand(table["residual"].to_numpy(), leaves)
     np.testing.assert_allclose(table["scale"], scale, rtol=1e-9)
@@ -78,6 +142,44 @@ def test_wrong_labels_come_first_and_are_counted(case):
     assert "labels look wrong" in table.attrs["axil"]
     assert table["studentised"].abs().is_monotonic_decreasing
     assert table["quality"].is_monotonic_increasing
+
+
+def test_the_share_of_right_labels_among_those_marked(case):
+    """The largest number m of lines such that N right labels would have at most fdr * m as far out."""
+    explainer = case[3]
+    marked = []
+    for fdr in (0.01, 0.1, 0.5):
+        table = explainer.audit(fdr=fdr)
+        q = table["quality"].to_numpy()
+        counts = [m for m in range(1, 301) if 300 * q[m - 1] <= fdr * m]
+        assert table["suspect"].sum() == max(counts, default=0)
+        marked.append(int(table["suspect"].sum()))
+    assert marked[0] <= marked[1] < marked[2]
+    with pytest.raises(InputError, match="fdr is 2"):
+        explainer.audit(fdr=2)
+    X, y = load_iris(return_X_y=True)
+    classes = axil.Explainer(RandomForestClassifier(5, min_samples_leaf=5, random_state=0).fit(X, y), X, y)
+    with pytest.raises(InputError, match="fdr is for numbers"):
+        classes.audit(fdr=0.2)
+
+
+def test_the_summary_says_how_far_targets_are_even_where_none_is_marked():
+    """Long tails: prices at a third of what is expected may be right, and the note says that they are there."""
+    rng = np.random.default_rng(1)
+    X = rng.random((1500, 3))
+    price = np.exp(3 + X[:, 0] + 0.15 * rng.standard_t(2.5, 1500))
+    model = TransformedTargetRegressor(LGBMRegressor(**SETTINGS), func=np.log, inverse_func=np.exp).fit(X, price)
+    table = axil.Explainer(model, X, price).audit(fdr=1e-9)
+    assert not table["suspect"].any()
+    far = table[table["quality"] < 0.01]
+    ratios = far["target"] / far["expected"]
+    assert ratios.min() < 0.5
+    note = table.attrs["axil"]
+    assert f"{len(far)} have a quality below 0.01, as 15 right ones would" in note
+    assert f"targets of {ratios.min():.3g} to {ratios.max():.3g} times the value expected" in note
+    y = np.log(price) - 3.5  # on both sides of zero
+    note = axil.Explainer(LGBMRegressor(**SETTINGS).fit(X, y), X, y).audit(fdr=1e-9).attrs["axil"]
+    assert "targets off the value expected by -" in note
 
 
 def test_right_labels_are_left_alone():
@@ -155,9 +257,9 @@ def test_rows_alone_in_a_leaf_are_judged_by_the_trees_in_which_they_are_not(insi
     alone = np.flatnonzero(explainer.leave_one_out()["alone"])
     assert 7 in alone
     assert len(alone) <= 30
-    table = explainer.audit().set_index("row")
-    assert table.index[0] == 7
-    assert table["suspect"][7]
+    assert explainer.audit()["row"][0] == 7
+    assert explainer.audit()["suspect"][0]
+    table = explainer.audit("leave-one-out").set_index("row")
     for row in alone:
         after = explainer.without(X[[row]], [row])["after"][0]
         assert abs(table["expected"][row] - after) < 1e-9 * np.abs(y).max()
@@ -191,7 +293,10 @@ def test_where_rows_cannot_be_left_out_the_note_says_so():
 
 
 def test_classes_of_a_forest():
-    """The share of the row's class among the other rows in its leaves, tree by tree; 1e-12: sums of a few whole numbers."""
+    """The share of the row's class among the other rows in its leaves, tree by tree, and its probability without its fold.
+
+    1e-12: sums of a few whole numbers.
+    """
     rng = np.random.default_rng(0)
     X = rng.random((200, 3))
     y = np.array(["low", "middle", "high"])[(3 * X[:, 0]).astype(int)]
@@ -203,25 +308,44 @@ def test_classes_of_a_forest():
     assert list(table.columns) == ["row", "target", "expected", "probability", "quality", "suspect"]
     assert len(set(table["row"].head(6)) & set(wrong)) >= 5
     leaves, by_row = model.apply(X), table.set_index("row").sort_index()
+    folds = fold_numbers(explainer._model)
     for j in (0, 50, int(wrong[0])):
         mates = [(leaves[:, t] == leaves[j, t]) & (np.arange(200) != j) for t in range(20)]
-        shares = {name: np.mean([(y[own] == name).mean() for own in mates]) for name in model.classes_}
-        np.testing.assert_allclose(by_row["quality"][j], shares[y[j]], rtol=1e-12)
-        assert by_row["expected"][j] == max(shares, key=shares.get)
+        fold = np.flatnonzero(folds == folds[j])
+        without = explainer.without(X[[j]], fold).set_index("output")["after"]
+        means = {
+            name: (np.mean([(y[own] == name).mean() for own in mates]) + without[name]) / 2 for name in model.classes_
+        }
+        np.testing.assert_allclose(by_row["probability"][j], without[y[j]], rtol=1e-12)
+        np.testing.assert_allclose(by_row["quality"][j], means[y[j]], rtol=1e-12)
+        assert by_row["expected"][j] == max(means, key=means.get)
     assert (table["suspect"] == (table["expected"] != table["target"])).all()
     assert "gain" in explainer.audit(X_val=X[:50], y_val=y[:50])
 
 
-def test_confident_classes_of_out_of_fold_probabilities():
-    """Two rows of three have another class as probable as it is for its own rows."""
+def test_out_of_fold_probabilities_and_the_models_own():
+    """Quality is the mean of both. As many rows are suspect as have another class, by that mean or confidently."""
     rng = np.random.default_rng(0)
-    X, y = rng.random((6, 2)), np.array([0, 0, 0, 1, 1, 1])
-    explainer = axil.Explainer(RandomForestClassifier(3, random_state=0).fit(X, y), X, y)
-    second = np.array([0.1, 0.6, 0.95, 0.9, 0.8, 0.05])
+    X = rng.random((200, 2))
+    y = (X[:, 0] > 0.5).astype(int)
+    y[:10] = 1 - y[:10]
+    explainer = axil.Explainer(RandomForestClassifier(30, min_samples_leaf=3, random_state=0).fit(X, y), X, y)
+    own = explainer.audit().set_index("row").sort_index()["probability"].to_numpy()
+    second = np.clip(X[:, 0] + rng.normal(0, 0.2, 200), 0, 1)
+    given = np.where(y == 1, second, 1 - second)
     table = explainer.audit(second).set_index("row").sort_index()
-    np.testing.assert_allclose(table["quality"], [0.9, 0.4, 0.05, 0.9, 0.8, 0.05])
-    assert list(table["suspect"]) == [False, True, True, False, False, True]  # 1's mean of its own rows is 0.583
-    assert list(table["expected"]) == [0, 1, 1, 1, 1, 0]
+    np.testing.assert_allclose(table["probability"], given)
+    np.testing.assert_allclose(table["quality"], (given + own) / 2)
+    usual = given[y == 0].mean(), given[y == 1].mean()
+    confident = [{k for k in (0, 1) if (second[j] if k else 1 - second[j]) >= usual[k]} for j in range(200)]
+    contested = [
+        table["quality"][j] < 0.5 or (bool(confident[j]) and (y[j] not in confident[j] or given[j] < 0.5))
+        for j in range(200)
+    ]
+    suspect = table["suspect"].to_numpy()
+    assert suspect.sum() == sum(contested) > 5
+    assert table["quality"][suspect].max() <= table["quality"][~suspect].min()
+    np.testing.assert_array_equal(table["expected"], np.where(suspect, 1 - y, y))
     pd.testing.assert_frame_equal(
         table, explainer.audit(np.column_stack([1 - second, second])).set_index("row").sort_index()
     )

@@ -9,6 +9,7 @@ from sklearn.linear_model import Ridge
 
 import axil
 from axil import InputError
+from axil.questions.unseen_predictions import fold_numbers
 from tests.questions.question_models import MODELS, full_tree, small_batches, validation, weights_of
 from tests.test_contract import case_of, explainer_of
 
@@ -65,7 +66,8 @@ def test_left_out_values_of_least_squares_are_those_of_refits(name):
 def test_corrections_are_predictions_without_the_row():
     """`leave_one_out`, which tests/weights/test_deletion.py compares with fits without the row."""
     case, explainer = case_of("lightgbm", "weighted"), explainer_of("lightgbm", "weighted")
-    frame = explainer.blame(case.X_new, validation("lightgbm", "weighted")).set_index("row").sort_index()
+    y = validation("lightgbm", "weighted")
+    frame = explainer.blame(case.X_new, y, "leave-one-out").set_index("row").sort_index()
     left_out = explainer.leave_one_out()
     np.testing.assert_array_equal(frame["corrected"], left_out["prediction"])
     np.testing.assert_array_equal(left_out["residual"], left_out["target"] - left_out["prediction"])
@@ -77,7 +79,7 @@ def test_left_out_values_agree_with_their_own_predictions_where_rows_cannot_be_d
     case = case_of("lightgbm", "weighted")
     model = GradientBoostingRegressor(init=Ridge(), n_estimators=5).fit(np.nan_to_num(case.X), case.y)
     explainer = axil.Explainer(model, np.nan_to_num(case.X), case.y)
-    with pytest.warns(axil.ApproximationWarning, match=r"leave-one-out.*another model leaves over") as said:
+    with pytest.warns(axil.ApproximationWarning, match=r"approximate here.*another model leaves over") as said:
         frame = explainer.blame(np.nan_to_num(case.X_new), validation("lightgbm", "weighted")).set_index("row")
     assert said[0].filename == __file__
     weights, intercepts = explainer.matrix(), explainer(np.nan_to_num(case.X)).intercepts
@@ -87,19 +89,16 @@ def test_left_out_values_agree_with_their_own_predictions_where_rows_cannot_be_d
         np.testing.assert_allclose(weights[row] @ y + intercepts[row], y[row], rtol=1e-9)
 
 
-def test_corrections_that_take_long_are_approximate_unless_asked_for(monkeypatch):
-    """By the warning's own advice they are exact, and what is known by then is used."""
-    case, y = case_of("lightgbm", "weighted"), validation("lightgbm", "weighted")
-    explainer = axil.Explainer(case.model, case.X, case.y, case.sample_weight)
-    monkeypatch.setattr("axil.questions.blame.WARNED", 0.0)
-    monkeypatch.setattr("axil.questions.leave_one_out.seconds_of", lambda proven: 40.0)
-    with pytest.warns(axil.ApproximationWarning, match=r"take some 40 seconds.*leave_one_out\(\)") as said:
-        near = explainer.blame(case.X_new, y).set_index("row").sort_index()["corrected"]
-    assert said[0].filename == __file__
-    monkeypatch.undo()
-    exact = explainer.leave_one_out()["prediction"]
-    assert 0 < np.nanmedian(np.abs(near - exact)) < 0.01 * np.ptp(case.y)
-    np.testing.assert_array_equal(explainer.blame(case.X_new, y).set_index("row").sort_index()["corrected"], exact)
+def test_corrections_are_those_of_folds_unless_asked_for():
+    """The fit without a fold of the rows, as `without` has it."""
+    case, explainer = case_of("lightgbm", "weighted"), explainer_of("lightgbm", "weighted")
+    y = validation("lightgbm", "weighted")
+    corrected = explainer.blame(case.X_new, y).set_index("row").sort_index()["corrected"]
+    folds = fold_numbers(explainer._model)
+    for fold in (0, 7):
+        rows = np.flatnonzero(folds == fold)
+        after = explainer.without(case.X[rows], rows)["after"]
+        np.testing.assert_allclose(corrected[rows], after, atol=1e-9 * np.abs(case.y).max())
 
 
 def test_rows_that_only_their_own_target_speaks_for_have_no_correction():

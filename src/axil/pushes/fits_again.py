@@ -33,6 +33,11 @@ class FitsAgain:
     base: Array  #: (C, K)
     values: Array  #: (C, L, 1), or (C, L, K) where trees are shared
 
+    def __getitem__(self, number: int) -> FitsAgain:
+        """Return one of these fits by itself."""
+        own = slice(number, number + 1)
+        return replace(self, base=self.base[own], values=self.values[own])
+
     def scores(self, queries: Leaves) -> Array:
         """(C, n, K): of rows in these leaves, (n, T)."""
         w = self.walked

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ from axil.pushes.boosting import Boosting
 from axil.pushes.pushes import Pushes
 from axil.replay.leaf_fits import Change
 from axil.replay.model import Refittable
-from axil.replay.queries import Combination, Queries
+from axil.replay.queries import Combination, Offsets, Queries
 from axil.structure.leaves import LeafFit
 from axil.types import Array, Leaves
 
@@ -214,6 +214,20 @@ class ProvenPushes(Refittable):
         change = found[1] - found[0]
         is_huge = np.abs(change) > HUGE * np.abs(found[1])
         return np.asarray(np.where(is_huge, found[1], queries.predictions + change))
+
+    def own_predictions_without(self, sets_of_rows: Sequence[NDArray[np.intp]]) -> Iterator[Array]:
+        offsets = Offsets.of(self.boosting.rows.offsets, self.shape[0], self.adapter)
+        model = self.boosting.shifted(offsets)  # which may stand in for the base, and then it does not move
+        leaves = model.walked.leaves.T
+        no_rows = np.zeros(0, dtype=np.intp)
+        with_all = model.deleted([no_rows], "without").scores(leaves)[0]
+        n_together = together(model)
+        for first in range(0, len(sets_of_rows), n_together):
+            some_sets = sets_of_rows[first : first + n_together]
+            fits = model.deleted(some_sets, "without")
+            for number, rows in enumerate(some_sets):
+                without = fits[number].scores(leaves[rows])[0]
+                yield model.fitted[rows] + (without - with_all[rows])
 
     def meant(self, scores: Array) -> dict[str, Array]:
         means = self.boosting.means(scores)

@@ -10,38 +10,33 @@ from scipy.sparse import issparse
 
 from axil import inputs
 from axil.effects import notes
-from axil.errors import ApproximationWarning, InputError, UnsupportedQuestionError, shown, warn
-from axil.machine.progress import in_time
+from axil.errors import InputError, UnsupportedQuestionError
 from axil.output import tables
 from axil.questions import leave_one_out
-from axil.questions.noise import WARNED, leverages
 from axil.questions.question import Asked, Question, output_columns, warn_without_offsets
+from axil.questions.unseen_predictions import as_method, unseen_predictions
 from axil.replay.proven import ProvenModel
 from axil.replay.queries import Queries
 from axil.types import Array
-from axil.weights.boosting import BoostedTrees
-from axil.weights.forest import Forest
-from axil.weights.left_out import LEAST_LEFT
-from axil.weights.members import Residual, Sum
-
-MOST_ALONE = 0.5  # of the training rows: above it their predictions without themselves correct too few
 
 
 class Blame(Question):
     """The question, as a method of `Explainer`."""
 
-    def blame(self, X_val: Any, y_val: Any, out_of_fold: Any = "leave-one-out", init_score: Any = None) -> Any:
+    def blame(self, X_val: Any, y_val: Any, out_of_fold: Any = "folds", init_score: Any = None) -> Any:
         """Which training targets raise the error on validation rows, and what correcting each would gain.
 
         A frame with the columns row, target, gradient, corrected, gain, and output if there are several, largest gain first.
         ``gradient``: of the mean squared validation error in the row's target, ``(2 / n) K'(prediction - y_val)``, in one sweep;
         predictions are weights times targets, in float64.
-        ``corrected``: what else the target might be: with "leave-one-out" the prediction without the row, structure held fixed
-        (`leave_one_out`; nan where there is none); or your own out-of-fold predictions as an array (n_train,) or (n_train, K).
-        Some models have ``(F_j - K_jj y_j) / (1 - K_jj)`` instead: those that `leave_one_out` refuses, takes more than 30 seconds
-        for, or has no prediction from for most rows, such as forests of full depth. This is the target at which the row's own
-        prediction would agree with it, of forests the mean of the others by weight. For boosted trees an `ApproximationWarning`
-        says so.
+        ``corrected``: what else the target might be. With "folds" it is the prediction of a fit without a
+        fold of the rows, this one among them, the structure held fixed. With "leave-one-out" it is the
+        prediction without this row alone (`leave_one_out`), which takes longer. An array (n_train,) or
+        (n_train, K) has your own out-of-fold predictions.
+        Models that cannot be fitted without some of their rows have ``(F_j - K_jj y_j) / (1 - K_jj)``
+        instead: the target at which the row's own prediction would agree with it, of neighbours the mean of
+        the others by weight. So have forests where most rows are alone in their leaves. For boosted trees an
+        `ApproximationWarning` says so.
         ``gain``: by how much the mean squared validation error would fall if this one target were corrected, exactly
         ``-(d gradient_j + d^2 / n sum_i K_ij^2)`` with d the correction; the squares are streamed.
         ``out_of_fold=None``: gradients alone, the largest first. Several outputs have a mean squared error each.
@@ -60,7 +55,7 @@ class Blame(Question):
             The n validation rows.
         y_val : array of shape (n,) or (n, K)
             Their targets, or classes, given as ``y_train`` was.
-        out_of_fold : "leave-one-out", None or array of shape (n_train,) or (n_train, K)
+        out_of_fold : "folds", "leave-one-out", None or array of shape (n_train,) or (n_train, K)
             What the training targets might be instead.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the validation rows, as in `explain`.
@@ -68,7 +63,7 @@ class Blame(Question):
         model = self._model
         model.can("blame")
         if model.kind == "additive":
-            if not (isinstance(out_of_fold, str) and out_of_fold == "leave-one-out"):
+            if not (isinstance(out_of_fold, str) and out_of_fold == "folds"):
                 raise InputError("out_of_fold is for models with exact weights; this one has pushes. Leave it out.")
             if not model.boosting.loss.meaning:
                 raise UnsupportedQuestionError(
@@ -124,55 +119,10 @@ def validation(model: Any, X_val: Any, y_val: Any, init_score: Any) -> tuple[Que
 
 
 def corrections(proven: ProvenModel, given: Any) -> Array:
-    """(N, K): what the targets might be instead; see `blame`."""
+    """Return what the targets might be instead, (N, K); see `blame`."""
     if not isinstance(given, str):
         return proven.folds(given)  # type: ignore[no-any-return]
-    if given != "leave-one-out":
-        raise InputError(
-            f'out_of_fold is {shown(given)}; expected "leave-one-out", None, or an array of your own out-of-fold '
-            "predictions of the training rows, as from sklearn.model_selection.cross_val_predict(model, X_train, y_train)."
-        )
-    return said_by_others(proven)[0]
-
-
-def said_by_others(proven: ProvenModel) -> tuple[Array, bool]:
-    """(N, K): the prediction of each training row without itself, and True; or its agreeing value by its weights, and False."""
-    seconds, available = leave_one_out.seconds_of(proven), proven.budget.available
-    if WARNED < seconds < np.inf and seconds > sum(e.costs(available).leverage for e in proven.engines):
-        longer = f"fits without each of {len(proven.targets)} training rows take {in_time(seconds)} on two cores"
-        return _agreeing_values(proven, f'{longer}, and explainer.leave_one_out()["prediction"] waits for them'), False
-    try:
-        alone = np.isnan(leave_one_out.predictions(proven))
-    except UnsupportedQuestionError as error:
-        return _agreeing_values(proven, error.reason), False
-    if alone.mean() <= MOST_ALONE:
-        return leave_one_out.rest(proven), True
-    reason = "most training rows are alone in one of their leaves, so no fit without them says more"
-    return _agreeing_values(proven, reason), False
-
-
-def _agreeing_values(proven: ProvenModel, reason: str) -> Array:
-    """(N, K): ``(F_j - K_jj y_j) / (1 - K_jj)``, the target at which row j's own prediction would agree with it.
-
-    That is what all other rows say of row j. Where K_jj is within 1e-6 of one they say nothing: nan.
-    """
-    lost = any(getattr(engine.structure, "is_ranked", False) for engine in proven.engines if isinstance(engine, Forest))
-    if lost or any(isinstance(engine, (BoostedTrees, Sum, Residual)) for engine in proven.engines):
-        warn(
-            f"The leave-one-out predictions are approximate here: {reason}. In their place are the targets at which rows' own "
-            "predictions would agree with them, a few percent nearer to the rows' targets. Out-of-fold predictions of your own "
-            "are better: cross_val_predict(model, X_train, y_train), as out_of_fold of blame and audit.",
-            ApproximationWarning,
-        )
-    return agreeing_values(proven)
-
-
-def agreeing_values(proven: ProvenModel) -> Array:
-    """(N, K): the target at which each row's own prediction would agree with it; nan where others say nothing of it."""
-    leverage = leverages(proven)
-    left = 1.0 - leverage
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(left > LEAST_LEFT, (proven.fitted() - leverage * proven.targets) / left, np.nan)
+    return unseen_predictions(proven, as_method(given, "None, "))[0]
 
 
 def error_gradient(model: Any, queries: Queries, y: Array) -> Array:

@@ -321,6 +321,11 @@ class Proven(ABC):
         return True
 
     @property
+    def ranks_or_cuts(self) -> bool:
+        """Whether leaves rank their rows, or cut residuals off, as by percentiles and Huber's loss."""
+        return False
+
+    @property
     def are_forests(self) -> bool:
         """Whether exact effects of deletions take no longer than first-order ones."""
         return False
@@ -463,6 +468,14 @@ class Refittable(InMemory):
     @abstractmethod
     def fitted_without(self, queries: Queries, rows: NDArray[np.intp]) -> Array:
         """(n, K): predictions of the fit without these rows; the splits are held fixed."""
+
+    @abstractmethod
+    def own_predictions_without(self, sets_of_rows: Sequence[NDArray[np.intp]]) -> Iterator[Array]:
+        """Yield, set by set, the predictions (rows, K) of these training rows by the fit without them.
+
+        The splits are held fixed, as in `fitted_without`. Predictions, or scores, have the offsets of the fit. nan: none of
+        the rows that an output was fitted to is left.
+        """
 
     @abstractmethod
     def leaf_fits(self, change: Change) -> tuple[list[LeafFit], Array | None]:

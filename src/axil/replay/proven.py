@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any, cast
@@ -348,8 +348,16 @@ class ProvenModel(Refittable):
         return compute(self)
 
     def fitted_without(self, queries: Queries, rows: NDArray[np.intp]) -> Array:
+        return self._without(rows).predicted(queries)
+
+    def _without(self, rows: NDArray[np.intp]) -> ProvenModel:
+        """Return the fit without these rows; there is no model to compare its predictions with."""
         engines = [engine.deletable("without").without(rows, own) for engine, own in self.by_output(self.targets)]
-        return replace(self, engines=engines, verification=None).predicted(queries)  # there is none to compare it with
+        return replace(self, engines=engines, verification=None)
+
+    def own_predictions_without(self, sets_of_rows: Sequence[NDArray[np.intp]]) -> Iterator[Array]:
+        for rows in sets_of_rows:
+            yield self._without(rows).fitted()[rows]
 
     @property
     def row_weights(self) -> Array:
@@ -367,6 +375,10 @@ class ProvenModel(Refittable):
     def _structures(self) -> list[Structure]:
         """The structures of all trees, of whatever output and member."""
         return [s for engine in self.engines for s in engine.structures]
+
+    @property
+    def ranks_or_cuts(self) -> bool:
+        return any(s.is_ranked or s.cut is not None for s in self._structures)
 
     def share_of(self, rows: Any) -> float:
         return 0.0 if isinstance(self.engines[0], Smoother) else super().share_of(rows)

@@ -167,7 +167,7 @@ class Surroundings:
     """The training rows' errors and targets, as sums under weights need them, where the rows are."""
 
     errors: Sequence[Any]  #: per shard (rows, K) targets less predictions that did not see them; nan: not known
-    source: str  #: where these are from: "out-of-fold", "out-of-bag", "leave-one-out", "leverage" or "fit"
+    source: str  #: where these are from: "out-of-fold", "out-of-bag", "folds", "leave-one-out", "leverage" or "fit"
     filling: Array  #: (K,) an error of usual size
     usual: Usual
     values: Sequence[Any]  #: per shard, for each group of outputs that share weights, (rows, 1 + 3 m) values

@@ -38,7 +38,7 @@ class Predictive(Distribution, page.Shown):
     def training_errors(self) -> str:
         """Where the errors of the training rows are from that make the local scale.
 
-        "out-of-fold", "out-of-bag", "leave-one-out", or where these are not to be had "leverage" or "fit".
+        "out-of-fold", "out-of-bag", "folds", "leave-one-out", or where these are not to be had "leverage" or "fit".
         """
         return self._around.source
 

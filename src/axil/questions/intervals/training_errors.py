@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 
 from axil.errors import UnsupportedQuestionError
 from axil.machine.progress import track
 from axil.questions import leave_one_out
-from axil.questions.blame import agreeing_values
+from axil.questions.unseen_predictions import agreeing_values, fold_predictions, number_of_folds
 from axil.replay.proven import ProvenModel
 from axil.types import Array
 from axil.weights.forest import Forest
@@ -20,8 +22,9 @@ def training_errors(proven: ProvenModel, out_of_fold: Array | None, method: str)
 
     They are from out-of-fold predictions (N, K), else out of bag, else without each row, else from leverages, else from the fit.
 
-    By "leaves" those of boosted trees are from the fit at once. Intervals hold their coverage with any of these: errors that are
-    nearer to those of new rows make them narrower.
+    By "leaves" those of boosted trees are from the fit at once, and where fits without each row take longer than those by folds
+    they are from the latter. Intervals hold their coverage with any of these: errors that are nearer to those of new rows make
+    them narrower.
     """
     if out_of_fold is not None:
         return proven.targets - out_of_fold, "out-of-fold"
@@ -30,6 +33,11 @@ def training_errors(proven: ProvenModel, out_of_fold: Array | None, method: str)
     if method == "leaves" and proven.structures is not None:
         return proven.targets - proven.fitted(), "fit"
     available = proven.budget.available
+    if method == "leaves" and leave_one_out.seconds_of(proven) > number_of_folds(proven) * proven.pass_seconds:
+        with suppress(UnsupportedQuestionError):
+            found = proven.targets - fold_predictions(proven)
+            if np.isfinite(found).all(axis=1).mean() > 0.5:
+                return found, "folds"
     if leave_one_out.seconds_of(proven) <= PATIENCE:
         try:
             found = proven.targets - leave_one_out.predictions(proven)

@@ -1,0 +1,108 @@
+"""Classes of the training rows, as the other rows see them: which labels look wrong.
+
+The quality of a label is the mean of two numbers: the share of the row's class among the other rows in
+its leaves, a tree at a time, and the probability of the class without the row. ``expected`` is the class
+of the largest such mean, and a label is suspect where that is another class. Shares alone follow the
+sizes of the classes, and probabilities alone follow the splits, which have seen the label. Together they
+find more (experiments/label_issues.py).
+
+A user's own out-of-fold probabilities take the place of the shares. They have not seen the label at all,
+so more rows are suspect: those of lowest quality, as many as have another expected class or another
+class that is confidently likely. A class is that where its probability is at least the mean of those
+that rows of this class have (confident learning, Northcutt, Jiang and Chuang, JAIR 2021).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil import inputs
+from axil.errors import InputError
+from axil.types import Array
+
+
+@dataclass(frozen=True)
+class ClassLabels:
+    """The classes of N rows, as the other rows see them."""
+
+    own: NDArray[np.intp]  #: (N,) the row's class
+    expected: NDArray[np.intp]  #: (N,) the class that others expect
+    quality: Array  #: (N,)
+    suspect: NDArray[np.bool_]  #: (N,)
+
+    @classmethod
+    def of_shares(cls, labels: Array, shares: Array, probabilities: Array) -> ClassLabels:
+        """Judge one-hot labels by the shares of classes around each row and by probabilities without it, (N, K) each.
+
+        nan: nothing is known. One of both is enough.
+        """
+        own = labels.argmax(axis=1)
+        means = _means(shares, probabilities)
+        known = ~np.isnan(means).any(axis=1)
+        expected = np.where(known, np.nan_to_num(means).argmax(axis=1), own)
+        return cls(own, expected, _own_quality(means, own), expected != own)
+
+    @classmethod
+    def of_probabilities(cls, labels: Array, given: Array, probabilities: Array) -> ClassLabels:
+        """Judge one-hot labels by the user's own out-of-fold probabilities and by those without the row, (N, K) each."""
+        own = labels.argmax(axis=1)
+        means = _means(given, probabilities)
+        quality = _own_quality(means, own)
+        expected = means.argmax(axis=1)
+        contested = (expected != own) | _is_confidently_another(labels, given)
+        suspect = np.zeros(len(own), dtype=bool)
+        suspect[np.argsort(quality, kind="stable")[: contested.sum()]] = True
+        others = np.where(labels > 0, -1.0, means).argmax(axis=1)
+        return cls(own, np.where(suspect, others, expected), quality, suspect)
+
+    def columns(self, index: NDArray[Any], classes: Any, probabilities: Array | None) -> dict[str, Any]:
+        """Return the columns of the table, in the order of the rows."""
+        names = np.asarray(classes)
+        columns: dict[str, Any] = {"row": index, "target": names[self.own], "expected": names[self.expected]}
+        if probabilities is not None:
+            columns["probability"] = probabilities[np.arange(len(self.own)), self.own]
+        return columns | {"quality": self.quality, "suspect": self.suspect}
+
+
+def _means(first: Array, second: Array) -> Array:
+    """Return the means of both (N, K); the one that is known where the other is nan."""
+    means = (first + second) / 2
+    means = np.where(np.isnan(second), first, means)
+    return np.where(np.isnan(first), second, means)
+
+
+def _own_quality(means: Array, own: NDArray[np.intp]) -> Array:
+    return np.clip(means[np.arange(len(own)), own], 0.0, 1.0)
+
+
+def _is_confidently_another(labels: Array, probabilities: Array) -> NDArray[np.bool_]:
+    """Return, row by row, whether the most probable of the confidently likely classes is not the row's own."""
+    own, counts = labels.argmax(axis=1), np.maximum(labels.sum(axis=0), 1.0)
+    usual = (probabilities * labels).sum(axis=0) / counts
+    confident = np.where(labels.any(axis=0) & (probabilities >= usual), probabilities, -1.0)
+    likely = confident.argmax(axis=1)
+    return np.asarray((confident.max(axis=1) >= 0) & (likely != own))
+
+
+def both_classes(second: Array) -> Array:
+    """Return the columns of both classes, where there is one for the second of two."""
+    return np.column_stack([1 - second, second]) if second.shape[1] == 1 else second
+
+
+def as_probabilities(given: Any, n: int, n_classes: int) -> Array:
+    """Return the out-of-fold probabilities of all classes, (n, K), checked; of two the second class's will do."""
+    numbers = inputs.as_numbers(given, "out_of_fold", "probabilities, one row per training row")
+    if n_classes == 2 and (numbers.ndim < 2 or numbers.shape[1] == 1):
+        second = inputs.as_vector(given, n, "out_of_fold")
+        numbers = np.stack([1 - second, second], axis=1)
+    found = inputs.as_table(numbers, n, n_classes, "out_of_fold")
+    if found.min() < -1e-6 or found.max() > 1 + 1e-6:
+        raise InputError(
+            f"out_of_fold holds {found.min():.6g} to {found.max():.6g}; expected probabilities from 0 to 1, such as "
+            'cross_val_predict(model, X, y, method="predict_proba").'
+        )
+    return found
