@@ -101,11 +101,16 @@ def test_corrections_are_those_of_folds_unless_asked_for():
         np.testing.assert_allclose(corrected[rows], after, atol=1e-9 * np.abs(case.y).max())
 
 
-def test_rows_that_only_their_own_target_speaks_for_have_no_correction():
+def test_rows_alone_in_a_leaf_are_corrected_by_its_ancestor():
+    """As `without` has it for the fold that each row is in."""
     model = full_tree()
-    frame = model.blame(np.array([[0.1], [0.9]]), [0.0, 1.0])
-    assert frame["corrected"].isna().all()
-    assert frame["gain"].isna().all()
+    frame = model.blame(np.array([[0.1], [0.9]]), [0.0, 1.0]).set_index("row").sort_index()
+    folds = fold_numbers(model._model)
+    for fold in np.unique(folds):
+        rows = np.flatnonzero(folds == fold)
+        after = model.without(model._model.features[rows], rows)["after"]
+        np.testing.assert_allclose(frame["corrected"][rows], after, rtol=1e-12)
+    assert frame["gain"].notna().all()
 
 
 def test_corrections_of_ones_own():
