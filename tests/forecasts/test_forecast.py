@@ -188,3 +188,66 @@ def test_the_page_runs_and_shows_what_it_prints(capsys):
 def _masked(text):
     """A table without its numbers, which depend on versions, and without the width of its columns."""
     return re.sub(r"\s+", " ", re.sub(r"-?\d[\d.]*", "#", text)).strip()
+
+
+@pytest.fixture(scope="module")
+def with_exog(series):
+    """A forecaster with two further features, and these at the dates of the fit and of ten more."""
+    dates = pd.date_range(series.index[0], periods=len(series) + 10, freq="MS")
+    rng = np.random.default_rng(0)
+    exog = pd.DataFrame({"price": rng.normal(size=len(dates)), "sale": rng.normal(size=len(dates))}, index=dates)
+    forecaster = ForecasterRecursive(estimator=model(), lags=LAGS)
+    forecaster.fit(y=series, exog=exog.loc[series.index])
+    return forecaster, exog
+
+
+def test_further_features_are_those_of_the_fit_and_of_the_steps(series, with_exog):
+    forecaster, exog = with_exog
+    found = axil.forecast(forecaster, series, h=H, exog=exog)
+    expected = forecaster.predict(steps=H, exog=exog.iloc[len(series) :])
+    np.testing.assert_allclose(found.values[:, 0], expected, rtol=1e-9)
+    n = len(series)
+    bad = {
+        "the steps alone": (exog.iloc[n:], rf"no row for {n - 12} of the {n - 12} dates of the fit, first 1981-01-01"),
+        "the fit alone": (exog.iloc[:n], "exog has 0 rows after the dates of the fit; expected one for each of the 5"),
+        "nothing": (None, "fitted with the further features price, sale, and exog is not given"),
+        "one of them": (exog[["price"]], "exog lacks the feature 'sale'"),
+        "an array": (exog.to_numpy(), "exog is a ndarray; expected a pandas frame"),
+    }
+    for given, message in bad.values():
+        with pytest.raises(axil.InputError, match=message):
+            axil.forecast(forecaster, series, h=H, exog=given)
+    plain = ForecasterRecursive(estimator=model(), lags=LAGS)
+    plain.fit(y=series)
+    with pytest.raises(axil.InputError, match="leave exog out"):
+        axil.forecast(plain, series, h=H, exog=exog)
+
+
+def test_further_features_of_mlforecast_are_asked_for(series):
+    data = pd.DataFrame(
+        {"unique_id": "co2", "ds": series.index, "y": series.to_numpy(), "price": np.arange(len(series))}
+    )
+    forecaster = mlforecast.MLForecast(models={"lgb": model()}, freq="MS", lags=LAGS)
+    forecaster.fit(data, static_features=[])
+    with pytest.raises(axil.InputError, match="Pass them as exog="):
+        axil.forecast(forecaster, data, h=H)
+
+
+def test_vintages_are_compared_and_folded_in(series):
+    """Two fits of one series, a year apart: rows are dates of nanoseconds, and arrays where the model took arrays."""
+    for as_numpy in (False, True):
+        data = pd.DataFrame({"unique_id": "co2", "ds": series.index, "y": series.to_numpy()})
+        made = []
+        for last in (len(data) - 12, len(data)):
+            forecaster = mlforecast.MLForecast(models={"lgb": model()}, freq="MS", lags=LAGS)
+            forecaster.fit(data.iloc[:last], as_numpy=as_numpy)
+            made.append(axil.forecast(forecaster, data.iloc[:last], h=H))
+        old, new = (one.explainer for one in made)
+        X = new._model.features[-3:]
+        found = axil.compare(old, new, X)
+        table = found.table()
+        np.testing.assert_allclose(table.iloc[:, 4:].sum(axis=1), table["change"], atol=1e-6)
+        assert (found.rows.status == 2).sum() == 12  # added
+        assert str(found.top(3)["row"].dtype).startswith("datetime64")
+        again = old.refit(add=(new._model.features[-12:], series.to_numpy()[-12:]))
+        assert again.verification.n_rows == len(new.index)

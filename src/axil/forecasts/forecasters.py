@@ -113,9 +113,17 @@ class MLForecastReader(Reader):
         )
 
     def run(self, probe: Probe, h: int) -> tuple[NDArray[Any], NDArray[Any], Array]:
-        own = copy.copy(self._forecaster)
+        own, ts = copy.copy(self._forecaster), self._forecaster.ts
         own.models_ = {self._name: probe}
-        found, ts = own.predict(h, X_df=self._exog), self._forecaster.ts
+        try:
+            found = own.predict(h, X_df=self._exog)
+        except ValueError as error:
+            if self._exog is not None:
+                raise
+            raise InputError(
+                f"mlforecast cannot forecast without further features: {shown(error, 300)} Pass them as exog=, for each series "
+                "and date of the steps."
+            ) from error
         shape = found[ts.id_col].nunique(), h
         parts = (found[ts.id_col].to_numpy(), found[ts.time_col].to_numpy(), found[self._name].to_numpy())
         series, dates, values = (part.reshape(shape).T for part in parts)
@@ -132,18 +140,61 @@ class RecursiveReader(Reader):
         return self._forecaster.estimator
 
     def rows(self) -> FitRows:
-        known = None if self._exog is None or self._forecaster.exog_in_ is False else self._exog
+        self._check_exog()
+        fitted_exog = None
+        if self._exog is not None:
+            fitted_exog = self._exog.loc[self._exog.index.isin(self._data.index)]
         own = copy.deepcopy(self._forecaster)
-        X, y = own.create_train_X_y(
-            y=self._data, exog=None if known is None else known.loc[known.index.isin(self._data.index)]
-        )
+        X, y = own.create_train_X_y(y=self._data, exog=fitted_exog)
         name = self._forecaster.series_name_in_ or "y"
         return FitRows(X, y.to_numpy().astype(np.float64), np.full(len(y), name, dtype=object), y.index.to_numpy())
+
+    def _check_exog(self) -> None:
+        """Raise unless the further features are there that the forecaster was fitted with, at all dates of the fit."""
+        kind, names = type(self._forecaster).__name__, list(self._forecaster.exog_names_in_ or ())
+        if self._exog is None:
+            if names:
+                raise InputError(
+                    f"This {kind} was fitted with the further features {', '.join(map(str, names[:5]))}, and exog is not given. "
+                    "Pass them as exog=, at the dates of the fit and of the steps."
+                )
+            return
+        if not names:
+            raise InputError(f"This {kind} was fitted without further features: leave exog out.")
+        if not hasattr(self._exog, "loc"):
+            raise InputError(
+                f"exog is a {type(self._exog).__name__}; expected a pandas frame with dates for its index."
+            )
+        columns = list(getattr(self._exog, "columns", [self._exog.name if hasattr(self._exog, "name") else None]))
+        missing = [name for name in names if name not in columns]
+        if missing:
+            raise InputError(
+                f"exog lacks the feature {shown(missing[0])} that the {kind} was fitted with; it has {columns[:5]}."
+            )
+        fit_dates = self._data.index[self._forecaster.window_size :]
+        absent = fit_dates[~fit_dates.isin(self._exog.index)]
+        if len(absent):
+            raise InputError(
+                f"exog has no row for {len(absent)} of the {len(fit_dates)} dates of the fit, first {shown(absent.values[0])}. "
+                "Pass the features of the fit and of the steps together: pd.concat([exog_of_the_fit, exog_of_the_steps])."
+            )
+
+    def _exog_of_steps(self, h: int) -> Any:
+        """Return the further features at the dates of the steps; raises unless there are as many."""
+        if self._exog is None:
+            return None
+        ahead = self._exog.loc[~self._exog.index.isin(self._data.index)]
+        if len(ahead) < h:
+            raise InputError(
+                f"exog has {len(ahead)} rows after the dates of the fit; expected one for each of the {h} steps. Add rows, or "
+                "ask for fewer steps with h."
+            )
+        return ahead
 
     def run(self, probe: Probe, h: int) -> tuple[NDArray[Any], NDArray[Any], Array]:
         own = copy.copy(self._forecaster)
         own.estimator = probe
-        ahead = None if self._exog is None else self._exog.loc[~self._exog.index.isin(self._data.index)]
+        ahead = self._exog_of_steps(h)
         found = own.predict(steps=h, exog=ahead)
         name = self._forecaster.series_name_in_ or "y"
         return (
@@ -160,6 +211,10 @@ class SeveralReader(RecursiveReader):
         super().__init__(forecaster, data, exog)
         if exog is not None:
             raise InputError(f"exog of a ForecasterRecursiveMultiSeries is not read. {ADVICE}")
+        if getattr(forecaster, "exog_in_", False):
+            raise InputError(
+                f"This ForecasterRecursiveMultiSeries was fitted with further features, which axil does not read. {ADVICE}"
+            )
 
     def rows(self) -> FitRows:
         own, names = copy.deepcopy(self._forecaster), np.array(self._forecaster.series_names_in_, dtype=object)
