@@ -381,3 +381,55 @@ def test_added_rows_beside_dates():
     assert list(again.index[:TRAIN]) == list(dates)
     assert list(again.index[TRAIN:]) == list(range(N - TRAIN))
     assert again.refit(drop=[dates[3]]).verification.n_rows == N - 1
+
+
+def replayed(leaves, queries, y, weights, l2, rate):
+    """Predictions of boosting with squared error, by numpy: leaves (n, T) of the rows, and of the rows that are predicted."""
+    start = np.average(y, axis=0, weights=weights).astype(np.float32).astype(float)
+    score, made = np.tile(start, (len(y), 1)), np.tile(start, (len(queries), 1))
+    for leaf, met in zip(leaves.T, queries.T):
+        for number in np.unique(leaf):
+            rows = leaf == number
+            residuals = weights[rows] @ (y[rows] - score[rows])
+            value = rate * residuals / (weights[rows].sum() + l2)
+            score[rows] += value
+            made[met == number] += value
+    return made
+
+
+def test_weights_of_several_outputs():
+    """CatBoost scales l2 by the mean weight, and rounds it to float32 where there are several outputs."""
+    y = np.column_stack([TARGETS["numbers"], 10 * RNG.normal(size=N)])[:TRAIN].astype(np.float32).astype(float)
+    weights = RNG.uniform(0.1, 1.1, TRAIN).astype(np.float32).astype(float)
+    model = catboost.CatBoostRegressor(**CAT, loss_function="MultiRMSE", learning_rate=0.25)
+    model.fit(X[:TRAIN], y, sample_weight=weights)
+    explainer = axil.Explainer(model, X[:TRAIN], y, weights)
+    left = np.arange(7, TRAIN)
+    changed = weights.copy()
+    changed[0] = 2.0
+    leaves, queries = model.calc_leaf_indexes(X[:TRAIN]), model.calc_leaf_indexes(X[TRAIN:])
+    cases = {"drop": (left, weights), "sample_weight": (np.arange(TRAIN), changed)}
+    for name, (rows, new) in cases.items():
+        again = explainer.refit(**({"drop": list(X.index[:7])} if name == "drop" else {"sample_weight": changed}))
+        l2 = float(np.float32(3 * new[rows].mean()))
+        expected = replayed(leaves[rows], queries, y[rows], new[rows], l2, 0.25)
+        np.testing.assert_allclose(again.model.predict(X[TRAIN:]), expected, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("loss", ["RMSE", "MAE", "MultiRMSE"])
+def test_weights_and_a_category_that_no_split_uses(loss):
+    """CatBoost shuffles the rows for the encodings, and records the weights of rows in this order."""
+    table = X[:TRAIN].assign(word=RNG.choice(list("uvwxyz"), TRAIN))
+    y = (3 * table["a"]).to_numpy()
+    y = np.column_stack([y, -y]) if loss == "MultiRMSE" else y
+    weights = RNG.uniform(0.1, 1.1, TRAIN)
+    settings = CAT | {"depth": 1, "iterations": 3, "cat_features": ["word"], "loss_function": loss}
+    model = catboost.CatBoostRegressor(**settings).fit(table, y, sample_weight=weights)
+    explainer = axil.Explainer(model, table, y, weights)
+    assert not explainer._model.adapter.encodings
+    gone = list(X.index[:7])
+    after = explainer.without(table[-20:], gone)["after"].to_numpy()
+    found = explainer.refit(drop=gone).model.predict(table[-20:])
+    np.testing.assert_allclose(found.ravel(), after, rtol=0, atol=1e-6)  # l2 in float32
+    for more in ({"targets": {X.index[3]: y[5]}}, {"sample_weight": {X.index[3]: 2.0}}):
+        assert explainer.refit(**more).verification is not None

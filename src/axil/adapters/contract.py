@@ -262,6 +262,7 @@ class Adapter(Model, Protocol):
     #: whether the trees begin with the base, a tree of one leaf: a percentile of the targets, where they do not start from a mean
     starts_with_base: bool = False
     leaf_tolerance: float  #: of leaf values in a replay that rounds as the library does, relative likewise
+    records_other_weights: bool = False  #: whether it may record sums of other weights than the rows of a leaf have
     settles: bool = False  #: whether `trees` is asked again, with the leaf totals, for what the model does not state
 
     @property
@@ -271,6 +272,9 @@ class Adapter(Model, Protocol):
 
     def trees(self, rows: TrainingRows) -> list[FittedTrees]:
         """The model's trees: one entry for all outputs where they share trees, else one for each output."""
+
+    def l2_at(self, l2: Array, before: float, after: float) -> Array:
+        """Return l2 (L,), which follows the mean weight of all rows, where that is ``after`` and no longer ``before``."""
 
     def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
         """(n, T): which leaf of each tree, from 0, every row of X falls into, by the library's own account."""
@@ -349,6 +353,10 @@ class TreeModel(Defaults, Adapter):
             table, own = self.table(rows), out[:, first : first + step]
             if table is None or not self.routes.assign(table, own, n_threads, backend):
                 own[...] = self.leaves(rows).T
+
+    def l2_at(self, l2: Array, before: float, after: float) -> Array:
+        """Return l2 (L,), which follows the mean weight of all rows, where that is ``after`` and no longer ``before``."""
+        return l2 * (after / before)
 
     def coordinates(self, X: Any, n_threads: int = 1) -> NDArray[np.integer[Any]]:
         """(n, T): the leaves."""

@@ -97,8 +97,9 @@ def leaf_fit(adapter: Adapter, s: Structure, rows: RefitRows, budget: Budget, ra
     total = float(len(rows.targets) if weights is None else weights.sum())
     if not total > 0:
         raise InputError("No row of any weight is left to fit again; keep some.")
-    # by the mean weight
-    rule = _rule(s).reached(s.leaf_weights == 0).scaled((total / len(rows.targets)) / (s.total_weight / s.n_rows))
+    rule = _rule(s).reached(s.leaf_weights == 0)
+    if rule.by_weight:
+        rule = replace(rule, l2=adapter.l2_at(rule.l2, s.total_weight / s.n_rows, total / len(rows.targets)))
     base = np.average(rows.targets, axis=0, weights=weights) if s.base is None else s.base
     base = np.broadcast_to(base, rows.targets.shape[1:]).astype(adapter.base_precision).astype(np.float64)
     draws = _draws(s, rows)
@@ -216,13 +217,30 @@ def leaf_fits(model: Any, change: Change) -> tuple[list[LeafFit], Array | None]:
     n_leaves = all_n_leaves(structures)
     rows = RefitRows.of(change, adapter, change.weights, n_leaves, model.limits)
     first, rules = _rules(adapter, structures, columns, change, rows)
+    recorded_by = _recorded_by(adapter, change, rows)
     found, bags = [], np.ones((len(rows.targets), len(n_leaves) - first))
     for s, own, output, ranks in zip(structures, columns, model.served(), rules):
         made = leaf_fit(adapter, s, rows.served(output), model.budget, ranks)
+        if recorded_by is not None:
+            leaves = rows.leaves(s.leaves(), s.columns)[-len(made.n_leaves) :]  # without the base, if that is a tree
+            made = replace(made, weights=_leaf_sums(leaves, made.n_leaves, recorded_by))
         found.append(replace(made, row_weights=rows.weights))
         drawn = _draws(s, rows)
         bags[:, own[first:] - first] = 1.0 if drawn is None else drawn
     return found, None if (bags == 1).all() else bags
+
+
+def _recorded_by(adapter: Adapter, change: Change, rows: RefitRows) -> Array | None:
+    """Return the weights (N,) that the library records sums of, where they are not the rows' own."""
+    if rows.weights is None or not getattr(adapter, "records_other_weights", False):
+        return None
+    fitted = adapter.trees(TrainingRows(change.X, rows.targets, rows.weights, rows.offsets))
+    return fitted[0].recorded_by
+
+
+def _leaf_sums(leaves: Leaves, n_leaves: NDArray[np.int64], weights: Array) -> Array:
+    """Return the sum of these weights (N,) in each leaf, (L,), of trees of these sizes (T,) with these leaves (T, N)."""
+    return np.concatenate([np.bincount(own, weights, n) for own, n in zip(leaves, n_leaves)])
 
 
 def _rules(

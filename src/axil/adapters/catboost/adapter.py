@@ -94,6 +94,7 @@ class CatBoostAdapter(TreeModel):
             raise InputError("This CatBoost model has no trees: fit it with iterations of at least 1.")
         self.encodings = self._blob.features("target statistics")
         self._cat_features = [int(i) for i in model.get_cat_feature_indices()]
+        self.records_other_weights = bool(self._cat_features)  # those of rows that were shuffled for the categories
         self.n_features = len(names)
         self.feature_names: list[str] | None = None if names == [str(i) for i in range(len(names))] else names
         self.n_outputs = self._blob.n_outputs
@@ -305,6 +306,14 @@ class CatBoostAdapter(TreeModel):
         if not self.settles or rows.leaf_totals is None:
             return np.full(n_trees, last.rate), np.full(self._n_leaves.sum(), last.scaled_l2(mean_weight)), last.steps
         return settings_of_each_tree(self._fits, self._stages(rows, base), mean_weight)
+
+    def l2_at(self, l2: Array, before: float, after: float) -> Array:
+        """Return l2 (L,) at another mean weight; several outputs keep it in float32, rounded once it is scaled."""
+        scaled = super().l2_at(l2, before, after)
+        for settings in self._fits:
+            if settings.rounds_l2:
+                scaled[np.isclose(l2, settings.scaled_l2(before), rtol=ROUNDING, atol=0)] = settings.scaled_l2(after)
+        return scaled
 
     def _stages(self, rows: TrainingRows, base: Array) -> Iterator[Stage]:
         """The sums that made the leaves of each tree; of the first alone where the rows have not been walked through the fit."""
