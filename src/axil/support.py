@@ -98,7 +98,7 @@ def _smooth(model: Any, error: UnsupportedModelError) -> Support:
         found = smooth.find(model)
         if found is not None and found.refused_draws is not None:
             raise found.refused_draws
-        if found is not None:
+        if found is not None and error.derivative:  # without which the explainer refuses the model
             answers = (
                 f"axil.Explainer(model, X_train, y_train) explains this {found.library} model by contributions of its "
                 f"training rows, which add up to its scores. {_not_exact(error)}"

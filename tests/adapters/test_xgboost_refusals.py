@@ -141,6 +141,21 @@ def test_refuses_rates_that_clipped_leaves_do_not_show(params: dict[str, Any]) -
     assert axil.Explainer(case.model, case.X, case.y).verification is not None  # one rate: nothing is unknown
 
 
+@pytest.mark.parametrize(
+    "params", [{"scale_pos_weight": 2.0}, {"objective": "reg:pseudohubererror"}, {"subsample": 0.5}]
+)
+def test_supports_says_what_an_explainer_says(params: dict[str, Any]) -> None:
+    """Of a model whose rows are weighted by class, of another loss, and of a file that has lost its draws."""
+    case = loaded(booster(n_trees=3, **params))
+    told = axil.supports(case.model)
+    if told.kind == "no":
+        with pytest.raises(UnsupportedModelError) as refused:
+            axil.Explainer(case.model, case.X, case.y)
+        assert refused.value.setting == told.setting
+    else:
+        assert axil.Explainer(case.model, case.X, case.y).kind == told.kind
+
+
 def test_settings_that_are_off_are_read() -> None:
     for params in (
         {"monotone_constraints": "(0,0)"},

@@ -76,6 +76,14 @@ MODELS = {
     "xgboost squared log": lambda: Case(
         XR(**XGB, objective="reg:squaredlogerror"), COUNTS, "squaredlog", "own", WEIGHTS, more=L2
     ),
+    "xgboost squared error by class": lambda: Case(
+        XR(**XGB, scale_pos_weight=3.0),
+        BINARY.astype(float),
+        "squared",
+        "newton",
+        WEIGHTS,
+        more={**L2, "factors": np.where(BINARY, 3.0, 1.0), "start_factors": True},
+    ),
     "xgboost vector leaves": lambda: Case(
         XC(**XGB, multi_strategy="multi_output_tree"), CLASSES, "softmax2", "own", WEIGHTS, more=L2
     ),

@@ -189,6 +189,26 @@ def test_an_objective_of_several_classes():
         assert np.allclose(explainer(X_NEW).intercepts + explainer.pushes(X_NEW).sum(axis=-1), raw, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "named", ["reg:squarederror", "binary:logistic", "count:poisson", "reg:absoluteerror", "rank:ndcg"]
+)
+def test_an_objective_of_your_own_beside_the_name_of_another(named):
+    """XGBoost then starts from the named one's base_score, through its link, and predicts by that link."""
+    rows = xgb.DMatrix(X, BINARY, weight=None if named == "rank:ndcg" else WEIGHTS)
+    weights = None if named == "rank:ndcg" else WEIGHTS
+    booster = xgb.train({**BOOST, "objective": named}, rows, 6, obj=native_logistic)
+    raw = booster.predict(xgb.DMatrix(X_NEW), output_margin=True)
+    if named == "reg:absoluteerror" and VERSION < (3, 4):
+        with pytest.raises(axil.UnsupportedModelError, match="percentiles in the place of the steps"):
+            axil.Explainer(booster, X, BINARY, weights, objective=native_logistic)
+        return
+    explainer = axil.Explainer(booster, X, BINARY, weights, objective=native_logistic)
+    sums = explainer(X_NEW).intercepts + explainer.pushes(X_NEW).sum(axis=-1)
+    assert np.abs(sums - raw).max() < 1e-6 * np.abs(raw).max()
+    with pytest.raises(axil.ExactnessError, match="not the function of the fit"):
+        axil.Explainer(booster, X, 1 - BINARY, weights, objective=native_logistic)
+
+
 def test_an_estimator_knows_its_own_objective():
     weighted = xgb.XGBRegressor(**XGB, objective=weighted_logistic).fit(X, BINARY, sample_weight=WEIGHTS)
     found = axil.Explainer(weighted, X, BINARY, WEIGHTS).pushes(X_NEW)

@@ -208,7 +208,7 @@ REFUSALS: tuple[Refusal[XGBoostReading], ...] = (
         lambda reading: reading.estimator in ("XGBClassifier", "XGBRanker") and reading.estimator,
         "what it predicts is not the sum of its trees",
         "Fit an XGBRegressor.",
-        linear_only=True,
+        derivative=True,
     ),
     Refusal(
         "scale_pos_weight",
@@ -216,7 +216,7 @@ REFUSALS: tuple[Refusal[XGBoostReading], ...] = (
         "rows are weighted by whether their target is exactly 1",
         "Fit with scale_pos_weight=1 and pass sample_weight.",
         "(ii)",
-        linear_only=True,
+        derivative=True,
     ),
     Refusal(
         "monotone_constraints",

@@ -22,7 +22,7 @@ from axil.adapters.smooth import WEIGHS_CLASSES, SmoothTrees, label_factors
 from axil.adapters.xgboost.adapter import XGBoostAdapter, opened
 from axil.adapters.xgboost.document import Tree
 from axil.adapters.xgboost.draws import Subsample
-from axil.adapters.xgboost.percentile import alphas
+from axil.adapters.xgboost.percentile import PERCENTILES, alphas
 from axil.adapters.xgboost.plan import plan_of
 from axil.adapters.xgboost.rates import (
     ROUNDING,
@@ -42,7 +42,7 @@ _CLASSES = "multi:softprob", "multi:softmax"
 _FROM_STEP = "pseudo-huber", "squared-log"
 _OWN_START = *_FROM_STEP, "custom"
 _LOSSES: dict[str, Callable[[SmoothXGBoost], Loss]] = {
-    **dict.fromkeys(SQUARED_ERROR, lambda model: Squared(single=True)),
+    **dict.fromkeys(SQUARED_ERROR, lambda model: Squared(single=True, newton_start=model.positive_factor != 1)),
     **dict.fromkeys(
         ("binary:logistic", "reg:logistic"), lambda model: Logistic(single=True, newton_start=model.logistic_newton)
     ),
@@ -72,6 +72,8 @@ _SMOOTHED: dict[str, Callable[[SmoothXGBoost, bool], Loss]] = {
         single=True, weighted=weighted, alphas=tuple(alphas(model.objective_settings, model.n_outputs))
     ),
 }
+_LOGARITHMIC = "survival:cox", "survival:aft"  # besides those whose gradients are known
+UNESTIMATED = 0.5  # base_score where nobody gave one and XGBoost estimates none
 _FROM_ZERO = "the fit starts from a step from 0 that takes all targets through its gradient"
 
 
@@ -89,6 +91,12 @@ def _several_targets(reading: XGBoostReading) -> str:
     model = reading.model
     several = model is not None and model.n_outputs > 1 and reading.objective not in (*_CLASSES, *_SMOOTHED)
     return str(model.n_outputs) if several and model is not None else ""
+
+
+def _ranked(reading: XGBoostReading) -> str:
+    """Return the name of an objective whose leaves are percentiles, whatever their gradients came from."""
+    is_ranked = reading.objective in PERCENTILES and reading.model is not None and not reading.model.is_stepped
+    return f"{reading.objective} beside a function of your own" if is_ranked else ""
 
 
 SMOOTH = smooth_refusals(
@@ -173,7 +181,7 @@ class SmoothXGBoost(XGBoostAdapter):
             l1=self._settings.number("reg_alpha"),
             most=self._settings.max_step,
             lightest=self._lightest,
-            factors=self._factors(rows.targets) if isinstance(loss, Logistic) else None,
+            factors=None if loss.recorded else self._factors(rows.targets),
             omega=omega,
             beta=np.append(np.zeros(n_iterations), 1.0)
             if rows.totals.offset
@@ -190,9 +198,8 @@ class SmoothXGBoost(XGBoostAdapter):
     @property
     def alone(self) -> str:
         """The setting that belongs to one output."""
-        weighs = self.positive_factor != 1 and "logistic" in self._objective
         signs = self._rule.signs.any()
-        return first_of({WEIGHS_CLASSES: weighs, "DART": self._drops, "monotone constraints": signs})
+        return first_of({WEIGHS_CLASSES: self.positive_factor != 1, "DART": self._drops, "monotone constraints": signs})
 
     @property
     def objective_settings(self) -> dict[str, Any]:
@@ -287,16 +294,22 @@ class SmoothXGBoost(XGBoostAdapter):
 
 
 class CustomXGBoost(SmoothXGBoost):
-    """A booster that was fitted with a user's own objective, whose scores start from base_score as it stands."""
+    """A booster that was fitted with a user's own objective; its settings name an objective, of XGBoost or of the user, too."""
 
-    refusals = tuple(row for row in SMOOTH if row is SPLIT_BY_OTHERS or row.setting not in ("objective", "num_target"))
+    refusals = (
+        *(row for row in SMOOTH if row is SPLIT_BY_OTHERS or row.setting not in ("objective", "num_target")),
+        Refusal(
+            "objective",
+            _ranked,
+            "XGBoost up to 3.3 put percentiles in the place of the steps that your function led to",
+            "Fit with your function alone, without an objective beside it.",
+        ),
+    )
 
     def __init__(self, custom: Objective, *arguments: Any):
         super().__init__(*arguments)
-        defaults: tuple[str, ...] = (*SQUARED_ERROR, *_CLASSES)  # of XGBoost, which such a model's settings keep
-        if len(arguments) > 1 and arguments[-1]:  # the name of an estimator's own objective
-            defaults = (*defaults, "binary:logistic")
-        if self._objective not in defaults:
+        # XGBoost estimates a start where the objective is its own, and starts from this number where it is a function.
+        if self._model.base_estimated and np.any(self._model.base_score != UNESTIMATED):
             raise InputError(
                 f"objective is given, but this XGBoost model was fitted with objective={self._objective}: leave it out."
             )
@@ -306,7 +319,16 @@ class CustomXGBoost(SmoothXGBoost):
         return self._custom.loss(rows.targets, rows.weights, np.float32, np.zeros(0, np.float32))
 
     def _link(self, loss: Loss, base: Array) -> Array:
-        return Logistic(single=True).kept_link(base) if self._objective == "binary:logistic" else base
+        """The scores of base_score by the link of the objective that is named beside the function."""
+        named = _LOSSES.get("count:poisson" if self._objective in _LOGARITHMIC else self._objective)
+        if named is None or self._objective in _CLASSES:  # whose base_score is a score
+            return base
+        return named(self).kept_link(base)
+
+    def causes(self, what: str) -> str:
+        """See `XGBoostAdapter.causes`; the function given comes first."""
+        given = f"The objective given is not the function of the fit; a fit with objective={self._objective!r} itself takes none."
+        return f"{given}\n{super().causes(what)}"
 
     def _underived(self, loss: Loss) -> str:
         return "how the gradients of a user's own objective move with the targets is not known"
