@@ -115,7 +115,6 @@ VALUES = {
     ("random_state", ""): "None with draws or early stopping",
     ("criterion", "medians"): "absolute_error with monotonic_cst",
     ("criterion", "its leaf"): "any other",
-    ("n_outputs_", ""): "above 1, of classes",
     ("warm_start", ""): "on other rows",
     ("ensemble", ""): "True",
     ("positive", ""): "True",

@@ -70,6 +70,7 @@ def predict(case, X):
         found = case.predict(X)
     elif hasattr(case.model, "predict_proba"):
         found = case.model.predict_proba(X)
+        found = np.hstack(found) if isinstance(found, list) else found
     else:
         found = case.model.predict(X)
     return np.asarray(found, dtype=float).reshape(X.shape[0], -1)

@@ -356,8 +356,9 @@ def _exact(adapter: Any, given: Given) -> ProvenModel:
     if n == 0:
         raise InputError("X_train has no rows; expected the rows that the model was fitted on.")
     repeated, missing = adapter.repeats_targets, adapter.missing_targets
-    own = owned(inputs.as_targets(given.y, n, adapter.n_outputs, adapter.classes, repeated=repeated, missing=missing))
-    if given.inverse_func is not None and adapter.classes is not None:
+    classes = inputs.coding_of(adapter)
+    own = owned(inputs.as_targets(given.y, n, adapter.n_outputs, classes, repeated=repeated, missing=missing))
+    if given.inverse_func is not None and classes is not None:
         raise InputError("inverse_func is for transformed numbers; this model predicts classes. Leave it out.")
     fitted = fitted_targets(adapter.scale, given.inverse_func, own, given.y)
     weights = inputs.as_weights(given.sample_weight, n)

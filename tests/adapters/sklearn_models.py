@@ -31,6 +31,9 @@ class Case:
     @property
     def targets(self) -> Array:
         """(N, K): the targets; one-hot of a classifier."""
+        if isinstance(getattr(self.model, "classes_", None), list):
+            columns = zip(self.y.T, self.model.classes_)
+            return np.hstack([np.asarray(own[:, None] == classes, dtype=np.float64) for own, classes in columns])
         if hasattr(self.model, "classes_"):
             return np.asarray(self.y[:, None] == self.model.classes_, dtype=np.float64)
         return np.asarray(self.y, dtype=np.float64).reshape(len(self.y), -1)
@@ -134,6 +137,16 @@ def named(X: Array) -> pd.DataFrame:
 def two(y: Array) -> Any:
     """Two classes."""
     return np.where(y > np.median(y), "above", "below")
+
+
+def two_labels(y: Array) -> NDArray[Any]:
+    """Labels of three classes and of two."""
+    return np.stack([labels(y), two(y)], axis=1)
+
+
+def indicators(y: Array) -> NDArray[Any]:
+    """Two labels that a row may have."""
+    return np.stack([y > 5, y > 6.5], axis=1).astype(int)
 
 
 def pair(y: Array) -> Array:
@@ -284,6 +297,9 @@ _TREES: Makers = {
     "DecisionTreeClassifier booleans": lambda: lone(
         "DecisionTreeClassifier", max_depth=3, fit_with={"change": lambda y: y > 5}
     ),
+    "DecisionTreeClassifier outputs": lambda: lone(
+        "DecisionTreeClassifier", max_depth=4, fit_with={"change": two_labels, **W}
+    ),
     "DecisionTreeClassifier one class": lambda: lone(
         "DecisionTreeClassifier", fit_with={"change": lambda y: np.full(len(y), 7)}
     ),
@@ -333,6 +349,13 @@ _FORESTS: Makers = {
     "RandomForestRegressor outputs": lambda: forest("RandomForestRegressor", fit_with={"change": pair}),
     "ExtraTreesRegressor outputs weighted": lambda: forest(
         "ExtraTreesRegressor", min_samples_leaf=5, fit_with={"change": pair, **W}
+    ),
+    "RandomForestClassifier outputs": lambda: forest("RandomForestClassifier", fit_with={"change": two_labels}),
+    "ExtraTreesClassifier indicators balanced": lambda: forest(
+        "ExtraTreesClassifier", class_weight="balanced", max_depth=4, fit_with={"change": indicators, **W}
+    ),
+    "RandomForestClassifier indicators balanced_subsample": lambda: forest(
+        "RandomForestClassifier", class_weight="balanced_subsample", max_depth=4, fit_with={"change": indicators}
     ),
     "RandomForestRegressor unseeded": lambda: forest("RandomForestRegressor", random_state=None),
     "RandomForestRegressor warm": lambda: warmed(forest("RandomForestRegressor"), n_estimators=12),

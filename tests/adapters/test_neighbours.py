@@ -6,8 +6,10 @@ from dataclasses import replace
 from functools import cache
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.sparse import csr_matrix
+from sklearn.base import clone
 from sklearn.ensemble import BaggingRegressor, VotingRegressor
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.linear_model import Ridge
@@ -96,10 +98,26 @@ def test_a_row_without_neighbours_is_refused(label):
         explainer(DATA.X_new + 1e6)
 
 
-def test_classes_of_several_outputs_are_refused():
-    model = KNeighborsClassifier(3).fit(DATA.X, np.stack([Y, Y], axis=1))
-    found = axil.supports(model)
-    assert (found.kind, found.setting) == ("no", "outputs_2d_")
+@pytest.mark.parametrize("kind", [KNeighborsClassifier(3), RadiusNeighborsClassifier(30.0)])
+def test_classes_of_several_labels(kind):
+    """Each label has the weights of a classifier of its own, and other labels move both as a fit to them does."""
+    labels = np.stack([Y, np.where(DATA.y > 5, "yes", "no")], axis=1).astype(object)
+    model = clone(kind).fit(DATA.X, labels)
+    explainer = axil.Explainer(model, DATA.X, pd.DataFrame(labels, columns=["size", "above"]))
+    expected = np.hstack(model.predict_proba(DATA.X_new))
+    np.testing.assert_allclose(explainer(DATA.X_new).predictions, expected, rtol=0, atol=1e-14)
+    names = [f"{label}: {name}" for label, own in enumerate(model.classes_) for name in own]
+    assert explainer.outputs.tolist() == names
+    alone = axil.Explainer(clone(kind).fit(DATA.X, Y), DATA.X, Y)
+    np.testing.assert_array_equal(explainer(DATA.X_new).weights, alone(DATA.X_new).weights)
+    changed = labels.copy()
+    changed[:3] = ["few", "no"]
+    found = explainer.what_if(DATA.X_new, {row: ["few", "no"] for row in range(3)})["after"].to_numpy()
+    expected = np.hstack(clone(kind).fit(DATA.X, changed).predict_proba(DATA.X_new))
+    np.testing.assert_allclose(found.reshape(expected.shape), expected, rtol=0, atol=1e-14)
+    for wrong, words in ((Y, "no columns; expected 2"), (labels[:, :1], "1 columns; expected 2")):
+        with pytest.raises(axil.InputError, match=words):
+            axil.Explainer(model, DATA.X, wrong)
 
 
 @pytest.mark.parametrize("kind", [KNeighborsRegressor, KNeighborsClassifier])

@@ -47,6 +47,7 @@ def read_trees(case: Case, adapter: Adapter) -> FittedTrees:
 def predict(case: Case, X: Any) -> Array:
     """What the model itself says, (n, K)."""
     found = case.model.predict_proba(X) if hasattr(case.model, "classes_") else case.model.predict(X)
+    found = np.hstack(found) if isinstance(found, list) else found
     return np.asarray(found, dtype=np.float64).reshape(len(found), -1)
 
 

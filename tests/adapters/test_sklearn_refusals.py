@@ -55,10 +55,6 @@ REFUSED: dict[str, tuple[Any, str, str, str | None]] = {
         lambda: boosted(loss="absolute_error", init=DummyRegressor()),
         *("init", "DummyRegressor() with absolute_error", "(i)"),
     ),
-    "classes of two outputs": (
-        lambda: forest("RandomForestClassifier", fit_with={"change": lambda y: np.stack([y > 5, y > 6], axis=1)}),
-        *("n_outputs_", "2", None),
-    ),
     "bagging warm unseeded": (
         lambda: warmed(forest("BaggingRegressor", random_state=None), n_estimators=12),
         *("warm_start", "True", None),

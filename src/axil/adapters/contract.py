@@ -15,6 +15,7 @@ from axil.adapters.boundary import ReadsRows
 from axil.adapters.linear_steps import LinearSteps
 from axil.adapters.routes import Routes, Ways
 from axil.errors import UnsupportedModelError
+from axil.inputs.label_classes import LabelClasses
 from axil.kernels import Backend
 from axil.machine.arrays import largest_size
 from axil.scale import IDENTITY, TargetScale
@@ -288,6 +289,7 @@ class Adapter(Model, Protocol):
 class Defaults(ReadsRows, Model):
     """Base class of adapters."""
 
+    label_classes: LabelClasses | None = None  #: of a classifier of several labels per row, which has no ``classes``
     about_predictions: str = ""  #: what `predictions` are, where they are not the numbers that the model returns
     calibration: Any = None  #: what makes probabilities of scores, besides the link (`Calibration`); None: nothing does
 

@@ -90,7 +90,9 @@ class Baseline(ABC):
         n, n_outputs, offsets = len(queries), proven.shape[1], queries.offsets
         targets = None
         if y is not None:
-            known = proven.on_scale(inputs.as_targets(y, n, n_outputs, proven.adapter.classes, "y", "explained"), "y")
+            known = proven.on_scale(
+                inputs.as_targets(y, n, n_outputs, inputs.coding_of(proven.adapter), "y", "explained"), "y"
+            )
             targets = known - offsets.values
             if offsets.replace_base:  # the baselines' predictions have the base
                 targets = targets + proven.base_numbers()

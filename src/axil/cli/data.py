@@ -202,6 +202,16 @@ def _counted(names: list[str], model: Model, what: str) -> list[str]:
 
 
 def _target(frame: Any, names: list[str], model: Model, path: str) -> Any:
+    labels = getattr(model, "label_classes", None)
+    if labels is not None:
+        if len(names) != len(labels.classes):
+            raise InputError(
+                f"--target names {len(names)} columns ({some(names)}); the model has {len(labels.classes)} labels. "
+                "Name one column for each."
+            )
+        for name in names:
+            _filled(frame, name, path, "--target")
+        return frame[names]
     if model.classes is None:
         if len(names) != model.n_outputs:
             raise InputError(

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from axil import inputs
 from axil.adapters.contract import Adapter, FittedTrees, LeafTotals, Model, Totals, TrainingRows
 from axil.dask.cluster import Cluster, layout, literal, partitions, task
 from axil.dask.on_workers import HeldRows
@@ -97,7 +98,7 @@ class Collections:
 
     def observed(self, cluster: Cluster, adapter: Any, look: Callable[..., Any]) -> list[Any]:
         """Targets, weights and offsets of each partition, delayed and held, as `observe` or another function sees them."""
-        precision = Precision(adapter.n_outputs, adapter.classes, adapter.precision, adapter.offset_precision)
+        precision = Precision(adapter.n_outputs, inputs.coding_of(adapter), adapter.precision, adapter.offset_precision)
         arguments = zip(range(len(self.y)), self.y, self.weights, self.offsets)
         return cluster.hold([task(look, *parts, precision) for parts in arguments])
 

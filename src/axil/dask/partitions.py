@@ -21,6 +21,7 @@ from axil.effects.leaf_matches import SharedLeaves, leaf_rows
 from axil.effects.weights import WeightEffects
 from axil.errors import InputError
 from axil.inputs.copies import frozen, owned
+from axil.inputs.label_classes import LabelClasses
 from axil.kernels.cpu import Cpu
 from axil.machine.memory import Budget, Limits
 from axil.replay.build import own_leaves_of, with_rows
@@ -40,7 +41,7 @@ class Precision:
     """The types in which a library keeps targets and offsets, and the outputs or classes that it reads targets as."""
 
     n_outputs: int
-    classes: NDArray[Any] | None
+    classes: NDArray[Any] | LabelClasses | None
     targets: type[np.floating[Any]]
     offsets: type[np.floating[Any]]
 

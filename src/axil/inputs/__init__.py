@@ -59,6 +59,7 @@ from axil.inputs.tables import (
     as_path,
     as_targets,
     backend_of,
+    coding_of,
     row_labels,
     stack_rows,
     take_rows,

@@ -15,6 +15,7 @@ from scipy import sparse
 
 from axil.errors import InputError, shortened, shown
 from axil.inputs.categories import align_categories, share_categories
+from axil.inputs.label_classes import LabelClasses
 from axil.inputs.labels import distinct_labels, one_hot
 from axil.inputs.libraries import frame_library
 from axil.inputs.numbers import as_numbers, as_table, from_objects, is_number_dtype, is_sparse, unmasked
@@ -269,11 +270,16 @@ def row_labels(X: Any) -> NDArray[Any]:
     return np.arange(X.shape[0]) if index is None else distinct_labels(np.array(index.to_numpy()), "The index")
 
 
+def coding_of(model: Any) -> NDArray[Any] | LabelClasses | None:
+    """Return the classes that a model's targets stand for: of one label, or of several; None for numbers."""
+    return getattr(model, "label_classes", None) if model.classes is None else model.classes
+
+
 def as_targets(
     values: Any,
     n_rows: int,
     n_outputs: int,
-    classes: NDArray[Any] | None,
+    classes: NDArray[Any] | LabelClasses | None,
     what: str = "y_train",
     rows: str = "training",
     repeated: bool = False,
@@ -281,8 +287,12 @@ def as_targets(
 ) -> Array:
     """(N, K) targets: numbers, the same for all outputs where ``repeated``, or one-hot for the labels of a classifier.
 
+    ``classes`` are those of one label, or `LabelClasses` of several.
+
     Where targets may be ``missing`` they are nan.
     """
+    if isinstance(classes, LabelClasses):
+        return classes.one_hot(values, n_rows, what, rows)
     if classes is not None:
         return one_hot(values, n_rows, classes, what, rows)
     if repeated:

@@ -104,7 +104,10 @@ class Proven(ABC):
         n_outputs = self.shape[1]
         if n_outputs == 1:
             return None
-        return np.arange(n_outputs) if self.classes is None else self.classes
+        if self.classes is not None:
+            return self.classes
+        labels = getattr(self.adapter, "label_classes", None)
+        return np.arange(n_outputs) if labels is None else labels.names
 
     def note(self, text: str) -> str:
         """The note on the numbers of tables, which names encodings that are held and, of one of two classes, the class."""

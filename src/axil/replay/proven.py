@@ -303,7 +303,8 @@ class ProvenModel(Refittable):
 
     def as_targets(self, given: Any, n: int, what: str, rows: str) -> Array:
         how = self.adapter.repeats_targets, self.missing is not None
-        return self.on_scale(inputs.as_targets(given, n, self.shape[1], self.classes, what, rows, *how), what)
+        classes = inputs.coding_of(self.adapter)
+        return self.on_scale(inputs.as_targets(given, n, self.shape[1], classes, what, rows, *how), what)
 
     def within(self, given: Array, rows: NDArray[np.intp]) -> Array:
         if self.missing is None:

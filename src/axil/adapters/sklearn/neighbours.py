@@ -9,11 +9,11 @@ from scipy.sparse import csr_array
 
 from axil.adapters.contract import FittedSmoother
 from axil.adapters.kept_rows import check_rows, check_targets
-from axil.adapters.refusals import ONE_OUTPUT
 from axil.adapters.sklearn.smoothers import SmootherAdapter, dense, rounding_of_mean
 from axil.adapters.sklearn.solutions import neighbour_weights
-from axil.errors import InputError, UnsupportedModelError, shown
+from axil.errors import InputError, shown
 from axil.inputs.copies import owned
+from axil.inputs.label_classes import LabelClasses
 from axil.types import Array
 
 
@@ -23,13 +23,9 @@ class NeighboursAdapter(SmootherAdapter):
     def __init__(self, model: Any):
         classes = getattr(model, "classes_", None)
         if isinstance(classes, list):
-            raise UnsupportedModelError(
-                "outputs_2d_",
-                f"True with {len(classes)} outputs",
-                ONE_OUTPUT,
-                "Fit one classifier for each output.",
-            )
-        self.classes = None if classes is None else owned(np.asarray(classes))
+            self.label_classes = LabelClasses([owned(np.asarray(own)) for own in classes])
+        elif classes is not None:
+            self.classes = owned(np.asarray(classes))
         super().__init__(model)
         wanted, self.fitted_rows = getattr(model, "n_neighbors", None), int(model.n_samples_fit_)
         if wanted is not None and not hasattr(model, "radius_neighbors") and wanted > self.fitted_rows:
@@ -39,6 +35,8 @@ class NeighboursAdapter(SmootherAdapter):
             )
 
     def _count_outputs(self, model: Any) -> int:
+        if self.label_classes is not None:
+            return len(self.label_classes.names)
         if self.classes is not None:
             return len(self.classes)
         return 1 if np.ndim(model._y) == 1 else int(model._y.shape[1])
@@ -67,7 +65,11 @@ class NeighboursAdapter(SmootherAdapter):
         """Any rows have neighbours, so that predictions would agree for any X."""
         check_rows(self._model._fit_X, self._rows(X))
         kept = np.asarray(self._model._y)
-        if self.classes is not None:  # kept as their numbers
+        if self.label_classes is not None:  # kept as their numbers
+            sizes = [len(own) for own in self.label_classes.classes]
+            parts = [column[:, None] == np.arange(size) for column, size in zip(kept.T, sizes)]
+            kept = np.concatenate(parts, axis=1)
+        elif self.classes is not None:
             kept = kept.reshape(-1, 1) == np.arange(len(self.classes))
         check_targets(kept.astype(np.float64).reshape(targets.shape), targets)
 
@@ -85,7 +87,8 @@ class NeighboursAdapter(SmootherAdapter):
         distances, found = self._neighbours(rows)
         alone = [i for i, own in enumerate(found) if len(own) == 0]
         if alone:
-            given = "nan" if self.classes is None else "its outlier_label, or nothing,"
+            is_regressor = self.classes is None and self.label_classes is None
+            given = "nan" if is_regressor else "its outlier_label, or nothing,"
             raise InputError(
                 f"Row {alone[0]} of these ({len(alone)} in all) has no training row within radius={self._model.radius}: "
                 f"the model predicts {given} for it, which no row makes. Leave such rows out, or fit with a larger radius."

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.refusals import EXPONENTIAL, ONE_OUTPUT, Refusal
+from axil.adapters.refusals import EXPONENTIAL, Refusal
 from axil.adapters.sklearn.percentile import PERCENTILES
 
 _LOGIT = "its first prediction is the logarithm of the odds of a mean, which is not a linear function of the targets"
@@ -89,7 +89,7 @@ EXACT = (
     "values, sample_weight, early stopping (rows held out have weight zero), interaction_cst",
     "gradient boosting: loss=absolute_error and quantile; trees and forests: criterion=absolute_error; with the ranks held",
     "gradient boosting: loss=huber without sample_weight, with ranks, delta and the rows beyond it held",
-    "trees and forests: bootstrap, max_samples, sample_weight, class_weight, several outputs of regressors",
+    "trees and forests: bootstrap, max_samples, sample_weight, class_weight, several outputs or labels",
     "bagging over trees: bootstrap, max_samples, max_features",
     "monotonic_cst of histogram gradient boosting (with every loss), trees, forests and bagged trees: with the pattern held",
     "voting (of classifiers voting=soft), bagging over anything else and MultiOutputRegressor, of models of any library here: "
@@ -99,7 +99,7 @@ EXACT = (
     "StackingRegressor with a linear final_estimator and passthrough=False: its coefficients are held fixed",
     "linear smoothers; penalties (of each output too), precisions and kernels that the fit chose are held fixed",
     "RidgeClassifier and RidgeClassifierCV: (1 + decision_function) / 2, the ridge regression of targets 0 and 1",
-    "neighbours, by number or within a radius: any weights; a query without any neighbour is refused",
+    "neighbours, by number or within a radius: any weights, several outputs or labels; a query without any neighbour is refused",
     "pipelines that end in a model of any library here: transformers (skrub's and feature-engine's too) are held fixed; one "
     "whose fit needs the targets, such as a TargetEncoder, is refused",
     "searches, of and in pipelines too: the best_estimator_; FrozenEstimator, FixedThresholdClassifier and "
@@ -224,12 +224,6 @@ TREES: tuple[Refusal[Any], ...] = (
         "its leaf values are not known to be means or medians",
         'Fit with criterion="squared_error" or, for classes, "gini".',
         "(ii)",
-    ),
-    Refusal(
-        "n_outputs_",
-        lambda tree: hasattr(tree, "classes_") and tree.n_outputs_ > 1 and tree.n_outputs_,
-        ONE_OUTPUT,
-        "Fit one classifier for each output.",
     ),
 )
 

@@ -24,6 +24,7 @@ from axil.adapters.sklearn.percentile import SklearnPercentile
 from axil.adapters.sklearn.refusals import STEPS, TREES
 from axil.errors import InputError, UnsupportedModelError, shown
 from axil.inputs.copies import owned
+from axil.inputs.label_classes import LabelClasses
 from axil.types import Array
 
 Indices = NDArray[np.integer[Any]]
@@ -197,6 +198,8 @@ class SklearnAdapter(Defaults):
 
     def _predicted(self, model: Any, rows: Any) -> Array:
         """(n, K): what this model predicts for rows as it takes them."""
+        if self.label_classes is not None:
+            return np.concatenate(model.predict_proba(rows), axis=1)
         predict = model.predict if self.classes is None else model.predict_proba
         found = np.asarray(predict(rows), dtype=np.float64)
         return found.reshape(rows.shape[0], self.n_outputs)
@@ -285,8 +288,13 @@ class ForestAdapter(StackAdapter):
         if self._sampled:
             self._bagged = with_bags(self._model, self._members)
         classes = getattr(model, "classes_", None)
-        self.classes = None if classes is None else owned(np.asarray(classes))
-        self.n_outputs = int(self._members[0].n_outputs_) if self.classes is None else len(self.classes)
+        self.n_outputs = int(self._members[0].n_outputs_)
+        if isinstance(classes, list):
+            self.label_classes = LabelClasses([owned(np.asarray(own)) for own in classes])
+            self.n_outputs = len(self.label_classes.names)
+        elif classes is not None:
+            self.classes = owned(np.asarray(classes))
+            self.n_outputs = len(self.classes)
 
     def trees(self, rows: TrainingRows) -> list[FittedTrees]:
         """The trees, all outputs together."""
@@ -341,6 +349,10 @@ class ForestAdapter(StackAdapter):
 
     def _values(self) -> Array:
         """(L, K): means of targets, or shares of classes."""
+        if self.label_classes is not None:
+            values = self._stack.gather("value")[0]
+            sizes = [len(own) for own in self.label_classes.classes]
+            return np.concatenate([values[:, label, :size] for label, size in enumerate(sizes)], axis=1)
         if self.classes is None:
             return np.asarray(self._stack.gather("value")[0][:, :, 0], dtype=np.float64)
         if all(len(member.classes_) == self.n_outputs for member in self._members):
@@ -356,7 +368,7 @@ class ForestAdapter(StackAdapter):
     def _row_weights(self, rows: TrainingRows) -> Array | None:
         """(N,): what rows count in the leaves, times how often they are drawn; None: their sample weights."""
         setting = getattr(self._members[0] if self._bagging else self._model, "class_weight", None)
-        by_class = setting is not None and self.classes is not None
+        by_class = setting is not None and (self.classes is not None or self.label_classes is not None)
         ones = np.ones(rows.totals.n_rows) if self.weights_drawn and rows.totals.weighted else None
         if self.weights_drawn:
             by_class = by_class and self._bagging
@@ -368,8 +380,11 @@ class ForestAdapter(StackAdapter):
         from sklearn.utils.class_weight import compute_sample_weight
 
         setting = "balanced" if setting == "balanced_subsample" else setting
-        codes = rows.targets.argmax(axis=1)
-        labels = codes if self._bagging or self.classes is None else self.classes[codes]
+        if self.label_classes is not None:
+            labels = np.stack([own.astype(object) for own in self.label_classes.labels(rows.targets)], axis=1)
+        else:
+            codes = rows.targets.argmax(axis=1)
+            labels = codes if self._bagging or self.classes is None else self.classes[codes]
         factors = np.asarray(compute_sample_weight(setting, labels), dtype=np.float64)
         weights = ones if self.weights_drawn else rows.weights
         return factors if weights is None else weights * factors
@@ -379,6 +394,8 @@ class ForestAdapter(StackAdapter):
 
         def balanced(bag: Indices) -> Array:
             codes = rows.targets.argmax(axis=1)
+            if self.label_classes is not None:
+                codes = self.label_classes.codes(rows.targets)
             return np.asarray(compute_sample_weight("balanced", codes, indices=bag), dtype=np.float64)
 
         by_bag = not self._bagging and getattr(self._model, "class_weight", None) == "balanced_subsample"

@@ -41,11 +41,11 @@ def write(model: Any, fits: list[LeafFit]) -> Any:
             written.init_.class_prior_ = prior
     else:
         members = getattr(written, "estimators_", [written])
-        classes = len(getattr(model, "classes_", ()))
-        if any(len(getattr(member, "classes_", ())) != classes for member in members):
+        labels = getattr(model, "classes_", ())
+        if any(len(getattr(member, "classes_", ())) != len(labels) for member in members):
             raise UnsupportedQuestionError("refit", "some of its trees were fitted on bags without some class", INSTEAD)
         for t, member in enumerate(members):
-            _put(member.tree_, fit, t)
+            _put(member.tree_, fit, t, sizes=[len(own) for own in labels] if isinstance(labels, list) else None)
         if hasattr(written, "_n_samples"):
             written._n_samples = fit.n_rows
         if hasattr(written, "_sample_weight"):  # from 1.9 on, also where no rows were drawn by them
@@ -53,11 +53,18 @@ def write(model: Any, fits: list[LeafFit]) -> Any:
     return written
 
 
-def _put(tree: Any, fit: LeafFit, t: int, factor: float = 1.0) -> None:
-    """Other values for one tree, in its own memory; the impurities of its nodes stay as they were."""
+def _put(tree: Any, fit: LeafFit, t: int, factor: float = 1.0, sizes: list[int] | None = None) -> None:
+    """Other values for one tree, in its own memory; the impurities of its nodes stay as they were.
+
+    ``sizes``: the numbers of classes of several labels, which a tree keeps in rows as long as the longest.
+    """
     children = np.stack([tree.children_left, tree.children_right], axis=1)
     nodes = fit.nodes(t, children, np.flatnonzero(tree.children_left == -1))
-    tree.value[...] = factor * nodes.values.reshape(tree.value.shape)
+    if sizes is None:
+        tree.value[...] = factor * nodes.values.reshape(tree.value.shape)
+    else:
+        for label, own in enumerate(np.split(nodes.values, np.cumsum(sizes)[:-1], axis=1)):
+            tree.value[:, label, : sizes[label]] = factor * own
     state = tree.__getstate__()
     state["nodes"]["n_node_samples"], state["nodes"]["weighted_n_node_samples"] = nodes.counts, nodes.weights
     tree.__setstate__(state)
