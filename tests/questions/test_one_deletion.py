@@ -183,3 +183,17 @@ def test_vector_leaves_are_refitted():
     made = explainer.refit(drop=GONE).model.predict(x[:5], output_margin=True)
     assert np.ptp(expected) > 0.1
     np.testing.assert_allclose(made, expected, rtol=0, atol=SINGLE)
+
+
+def test_huge_leaf_values_that_cancel_keep_the_targets():
+    """Without l2 CatBoost's leaves of clipped residuals are 1e20 and more; residuals are targets less what trees add up to."""
+    x = np.array([[0.0], [1.0], [0.0], [1.0]])
+    y, weights = np.array([6.79519, 3.01726, -3.90791, -7.23378]), np.array([2.0, 1.0, 0.5, 1.0])
+    settings = CAT | {"iterations": 5, "l2_leaf_reg": 0, "loss_function": "Huber:delta=3", "boost_from_average": False}
+    model = CatBoostRegressor(**settings).fit(x, y, sample_weight=weights)
+    assert np.abs(model.get_leaf_values()).max() > 1e18
+    explainer = axil.Explainer(model, x, y, weights)
+    alone = explainer.leave_one_out()["prediction"].to_numpy()
+    for row in range(4):
+        after = explainer.without(x[[row]], [row])["after"].to_numpy()
+        np.testing.assert_allclose(alone[row], after[0], rtol=1e-9)

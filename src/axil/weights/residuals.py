@@ -40,17 +40,20 @@ class FittedValues:
         """Yield r^(0) .. r^(T), (n, K) each, of rows in these leaves, (T, n), with targets less offsets (n, K).
 
         O(T n K), more where earlier trees are scaled again (`Coefficients`). The array is one and the same, changed in
-        place from one tree to the next: copy what is to be kept.
+        place from one tree to the next: copy what is to be kept. As in the libraries, what the trees add up to is subtracted from
+        the targets, which keep their digits where trees of huge values cancel.
         """
         s = self.structure
-        residual = targets - s.beta[0] * self.base
+        made = np.tile(s.beta[0] * self.base, (len(targets), 1))
+        residual = targets - made
         yield residual
         for group in groups_of(s):
             for _ in range(group.first, group.last):  # these trees saw the same
                 yield residual
             for t, coefficient in group.changes:
-                residual -= coefficient * self.values[s.starts[t] + leaves[t]]
-            residual -= (s.beta[group.last + 1] - s.beta[group.last]) * self.base
+                made += coefficient * self.values[s.starts[t] + leaves[t]]
+            made += (s.beta[group.last + 1] - s.beta[group.last]) * self.base
+            np.subtract(targets, made, out=residual)
             yield residual
 
     def predictions(self, leaves: Leaves) -> Array:
