@@ -374,3 +374,32 @@ def test_a_ranking_objective_of_your_own():
         explainer = axil.Explainer(booster, X, labels, objective=pairs)
         made = explainer(X_NEW).intercepts + explainer.pushes(X_NEW).sum(axis=-1)
         assert np.abs(made - raw(booster)).max() < 1e-6 * np.abs(raw(booster)).max()
+
+
+LABELS = np.stack([BINARY, X[:, 1] > 0.3, X[:, 2] > -1], axis=1).astype(int)
+
+
+@pytest.mark.skipif(VERSION < (3, 1), reason="all labels start from one number")
+@pytest.mark.parametrize("strategy", ["one_output_per_tree", "multi_output_tree"])
+def test_a_classifier_of_several_labels(strategy):
+    """Its trees are those of classifiers of one label each, where each label has trees of its own."""
+    model = xgb.XGBClassifier(**XGB, multi_strategy=strategy).fit(X, LABELS, sample_weight=WEIGHTS)
+    explainer = axil.Explainer(model, X, LABELS, WEIGHTS)
+    assert explainer.kind == "additive" == axil.supports(model).kind
+    found, raw = explainer(X_NEW), model.predict(X_NEW, output_margin=True)
+    pushed = explainer.pushes(X_NEW)
+    assert np.abs(found.intercepts + pushed.sum(axis=-1) - raw).max() < 1e-6 * np.abs(raw).max()
+    np.testing.assert_allclose(found.probabilities, model.predict_proba(X_NEW), rtol=0, atol=1e-6)
+    gone = [3, 40, 41]
+    after = np.asarray(explainer.without(X_NEW, gone)["after"]).reshape(raw.shape)
+    refitted = explainer.refit(drop=gone).model.predict(X_NEW, output_margin=True)
+    assert np.abs(refitted - after).max() < 1e-6 * np.abs(raw).max()
+    if strategy == "one_output_per_tree":
+        for k in range(LABELS.shape[1]):
+            single = xgb.XGBClassifier(**XGB).fit(X, LABELS[:, k], sample_weight=WEIGHTS)
+            expected = axil.Explainer(single, X, LABELS[:, k], WEIGHTS).pushes(X_NEW)
+            np.testing.assert_allclose(pushed[:, k], expected, rtol=0, atol=1e-6 * np.abs(expected).max())
+    flipped = LABELS.copy()
+    flipped[0, 1] = 1 - flipped[0, 1]
+    with pytest.raises(axil.ExactnessError):
+        axil.Explainer(model, X, flipped, WEIGHTS)

@@ -33,6 +33,11 @@ class XGBoostReading:
         return dict(self.settings.learner.get("objective", {}))
 
     @property
+    def weighs_classes(self) -> bool:
+        """Whether rows whose target is exactly 1 have another weight."""
+        return float(self.settings.text("scale_pos_weight") or 1.0) != 1
+
+    @property
     def objective(self) -> str:
         return str(self.objective_settings.get("name", ""))
 
@@ -212,7 +217,7 @@ REFUSALS: tuple[Refusal[XGBoostReading], ...] = (
     ),
     Refusal(
         "scale_pos_weight",
-        lambda reading: (text := reading.settings.text("scale_pos_weight")) and float(text) != 1 and text,
+        lambda reading: reading.weighs_classes and reading.settings.text("scale_pos_weight"),
         "rows are weighted by whether their target is exactly 1",
         "Fit with scale_pos_weight=1 and pass sample_weight.",
         "(ii)",

@@ -83,14 +83,19 @@ def read(model: Any, objective: Any = None) -> SmoothXGBoost | None:
     custom = as_objective(objective, own, native=own is None)
     found = opened(model, SmoothXGBoost if custom is None else partial(CustomXGBoost, custom))
     if found is not None:
-        found.classes = getattr(model, "classes_", found.classes)
+        found.classes = None if found.has_labels else getattr(model, "classes_", found.classes)
     return found
 
 
 def _several_targets(reading: XGBoostReading) -> str:
+    """Return the number of targets where they have one start together, or weights of rows by class."""
     model = reading.model
-    several = model is not None and model.n_outputs > 1 and reading.objective not in (*_CLASSES, *_SMOOTHED)
-    return str(model.n_outputs) if several and model is not None else ""
+    if model is None or model.n_outputs == 1 or reading.objective in _CLASSES:
+        return ""
+    has_one_start = len(model.base_score) == 1 and model.base_estimated
+    if reading.weighs_classes:
+        return f"{model.n_outputs} with scale_pos_weight"
+    return str(model.n_outputs) if has_one_start else ""
 
 
 def _ranked(reading: XGBoostReading) -> str:
@@ -110,8 +115,8 @@ SMOOTH = smooth_refusals(
     Refusal(
         "num_target",
         _several_targets,
-        "axil replays one target at a time with this loss",
-        "Fit one model per target; with squared error axil.Explainer takes several.",
+        "targets that start from one number, or whose rows weigh otherwise for each target, are not replayed together",
+        "Fit one model per target, use XGBoost 3.1 or later, or give base_score.",
     ),
 )
 
@@ -200,6 +205,11 @@ class SmoothXGBoost(XGBoostAdapter):
         """The setting that belongs to one output."""
         signs = self._rule.signs.any()
         return first_of({WEIGHS_CLASSES: self.positive_factor != 1, "DART": self._drops, "monotone constraints": signs})
+
+    @property
+    def has_labels(self) -> bool:
+        """Return whether it has several targets, which are numbers, of a classifier a label each."""
+        return self._model.n_outputs > 1 and self._objective not in _CLASSES
 
     @property
     def objective_settings(self) -> dict[str, Any]:
