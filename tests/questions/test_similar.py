@@ -1,5 +1,7 @@
 """`similar` with adjust, among, distinct and sign against dense NumPy, row by row."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -410,6 +412,52 @@ def test_suspects_are_marked_or_dropped(monkeypatch):
     same(dropped, explainer.similar(NEW, 5, [], among=kept & (X["year"] > 2018).to_numpy()))
     monkeypatch.setattr("axil.questions.audit.suspects", None)  # found once for each explainer
     same(explainer.similar(NEW, N, [], suspects="mark"), marked)
+
+
+def test_suspects_of_ones_own(monkeypatch):
+    """Labels or truth values: audit is not asked. The reference is the column, and a mask for ``among``."""
+    monkeypatch.setattr("axil.questions.audit.suspects", lambda *_: pytest.fail("audit"))
+    explainer = made("boosting")
+    own = X.index[[3, 5, 40]]
+    mask = X.index.isin(own)
+    for given in (list(own), mask, pd.Series(mask, index=X.index), ("mark", own)):
+        marked = explainer.similar(NEW, N, [], suspects=given)
+        assert set(marked["row"][marked["suspect"]]) == set(own) & set(marked["row"])
+    for given in (("drop", list(own)), ("drop", mask)):
+        same(explainer.similar(NEW, 5, [], suspects=given), explainer.similar(NEW, 5, [], among=~mask))
+    assert not explainer.similar(NEW, 5, [], suspects=[])["suspect"].any()
+    with pytest.raises(InputError, match="suspects names row"):
+        explainer.similar(NEW, 5, suspects=["nobody"])
+    with pytest.raises(InputError, match="suspects has the row labels of X_train in another order"):
+        explainer.similar(NEW, 5, suspects=pd.Series(mask, index=X.index)[::-1])
+    with pytest.raises(InputError, match="out_of_fold is what audit judges"):
+        explainer.similar(NEW, 5, suspects=list(own), out_of_fold=Y)
+    with pytest.raises(InputError, match="out_of_fold is what audit judges"):
+        explainer.similar(NEW, 5, out_of_fold=Y)
+
+
+def test_suspects_by_out_of_fold_predictions():
+    explainer = made("boosting")
+    unseen = np.asarray(Y) + np.where(np.arange(N) % 20 == 0, 50.0, 0.1) * np.ptp(Y)
+    table = explainer.audit(unseen)
+    wrong = set(table["row"][table["suspect"]])
+    assert wrong
+    marked = explainer.similar(NEW, N, [], suspects="mark", out_of_fold=unseen)
+    assert set(marked["row"][marked["suspect"]]) == wrong & set(marked["row"])
+
+
+def test_a_check_that_takes_longer_than_the_rest_is_announced(monkeypatch):
+    explainer = made("boosting")
+    monkeypatch.setattr("axil.questions.similar.ON_PAGE", 0.0)
+    with pytest.warns(axil.CostWarning, match='longer than the rest of this call. Say suspects="keep"') as said:
+        explainer.similar(NEW, 3, [], suspects="mark")
+    assert said[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        explainer.similar(NEW, 3, [], suspects="mark")  # it is known by now
+        made("boosting").similar(NEW, 3, [], suspects=["h3"])
+        many = pd.concat([NEW] * 10)
+        made("boosting").similar(many, 3, [], suspects="mark")
 
 
 def test_suspects_of_classes_and_of_several_outputs():

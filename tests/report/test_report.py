@@ -189,6 +189,12 @@ def test_suspects_are_marked_left_out_or_kept(doubted, tmp_path):
         assert (wrong <= listed) == (suspects != "drop")
         assert ("looks wrong" in " ".join(line[0] for line in page.cells)) == (suspects == "mark")
         assert ("of those that may be shown" in page.text) == (suspects == "drop")
+    for action, suspects in (("mark", sorted(wrong)), ("drop", ("drop", sorted(wrong)))):  # of one's own
+        given = page_of(
+            explainer, tmp_path / f"own {action}", X.loc[[label]], suspects=suspects, columns=[], beside=None
+        )
+        audited = page_of(explainer, tmp_path / action, X.loc[[label]], suspects=action, columns=[], beside=None)
+        assert given.cells == audited.cells
     with pytest.raises(InputError, match="holds another report"):
         page_of(explainer, tmp_path / "mark", X.loc[[label]], suspects="drop", columns=[], beside=None)
 

@@ -86,7 +86,7 @@ def parser() -> argparse.ArgumentParser:
     )
     one.add_argument("--out", required=True, metavar="FOLDER", help="the folder to write, made if it is not there")
     _calibration(one)
-    parameters.add_options(one, Explainer.report, ("folder", "target", "interval", "beside"))
+    parameters.add_options(one, Explainer.report, ("folder", "target", "interval", "beside", "out_of_fold"))
     one.add_argument("--target-name", metavar="TEXT", help="what is predicted (default: what --target says)")
 
     one = _command(named, "check", "can this model be explained, and does it belong to this data", check.check)

@@ -22,7 +22,7 @@ ON_SCREEN = 2  # queries whose comparables are for reading
 # The first columns to go in a narrow window
 SPARED = ("share", "contribution", "factor", "adjusted (all)", "rank", "prediction", "weight")
 # Parameters that are read here
-BY_HAND = ("folder", "target", "interval", "names", "beside", "within", "asof", "among")
+BY_HAND = ("folder", "target", "interval", "names", "beside", "within", "asof", "among", "out_of_fold")
 
 
 def similar(arguments: argparse.Namespace, out: Any) -> int:
@@ -33,6 +33,7 @@ def similar(arguments: argparse.Namespace, out: Any) -> int:
     features = list(asked.features.columns)  # without the columns of options
     options: dict[str, Any] = {"k": TOP, "columns": features} | rules
     options |= given_options(arguments, Explainer.similar, question, skipped=BY_HAND)
+    options |= _judged_by(question, arguments, "keep")
     n_asked = len(asked.features)
     n = n_asked if output.whole else min(n_asked, ON_SCREEN)
 
@@ -73,6 +74,7 @@ def report(arguments: argparse.Namespace, out: Any) -> int:
         **asked.started,
         **rules,
         **given_options(arguments, Explainer.report, question, asked, BY_HAND),
+        **_judged_by(question, arguments, "mark"),
     )
     said = f"{counted(found.pages, 'page')}, {found.written} of them new. Begin with {found.index}"
     if found.unlisted:
@@ -80,6 +82,13 @@ def report(arguments: argparse.Namespace, out: Any) -> int:
     answer = [screen.visible(str(found.index))] if arguments.quiet else []
     Output(out, quiet=arguments.quiet).say([question.proof, said], answer, [question.sentence])
     return 0
+
+
+def _judged_by(question: commands.CommandSubject, arguments: argparse.Namespace, default: str) -> dict[str, Any]:
+    """Return the out-of-fold predictions that the audit of training rows goes by, where it is asked and there are some."""
+    if arguments.out_of_fold is None or (arguments.suspects or default) == "keep":
+        return {}
+    return {"out_of_fold": question.training.out_of_fold}
 
 
 def _asked(

@@ -82,13 +82,14 @@ AUDIT = """\
 Ranks the training rows by how wrong their label looks, by what the other rows say of it. Needs no validation rows and no
 further fit.
 
-  expected     the prediction of the fit without the row, splits kept
+  expected     the prediction of a fit without a fold of the rows, this one among them, splits kept
   scale        the size of usual residuals there
   studentised  residual over scale
   quality      from 0 to 1: the share of right labels that would be as far out
-  suspect      the rows that make up the estimated number of wrong labels
+  suspect      the rows marked: of as many, at most a share --fdr has a right label
 
-Of classes: expected is the class that most other rows in the row's leaves have, quality the share of the row's own."""
+Of classes: quality is the mean of the share of the row's class among the other rows in its leaves and of its probability
+without the row; expected is the class for which this mean is largest."""
 
 INTERVALS = """\
 Prints, for each row of the query file, an interval that holds its target with the probability --coverage.

@@ -13,6 +13,7 @@ from axil.cli.output import output_of
 from axil.cli.parameters import FILES, given_options
 from axil.errors import counted
 from axil.explainer import Explainer
+from axil.questions.audit import FAR
 
 QUESTIONS = {
     "audit": "which training labels look wrong, and how many",
@@ -81,14 +82,26 @@ def run(arguments: argparse.Namespace, out: Any) -> int:
     return output.give([table], words)
 
 
+def _title_of_audit(table: Any) -> str:
+    """Return how many labels look wrong, and of numbers how many are how far out."""
+    marked = f"{int(table['suspect'].sum())} of {len(table)} labels"
+    if "studentised" not in table:
+        return f"{marked} are not of the class expected; the most suspicious first"
+    n_far = int((table["quality"] < FAR).sum())
+    farthest = table["studentised"].abs().max()
+    return (
+        f"{marked} look wrong; the most suspicious first. {n_far} have a quality below {FAR:g}, the farthest "
+        f"{farthest:.3g} usual residuals off"
+    )
+
+
 def _title(
     arguments: argparse.Namespace, subject: CommandSubject, given: dict[str, Any], n_rows: str, table: Any
 ) -> str:
     """The question, and the number of rows that it is about."""
     labels = subject.training.features.index
     if arguments.command == "audit":
-        found = "look wrong" if "studentised" in table else "are not of the class expected"
-        return f"{int(table['suspect'].sum())} of {len(table)} labels {found}; the most suspicious first"
+        return _title_of_audit(table)
     if arguments.command == "without":
         changed = f"without {int(given['rows'].sum())} of {len(labels)} training rows"
     elif arguments.command == "what-if":

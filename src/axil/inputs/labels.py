@@ -180,23 +180,23 @@ def positions(labels: list[Any], index: NDArray[Any], what: str) -> tuple[NDArra
     return which[order], places[order]
 
 
-def named_rows(rows: Any, index: NDArray[Any]) -> NDArray[np.intp]:
+def named_rows(rows: Any, index: NDArray[Any], what: str = "rows") -> NDArray[np.intp]:
     """Where the training rows of a user's list of labels stand, or those that a truth value for each of them marks.
 
     Of a label that several rows share all of them.
     """
     labels = listed_labels(rows)
     if labels and all(map(is_truth, labels)) and not any(map(is_truth, index.tolist())):  # else they are labels
-        mask = as_mask(labels, len(index), "rows")
+        mask = as_mask(labels, len(index), what)
         own: Any = getattr(rows, "index", None)
         is_labelled = hasattr(own, "get_indexer") and own.is_unique and not np.array_equal(own.to_numpy(), index)
         if is_labelled and (own.get_indexer(index) >= 0).all():
             raise InputError(
-                "rows has the row labels of X_train in another order, and truth values are matched by position. Pass it with "
+                f"{what} has the row labels of X_train in another order, and truth values are matched by position. Pass it with "
                 ".loc[X_train.index]; or, if it is in the order of X_train already, without its labels."
             )
         return np.flatnonzero(mask)
-    return positions(labels, index, "rows")[1]
+    return positions(labels, index, what)[1]
 
 
 def other_order(X: Any, y: Any) -> NDArray[np.intp] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,15 +12,20 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.effects.choice import Choice, Compared
 from axil.effects.leaf_matches import RULES
-from axil.errors import InputError, UnsupportedQuestionError
+from axil.errors import CostWarning, InputError, UnsupportedQuestionError, warn
+from axil.machine.progress import in_time
 from axil.output import comparables
 from axil.output.comparables import Predicted
 from axil.output.rules import Rules
 from axil.questions import audit
+from axil.questions.noise import ON_PAGE
 from axil.questions.question import Asked, Question
+from axil.questions.unseen_predictions import number_of_folds
+from axil.replay.model import InMemory
 from axil.types import Array
 
 SIGNS = ("any", "for", "against")
+ACTIONS = ("keep", "mark", "drop")
 RANKED = {
     True: "the rows listed are those that share most leaves with the query: similarity is the share of trees",
     False: "the rows listed are those of the largest {}",
@@ -52,7 +57,8 @@ class Similar(Question):
         per_class: bool = True,
         within: Any = None,
         asof: Any = None,
-        suspects: str = "keep",
+        suspects: Any = "keep",
+        out_of_fold: Any = None,
         beside: Any = None,
     ) -> Any:
         """Comparables: the k training rows most like each query, their features beside the query's own.
@@ -122,9 +128,12 @@ class Similar(Question):
             Only rows before this date, such as ``"2025-01-01"``, or before that in a column of X or of its frame in ``beside``,
             given by name; ``within`` says which column of the training rows, and how long before at most. With ``asof`` a
             column alone will do: ``within="sale_date"``, rows of any time before.
-        suspects : "keep", "mark" or "drop", default "keep"
-            What becomes of training rows whose targets look wrong to `audit`, which is asked once: "mark" adds the column
-            ``suspect``, "drop" leaves them out.
+        suspects : "keep", "mark", "drop", labels, truth values or a pair, default "keep"
+            What becomes of training rows whose targets look wrong to `audit`, which is asked once: "mark" adds
+            the column ``suspect``, "drop" leaves them out. Your own suspects are marked: labels of training
+            rows, or a truth value for each. ``("drop", rows)`` leaves these out. Then audit is not asked.
+        out_of_fold : array of shape (n_train,) or (n_train, K), optional
+            Predictions of the training rows by your own cross-validation, which `audit` then judges the targets by.
         beside : pair of frames, optional
             Further columns that are no features, of the training rows and of the rows of X, such as addresses and dates:
             ``(sales, homes)``. They are shown, and ``columns``, ``distinct``, ``within`` and ``asof`` may name them. A column of
@@ -158,16 +167,16 @@ class Similar(Question):
             asked.listing(beside),
             comparables.as_per_class(per_class, model.classes is not None and model.shares_weights),
         )
-        marks = suspect_rows(model, suspects)
-        dropped = marks if suspects == "drop" else None
-        choice, allowed = model.choice(listing.known, k, Rules(among, distinct, within, asof, dropped))
+        suspected = suspect_rows(model, suspects, out_of_fold, len(asked))
+        choice, allowed = model.choice(listing.known, k, Rules(among, distinct, within, asof, suspected.dropped))
         choice = ranked(asked, choice, by, inputs.as_choice(sign, SIGNS, "sign"), tree_weights)
         told = f"{RANKED[choice.by_leaves].format(model.source.name)}{COUNTED[tree_weights]}"
         listing = replace(listing, note=f"{listing.note}; {told}")
         chosen = listing.known.chosen(columns)
         parts = compared(asked, choice, allowed, adjust, 15 + 3 * len(chosen))
-        shown = marks if suspects == "mark" else None
-        return comparables.similar_table(parts, listing, chosen, per_class, model.features_of(listing.known), shown)
+        return comparables.similar_table(
+            parts, listing, chosen, per_class, model.features_of(listing.known), suspected.marked
+        )
 
 
 def ranked(
@@ -203,17 +212,88 @@ def ranked(
     return replace(choice, by_leaves=by == "leaves", tree_weights=counted, sides=sides, of_class=one_hot)
 
 
-def suspect_rows(model: Any, suspects: str) -> NDArray[np.bool_] | None:
-    """(N,): the training rows that `audit` suspects, found once for each explainer; None where they are kept as they are."""
-    if inputs.as_choice(suspects, ("keep", "mark", "drop"), "suspects") == "keep":
+@dataclass(frozen=True)
+class SuspectRows:
+    """Truth values of the training rows (N,) whose targets look wrong, to mark them or to leave them out."""
+
+    marked: NDArray[np.bool_] | None = None
+    dropped: NDArray[np.bool_] | None = None
+
+
+def suspect_rows(model: Any, suspects: Any, out_of_fold: Any, n_queries: int) -> SuspectRows:
+    """Return the training rows that the user or `audit` suspects; see `similar`.
+
+    ``n_queries`` is the number of rows that the call explains: a check that takes longer than these is announced.
+    """
+    action, rows = _as_suspects(suspects)
+    if out_of_fold is not None and (action == "keep" or rows is not None):
+        raise InputError(
+            'out_of_fold is what audit judges targets by, and here it is not asked. Say suspects="mark" or "drop", or leave '
+            "out_of_fold out."
+        )
+    if action == "keep":
+        return SuspectRows()
+    marks = _own_suspects(model, rows)
+    if marks is None:
+        marks = _audited_suspects(model, action, out_of_fold, n_queries)
+    if action == "drop":
+        return SuspectRows(dropped=marks)
+    return SuspectRows(marked=marks)
+
+
+def _as_suspects(suspects: Any) -> tuple[str, Any]:
+    """Return what becomes of suspects, and which rows the user names; None: audit says which."""
+    if isinstance(suspects, str) or not hasattr(suspects, "__len__"):
+        return inputs.as_choice(suspects, ACTIONS, "suspects"), None
+    is_pair = isinstance(suspects, tuple) and len(suspects) == 2 and isinstance(suspects[0], str)
+    if is_pair and suspects[0] in ("mark", "drop") and not isinstance(suspects[1], str):
+        return suspects[0], suspects[1]
+    return "mark", suspects
+
+
+def _own_suspects(model: Any, rows: Any) -> NDArray[np.bool_] | None:
+    """Return which training rows the user names, (N,); None where there are none."""
+    if rows is None:
         return None
+    if not isinstance(model, InMemory):
+        raise UnsupportedQuestionError(
+            "suspects of your own",
+            "the training rows are in partitions",
+            "Say among= with a column that tells them apart.",
+        )
+    marks = np.zeros(model.shape[0], dtype=bool)
+    if len(rows):
+        marks[inputs.named_rows(rows, model.index, "suspects")] = True
+    return marks
+
+
+def _audited_suspects(model: Any, action: str, out_of_fold: Any, n_queries: int) -> NDArray[np.bool_]:
+    """Return which training rows `audit` suspects, (N,); found once for each explainer where out_of_fold is None."""
     try:
+        if out_of_fold is not None:
+            return audit.suspects(model, out_of_fold)
+        if "suspects" not in model.kept.known():
+            model.can("audit")
+            _announce_check(model, action, n_queries)
         found: NDArray[np.bool_] = model.kept.get("suspects", lambda: audit.suspects(model))
     except UnsupportedQuestionError as error:
         raise UnsupportedQuestionError(
-            f'suspects="{suspects}"', f"it asks audit, and {error.reason}", 'Say suspects="keep".'
+            f'suspects="{action}"', f"it asks audit, and {error.reason}", 'Say suspects="keep".'
         ) from None
     return found
+
+
+def _announce_check(model: Any, action: str, n_queries: int) -> None:
+    """Warn where the check of the labels takes some seconds, and longer than the rest of the call."""
+    n_folds = number_of_folds(model)
+    seconds = n_folds * model.pass_seconds
+    if seconds > ON_PAGE and n_folds > n_queries:
+        warn(
+            f'suspects="{action}" checks the labels of {model.shape[0]} training rows, once for this explainer, which takes '
+            f'{in_time(seconds)} on two cores, longer than the rest of this call. Say suspects="keep", or pass your own: labels '
+            "or truth values.",
+            CostWarning,
+        )
 
 
 def compared(

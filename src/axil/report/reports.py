@@ -68,7 +68,8 @@ class Reports(Question):
         sign: str | None = None,
         within: Any = None,
         asof: Any = None,
-        suspects: str = "mark",
+        suspects: Any = "mark",
+        out_of_fold: Any = None,
         beside: Any = None,
         init_score: Any = None,
     ) -> Written:
@@ -131,9 +132,11 @@ class Reports(Question):
         asof : date, str or number, optional
             The date of the predictions, or the column of X that has it, as in `similar`: only rows before it are listed, and
             pages say that they are as of this date.
-        suspects : "mark", "drop" or "keep", default "mark"
-            What becomes of training rows whose targets look wrong to `audit`: pages say it of them, leave them out, or show them
-            like all others.
+        suspects : "mark", "drop", "keep", labels, truth values or a pair, default "mark"
+            What becomes of training rows whose targets look wrong to `audit`: pages say it of them, leave them
+            out, or show them like all others. Your own suspects as in `similar`; then audit is not asked.
+        out_of_fold : array of shape (n_train,), optional
+            Predictions of your own cross-validation that `audit` judges the targets by, as in `similar`.
         beside : pair of frames, optional
             Further columns of the training rows and of the rows of X, as in `similar`.
         init_score : array of shape (n,), optional
@@ -164,11 +167,11 @@ class Reports(Question):
         refuse(asked, interval)
         model, known = asked.model, asked.listing(beside).known
         refuse_names(words, known)
-        marks = suspect_rows(model, suspects)
-        rules = Rules(among, distinct, within, asof, marks if suspects == "drop" else None)
+        suspected = suspect_rows(model, suspects, out_of_fold, len(asked))
+        rules = Rules(among, distinct, within, asof, suspected.dropped)
         choice, allowed = model.choice(known, k, rules)
         choice = ranked(asked, choice, by, sign)
-        shown_there = shown_of(known, columns, rules, map, marks if suspects == "mark" else None, model.shape[0])
+        shown_there = shown_of(known, columns, rules, map, suspected.marked, model.shape[0])
         if refits is not None:
             shown_there = replace(shown_there, refits=spread_of(refits, len(asked), 1)[0][:, 0])
         found = known.chosen([] if search is None else search, "search")
