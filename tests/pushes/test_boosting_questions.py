@@ -224,9 +224,19 @@ def test_the_operator_is_the_matrix_of_derivatives(name):
         assert np.abs(explainer.operator.T @ v - matrix.T @ v).max() < slack * np.abs(matrix.T @ v).max()
 
 
-def test_the_operator_of_several_outputs_is_refused():
-    with pytest.raises(axil.UnsupportedQuestionError, match="3 outputs"):
-        explainer_of("xgboost multiclass").operator  # noqa: B018
+@pytest.mark.parametrize("name", [name for name in CASES if name not in ONE])
+def test_the_operator_of_several_outputs_has_their_blocks(name):
+    """Every output by the targets of every output, row after row, as one sweep backwards for each output has them."""
+    case, rng = case_of(name), np.random.default_rng(1)
+    for output, slack in (("raw", 1e-10), ("probability", 1e-6)):
+        explainer = explain(case, output=output)
+        blocks = np.stack([explainer.derivatives(X, output=name) for name in explainer.outputs], axis=1)  # (N, K, K, N)
+        size = N * len(explainer.outputs)
+        matrix = blocks.transpose(0, 1, 3, 2).reshape(size, size)
+        v, operator = rng.normal(size=size), explainer.operator
+        assert operator.shape == matrix.shape
+        assert np.abs(operator @ v - matrix @ v).max() < slack * np.abs(matrix @ v).max()
+        assert np.abs(operator.T @ v - matrix.T @ v).max() < slack * np.abs(matrix.T @ v).max()
 
 
 def test_tables_of_two_classes_name_the_one_that_is_scored():

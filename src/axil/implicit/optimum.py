@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -104,6 +104,7 @@ class Implicit(ReadsRows):
         self.targets, self.outputs = training.targets, predictor.outputs
         self.n_outputs, self.classes = training.targets.shape[1], None
         scores = learner.scores(X)
+        self._link_slopes = predictor.link(scores)[1]  # (N, K, K) of the training rows
         losses = training.loss(scores, training.targets)
         w = training.weights
         self._gradient, self._cross = losses.gradient, losses.cross * w[:, None, None]
@@ -214,6 +215,37 @@ class Implicit(ReadsRows):
     def target_derivatives(self, X: Any) -> Array:
         """(K, n, N): -s' C_k, of output k's prediction by column k of the targets."""
         return self._derivatives(X, lambda k, s, pushed: np.einsum("ijq,ij->qi", pushed, -self._cross[:, :, k]))
+
+    def crossed_derivatives(self, X: Any, output: int, columns: Sequence[int]) -> Array:
+        """(columns, n, N): of one output's prediction by these columns of the targets."""
+        rows = self._predictor.prepare(X)
+        found = np.zeros((len(columns), rows.shape[0], len(self.targets)))
+        if rows.shape[0] == 0:
+            return found
+        with threadpool_limits(self._n_threads):
+            slopes = self._predictor.link(self._learner.scores(rows))[1]
+            gradients = np.einsum("qj,qjp->pq", slopes[:, output], self._learner.jacobian(rows))
+            moves = self._learner.push(self._solver.solve(gradients))
+            for column, own in zip(columns, found):
+                own[...] = -np.einsum("ijq,ij->qi", moves, self._cross[:, :, column])
+        self._check_solver()
+        return found
+
+    def along(self, direction: Array) -> Array:
+        """Return (N, K): J v for the training rows' own predictions, by their targets in this direction (N, K)."""
+        with threadpool_limits(self._n_threads):
+            pulled = self._learner.pull(np.einsum("ijk,ik->ij", self._cross, direction))
+            scores = -self._learner.push(self._solver.solve(pulled[:, None]))[:, :, 0]
+        self._check_solver()
+        return np.asarray(np.einsum("ikj,ij->ik", self._link_slopes, scores))
+
+    def across(self, u: Array) -> Array:
+        """Return (N, K): J'u, for u (N, K)."""
+        with threadpool_limits(self._n_threads):
+            pulled = self._learner.pull(np.einsum("ikj,ik->ij", self._link_slopes, u))
+            scores = -self._learner.push(self._solver.solve(pulled[:, None]))[:, :, 0]
+        self._check_solver()
+        return np.asarray(np.einsum("ijk,ij->ik", self._cross, scores))
 
     def weight_derivatives(self, X: Any) -> Array:
         """(K, n, N): of output k's prediction by the weights given; class weights and penalties are held fixed."""

@@ -13,7 +13,7 @@ from axil.errors import InputError
 from axil.implicit.optimum import Implicit
 from axil.implicit.readers import as_rows
 from axil.inputs.copies import frozen
-from axil.pushes.proven_pushes import DERIVED, WITHOUT_WEIGHTS
+from axil.pushes.proven_pushes import DERIVED, WITHOUT_WEIGHTS, by_columns
 from axil.replay.model import InMemory
 from axil.replay.queries import Combination, Queries
 from axil.types import Array
@@ -31,11 +31,10 @@ class ProvenOptimum(InMemory):
     source = DERIVATIVES
     refusals = WITHOUT_WEIGHTS | {
         **dict.fromkeys(
-            ("pushes", "audit", "blame", "operator"),
+            ("pushes", "audit", "blame"),
             (NO_STEPS, DERIVED),
         ),
         "refit": ("it has no splits to keep", "Fit its model to the new rows."),
-        "derivatives": ("each prediction has one block of derivatives, that by its own targets", DERIVED),
         "what_if": ("other targets move the optimum, and only its derivatives are at hand", DERIVED),
         **dict.fromkeys(
             ("removal", "without", "leave_one_out", "loo_curve", "removal(greedy=True)"),
@@ -78,6 +77,14 @@ class ProvenOptimum(InMemory):
             derivatives = mixed(asked, size, lambda part: self.adapter.target_derivatives(part.rows))
             return derived(derivatives, asked.predictions, self.targets)
         return derived(self.adapter.target_derivatives(asked.rows), asked.predictions, self.targets, asked.start)
+
+    def times(self, v: Array) -> Array:
+        """(N, S): J v, with J the derivatives of the training rows' own predictions; of K outputs v is one, (N, K)."""
+        return by_columns(self.adapter.along, v, self.shape[1])
+
+    def times_transposed(self, u: Array) -> Array:
+        """(N, S): J'u, likewise."""
+        return by_columns(self.adapter.across, u, self.shape[1])
 
     def prove(self, batch: Queries, predictions: Array | None) -> None:
         """Derivatives are no decomposition: there is nothing to compare."""

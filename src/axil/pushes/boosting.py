@@ -372,20 +372,19 @@ class Boosting:
             )
 
     def along(self, direction: Array) -> Array:
-        """(N,): J v for the training rows' own predictions, of one output."""
+        """Return (N, K): J v for the training rows' own predictions, by their targets in this direction (N, K)."""
         self.require_derivatives()
-        return self._link_slopes() * moved(self.walked, direction)
+        change = moved(self.walked, direction)
+        return change if self._raw else np.einsum("ikm,im->ik", self._link_slopes(), change)
 
     def across(self, u: Array) -> Array:
-        """(N,): J'u, of one output."""
-        slopes = (self._link_slopes() * u)[:, None]
-        return self.pulled_back(self.walked.leaves.T, slopes)[:, 0]
+        """Return (N, K): J'u, for u (N, K)."""
+        slopes = u if self._raw else np.einsum("ikm,ik->im", self._link_slopes(), u)
+        return self.pulled_back(self.walked.leaves.T, slopes)
 
     def _link_slopes(self) -> Array:
-        """(N,): how the training rows' predictions, without offsets, move with their scores."""
-        if self._raw:
-            return np.ones(len(self.targets))
-        return self.loss.mean_slopes(self.pushes.scores(self.walked.leaves.T))[:, 0, 0]
+        """Return (N, K, K): how the training rows' predictions, without offsets, move with their scores."""
+        return self.loss.mean_slopes(self.pushes.scores(self.walked.leaves.T))
 
     def loss_slopes(self, X: Any, y: Array) -> Array:
         """(n, K): the derivative of the loss of rows X with targets y, (n, K), by their scores."""

@@ -5,10 +5,16 @@ With dF the movement of the scores, for a stage with leaf values v of G and H:
     dg = dg/dF dF + dg/dy dy,   dh likewise
     dv[l] = v_G sum of w dg + v_H sum of w dh over the rows in l,   dF += coefficient dv[leaf]
 
-For one output; the transpose is `reverse.Combined`.
+Softmax scores of one row are coupled: there dg/dF is by the output's own mean, which moves by ``p (dF - p'dF)``. Where the
+values of a leaf for all classes solve one system ``(H + l2) v = -G``, ``dv = -(H + l2)^-1 (dG + dH v)``.
+
+The transpose is `reverse.Combined`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -17,34 +23,60 @@ from axil.types import Array
 
 
 def moved(walked: WalkedStages, direction: Array) -> Array:
-    """(N,): how the scores of the training rows move as their targets do by ``direction`` (N,); O(T N)."""
+    """Return (N, K): how the scores of the training rows move as their targets do by ``direction`` (N, K); O(T N)."""
     w, dy = walked, direction
     counted = w.weights * w.start_factors
-    base = float(w.start_slopes()[0, 0]) * float(counted @ dy) / float(counted.sum())
-    dF = np.full(len(dy), w.smooth.base_shares[0] * base)
+    base = w.start_slopes() @ ((counted @ dy) / counted.sum())
+    dF = np.tile(w.smooth.base_shares[0] * base, (len(dy), 1))
     score = w.start + np.zeros_like(w.targets)
     tangents: dict[int, Array] = {}
     for one in w.rounds:
-        slopes = w.loss.slopes(w.targets, score)
-        dg, dh = (
-            _column(by_score) * dF + _column(by_target) * dy
-            for by_score, by_target in (
-                (slopes.g_by_score, slopes.g_by_target),
-                (slopes.h_by_score, slopes.h_by_target),
-            )
-        )
-        for stage in one.stages:
-            t, step = int(w.stage_tree[stage]), w.steps[stage]
-            rows, n = w.weights * w.counted(t), len(step.value)
-            dG, dH = (np.bincount(w.leaves[t], rows * each, n) for each in (dg, dh))
-            tangents[stage] = step.moved(dG, dH)
+        if w.loss.joint:
+            tangents |= _joint_tangents(w, one.stages, score, dF, dy)
+        else:
+            tangents |= _tangents(w, one.stages, score, dF, dy)
         for stage, coefficient in one.changes:
-            dF = dF + coefficient * tangents[stage][w.leaves[w.stage_tree[stage]]]
-        dF = dF + one.base * base
-        for t, _, gain in w.gains(one):
-            score[:, 0] += gain[w.leaves[t]]
+            leaf = w.leaves[w.stage_tree[stage]]
+            dF[:, w.stage_output[stage]] += coefficient * tangents[stage][leaf]
+        dF += one.base * base
+        for t, k, gain in w.gains(one):
+            score[:, k] += gain[w.leaves[t]]
     return dF
 
 
-def _column(slope: Array) -> Array:
-    return slope if np.ndim(slope) == 0 else slope[:, 0]
+def _tangents(w: WalkedStages, stages: Sequence[int], score: Array, dF: Array, dy: Array) -> dict[int, Array]:
+    """Return by stage how the values of its leaves move, (L_t,)."""
+    slopes = w.loss.slopes(w.targets, score)
+    moves = dF
+    if w.loss.coupled:
+        p = w.loss.mean(score)
+        moves = p * (dF - (p * dF).sum(axis=1, keepdims=True))
+    found = {}
+    for stage in stages:
+        t, k, step = int(w.stage_tree[stage]), int(w.stage_output[stage]), w.steps[stage]
+        dg = _column(slopes.g_by_score, k) * moves[:, k] + _column(slopes.g_by_target, k) * dy[:, k]
+        dh = _column(slopes.h_by_score, k) * moves[:, k] + _column(slopes.h_by_target, k) * dy[:, k]
+        rows, n_leaves = w.weights * w.counted(t), len(step.value)
+        dG, dH = (np.bincount(w.leaves[t], rows * each, n_leaves) for each in (dg, dh))
+        found[stage] = step.moved(dG, dH)
+    return found
+
+
+def _joint_tangents(w: WalkedStages, stages: Sequence[int], score: Array, dF: Array, dy: Array) -> dict[int, Array]:
+    """Return the same where the values of a leaf for all classes are solved together."""
+    t, inverse = int(w.stage_tree[stages[0]]), w.steps[stages[0]].inverse
+    assert inverse is not None
+    leaf, rows = w.leaves[t], w.weights * w.counted(t)
+    solved_values = [solved for stage in stages if (solved := w.steps[stage].solved) is not None]
+    values = np.stack(solved_values, axis=1)[leaf]
+    p = w.loss.mean(score)
+    dp = p * (dF - (p * dF).sum(axis=1, keepdims=True))
+    inner, moved_inner = (p * values).sum(axis=1, keepdims=True), (dp * values).sum(axis=1, keepdims=True)
+    by_row = dp - dy + dp * (values - inner) - p * moved_inner  # dg + dH v
+    sums = np.stack([np.bincount(leaf, rows * column, len(inverse)) for column in by_row.T], axis=1)
+    solved = -np.einsum("lkm,lm->lk", inverse, sums)
+    return {stage: solved[:, k] for k, stage in enumerate(stages)}
+
+
+def _column(slope: Any, k: int) -> Any:
+    return slope if np.ndim(slope) == 0 else slope[:, k]

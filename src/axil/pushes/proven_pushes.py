@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -172,12 +172,12 @@ class ProvenPushes(Refittable):
         return self.shape[0] * self.pass_seconds, False
 
     def times(self, v: Array) -> Array:
-        """(N, S): J v, with J the derivatives of the training rows' own predictions."""
-        return np.stack([self.boosting.along(column) for column in v.T], axis=1)
+        """(N, S): J v, with J the derivatives of the training rows' own predictions; of K outputs v is one, (N, K)."""
+        return by_columns(self.boosting.along, v, self.shape[1])
 
     def times_transposed(self, u: Array) -> Array:
-        """(N, S): J'u."""
-        return np.stack([self.boosting.across(column) for column in u.T], axis=1)
+        """(N, S): J'u, likewise."""
+        return by_columns(self.boosting.across, u, self.shape[1])
 
     def as_targets(self, given: Any, n: int, what: str, rows: str) -> Array:
         return self.boosting.as_targets(given, n, what, rows)
@@ -239,6 +239,13 @@ class ProvenPushes(Refittable):
         if source.name == "deletions":
             return 8 * self.shape[1] * (3 * together(self.boosting) + 2)
         return 16 * self.targets.size if whole else self.boosting.pushes.bytes_per_query()
+
+
+def by_columns(multiply: Callable[[Array], Array], values: Array, n_outputs: int) -> Array:
+    """Return the product of a matrix with values (N, K) of K outputs, or, of one output, with each of the columns (N, S)."""
+    if n_outputs > 1:
+        return multiply(values)
+    return np.concatenate([multiply(column[:, None]) for column in values.T], axis=1)
 
 
 def by_replay(model: Boosting, X: Any) -> Iterator[tuple[int, list[Array]]]:

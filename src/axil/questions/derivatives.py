@@ -11,7 +11,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from axil import inputs
 from axil.effects import DERIVATIVES, WEIGHTS
-from axil.errors import InputError, UnsupportedQuestionError, counted, shown
+from axil.errors import InputError, counted, shown
 from axil.questions.explain import STREAM
 from axil.questions.question import Question
 from axil.types import Array
@@ -100,16 +100,14 @@ class Derivatives(Question):
     def operator(self) -> LinearOperator:
         """K as a linear operator: ``operator @ v`` replays the fit with v for targets, ``operator.T @ u`` is K'u.
 
-        Of an additive explainer the derivatives J of the training rows' predictions: one walk, and one sweep backwards. Where K
-        outputs have trees of their own it is of size n_train * K, for targets (n_train, K) row after row.
+        Of other explainers the derivatives J of the training rows' predictions by all targets: one walk, and one sweep backwards.
+        Where K outputs have trees of their own, or scores of classes that move with the labels of all, it is of size n_train * K,
+        for targets (n_train, K) row after row.
         """
         model = self._model
         model.can("operator")
         n, n_outputs = model.shape
         several = model.outputs is not None and not model.shares_weights
-        if several and model.kind != "exact":
-            reason = f"this model has {n_outputs} outputs with trees of their own"
-            raise UnsupportedQuestionError("operator", reason, "Use explainer.derivatives(X, output, target).")
         size = n * n_outputs if several else n
         times, transposed = partial(_by_row, model.times, n), partial(_by_row, model.times_transposed, n)
         together = {} if several else {"matmat": times, "rmatmat": transposed}
