@@ -95,8 +95,9 @@ class Explanation(Arrays):
         """How much of each prediction comes from each group of training rows: the sums of weights and contributions.
 
         ``labels`` (n_train,): a year, a region, a source. A frame with the columns query, group, weight, contribution, and
-        output if there are several. Where the model was fitted to logarithms, contribution is "contribution (log)", and factor
-        is what the rows of the group multiply the prediction by.
+        output if there are several. Contributions are weight times target, whatever the mean of the targets is. Where the model
+        was fitted to logarithms, contribution is "contribution (log)", and factor is what the rows of the group multiply the
+        prediction by, counted from a target of one: it may be in the thousands. The page counts from the (geometric) mean.
 
         Parameters
         ----------

@@ -320,7 +320,7 @@ def test_print_leaves_the_prediction_only(visit, report):
     assert max(page.locator("#rows tr").evaluate_all("rows => rows.map((row) => row.offsetHeight)")) < 60
     assert page.locator(".tall").evaluate("node => node.scrollHeight <= node.clientHeight + 1")
     # Heads are text, which is repeated on every sheet; the foot is there once; nothing is wider than the sheet.
-    drawn = "nodes => nodes.map((node) => getComputedStyle(node, '::after').content)"
+    drawn = "nodes => nodes.map((node) => getComputedStyle(node, '::before').content)"
     assert page.locator("#rows thead th[data-name]").evaluate_all(drawn)[:2] == ['"Row"', '"Rank"']
     assert page.locator("#rows tfoot").evaluate("node => getComputedStyle(node).display") == "table-row-group"
     assert max(page.locator(".chart svg").evaluate_all("nodes => nodes.map((node) => node.clientWidth)")) <= 512
@@ -369,7 +369,11 @@ def test_prices_of_transformed_targets(visit, name):
     model = RandomForestRegressor(5, random_state=0, min_samples_leaf=3).fit(X, forward(prices))
     explainer = axil.Explainer(model, X, forward(prices), inverse_func=back)
     page = visit(explainer.to_html(X[:2], groups=np.arange(80) % 2, k=100))
+    note = "relative to the geometric mean" if name == "log" else "relative to the mean"
+    for table in ("#rows", "#groups-table"):  # the tables of axil count from nothing
+        assert page.locator(f"{table} thead small").inner_text() == note
     page.locator("#start").select_option("intercept")
+    assert page.locator("thead small").count() == 0
     price = f"{back(model.predict(X[:1]))[0]:,.0f}"
     assert price in page.locator("#list li").first.inner_text()
     assert price in page.locator("#cards").inner_text()

@@ -24,6 +24,8 @@ function start(data) {
   let follows = classes && many; // the predicted class, until an output is chosen by hand
   // Contributions count from nothing, or from the mean of all targets.
   const fromMean = () => exact && byId("start").value === "mean";
+  // Under the head of the column, beside the numbers: explanation.contributions and the tables of axil count from nothing.
+  const amountNote = () => (fromMean() ? [make("small", { textContent: `relative to the ${log ? "geometric mean" : "mean"}` })] : []);
   const counted = (weight, contribution) => (fromMean() ? contribution - weight * data.means[state.output] : contribution);
 
   function rowsOf(i) {
@@ -209,7 +211,7 @@ function start(data) {
   const label = (text) => make("th", { textContent: text, className: "label", scope: "row", title: text });
   const once = (element) => (additive ? [] : [element]); // a push is its own contribution: one column, not two
   const added = (element) => (adds ? [element] : []);
-  const header = (text, className = "number") => make("th", { textContent: text, className, scope: "col" });
+  const header = (text, className = "number", ...notes) => make("th", { textContent: text, className, scope: "col" }, ...notes);
 
   const bar = (x, largest) => make("td", { className: "bar" }, draw("svg", { viewBox: "0 0 100 8", preserveAspectRatio: "none", "aria-hidden": "true" },
     draw("rect", { width: (100 * Math.abs(x)) / largest, height: 8, class: x < 0 ? "down" : "up" })));
@@ -236,7 +238,7 @@ function start(data) {
     const lines = found.slice(0, fold).map((line) => make("tr", {}, label(line.label), ...once(cell(format(line.weight, decimals))), ...added(cell(amount(line.contribution))), bar(line.weight, largest)));
     const others = summed([...found.slice(fold), rest]), left = found.length - fold + rest.number;
     const foot = left <= 0 ? [] : [make("tr", {}, label(`${count(left)} other groups`), ...once(cell(format(others.weight, decimals))), ...added(cell(amount(others.contribution))), cell(""))];
-    table(byId("groups-table"), [make("tr", {}, header("Group", "label"), ...once(header("Sum of " + word + "s")), ...added(header(amountName)), make("td", { className: "bar" }))], lines, foot);
+    table(byId("groups-table"), [make("tr", {}, header("Group", "label"), ...once(header("Sum of " + word + "s")), ...added(header(amountName, "number", ...amountNote())), make("td", { className: "bar" }))], lines, foot);
     byId("groups-note").textContent = `The largest sum of ${word}s first.${adds ? reckoned() : ""}`;
     byId("unfold").hidden = found.length <= FOLDED + 1;
     byId("unfold").textContent = state.unfolded ? `Show ${FOLDED} groups` : `Show ${count(found.length)} groups`;
@@ -267,7 +269,7 @@ function start(data) {
       showRows(state.query);
       byId("rows").querySelectorAll("thead button")[columns.indexOf(column)].focus();
     });
-    return make("th", { className: column.kind, scope: "col", "aria-sort": sorted, "data-name": column.name }, button);
+    return make("th", { className: column.kind, scope: "col", "aria-sort": sorted, "data-name": column.name }, button, ...(column.key === "contribution" ? amountNote() : []));
   }
   const years = data.features.map((_, f) => isYears([...(training.features?.[f] ?? []), ...queries.features[f]]));
   function featureCell(x, f, asked) {
