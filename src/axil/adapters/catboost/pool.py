@@ -27,7 +27,7 @@ def pool(X: Any, names: list[str] | None, cat_features: list[int]) -> Any:
 
 
 def _pool(X: Any, names: list[str] | None, cat_features: list[int]) -> Any:
-    """Return the Pool; columns stand in the order of the fit, so categories are named by position."""
+    """Return the Pool. CatBoost finds columns by the model's names where both have names, else by position."""
     import catboost
 
     if bool(sparse.issparse(X)):
@@ -40,6 +40,9 @@ def _pool(X: Any, names: list[str] | None, cat_features: list[int]) -> Any:
     frame = as_frame(X)
     if frame is None:
         return catboost.Pool(np.asarray(X), cat_features=cat_features or None)
+    spelled = [str(name) for name in frame.columns]  # pandas names columns 0, 1, 2 by default
+    if names is not None and set(names) <= set(spelled):
+        cat_features = [spelled.index(names[i]) for i in cat_features]
     if frame.implementation.is_pandas():
         rows = frame.to_native()
     else:
