@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
 
-.PHONY: help demo test test-slow coverage test-oldest test-torch test-forecasts test-browser test-plain test-gpu sanitize fuzz tuned lint format bench bench-gpu bench-growth bench-large docs wheel-check clean
+.PHONY: help demo test test-slow coverage test-oldest test-oldest-all test-torch test-forecasts test-browser test-plain test-gpu sanitize fuzz tuned lint format bench bench-gpu bench-growth bench-large docs wheel-check clean
 .DEFAULT_GOAL := help
 
 help: ## List these commands
@@ -26,12 +26,19 @@ coverage: .venv/test ## The test suite with the lines and branches of src/axil t
 # The lower bounds of pyproject.toml, all together, on the oldest Python of this machine. LightGBM 4.1 cannot train quantised
 # trees, and before scikit-learn 1.8 trees may send missing values one way in training and the other way in prediction, which
 # is refused.
-test-oldest: ## The contract tests with the oldest versions of Python and of all libraries
-	test -x .venv-oldest/bin/python || "$$(scripts/find_python.sh oldest)" -m venv .venv-oldest
-	.venv-oldest/bin/python -m pip install --quiet --constraint tests/oldest.txt '.[test]'
+test-oldest: .venv-oldest/test ## The contract tests with the oldest versions of Python and of all libraries
 	.venv-oldest/bin/python -m pytest -n 2 tests/test_contract.py \
 		-k "weights_times and not quantized and not (sklearn and nan)"
 	.venv-oldest/bin/python -m pytest -q tests/cli -k "skops and not unpickled"  # what it trusts differs
+
+test-oldest-all: .venv-oldest/test ## The whole test suite and the fuzzer with the oldest versions
+	.venv-oldest/bin/python -m pytest -n 2 --dist loadfile -m "not slow" -k "not quantized" tests
+	.venv-oldest/bin/python -m tests.fuzz --n 5000 --jobs 2
+
+.venv-oldest/test: tests/oldest.txt $(SOURCES)
+	test -x .venv-oldest/bin/python || "$$(scripts/find_python.sh oldest)" -m venv .venv-oldest
+	.venv-oldest/bin/python -m pip install --quiet --constraint tests/oldest.txt --editable '.[test]'
+	touch $@
 
 # Derivatives of torch modules, in an environment of their own: torch is large. A build without CUDA will do.
 test-torch: .venv-torch/torch ## Derivatives of torch modules
