@@ -51,7 +51,7 @@ def drawn(s):
     level = s.cells // s.n_leaves[:, None]
     if s.draws.ndim == 1:
         return s.draws[level]
-    return np.stack([s.draws[level[t], s.starts[t] + leaf] for t, leaf in enumerate(s.leaves())])
+    return np.stack([s.draws[level[t], s.starts[t] + leaf.astype(int)] for t, leaf in enumerate(s.leaves())])
 
 
 def dense_weights(structure, queries):

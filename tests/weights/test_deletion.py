@@ -75,7 +75,7 @@ def test_rows_are_left_out_of_their_own_predictions(shape, way):
     expected = []
     for j in range(s.n_rows):
         others = [np.delete(drawn[t] * (leaves[t] == leaves[t, j]), j).sum() for t in range(s.n_trees)]
-        moved = s.leaf_scale[s.starts[:-1] + leaves[:, j]] > 0
+        moved = s.leaf_scale[s.starts[:-1] + leaves[:, j].astype(int)] > 0
         lonely = (np.array(others) == 0) & (drawn[:, j] > 0) & moved
         if s.n_rows == 1 or (lonely.any() and not s.averages):
             expected.append(np.nan)

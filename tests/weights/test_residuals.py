@@ -34,7 +34,7 @@ def test_residuals_are_targets_less_the_prediction_so_far(setting, seed):
     assert len(found) == s.n_trees + 1
     for t, residual in enumerate(found):
         made = s.beta[t] * fit.base + sum(
-            omega[t, u] * fit.values[s.starts[u] + leaves[u]] for u in range(min(t, s.n_trees))
+            omega[t, u] * fit.values[s.starts[u] + leaves[u].astype(int)] for u in range(min(t, s.n_trees))
         )
         np.testing.assert_allclose(residual, y - offsets - made, rtol=0, atol=1e-12)
     for k, column in enumerate(y.T):
@@ -54,7 +54,7 @@ def test_pulls_of_a_leaf_balance_its_l2(setting):
     for rows in (slice(0, 17), slice(17, s.n_rows)):
         trees = []
         for step in fit.steps(rows):
-            np.testing.assert_array_equal(step.leaf, s.starts[step.tree] + s.leaves()[step.tree, rows])
+            np.testing.assert_array_equal(step.leaf, s.starts[step.tree] + s.leaves()[step.tree, rows].astype(int))
             np.add.at(sums, step.leaf, w[rows] * step.pull(0))
             trees.append(step.tree)
         assert trees == list(range(s.n_trees))

@@ -86,7 +86,7 @@ def refit(s, y, gone, smooth):
     for t in range(s.n_trees):
         seen = started - s.beta[t] * base
         for u in range(t):
-            seen = seen - omega[t, u] * values[s.starts[u] + leaves[u]]
+            seen = seen - omega[t, u] * values[s.starts[u] + leaves[u].astype(int)]
         sums, weights = (np.bincount(leaves[t], w * draws[t] * v, s.n_leaves[t]) for v in (seen, np.ones(s.n_rows)))
         values[s.starts[t] : s.starts[t + 1]] = leaf_values(s, t, sums, weights, nodes)
     return base, values

@@ -53,7 +53,7 @@ class LeafKernel:
         n, values = queries.shape[1], self.features**2
         table = np.zeros((len(values), n))
         for t, leaf in enumerate(queries):
-            met = self.starts[t] + leaf
+            met = self.starts[t] + leaf.astype(np.intp)
             table[met, np.arange(n)] = values[met]
         return self.read_out(table).T
 

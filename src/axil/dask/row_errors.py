@@ -36,7 +36,7 @@ def out_of_bag_of(partition: Partition, fits: list[Fit], _: Any) -> Array:
         made, held = np.zeros_like(fitted.targets), np.zeros(s.n_rows)
         for t, final in enumerate(s.final):
             out = s.draws[(s.cells[t] // s.n_leaves[t]).astype(np.intp)] == 0
-            made += np.where(out[:, None], final * fit.values[s.starts[t] + leaves[t]], 0.0)
+            made += np.where(out[:, None], final * fit.values[s.entries(t, leaves[t])], 0.0)
             held += np.where(out, final, 0.0)
         share = np.divide(s.final.sum(), held, out=np.full_like(held, np.nan), where=held != 0)
         parts.append(fitted.targets - (made * share[:, None] + s.beta[-1] * fit.base))

@@ -272,6 +272,14 @@ class Structure(Transferable):
         )
         return np.asarray(drawn == 0)
 
+    def entries(self, t: int, leaves: NDArray[Any]) -> NDArray[np.intp]:
+        """Return the positions among all L leaves of leaves that are counted within tree t.
+
+        Leaves are kept in the smallest type that holds them, which may not hold these positions: before NumPy 2 a sum of a
+        number and an array has the type of the array.
+        """
+        return np.asarray(self.starts[t] + leaves.astype(np.intp))
+
     @property
     def whole_draws(self) -> Array:
         """(D,): how often rows were drawn, those whose residuals were cut off included."""

@@ -51,7 +51,7 @@ class FittedValues:
             for _ in range(group.first, group.last):  # these trees saw the same
                 yield residual
             for t, coefficient in group.changes:
-                made += coefficient * self.values[s.starts[t] + leaves[t]]
+                made += coefficient * self.values[s.entries(t, leaves[t])]
             made += (s.beta[group.last + 1] - s.beta[group.last]) * self.base
             np.subtract(targets, made, out=residual)
             yield residual
@@ -63,7 +63,7 @@ class FittedValues:
     def spreads(self) -> Array:
         """(T,): the variance of what each tree adds to the predictions of the training rows, over all outputs."""
         s, leaves = self.structure, self.structure.leaves()
-        added = (c * self.values[s.starts[t] + leaves[t]] for t, c in enumerate(s.final))
+        added = (c * self.values[s.entries(t, leaves[t])] for t, c in enumerate(s.final))
         return np.array([own.var(axis=0).sum() for own in added])
 
     def reductions(self, rows: slice) -> Array:
@@ -81,7 +81,7 @@ class FittedValues:
             draws = s.whole_draws[cells // n_leaves]
         started = self.started(rows)
         for t, residual in zip(range(s.n_trees), self.residuals(leaves, started)):
-            leaf = s.starts[t] + leaves[t]
+            leaf = s.entries(t, leaves[t])
             drawn = s.draws[0] if draws is None else draws[t]
             seen = residual if s.cut is None else s.cut.kept(residual)
             yield ResidualStep(t, leaf, drawn, seen, self.values[leaf])
@@ -107,7 +107,7 @@ def predictions(structure: Structure, base: Array, values: Array, leaves: Leaves
     s = structure
     made = np.tile(s.beta[-1] * base, (leaves.shape[1], 1))
     for t, coefficient in enumerate(s.final):
-        made += coefficient * values[s.starts[t] + leaves[t]]
+        made += coefficient * values[s.entries(t, leaves[t])]
     return made
 
 
