@@ -82,8 +82,11 @@ def _with_dtypes(frame: Frame, dtype_by_column: dict[Any, Any]) -> Frame:
     if not dtype_by_column:
         return frame
     table = frame.to_native().copy(deep=False)
-    for name, dtype in dtype_by_column.items():
-        table[name] = table[name].astype(dtype)
+    for (
+        name,
+        dtype,
+    ) in dtype_by_column.items():  # pandas takes dtypes of another order for equal, and astype leaves them
+        table[name] = table[name].cat.set_categories(dtype.categories, ordered=dtype.ordered)
     return nw.from_native(table, eager_only=True)
 
 
