@@ -107,6 +107,11 @@ def test_weights_times_targets_are_the_predictions(library, name):
     assert explainer.verification.max_error <= tolerance
 
 
+@pytest.mark.parametrize(("library", "name"), GRID)
+def test_supports_says_the_kind_of_the_explainer(library, name):
+    assert axil.supports(case_of(library, name).model).kind == explainer_of(library, name).kind
+
+
 @pytest.mark.parametrize(
     ("library", "name"), every(2, [(library, name) for library, name in TREES if name in MEANS[library]])
 )

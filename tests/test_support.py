@@ -24,7 +24,17 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler, TargetEncoder
 
 import axil
+from tests.adapters import (
+    catboost_models,
+    lightgbm_models,
+    test_catboost_refusals,
+    test_lightgbm_refusals,
+    test_sklearn_refusals,
+    test_xgboost_refusals,
+    xgboost_models,
+)
 from tests.adapters.smoother_models import CASES as SMOOTHERS
+from tests.subsets import every
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(60, 3)), RNG.normal(size=60)
@@ -197,3 +207,40 @@ def test_an_explainer_is_of_the_kind_that_supports_says(name):
             assert refused.value.setting == told.setting, around
         else:
             assert axil.Explainer(model, X, targets).kind == told.kind, around
+
+
+REFUSALS = {
+    "lightgbm": (test_lightgbm_refusals.REFUSED, lambda entry: lightgbm_models.booster(**{"n_trees": 3} | entry[0])),
+    "xgboost": (
+        test_xgboost_refusals.REFUSED,
+        lambda entry: xgboost_models.booster(**{"n_trees": 3, "verbosity": 0} | entry[0]),
+    ),
+    "catboost": (
+        test_catboost_refusals.REFUSED,
+        lambda entry: catboost_models.regressor(**{"iterations": 3} | entry[0]),
+    ),
+    "sklearn": (test_sklearn_refusals.REFUSED, lambda entry: entry[0]()),
+}
+REFUSED = [(library, name) for library, (table, _) in REFUSALS.items() for name in table]
+FAILURES = cb.CatBoostError, xgb.core.XGBoostError, lgb.basic.LightGBMError
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("library", "name"), every(2, REFUSED))
+def test_what_supports_says_of_refused_models_is_what_the_explainer_does(library, name):
+    """Of those that have no exact weights too, which the explainer may take all the same."""
+    table, make = REFUSALS[library]
+    try:
+        case = make(table[name])
+    except FAILURES as error:
+        pytest.skip(f"this version of the library does not have it: {error}")
+    told = axil.supports(case.model)
+    given = [getattr(case, name, None) for name in ("init_score", "base_margin", "baseline")]
+    offsets = next((own for own in given if own is not None), None)
+    fit = case.model, case.X, case.y, case.sample_weight, offsets
+    if told.kind == "no":
+        with pytest.raises(axil.UnsupportedModelError) as refused:
+            axil.Explainer(*fit)
+        assert refused.value.setting == told.setting
+    else:
+        assert axil.Explainer(*fit).kind == told.kind

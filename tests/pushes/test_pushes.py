@@ -90,6 +90,11 @@ def test_pushes_add_up_and_are_what_the_rows_put_into_their_leaves(name):
     assert np.abs(found).max() > 0
 
 
+@pytest.mark.parametrize("name", [name for name in [*EVERY, *SAMPLED] if fitted(name).loss != "squared"])
+def test_supports_says_the_kind_of_the_explainer(name):
+    assert axil.supports(fitted(name).model).kind == explainer_of(name).kind
+
+
 @pytest.mark.parametrize("name", ["lightgbm binary", "lightgbm multiclass", "catboost multiclass", "lightgbm custom"])
 def test_blocks_and_threads_change_nothing(name, monkeypatch):
     whole = explainer_of(name).pushes(X)
