@@ -111,8 +111,8 @@ CASES: dict[str, Callable[[], Case]] = {
     "ridge no intercept": lambda: fit(Ridge(0.1, fit_intercept=False)),
     "ridge two outputs": lambda: fit(Ridge(1.0), y=TWO),
     "ridge cv": lambda: fit(RidgeCV([0.1, 1.0, 10.0])),
-    "ridge penalties of two outputs": lambda: fit(Ridge([0.5, 20.0]), y=TWO),
-    "ridge penalties of two outputs weighted": lambda: fit(Ridge([0.5, 20.0]), y=TWO, weight=DATA.weight),
+    "ridge penalties of two outputs": lambda: fit(Ridge(np.array([0.5, 20.0])), y=TWO),
+    "ridge penalties of two outputs weighted": lambda: fit(Ridge(np.array([0.5, 20.0])), y=TWO, weight=DATA.weight),
     "ridge cv penalties of two outputs": lambda: fit(RidgeCV(np.logspace(-2, 4, 7), alpha_per_target=True), y=UNLIKE),
     "bayesian ridge estimated": lambda: fit(BayesianRidge()),
     "bayesian ridge estimated weighted": lambda: fit(BayesianRidge(), weight=DATA.weight),
@@ -124,7 +124,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "ard estimated columns left out": lambda: fit(ARDRegression(threshold_lambda=60.0)),
     "ard estimated no column": lambda: fit(ARDRegression(threshold_lambda=1e-4)),
     "kernel ridge penalties of two outputs": lambda: fit(
-        KernelRidge(alpha=[0.5, 20.0], gamma=0.1, kernel="rbf"), y=TWO
+        KernelRidge(alpha=np.array([0.5, 20.0]), gamma=0.1, kernel="rbf"), y=TWO
     ),
     "kernel ridge": lambda: fit(KernelRidge(alpha=0.5, kernel="rbf", gamma=0.1)),
     "kernel ridge weighted": lambda: fit(KernelRidge(alpha=0.5, kernel="rbf", gamma=0.1), weight=DATA.weight),

@@ -78,7 +78,7 @@ def test_estimated_precisions_are_held(name, recwarn):
     np.testing.assert_allclose(loo[9], solved(X[one], Y[one, None], own, penalties, X[9:10])[0, 0], rtol=1e-9)
 
 
-@pytest.mark.parametrize("model", [Ridge([0.5, 20.0]), RidgeCV(np.logspace(-2, 4, 7), alpha_per_target=True)])
+@pytest.mark.parametrize("model", [Ridge(np.array([0.5, 20.0])), RidgeCV(np.logspace(-2, 4, 7), alpha_per_target=True)])
 def test_each_output_has_its_own_penalty(model):
     model = clone(model).fit(X, TWO)
     alphas = np.asarray(getattr(model, "alpha_", model.alpha if hasattr(model, "alpha") else None))
