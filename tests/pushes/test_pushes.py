@@ -1,6 +1,7 @@
 """Pushes: an account of every score that adds up, against a loop over leaves that shares no code with axil."""
 
 import copy
+import json
 import pickle
 from dataclasses import replace
 from functools import cache
@@ -408,3 +409,22 @@ def test_a_classifier_of_several_labels(strategy):
     flipped[0, 1] = 1 - flipped[0, 1]
     with pytest.raises(axil.ExactnessError):
         axil.Explainer(model, X, flipped, WEIGHTS)
+
+
+@pytest.mark.parametrize("name", ["xgboost binary", "xgboost multiclass", "xgboost vector leaves", "xgboost poisson"])
+def test_the_weights_of_leaves_that_xgboost_recorded_are_compared(name):
+    """A model whose leaf values are right and whose recorded sums of hessians are those of other rows or weights."""
+    if name == "xgboost vector leaves" and VERSION < (3, 2):
+        pytest.skip("such trees did not record them")
+    case = fitted(name)
+    assert "leaf hessians" in explainer_of(name).verification.compared
+    booster = case.model.get_booster()
+    document = json.loads(booster.save_raw("json"))
+    part = document["learner"]["gradient_booster"]
+    for tree in part.get("gbtree", part)["model"]["trees"]:
+        tree["sum_hessian"] = [1.01 * sum_hessian for sum_hessian in tree.get("sum_hessian", [])]
+    other = copy.copy(case.model)
+    other._Booster = xgb.Booster(model_file=bytearray(json.dumps(document).encode()))
+    other._Booster.load_config(booster.save_config())
+    with pytest.raises(axil.ExactnessError, match="sum of hessians"):
+        axil.Explainer(other, X, case.y, case.weights)

@@ -68,6 +68,9 @@ class SmoothTrees:
     beta: Array | None = None  #: (I + 1,) likewise what the base is multiplied by; None: 1
     #: in which the library keeps the scores of its training rows from tree to tree
     score_precision: type[np.floating[Any]] = np.float64
+    #: (L,) sums of row weight times second derivative over each leaf's rows, and over its outputs where these share trees, as
+    #: the library recorded them; None: it did not
+    hessians: Array | None = None
     smoothing: Smoothing | None = (
         None  #: what settles ``own`` of the nodes, tree by tree, where only their sums tell it
     )

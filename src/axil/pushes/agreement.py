@@ -18,6 +18,9 @@ from axil.replay.checks import Miss, checked_rows, compare, compare_nodes, furth
 from axil.types import Array
 
 LOST = 4  # roundings of the largest score, below which a value changes no score that it is added to
+HESSIAN_TOLERANCE = 1e-4  # of a leaf's sum: scores are float32 sums, and exponentials may be off by a rounding
+ROUNDING = 1e-6  # of a row's weight: what is left of a second derivative of a probability next to 0 or 1 in float32
+SUBTRACTED = 1e-12  # of the sum over a tree
 ADDED_ENTRIES = 1 << 18  # leaf values added up at a time, of all trees
 
 
@@ -76,6 +79,15 @@ def check_values(
     for k in range(found.shape[1]):
         compare("value", found[:, k], trees.values[:, k], slack[:, k], trees, adapter.causes("values"))
     return float(np.abs(found - trees.values).max(initial=0.0)) / largest
+
+
+def check_hessians(adapter: SmoothModel, smooth: SmoothTrees, found: Array, leaf_weights: Array) -> None:
+    """Compare sums (L,) of row weight times second derivative with those recorded, in leaves of rows of these weights (L,)."""
+    assert smooth.hessians is not None
+    trees = np.repeat(np.arange(len(smooth.trees.n_leaves)), smooth.trees.n_leaves)
+    of_trees = np.bincount(trees, smooth.hessians)[trees]  # a library may subtract one child's sum from its parent's
+    slack = HESSIAN_TOLERANCE * smooth.hessians + ROUNDING * leaf_weights + SUBTRACTED * of_trees
+    compare("sum of hessians", found, smooth.hessians, slack, smooth.trees, adapter.causes("weights"))
 
 
 def check_nodes(adapter: SmoothModel, trees: FittedTrees, found: Array) -> None:

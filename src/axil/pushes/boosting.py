@@ -163,6 +163,7 @@ class Boosting:
         details = {"loss": fitted.loss.name, "sum_error": self.pushes.prove()}
         details |= {} if rounding_error is None else {"rounding_error": rounding_error}
         compared = [] if fitted.trees.counts is None else ["leaf counts"]
+        compared += [] if fitted.hessians is None else ["leaf hessians"]
         recovered = dict(self.walked.recovered)
         placement, n_leaves = fitted.trees.placement, int(fitted.trees.n_leaves.sum())
         held = None if placement is None else Held.encoded(n_leaves, placement)

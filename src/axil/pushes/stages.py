@@ -26,7 +26,7 @@ from axil.kernels import NONE
 from axil.kernels.cpu import Cpu
 from axil.machine.blocks import Each, row_blocks
 from axil.machine.progress import track
-from axil.pushes.agreement import check_counts, check_nodes, check_start, check_values
+from axil.pushes.agreement import check_counts, check_hessians, check_nodes, check_start, check_values
 from axil.pushes.states import FARTHEST, Move, States, Term
 from axil.pushes.steps import Step, StepSearch, bounded_step, joint_steps, leaf_step, whole_steps
 from axil.replay.recover import recover_rates
@@ -205,6 +205,7 @@ class StageWalk:
         self.ends: list[tuple[int, list[int]]] = []  # of each iteration: its last round, and its stages
         self.zeroed = np.zeros(trees.values.shape, dtype=np.bool_) if smooth.lightest > 0 else None
         self.replayed = np.zeros_like(trees.values)  # leaf values before the rate
+        self.hessians = np.zeros(len(trees.values))  # (L,) sums of w h over the rows of each leaf, and its outputs
         self.node_values: list[Array] = []  # of each tree, before the rate, where splits must be monotone
         self.shares: list[Array] = []  # of the nodes of each tree, where they are smoothed
         self.found: dict[Term, Array] | None = None  # (L_t, 2) sums of g and h of all trees, where the core walks
@@ -237,6 +238,8 @@ class StageWalk:
         rates, recovered = recover_rates(self.trees, self.replayed)
         replayed = self.replayed * np.repeat(rates, self.trees.n_leaves)[:, None]
         error = check_values(self.adapter, self.trees, replayed, self.start, self._noise) if check else 0.0
+        if check and self.smooth.hessians is not None:
+            check_hessians(self.adapter, self.smooth, self.hessians, self._leaf_weights())
         if check and self.node_values:
             # a rate that is not stated is in no value of a node
             known = np.where(np.isnan(self.trees.rates), 1.0, rates)
@@ -330,6 +333,11 @@ class StageWalk:
             again.iterate(number, range(trees[0], trees[-1] + 1))
         rates = np.repeat(np.nan_to_num(self.trees.rates, nan=1.0), self.trees.n_leaves)[:, None]
         return np.asarray(ROUNDINGS * float(np.finfo(self.adapter.precision).eps) * rates * found)
+
+    def _leaf_weights(self) -> Array:
+        """Return the weights (L,) of the rows in each leaf, drawn or not."""
+        rows = self.backend.rows(self.leaves, self.starts)
+        return rows.leaf_sums(self.weights[:, None], None)[:, 0]
 
     def iterate(self, iteration: int, trees: range) -> None:
         """The trees of one iteration, of which each takes its steps: several only where it is the only one."""
@@ -493,6 +501,7 @@ class StageWalk:
             steps = []
             for column, k in enumerate(self._outputs(t)):
                 G, H = self._sums(t, k, w)
+                self.hessians[place] += H
                 l2 = self.trees.l2[place]
                 if self.zeroed is not None:
                     self.zeroed[place, column] = self._zeroed(place, column, H)

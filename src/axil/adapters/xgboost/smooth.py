@@ -192,6 +192,7 @@ class SmoothXGBoost(XGBoostAdapter):
             if rows.totals.offset
             else None,  # of predictions without base_margin
             score_precision=np.float32,
+            hessians=None if entry.weights is None else entry.weights * (self.n_outputs if self._model.shared else 1),
             underived=self._underived(loss),
             start_held=_FROM_ZERO if loss.name in _FROM_STEP and self._model.base_estimated else "",
         )
