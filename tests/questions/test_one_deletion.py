@@ -23,6 +23,7 @@ X_NEW = np.array([[0.0], [1.0]])
 NUMBERS = X[:, 0] + RNG.normal(size=N)
 CLASSES = np.digitize(NUMBERS, [0, 1])
 BINARY = (NUMBERS > 0.3).astype(int)
+HALVES = (NUMBERS > np.median(NUMBERS)).astype(int)
 WEIGHTS = RNG.uniform(0.5, 2.0, N)
 SOME_ZERO = np.where(np.arange(N) % 3 == 0, 0.0, WEIGHTS)
 GONE = np.array([0, 1, 2, 5, 7, 11, 12])  # with and without weight
@@ -60,6 +61,7 @@ STUMPS = {
     "lightgbm balanced weighted": (LGBMClassifier(**LGB, class_weight="balanced"), CLASSES, SOME_ZERO),
     "lightgbm class_weight": (LGBMClassifier(**LGB, class_weight={0: 1, 1: 3}), BINARY, WEIGHTS),
     "lightgbm is_unbalance": (LGBMClassifier(**LGB, is_unbalance=True), BINARY, SOME_ZERO),
+    "lightgbm is_unbalance halves": (LGBMClassifier(**LGB, is_unbalance=True), HALVES, None),
     "lightgbm scale_pos_weight": (LGBMClassifier(**LGB, scale_pos_weight=3.0), BINARY, WEIGHTS),
     "lightgbm numbers": (LGBMRegressor(**LGB, reg_lambda=2.0), NUMBERS, SOME_ZERO),
     "lightgbm median": (LGBMRegressor(**LGB, objective="l1"), NUMBERS, WEIGHTS),

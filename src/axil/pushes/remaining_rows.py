@@ -134,8 +134,10 @@ class LabelWeights:
         """Return the rows of fits without these, one for each of C sets."""
         weights = np.tile(walked.weights, (len(gone), 1))
         l2_factors, factors = np.ones(len(gone)), walked.smooth.factors
+        if factors is None and self._balances_labels:  # as many rows of each label
+            factors = np.ones(len(walked.weights))
         every = None if factors is None else factors[None]
-        if self._balances_labels and factors is not None:
+        if factors is not None and self._balances_labels:
             every = np.tile(factors, (len(gone), 1))
         before = walked.weights.mean()
         for fit, rows in enumerate(gone):
@@ -147,7 +149,7 @@ class LabelWeights:
             changed = self.of_classes(present)
             if changed is not None:
                 weights[fit] *= changed
-            if self._balances_labels and every is not None:
+            if every is not None and self._balances_labels:
                 every[fit] = self.factors(present)
             if walked.smooth.l2_by_weight and present.any():
                 l2_factors[fit] = weights[fit].sum() / present.sum() / before
