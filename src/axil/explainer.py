@@ -280,6 +280,9 @@ class Explainer(
         )
         dropped = 0 if self._made is None else self._made.dropped
         rows = counted(model.shape[0], "training row") + (f" ({dropped} dropped)" if dropped else "")
+        if model.n_emptied:
+            leaves = "leaf" if model.n_emptied == 1 else "leaves"
+            rows += f", {model.n_emptied} {leaves} without rows"
         return f"<axil.Explainer: {model.adapter.library}, {rows}, {kind[model.kind]}{proof}>"
 
     @property

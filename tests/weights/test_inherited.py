@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from lightgbm import LGBMRegressor
 from sklearn.ensemble import BaggingRegressor, ExtraTreesRegressor, RandomForestClassifier, RandomForestRegressor
 from sklearn.tree import DecisionTreeRegressor
+from xgboost import XGBRFRegressor
 
 import axil
 from axil.structure import Ancestors
@@ -13,6 +15,17 @@ X = RNG.normal(size=(90, 4)).astype(np.float32)
 Y = X[:, 0] - X[:, 1] ** 2 + RNG.normal(size=90)
 W = RNG.uniform(0.5, 2.0, size=90)
 QUERIES = RNG.normal(size=(25, 4)).astype(np.float32)
+
+RF = {
+    "boosting_type": "rf",
+    "n_estimators": 5,
+    "bagging_freq": 1,
+    "bagging_fraction": 0.5,
+    "min_child_samples": 1,
+    "n_jobs": 1,
+    "verbose": -1,
+}
+XGB_RF = {"n_estimators": 5, "min_child_weight": 0, "n_jobs": 1}
 
 MODELS = {
     "tree": lambda: DecisionTreeRegressor(random_state=0),
@@ -125,6 +138,55 @@ def test_deletions_after_others():
     np.testing.assert_allclose(left.leverage(0), np.diag(K), atol=1e-12)
     np.testing.assert_allclose(left.squares(0), (K**2).sum(), atol=1e-10)
     np.testing.assert_allclose(K.sum(axis=1), 1.0)
+
+
+REFITTED = {
+    **MODELS,
+    "monotone": lambda: RandomForestRegressor(5, monotonic_cst=[1, 0, 0, 0], random_state=0),
+    "lightgbm rf": lambda: LGBMRegressor(**RF),
+    "lightgbm rf l1": lambda: LGBMRegressor(**RF, reg_alpha=0.5, reg_lambda=1.0),
+    "lightgbm rf monotone": lambda: LGBMRegressor(**RF, monotone_constraints=[1, 0, 0, 0]),
+    "xgboost rf": lambda: XGBRFRegressor(**XGB_RF),
+    "xgboost rf l1": lambda: XGBRFRegressor(**XGB_RF, reg_alpha=0.5, base_score=0.5),
+    "xgboost rf monotone": lambda: XGBRFRegressor(**XGB_RF, monotone_constraints=(1, 0, 0, 0)),
+}
+
+
+@pytest.mark.filterwarnings("ignore::axil.SplitsWarning")
+@pytest.mark.parametrize("name", REFITTED)
+def test_refits(name):
+    """The library's own model predicts what deletions say, and is verified with the rows that are left."""
+    model = REFITTED[name]().fit(X, Y)
+    explainer = axil.Explainer(model, X, Y)
+    tolerance = 1e-6 if "rf" in name else 1e-12
+    for rows in ([3], list(range(40))):
+        again = explainer.refit(drop=rows)
+        expected = explainer.without(QUERIES, rows)["after"]
+        np.testing.assert_allclose(again.model.predict(QUERIES), expected, rtol=0, atol=tolerance)
+        np.testing.assert_allclose(again(QUERIES).predictions, expected, rtol=0, atol=tolerance)
+        gone = [45, 50, 51, 52, 60, 70]
+        both = explainer.without(QUERIES, [*rows, *gone])["after"]
+        np.testing.assert_allclose(again.without(QUERIES, gone)["after"], both, rtol=0, atol=tolerance)
+        np.testing.assert_allclose(again.refit(drop=gone).model.predict(QUERIES), both, rtol=0, atol=tolerance)
+        single = again.removal(QUERIES, method="exact")[:, list(again.index).index(50)]
+        np.testing.assert_allclose(single, again.without(QUERIES, [50])["change"], rtol=0, atol=tolerance)
+        back = again.refit(add=(X[rows], Y[rows]))
+        if name in UNSAMPLED:  # else rows that are added are in every bag
+            np.testing.assert_allclose(back.model.predict(QUERIES), model.predict(QUERIES), rtol=0, atol=tolerance)
+
+
+@pytest.mark.filterwarnings("ignore::axil.SplitsWarning")
+def test_refitted_forests_are_saved(tmp_path):
+    explainer = axil.Explainer(RandomForestRegressor(4, random_state=0).fit(X, Y), X, Y)
+    again = explainer.refit(drop=list(range(30)))
+    again.save(tmp_path / "forest.axil")
+    emptied = explainer.without(QUERIES, list(range(30))).attrs["emptied"]
+    assert emptied > 20
+    assert f"60 training rows (30 dropped), {emptied} leaves without rows" in repr(again)
+    assert "emptied" not in explainer.without(QUERIES, []).attrs
+    loaded = axil.load(tmp_path / "forest.axil", again.model)
+    expected = explainer.without(QUERIES, list(range(33)))["after"]
+    np.testing.assert_allclose(loaded.without(QUERIES, [30, 31, 32])["after"], expected, rtol=0, atol=1e-12)
 
 
 def test_ancestors_of_random_trees():

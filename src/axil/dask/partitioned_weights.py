@@ -26,7 +26,7 @@ from axil.machine.threads import Kept
 from axil.output import tables
 from axil.questions.intervals.local import Known, known_of
 from axil.replay.checks import check_answer
-from axil.replay.model import WithoutGroups
+from axil.replay.model import WithoutGroups, WithoutRows
 from axil.replay.queries import Combination, Queries
 from axil.structure import Structure, all_n_leaves, served
 from axil.types import Array
@@ -188,13 +188,15 @@ class PartitionedWeights(PartitionedModel):
         shared = self.refits.fits(), self.n_threads
         return self.shards.each(residuals_of, shared, allowed)
 
-    def without(self, queries: Queries, rows: Any) -> tuple[Array, Array]:
-        """(n, K) twice: predictions of the fit, and of the fit without these rows; the splits are held fixed."""
+    def without(self, queries: Queries, rows: Any) -> WithoutRows:
+        """Return predictions of the fit, and of the fit without these rows; the splits are held fixed."""
         self.refits.refuse_unknown("without")
         before, left = self.predicted(queries), self.refits.without(rows)
         if left is None:
             raise InputError("Without these rows none of any weight is left; ask for a smaller set.")
-        return before, self.refits.predicted(left, queries)
+        emptied = [fit.structure.emptied for fit in left]
+        n_emptied = sum(int(own.sum()) for own in emptied if own is not None)
+        return WithoutRows(before, self.refits.predicted(left, queries), n_emptied)
 
     def without_groups(self, queries: Queries, coded: Sequence[Any]) -> WithoutGroups:
         """Predictions without each of some groups of training rows."""

@@ -31,7 +31,7 @@ from axil.inputs.copies import frozen
 from axil.pushes.proven_pushes import DERIVED, WITHOUT_WEIGHTS
 from axil.replay.checks import Verification, worst
 from axil.replay.members import naming
-from axil.replay.model import InMemory, Proven
+from axil.replay.model import InMemory, Proven, WithoutRows
 from axil.replay.queries import Combination, Queries
 from axil.types import Array
 
@@ -339,15 +339,17 @@ class MeanOfPushes(ProvenMean):
         """Return the share of these rows among all."""
         return len(rows) / self.shape[0]
 
-    def without(self, queries: Queries, rows: NDArray[np.intp]) -> tuple[Array, Array]:
-        """Return (n, K) scores, and those of members without these rows, twice: the folds and the splits are held fixed."""
+    def without(self, queries: Queries, rows: NDArray[np.intp]) -> WithoutRows:
+        """Return scores, and those of members without these rows: the folds and the splits are held fixed."""
         n_outputs, change = self.shape[1], np.zeros((len(queries), self.shape[1]))
+        emptied = 0
         for (member, proven), own_rows in zip(self.members, self.adapter.rows_of(queries.rows)):
             gone = rows if member.rows is None else np.flatnonzero(np.isin(member.rows, rows))
             inside: Any = proven
-            before, after = inside.without(inside.queries(own_rows), gone)
-            change += member.coefficient * _columns(after - before, n_outputs)
-        return queries.predictions, queries.predictions + change
+            found = inside.without(inside.queries(own_rows), gone)
+            change += member.coefficient * _columns(found.after - found.before, n_outputs)
+            emptied += found.emptied
+        return WithoutRows(queries.predictions, queries.predictions + change, emptied)
 
     @property
     def scored(self) -> Any:

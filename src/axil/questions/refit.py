@@ -78,7 +78,9 @@ class Refit(Question):
         which the library keeps targets. Splits, rates, draws and what a pipeline learnt are held fixed, so it is no retraining,
         and no proof that deleted rows left no trace: they had their part in the choice of the splits. Rows that are added are
         in every bag. Rows that early stopping held out are left out of the new explainer. The old model is not touched, and the
-        repr of the new explainer says how many rows were left out. A `SplitsWarning` says where dropped rows hold more than a
+        repr of the new explainer says how many rows were left out. A leaf of a tree, a forest or bagged trees that loses all its
+        rows has the value of its nearest ancestor that still has some, and the repr says how many there are.
+        A `SplitsWarning` says where dropped rows hold more than a
         tenth of the weight of the fit. Linear models and neighbours are fitted anew with the settings that they have. O(T N).
 
         Dropped rows are gone: every rule of the library follows the rows that remain, as in `without`. A row whose weight is set

@@ -34,7 +34,8 @@ class Without(Question):
         A frame with the columns query, before, after, change, and output if there are several; of an additive explainer then
         probability (or mean) before and after. Cost of two replays, O(T N), whatever the number of rows. Of a model fitted to
         transformed targets, before, after and change are in the targets' own units. A `SplitsWarning` says where the rows hold
-        more than a tenth of the weight of the fit. A pandas frame has the number of rows deleted in ``attrs["deleted"]``.
+        more than a tenth of the weight of the fit. A pandas frame has the number of rows deleted in ``attrs["deleted"]``, and in
+        ``attrs["emptied"]`` how many leaves of averaged trees lose all their rows, if any.
 
         Parameters
         ----------
@@ -60,11 +61,15 @@ class Without(Question):
         model = asked.model
         which = model.positions(rows)
         warn_of_splits(model.share_of(which))
-        before, after = model.without(asked.queries, which)
+        found = model.without(asked.queries, which)
+        before, after = found.before, found.after
         warn_emptied(int(np.isnan(after).sum()), after.size)
         columns = change_columns(model, asked.queries, before, after)
         deleted = int(sum(map(np.size, which)))
-        return tables.note(tables.make(columns, model.backend), model.replay_note, deleted=deleted)
+        counts = {"deleted": deleted}
+        if found.emptied:
+            counts["emptied"] = found.emptied
+        return tables.note(tables.make(columns, model.backend), model.replay_note, **counts)
 
 
 def warn_of_splits(share: float) -> None:

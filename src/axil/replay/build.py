@@ -128,7 +128,7 @@ def _prove_trees(
     found: list[Verification] = []
     for trees, output, through in walked_trees(adapter, rows, limits):
         own_offsets = None if offsets is None else offsets[:, output]
-        walked = replay(trees, through, own_offsets, limits.budget)
+        walked = replay(trees, through, own_offsets, limits.budget, targets[:, output])
         engine = tree_engine(walked.structure, limits)
         if check:
             extent = Extent.of(targets[:, output], trees.row_weights, own_offsets, walked.score)

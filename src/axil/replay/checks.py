@@ -21,6 +21,7 @@ from axil.replay.recover import Replay
 from axil.replay.walk import leaf_totals
 from axil.structure import Nodes, RowTotals
 from axil.types import Array
+from axil.weights.inherited import inheriting
 
 CHECKED_ROWS = 1000  # training rows whose prediction is asked of the library; all others are summed from its leaves
 COMPARED_ROWS = 1 << 16  # whose errors are held at a time
@@ -270,8 +271,10 @@ def check_nodes(adapter: Adapter, trees: FittedTrees, walked: Replay, scale: flo
     rule = s.regularisation
     if rule is None or rule.nodes is None or not rule.bends:
         return
+    bent = inheriting(s).regularisation
+    assert bent is not None
     nodes, sizes = rule.nodes, np.diff(rule.nodes.starts)
-    found = np.repeat(s.final, sizes) * rule.node_values(walked.sums[:, 0], walked.drawn_weights).bounded
+    found = np.repeat(s.final, sizes) * bent.node_values(walked.sums[:, 0], walked.drawn_weights).bounded
     slack = adapter.leaf_tolerance * float(np.abs(trees.values).max(initial=0.0)) + ROUNDING * scale
     compare_nodes(nodes, found, slack, adapter.causes("values"))
 

@@ -23,6 +23,8 @@ from axil.structure import Ranks, Regularisation, Structure, all_n_leaves
 from axil.structure.leaves import LeafFit
 from axil.types import Array
 from axil.weights.engine import TreeEngine
+from axil.weights.inherited import inherited_values, inheriting
+from axil.weights.rows_left import known_regularisation
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,24 +124,40 @@ def leaf_fit(adapter: Adapter, s: Structure, rows: RefitRows, budget: Budget, ra
     walk = _TreeRefit(adapter, trees, rows.leaves(s.leaves(), s.columns), rows.targets, rows.offsets, budget)
     walk.rule, walk.final = rule, s.final
     found = walk.run()
-    emptied = int(((found.leaf_weights == 0) & (s.leaf_weights > 0)).sum())
-    if s.averages and emptied:
+    emptied = _emptied(s, found)
+    if emptied.any() and (ranks is not None or s.cut is not None):
         raise UnsupportedQuestionError(
             "refit",
-            f"{emptied} of {s.total_leaves} leaves of averaged trees would lose all rows, and a tree has to say something there",
-            "Ask explainer.without(X, rows), whose mean is over the trees that still have rows; or fit with larger leaves.",
+            f"{emptied.sum()} of {s.total_leaves} leaves of averaged trees would lose all rows, and the values of the nodes "
+            "above them follow from ranks of rows, or from residuals that are cut off, so the new model could not be verified",
+            "Ask explainer.without(X, rows); or fit with larger leaves.",
         )
     if ranks is not None:
         return _ranked_fit(s, found, walk.raw, trees.based, len(rows.targets))
     columns = np.arange(s.n_trees) if s.columns is None else s.columns
     raw, parts = walk.raw, (found.sums, found.drawn_weights, found.counts)
+    if emptied.any():
+        left = replace(s, emptied=emptied, leaf_weights=found.leaf_weights, regularisation=rule)
+        raw = inherited_values(left, raw, found.sums, np.average(rows.targets, axis=0, weights=weights))
+        rule = rule if rule.nodes is None else known_regularisation(inheriting(left))
     made = LeafFit(
         s.n_leaves, columns, s.final, raw, *parts, base, float(s.beta[-1]), s.base is None, len(rows.targets), rule
     )
+    made = replace(made, inherits=s.averages)
     if s.cut is None or s.cut.weighs:
         return made
     # rows that are cut off count in the weights that a library records
     return replace(made, hessians=found.leaf_weights)
+
+
+def _emptied(s: Structure, found: Walked) -> NDArray[np.bool_]:
+    """Return which leaves of averaged trees, (L,), have no rows any more."""
+    had_rows = s.leaf_weights > 0
+    if s.emptied is not None:
+        had_rows = had_rows | s.emptied
+    if not s.averages:
+        had_rows = np.zeros_like(had_rows)
+    return np.asarray(had_rows & (found.drawn_weights == 0))
 
 
 def _ranked_fit(s: Structure, found: Walked, raw: Array, based: bool, n_rows: int) -> LeafFit:

@@ -28,6 +28,15 @@ from axil.types import Array
 
 
 @dataclass(frozen=True)
+class WithoutRows:
+    """Predictions of the fit without some training rows."""
+
+    before: Array  #: (n, K) with all rows
+    after: Array  #: (n, K)
+    emptied: int = 0  #: leaves of averaged trees that lose all their rows, and have their ancestors' values
+
+
+@dataclass(frozen=True)
 class WithoutGroups:
     """Predictions without each of G groups of training rows."""
 
@@ -97,6 +106,11 @@ class Proven(ABC):
         """(C,): the names of the classes that the targets stand for; None for numbers."""
         found: NDArray[Any] | None = self.adapter.classes
         return found
+
+    @property
+    def n_emptied(self) -> int:
+        """The number of leaves of averaged trees that have no rows, and have their ancestors' values."""
+        return 0
 
     @property
     def outputs(self) -> NDArray[Any] | None:
@@ -503,9 +517,9 @@ class Refittable(InMemory):
         """The share of these rows, as `positions` has them, in the weight of the fit; 0 where there are no splits."""
         return float(self.row_weights[rows].sum() / self.row_weights.sum())
 
-    def without(self, queries: Queries, rows: NDArray[np.intp]) -> tuple[Array, Array]:
-        """(n, K) twice: predictions of the fit, and of the fit without these rows; the splits are held fixed."""
-        return self.predicted(queries), self.fitted_without(queries, rows)  # the first checks them
+    def without(self, queries: Queries, rows: NDArray[np.intp]) -> WithoutRows:
+        """Return predictions of the fit, and of the fit without these rows; the splits are held fixed."""
+        return WithoutRows(self.predicted(queries), self.fitted_without(queries, rows))  # the first checks them
 
     def without_groups(self, queries: Queries, coded: Sequence[Any]) -> WithoutGroups:
         """Predictions without each of some groups of training rows."""

@@ -23,7 +23,7 @@ from axil.machine.progress import track
 from axil.machine.threads import Kept
 from axil.replay.checks import Verification, check_answer
 from axil.replay.leaf_fits import Change, leaf_fits
-from axil.replay.model import Refittable
+from axil.replay.model import Refittable, WithoutRows
 from axil.replay.queries import Combination, Queries
 from axil.replay.radius import rows_replayed
 from axil.replay.walk import round_to
@@ -350,6 +350,14 @@ class ProvenModel(Refittable):
 
     def fitted_without(self, queries: Queries, rows: NDArray[np.intp]) -> Array:
         return self._without(rows).predicted(queries)
+
+    def without(self, queries: Queries, rows: NDArray[np.intp]) -> WithoutRows:
+        left = self._without(rows)
+        return WithoutRows(self.predicted(queries), left.predicted(queries), left.n_emptied - self.n_emptied)
+
+    @property
+    def n_emptied(self) -> int:
+        return sum(int(s.emptied.sum()) for s in self._structures if s.emptied is not None)
 
     def _without(self, rows: NDArray[np.intp]) -> ProvenModel:
         """Return the fit without these rows; there is no model to compare its predictions with."""

@@ -23,6 +23,8 @@ from axil.replay.walk import ELSEWHERE, Walked
 from axil.structure import Pattern, Regularisation, Structure, cell_dtype
 from axil.structure.pattern import bytes_needed, hold
 from axil.types import Array
+from axil.weights.forest import is_forest
+from axil.weights.inherited import inherited_values, inheriting
 
 Leaves = NDArray[np.unsignedinteger[Any]]
 
@@ -84,11 +86,45 @@ def check_placement(placement: Placement | None, leaves: Leaves, limits: Limits)
         raise InputError("X_train is not what the explainer was made of; expected the same rows in the same order.")
 
 
-def replay(trees: FittedTrees, walked: Walked, offsets: Array | None, budget: Budget) -> Replay:
-    """The replay of these trees from a walk over all rows at once."""
+def replay(
+    trees: FittedTrees, walked: Walked, offsets: Array | None, budget: Budget, targets: Array | None = None
+) -> Replay:
+    """The replay of these trees from a walk over all rows at once.
+
+    ``targets`` (N, K): averaged trees without any row of their sample predict their mean.
+    """
     needed = bytes_needed(regularisation_of(trees), walked.sums[:, 0], walked.leaf_weights)
     budget.require(needed, "Tables of which leaves depend on which (bounded or smoothed leaves)", SMALLER_TREES)
-    return replayed(trees, walked, offsets)
+    found = replayed(trees, walked, offsets)
+    if targets is None or walked.ranks is not None or walked.cut is not None:
+        return found
+    mean = np.average(targets, axis=0, weights=trees.row_weights)
+    return _with_inherited(found, trees, mean)
+
+
+def _with_inherited(found: Replay, trees: FittedTrees, mean: Array) -> Replay:
+    """Return the replay where leaves of averaged trees have no rows, as after a refit: they have their ancestors' values.
+
+    A leaf whose value is nearer to that of an empty leaf of the library was one in the fit.
+    """
+    s = found.structure
+    empty = s.leaf_weights == 0
+    if not s.averages or not empty.any():
+        return found
+    final = np.repeat(s.final, s.n_leaves)[:, None]
+    values = inherited_values(replace(s, emptied=empty), found.values, found.sums, mean)
+    apart = [np.abs(final * made - trees.values).sum(axis=1) for made in (values, found.values)]
+    emptied = empty & (apart[0] <= apart[1])
+    if not emptied.any():
+        return found
+    s = replace(s, emptied=emptied)
+    values = inherited_values(s, found.values, found.sums, mean)
+    if not is_forest(s):
+        rule = inheriting(s).regularisation
+        assert rule is not None
+        pattern = hold(rule, found.sums[:, 0], s.leaf_weights)
+        s = replace(s, leaf_scale=pattern.scale, shift=pattern.shift, mixing=pattern.mixing)
+    return replace(found, structure=s, values=values)
 
 
 def replayed(

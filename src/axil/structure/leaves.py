@@ -37,6 +37,7 @@ class LeafFit:
     class_weights: Array | None = (
         None  #: (C,) weights of classes that the library counted or was given; None: there are none
     )
+    inherits: bool = False  #: whether nodes without rows have their parents' values, as those of averaged trees have
     row_weights: Array | None = (
         None  #: (n_rows,) sample weights, as scikit-learn's forests keep them; None: there are none
     )
@@ -80,6 +81,10 @@ class LeafFit:
         else:
             values = self._node_values[int(self.rule.nodes.starts[t]) :][: len(children), None].copy()
         values[leaves] = self.raw[own]
+        if self.inherits:
+            for node in np.flatnonzero(children[:, 0] >= 0):
+                below = children[node][(weights[children[node]] == 0) & (children[children[node], 0] >= 0)]
+                values[below] = values[node]
         gains = np.zeros(len(values))
         if np.isfinite(l2):  # of a plain sum S it is S^2 / (H + l2)
             lowered = 2 * (sums * values - self.rule.l1 * np.abs(values)) - (bends + l2) * values**2

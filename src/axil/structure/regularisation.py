@@ -95,7 +95,13 @@ class Regularisation(Transferable):
     def reached(self, empty: NDArray[np.bool_]) -> Regularisation:
         """The rule where rows may come into leaves that had none, and were left at zero for it: they follow the others."""
         common = self.l2[np.isfinite(self.l2)].min(initial=np.inf)
-        return replace(self, l2=np.where(empty & np.isinf(self.l2), common, self.l2))
+        l2, nodes = np.where(empty & np.isinf(self.l2), common, self.l2), self.nodes
+        if nodes is not None:
+            at, leaves = nodes.ends
+            of_nodes = nodes.l2.copy()
+            of_nodes[at] = l2[leaves]
+            nodes = replace(nodes, l2=of_nodes)
+        return replace(self, l2=l2, nodes=nodes)
 
     def step(self, sums: Array, denominators: Array) -> Array:
         """Values from sums and ``W + l2``: moved by l1, divided, and not beyond max_step."""

@@ -33,7 +33,7 @@ def inheriting(s: Structure) -> Structure:
     rule = s.regularisation
     if s.emptied is None or not s.emptied.any() or rule is None or s.is_ranked:
         return s
-    nodes = rule.nodes if rule.mixes else ancestors_of(s).nodes(s.n_leaves, rule.l2)
+    nodes = ancestors_of(s).nodes(s.n_leaves, rule.l2) if rule.nodes is None else rule.nodes
     if nodes is None:
         raise UnsupportedQuestionError(
             "without",
@@ -45,6 +45,7 @@ def inheriting(s: Structure) -> Structure:
 
 def _sharing(nodes: Nodes, leaf_weights: Array) -> Nodes:
     """Return the nodes where those without rows have their parents' values."""
+    nodes = nodes.emptied(leaf_weights == 0)
     gone = nodes.totals(leaf_weights) == 0
     own = np.where(gone, 0.0, 1.0 if nodes.own is None else nodes.own)
     own[nodes.starts[:-1]] = 1.0  # a root has no parent
@@ -74,7 +75,7 @@ def inherited_values(s: Structure, values: Array, sums: Array, mean: Array) -> A
         bent = inheriting(s).regularisation
         assert bent is not None
         for k, column in enumerate(sums.T):
-            found[leaves, k] = bent.leaf_values(column, s.leaf_weights)[leaves]
+            found[:, k] = bent.leaf_values(column, s.leaf_weights)  # a node without rows bounds no others
         return found
     ancestors = ancestors_of(s)
     weights = ancestors.totals(s.leaf_weights)

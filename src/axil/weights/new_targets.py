@@ -15,6 +15,7 @@ from axil.kernels import Backend
 from axil.structure import Structure
 from axil.types import Array
 from axil.weights import ranks_left
+from axil.weights.inherited import inheriting
 from axil.weights.rows_left import fit_by_rule, with_pattern, without
 
 
@@ -36,7 +37,8 @@ def with_targets(structure: Structure, targets: Array, backend: Backend) -> Stru
     if structure.cut is not None:
         no_rows = np.zeros(0, dtype=np.intp)
         return without(structure, no_rows, targets, backend)
-    return with_pattern(structure, fit_by_rule(structure, targets, backend).sums)
+    fitted = inheriting(structure)
+    return with_pattern(fitted, fit_by_rule(fitted, targets, backend).sums)
 
 
 def _ranked_by(structure: Structure, targets: Array) -> Structure:

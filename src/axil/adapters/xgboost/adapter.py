@@ -238,6 +238,11 @@ class XGBoostAdapter(TreeModel):
         return entries
 
     @property
+    def _averages(self) -> bool:
+        """Whether predictions are means over trees that do not see each other, as those of a random forest."""
+        return self._n_iterations == 1 and self._model.n_parallel > 1
+
+    @property
     def _drops(self) -> bool:
         """Whether DART dropped trees: each drop leaves a factor behind."""
         return self._model.weight_drop is not None and bool(np.any(self._model.weight_drop != 1))
@@ -349,7 +354,7 @@ class XGBoostAdapter(TreeModel):
             base=None if self._model.base_estimated else base,
             base_value=base,
             doubt=next((partial(pruned, t) for t, tree in enumerate(trees) if tree.pruned), None),
-            ancestors=_ancestors(trees, l2) if self._n_iterations == 1 and self._model.n_parallel > 1 else None,
+            ancestors=_ancestors(trees, l2) if self._averages else None,
             columns=None if len(own) == self._n_trees else own.astype(np.int64),
         )
 
@@ -458,7 +463,8 @@ class XGBoostAdapter(TreeModel):
             return found
 
         def bent(l2: float) -> Array:
-            return self._rule.values(tree, np.where(zero, np.inf, l2), sums, weights)[~zero].ravel()
+            of_leaves = np.where(zero, np.inf, l2)
+            return self._rule.values(tree, of_leaves, sums, weights, self._averages)[~zero].ravel()
 
         return replace(found, bent=bent, most=self._rule.max_step)
 

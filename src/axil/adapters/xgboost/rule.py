@@ -65,8 +65,13 @@ class XGBoostRule:
         slack = 4 * ROUNDING * np.abs(values)
         return Nodes(starts, children, leaf, added, values, slack, signs if signs.any() else None)
 
-    def values(self, tree: Tree, l2: Array, sums: Array, weights: Array) -> Array:
-        """(L, K): the values of one tree's leaves before the rate, from their sums (L, K) and weights (L,)."""
+    def values(self, tree: Tree, l2: Array, sums: Array, weights: Array, averaged: bool = False) -> Array:
+        """(L, K): the values of one tree's leaves before the rate, from their sums (L, K) and weights (L,).
+
+        ``averaged``: whether trees are averaged, whose nodes without rows, as after a refit, bound no others.
+        """
         nodes = self.nodes([tree], 0, [l2], np.ones(1)) if self.signs.any() else None
+        if nodes is not None and averaged:
+            nodes = nodes.emptied(weights == 0)
         own = Regularisation(l2, np.ones_like(l2), False, self.l1, self.max_step, nodes)
         return np.stack([own.leaf_values(column, weights) for column in sums.T], axis=1)
