@@ -48,9 +48,12 @@ def write(model: Any, fits: list[LeafFit]) -> Any:
 
 
 def _as_before(written: str, base: Any) -> str:
-    """The base as the document writes it: one number, or from 3.1 on a list."""
-    numbers = [float(np.float32(number)) for number in base]
-    return json.dumps(numbers) if written.strip().startswith("[") else repr(numbers[0])
+    """Return the base as the document writes it: one number, or from 3.1 on a list.
+
+    A number has as few digits as single precision needs: XGBoost 2 takes 0.5 for one that has more.
+    """
+    numbers = [str(np.float32(number)) for number in base]
+    return f"[{','.join(numbers)}]" if written.strip().startswith("[") else numbers[0]
 
 
 def _put(document: dict[str, Any], tree: Tree, fit: LeafFit, t: int, drop: float, is_ranked: bool) -> None:
