@@ -207,8 +207,11 @@ def other_order(X: Any, y: Any) -> NDArray[np.intp] | None:
         return None
     if len(rows) != len(given) or rows.equals(given) or not (rows.is_unique and given.is_unique):
         return None
-    found = given.get_indexer(rows)
-    return None if (found < 0).any() else np.asarray(found, dtype=np.intp)
+    places = np.asarray(given.get_indexer(rows), dtype=np.intp)
+    is_same_order = np.array_equal(places, np.arange(len(rows)))  # text of two types is equal and not `equals`
+    if is_same_order or (places < 0).any():
+        return None
+    return places
 
 
 def refuse_other_order(rows: Any, given: Any, what: str, of: str = "X_train", instead: str = "") -> None:
