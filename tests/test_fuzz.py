@@ -2,6 +2,7 @@
 
 import collections
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from lightgbm import LGBMRegressor
 import axil
 from tests.fuzz import answers, mutations, refits, trials
 from tests.fuzz.data import Draw, Trial
-from tests.fuzz.judge import Wrong
+from tests.fuzz.judge import Wrong, check_sums
 from tests.subsets import every
 
 SEEDS = trials.seeds(100, 0)
@@ -48,6 +49,39 @@ def test_trials_that_once_failed(seed, kind):
     assert trials.run(seed).kind == kind
 
 
+class Exploded:
+    """An explainer whose contributions add up, but for two rows that cancel."""
+
+    def __init__(self, *given):
+        self._explainer = EXPLAINER(*given)
+
+    def __call__(self, X):
+        found = self._explainer(X)
+        parts = np.array(found.contributions)
+        parts[..., 0] += 1e3
+        parts[..., 1] -= 1e3
+        return SimpleNamespace(contributions=parts, intercepts=found.intercepts, predictions=found.predictions)
+
+
+EXPLAINER = axil.Explainer
+
+
+def test_contributions_that_cancel_are_noticed(monkeypatch):
+    number = next(n for n in trials.seeds(20, 0, of="terms") if trials.run(n, "terms").kind == "exact")
+    monkeypatch.setattr(axil, "Explainer", Exploded)
+    outcome = trials.run(number, "terms")
+    assert outcome.kind == "failed"
+    assert "times the terms of its leaf values" in outcome.why
+
+
+def test_sums_of_huge_contributions_are_noticed():
+    parts = np.array([[1e9, -1e9, 0.5]])
+    with pytest.raises(Wrong, match="in absolute value"):
+        check_sums(SimpleNamespace(contributions=parts, intercepts=np.zeros(1), predictions=np.full(1, 0.5)))
+    with pytest.raises(Wrong, match="away from the scores"):
+        check_sums(SimpleNamespace(contributions=parts / 1e9, intercepts=np.zeros(1), predictions=np.full(1, 0.5)))
+
+
 def test_a_trial_can_be_replayed():
     assert trials.run(SEEDS[0]) == trials.run(SEEDS[0])
 
@@ -69,7 +103,7 @@ def test_answers_about_random_models_are_those_of_replays(of):
 def test_numbers_are_spread_over_kinds():
     counts = collections.Counter(of for _, of in trials.numbers_of(100, 3))
     assert counts == {of: round(100 * kind.share) for of, kind in trials.KINDS.items()}
-    assert {of for _, of in trials.numbers_of(20, 3, "smoother")} == {"weights"}
+    assert {of for _, of in trials.numbers_of(20, 3, "smoother")} == {"weights", "dropped"}
     assert trials.numbers_of(2, 3, only="files") == [(3_000_000, "files"), (3_000_001, "files")]
 
 

@@ -26,9 +26,9 @@ class Draw:
         self.ranked = False  # whether models have percentiles for leaf values
         self.task = ""  # of tuned models: quantiles, counts or classes; empty: mostly squared error
 
-    def aside(self) -> Draw:
+    def aside(self, stream: int = 1) -> Draw:
         """Choices from a stream of their own: those of the main stream stay as they were for the same seed number."""
-        other = Draw(*self.start, 1)
+        other = Draw(*self.start, stream)
         other.chosen = self.chosen
         return other
 

@@ -9,7 +9,7 @@ import lightgbm as lgb
 import numpy as np
 
 from tests.fuzz import spaces
-from tests.fuzz.data import Data, Draw, Trial, table
+from tests.fuzz.data import Array, Data, Draw, Trial, table
 
 SETTINGS: dict[str, tuple[Any, ...]] = {
     "learning_rate": (0.01, 0.1, 1 / 3, 0.5, 1.0),
@@ -109,8 +109,9 @@ def make(draw: Draw) -> Trial:
     data = table(draw, forms=("array", "array", "float32", "fortran", "csr", "csc", "frame", "categories"))
     params, n_trees = settings(draw, data), draw.pick("trees", 1, 3, 10, 30)
     as_categories = bool(data.categories) and draw.flag("categorical_feature", 0.5)
+    y = data.y
     if draw.flag("estimator", 0.3):
-        model = _estimator(draw, data, params, n_trees)
+        model, y = _estimator(draw, data, params, n_trees)
     else:
         model = _booster(draw, data, params, n_trees, as_categories)
     form = draw.pick("through", *("memory",) * 6, "text", "text", "pickle", "refit", "shorter")
@@ -126,8 +127,10 @@ def make(draw: Draw) -> Trial:
     # init_model overrides init_score, and GOSS draws from the iteration 1 / learning_rate on.
     lossy = "continued" in draw.chosen and data.offset is not None
     lossy = lossy or ("schedule" in draw.chosen and draw.chosen["boosting"] == "goss")
+    weighed = draw.chosen.get("class weights") in ("balanced", "dict")
+    lossy = lossy or (weighed and isinstance(model, lgb.Booster))  # which an estimator's weights of classes are not in
     predict = _roots(model) if "reg_sqrt" in params else model.predict
-    return Trial(model, X, data.y, data.weight, data.offset, X_new, predict, lossy)
+    return Trial(model, X, y, data.weight, data.offset, X_new, predict, lossy)
 
 
 def _booster(draw: Draw, data: Data, params: dict[str, Any], n_trees: int, as_categories: bool) -> Any:
@@ -157,19 +160,48 @@ def _booster(draw: Draw, data: Data, params: dict[str, Any], n_trees: int, as_ca
     return model
 
 
-def _estimator(draw: Draw, data: Data, params: dict[str, Any], n_trees: int) -> Any:
-    params = dict(params)
+def _estimator(draw: Draw, data: Data, params: dict[str, Any], n_trees: int) -> tuple[Any, Array]:
+    """Return a fitted LGBMRegressor or LGBMClassifier, and the targets or classes that it was fitted to."""
+    params, y = dict(params), data.y
     kind: Any = lgb.LGBMRegressor
-    y: Any = data.y
-    if draw.flag("classifier", 0.05):
-        kind, y = lgb.LGBMClassifier, (data.y > np.median(data.y)).astype(int)
-        params.pop("objective")
+    extra = draw.aside(2)
+    if draw.flag("classifier", 0.05) or extra.flag("classes", 0.15):
+        kind, y = lgb.LGBMClassifier, _labels(extra, data.y)
+        params = {name: value for name, value in params.items() if name not in ("objective", "reg_sqrt")}
+        params |= class_weights(extra, y)[0]
     how: dict[str, Any] = {}
     if draw.flag("early stopping", 0.15):
         how["eval_set"] = [(data.convert(data.X), draw.rng.permutation(y))]
         how["callbacks"] = [lgb.early_stopping(2, verbose=False)]
     model = kind(n_estimators=n_trees, n_jobs=params.pop("num_threads"), **params)
-    return model.fit(data.convert(data.X), y, sample_weight=data.weight, init_score=data.offset, **how)
+    return model.fit(data.convert(data.X), y, sample_weight=data.weight, init_score=data.offset, **how), y
+
+
+def _labels(draw: Draw, y: Array) -> Array:
+    """Two or three classes, by rank."""
+    if len(y) < 3 or not draw.flag("three classes", 0.3):
+        return (y > np.median(y)).astype(int)
+    return np.digitize(y, np.quantile(y, [1 / 3, 2 / 3]))
+
+
+def class_weights(draw: Draw, y: Array) -> tuple[dict[str, Any], Array]:
+    """Return a setting of an LGBMClassifier that weighs classes, and the weights (N,) that it stands for."""
+    classes, numbers = np.unique(y, return_inverse=True)
+    counts = np.bincount(numbers)
+    kinds = ["none", "none", "balanced", "dict"]
+    if len(classes) == 2:
+        kinds += ["is_unbalance", "scale_pos_weight"]
+    kind = draw.pick("class weights", *kinds)
+    if kind == "balanced":
+        return {"class_weight": "balanced"}, (len(y) / (len(classes) * counts))[numbers]
+    if kind == "dict":
+        given = {int(label): 0.5 + 2.0 * k for k, label in enumerate(classes)}
+        return {"class_weight": given}, np.array(list(given.values()))[numbers]
+    if kind == "is_unbalance":  # the smaller class counts as much as the larger one
+        return {"is_unbalance": True}, (counts.max() / counts)[numbers]
+    if kind == "scale_pos_weight":
+        return {"scale_pos_weight": 3.5}, np.where(numbers == 1, 3.5, 1.0)
+    return {}, np.ones(len(y))
 
 
 def _roots(model: Any) -> Any:

@@ -1,7 +1,7 @@
 """Random models of every library: axil must be exact or refuse by name; never silently wrong, never a crash.
 
 A trial draws data and settings from its seed number and fits a model; if the library refuses, it is void. Then either axil
-raises one of its own errors, or what it answers must be right. There are ten kinds of trials:
+raises one of its own errors, or what it answers must be right. There are eleven kinds of trials:
 
 - weights: of any model with any setting: they agree with the model's predictions, with the dense recursion and with a replay
   of the fit on other targets, and wrong data are noticed
@@ -14,6 +14,8 @@ raises one of its own errors, or what it answers must be right. There are ten ki
 - mistakes: wrong features, targets, weights and offsets are refused, or change no answer
 - files: a saved explainer with one entry changed is refused, or answers as before
 - dropped: of any model, without and refit(drop=) agree, and so do removal and leave_one_out of single rows with without
+- terms: contributions of classifiers and counts with L1, largest steps, smoothing, bounds, class weights and categories: no row
+  puts more into a score than the terms of its leaf values, from the library's own record
 - encodings: weights and pushes of CatBoost's models with categories that are encoded by the targets; no wrong target passes
 
     PYTHONPATH=tests python -m fuzz --n 5000 --jobs 2
@@ -43,7 +45,7 @@ import tests.fuzz.catboost
 import tests.fuzz.lightgbm
 import tests.fuzz.sklearn
 import tests.fuzz.xgboost
-from tests.fuzz import answers, dropped, refits
+from tests.fuzz import answers, dropped, refits, terms
 from tests.fuzz.data import Draw, Trial
 from tests.fuzz.judge import Wrong, judge, judge_encoded, silence
 
@@ -105,10 +107,11 @@ KINDS = {
     "losses": Kind(BOOSTED, lambda draw, one: refits.make(draw, one, loss="other"), answers.check_answers, 0.1),
     "radius": Kind(WITH_L1, lambda draw, one: refits.make(draw, one, held=True), answers.check_radius, 0.1),
     "mistakes": Kind(PLAIN, _any_plain, answers.check_mistakes, 0.1),
-    "files": Kind(PLAIN, _any_plain, answers.check_file, 0.1),
+    "files": Kind(PLAIN, _any_plain, answers.check_file, 0.05),
     "dropped": Kind(tuple(LIBRARIES), _dropped, dropped.check_dropped, 0.1),
     "encodings": Kind(("catboost",), lambda draw, _: tests.fuzz.catboost.make_encoded(draw), judge_encoded, 0.1),
     "ranks": Kind(("lightgbm", "xgboost", "catboost", "sklearn"), _ranked, judge, 0.1),
+    "terms": Kind(WITH_L1, terms.make, terms.check, 0.05),
 }
 SECONDS = 120  # a trial that takes longer has failed
 CHUNK = 10

@@ -158,3 +158,17 @@ def test_the_audit_expects_what_the_library_predicts_with_the_offsets_of_the_fit
     scores = explainer.without(X[rows], rows, init_score=OFFSETS[rows])["after"]
     expected = explainer.audit().set_index("row")["expected"][rows]
     np.testing.assert_allclose(expected, np.exp(scores), rtol=1e-6)  # XGBoost predicts in float32
+
+
+def test_without_a_whole_leaf_rows_are_at_their_offsets():
+    """The one tree then adds nothing to the scores of rows in that leaf, and the fit has no base."""
+    rng = np.random.default_rng(0)
+    X, offsets = rng.normal(size=(60, 2)), rng.normal(size=60)
+    y = rng.poisson(np.exp(0.3 * X[:, 0] + offsets))
+    model = LGBMRegressor(objective="poisson", n_estimators=1, num_leaves=3, min_child_samples=5, verbose=-1, n_jobs=1)
+    model.fit(X, y, init_score=offsets)
+    leaf = model.predict(X, pred_leaf=True).ravel()
+    rows = np.flatnonzero(leaf == leaf[0])
+    explainer = axil.Explainer(model, X, y, init_score=offsets)
+    table = explainer.without(X[rows[:4]], rows, init_score=offsets[rows[:4]])
+    np.testing.assert_allclose(table["after"], offsets[rows[:4]], rtol=1e-9)

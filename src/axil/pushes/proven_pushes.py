@@ -210,10 +210,14 @@ class ProvenPushes(Refittable):
         left[rows] = 0.0
         if not left.any():
             raise InputError(f"Without {len(rows)} rows none of any weight is left; ask for a smaller set.")
-        found = self.asked_of(queries).deleted([rows[:0], rows], "without").scores(queries.coordinates)
+        asked = self.asked_of(queries)
+        found = asked.deleted([rows[:0], rows], "without").scores(queries.coordinates)
         change = found[1] - found[0]
+        after = found[1]
+        if asked.offsets is not None:  # of these rows, which both fits leave out
+            after = after + asked.offsets.values
         is_huge = np.abs(change) > HUGE * np.abs(found[1])
-        return np.asarray(np.where(is_huge, found[1], queries.predictions + change))
+        return np.asarray(np.where(is_huge, after, queries.predictions + change))
 
     def own_predictions_without(self, sets_of_rows: Sequence[NDArray[np.intp]]) -> Iterator[Array]:
         offsets = Offsets.of(self.boosting.rows.offsets, self.shape[0], self.adapter)
