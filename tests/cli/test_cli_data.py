@@ -5,6 +5,7 @@ import json
 import re
 
 import catboost as cb
+import lightgbm
 import numpy as np
 import pandas as pd
 import pytest
@@ -189,3 +190,45 @@ def test_a_large_field_makes_no_large_message(fails, folder):
     TRAIN.rename(columns={"bmi": large}).to_csv(folder / "large.csv", index=False)
     assert len(fails("explain lightgbm.txt --train large.csv --target y --query query.csv", "lacks")) < 1000
     assert len(str(axil.InputError("x" * 10**7))) < 5000
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_classes_that_are_text_where_the_file_keeps_numbers(n_classes, run, fails):
+    """LightGBM's file has no names of classes; its estimator numbers them in sorted order."""
+    names = np.array(["paid", "default", "late"])[np.digitize(Y, np.quantile(Y, np.arange(1, n_classes) / n_classes))]
+    model = lightgbm.LGBMClassifier(n_estimators=4, num_leaves=4, min_child_samples=5, n_jobs=1, verbose=-1)
+    model.fit(X, names).booster_.save_model("named.txt")
+    TRAIN.assign(y=names).to_csv("named.csv", index=False)
+    words = f"named.txt {PLAIN.replace('train.csv', 'named.csv')}"
+    code, out, err = run(f"explain {words} --query query.csv --format csv")
+    assert code == 0, err
+    assert f"0 is 'default', 1 is '{'paid' if n_classes == 2 else 'late'}'" in err
+    table = pd.read_csv(io.StringIO(out))
+    if n_classes == 3:
+        assert sorted(set(table["output"])) == ["default", "late", "paid"]
+    row = int(np.flatnonzero(names == "paid")[0])
+    code, changed, err = run(f"what-if {words} --query query.csv --set {row}=default --format csv")
+    assert code == 0, err
+    expected = axil.Explainer(model, X, names).what_if(QUERY[FEATURES], {row: "default"})
+    np.testing.assert_allclose(pd.read_csv(io.StringIO(changed))["after"], expected["after"], rtol=1e-5)
+    code, _, err = run(f"refit {words} --set {row}=default --out again.txt")
+    assert code == 0, err
+    TRAIN.assign(y="one").to_csv("one.csv", index=False)
+    fails(
+        f"explain {words.replace('named.csv', 'one.csv')} --query query.csv",
+        "holds 1 different texts",
+        f"has {n_classes} classes",
+    )
+
+
+@pytest.mark.parametrize("command", ["explain", "similar", "what-if --set 3=40", "without --rows 3"])
+def test_models_of_several_quantiles_take_one_column(command, run, fails):
+    loss = "MultiQuantile:alpha=0.1,0.5,0.9"
+    model = cb.CatBoostRegressor(iterations=4, depth=3, verbose=0, allow_writing_files=False, loss_function=loss)
+    model.fit(X, Y).save_model("quantiles.cbm")
+    name, *options = command.split(maxsplit=1)
+    words = f"{name} quantiles.cbm {PLAIN} --query query.csv {' '.join(options)}"
+    code, out, err = run(words)
+    assert code == 0, err
+    assert out
+    fails(words.replace("--target y", "--target y,y2"), "3 quantiles of one column")

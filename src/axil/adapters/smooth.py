@@ -120,6 +120,7 @@ class SmoothModel(Adapter, Protocol):
     """One fitted model, read once; construction refuses, by name, what is not differentiated."""
 
     smooth_tolerance: float  #: of leaf values and scores in a replay in float64, relative to the largest
+    numbered_classes: int = 0  #: how many classes it has of which it keeps numbers and no names; names may be given
     alone: str  #: a setting, in words, with which it is read alone, not as one of several outputs; empty: there is none
 
     def scores(self, X: Any) -> Array:

@@ -19,7 +19,7 @@ from axil.cli.names import column_of, new_targets, tested
 from axil.cli.names import groups as groups_of
 from axil.cli.output import MOST_ON_SCREEN, AnswerWords, Output, lines_of, output_of
 from axil.cli.parameters import given_options, named_rows, parameters_of, refits, refuse
-from axil.errors import AxilError, InputError, UnsupportedModelError, counted
+from axil.errors import AxilError, InputError, UnsupportedModelError, counted, shown
 from axil.explainer import Explainer
 from axil.kernels.choose import limits_of
 from axil.output.tables import NOTES
@@ -306,6 +306,12 @@ def question_of(arguments: argparse.Namespace) -> CommandSubject:
     more = {"marks": tested(getattr(arguments, "where", None)), "out_of_fold": getattr(arguments, "out_of_fold", None)}
     roles = data.Roles(arguments.target, *columns, **more, offset=arguments.offset, others=_others(arguments))
     training = data.training_rows(arguments.train, roles, adapter)
+    names = data.names_of_classes(training, adapter)
+    if names is not None:
+        model.classes_ = np.array(names, dtype=object)  # as an estimator has them
+        adapter, _ = _adapter_of(model)
+        numbered = ", ".join(f"{number} is {shown(name)}" for number, name in enumerate(names))
+        warnings.warn(f"the model's file has numbers of classes alone: {numbered}", data.Note, stacklevel=2)
     limits: dict[str, Any] = {"n_threads": arguments.threads, "memory_limit": arguments.memory_limit}
     limits |= {"device": arguments.device, "scratch": None if has_pushes else arguments.scratch}
     with files.usable(arguments.model, arguments.train):

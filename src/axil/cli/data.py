@@ -212,17 +212,51 @@ def _target(frame: Any, names: list[str], model: Model, path: str) -> Any:
         for name in names:
             _filled(frame, name, path, "--target")
         return frame[names]
+    if len(names) == 1 and _are_named(frame, names[0], model):
+        return _filled(frame, names[0], path, "--target")
     if model.classes is None:
-        if len(names) != model.n_outputs:
-            raise InputError(
-                f"--target names {len(names)} columns ({some(names)}); the model has {model.n_outputs} outputs. "
-                "Name one column for each."
-            )
+        _require_columns_of_outputs(names, model)
         columns = [_numbers(frame, name, path, "--target") for name in names]
         return columns[0] if len(names) == 1 else frame[names]
     if len(names) != 1:
         raise InputError(f"--target names {len(names)} columns; expected the one with the classes.")
     return _filled(frame, names[0], path, "--target")
+
+
+def _require_columns_of_outputs(names: list[str], model: Model) -> None:
+    """Raise unless there is one column for each output, or one for all quantiles of the same targets."""
+    if model.repeats_targets and len(names) != 1:
+        raise InputError(
+            f"--target names {len(names)} columns ({some(names)}); the model has {model.n_outputs} quantiles of one column. "
+            "Name that column."
+        )
+    if not model.repeats_targets and len(names) != model.n_outputs:
+        raise InputError(
+            f"--target names {len(names)} columns ({some(names)}); the model has {model.n_outputs} outputs. "
+            "Name one column for each."
+        )
+
+
+def _are_named(frame: Any, name: str, model: Model) -> bool:
+    """Return whether a column has names of classes, of which the model keeps numbers alone."""
+    return bool(getattr(model, "numbered_classes", 0)) and name in frame and _are_text(frame[name].dropna())
+
+
+def names_of_classes(training: FileRows, model: Model) -> list[str] | None:
+    """Return the names of the model's classes in the training data, in sorted order; None where it keeps them, or has none.
+
+    Estimators number classes in this order. The verification of the model shows another.
+    """
+    n_classes = getattr(model, "numbered_classes", 0)
+    if not n_classes or len(training.targets) != 1 or not _are_text(training.target):
+        return None
+    names = sorted(set(training.target))
+    if len(names) != n_classes:
+        raise InputError(
+            f"Column {shown(training.targets[0])} of {training.path} (--target) holds {len(names)} different texts "
+            f"({some(names)}); the model has {n_classes} classes. Name another column, or pass the rows of the fit."
+        )
+    return names
 
 
 def _numbers(frame: Any, name: str, path: str, option: str) -> Any:

@@ -43,6 +43,9 @@ _LOSSES: dict[str, Callable[[SmoothLightGBM], Loss]] = {
 }
 
 
+_OF_CLASSES = ("multiclass", "multiclassova")
+
+
 def read(model: Any, objective: Any = None) -> SmoothLightGBM | None:
     """The reader of a LightGBM model, None for any other object."""
     booster = booster_of(model)
@@ -149,6 +152,7 @@ class SmoothLightGBM(LightGBMAdapter):
 
     refusals = SMOOTH
     smooth_tolerance = 2e-6
+    numbered_classes = 0
 
     def __init__(
         self,
@@ -172,7 +176,9 @@ class SmoothLightGBM(LightGBMAdapter):
         self._objective = objective
         self._options = dict(option.split(":", 1) for option in options if ":" in option)
         self.n_outputs = int(self._reading.text.header.get("num_tree_per_iteration", "1"))
-        if objective in ("multiclass", "multiclassova"):
+        if classes is None:
+            self.numbered_classes = {"binary": 2}.get(objective, self.n_outputs if objective in _OF_CLASSES else 0)
+        if objective in _OF_CLASSES:
             self.classes = np.arange(self.n_outputs) if classes is None else classes
         elif objective in ("binary", "custom") and classes is not None:
             self.classes = classes
