@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from axil.structure.regularisation import Regularisation
 from axil.types import Array
 
+NEGLIGIBLE = 2.0**-70  # far below the least second derivative of one row, 1e-16, and held by single precision
+
 
 @dataclass(frozen=True)
 class LeafFit:
@@ -70,8 +72,11 @@ class LeafFit:
         parts = [self.sums[own], bends[own], self.weights[own, None], self.counts[own, None]]
         totals = np.zeros((len(children), n_outputs + bends.shape[1] + 2))
         totals[leaves] = np.concatenate(parts, axis=1)
+        sizes = np.zeros(len(children), dtype=np.int64)
+        sizes[leaves] = 1
         for node in np.flatnonzero(children[:, 0] >= 0)[::-1]:
             totals[node] = totals[children[node]].sum(axis=0)
+            sizes[node] = sizes[children[node]].sum()
         sums, bends, weights, counts = totals[:, :n_outputs], totals[:, n_outputs:-2], totals[:, -2], totals[:, -1]
         l2 = self.rule.l2[own][np.isfinite(self.rule.l2[own])].min(initial=np.inf)
         if self.rule.nodes is None:
@@ -89,7 +94,7 @@ class LeafFit:
         if np.isfinite(l2):  # of a plain sum S it is S^2 / (H + l2)
             lowered = 2 * (sums * values - self.rule.l1 * np.abs(values)) - (bends + l2) * values**2
             gains = lowered.sum(axis=1)
-        return NodeFit(values, weights, bends.mean(axis=1), np.rint(counts).astype(np.int64), gains)
+        return NodeFit(values, weights, bends.mean(axis=1), np.rint(counts).astype(np.int64), gains, sizes)
 
     @cached_property
     def _node_values(self) -> Array:
@@ -107,3 +112,11 @@ class NodeFit:
     hessians: Array  #: (M,) the means of those of all outputs
     counts: NDArray[np.int64]  #: (M,)
     gains: Array  #: (M,) by how much the values lower twice the loss
+    sizes: NDArray[np.int64]  #: (M,) the number of leaves below each node
+
+    def positive(self, of_nodes: Array) -> Array:
+        """Return these numbers of nodes (M,), which are sums over leaves, with `NEGLIGIBLE` for each leaf where they are zero.
+
+        Libraries divide by them for Shapley values, so a leaf that has lost all its rows needs some weight.
+        """
+        return np.where(of_nodes == 0, NEGLIGIBLE * self.sizes, of_nodes)

@@ -143,4 +143,4 @@ class LightGBMReading:
         if strategy or "goss" in self.settings.given("boosting"):
             return strategy in ("goss", "")
         split = [tree for tree in self.text.trees if tree.n_leaves > 1]
-        return not self.bags and len({int(tree.integers("leaf_count").sum()) for tree in split}) > 1
+        return not self.bags and len({int(tree.leaf_counts(0).sum()) for tree in split}) > 1

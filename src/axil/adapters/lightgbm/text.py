@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from axil.adapters.lightgbm.bagging import Bagging, Goss, goss, streams
 from axil.adapters.lightgbm.dart import LightGBMDart
 from axil.errors import InputError
+from axil.structure.leaves import NEGLIGIBLE
 
 # decision_type: a bit for a categorical split, one for missing values to the left, two for what counts as missing
 # (include/LightGBM/tree.h).
@@ -71,9 +72,17 @@ class TreeText:
         return np.array(self.fields.get(key, "").split(), dtype=np.int64)
 
     def leaf_counts(self, n_rows: int) -> NDArray[np.int64]:
-        """(L,): rows in each leaf; before 4.6 a tree of one leaf did not record them."""
+        """(L,): rows in each leaf; before 4.6 a tree of one leaf did not record them.
+
+        A leaf that lost all its rows in a refit has a count of one and next to no weight: see `NodeFit.positive`.
+        """
         counts = self.integers("leaf_count")
-        return np.array([n_rows]) if self.n_leaves == 1 and not counts.any() else counts
+        if self.n_leaves == 1:
+            return counts if counts.any() else np.array([n_rows])
+        weights = self.floats("leaf_weight")
+        if len(weights) != len(counts):
+            return counts
+        return np.where((counts == 1) & (weights == NEGLIGIBLE), 0, counts)
 
     @property
     def children(self) -> NDArray[np.int64]:

@@ -55,13 +55,20 @@ def _block(block: str, tree: TreeText, fit: LeafFit, t: int, averages: bool) -> 
     if fit.estimated and begun is not None:
         values = values + fit.share * fit.base[begun]
     splits, leaves = slice(0, n - 1), slice(n - 1, None)
+    hessians = np.where(nodes.counts == 0, nodes.positive(nodes.hessians), nodes.hessians)
+    counts = nodes.counts.copy()
+    counts[leaves] = np.maximum(
+        counts[leaves], 1
+    )  # LightGBM divides by them for Shapley values; see `TreeText.leaf_counts`
+    for split in range(n - 2, -1, -1):
+        counts[split] = counts[children[split]].sum()
     lines = {
         "leaf_value": map(repr, values[leaves].tolist()),
-        "leaf_weight": map(repr, nodes.hessians[leaves].tolist()),
-        "leaf_count": map(str, nodes.counts[leaves].tolist()),
+        "leaf_weight": map(repr, hessians[leaves].tolist()),
+        "leaf_count": map(str, counts[leaves].tolist()),
         "internal_value": map(repr, values[splits].tolist()),
-        "internal_weight": map(repr, nodes.hessians[splits].tolist()),
-        "internal_count": map(str, nodes.counts[splits].tolist()),
+        "internal_weight": map(repr, hessians[splits].tolist()),
+        "internal_count": map(str, counts[splits].tolist()),
     }
     for key, numbers in lines.items():
         block = _put(block, key, numbers)

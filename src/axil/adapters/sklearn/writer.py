@@ -66,7 +66,8 @@ def _put(tree: Any, fit: LeafFit, t: int, factor: float = 1.0, sizes: list[int] 
         for label, own in enumerate(np.split(nodes.values, np.cumsum(sizes)[:-1], axis=1)):
             tree.value[:, label, : sizes[label]] = factor * own
     state = tree.__getstate__()
-    state["nodes"]["n_node_samples"], state["nodes"]["weighted_n_node_samples"] = nodes.counts, nodes.weights
+    state["nodes"]["n_node_samples"] = nodes.counts
+    state["nodes"]["weighted_n_node_samples"] = nodes.positive(nodes.weights)
     tree.__setstate__(state)
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.errors import InputError
+from axil.structure.leaves import NEGLIGIBLE
 from axil.types import Array
 
 # The fields, besides the leaf values, that decide leaf membership.
@@ -173,7 +174,10 @@ class Tree:
     @cached_property
     def node_hessians(self) -> Array | None:
         """(nodes,): the weight of each node's rows; None where trees of several outputs do not keep it (before 3.2)."""
-        return self.floats("sum_hessian") / self.n_outputs if "sum_hessian" in self.fields else None
+        if "sum_hessian" not in self.fields:
+            return None
+        hessians = self.floats("sum_hessian") / self.n_outputs
+        return np.where(hessians > NEGLIGIBLE * self.n_nodes, hessians, 0.0)  # of no row: see `NodeFit.positive`
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ def _put(document: dict[str, Any], tree: Tree, fit: LeafFit, t: int, drop: float
         document["base_weights"] = _single(weights)
     if "sum_hessian" in document:
         hessians = np.array(document["sum_hessian"], dtype=np.float64)
-        hessians[places] = nodes.hessians * width
+        hessians[places] = nodes.positive(nodes.hessians * width)
         document["sum_hessian"] = _single(hessians)
     if "loss_changes" in document and not is_ranked:
         gains = np.array(document["loss_changes"], dtype=np.float64)
