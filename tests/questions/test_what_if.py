@@ -32,6 +32,9 @@ def changed_targets(explainer, case):
         new = [next(c for c in explainer._model.adapter.classes if c != y[row]) for row in rows]
         after = explainer._model.targets.copy()
         after[rows] = np.array(new)[:, None] == explainer._model.adapter.classes
+    elif getattr(explainer._model.adapter, "label_classes", None) is not None:
+        new, after = [y[(row + 3) % len(y)] for row in rows], explainer._model.targets.copy()
+        after[rows] = after[[(row + 3) % len(y) for row in rows]]
     else:
         new, after = [y[row] + 3 for row in rows], explainer._model.targets.copy()
         after[rows] += 3
@@ -76,7 +79,7 @@ def test_what_if_is_refit_with_these_targets(library, name):
     far = 30 * np.abs(model.targets).max()
     for size in (0.1, far):
         new, _ = changed_targets(explainer, case)
-        if model.classes is None and len(y) > 40:
+        if model.classes is None and getattr(model.adapter, "label_classes", None) is None:
             new[explainer.index[40]] = y[40] + size
         try:
             again = explainer.refit(targets=new)
