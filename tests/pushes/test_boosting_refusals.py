@@ -37,7 +37,6 @@ BAG = {"subsample": 0.7, "subsample_freq": 1}
 
 REFUSED = [
     (LR(**LGB, objective="cross_entropy_lambda"), BINARY, "objective"),
-    (LC(**LGB, boosting_type="rf", **BAG), BINARY, "boosting"),
     (LC(**LGB, use_quantized_grad=True), BINARY, "use_quantized_grad"),
     (LC(**LGB, pred_early_stop=True), BINARY, "pred_early_stop"),
     (LC(**LGB, pred_early_stop=True), CLASSES, "pred_early_stop"),

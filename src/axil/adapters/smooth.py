@@ -66,6 +66,8 @@ class SmoothTrees:
     #: prediction, sees, 0 for trees that come later; None: by the rates. DART drops and scales trees.
     omega: Array | None = None
     beta: Array | None = None  #: (I + 1,) likewise what the base is multiplied by; None: 1
+    #: whether trees are averaged, so that a leaf without rows would take the value of a node above it
+    averages: bool = False
     #: in which the library keeps the scores of its training rows from tree to tree
     score_precision: type[np.floating[Any]] = np.float64
     #: (L,) sums of row weight times second derivative over each leaf's rows, and over its outputs where these share trees, as

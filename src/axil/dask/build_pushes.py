@@ -108,8 +108,9 @@ def _refuse(smooth: SmoothTrees) -> None:
         ): "on a cluster each machine draws from its own rows, in an order that no model records",
         (
             "boosting",
-            "dart" if smooth.omega is not None else "",
+            "dart" if smooth.omega is not None and not smooth.averages else "",
         ): "trees are taken out of the scores and put back on the way",
+        ("boosting", "rf" if smooth.averages else ""): "axil does not average trees over partitions with this loss",
         ("objective", "custom" if smooth.loss.recorded else ""): "its gradients are asked for on all rows at once",
         (
             "objective",

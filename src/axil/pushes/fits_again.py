@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.losses import Loss
+from axil.errors import UnsupportedQuestionError
 from axil.machine.progress import track
 from axil.pushes.remaining_rows import RemainingRows
 from axil.pushes.stages import Round, WalkedStages
@@ -46,6 +47,17 @@ class FitsAgain:
             own = slice(None) if w.smooth.shared else slice(int(w.smooth.outputs[t]), int(w.smooth.outputs[t]) + 1)
             made[:, :, own] += self.values[:, w.starts[t] + queries[:, t].astype(np.intp)]
         return made
+
+
+def require_rows_in_leaves(n_empty: int) -> None:
+    """Refuse fits of averaged trees in which leaves have no rows."""
+    if n_empty:
+        raise UnsupportedQuestionError(
+            "A deletion",
+            f"{n_empty} leaves of averaged trees would lose all rows, and take the values of nodes above them, which are not "
+            "computed with this loss",
+            "Delete fewer rows, or use contributions: they add up to the score for every loss.",
+        )
 
 
 def refit(walked: WalkedStages, targets: Array, loss: Loss, remaining: RemainingRows, n_threads: int = 1) -> FitsAgain:
@@ -162,6 +174,8 @@ class _Copies:
     def _step(self, t: int, k: int, G: Array, H: Array) -> Step:
         """The step of tree t for output k from sums (C * L_t,) of gradients and hessians."""
         w = self.walked
+        if w.smooth.averages:
+            require_rows_in_leaves(int((H == 0).sum()))
         step = leaf_step(G, H, self._l2(t, k, H), w.smooth.l1, w.smooth.most)
         return step if w.smooth.bounds is None else replace(step, value=self._bounded(w.smooth.bounds, t, G, H))
 

@@ -18,6 +18,7 @@ from axil.adapters.smooth import SmoothModel
 from axil.errors import InputError
 from axil.kernels.cpu import Cpu
 from axil.machine.blocks import row_blocks
+from axil.pushes.fits_again import require_rows_in_leaves
 from axil.pushes.stages import Leaves, StageWalk, WalkedStages, start_factors
 from axil.structure import Regularisation
 from axil.structure.leaves import LeafFit
@@ -64,6 +65,8 @@ def leaf_fit(
     draws = np.broadcast_to(1.0, leaves.shape) if drawn is None else drawn
     parts = list(zip(leaves, draws, trees.n_leaves.tolist()))
     counts = np.concatenate([np.bincount(leaf, own > 0, n) for leaf, own, n in parts])
+    if smooth.averages:
+        require_rows_in_leaves(int(((counts == 0) & ~empty).sum()))
     heavy = np.concatenate([np.bincount(leaf, weights * own, n) for leaf, own, n in parts])
     nodes = None if smooth.bounds is None else smooth.bounds.nodes
     if nodes is not None:

@@ -25,7 +25,7 @@ from axil.adapters.objective import Objective, as_objective
 from axil.adapters.refusals import Refusal, first_of, smooth_refusals
 from axil.adapters.robust import Fair, Huber
 from axil.adapters.smooth import WEIGHS_CLASSES, SmoothTrees, label_factors, weighed_classes
-from axil.errors import InputError
+from axil.errors import InputError, UnsupportedModelError
 from axil.types import Array
 
 EPSILON = float(np.float32(1e-15))  # kEpsilon, include/LightGBM/meta.h
@@ -86,6 +86,16 @@ def _some_start_later(model: LightGBMReading) -> str:
     return "False, where the first trees of some classes find a split and those of others do not"
 
 
+def _constant_classes(model: LightGBMReading) -> str:
+    """Return whether a forest has classes without trees: those of no row, or of all."""
+    if not model.forest:
+        return ""
+    n_outputs = int(model.text.header.get("num_tree_per_iteration", "1"))
+    first = model.text.trees[:n_outputs]
+    constants = [tree.n_leaves == 1 and tree.floats("leaf_value")[0] != 0 for tree in first]
+    return "rf with classes that have no row, or all rows" if any(constants) else ""
+
+
 # Others say that they need accurate predictions (NeedAccuratePrediction, src/objective).
 _STOPPABLE = ("binary", "multiclass", "multiclassova")
 _PLAIN = "axil replays plain boosting only with this loss"
@@ -128,7 +138,12 @@ SMOOTH = smooth_refusals(
         "LightGBM then starts the others from the shares of their classes, after one iteration",
         "Fit with boost_from_average=True.",
     ),
-    Refusal("boosting", lambda model: model.forest and "rf", _PLAIN, 'Fit with boosting="gbdt".'),
+    Refusal(
+        "boosting",
+        _constant_classes,
+        "LightGBM grows no trees for them, and averages one constant with zeros",
+        "Fit with the classes that have rows, and with more than one of them.",
+    ),
     *(
         Refusal(
             name,
@@ -188,7 +203,8 @@ class SmoothLightGBM(LightGBMAdapter):
     def scores(self, X: Any) -> Array:
         """(n, K)."""
         found = self._booster.predict(self._rows(X), raw_score=True)
-        return np.asarray(found, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
+        found = np.asarray(found, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
+        return found / self._n_iterations if self._reading.forest else found  # raw scores of forests are sums
 
     def smooth_trees(self, rows: TrainingRows) -> SmoothTrees:
         """The trees, their bases taken out of the first iteration's, where LightGBM hides them."""
@@ -209,9 +225,18 @@ class SmoothLightGBM(LightGBMAdapter):
         drops = self._dropped
         hidden = np.zeros(n_trees)
         hidden[: min(n_outputs, n_trees)] = (base if drops is None else drops.beta[-1] * base)[:n_trees]
-        values, nodes = self._without_base(hidden)
-        mixes = self._reading.monotone_signs.any() or self._rule.smooth > 0
         omega = None if drops is None else np.repeat(drops.omega, n_outputs, axis=1)
+        if self._reading.forest:
+            drops = self._averaged(base)
+            omega = drops.omega
+            hidden = np.where(self._n_leaves > 1, base[numbers % n_outputs], 0.0)
+        values, nodes = self._without_base(hidden)
+        if self._reading.forest:
+            values = [own / self._n_iterations for own in values]
+            if nodes is not None:
+                scaled = nodes.values / self._n_iterations, nodes.slack / self._n_iterations
+                nodes = replace(nodes, values=scaled[0], slack=scaled[1])
+        mixes = self._reading.monotone_signs.any() or self._rule.smooth > 0
         rates = stated_rates(self._trees, self._settings, n_outputs) if omega is None else omega[-1].copy()
         alone = self._rule.smooth > 0  # values do not follow from sums by the rule
         evidence = self._evidence(len(targets), weights)
@@ -236,12 +261,33 @@ class SmoothLightGBM(LightGBMAdapter):
             sampler=self._balanced(evidence, targets) or self._sampler(evidence, len(targets)),
             omega=omega,
             beta=None if drops is None else drops.beta,
+            averages=self._reading.forest,
             l1=self._settings.precisely("lambda_l1")[0],
             most=0.0 if self._reading.cuda else self._settings.precisely("max_delta_step")[0],
             factors=self.label_factors(targets),
             underived=self._underived,
             smoothing=self._smoothing(trees),
         )
+
+    def _averaged(self, base: Array) -> Coefficients:
+        """Return how the trees of a forest add up: each sees the start alone, and their mean is the score.
+
+        A tree that finds no split has a step of its rows in place of a leaf value, and not the start; that of the first
+        iteration has nothing (src/boosting/rf.hpp).
+        """
+        n_trees, n = len(self._trees), self._n_iterations
+        splits = (self._n_leaves > 1).reshape(n, self.n_outputs)
+        shares = splits.mean(axis=0)
+        if base.any() and np.ptp(shares) > 0:
+            raise UnsupportedModelError(
+                "boosting",
+                "rf where the trees of some classes find no split more often than those of others",
+                "trees without a split lack the start, and axil has one share of it for all classes",
+                "Fit with fewer trees or smaller leaves, so that all find a split.",
+            )
+        empty = [tree.n_leaves == 1 and tree.floats("leaf_value")[0] == 0 for tree in self._trees]
+        omega = np.vstack([np.zeros((n, n_trees)), np.where(empty, 0.0, 1 / n)])
+        return Coefficients(omega, np.append(np.ones(n), shares[0]))
 
     @property
     def _starts_from_average(self) -> bool:
@@ -251,6 +297,8 @@ class SmoothLightGBM(LightGBMAdapter):
         """
         if self._custom is not None:
             return False
+        if self._reading.forest:
+            return self._settings.flag("boost_from_average") or self._reading.no_features
         unsplit = bool((self._n_leaves[: self.n_outputs] == 1).all())
         return unsplit or self._settings.flag("boost_from_average")
 
@@ -280,6 +328,7 @@ class SmoothLightGBM(LightGBMAdapter):
             {
                 WEIGHS_CLASSES: weighs and self._objective == "binary",
                 "DART": self._reading.dart,
+                "boosting=rf": self._reading.forest,
                 "path_smooth": self._rule.smooth > 0,
                 "monotone constraints": self._reading.monotone_signs.any(),
             }
@@ -327,4 +376,4 @@ class SmoothLightGBM(LightGBMAdapter):
             return None
         fractions = np.where(targets[:, 0] > 0, positive, negative)
         state = replace(self._settings.bagging(len(targets)), fraction=fractions)
-        return DrawReplay("LightGBM bagging", [state], evidence, 100)
+        return DrawReplay("LightGBM bagging", [state], evidence, 100, self._reading.forest)

@@ -44,16 +44,21 @@ def _text(booster: Any, fits: list[LeafFit]) -> str:
 
 def _block(block: str, tree: TreeText, fit: LeafFit, t: int, averages: bool) -> str:
     """The lines of one tree with other values."""
-    n, rate = tree.n_leaves, 1.0 if averages else float(fit.rates[t])
+    n, rate = tree.n_leaves, float(fit.rates[t])
+    if averages and rate:  # else a tree of no split in the first iteration, which says nothing
+        rate = 1.0
     children = np.full((2 * n - 1, 2), -1)
     children[: n - 1] = tree.children if n > 1 else children[:0]
     nodes = fit.nodes(t, children, np.arange(n - 1, 2 * n - 1))
     values = rate * nodes.values[:, 0]
-    begun = (
-        fit.begins(t) if not averages else 0 if n > 1 else None
-    )  # by the first tree, in a forest by all with a split
+    begun, share = fit.begins(t), fit.share
+    if averages:  # by all trees with a split, not by the first alone
+        share = 1.0
+        begun = None
+        if n > 1:
+            begun = 0 if fit.outputs is None else int(fit.outputs[t])
     if fit.estimated and begun is not None:
-        values = values + fit.share * fit.base[begun]
+        values = values + share * fit.base[begun]
     splits, leaves = slice(0, n - 1), slice(n - 1, None)
     hessians = np.where(nodes.counts == 0, nodes.positive(nodes.hessians), nodes.hessians)
     counts = nodes.counts.copy()
