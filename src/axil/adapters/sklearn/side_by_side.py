@@ -235,8 +235,10 @@ class SideBySide(Defaults):
         iterations = [int(part.iterations[-1]) + 1 for part in parts]
         before = np.concatenate([[0], np.cumsum(iterations)])
         draws = Draws(parts, self._ends)
+        hessians = [part.hessians for part in parts if part.hessians is not None]
         return replace(
             first,
+            hessians=np.concatenate(hessians) if len(hessians) == len(parts) else None,
             trees=_joined(trees, draws if any(part.sampler is not None for part in trees) else None),
             iterations=np.concatenate([part.iterations + start for part, start in zip(parts, before)]),
             outputs=np.repeat(np.arange(len(parts)), np.diff(self._ends, prepend=0)),
