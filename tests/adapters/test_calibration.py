@@ -203,6 +203,7 @@ def test_ensembles_of_models_with_exact_weights(method: str, several: bool, insi
     for whole in wholes:
         explainer = pickle.loads(pickle.dumps(axil.Explainer(whole, rows, labels)))
         np.testing.assert_allclose(explainer(new).probabilities, whole.predict_proba(new), atol=1e-9)
+        assert explainer(new[:0]).probabilities.shape == (0, len(whole.classes_))
 
 
 def test_folds_that_cannot_be_drawn_again_are_refused_with_advice_that_works() -> None:

@@ -99,6 +99,7 @@ def test_supports_agrees_and_every_question_is_answered_or_refused(name: str, tm
     explanation = explainer(X_NEW)
     k = 1 if explainer.outputs is None else len(explainer.outputs)
     assert explanation.predictions.shape == ((5,) if k == 1 else (5, k))
+    assert explainer(X_NEW[:0]).predictions.shape == ((0,) if k == 1 else (0, k))
     rows = {"top": (X_NEW,), "group": (X_NEW, np.arange(80) % 3), "statistics": (X_NEW,), "similar": (X_NEW,)}
     rows |= {"combine": (X_NEW, np.ones((1, 5))), "removal": (X_NEW,), "audit": (), "blame": (X_NEW, y[:5])}
     rows |= {"what_if": (X_NEW, {0: y[0]}), "leave_one_out": (), "shapley": (X_NEW, y[:5]), "leverage": ()}

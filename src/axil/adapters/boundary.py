@@ -17,7 +17,7 @@ TAKES_ROWS = (
     *("unsolved", "whole_predictions"),
     *("predictions", "scores"),
 )
-_PREDICT = TAKES_ROWS[-2:]  # nothing is asked of a library for no rows
+_PREDICT = (*TAKES_ROWS[-2:], "mean_probabilities")  # nothing is asked of a library for no rows
 _OWN = ("_leaves", "through")  # of single adapters; ``through`` is that of pipelines, for all of the above
 DERIVATIVES = ("target_derivatives", "weight_derivatives")
 
