@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import RidgeClassifier
 from sklearn.utils.class_weight import compute_sample_weight
 
 import axil
@@ -74,7 +75,8 @@ REFITTED = [(library, name) for library, name in GRID if not NOT_REFITTED.search
 def test_what_if_is_refit_with_these_targets(library, name):
     case, explainer = case_of(library, name), explainer_of(library, name)
     model, y = explainer._model, np.array(case.y)
-    if len(y) <= 40 or (model.classes is not None and len(model.classes) == 1):
+    has_label_outputs = model.classes is None and y.dtype.kind not in "biuf"
+    if len(y) <= 40 or has_label_outputs or (model.classes is not None and len(model.classes) == 1):
         pytest.skip("there is no other target")
     far = 30 * np.abs(model.targets).max()
     for size in (0.1, far):
@@ -306,3 +308,23 @@ def test_class_weights_follow_the_new_classes(name, weights):
         expected = compute_sample_weight("balanced", changed)
         np.testing.assert_allclose(remaining.weights[0], expected, rtol=1e-6)
         assert np.abs(expected - held).max() > 0.01
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["DecisionTreeClassifier balanced", "RandomForestClassifier costs bootstrap=False", "BaggingClassifier balanced"],
+)
+def test_trees_whose_rows_weigh_by_class_are_refused(name):
+    """Their leaves hold shares of weights, which follow the classes."""
+    case, explainer = case_of("sklearn", name), explainer_of("sklearn", name)
+    label, other = explainer.index[3], next(one for one in explainer._model.classes if one != np.asarray(case.y)[3])
+    with pytest.raises(axil.UnsupportedQuestionError, match="class_weight gives a row the weight of its class"):
+        explainer.what_if(case.X_new, {label: other})
+    assert not explainer.what_if(case.X_new, {label: np.asarray(case.y)[3]})["change"].any()
+
+
+def test_a_ridge_classifier_with_class_weights_is_refused():
+    model = RidgeClassifier(class_weight="balanced").fit(pushed.X, pushed.BINARY)
+    explainer = axil.Explainer(model, pushed.X, pushed.BINARY)
+    with pytest.raises(axil.UnsupportedQuestionError, match="class_weight"):
+        explainer.what_if(pushed.X_NEW, {3: 1 - pushed.BINARY[3]})

@@ -233,6 +233,8 @@ class Model(Protocol):
     #: whether a query's offset stands in for the base, and `predictions` takes offsets (n, K) beside rows; else it is added
     offset_replaces_base: bool = False
     encodings: int = 0  #: of categories by the targets, by which training rows had other leaves than predictions have
+    #: whether rows weigh otherwise for each class, so that a row of another class would have another weight
+    weighs_classes: bool = False
     #: what the library does with a category that no training row has, in words; empty: it refuses it, or it is not known
     unseen: str = ""
     #: of the targets that it was fitted to, and of `predictions`, where it transforms them itself

@@ -94,6 +94,7 @@ class SumModel(Defaults):
         alone = members[0].output is not None
         self.n_outputs = len(members) if alone else members[0].model.n_outputs
         self.encodings = sum(member.model.encodings for member in members)
+        self.weighs_classes = any(getattr(member.model, "weighs_classes", False) for member in members)
         self.tolerance = max(member.model.tolerance for member in members)
         self.refused_draws = next((m.model.refused_draws for m in members if m.model.refused_draws is not None), None)
         stated = [f"{member.model.fingerprint} {member.coefficient!r}" for member in members] + [repr(constant)]

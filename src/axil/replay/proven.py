@@ -16,7 +16,7 @@ from axil.effects import WEIGHTS, Effects, Source
 from axil.effects.leaf_matches import SharedLeaves, TreeWeights, leaf_rows
 from axil.effects.top import Best
 from axil.effects.weights import DeletionEffects, WeightEffects
-from axil.errors import ApproximationWarning, InputError, warn
+from axil.errors import ApproximationWarning, InputError, UnsupportedQuestionError, warn
 from axil.inputs.copies import frozen
 from axil.kernels.choose import backend_of
 from axil.machine.progress import track
@@ -319,6 +319,13 @@ class ProvenModel(Refittable):
         return np.nan_to_num(given)
 
     def moved(self, queries: Queries, targets: Array) -> tuple[Array, Array]:
+        if getattr(self.adapter, "weighs_classes", False) and (targets != self.targets).any():
+            raise UnsupportedQuestionError(
+                "what_if",
+                "class_weight gives a row the weight of its class, and balanced weights count all classes again",
+                "Multiply weights by changes of the one-hot classes, which holds the row weights of the fit: "
+                "explainer(X).weights @ changes. Or fit the model to the other classes.",
+            )
         before = self.predicted(queries)  # which checks them
         if self._keeps_active_set(targets):
             at, base = queries.coordinates, queries.offsets.base

@@ -251,6 +251,7 @@ class RidgeClassifierAdapter(RidgeAdapter):
         refuse(RIDGE_CLASSIFIERS, model)
         has_labels = str(model._label_binarizer.y_type_).startswith("multilabel")
         self.classes = None if has_labels else owned(np.asarray(model.classes_))
+        self.weighs_classes = bool(model.class_weight)
         super().__init__(model)
 
     def _count_outputs(self, model: Any) -> int:

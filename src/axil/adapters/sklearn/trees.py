@@ -365,6 +365,12 @@ class ForestAdapter(StackAdapter):
             start += len(own)
         return values
 
+    @property
+    def weighs_classes(self) -> bool:  # type: ignore[override]
+        """Whether class_weight counts in the leaves; weights that rows were drawn by are held fixed with the draws."""
+        setting = getattr(self._members[0] if self._bagging else self._model, "class_weight", None)
+        return setting is not None and self.classes is not None and (self._bagging or not self.weights_drawn)
+
     def _row_weights(self, rows: TrainingRows) -> Array | None:
         """(N,): what rows count in the leaves, times how often they are drawn; None: their sample weights."""
         setting = getattr(self._members[0] if self._bagging else self._model, "class_weight", None)
