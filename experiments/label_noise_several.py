@@ -30,6 +30,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 import axil
 from axil.questions import audit
+from axil.questions.class_labels import both_classes
 
 try:
     from cleanlab.rank import get_label_quality_scores
@@ -67,8 +68,9 @@ def orders(X: np.ndarray, y: np.ndarray, seed: int) -> dict[str, np.ndarray]:
     """The quality of each row by each method."""
     model = lgb.LGBMClassifier(**SETTINGS, random_state=seed).fit(X, y)
     proven = axil.Explainer(model, X, y, n_threads=1)._model
-    labels, every = audit._both(proven.targets), np.arange(len(y))
-    shares, said = audit._around(proven, labels), audit._both(audit._by_others(proven)[0])
+    labels, every = both_classes(proven.targets), np.arange(len(y))
+    shares = audit.around_rows(proven, labels)
+    said = both_classes(audit.means_without_own_push(proven.boosting))
     found = {}
     for name, each in (("share", shares), ("probability", said)):
         own, others = each[every, y], np.where(labels == 1, -np.inf, each).max(axis=1)

@@ -199,7 +199,7 @@ def judged(
     return _classes(model, class_names, out_of_fold, asked)
 
 
-def _around(model: Any, values: Array) -> Array:
+def around_rows(model: Any, values: Array) -> Array:
     """Return the means of values (N, S) over the other rows in each row's leaves, (N, S).
 
     Numbers of an exact model have a column per output, each with its trees; all else goes by the trees of all outputs.
@@ -227,7 +227,7 @@ def _classes(model: Any, names: NDArray[Any], out_of_fold: Any, asked: tuple[Que
     labels = both_classes(model.targets)
     own_probabilities = _probabilities_without(model, out_of_fold)
     if isinstance(out_of_fold, str):
-        found = ClassLabels.of_shares(labels, _around(model, labels), own_probabilities)
+        found = ClassLabels.of_shares(labels, around_rows(model, labels), own_probabilities)
         probabilities = None if np.isnan(own_probabilities).all() else own_probabilities
         basis = BY_NEIGHBOURS
     else:
@@ -252,10 +252,10 @@ def _probabilities_without(model: Any, out_of_fold: Any) -> Array:
     if model.kind == "exact":
         method = out_of_fold if isinstance(out_of_fold, str) else "folds"
         return both_classes(unseen_predictions(model, method)[0])
-    return both_classes(_means_without_own_push(model.boosting))
+    return both_classes(means_without_own_push(model.boosting))
 
 
-def _means_without_own_push(boosting: Any) -> Array:
+def means_without_own_push(boosting: Any) -> Array:
     means: Array = boosting.means(boosting.fitted - boosting.pushes.on_itself())
     return means
 
@@ -380,7 +380,7 @@ def _numbers(model: Any, out_of_fold: Any, asked: tuple[Queries, Array] | None, 
     columns |= {"target": model.shown.ravel(), "expected": seen.ravel(), "residual": (model.shown - seen).ravel()}
     power = model.boosting.variance_power if model.kind == "additive" else None
     least = None if power is None else tails(power, model.targets, expected, model.boosting.walked.weights)
-    found = Studentised.of(residuals, _around(model, np.abs(residuals)), least, fdr)
+    found = Studentised.of(residuals, around_rows(model, np.abs(residuals)), least, fdr)
     columns |= found.columns(scale.label("scale"))
     if asked is not None:
         columns[scale.label("gain")] = _gains(model, *asked, expected).ravel()
@@ -394,6 +394,6 @@ def _means_by_folds(model: Any) -> tuple[Array, str]:
     try:
         scores = fold_predictions(model)
     except UnsupportedQuestionError:
-        return _means_without_own_push(model.boosting), BY_PUSHES
+        return means_without_own_push(model.boosting), BY_PUSHES
     means: Array = model.boosting.means(scores)
     return means, BY_FOLDS.format(number_of_folds(model))
