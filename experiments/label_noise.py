@@ -7,7 +7,8 @@ Two kinds of wrong labels: "swapped", the targets of other rows; "shifted", two 
 are trained on, a quarter validates, labels unspoilt. Every method orders the training rows, residuals by their size; all see the
 same fitted LightGBM model.
 
-- audit: `Explainer.audit`; "audit, out-of-fold": with the predictions of five more fits
+- audit: `Explainer.audit("leave-one-out")` (label_issues.py compares it with folds); "audit, out-of-fold":
+  with the predictions of five more fits
 - audit, by weights: with |weights| for the rows around a row, in place of leaves, on data sets of up to 1000 training rows
 - cleanlab: CleanLearning of cleanlab.regression with its defaults, the first repetition of data sets of up to 525 training rows,
   where it is installed (AGPL; not a part of axil)
@@ -24,6 +25,7 @@ label_counts.py asks how many labels are held for wrong.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -105,7 +107,8 @@ def timed(work: Callable[[], object]) -> tuple[object, float]:
 
 def audited(table: pd.DataFrame, **known: object) -> Found:
     by_row = table.set_index("row").sort_index()
-    return Found(by_row["studentised"].abs().fillna(np.inf).to_numpy(), int(by_row["suspect"].sum()), **known)
+    count = int(re.search(r"about (\d+) of", table.attrs["axil"])[1])
+    return Found(by_row["studentised"].abs().fillna(np.inf).to_numpy(), count, **known)
 
 
 def by_weights(explainer: axil.Explainer, X: np.ndarray, y: np.ndarray, alone: np.ndarray) -> Found:
@@ -114,7 +117,7 @@ def by_weights(explainer: axil.Explainer, X: np.ndarray, y: np.ndarray, alone: n
     np.fill_diagonal(weights, 0.0)
     residuals = (y - alone)[:, None]
     made = Studentised.of(residuals, weights @ np.abs(residuals) / weights.sum(axis=1, keepdims=True))
-    return Found(np.abs(made.value[:, 0]), int(made.suspect.sum()))
+    return Found(np.abs(made.value[:, 0]), made.n_wrong)
 
 
 def cleaned(X: np.ndarray, y: np.ndarray, seed: int) -> Found:
@@ -137,7 +140,7 @@ def audits(X: np.ndarray, y: np.ndarray, seed: int) -> tuple[axil.Explainer, np.
     """The explainer, predictions without the row, out-of-fold predictions, and what the audits say."""
     explainer = explained(X, y)
     unseen, longer = timed(lambda: unseen_predictions(X, y, seed))
-    table, seconds = timed(explainer.audit)
+    table, seconds = timed(lambda: explainer.audit("leave-one-out"))
     given, more = timed(lambda: explainer.audit(unseen))
     alone = table.set_index("row")["expected"].sort_index().to_numpy()
     found = {
@@ -152,7 +155,7 @@ def orders(X: np.ndarray, y: np.ndarray, X_val: np.ndarray, y_val: np.ndarray, s
     if len(y) <= LARGE or seed < FEWER:
         explainer, alone, unseen, found = audits(X, y, seed)
         found["leave-one-out residual"] = Found(np.nan_to_num(np.abs(y - alone), nan=np.inf))
-        found["blame, leave-one-out"] = gains(explainer.blame(X_val, y_val))
+        found["blame, leave-one-out"] = gains(explainer.blame(X_val, y_val, "leave-one-out"))
     else:
         explainer, unseen, found = explained(X, y), unseen_predictions(X, y, seed), {}
     found |= {

@@ -74,6 +74,11 @@ RUNS = {
     "jacobian_fidelity_implicit": TinyRun((), {"N_CHANGED": 2}, results=("jacobian_fidelity_implicit",)),
     "jacobian_removal": TinyRun(("--only", "diabetes, poisson"), {"QUERIES": 3}, results=("jacobian_removal",)),
     "label_clean": TinyRun((), {"ROWS": 200, "ROUNDS": 5}, results=("label_clean",)),
+    "label_issues": TinyRun(
+        ("--only", "iris", "diabetes", "--data", DATA),
+        {"REPETITIONS": 1, "SETTINGS": FEW_TREES, "TREES": 8, "COSTS": ((200, 5),)},
+        results=("label_issues", "label_issues_numbers", "label_issues_cost"),
+    ),
     "label_noise_several": TinyRun(
         (), {"MOST_ROWS": 120, "REPETITIONS": 1, "SETTINGS": FEW_TREES}, results=("label_noise_several",)
     ),
