@@ -98,7 +98,7 @@ class Audit(Question):
         class for which this mean is largest. With ``out_of_fold`` your probabilities take the place of the
         shares. They have not seen the label, so more of the wrong labels are marked, and more of the right
         ones: the rows of lowest quality, as many as have another expected class or another class that is
-        confidently likely.
+        confidently likely, and no more than confident learning estimates to be wrong.
 
         O(T N) for each of 5 to 20 folds; no (n_train, n_train) array.
 

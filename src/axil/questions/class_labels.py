@@ -9,7 +9,9 @@ find more (experiments/label_issues.py).
 A user's own out-of-fold probabilities take the place of the shares. They have not seen the label at all,
 so more rows are suspect: those of lowest quality, as many as have another expected class or another
 class that is confidently likely. A class is that where its probability is at least the mean of those
-that rows of this class have (confident learning, Northcutt, Jiang and Chuang, JAIR 2021).
+that rows of this class have. No more rows are suspect than confident learning estimates to be wrong
+(Northcutt, Jiang and Chuang, JAIR 2021): of each class the share of its rows that are confidently of
+another class among those that are confidently of any.
 """
 
 from __future__ import annotations
@@ -53,9 +55,11 @@ class ClassLabels:
         means = _means(given, probabilities)
         quality = _own_quality(means, own)
         expected = means.argmax(axis=1)
-        contested = (expected != own) | _is_confidently_another(labels, given)
+        confident = _confident_classes(labels, given)
+        contested = (expected != own) | ((confident >= 0) & (confident != own))
+        n_suspect = min(int(contested.sum()), _n_confidently_wrong(own, confident))
         suspect = np.zeros(len(own), dtype=bool)
-        suspect[np.argsort(quality, kind="stable")[: contested.sum()]] = True
+        suspect[np.argsort(quality, kind="stable")[:n_suspect]] = True
         others = np.where(labels > 0, -1.0, means).argmax(axis=1)
         return cls(own, np.where(suspect, others, expected), quality, suspect)
 
@@ -79,13 +83,22 @@ def _own_quality(means: Array, own: NDArray[np.intp]) -> Array:
     return np.clip(means[np.arange(len(own)), own], 0.0, 1.0)
 
 
-def _is_confidently_another(labels: Array, probabilities: Array) -> NDArray[np.bool_]:
-    """Return, row by row, whether the most probable of the confidently likely classes is not the row's own."""
-    own, counts = labels.argmax(axis=1), np.maximum(labels.sum(axis=0), 1.0)
+def _confident_classes(labels: Array, probabilities: Array) -> NDArray[np.intp]:
+    """Return the most probable of the confidently likely classes of each row, (N,); -1 where none is."""
+    counts = np.maximum(labels.sum(axis=0), 1.0)
     usual = (probabilities * labels).sum(axis=0) / counts
     confident = np.where(labels.any(axis=0) & (probabilities >= usual), probabilities, -1.0)
-    likely = confident.argmax(axis=1)
-    return np.asarray((confident.max(axis=1) >= 0) & (likely != own))
+    return np.where(confident.max(axis=1) >= 0, confident.argmax(axis=1), -1)
+
+
+def _n_confidently_wrong(own: NDArray[np.intp], confident: NDArray[np.intp]) -> int:
+    """Return the number of wrong labels by confident learning: of each class as large a share as of its confident rows."""
+    n_wrong = 0.0
+    for k in np.unique(own):
+        known = confident[(own == k) & (confident >= 0)]
+        if len(known):
+            n_wrong += (own == k).sum() * (known != k).mean()
+    return round(n_wrong)
 
 
 def both_classes(second: Array) -> Array:
