@@ -41,7 +41,9 @@ print(table.head(10).round(2).to_string(index=False))
 # %%
 for fdr in (0.1, 0.3, 0.5):
     marked = explainer.audit(fdr=fdr).query("suspect")
-    print(f"fdr={fdr}: {len(marked)} marked, {marked['row'].isin(wrong).sum()} of them wrong, of {len(wrong)} wrong ones")
+    print(
+        f"fdr={fdr}: {len(marked)} marked, {marked['row'].isin(wrong).sum()} of them wrong, of {len(wrong)} wrong ones"
+    )
 print(table.attrs["axil"].split("retraining; ")[1])
 
 # %% [markdown]
