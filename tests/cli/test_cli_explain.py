@@ -132,7 +132,7 @@ def test_several_outputs_and_classes(run):
 
 
 def test_outputs_with_trees_of_their_own(run):
-    model = xgb.XGBRegressor(n_jobs=1, n_estimators=4, max_depth=2).fit(X, TRAIN[["y", "y2"]])
+    model = xgb.XGBRegressor(n_jobs=1, n_estimators=4, max_depth=2, base_score=0.5).fit(X, TRAIN[["y", "y2"]])
     model.save_model("own.json")
     code, out, _ = run("explain own.json --train train.csv --target y,y2 --query query.csv --top 3")
     assert code == 0

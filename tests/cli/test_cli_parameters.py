@@ -158,7 +158,7 @@ def test_write(run, fails, explainer):
 
 def test_arrays_of_several_outputs_name_them(run):
     both = TRAIN[["y", "y2"]]
-    model = xgb.XGBRegressor(n_jobs=1, n_estimators=3, max_depth=2).fit(X, both)
+    model = xgb.XGBRegressor(n_jobs=1, n_estimators=3, max_depth=2, base_score=0.5).fit(X, both)
     model.save_model("both.json")
     words = "--train train.csv --target y,y2"
     code, out, err = run(f"reach both.json {words} --query query.csv --rows 3,40 --json")

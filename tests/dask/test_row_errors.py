@@ -18,7 +18,7 @@ BOTH = np.column_stack([Y, np.sqrt(Y)])
 QUIET = {"verbose": 0, "allow_writing_files": False, "thread_count": 1}
 MODELS = {
     "lightgbm": (lambda: lgb.LGBMRegressor(n_estimators=20, verbose=-1, n_jobs=1), None),
-    "xgboost outputs": (lambda: xgb.XGBRegressor(n_estimators=10, max_depth=3, n_jobs=1), BOTH),
+    "xgboost outputs": (lambda: xgb.XGBRegressor(n_estimators=10, max_depth=3, n_jobs=1, base_score=0.5), BOTH),
     "catboost": (lambda: CatBoostRegressor(iterations=10, depth=3, **QUIET, boosting_type="Plain"), None),
 }
 

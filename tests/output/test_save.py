@@ -408,7 +408,7 @@ def test_a_failed_save_keeps_the_old_file(tmp_path, explainer, monkeypatch):
 BAGGED = {"n_estimators": 6, "num_leaves": 5, "subsample": 0.6, "subsample_freq": 1, "reg_lambda": 2.0, "verbose": -1}
 KINDS = {
     "bagged, with l2": lambda X, y, w: LGBMRegressor(**BAGGED).fit(X, y, sample_weight=w),
-    "outputs with trees of their own": lambda X, y, w: XGBRegressor(n_estimators=4, max_depth=2).fit(
+    "outputs with trees of their own": lambda X, y, w: XGBRegressor(n_estimators=4, max_depth=2, base_score=0.5).fit(
         X, np.column_stack([y, y**2]), sample_weight=w
     ),
     "several steps, l2 by weight": lambda X, y, w: CatBoostRegressor(

@@ -33,8 +33,13 @@ XGBOOST = {
     "parallel trees": ({"num_parallel_tree": 3, "learning_rate": 1.0}, Y, None, None),
     "dart": ({"booster": "dart", "rate_drop": 0.5}, Y, None, None),
     "forest": ({"num_parallel_tree": 3, "learning_rate": 1.0, "n_estimators": 1, "base_score": 7.0}, Y, None, None),
-    "two outputs": ({}, BOTH, None, None),
-    "two outputs that share trees": ({"multi_strategy": "multi_output_tree", "tree_method": "hist"}, BOTH, None, None),
+    "two outputs": ({"base_score": 0.5}, BOTH, None, None),  # of which XGBoost before 3.1 estimates none for each
+    "two outputs that share trees": (
+        {"multi_strategy": "multi_output_tree", "tree_method": "hist", "base_score": 0.5},
+        BOTH,
+        None,
+        None,
+    ),
 }
 SAME = {"rtol": 0, "atol": 1e-6 * 30}  # of predictions in single precision, the largest some 25
 
@@ -143,9 +148,9 @@ IN_THE_FIT = {
         NEAR,
         None,
     ),
-    "two outputs": ({}, BOTH, np.c_[NEAR, -NEAR], None),
+    "two outputs": ({"base_score": 0.5}, BOTH, np.c_[NEAR, -NEAR], None),
     "two outputs that share trees": (
-        {"multi_strategy": "multi_output_tree", "max_depth": 1},
+        {"multi_strategy": "multi_output_tree", "max_depth": 1, "base_score": 0.5},
         BOTH,
         np.c_[NEAR, -NEAR],
         WEIGHTS,

@@ -48,7 +48,9 @@ def made(name):
     if name == "forest":
         return axil.Explainer(RandomForestRegressor(15, min_samples_leaf=3, random_state=0).fit(X, Y), X, Y)
     if name == "outputs":
-        trees = XGBRegressor(n_estimators=8, max_depth=3, n_jobs=1, multi_strategy="one_output_per_tree")
+        trees = XGBRegressor(
+            n_estimators=8, max_depth=3, n_jobs=1, base_score=0.5, multi_strategy="one_output_per_tree"
+        )
         return axil.Explainer(trees.fit(X, OUTPUTS), X, OUTPUTS)
     if name == "classes":
         dear = (Y.median() < Y).to_numpy()

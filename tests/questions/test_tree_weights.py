@@ -8,6 +8,7 @@ from xgboost import XGBRegressor
 
 import axil
 from axil.errors import InputError, UnsupportedQuestionError
+from tests.adapters.xgboost_models import OLD
 from tests.questions.test_similar import NEW, OUTPUTS, QUICK, X, Y
 
 DEAR = (Y.median() < Y).to_numpy()
@@ -57,6 +58,7 @@ def test_rows_are_ranked_by_the_trees_that_count(kind, rule):
     )
 
 
+@pytest.mark.skipif(OLD, reason="before XGBoost 3.1 the outputs start from one mean, which is refused")
 def test_trees_of_several_outputs_share_one_measure():
     trees = XGBRegressor(n_estimators=8, max_depth=3, n_jobs=1, multi_strategy="one_output_per_tree")
     explainer = axil.Explainer(trees.fit(X, OUTPUTS), X, OUTPUTS)

@@ -28,7 +28,10 @@ def explainers():
     X, y = data()
     yield "one output", axil.Explainer(LGBMRegressor(n_estimators=10, verbose=-1, n_jobs=1).fit(X, y), X, y)
     X, y = data(outputs=2)
-    yield "trees for each output", axil.Explainer(xgb.XGBRegressor(n_estimators=5, n_jobs=1).fit(X, y), X, y)
+    yield (
+        "trees for each output",
+        axil.Explainer(xgb.XGBRegressor(n_estimators=5, n_jobs=1, base_score=0.5).fit(X, y), X, y),
+    )
     X, y = data()
     labels = np.where(y > 0, "up", "down")
     yield "classes", axil.Explainer(RandomForestClassifier(5, random_state=0).fit(X, labels), X, labels)

@@ -98,7 +98,9 @@ def test_rows_sum_to_one_columns_do_not_under_sampling(bagged):
 @pytest.mark.parametrize("strategy", ["one_output_per_tree", "multi_output_tree"])
 def test_several_outputs(strategy):
     targets = np.stack([Y, Y**2 / 10, -Y], axis=1)
-    model = xgb.XGBRegressor(n_estimators=5, multi_strategy=strategy, tree_method="hist", n_jobs=1).fit(X, targets)
+    model = xgb.XGBRegressor(n_estimators=5, multi_strategy=strategy, tree_method="hist", n_jobs=1, base_score=0.5).fit(
+        X, targets
+    )
     explainer = axil.Explainer(model, X, targets)
     explanation = explainer(X[:7])
     own_trees = strategy == "one_output_per_tree"
@@ -127,7 +129,7 @@ def test_several_outputs(strategy):
 
 def test_wrong_shapes_of_several_outputs():
     targets = np.stack([Y, -Y], axis=1)
-    model = xgb.XGBRegressor(n_estimators=2, n_jobs=1).fit(X, targets)
+    model = xgb.XGBRegressor(n_estimators=2, n_jobs=1, base_score=0.5).fit(X, targets)
     with pytest.raises(InputError, match=r"expected \(500, 2\)"):
         axil.Explainer(model, X, Y)
 
