@@ -28,9 +28,12 @@ class Loss:
     """A loss: where scores start, gradients and second derivatives; and how its targets are drawn."""
 
     start: Callable[[Array], Array]  #: (K,) from the means of the targets (K,)
-    slopes: Callable[[Array, Array], tuple[Array, Array]]  #: (N, K) each, at targets and scores (N, K)
+    #: (N, K) each, at targets and scores (N, K); of rows of these weights, (N,), where all rows count in each of them
+    slopes: Callable[..., tuple[Array, Array]]
     targets: Callable[[np.random.Generator, Array], Array]  #: as fit takes them, from a signal (N,)
     n_classes: int = 0
+    #: the score that a fit starts from, by targets (N,), row weights and whether these were given, where not by means
+    start_of: Callable[[Array, Array, bool], float] | None = None
 
 
 def _classes(rng: np.random.Generator, signal: Array, n: int) -> Array:
@@ -43,7 +46,54 @@ def _softmax_slopes(y: Array, F: Array) -> tuple[Array, Array]:
     return p - y, p * (1 - p)
 
 
+def _residual_scale(residuals: Array, w: Array) -> float:
+    return float(np.sum(w * np.sqrt(np.abs(residuals))) / w.sum()) ** 2
+
+
+def _absolute_slopes(y: Array, F: Array, w: Array) -> tuple[Array, Array]:
+    """XGBoost's from 3.4 on: smoothed on the scale of all residuals (src/objective/regression_obj.cu)."""
+    residuals = F - y
+    scale = _residual_scale(residuals[:, 0], w)
+    norms = np.hypot(scale, residuals)
+    curvature = np.divide(scale, norms, out=np.ones_like(norms), where=norms > 0)
+    return residuals * curvature, curvature
+
+
+def _absolute_start(y: Array, w: Array, weighted: bool) -> float:
+    mean = float(np.average(y, weights=w))
+    g, h = _absolute_slopes(y[:, None], np.full((len(y), 1), mean), w)
+    return mean - float(w @ g[:, 0]) / max(float(w @ h[:, 0]), 1e-6)
+
+
+def _quantile(alpha: float) -> Loss:
+    """XGBoost's from 3.4 on (src/objective/quantile_obj.cu)."""
+    share = float(np.float32(alpha))
+
+    def slopes(y: Array, F: Array, w: Array) -> tuple[Array, Array]:
+        scale = _residual_scale((F - y)[:, 0], w)
+        if not scale > 0:
+            return np.zeros_like(F), np.zeros_like(F)
+        x = (F - y) / (0.04 * scale)
+        ratio = np.divide(np.tanh(x), x, out=np.ones_like(x), where=x != 0)
+        return scale / 2 * (np.tanh(x) + 1 - 2 * share), 12.5 * np.maximum(ratio, 3e-4)
+
+    def start(y: Array, w: Array, weighted: bool) -> float:
+        order = np.argsort(y[w > 0], kind="stable")
+        y, w = y[w > 0][order], w[w > 0][order]
+        if weighted:
+            sums = np.cumsum(w.astype(np.float32), dtype=np.float32)
+            at = int(np.searchsorted(sums, np.float32(float(sums[-1]) * share)))
+            return float(y[min(at, len(y) - 1)])
+        place = min(max(share * (len(y) + 1) - 1, 0.0), len(y) - 1.0)
+        return float(np.interp(place, np.arange(len(y)), y))
+
+    return Loss(lambda m: m, slopes, lambda rng, s: s, start_of=start)
+
+
 LOSSES = {
+    "absolute": Loss(lambda m: m, _absolute_slopes, lambda rng, s: s, start_of=_absolute_start),
+    "quantile 0.9": _quantile(0.9),
+    "quantile 0.3": _quantile(0.3),
     "squared": Loss(lambda m: m, lambda y, F: (F - y, np.ones_like(F)), lambda rng, s: s),
     "logistic": Loss(
         logit, lambda y, F: (expit(F) - y, expit(F) * expit(-F)), lambda rng, s: _classes(rng, s, 2), n_classes=2
@@ -132,7 +182,7 @@ class Fit(Trial):
         for t, (leaf, at) in enumerate(zip(self.leaves, self.asked)):
             k = t % y.shape[1]
             if k == 0:
-                g, h = self.loss.slopes(y, own)
+                g, h = self.loss.slopes(y, own, w) if self.loss.start_of else self.loss.slopes(y, own)
                 before = own.copy()
                 g, h = g * w[:, None], h * w[:, None] * self.curvature
             value, part, pattern = self._values(leaf, at, g[:, k], h[:, k], l2)
@@ -158,6 +208,8 @@ class Fit(Trial):
     def _base(self, y: Array, w: Array) -> Array:
         if self.start is not None:
             return np.full(y.shape[1], self.start)
+        if self.loss.start_of is not None:
+            return np.array([self.loss.start_of(column, w, self.sample_weight is not None) for column in y.T])
         means = np.average(y, axis=0, weights=w)
         with np.errstate(divide="ignore"):
             return (self.softmax_start or self.loss.start)(means)
@@ -302,13 +354,15 @@ def xgboost(draw: Draw, rows: Rows, held: bool) -> Fit:
     params |= {"min_child_weight": 0.0 if rows.loss != "squared" else draw.pick("smallest", 0.0, 1.0), "n_jobs": 1}
     bends = _bends(draw, held)
     names = {"squared": "reg:squarederror", "logistic": "binary:logistic", "softmax": "multi:softprob"}
-    names |= {"poisson": "count:poisson", "gamma": "reg:gamma"}
+    names |= {"poisson": "count:poisson", "gamma": "reg:gamma", "absolute": "reg:absoluteerror"}
+    if rows.loss.startswith("quantile"):
+        params["quantile_alpha"] = float(rows.loss.split()[1])
     start, given = None, draw.pick("base_score", None, None, 0.0, 0.5)
     if given is not None and rows.loss in ("squared", "logistic") and not (rows.loss == "logistic" and given == 0.0):
         params["base_score"] = given
         start = given if rows.loss == "squared" else 0.0
     kind = xgb.XGBClassifier if LOSSES[rows.loss].n_classes else xgb.XGBRegressor
-    model = kind(objective=names[rows.loss], **params, **bends)
+    model = kind(objective=names.get(rows.loss, "reg:quantileerror"), **params, **bends)
     model.fit(rows.X, rows.y, sample_weight=rows.w, base_margin=rows.offsets)
 
     def raw(X: Any, own: Any) -> Any:
@@ -441,9 +495,11 @@ MAKERS = {
     "gradient": gradient,
     "average": average,
 }
+#: XGBoost's losses that it smooths from 3.4 on, where leaves were percentiles before
+_SMOOTHED = ("absolute", "quantile 0.9", "quantile 0.3") if xgb.__version__ >= "3.4" else ()
 OF_LOSS = {  # other losses, by library
     "lightgbm": ("logistic", "logistic", "poisson", "gamma", "softmax"),
-    "xgboost": ("logistic", "logistic", "poisson", "gamma", "softmax"),
+    "xgboost": ("logistic", "logistic", "poisson", "gamma", "softmax", *_SMOOTHED),
     "catboost": ("logistic", "poisson"),
     "histogram": ("logistic", "logistic", "poisson", "gamma", "softmax"),
     "gradient": ("logistic", "softmax"),

@@ -394,6 +394,18 @@ def replayed(leaves, queries, y, weights, l2, rate):
     return made
 
 
+@pytest.mark.parametrize("bends", [{}, {"reg_alpha": 0.5}, {"max_delta_step": 0.2}])
+def test_vector_leaves_of_xgboost(bends):
+    """With L1 or clipped steps each output has a pattern of its own in the trees that all share."""
+    y = np.column_stack([TARGETS["numbers"], 10 * RNG.normal(size=N)])[:TRAIN]
+    model = xgboost.XGBRegressor(**XGB, **bends, multi_strategy="multi_output_tree").fit(X[:TRAIN], y)
+    explainer = axil.Explainer(model, X[:TRAIN], y)
+    gone = X.index[:9].tolist()
+    expected = np.asarray(explainer.without(X[TRAIN:], gone)["after"]).reshape(-1, 2)
+    found = explainer.refit(drop=gone).model.predict(X[TRAIN:])
+    np.testing.assert_allclose(found, expected, rtol=0, atol=2e-6 * np.abs(expected).max())
+
+
 def test_weights_of_several_outputs():
     """CatBoost scales l2 by the mean weight, and rounds it to float32 where there are several outputs."""
     y = np.column_stack([TARGETS["numbers"], 10 * RNG.normal(size=N)])[:TRAIN].astype(np.float32).astype(float)

@@ -28,9 +28,12 @@ def write(model: Any, fits: list[LeafFit]) -> Any:
     drop = np.ones(len(trees)) if found.weight_drop is None else found.weight_drop
     # Leaves of percentiles are told from steps by steps that differ from them: those of the fit stay.
     is_ranked = str(learner["objective"]["name"]) in PERCENTILES and not found.is_stepped
-    for fit in fits:
-        for t, place in enumerate(fit.columns):
-            _put(trees[place], found.trees[place], fit, t, float(drop[place]), is_ranked)
+    fits_of_tree: dict[int, list[tuple[LeafFit, int]]] = {}
+    for fit in fits:  # one for each output, where these share trees and leaf values are bent
+        for t, place in enumerate(fit.columns.tolist()):
+            fits_of_tree.setdefault(place, []).append((fit, t))
+    for place, tree_fits in fits_of_tree.items():
+        _put(trees[place], found.trees[place], tree_fits, float(drop[place]), is_ranked)
     config = json.loads(booster.save_config())
     if any(fit.estimated for fit in fits):
         scores = str(learner["objective"]["name"]).startswith("multi:")  # else base_score is kept as a mean
@@ -56,26 +59,31 @@ def _as_before(written: str, base: Any) -> str:
     return f"[{','.join(numbers)}]" if written.strip().startswith("[") else numbers[0]
 
 
-def _put(document: dict[str, Any], tree: Tree, fit: LeafFit, t: int, drop: float, is_ranked: bool) -> None:
-    """Other values for one tree; nodes that were pruned away stay as they are."""
+def _put(
+    document: dict[str, Any], tree: Tree, tree_fits: list[tuple[LeafFit, int]], drop: float, is_ranked: bool
+) -> None:
+    """Write other values for one tree, from its number in each fit that has it; nodes that were pruned away stay as they are."""
     splits, leaves = tree.splits, tree.leaves
     n = len(splits)
     children = np.full((2 * n + 1, 2), -1)
     below = tree.nodes()[3]
     children[:n] = np.where(below < 0, n + ~below, below)
-    nodes, places = fit.nodes(t, children, np.arange(n, 2 * n + 1)), np.concatenate([splits, leaves])
-    width, values = tree.n_outputs, fit.rates[t] / drop * nodes.values[n:]
+    nodes = [fit.nodes(t, children, np.arange(n, 2 * n + 1)) for fit, t in tree_fits]
+    node_values = np.concatenate([own.values for own in nodes], axis=1)
+    rates = [np.full(own.values.shape[1], fit.rates[t]) for own, (fit, t) in zip(nodes, tree_fits)]
+    places = np.concatenate([splits, leaves])
+    width, values = tree.n_outputs, np.concatenate(rates) / drop * node_values[n:]
     weights = tree.base_weights.copy()
-    if width == nodes.values.shape[1] and not is_ranked:
-        weights[places] = nodes.values
+    if width == node_values.shape[1] and not is_ranked:
+        weights[places] = node_values
         document["base_weights"] = _single(weights)
     if "sum_hessian" in document:
         hessians = np.array(document["sum_hessian"], dtype=np.float64)
-        hessians[places] = nodes.positive(nodes.hessians * width)
+        hessians[places] = nodes[0].positive(nodes[0].hessians * width)
         document["sum_hessian"] = _single(hessians)
     if "loss_changes" in document and not is_ranked:
         gains = np.array(document["loss_changes"], dtype=np.float64)
-        gains[splits] = _gains(nodes.gains, children)
+        gains[splits] = _gains(np.sum([own.gains for own in nodes], axis=0), children)
         document["loss_changes"] = _single(gains)
     if width == 1:
         conditions = np.array(document["split_conditions"], dtype=np.float64)
