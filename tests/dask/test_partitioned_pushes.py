@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 
+import catboost
 import dask.array as da
 import dask.dataframe as dd
 import lightgbm as lgb
@@ -14,7 +15,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
 import axil
-from tests.pushes.boosting_models import BINARY, CLASSES, HIST, LGB, WEIGHTS, WORDS, X_NEW, XGB, N, X, case_of
+from tests.pushes.boosting_models import BINARY, CAT, CLASSES, HIST, LGB, WEIGHTS, WORDS, X_NEW, XGB, N, X, case_of
 from tests.pushes.more_models import MODELS
 
 SIZES = (50, 0, 1, 53, 16)  # one empty and one of a single row
@@ -77,6 +78,20 @@ def test_the_numbers_of_one_machine(name):
     case = case_of(name)
     whole = axil.Explainer(case.model, X, case.y, case.weights, case.offsets)
     same_numbers(over_dask(case), whole)
+
+
+def test_offsets_that_leave_nothing_to_learn():
+    """Leaf values of 1e-14 are what rounding leaves of probabilities next to 0 and 1."""
+    baseline = np.where(BINARY > 0, 30.0, -30.0)
+    model = catboost.CatBoost({**CAT, "loss_function": "Logloss", "bootstrap_type": "No"})
+    model.fit(catboost.Pool(X, BINARY, baseline=baseline))
+    explainer = axil.Explainer(model, partitioned(X), partitioned(BINARY), init_score=partitioned(baseline))
+    found = explainer(X[:5], init_score=baseline[:5]).predictions
+    np.testing.assert_allclose(found, baseline[:5], rtol=1e-12)
+    wrong = BINARY.copy()
+    wrong[3] = 1 - wrong[3]
+    with pytest.raises(axil.ExactnessError):
+        axil.Explainer(model, partitioned(X), partitioned(wrong), init_score=partitioned(baseline))
 
 
 def test_rows_held_out_and_labels_of_a_frame():

@@ -151,7 +151,7 @@ def _settled(adapter: SmoothModel, smooth: SmoothTrees, sums: GradientSums, chec
     leaves = np.minimum(np.arange(width), trees.n_leaves[:, None] - 1).astype(cell_dtype(width))
     rounds = iter(_rounds(smooth, sums, width, n_outputs))
     standing = replace(smooth, loss=Custom(asked=lambda F: next(rounds), rounded=np.float64))
-    standing = replace(standing, trees=replace(trees, counts=None))
+    standing = replace(standing, trees=replace(trees, counts=None, slack=trees.slack + sums.lost))
     found = walk(adapter, standing, leaves, np.zeros((width, n_outputs)), None, check, 1)
     nothing = leaves[:, :0]
     none = np.empty((0, n_outputs))

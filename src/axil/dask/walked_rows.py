@@ -22,7 +22,7 @@ from axil.effects import Effects, Source
 from axil.effects.block_effects import BlockEffects, NoEffects
 from axil.effects.leaf_matches import SharedLeaves
 from axil.machine.memory import Budget, Limits
-from axil.pushes.agreement import leaf_scores
+from axil.pushes.agreement import leaf_scores, lost_beside
 from axil.pushes.pushes import Pushes
 from axil.pushes.stages import WalkedStages
 from axil.replay.checks import Miss, furthest, worse
@@ -74,6 +74,9 @@ class GradientSums(RowTotals):
     h: Array
     sizes: Array  #: likewise, of absolute values of g
     largest: float = field(metadata={"both": max})  #: |score| of these rows
+    lost: float = field(
+        metadata={"both": max}
+    )  #: what is lost in the rounding of the scores that these rows start from
     miss: Miss = field(metadata={"both": worse})  #: the largest distance of a score from the model's
 
 
@@ -103,7 +106,8 @@ def walk_partition(X: Any, observed: Observed, place: Place, shared: SharedFit) 
     if len(asked):
         miss = furthest(found, expected)
         miss = replace(miss, row=place.start + int(asked[miss.row]))
-    return rows, GradientSums(counts, g, h, sizes, float(np.abs(score).max(initial=0.0)), miss)
+    largest = float(np.abs(score).max(initial=0.0))
+    return rows, GradientSums(counts, g, h, sizes, largest, lost_beside(start), miss)
 
 
 def _sums(rows: WalkedRows, smooth: SmoothTrees, fitted: Any) -> tuple[NDArray[np.int64], Array, Array, Array, Array]:
