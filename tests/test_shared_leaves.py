@@ -12,10 +12,14 @@ import pandas as pd
 import pytest
 import xgboost as xgb
 from sklearn.ensemble import (
+    BaggingRegressor,
     GradientBoostingClassifier,
+    GradientBoostingRegressor,
     HistGradientBoostingRegressor,
     IsolationForest,
     RandomForestRegressor,
+    StackingRegressor,
+    VotingRegressor,
 )
 from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
@@ -205,3 +209,34 @@ def test_held_out_rows_may_equal_training_rows_by_chance() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert axil.novelty(model, coarse[:5], coarse[:200], coarse[200:]).shape == (5,)
+
+
+SEVERAL = {
+    "voting": VotingRegressor([("a", GradientBoostingRegressor(**FEW)), ("b", RandomForestRegressor(**FEW))]),
+    "voting pipelines": VotingRegressor([("a", make_pipeline(StandardScaler(), RandomForestRegressor(**FEW)))]),
+    "stacking": StackingRegressor([("a", GradientBoostingRegressor(**FEW))], final_estimator=LinearRegression()),
+    "bagging": BaggingRegressor(RandomForestRegressor(**FEW), 3, max_features=3, random_state=0),
+}
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_models_of_several_ensembles_share_the_leaves_of_all(name: str) -> None:
+    model = SEVERAL[name].fit(X, Y)
+    leaves = []
+    columns = getattr(model, "estimators_features_", [slice(None)] * len(model.estimators_))
+    for member, own in zip(model.estimators_, columns):
+        rows = X[:, own]
+        if hasattr(member, "steps"):
+            rows, member = member[:-1].transform(rows), member[-1]
+        leaves.append(member.apply(rows))
+    found = np.hstack(leaves)
+    expected = (found[:5, None] == found[None]).mean(axis=2)
+    np.testing.assert_allclose(axil.similarity(model, X[:5], X), expected, rtol=0, atol=1e-12)
+    np.testing.assert_array_equal(axil.novelty(model, X[:5], X), 0.0)
+    assert (axil.novelty(model, 9 + X[:5], X) > 0).all()
+
+
+def test_members_without_trees_are_named() -> None:
+    model = VotingRegressor([("a", RandomForestRegressor(**FEW)), ("b", LinearRegression())]).fit(X, Y)
+    with pytest.raises(axil.UnsupportedQuestionError, match=r"named_estimators_\['b'\] has no trees"):
+        axil.similarity(model, X[:2], X)

@@ -227,6 +227,8 @@ def _leaf_reader(model: Any) -> Any:
         except UnsupportedModelError as error:
             reason, known = str(error), True
             continue
+        if hasattr(found, "members"):
+            return MemberLeaves(found)
         if hasattr(found, "leaves"):
             return found
         known = known or found is not None
@@ -245,3 +247,28 @@ def _leaves(adapter: Any, X: Any, limits: Limits) -> Cells:
         found = adapter.coordinates(inputs.take_rows(X, slice(start, start + step)), limits.n_threads).T
         parts.append(found.astype(cell_dtype(int(found.max(initial=0)) + 1)))
     return np.concatenate(parts, axis=1)
+
+
+class MemberLeaves:
+    """The leaves of a model of several others, such as a vote over forests or pipelines, member after member."""
+
+    def __init__(self, model: Any):
+        for member in model.members:
+            if not hasattr(member.model, "leaves") and not hasattr(member.model, "members"):
+                reason = f"{member.name} has no trees, so no rows share a leaf of it"
+                raise UnsupportedQuestionError("similarity", reason, "Pass one of the models of trees inside.")
+        self._model = model
+        self._inside = [
+            MemberLeaves(member.model) if hasattr(member.model, "members") else member.model for member in model.members
+        ]
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the model knows of its columns."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._model, name)
+
+    def coordinates(self, X: Any, n_threads: int = 1) -> NDArray[np.integer[Any]]:
+        """Return the leaves of rows in the trees of all members, (n, T)."""
+        parts = zip(self._inside, self._model.rows_of(X))
+        return np.hstack([member.coordinates(rows, n_threads) for member, rows in parts])

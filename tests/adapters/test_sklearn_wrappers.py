@@ -503,3 +503,16 @@ def test_stacks_that_are_no_sums_are_refused_by_name(settings, refused):
     model = StackingRegressor([("ridge", Ridge())], **settings).fit(DATA.X, DATA.y)
     with pytest.raises(axil.UnsupportedModelError, match=refused):
         axil.Explainer(model, DATA.X, DATA.y)
+
+
+@pytest.mark.parametrize("framed", [False, True])
+def test_bagging_hands_single_precision_on(framed):
+    """A scaler inside rounds its products to the type of the rows, and thresholds of XGBoost lie between such numbers."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 3)).astype(np.float32)
+    y = X[:, 0] + rng.normal(size=80)
+    rows = pd.DataFrame(X, columns=list("abc")) if framed else X
+    inside = make_pipeline(StandardScaler(), xgb.XGBRegressor(n_estimators=5, n_jobs=1))
+    model = BaggingRegressor(inside, 2, random_state=0).fit(rows, y)
+    explanation = axil.Explainer(model, rows, y)(rows[:4])
+    np.testing.assert_allclose(explanation.predictions, model.predict(rows[:4]), rtol=0, atol=1e-5)

@@ -375,3 +375,10 @@ def test_a_fully_grown_forest_has_no_column_of_nothing():
     ).audit()
     assert "quality" in table
     assert not table.isna().all().any()
+
+
+def test_one_class_has_no_wrong_labels():
+    X, y = np.arange(20.0)[:, None], np.full(20, 7)
+    explainer = axil.Explainer(RandomForestClassifier(3, random_state=0).fit(X, y), X, y)
+    with pytest.raises(axil.UnsupportedQuestionError, match="all training rows are of one class, 7"):
+        explainer.audit()

@@ -11,7 +11,9 @@ import pandas as pd
 import pytest
 import xgboost
 from sklearn import ensemble, linear_model, neighbors
+from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
+from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -442,3 +444,21 @@ def test_weights_and_a_category_that_no_split_uses(loss):
     np.testing.assert_allclose(found.ravel(), after, rtol=0, atol=1e-6)  # l2 in float32
     for more in ({"targets": {X.index[3]: y[5]}}, {"sample_weight": {X.index[3]: 2.0}}):
         assert explainer.refit(**more).verification is not None
+
+
+INSIDE = {
+    "ridge": linear_model.Ridge(),
+    "line": linear_model.LinearRegression(),
+    "kernel": KernelRidge(),
+    "neighbours": neighbors.KNeighborsRegressor(),
+}
+
+
+@pytest.mark.parametrize("name", INSIDE)
+def test_smoothers_to_transformed_targets_are_fitted_to_those(name):
+    y = np.exp(TARGETS["numbers"] / np.abs(TARGETS["numbers"]).max())
+    model = TransformedTargetRegressor(INSIDE[name], func=np.log, inverse_func=np.exp)
+    explainer = axil.Explainer(model.fit(X[:TRAIN], y[:TRAIN]), X[:TRAIN], y[:TRAIN])
+    again = explainer.refit(drop=list(X.index[:3]))
+    expected = clone(model).fit(X[3:TRAIN], y[3:TRAIN]).predict(X[TRAIN:])
+    np.testing.assert_allclose(again.model.predict(X[TRAIN:]), expected, rtol=1e-9)

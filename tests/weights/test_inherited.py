@@ -206,3 +206,14 @@ def test_ancestors_of_random_trees():
         Ancestors(np.array([2, 3, 3, 2], dtype=np.int32)).check(np.array([2]))
     with pytest.raises(ValueError, match="below several roots"):
         Ancestors(np.array([2, 3, -1, -1], dtype=np.int32)).check(np.array([2]))
+
+
+def test_bagging_without_bootstrap_is_refitted():
+    """Every tree is fitted to all rows, however many there are."""
+    model = BaggingRegressor(DecisionTreeRegressor(max_depth=3), 4, bootstrap=False, random_state=0).fit(X, Y)
+    explainer = axil.Explainer(model, X, Y)
+    dropped = explainer.refit(drop=[3, 5])
+    expected = explainer.without(QUERIES, [3, 5])["after"]
+    np.testing.assert_allclose(dropped.model.predict(QUERIES), expected, rtol=0, atol=1e-12)
+    back = dropped.refit(add=(X[[3, 5]], Y[[3, 5]]))
+    np.testing.assert_allclose(back.model.predict(QUERIES), model.predict(QUERIES), rtol=0, atol=1e-12)

@@ -224,6 +224,12 @@ def _gains(proven: ProvenModel, queries: Queries, y: Array, corrected: Array) ->
 
 def _classes(model: Any, names: NDArray[Any], out_of_fold: Any, asked: tuple[Queries, Array] | None) -> Judged:
     """Judge classes by those of the rows around, or by probabilities given, and by the model's own without the row."""
+    if len(names) == 1:
+        raise UnsupportedQuestionError(
+            "audit",
+            f"all training rows are of one class, {names[0]}, so no row can be of another",
+            "Fit with the rows of other classes, too.",
+        )
     labels = both_classes(model.targets)
     own_probabilities = _probabilities_without(model, out_of_fold)
     if isinstance(out_of_fold, str):

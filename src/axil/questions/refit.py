@@ -161,7 +161,10 @@ def again(
         )
     given, labels = _changed(self._model, made, drop, add, targets, sample_weight, added_labels)
     if hasattr(self._model.adapter, "smoother"):
-        fit = partial(_fitted_anew, given)
+        targets = given.y
+        if not self._model.adapter.scale.is_identity:  # around the smoother the model transforms its targets
+            targets = given.targets[:, 0] if given.targets.shape[1] == 1 else given.targets
+        fit = partial(_fitted_anew, given, targets)
         model, bags = rewritten(made.model, fit, given.X), None
     else:
         fits, bags = self._model.leaf_fits(given)
@@ -170,11 +173,12 @@ def again(
     return made.make(model, given.X, given.y, weights, offsets, bags, index=labels, **made.settings)
 
 
-def _fitted_anew(given: Change, model: Any, X: Any) -> Any:
+def _fitted_anew(given: Change, targets: NDArray[Any], model: Any, X: Any) -> Any:
+    """Return a smoother with the settings of ``model``, fitted to these rows and targets as they reach it."""
     found = writer(model)
     if not hasattr(found, "again"):
         raise UnsupportedQuestionError("refit", "models of this kind are not written", "Fit its model to the new rows.")
-    return found.again(model, X, given.y, given.weights)
+    return found.again(model, X, targets, given.weights)
 
 
 def _changed(

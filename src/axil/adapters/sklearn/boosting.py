@@ -332,7 +332,10 @@ def leaves_of(model: Any) -> StackAdapter | HistGradientBoostingAdapter | None:
     """The reader of the leaves of a fitted model of trees, whatever it was fitted for; None for any other object."""
     if hasattr(model, "_predictors"):
         return HistGradientBoostingAdapter(model, leaves_only=True)
-    members = [model] if hasattr(model, "tree_") else [*np.ravel(getattr(model, "estimators_", []))]
+    members = getattr(model, "estimators_", [])
+    members = list(members.ravel() if isinstance(members, np.ndarray) else members)  # which may be ensembles themselves
+    if hasattr(model, "tree_"):
+        members = [model]
     if not members or not all(hasattr(own, "tree_") for own in members):
         return None
     return StackAdapter(model, members, getattr(model, "estimators_features_", None))  # type: ignore[abstract]

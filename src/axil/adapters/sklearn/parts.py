@@ -19,7 +19,7 @@ from axil.adapters.sklearn.adapter import require_fitted
 from axil.adapters.sklearn.calibration import MeanOfCurves, ensemble_members, members_on_folds
 from axil.adapters.sklearn.refusals import CALIBRATION, CLASSES, SMOOTH_REASONS
 from axil.adapters.sklearn.side_by_side import Classifiers, classifiers_of
-from axil.adapters.sklearn.trees import as_it_is, bags, bags_trees, numbers, with_bags
+from axil.adapters.sklearn.trees import as_it_is, bagged_numbers, bags, bags_trees, with_bags
 from axil.errors import UnsupportedModelError
 from axil.inputs.copies import owned
 from axil.types import Array
@@ -136,7 +136,7 @@ def _bagging(model: Any) -> Parts | None:
         return None
     kept = as_it_is(model)
     vars(kept).pop("feature_names_in_", None)  # rows reach it as an array, so it must not look for names
-    return replace(_mean(model, bagging_members(model), kept), read=partial(numbers, dtype=np.float64))
+    return replace(_mean(model, bagging_members(model), kept), read=bagged_numbers)
 
 
 def _mean(model: Any, members: list[Member], kept: Any) -> Parts:

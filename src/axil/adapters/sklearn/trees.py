@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
+import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
@@ -53,6 +54,15 @@ def numbers(X: Any, dtype: DTypeLike) -> Any:
         raise InputError(
             f"These rows cannot be read as numbers, which this model takes: {shown(error, 300)}"
         ) from error
+
+
+def bagged_numbers(X: Any) -> Any:
+    """Return rows as bagging hands them on: single precision stays, all else is taken in double precision."""
+    frame = as_frame(X)
+    single = getattr(X, "dtype", None) == np.float32
+    if frame is not None:
+        single = set(frame.schema.values()) == {nw.Float32}
+    return numbers(X, np.float32 if single else np.float64)
 
 
 class TreeStack:

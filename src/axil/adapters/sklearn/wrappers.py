@@ -19,7 +19,7 @@ from axil.adapters.sklearn.calibration import CalibratedEnsemble, ensemble_membe
 from axil.adapters.sklearn.parts import bagging_members, is_dropped, require_soft_voting, voting_members
 from axil.adapters.sklearn.refusals import CALIBRATION, fits_init
 from axil.adapters.sklearn.side_by_side import read_exact
-from axil.adapters.sklearn.trees import SklearnAdapter, as_it_is, numbers
+from axil.adapters.sklearn.trees import SklearnAdapter, as_it_is, bagged_numbers, numbers
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 from axil.inputs.copies import owned
 from axil.types import Array
@@ -128,7 +128,7 @@ def _bagging(model: Any, inside: Read) -> SumModel:
     kept = as_it_is(model)
     vars(kept).pop("feature_names_in_", None)  # rows reach it as an array, so it must not look for names
     predict = kept.predict if classes is None else kept.predict_proba
-    names, read = None if classes is None else owned(np.asarray(classes)), partial(numbers, dtype=np.float64)
+    names, read = None if classes is None else owned(np.asarray(classes)), bagged_numbers
     found = BaggingModel(predict, members, outer, names, read=read)
     found.fitted_rows = int(model._n_samples)
     # From 1.8 on weights decide what is drawn, and nothing else.

@@ -47,6 +47,8 @@ def write(model: Any, fits: list[LeafFit]) -> Any:
         for t, member in enumerate(members):
             _put(member.tree_, fit, t, sizes=[len(own) for own in labels] if isinstance(labels, list) else None)
         if hasattr(written, "_n_samples"):
+            if getattr(written, "_max_samples", None) == written._n_samples:  # each tree of the bag sees all rows
+                written._max_samples = fit.n_rows
             written._n_samples = fit.n_rows
         if hasattr(written, "_sample_weight"):  # from 1.9 on, also where no rows were drawn by them
             written._sample_weight = fit.row_weights
