@@ -195,7 +195,7 @@ def test_ensembles_of_models_with_exact_weights(method: str, several: bool, insi
     found = load_wine(as_frame=True)
     rows, labels = (found.data, found.target.to_numpy()) if several else (pd.DataFrame(X), LABELS)
     new = rows.iloc[::20] if several else pd.DataFrame(X_NEW)
-    model = CalibratedClassifierCV(inside, method=method).fit(rows, labels)
+    model = CalibratedClassifierCV(inside, method=method, cv=4).fit(rows, labels)
     around = GridSearchCV(make_pipeline(MinMaxScaler(), model), {"calibratedclassifiercv__cv": [3]}, cv=2)
     wholes = [model, around.fit(rows, labels)]
     if not several:
