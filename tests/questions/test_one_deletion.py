@@ -30,6 +30,7 @@ BINARY = (NUMBERS > 0.3).astype(int)
 HALVES = (np.median(NUMBERS) < NUMBERS).astype(int)
 WEIGHTS = RNG.uniform(0.5, 2.0, N)
 SOME_ZERO = np.where(np.arange(N) % 3 == 0, 0.0, WEIGHTS)
+WHOLE = np.arange(N) % 3 + 1.0
 GONE = np.array([0, 1, 2, 5, 7, 11, 12])  # with and without weight
 LEFT = np.delete(np.arange(N), GONE)
 SINGLE = 1e-6  # of predictions of order one, which libraries make of targets in single precision
@@ -60,6 +61,7 @@ STUMPS = {
     "catboost class_weights": (CatBoostClassifier(**CAT, class_weights=[1, 3]), BINARY, WEIGHTS),
     "catboost Balanced": (CatBoostClassifier(**CAT, auto_class_weights="Balanced"), BINARY, None),
     "catboost Balanced weighted": (CatBoostClassifier(**CAT, auto_class_weights="Balanced"), CLASSES, WEIGHTS),
+    "catboost Balanced whole weights": (CatBoostClassifier(**CAT, auto_class_weights="Balanced"), BINARY, WHOLE),
     "catboost SqrtBalanced": (CatBoostClassifier(**CAT, auto_class_weights="SqrtBalanced"), BINARY, SOME_ZERO),
     "lightgbm balanced": (LGBMClassifier(**LGB, class_weight="balanced"), BINARY, None),
     "lightgbm balanced weighted": (LGBMClassifier(**LGB, class_weight="balanced"), CLASSES, SOME_ZERO),

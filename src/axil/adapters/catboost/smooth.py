@@ -43,9 +43,9 @@ _LOSSES: dict[str, Callable[[dict[str, Any], bool], Loss]] = {
 def _balanced(counts: Array, sums: Array) -> Array:
     """Return the weights of auto_class_weights="Balanced" (catboost/private/libs/target/calc_class_weights.cpp).
 
-    CatBoost cuts the sums of the rows' weights to whole numbers.
+    CatBoost cuts the sums of the rows' weights to whole numbers; they are in single precision here.
     """
-    whole = np.floor(sums)
+    whole = np.floor(sums * (1 + 2 * float(np.finfo(np.float32).eps)))
     return np.asarray(np.divide(whole.max(), whole, out=np.ones_like(whole), where=whole > 0))
 
 
