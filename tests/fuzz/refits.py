@@ -135,6 +135,8 @@ class Fit(Trial):
     root_is_zero: bool = False  #: histogram boosting: a tree without a split has no value, whatever its rows say
     curvature: float = 1.0  #: what the library multiplies second derivatives by
     draws: Array | None = None  #: (T, N) of an average, else None
+    #: of an average, for each tree and leaf: the leaves below each node above it, the nearest first
+    above: list[dict[int, list[list[int]]]] = field(default_factory=list)
     softmax_start: Callable[[Array], Array] | None = None  #: where the library has its own
     apart: float = 0.0  #: the largest difference of the replay's scores from the model's
     columns: Array = field(init=False)  #: (N, K): the targets, one-hot for more than two classes
@@ -215,31 +217,36 @@ class Fit(Trial):
             return (self.softmax_start or self.loss.start)(means)
 
     def _averages(self, y: Array, w: Array) -> tuple[Array, Array]:
-        """Means over the trees whose leaf has rows; nan where none has."""
+        """Means over the trees; nan where no row is left.
+
+        A leaf without rows has the value of the nearest node above it that has some, and a tree whose sample is gone the mean
+        of all rows.
+        """
         assert self.draws is not None
-        sums = [np.zeros((self.asked.shape[1], y.shape[1])), np.zeros(y.shape)]
-        counts = [np.zeros((len(each), 1)) for each in sums]
-        for leaf, at, drawn in zip(self.leaves, self.asked, self.draws):
-            size = int(max(leaf.max(), at.max())) + 1
-            W = np.bincount(leaf, w * drawn, size)[:, None]
+        found = [np.zeros((self.asked.shape[1], y.shape[1])), np.zeros(y.shape)]
+        if not w.any():
+            return np.full_like(found[0], np.nan), np.full_like(found[1], np.nan)
+        for leaf, at, drawn, above in zip(self.leaves, self.asked, self.draws, self.above):
+            size = int(max(leaf.max(), at.max(), *above)) + 1
+            W = np.bincount(leaf, w * drawn, size)
             S = np.stack([np.bincount(leaf, w * drawn * column, size) for column in y.T], axis=1)
-            value = np.divide(S, W, out=np.zeros_like(S), where=W > 0)
-            for i, rows in enumerate((at, leaf)):
-                sums[i] += value[rows]
-                counts[i] += W[rows] > 0
-        new, own = (np.divide(s, n, out=np.full_like(s, np.nan), where=n > 0) for s, n in zip(sums, counts))
-        return new, own
+            value = np.divide(S, W[:, None], out=np.zeros_like(S), where=W[:, None] > 0)
+            for empty in np.flatnonzero(W == 0).tolist():
+                node = next((leaves for leaves in above.get(empty, []) if W[leaves].any()), None)
+                value[empty] = w @ y / w.sum() if node is None else S[node].sum(axis=0) / W[node].sum()
+            for total, rows in zip(found, (at, leaf)):
+                total += value[rows] / len(self.leaves)
+        return found[0], found[1]
 
     def alone(self, row: int) -> bool:
-        """Whether the fit without the row has no prediction of it: no other row is in one of its leaves, of an average in any.
+        """Whether the fit without the row has no prediction of it: no other row is in one of its leaves.
 
         Leaves that L1 puts to zero, or that a step is clipped in, do not follow their rows, and keep their values without them.
         """
         kept = np.delete(np.arange(len(self.y)), row)
-        counted = np.ones(self.leaves.shape) if self.draws is None else self.draws
-        left = ((self.leaves[:, kept] == self.leaves[:, [row]]) & (counted[:, kept] > 0)).any(axis=1)
-        if self.draws is not None:
-            return not left.any()
+        if self.draws is not None:  # a mean takes values from further up
+            return not len(kept)
+        left = (self.leaves[:, kept] == self.leaves[:, [row]]).any(axis=1)
         sizes = np.maximum(self.leaves.max(axis=1), self.asked.max(axis=1)) + 1
         patterns = self.refitted()[2][np.cumsum(sizes) - sizes + self.leaves[:, row]]
         follows = (np.abs(patterns) == 1) | ((patterns == 0) & (self.l1 == 0))  # a sum may be zero by itself
@@ -465,8 +472,13 @@ def average(draw: Draw, rows: Rows, held: bool) -> Fit:
         params |= {"min_child_samples": smallest, "num_leaves": 6, "n_jobs": 1, "verbose": -1}
         forest = lgb.LGBMRegressor(**params).fit(rows.X, rows.y, sample_weight=rows.w)
         drawn = np.ones((forest.n_estimators_, len(rows.y)))
+        roots = [each["tree_structure"] for each in forest.booster_.dump_model()["tree_info"]]
         return rows.fit(
-            forest, lambda X, own: forest.predict(X), lambda X: forest.predict(X, pred_leaf=True), draws=drawn
+            forest,
+            lambda X, own: forest.predict(X),
+            lambda X: forest.predict(X, pred_leaf=True),
+            draws=drawn,
+            above=[_above(_lightgbm_nodes(root)) for root in roots],
         )
     rows.w = None if kind != "DecisionTree" else rows.w  # forests draw rows by their weights
     module = tree if kind == "DecisionTree" else ensemble
@@ -482,9 +494,48 @@ def average(draw: Draw, rows: Rows, held: bool) -> Fit:
     if params.get("bootstrap"):
         drawn = np.stack([np.bincount(own, minlength=len(rows.y)) for own in model.estimators_samples_]).astype(float)
     raw = model.predict_proba if LOSSES[rows.loss].n_classes else model.predict
+    nodes = [[list(pair) for pair in zip(own.tree_.children_left, own.tree_.children_right)] for own in trees]
     return rows.fit(
-        model, lambda X, own: raw(X), lambda X: np.stack([each.apply(X) for each in trees], axis=1), draws=drawn
+        model,
+        lambda X, own: raw(X),
+        lambda X: np.stack([each.apply(X) for each in trees], axis=1),
+        draws=drawn,
+        above=[_above({node: pair for node, pair in enumerate(own) if pair[0] >= 0}) for own in nodes],
     )
+
+
+def _lightgbm_nodes(root: Any) -> dict[int, list[int]]:
+    """Return the children of each split: leaves by their numbers, splits as -1 less theirs."""
+
+    def number(node: Any) -> int:
+        return node.get("leaf_index", 0) if "split_index" not in node else -1 - node["split_index"]
+
+    found, waiting = {}, [root]
+    while waiting:
+        node = waiting.pop()
+        if "split_index" in node:
+            children = node["left_child"], node["right_child"]
+            found[number(node)] = [number(child) for child in children]
+            waiting += children
+    return found
+
+
+def _above(children: dict[int, list[int]]) -> dict[int, list[list[int]]]:
+    """Return, for each leaf, the leaves below each node above it, the nearest first, from the children of all splits."""
+
+    def leaves(node: int) -> list[int]:
+        if node not in children:
+            return [node]
+        return [leaf for child in children[node] for leaf in leaves(child)]
+
+    parents = {child: node for node, pair in children.items() for child in pair}
+    found: dict[int, list[list[int]]] = {}
+    for leaf in (node for node in parents if node not in children):
+        node, found[leaf] = leaf, []
+        while node in parents:
+            node = parents[node]
+            found[leaf].append(leaves(node))
+    return found
 
 
 MAKERS = {
