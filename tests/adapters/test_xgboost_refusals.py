@@ -156,6 +156,13 @@ def test_supports_says_what_an_explainer_says(params: dict[str, Any]) -> None:
         assert axil.Explainer(case.model, case.X, case.y).kind == told.kind
 
 
+def test_a_file_without_its_constraints_says_what_keeps_them() -> None:
+    """The advice works in Python and on the command line, which sets nothing on a model."""
+    case = loaded(booster(n_trees=8, monotone_constraints="(1,-1,0,0,0,0,0,0)"), "json")
+    with pytest.raises(axil.ExactnessError, match=r"Pickle the model.*--trust.*in Python"):
+        axil.Explainer(case.model, case.X, case.y)
+
+
 def test_settings_that_are_off_are_read() -> None:
     for params in (
         {"monotone_constraints": "(0,0)"},

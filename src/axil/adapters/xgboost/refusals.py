@@ -276,9 +276,9 @@ _SAMPLED = (
 _VALUES = (
     OTHER_TARGETS,
     "The fit was given another base_margin (pass it as init_score), or another sample_weight.",
-    "The model was loaded from a file, which does not keep reg_alpha, max_delta_step and monotone_constraints, and "
-    "was trained with one of them; nor does it keep learning_rate and reg_lambda, which trees of one or two leaves are "
-    "too few to show: set them on the loaded booster.",
+    "The model was loaded from a file that keeps neither reg_alpha, max_delta_step and monotone_constraints nor learning_rate "
+    "and reg_lambda, which trees of one or two leaves are too few to show. Pickle the model, which keeps all of them: `axil` "
+    "on the command line reads it with --trust. Or set them on the loaded booster in Python.",
     "A custom objective, training continued with other data (xgb_model), trees changed after the fit (refresh), "
     "several machines.",
 )
