@@ -73,7 +73,12 @@ class Ancestors(Transferable):
         return Ancestors(parents.astype(np.int32), self.l2)
 
     def check(self, n_leaves: NDArray[np.int64]) -> None:
-        """Raise ValueError unless every leaf of these trees, and no leaf of another, is below the root of its tree."""
+        """Raise ValueError unless every leaf of these trees, and no leaf of another, is below the root of its tree.
+
+        A structure that is made of another has the same trees, which are not checked again.
+        """
+        if vars(self).get("_checked") is n_leaves:
+            return
         total, size = int(n_leaves.sum()), len(self.parents)
         if self.parents.dtype != np.int32 or self.parents.ndim != 1 or size < total:
             raise ValueError(f"parents of nodes are {self.parents.dtype} {self.parents.shape}, expected int32 numbers")
@@ -91,6 +96,7 @@ class Ancestors(Transferable):
         roots = np.split(top[:total], np.cumsum(n_leaves)[:-1])
         if len({int(own[0]) for own in roots}) < len(roots) or any((own != own[0]).any() for own in roots):
             raise ValueError("leaves of one tree below several roots, or of several trees below one")
+        vars(self)["_checked"] = n_leaves
 
     def _climb(self) -> Ids:
         """Return the depth of each node, (M,); a root has depth 0."""
