@@ -411,3 +411,16 @@ def test_saved_and_loaded(tmp_path):
     v = np.linspace(-1, 1, N)
     np.testing.assert_allclose(explainer.operator.T @ v, explainer(X).weights.T @ v, atol=1e-12)
     np.testing.assert_allclose(explainer.operator @ v, explainer(X).weights @ v, atol=1e-12)
+
+
+def test_constraints_of_zero_beside_l1():
+    """XGBoost takes gains of splits from leaf values then, so that the gain of a stump does not show its rate."""
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        rows = rng.normal(size=(60, 1))
+        labels = (rows[:, 0] + rng.normal(size=60) > 0).astype(int)
+        settings = {"monotone_constraints": (0,), "reg_alpha": 1.0, "max_depth": 1, "n_estimators": 3, "n_jobs": 1}
+        model = xgb.XGBClassifier(learning_rate=0.1, **settings).fit(rows, labels)
+        found = axil.Explainer(model, rows, labels)(rows)
+        made = found.contributions.sum(axis=1) + found.intercepts
+        np.testing.assert_allclose(made, model.predict(rows, output_margin=True), rtol=0, atol=1e-5)

@@ -258,8 +258,10 @@ class SmoothXGBoost(XGBoostAdapter):
     def _shown_rate(self, tree: Tree, l2: float, most: float) -> float:
         """Return the rate that a tree of two values shows, else the stated one; nan where that is zero."""
         shown = np.nan
-        has_both = self._settings.number("reg_alpha") > 0 and most < np.inf
-        if not (has_both or self._rule.signs.any() or is_clipped(tree, most)):  # which are in gains
+        has_alpha, signs = self._settings.number("reg_alpha") > 0, self._settings.monotone_signs
+        # which are in gains; with constraints, be they all 0, XGBoost takes gains from values, without reg_alpha
+        bends_gains = has_alpha and (most < np.inf or len(signs) > 0)
+        if not (bends_gains or any(signs) or is_clipped(tree, most)):
             shown = rate_of_gain(tree, l2)
         if np.isnan(shown) or np.abs(tree.values).max() >= (1 - 1e-5) * shown * most:
             shown = rate_of_clip(tree, most)
