@@ -100,7 +100,8 @@ class Audit(Question):
         ones: the rows of lowest quality, as many as have another expected class or another class that is
         confidently likely, and no more than confident learning estimates to be wrong.
 
-        O(T N) for each of 5 to 20 folds; no (n_train, n_train) array.
+        O(T N) for each of 5 to 20 folds; forests and linear models leave out every row, which takes less
+        there. No (n_train, n_train) array.
 
         Parameters
         ----------

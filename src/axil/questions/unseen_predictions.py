@@ -3,8 +3,8 @@
 The rows are split into folds. The fit is replayed without the rows of each with the tree structure fixed,
 and these rows are predicted. That takes a pass over rows and trees per fold, O(T N). Leaving out every
 row by itself takes one pass or one solve per row, and residuals of both rank wrong labels nearly alike
-(experiments/label_issues.py). Forests have folds too: residuals out of bag rank fewer wrong labels
-first, since each rests on a third of the trees.
+(experiments/label_issues.py). Forests and linear smoothers leave out every row: there it takes less time
+than folds.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ def _fold_predictions(model: Refittable) -> Array:
 
 
 def has_closed_form(proven: ProvenModel) -> bool:
-    """Return whether leave-one-out predictions follow from leverages, so that folds would take longer."""
-    return all(isinstance(engine, Smoother) for engine in proven.engines)
+    """Return whether leaving out every row takes less than folds: in forests a row changes its own leaves alone."""
+    return proven.are_forests or all(isinstance(engine, Smoother) for engine in proven.engines)
 
 
 def unseen_predictions(proven: ProvenModel, method: str) -> tuple[Array, str]:
@@ -102,8 +102,9 @@ def unseen_predictions(proven: ProvenModel, method: str) -> tuple[Array, str]:
     proven : ProvenModel
         A model with exact weights.
     method : "folds" or "leave-one-out"
-        "folds" is without each row all the same where that has a closed form. A model that cannot be fitted without some of its
-        rows has the targets at which its rows' own predictions would agree with them.
+        "folds" is without each row all the same where that takes less time (`has_closed_form`). A model
+        that cannot be fitted without some of its rows has the targets at which its rows' own predictions
+        would agree with them.
     """
     try:
         if method == "leave-one-out" or has_closed_form(proven):
