@@ -29,7 +29,7 @@ SMOOTH = {name for name, why in CLASSES.items() if why.reason in SMOOTH_REASONS}
 
 
 @dataclass(frozen=True)
-class Parts:
+class ModelsInside:
     """The models inside another, each with its share in the sum, or the output that it alone predicts."""
 
     whole: Any
@@ -49,7 +49,7 @@ class Parts:
         return members_on_folds(self.whole, self.members, rows)
 
 
-def parts_of(model: Any) -> Parts | None:
+def parts_of(model: Any) -> ModelsInside | None:
     """Return the models inside a fitted one whose sum has derivatives or score contributions; None for other models.
 
     Boosted models side by side are read as one model: see `side_by_side`.
@@ -126,12 +126,12 @@ def require_soft_voting(model: Any) -> None:
         )
 
 
-def _voting(model: Any) -> Parts:
+def _voting(model: Any) -> ModelsInside:
     require_soft_voting(model)
     return _mean(model, voting_members(model), as_it_is(model))
 
 
-def _bagging(model: Any) -> Parts | None:
+def _bagging(model: Any) -> ModelsInside | None:
     if bags_trees(model):
         return None
     kept = as_it_is(model)
@@ -139,17 +139,17 @@ def _bagging(model: Any) -> Parts | None:
     return replace(_mean(model, bagging_members(model), kept), read=bagged_numbers)
 
 
-def _mean(model: Any, members: list[Member], kept: Any) -> Parts:
+def _mean(model: Any, members: list[Member], kept: Any) -> ModelsInside:
     """The mean of the members' predictions, of classifiers their probabilities."""
     classes = getattr(model, "classes_", None)
     if classes is None:
         about = "predictions are means of those of the models inside"
-        return Parts(model, members, None, _n_outputs(members[0].model), about, predict=kept.predict)
+        return ModelsInside(model, members, None, _n_outputs(members[0].model), about, predict=kept.predict)
     about = "predictions are probabilities, means of those of the models inside"
     names = owned(np.asarray(classes))
     for member in members:
         _require_probabilities(member, len(names))
-    return Parts(model, members, names, len(names), about, predict=kept.predict_proba)
+    return ModelsInside(model, members, names, len(names), about, predict=kept.predict_proba)
 
 
 def _require_probabilities(member: Member, n_classes: int) -> None:
@@ -182,7 +182,7 @@ def _n_outputs(model: Any) -> int:
     return int(found or 1)
 
 
-def _side_by_side(model: Any) -> Parts | None:
+def _side_by_side(model: Any) -> ModelsInside | None:
     """Models for each class, label or output, some of which are smooth learners."""
     found = classifiers_of(model)
     if found is None or not any(_is_smooth(part) for part in found.inside):
@@ -195,7 +195,9 @@ def _side_by_side(model: Any) -> Parts | None:
     about = "scores are those of each class against the rest, before anything is made of all of them"
     if found.classes is None:
         about = "each output is predicted by a model of its own"
-    return Parts(model, members, found.classes, n_outputs, about, of_scores=True, predict=partial(_own_scores, found))
+    return ModelsInside(
+        model, members, found.classes, n_outputs, about, of_scores=True, predict=partial(_own_scores, found)
+    )
 
 
 def _own_scores(found: Classifiers, X: Any) -> Array | None:
@@ -211,16 +213,16 @@ def _is_smooth(model: Any) -> bool:
     return bool(SMOOTH & set(kinds_of(model if last is None else last)))
 
 
-def _calibrated(model: Any) -> Parts | None:
+def _calibrated(model: Any) -> ModelsInside | None:
     if not is_calibrated_ensemble(model):
         return None
     refuse(CALIBRATION, model)
     names, members = owned(np.asarray(model.classes_)), ensemble_members(model)
     about = MeanOfCurves.notes["derivative"]
-    return Parts(model, members, names, len(names), about, of_scores=True, calibration=MeanOfCurves())
+    return ModelsInside(model, members, names, len(names), about, of_scores=True, calibration=MeanOfCurves())
 
 
-_PARTS: dict[str, Callable[[Any], Parts | None]] = {
+_PARTS: dict[str, Callable[[Any], ModelsInside | None]] = {
     "VotingRegressor": _voting,
     "VotingClassifier": _voting,
     "BaggingRegressor": _bagging,
