@@ -40,7 +40,7 @@ MODELS = {
     ),
     "sklearn": (GradientBoostingRegressor(n_estimators=20), "fit"),
     "forest": (RandomForestRegressor(30, random_state=0), "out-of-bag"),
-    "trees to the end": (ExtraTreesRegressor(30, random_state=0), "fit"),  # every row is alone in every tree
+    "trees to the end": (ExtraTreesRegressor(30, random_state=0), "leave-one-out"),  # by ancestors of leaves of one row
     "ridge": (Ridge(), "leave-one-out"),
     "neighbours": (KNeighborsRegressor(5), "leverage"),
 }
