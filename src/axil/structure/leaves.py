@@ -85,6 +85,8 @@ class LeafFit:
             values = np.stack(steps, axis=1)
         else:
             values = self._node_values[int(self.rule.nodes.starts[t]) :][: len(children), None].copy()
+            if n_outputs == 2:  # shares of two classes
+                values = np.hstack([values, 1.0 - values])
         values[leaves] = self.raw[own]
         if self.inherits:
             for node in np.flatnonzero(children[:, 0] >= 0):

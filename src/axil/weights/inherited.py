@@ -17,6 +17,7 @@ from axil.errors import UnsupportedQuestionError
 from axil.structure import Ancestors, Regularisation, Structure
 from axil.structure.ancestors import NO_NODE
 from axil.structure.nodes import Ids, Nodes
+from axil.structure.pattern import hold
 from axil.types import Array
 
 
@@ -74,8 +75,9 @@ def inherited_values(s: Structure, values: Array, sums: Array, mean: Array) -> A
     if rule.bends or rule.mixes:
         bent = inheriting(s).regularisation
         assert bent is not None
-        for k, column in enumerate(sums.T):
-            found[:, k] = bent.leaf_values(column, s.leaf_weights)  # a node without rows bounds no others
+        if sums.shape[1] > 1:  # the outputs of a tree share its pattern
+            return hold(bent, sums[:, 0], s.leaf_weights).values(s.n_leaves, sums)
+        found[:, 0] = bent.leaf_values(sums[:, 0], s.leaf_weights)  # a node without rows bounds no others
         return found
     ancestors = ancestors_of(s)
     weights = ancestors.totals(s.leaf_weights)
