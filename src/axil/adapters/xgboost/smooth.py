@@ -162,6 +162,11 @@ class SmoothXGBoost(XGBoostAdapter):
         base = np.broadcast_to(self._model.base_score, (self.n_outputs,)).copy()
         base = base if softmax else self._link(loss, base)
         several = self.n_outputs > 1
+        hessians = None
+        if (
+            entry.weights is not None and omega is None
+        ):  # DART rounds scores far from zero otherwise, and hessians with them
+            hessians = entry.weights * (self.n_outputs if self._model.shared else 1)
         slack: Array | float = 0.0
         if omega is not None:
             slack = np.repeat(rates * self._score_rounding(rows.totals.largest), entry.n_leaves)
@@ -192,7 +197,7 @@ class SmoothXGBoost(XGBoostAdapter):
             if rows.totals.offset
             else None,  # of predictions without base_margin
             score_precision=np.float32,
-            hessians=None if entry.weights is None else entry.weights * (self.n_outputs if self._model.shared else 1),
+            hessians=hessians,
             underived=self._underived(loss),
             start_held=_FROM_ZERO if loss.name in _FROM_STEP and self._model.base_estimated else "",
         )
