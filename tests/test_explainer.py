@@ -277,10 +277,10 @@ def test_names_of_other_libraries_are_refused_with_what_to_pass_instead():
 
 def test_a_warning_names_the_line_that_asked():
     X = np.random.default_rng(0).normal(size=(60, 3))
-    model = lgb.LGBMRegressor(n_estimators=4, reg_alpha=1.0, verbose=-1).fit(X, X[:, 0])
+    model = lgb.LGBMRegressor(n_estimators=4, verbose=-1).fit(X, X[:, 0])
     explainer = axil.Explainer(model, X, X[:, 0])
-    with pytest.warns(axil.ApproximationWarning) as found:
-        explainer.what_if(X[:4], {3: 1000.0})
+    with pytest.warns(axil.SplitsWarning) as found:
+        explainer.without(X[:4], list(range(20)))
     assert [one.filename for one in found] == [__file__]
 
 

@@ -27,16 +27,13 @@ def single(values: Any) -> Array:
     return np.asarray(values).astype(np.float32).astype(np.float64)
 
 
-def oracle(name: str, rows: Any = slice(None), gone: bool = False) -> tuple[Array, Array, Array]:
-    """Predictions, weights and constants of the new rows in the fit to some rows on the model's splits.
-
-    The others have no weight, but count in its mean, unless they are ``gone``.
-    """
+def oracle(name: str, rows: Any = slice(None)) -> tuple[Array, Array, Array]:
+    """Predictions, weights and constants of the new rows in the fit to some rows on the model's splits; the others are gone."""
     case, more = CUT[name](), {"delta": 0.7, **PLAIN[name]}
     y, adapter = single(case.y), read(case.model)
     leaves, queries = (adapter.leaves(X) for X in (case.X, case.X_new))  # type: ignore[attr-defined]
     weights = np.ones(len(y)) if case.sample_weight is None else single(case.sample_weight)
-    l2 = 3.0 * weights[rows].sum() / (len(y[rows]) if gone else len(y))
+    l2 = 3.0 * weights[rows].sum() / len(y[rows])
     rates = [float(np.float32(0.3))] * leaves.shape[1]
     return replayed(y[rows], weights[rows], leaves[rows], rates, l2=l2, base=0.0, queries=queries, **more)
 
@@ -62,7 +59,7 @@ def test_a_refit_is_the_fit_to_the_rows_left(name: str) -> None:
     case = CUT[name]()
     explainer = axil.Explainer(case.model, case.X, case.y, case.sample_weight)
     again = explainer.refit(drop=[3, 7, 50])
-    left = oracle(name, np.setdiff1d(np.arange(len(case.y)), [3, 7, 50]), gone=True)[0]
+    left = oracle(name, np.setdiff1d(np.arange(len(case.y)), [3, 7, 50]))[0]
     np.testing.assert_allclose(again.model.predict(case.X_new), left, rtol=0, atol=1e-6 * np.abs(case.y).max())
 
 

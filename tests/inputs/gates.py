@@ -172,7 +172,7 @@ KINDS = {
     "leverage.values": "drawn",
     "curves": "drawn",
     **dict.fromkeys(("client", "ax", "loss", "model", "explainer", "inverse_func"), "object"),
-    **dict.fromkeys(("path", "scratch"), "path"),  # tests/output/test_save.py and tests/questions/test_write.py
+    **dict.fromkeys(("path", "scratch", "key"), "path"),  # tests/output/test_save.py and tests/questions/test_write.py
     "name": "path",  # of an axis: any text
 }
 DEFAULTS = {

@@ -105,12 +105,15 @@ def test_values_sum_to_the_fall_of_the_error_also_of_what_others_say():
     np.testing.assert_array_equal(frame["value"].isna(), np.isnan(others))
 
 
-def test_rows_alone_keep_their_targets():
+def test_rows_alone_in_their_leaves_have_the_values_of_the_nodes_above():
     from sklearn.tree import DecisionTreeRegressor
 
     X, y = np.arange(10.0)[:, None], np.arange(10.0) ** 2
     explainer = axil.Explainer(DecisionTreeRegressor(random_state=0).fit(X, y), X, y)
-    assert explainer.shapley(X, y + 1, "others")["value"].isna().all()
+    others = explainer.leave_one_out()["prediction"].to_numpy()
+    assert not np.isclose(others, y).any()
+    fall = np.mean((y + 1 - others) ** 2) - 1.0  # of the error, from the targets of others to those of all rows
+    assert explainer.shapley(X, y + 1, "others")["value"].sum() == pytest.approx(fall, rel=1e-12)
 
 
 def test_refusals():

@@ -25,7 +25,7 @@ from axil.weights.answers import RowEffects
 from axil.weights.deletion import InLeafSpace
 from axil.weights.deletion_work import blocks_of
 from axil.weights.forest import is_forest
-from axil.weights.inherited import Beside
+from axil.weights.inherited import InheritedValues
 from axil.weights.leaf_space import LeafSpace, asked
 from axil.weights.left_out import left_out
 from axil.weights.levels import Level
@@ -173,14 +173,14 @@ class ForestEffects(RowEffects):
             yield part.start, out
 
 
-def beside_of(fitted: FittedValues) -> Beside:
+def beside_of(fitted: FittedValues) -> InheritedValues:
     """Return the values that the leaves of a forest would have without any row of theirs."""
     scale = fitted.structure.leaf_scale[:, None]
     sums = np.divide(fitted.values, scale, out=np.zeros_like(fitted.values), where=scale > 0)
-    return Beside(fitted.structure, sums)
+    return InheritedValues(fitted.structure, sums)
 
 
-def forest_changes(fitted: FittedValues, rows: slice, beside: Beside, mean: Array) -> Array:
+def forest_changes(fitted: FittedValues, rows: slice, beside: InheritedValues, mean: Array) -> Array:
     """Return the changes of the values of each row's leaves without it, (T, rows, K).
 
     ``mean`` (K,): of the targets of all rows, in all partitions.

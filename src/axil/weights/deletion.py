@@ -41,7 +41,7 @@ from axil.machine.threads import Kept
 from axil.types import Array, Leaves
 from axil.weights.answers import RowEffects
 from axil.weights.deletion_work import BLOCK_ENTRIES, COPIES, blocks_of, walked_blocks
-from axil.weights.inherited import Beside
+from axil.weights.inherited import InheritedValues
 from axil.weights.leaf_space import asked
 from axil.weights.levels import Level, base_without, l2_shares
 from axil.weights.parts import Parts, Which
@@ -246,7 +246,7 @@ def inherited_without(fitted: FittedValues, rows: slice) -> Array:
     """
     structure, parts = fitted.structure, Parts.of_rows(fitted.structure, rows)
     emptied = parts.last(structure) & (parts.of(structure.leaf_scale) > 0)
-    beside = Beside(structure, fitted.sums)
+    beside = InheritedValues(structure, fitted.sums)
     base_change = np.nan_to_num(base_without(fitted, rows).T - fitted.base)
     values = beside.values[parts.leaf] - beside.of_base[parts.leaf][:, :, None] * base_change
     return np.where((emptied & beside.has_rows[parts.leaf])[:, :, None], values, 0.0)

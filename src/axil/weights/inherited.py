@@ -99,7 +99,7 @@ def l2_of(s: Structure, ancestors: Ancestors, nodes: Ids) -> Array:
 
 
 @dataclass(frozen=True)
-class Beside:
+class InheritedValues:
     """The values that leaves of averaged trees would have if each lost all its rows, one leaf at a time."""
 
     structure: Structure
