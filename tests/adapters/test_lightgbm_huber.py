@@ -133,7 +133,7 @@ def test_the_pattern_holds_within_the_radius() -> None:
     y[row] = single(case.y + 50)[row]
     far, _, _ = replayed(y, np.ones(len(y)), leaves, rates, 0.7, queries=queries)
     found = explainer.what_if(case.X_new, {row: y[row]})["change"]
-    np.testing.assert_allclose(far - before, found, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(far - before, found, rtol=1e-6)  # rates come of values in single precision
 
 
 def test_files_keep_the_pattern(tmp_path: Any) -> None:
