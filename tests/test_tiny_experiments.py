@@ -126,6 +126,7 @@ def test_experiments_run(name, folder, monkeypatch, capsys):
     paper_setting = importlib.import_module("paper_setting")
     module = importlib.import_module(name)
     monkeypatch.setattr(paper_setting, "RESULTS", folder / "results")
+    monkeypatch.setattr(importlib.import_module("paper_figures"), "FIGURES", folder / "results")
     (folder / "results").mkdir()
     for constant, value in run.constants.items():
         owner, _, own_name = constant.rpartition(".")
