@@ -39,6 +39,7 @@ from typing import Any
 import lightgbm as lgb
 import numpy as np
 import pandas as pd
+from label_noise import SETTINGS
 from paper_data import NAMES, read
 from paper_setting import PACKAGES, Line, arguments, command, markdown, write
 from sklearn import datasets
@@ -56,14 +57,6 @@ try:
 except ImportError:
     find_label_issues = None
 
-SETTINGS = {
-    "n_estimators": 100,
-    "num_leaves": 31,
-    "learning_rate": 0.1,
-    "min_child_samples": 5,
-    "n_jobs": 1,
-    "verbose": -1,
-}
 TREES = 100  # of a forest
 FLIPPED, REPETITIONS, MOST_ROWS = 0.03, 2, 2000
 MOST_ROWS_OF_NUMBERS = 1500

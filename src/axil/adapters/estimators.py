@@ -6,6 +6,8 @@ import copy
 from inspect import signature
 from typing import Any
 
+from axil.errors import UnsupportedModelError
+
 SEEDS = ("random_state", "random_seed", "seed")
 
 
@@ -16,6 +18,18 @@ def clone(estimator: Any) -> Any:
     except ImportError:
         return copy.deepcopy(estimator)
     return unfitted(estimator)
+
+
+def number_of_features(model: Any) -> int:
+    """Return the number of columns that a model of scikit-learn was fitted on; refuse one that was fitted on other objects."""
+    if not hasattr(model, "n_features_in_"):
+        raise UnsupportedModelError(
+            "n_features_in_",
+            "none",
+            "it was fitted on other objects (texts, sequences, graphs) than the rows of a table",
+            "Fit on a table of numbers.",
+        )
+    return int(model.n_features_in_)
 
 
 def seeds_of(estimator: Any) -> list[str]:

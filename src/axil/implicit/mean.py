@@ -18,6 +18,7 @@ from scipy.sparse import csr_array
 
 from axil import adapters, inputs
 from axil.adapters.contract import Defaults, TrainingRows
+from axil.adapters.estimators import number_of_features
 from axil.adapters.members import Member
 from axil.adapters.pipeline import PipelineAdapter, last_step
 from axil.adapters.searches import unwrapped
@@ -51,15 +52,8 @@ class MeanAdapter(Defaults):
         model = parts.whole
         #: whether the whole says itself what is explained: of members side by side it has the scores alone
         self._compares = parts.predict is not None and (output == "raw" or not parts.of_scores)
-        if not hasattr(model, "n_features_in_"):
-            raise UnsupportedModelError(
-                "n_features_in_",
-                "none",
-                "it was fitted on other objects (texts, sequences, graphs) than the rows of a table",
-                "Fit on a table of numbers.",
-            )
         self._parts = parts
-        self.n_features = int(model.n_features_in_)
+        self.n_features = number_of_features(model)
         names = getattr(model, "feature_names_in_", None)
         self.feature_names = None if names is None else [str(name) for name in names]
         self.about_predictions = "" if parts.calibration is not None else parts.about

@@ -16,6 +16,7 @@ from scipy import sparse
 
 from axil.adapters.causes import OTHER_COLUMNS, OTHER_ROWS, OTHER_TARGETS, OTHER_WEIGHTS
 from axil.adapters.contract import Ancestors, Coefficients, Defaults, FittedTrees, Nodes, TrainingRows, TreeModel
+from axil.adapters.estimators import number_of_features
 from axil.adapters.frames import as_frame, floats
 from axil.adapters.percentiles import require_rows
 from axil.adapters.refusals import refusal, refuse
@@ -183,14 +184,7 @@ class SklearnAdapter(Defaults):
     fingerprint: str
 
     def __init__(self, model: Any):
-        if not hasattr(model, "n_features_in_"):
-            raise UnsupportedModelError(
-                "n_features_in_",
-                "none",
-                "it was fitted on other objects (texts, sequences, graphs) than the rows of a table",
-                "Fit on a table of numbers.",
-            )
-        self.n_features = int(model.n_features_in_)
+        self.n_features = number_of_features(model)
         names = getattr(model, "feature_names_in_", None)
         self.feature_names: list[str] | None = None if names is None else [str(name) for name in names]
         # Rows reach the model as an array, so it must not look for names: it would warn.
