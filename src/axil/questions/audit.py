@@ -325,7 +325,7 @@ class Studentised:
         """
         n_marked, n_known = int(self.suspect.sum()), int(np.isfinite(self.quality).sum())
         about = ABOUT.format(marked=self.n_wrong, lines=self.quality.size)
-        marked = f"{n_marked} are marked, at most {100 * fdr:.3g} % of them right"
+        marked = f"{n_marked} are marked, at an estimated false discovery rate of {100 * fdr:.3g} %"
         far = self.quality < FAR
         if not far.any():
             return f"{about}; {marked}; none has a quality below {FAR:g}"
