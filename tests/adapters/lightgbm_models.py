@@ -21,6 +21,7 @@ from tests.reference import bent_values
 
 Array = NDArray[np.float64]
 
+VERSION = tuple(int(part) for part in lgb.__version__.split(".")[:2])
 QUIET: dict[str, Any] = {"verbose": -1, "num_threads": 1, "seed": 7}
 N_ROWS, N_NEW, N_TREES = 400, 60, 12
 

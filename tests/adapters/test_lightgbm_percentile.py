@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 import axil
 from axil.adapters import read
 from tests.adapters.common import check_wrong_targets
-from tests.adapters.lightgbm_models import BAG, RANKED, booster, table
+from tests.adapters.lightgbm_models import BAG, RANKED, VERSION, booster, table
 from tests.adapters.percentiles import Rule, replayed
 
 Array = NDArray[np.float64]
@@ -30,7 +30,11 @@ def even(alpha: float) -> Rule:
 
 
 def weighted(alpha: float) -> Rule:
-    """Between the rows around the share of the weights, as from LightGBM 4.7 on; the lower one if the upper is light."""
+    """Between the rows around the share of the weights.
+
+    From LightGBM 4.7 on it is the lower one if the upper is light. Before 4.7 LightGBM interpolated with the weight of
+    the row one further up, beyond the lower row, and took the upper one if that further row is light.
+    """
 
     def rule(weights: Array) -> tuple[int, int, float]:
         threshold, total, below = alpha * np.cumsum(weights)[-1], 0.0, 0.0
@@ -40,7 +44,12 @@ def weighted(alpha: float) -> Rule:
                 break
         if rank in (0, len(weights) - 1):
             return rank, rank, 0.0
-        return rank - 1, rank, (threshold - below) / weight if weight >= 1 else 0.0
+        if VERSION < (4, 7):
+            further = weights[rank + 1]
+            share = (threshold - total) / further if further >= 1 else 1.0
+        else:
+            share = (threshold - below) / weight if weight >= 1 else 0.0
+        return rank - 1, rank, share
 
     return rule
 

@@ -11,6 +11,7 @@ import pytest
 
 import axil
 from tests.adapters.common import check_refusal, table
+from tests.adapters.lightgbm_models import VERSION
 
 OLD, NEW = table(300, 50), table(240, 50, seed=1)
 PLAIN = {"objective": "regression", "verbose": -1, "num_leaves": 6, "learning_rate": 0.13, "min_data_in_leaf": 5}
@@ -36,6 +37,8 @@ CASES = {
     "many digits in memory": lambda: (train(learning_rate=0.1234567891, keep_training_booster=True), {}),
     "rate of one": lambda: (train(learning_rate=1.0), {}),
 }
+if VERSION < (4, 2):  # whose Booster.refit fails for a single tree
+    del CASES["single leaf"]
 
 
 @cache

@@ -107,7 +107,7 @@ class LightGBMAdapter(TreeModel):
                 "Load the model from the text that LightGBM saved, complete with the lines after 'parameters:'.",
             )
         self._settings = LightGBMSettings(text.parameters, booster.params or {})
-        decay_rate = _refit_decay_rate(booster)
+        decay_rate = _refit_decay_rate(booster, text.parameters)
         self._reading = LightGBMReading(text, self._settings, decay_rate, stops_early, own_objective)
         refuse(() if leaves_only else self.refusals, self._reading)
         self._trees = text.trees
@@ -425,9 +425,18 @@ def _copied(booster: Any, saved: str) -> Any:
     return copied
 
 
-def _refit_decay_rate(booster: Any) -> str:
-    """The setting that Booster.refit leaves behind; a loaded booster lists it always, with all others: 0.9 if never set."""
+def _refit_decay_rate(booster: Any, file_parameters: dict[str, str]) -> str:
+    """Return the setting that Booster.refit leaves behind; empty where it was never called.
+
+    The parameters of a file list the setting always, as 0.9 if it was never set. LightGBM puts them into a booster that it
+    loads; LightGBM 4.1 loads a text without them.
+    """
     remembered = booster.params or {}
-    loaded = "saved_feature_importance_type" in remembered and not hasattr(booster, "train_set")
-    decay = remembered.get("refit_decay_rate", "")
-    return "" if loaded and decay == 0.9 else str(decay)
+    lists_all = not remembered or "saved_feature_importance_type" in remembered
+    was_loaded = lists_all and not hasattr(booster, "train_set")
+    if not was_loaded:
+        return str(remembered.get("refit_decay_rate", ""))
+    decay = file_parameters.get("refit_decay_rate", "")
+    if decay == "0.9":
+        return ""
+    return decay
