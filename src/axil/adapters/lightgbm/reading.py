@@ -137,10 +137,19 @@ class LightGBMReading:
         return self.settings.number("bagging_fraction") < 1 and self.settings.number("bagging_freq") > 0
 
     @property
+    def _bags_by_class(self) -> bool:
+        """Whether rows of two classes are drawn with a fraction for each."""
+        fractions = [self.settings.text(f"{name}_bagging_fraction") or "1" for name in ("pos", "neg")]
+        has_fractions = any(float(fraction) < 1 for fraction in fractions)
+        return has_fractions and self.text.objective.startswith("binary") and self.settings.number("bagging_freq") > 0
+
+    @property
     def goss(self) -> bool:
         """Whether rows are drawn by their gradients; before 4.2 the text does not say, but trees of fewer rows do."""
         strategy = self.settings.text("data_sample_strategy")
         if strategy or "goss" in self.settings.given("boosting"):
             return strategy in ("goss", "")
+        if self.bags or self._bags_by_class:
+            return False
         split = [tree for tree in self.text.trees if tree.n_leaves > 1]
-        return not self.bags and len({int(tree.leaf_counts(0).sum()) for tree in split}) > 1
+        return len({int(tree.leaf_counts(0).sum()) for tree in split}) > 1
