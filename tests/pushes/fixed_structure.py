@@ -52,9 +52,10 @@ def first(start, loss, means):
     return STARTS[start](means)
 
 
-def replay(leaves, queries, y, w, loss, start, rate, l2=0.0, l1=0.0, most=np.inf, steps=1, **more):
+def replay(leaves, queries, y, w, loss, start, rate, l2=0.0, l1=0.0, most=np.inf, steps=1, lightest=0.0, **more):
     """(n, K): the scores in the leaves ``queries`` (n, iterations, K) of a fit to y (N, K) in ``leaves`` (N, iterations, K).
 
+    Values whose sum of hessians is below ``lightest`` are 0.
     ``more``: offsets (N, K); factors (N,), in leaves alone or with ``start_factors`` also in the start; bags (N, iterations), or
     a function that draws them by iteration, w g and w h; ``scale_l2``: l2 is multiplied by the
     mean weight of the rows, of which ``n_gone`` are gone; omega
@@ -87,7 +88,9 @@ def replay(leaves, queries, y, w, loss, start, rate, l2=0.0, l1=0.0, most=np.inf
                 for leaf in np.unique(leaves[:, t, k]):
                     rows = leaves[:, t, k] == leaf
                     G, H = ((w * f * bag * each[:, k])[rows].sum() for each in (g, h))
-                    v = -np.sign(G) * max(abs(G) - l1, 0.0) / (H + l2) if H + l2 > 0 else 0.0
+                    v = 0.0
+                    if H >= lightest and H + l2 > 0:
+                        v = -np.sign(G) * max(abs(G) - l1, 0.0) / (H + l2)
                     v = float(np.clip(v, -most, most))
                     total[k][leaf] = total[k].get(leaf, 0.0) + v
                     moved[rows, k] = v
@@ -119,7 +122,7 @@ def joint(leaf, y, F, w, l2, total):
     return moved
 
 
-def pushes(leaves, queries, y, w, loss, base, rate, l2=0.0, l1=0.0, most=np.inf, steps=1, **more):
+def pushes(leaves, queries, y, w, loss, base, rate, l2=0.0, l1=0.0, most=np.inf, steps=1, lightest=0.0, **more):
     """(K, n, N): what each row's gradients put into the scores of the queries, by a loop over leaves; see `replay`.
 
     Scores start from ``base`` (K,) and run freely.
@@ -149,7 +152,9 @@ def pushes(leaves, queries, y, w, loss, base, rate, l2=0.0, l1=0.0, most=np.inf,
                         put = -own @ np.linalg.inv(H + l2 * np.eye(n_outputs))[:, k]
                     else:
                         G, H = own[:, k].sum(), ((w * f * bag) * h[:, k])[rows].sum()
-                        v = -np.sign(G) * max(abs(G) - l1, 0.0) / (H + l2) if H + l2 > 0 else 0.0
+                        v = 0.0
+                        if H >= lightest and H + l2 > 0:
+                            v = -np.sign(G) * max(abs(G) - l1, 0.0) / (H + l2)
                         put = own[:, k] * (np.clip(v, -most, most) / G if G else 0.0)
                     moved[rows, k] = put.sum()
                     out[k][np.ix_(queries[:, t, k] == leaf, rows)] += final[t, k] * put

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from tests.adapters.xgboost_models import VERSION
 from tests.pushes.boosting_models import (
     BINARY,
     CAT,
@@ -85,7 +86,12 @@ MODELS = {
         more={**L2, "factors": np.where(BINARY, 3.0, 1.0), "start_factors": True},
     ),
     "xgboost vector leaves": lambda: Case(
-        XC(**XGB, multi_strategy="multi_output_tree"), CLASSES, "softmax2", "own", WEIGHTS, more=L2
+        XC(**XGB, multi_strategy="multi_output_tree"),
+        CLASSES,
+        "softmax2",
+        "own",
+        WEIGHTS,
+        more={**L2, "lightest": 1.0 if VERSION < (3, 4) else 0.0},  # min_child_weight, for each class of a leaf
     ),
     "xgboost custom": lambda: Case(XR(**XGB, objective=logistic), BINARY, "logistic", "own", more=L2),
     "catboost huber": lambda: Case(

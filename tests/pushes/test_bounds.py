@@ -13,6 +13,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 
 import axil
 from axil.structure.pattern import leaf_maps
+from tests.adapters.xgboost_models import VERSION
 from tests.reference import bent_values
 
 N = 160
@@ -145,6 +146,12 @@ def case(name):
     return own, axil.Explainer(own.model, X, own.y, W)
 
 
+def newton_step(y, w, slopes):
+    """Return the score that XGBoost before 3.1 starts from: one Newton step from 0, without the addition to hessians."""
+    g, h = slopes(y, np.zeros(len(y)))
+    return -(w @ g) / (w @ h)
+
+
 class Fit:
     """The fit to other targets or weights on the same splits."""
 
@@ -153,7 +160,11 @@ class Fit:
         walked = explainer._model.boosting.walked
         smooth, trees = walked.smooth, walked.smooth.trees
         y = own.y.astype(float) if y is None else y
-        base = own.link(np.average(y, weights=w)) if trees.base is None else trees.base_value[0]
+        base = trees.base_value[0]
+        if trees.base is None and isinstance(own.model, xgb.XGBModel) and VERSION < (3, 1):
+            base = newton_step(y, w, own.slopes)
+        elif trees.base is None:
+            base = own.link(np.average(y, weights=w))
         rates = [coefficient for one in walked.rounds for _, coefficient in one.changes]
         self.leaves, self.rates, self.values, self.pulls = walked.leaves, rates, [], []
         F, self.base = np.full(N, base), base
