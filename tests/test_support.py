@@ -199,6 +199,8 @@ AROUND = {
 def test_an_explainer_is_of_the_kind_that_supports_says(name):
     """Of every model inside every other: what is refused with its data is refused without them."""
     for around, (wrap, targets) in AROUND.items():
+        if name.startswith("catboost"):
+            targets = targets.astype(int)  # CatBoost 1.2 makes text of truth values, which calibration does not take
         model = wrap(clone(INSIDE[name])).fit(X, targets)
         told = axil.supports(model)
         if told.kind == "no":

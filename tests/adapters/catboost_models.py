@@ -21,6 +21,7 @@ from tests.adapters.common import Data
 
 Array = NDArray[np.float64]
 
+TAKES_NA = tuple(int(part) for part in cb.__version__.split(".")[:3]) > (1, 2, 0)  #: whether it takes pandas.NA
 QUIET: dict[str, Any] = {"allow_writing_files": False, "thread_count": 1, "verbose": False}
 N_ROWS, N_NEW, N_TREES = 300, 60, 8
 

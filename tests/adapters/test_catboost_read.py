@@ -23,7 +23,7 @@ from axil import Explainer
 from axil.adapters.catboost.adapter import CatBoostAdapter, read
 from axil.adapters.contract import FittedTrees, TrainingRows
 from axil.errors import InputError, UnsupportedQuestionError
-from tests.adapters.catboost_models import CASES, QUIET, Case, loaded, pickled, regressor, table
+from tests.adapters.catboost_models import CASES, QUIET, TAKES_NA, Case, loaded, pickled, regressor, table
 from tests.adapters.common import settled
 from tests.subsets import every
 
@@ -323,6 +323,8 @@ def test_arrays_and_frames_of_all_kinds_give_the_same_leaves(capfd: Any, tmp_pat
             for how in ("matrix", "array")
         },
     }
+    if not TAKES_NA:
+        del kinds["pandas Float64"]
     expected = case.model.calc_leaf_indexes(X)
     for name, rows in kinds.items():
         before = copy.deepcopy(rows)
@@ -454,3 +456,12 @@ def test_targets_around_1e18(loss: str) -> None:
         assert "in another unit" in str(error)  # noqa: PT017 - another version may read it
     else:
         assert written.is_fitted()
+
+
+def test_truth_values_are_labels_as_the_fit_had_them() -> None:
+    """CatBoost 1.2 keeps them as text."""
+    X = table(60).X[:, :3]
+    y = X[:, 0] > 0
+    model = cb.CatBoostClassifier(iterations=3, verbose=False, allow_writing_files=False).fit(X, y)
+    scores = model.predict(X, prediction_type="RawFormulaVal")
+    np.testing.assert_allclose(Explainer(model, X, y)(X).predictions, scores, rtol=0, atol=1e-9)

@@ -12,7 +12,6 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-import sklearn
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn import ensemble
@@ -89,12 +88,7 @@ def replay(
     return np.concatenate(counts), np.concatenate(weights), np.concatenate(values), predictions
 
 
-# Before 1.8 trees part rows with missing values otherwise than they predict (scikit-learn's pull request 32351).
-PARTS_AS_IT_PREDICTS = tuple(int(part) for part in sklearn.__version__.split(".")[:2]) >= (1, 8)
-FAITHFUL = [name for name in CASES if PARTS_AS_IT_PREDICTS or "nan" not in name or name.startswith("hist")]
-
-
-@pytest.mark.parametrize("name", every(2, FAITHFUL))
+@pytest.mark.parametrize("name", every(2, CASES))
 def test_replay_meets_every_leaf(name: str) -> None:
     case = CASES[name]()
     adapter = read(case.model)
@@ -114,7 +108,7 @@ def test_replay_meets_every_leaf(name: str) -> None:
     np.testing.assert_array_equal(adapter.predictions(case.X), expected)
 
 
-@pytest.mark.parametrize("name", FAITHFUL)
+@pytest.mark.parametrize("name", CASES)
 def test_the_linear_map_meets_predictions(name: str) -> None:
     case = CASES[name]()
     adapter = read(case.model)

@@ -23,8 +23,11 @@ from sklearn.preprocessing import StandardScaler
 
 import axil
 from axil.errors import ApproximationWarning
+from tests.adapters.sklearn_models import VERSION
 from tests.implicit.implicit_models import cancer, diabetes, read, slope, weights, wine
 
+# Before scikit-learn 1.6 newton-cholesky fits several classes one against the rest.
+OF_CLASSES = {"solver": "newton-cholesky" if VERSION >= (1, 6) else "newton-cg", "tol": 1e-12}
 ROWS = (0, 7, 31)  # whose targets and weights are changed in refits
 
 
@@ -123,7 +126,7 @@ def test_softmax_against_an_independent_optimum(intercept, output):
     """When one target of a row rises, all its targets give way by 1 / K; the optimum is found by other means."""
     X, y = wine()
     w = weights(len(y))
-    model = LogisticRegression(C=0.5, tol=1e-12, solver="newton-cholesky", fit_intercept=intercept).fit(X, y, w)
+    model = LogisticRegression(C=0.5, **OF_CLASSES, fit_intercept=intercept).fit(X, y, w)
     found = read(model, X, y, w, output=output)
     targets, derivatives = np.eye(3)[y], found.target_derivatives(X[:6])
     np.testing.assert_array_equal(found.targets, targets)
@@ -150,6 +153,7 @@ def test_softmax_against_an_independent_optimum(intercept, output):
     np.testing.assert_allclose(found.weight_derivatives(X[:6])[:, :, 5].T, moved, atol=1e-6)
 
 
+@pytest.mark.skipif(VERSION < (1, 7), reason="before scikit-learn 1.7 networks take no sample_weight")
 def test_networks_against_other_optima():
     """The fit is led on to where its gradient, written down here once more, vanishes; so are those with other targets."""
     X, y = diabetes(60)
@@ -207,9 +211,20 @@ def test_network_classifiers_say_what_they_predict():
         np.testing.assert_allclose(made, found.predictions(X))
 
 
+def test_several_fits_of_one_class_against_the_rest_are_refused():
+    X, y = wine()
+    solver = "newton-cholesky" if VERSION < (1, 6) else "lbfgs"
+    model = LogisticRegression(solver=solver).fit(X, y)
+    if VERSION >= (1, 6):
+        model.multi_class = "ovr"  # as scikit-learn before 1.8 kept the setting
+    with pytest.raises(axil.UnsupportedModelError) as caught:
+        read(model, X, y)
+    assert caught.value.setting == "multi_class"
+
+
 def test_a_penalty_chosen_by_cross_validation_is_held_fixed():
     for X, y in (cancer(), wine()):
-        settings = {"tol": 1e-10, "solver": "newton-cholesky"}
+        settings = {**OF_CLASSES, "tol": 1e-10}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of attributes that are to change
             model = LogisticRegressionCV(Cs=[0.1, 1.0], cv=3, **settings).fit(X, y)
@@ -266,8 +281,9 @@ def test_a_loose_fit_is_reported_and_warned_about():
 
 def test_what_is_refused_and_what_is_none_of_its_business():
     X, y = cancer()
+    by_name = {"penalty": "elasticnet"} if VERSION < (1, 8) else {}  # from 1.8 on l1_ratio alone says it
     refused = [
-        (LogisticRegression(l1_ratio=1.0, solver="saga", max_iter=5000), "penalty"),
+        (LogisticRegression(**by_name, l1_ratio=1.0, solver="saga", max_iter=5000), "penalty"),
         (MLPClassifier(hidden_layer_sizes=(3,), alpha=0.0, max_iter=5), "alpha"),
         (MLPClassifier(hidden_layer_sizes=(3,), early_stopping=True, max_iter=20), "early_stopping"),
     ]

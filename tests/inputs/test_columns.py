@@ -117,6 +117,7 @@ def test_sparse_rows_of_any_kind_are_compared(kind):
         assert len(explainer.similar(rows, k=1)) == N
 
 
+@pytest.mark.skipif(not hasattr(pl, "Int128"), reason="polars has no such integers")
 def test_integers_of_128_bits():
     table = TABLES["polars"].with_columns(pl.col("number").cast(pl.Int128))
     found = exact(table).similar(table[:3], k=1)

@@ -19,6 +19,7 @@ from xgboost import XGBRegressor
 
 import axil
 from axil import InputError
+from tests.adapters.catboost_models import TAKES_NA
 
 DRAWS = np.random.default_rng(5)
 VALUES = DRAWS.integers(1, 9, (60, 3)).astype(float)  # no zeros, which XGBoost takes for missing in sparse tables
@@ -117,7 +118,7 @@ def test_decimals_are_numbers(name, table):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", ["lightgbm", "xgboost", "catboost", "hist"])
+@pytest.mark.parametrize("name", ["lightgbm", "xgboost", *["catboost"] * TAKES_NA, "hist"])
 def test_missing_values_of_nullable_columns_are_missing(name):
     gaps = DRAWS.random(VALUES.shape) < 0.2
     nullable, expected = FRAME.astype("Int64").mask(gaps), np.where(gaps, np.nan, VALUES)

@@ -89,7 +89,7 @@ def replay(leaves, queries, y, w, loss, start, rate, l2=0.0, l1=0.0, most=np.inf
                     rows = leaves[:, t, k] == leaf
                     G, H = ((w * f * bag * each[:, k])[rows].sum() for each in (g, h))
                     v = 0.0
-                    if H >= lightest and H + l2 > 0:
+                    if lightest <= H and H + l2 > 0:
                         v = -np.sign(G) * max(abs(G) - l1, 0.0) / (H + l2)
                     v = float(np.clip(v, -most, most))
                     total[k][leaf] = total[k].get(leaf, 0.0) + v
@@ -153,7 +153,7 @@ def pushes(leaves, queries, y, w, loss, base, rate, l2=0.0, l1=0.0, most=np.inf,
                     else:
                         G, H = own[:, k].sum(), ((w * f * bag) * h[:, k])[rows].sum()
                         v = 0.0
-                        if H >= lightest and H + l2 > 0:
+                        if lightest <= H and H + l2 > 0:
                             v = -np.sign(G) * max(abs(G) - l1, 0.0) / (H + l2)
                         put = own[:, k] * (np.clip(v, -most, most) / G if G else 0.0)
                     moved[rows, k] = put.sum()

@@ -40,7 +40,6 @@ REFUSED = [
     (LC(**LGB, use_quantized_grad=True), BINARY, "use_quantized_grad"),
     (LC(**LGB, pred_early_stop=True), BINARY, "pred_early_stop"),
     (LC(**LGB, pred_early_stop=True), CLASSES, "pred_early_stop"),
-    (XC(**XGB, sampling_method="gradient_based", subsample=0.5), BINARY, "sampling_method"),
     (XC(**XGB, objective="binary:hinge"), BINARY, "objective"),
     (
         CR(**CAT, loss_function="Huber:delta=0.4", leaf_estimation_iterations=3),
@@ -55,6 +54,8 @@ REFUSED = [
     (GradientBoostingRegressor(**GB, loss="huber", subsample=0.5, n_iter_no_change=2), SCORE, "subsample"),
     (GradientBoostingClassifier(**{**GB, "random_state": None}, subsample=0.5), BINARY, "random_state"),
 ]
+if VERSION >= (3, 2):  # before 3.2 only GPUs have it
+    REFUSED.append((XC(**XGB, sampling_method="gradient_based", subsample=0.5), BINARY, "sampling_method"))
 if VERSION < (3, 4):  # which took steps along a gradient with a corner
     REFUSED.append((XR(**XGB, objective="reg:absoluteerror", tree_method="exact"), SCORE, "objective"))
 

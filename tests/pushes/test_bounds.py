@@ -13,6 +13,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 
 import axil
 from axil.structure.pattern import leaf_maps
+from tests.adapters.lightgbm_models import VERSION as LIGHTGBM_VERSION
 from tests.adapters.xgboost_models import VERSION
 from tests.reference import bent_values
 
@@ -344,7 +345,8 @@ def inner_values(own, model):
     """Return the values that the model keeps of its splits, tree after tree; None where it keeps none."""
     if isinstance(model, lgb.LGBMModel):
         trees = model.booster_.model_to_string().split("internal_value=")[1:]
-        return np.concatenate([np.array(tree.split("\n")[0].split(), dtype=float) for tree in trees])
+        first = 1 if LIGHTGBM_VERSION < (4, 2) else 0  # LightGBM 4.1 wrote 0 for roots
+        return np.concatenate([np.array(tree.split("\n")[0].split()[first:], dtype=float) for tree in trees])
     if isinstance(model, xgb.XGBModel):
         trees = json.loads(model.get_booster().save_raw("json"))["learner"]["gradient_booster"]["model"]["trees"]
         return np.concatenate([

@@ -105,6 +105,7 @@ def one_hot(labels: Any, n_rows: int, classes: NDArray[Any], what: str = "y_trai
     if (columns < 0).any():
         columns = _in_single(given, classes, columns)
         columns = _by_value(given, classes, columns)
+        columns = _by_truth(given, classes, columns)
     unknown = np.flatnonzero(columns < 0)
     if len(unknown):
         raise InputError(
@@ -137,6 +138,14 @@ def _by_value(given: NDArray[Any], classes: NDArray[Any], columns: NDArray[np.in
         return columns
     columns_by_number = dict(zip(numbers.tolist(), range(len(numbers))))
     return np.array([columns_by_number.get(float(label), -1) for label in given], dtype=np.intp)
+
+
+def _by_truth(given: NDArray[Any], classes: NDArray[Any], columns: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return the class of each label, (N,), where labels are truth values and a library keeps classes as text."""
+    names = classes.tolist()
+    if given.dtype.kind != "b" or not all(isinstance(name, str) for name in names) or set(names) != {"False", "True"}:
+        return columns
+    return np.where(given, names.index("True"), names.index("False")).astype(np.intp)
 
 
 def group_codes(labels: Any, n_rows: int, what: str = "labels") -> tuple[NDArray[np.intp], NDArray[Any]]:

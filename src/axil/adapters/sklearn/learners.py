@@ -30,8 +30,18 @@ def _l1(model: Any) -> str:
 
 def _one_by_one(model: Any) -> str:
     several = hasattr(model, "coef_") and len(getattr(model, "classes_", ())) > 2
-    alone = getattr(model, "multi_class", None) == "ovr" or getattr(model, "solver", None) == "liblinear"
-    return "one against the rest" if several and alone else ""
+    if several and (getattr(model, "multi_class", None) == "ovr" or _has_binary_solver(model)):
+        return "one against the rest"
+    return ""
+
+
+def _has_binary_solver(model: Any) -> bool:
+    """Whether the solver is for two classes alone, as newton-cholesky was before scikit-learn 1.6."""
+    import sklearn
+
+    version = tuple(int(part) for part in sklearn.__version__.split(".")[:2])
+    solver = getattr(model, "solver", None)
+    return solver == "liblinear" or (solver == "newton-cholesky" and version < (1, 6))
 
 
 #: Settings of smooth learners that are not differentiated; tried in order.
