@@ -145,7 +145,8 @@ def _by_truth(given: NDArray[Any], classes: NDArray[Any], columns: NDArray[np.in
     names = classes.tolist()
     if given.dtype.kind != "b" or not all(isinstance(name, str) for name in names) or set(names) != {"False", "True"}:
         return columns
-    return np.where(given, names.index("True"), names.index("False")).astype(np.intp)
+    columns_by_truth = np.array([names.index("False"), names.index("True")], dtype=np.intp)
+    return columns_by_truth[given.astype(np.intp)]
 
 
 def group_codes(labels: Any, n_rows: int, what: str = "labels") -> tuple[NDArray[np.intp], NDArray[Any]]:
