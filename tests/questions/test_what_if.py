@@ -62,7 +62,7 @@ ACTIVE_SET = re.compile("l1|alpha|max_delta|monoton|quantile|absolute|MAE|mape|h
 # Refitted models of these settings are refused, or do not agree with their own library yet.
 NOT_REFITTED = re.compile(
     "path_smooth|encoded|vector leaves|rf failing|dart forest|schedule stumps|multi_output_tree|class_weight|zero|"
-    "advanced goss|TreeClassifier monotonic|classifier (costs|balanced|labels)|BaggingClassifier balanced"
+    "advanced goss|TreeClassifier monotonic|lassifier (costs|balanced|labels)"
 )
 REFITTED = [(library, name) for library, name in GRID if not NOT_REFITTED.search(name)]
 

@@ -19,7 +19,7 @@ from axil.inputs.label_classes import LabelClasses
 from axil.kernels import Backend
 from axil.machine.arrays import largest_size
 from axil.scale import IDENTITY, TargetScale
-from axil.structure import Ancestors, Chains, Coefficients, Cut, Nodes, Ranks
+from axil.structure import Ancestors, Chains, ClassCounts, Coefficients, Cut, Nodes, Ranks
 from axil.types import Array
 
 __all__ = [
@@ -183,6 +183,8 @@ class FittedTrees:
     #: (N,) the weights whose mean l2 is in proportion to, where rows have no weight for want of a target; None: ``row_weights``
     scaling_weights: Array | None = None
     row_weights: Array | None = None  #: (N,) weights that the fit used in place of the sample weights
+    #: how ``row_weights``, or the draws, follow from the labels of the rows; None: they do not
+    class_counts: ClassCounts | None = None
     held_out: NDArray[np.bool_] | None = None  #: (N,) rows that took no part in the fit (early stopping)
     sampler: Sampler | None = None
     #: where a leaf's value is a percentile of its drawn rows' residuals; there is no regularisation then

@@ -25,7 +25,7 @@ from axil.replay.proven import ProvenModel
 from axil.replay.recover import check_placement
 from axil.replay.walk import leaf_totals
 from axil.scale import INVERSES, FittedTargets, loaded_targets, user_scale
-from axil.structure import Ancestors, Chains, Coefficients, Cut, Nodes, Regularisation, Structure
+from axil.structure import Ancestors, Chains, ClassCounts, Coefficients, Cut, Nodes, Regularisation, Structure
 
 UNPROVEN = "This explainer was made with verify=False, and only a proven one is saved. Make it with verify=True."
 _NODES = [part.name for part in fields(Nodes)]
@@ -232,6 +232,9 @@ def _arrays(structure: Structure) -> dict[str, NDArray[Any]]:
     coefficients = arrays.pop("coefficients")
     if coefficients is not None:
         arrays |= {"omega": coefficients.omega, "beta": coefficients.beta}
+    class_counts = arrays.pop("class_counts")
+    if class_counts is not None:
+        arrays |= {f"class_counts.{f.name}": getattr(class_counts, f.name) for f in fields(ClassCounts)}
     cut = arrays.pop("cut")
     if cut is not None:
         arrays["cut"] = np.array([cut.delta, cut.weighs, cut.closed])
@@ -268,7 +271,11 @@ def _structure(arrays: dict[str, NDArray[Any]], prefix: str) -> Structure:
     mixing = _unpacked(own)
     parents, inner_l2 = own.pop("ancestors.parents", None), own.pop("ancestors.l2", None)
     ancestors = None if parents is None else Ancestors(parents, inner_l2)
-    parts: dict[str, Any] = {"base": None, **own}
+    class_counts = None
+    if "class_counts.own" in own:
+        labels, weights = own.pop("class_counts.labels"), own.pop("class_counts.own")
+        class_counts = ClassCounts(labels, weights, own.pop("class_counts.by_weight").item() is True)
+    parts: dict[str, Any] = {"base": None, "class_counts": class_counts, **own}
     if "cut" in parts:
         delta, weighs, closed = parts.pop("cut").tolist()
         parts["cut"] = Cut(_number(np.array(delta)), weighs == 1, closed == 1)

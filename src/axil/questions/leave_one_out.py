@@ -39,7 +39,8 @@ class LeaveOneOut(Question):
         O(T^2) per training row and blocks of rows at a time: some seconds for a million rows and 100 trees
         (docs/scaling.md). Where leaf space does not fit, one replay per row. Made once for an explainer; a
         `CostWarning` says where that takes more than 30 seconds. Of a model fitted to transformed targets all columns are in
-        the targets' own units.
+        the targets' own units. Refused for trees, forests and bagged trees with balanced classes, where every row has a part in
+        the weights of all others.
 
         Examples
         --------

@@ -74,6 +74,7 @@ class Removal(Question):
             seconds: then to first order, ``-w_j dF(x) / dw_j``, with an `ApproximationWarning`. First-order effects do not see a
             leaf become empty. Medians, quantiles, Huber's loss, ``path_smooth``, monotone constraints and class weights that are
             counted from labels have none: their exact effects are replayed, however long that takes.
+            Of trees, forests and bagged trees with balanced classes effects of single rows are refused; ask ``groups``.
         by : "effect" or "pushes", default "effect"
             What rows are chosen by. Pushes, what rows put into the steps of the trees, predict better what a refit without them
             does (docs/paper/faithfulness.md); the column is then push.

@@ -90,8 +90,19 @@ def _fold_predictions(model: Refittable) -> Array:
 
 
 def has_closed_form(proven: ProvenModel) -> bool:
-    """Return whether leaving out every row takes less than folds: in forests a row changes its own leaves alone."""
+    """Return whether leaving out every row takes less than folds: in forests a row changes its own leaves alone.
+
+    Unless class weights are counted from the labels: then it changes all leaves.
+    """
+    if counts_classes(proven):
+        return False
     return proven.are_forests or all(isinstance(engine, Smoother) for engine in proven.engines)
+
+
+def counts_classes(proven: ProvenModel) -> bool:
+    """Return whether class weights are counted again for the rows that remain, which only sets of rows have an answer for."""
+    counts = [s.class_counts for engine in proven.engines for s in engine.structures]
+    return any(own is not None and own.is_known for own in counts)
 
 
 def unseen_predictions(proven: ProvenModel, method: str) -> tuple[Array, str]:
@@ -106,6 +117,8 @@ def unseen_predictions(proven: ProvenModel, method: str) -> tuple[Array, str]:
         that cannot be fitted without some of its rows has the targets at which its rows' own predictions
         would agree with them.
     """
+    if method == "leave-one-out" and counts_classes(proven):
+        leave_one_out.left_out(proven)  # refused
     try:
         if method == "leave-one-out" or has_closed_form(proven):
             found, note = leave_one_out.rest(proven), proven.deletion_note()

@@ -22,7 +22,7 @@ from axil.replay.walk import Leaves, TreeWalk, Walked, round_to
 from axil.structure import Ranks, Regularisation, Structure, all_n_leaves
 from axil.structure.leaves import LeafFit
 from axil.types import Array
-from axil.weights.engine import TreeEngine
+from axil.weights.engine import CLASS_WEIGHTS_UNKNOWN, TreeEngine
 from axil.weights.inherited import inherited_values, inheriting
 from axil.weights.rows_left import known_regularisation
 
@@ -231,9 +231,14 @@ def leaf_fits(model: Any, change: Change) -> tuple[list[LeafFit], Array | None]:
             "Leave sample_weight out, or fit again.",
         )
     structures = [engine.structure for engine in engines]
+    if any(s.class_counts is not None and not s.class_counts.is_known for s in structures):
+        raise UnsupportedQuestionError("refit", *CLASS_WEIGHTS_UNKNOWN)
     columns = [np.arange(s.n_trees) if s.columns is None else s.columns for s in structures]
     n_leaves = all_n_leaves(structures)
-    rows = RefitRows.of(change, adapter, change.weights, n_leaves, model.limits)
+    weights = change.weights
+    if hasattr(adapter, "counted_weights"):  # those of classes are counted from the new labels
+        weights = adapter.counted_weights(TrainingRows(change.X, change.targets, change.weights, change.offsets))
+    rows = RefitRows.of(change, adapter, weights, n_leaves, model.limits)
     first, rules = _rules(adapter, structures, columns, change, rows)
     recorded_by = _recorded_by(adapter, change, rows)
     found, bags = [], np.ones((len(rows.targets), len(n_leaves) - first))

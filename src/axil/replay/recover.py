@@ -191,6 +191,7 @@ def fitted_structure(
         total_rows=total_rows,
         cut=trees.cut,
         ancestors=trees.ancestors,
+        class_counts=trees.class_counts,
     )
 
 

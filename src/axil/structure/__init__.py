@@ -2,6 +2,7 @@
 
 from axil.structure.ancestors import Ancestors
 from axil.structure.chains import Chains
+from axil.structure.class_counts import UNKNOWN, ClassCounts
 from axil.structure.cut import Cut, CutRows
 from axil.structure.nodes import Nodes
 from axil.structure.pattern import Pattern

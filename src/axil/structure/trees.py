@@ -13,6 +13,7 @@ from scipy.sparse import csr_array
 
 from axil.machine.arrays import host, like
 from axil.structure.ancestors import Ancestors
+from axil.structure.class_counts import ClassCounts
 from axil.structure.cut import Cut
 from axil.structure.ranks import RankedFit
 from axil.structure.regularisation import Regularisation
@@ -100,6 +101,8 @@ class Structure(Transferable):
     emptied: NDArray[np.bool_] | None = None
     ancestors: Ancestors | None = None  #: the nodes of averaged trees; None: trees are not averaged
     cut: Cut | None = None  #: where residuals were cut off; None: nowhere
+    #: how row weights follow from the labels of the rows that are left; None: they do not
+    class_counts: ClassCounts | None = None
     starts: NDArray[np.int64] = field(init=False)  #: (T + 1,) where each tree's leaves begin among all L
 
     def __post_init__(self) -> None:
@@ -161,6 +164,12 @@ class Structure(Transferable):
             self.ancestors.check(self.n_leaves)
         if self.emptied is not None:
             _expect("emptied", self.emptied, np.bool_, leaves)
+        counts = self.class_counts
+        if counts is not None and counts.is_known:
+            _expect("own", counts.own, np.float64, rows)
+            _expect("labels", counts.labels, np.int64, (*rows, counts.labels.shape[-1]))
+            if counts.labels.size and counts.labels.min() < 0:
+                raise ValueError("the number of a class below 0")
         if self.cut is not None and (len(self.draws) % 2 or self.draws[len(self.draws) // 2 :].any()):
             raise ValueError("draws of rows whose residuals were cut off that are not zero")
         if self.columns is not None:

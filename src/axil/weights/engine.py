@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.errors import ExactnessError
+from axil.errors import ExactnessError, UnsupportedQuestionError
 from axil.kernels import Rows
 from axil.machine.blocks import spans
 from axil.structure import Structure
@@ -144,6 +144,13 @@ class Deletable(Engine, Protocol):
         """The engine of a fit to the targets (N, K) with ``w_j = 0`` for these rows j; refused where that is not known."""
 
 
+CLASS_WEIGHTS_UNKNOWN = (
+    "class weights are counted from the labels of each tree's sample, or of rows with other sample weights, and what becomes of "
+    "them without some rows is not computed",
+    "Weights and blame work for it. Fit with class weights of your own (a dict), which no deletion changes.",
+)
+
+
 class TreeEngine(Deletable):
     """The engine of the trees of one structure."""
 
@@ -152,6 +159,19 @@ class TreeEngine(Deletable):
     @property
     def structures(self) -> Sequence[Structure]:
         return (self.structure,)
+
+    def deletable(self, question: str) -> Deletable:
+        """Return this engine; refuses deletions after which class weights that are counted from labels are not known."""
+        counts = self.structure.class_counts
+        if counts is None or question == "pushes" or (counts.is_known and question == "without"):
+            return self
+        if not counts.is_known:
+            raise UnsupportedQuestionError(question, *CLASS_WEIGHTS_UNKNOWN)
+        raise UnsupportedQuestionError(
+            question,
+            "class weights are counted from the labels, so without one row the weights of all others change",
+            "Ask without(X, rows), which counts them again; or fit with class weights of your own (a dict).",
+        )
 
     def around(self, queries: Any, values: Array) -> Array:
         own = None if queries is None else own_leaves(self.structure, queries)

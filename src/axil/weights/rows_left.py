@@ -128,8 +128,10 @@ def _cut_without(structure: Structure, cut: Cut, rows: NDArray[np.intp], targets
 
 
 def _left_weights(s: Structure, rows: NDArray[np.intp]) -> Array:
-    """(N,): the row weights without these rows; refuses to leave none."""
+    """Return the row weights (N,) without these rows, those of classes counted again; refuses to leave none."""
     weights = np.ones(s.n_rows) if s.row_weights is None else s.row_weights.copy()
+    if s.class_counts is not None:
+        weights = s.class_counts.weights(present_without(s, rows))
     weights[rows] = 0.0
     if not weights.any():
         raise NothingLeft(f"Without {len(rows)} rows none of any weight is left; ask for a smaller set.")

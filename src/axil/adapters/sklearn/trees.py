@@ -27,6 +27,7 @@ from axil.adapters.sklearn.refusals import STEPS, TREES
 from axil.errors import InputError, UnsupportedModelError, shown
 from axil.inputs.copies import owned
 from axil.inputs.label_classes import LabelClasses
+from axil.structure import UNKNOWN, ClassCounts
 from axil.types import Array
 
 Indices = NDArray[np.integer[Any]]
@@ -270,8 +271,8 @@ class StackAdapter(SklearnAdapter, TreeModel):
 class ForestAdapter(StackAdapter):
     """A tree, a forest or bagged trees: the mean over trees of the weighted mean of the targets in a leaf.
 
-    A classifier's targets are one-hot. The weights that class_weight gives the rows are held fixed with the structure, as
-    sample weights are: given them, a leaf's probabilities are linear in the one-hot targets.
+    A classifier's targets are one-hot. Given the weights that class_weight gives the rows, a leaf's probabilities are linear in
+    the one-hot targets. Balanced weights are counted again for the rows that a deletion leaves.
     """
 
     def __init__(self, model: Any):
@@ -321,6 +322,7 @@ class ForestAdapter(StackAdapter):
             base=np.zeros(self.n_outputs),
             base_value=np.zeros(self.n_outputs),
             row_weights=row_weights,
+            class_counts=self._class_counts(rows, row_weights),
             sampler=self._sampler(rows) if self._sampled else None,
             coefficients=Coefficients(omega, np.zeros(n_trees + 1)),
             doubt=partial(refusal, STEPS) if getattr(self._model, "warm_start", False) else None,
@@ -372,32 +374,75 @@ class ForestAdapter(StackAdapter):
     @property
     def weighs_classes(self) -> bool:  # type: ignore[override]
         """Whether class_weight counts in the leaves; weights that rows were drawn by are held fixed with the draws."""
+        return self._class_weight is not None
+
+    @property
+    def _class_weight(self) -> Any:
+        """The setting class_weight as far as it counts in the leaves; None: it does not."""
         setting = getattr(self._members[0] if self._bagging else self._model, "class_weight", None)
-        return setting is not None and self.classes is not None and (self._bagging or not self.weights_drawn)
+        if self.classes is None and self.label_classes is None:
+            return None
+        is_drawn_by = self.weights_drawn and not self._bagging
+        return None if is_drawn_by and setting != "balanced_subsample" else setting
+
+    @property
+    def _balances_bags(self) -> bool:
+        """Whether each tree balances the classes of its own bag."""
+        return self._sampled and not self._bagging and self._class_weight == "balanced_subsample"
+
+    @property
+    def _kept_weights(self) -> Array | None:
+        """(N,): the weights of the leaves that the model keeps, those of classes included; None: it keeps none."""
+        kept = None if self._sampled else getattr(self._model, "_sample_weight", None)
+        return None if kept is None else np.asarray(kept, dtype=np.float64)
 
     def _row_weights(self, rows: TrainingRows) -> Array | None:
         """(N,): what rows count in the leaves, times how often they are drawn; None: their sample weights."""
-        setting = getattr(self._members[0] if self._bagging else self._model, "class_weight", None)
-        by_class = setting is not None and (self.classes is not None or self.label_classes is not None)
         ones = np.ones(rows.totals.n_rows) if self.weights_drawn and rows.totals.weighted else None
-        if self.weights_drawn:
-            by_class = by_class and self._bagging
-        if not by_class or (setting == "balanced_subsample" and self._sampled):
+        if self._class_weight is None or self._balances_bags:
             return ones
-        kept = getattr(self._model, "_sample_weight", None)
-        if kept is not None and not self._sampled:  # with "balanced" in proportion to the sample weights of each class
-            return np.asarray(kept, dtype=np.float64)
+        kept = self._kept_weights
+        return self._weighed_classes(rows) if kept is None else kept
+
+    def _weighed_classes(self, rows: TrainingRows) -> Array:
+        """Return the weights (N,) of the rows with those of their classes, as a fit to these rows makes them."""
         from sklearn.utils.class_weight import compute_sample_weight
 
-        setting = "balanced" if setting == "balanced_subsample" else setting
+        if isinstance(self._class_weight, str):
+            return self._balanced(rows).weights(np.ones(len(rows.targets), dtype=np.bool_))
         if self.label_classes is not None:
             labels = np.stack([own.astype(object) for own in self.label_classes.labels(rows.targets)], axis=1)
         else:
             codes = rows.targets.argmax(axis=1)
             labels = codes if self._bagging or self.classes is None else self.classes[codes]
-        factors = np.asarray(compute_sample_weight(setting, labels), dtype=np.float64)
-        weights = ones if self.weights_drawn else rows.weights
+        factors = np.asarray(compute_sample_weight(self._class_weight, labels), dtype=np.float64)
+        weights = None if self.weights_drawn else rows.weights
         return factors if weights is None else weights * factors
+
+    def _balanced(self, rows: TrainingRows) -> ClassCounts:
+        """Return the rule of balanced classes; one that keeps the weights counts classes by the sample weights."""
+        labels = rows.targets.argmax(axis=1)[:, None]
+        if self.label_classes is not None:
+            labels = self.label_classes.codes(rows.targets)
+        labels = np.ascontiguousarray(labels, dtype=np.int64)
+        own = None if self.weights_drawn else rows.weights
+        own = np.ones(len(labels)) if own is None else np.asarray(own, dtype=np.float64)
+        return ClassCounts(labels, own, by_weight=self._kept_weights is not None)
+
+    def _class_counts(self, rows: TrainingRows, row_weights: Array | None) -> ClassCounts | None:
+        """Return how the weights of the leaves follow from the labels; None: they do not."""
+        if self._balances_bags:
+            return UNKNOWN
+        if not isinstance(self._class_weight, str) or row_weights is None:
+            return None
+        counts = self._balanced(rows)
+        return counts if counts.follows(row_weights) else UNKNOWN
+
+    def counted_weights(self, rows: TrainingRows) -> Array | None:
+        """Return what rows (N,) count in the leaves of a fit to them; None: their sample weights."""
+        if self._class_weight is None or self._balances_bags:
+            return rows.weights
+        return self._weighed_classes(rows)
 
     def _sampler(self, rows: TrainingRows) -> BootstrapSampler:
         from sklearn.utils.class_weight import compute_sample_weight

@@ -23,10 +23,6 @@ def write(model: Any, fits: list[LeafFit]) -> Any:
     (fit,) = fits  # all outputs share trees
     if classifiers_of(model) is not None:
         raise UnsupportedQuestionError("refit", "models of several others are not written", INSTEAD)
-    if getattr(model, "class_weight", None) is not None and not hasattr(model, "_predictors"):
-        raise UnsupportedQuestionError(
-            "refit", "class_weight makes the weights of rows from the classes of all", INSTEAD
-        )
     written = copy.deepcopy(model)
     if hasattr(model, "_predictors"):
         _put_histograms(written, fit)

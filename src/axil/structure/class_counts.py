@@ -1,0 +1,52 @@
+"""Class counts: row weights that a library derives from the labels of its rows, so that all classes weigh the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.structure.transfer import Transferable
+from axil.types import Array
+
+AGREES = 1e-9  # relative: weights of rows that are derived again, in double precision
+
+
+@dataclass(frozen=True)
+class ClassCounts(Transferable):
+    """How the weights of N rows follow from their labels: a row weighs its own weight over the share of its class.
+
+    A row of several labels has the product over these. ``own`` (0,): the rule is not known, so neither are fits without some
+    rows.
+    """
+
+    labels: NDArray[np.int64]  #: (N, labels) the number of the class of each row, from 0
+    own: Array  #: (N,) the rows' own weights
+    by_weight: bool = False  #: whether a class counts by the own weights of its rows; else by their number
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the weights follow from the labels by a known rule."""
+        return len(self.own) > 0
+
+    def weights(self, present: NDArray[np.bool_]) -> Array:
+        """Return the weights (N,) of the rows where only those present count; 0 of the others."""
+        counted = self.own if self.by_weight else np.ones(len(self.own))
+        counted = np.where(present, counted, 0.0)
+        found = np.where(present, self.own, 0.0)
+        for label in self.labels.T:
+            sizes = np.bincount(label, counted)
+            n_classes = len(np.unique(label[present]))
+            factors = np.divide(counted.sum(), n_classes * sizes, out=np.zeros_like(sizes), where=sizes > 0)
+            found *= factors[label]
+        return found
+
+    def follows(self, weights: Array) -> bool:
+        """Return whether the weights (N,) of a fit are those of this rule."""
+        made = self.weights(np.ones(len(self.own), dtype=np.bool_))
+        return bool(np.allclose(made, weights, rtol=AGREES, atol=0.0))
+
+
+#: Of a fit whose weights follow from the labels of its rows in a way that is not computed again.
+UNKNOWN = ClassCounts(np.zeros((0, 1), dtype=np.int64), np.zeros(0))
