@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.adapters.xgboost_models import VERSION as XGBOOST
 from tests.fuzz import spaces, tables, tuned, verdict
 from tests.fuzz.data import Draw
 from tests.fuzz.judge import silence
@@ -39,7 +40,9 @@ def test_a_tuned_model_of_another_task_is_explained(number, task):
     with silence():
         draw, trial = tuned.model_of(number, 3, SMALL, tables.own, task)
     found = verdict.verdict_of(trial, draw)
-    assert found.kind in ("exact" if task == "quantiles" else "additive", "refused"), found
+    is_smoothed = draw.chosen["library"] == "XGBoost" and XGBOOST >= (3, 4)  # quantiles are Newton steps from 3.4 on
+    kind = "exact" if task == "quantiles" and not is_smoothed else "additive"
+    assert found.kind in (kind, "refused"), found
 
 
 def test_the_dozen_has_every_library_and_what_tuners_set():
