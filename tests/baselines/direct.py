@@ -58,13 +58,13 @@ class Asked:
         self.X = self.case.X_new[:N_QUERIES]
         n_outputs = self.explainer._model.targets.shape[1]
         classes = self.explainer._model.adapter.classes
-        if classes is None:
+        if np.ndim(self.case.y) == 2 and hasattr(self.case.model, "predict_proba"):  # several labels
+            self.y = self.case.y[:N_QUERIES]
+            self.targets = self.explainer._model.targets[:N_QUERIES]
+        elif classes is None:
             spread = self.explainer._model.targets.std(axis=0)
             self.targets = self.explainer._model.targets[:N_QUERIES] + spread * rng.normal(size=(N_QUERIES, n_outputs))
             self.y = self.targets[:, 0] if n_outputs == 1 else self.targets
-        elif np.ndim(self.case.y) == 2:  # several labels
-            self.y = self.case.y[:N_QUERIES]
-            self.targets = self.explainer._model.targets[:N_QUERIES]
         else:
             self.y = classes[np.arange(N_QUERIES) % len(classes)]
             self.targets = (self.y[:, None] == classes).astype(float)
