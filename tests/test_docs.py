@@ -233,6 +233,27 @@ def test_the_derivatives_are_as_good_as_the_page_says():
         assert text in page, text
 
 
+def test_the_errors_are_within_the_bounds_of_the_page():
+    page = " ".join((ROOT / "docs" / "paper" / "exactness.md").read_text(encoding="utf-8").split())
+    lines = pd.read_csv(ROOT / "experiments" / "results" / "exactness.csv")
+    trees, smoothers, single, xgboost, ridge = map(
+        float,
+        re.search(
+            r"trees are below (\S+) and .*? below (\S+)\. .*? within (\S+)\. .*? within (\S+); .*? within (\S+)\. ",
+            page,
+        ).groups(),
+    )
+    double = lines["tolerance"] < 1e-8
+    is_smoother = lines["kind"] == "linear smoother"
+    ours = lines["library"] == "scikit-learn"
+    assert lines[ours & double & ~is_smoother]["largest error"].max() < trees
+    assert lines[ours & double & is_smoother]["largest error"].max() < smoothers
+    assert lines[ours & ~double & is_smoother]["largest error"].max() < ridge
+    assert lines[lines["library"] == "XGBoost"]["largest error"].max() < xgboost
+    others = lines["library"].isin(["LightGBM", "CatBoost"]) & ~lines["configuration"].str.contains("nothing to split")
+    assert lines[others]["largest error"].max() < single
+
+
 def test_the_tables_of_speed_are_the_measured_ones():
     made = runpy.run_path(str(ROOT / "scripts" / "scaling_tables.py"))["pages"]()
     assert all(text == path.read_text(encoding="utf-8") for path, text in made.items())
