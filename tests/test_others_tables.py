@@ -70,6 +70,7 @@ def test_scores_of_star_are_its_target(tmp_path):
     np.testing.assert_array_equal(X, [[0, 1979.5, 1, 0], [1, 1980.0, 0, 1]])
 
 
+@pytest.mark.skipif(np.__version__.startswith("1."), reason="the experiment reads arrays with NumPy 2")
 def test_nothing_but_arrays_is_read_from_pickles(tmp_path):
     import others
 

@@ -58,6 +58,7 @@ class OpenML:
             "/api/v1/json/data/features/7": json.dumps({"data_features": {"feature": features}}),
             "/api/v1/json/data/qualities/7": json.dumps({"data_qualities": {"quality": rows}}),
             "/data/v1/download/1/toy.arff": arff,
+            "/data/v1/download/1": arff,  # by scikit-learn before 1.6
         }
 
     def __call__(self, request, *_, **__):
