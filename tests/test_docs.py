@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 import axil
+from tests.adapters.lightgbm_models import VERSION as LIGHTGBM
 
 ROOT = Path(__file__).parent.parent
 
@@ -64,6 +65,8 @@ def masked(page):
 
 @pytest.mark.parametrize("name", OUTPUTS["PAGES"])
 def test_pages_run_and_show_what_they_print(name):
+    if name == "docs/classifiers.md" and LIGHTGBM < (4, 2):
+        pytest.skip("LightGBM 4.1 prints its notes on objectives of the user's own whatever its verbosity")
     made, printed = OUTPUTS["run"](name)
     assert printed
     assert masked(made) == masked((ROOT / name).read_text(encoding="utf-8"))

@@ -20,7 +20,17 @@ from scipy import sparse
 from axil import Explainer
 from axil.adapters import read
 from axil.errors import ExactnessError, InputError
-from tests.adapters.lightgbm_models import CASES, Case, booster, read_trees, regressor, replay, table, with_targets
+from tests.adapters.lightgbm_models import (
+    CASES,
+    VERSION,
+    Case,
+    booster,
+    read_trees,
+    regressor,
+    replay,
+    table,
+    with_targets,
+)
 from tests.subsets import every
 
 Array = NDArray[np.float64]
@@ -106,12 +116,14 @@ def test_l2_keeps_the_digits_that_text_loses() -> None:
 
 
 def test_cat_l2_only_below_splits_that_group_categories() -> None:
-    for name, expected in {
+    expected_by_name = {
         "categorical": {0.0, 10.0},
         "categorical max_cat_to_onehot=20": {0.0},
         "categorical cat_l2=1.2345678 lambda_l2=0.5": {0.5, 1.7345678},
-        "quantized renewed weighted categorical": {0.0},
-    }.items():
+    }
+    if VERSION >= (4, 2):  # LightGBM 4.1 aborts on quantised gradients
+        expected_by_name["quantized renewed weighted categorical"] = {0.0}
+    for name, expected in expected_by_name.items():
         assert set(read_trees(CASES[name](), read(CASES[name]().model)).l2) == expected, name
 
 

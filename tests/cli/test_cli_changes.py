@@ -34,7 +34,7 @@ def test_without(run):
 
 
 def test_without_rows_by_number_and_with_several_outputs(run):
-    model = xgb.XGBRegressor(n_jobs=1, n_estimators=4, max_depth=2).fit(X, TRAIN[["y", "y2"]])
+    model = xgb.XGBRegressor(n_jobs=1, n_estimators=4, max_depth=2, base_score=0.5).fit(X, TRAIN[["y", "y2"]])
     model.save_model("own.json")
     code, out, _ = run("without own.json --train train.csv --target y,y2 --query train.csv --rows 149 --format json")
     assert code == 0
@@ -70,7 +70,7 @@ def test_what_if_of_classes_and_of_several_outputs(run, fails):
     pd.testing.assert_frame_equal(found, expected, check_dtype=False, rtol=1e-9)
     fails(f"{words} --set 3=medium", "--set gives the class 'medium'; the model has high, low")
     both = TRAIN[["y", "y2"]]
-    model = xgb.XGBRegressor(n_jobs=1, n_estimators=4, max_depth=2).fit(X, both)
+    model = xgb.XGBRegressor(n_jobs=1, n_estimators=4, max_depth=2, base_score=0.5).fit(X, both)
     model.save_model("own.json")
     words = "what-if own.json --train train.csv --target y,y2 --query query.csv --format csv"
     code, out, _ = run(f"{words} --set 3=80:90")

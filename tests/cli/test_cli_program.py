@@ -70,6 +70,7 @@ def test_a_reader_that_stops_early_is_no_error(folder):
     assert done.stdout.startswith("query,prediction,rank,row")
 
 
+@pytest.mark.filterwarnings("ignore:np.find_common_type:DeprecationWarning")  # of pandas 2.0 with NumPy 1.25
 def test_the_page_of_the_command_line_runs(run, tmp_path, monkeypatch):
     """Every command on docs/cli.md, one after the other in one directory; they print what the page shows."""
     monkeypatch.chdir(tmp_path)

@@ -8,6 +8,7 @@ from typing import Any
 import lightgbm as lgb
 import numpy as np
 
+from tests.adapters.lightgbm_models import VERSION
 from tests.fuzz import spaces
 from tests.fuzz.data import Array, Data, Draw, Trial, table
 
@@ -46,6 +47,8 @@ RARE: dict[str, tuple[Any, ...]] = {
     "max_cat_threshold": (2,),
     "objective": ("l1", "huber", "fair", "poisson", "quantile", "mape", "gamma", "tweedie", "binary", "cross_entropy"),
 }
+if VERSION < (4, 2):  # whose texts do not say so, and which aborts where rows have categories
+    del RARE["use_quantized_grad"], RARE["quant_train_renew_leaf"]
 CATEGORICAL: dict[str, tuple[Any, ...]] = {
     "cat_l2": (0.0, 1.5),
     "cat_smooth": (0.0, 1.0),

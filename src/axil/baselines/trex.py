@@ -104,10 +104,14 @@ class TREX(KernelBaseline):
 
 
 def _explained(model: Array, f: Array, weights: Array) -> Array:
-    """(K,): R^2 of f as to the model, (rows, K) each."""
+    """Return the R^2 of f as to the model, (K,), of (rows, K) each; of a constant model 1 where f is it, else -inf."""
     spread = weights @ (model - np.average(model, axis=0, weights=weights)) ** 2
     missed = weights @ (model - f) ** 2
-    return np.asarray(1.0 - np.divide(missed, spread, out=np.zeros_like(missed), where=spread > 0))
+    rounding = 1e-24 * (weights @ model**2)
+    is_constant = spread <= rounding
+    explained: Array = 1.0 - missed / np.where(is_constant, 1.0, spread)
+    explained[is_constant] = np.where(missed <= rounding, 1.0, -np.inf)[is_constant]
+    return explained
 
 
 def _raised(terms: Array, targets: Array) -> Array:

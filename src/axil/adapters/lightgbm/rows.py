@@ -20,6 +20,8 @@ def as_lightgbm(X: Any, categories: list[Any]) -> Any:
     if frame is None:
         return np.asarray(X)
     if frame.implementation.is_pandas():
+        if len(X) == 1:
+            return X.copy()  # LightGBM 4.1 warns of one row that is part of a larger table
         return X
     categorical = word_columns(frame)
     if len(categorical) != len(categories):
