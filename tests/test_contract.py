@@ -220,6 +220,8 @@ def test_a_wrong_target_is_noticed(library, name):
 
 @pytest.mark.parametrize(("library", "name"), every(6, GRID))
 def test_fewer_rows_are_noticed(library, name):
+    if name == "targets constant" and library == "lightgbm" and lightgbm_models.VERSION < (4, 6):
+        pytest.skip("before LightGBM 4.6 a tree of one leaf does not record its number of rows")
     case = case_of(library, name)
     keep = np.arange(len(case.y)) != 5
     X = case.X[keep] if not hasattr(case.X, "filter") or not hasattr(case.X, "schema") else case.X.filter(keep)

@@ -116,8 +116,9 @@ def _named() -> Iterator[None]:
     """Raise InputError where rows were left with the workers of a cluster that is gone, as of a pickle that outlived it."""
     try:
         yield
-    except ValueError as error:
-        if not str(error).startswith("Missing dependency"):
+    except (ValueError, AttributeError) as error:
+        # Dask 2024.8 hands the futures themselves to the tasks.
+        if not str(error).startswith(("Missing dependency", "'Future' object has no attribute")):
             raise
         raise InputError(
             "The training rows of this explainer are held by the workers of a Dask cluster, and no client is open. Ask while the "
