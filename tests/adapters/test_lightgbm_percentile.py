@@ -270,4 +270,5 @@ def test_goss_that_keeps_all_rows_but_multiplies_some(objective: str) -> None:
         multiplied += sum(r["internal_count"] == 60 and r["internal_weight"] > 60.1 for r in roots)
         found = axil.Explainer(model, X, y)(X)
         np.testing.assert_allclose(found.weights @ y + found.intercepts, model.predict(X), rtol=0, atol=1e-6)
-    assert multiplied or objective == "mape"
+    # LightGBM 4.1 records no weight of a root.
+    assert multiplied or objective == "mape" or VERSION < (4, 2)
