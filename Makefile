@@ -42,7 +42,7 @@ test-oldest-all: .venv-oldest/test ## The whole test suite and the fuzzer with t
 
 # Derivatives of torch modules, in an environment of their own: torch is large. A build without CUDA will do.
 test-torch: .venv-torch/torch ## Derivatives of torch modules
-	.venv-torch/bin/python -m pytest tests/implicit
+	.venv-torch/bin/python -m pytest tests/implicit --ignore=tests/implicit/test_mean.py  # which needs XGBoost, and no torch
 
 # Forecasters of mlforecast and skforecast, and the recipe for MLflow, in an environment of their own: they bring numba.
 test-forecasts: .venv-forecasts/forecasts ## Forecasts of mlforecast and skforecast; the recipe for MLflow

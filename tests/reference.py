@@ -292,6 +292,7 @@ def random_coefficients(rng, kind, n_trees, rates):
             omega[t, t - t % 3 :] = 0.0
     elif kind == "forest":
         omega[:-1] = 0.0
+        omega[-1] /= omega[-1].sum()  # a mean, if a weighted one
     return Coefficients(omega, beta)
 
 

@@ -239,6 +239,10 @@ def check_dropped(trial: Trial, draw: Draw) -> None:
     gone[int(draw.rng.integers(n_rows))] = True
     if not gone.all():
         _check_refit(explainer, trial, gone)
+    if (
+        not explainer.scale.is_identity
+    ):  # effects of single rows are on the scale of the fit, `without` is in the targets' own units
+        return
     singles = draw.rng.choice(n_rows, min(n_rows, SINGLE_ROWS), replace=False)
     _check_single_rows(explainer, trial, singles)
 
@@ -266,7 +270,7 @@ def _check_refit(explainer: Any, trial: Trial, gone: Array) -> None:
         return
     after = _scores(table, "after", n_new)
     with silence():
-        refitted = np.reshape(again(trial.X_new).predictions, after.shape)
+        refitted = again.scale.inverse(np.reshape(again(trial.X_new).predictions, after.shape))
     size = max(float(np.abs(after).max()), float(np.abs(_scores(table, "before", n_new)).max()), 1e-3)
     if explainer.kind == "exact":
         size = max(size, float(np.abs(explainer.targets).max()))

@@ -21,7 +21,7 @@ from sklearn.ensemble import (
 )
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.class_weight import compute_sample_weight
-from xgboost import XGBClassifier
+from xgboost import XGBClassifier, XGBRegressor
 
 import axil
 from tests import test_contract
@@ -457,3 +457,23 @@ def test_deletions_of_additive_models_agree(module, name):
     except axil.UnsupportedQuestionError as refusal:
         pytest.skip(str(refusal))
     deletions_agree(explainer, boosting_models.X_NEW, SINGLE)
+
+
+def test_trees_of_dart_that_do_not_see_each_other_are_no_mean():
+    """With rate_drop=1 every tree is fitted to what the base leaves over; a leaf that lost all its rows adds nothing."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(12, 2))
+    y = X[:, 0] + rng.normal(size=12)
+    settings = {"booster": "dart", "rate_drop": 1.0, "one_drop": 1, "learning_rate": 0.3, "min_child_weight": 0.0}
+    model = XGBRegressor(n_estimators=3, max_depth=4, n_jobs=1, **settings).fit(X, y)
+    explainer = axil.Explainer(model, X, y)
+    leaves = model.apply(X)
+    alone = [row for row in range(12) if ((leaves == leaves[row]).sum(axis=0) == 1).any()]
+    assert alone
+    effects = explainer.removal(X)
+    for row in alone:
+        gone = np.arange(12) == row
+        change = explainer.without(X, gone)["change"].to_numpy()
+        np.testing.assert_allclose(effects[:, row], change, rtol=0, atol=1e-12)
+        refitted = explainer.refit(drop=gone).model.predict(X)
+        np.testing.assert_allclose(refitted, model.predict(X) + change, rtol=0, atol=1e-5)

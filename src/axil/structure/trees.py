@@ -247,13 +247,18 @@ class Structure(Transferable):
 
     @property
     def averages(self) -> bool:
-        """Whether predictions are means over trees that do not see each other: forests, and one round of parallel trees."""
+        """Whether predictions are means over trees that do not see each other: forests, and one round of parallel trees.
+
+        Trees of DART that all others were dropped for do not see each other either, but their shares do not add up to one.
+        """
         c, first = self.coefficients, 0
         if self.ranks is not None and self.ranks.based:
             first = 1  # a tree of one leaf, which all others see
         if c is None or c.omega[:-1, first:].any():
             return False
-        return self.n_trees - first > 1 or (c.beta[0] == c.beta[-1] and self.final[-1] == 1.0)
+        if self.n_trees - first > 1:
+            return bool(np.isclose(self.final[first:].sum(), 1.0, rtol=1e-6))
+        return bool(c.beta[0] == c.beta[-1] and self.final[-1] == 1.0)
 
     def leaves(self, rows: slice = slice(None)) -> NDArray[np.unsignedinteger[Any]]:
         """(T, N): the leaf of each training row in each tree; or (T, rows), of some."""

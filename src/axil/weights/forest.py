@@ -43,7 +43,7 @@ def is_forest(structure: Structure) -> bool:
         return False
     if structure.regularisation is not None and structure.regularisation.by_weight:
         return False  # a row's deletion would change every leaf
-    return not c.omega[:-1].any() and (not base.any() or not c.beta[:-1].any())
+    return structure.averages and not c.omega[:-1].any() and (not base.any() or not c.beta[:-1].any())
 
 
 class Forest(TreeEngine):
