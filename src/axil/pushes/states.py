@@ -59,9 +59,9 @@ class States:
     def sums(self, rounds: Sequence[tuple[Sequence[Move], Sequence[Term]]]) -> list[Array]:
         """For each term of these rounds (C, L_t, 2): the sums of weighted g and h over its leaves, after its round's moves."""
         moves, terms = ([one for own in kind for one in own] for kind in zip(*rounds))
-        steps = np.exp(
-            self.exponent * np.concatenate([np.zeros((len(self.state), 0)), *(gain for *_, gain in moves)], 1)
-        )
+        gains = np.concatenate([np.zeros((len(self.state), 0)), *(gain for *_, gain in moves)], axis=1)
+        with np.errstate(over="ignore"):  # sums that are not finite are computed again in another form
+            steps = np.exp(self.exponent * gains)
         lengths = np.diff(self.starts)[[t for t, _ in terms]]
         bounds = np.cumsum([(0, 0), *((len(moved), len(own)) for moved, own in rounds)], axis=0, dtype=np.int64)
         moved, wanted = (np.array(each, dtype=np.int64).reshape(-1, 2) for each in ([m[:2] for m in moves], terms))

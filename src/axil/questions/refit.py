@@ -219,8 +219,8 @@ def _changed(
         if added_labels is None:
             added_labels = _added_labels(model, more.X, n)
         labels = inputs.joined(labels, added_labels)
-    if not len(y):
-        raise InputError("Without these rows none is left to fit again; keep some.")
+    if not len(y) or (weights is not None and not weights.any()):
+        raise InputError("Without these rows none of any weight is left to fit again; keep some.")
     fitted = model.as_targets(y, len(y), "targets", "training")
     return Change(kept, added, X, y, fitted, weights, offsets), labels
 
