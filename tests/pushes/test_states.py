@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from axil import Explainer
-from axil.adapters.losses import Logistic
 from axil.pushes import states as states_module
 from axil.pushes.stages import StageWalk
 from axil.pushes.steps import StepSearch
+from axil.trees.losses import Logistic
 
 SETTINGS = {
     "binary": {"objective": "binary"},

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from axil.adapters.robust import Custom
 from axil.errors import InputError, shown
+from axil.trees.residual_losses import Custom
 from axil.types import Array
 
 __all__ = ["Objective", "as_objective"]

@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.contract import Adapter, FittedTrees, TrainingRows
-from axil.adapters.losses import Loss
 from axil.adapters.pipeline import TREES, last_step, library_readers, search
 from axil.adapters.refusals import refuse
 from axil.adapters.searches import unwrapped
 from axil.adapters.sklearn.learners import REFUSALS
 from axil.errors import InputError, UnsupportedModelError, shown
 from axil.structure import Regularisation
+from axil.trees.losses import Loss
 from axil.types import Array
 
 __all__ = [

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from axil.adapters.losses import Softmax
 from axil.baselines.classifier import ClassQueries, FittedClassifier
 from axil.kernels.cpu import Cpu
 from axil.pushes.stages import Round
+from axil.trees.losses import Softmax
 from axil.types import Array
 
 NONE, ALL = np.zeros(0, dtype=np.int64), np.zeros(1, dtype=np.int64)  # of one tree

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.losses import Logit, Loss, Softmax
 from axil.errors import InputError
 from axil.pushes.agreement import leaf_scores
 from axil.pushes.proven_pushes import ProvenPushes
 from axil.pushes.stages import Round
+from axil.trees.losses import Logit, Loss, Softmax
 from axil.types import Array
 
 

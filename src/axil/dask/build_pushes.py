@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from axil.adapters.contract import TrainingRows
-from axil.adapters.robust import Custom
 from axil.adapters.smooth import SmoothModel, SmoothTrees
 from axil.dask.build_weights import Collections, refuse_encoded, require_rows
 from axil.dask.cluster import Cluster, task
@@ -27,6 +26,7 @@ from axil.pushes.stages import WalkedStages, walk
 from axil.replay.build import with_rows
 from axil.replay.checks import Verification
 from axil.structure import cell_dtype
+from axil.trees.residual_losses import Custom
 from axil.types import Array
 
 

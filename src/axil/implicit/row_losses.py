@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from axil.adapters import losses
+from axil.trees import losses
 from axil.types import Array
 
 

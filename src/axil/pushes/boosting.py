@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.adapters import smooth
 from axil.adapters.contract import TrainingRows
-from axil.adapters.losses import Deviance
 from axil.adapters.smooth import SmoothModel
 from axil.errors import ExactnessError, InputError, UnsupportedQuestionError, shown
 from axil.implicit.readers import Given
@@ -38,6 +37,7 @@ from axil.replay.recover import assign_leaves, check_placement
 from axil.replay.walk import round_to
 from axil.structure import cell_dtype
 from axil.structure.leaves import LeafFit
+from axil.trees.losses import Deviance
 from axil.types import Array
 
 

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.losses import Loss
 from axil.errors import UnsupportedQuestionError
 from axil.machine.progress import track
 from axil.pushes.remaining_rows import RemainingRows
@@ -21,6 +20,7 @@ from axil.pushes.stages import Round, WalkedStages
 from axil.pushes.states import Move, States
 from axil.pushes.steps import Step, joint_steps, leaf_step
 from axil.structure import Regularisation
+from axil.trees.losses import Loss
 from axil.types import Array, Leaves
 
 Rows = NDArray[np.intp]

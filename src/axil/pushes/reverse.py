@@ -24,12 +24,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.losses import Slopes
 from axil.kernels import Rows
 from axil.machine.arrays import host
 from axil.machine.blocks import row_blocks
 from axil.machine.progress import track
 from axil.pushes.stages import Round, WalkedStages
+from axil.trees.losses import Slopes
 from axil.types import Array, Leaves
 
 Numbers = NDArray[np.int64]

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.losses import Loss, Slopes
 from axil.adapters.smooth import SmoothModel, SmoothTrees
 from axil.kernels import NONE
 from axil.kernels.cpu import Cpu
@@ -31,6 +30,7 @@ from axil.pushes.states import FARTHEST, Move, States, Term
 from axil.pushes.steps import Step, StepSearch, bounded_step, joint_steps, leaf_step, whole_steps
 from axil.replay.recover import recover_rates
 from axil.structure import Regularisation
+from axil.trees.losses import Loss, Slopes
 from axil.types import Array
 
 Leaves = NDArray[np.unsignedinteger[Any]]

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.losses import Affine, Loss
 from axil.kernels import Cells
 from axil.kernels.cpu import refit_rounds
 from axil.pushes.steps import Step
+from axil.trees.losses import Affine, Loss
 from axil.types import Array
 
 FARTHEST = 300.0  # of |a F|: far from where exp(a F) overflows

@@ -33,9 +33,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.losses import Loss
 from axil.structure import Regularisation
 from axil.structure.pattern import leaf_maps
+from axil.trees.losses import Loss
 from axil.types import Array
 
 SAME = 1e-14  # of a leaf value: no more than rounding

@@ -14,11 +14,11 @@ import numpy as np
 from axil.adapters.catboost.adapter import CatBoostAdapter, is_fitted
 from axil.adapters.catboost.refusals import REFUSALS, CatBoostReading
 from axil.adapters.contract import FittedTrees, TrainingRows
-from axil.adapters.losses import Logistic, Loss, Softmax, Squared, poisson, tweedie
 from axil.adapters.refusals import Refusal, smooth_refusals
-from axil.adapters.robust import Huber, LogCosh, Pinball, ResidualLoss
 from axil.adapters.smooth import ClassWeightRule, SmoothTrees, weighed_classes
 from axil.errors import InputError
+from axil.trees.losses import Logistic, Loss, Softmax, Squared, poisson, tweedie
+from axil.trees.residual_losses import Huber, LogCosh, Pinball, ResidualLoss
 from axil.types import Array
 
 # By loss_function: its settings, and whether leaf values are gradient steps.

@@ -20,12 +20,12 @@ from axil.adapters.lightgbm.path_smooth import PathSmooth
 from axil.adapters.lightgbm.rates import stated_rates
 from axil.adapters.lightgbm.reading import LightGBMReading
 from axil.adapters.lightgbm.refusals import REFUSALS
-from axil.adapters.losses import Logistic, Loss, Softmax, Squared, gamma, poisson, tweedie
 from axil.adapters.objective import Objective, as_objective
 from axil.adapters.refusals import Refusal, first_of, smooth_refusals
-from axil.adapters.robust import Fair, Huber
 from axil.adapters.smooth import WEIGHS_CLASSES, SmoothTrees, label_factors, weighed_classes
 from axil.errors import InputError, UnsupportedModelError
+from axil.trees.losses import Logistic, Loss, Softmax, Squared, gamma, poisson, tweedie
+from axil.trees.residual_losses import Fair, Huber
 from axil.types import Array
 
 EPSILON = float(np.float32(1e-15))  # kEpsilon, include/LightGBM/meta.h

@@ -14,15 +14,15 @@ import numpy as np
 from scipy.special import expit
 
 from axil.adapters.contract import TrainingRows
-from axil.adapters.losses import Logistic, Loss, Softmax, Squared, gamma, poisson
 from axil.adapters.refusals import Refusal, first_of
-from axil.adapters.robust import Exponential
 from axil.adapters.sklearn.adapter import reader_of
 from axil.adapters.sklearn.boosting import GradientBoostingAdapter, HistGradientBoostingAdapter
 from axil.adapters.sklearn.percentile import PERCENTILES
 from axil.adapters.sklearn.refusals import UNKNOWN_SPLIT, fits_init, unknown_init
 from axil.adapters.sklearn.trees import no_offsets
 from axil.adapters.smooth import SmoothTrees, weighed_classes
+from axil.trees.losses import Logistic, Loss, Softmax, Squared, gamma, poisson
+from axil.trees.residual_losses import Exponential
 from axil.types import Array
 
 LIGHTEST = (

@@ -14,10 +14,8 @@ from typing import Any
 import numpy as np
 
 from axil.adapters.contract import TrainingRows
-from axil.adapters.losses import NEAR_SINGLE, Logistic, Loss, Softmax, Squared, gamma, poisson, tweedie
 from axil.adapters.objective import Objective, as_objective
 from axil.adapters.refusals import Refusal, first_of, smooth_refusals
-from axil.adapters.robust import PseudoHuber, SquaredLog
 from axil.adapters.smooth import WEIGHS_CLASSES, SmoothTrees, label_factors
 from axil.adapters.xgboost.adapter import XGBoostAdapter, opened
 from axil.adapters.xgboost.document import Tree
@@ -36,6 +34,8 @@ from axil.adapters.xgboost.rates import (
 from axil.adapters.xgboost.refusals import REFUSALS, SPLIT_BY_OTHERS, SQUARED_ERROR, XGBoostReading
 from axil.adapters.xgboost.smoothed import SmoothedAbsoluteError, SmoothedQuantile
 from axil.errors import InputError
+from axil.trees.losses import NEAR_SINGLE, Logistic, Loss, Softmax, Squared, gamma, poisson, tweedie
+from axil.trees.residual_losses import PseudoHuber, SquaredLog
 from axil.types import Array
 
 _CLASSES = "multi:softprob", "multi:softmax"

@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from axil.adapters.losses import Loss, Slopes, Squared
 from axil.adapters.xgboost.percentile import XGBoostPercentile
+from axil.trees.losses import Loss, Slopes, Squared
 from axil.types import Array
 
 SMOOTHING = np.float32(0.04)  # width of the smoothed corner of a quantile loss, in units of S

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from axil.adapters.losses import Logit, Slopes, Squared
 from axil.errors import InputError, shown
+from axil.trees.losses import Logit, Slopes, Squared
 from axil.types import Array
 
 __all__ = ["Custom", "Exponential", "Fair", "Huber", "LogCosh", "Pinball", "PseudoHuber", "ResidualLoss", "SquaredLog"]

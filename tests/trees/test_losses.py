@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from axil.adapters.losses import Logistic, Softmax, Squared, gamma, poisson, tweedie
 from axil.errors import InputError
+from axil.trees.losses import Logistic, Softmax, Squared, gamma, poisson, tweedie
 
 rng = np.random.default_rng(5)
 F = rng.normal(size=(40, 3))
