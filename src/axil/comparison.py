@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
+from axil.attribution import Kind
 from axil.errors import ExactnessError, InputError, counted, shown
 from axil.explainer import Explainer
 from axil.explanation import Explanation
@@ -261,7 +262,7 @@ def _check(old: Any, new: Any) -> None:
     for what, one in (("old", old), ("new", new)):
         if not isinstance(one, Explainer):
             raise InputError(f"{what} is {shown(one)}; expected an axil.Explainer of the model.")
-        one._model.can("refit")
+        one._model.capabilities.require("refit")
         made_of(one)  # which an explainer that was loaded has not
     if old._model.shape[1] != new._model.shape[1]:
         raise InputError(
@@ -495,7 +496,7 @@ def _targets(explainer: Explainer, places: NDArray[np.intp], outputs: NDArray[np
     """Targets of rows at these places as people read them, of classes their names; missing where there is no row."""
     model, there = explainer._model, places >= 0
     made = made_of(explainer)
-    if model.kind == "additive" or model.classes is not None:
+    if model.kind is Kind.ADDITIVE or model.classes is not None:
         given = made.y.reshape(len(made.y), -1)
         found = np.asarray(given[places, np.minimum(outputs, given.shape[1] - 1)])
     else:

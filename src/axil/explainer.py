@@ -267,7 +267,7 @@ class Explainer(
     @property
     def kind(self) -> str:
         """ "exact" (targets times weights make the prediction), "additive" (pushes make the score) or "derivative"."""
-        return str(self._model.kind)
+        return str(self._model.kind.value)
 
     def __repr__(self) -> str:
         model, kind = (
@@ -283,7 +283,7 @@ class Explainer(
         if model.n_emptied:
             leaves = "leaf" if model.n_emptied == 1 else "leaves"
             rows += f", {model.n_emptied} {leaves} without rows"
-        return f"<axil.Explainer: {model.adapter.library}, {rows}, {kind[model.kind]}{proof}>"
+        return f"<axil.Explainer: {model.adapter.library}, {rows}, {kind[self.kind]}{proof}>"
 
     @property
     def targets(self) -> Array:
@@ -320,7 +320,7 @@ class Explainer(
         A request builds it by itself where that takes less time than sweeps. From this call on every request is answered there,
         so that a row has the same bits alone and in any request. A file that `save` writes later is loaded prepared.
         """
-        self._model.can("prepare")
+        self._model.capabilities.require("prepare")
         self._model = self._model.prepared()
         return self
 
@@ -337,7 +337,7 @@ class Explainer(
             A secret that signs the file (HMAC-SHA256 over everything in it), such as ``secrets.token_bytes(32)``. `axil.load`
             takes the file with the same key only.
         """
-        self._model.can("save")
+        self._model.capabilities.require("save")
         (storage if self.kind == "exact" else push_files).save(path, self._model, key)
 
 

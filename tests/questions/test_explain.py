@@ -106,21 +106,21 @@ QUESTIONS = {
 def test_questions_without_an_answer_are_refused_by_name(any_explainer, question):
     """Everywhere with the reason and what to do; every other question comes to its own arguments."""
     assert question in dir(any_explainer)
-    if question not in any_explainer._model.refusals:
+    if question not in any_explainer._model.capabilities.refused:
         return
     with pytest.raises(UnsupportedQuestionError, match=f"{question} has no answer here: .*[a-z)]\\. .*\\."):
         QUESTIONS[question](any_explainer)
 
 
 def test_refusals_name_questions_that_exist(any_explainer):
-    for name in any_explainer._model.refusals:
+    for name in any_explainer._model.capabilities.refused:
         question = inspect.getattr_static(any_explainer, name.split("(")[0].split(" ")[0], None)
         assert question is not None or name in ("to_html of intervals", "weights")
 
 
 def test_an_exact_explainer_in_memory_answers_nearly_everything():
     explainer = explainer_of("lightgbm", "regressor")
-    assert not set(explainer._model.refusals) - {"derivatives", "weight_derivatives"}
+    assert not set(explainer._model.capabilities.refused) - {"derivatives", "weight_derivatives"}
 
 
 def test_a_name_that_does_not_exist_is_no_question(any_explainer):

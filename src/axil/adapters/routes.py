@@ -21,7 +21,7 @@ MOST_THRESHOLDS = MOST_LEAVES = 65535  # of a column, of a tree: both are number
 LARGE = 500  # nodes of a tree, in the mean: to follow every row's way takes less time than to have every node look at every row
 
 
-class Kind(IntEnum):
+class SplitKind(IntEnum):
     """Where a node sends missing values; or that it tests for categories. The numbers are those of cpp/kernels.hpp."""
 
     LEFT = 0
@@ -39,7 +39,7 @@ class Splits:
     starts: NDArray[np.int64]  #: (T + 1,) where each tree's nodes begin
     features: NDArray[np.int64]  #: (M,)
     thresholds: Array  #: (M,); of no account for categories
-    kinds: NDArray[np.int64]  #: (M,) of `Kind`
+    kinds: NDArray[np.int64]  #: (M,) of `SplitKind`
     children: NDArray[np.int64]  #: (M, 2) left and right: nodes by their number within the tree, or leaves as ~leaf
     outcomes: dict[int, NDArray[np.uint8]]  #: node -> 0 (left) or 1 for categories 0, 1, ..., for others, for missing
 
@@ -108,14 +108,14 @@ def make_routes(nodes: Splits, *, single: bool, strict: bool, zero: float, infin
     """Routes through these trees; None where a column has too many thresholds or a tree too many leaves."""
     if -nodes.children.min(initial=0) > MOST_LEAVES:
         return None
-    categorical = nodes.kinds == Kind.CATEGORIES
+    categorical = nodes.kinds == SplitKind.CATEGORIES
     used = np.flatnonzero(np.bincount(nodes.features))
     column = np.searchsorted(used, nodes.features)
     thresholds, ranks, ends = _ranks(column, nodes.thresholds, ~categorical, len(used))
     if np.diff(ends, prepend=0).max(initial=0) > MOST_THRESHOLDS:
         return None
     # A view for each way that a column is looked at, and for each test of categories.
-    way = np.where(categorical, len(Kind) + np.arange(len(column)), nodes.kinds)
+    way = np.where(categorical, len(SplitKind) + np.arange(len(column)), nodes.kinds)
     keys = column * (int(way.max(initial=0)) + 1) + way  # one number sorts much faster than two
     _, first, view = np.unique(keys, return_index=True, return_inverse=True)
     views = np.zeros((len(first), 4), dtype=np.int64)

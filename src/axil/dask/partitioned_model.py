@@ -14,6 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from axil import inputs
+from axil.attribution import Location
 from axil.dask.cluster import Cluster, partitions, task
 from axil.dask.on_workers import HeldRows, OnWorkers
 from axil.dask.partitions import named
@@ -27,54 +28,12 @@ from axil.replay.recover import assign_leaves
 from axil.scale import IDENTITY, TargetScale
 from axil.types import Array
 
-ELSEWHERE = "it is not computed over training rows in Dask collections"
-IN_MEMORY = "Use training rows in memory."
-REFUSED = {
-    **dict.fromkeys(
-        (
-            *("reach", "blame", "shapley", "budget", "matrix", "operator", "report", "to_html of intervals"),
-            *("refit", "derivatives", "weight_derivatives", "weights", "similar(beside=)"),
-            *("similar(tree_weights=)", "removal(greedy=True)"),
-        ),
-        (ELSEWHERE, IN_MEMORY),
-    ),
-    "save": (
-        "a file would hold all training rows of the collection",
-        "Keep the model and the collection, and make the explainer again.",
-    ),
-    "what_if": (
-        "changed targets are matched with rows by label, and labels stay in their partitions",
-        "Multiply weights by the changes: explainer(X).weights[:, positions] @ changes, or use training rows in memory.",
-    ),
-    "standard_error": (
-        "the noise of the targets follows from the leverages of all training rows, which are not computed here",
-        "Use training rows in memory; of numbers, calibrate has intervals here.",
-    ),
-    "audit": (
-        "labels are ranked over all training rows in memory",
-        "Sort explainer.leave_one_out() by its residuals, or use training rows in memory.",
-    ),
-    "loo_curve": (
-        "errors after every number of trees are not summed over partitions",
-        "explainer.leave_one_out() has the errors after all trees; for the curve use training rows in memory.",
-    ),
-    **dict.fromkeys(
-        ("leverage", "degrees_of_freedom"),
-        (
-            "weights of all training rows in their own predictions are not computed over Dask collections",
-            "Use training rows in memory, or a sample of them with a model fitted to it.",
-        ),
-    ),
-    "calibrate without X_cal and y_cal": (
-        "calibration rows among the training rows would take their features and leverages out of the partitions",
-        "Pass rows that the model was not fitted on, or use training rows in memory.",
-    ),
-}  # questions that are not answered over partitions: the reason, and what to do
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PartitionedModel(Proven):
     """A model proven on training rows in partitions, whatever its kind."""
+
+    location = Location.PARTITIONS
 
     adapter: Any
     held: HeldRows

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.attribution import Kind
 from axil.dask.build_pushes import HeldPushes
 from axil.dask.cluster import literal, task
-from axil.dask.partitioned_model import ELSEWHERE, IN_MEMORY, REFUSED, PartitionedModel
+from axil.dask.partitioned_model import PartitionedModel
 from axil.dask.walked_rows import AskedPushes
 from axil.effects import PUSHES, Source
 from axil.machine.threads import Kept
 from axil.pushes.agreement import leaf_scores
-from axil.pushes.proven_pushes import NO_WEIGHTS, REFIT, WITHOUT_WEIGHTS
 from axil.pushes.pushes import CHANGED, Pushes, check_added, check_sums, sizes_of
 from axil.replay.queries import Combination, Queries
 from axil.types import Array
@@ -31,19 +31,10 @@ class PartitionedPushes(PartitionedModel):
     verify: bool = True
     kept: Kept = field(default_factory=Kept)
 
-    kind = "additive"
+    kind = Kind.ADDITIVE
     source = PUSHES
     push_source = PUSHES
     has_leaves = True
-    refusals = (
-        REFUSED
-        | WITHOUT_WEIGHTS
-        | dict.fromkeys(("leave_one_out", "loo_curve"), (NO_WEIGHTS, REFIT))
-        | dict.fromkeys(
-            ("removal", "removal(greedy=True)", "without", "what_if", "reach", "matrix", "audit"),
-            (ELSEWHERE, IN_MEMORY),
-        )
-    )
 
     @property
     def trees(self) -> tuple[NDArray[np.int64], list[Any]]:

@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
+from axil.attribution import Kind
 from axil.dask.build_weights import HeldWeights, prepared
 from axil.dask.cluster import literal, task
 from axil.dask.fits import counted, left_over, marked, members, places, residuals_of
-from axil.dask.partitioned_model import REFUSED, PartitionedModel
+from axil.dask.partitioned_model import PartitionedModel
 from axil.dask.partitions import AskedWeights
 from axil.dask.refits import Refits
 from axil.dask.row_deletions import Planned
@@ -45,10 +46,8 @@ class PartitionedWeights(PartitionedModel):
     held: HeldWeights
     kept: Kept = field(default_factory=Kept)
 
-    kind = "exact"
+    kind = Kind.EXACT
     source = WEIGHTS
-    has_fitted = True
-    refusals = REFUSED
     has_leaves = True
 
     @property

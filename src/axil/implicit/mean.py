@@ -22,24 +22,19 @@ from axil.adapters.estimators import number_of_features
 from axil.adapters.members import Member
 from axil.adapters.pipeline import PipelineAdapter, last_step
 from axil.adapters.searches import unwrapped
+from axil.attribution import Kind
+from axil.attribution.capabilities import MEAN_OF_CONTRIBUTIONS, MEAN_OF_DERIVATIVES, Refusal
 from axil.effects import DERIVATIVES, PUSHES, WEIGHTS, Effects, Source
 from axil.effects.block_effects import BlockEffects, derived, mixed
 from axil.errors import InputError, UnsupportedModelError
 from axil.implicit.optimum import check_predictions
-from axil.implicit.proven_optimum import ProvenOptimum
 from axil.implicit.readers import Given, as_rows
 from axil.inputs.copies import frozen
-from axil.pushes.proven_pushes import DERIVED, WITHOUT_WEIGHTS
 from axil.replay.checks import Verification, worst
 from axil.replay.members import naming
 from axil.replay.model import InMemory, Proven, WithoutRows
 from axil.replay.queries import Combination, Queries
 from axil.types import Array
-
-ONE_BY_ONE = (
-    "it is a mean of several models, and this question is answered of one model",
-    "Ask it of an explainer of one member, on the rows of its own fit.",
-)
 
 
 class MeanAdapter(Defaults):
@@ -153,7 +148,7 @@ def read(given: Given, prove: Callable[[Given], Proven]) -> ProvenMean | None:
             )
         own.members.append((member, proven))
     kinds = {proven.kind for _, proven in own.members}
-    kind: type[ProvenMean] = MeanOfPushes if kinds == {"additive"} and parts.of_scores else MeanOfDerivatives
+    kind: type[ProvenMean] = MeanOfPushes if kinds == {Kind.ADDITIVE} and parts.of_scores else MeanOfDerivatives
     own.classes = parts.classes if kind is MeanOfPushes else None
     labels = frozen(inputs.row_index(given.index, X, adapter.feature_names, n_rows))
     about = adapter, labels, X, inputs.backend_of(X), given.limits, _verified(own, adapter, X, given.verify)
@@ -208,8 +203,6 @@ class ProvenMean(InMemory):
     members: tuple[tuple[Member, Proven], ...]
     targets: Array  #: (N, K) numbers, or 0 and 1 of classes
     parts: Any
-
-    no_features = "the training rows of this explainer are no table", "Use explainer.top(X)."
 
     @property
     def outputs(self) -> NDArray[Any] | None:
@@ -277,7 +270,7 @@ class ProvenMean(InMemory):
 
 def _source_of(proven: Proven, source: Source) -> Source:
     """Return the number of a member that belongs to that of the whole: weights are derivatives."""
-    if source.name == "derivatives" and proven.kind == "exact":
+    if source.name == "derivatives" and proven.kind is Kind.EXACT:
         return WEIGHTS
     return source
 
@@ -303,12 +296,11 @@ def _spread(numbers: Array, member: Member, n_rows: int) -> Array:
 class MeanOfDerivatives(ProvenMean):
     """A mean of which only derivatives by the targets are at hand."""
 
-    kind = "derivative"
+    kind = Kind.DERIVATIVE
     source = DERIVATIVES
-    refusals = ProvenOptimum.refusals | {
-        "weight_derivatives": ONE_BY_ONE,
-        **dict.fromkeys(("derivatives", "operator"), (ONE_BY_ONE[0], DERIVED)),
-    }
+
+    def own_refusals(self) -> dict[str, Refusal]:
+        return super().own_refusals() | MEAN_OF_DERIVATIVES
 
     @property
     def classes(self) -> None:
@@ -319,15 +311,12 @@ class MeanOfDerivatives(ProvenMean):
 class MeanOfPushes(ProvenMean):
     """A mean of the scores of boosted models, which their contributions add up to."""
 
-    kind = "additive"
+    kind = Kind.ADDITIVE
     source = PUSHES
     push_source = PUSHES
-    refusals = WITHOUT_WEIGHTS | {
-        **dict.fromkeys(("audit", "blame", "what_if", "weight_derivatives", "save"), ONE_BY_ONE),
-        "removal": (ONE_BY_ONE[0], "Ask explainer.without(X, rows) for a set of rows."),
-        "refit": ONE_BY_ONE,
-        **dict.fromkeys(("derivatives", "operator"), (ONE_BY_ONE[0], DERIVED)),
-    }
+
+    def own_refusals(self) -> dict[str, Refusal]:
+        return super().own_refusals() | MEAN_OF_CONTRIBUTIONS
 
     def share_of(self, rows: NDArray[np.intp]) -> float:
         """Return the share of these rows among all."""

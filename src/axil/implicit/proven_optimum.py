@@ -7,18 +7,17 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from axil.attribution import Kind
 from axil.effects import DERIVATIVES, Effects, Source
 from axil.effects.block_effects import derived, mixed
 from axil.errors import InputError
 from axil.implicit.optimum import Implicit
 from axil.implicit.readers import as_rows
 from axil.inputs.copies import frozen
-from axil.pushes.proven_pushes import DERIVED, WITHOUT_WEIGHTS, by_columns
+from axil.pushes.proven_pushes import by_columns
 from axil.replay.model import InMemory
 from axil.replay.queries import Combination, Queries
 from axil.types import Array
-
-NO_STEPS = "this model is not a sum of steps along gradients"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -27,28 +26,8 @@ class ProvenOptimum(InMemory):
 
     adapter: Implicit
 
-    kind = "derivative"
+    kind = Kind.DERIVATIVE
     source = DERIVATIVES
-    refusals = WITHOUT_WEIGHTS | {
-        **dict.fromkeys(
-            ("pushes", "audit", "blame"),
-            (NO_STEPS, DERIVED),
-        ),
-        "refit": ("it has no splits to keep", "Fit its model to the new rows."),
-        "what_if": ("other targets move the optimum, and only its derivatives are at hand", DERIVED),
-        **dict.fromkeys(
-            ("removal", "without", "leave_one_out", "loo_curve", "removal(greedy=True)"),
-            (
-                "a fit without some rows has another optimum, and only derivatives of this one are at hand",
-                "Minus a row's weight times explainer.weight_derivatives(X) is the first-order effect of leaving it out.",
-            ),
-        ),
-        "save": (
-            "derivatives at an optimum come from the model and its training data, which no file keeps",
-            "Keep the model and the data, and make the explainer again.",
-        ),
-    }
-    no_features = "the training rows of this explainer are no table", "Use explainer.top(X)."
 
     @property
     def targets(self) -> Array:

@@ -128,12 +128,6 @@ def _value_share(scale: TargetScale, found: Compared) -> Array:
     return _over(moved, made, made != 0)
 
 
-NOT_ADJUSTED = (
-    "this model's score is not a weighted sum of targets, so no target can be moved along with it",
-    "Leave adjust out, or fit with squared error.",
-)  # the reason that adjust gives where targets do not make the prediction, and what to do
-
-
 @dataclass(frozen=True, eq=False)
 class Beside:
     """Training rows and the rows that they are listed beside."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.attribution import Kind
 from axil.effects import PUSHES, Effects, Source
 from axil.effects.block_effects import BlockEffects, derived, mixed
 from axil.effects.leaf_matches import SharedLeaves, TreeWeights
@@ -27,36 +28,9 @@ from axil.replay.queries import Combination, Offsets, Queries
 from axil.structure.leaves import LeafFit
 from axil.types import Array, Leaves
 
-NO_WEIGHTS = "it needs exact weights, which this model does not have"
-REFIT = 'Fit a model of kind "exact" instead: a forest, or boosting with squared error (axil.supports(model)).'
-DERIVED = "Ask for its derivatives by the targets: explainer(X).weights."
 TOGETHER = 1 << 15  # rows of all copies that replays walk together: their scores stay in the cache
 HUGE = 1e3  # times the score of a fit without rows: a change of the model's own score to it is not taken, for it loses digits
 SECONDS = 6e-8  # of one row in one step of a tree, with its gradient; measured on one core
-
-WITHOUT_WEIGHTS = {
-    **dict.fromkeys(
-        (
-            "shapley",
-            "budget",
-            "leverage",
-            "degrees_of_freedom",
-            "standard_error",
-            "calibrate",
-        ),
-        (NO_WEIGHTS, REFIT),
-    ),
-    **dict.fromkeys(("reach", "matrix"), (NO_WEIGHTS, DERIVED)),
-    "prepare": ("leaf space is made of exact weights, which this model does not have", "Leave the call out."),
-    **dict.fromkeys(
-        ("leave_one_out", "loo_curve", "removal(greedy=True)"),
-        (NO_WEIGHTS, "Ask explainer.removal(X, k=10), or explainer.without(X, rows) for a set of rows."),
-    ),
-    "report": (
-        "its pages say how targets make a value, and here pushes, or a smooth function of all targets, make a score",
-        "Write one page of all predictions with to_html, or fit with squared error.",
-    ),
-}
 
 
 class PushEffects(BlockEffects):
@@ -89,10 +63,9 @@ class ProvenPushes(Refittable):
 
     boosting: Boosting
 
-    kind = "additive"
+    kind = Kind.ADDITIVE
     source = PUSHES
     push_source = PUSHES
-    refusals = WITHOUT_WEIGHTS
     has_leaves = True
 
     @property

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from scipy.stats import t as student
 
 from axil import inputs
+from axil.attribution import Kind
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.output import tables
 from axil.questions.blame import error_gradient, gains, validation
@@ -133,11 +134,11 @@ class Audit(Question):
         (7, True)
         """
         model = self._model
-        model.can("audit")
+        model.capabilities.require("audit")
         if (X_val is None) != (y_val is None):
             given, lacking = ("X_val", "y_val") if y_val is None else ("y_val", "X_val")
             raise InputError(f"{given} was given without {lacking}; give both for the column gain, or neither.")
-        if model.kind == "additive" and X_val is not None:
+        if model.kind is Kind.ADDITIVE and X_val is not None:
             raise InputError("X_val and y_val are for models with exact weights; this one has pushes. Leave them out.")
         asked = None if X_val is None else validation(model, X_val, y_val, init_score)
         return judged(model, out_of_fold, asked, fdr).table(model.backend)
@@ -145,7 +146,7 @@ class Audit(Question):
 
 def suspects(model: Any, out_of_fold: Any = "folds") -> NDArray[np.bool_]:
     """Return whether the target of each training row looks wrong, in some output; (N,)."""
-    model.can("audit")
+    model.capabilities.require("audit")
     marks: NDArray[np.bool_] = judged(model, out_of_fold).columns["suspect"].reshape(model.shape[0], -1).any(axis=1)
     return marks
 
@@ -178,7 +179,7 @@ def judged(
     if isinstance(out_of_fold, str):
         as_method(out_of_fold)
     class_names = model.classes
-    if model.kind == "additive":
+    if model.kind is Kind.ADDITIVE:
         class_names = model.boosting.class_names
         if not model.boosting.loss.meaning:
             raise UnsupportedQuestionError(
@@ -205,7 +206,7 @@ def around_rows(model: Any, values: Array) -> Array:
 
     Numbers of an exact model have a column per output, each with its trees; all else goes by the trees of all outputs.
     """
-    if model.kind == "exact":
+    if model.kind is Kind.EXACT:
         if model.classes is None or len(model.engines) == 1:
             return model.across(values, lambda engine, own: engine.around(None, own))  # type: ignore[no-any-return]
         return np.asarray(np.mean([engine.around(None, values) for engine in model.engines], axis=0))
@@ -256,7 +257,7 @@ def _probabilities_without(model: Any, out_of_fold: Any) -> Array:
     Of boosted trees they are those of the row's score less its own push, which find more wrong labels than folds and take less
     time (experiments/label_issues.py).
     """
-    if model.kind == "exact":
+    if model.kind is Kind.EXACT:
         method = out_of_fold if isinstance(out_of_fold, str) else "folds"
         return both_classes(unseen_predictions(model, method)[0])
     return both_classes(means_without_own_push(model.boosting))
@@ -377,7 +378,7 @@ def _numbers(model: Any, out_of_fold: Any, asked: tuple[Queries, Array] | None, 
     """Judge numbers by their residuals in fits without the rows, or by predictions given."""
     if not isinstance(out_of_fold, str):
         expected, basis = model.folds(out_of_fold), BY_PREDICTION
-    elif model.kind == "exact":
+    elif model.kind is Kind.EXACT:
         expected, basis = unseen_predictions(model, out_of_fold)
     else:
         expected, basis = _means_by_folds(model)
@@ -385,7 +386,7 @@ def _numbers(model: Any, out_of_fold: Any, asked: tuple[Queries, Array] | None, 
     columns = output_columns("row", model.index, model.outputs)
     seen = scale.inverse(expected)
     columns |= {"target": model.shown.ravel(), "expected": seen.ravel(), "residual": (model.shown - seen).ravel()}
-    power = model.boosting.variance_power if model.kind == "additive" else None
+    power = model.boosting.variance_power if model.kind is Kind.ADDITIVE else None
     least = None if power is None else tails(power, model.targets, expected, model.boosting.walked.weights)
     found = Studentised.of(residuals, around_rows(model, np.abs(residuals)), least, fdr)
     columns |= found.columns(scale.label("scale"))

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from axil import inputs
+from axil.attribution import Kind
 from axil.effects import notes
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.output import tables
@@ -61,8 +62,8 @@ class Blame(Question):
             Offsets of the validation rows, as in `explain`.
         """
         model = self._model
-        model.can("blame")
-        if model.kind == "additive":
+        model.capabilities.require("blame")
+        if model.kind is Kind.ADDITIVE:
             if not (isinstance(out_of_fold, str) and out_of_fold == "folds"):
                 raise InputError("out_of_fold is for models with exact weights; this one has pushes. Leave it out.")
             if not model.boosting.loss.meaning:
@@ -75,12 +76,12 @@ class Blame(Question):
         queries, y = validation(model, X_val, y_val, init_score)
         corrected = None if out_of_fold is None else corrections(model, out_of_fold)
         gradient = error_gradient(model, queries, y)
-        if model.kind == "additive" and model.boosting.class_names is not None:
+        if model.kind is Kind.ADDITIVE and model.boosting.class_names is not None:
             return sorted_table(model, *_by_class(model.boosting, gradient, model.index), notes.FIRST_ORDER)
         columns, keys = output_columns("row", model.index, model.outputs), np.abs(gradient.ravel())
         columns |= {"target": model.shown.ravel(), model.scale.label("gradient"): gradient.ravel()}
         if corrected is None:
-            return sorted_table(model, columns, keys, notes.FIRST_ORDER if model.kind == "additive" else notes.NOTE)
+            return sorted_table(model, columns, keys, notes.FIRST_ORDER if model.kind is Kind.ADDITIVE else notes.NOTE)
         gain = gains(model, queries, gradient, corrected).ravel()
         columns |= {"corrected": model.scale.inverse(corrected).ravel(), model.scale.label("gain"): gain}
         return sorted_table(model, columns, gain, leave_one_out.note_on(np.isnan(corrected).ravel()))

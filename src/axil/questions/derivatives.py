@@ -90,7 +90,7 @@ class Derivatives(Question):
 
     def matrix(self) -> Array:
         """K (n_train, n_train), or (n_train, K, n_train): row i has the weights of the prediction of training row i."""
-        self._model.can("matrix")
+        self._model.capabilities.require("matrix")
         model, n = self._model, self._model.shape[0]
         model.require(n, STREAM)
         weights = [engine.ask(None).dense() for engine in model.ready(WEIGHTS, n).engines]
@@ -105,7 +105,7 @@ class Derivatives(Question):
         for targets (n_train, K) row after row.
         """
         model = self._model
-        model.can("operator")
+        model.capabilities.require("operator")
         n, n_outputs = model.shape
         several = model.outputs is not None and not model.shares_weights
         size = n * n_outputs if several else n

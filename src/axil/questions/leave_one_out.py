@@ -55,7 +55,7 @@ class LeaveOneOut(Question):
         True
         """
         model = self._model
-        model.can("leave_one_out")
+        model.capabilities.require("leave_one_out")
         targets, index = model.gathered
         targets, made = targets if model.seen is None else model.seen, model.left_out_predictions(predictions)
         found = model.scale.inverse(made)
@@ -88,7 +88,7 @@ class LeaveOneOut(Question):
         (21, True)
         """
         model = self._model
-        model.can("loo_curve")
+        model.capabilities.require("loo_curve")
         known = _curves(model)
         if known is None:
             raise UnsupportedQuestionError(

@@ -60,7 +60,7 @@ class Leverage(Question):
         >>> bool((abs(value - explainer.leverage()) < 5 * error).mean() > 0.99)
         True
         """
-        self._model.can("leverage")
+        self._model.capabilities.require("leverage")
         if not is_estimated(method):
             return _by_output(noise.leverages(self._model))
         return noise.Estimate(*map(_by_output, estimated(self._model)))
@@ -75,7 +75,7 @@ class Leverage(Question):
         method : "exact", "estimate" or None
             None: exact. "estimate": a pair of value and standard_error, from random vectors.
         """
-        self._model.can("degrees_of_freedom")
+        self._model.capabilities.require("degrees_of_freedom")
         estimate = is_estimated(method)
         model = self._model
         found = noise.estimated_trace(model) if estimate else noise.Estimate(noise.leverages(model).sum(axis=0), None)

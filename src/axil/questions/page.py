@@ -109,9 +109,9 @@ class Pages(Question, page.Shown):
 
 def _sigma(model: Any, way: str) -> tuple[Array | None, str | None]:
     """The noise of the targets, None for none, and what a page has to say about it; see `as_asked`."""
-    if way == "none" or (way == "cheap" and "standard_error" in model.refusals):
+    if way == "none" or (way == "cheap" and model.capabilities.is_refused("standard_error")):
         return None, None
-    model.can("standard_error")
+    model.capabilities.require("standard_error")
     if way not in ("cheap", "any"):
         return noise.sigma_of(model, way), None
     return noise.for_page(model, way == "any")

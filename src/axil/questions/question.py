@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
+from axil.attribution import Kind
 from axil.effects import DERIVATIVES, Source, Whole, answer
 from axil.effects.whole import Gathered, joined
 from axil.errors import counted, warn
@@ -35,7 +36,7 @@ class Question:
 
     def _ask(self, question: str, X: Any, init_score: Any = None) -> Asked:
         """The rows of X, checked, and the model, which must have an answer to the question."""
-        self._model.can(question)
+        self._model.capabilities.require(question)
         if init_score is None and self._model.starts_elsewhere:
             warn(
                 f"Training rows of this {self._model.adapter.library} model started from offsets, not from its base, and X "
@@ -154,7 +155,7 @@ def take(asked: Asked, rows: Any) -> Asked:
 def sums(model: Any, source: Source, batch: Queries | Combination, found: Gathered) -> WeightedSums:
     """The predictions of a batch as sums."""
     single, (targets, index) = model.outputs is None, model.gathered
-    additive = model.kind == "additive" and source is model.source
+    additive = model.kind is Kind.ADDITIVE and source is model.source
     counted_as = np.ones_like(targets) if additive else targets
     return WeightedSums(
         weights=found.parts[0] if len(found.parts) == 1 else np.stack(found.parts),
@@ -162,7 +163,7 @@ def sums(model: Any, source: Source, batch: Queries | Combination, found: Gather
         targets=counted_as[:, 0] if single else counted_as,
         index=index,
         query_index=batch.labels,
-        kind=model.kind if source is model.source else "derivative",
+        kind=(model.kind if source is model.source else Kind.DERIVATIVE).value,
         outputs=model.outputs,
         backend=model.backend,
         n_threads=model.n_threads,
@@ -178,7 +179,7 @@ def sums(model: Any, source: Source, batch: Queries | Combination, found: Gather
 
 def _context(model: Any, batch: Queries | Combination) -> Context:
     held = "" if getattr(model.verification, "held", None) is None else str(model.verification.held)
-    own = None if model.verification is None and model.kind == "exact" else batch.predictions
+    own = None if model.verification is None and model.kind is Kind.EXACT else batch.predictions
     rows = None if batch.rows is None else owned_rows(batch.rows)
     return Context(rows, model.table, model.adapter.feature_names, own, held)
 
@@ -198,7 +199,7 @@ def _account(model: Any, batch: Queries | Combination) -> Account:
 def _derived(model: Any, adapter: Any, X: Any, offsets: Offsets) -> WeightedSums:
     """The derivatives of the scores of X by the targets. No closure has them: explanations are pickled."""
     n = X.shape[0]
-    model.can("weights")
+    model.capabilities.require("weights")
     what = f"The derivatives of {counted(n, 'prediction')} by {model.shape[0]} training rows"
     needed = n * model.bytes_per_query(DERIVATIVES, whole=True)
     model.budget.require(needed, what, "Take fewer predictions: explanation[:10].")
@@ -209,6 +210,6 @@ def _derived(model: Any, adapter: Any, X: Any, offsets: Offsets) -> WeightedSums
 
 def _derived_sums(model: Any, X: None, asked: Combination) -> WeightedSums:
     """The derivatives of sums of scores by the targets."""
-    model.can("weights")
+    model.capabilities.require("weights")
     ((own, found),) = answer(model, asked, DERIVATIVES, Whole(), max(len(asked), 1))
     return sums(model, DERIVATIVES, own, found)

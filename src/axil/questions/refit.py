@@ -117,7 +117,7 @@ class Refit(Question):
         >>> bool(abs(again.model.predict(X.head(1)) - after).max() < 1e-5)
         True
         """
-        self._model.can("refit")
+        self._model.capabilities.require("refit")
         rows = np.zeros(0, dtype=np.intp) if drop is None else self._model.positions(drop)
         warn_of_splits(self._model.share_of(rows))
         return again(self, drop, add, targets, sample_weight)._without(len(rows))
@@ -192,8 +192,6 @@ def _changed(
 ) -> tuple[Change, NDArray[Any]]:
     """The rows of the new fit and their labels."""
     n = model.shape[0]
-    if model.features is None:
-        raise UnsupportedQuestionError("refit", *model.no_features)
     keep = ~model.held_out(made.sample_weight)
     y, weights = made.y.copy(), _weights(model, made, sample_weight)
     if drop is not None:

@@ -112,7 +112,7 @@ class Removal(Question):
             return dense(asked, method, pushed)
         k = inputs.as_count(k, "k")
         if greedy:
-            asked.model.can("removal(greedy=True)")
+            asked.model.capabilities.require("removal(greedy=True)")
         source = pushes_of(asked.model) if pushed else source_of(asked.model, method, 0, greedy)
         return listed(asked, source, k, same_sign or greedy, greedy)
 

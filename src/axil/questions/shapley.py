@@ -73,7 +73,7 @@ class Shapley(Question):
         >>> bool(abs(values["value"].sum() - (none_known - error)) < 1e-6 * error)
         True
         """
-        self._model.can("shapley")
+        self._model.capabilities.require("shapley")
         proven = self._model
         queries, y = validation(proven, X_val, y_val, init_score)
         coded = None if groups is None else proven.coded(groups)[0]

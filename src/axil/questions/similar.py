@@ -21,7 +21,6 @@ from axil.questions import audit
 from axil.questions.noise import ON_PAGE
 from axil.questions.question import Asked, Question
 from axil.questions.unseen_predictions import number_of_folds
-from axil.replay.model import InMemory
 from axil.types import Array
 
 SIGNS = ("any", "for", "against")
@@ -153,16 +152,14 @@ class Similar(Question):
         adjust = inputs.as_flag(adjust, "adjust")
         asked = self._ask("similar", X, init_score)
         model = asked.model
-        if model.features is None:
-            raise UnsupportedQuestionError("similar", *model.no_features)
-        if adjust and not model.has_fitted:
-            raise UnsupportedQuestionError("similar(adjust=True)", *comparables.NOT_ADJUSTED)
+        if adjust:
+            model.capabilities.require("similar(adjust=True)")
         if adjust and not per_class:
             raise InputError(
                 "per_class=False lists classes by name, which adjust=True cannot move. Leave one of them out."
             )
         if beside is not None:
-            model.can("similar(beside=)")
+            model.capabilities.require("similar(beside=)")
         listing, per_class = (
             asked.listing(beside),
             comparables.as_per_class(per_class, model.classes is not None and model.shares_weights),
@@ -190,9 +187,8 @@ def ranked(
     if by is None:
         by = "leaves" if model.is_boosted else numbers
     inputs.as_choice(by, ("leaves", numbers), "by")
-    if by == "leaves" and not model.has_leaves:
-        reason = "this model has no trees of its own, so no rows share a leaf"
-        raise UnsupportedQuestionError('similar(by="leaves")', reason, f'Leave by out, or say by="{numbers}".')
+    if by == "leaves":
+        model.capabilities.require('similar(by="leaves")')
     if inputs.as_choice(tree_weights, RULES, "tree_weights") != "alike" and by != "leaves":
         raise InputError(
             f'tree_weights is "{tree_weights}", and the rows listed are those of the largest {by}, whatever the trees count. '
@@ -255,12 +251,7 @@ def _own_suspects(model: Any, rows: Any) -> NDArray[np.bool_] | None:
     """Return which training rows the user names, (N,); None where there are none."""
     if rows is None:
         return None
-    if not isinstance(model, InMemory):
-        raise UnsupportedQuestionError(
-            "suspects of your own",
-            "the training rows are in partitions",
-            "Say among= with a column that tells them apart.",
-        )
+    model.capabilities.require("similar(suspects=rows)")
     marks = np.zeros(model.shape[0], dtype=bool)
     if len(rows):
         marks[inputs.named_rows(rows, model.index, "suspects")] = True
@@ -273,7 +264,7 @@ def _audited_suspects(model: Any, action: str, out_of_fold: Any, n_queries: int)
         if out_of_fold is not None:
             return audit.suspects(model, out_of_fold)
         if "suspects" not in model.kept.known():
-            model.can("audit")
+            model.capabilities.require("audit")
             _announce_check(model, action, n_queries)
         found: NDArray[np.bool_] = model.kept.get("suspects", lambda: audit.suspects(model))
     except UnsupportedQuestionError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from axil import inputs
+from axil.attribution import Kind
 from axil.effects import DERIVATIVES, Best, TopRows
 from axil.effects.choice import Choice
 from axil.errors import InputError
@@ -42,9 +43,9 @@ class Top(Question):
         model = asked.model
         if not as_per_class(per_class, model.classes is not None and model.shares_weights):
             return _by_row(asked, k, by)
-        if by == "weight" and model.kind == "additive":
-            model.can("weights")
-        source = DERIVATIVES if by == "weight" and model.kind == "additive" else model.source
+        if by == "weight" and model.kind is Kind.ADDITIVE:
+            model.capabilities.require("weights")
+        source = DERIVATIVES if by == "weight" and model.kind is Kind.ADDITIVE else model.source
         lines = min(k, model.shape[0])
         room = model.budget.available - tables.bytes_of(len(asked) * lines * model.shape[1], 9)
         want = TopRows(k, by or "weight", len(asked), room, model.n_threads)

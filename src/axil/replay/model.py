@@ -5,13 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
+from axil.attribution import Capabilities, Kind, Location
+from axil.attribution.capabilities import Refusal, without_shared_leaves
 from axil.effects import STEPS, Here, Shards, Source, notes
 from axil.effects.leaf_matches import TreeWeights
 from axil.errors import InputError, UnseenCategoryWarning, UnsupportedQuestionError, shown, warn
@@ -56,18 +58,11 @@ class Proven(ABC):
     Questions are asked of it; neither its kind nor its place shows in them. `answer` runs a reduction over ``shards``.
     """
 
-    kind: ClassVar[str]  #: "exact", "additive" or "derivative"
+    kind: ClassVar[Kind]
+    location: ClassVar[Location]
     source: ClassVar[Source]  #: the number that belongs to a query and a training row
     push_source: ClassVar[Source] = STEPS  #: what rows put into the steps of trees
-    refusals: ClassVar[dict[str, tuple[str, str]]] = {}  #: for a question without an answer the reason, and what to do
     start: ClassVar[int] = 0  #: of the rows in this process, which are one shard
-    #: whether ``fitted()`` has the training rows' own predictions, as weights make them
-    has_fitted: ClassVar[bool] = False
-    #: the reason that questions about features give where there are none, and what to do
-    no_features: ClassVar[tuple[str, str]] = (
-        "this explainer was loaded from a file, which keeps no features",
-        "Load it with them: axil.load(path, model, X_train=X_train).",
-    )
     adapter: Any  #: names, features and outputs of the fitted model
     limits: Limits
     backend: str  #: the name of the frame library that tables are made with
@@ -132,7 +127,7 @@ class Proven(ABC):
             text = f"{text}; {about_predictions}"
         calibration = getattr(self.adapter, "calibration", None)
         if calibration is not None:
-            text = f"{text}; {calibration.notes[self.kind]}"
+            text = f"{text}; {calibration.notes[self.kind.value]}"
         return notes.of_class(text, self.scored)
 
     @property
@@ -144,17 +139,22 @@ class Proven(ABC):
     def replay_note(self) -> str:
         """The note of tables on fits that were computed again."""
         found = notes.PATTERN if self.bends else notes.NOTE
-        return self.note(REPLAYED if self.kind == "additive" else found)
+        return self.note(REPLAYED if self.kind is Kind.ADDITIVE else found)
 
     @property
     def bends(self) -> bool:
         """Whether leaf values follow from row weights by a rule that has a pattern, or draws on other nodes."""
         return False
 
-    def can(self, question: str) -> None:
-        """Raise where this kind of model, or this place of its rows, has no answer to a question."""
-        if question in self.refusals:
-            raise UnsupportedQuestionError(question, *self.refusals[question])
+    @cached_property
+    def capabilities(self) -> Capabilities:
+        """The methods that this model answers, by its kind, its place and its fit."""
+        has_features = self.features is not None
+        return Capabilities.of(self.kind, self.location, has_features, self.own_refusals())
+
+    def own_refusals(self) -> dict[str, Refusal]:
+        """Return the methods that this model refuses because of its own fit."""
+        return {} if self.has_leaves else without_shared_leaves(self.source.name)
 
     # -- queries --------------------------------------------------------------------------------------------------------
 
@@ -233,7 +233,7 @@ class Proven(ABC):
         """How much each tree counts where rows are compared by leaves, by a rule of `similar`; None: all alike."""
         if rule == "alike":
             return None
-        self.can("similar(tree_weights=)")
+        self.capabilities.require("similar(tree_weights=)")
         raise UnsupportedQuestionError(
             f'similar(tree_weights="{rule}")',
             "its trees are not fitted one after the other to what those before them leave over",
@@ -421,6 +421,8 @@ class Proven(ABC):
 @dataclass(frozen=True, eq=False, repr=False)
 class InMemory(Proven):
     """A model that was proven on training rows in this process, of whatever kind."""
+
+    location = Location.MEMORY
 
     adapter: Any
     index: NDArray[Any]

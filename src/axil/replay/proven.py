@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, cast
 
 import numpy as np
@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters.contract import Model
+from axil.attribution import Capabilities, Kind
+from axil.attribution.capabilities import MISSING_TARGETS, Refusal
 from axil.effects import WEIGHTS, Effects, Source
 from axil.effects.leaf_matches import SharedLeaves, TreeWeights, leaf_rows
 from axil.effects.top import Best
 from axil.effects.weights import DeletionEffects, WeightEffects
-from axil.errors import ApproximationWarning, InputError, UnsupportedQuestionError, warn
+from axil.errors import InputError, UnsupportedQuestionError
 from axil.inputs.copies import frozen
 from axil.kernels.choose import backend_of
 from axil.machine.progress import track
@@ -40,15 +42,11 @@ from axil.weights.new_targets import has_active_set
 from axil.weights.rows_left import bends, estimates_rows, mixes
 from axil.weights.smoother import Smoother
 
-#: Questions that need a target of every row for every output.
-NEED_TARGETS = {
-    *("audit", "blame", "budget", "calibrate", "calibrate without X_cal and y_cal", "loo_curve", "refit", "report"),
-    *("shapley", "similar", "standard_error"),
-}
-DELETIONS = {"without", "removal", "leave_one_out", "loo_curve", "audit", "calibrate"}
-_MISSING = (
-    "some rows have no target of some outputs, and this question needs all of them",
-    "Weights, top, group, what_if, without, removal and leave_one_out work for it.",
+DELETIONS = ("without", "removal", "leave_one_out", "loo_curve", "audit", "calibrate")
+ESTIMATED_COUNTS = (
+    "Leaves of this model are smoothed by numbers of rows that the library estimated from bins of feature values, "
+    "which the model does not keep. Without some rows they are estimated by weight, as far off as with all rows: "
+    "deletions are close, not exact. For exact ones fit with path_smooth=0, or without sample_weight and GOSS."
 )
 LIMITED = 16  # the part of the user's own limit that leaf space may take: batches of queries take the rest
 
@@ -68,40 +66,31 @@ class ProvenModel(Refittable):
     targets: Array
     is_prepared: bool = False  #: whether by `prepared`
 
-    kind = "exact"
+    kind = Kind.EXACT
     source = WEIGHTS
-    has_fitted = True
-    refusals = dict.fromkeys(
-        ("derivatives", "weight_derivatives"),
-        (
-            "predictions are linear in the targets",
-            "explainer(X).weights has the derivatives; for weights of rows ask removal.",
-        ),
-    )
 
     def __post_init__(self) -> None:
         """Targets are shared with every explanation too; those that are missing are shown as nan."""
         super().__post_init__()
         object.__setattr__(self, "targets", frozen(self.targets))
-        if self.missing is not None:
-            object.__setattr__(self, "refusals", self.refusals | dict.fromkeys(NEED_TARGETS, _MISSING))
-            if self.seen is None:
-                object.__setattr__(self, "seen", frozen(np.where(self.missing, np.nan, self.targets)))
+        if self.missing is not None and self.seen is None:
+            object.__setattr__(self, "seen", frozen(np.where(self.missing, np.nan, self.targets)))
 
     def on(self, fitted: FittedTargets) -> ProvenModel:
         """This model, proven on the scale of the fit, with the targets on both scales."""
         seen = None if fitted.scale.is_identity else frozen(fitted.shown)
         return replace(self, scale=fitted.scale, seen=seen)
 
-    def can(self, question: str) -> None:
-        super().can(question)
-        if question in DELETIONS and any(map(estimates_rows, self._structures)):
-            warn(
-                "Leaves of this model are smoothed by numbers of rows that the library estimated from bins of feature values, "
-                "which the model does not keep. Without some rows they are estimated by weight, as far off as with all rows: "
-                "deletions are close, not exact. For exact ones fit with path_smooth=0, or without sample_weight and GOSS.",
-                ApproximationWarning,
-            )
+    @cached_property
+    def capabilities(self) -> Capabilities:
+        approximate: dict[str, str] = {}
+        if any(map(estimates_rows, self._structures)):
+            approximate = dict.fromkeys(DELETIONS, ESTIMATED_COUNTS)
+        return replace(super().capabilities, approximate=approximate)
+
+    def own_refusals(self) -> dict[str, Refusal]:
+        refused = super().own_refusals()
+        return refused if self.missing is None else refused | MISSING_TARGETS
 
     @property
     def missing(self) -> NDArray[np.bool_] | None:

@@ -119,8 +119,6 @@ def page_labels(X: Any) -> list[str]:
 def refuse(asked: Asked, interval: Any) -> None:
     """Refuse what a report cannot be made of, by name."""
     model = asked.model
-    if model.features is None:
-        raise UnsupportedQuestionError("report", *model.no_features)
     if model.outputs is not None:
         raise UnsupportedQuestionError(
             "report",

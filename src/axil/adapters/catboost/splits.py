@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.catboost.blob import ModelBlob, Table
-from axil.adapters.routes import Kind, Routes, Splits, make_routes
+from axil.adapters.routes import Routes, SplitKind, Splits, make_routes
 from axil.types import Array
 
 DEEPEST = (
@@ -37,7 +37,7 @@ def routes(blob: ModelBlob, n_leaves: Ids) -> Routes | None:
 
 def split_routes(starts: Ids, columns: Ids, borders: Array, high: NDArray[np.bool_], children: Ids) -> Routes | None:
     """Routes through nodes of these columns, borders and children; ``high``: missing values are above every border."""
-    kinds = np.where(high, Kind.RIGHT, Kind.LEFT).astype(np.int64)
+    kinds = np.where(high, SplitKind.RIGHT, SplitKind.LEFT).astype(np.int64)
     nodes = Splits(starts, columns, borders, kinds, children, {})
     return make_routes(nodes, single=True, strict=False, zero=-1.0, infinite=True)
 

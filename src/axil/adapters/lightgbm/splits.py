@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.lightgbm.text import CATEGORICAL, DEFAULT_LEFT, MISSING_SHIFT, TreeText
-from axil.adapters.routes import Kind, Routes, Splits, make_routes
+from axil.adapters.routes import Routes, SplitKind, Splits, make_routes
 
 
 def routes(trees: Sequence[TreeText]) -> Routes | None:
@@ -40,7 +40,7 @@ def _kinds(decision_types: NDArray[np.int64]) -> NDArray[np.int64]:
     """Where each split sends missing values: none, zeros or NaN count as such."""
     left = (decision_types & DEFAULT_LEFT) != 0
     missing = decision_types >> MISSING_SHIFT & 3
-    kinds = np.where(left, Kind.LEFT, Kind.RIGHT)
-    kinds = np.where(missing == 1, np.where(left, Kind.ZERO_LEFT, Kind.ZERO_RIGHT), kinds)
-    kinds = np.where(missing == 0, Kind.AS_ZERO, kinds)
-    return np.where(decision_types & CATEGORICAL, Kind.CATEGORIES, kinds).astype(np.int64)
+    kinds = np.where(left, SplitKind.LEFT, SplitKind.RIGHT)
+    kinds = np.where(missing == 1, np.where(left, SplitKind.ZERO_LEFT, SplitKind.ZERO_RIGHT), kinds)
+    kinds = np.where(missing == 0, SplitKind.AS_ZERO, kinds)
+    return np.where(decision_types & CATEGORICAL, SplitKind.CATEGORIES, kinds).astype(np.int64)

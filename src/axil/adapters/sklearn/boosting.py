@@ -16,7 +16,7 @@ from axil.adapters.contract import FittedTrees, Nodes, TrainingRows, TreeModel
 from axil.adapters.frames import as_frame, as_pandas, word_columns
 from axil.adapters.percentiles import require_rows, with_base
 from axil.adapters.refusals import refusal, refuse
-from axil.adapters.routes import Kind, Routes, Splits, make_routes
+from axil.adapters.routes import Routes, SplitKind, Splits, make_routes
 from axil.adapters.sklearn.draws import StageSampler, training_rows
 from axil.adapters.sklearn.percentile import PERCENTILES, SklearnHuber, SklearnPercentile, share_below
 from axil.adapters.sklearn.refusals import DRAWS, LOSSES, STAGES, fits_init
@@ -269,7 +269,9 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
         number = np.where(inner, np.cumsum(inner) - 1 - first_split[tree], ~(np.cumsum(~inner) - 1 - first_leaf[tree]))
         below = np.stack([table["left"], table["right"]], axis=1)[inner].astype(np.int64) + starts[tree[inner]][:, None]
         left = table["missing_go_to_left"][inner] != 0
-        kinds = np.where(categorical, Kind.CATEGORIES, np.where(left, Kind.LEFT, Kind.RIGHT)).astype(np.int64)
+        kinds = np.where(categorical, SplitKind.CATEGORIES, np.where(left, SplitKind.LEFT, SplitKind.RIGHT)).astype(
+            np.int64
+        )
         nodes = Splits(
             starts=np.append(0, np.cumsum(n_splits)),
             features=table["feature_idx"][inner].astype(np.int64),

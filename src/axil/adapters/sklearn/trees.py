@@ -20,7 +20,7 @@ from axil.adapters.estimators import number_of_features
 from axil.adapters.frames import as_frame, floats
 from axil.adapters.percentiles import require_rows
 from axil.adapters.refusals import refusal, refuse
-from axil.adapters.routes import LARGE, MOST_LEAVES, Kind, Routes, Splits, Ways, make_routes
+from axil.adapters.routes import LARGE, MOST_LEAVES, Routes, SplitKind, Splits, Ways, make_routes
 from axil.adapters.sklearn.draws import BootstrapSampler
 from axil.adapters.sklearn.percentile import SklearnPercentile
 from axil.adapters.sklearn.refusals import STEPS, TREES
@@ -102,7 +102,7 @@ class TreeStack:
         for t, tree in enumerate(self._trees):
             splits, below = self._splits(t)
             feature = self._feature(t)[splits]
-            kinds = np.where(tree.missing_go_to_left[splits] != 0, Kind.LEFT, Kind.RIGHT)
+            kinds = np.where(tree.missing_go_to_left[splits] != 0, SplitKind.LEFT, SplitKind.RIGHT)
             parts.append((feature, tree.threshold[splits], kinds, below))
         features, thresholds, kinds, children = (np.concatenate(part) for part in zip(*parts))
         starts = np.append(0, np.cumsum(self.n_leaves - 1))

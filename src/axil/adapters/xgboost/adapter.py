@@ -16,7 +16,7 @@ from axil.adapters.contract import Ancestors, Coefficients, FittedTrees, Totals,
 from axil.adapters.frames import single_table
 from axil.adapters.percentiles import require_rows, with_base
 from axil.adapters.refusals import not_fitted, refuse
-from axil.adapters.routes import Kind, Routes, Splits, make_routes
+from axil.adapters.routes import Routes, SplitKind, Splits, make_routes
 from axil.adapters.xgboost.document import ModelDocument, Tree, XGBoostSettings, parse
 from axil.adapters.xgboost.draws import DrawPlan, Subsample
 from axil.adapters.xgboost.matrix import as_matrix, coded_table
@@ -160,8 +160,8 @@ class XGBoostAdapter(TreeModel):
             for start, tree in zip(starts, self._trees)
             for split, table in tree.outcomes().items()
         }
-        kinds = np.where(left, Kind.LEFT, Kind.RIGHT).astype(np.int64)
-        kinds[list(outcomes)] = Kind.CATEGORIES
+        kinds = np.where(left, SplitKind.LEFT, SplitKind.RIGHT).astype(np.int64)
+        kinds[list(outcomes)] = SplitKind.CATEGORIES
         stacked = Splits(starts, features, thresholds, kinds, children, outcomes)
         return make_routes(stacked, single=True, strict=True, zero=-1.0, infinite=False)
 

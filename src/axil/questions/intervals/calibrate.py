@@ -100,7 +100,7 @@ class Calibrate(Question):
         <axil.Predictive: 300 calibration rows, out-of-bag; errors nearby: out-of-bag>
         """
         proven = self._model
-        proven.can("calibrate")
+        proven.capabilities.require("calibrate")
         if proven.classes is not None:
             raise UnsupportedQuestionError(
                 "calibrate",
@@ -116,7 +116,7 @@ class Calibrate(Question):
         folds = None if out_of_fold is None else proven.folds(out_of_fold)
         if X_cal is not None:
             return held_out(proven, X_cal, y_cal, folds, init_score, groups, method)
-        proven.can("calibrate without X_cal and y_cal")
+        proven.capabilities.require("calibrate without X_cal and y_cal")
         if folds is None and not is_bagged(proven):
             raise InputError(
                 "There is nothing to calibrate with: X_cal and y_cal are missing, out_of_fold too, and this model is no forest "

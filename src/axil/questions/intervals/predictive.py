@@ -112,7 +112,7 @@ class Predictive(Distribution, page.Shown):
         True
         """
         place, proven = page.as_target(path), self._model
-        proven.can("to_html of intervals")
+        proven.capabilities.require("to_html of intervals")
         queries = proven.queries(X, init_score)
         asked = Asked(proven, queries)
         chosen = asked.page_options(groups, None, options)

@@ -1,0 +1,226 @@
+"""Capabilities: which public methods a verified model refuses, with the reason and what to do instead.
+
+A model refuses a method because of its kind, because of the place of its training rows, or because of its own fit. The tables
+below list all methods that a kind or a place refuses. A model adds what only its own fit refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from axil.errors import ApproximationWarning, UnsupportedQuestionError, warn
+
+Refusal = tuple[str, str]  # the reason, and the advice
+
+
+class Kind(Enum):
+    """What the numbers of a model are. The value is the word that users read."""
+
+    EXACT = "exact"  #: weights: a prediction is the sum of weights times targets
+    ADDITIVE = "additive"  #: contributions of the training rows, which add up to the score
+    DERIVATIVE = "derivative"  #: derivatives of predictions by targets, which do not add up
+
+
+class Location(Enum):
+    """Where the training rows are."""
+
+    MEMORY = "memory"
+    PARTITIONS = "partitions"  #: of Dask collections
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """The methods that one verified model refuses, and those that it answers approximately."""
+
+    refused: Mapping[str, Refusal]  #: by method, or method with an option such as "removal(greedy=True)"
+    approximate: Mapping[str, str] = field(default_factory=dict)  #: by method the text of the warning
+
+    @classmethod
+    def of(cls, kind: Kind, location: Location, has_features: bool, more: Mapping[str, Refusal]) -> Capabilities:
+        """Return the capabilities of a kind in a location.
+
+        Parameters
+        ----------
+        kind : Kind
+            The kind of the model. Its refusals come before those of the place, whose advice would not help.
+        location : Location
+            Where the training rows are.
+        has_features : bool
+            Whether the features of the training rows are at hand.
+        more : mapping
+            What only this model refuses. These refusals come first.
+        """
+        refused: dict[str, Refusal] = {}
+        if not has_features:
+            refused |= _WITHOUT_FEATURES
+        for table in (_BY_LOCATION[location], _BY_KIND[kind], _BY_BOTH.get((kind, location), {}), more):
+            refused.update(table)
+        return cls(refused)
+
+    def require(self, method: str) -> None:
+        """Raise `UnsupportedQuestionError` if the model refuses the method; warn if its answer is approximate."""
+        if method in self.refused:
+            raise UnsupportedQuestionError(method, *self.refused[method])
+        if method in self.approximate:
+            warn(self.approximate[method], ApproximationWarning)
+
+    def is_refused(self, method: str) -> bool:
+        """Return whether the model refuses the method."""
+        return method in self.refused
+
+
+NO_WEIGHTS = "it needs exact weights, which this model does not have"
+NO_STEPS = "this model is not a sum of steps along gradients"
+ELSEWHERE = "it is not computed over training rows in Dask collections"
+ONE_BY_ONE = "it is a mean of several models, and this question is answered of one model"
+
+REFIT = 'Fit a model of kind "exact" instead: a forest, or boosting with squared error (axil.supports(model)).'
+DERIVED = "Ask for its derivatives by the targets: explainer(X).weights."
+IN_MEMORY = "Use training rows in memory."
+ASK_MEMBERS = "Ask it of an explainer of one member, on the rows of its own fit."
+
+
+def _each(methods: tuple[str, ...], reason: str, advice: str) -> dict[str, Refusal]:
+    """Return one refusal for several methods."""
+    return dict.fromkeys(methods, (reason, advice))
+
+
+_WITHOUT_FEATURES = _each(
+    ("similar", "report"),
+    "this explainer was loaded from a file, which keeps no features",
+    "Load it with them: axil.load(path, model, X_train=X_train).",
+)
+
+_EXACT: dict[str, Refusal] = _each(
+    ("derivatives", "weight_derivatives"),
+    "predictions are linear in the targets",
+    "explainer(X).weights has the derivatives; for weights of rows ask removal.",
+)
+
+_WITHOUT_WEIGHTS: dict[str, Refusal] = {
+    **_each(("shapley", "budget", "leverage", "degrees_of_freedom", "standard_error", "calibrate"), NO_WEIGHTS, REFIT),
+    **_each(("reach", "matrix"), NO_WEIGHTS, DERIVED),
+    "prepare": ("leaf space is made of exact weights, which this model does not have", "Leave the call out."),
+    **_each(
+        ("leave_one_out", "loo_curve", "removal(greedy=True)"),
+        NO_WEIGHTS,
+        "Ask explainer.removal(X, k=10), or explainer.without(X, rows) for a set of rows.",
+    ),
+    "report": (
+        "its pages say how targets make a value, and here pushes, or a smooth function of all targets, make a score",
+        "Write one page of all predictions with to_html, or fit with squared error.",
+    ),
+    "similar(adjust=True)": (
+        "this model's score is not a weighted sum of targets, so no target can be moved along with it",
+        "Leave adjust out, or fit with squared error.",
+    ),
+}
+
+_DERIVATIVE: dict[str, Refusal] = {
+    **_WITHOUT_WEIGHTS,
+    **_each(("pushes", "audit", "blame"), NO_STEPS, DERIVED),
+    "refit": ("it has no splits to keep", "Fit its model to the new rows."),
+    "what_if": ("other targets move the optimum, and only its derivatives are at hand", DERIVED),
+    **_each(
+        ("removal", "without", "leave_one_out", "loo_curve", "removal(greedy=True)"),
+        "a fit without some rows has another optimum, and only derivatives of this one are at hand",
+        "Minus a row's weight times explainer.weight_derivatives(X) is the first-order effect of leaving it out.",
+    ),
+    "save": (
+        "derivatives at an optimum come from the model and its training data, which no file keeps",
+        "Keep the model and the data, and make the explainer again.",
+    ),
+}
+
+_PARTITIONS: dict[str, Refusal] = {
+    **_each(
+        (
+            *("reach", "blame", "shapley", "budget", "matrix", "operator", "report", "to_html of intervals"),
+            *("refit", "derivatives", "weight_derivatives", "weights", "similar(beside=)"),
+            *("similar(tree_weights=)", "removal(greedy=True)"),
+        ),
+        ELSEWHERE,
+        IN_MEMORY,
+    ),
+    "save": (
+        "a file would hold all training rows of the collection",
+        "Keep the model and the collection, and make the explainer again.",
+    ),
+    "what_if": (
+        "changed targets are matched with rows by label, and labels stay in their partitions",
+        "Multiply weights by the changes: explainer(X).weights[:, positions] @ changes, or use training rows in memory.",
+    ),
+    "standard_error": (
+        "the noise of the targets follows from the leverages of all training rows, which are not computed here",
+        "Use training rows in memory; of numbers, calibrate has intervals here.",
+    ),
+    "audit": (
+        "labels are ranked over all training rows in memory",
+        "Sort explainer.leave_one_out() by its residuals, or use training rows in memory.",
+    ),
+    "loo_curve": (
+        "errors after every number of trees are not summed over partitions",
+        "explainer.leave_one_out() has the errors after all trees; for the curve use training rows in memory.",
+    ),
+    **_each(
+        ("leverage", "degrees_of_freedom"),
+        "weights of all training rows in their own predictions are not computed over Dask collections",
+        "Use training rows in memory, or a sample of them with a model fitted to it.",
+    ),
+    "calibrate without X_cal and y_cal": (
+        "calibration rows among the training rows would take their features and leverages out of the partitions",
+        "Pass rows that the model was not fitted on, or use training rows in memory.",
+    ),
+    "similar(suspects=rows)": (
+        "the training rows are in partitions",
+        "Say among= with a column that tells them apart.",
+    ),
+}
+
+_BY_KIND = {Kind.EXACT: _EXACT, Kind.ADDITIVE: _WITHOUT_WEIGHTS, Kind.DERIVATIVE: _DERIVATIVE}
+_BY_LOCATION = {Location.MEMORY: dict[str, Refusal](), Location.PARTITIONS: _PARTITIONS}
+_BY_BOTH = {
+    (Kind.ADDITIVE, Location.PARTITIONS): {
+        **_each(("leave_one_out", "loo_curve"), NO_WEIGHTS, REFIT),
+        **_each(
+            ("removal", "removal(greedy=True)", "without", "what_if", "reach", "matrix", "audit"), ELSEWHERE, IN_MEMORY
+        ),
+    },
+}
+
+# -- refusals of single models ------------------------------------------------------------------------------------------
+
+#: Rows without a target of some outputs: methods that need a target of every row for every output.
+MISSING_TARGETS = _each(
+    (
+        *("audit", "blame", "budget", "calibrate", "calibrate without X_cal and y_cal", "loo_curve", "refit", "report"),
+        *("shapley", "similar", "standard_error"),
+    ),
+    "some rows have no target of some outputs, and this question needs all of them",
+    "Weights, top, group, what_if, without, removal and leave_one_out work for it.",
+)
+
+#: A model of several others of which only derivatives are at hand.
+MEAN_OF_DERIVATIVES: dict[str, Refusal] = {
+    "weight_derivatives": (ONE_BY_ONE, ASK_MEMBERS),
+    **_each(("derivatives", "operator"), ONE_BY_ONE, DERIVED),
+}
+
+#: A model of several others whose contributions add up to its score.
+MEAN_OF_CONTRIBUTIONS: dict[str, Refusal] = {
+    **_each(
+        ("audit", "blame", "what_if", "weight_derivatives", "save", "refit"),
+        ONE_BY_ONE,
+        ASK_MEMBERS,
+    ),
+    "removal": (ONE_BY_ONE, "Ask explainer.without(X, rows) for a set of rows."),
+    **_each(("derivatives", "operator"), ONE_BY_ONE, DERIVED),
+}
+
+
+def without_shared_leaves(name: str) -> dict[str, Refusal]:
+    """Return the refusals of a model that has no trees of its own; ``name`` is the word for its numbers."""
+    reason = "this model has no trees of its own, so no rows share a leaf"
+    return {'similar(by="leaves")': (reason, f'Leave by out, or say by="{name}".')}
