@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import axil
-from axil.effects import WEIGHTS
+from axil.attribution import WEIGHTS
 from tests.test_contract import case_of, offsets_of
 
 MODELS = [

@@ -46,7 +46,7 @@ from axil.questions.without import Without
 from axil.questions.write import Write
 from axil.replay import mistakes
 from axil.replay.build import build
-from axil.replay.model import Proven
+from axil.replay.model import InMemory, Proven
 from axil.replay.proven import ProvenModel
 from axil.report.reports import Reports
 from axil.scale import TargetScale, fitted_targets
@@ -382,7 +382,7 @@ def _exact(adapter: Any, given: Given) -> ProvenModel:
         ) from None
 
 
-def _member(given: Given) -> Proven:
+def _member(given: Given) -> InMemory:
     """The proven model of one of several models inside another."""
     try:
         adapter = adapters.read(given.model)
@@ -393,7 +393,7 @@ def _member(given: Given) -> Proven:
     return _exact(adapter, replace(given, output="raw"))
 
 
-def without_weights(given: Given) -> Proven:
+def without_weights(given: Given) -> InMemory:
     """The proven model of scores that pushes make, or of predictions that have derivatives alone."""
     X = owned_rows(as_rows(given.X))
     y, sample_weight, init_score = map(copied, (given.y, given.sample_weight, given.init_score))

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from axil.effects.block_effects import BlockEffects, NoEffects
-from axil.effects.source import Effects
-from axil.effects.weights import SumEffects
+from axil.attribution import Effects
+from axil.attribution.block_effects import BlockEffects, NoEffects
+from axil.attribution.weight_effects import SumEffects
 
 N, QUERIES, OUTPUTS = 60, 5, 2
 CUTS = {"one": (60,), "three": (25, 5, 30), "with empty ones": (0, 31, 0, 1, 28, 0)}

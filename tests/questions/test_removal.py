@@ -16,7 +16,7 @@ from xgboost import XGBRFRegressor
 
 import axil
 from axil import InputError
-from axil.effects import notes
+from axil.attribution import notes
 from axil.questions import noise
 from axil.weights import deletion
 from tests.questions import question_models

@@ -8,7 +8,7 @@ import pytest
 from sklearn.isotonic import IsotonicRegression
 
 import axil
-from axil.effects import notes
+from axil.attribution import notes
 from axil.structure import Nodes, Regularisation
 from axil.weights.deletion_work import Work
 from tests.adapters import catboost_models, lightgbm_models, sklearn_models, xgboost_models

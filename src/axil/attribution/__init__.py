@@ -1,3 +1,15 @@
 """Attribution: which number belongs to an explained row and a training row, and what a verified model can answer."""
 
 from axil.attribution.capabilities import Capabilities, Kind, Location
+from axil.attribution.effects import Attribution, Effects
+from axil.attribution.protocols import Shard
+from axil.attribution.source import (
+    CONTRIBUTIONS,
+    DELETIONS,
+    DERIVATIVES,
+    FIRST_ORDER,
+    STEP_CONTRIBUTIONS,
+    WEIGHTS,
+    Quantity,
+    Source,
+)

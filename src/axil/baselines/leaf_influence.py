@@ -9,10 +9,10 @@ from typing import cast
 import numpy as np
 
 from axil.adapters.contract import Adapter
+from axil.attribution import WEIGHTS
 from axil.baselines.class_gradients import add_leaf_influence
 from axil.baselines.classifier import ClassQueries, FittedClassifier
 from axil.baselines.tree_baselines import Batch, TreeBaseline, add_effects
-from axil.effects import WEIGHTS
 from axil.errors import UnsupportedQuestionError
 from axil.types import Array
 from axil.weights.boosting import BoostedTrees

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.attribution import Kind
+from axil.attribution import CONTRIBUTIONS, Kind, Source
 from axil.dask.build_pushes import HeldPushes
 from axil.dask.cluster import literal, task
 from axil.dask.partitioned_model import PartitionedModel
 from axil.dask.walked_rows import AskedPushes
-from axil.effects import PUSHES, Source
 from axil.machine.threads import Kept
 from axil.pushes.agreement import leaf_scores
 from axil.pushes.pushes import CHANGED, Pushes, check_added, check_sums, sizes_of
@@ -32,8 +31,8 @@ class PartitionedPushes(PartitionedModel):
     kept: Kept = field(default_factory=Kept)
 
     kind = Kind.ADDITIVE
-    source = PUSHES
-    push_source = PUSHES
+    source = CONTRIBUTIONS
+    push_source = CONTRIBUTIONS
     has_leaves = True
 
     @property

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
-from axil.attribution import Kind
+from axil.attribution import WEIGHTS, Kind, Quantity, Source
 from axil.dask.build_weights import HeldWeights, prepared
 from axil.dask.cluster import literal, task
 from axil.dask.fits import counted, left_over, marked, members, places, residuals_of
@@ -20,7 +20,6 @@ from axil.dask.partitions import AskedWeights
 from axil.dask.refits import Refits
 from axil.dask.row_deletions import Planned
 from axil.dask.row_errors import errors_of, out_of_bag_of, out_of_fold_of
-from axil.effects import WEIGHTS, Source
 from axil.errors import InputError, UnsupportedQuestionError, shown
 from axil.machine.progress import track
 from axil.machine.threads import Kept
@@ -110,11 +109,11 @@ class PartitionedWeights(PartitionedModel):
             totals.append(entry.structure.total_weight)
         own = batch.offsets.values
         found = AskedWeights(phi, beta, intercepts, totals, leaves, own, batch.start, self.n_threads)
-        if source.name == "weights":
+        if source.quantity is Quantity.WEIGHT:
             return found
-        if source.name != "pushes":
+        if source.quantity is not Quantity.CONTRIBUTION:
             self.refits.refuse_unknown("removal")
-        return task(Planned, literal(found), *self.refits.plans(source.name == "deletions"))
+        return task(Planned, literal(found), *self.refits.plans(source.quantity is Quantity.DELETION))
 
     @property
     def refits(self) -> Refits:

@@ -6,19 +6,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters.contract import Adapter, FittedTrees, Totals
+from axil.attribution import Attribution, Effects, Quantity
+from axil.attribution.block_effects import NoEffects
+from axil.attribution.leaf_matches import SharedLeaves, leaf_rows
+from axil.attribution.weight_effects import WeightEffects
 from axil.dask.cluster import Cluster
 from axil.dask.on_workers import HeldPart
-from axil.effects import Effects, Source
-from axil.effects.block_effects import NoEffects
-from axil.effects.leaf_matches import SharedLeaves, leaf_rows
-from axil.effects.weights import WeightEffects
 from axil.errors import InputError
 from axil.inputs.copies import frozen, owned
 from axil.inputs.label_classes import LabelClasses
@@ -119,7 +119,7 @@ def label_dtype(cluster: Cluster, partitions: list[Any], sizes: list[int]) -> np
 
 
 @dataclass(frozen=True)
-class Partition(HeldPart):
+class Partition(HeldPart, Attribution["AskedWeights | DeletionQueries"]):
     """The kept part of n training rows: their leaves, targets and labels.
 
     ``structures``, one for each entry of the fitted trees, are of these rows alone: so are their leaf weights and scales.
@@ -138,11 +138,23 @@ class Partition(HeldPart):
         several = len(self.structures) > 1
         return np.ascontiguousarray(self.targets[:, entry : entry + 1] if several else self.targets)
 
-    def effects(self, source: Source, asked: Any) -> Effects:
-        """The weights of these rows in the predictions asked about, or what deleting them does (`Planned`)."""
-        if source.name != "weights":
-            found: Effects = asked.effects(self, source.name)
-            return found
+    def contribution_effects(self, query_batch: AskedWeights | DeletionQueries) -> Effects:
+        return self._deletions(query_batch, Quantity.CONTRIBUTION)
+
+    def deletion_effects(self, query_batch: AskedWeights | DeletionQueries, available: int) -> Effects:
+        return self._deletions(query_batch, Quantity.DELETION)
+
+    def first_order_effects(self, query_batch: AskedWeights | DeletionQueries) -> Effects:
+        return self._deletions(query_batch, Quantity.FIRST_ORDER)
+
+    def _deletions(self, query_batch: AskedWeights | DeletionQueries, quantity: Quantity) -> Effects:
+        """Return what deleting these rows does, which the queries know."""
+        assert not isinstance(query_batch, AskedWeights)
+        return query_batch.effects(self, quantity)
+
+    def weight_effects(self, query_batch: AskedWeights | DeletionQueries) -> Effects:
+        assert isinstance(query_batch, AskedWeights)
+        asked = query_batch
         n_outputs, several = self.targets.shape[1], len(self.structures) > 1
         if not len(self.index):
             parts = np.concatenate(asked.intercepts, axis=1)
@@ -159,6 +171,13 @@ class Partition(HeldPart):
             leaf_rows(self.structures, 0, Cpu(asked.n_threads)), asked.leaves, asked.n_threads
         )
         return weights
+
+
+class DeletionQueries(Protocol):
+    """Queries that bring along what the effects of deletions are computed from."""
+
+    def effects(self, partition: Partition, quantity: Quantity) -> Effects:
+        """Return the effects of the rows of a partition: `DELETION`, `FIRST_ORDER` or `CONTRIBUTION`."""
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.attribution import Effects, Quantity
+from axil.attribution.block_effects import NoEffects
+from axil.attribution.weight_effects import DeletionEffects
 from axil.dask.fits import Fit, RowPart, RowSums, space_of
 from axil.dask.partitions import AskedWeights, Partition
-from axil.effects import Effects
-from axil.effects.block_effects import NoEffects
-from axil.effects.weights import DeletionEffects
 from axil.kernels.cpu import Cpu
 from axil.structure import Regularisation, Structure, Transferable
 from axil.types import Array, Leaves
@@ -65,13 +65,13 @@ class Planned(Transferable):
     plans: list[DeletionPlan]
     known: list[Responses | None]
 
-    def effects(self, partition: Partition, method: str) -> Effects:
-        """The effects of a partition's rows by a method: "deletions", "first-order" or "pushes"."""
+    def effects(self, partition: Partition, quantity: Quantity) -> Effects:
+        """Return the effects of a partition's rows: `DELETION`, `FIRST_ORDER` or `CONTRIBUTION`."""
         n, n_outputs = len(self.asked.offsets), partition.targets.shape[1]
         if not len(partition.index):
             return NoEffects([(k,) for k in range(n_outputs)], np.zeros((n, n_outputs)), self.asked.first)
         parts = zip(self.plans, self.known)
-        found = [effects_of(partition, e, *pair, method, self.asked) for e, pair in enumerate(parts)]
+        found = [effects_of(partition, e, *pair, quantity, self.asked) for e, pair in enumerate(parts)]
         return DeletionEffects(found, partition.targets.shape, n)
 
 
@@ -114,14 +114,19 @@ def replayed_rows(
 
 
 def effects_of(
-    partition: Partition, entry: int, plan: DeletionPlan, known: Responses | None, method: str, asked_of: AskedWeights
+    partition: Partition,
+    entry: int,
+    plan: DeletionPlan,
+    known: Responses | None,
+    quantity: Quantity,
+    asked_of: AskedWeights,
 ) -> Sequence[RowEffects]:
     """The effects of these rows on each output that an entry serves."""
     fitted, queries = plan.fit.on(partition, entry), asked_of.leaves[entry]
     rows = Cpu(asked_of.n_threads).rows_of(fitted.structure)
-    if method == "pushes":
+    if quantity is Quantity.CONTRIBUTION:
         return removal.pushes(rows, fitted, queries)
-    if method == "first-order":
+    if quantity is Quantity.FIRST_ORDER:
         adjoints = Adjoints(asked_of.phi[entry], asked_of.beta[entry])
         return [removal.ReadOutEffects(fit, adjoints) for fit in removal.fits(rows, fitted)]
     if is_forest(fitted.structure):

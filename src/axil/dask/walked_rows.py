@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters.smooth import SmoothModel, SmoothTrees
+from axil.attribution import Attribution, Effects
+from axil.attribution.block_effects import BlockEffects, NoEffects
+from axil.attribution.leaf_matches import SharedLeaves
 from axil.dask.on_workers import HeldPart
 from axil.dask.partitions import Observed, Place, Precision, observe
-from axil.effects import Effects, Source
-from axil.effects.block_effects import BlockEffects, NoEffects
-from axil.effects.leaf_matches import SharedLeaves
 from axil.machine.memory import Budget, Limits
 from axil.pushes.agreement import leaf_scores, lost_beside
 from axil.pushes.pushes import Pushes
@@ -43,7 +43,7 @@ class SharedFit:
 
 
 @dataclass(frozen=True)
-class WalkedRows(HeldPart):
+class WalkedRows(HeldPart, Attribution["AskedPushes"]):
     """The kept part of n training rows: their leaves, targets and labels."""
 
     leaves: NDArray[np.unsignedinteger[Any]]  #: (T, n)
@@ -51,8 +51,8 @@ class WalkedRows(HeldPart):
     weights: Array  #: (n,)
     score: Array  #: (n, K) or (K,) before the first tree
 
-    def effects(self, source: Source, asked: AskedPushes) -> Effects:
-        """The pushes of these rows on the scores asked about."""
+    def contribution_effects(self, query_batch: AskedPushes) -> Effects:
+        asked = query_batch
         walked, n_outputs = asked.walked, self.targets.shape[1]
         assert walked is not None
         if not len(self.index):

@@ -10,9 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from axil.effects.block_effects import BlockEffects, Once
-from axil.effects.leaf_matches import SharedLeaves, TreeWeights
-from axil.effects.source import Effects, Found, Reduction, Shard, numbers_at
+from axil.attribution import Effects, Shard
+from axil.attribution.block_effects import BlockEffects, Once
+from axil.attribution.effects import numbers_at
+from axil.attribution.leaf_matches import SharedLeaves, TreeWeights
+from axil.effects.reduction import Found, Reduction
 from axil.effects.top import Best, best_of, collectors
 from axil.machine.arrays import host
 from axil.types import Array

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, issparse
 
-from axil.effects.source import Effects, Found, Reduction, Shard
+from axil.attribution import Effects, Shard
+from axil.effects.reduction import Found, Reduction
 from axil.inputs import group_codes
 from axil.machine.arrays import host
 from axil.types import Array

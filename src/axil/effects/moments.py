@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from axil.effects.source import Effects, Found, Reduction, Shard
+from axil.attribution import Effects, Shard
+from axil.effects.reduction import Found, Reduction
 from axil.structure.sums import each
 from axil.types import Array
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from axil.effects.source import Found, Reduction, Shard, Source
+from axil.attribution import Shard, Source
+from axil.effects.reduction import Found, Reduction
 
 
 class Shards(Protocol):

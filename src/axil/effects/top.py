@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
-from axil.effects.source import Effects, Found, Reduction, Shard, add_made
+from axil.attribution import Effects, Shard
+from axil.attribution.effects import add_made
+from axil.effects.reduction import Found, Reduction
 from axil.inputs import label_codes
 from axil.structure.sums import each
 from axil.types import Array

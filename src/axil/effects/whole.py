@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.sparse import csr_array, hstack, issparse, vstack
 
-from axil.effects.block_effects import BlockEffects, Once
-from axil.effects.source import Effects, Found, Reduction, Shard
+from axil.attribution import Effects, Shard
+from axil.attribution.block_effects import BlockEffects, Once
+from axil.effects.reduction import Found, Reduction
 
 
 def _beside(mine: list[Any], theirs: list[Any]) -> list[Any]:

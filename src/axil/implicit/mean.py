@@ -22,17 +22,16 @@ from axil.adapters.estimators import number_of_features
 from axil.adapters.members import Member
 from axil.adapters.pipeline import PipelineAdapter, last_step
 from axil.adapters.searches import unwrapped
-from axil.attribution import Kind
+from axil.attribution import CONTRIBUTIONS, DERIVATIVES, WEIGHTS, Effects, Kind, Quantity, Source
+from axil.attribution.block_effects import BlockEffects, derived, mixed
 from axil.attribution.capabilities import MEAN_OF_CONTRIBUTIONS, MEAN_OF_DERIVATIVES, Refusal
-from axil.effects import DERIVATIVES, PUSHES, WEIGHTS, Effects, Source
-from axil.effects.block_effects import BlockEffects, derived, mixed
 from axil.errors import InputError, UnsupportedModelError
 from axil.implicit.optimum import check_predictions
 from axil.implicit.readers import Given, as_rows
 from axil.inputs.copies import frozen
 from axil.replay.checks import Verification, worst
 from axil.replay.members import naming
-from axil.replay.model import InMemory, Proven, WithoutRows
+from axil.replay.model import InMemory, WithoutRows
 from axil.replay.queries import Combination, Queries
 from axil.types import Array
 
@@ -55,7 +54,7 @@ class MeanAdapter(Defaults):
         if parts.of_scores and output == "probability":
             self.about_predictions = parts.about.replace("scores", "probabilities")
         self.calibration = parts.calibration
-        self.members: list[tuple[Member, Proven]] = []  #: once they are proven
+        self.members: list[tuple[Member, InMemory]] = []  #: once they are proven
         stated = [f"{type(member.model).__name__} {member.coefficient!r}" for member in parts.members]
         self.fingerprint = hashlib.sha256("\n".join(stated).encode()).hexdigest()
         self.n_outputs = 1 if parts.classes is not None and len(parts.classes) == 2 else parts.n_outputs
@@ -99,7 +98,7 @@ class MeanAdapter(Defaults):
         return _columns(found, self.n_outputs)
 
 
-def _explained(proven: Proven, queries: Queries) -> Array:
+def _explained(proven: InMemory, queries: Queries) -> Array:
     """Return what a member's derivatives are of: of boosted trees scores or what their link makes of them."""
     boosting = getattr(proven, "boosting", None)
     return queries.predictions if boosting is None else np.asarray(boosting.predictions(queries.rows))
@@ -110,7 +109,7 @@ def _columns(values: Array, n_outputs: int) -> Array:
     return values[:, 1:] if values.shape[1] == 2 and n_outputs == 1 else values
 
 
-def read(given: Given, prove: Callable[[Given], Proven]) -> ProvenMean | None:
+def read(given: Given, prove: Callable[[Given], InMemory]) -> ProvenMean | None:
     """Return a model of several others on its training data; None for a model of another kind.
 
     Parameters
@@ -200,7 +199,7 @@ class ProvenMean(InMemory):
     """A model of several others, each of which was shown to belong to the rows of its own fit."""
 
     _: KW_ONLY
-    members: tuple[tuple[Member, Proven], ...]
+    members: tuple[tuple[Member, InMemory], ...]
     targets: Array  #: (N, K) numbers, or 0 and 1 of classes
     parts: Any
 
@@ -219,18 +218,12 @@ class ProvenMean(InMemory):
         """Return the model for exactly these rows."""
         return self
 
-    def effects(self, source: Source, asked: Any) -> Effects:
-        """Return the sums of the members' numbers for these rows, or for sums of their predictions."""
-        if isinstance(asked, Combination):
-            size = self.budget.batch_size(self.bytes_per_query(source))
-            numbers = mixed(asked, size, lambda part: self._numbers(source, part)[0])
-            starts = asked.of(self._numbers(source, asked.queries)[1]) if source.name == "pushes" else None
-        else:
-            numbers, starts = self._numbers(source, asked)
-        if starts is None:
-            return derived(numbers, asked.predictions, self.targets, asked.start)
-        blocks = [(0, [own.T for own in numbers])]
-        return BlockEffects(lambda: iter(blocks), self.shape, len(asked), starts, first=asked.start)
+    def _summed(self, source: Source, query_batch: Queries | Combination) -> Array:
+        """Return the sums of the members' numbers for these rows, or for sums of their predictions, (K, n, N)."""
+        if isinstance(query_batch, Queries):
+            return self._numbers(source, query_batch)[0]
+        size = self.budget.batch_size(self.bytes_per_query(source))
+        return mixed(query_batch, size, lambda part: self._numbers(source, part)[0])
 
     def _numbers(self, source: Source, asked: Queries) -> tuple[Array, Array]:
         """Return (K, n, N) numbers of the training rows, and (n, K) what predictions start from."""
@@ -238,11 +231,10 @@ class ProvenMean(InMemory):
         numbers, starts = np.zeros((n_outputs, len(asked), n_rows)), np.zeros((len(asked), n_outputs))
         for (member, proven), rows in zip(self.members, self.adapter.rows_of(asked.rows)):
             queries = proven.queries(rows)
-            effects_of: Any = proven
-            found = effects_of.effects(_source_of(proven, source), queries)
+            found = proven.effects(_source_of(proven, source), queries)
             by_output = _by_output(found)
             own_starts = found.intercepts
-            if source.name == "pushes":
+            if source.adds_up:
                 proven.prove(queries, own_starts + found.made())
             width = n_outputs if member.output is None else 1
             if width == 1 and len(by_output) == 2:
@@ -268,9 +260,9 @@ class ProvenMean(InMemory):
         return 32 * n_rows * n_outputs + inside
 
 
-def _source_of(proven: Proven, source: Source) -> Source:
+def _source_of(proven: InMemory, source: Source) -> Source:
     """Return the number of a member that belongs to that of the whole: weights are derivatives."""
-    if source.name == "derivatives" and proven.kind is Kind.EXACT:
+    if source.quantity is Quantity.DERIVATIVE and proven.kind is Kind.EXACT:
         return WEIGHTS
     return source
 
@@ -302,6 +294,10 @@ class MeanOfDerivatives(ProvenMean):
     def own_refusals(self) -> dict[str, Refusal]:
         return super().own_refusals() | MEAN_OF_DERIVATIVES
 
+    def derivative_effects(self, query_batch: Queries | Combination) -> Effects:
+        derivatives = self._summed(self.source, query_batch)
+        return derived(derivatives, query_batch.predictions, self.targets, query_batch.start)
+
     @property
     def classes(self) -> None:
         return None
@@ -312,11 +308,20 @@ class MeanOfPushes(ProvenMean):
     """A mean of the scores of boosted models, which their contributions add up to."""
 
     kind = Kind.ADDITIVE
-    source = PUSHES
-    push_source = PUSHES
+    source = CONTRIBUTIONS
+    push_source = CONTRIBUTIONS
 
     def own_refusals(self) -> dict[str, Refusal]:
         return super().own_refusals() | MEAN_OF_CONTRIBUTIONS
+
+    def contribution_effects(self, query_batch: Queries | Combination) -> Effects:
+        if isinstance(query_batch, Queries):
+            contributions, starts = self._numbers(self.source, query_batch)
+        else:
+            contributions = self._summed(self.source, query_batch)
+            starts = query_batch.of(self._numbers(self.source, query_batch.queries)[1])
+        blocks = [(0, [of_output.T for of_output in contributions])]
+        return BlockEffects(lambda: iter(blocks), self.shape, len(query_batch), starts, first=query_batch.start)
 
     def share_of(self, rows: NDArray[np.intp]) -> float:
         """Return the share of these rows among all."""

@@ -7,9 +7,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from axil.attribution import Kind
-from axil.effects import DERIVATIVES, Effects, Source
-from axil.effects.block_effects import derived, mixed
+from axil.attribution import DERIVATIVES, Effects, Kind, Source
+from axil.attribution.block_effects import derived, mixed
 from axil.errors import InputError
 from axil.implicit.optimum import Implicit
 from axil.implicit.readers import as_rows
@@ -49,13 +48,13 @@ class ProvenOptimum(InMemory):
         """The model for exactly these rows."""
         return self.adapter
 
-    def effects(self, source: Source, asked: Any) -> Effects:
-        """The derivatives of these queries' predictions, or of sums of them, by the targets."""
-        if isinstance(asked, Combination):
-            size = self.budget.batch_size(self.bytes_per_query(source))
-            derivatives = mixed(asked, size, lambda part: self.adapter.target_derivatives(part.rows))
-            return derived(derivatives, asked.predictions, self.targets)
-        return derived(self.adapter.target_derivatives(asked.rows), asked.predictions, self.targets, asked.start)
+    def derivative_effects(self, query_batch: Queries | Combination) -> Effects:
+        if isinstance(query_batch, Queries):
+            derivatives = self.adapter.target_derivatives(query_batch.rows)
+        else:
+            size = self.budget.batch_size(self.adapter.bytes_per_query())
+            derivatives = mixed(query_batch, size, lambda part: self.adapter.target_derivatives(part.rows))
+        return derived(derivatives, query_batch.predictions, self.targets, query_batch.start)
 
     def times(self, v: Array) -> Array:
         """(N, S): J v, with J the derivatives of the training rows' own predictions; of K outputs v is one, (N, K)."""

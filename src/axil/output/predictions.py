@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from axil.effects import Groups, Shard, notes
+from axil.attribution import Shard, notes
+from axil.attribution.weight_effects import SumEffects
+from axil.effects import Groups
 from axil.effects.choice import Allowed, Choice, Compared
 from axil.effects.top import best_of
-from axil.effects.weights import SumEffects
 from axil.inputs.copies import frozen
 from axil.kernels.products import weighted
 from axil.output import tables

@@ -9,7 +9,8 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.effects import Best, notes
+from axil.attribution import notes
+from axil.effects import Best
 from axil.effects.groups import Grouped
 from axil.errors import InputError, shown
 from axil.inputs import as_choice

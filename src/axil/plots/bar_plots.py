@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.effects import notes
+from axil.attribution import notes
 from axil.errors import InputError
 from axil.explanation import Explanation
 from axil.inputs import as_choice, as_count, as_flag, as_frame, as_list, as_numbers, group_codes

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from axil.effects import notes
+from axil.attribution import notes
 from axil.errors import InputError, shown
 from axil.explanation import Explanation
 from axil.inputs import as_count, as_flag, as_frame, as_numbers

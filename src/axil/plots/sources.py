@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from axil.effects import notes
+from axil.attribution import notes
 from axil.errors import InputError, date_text, shown
 from axil.explanation import Explanation
 from axil.inputs import (

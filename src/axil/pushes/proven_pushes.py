@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.attribution import Kind
-from axil.effects import PUSHES, Effects, Source
-from axil.effects.block_effects import BlockEffects, derived, mixed
-from axil.effects.leaf_matches import SharedLeaves, TreeWeights
+from axil.attribution import CONTRIBUTIONS, Effects, Kind, Quantity, Source
+from axil.attribution.block_effects import BlockEffects, derived, mixed
+from axil.attribution.leaf_matches import SharedLeaves, TreeWeights
 from axil.errors import InputError
 from axil.implicit.readers import as_rows
 from axil.inputs.copies import frozen
@@ -64,8 +63,8 @@ class ProvenPushes(Refittable):
     boosting: Boosting
 
     kind = Kind.ADDITIVE
-    source = PUSHES
-    push_source = PUSHES
+    source = CONTRIBUTIONS
+    push_source = CONTRIBUTIONS
     has_leaves = True
 
     @property
@@ -102,31 +101,38 @@ class ProvenPushes(Refittable):
         """The model for exactly these rows."""
         return self.boosting.shifted(batch.offsets)
 
-    def effects(self, source: Source, asked: Any) -> Effects:
-        """The numbers that belong to these queries, or sums of them, and the training rows."""
-        if isinstance(asked, Combination):
-            return self._mixed(source, asked)
-        model, n = self.asked_of(asked), len(asked)
-        if source.name == "pushes":
-            return PushEffects(model.pushes, asked.coordinates, model.starts(n), self.kept, asked.start)
-        if source.name == "derivatives":
-            derivatives, predictions = model.target_derivatives(asked.rows), model.predictions(asked.rows)
-            return derived(derivatives, predictions, self.targets, asked.start)
-        if source.name == "deletions":
-            return BlockEffects(lambda: by_replay(model, asked.rows), self.shape, n)
-        return BlockEffects(lambda: iter([(0, [own.T for own in model.deletions(asked.rows)])]), self.shape, n)
+    def contribution_effects(self, query_batch: Queries | Combination) -> Effects:
+        if isinstance(query_batch, Queries):
+            model = self.asked_of(query_batch)
+            starts = model.starts(len(query_batch))
+            return PushEffects(model.pushes, query_batch.coordinates, starts, self.kept, query_batch.start)
+        rows = query_batch.queries
+        pushes = self.asked_of(rows).pushes  # of all sums from one walk through the training rows
+        tables = pushes.mixed_tables(rows.coordinates, query_batch.factors)
+        starts = query_batch.of(self.asked_of(rows).starts(len(rows)))
+        n = len(query_batch)
+        return BlockEffects(lambda: pushes.read(tables), self.shape, n, starts, backend=pushes.backend)
 
-    def _mixed(self, source: Source, asked: Combination) -> Effects:
-        """The numbers of sums of predictions: for pushes from one walk through the training rows."""
-        own, model = asked.queries, self.asked_of(asked.queries)
-        if source.name == "derivatives":
-            size = self.budget.batch_size(self.bytes_per_query(source))
-            derivatives = mixed(asked, size, lambda part: model.target_derivatives(part.rows))
-            return derived(derivatives, asked.of(model.predictions(own.rows)), self.targets)
-        tables = model.pushes.mixed_tables(own.coordinates, asked.factors)
-        starts = asked.of(model.starts(len(own)))
-        backend = model.pushes.backend
-        return BlockEffects(lambda: model.pushes.read(tables), self.shape, len(asked), starts, backend=backend)
+    def derivative_effects(self, query_batch: Queries | Combination) -> Effects:
+        if isinstance(query_batch, Queries):
+            model = self.asked_of(query_batch)
+            predictions = model.predictions(query_batch.rows)
+            return derived(model.target_derivatives(query_batch.rows), predictions, self.targets, query_batch.start)
+        rows = query_batch.queries
+        model = self.asked_of(rows)
+        size = self.budget.batch_size(self.boosting.bytes_per_query())
+        derivatives = mixed(query_batch, size, lambda part: model.target_derivatives(part.rows))
+        return derived(derivatives, query_batch.of(model.predictions(rows.rows)), self.targets)
+
+    def deletion_effects(self, query_batch: Queries | Combination, available: int) -> Effects:
+        assert isinstance(query_batch, Queries)
+        model, rows = self.asked_of(query_batch), query_batch.rows
+        return BlockEffects(lambda: by_replay(model, rows), self.shape, len(query_batch))
+
+    def first_order_effects(self, query_batch: Queries | Combination) -> Effects:
+        assert isinstance(query_batch, Queries)
+        model, rows = self.asked_of(query_batch), query_batch.rows
+        return BlockEffects(lambda: iter([(0, [own.T for own in model.deletions(rows)])]), self.shape, len(query_batch))
 
     def prove(self, batch: Queries | Combination, predictions: Array | None) -> None:
         self.asked_of(batch.queries if isinstance(batch, Combination) else batch).prove(batch, predictions)
@@ -211,9 +217,9 @@ class ProvenPushes(Refittable):
         return {} if means is None else {self.boosting.loss.meaning: self.calibrated(scores, means)}
 
     def bytes_per_query(self, source: Source, whole: bool = False) -> int:
-        if source.name in ("derivatives", "first-order"):
+        if source.quantity in (Quantity.DERIVATIVE, Quantity.FIRST_ORDER):
             return self.boosting.bytes_per_query()
-        if source.name == "deletions":
+        if source.quantity is Quantity.DELETION:
             return 8 * self.shape[1] * (3 * together(self.boosting) + 2)
         return 16 * self.targets.size if whole else self.boosting.pushes.bytes_per_query()
 

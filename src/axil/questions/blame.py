@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from axil import inputs
-from axil.attribution import Kind
-from axil.effects import notes
+from axil.attribution import Kind, notes
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.output import tables
 from axil.questions import leave_one_out

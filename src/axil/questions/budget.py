@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from axil import inputs
-from axil.effects import notes
+from axil.attribution import notes
 from axil.errors import InputError, shown
 from axil.output import tables
 from axil.output.predictions import WeightedSums

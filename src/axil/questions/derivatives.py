@@ -10,7 +10,7 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator
 
 from axil import inputs
-from axil.effects import DERIVATIVES, WEIGHTS
+from axil.attribution import DERIVATIVES, WEIGHTS
 from axil.errors import InputError, counted, shown
 from axil.questions.explain import STREAM
 from axil.questions.question import Question

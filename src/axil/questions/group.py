@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from axil.attribution import Quantity
 from axil.effects import Groups
 from axil.effects.groups import Grouped
 from axil.output import tables
@@ -30,7 +31,7 @@ class Group(Question):
         asked = self._ask("group", X, init_score)
         model = asked.model
         coded = model.coded(groups)
-        weighted = model.source.name != "pushes"
+        weighted = model.source.quantity is not Quantity.CONTRIBUTION
 
         def columns(batch: Queries, found: Grouped) -> dict[str, Any]:
             return tables.group_columns(batch.labels, model.outputs, model.scale, found, weighted)

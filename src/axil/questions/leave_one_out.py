@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.effects import notes
+from axil.attribution import notes
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.machine.progress import in_time
 from axil.output import tables

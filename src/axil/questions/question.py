@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
-from axil.attribution import Kind
-from axil.effects import DERIVATIVES, Source, Whole, answer
+from axil.attribution import DERIVATIVES, Kind, Source
+from axil.effects import Whole, answer
 from axil.effects.whole import Gathered, joined
 from axil.errors import counted, warn
 from axil.inputs.copies import owned_rows

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from axil import inputs
-from axil.effects import DELETIONS, FIRST_ORDER, Ranked, Source, Whole, answer
+from axil.attribution import DELETIONS, FIRST_ORDER, Quantity, Source
+from axil.effects import Ranked, Whole, answer
 from axil.effects.top import Best
 from axil.errors import ApproximationWarning, InputError, warn
 from axil.machine.memory import in_words
@@ -203,7 +204,7 @@ def listed(asked: Asked, source: Source, k: int, same_sign: bool, greedy: bool) 
         seconds = 2 * len(asked) * model.shape[1] * min(k, model.shape[0]) * model.pass_seconds
         instead = "Fewer predictions, smaller sets or greedy=False take less."
         announce(f"Greedy sets of {len(asked)} predictions take", seconds, instead, once=False)
-    name, parts = model.scale.label("push" if source.name == "pushes" else "effect"), []
+    name, parts = model.scale.label("push" if source.quantity is Quantity.CONTRIBUTION else "effect"), []
     for batch, found in asked.answers(want, min(k, model.shape[0]), 4, source=source, line_bytes=6 * 8):
         unranked += found.unranked
         best = found.best

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
-from axil.effects import notes
+from axil.attribution import notes
 from axil.errors import ApproximationWarning, InputError, shown, warn
 from axil.questions import leave_one_out
 from axil.questions.blame import sorted_table, validation

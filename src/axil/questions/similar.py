@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
+from axil.attribution import Quantity
+from axil.attribution.leaf_matches import RULES
 from axil.effects.choice import Choice, Compared
-from axil.effects.leaf_matches import RULES
 from axil.errors import CostWarning, InputError, UnsupportedQuestionError, warn
 from axil.machine.progress import in_time
 from axil.output import comparables
@@ -204,7 +205,7 @@ def ranked(
         if model.scored is not None:  # a score of two classes speaks for the second
             sides = np.where(asked.queries.predictions > 0, 1.0, -1.0)
         sides = -sides if sign == "against" else sides
-    one_hot = model.classes is not None and model.source.name == "weights"
+    one_hot = model.classes is not None and model.source.quantity is Quantity.WEIGHT
     return replace(choice, by_leaves=by == "leaves", tree_weights=counted, sides=sides, of_class=one_hot)
 
 
@@ -294,7 +295,7 @@ def compared(
     model = asked.model
     columns = model.with_residuals(allowed) if adjust else allowed
     for batch, found in asked.answers(choice, min(choice.k, model.shape[0]), n_columns, columns, line_bytes=24 * 8):
-        is_push = model.source.name == "pushes"
+        is_push = model.source.quantity is Quantity.CONTRIBUTION
         yield (
             Predicted(batch.labels, model.outputs, model.scale, model.meant_by(batch), not is_push, model.classes),
             found,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from axil import inputs
-from axil.attribution import Kind
-from axil.effects import DERIVATIVES, Best, TopRows
+from axil.attribution import DERIVATIVES, Kind, Quantity
+from axil.effects import Best, TopRows
 from axil.effects.choice import Choice
 from axil.errors import InputError
 from axil.output import tables
@@ -50,7 +50,7 @@ class Top(Question):
         room = model.budget.available - tables.bytes_of(len(asked) * lines * model.shape[1], 9)
         want = TopRows(k, by or "weight", len(asked), room, model.n_threads)
         parts = asked.answers(want, lines, 8, source=source, line_bytes=12 * 8)
-        is_push = source.name == "pushes"
+        is_push = source.quantity is Quantity.CONTRIBUTION
 
         def make(batch: Queries, best: Best) -> dict[str, Any]:
             meant = model.meant_by(batch) if source is model.source else {}

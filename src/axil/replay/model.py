@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
-from axil.attribution import Capabilities, Kind, Location
+from axil.attribution import STEP_CONTRIBUTIONS, Attribution, Capabilities, Kind, Location, Source, notes
 from axil.attribution.capabilities import Refusal, without_shared_leaves
-from axil.effects import STEPS, Here, Shards, Source, notes
-from axil.effects.leaf_matches import TreeWeights
+from axil.attribution.leaf_matches import TreeWeights
+from axil.effects import Here, Shards
 from axil.errors import InputError, UnseenCategoryWarning, UnsupportedQuestionError, shown, warn
 from axil.inputs.copies import frozen
 from axil.machine.memory import Budget, Limits
@@ -61,7 +61,7 @@ class Proven(ABC):
     kind: ClassVar[Kind]
     location: ClassVar[Location]
     source: ClassVar[Source]  #: the number that belongs to a query and a training row
-    push_source: ClassVar[Source] = STEPS  #: what rows put into the steps of trees
+    push_source: ClassVar[Source] = STEP_CONTRIBUTIONS  #: what rows put into the steps of trees
     start: ClassVar[int] = 0  #: of the rows in this process, which are one shard
     adapter: Any  #: names, features and outputs of the fitted model
     limits: Limits
@@ -419,7 +419,7 @@ class Proven(ABC):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class InMemory(Proven):
+class InMemory(Proven, Attribution[Queries | Combination]):
     """A model that was proven on training rows in this process, of whatever kind."""
 
     location = Location.MEMORY

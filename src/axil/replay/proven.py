@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters.contract import Model
-from axil.attribution import Capabilities, Kind
+from axil.attribution import WEIGHTS, Capabilities, Effects, Kind, Quantity, Source
 from axil.attribution.capabilities import MISSING_TARGETS, Refusal
-from axil.effects import WEIGHTS, Effects, Source
-from axil.effects.leaf_matches import SharedLeaves, TreeWeights, leaf_rows
+from axil.attribution.leaf_matches import SharedLeaves, TreeWeights, leaf_rows
+from axil.attribution.weight_effects import DeletionEffects, WeightEffects
 from axil.effects.top import Best
-from axil.effects.weights import DeletionEffects, WeightEffects
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.inputs.copies import frozen
 from axil.kernels.choose import backend_of
@@ -146,26 +145,43 @@ class ProvenModel(Refittable):
 
     def ready(self, source: Source, n_queries: int) -> ProvenModel:
         """This model by sweeps or in leaf space, whichever takes less time for all these queries and fits into memory."""
-        if source.name not in ("weights", "first-order"):
+        if source.quantity not in (Quantity.WEIGHT, Quantity.FIRST_ORDER):
             return self
         part = 2 if self.budget.limit is None else LIMITED
         share = self.budget.available // (part * len(self.engines))
         return replace(self, engines=[engine.prepared(n_queries, share) for engine in self.engines])
 
-    def effects(self, source: Source, asked: Any) -> Effects:
-        """The numbers that belong to these queries and the training rows."""
-        at, n = asked.coordinates, len(asked)
-        if source.name == "weights":
-            weights = WeightEffects(self.ask(asked), self.own_targets(), asked.offsets.values, asked.start)
-            weights.alike = partial(self._alike, asked) if self.has_leaves else None
-            return weights
-        ask: dict[str, Callable[[Engine, Array], Sequence[RowEffects]]] = {
-            "deletions": lambda engine, own: engine.deletable("removal").deletion(at, own, source.available),
-            "first-order": lambda engine, own: engine.deletable("removal").removal(at, own),
-            "pushes": lambda engine, own: engine.deletable("pushes").pushes(at, own),
-        }
-        found = ask[source.name]
-        return DeletionEffects([found(*pair) for pair in self.by_output(self.targets)], self.shape, n)
+    def weight_effects(self, query_batch: Queries | Combination) -> Effects:
+        offsets = query_batch.offsets.values
+        weights = WeightEffects(self.ask(query_batch), self.own_targets(), offsets, query_batch.start)
+        if isinstance(query_batch, Queries) and self.has_leaves:
+            weights.alike = partial(self._alike, query_batch)
+        return weights
+
+    def contribution_effects(self, query_batch: Queries | Combination) -> Effects:
+        leaves = query_batch.coordinates
+        return self._row_effects(
+            query_batch, lambda engine, targets: engine.deletable("pushes").pushes(leaves, targets)
+        )
+
+    def deletion_effects(self, query_batch: Queries | Combination, available: int) -> Effects:
+        leaves = query_batch.coordinates
+        return self._row_effects(
+            query_batch, lambda engine, targets: engine.deletable("removal").deletion(leaves, targets, available)
+        )
+
+    def first_order_effects(self, query_batch: Queries | Combination) -> Effects:
+        leaves = query_batch.coordinates
+        return self._row_effects(
+            query_batch, lambda engine, targets: engine.deletable("removal").removal(leaves, targets)
+        )
+
+    def _row_effects(
+        self, query_batch: Queries | Combination, compute: Callable[[Engine, Array], Sequence[RowEffects]]
+    ) -> Effects:
+        """Return the numbers that ``compute`` has of each engine, with the targets of the outputs that it serves."""
+        numbers = [compute(engine, targets) for engine, targets in self.by_output(self.targets)]
+        return DeletionEffects(numbers, self.shape, len(query_batch))
 
     @property
     def has_leaves(self) -> bool:  # type: ignore[override]

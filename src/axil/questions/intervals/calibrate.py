@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
-from axil.effects import WEIGHTS
+from axil.attribution import WEIGHTS
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.inputs.columns import Keys, occurrences
 from axil.machine.progress import track

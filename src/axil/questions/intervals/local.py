@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.effects import WEIGHTS, Moments, answer
+from axil.attribution import WEIGHTS
+from axil.effects import Moments, answer
 from axil.errors import InputError
 from axil.kernels.cpu import Cpu
 from axil.output.tables import bytes_of

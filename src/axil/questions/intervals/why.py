@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from axil.effects import WEIGHTS, Best, Effects, Moments, Reduction, Shard, TopRows, answer, notes
+from axil.attribution import WEIGHTS, Effects, Shard, notes
+from axil.effects import Best, Moments, Reduction, TopRows, answer
 from axil.output import tables
 from axil.questions.intervals.local import Surroundings, filled
 from axil.replay.queries import Queries

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from axil.effects.source import Effects, add_made
+from axil.attribution.effects import Effects, add_made
 from axil.kernels import Backend
 from axil.machine.arrays import host
 from axil.types import Array

@@ -1,47 +1,25 @@
-"""The contract of effects: one number for each query, output and training row of one shard, whatever the number is.
+"""Effects: one number for each explained row, output and training row of one shard, handed on in blocks of rows.
 
-A shard is the training rows that lie in one place. A `Source` names the number. `Effects` hand it on in blocks of rows; their
-subclasses have faster ways for what kernels do at once. A `Reduction` says what becomes of the numbers, and its results of all
-shards are added in the order of the shards.
+A shard is the training rows that lie in one place. A `Source` names the number. Subclasses of `Effects` have faster ways for what
+kernels do at once. `Attribution` has one method per quantity, and is the one place that tells quantities apart.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
-from axil.effects import notes
-from axil.effects.leaf_matches import SharedLeaves
+from axil.attribution.leaf_matches import SharedLeaves
+from axil.attribution.source import Quantity, Source
 from axil.kernels import Backend
 from axil.machine.arrays import host, is_host
-from axil.structure import RowTotals
 from axil.types import Array
 from axil.weights.largest import Largest
-
-
-@dataclass(frozen=True)
-class Source:
-    """Names the number that belongs to a query and a training row."""
-
-    name: str
-    note: str  #: what tables say of the number
-    adds_up: bool = True  #: whether contributions and intercept add up to the prediction
-    available: int = 0  #: bytes that may be worked in
-
-
-WEIGHTS = Source("weights", notes.NOTE)
-PUSHES = Source("pushes", notes.ADDITIVE)
-STEPS = Source("pushes", notes.NOTE, adds_up=False)  # of a model whose weights make its predictions
-# The intercepts of derivatives are what they leave over, of probabilities too, so that their sums prove nothing.
-DERIVATIVES = Source("derivatives", notes.DERIVATIVE, adds_up=False)
-FIRST_ORDER = Source("first-order", notes.FIRST_ORDER, adds_up=False)
-DELETIONS = Source("deletions", notes.NOTE, adds_up=False)
 
 
 class Effects(ABC):
@@ -166,52 +144,45 @@ def add_made(total: Array, factors: Array | None, outputs: Sequence[int], first:
             total[:, output] += summed
 
 
-class Shard(Protocol):
-    """Training rows in one place."""
-
-    @property
-    def start(self) -> int:
-        """The number of the first row among all training rows."""
-
-    @property
-    def targets(self) -> Array:
-        """(rows, K): on the scale of the fit."""
-
-    @property
-    def shown(self) -> Array:
-        """(rows, K): the targets as people read them."""
-
-    @property
-    def index(self) -> NDArray[Any]:
-        """(rows,): the user's labels."""
-
-    def effects(self, source: Source, asked: Any) -> Effects:
-        """The effects of these rows on the queries asked about."""
+Q = TypeVar("Q", contravariant=True)  # what training rows are told of the explained rows
 
 
-@dataclass(frozen=True)
-class Found(RowTotals):
-    """The result of a reduction over some shards."""
+class Attribution(ABC, Generic[Q]):
+    """Training rows in one place, which can say what belongs to each of them and the explained rows.
 
-    made: Array  #: (n, K) what their rows add to each prediction
-    #: (n, K) what no row adds; the same in every shard
-    intercepts: Array = field(metadata={"both": lambda mine, theirs: mine})
+    A subclass defines the methods of the quantities that its kind of model has. `Capabilities` refuses all others before.
+    """
 
-    @property
-    def predictions(self) -> Array:
-        """(n, K)."""
-        return self.made + self.intercepts
+    def effects(self, source: Source, query_batch: Q) -> Effects:
+        """Return the numbers that the source names."""
+        match source.quantity:
+            case Quantity.WEIGHT:
+                return self.weight_effects(query_batch)
+            case Quantity.CONTRIBUTION:
+                return self.contribution_effects(query_batch)
+            case Quantity.DERIVATIVE:
+                return self.derivative_effects(query_batch)
+            case Quantity.DELETION:
+                return self.deletion_effects(query_batch, source.available)
+            case Quantity.FIRST_ORDER:
+                return self.first_order_effects(query_batch)
 
+    def weight_effects(self, query_batch: Q) -> Effects:
+        """Return the weights of the targets."""
+        raise NotImplementedError
 
-F = TypeVar("F", bound=Found, covariant=True)
+    def contribution_effects(self, query_batch: Q) -> Effects:
+        """Return what the rows' own gradients add to the scores."""
+        raise NotImplementedError
 
+    def derivative_effects(self, query_batch: Q) -> Effects:
+        """Return the derivatives of the predictions by the targets."""
+        raise NotImplementedError
 
-class Reduction(ABC, Generic[F]):
-    """A way to reduce effects to a result; frozen, so that it can travel to the rows."""
+    def deletion_effects(self, query_batch: Q, available: int) -> Effects:
+        """Return the exact changes of the predictions without each row, within ``available`` bytes."""
+        raise NotImplementedError
 
-    #: whether results have the size of the effects, so that they are not added on the way
-    is_large: ClassVar[bool] = False
-
-    @abstractmethod
-    def of(self, shard: Shard, effects: Effects, column: Any) -> F:
-        """The result over one shard, with the column that the question cut as the rows are; results of shards add up."""
+    def first_order_effects(self, query_batch: Q) -> Effects:
+        """Return the first-order changes of the predictions without each row."""
+        raise NotImplementedError

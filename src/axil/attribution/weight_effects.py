@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
-from axil.effects.source import Effects
+from axil.attribution.effects import Effects
 from axil.types import Array
 from axil.weights.answers import Answer, RowEffects
 from axil.weights.largest import Largest
