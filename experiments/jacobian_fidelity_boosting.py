@@ -70,20 +70,20 @@ LOSSES = {
 }
 
 
-def replay(smooth, leaves, queries, y):
+def replay(fit, leaves, queries, y):
     """(n, K): the scores in the leaves ``queries`` (n, T) when the trees with these leaves (N, T) are refitted to y (N, K)."""
-    t, derivatives, start = smooth.trees, *LOSSES[smooth.loss.name]
-    rates = np.nan_to_num(t.rates, nan=XGB["learning_rate"])  # which files of XGBoost do not state
-    base = start(y.mean(axis=0)) if t.base is None else t.base
+    derivatives, start = LOSSES[fit.loss.name]
+    rates = np.nan_to_num(fit.learning_rates, nan=XGB["learning_rate"])  # which files of XGBoost do not state
+    base = start(y.mean(axis=0)) if fit.base is None else fit.base
     F, Q = base + np.zeros_like(y), base + np.zeros((len(queries), y.shape[1]))
-    starts = np.concatenate([[0], np.cumsum(t.n_leaves)])
-    for number in np.unique(smooth.iterations):
+    starts = fit.starts
+    for trees in fit.schedule.trees_of_rounds:
         g, h = derivatives(y, F)
-        for s in np.flatnonzero(smooth.iterations == number):
-            k, n, leaf = smooth.outputs[s], t.n_leaves[s], leaves[:, s]
-            G, H = np.bincount(leaf, g[:, k], n), getattr(smooth.loss, "factor", 1.0) * np.bincount(leaf, h[:, k], n)
-            v = -np.sign(G) * np.maximum(np.abs(G) - smooth.l1, 0) / (H + t.l2[starts[s] : starts[s + 1]])
-            v = np.clip(v, -smooth.most, smooth.most) if smooth.most else v
+        for s in trees:
+            k, n, leaf = fit.schedule.outputs[s], fit.n_leaves[s], leaves[:, s]
+            G, H = np.bincount(leaf, g[:, k], n), getattr(fit.loss, "factor", 1.0) * np.bincount(leaf, h[:, k], n)
+            v = -np.sign(G) * np.maximum(np.abs(G) - fit.l1, 0) / (H + fit.l2[starts[s] : starts[s + 1]])
+            v = np.clip(v, -fit.max_step, fit.max_step)
             F[:, k] += rates[s] * v[leaf]
             Q[:, k] += rates[s] * v[queries[:, s]]
     return Q
@@ -131,13 +131,13 @@ def measure(model, X, y, n_rows, rng):
     explainer = axil.Explainer(model, X, y, n_threads=1)
     J = explainer(X_out).weights.reshape(HELD_OUT, -1, len(y)).swapaxes(0, 1)
     boosting = readers.read(Given(model, X, y, limits=Limits(1, Budget(None))))
-    smooth, adapter, targets = boosting.walked.smooth, boosting.adapter, boosting.targets
+    fit, adapter, targets = boosting.walked.fit, boosting.adapter, boosting.targets
     leaves, queries = (adapter.coordinates(rows).astype(int) for rows in (X, X_out))
     before = adapter.scores(X_out)
     size = np.abs(J).sum(axis=(0, 1))
     others = rng.permutation(np.argsort(size)[: -n_rows // 2])[: n_rows - n_rows // 2]
     chosen = np.concatenate([np.argsort(size)[-n_rows // 2 :], others])
-    replayed = replay(smooth, leaves, queries, targets)
+    replayed = replay(fit, leaves, queries, targets)
     results = {"small": [], "fixed": [], "refit": []}
     for j in chosen:
         own, delta = moved(targets, y, j)
@@ -146,16 +146,16 @@ def measure(model, X, y, n_rows, rng):
         ends = []
         for step in (SMALL, -SMALL):
             only[j, k] = targets[j, k] + step
-            ends.append(replay(smooth, leaves, queries, only)[:, k])
+            ends.append(replay(fit, leaves, queries, only)[:, k])
         results["small"].append((2 * SMALL * predicted, ends[0] - ends[1]))
         only[j, k] = targets[j, k] + delta[k]
-        results["fixed"].append((delta[k] * predicted, (replay(smooth, leaves, queries, only) - replayed)[:, k]))
+        results["fixed"].append((delta[k] * predicted, (replay(fit, leaves, queries, only) - replayed)[:, k]))
         if len(delta) == 1:  # a refit of several classes moves all columns at once, J is by one of them
             again = find(clone(model).fit(X, own)).scores(X_out)
             results["refit"].append((delta[k] * predicted, (again - before)[:, k]))
     row = {
         "rows": len(y),
-        "trees": len(smooth.trees.n_leaves),
+        "trees": len(fit.n_leaves),
         "replay error": f"{np.abs(replayed - before).max():.1e}",
     }
     for name, pairs in results.items():

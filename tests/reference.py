@@ -351,7 +351,7 @@ def random_structure(
 
 
 def bent_tree(trees, t, sums, leaf_weights):
-    """(L_t, K): the values of tree t of `FittedTrees` that have nodes, before the rate; the second of two classes is the rest."""
+    """(L_t, K): the values of tree t of `BoostedFit` that have nodes, before the rate; the second of two classes is the rest."""
     start = trees.n_leaves[:t].sum()
     padded = np.zeros((2, len(trees.l2)))
     padded[:, start : start + trees.n_leaves[t]] = sums[:, 0], leaf_weights

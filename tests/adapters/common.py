@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 import axil
 from axil.adapters import read
-from axil.adapters.contract import FittedTrees, LeafTotals, TrainingRows
+from axil.adapters.boosted_fit import BoostedFit, RowGradients
+from axil.adapters.contract import LeafTotals, TrainingRows
 from axil.errors import UnsupportedModelError
 from axil.machine.memory import Budget, Limits
 from axil.replay.build import walked_trees
@@ -53,11 +54,11 @@ def check_refusal(model: Any, setting: str, value: str, condition: str | None) -
     assert ("linear leaf-update criterion" in str(error.value)) == (condition is not None)
 
 
-def settled(adapter: Any, rows: TrainingRows) -> list[FittedTrees]:
+def settled(adapter: Any, rows: TrainingRows) -> list[BoostedFit]:
     """The trees as the proof reads them: once more after a walk, where the model does not state all."""
     walks = walked_trees(adapter, rows, Limits(1, Budget(None))) if adapter.settles else ()
     totals = [LeafTotals(through.leaf_weights, through.sums) for _, _, through in walks]
-    found: list[FittedTrees] = adapter.trees(replace(rows, leaf_totals=totals or None))
+    found: list[BoostedFit] = adapter.trees(replace(rows, leaf_totals=totals or None))
     return found
 
 
@@ -79,3 +80,9 @@ def check_wrong_targets(case: Any, least: float, error: Any = axil.ExactnessErro
     for wrong in tried:
         with pytest.raises(error):
             axil.Explainer(case.model, case.X, wrong, case.sample_weight)
+
+
+def drawn_rows(sampler: Any, tree: int, leaf: NDArray[Any], residuals: NDArray[Any]) -> NDArray[Any]:
+    """Return how often a sampler draws each row for one tree, (N,), from the leaves (N,) and the residuals before it."""
+    (drawn,) = sampler.draw(range(tree, tree + 1), leaf[None], RowGradients(residuals))
+    return drawn

@@ -14,9 +14,10 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-from axil.adapters.contract import Adapter, Coefficients, FittedTrees, TrainingRows
+from axil.adapters.boosted_fit import BoostedFit
+from axil.adapters.contract import Adapter, Coefficients, TrainingRows
 from tests.adapters import common
-from tests.adapters.common import Data, settled
+from tests.adapters.common import Data, drawn_rows, settled
 from tests.reference import bent_values
 
 Array = NDArray[np.float64]
@@ -420,21 +421,21 @@ def single(values: Array) -> Array:
     return values.astype(np.float32).astype(np.float64)
 
 
-def read_trees(case: Case, adapter: Adapter) -> FittedTrees:
+def read_trees(case: Case, adapter: Adapter) -> BoostedFit:
     weights = None if case.sample_weight is None else single(case.sample_weight)
     (trees,) = settled(adapter, TrainingRows(case.X, single(case.y)[:, None], weights, case.init_score))
     return trees
 
 
-def coefficients(trees: FittedTrees) -> Coefficients:
+def coefficients(trees: BoostedFit) -> Coefficients:
     """Those given, or the ones that plain boosting has: rates after the fact, nan where the model does not state them."""
-    if trees.coefficients is not None:
-        return trees.coefficients
+    if trees.schedule.coefficients is not None:
+        return trees.schedule.coefficients
     T = len(trees.n_leaves)
-    return Coefficients(np.tril(np.tile(trees.rates, (T + 1, 1)), -1), np.ones(T + 1))
+    return Coefficients(np.tril(np.tile(trees.learning_rates, (T + 1, 1)), -1), np.ones(T + 1))
 
 
-def replay(case: Case, trees: FittedTrees, leaves: NDArray[Any]) -> tuple[Array, Array, Array, Array]:
+def replay(case: Case, trees: BoostedFit, leaves: NDArray[Any]) -> tuple[Array, Array, Array, Array]:
     """Leaf counts, weights and values (L,) and scores (N,), each tree fitted to what the model's own trees leave over.
 
     LightGBM rounds the residual to float32, its product with the weight once more (GetGradients,
@@ -454,7 +455,7 @@ def replay(case: Case, trees: FittedTrees, leaves: NDArray[Any]) -> tuple[Array,
     for t, n in enumerate(trees.n_leaves):
         own, leaf = slice(start, start + n), leaves[:, t]
         residuals = y - score(t)
-        drawn = np.ones_like(y) if trees.sampler is None else trees.sampler.draw(t, leaf, residuals[:, None])
+        drawn = np.ones_like(y) if trees.sampler is None else drawn_rows(trees.sampler, t, leaf, residuals[:, None])
         counts.append(np.bincount(leaf, drawn > 0, n))
         weights.append(np.bincount(leaf, single(w * drawn), n))
         sums = np.bincount(leaf, single(single(w * single(residuals)) * drawn), n)
@@ -463,7 +464,7 @@ def replay(case: Case, trees: FittedTrees, leaves: NDArray[Any]) -> tuple[Array,
             padded = np.zeros((2, len(trees.l2)))
             padded[:, own] = sums, weights[-1]
             u = bent_values(trees.l2, trees.l1, trees.max_step, trees.nodes, t, *padded)[0]
-        final = trees.values[own, 0]
+        final = trees.leaf_values[own, 0]
         if np.isnan(table.omega[T, t]):
             table.omega[t + 1 :, t] = final @ u / (u @ u)
         rate = table.omega[T, t]

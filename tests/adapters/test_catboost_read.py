@@ -20,8 +20,9 @@ from scipy import sparse
 from sklearn.isotonic import isotonic_regression
 
 from axil import Explainer
+from axil.adapters.boosted_fit import BoostedFit
 from axil.adapters.catboost.adapter import CatBoostAdapter, read
-from axil.adapters.contract import FittedTrees, TrainingRows
+from axil.adapters.contract import TrainingRows
 from axil.errors import InputError, UnsupportedQuestionError
 from tests.adapters.catboost_models import CASES, QUIET, TAKES_NA, Case, loaded, pickled, regressor, table
 from tests.adapters.common import settled
@@ -49,27 +50,27 @@ def parts(case: Case) -> tuple[Array, Array | None, Array | None]:
     return y, weights, offsets
 
 
-def read_trees(case: Case, adapter: CatBoostAdapter) -> FittedTrees:
+def read_trees(case: Case, adapter: CatBoostAdapter) -> BoostedFit:
     y, weights, offsets = parts(case)
     columns = None if offsets is None else np.broadcast_to(offsets.reshape(len(y), -1), y.shape)
     (trees,) = settled(adapter, TrainingRows(case.X, y, weights, columns))
     return trees
 
 
-def settle(case: Case, trees: FittedTrees, leaves: NDArray[Any]) -> FittedTrees:
+def settle(case: Case, trees: BoostedFit, leaves: NDArray[Any]) -> BoostedFit:
     """With the rates that the model leaves open fitted to its leaf values."""
-    if not np.isnan(trees.rates).any():
+    if not np.isnan(trees.learning_rates).any():
         return trees
-    once = replace(trees, rates=np.where(np.isnan(trees.rates), 1.0, trees.rates))
+    once = trees.with_learning_rates(np.where(np.isnan(trees.learning_rates), 1.0, trees.learning_rates))
     pairs = zip(
-        *(np.split(v, np.cumsum(trees.n_leaves)[:-1]) for v in (replay(case, once, leaves, True)[2], trees.values))
+        *(np.split(v, np.cumsum(trees.n_leaves)[:-1]) for v in (replay(case, once, leaves, True)[2], trees.leaf_values))
     )
     fitted = np.array([np.sum(u * v) / (np.sum(u * u) or 1.0) for u, v in pairs])
-    return replace(trees, rates=np.where(np.isnan(trees.rates), fitted, trees.rates))
+    return trees.with_learning_rates(np.where(np.isnan(trees.learning_rates), fitted, trees.learning_rates))
 
 
-def leaf_values(trees: FittedTrees, own: slice, S: Array, W: Array) -> Array:
-    """(L, K): as FittedTrees defines them, before the rate."""
+def leaf_values(trees: BoostedFit, own: slice, S: Array, W: Array) -> Array:
+    """(L, K): as BoostedFit defines them, before the rate."""
     l2, steps = trees.l2[own], np.broadcast_to(trees.steps, trees.l2.shape)[own]
     with np.errstate(divide="ignore", invalid="ignore"):
         after = np.where(np.isinf(l2), 0, (1 - (l2 / (W + l2)) ** steps) / W)
@@ -81,15 +82,15 @@ def leaf_values(trees: FittedTrees, own: slice, S: Array, W: Array) -> Array:
     return found
 
 
-def tables(trees: FittedTrees) -> tuple[Array, Array]:
+def tables(trees: BoostedFit) -> tuple[Array, Array]:
     """omega and beta, of plain boosting too."""
-    if trees.coefficients is not None:
-        return trees.coefficients.omega, trees.coefficients.beta
-    n_trees = len(trees.rates)
-    return np.tril(np.tile(trees.rates, (n_trees + 1, 1)), -1), np.ones(n_trees + 1)
+    if trees.schedule.coefficients is not None:
+        return trees.schedule.coefficients.omega, trees.schedule.coefficients.beta
+    n_trees = len(trees.learning_rates)
+    return np.tril(np.tile(trees.learning_rates, (n_trees + 1, 1)), -1), np.ones(n_trees + 1)
 
 
-def replay(case: Case, trees: FittedTrees, leaves: NDArray[Any], forced: bool) -> tuple[Array, Array, Array, Array]:
+def replay(case: Case, trees: BoostedFit, leaves: NDArray[Any], forced: bool) -> tuple[Array, Array, Array, Array]:
     """Leaf counts, weights and values (L, K), and predictions (N, K) without offsets, wherever they are made.
 
     ``forced``: each tree is fitted to what the model's own trees leave over, from the model's own base; otherwise to what
@@ -112,7 +113,7 @@ def replay(case: Case, trees: FittedTrees, leaves: NDArray[Any], forced: bool) -
         S = np.stack([np.bincount(leaf, w * r, n) for r in residual.T], axis=1)
         u = leaf_values(trees, own, S, W)
         sums.append((W, u))
-        found.append(trees.values[own] / omega[-1, t] if forced else u)
+        found.append(trees.leaf_values[own] / omega[-1, t] if forced else u)
         start += n
     values = np.concatenate([omega[-1, t] * u for t, (_, u) in enumerate(sums)])
     asked = leaves if trees.placement is None else adapter_of(case.model).leaves(case.X)
@@ -120,7 +121,7 @@ def replay(case: Case, trees: FittedTrees, leaves: NDArray[Any], forced: bool) -
     return np.concatenate(counts), np.concatenate([W for W, _ in sums]), values, predictions
 
 
-def fitted_leaves(case: Case, adapter: Any, trees: FittedTrees) -> NDArray[Any]:
+def fitted_leaves(case: Case, adapter: Any, trees: BoostedFit) -> NDArray[Any]:
     """(N, T): the leaves that training rows had in the fit."""
     if trees.placement is None:
         return adapter.leaves(case.X)
@@ -143,14 +144,14 @@ def test_replay_meets_every_leaf(name: str) -> None:
     counts, weights, values, forced = replay(case, trees, leaves, forced=True)
     predictions = predict(case, case.X)
     scale = np.abs(predictions).max() or 1.0
-    assert trees.values.shape == (trees.n_leaves.sum(), adapter.n_outputs)
-    assert (trees.counts is None) == (case.sample_weight is not None)
-    if trees.counts is not None:
-        np.testing.assert_array_equal(counts, trees.counts)
+    assert trees.leaf_values.shape == (trees.n_leaves.sum(), adapter.n_outputs)
+    assert (trees.leaf_counts is None) == (case.sample_weight is not None)
+    if trees.leaf_counts is not None:
+        np.testing.assert_array_equal(counts, trees.leaf_counts)
     assert (trees.recorded_by is not None) == (name == "encoded Lossguide weighted")
     if trees.recorded_by is None:
-        np.testing.assert_allclose(weights, trees.weights, rtol=0, atol=1e-14 * weights.sum())
-    np.testing.assert_allclose(values, trees.values, rtol=0, atol=adapter.leaf_tolerance * scale)
+        np.testing.assert_allclose(weights, trees.leaf_weights, rtol=0, atol=1e-14 * weights.sum())
+    np.testing.assert_allclose(values, trees.leaf_values, rtol=0, atol=adapter.leaf_tolerance * scale)
     np.testing.assert_allclose(forced, predictions, rtol=0, atol=1e-14 * scale)
     np.testing.assert_array_equal(adapter.predictions(case.X), predictions)
     free = replay(case, trees, leaves, forced=False)[3]
@@ -163,7 +164,9 @@ def test_leaf_values_add_up_to_new_predictions(name: str) -> None:
     adapter = adapter_of(case.model)
     trees = read_trees(case, adapter)
     starts = np.cumsum(trees.n_leaves) - trees.n_leaves
-    summed = tables(trees)[1][-1] * trees.base_value + trees.values[starts + adapter.leaves(case.X_new)].sum(axis=1)
+    summed = tables(trees)[1][-1] * trees.base_value + trees.leaf_values[starts + adapter.leaves(case.X_new)].sum(
+        axis=1
+    )
     predictions = predict(case, case.X_new)
     np.testing.assert_allclose(summed, predictions, rtol=0, atol=1e-14 * (np.abs(predictions).max() or 1.0))
 
@@ -199,13 +202,13 @@ def test_base(name: str, estimated: bool) -> None:
 
 
 def test_rates_and_l2() -> None:
-    def read_case(name: str) -> FittedTrees:
+    def read_case(name: str) -> BoostedFit:
         return read_trees(CASES[name](), adapter_of(CASES[name]().model))
 
-    rates = read_case("defaults").rates  # CatBoost chose it
+    rates = read_case("defaults").learning_rates  # CatBoost chose it
     assert len(set(rates)) == 1
     assert 0 < rates[0] <= 0.5
-    assert set(read_case("loaded").rates) == {float(np.float32(1 / 3))}
+    assert set(read_case("loaded").learning_rates) == {float(np.float32(1 / 3))}
     np.testing.assert_array_equal(read_case("loaded").l2, read_case("pickled").l2)
     filled = read_case("l2_leaf_reg=0.123").l2
     mean_weight = single(table().weight).mean()
@@ -216,12 +219,12 @@ def test_rates_and_l2() -> None:
 def test_a_continued_model_tells_the_settings_of_each_fit() -> None:
     case = CASES["continued other settings"]()  # CatBoost keeps those of the last fit only
     trees = read_trees(case, adapter_of(case.model))
-    np.testing.assert_array_equal(trees.rates, np.float32([0.11] * 8 + [0.3] * 3).astype(float))
+    np.testing.assert_array_equal(trees.learning_rates, np.float32([0.11] * 8 + [0.3] * 3).astype(float))
     first = slice(0, int(trees.n_leaves[:8].sum()))
     assert set(trees.l2[first]) - {np.inf} == {7.0}
     case = CASES["continued twice"]()
     trees = read_trees(case, adapter_of(case.model))
-    np.testing.assert_array_equal(trees.rates, np.float32([0.3] * 16 + [0.17] * 8).astype(float))
+    np.testing.assert_array_equal(trees.learning_rates, np.float32([0.3] * 16 + [0.17] * 8).astype(float))
 
 
 def test_a_continued_model_on_other_data_keeps_its_rate_open() -> None:
@@ -229,7 +232,7 @@ def test_a_continued_model_on_other_data_keeps_its_rate_open() -> None:
     model = regressor(fit={"init_model": regressor(other).model}).model
     data = table()
     (trees,) = settled(adapter_of(model), TrainingRows(data.X, single(data.y)[:, None]))
-    assert np.isnan(trees.rates[:8]).all()
+    assert np.isnan(trees.learning_rates[:8]).all()
 
 
 def test_best_iteration() -> None:
@@ -392,9 +395,11 @@ def disagreement(case: Case, adapter: CatBoostAdapter) -> tuple[float, float]:
     leaves = adapter.leaves(case.X)
     trees = settle(case, read_trees(case, adapter), leaves)
     _, weights, values, _ = replay(case, trees, leaves, forced=True)
-    assert trees.weights is not None
+    assert trees.leaf_weights is not None
     tolerance = adapter.leaf_tolerance * np.abs(adapter.predictions(case.X)).max()
-    return float(np.abs(weights - trees.weights).max()), float(np.abs(values - trees.values).max()) / tolerance
+    return float(np.abs(weights - trees.leaf_weights).max()), float(
+        np.abs(values - trees.leaf_values).max()
+    ) / tolerance
 
 
 @pytest.mark.parametrize("name", ["weighted", "steps", "30 steps", "shrink", "continued", "continued loaded", "multi"])

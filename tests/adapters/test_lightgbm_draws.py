@@ -17,6 +17,7 @@ from axil.adapters.lightgbm.bagging import Bagging, DrawReplay, Goss, LeafEviden
 from axil.adapters.lightgbm.dart import LightGBMDart
 from axil.errors import UnsupportedModelError
 from axil.structure import Regularisation
+from tests.adapters.common import drawn_rows
 from tests.adapters.lightgbm_models import BAG, DART, QUIET, Case, booster, read_trees, replay, table
 
 Array = NDArray[np.float64]
@@ -35,10 +36,10 @@ def check(case: Case) -> None:
     counts, weights, values, score = replay(case, trees, adapter.leaves(case.X))
     predictions = case.model.predict(case.X)
     scale = np.abs(predictions).max() or 1.0
-    np.testing.assert_array_equal(counts, trees.counts)
-    if trees.weights is not None:
-        np.testing.assert_allclose(weights, trees.weights, rtol=0, atol=1e-14 * weights.sum())
-    np.testing.assert_allclose(values, trees.values[:, 0], rtol=0, atol=adapter.leaf_tolerance * scale)
+    np.testing.assert_array_equal(counts, trees.leaf_counts)
+    if trees.leaf_weights is not None:
+        np.testing.assert_allclose(weights, trees.leaf_weights, rtol=0, atol=1e-14 * weights.sum())
+    np.testing.assert_allclose(values, trees.leaf_values[:, 0], rtol=0, atol=adapter.leaf_tolerance * scale)
     np.testing.assert_allclose(score, predictions, rtol=0, atol=1e-14 * scale)
 
 
@@ -196,7 +197,7 @@ def test_attempts_of_dart_are_found_out() -> None:
     settings = LightGBMDart(0.1, 0.4, 0.2, 50, _drop_seed(model), False, False)
     omega, beta = settings.run([outcomes], n_trees)
     case = Case(model, data.X, data.y, None, None, data.X_new)
-    found = read_trees(case, read(model)).coefficients
+    found = read_trees(case, read(model)).schedule.coefficients
     assert found is not None
     np.testing.assert_array_equal(found.omega, omega)
     np.testing.assert_array_equal(found.beta, beta)
@@ -230,7 +231,7 @@ def test_rows_in_another_order_show(how: dict[str, Any]) -> None:
     trees = read_trees(other, adapter)
     with np.errstate(invalid="ignore"):  # leaves without rows
         counts = replay(other, trees, adapter.leaves(other.X))[0]
-    assert (counts != trees.counts).any()
+    assert (counts != trees.leaf_counts).any()
 
 
 def plain_rule(n_leaves: int) -> Regularisation:
@@ -261,7 +262,7 @@ def test_a_million_rows_and_a_hundred_trees() -> None:
     )
     sampler, residuals = DrawReplay("bagging", [start], evidence, 100), np.zeros((n_rows, 1))
     for tree, leaf in enumerate(leaves):
-        assert sampler.draw(tree, leaf, residuals).sum() == counts[tree].sum()
+        assert drawn_rows(sampler, tree, leaf, residuals).sum() == counts[tree].sum()
 
 
 def test_states_are_never_changed() -> None:

@@ -45,10 +45,10 @@ def test_replay_meets_every_leaf(name: str) -> None:
     predictions = case.model.predict(case.X)
     scale = np.abs(predictions).max() or 1.0
     offsets = 0 if case.init_score is None else case.init_score
-    np.testing.assert_array_equal(counts, trees.counts)
-    if trees.weights is not None:  # sums in float64, in another order
-        np.testing.assert_allclose(weights, trees.weights, rtol=0, atol=1e-14 * weights.sum())
-    np.testing.assert_allclose(values, trees.values[:, 0], rtol=0, atol=adapter.leaf_tolerance * scale)
+    np.testing.assert_array_equal(counts, trees.leaf_counts)
+    if trees.leaf_weights is not None:  # sums in float64, in another order
+        np.testing.assert_allclose(weights, trees.leaf_weights, rtol=0, atol=1e-14 * weights.sum())
+    np.testing.assert_allclose(values, trees.leaf_values[:, 0], rtol=0, atol=adapter.leaf_tolerance * scale)
     np.testing.assert_allclose(score - offsets, predictions, rtol=0, atol=1e-14 * scale)
     np.testing.assert_array_equal(adapter.predictions(case.X), predictions[:, None])
 
@@ -59,8 +59,8 @@ def test_leaf_values_add_up_to_new_predictions(name: str) -> None:
     adapter = read(case.model)
     trees = read_trees(case, adapter)
     starts = np.cumsum(trees.n_leaves) - trees.n_leaves
-    beta = 1.0 if trees.coefficients is None else trees.coefficients.beta[-1]
-    summed = beta * trees.base_value + trees.values[starts + adapter.leaves(case.X_new), 0].sum(axis=1)
+    beta = 1.0 if trees.schedule.coefficients is None else trees.schedule.coefficients.beta[-1]
+    summed = beta * trees.base_value + trees.leaf_values[starts + adapter.leaves(case.X_new), 0].sum(axis=1)
     predictions = case.model.predict(case.X_new)
     np.testing.assert_allclose(summed, predictions, rtol=0, atol=1e-14 * (np.abs(predictions).max() or 1.0))
 
@@ -93,7 +93,7 @@ def test_base(name: str, base: float | None) -> None:
 
 def test_rates() -> None:
     def rates(name: str) -> Array:
-        return read_trees(CASES[name](), read(CASES[name]().model)).rates
+        return read_trees(CASES[name](), read(CASES[name]().model)).learning_rates
 
     assert np.isnan(rates("learning_rate=1/3")[0])  # hidden by the base
     assert set(rates("learning_rate=1/3")[1:]) == {1 / 3}  # not 0.333333
@@ -302,7 +302,7 @@ def test_mistakes_show() -> None:
         Case(case.model, case.X, case.y, case.sample_weight, np.full(len(y), 1e-3), case.X_new),
     ):
         values = replay(wrong, read_trees(wrong, adapter), adapter.leaves(case.X))[2]
-        assert np.abs(values - trees.values[:, 0]).max() > slack
+        assert np.abs(values - trees.leaf_values[:, 0]).max() > slack
 
 
 def test_a_leaf_of_zero_does_not_take_any_targets() -> None:

@@ -38,7 +38,7 @@ def stages(n_rows: int, subsample: float, seed: int, n_trees: int) -> list[NDArr
 def test_stages_are_drawn_as_defined(n_rows: int, subsample: float, seed: int) -> None:
     sampler = StageSampler(n_rows, None, subsample, seed)
     for t, expected in enumerate(stages(n_rows, subsample, seed, 3)):
-        drawn = sampler.draw(t, NOWHERE, NOTHING)
+        drawn = sampler.bag(t)
         np.testing.assert_array_equal(drawn, expected)
         assert drawn.sum() == max(1, int(subsample * n_rows))
 
@@ -57,7 +57,7 @@ def test_stages_are_those_of_a_fit(seed: int, subsample: float, held_out: float 
     rows = training_rows(200, held_out, seed) if held_out else None
     sampler = StageSampler(200, rows, subsample, seed)
     for t, (fitted,) in enumerate(model.estimators_):
-        drawn = sampler.draw(t, NOWHERE, NOTHING)
+        drawn = sampler.bag(t)
         leaf = fitted.apply(X)
         assert drawn.sum() == fitted.tree_.n_node_samples[0] == fitted.get_n_leaves()
         assert len(set(leaf[drawn > 0])) == drawn.sum()
@@ -69,11 +69,11 @@ def test_samplers_start_over() -> None:
     model = ensemble.RandomForestRegressor(5, random_state=0).fit(np.arange(50.0)[:, None], np.arange(50.0))
     bags = BootstrapSampler("bags", 50, lambda: model.estimators_samples_)
     for sampler in (StageSampler(50, None, 0.5, 0), bags):
-        first = [sampler.draw(t, NOWHERE, NOTHING) for t in range(5)]
+        first = [sampler.bag(t) for t in range(5)]
         for t in (3, 0, 4, 4, 1):
-            np.testing.assert_array_equal(sampler.draw(t, NOWHERE, NOTHING), first[t])
+            np.testing.assert_array_equal(sampler.bag(t), first[t])
     for t, bag in enumerate(model.estimators_samples_):
-        np.testing.assert_array_equal(bags.draw(t, NOWHERE, NOTHING), np.bincount(bag, minlength=50))
+        np.testing.assert_array_equal(bags.bag(t), np.bincount(bag, minlength=50))
 
 
 @pytest.mark.parametrize("n_rows", [1, 2, 3, 9, 624, 1000, 32768, 32769])
@@ -98,12 +98,12 @@ def test_bags_of_seeds_are_those_of_the_library(max_samples: float | None) -> No
     assert others._seeds is None
     for t, bag in enumerate(model.estimators_samples_):
         for sampler in (by_seeds, others):
-            np.testing.assert_array_equal(sampler.draw(t, NOWHERE, NOTHING), np.bincount(bag, minlength=700))
+            np.testing.assert_array_equal(sampler.bag(t), np.bincount(bag, minlength=700))
 
 
 def test_bags_times_a_factor() -> None:
     sampler = BootstrapSampler("bags", 4, lambda: [np.array([1, 1, 3])], lambda bag: np.full(4, len(bag) / 2))
-    np.testing.assert_array_equal(sampler.draw(0, NOWHERE, NOTHING), [0, 3, 0, 1.5])
+    np.testing.assert_array_equal(sampler.bag(0), [0, 3, 0, 1.5])
     assert sampler.name == "bags"
 
 
@@ -121,4 +121,4 @@ def test_too_few_rows_to_hold_any_out() -> None:
 
 def test_a_million_rows_in_a_moment() -> None:
     sampler = StageSampler(1_000_000, None, 0.5, 0)
-    assert all(sampler.draw(t, NOWHERE, NOTHING).sum() == 500_000 for t in range(5))
+    assert all(sampler.bag(t).sum() == 500_000 for t in range(5))

@@ -12,6 +12,7 @@ from sklearn.ensemble import GradientBoostingRegressor
 import axil
 from axil.adapters import read
 from axil.adapters.sklearn.draws import StageSampler
+from tests.adapters.common import drawn_rows
 from tests.adapters.sklearn_models import CUT, boosted
 
 Array = NDArray[np.float64]
@@ -70,7 +71,7 @@ def oracle(name: str, rows: Any = slice(None)) -> tuple[Array, Array]:
     drawn = np.ones((leaves.shape[1], len(case.y)), dtype=np.bool_)
     if "subsample" in name:
         sampler = StageSampler(len(case.y), None, 0.6, 3, 1)
-        drawn = np.stack([sampler.draw(t, leaf, case.y) > 0 for t, leaf in enumerate(leaves.T)])
+        drawn = np.stack([drawn_rows(sampler, t, leaf, case.y) > 0 for t, leaf in enumerate(leaves.T)])
     return replayed(case.y[rows], leaves[rows], queries, PLAIN[name], "zero" in name, drawn[:, rows])
 
 

@@ -22,9 +22,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from axil import Explainer
-from axil.adapters.contract import Adapter, FittedTrees, TrainingRows
+from axil.adapters.boosted_fit import BoostedFit
+from axil.adapters.contract import Adapter, TrainingRows
 from axil.adapters.sklearn.adapter import read as find
 from axil.errors import InputError, UnsupportedModelError
+from tests.adapters.common import drawn_rows
 from tests.adapters.sklearn_models import CASES, Case, boosted, fit, forest, frame, hist, lone, named, table
 from tests.reference import bent_tree
 from tests.subsets import every
@@ -38,7 +40,7 @@ def read(model: Any) -> Adapter:
     return adapter
 
 
-def read_trees(case: Case, adapter: Adapter) -> FittedTrees:
+def read_trees(case: Case, adapter: Adapter) -> BoostedFit:
     (trees,) = adapter.trees(TrainingRows(case.X, case.targets, case.sample_weight))
     return trees
 
@@ -51,9 +53,9 @@ def predict(case: Case, X: Any) -> Array:
 
 
 def replay(
-    case: Case, adapter: Adapter, trees: FittedTrees, own: bool = False
+    case: Case, adapter: Adapter, trees: BoostedFit, own: bool = False
 ) -> tuple[NDArray[np.int64], Array, Array, Array]:
-    """Leaf counts, weights (L,) and values (L, K) and predictions (N, K), as `FittedTrees` and `Coefficients` define them.
+    """Leaf counts, weights (L,) and values (L, K) and predictions (N, K), as `BoostedFit` and `Coefficients` define them.
 
     Each tree is fitted to what the model's own trees leave over, or where ``own`` is set to what the replayed ones do, in
     float64: the linear map that axil explains.
@@ -63,9 +65,9 @@ def replay(
     w = np.ones(len(y)) if w is None else w
     w = w if trees.held_out is None else np.where(trees.held_out, 0.0, w)
     base = trees.base_value if not own or trees.base is not None else np.average(y, axis=0, weights=w)
-    omega, beta = np.tril(np.tile(trees.rates, (n_trees + 1, 1)), -1), np.ones(n_trees + 1)
-    if trees.coefficients is not None:
-        omega, beta = trees.coefficients.omega, trees.coefficients.beta
+    omega, beta = np.tril(np.tile(trees.learning_rates, (n_trees + 1, 1)), -1), np.ones(n_trees + 1)
+    if trees.schedule.coefficients is not None:
+        omega, beta = trees.schedule.coefficients.omega, trees.schedule.coefficients.beta
     starts = np.concatenate([[0], np.cumsum(trees.n_leaves)])
     counts, weights, values, steps = [], [], [], []
     precision = np.float64 if own else adapter.residual_precision
@@ -73,7 +75,7 @@ def replay(
         leaf = leaves[:, t]
         before = sum((omega[t, s] * steps[s] for s in np.flatnonzero(omega[t])), beta[t] * base + np.zeros_like(y))
         residuals = (y - before).astype(precision).astype(np.float64)
-        draw = np.ones(len(y)) if trees.sampler is None else trees.sampler.draw(t, leaf, residuals)
+        draw = np.ones(len(y)) if trees.sampler is None else drawn_rows(trees.sampler, t, leaf, residuals)
         taken = draw > 0 if trees.held_out is None else (draw > 0) & ~trees.held_out
         counts.append(np.bincount(leaf[taken], minlength=n))
         weights.append(np.bincount(leaf, w * draw, n))
@@ -82,7 +84,7 @@ def replay(
         v = sums / (weights[-1] + trees.l2[starts[t] : starts[t + 1]])[:, None]
         v = v if trees.nodes is None else bent_tree(trees, t, sums, weights[-1])
         values.append(omega[-1, t] * v)
-        fitted = trees.values[starts[t] : starts[t + 1]] / omega[-1, t] if omega[-1, t] else 0 * v
+        fitted = trees.leaf_values[starts[t] : starts[t + 1]] / omega[-1, t] if omega[-1, t] else 0 * v
         steps.append((v if own else fitted)[leaf])
     predictions = sum((omega[-1, s] * steps[s] for s in range(n_trees)), beta[-1] * base + np.zeros_like(y))
     return np.concatenate(counts), np.concatenate(weights), np.concatenate(values), predictions
@@ -96,14 +98,14 @@ def test_replay_meets_every_leaf(name: str) -> None:
     counts, weights, values, predictions = replay(case, adapter, trees)
     expected = predict(case, case.X)
     scale = np.abs(expected).max()
-    assert trees.counts is not None or trees.weights is not None
-    if trees.counts is not None:
-        np.testing.assert_array_equal(counts, trees.counts)
-    if trees.weights is not None:  # sums in float64, in another order
-        np.testing.assert_allclose(weights, trees.weights, rtol=0, atol=1e-14 * weights.sum())
+    assert trees.leaf_counts is not None or trees.leaf_weights is not None
+    if trees.leaf_counts is not None:
+        np.testing.assert_array_equal(counts, trees.leaf_counts)
+    if trees.leaf_weights is not None:  # sums in float64, in another order
+        np.testing.assert_allclose(weights, trees.leaf_weights, rtol=0, atol=1e-14 * weights.sum())
     # float64 sums in any order, relative to what is summed
-    slack = adapter.leaf_tolerance * np.abs(trees.values).max() + 1e-14 * np.abs(case.targets).max()
-    np.testing.assert_allclose(values, trees.values, rtol=0, atol=slack)
+    slack = adapter.leaf_tolerance * np.abs(trees.leaf_values).max() + 1e-14 * np.abs(case.targets).max()
+    np.testing.assert_allclose(values, trees.leaf_values, rtol=0, atol=slack)
     np.testing.assert_allclose(predictions, expected, rtol=0, atol=1e-14 * scale)
     np.testing.assert_array_equal(adapter.predictions(case.X), expected)
 
@@ -126,7 +128,7 @@ def test_leaf_values_add_up_to_new_predictions(name: str) -> None:
     leaves = adapter.leaves(case.X_new)
     assert leaves.min() >= 0
     assert np.all(leaves.max(axis=0) < trees.n_leaves)
-    summed = trees.base_value + trees.values[starts + leaves].sum(axis=1)
+    summed = trees.base_value + trees.leaf_values[starts + leaves].sum(axis=1)
     expected = predict(case, case.X_new)
     np.testing.assert_allclose(summed, expected, rtol=0, atol=1e-14 * np.abs(expected).max())
 
@@ -163,15 +165,17 @@ def test_one_wrong_target_shows(name: str) -> None:
     adapter = read(case.model)
     trees = read_trees(case, adapter)
     held = np.zeros(len(case.y), dtype=bool) if trees.held_out is None else trees.held_out
-    drawn = ~held if trees.sampler is None else trees.sampler.draw(0, adapter.leaves(case.X)[:, 0], case.targets) > 0
+    drawn = (
+        ~held if trees.sampler is None else drawn_rows(trees.sampler, 0, adapter.leaves(case.X)[:, 0], case.targets) > 0
+    )
     row = int(np.flatnonzero(drawn)[10])
     wrong = one_off(case, row)
     values = replay(wrong, adapter, read_trees(wrong, adapter))[2]
-    slack = adapter.leaf_tolerance * np.abs(trees.values).max() + 1e-12 * np.abs(predict(case, case.X)).max()
-    assert np.abs(values - trees.values).max() > 10 * slack
+    slack = adapter.leaf_tolerance * np.abs(trees.leaf_values).max() + 1e-12 * np.abs(predict(case, case.X)).max()
+    assert np.abs(values - trees.leaf_values).max() > 10 * slack
     if held.any():  # a target that took no part does not matter
         values = replay(one_off(case, int(np.flatnonzero(held)[3])), adapter, trees)[2]
-        np.testing.assert_allclose(values, trees.values, rtol=0, atol=slack)
+        np.testing.assert_allclose(values, trees.leaf_values, rtol=0, atol=slack)
 
 
 def test_wrong_weights_and_rows_show() -> None:
@@ -182,7 +186,7 @@ def test_wrong_weights_and_rows_show() -> None:
         weight[3] *= 1.001
         wrong = replace(case, sample_weight=weight)
         found = replay(wrong, adapter, read_trees(wrong, adapter))[1]
-        assert np.abs(found - right.weights).max() > 1e-4
+        assert np.abs(found - right.leaf_weights).max() > 1e-4
     case = forest("RandomForestRegressor")
     assert read(case.model).fitted_rows == len(case.y)
     with pytest.raises(InputError, match="no offsets"):
@@ -212,7 +216,7 @@ def test_rows_given_to_stop_early_by_are_no_split() -> None:
     case = Case(model, data.X, data.y, None, data.X_new)
     trees = read_trees(case, read(model))
     assert trees.held_out is None
-    np.testing.assert_allclose(replay(case, read(model), trees)[2], trees.values, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(replay(case, read(model), trees)[2], trees.leaf_values, rtol=0, atol=1e-10)
 
 
 # -- models as they come ----------------------------------------------------------------------------------------------
@@ -242,7 +246,7 @@ def test_fingerprint_survives_pickle_and_nothing_is_changed(name: str) -> None:
     assert again.fingerprint == adapter.fingerprint
     assert (again.feature_names, again.n_features) == (adapter.feature_names, adapter.n_features)
     np.testing.assert_array_equal(again.leaves(case.X), adapter.leaves(case.X))
-    np.testing.assert_array_equal(read_trees(case, again).values, read_trees(case, adapter).values)
+    np.testing.assert_array_equal(read_trees(case, again).leaf_values, read_trees(case, adapter).leaf_values)
     others = {read(make().model).fingerprint for make in (boosted, hist, lambda: lone("ExtraTreeRegressor"))}
     assert len(others | {read(boosted(learning_rate=0.2).model).fingerprint}) == 4
 
@@ -364,7 +368,7 @@ def test_subclasses_are_read_like_their_parents() -> None:
 
     case = fit(Own(n_estimators=3, random_state=0))
     trees = read_trees(case, read(case.model))
-    np.testing.assert_allclose(replay(case, read(case.model), trees)[2], trees.values, rtol=1e-12)
+    np.testing.assert_allclose(replay(case, read(case.model), trees)[2], trees.leaf_values, rtol=1e-12)
 
 
 def test_a_singular_kernel_is_refused_and_transformers_do_not_warn_again(recwarn: Any) -> None:

@@ -76,7 +76,7 @@ def plan_of(
 def check_counts(booster: Any, nodes: NDArray[np.int64], sampler: Subsample) -> None:
     trees = booster.get("gbtree", booster)["model"]["trees"]
     for t, tree in enumerate(trees):
-        drawn = sampler.draw(t, nodes[:, t], np.empty(0))
+        drawn = sampler.bag(t)
         counts = np.bincount(nodes[drawn, t], minlength=len(tree["sum_hessian"]))
         ends = np.unique(nodes[:, t])
         np.testing.assert_array_equal(counts[ends], np.array(tree["sum_hessian"])[ends], err_msg=f"tree {t}")
@@ -194,11 +194,11 @@ def test_trees_may_be_asked_for_in_any_order() -> None:
     for method in UPDATERS:
         plan = plan_of(method, 200, subsample=0.5, seed=4)
         forth, back = (Subsample(plan, np.arange(6)) for _ in range(2))
-        drawn = [forth.draw(t, np.empty(0, dtype=int), np.empty(0)) for t in range(6)]
+        drawn = [forth.bag(t) for t in range(6)]
         for t in reversed(range(6)):
-            np.testing.assert_array_equal(back.draw(t, np.empty(0, dtype=int), np.empty(0)), drawn[t])
+            np.testing.assert_array_equal(back.bag(t), drawn[t])
         some = Subsample(plan, np.array([1, 4]))
-        np.testing.assert_array_equal(some.draw(1, np.empty(0, dtype=int), np.empty(0)), drawn[4])
+        np.testing.assert_array_equal(some.bag(1), drawn[4])
 
 
 def test_stream_is_mt19937() -> None:
@@ -227,7 +227,7 @@ def test_nothing_is_drawn_where_all_rows_count() -> None:
 
 def test_a_million_rows_and_a_hundred_trees() -> None:
     sampler = Subsample(plan_of("hist", 10**6, subsample=0.7), np.arange(100))
-    shares = [sampler.draw(t, np.empty(0, dtype=int), np.empty(0)).mean() for t in range(100)]
+    shares = [sampler.bag(t).mean() for t in range(100)]
     assert np.mean(shares) == pytest.approx(0.7, abs=1e-3)
     assert powers(3).tolist() == [16807, 16807**2, 16807**3]
 

@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from axil import Explainer
-from axil.adapters.contract import FittedTrees, TrainingRows
+from axil.adapters.boosted_fit import BoostedFit
+from axil.adapters.contract import TrainingRows
 from axil.adapters.xgboost.adapter import XGBoostAdapter, read
 from axil.adapters.xgboost.document import Tree
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
-from tests.adapters.common import settled
+from tests.adapters.common import drawn_rows, settled
 from tests.adapters.xgboost_models import CASES, OLD, VERSION, Case, booster, loaded, regressor, table, with_targets
 from tests.reference import bent_tree
 from tests.subsets import every
@@ -45,7 +46,7 @@ def two_columns(y: Array) -> Array:
     return y.reshape(len(y), -1)
 
 
-def read_trees(case: Case, adapter: XGBoostAdapter) -> list[FittedTrees]:
+def read_trees(case: Case, adapter: XGBoostAdapter) -> list[BoostedFit]:
     weights = None if case.sample_weight is None else single(case.sample_weight)
     offsets = None if case.base_margin is None else margins(case)
     return settled(adapter, TrainingRows(case.X, two_columns(single(case.y)), weights, offsets))
@@ -57,13 +58,13 @@ def margins(case: Case) -> Array:
     return np.zeros(shape) if case.base_margin is None else single(case.base_margin).reshape(shape)
 
 
-def outputs_of(trees: FittedTrees, which: int) -> slice:
+def outputs_of(trees: BoostedFit, which: int) -> slice:
     """The outputs that an entry serves."""
-    return slice(which, which + trees.values.shape[1])
+    return slice(which, which + trees.leaf_values.shape[1])
 
 
 def replay(
-    case: Case, trees: FittedTrees, leaves: NDArray[Any], targets: Array, offsets: Array
+    case: Case, trees: BoostedFit, leaves: NDArray[Any], targets: Array, offsets: Array
 ) -> tuple[Array, Array, Array, Array]:
     """Leaf counts and weights (L,), values (L, K) and predictions (N, K), from the model's own values of earlier trees.
 
@@ -71,11 +72,11 @@ def replay(
     """
     w = np.ones(len(targets)) if case.sample_weight is None else single(case.sample_weight)
     T, starts = len(trees.n_leaves), np.cumsum(trees.n_leaves) - trees.n_leaves
-    omega = np.tril(np.ones((T + 1, T)), -1) * trees.rates
+    omega = np.tril(np.ones((T + 1, T)), -1) * trees.learning_rates
     beta = np.ones(T + 1)
-    if trees.coefficients is not None:
-        omega, beta = trees.coefficients.omega, trees.coefficients.beta
-    added = [trees.values[starts[t] + leaves[:, t]] for t in range(T)]
+    if trees.schedule.coefficients is not None:
+        omega, beta = trees.schedule.coefficients.omega, trees.schedule.coefficients.beta
+    added = [trees.leaf_values[starts[t] + leaves[:, t]] for t in range(T)]
 
     def score(t: int) -> Array:
         total = single(beta[t] * trees.base_value + offsets + np.zeros_like(targets))
@@ -84,11 +85,15 @@ def replay(
         return total
 
     counts, weights, values = [], [], []
-    running, plain = score(0), trees.coefficients is None
+    running, plain = score(0), trees.schedule.coefficients is None
     for t, n in enumerate(trees.n_leaves):
         own, leaf = slice(starts[t], starts[t] + n), leaves[:, t]
         residual = single(targets - (running if plain else score(t)))
-        draw = np.ones(len(targets)) if trees.sampler is None else trees.sampler.draw(t, leaf, residual).astype(float)
+        draw = (
+            np.ones(len(targets))
+            if trees.sampler is None
+            else drawn_rows(trees.sampler, t, leaf, residual).astype(float)
+        )
         counts.append(np.bincount(leaf, draw, n))
         weights.append(np.bincount(leaf, w * draw, n))
         sums = np.stack([np.bincount(leaf, draw * single(w * r), n) for r in residual.T], axis=1)
@@ -113,12 +118,12 @@ def test_replay_meets_every_leaf(name: str) -> None:
         columns = slice(None) if trees.columns is None else trees.columns
         targets, offsets = two_columns(single(case.y))[:, own], margins(case)[:, own]
         counts, weights, values, found = replay(case, trees, leaves[:, columns], targets, offsets)
-        if trees.counts is not None:
-            np.testing.assert_array_equal(counts, trees.counts)
-        if trees.weights is not None:  # kept in float32
-            np.testing.assert_allclose(weights, trees.weights, rtol=1e-5, atol=1e-6 * weights.max())
-        slack = adapter.leaf_tolerance * np.abs(trees.values).max() + 1e-12 * scale
-        np.testing.assert_allclose(values, trees.values, rtol=0, atol=slack)
+        if trees.leaf_counts is not None:
+            np.testing.assert_array_equal(counts, trees.leaf_counts)
+        if trees.leaf_weights is not None:  # kept in float32
+            np.testing.assert_allclose(weights, trees.leaf_weights, rtol=1e-5, atol=1e-6 * weights.max())
+        slack = adapter.leaf_tolerance * np.abs(trees.leaf_values).max() + 1e-12 * scale
+        np.testing.assert_allclose(values, trees.leaf_values, rtol=0, atol=slack)
         # base_margin is added first and rounds the sum
         np.testing.assert_allclose(found, predictions[:, own], rtol=0, atol=1e-6 * (scale + offset))
         served = own.stop
@@ -135,7 +140,7 @@ def test_leaf_values_add_up_to_new_predictions(name: str) -> None:
     for trees in read_trees(case, adapter):
         starts = np.cumsum(trees.n_leaves) - trees.n_leaves
         columns = slice(None) if trees.columns is None else trees.columns
-        parts.append(trees.base_value + trees.values[starts + leaves[:, columns]].sum(axis=1))
+        parts.append(trees.base_value + trees.leaf_values[starts + leaves[:, columns]].sum(axis=1))
     atol = 1e-6 * (np.abs(predictions).max() or 1.0)
     np.testing.assert_allclose(np.concatenate(parts, axis=1), predictions, rtol=0, atol=atol)
 
@@ -158,18 +163,18 @@ def test_the_linear_map_alone_arrives_at_the_predictions(name: str) -> None:
         served = own.stop
 
 
-def linear_map(case: Case, trees: FittedTrees, leaves: NDArray[Any], targets: Array, offsets: Array) -> Array:
+def linear_map(case: Case, trees: BoostedFit, leaves: NDArray[Any], targets: Array, offsets: Array) -> Array:
     w = np.ones(len(targets)) if case.sample_weight is None else single(case.sample_weight)
     T, starts = len(trees.n_leaves), np.cumsum(trees.n_leaves) - trees.n_leaves
-    omega, beta = np.tril(np.ones((T + 1, T)), -1) * trees.rates, np.ones(T + 1)
-    if trees.coefficients is not None:
-        omega, beta = trees.coefficients.omega, trees.coefficients.beta
+    omega, beta = np.tril(np.ones((T + 1, T)), -1) * trees.learning_rates, np.ones(T + 1)
+    if trees.schedule.coefficients is not None:
+        omega, beta = trees.schedule.coefficients.omega, trees.schedule.coefficients.beta
     base = np.average(targets, axis=0, weights=w) if trees.base is None else trees.base
     values = np.zeros((T, *targets.shape))  # of each tree at each row, before the rate
     for t, n in enumerate(trees.n_leaves):
         leaf = leaves[:, t]
         residual = targets - offsets - beta[t] * base - np.tensordot(omega[t], values, 1)
-        draw = w if trees.sampler is None else w * trees.sampler.draw(t, leaf, residual)
+        draw = w if trees.sampler is None else w * drawn_rows(trees.sampler, t, leaf, residual)
         weights = np.bincount(leaf, draw, n)
         whole = weights + trees.l2[starts[t] : starts[t] + n]
         sums = np.stack([np.bincount(leaf, draw * r, n) for r in residual.T], axis=1)
@@ -209,7 +214,7 @@ def test_a_fit_with_base_margin_does_not_start_from_the_base() -> None:
     beta = {}
     for name in ("base_margin", "base_margin base_score=0", "regressor"):
         case = CASES[name]()
-        coefficients = read_trees(case, adapter_of(case.model))[0].coefficients
+        coefficients = read_trees(case, adapter_of(case.model))[0].schedule.coefficients
         beta[name] = None if coefficients is None else list(coefficients.beta)
     assert beta == {"base_margin": [0] * 10 + [1], "base_margin base_score=0": None, "regressor": None}
 
@@ -233,7 +238,7 @@ def test_a_fit_with_base_margin_does_not_start_from_the_base() -> None:
 def test_rates_and_lambda_are_those_of_the_fit(name: str, rate: float, l2: float) -> None:
     case = CASES[name]()
     for trees in read_trees(case, adapter_of(case.model)):
-        assert set(trees.rates) == {float(np.float32(rate))}
+        assert set(trees.learning_rates) == {float(np.float32(rate))}
         np.testing.assert_allclose(trees.l2, l2, rtol=1e-7)
 
 
@@ -243,7 +248,7 @@ def test_rate_schedules(name: str) -> None:
     case = CASES[name]()
     trees = read_trees(case, adapter_of(case.model))[0]
     expected = [0.3, *(0.3 * 0.9**i for i in range(9))]
-    np.testing.assert_allclose(trees.rates, expected, rtol=2e-7)
+    np.testing.assert_allclose(trees.learning_rates, expected, rtol=2e-7)
 
 
 ENDS_AT_ZERO = (0.2, 0.0, 0.1, 0.05, 0.0)
@@ -319,7 +324,7 @@ def test_leaves_set_to_zero_have_infinite_l2() -> None:
         case = CASES[name]()
         trees = read_trees(case, adapter_of(case.model))[0]
         assert 0 < np.isinf(trees.l2).sum() < len(trees.l2) / 2
-        assert not trees.values[np.isinf(trees.l2)].any()
+        assert not trees.leaf_values[np.isinf(trees.l2)].any()
 
 
 # -- models as they come ----------------------------------------------------------------------------------------------
@@ -379,7 +384,7 @@ def test_a_loaded_regressor(tmp_path: Any) -> None:
     again = xgb.XGBRegressor()
     again.load_model(tmp_path / "model.json")
     trees = read_trees(case, adapter_of(again))[0]
-    assert set(trees.rates) == {float(np.float32(0.2))}
+    assert set(trees.learning_rates) == {float(np.float32(0.2))}
     assert set(trees.l2) == {3.0}
 
 
@@ -510,7 +515,7 @@ def test_mistakes_show(name: str) -> None:
     case = CASES[name]()
     adapter = adapter_of(case.model)
     leaves = adapter.leaves(case.X)
-    expected = read_trees(case, adapter)[0].values
+    expected = read_trees(case, adapter)[0].leaf_values
     y, weights = case.y.copy(), np.ones(len(case.y)) if case.sample_weight is None else case.sample_weight.copy()
     y[3] += 0.1
     weights[3] *= 1.1
@@ -523,7 +528,7 @@ def test_mistakes_show(name: str) -> None:
         trees = read_trees(wrong, adapter)[0]
         _, found_weights, values, _ = replay(wrong, trees, leaves, two_columns(single(wrong.y)), margins(wrong))
         apart = np.abs(values - expected).max() > 10 * slack
-        assert apart or not np.allclose(found_weights, trees.weights, rtol=1e-5)
+        assert apart or not np.allclose(found_weights, trees.leaf_weights, rtol=1e-5)
 
 
 def test_a_wrong_target_shows_in_the_predictions() -> None:

@@ -260,7 +260,7 @@ def test_poisson_models_from_files_keep_their_step(settings, ending, tmp_path):
     again = xgb.XGBRegressor()
     again.load_model(tmp_path / f"model.{ending}")
     expected = axil.Explainer(model, X, COUNTS, init_score=OFFSETS)
-    assert expected._model.boosting.walked.smooth.most == pytest.approx(settings.get("max_delta_step", 0.7))
+    assert expected._model.boosting.walked.fit.max_step == pytest.approx(settings.get("max_delta_step", 0.7))
     for loaded in (again, xgb.Booster(model_file=tmp_path / f"model.{ending}")):
         found = axil.Explainer(loaded, X, COUNTS, init_score=OFFSETS)
         both = [own(X_NEW, init_score=OFFSETS[: len(X_NEW)]).contributions for own in (found, expected)]

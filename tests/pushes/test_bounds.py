@@ -159,7 +159,7 @@ class Fit:
     def __init__(self, name, y=None, w=W):
         own, explainer = case(name)
         walked = explainer._model.boosting.walked
-        smooth, trees = walked.smooth, walked.smooth.trees
+        trees = walked.fit
         y = own.y.astype(float) if y is None else y
         base = trees.base_value[0]
         if trees.base is None and isinstance(own.model, xgb.XGBModel) and VERSION < (3, 1):
@@ -175,7 +175,7 @@ class Fit:
             sums, bends = np.zeros(starts[-1]), np.zeros(starts[-1])
             place = slice(starts[t], starts[t + 1])
             sums[place], bends[place] = (np.bincount(leaf, w * each, trees.n_leaves[t]) for each in (-g, h))
-            rule = trees.l2, smooth.l1, smooth.most or np.inf, trees.nodes, t
+            rule = trees.l2, trees.l1, trees.max_step, trees.nodes, t
             values = bent_values(*rule, sums, bends)[0]
             self.values.append(values)
             self.pulls.append((rule, sums, bends, place, -w * g))
@@ -278,7 +278,7 @@ def test_no_push_is_larger_than_the_terms_of_the_leaf_values(name):
     """A row puts at most |w g| / (H + l2) into a tree, H of its own leaf: no sum near zero divides."""
     own, explainer = case(name)
     walked, found = explainer._model.boosting.walked, explainer(NEW)
-    trees = walked.smooth.trees
+    trees = walked.fit
     F, most = np.full(N, trees.base_value[0]), np.zeros(N)
     for t, leaf in enumerate(walked.leaves):
         g, h = own.slopes(own.y, F)
@@ -286,7 +286,7 @@ def test_no_push_is_larger_than_the_terms_of_the_leaf_values(name):
         denominators = np.bincount(leaf, W * h, len(trees.l2[place])) + trees.l2[place]
         (rate,) = {coefficient for _, coefficient in walked.rounds[t].changes}
         most += rate * W * np.abs(g) / denominators[leaf]
-        F = F + trees.values[place, 0][leaf]
+        F = F + trees.leaf_values[place, 0][leaf]
     assert (np.abs(found.contributions) <= (1 + 1e-3) * most + 1e-12).all()
     if not isinstance(own.model, lgb.LGBMModel | xgb.XGBModel):
         return

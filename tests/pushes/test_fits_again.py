@@ -16,7 +16,7 @@ def copies_of(explained):
     """Three fits of one model, each without other rows."""
     walked = explained.walked
     remaining = explained.label_weights.without(walked, GONE)
-    return fits_again._Copies(walked, explained.targets, walked.smooth.loss, remaining)
+    return fits_again._Copies(walked, explained.targets, walked.fit.loss, remaining)
 
 
 def compare(explained):
@@ -36,7 +36,7 @@ def compare(explained):
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case().loss != "squared"])
 def test_fits_in_the_core_are_those_of_numpy(name):
     done = compare(explained := explain(case_of(name))._model.boosting)
-    loss, based = explained.walked.smooth.loss, any(one.base for one in explained.walked.rounds)
+    loss, based = explained.walked.fit.loss, any(one.base for one in explained.walked.rounds)
     assert done == (loss.curvature is not None and loss.exponent != 0 and not loss.cancels and not based)
 
 

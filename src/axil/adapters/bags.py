@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.adapters.boosted_fit import RowGradients
 from axil.errors import InputError
 
 T = TypeVar("T")
@@ -17,6 +18,7 @@ class RecordedBags:
     """The columns of a table (N, T) of draw counts or multiplicities."""
 
     name = "bags="
+    needs_gradients = False
 
     def __init__(self, bags: NDArray[np.float64], n_trees: int):
         if bags.shape[1] != n_trees:
@@ -25,9 +27,9 @@ class RecordedBags:
         whole = bool((bags == bags.astype(np.uint8)).all())
         self.dtype: type[np.generic] = np.uint8 if whole else np.float64  #: that holds the draws
 
-    def draw(self, tree: int, leaf: NDArray[np.integer[Any]], residuals: NDArray[np.float64]) -> NDArray[Any]:
-        """(N,): how often each row was drawn for this tree."""
-        return self.bags[:, tree]
+    def draw(self, trees: range, leaves: NDArray[np.integer[Any]], gradients: RowGradients | None) -> NDArray[Any]:
+        """Return how often each row was drawn for each of these trees, (len(trees), N)."""
+        return self.bags[:, trees.start : trees.stop].T
 
 
 class DrawnAgain(Generic[T]):

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from axil.adapters.boosted_fit import BoostedFit, Placement, RowGradients, Sampler, Schedule
 from axil.adapters.boundary import ReadsRows
 from axil.adapters.linear_steps import LinearSteps
 from axil.adapters.routes import Routes, Ways
@@ -19,20 +20,22 @@ from axil.inputs.label_classes import LabelClasses
 from axil.kernels import Backend
 from axil.machine.arrays import largest_size
 from axil.scale import IDENTITY, TargetScale
-from axil.structure import Ancestors, Chains, ClassCounts, Coefficients, Cut, Nodes, Ranks
+from axil.structure import Ancestors, Coefficients, Nodes
 from axil.types import Array
 
 __all__ = [
     "Adapter",
     "Ancestors",
+    "BoostedFit",
     "Coefficients",
     "FittedSmoother",
-    "FittedTrees",
     "LeafTotals",
     "Model",
     "Nodes",
     "Placement",
+    "RowGradients",
     "Sampler",
+    "Schedule",
     "SmootherModel",
     "Totals",
     "TrainingRows",
@@ -127,84 +130,6 @@ class TrainingRows:
         return Totals.of(self.targets, self.weights, self.offsets)
 
 
-class Sampler(Protocol):
-    """Which rows each tree was fitted on; asked tree after tree, in order."""
-
-    name: str  #: for messages: "LightGBM bagging"
-
-    def draw(self, tree: int, leaf: NDArray[np.integer[Any]], residuals: Array) -> NDArray[Any]:
-        """(N,): how often, or with what factor, each row was drawn for this tree; 0: out of bag.
-
-        ``leaf`` is the tree's leaf of each row and ``residuals`` (N, K) are the targets less the model's prediction
-        before this tree, for samplers that depend on them.
-        """
-
-
-class Placement(Protocol):
-    """The leaves that training rows had in the fit, where predictions of the same rows are made in others.
-
-    A library that encodes categories by the targets of the rows before, and predicts by those of all rows, needs it.
-    """
-
-    @property
-    def encodings(self) -> int:
-        """How many encodings are held fixed, as splits are."""
-
-    def assign(self, out: NDArray[np.unsignedinteger[Any]], n_threads: int, backend: Backend | None = None) -> None:
-        """Fill ``out`` (T, N) with the leaves of all training rows."""
-
-
-@dataclass(frozen=True)
-class FittedTrees:
-    """Statements of a fitted model about T trees that serve K outputs; leaves are stacked, tree after tree, L in all.
-
-    With S the sum over a leaf's rows of weight * draw * residual and W that of weight * draw, the leaf's value before the
-    rate is ``S / (W + l2)``; after ``steps`` Newton steps ``(1 - (l2 / (W + l2)) ** steps) * S / W``. A leaf that the library
-    sets to zero has l2 = inf. ``l1``, ``max_step``, ``nodes`` and ``chains`` bend values further: see `Regularisation`; they
-    take K = 1.
-    """
-
-    n_leaves: NDArray[np.int64]  #: (T,)
-    values: Array  #: (L, K) what each leaf adds to a prediction: rates and coefficients included, the base not
-    counts: NDArray[np.int64] | None  #: (L,) rows in each leaf that were drawn, by the model's own account
-    weights: Array | None  #: (L,) their total weight * draw, where the model says
-    l2: Array  #: (L,) what regularisation adds to the leaf's denominator
-    rates: Array  #: (T,) learning rates as far as the model states them; nan: it does not
-    base: Array | None  #: (K,) the constants predictions start from; None: the weighted means of the targets
-    base_value: Array  #: (K,) that start as numbers
-    l1: float = 0.0  #: by how much a sum is moved towards zero
-    max_step: float = np.inf  #: the largest value of a leaf before the rate, either way
-    nodes: Nodes | None = None  #: where leaf values depend on more than their own rows, or inner nodes are evidence
-    #: the nodes of averaged trees, whose values leaves without rows have; None: they have the values of their roots
-    ancestors: Ancestors | None = None
-    chains: Chains | None = None  #: along which values must rise
-    steps: int | Array = 1  #: Newton steps, of all leaves or (L,) of each
-    l2_by_weight: bool = False  #: whether l2 is in proportion to the mean weight of all rows
-    #: (N,) the weights whose mean l2 is in proportion to, where rows have no weight for want of a target; None: ``row_weights``
-    scaling_weights: Array | None = None
-    row_weights: Array | None = None  #: (N,) weights that the fit used in place of the sample weights
-    #: how ``row_weights``, or the draws, follow from the labels of the rows; None: they do not
-    class_counts: ClassCounts | None = None
-    held_out: NDArray[np.bool_] | None = None  #: (N,) rows that took no part in the fit (early stopping)
-    sampler: Sampler | None = None
-    #: where a leaf's value is a percentile of its drawn rows' residuals; there is no regularisation then
-    ranks: Ranks | None = None
-    cut: Cut | None = None  #: where residuals are cut off before they are added up; takes K = 1
-    based: bool = False  #: whether the first tree is the base: see `Adapter.starts_with_base`
-    coefficients: Coefficients | None = None  #: None: plain boosting by the rates
-    #: (L,) what the library adds to the values as it prints them: a base in the first tree's
-    hidden: Array | float = 0.0
-    #: (L,) how far sums in single precision, in an order that is not known, leave values off
-    slack: Array | float = 0.0
-    #: why trees may disagree with the data of the last fit, asked with those (T,) that agree
-    doubt: Callable[[NDArray[np.bool_]], UnsupportedModelError | None] | None = None
-    columns: NDArray[np.int64] | None = None  #: (T,) which columns of `Adapter.leaves` these trees are; None: all
-    recorded_by: Array | None = (
-        None  #: (N,) what ``weights`` are sums of where the library recorded others than the rows' own
-    )
-    placement: Placement | None = None  #: None: training rows had the leaves that `Adapter.assign` gives them
-
-
 @dataclass(frozen=True)
 class FittedSmoother:
     """A fitted linear smoother: predictions are ``features(x) @ solution @ targets``."""
@@ -275,7 +200,7 @@ class Adapter(Model, Protocol):
         """The trees' tests, where it is proven how the library applies them."""
         return None
 
-    def trees(self, rows: TrainingRows) -> list[FittedTrees]:
+    def trees(self, rows: TrainingRows) -> list[BoostedFit]:
         """The model's trees: one entry for all outputs where they share trees, else one for each output."""
 
     def l2_at(self, l2: Array, before: float, after: float) -> Array:

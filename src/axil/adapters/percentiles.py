@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from axil.adapters.contract import Coefficients, FittedTrees, TrainingRows
+from axil.adapters.boosted_fit import BoostedFit, Schedule
+from axil.adapters.contract import Coefficients, TrainingRows
 from axil.errors import UnsupportedModelError
 from axil.structure import Ranks
 
@@ -20,12 +21,12 @@ def require_rows(rows: TrainingRows, setting: str, value: str) -> None:
         raise UnsupportedModelError(setting, f"{value} over partitions", BY_RANK, "Pass the training rows in memory.")
 
 
-def with_base(trees: FittedTrees, ranks: Ranks, rows: TrainingRows, start: float | None, slack: float) -> FittedTrees:
+def with_base(trees: BoostedFit, ranks: Ranks, rows: TrainingRows, start: float | None, slack: float) -> BoostedFit:
     """The trees after one of a single leaf, the percentile ``start`` of the targets, which may be off by ``slack``.
 
     None: the fit starts from a constant, which stays the base, and the first tree counts for nothing.
     """
-    c, size, rate = trees.coefficients, len(trees.n_leaves), 0.0 if start is None else 1.0
+    c, size, rate = trees.schedule.coefficients, len(trees.n_leaves), 0.0 if start is None else 1.0
     if c is not None:
         omega = np.zeros((size + 2, size + 1))
         omega[1:, 1:], omega[1:, 0] = c.omega, rate * c.beta
@@ -33,26 +34,25 @@ def with_base(trees: FittedTrees, ranks: Ranks, rows: TrainingRows, start: float
         c = Coefficients(omega, np.zeros(size + 2) if start is not None else np.append(c.beta[0], c.beta))
 
     def before(first: float, rest: Any) -> Any:
-        return None if rest is None else np.concatenate([[first], np.broadcast_to(rest, len(trees.values))])
+        return None if rest is None else np.concatenate([[first], np.broadcast_to(rest, len(trees.leaf_values))])
 
-    doubt, n_rows, weight = trees.doubt, rows.totals.n_rows, rows.totals.weight
+    doubt, n_rows, weight = trees.explain_mismatch, rows.totals.n_rows, rows.totals.weight
     if trees.held_out is not None:
         n_rows -= int(trees.held_out.sum())
         weight = float(n_rows if rows.weights is None else rows.weights[~trees.held_out].sum())
     return replace(
         trees,
         n_leaves=np.append(1, trees.n_leaves),
-        values=np.concatenate([[[0.0 if start is None else rate * start]], trees.values]),
-        counts=None if trees.counts is None else np.append(n_rows, trees.counts),
-        weights=before(weight, trees.weights),
-        l2=np.zeros(1 + len(trees.values)),
-        rates=np.append(rate, trees.rates),
+        leaf_values=np.concatenate([[[0.0 if start is None else rate * start]], trees.leaf_values]),
+        leaf_counts=None if trees.leaf_counts is None else np.append(n_rows, trees.leaf_counts),
+        leaf_weights=before(weight, trees.leaf_weights),
+        l2=np.zeros(1 + len(trees.leaf_values)),
+        schedule=Schedule.one_by_one(np.append(rate, trees.learning_rates), c),
         base=trees.base if start is None else np.zeros(1),
         base_value=trees.base_value if start is None else np.zeros(1),
-        coefficients=c,
-        hidden=before(0.0, trees.hidden),
-        slack=before(slack, trees.slack),
-        doubt=None if doubt is None else lambda agree: doubt(agree[1:]),
+        printed_shift=before(0.0, trees.printed_shift),
+        value_slack=before(slack, trees.value_slack),
+        explain_mismatch=None if doubt is None else lambda agree: doubt(agree[1:]),
         ranks=ranks,
         based=True,
         ancestors=None if trees.ancestors is None else trees.ancestors.after_a_leaf(),

@@ -8,28 +8,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from axil.adapters.contract import Adapter, FittedTrees, TrainingRows
+from axil.adapters.boosted_fit import BoostedFit
+from axil.adapters.contract import Adapter, TrainingRows
 from axil.adapters.pipeline import TREES, last_step, library_readers, search
 from axil.adapters.refusals import refuse
 from axil.adapters.searches import unwrapped
 from axil.adapters.sklearn.learners import REFUSALS
 from axil.errors import InputError, UnsupportedModelError, shown
-from axil.structure import Regularisation
-from axil.trees.losses import Loss
 from axil.types import Array
 
 __all__ = [
     "WEIGHS_CLASSES",
     "ClassWeightRule",
     "SmoothModel",
-    "SmoothTrees",
     "class_weight_rule",
     "counted_weights",
     "find",
@@ -43,81 +38,6 @@ __all__ = [
 _CUSTOM = ("lightgbm", "xgboost")  # those that take a user's own objective
 
 
-@dataclass(frozen=True)
-class SmoothTrees:
-    """T trees of a smooth loss; K outputs, each tree serving one, or all where ``shared``."""
-
-    trees: FittedTrees  #: values (L, 1), or (L, K) if shared; base None: the link of the weighted means of the targets
-    loss: Loss
-    iterations: NDArray[np.int64]  #: (T,) trees of one iteration see the same scores
-    outputs: NDArray[np.int64]  #: (T,) which output each tree serves; unused if shared
-    shared: bool = False
-    l1: float = 0.0
-    most: float = 0.0  #: the largest |leaf value| before the rate; 0: any
-    #: a value of exactly zero is the library's doing, not the data's, where H is less than this; held
-    lightest: float = 0.0
-    factors: Array | None = None  #: (N,) what multiplies row weights in leaves, but not in the base
-    l2_by_weight: float = (
-        0.0  #: what l2 grows by with the weight of any row, as it is in proportion to the mean weight; 0: it is not
-    )
-    #: where all trees of an iteration have the same rows; else that of ``trees``
-    sampler: IterationSampler | None = None
-    #: (I + 1, T) what each tree's values before the rate are multiplied by in the scores that each of I iterations, and at last a
-    #: prediction, sees, 0 for trees that come later; None: by the rates. DART drops and scales trees.
-    omega: Array | None = None
-    beta: Array | None = None  #: (I + 1,) likewise what the base is multiplied by; None: 1
-    #: whether trees are averaged, so that a leaf without rows would take the value of a node above it
-    averages: bool = False
-    #: in which the library keeps the scores of its training rows from tree to tree
-    score_precision: type[np.floating[Any]] = np.float64
-    #: (L,) sums of row weight times second derivative over each leaf's rows, and over its outputs where these share trees, as
-    #: the library recorded them; None: it did not
-    hessians: Array | None = None
-    smoothing: Smoothing | None = (
-        None  #: what settles ``own`` of the nodes, tree by tree, where only their sums tell it
-    )
-    start_held: str = ""  #: why the start does not follow the targets in a replay; empty: it does, or is a constant
-    underived: str = ""  #: why there are no derivatives by the targets; empty: there are
-
-    @cached_property
-    def bounds(self) -> Regularisation | None:
-        """How leaf values follow from sums of -w g and w h where nodes above bound or smooth them; None: none does."""
-        t = self.trees
-        rule = Regularisation(t.l2, np.ones_like(t.l2), False, self.l1, self.most or np.inf, t.nodes)
-        return rule if rule.mixes else None
-
-    @property
-    def base_shares(self) -> Array:
-        """(I + 1,): ``beta``."""
-        return np.ones(int(self.iterations[-1]) + 2) if self.beta is None else self.beta
-
-    @property
-    def draw_type(self) -> type[np.generic] | None:
-        """The type that holds how often, or with what factor, rows are drawn; None: all rows, always."""
-        if self.sampler is not None:
-            return self.sampler.dtype
-        return None if self.trees.sampler is None else getattr(self.trees.sampler, "dtype", np.uint8)
-
-
-class Smoothing(Protocol):
-    """The share of each node's own value in what a library smooths towards the value of the node above, held fixed once found."""
-
-    def own(self, tree: int, sums: Array, weights: Array, values: Array) -> Array:
-        """(M_t,): the shares of one tree's nodes, from the sums of -w g and w h and the model's values of its leaves, (L_t,)."""
-
-
-class IterationSampler(Protocol):
-    """Which rows each iteration's trees were fitted on; asked iteration after iteration, in order."""
-
-    dtype: type[np.generic]  #: of what it draws
-
-    def draw_by(self, trees: range, leaves: NDArray[np.integer[Any]], pull: Array, bend: Array) -> NDArray[Any]:
-        """(N,): with what factor each row was drawn for these trees, whose leaves are (trees, N); 0: out of bag.
-
-        ``pull`` and ``bend`` (N, K) are -weight * g and weight * h, for samplers that depend on them.
-        """
-
-
 class SmoothModel(Adapter, Protocol):
     """One fitted model, read once; construction refuses, by name, what is not differentiated."""
 
@@ -128,7 +48,7 @@ class SmoothModel(Adapter, Protocol):
     def scores(self, X: Any) -> Array:
         """(n, K): raw scores by the library's own account, before any link, without offsets."""
 
-    def smooth_trees(self, rows: TrainingRows) -> SmoothTrees:
+    def smooth_trees(self, rows: TrainingRows) -> BoostedFit:
         """The trees of these training rows; targets are 0 and 1 for classes."""
 
 

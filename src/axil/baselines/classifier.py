@@ -38,18 +38,18 @@ class FittedClassifier:
 
     def __init__(self, proven: ProvenPushes):
         self.proven, self.walked = proven, proven.boosting.pushes.walked
-        smooth = self.walked.smooth
-        if not isinstance(smooth.loss, (Logit, Softmax)):
+        fit = self.walked.fit
+        if not isinstance(fit.loss, (Logit, Softmax)):
             raise InputError(
-                f"The model was fitted to the loss {smooth.loss.name!r}; expected log-loss or softmax, or squared error. For "
+                f"The model was fitted to the loss {fit.loss.name!r}; expected log-loss or softmax, or squared error. For "
                 "other losses there are no baselines."
             )
-        if smooth.omega is not None:
+        if fit.schedule.tree_shares is not None:
             raise InputError(
                 "The model was fitted with DART, which drops trees and puts them back smaller; the baselines are defined for "
                 "trees that are added one after the other. Ask axil.Explainer, which takes DART."
             )
-        if smooth.bounds is not None:
+        if fit.node_rule is not None:
             raise InputError(
                 "The model was fitted with monotone constraints or path_smooth, which lead leaves by those of other rows; the "
                 "baselines are defined for leaves of their own rows. Ask axil.Explainer, which takes both."
@@ -65,7 +65,7 @@ class FittedClassifier:
     @property
     def loss(self) -> Loss:
         """The loss of the fit."""
-        return self.walked.smooth.loss
+        return self.walked.fit.loss
 
     @property
     def n_threads(self) -> int:
@@ -80,7 +80,7 @@ class FittedClassifier:
     @property
     def row_weights(self) -> Array:
         """(N,): weights of the rows in the loss."""
-        factors = self.walked.smooth.factors
+        factors = self.walked.fit.leaf_factors
         return self.walked.weights if factors is None else self.walked.weights * factors
 
     def queries(self, X: Any, y: Any) -> ClassQueries:
@@ -91,7 +91,7 @@ class FittedClassifier:
         if targets is not None and not np.isin(targets, (0.0, 1.0)).all():
             raise InputError("y holds numbers other than 0 and 1; expected classes.")
         leaves = asked.coordinates.astype(np.intp)
-        return ClassQueries(leaves, leaf_scores(self.walked.smooth, leaves), targets)
+        return ClassQueries(leaves, leaf_scores(self.walked.fit, leaves), targets)
 
     def rounds(self, queries: ClassQueries) -> Iterator[tuple[Round, Array, Array]]:
         """The rounds of the fit, last first, with the scores of training and of explained rows before them: (N, K), (n, K).

@@ -41,7 +41,7 @@ class LeafInfluence(TreeBaseline):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.classifier is not None:
-            steps = int(np.max(self.classifier.walked.smooth.trees.steps))
+            steps = int(np.max(self.classifier.walked.fit.steps))
         else:
             steps = cast(Adapter, self.proven.adapter).leaf_steps
         if steps > 1:

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from axil.adapters.boosted_fit import BoostedFit
 from axil.adapters.contract import TrainingRows
-from axil.adapters.smooth import SmoothModel, SmoothTrees
+from axil.adapters.smooth import SmoothModel
 from axil.dask.build_weights import Collections, refuse_encoded, require_rows
 from axil.dask.cluster import Cluster, task
 from axil.dask.on_workers import HeldRows
@@ -48,19 +49,19 @@ def build(
         raise adapter.refused_draws
     observed = data.observed(cluster, adapter, observe_targets)
     sizes: list[int] = cluster.collect([task(len, part.targets) for part in observed])
-    smooth, weights = _read(adapter, cluster, observed, sizes, limits)
-    _refuse(smooth)
-    alone = _without_rows(smooth)
-    base = smooth.base_shares[0] * smooth.trees.base_value
+    fit, weights = _read(adapter, cluster, observed, sizes, limits)
+    _refuse(fit)
+    alone = _without_rows(fit)
+    base = fit.schedule.shares_of_initial[0] * fit.base_value
     shared = cluster.share(SharedFit(adapter, alone, base, checked_each(sizes), limits.n_threads))
-    own = places(sizes, [weights], [smooth.trees.held_out])
+    own = places(sizes, [weights], [fit.held_out])
     walks = [task(walk_partition, *parts, shared) for parts in zip(data.X, observed, own)]
     partitions, evidence = held_pairs(cluster, walks)
     sums: GradientSums = cluster.total(evidence)
     if check:
-        compare_counts(adapter, smooth.trees, sums.counts)
+        compare_counts(adapter, fit, sums.counts)
     walked = _settled(adapter, alone, sums, check)
-    report = _check_scores(adapter, smooth, sums, walked) if check else None
+    report = _check_scores(adapter, fit, sums, walked) if check else None
     kind = label_dtype(cluster, partitions, sizes)
     leaf_sizes = _leaf_sizes(walked, sums, limits)
     return HeldPushes(partitions, sizes, kind, walked, cluster.share(walked), sums.largest, leaf_sizes), report
@@ -68,7 +69,7 @@ def build(
 
 def _read(
     adapter: SmoothModel, cluster: Cluster, observed: list[Any], sizes: list[int], limits: Limits
-) -> tuple[SmoothTrees, Array]:
+) -> tuple[BoostedFit, Array]:
     """The model as its targets lead to it, and what each row counts with."""
     total = sum(sizes)
     require_rows(total, True)
@@ -83,9 +84,9 @@ def _read(
     require_rows(total, weights is None or bool(weights.any()))
     fitted = adapter.smooth_trees(TrainingRows(None, targets, weights, offsets))
     fitted.loss.check(targets)
-    counted = with_rows(fitted.trees, weights, None).row_weights
+    counted = with_rows(fitted, weights, None).row_weights
     counted = np.ones(total) if counted is None else counted
-    return fitted, counted if fitted.factors is None else counted * fitted.factors
+    return fitted, counted if fitted.leaf_factors is None else counted * fitted.leaf_factors
 
 
 def _joined(parts: list[Array | None]) -> Array | None:
@@ -93,14 +94,13 @@ def _joined(parts: list[Array | None]) -> Array | None:
     return np.concatenate(known) if known else None
 
 
-def _refuse(smooth: SmoothTrees) -> None:
+def _refuse(fit: BoostedFit) -> None:
     """Refuse by name what is not summed over partitions."""
-    trees = smooth.trees
-    served = (
-        smooth.iterations if smooth.shared else smooth.iterations * (int(smooth.outputs.max()) + 1) + smooth.outputs
-    )
-    sampled = "" if smooth.draw_type is None else getattr(smooth.sampler or trees.sampler, "name", "of rows")
-    refuse_encoded(trees)
+    rounds = fit.schedule.rounds
+    outputs = fit.schedule.outputs
+    place = rounds if outputs is None else rounds * (int(outputs.max()) + 1) + outputs  # round and output of each tree
+    sampled = "" if fit.sampler is None else fit.sampler.name
+    refuse_encoded(fit)
     found = {
         (
             "row sampling",
@@ -108,29 +108,29 @@ def _refuse(smooth: SmoothTrees) -> None:
         ): "on a cluster each machine draws from its own rows, in an order that no model records",
         (
             "boosting",
-            "dart" if smooth.omega is not None and not smooth.averages else "",
+            "dart" if fit.schedule.tree_shares is not None and not fit.averages else "",
         ): "trees are taken out of the scores and put back on the way",
-        ("boosting", "rf" if smooth.averages else ""): "axil does not average trees over partitions with this loss",
-        ("objective", "custom" if smooth.loss.recorded else ""): "its gradients are asked for on all rows at once",
+        ("boosting", "rf" if fit.averages else ""): "axil does not average trees over partitions with this loss",
+        ("objective", "custom" if fit.loss.recorded else ""): "its gradients are asked for on all rows at once",
         (
             "objective",
-            smooth.loss.name if smooth.loss.pooled else "",
+            fit.loss.name if fit.loss.pooled else "",
         ): "its gradients depend on the residuals of all rows",
         (
             "leaves",
-            "solved for all classes together" if smooth.loss.joint else "",
+            "solved for all classes together" if fit.loss.joint else "",
         ): "axil does not sum their systems over partitions",
         (
             "leaf steps",
-            f"{np.max(trees.steps)} per tree" if np.max(trees.steps) > 1 else "",
+            f"{np.max(fit.steps)} per tree" if np.max(fit.steps) > 1 else "",
         ): "each step follows the sums of the one before over all rows",
         (
             "parallel trees",
-            "several per iteration" if len(np.unique(served)) < len(served) else "",
+            "several per iteration" if len(np.unique(place)) < len(place) else "",
         ): "axil sums the gradients of one tree per iteration and output over partitions",
     }
-    if smooth.bounds is not None:
-        name = "monotone_constraints" if smooth.smoothing is None else "path_smooth"
+    if fit.node_rule is not None:
+        name = "monotone_constraints" if fit.smoothing is None else "path_smooth"
         found[name, "set"] = "axil does not sum the nodes of such trees of this loss over partitions"
     for (setting, value), reason in found.items():
         if value:
@@ -138,53 +138,55 @@ def _refuse(smooth: SmoothTrees) -> None:
             raise UnsupportedModelError(setting, value, reason, instead)
 
 
-def _without_rows(smooth: SmoothTrees) -> SmoothTrees:
+def _without_rows(fit: BoostedFit) -> BoostedFit:
     """The part of the fit that holds for all partitions alike."""
-    trees = replace(smooth.trees, row_weights=None, held_out=None, sampler=None, base=smooth.trees.base_value)
-    return replace(smooth, trees=trees, factors=None)
+    return replace(fit, row_weights=None, held_out=None, sampler=None, base=fit.base_value, leaf_factors=None)
 
 
-def _settled(adapter: SmoothModel, smooth: SmoothTrees, sums: GradientSums, check: bool) -> WalkedStages:
+def _settled(adapter: SmoothModel, fit: BoostedFit, sums: GradientSums, check: bool) -> WalkedStages:
     """The walk of all rows from their sums: one row per leaf stands for all that are in it, tree by tree."""
-    trees = smooth.trees
-    width, n_outputs = int(trees.n_leaves.max()), len(trees.base_value)
-    leaves = np.minimum(np.arange(width), trees.n_leaves[:, None] - 1).astype(cell_dtype(width))
-    rounds = iter(_rounds(smooth, sums, width, n_outputs))
-    standing = replace(smooth, loss=Custom(asked=lambda F: next(rounds), rounded=np.float64))
-    standing = replace(standing, trees=replace(trees, counts=None, slack=trees.slack + sums.lost))
+    width, n_outputs = int(fit.n_leaves.max()), len(fit.base_value)
+    leaves = np.minimum(np.arange(width), fit.n_leaves[:, None] - 1).astype(cell_dtype(width))
+    rounds = iter(_rounds(fit, sums, width, n_outputs))
+    standing = replace(
+        fit,
+        loss=Custom(asked=lambda F: next(rounds), rounded=np.float64),
+        leaf_counts=None,
+        value_slack=fit.value_slack + sums.lost,
+    )
     found = walk(adapter, standing, leaves, np.zeros((width, n_outputs)), None, check, 1)
     nothing = leaves[:, :0]
     none = np.empty((0, n_outputs))
-    return replace(found, smooth=smooth, leaves=nothing, targets=none, weights=np.empty(0), score=none, gradients=None)
+    return replace(found, fit=fit, leaves=nothing, targets=none, weights=np.empty(0), score=none, gradients=None)
 
 
 def _leaf_sizes(walked: WalkedStages, sums: GradientSums, limits: Limits) -> Array:
     found = np.zeros_like(sums.sizes)
     for term in (term for terms in Pushes(walked, limits).terms for term in terms):
-        own, column = slice(*walked.starts[term.tree : term.tree + 2]), term.output if walked.smooth.shared else 0
+        own, column = slice(*walked.starts[term.tree : term.tree + 2]), walked.fit.schedule.column(term.output)
         found[own, column] += np.abs(term.scale) * sums.sizes[own, column]
     return mixed_terms(walked, found)
 
 
-def _rounds(smooth: SmoothTrees, sums: GradientSums, width: int, n_outputs: int) -> list[tuple[Array, Array]]:
+def _rounds(fit: BoostedFit, sums: GradientSums, width: int, n_outputs: int) -> list[tuple[Array, Array]]:
     """G and H (width, K) of each iteration: row i stands for leaf i of the iteration's tree of that output."""
-    starts, found = np.concatenate([[0], np.cumsum(smooth.trees.n_leaves)]).astype(np.int64), []
-    for iteration in np.unique(smooth.iterations):
+    starts, found = np.concatenate([[0], np.cumsum(fit.n_leaves)]).astype(np.int64), []
+    for iteration in np.unique(fit.schedule.rounds):
         g, h = np.zeros((2, width, n_outputs))
-        for t in np.flatnonzero(smooth.iterations == iteration):
-            own, n = slice(starts[t], starts[t + 1]), int(smooth.trees.n_leaves[t])
-            outputs: Any = slice(None) if smooth.shared else slice(int(smooth.outputs[t]), int(smooth.outputs[t]) + 1)
+        for t in np.flatnonzero(fit.schedule.rounds == iteration):
+            own, n = slice(starts[t], starts[t + 1]), int(fit.n_leaves[t])
+            outputs = fit.schedule.outputs_served(int(t))
             g[:n, outputs], h[:n, outputs] = sums.g[own], sums.h[own]
         found.append((g, h))
     return found
 
 
-def _check_scores(adapter: SmoothModel, smooth: SmoothTrees, sums: GradientSums, walked: WalkedStages) -> Verification:
+def _check_scores(adapter: SmoothModel, fit: BoostedFit, sums: GradientSums, walked: WalkedStages) -> Verification:
     """Compare scores with the model's; leaf values were compared in the walk. What was found."""
     scale = max(sums.largest, 1e-300)
-    details = {"loss": smooth.loss.name}
+    details = {"loss": fit.loss.name}
     errors = check_miss(adapter, sums.miss, scale), walked.leaf_error, adapter.smooth_tolerance, scale
-    n_trees, recovered = len(smooth.trees.n_leaves), dict(walked.recovered)
+    n_trees, recovered = len(fit.n_leaves), dict(walked.recovered)
     return Verification(
-        int(sums.counts[: smooth.trees.n_leaves[0]].sum()), n_trees, *errors, recovered=recovered, details=details
+        int(sums.counts[: fit.n_leaves[0]].sum()), n_trees, *errors, recovered=recovered, details=details
     )

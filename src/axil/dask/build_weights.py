@@ -15,7 +15,8 @@ from typing import Any, cast
 import numpy as np
 
 from axil import inputs
-from axil.adapters.contract import Adapter, FittedTrees, LeafTotals, Model, Totals, TrainingRows
+from axil.adapters.boosted_fit import BoostedFit
+from axil.adapters.contract import Adapter, LeafTotals, Model, Totals, TrainingRows
 from axil.dask.cluster import Cluster, layout, literal, partitions, task
 from axil.dask.on_workers import HeldRows
 from axil.dask.partitions import (
@@ -202,7 +203,7 @@ def _check_totals(adapter: Adapter, whole: Totals) -> None:
         refuse_rows(adapter, whole.n_rows, adapter.fitted_rows)
 
 
-def refuse_encoded(trees: FittedTrees) -> None:
+def refuse_encoded(trees: BoostedFit) -> None:
     """Refuse encodings of categories, which partitions do not have by themselves."""
     if trees.placement is not None:
         raise UnsupportedModelError(
@@ -213,7 +214,7 @@ def refuse_encoded(trees: FittedTrees) -> None:
         )
 
 
-def _refuse_sampled(fitted: list[FittedTrees], recorded: bool) -> None:
+def _refuse_sampled(fitted: list[BoostedFit], recorded: bool) -> None:
     sampler = fitted[0].sampler
     refuse_encoded(fitted[0])
     if sampler is not None and not recorded:
@@ -226,11 +227,11 @@ def _refuse_sampled(fitted: list[FittedTrees], recorded: bool) -> None:
         )
 
 
-def _require_leaf_space(fitted: list[FittedTrees], budget: Budget) -> None:
+def _require_leaf_space(fitted: list[BoostedFit], budget: Budget) -> None:
     """Refuse before X is read what cannot be asked in the end."""
     needed = 0
     for trees in fitted:
-        c, total = trees.coefficients, int(trees.n_leaves.sum())
+        c, total = trees.schedule.coefficients, int(trees.n_leaves.sum())
         needed += 2 * 8 * total**2 if c is None or c.omega[:-1].any() else 0
     instead = (
         "On several machines weights are computed in leaf space only, 8 bytes for each pair of leaves and as much again "
@@ -239,12 +240,12 @@ def _require_leaf_space(fitted: list[FittedTrees], budget: Budget) -> None:
     budget.require(needed, "Leaf space", instead)
 
 
-def _without_rows(trees: FittedTrees) -> FittedTrees:
+def _without_rows(trees: BoostedFit) -> BoostedFit:
     """The part of the trees that holds for all partitions alike."""
     return replace(trees, row_weights=None, held_out=None, sampler=None)
 
 
-def _walked(trees: FittedTrees, sums: LeafSums, n_rows: int) -> Replay:
+def _walked(trees: BoostedFit, sums: LeafSums, n_rows: int) -> Replay:
     """Return the replay over all rows, of which there are ``n_rows``; its structure has no rows itself."""
     nothing = np.empty((len(trees.n_leaves), 0), dtype=cell_dtype(int(trees.n_leaves.max())))
     score = np.empty((0, sums.residuals.shape[1]))

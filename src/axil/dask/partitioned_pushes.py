@@ -37,7 +37,7 @@ class PartitionedPushes(PartitionedModel):
 
     @property
     def trees(self) -> tuple[NDArray[np.int64], list[Any]]:
-        return self.held.walked.smooth.trees.n_leaves, [slice(None)]
+        return self.held.walked.fit.n_leaves, [slice(None)]
 
     @property
     def scored(self) -> Any:
@@ -46,14 +46,14 @@ class PartitionedPushes(PartitionedModel):
 
     @property
     def starts_elsewhere(self) -> bool:
-        return not self.held.walked.smooth.base_shares[0]
+        return not self.held.walked.fit.schedule.shares_of_initial[0]
 
     def most_asked(self) -> int:
         return ASKED_QUERIES
 
     def _starts(self, queries: Queries) -> Array:
         """(n, K): where scores start."""
-        found: Array = queries.offsets.base * self.held.walked.smooth.trees.base_value + queries.offsets.values
+        found: Array = queries.offsets.base * self.held.walked.fit.base_value + queries.offsets.values
         return found
 
     def asked(self, batch: Any, source: Source) -> Any:
@@ -69,11 +69,11 @@ class PartitionedPushes(PartitionedModel):
         """Compare the sums of leaves with the model's scores, and the sums of pushes with those of leaves."""
         if not self.verify or not len(batch):
             return
-        held, smooth = self.held, self.held.walked.smooth
+        held, fit = self.held, self.held.walked.fit
         rows = batch.queries if isinstance(batch, Combination) else batch
         starts = self._starts(rows)
-        of_leaves, as_added = (leaf_scores(smooth, rows.coordinates, starts, rounded=own) for own in (False, True))
-        sizes = sizes_of(smooth, smooth.trees.base_value, held.leaf_sizes, rows.coordinates)
+        of_leaves, as_added = (leaf_scores(fit, rows.coordinates, starts, rounded=own) for own in (False, True))
+        sizes = sizes_of(fit, fit.base_value, held.leaf_sizes, rows.coordinates)
         sizes += np.abs(rows.offsets.values)
         check_sums(as_added, rows.predictions, sizes, self.adapter.smooth_tolerance, held.largest, CHANGED)
         if predictions is not None:

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
-from axil.adapters.contract import Adapter, FittedTrees, Totals
+from axil.adapters.boosted_fit import BoostedFit
+from axil.adapters.contract import Adapter, Totals
 from axil.attribution import Attribution, Effects, Quantity
 from axil.attribution.block_effects import NoEffects
 from axil.attribution.leaf_matches import SharedLeaves, leaf_rows
@@ -65,7 +66,7 @@ class Shared:
     """The objects that the work on every partition shares."""
 
     adapter: Adapter
-    fitted: list[FittedTrees]  #: without what belongs to single rows
+    fitted: list[BoostedFit]  #: without what belongs to single rows
     n_checked: int  #: rows of each partition whose prediction is asked of the library
     n_threads: int
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
-from axil.adapters.smooth import SmoothModel, SmoothTrees
+from axil.adapters.boosted_fit import BoostedFit
+from axil.adapters.smooth import SmoothModel
 from axil.attribution import Attribution, Effects
 from axil.attribution.block_effects import BlockEffects, NoEffects
 from axil.attribution.leaf_matches import SharedLeaves
@@ -36,7 +36,7 @@ class SharedFit:
     """The fit as all partitions share it: without what belongs to single rows."""
 
     adapter: SmoothModel
-    smooth: SmoothTrees
+    fit: BoostedFit
     start: Array  #: (K,) scores before the first tree
     n_checked: int  #: rows of each partition whose score is asked of the library
     n_threads: int
@@ -93,15 +93,15 @@ def walk_partition(X: Any, observed: Observed, place: Place, shared: SharedFit) 
     X, labels = place.read(X, observed, shared.adapter)
     n, (weights,), (held_out,) = len(observed.targets), place.row_weights, place.held_out
     assert weights is not None
-    adapter, trees = shared.adapter, shared.smooth.trees
+    adapter, trees = shared.adapter, shared.fit
     limits = Limits(shared.n_threads, Budget(None))  # of this worker
     leaves = assign_leaves(adapter, X, n, trees.n_leaves, limits)
     start = shared.start if observed.offsets is None else shared.start + observed.offsets
     rows = WalkedRows(place.start, observed.given, labels, leaves, observed.targets, weights, start)
-    counts, g, h, sizes, score = _sums(rows, shared.smooth, slice(None) if held_out is None else ~held_out)
+    counts, g, h, sizes, score = _sums(rows, shared.fit, slice(None) if held_out is None else ~held_out)
     asked = np.arange(0, n, max(1, -(-n // shared.n_checked)))
     expected = adapter.scores(inputs.take_rows(X, asked))
-    found = leaf_scores(shared.smooth, leaves[:, asked].T, rounded=True)
+    found = leaf_scores(shared.fit, leaves[:, asked].T, rounded=True)
     miss = Miss(0.0, 0, 0.0, 0.0)
     if len(asked):
         miss = furthest(found, expected)
@@ -110,23 +110,22 @@ def walk_partition(X: Any, observed: Observed, place: Place, shared: SharedFit) 
     return rows, GradientSums(counts, g, h, sizes, largest, lost_beside(start), miss)
 
 
-def _sums(rows: WalkedRows, smooth: SmoothTrees, fitted: Any) -> tuple[NDArray[np.int64], Array, Array, Array, Array]:
+def _sums(rows: WalkedRows, fit: BoostedFit, fitted: Any) -> tuple[NDArray[np.int64], Array, Array, Array, Array]:
     """Counts of the rows of the fit, sums of g, h and |g| over leaves, and the scores in the end."""
-    trees, loss = smooth.trees, smooth.loss
-    starts = np.concatenate([[0], np.cumsum(trees.n_leaves)]).astype(np.int64)
-    G, H, sizes = (np.zeros_like(trees.values) for _ in range(3))
+    loss = fit.loss
+    starts = fit.starts
+    G, H, sizes = (np.zeros_like(fit.leaf_values) for _ in range(3))
     counts = np.zeros(int(starts[-1]), dtype=np.int64)
-    score = (rows.score + np.zeros_like(rows.rounded)).astype(smooth.score_precision)
-    for begin, end in pairwise([*np.flatnonzero(np.diff(smooth.iterations, prepend=-1)), len(starts) - 1]):
+    score = (rows.score + np.zeros_like(rows.rounded)).astype(fit.score_precision)
+    for trees in fit.schedule.trees_of_rounds:
         g, h = loss.seen(rows.rounded, score, rows.weights)
-        for t in range(begin, end):
-            leaf, own, n = rows.leaves[t], slice(starts[t], starts[t + 1]), int(trees.n_leaves[t])
+        for t in trees:
+            leaf, own, n = rows.leaves[t], slice(starts[t], starts[t + 1]), int(fit.n_leaves[t])
             counts[own] = np.bincount(leaf[fitted], minlength=n)
-            outputs = range(score.shape[1]) if smooth.shared else [int(smooth.outputs[t])]
-            for column, k in enumerate(outputs):
+            for column, k in enumerate(fit.schedule.outputs_of(t, score.shape[1])):
                 G[own, column], H[own, column] = (np.bincount(leaf, each[:, k], n) for each in (g, h))
                 sizes[own, column] = np.bincount(leaf, np.abs(g[:, k]), n)
-                score[:, k] += trees.values[own, column].astype(score.dtype, copy=False)[leaf]
+                score[:, k] += fit.leaf_values[own, column].astype(score.dtype, copy=False)[leaf]
     return counts, G, H, sizes, score
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.contract import FittedTrees
-from axil.adapters.smooth import SmoothModel, SmoothTrees
+from axil.adapters.boosted_fit import BoostedFit
+from axil.adapters.smooth import SmoothModel
 from axil.errors import ExactnessError
 from axil.inputs import take_rows
 from axil.kernels import Rows
@@ -29,39 +29,41 @@ def lost_beside(scores: Array) -> float:
     return LOST * float(np.finfo(np.float64).eps) * float(np.abs(scores).max(initial=0.0))
 
 
-def check_start(adapter: SmoothModel, found: Array, trees: FittedTrees, targets: Array, rounding: Array) -> None:
+def check_start(adapter: SmoothModel, found: Array, trees: BoostedFit, targets: Array, rounding: Array) -> None:
     """Compare the scores (K,) that the targets lead to at first with those that the fit started from, up to rounding (K,)."""
     for mine, own, slack in zip(found, trees.base_value, rounding):
         if not abs(mine - own) <= slack + adapter.smooth_tolerance * max(1.0, float(np.abs(targets).max()), abs(own)):
             raise ExactnessError("score that the fit starts from", float(mine), float(own), adapter.causes("values"))
 
 
-def check_counts(adapter: SmoothModel, trees: FittedTrees, rows: Rows, drawn: NDArray[Any] | None) -> None:
+def check_counts(adapter: SmoothModel, trees: BoostedFit, rows: Rows, drawn: NDArray[Any] | None) -> None:
     """Compare how many rows fall into each leaf, or how many of those drawn (T, N), with what the model records."""
-    if trees.counts is None:
+    if trees.leaf_counts is None:
         return
     if drawn is None:
         taken = np.ones(rows.n_rows) if trees.held_out is None else (~trees.held_out).astype(float)
         return compare_counts(adapter, trees, rows.leaf_sums(taken[:, None], None)[:, 0])
     # a tree without a split does not always say how many rows it had
     counted = (rows.tree(t).leaf_sums((own > 0)[:, None].astype(float), None) for t, own in enumerate(drawn))
-    found = np.where(np.repeat(trees.n_leaves == 1, trees.n_leaves), trees.counts, np.concatenate(list(counted))[:, 0])
-    compare("row count", found, trees.counts, 0.5, trees, adapter.causes("counts"))
+    found = np.where(
+        np.repeat(trees.n_leaves == 1, trees.n_leaves), trees.leaf_counts, np.concatenate(list(counted))[:, 0]
+    )
+    compare("row count", found, trees.leaf_counts, 0.5, trees, adapter.causes("counts"))
 
 
-def compare_counts(adapter: SmoothModel, trees: FittedTrees, found: NDArray[Any]) -> None:
+def compare_counts(adapter: SmoothModel, trees: BoostedFit, found: NDArray[Any]) -> None:
     """Compare the numbers of rows of the fit in each leaf, (L,), where all are in every tree, with what the model records."""
-    if trees.counts is None:
+    if trees.leaf_counts is None:
         return
-    n_given, n_fitted = (int(own[: trees.n_leaves[0]].sum()) for own in (found, trees.counts))
+    n_given, n_fitted = (int(own[: trees.n_leaves[0]].sum()) for own in (found, trees.leaf_counts))
     if n_given != n_fitted:
         cause = f"The {adapter.library} model was fitted on {n_fitted} rows: pass exactly those."
         raise ExactnessError("number of training rows", n_given, n_fitted, cause)
-    compare("row count", found, trees.counts, 0.5, trees, adapter.causes("counts"))
+    compare("row count", found, trees.leaf_counts, 0.5, trees, adapter.causes("counts"))
 
 
 def check_values(
-    adapter: SmoothModel, trees: FittedTrees, found: Array, start: Array, noise: Callable[[], Array]
+    adapter: SmoothModel, trees: BoostedFit, found: Array, start: Array, noise: Callable[[], Array]
 ) -> float:
     """Compare leaf values (L, K) with the model's, and return the largest difference, relative to the largest of them.
 
@@ -71,34 +73,34 @@ def check_values(
     ``noise`` (L, K), asked for where some are apart, is what rounding leaves over of gradients that cancel: all there is in
     leaves of a fit that had nothing to learn.
     """
-    largest = float(np.abs(trees.values).max(initial=0.0)) or 1.0
-    allowed = adapter.smooth_tolerance * largest + trees.slack + lost_beside(start)
+    largest = float(np.abs(trees.leaf_values).max(initial=0.0)) or 1.0
+    allowed = adapter.smooth_tolerance * largest + trees.value_slack + lost_beside(start)
     slack = np.broadcast_to(np.reshape(allowed, (-1, 1)), found.shape)
-    if not (np.abs(found - trees.values) <= slack).all():
+    if not (np.abs(found - trees.leaf_values) <= slack).all():
         slack = slack + noise()
     for k in range(found.shape[1]):
-        compare("value", found[:, k], trees.values[:, k], slack[:, k], trees, adapter.causes("values"))
-    return float(np.abs(found - trees.values).max(initial=0.0)) / largest
+        compare("value", found[:, k], trees.leaf_values[:, k], slack[:, k], trees, adapter.causes("values"))
+    return float(np.abs(found - trees.leaf_values).max(initial=0.0)) / largest
 
 
-def check_hessians(adapter: SmoothModel, smooth: SmoothTrees, found: Array, leaf_weights: Array) -> None:
+def check_hessians(adapter: SmoothModel, fit: BoostedFit, found: Array, leaf_weights: Array) -> None:
     """Compare sums (L,) of row weight times second derivative with those recorded, in leaves of rows of these weights (L,)."""
-    assert smooth.hessians is not None
-    trees = np.repeat(np.arange(len(smooth.trees.n_leaves)), smooth.trees.n_leaves)
-    of_trees = np.bincount(trees, smooth.hessians)[trees]  # a library may subtract one child's sum from its parent's
-    slack = HESSIAN_TOLERANCE * smooth.hessians + ROUNDING * leaf_weights + SUBTRACTED * of_trees
-    compare("sum of hessians", found, smooth.hessians, slack, smooth.trees, adapter.causes("weights"))
+    assert fit.leaf_hessians is not None
+    trees = np.repeat(np.arange(len(fit.n_leaves)), fit.n_leaves)
+    of_trees = np.bincount(trees, fit.leaf_hessians)[trees]  # a library may subtract one child's sum from its parent's
+    slack = HESSIAN_TOLERANCE * fit.leaf_hessians + ROUNDING * leaf_weights + SUBTRACTED * of_trees
+    compare("sum of hessians", found, fit.leaf_hessians, slack, fit, adapter.causes("weights"))
 
 
-def check_nodes(adapter: SmoothModel, trees: FittedTrees, found: Array) -> None:
+def check_nodes(adapter: SmoothModel, trees: BoostedFit, found: Array) -> None:
     """Compare the values (M,) of inner nodes where splits are monotone: a leaf at a bound says little of its own sum."""
     nodes = trees.nodes
     assert nodes is not None
-    slack = adapter.smooth_tolerance * (float(np.abs(trees.values).max(initial=0.0)) or 1.0)
+    slack = adapter.smooth_tolerance * (float(np.abs(trees.leaf_values).max(initial=0.0)) or 1.0)
     compare_nodes(nodes, found, slack, adapter.causes("values"))
 
 
-def check_scores(adapter: SmoothModel, X: Any, smooth: SmoothTrees, leaves: NDArray[Any]) -> tuple[float, float | None]:
+def check_scores(adapter: SmoothModel, X: Any, fit: BoostedFit, leaves: NDArray[Any]) -> tuple[float, float | None]:
     """Compare the sums of the leaves, (T, N), with the scores that the library gives; the largest difference, relative.
 
     With it the largest difference of sums in float64, such as pushes make, where the library adds in single precision; else
@@ -106,13 +108,13 @@ def check_scores(adapter: SmoothModel, X: Any, smooth: SmoothTrees, leaves: NDAr
     """
     asked = checked_rows(leaves.shape[1])
     expected = adapter.scores(take_rows(X, asked))
-    at = leaves[:, asked].T if smooth.trees.placement is None else adapter.coordinates(take_rows(X, asked))
-    found = leaf_scores(smooth, at, rounded=True)
+    at = leaves[:, asked].T if fit.placement is None else adapter.coordinates(take_rows(X, asked))
+    found = leaf_scores(fit, at, rounded=True)
     scale, miss = float(np.abs(expected).max()) or 1.0, furthest(found, expected)
     error = check_miss(adapter, replace(miss, row=int(asked[miss.row])), scale)
-    if smooth.score_precision is np.float64:
+    if fit.score_precision is np.float64:
         return error, None
-    return error, furthest(leaf_scores(smooth, at), expected).error / scale
+    return error, furthest(leaf_scores(fit, at), expected).error / scale
 
 
 def check_miss(adapter: SmoothModel, miss: Miss, scale: float) -> float:
@@ -124,7 +126,7 @@ def check_miss(adapter: SmoothModel, miss: Miss, scale: float) -> float:
 
 
 def leaf_scores(
-    smooth: SmoothTrees,
+    fit: BoostedFit,
     leaves: NDArray[Any],
     start: Array | None = None,
     rounded: bool = False,
@@ -135,13 +137,18 @@ def leaf_scores(
     ``values`` (L, 1), or (L, K) where outputs share trees: others than the model's. ``rounded``: added up as
     the library adds them, in its precision, in which a thousand trees are off by 1e-5 and more.
     """
-    trees, table = smooth.trees, smooth.trees.values if values is None else values
-    made = (smooth.base_shares[-1] * trees.base_value if start is None else start) + np.zeros((len(leaves), 1))
+    trees, table = fit, fit.leaf_values if values is None else values
+    made = (fit.schedule.shares_of_initial[-1] * trees.base_value if start is None else start) + np.zeros(
+        (len(leaves), 1)
+    )
     if rounded:
-        made = made.astype(smooth.score_precision)
+        made = made.astype(fit.score_precision)
     firsts = np.cumsum(trees.n_leaves) - trees.n_leaves
     every = np.arange(made.shape[1])
-    served = [(every, slice(None))] if smooth.shared else [(every[[k]], smooth.outputs == k) for k in every]
+    outputs = fit.schedule.outputs
+    served: list[tuple[Any, Any]] = [(every, slice(None))]
+    if outputs is not None:
+        served = [(every[[k]], outputs == k) for k in every]
     step = max(1, ADDED_ENTRIES // max(len(firsts), 1))
     for begin in range(0, len(leaves), step):
         rows = slice(begin, begin + step)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters import smooth
+from axil.adapters.boosted_fit import BoostedFit
 from axil.adapters.contract import TrainingRows
 from axil.adapters.smooth import SmoothModel
 from axil.errors import ExactnessError, InputError, UnsupportedQuestionError, shown
@@ -121,26 +122,24 @@ class Boosting:
         weights = None if weights is None else round_to(adapter.precision, weights)
         offsets = None if offsets is None else round_to(adapter.offset_precision, offsets)
         fitted = adapter.smooth_trees(TrainingRows(X, targets, weights, offsets))
-        fitted = replace(fitted, trees=with_rows(fitted.trees, weights, bags))
-        if bags is not None:
-            fitted = replace(fitted, sampler=None)
+        fitted = with_rows(fitted, weights, bags)
         self.loss = fitted.loss
         self.loss.check(targets)
-        n_leaves = fitted.trees.n_leaves
+        n_leaves = fitted.n_leaves
         self.limits = limits = settled(limits, len(targets) * len(n_leaves))
         if fitted.draw_type is not None:
             size = np.dtype(fitted.draw_type).itemsize * len(targets) * len(n_leaves)
             limits.budget.require(size, "The draws of all trees", "Raise memory_limit.")
         if fitted.loss.recorded:
-            size = 4 * targets.size * (int(fitted.iterations[-1]) + 1)
+            size = 4 * targets.size * (int(fitted.schedule.rounds[-1]) + 1)
             limits.budget.require(size, "The gradients of your objective", "Raise memory_limit.")
         if found is None:
-            leaves = frozen(assign_leaves(adapter, X, len(targets), n_leaves, limits, fitted.trees.placement))
+            leaves = frozen(assign_leaves(adapter, X, len(targets), n_leaves, limits, fitted.placement))
         else:
             leaves = found.checked(n_leaves, len(targets))
         self.walked = walk(adapter, fitted, leaves, targets, offsets, verify, limits.n_threads)
         self.adapter, self._n_threads, self._raw = adapter, limits.n_threads, output == "raw"
-        self.targets, self.underived, self.classes = targets, fitted.underived, adapter.classes
+        self.targets, self.underived, self.classes = targets, fitted.no_derivative, adapter.classes
         self.rows = TrainingRows(None, targets, weights, offsets, bags)  #: as the library keeps them; no features
         self.label_weights = LabelWeights(adapter, self.rows, counts_classes)
         self._as_fitted: FitsAgain | None = None
@@ -156,16 +155,16 @@ class Boosting:
             (np.arange(adapter.n_outputs) if adapter.classes is None else adapter.classes) if several else None
         )
 
-    def _findings(self, fitted: smooth.SmoothTrees, score_error: float, rounding_error: float | None) -> Verification:
+    def _findings(self, fitted: BoostedFit, score_error: float, rounding_error: float | None) -> Verification:
         """``rounding_error``: of scores that the library adds in single precision; None where there is none, or none is known."""
-        n_trees, scale = len(fitted.trees.n_leaves), float(np.abs(self.walked.score).max(initial=0.0)) or 1.0
+        n_trees, scale = len(fitted.n_leaves), float(np.abs(self.walked.score).max(initial=0.0)) or 1.0
         errors = score_error, self.walked.leaf_error, self.adapter.smooth_tolerance, scale
         details = {"loss": fitted.loss.name, "sum_error": self.pushes.prove()}
         details |= {} if rounding_error is None else {"rounding_error": rounding_error}
-        compared = [] if fitted.trees.counts is None else ["leaf counts"]
-        compared += [] if fitted.hessians is None else ["leaf hessians"]
+        compared = [] if fitted.leaf_counts is None else ["leaf counts"]
+        compared += [] if fitted.leaf_hessians is None else ["leaf hessians"]
         recovered = dict(self.walked.recovered)
-        placement, n_leaves = fitted.trees.placement, int(fitted.trees.n_leaves.sum())
+        placement, n_leaves = fitted.placement, int(fitted.n_leaves.sum())
         held = None if placement is None else Held.encoded(n_leaves, placement)
         return Verification(
             len(self.targets), n_trees, *errors, compared=compared, recovered=recovered, held=held, details=details
@@ -173,12 +172,12 @@ class Boosting:
 
     def check_rows(self, X: Any) -> tuple[float, float | None]:
         """Compare the scores of training rows with the model's; the largest differences of `check_scores`."""
-        return check_scores(self.adapter, X, self.walked.smooth, self.walked.leaves)
+        return check_scores(self.adapter, X, self.walked.fit, self.walked.leaves)
 
     def check_again(self, X: Any, limits: Limits) -> None:
         """Compare training rows that are given again with those of the leaves."""
         rows = self.adapter.smooth_trees(replace(self.rows, X=X))
-        check_placement(rows.trees.placement, self.walked.leaves, limits)
+        check_placement(rows.placement, self.walked.leaves, limits)
         self.check_rows(X)
 
     @property
@@ -302,7 +301,7 @@ class Boosting:
         self.loss.check(targets, "targets", whole=False)
         self.loss.check(targets[self.walked.weights > 0], "targets")  # which the fit starts from
         other = self.adapter.smooth_trees(replace(self.rows, targets=targets))
-        remaining = self.label_weights.with_targets(self.walked, targets, other.factors)
+        remaining = self.label_weights.with_targets(self.walked, targets, other.leaf_factors)
         found = refit(self.walked, targets, other.loss, remaining, self._n_threads)
         if targets is self.targets:
             self._as_fitted = found
@@ -321,7 +320,7 @@ class Boosting:
         if self.label_weights.counts_classes:
             weights = smooth.counted_weights(adapter, change.targets, change.weights, count=True)
             by_class = smooth.weights_of_classes(adapter, change.targets, change.weights, count=True)
-        rows = RefitRows.of(change, adapter, weights, walked.smooth.trees.n_leaves, self.limits)
+        rows = RefitRows.of(change, adapter, weights, walked.fit.n_leaves, self.limits)
         self.loss.check(rows.targets, "targets")
         given = TrainingRows(change.X, rows.targets, rows.weights, rows.offsets)
         leaves, drawn = rows.leaves(walked.leaves), None if walked.drawn is None else rows.draws(walked.drawn)
@@ -359,16 +358,16 @@ class Boosting:
 
     def _require_start(self, question: str) -> None:
         """Raise where the fit, or its start, does not follow its rows in a replay."""
-        if self.walked.smooth.smoothing is not None:
+        if self.walked.fit.smoothing is not None:
             raise UnsupportedQuestionError(
                 question,
                 "leaf values are smoothed by row counts that LightGBM estimates, which are not estimated again",
                 "Fit with path_smooth=0.",
             )
-        if self.walked.smooth.start_held:
+        if self.walked.fit.initial_held:
             raise UnsupportedQuestionError(
                 question,
-                f"{self.walked.smooth.start_held}, which is not computed again",
+                f"{self.walked.fit.initial_held}, which is not computed again",
                 "Fit with a constant start, such as base_score=0 or boost_from_average=False.",
             )
 
@@ -422,7 +421,7 @@ class Boosting:
         if self._verify and len(scores):
             self._check(leaves, scores)
         if made is not None:
-            of_leaves = leaf_scores(self.walked.smooth, leaves, self.starts(len(leaves)))
+            of_leaves = leaf_scores(self.walked.fit, leaves, self.starts(len(leaves)))
             check_added(asked, made, of_leaves, self.pushes.sizes(leaves), self._largest)
 
     @property
@@ -433,7 +432,7 @@ class Boosting:
     def _check(self, leaves: NDArray[np.integer[Any]], scores: Array) -> None:
         """Compare the sums of the leaves that the derivatives are made from with the scores of the model, on every use."""
         w, sizes = self.walked, self.pushes.sizes(leaves)
-        made = leaf_scores(w.smooth, leaves, self.starts(len(leaves)), rounded=True)
+        made = leaf_scores(w.fit, leaves, self.starts(len(leaves)), rounded=True)
         if self.offsets is not None:
             sizes += np.abs(self.offsets.values)
         check_sums(made, scores, sizes, self.adapter.smooth_tolerance, self._largest, CHANGED)

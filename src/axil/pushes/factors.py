@@ -61,15 +61,15 @@ class Factors:
     @cached_property
     def trees(self) -> list[NDArray[np.intp]]:
         """For each output the trees that serve it, in order."""
-        smooth, T = self.walked.smooth, len(self.walked.leaves)
-        if smooth.shared:
+        fit, T = self.walked.fit, len(self.walked.leaves)
+        if fit.schedule.outputs is None:
             return [np.arange(T)] * self.n_outputs
-        return [np.flatnonzero(smooth.outputs == k) for k in range(self.n_outputs)]
+        return [np.flatnonzero(fit.schedule.outputs == k) for k in range(self.n_outputs)]
 
     @cached_property
     def starts(self) -> list[NDArray[np.int64]]:
         """For each output (T_k + 1,): where the leaves of each of its trees begin among all of these."""
-        n_leaves = self.walked.smooth.trees.n_leaves
+        n_leaves = self.walked.fit.n_leaves
         return [np.append(0, np.cumsum(n_leaves[own])) for own in self.trees]
 
     @cached_property
@@ -187,7 +187,7 @@ class Factors:
     def _counted(self, rows: slice) -> Array:
         """(rows,): what multiplies gradients in every tree."""
         w = self.walked
-        return w.weights[rows] if w.smooth.factors is None else w.weights[rows] * w.smooth.factors[rows]
+        return w.weights[rows] if w.fit.leaf_factors is None else w.weights[rows] * w.fit.leaf_factors[rows]
 
     def _given(self, rows: slice) -> tuple[Any, Any, Any]:
         """Intercepts, slopes and first states of these rows, (K, rows) each, as the kernel takes them: the states may change."""
@@ -225,8 +225,10 @@ class Factors:
         """Walk these rows through the fit, writing their factors into the columns from ``first`` on."""
         w, columns = self.walked, slice(rows.start - first, rows.stop - first)
         y, weights, leaves = w.targets[rows], self._counted(rows), w.leaves[:, rows]
-        rounded = w.loss.single and w.smooth.omega is None  # where trees are dropped, the library adds them up again
-        score = np.array(self._start(rows), dtype=w.smooth.score_precision if rounded else np.float64)
+        rounded = (
+            w.loss.single and w.fit.schedule.tree_shares is None
+        )  # where trees are dropped, the library adds them up again
+        score = np.array(self._start(rows), dtype=w.fit.score_precision if rounded else np.float64)
         for number, (terms, moves) in enumerate(zip(self.terms, self._moves)):
             loss, kept = w.loss_of_round(number), w.gradients
             if kept is not None:

@@ -44,8 +44,7 @@ class FitsAgain:
         w = self.walked
         made = self.base[:, None] + np.zeros((len(self.base), len(queries), w.targets.shape[1]))
         for t in range(len(w.leaves)):
-            own = slice(None) if w.smooth.shared else slice(int(w.smooth.outputs[t]), int(w.smooth.outputs[t]) + 1)
-            made[:, :, own] += self.values[:, w.starts[t] + queries[:, t].astype(np.intp)]
+            made[:, :, w.fit.schedule.outputs_served(t)] += self.values[:, w.starts[t] + queries[:, t].astype(np.intp)]
         return made
 
 
@@ -80,7 +79,7 @@ class _Copies:
         weights, factors = remaining.weights, remaining.factors
         self.walked, self.loss, self.n_copies = walked, loss, len(weights)
         counted = weights * factors if loss.newton_start and factors is not None else weights
-        trees = walked.smooth.trees
+        trees = walked.fit
         self.base = np.tile(trees.base_value, (self.n_copies, 1))
         if trees.base is None:
             with np.errstate(divide="ignore"):  # the logarithm of a mean that is 0 without these rows
@@ -91,14 +90,14 @@ class _Copies:
         self.targets = np.tile(targets, (self.n_copies, 1))
         score = np.tile(walked.start + np.zeros_like(targets), (self.n_copies, 1))
         # 0 where offsets stand in for the base, which may be infinite by now
-        share = float(walked.smooth.base_shares[0])
+        share = float(walked.fit.schedule.shares_of_initial[0])
         moved = share * (self.base - trees.base_value) if share else np.zeros_like(self.base)
         self.score = score + np.repeat(moved, len(targets), axis=0)
 
     def run(self, states: States | None) -> FitsAgain | None:
         """Walk through all rounds, in the core where there are states; None where one of these leaves the range of numbers."""
         w, n_copies = self.walked, self.n_copies
-        values = np.zeros((n_copies, *w.smooth.trees.values.shape))
+        values = np.zeros((n_copies, *w.fit.leaf_values.shape))
         made: dict[int, Array] = {}  # (C, L_t) what each stage adds
         moves: list[Move] = []
         for one in track(w.rounds, "refit"):
@@ -111,13 +110,13 @@ class _Copies:
             for stage, coefficient in one.changes:
                 t, k = int(w.stage_tree[stage]), int(w.stage_output[stage])
                 moves.append((t, k, coefficient * made[stage]))
-                values[:, w.starts[t] : w.starts[t + 1], k if w.smooth.shared else 0] += moves[-1][2]
+                values[:, w.starts[t] : w.starts[t + 1], w.fit.schedule.column(k)] += moves[-1][2]
             if states is None:
                 for t, k, gain in moves:
                     self.score[:, k] += gain.ravel()[self._leaves(t)]
                 if one.base:
                     self.score += one.base * np.repeat(self.base, len(w.targets), axis=0)
-        share = float(w.smooth.base_shares[-1])
+        share = float(w.fit.schedule.shares_of_initial[-1])
         return FitsAgain(w, share * self.base if share else np.zeros_like(self.base), values)
 
     def states(self, n_threads: int) -> States | None:
@@ -131,7 +130,7 @@ class _Copies:
 
     def _leaves(self, t: int) -> Rows:
         """(C * N,): leaves of tree t, those of each copy after those of the copies before."""
-        firsts = int(self.walked.smooth.trees.n_leaves[t]) * np.arange(self.n_copies)
+        firsts = int(self.walked.fit.n_leaves[t]) * np.arange(self.n_copies)
         return np.asarray((firsts[:, None] + self.walked.leaves[t].astype(np.intp)).ravel())
 
     def _steps(self, one: Round) -> list[Step]:
@@ -145,7 +144,7 @@ class _Copies:
         found = []
         for stage in one.stages:
             t, k = int(w.stage_tree[stage]), int(w.stage_output[stage])
-            counted, n = self._counted(t), self.n_copies * int(w.smooth.trees.n_leaves[t])
+            counted, n = self._counted(t), self.n_copies * int(w.fit.n_leaves[t])
             g, h = (np.broadcast_to(each, self.targets.shape)[:, k] for each in slopes)
             G, H = (np.asarray(np.bincount(leaves[t], counted * each, n), dtype=np.float64) for each in (g, h))
             found.append(self._step(t, k, G, H))
@@ -174,10 +173,10 @@ class _Copies:
     def _step(self, t: int, k: int, G: Array, H: Array) -> Step:
         """The step of tree t for output k from sums (C * L_t,) of gradients and hessians."""
         w = self.walked
-        if w.smooth.averages:
+        if w.fit.averages:
             require_rows_in_leaves(int((H == 0).sum()))
-        step = leaf_step(G, H, self._l2(t, k, H), w.smooth.l1, w.smooth.most)
-        return step if w.smooth.bounds is None else replace(step, value=self._bounded(w.smooth.bounds, t, G, H))
+        step = leaf_step(G, H, self._l2(t, k, H), w.fit.l1, w.fit.max_step)
+        return step if w.fit.node_rule is None else replace(step, value=self._bounded(w.fit.node_rule, t, G, H))
 
     def _bounded(self, bounds: Regularisation, t: int, G: Array, H: Array) -> Array:
         """(C * L_t,): the values of monotone trees; a node that no row of a copy is left in is no bound there."""
@@ -197,8 +196,8 @@ class _Copies:
         """Return what regularisation adds to the sums H of second derivatives, (C * L_t,); inf where a leaf is set to zero."""
         w = self.walked
         own = slice(int(w.starts[t]), int(w.starts[t + 1]))
-        l2 = np.outer(self.l2_factors, w.smooth.trees.l2[own])
+        l2 = np.outer(self.l2_factors, w.fit.l2[own])
         if H is not None and w.zeroed is not None:
-            column = k if w.smooth.shared else 0
+            column = w.fit.schedule.column(k)
             l2 = np.where(w.zeroed_again(own, column, H.reshape(l2.shape)), np.inf, l2)
         return np.asarray(l2.ravel())

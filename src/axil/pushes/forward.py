@@ -27,7 +27,7 @@ def moved(walked: WalkedStages, direction: Array) -> Array:
     w, dy = walked, direction
     counted = w.weights * w.start_factors
     base = w.start_slopes() @ ((counted @ dy) / counted.sum())
-    dF = np.tile(w.smooth.base_shares[0] * base, (len(dy), 1))
+    dF = np.tile(w.fit.schedule.shares_of_initial[0] * base, (len(dy), 1))
     score = w.start + np.zeros_like(w.targets)
     tangents: dict[int, Array] = {}
     for one in w.rounds:

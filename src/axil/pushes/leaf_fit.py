@@ -35,60 +35,58 @@ def leaf_fit(
 ) -> LeafFit:
     """The leaves of the trees, fitted to these rows, which fall into these leaves (T, N) and were drawn so often, (T, N)."""
     targets = rows.targets
-    smooth = adapter.smooth_trees(rows)
+    fit = adapter.smooth_trees(rows)
     weights = np.ones(len(targets)) if rows.weights is None else rows.weights
     if not weights.any():
         raise InputError("No row of any weight is left to fit again; keep some.")
-    base, estimated = smooth.trees.base_value, smooth.trees.base is None
-    counted = weights * start_factors(smooth, len(targets))
+    base, estimated = fit.base_value, fit.base is None
+    counted = weights * start_factors(fit, len(targets))
     if estimated:
-        base = np.asarray(smooth.loss.start_of(targets, counted), dtype=np.float64)
+        base = np.asarray(fit.loss.start_of(targets, counted), dtype=np.float64)
     old, starts = walked.leaves, walked.starts
     empty = np.concatenate([np.bincount(leaf, minlength=int(n)) == 0 for leaf, n in zip(old, np.diff(starts))])
-    trees = replace(
-        smooth.trees,
-        l2=Regularisation(smooth.trees.l2, np.ones_like(smooth.trees.l2)).reached(empty).l2,
-        values=np.zeros_like(smooth.trees.values),
-        rates=_rates(walked),
+    fit = replace(
+        fit,
+        l2=Regularisation(fit.l2, np.ones_like(fit.l2)).reached(empty).l2,
+        leaf_values=np.zeros_like(fit.leaf_values),
+        schedule=replace(fit.schedule, learning_rates=_rates(walked)),
         base_value=base,
         row_weights=rows.weights,
         held_out=None,
         sampler=None if drawn is None else RecordedBags(drawn.T.astype(np.float64), len(leaves)),
     )
-    smooth = replace(smooth, trees=trees, sampler=None)
     with row_blocks(len(targets), n_threads) as each:
-        walk = _StageRefit(adapter, smooth, np.ascontiguousarray(leaves), targets, rows.offsets, each, Cpu(n_threads))
+        walk = _StageRefit(adapter, fit, np.ascontiguousarray(leaves), targets, rows.offsets, each, Cpu(n_threads))
         walk.old = walked
         if drawn is not None:
             walk.drawn = np.zeros(leaves.shape, dtype=drawn.dtype)
         walk.run(check=False)
     draws = np.broadcast_to(1.0, leaves.shape) if drawn is None else drawn
-    parts = list(zip(leaves, draws, trees.n_leaves.tolist()))
+    parts = list(zip(leaves, draws, fit.n_leaves.tolist()))
     counts = np.concatenate([np.bincount(leaf, own > 0, n) for leaf, own, n in parts])
-    if smooth.averages:
+    if fit.averages:
         require_rows_in_leaves(int(((counts == 0) & ~empty).sum()))
     heavy = np.concatenate([np.bincount(leaf, weights * own, n) for leaf, own, n in parts])
-    nodes = None if smooth.bounds is None else smooth.bounds.nodes
+    nodes = None if fit.node_rule is None else fit.node_rule.nodes
     if nodes is not None:
         nodes = nodes.emptied(counts == 0)
-    most = smooth.most or np.inf
-    rule = Regularisation(trees.l2, np.ones_like(trees.l2), False, smooth.l1, most, nodes)
+    rule = Regularisation(fit.l2, np.ones_like(fit.l2), False, fit.l1, fit.max_step, nodes)
     return LeafFit(
-        n_leaves=trees.n_leaves,
+        n_leaves=fit.n_leaves,
         columns=np.arange(len(leaves)),
-        rates=trees.rates,
+        rates=fit.learning_rates,
         raw=walk.replayed,
         sums=walk.pulls,
         weights=heavy,
         counts=counts.astype(np.int64),
         base=base,
-        share=float(smooth.base_shares[-1]),
+        share=float(fit.schedule.shares_of_initial[-1]),
         estimated=estimated,
         n_rows=len(targets),
         rule=rule,
-        outputs=None if smooth.shared else smooth.outputs,
+        outputs=fit.schedule.outputs,
         hessians=walk.bent,
-        means=smooth.loss.kept_means(targets, counted),
+        means=fit.loss.kept_means(targets, counted),
     )
 
 
@@ -108,7 +106,7 @@ class _StageRefit(StageWalk):
     old: WalkedStages
 
     def run(self, check: bool) -> WalkedStages:
-        self.pulls, self.bent = np.zeros_like(self.trees.values), np.zeros_like(self.trees.values)
+        self.pulls, self.bent = np.zeros_like(self.fit.leaf_values), np.zeros_like(self.fit.leaf_values)
         return super().run(check)
 
     def _states(self) -> None:
@@ -117,14 +115,14 @@ class _StageRefit(StageWalk):
     def _sums(self, t: int, k: int, w: Array) -> tuple[Array, Array]:
         G, H = super()._sums(t, k, w)
         place = slice(self.starts[t], self.starts[t + 1])
-        column = k if self.smooth.shared else 0
+        column = self.fit.schedule.column(k)
         self.pulls[place, column], self.bent[place, column] = -G, H
         return G, H
 
     def _scales(self, t: int) -> list[float]:
         """The factors of the old fit's steps."""
         own = self.old.scales[self.old.stage_tree == t]
-        found: list[float] = own[:: self.targets.shape[1] if self.smooth.shared else 1].tolist()
+        found: list[float] = own[:: len(self._outputs(t))].tolist()
         return found
 
     def _zeroed(self, place: slice, column: int, H: Array) -> NDArray[np.bool_]:
@@ -133,4 +131,4 @@ class _StageRefit(StageWalk):
     def _close(self, trees: range) -> None:
         for t in trees:
             place = slice(self.starts[t], self.starts[t + 1])
-            self.trees.values[place] = self.trees.rates[t] * self.replayed[place]
+            self.fit.leaf_values[place] = self.fit.learning_rates[t] * self.replayed[place]

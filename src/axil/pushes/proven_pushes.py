@@ -89,7 +89,7 @@ class ProvenPushes(Refittable):
 
     @property
     def rescales_trees(self) -> bool:
-        return self.boosting.pushes.walked.smooth.omega is not None
+        return self.boosting.pushes.walked.fit.schedule.tree_shares is not None
 
     def _tree_weights(self, rule: str) -> TreeWeights:
         pushes = self.boosting.pushes

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.smooth import SmoothTrees
+from axil.adapters.boosted_fit import BoostedFit
 from axil.errors import ExactnessError
 from axil.kernels.cpu import CpuRows
 from axil.machine.arrays import host, like
@@ -57,11 +57,11 @@ class Pushes(Factors):
 
     def scores(self, queries: Leaves) -> Array:
         """(n, K): sums of the model's own leaf values in these leaves, (n, T)."""
-        return leaf_scores(self.walked.smooth, queries)
+        return leaf_scores(self.walked.fit, queries)
 
     def sizes(self, queries: Leaves) -> Array:
         """(n, K): what errors of scores in these leaves are relative to; see `sizes_of`."""
-        return sizes_of(self.walked.smooth, self.base, self._leaf_sums[1], queries, self._ordinary)
+        return sizes_of(self.walked.fit, self.base, self._leaf_sums[1], queries, self._ordinary)
 
     @cached_property
     def _ordinary(self) -> float:
@@ -70,7 +70,7 @@ class Pushes(Factors):
         Offsets may leave so little to learn that all leaf values are lost in the rounding of the scores that the fit starts
         from; errors within that rounding are none.
         """
-        ordinary = ordinary_size(self.walked.smooth, self.base, self._leaf_sums[1])
+        ordinary = ordinary_size(self.walked.fit, self.base, self._leaf_sums[1])
         return max(ordinary, lost_beside(self.walked.start) / EXACT)
 
     def bytes_per_query(self) -> int:
@@ -205,22 +205,22 @@ class Pushes(Factors):
         largest = max(float(np.abs(w.score).max()), float(np.abs(self.base).max()))
         scale = np.maximum(terms, largest)
         scale[scale == 0] = 1.0
-        error = np.abs(found - w.smooth.trees.values) / scale
+        error = np.abs(found - w.fit.leaf_values) / scale
         worst = np.unravel_index(int(error.argmax()), error.shape)
         if not error[worst] <= EXACT:
-            expected = float(w.smooth.trees.values[worst])
+            expected = float(w.fit.leaf_values[worst])
             raise ExactnessError("sum of the pushes in a leaf", float(found[worst]), expected, CHANGED)
         step = -(-len(w.targets) // CHECKED_ROWS)
         asked = w.leaves.T[::step]
         if largest > DIVERGED * float(self.sizes(asked).min()):
-            self.agree(leaf_scores(w.smooth, asked, self.base, values=found), asked, step)
+            self.agree(leaf_scores(w.fit, asked, self.base, values=found), asked, step)
         return float(error[worst])
 
     @cached_property
     def _leaf_sums(self) -> tuple[Array, Array]:
         """(L, 1), or (L, K) where outputs share trees: what all rows put into each leaf, and its terms; one walk."""
         w = self.walked
-        made = np.zeros((2, *w.smooth.trees.values.shape))
+        made = np.zeros((2, *w.fit.leaf_values.shape))
         n_terms, program = sum(len(own) for own in self.trees), self._program
         in_core = program is not None and self.backend.xp is np and len(program.terms) == n_terms
         no_group = np.zeros(len(w.targets), dtype=np.intp)
@@ -228,7 +228,7 @@ class Pushes(Factors):
         for k, (own, sums) in enumerate(zip(self.trees, every)):
             at = np.concatenate([np.arange(w.starts[t], w.starts[t + 1]) for t in own])
             found = self._mixed(k, sums[0], False)
-            made[:, at, k if w.smooth.shared else 0] = found[:, 0], sums[1][:, 0]
+            made[:, at, w.fit.schedule.column(k)] = found[:, 0], sums[1][:, 0]
         return made[0], mixed_terms(w, made[1])
 
     def _sums_in_core(self) -> list[list[Array]]:
@@ -265,29 +265,30 @@ def mixed_terms(walked: WalkedStages, sizes: Array) -> Array:
     terms = sizes.copy()
     for t, k, step in zip(walked.stage_tree.tolist(), walked.stage_output.tolist(), walked.steps):
         if step.mix is not None:
-            own, column = slice(walked.starts[t], walked.starts[t + 1]), k if walked.smooth.shared else 0
+            own, column = slice(walked.starts[t], walked.starts[t + 1]), walked.fit.schedule.column(k)
             terms[own, column] = step.mix.terms @ sizes[own, column]
     return terms
 
 
-def sizes_of(smooth: SmoothTrees, base: Array, leaf_sizes: Array, leaves: Leaves, least: float | None = None) -> Array:
+def sizes_of(fit: BoostedFit, base: Array, leaf_sizes: Array, leaves: Leaves, least: float | None = None) -> Array:
     """(n, K): the absolute values that scores are sums of: of the base (K,), and of the terms of their leaves (n, T).
 
     Errors are relative to these terms, since beside a score of 1e27 any other would pass for exact. Less than an ordinary leaf
     of each tree holds does not count, ``least`` where it is known: gradients next to zero are rounded beside the scores and
     targets that they come of.
     """
-    least = ordinary_size(smooth, base, leaf_sizes) if least is None else least
-    found: Array = np.maximum(leaf_scores(smooth, leaves, np.abs(base), values=leaf_sizes), least)
+    least = ordinary_size(fit, base, leaf_sizes) if least is None else least
+    found: Array = np.maximum(leaf_scores(fit, leaves, np.abs(base), values=leaf_sizes), least)
     return found
 
 
-def ordinary_size(smooth: SmoothTrees, base: Array, leaf_sizes: Array) -> float:
+def ordinary_size(fit: BoostedFit, base: Array, leaf_sizes: Array) -> float:
     """The size of a score in an ordinary leaf of every tree, for the output whose is the largest."""
-    typical: Array = np.abs(base)
-    for t, own in enumerate(np.split(leaf_sizes, np.cumsum(smooth.trees.n_leaves)[:-1])):
+    typical: Array = np.abs(base)  # a new array
+    for t, own in enumerate(np.split(leaf_sizes, np.cumsum(fit.n_leaves)[:-1])):
         ordinary = np.sort(own, axis=0)[(len(own) - 1) // 2]
-        typical = typical + (ordinary if smooth.shared else ordinary * (np.arange(len(base)) == smooth.outputs[t]))
+        outputs = fit.schedule.outputs_served(t)
+        typical[outputs] += ordinary
     return float(typical.max())
 
 

@@ -54,7 +54,7 @@ class Reverse:
         self.seeds = np.ascontiguousarray(seeds.transpose(2, 1, 0).reshape(n_scores, n_outputs * n))
         self.P = [self.xp.zeros((self.n_rows, n_outputs * n)) for _ in range(n_scores)]
         self.y, self.weights = self.xp.asarray(walked.targets), self.xp.asarray(walked.weights)
-        self.factors = None if walked.smooth.factors is None else self.xp.asarray(walked.smooth.factors)
+        self.factors = None if walked.fit.leaf_factors is None else self.xp.asarray(walked.fit.leaf_factors)
         self.score = self.xp.array(walked.score)
         self.a: dict[int, Any] = {}  # by stage: how the outputs move with its leaf values, (L_t, O * n)
 
@@ -109,15 +109,18 @@ class Reverse:
 
         def take(stage: int, slopes: Any) -> None:
             self._put(out, stage, slopes.g, slopes.h, None)
-            if w.smooth.l2_by_weight:
-                by_l2[:] += w.smooth.l2_by_weight * (self.xp.asarray(w.steps[stage].by_l2) @ self.a[stage])
+            if w.fit.l2_by_weight:
+                own = slice(w.starts[w.stage_tree[stage]], w.starts[w.stage_tree[stage] + 1])
+                # l2 is in proportion to the mean weight: with the weight of any row it grows by l2 / (sum of weights)
+                growth = np.where(np.isfinite(w.fit.l2[own]), w.fit.l2[own], 0.0) / w.weights.sum()
+                by_l2[:] += self.xp.asarray(growth * w.steps[stage].by_l2) @ self.a[stage]
 
         start = self._run(take) @ w.start_slopes()
         factors = w.start_factors
         pull = factors[:, None] * (w.targets - w.means) / (w.weights @ factors)
-        if w.smooth.trees.held_out is not None:
-            pull[w.smooth.trees.held_out] = 0.0
-            out[self.xp.asarray(w.smooth.trees.held_out)] = 0.0
+        if w.fit.held_out is not None:
+            pull[w.fit.held_out] = 0.0
+            out[self.xp.asarray(w.fit.held_out)] = 0.0
         out += self.xp.asarray(pull) @ self.xp.asarray(start.T)
         return out, by_l2
 
@@ -149,7 +152,7 @@ class Reverse:
             (self._pull_joint if w.loss.joint else self._pull)(one, slopes)
             for stage in one.stages:
                 del self.a[stage]
-        return np.asarray(by_base + w.smooth.base_shares[0] * self._by_all_scores())
+        return np.asarray(by_base + w.fit.schedule.shares_of_initial[0] * self._by_all_scores())
 
     def _by_all_scores(self) -> Array:
         """(O * n, K): how the outputs move with all scores of an output together, those of training rows and,
@@ -166,7 +169,7 @@ class Reverse:
         for stage, coefficient in one.changes:
             t, k = int(w.stage_tree[stage]), int(w.stage_output[stage])
             if (t, k) not in gathered:
-                sums = self.xp.empty((int(w.smooth.trees.n_leaves[t]), self.n_outputs * self.n))
+                sums = self.xp.empty((int(w.fit.n_leaves[t]), self.n_outputs * self.n))
                 self._sweep(t, self.P[k], NONE, sums, None, ALL)
                 self._asked(t, k, sums)
                 gathered[t, k] = sums

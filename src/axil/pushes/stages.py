@@ -1,4 +1,4 @@
-"""A boosting fit with a smooth loss, walked through with the model's own leaf values and ready to be run backwards.
+"""A boosting fit with a fit loss, walked through with the model's own leaf values and ready to be run backwards.
 
 Scores start from a base and offsets. In every round some stages, each one step of one tree for one output, look at the same
 scores; then the scores of the training rows change by multiples of stages' leaf values:
@@ -14,13 +14,13 @@ out of the scores and puts them back smaller: what changes after a round may be 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.smooth import SmoothModel, SmoothTrees
+from axil.adapters.boosted_fit import BoostedFit, RowGradients
+from axil.adapters.smooth import SmoothModel
 from axil.kernels import NONE
 from axil.kernels.cpu import Cpu
 from axil.machine.blocks import Each, row_blocks
@@ -53,7 +53,7 @@ class Round:
 class WalkedStages:
     """Result of the walk: everything that reverse mode reads."""
 
-    smooth: SmoothTrees
+    fit: BoostedFit
     leaves: Leaves  #: (T, N)
     starts: NDArray[np.int64]  #: (T + 1,) where each tree's leaves begin among all
     drawn: NDArray[Any] | None  #: (T, N) with what factor each row was drawn for each tree; None: all were
@@ -76,12 +76,12 @@ class WalkedStages:
     @property
     def loss(self) -> Loss:
         """Loss that the trees were fitted to."""
-        return self.smooth.loss
+        return self.fit.loss
 
     @property
     def base(self) -> Array:
         """(K,): where predictions start."""
-        return np.asarray(self.smooth.base_shares[-1] * self.smooth.trees.base_value)
+        return np.asarray(self.fit.schedule.shares_of_initial[-1] * self.fit.base_value)
 
     def loss_of_round(self, number: int) -> Loss:
         """Return the loss whose gradients the stages of a round are made of."""
@@ -94,17 +94,17 @@ class WalkedStages:
             term, gain = (int(self.stage_tree[s]), int(self.stage_output[s])), c * self.steps[s].value
             found[term] = found[term] + gain if term in found else gain
         if one.base:
-            for k, base in enumerate(self.smooth.trees.base_value):
+            for k, base in enumerate(self.fit.base_value):
                 # any tree: all its leaves have the same
-                added = np.full(int(self.smooth.trees.n_leaves[0]), one.base * base)
+                added = np.full(int(self.fit.n_leaves[0]), one.base * base)
                 found[0, k] = found[0, k] + added if (0, k) in found else added
         return [(t, k, gain) for (t, k), gain in found.items()]
 
     def l2(self, tree: int, output: int) -> Array:
         """(L_t,): what regularisation adds to a leaf's H; infinite where the library set the value to zero."""
         own = slice(self.starts[tree], self.starts[tree + 1])
-        l2 = self.smooth.trees.l2[own]
-        column = output if self.smooth.shared else 0
+        l2 = self.fit.l2[own]
+        column = self.fit.schedule.column(output)
         return l2 if self.zeroed is None else np.where(self.zeroed[own, column], np.inf, l2)
 
     def zeroed_again(self, place: slice, column: int, H: Array) -> NDArray[np.bool_]:
@@ -113,20 +113,20 @@ class WalkedStages:
         Where it is not known below which weight the library does so, these are the values that it set to zero in this fit.
         """
         assert self.zeroed is not None
-        if np.isfinite(self.smooth.lightest):
-            return np.asarray(self.smooth.lightest > H)
+        if np.isfinite(self.fit.min_hessian):
+            return np.asarray(self.fit.min_hessian > H)
         return np.broadcast_to(self.zeroed[place, column], H.shape)
 
     def counted(self, tree: int) -> Array:
         """(N,): factor * draw, what a row's weight is multiplied by in this tree's leaves."""
-        factors = self.smooth.factors
+        factors = self.fit.leaf_factors
         ones = np.ones(len(self.weights)) if factors is None else factors
         return ones if self.drawn is None else ones * self.drawn[tree]
 
     @property
     def start_factors(self) -> Array:
         """(N,): what a row's weight is multiplied by in the means that the fit starts from."""
-        return start_factors(self.smooth, len(self.weights))
+        return start_factors(self.fit, len(self.weights))
 
     @property
     def means(self) -> Array:
@@ -136,19 +136,19 @@ class WalkedStages:
     def start_slopes(self) -> Array:
         """(K, K): of the scores that the fit starts from by the targets' means; 0 where it starts from constants."""
         n_outputs = self.targets.shape[1]
-        constant = self.smooth.trees.base is not None
+        constant = self.fit.base is not None
         return np.zeros((n_outputs, n_outputs)) if constant else self.loss.start_slopes(self.means)
 
 
-def start_factors(smooth: SmoothTrees, n_rows: int) -> Array:
+def start_factors(fit: BoostedFit, n_rows: int) -> Array:
     """(N,): see `WalkedStages`."""
-    counted = smooth.loss.newton_start and smooth.factors is not None
-    return smooth.factors if counted and smooth.factors is not None else np.ones(n_rows)
+    counted = fit.loss.newton_start and fit.leaf_factors is not None
+    return fit.leaf_factors if counted and fit.leaf_factors is not None else np.ones(n_rows)
 
 
 def walk(
     adapter: SmoothModel,
-    smooth: SmoothTrees,
+    fit: BoostedFit,
     leaves: Leaves,
     targets: Array,
     offsets: Array | None,
@@ -160,14 +160,14 @@ def walk(
     With ``check``, counts, leaf values and the start of the fit that disagree with the model's raise `ExactnessError`.
     """
     with row_blocks(len(targets), n_threads) as each:
-        return StageWalk(adapter, smooth, leaves, targets, offsets, each, Cpu(n_threads)).run(check)
+        return StageWalk(adapter, fit, leaves, targets, offsets, each, Cpu(n_threads)).run(check)
 
 
 class StageWalk:
     def __init__(
         self,
         adapter: SmoothModel,
-        smooth: SmoothTrees,
+        fit: BoostedFit,
         leaves: Leaves,
         targets: Array,
         offsets: Array | None,
@@ -175,37 +175,40 @@ class StageWalk:
         backend: Cpu,
     ):
         self.each, self.backend = each, backend
-        self.adapter, self.smooth, self.loss, self.leaves, self.targets = adapter, smooth, smooth.loss, leaves, targets
-        trees = self.trees = smooth.trees
-        self.n_steps = int(np.max(trees.steps))
+        self.adapter = adapter
+        self.fit = fit
+        self.loss = fit.loss
+        self.leaves = leaves
+        self.targets = targets
+        self.n_steps = int(np.max(fit.steps))
         n_rows = len(targets)
-        weighted = trees.row_weights is not None and not smooth.loss.recorded
-        self.weights = np.asarray(trees.row_weights) if weighted else np.ones(n_rows)
-        factored = self.weights if smooth.factors is None else self.weights * smooth.factors
+        weighted = fit.row_weights is not None and not fit.loss.recorded
+        self.weights = np.asarray(fit.row_weights) if weighted else np.ones(n_rows)
+        factored = self.weights if fit.leaf_factors is None else self.weights * fit.leaf_factors
         # what gradients are still to be multiplied by: those in single precision were rounded with their weights
-        self.counted = np.ones(n_rows) if smooth.loss.single else factored
-        self.seen_weights = factored if smooth.loss.single else None
+        self.counted = np.ones(n_rows) if fit.loss.single else factored
+        self.seen_weights = factored if fit.loss.single else None
         self.even = bool(np.all(self.counted == 1))
-        self.starts = np.concatenate([[0], np.cumsum(trees.n_leaves)]).astype(np.int64)
-        base = smooth.base_shares[0] * trees.base_value
+        self.starts = fit.starts
+        base = fit.schedule.shares_of_initial[0] * fit.base_value
         self.start = base if offsets is None else base + offsets
         self.score = self.start + np.zeros_like(targets)
         # the scores as the library keeps them, if otherwise; where trees are dropped, it adds them up again
-        kept = smooth.score_precision if smooth.omega is None else np.float64
+        kept = fit.score_precision if fit.schedule.tree_shares is None else np.float64
         self.kept = None if kept is np.float64 else self.score.astype(kept)
         self.bends = np.empty((targets.shape[1], n_rows, 2))  # g and h of the scores reached, filled again and again
         self.gradients: list[Array] = []
         self.round_losses: list[Loss] = []
-        self.drawn = None if smooth.draw_type is None else np.zeros(leaves.shape, dtype=smooth.draw_type)
+        self.drawn = None if fit.draw_type is None else np.zeros(leaves.shape, dtype=fit.draw_type)
         self.stage_tree: list[int] = []
         self.stage_output: list[int] = []
         self.steps: list[Step] = []
         self.scales: list[float] = []
         self.rounds: list[Round] = []
         self.ends: list[tuple[int, list[int]]] = []  # of each iteration: its last round, and its stages
-        self.zeroed = np.zeros(trees.values.shape, dtype=np.bool_) if smooth.lightest > 0 else None
-        self.replayed = np.zeros_like(trees.values)  # leaf values before the rate
-        self.hessians = np.zeros(len(trees.values))  # (L,) sums of w h over the rows of each leaf, and its outputs
+        self.zeroed = np.zeros(fit.leaf_values.shape, dtype=np.bool_) if fit.min_hessian > 0 else None
+        self.replayed = np.zeros_like(fit.leaf_values)  # leaf values before the rate
+        self.hessians = np.zeros(len(fit.leaf_values))  # (L,) sums of w h over the rows of each leaf, and its outputs
         self.node_values: list[Array] = []  # of each tree, before the rate, where splits must be monotone
         self.shares: list[Array] = []  # of the nodes of each tree, where they are smoothed
         self.found: dict[Term, Array] | None = None  # (L_t, 2) sums of g and h of all trees, where the core walks
@@ -215,14 +218,13 @@ class StageWalk:
         self.sizes: Array | None = None
 
     def run(self, check: bool) -> WalkedStages:
-        if check and self.trees.base is None:
-            counted = self.weights * start_factors(self.smooth, len(self.targets))
+        if check and self.fit.base is None:
+            counted = self.weights * start_factors(self.fit, len(self.targets))
             found = self.loss.start_of(self.targets, counted)
-            check_start(self.adapter, found, self.trees, self.targets, self.loss.start_rounding(self.trees.base_value))
+            check_start(self.adapter, found, self.fit, self.targets, self.loss.start_rounding(self.fit.base_value))
         if check and self.drawn is None:  # before any leaf value is computed
-            check_counts(self.adapter, self.trees, self.backend.rows(self.leaves, self.starts), None)
-        first = np.flatnonzero(np.diff(self.smooth.iterations, prepend=-1))
-        iterations = [range(*each) for each in pairwise([*first, len(self.smooth.iterations)])]
+            check_counts(self.adapter, self.fit, self.backend.rows(self.leaves, self.starts), None)
+        iterations = self.fit.schedule.trees_of_rounds
         states = self._states()
         if states is not None and self.n_steps > 1:
             self.found, self.states = {}, states
@@ -234,23 +236,23 @@ class StageWalk:
         if self.found is not None:
             self.score, self.states = self._scores(), None
         if check and self.drawn is not None:
-            check_counts(self.adapter, self.trees, self.backend.rows(self.leaves, self.starts), self.drawn)
-        rates, recovered = recover_rates(self.trees, self.replayed)
-        replayed = self.replayed * np.repeat(rates, self.trees.n_leaves)[:, None]
-        error = check_values(self.adapter, self.trees, replayed, self.start, self._noise) if check else 0.0
-        if check and self.smooth.hessians is not None:
-            check_hessians(self.adapter, self.smooth, self.hessians, self._leaf_weights())
+            check_counts(self.adapter, self.fit, self.backend.rows(self.leaves, self.starts), self.drawn)
+        rates, recovered = recover_rates(self.fit, self.replayed)
+        replayed = self.replayed * np.repeat(rates, self.fit.n_leaves)[:, None]
+        error = check_values(self.adapter, self.fit, replayed, self.start, self._noise) if check else 0.0
+        if check and self.fit.leaf_hessians is not None:
+            check_hessians(self.adapter, self.fit, self.hessians, self._leaf_weights())
         if check and self.node_values:
             # a rate that is not stated is in no value of a node
-            known = np.where(np.isnan(self.trees.rates), 1.0, rates)
+            known = np.where(np.isnan(self.fit.learning_rates), 1.0, rates)
             nodes = [rate * own for rate, own in zip(known, self.node_values)]
-            check_nodes(self.adapter, self.trees, np.concatenate(nodes))
+            check_nodes(self.adapter, self.fit, np.concatenate(nodes))
         self._settle(rates)
-        if self.shares and self.trees.nodes is not None:
-            settled = replace(self.trees.nodes, own=np.concatenate(self.shares))
-            self.smooth = replace(self.smooth, trees=replace(self.trees, nodes=settled))
+        if self.shares and self.fit.nodes is not None:
+            settled = replace(self.fit.nodes, own=np.concatenate(self.shares))
+            self.fit = replace(self.fit, nodes=settled)
         return WalkedStages(
-            smooth=self.smooth,
+            fit=self.fit,
             leaves=self.leaves,
             starts=self.starts,
             drawn=self.drawn,
@@ -272,14 +274,15 @@ class StageWalk:
 
     def _states(self) -> States | None:
         """The scores as the core walks them through the fit, in double precision."""
-        smooth, a = self.smooth, self.loss.exponent
-        plain = smooth.omega is None and smooth.sampler is None and not self.loss.recorded
-        if self.n_steps > 1 and (self.drawn is not None or smooth.bounds is not None or self.zeroed is not None):
+        fit, a = self.fit, self.loss.exponent
+        needs_gradients = fit.sampler is not None and fit.sampler.needs_gradients
+        plain = fit.schedule.is_plain and not needs_gradients and not self.loss.recorded
+        if self.n_steps > 1 and (self.drawn is not None or fit.node_rule is not None or self.zeroed is not None):
             return None
-        if not plain or self.loss.single or self.kept is not None or np.any(np.diff(smooth.base_shares)):
+        if not plain or self.loss.single or self.kept is not None or np.any(np.diff(fit.schedule.shares_of_initial)):
             return None
         most = np.abs(self.score).max(initial=0.0)
-        most += sum(np.abs(own).max(initial=0.0) for own in np.split(self.trees.values, self.starts[1:-1]))
+        most += sum(np.abs(own).max(initial=0.0) for own in np.split(self.fit.leaf_values, self.starts[1:-1]))
         if not a or not abs(a) * most <= FARTHEST:
             return None
         given = self.leaves, self.starts, self.targets, self.counted[None], self.drawn, self.score[None]
@@ -308,14 +311,14 @@ class StageWalk:
 
     def _values(self, t: int, k: int) -> Array:
         """(L_t,): the model's own leaf values of a tree for an output."""
-        return self.trees.values[self.starts[t] : self.starts[t + 1], k if self.smooth.shared else 0]
+        return self.fit.leaf_values[self.starts[t] : self.starts[t + 1], self.fit.schedule.column(k)]
 
     def _scores(self) -> Array:
         """(N, K): the scores that the model's own leaf values lead to."""
         table, found = np.zeros((self.starts[-1], self.targets.shape[1])), np.empty_like(self.targets)
         for t in range(len(self.leaves)):
             place = slice(self.starts[t], self.starts[t + 1])
-            table[place, self._outputs(t)] = self.trees.values[place]
+            table[place, self._outputs(t)] = self.fit.leaf_values[place]
         rows = self.backend.rows(self.leaves, self.starts)
         rows.read_out(table, np.zeros(self.targets.shape[1]), None, 0, found)
         return np.asarray(self.start + found)
@@ -325,13 +328,12 @@ class StageWalk:
         found = np.zeros_like(self.replayed)
         if self.drawn is not None or self.loss.recorded or self.loss.joint or self.n_steps > 1 or self.node_values:
             return found  # which are not walked twice
-        again = StageWalk(self.adapter, self.smooth, self.leaves, self.targets, None, self.each, self.backend)
+        again = StageWalk(self.adapter, self.fit, self.leaves, self.targets, None, self.each, self.backend)
         again.start, again.score = self.start, self.start + np.zeros_like(self.targets)
         again.sizes = found
-        for number, iteration in enumerate(np.unique(self.smooth.iterations)):
-            trees = np.flatnonzero(self.smooth.iterations == iteration)
-            again.iterate(number, range(trees[0], trees[-1] + 1))
-        rates = np.repeat(np.nan_to_num(self.trees.rates, nan=1.0), self.trees.n_leaves)[:, None]
+        for number, trees in enumerate(self.fit.schedule.trees_of_rounds):
+            again.iterate(number, trees)
+        rates = np.repeat(np.nan_to_num(self.fit.learning_rates, nan=1.0), self.fit.n_leaves)[:, None]
         return np.asarray(ROUNDINGS * float(np.finfo(self.adapter.precision).eps) * rates * found)
 
     def _leaf_weights(self) -> Array:
@@ -360,12 +362,14 @@ class StageWalk:
         for t, share in self._shares(iteration, trees):
             place = slice(self.starts[t], self.starts[t + 1])
             for column, k in enumerate(self._outputs(t)):
-                self._add(t, k, share * self.trees.values[place, column])
+                self._add(t, k, share * self.fit.leaf_values[place, column])
         if self.states is not None:
             self.states.move([(t, k, self._values(t, k)[None]) for t in trees for k in self._outputs(t)])
-        moved = float(self.smooth.base_shares[iteration + 1] - self.smooth.base_shares[iteration])
+        moved = float(
+            self.fit.schedule.shares_of_initial[iteration + 1] - self.fit.schedule.shares_of_initial[iteration]
+        )
         if moved:
-            self.score += moved * self.trees.base_value
+            self.score += moved * self.fit.base_value
         self.ends.append((len(self.rounds), [s for stages in own for s in stages]))
         self.rounds.append(Round(tuple(own[-1]), (), moved))
 
@@ -374,28 +378,29 @@ class StageWalk:
 
     def _draw(self, trees: range, slopes: Any) -> None:
         """Draw the rows of an iteration's trees."""
+        sampler = self.fit.sampler
         if self.drawn is None:
             return
-        if self.smooth.sampler is None:
-            assert self.trees.sampler is not None
-            for t in trees:
-                self.drawn[t] = self.trees.sampler.draw(t, self.leaves[t], None)  # type: ignore[arg-type]
-            return
-        w = self.weights if self.smooth.factors is None else self.weights * self.smooth.factors
-        g, h = (np.broadcast_to(each, self.targets.shape) for each in (slopes.g, slopes.h))
+        assert sampler is not None
+        gradients = None
+        if sampler.needs_gradients:
+            w = self.weights if self.fit.leaf_factors is None else self.weights * self.fit.leaf_factors
+            g = np.broadcast_to(slopes.g, self.targets.shape)
+            h = np.broadcast_to(slopes.h, self.targets.shape)
+            gradients = RowGradients(-w[:, None] * g, w[:, None] * h)
         own = slice(trees.start, trees.stop)
-        self.drawn[own] = self.smooth.sampler.draw_by(trees, self.leaves[own], -w[:, None] * g, w[:, None] * h)
+        self.drawn[own] = sampler.draw(trees, self.leaves[own], gradients)
 
     def _moved(self, iteration: int) -> Array:
         """(T,): by how much the coefficients of all trees change after an iteration of DART."""
-        assert self.smooth.omega is not None
-        return np.asarray(self.smooth.omega[iteration + 1] - self.smooth.omega[iteration])
+        assert self.fit.schedule.tree_shares is not None
+        return np.asarray(self.fit.schedule.tree_shares[iteration + 1] - self.fit.schedule.tree_shares[iteration])
 
     def _shares(self, iteration: int, trees: range) -> list[tuple[int, float]]:
         """Trees whose part in the scores changes after an iteration, and by how much of their final values."""
-        if self.smooth.omega is None:
+        if self.fit.schedule.tree_shares is None:
             return [(t, 1.0) for t in trees]
-        moved, final = self._moved(iteration), self.smooth.omega[-1]
+        moved, final = self._moved(iteration), self.fit.schedule.tree_shares[-1]
         return [(int(t), float(moved[t] / final[t])) for t in np.flatnonzero(moved)]
 
     def _slopes(self) -> Slopes:
@@ -441,7 +446,7 @@ class StageWalk:
         if self.n_steps == 1:
             return [1.0]
         place = slice(self.starts[t], self.starts[t + 1])
-        values, l2 = self.trees.values[place], self.trees.l2[place]
+        values, l2 = self.fit.leaf_values[place], self.fit.l2[place]
         sizes = np.bincount(self.leaves[t], minlength=len(values))
         usable = np.flatnonzero((sizes > 0) & np.isfinite(l2) & values.any(axis=1))
         self._look_ahead(t, [1.0] * self.n_steps if len(usable) else [0.0])
@@ -450,7 +455,7 @@ class StageWalk:
         weight = sizes if self.even else np.bincount(self.leaves[t], self.weights, len(values))
         found, ahead = [], self.ahead
         for leaf in {self._least(t, usable), int(usable[np.abs(values[usable]).max(axis=1).argmax()])}:
-            goal = values[leaf] / self.trees.rates[t]
+            goal = values[leaf] / self.fit.learning_rates[t]
             way = whole_steps(self.loss, ahead, leaf, float(weight[leaf]), goal) if ahead else None
             if way is None:
                 rows = self.leaves[t] == leaf
@@ -467,10 +472,10 @@ class StageWalk:
         """Have the core take the steps of a tree, where it walks; from steps that are too long for it on, it walks no more."""
         if self.states is None:
             return
-        l2 = self.trees.l2[self.starts[t] : self.starts[t + 1]]
+        l2 = self.fit.l2[self.starts[t] : self.starts[t + 1]]
 
         def made(sums: Array) -> Step:
-            return leaf_step(sums[:, 0], sums[:, 1], l2, self.smooth.l1, self.smooth.most)
+            return leaf_step(sums[:, 0], sums[:, 1], l2, self.fit.l1, self.fit.max_step)
 
         self.ahead = self.states.steps(t, self._outputs(t), scales, made)
         if not self.ahead:
@@ -481,20 +486,20 @@ class StageWalk:
         if self.ahead:
             with np.errstate(divide="ignore"):
                 bent = sum(1.0 / step.share[usable] for step in self.ahead[0])
-            l2 = self.trees.l2[self.starts[t] : self.starts[t + 1]][usable]
+            l2 = self.fit.l2[self.starts[t] : self.starts[t + 1]][usable]
             return int(usable[np.argmin(bent - len(self.ahead[0]) * l2)])
         h = np.broadcast_to(self.loss.slopes(self.targets, self.score).h, self.targets.shape).sum(axis=1)
         return int(usable[np.bincount(self.leaves[t], self.weights * h)[usable].argmin()])
 
-    def _outputs(self, t: int) -> range | list[int]:
-        return range(self.targets.shape[1]) if self.smooth.shared else [int(self.smooth.outputs[t])]
+    def _outputs(self, t: int) -> list[int]:
+        return self.fit.schedule.outputs_of(t, self.targets.shape[1])
 
     def _stages(self, t: int, slopes: Any, scale: float) -> list[int]:
         """One step of tree t, a stage for each of its outputs."""
         place = slice(self.starts[t], self.starts[t + 1])
         w = self.counted if self.drawn is None or self.found is not None else self.counted * self.drawn[t]
         if self.loss.joint:
-            steps = joint_steps(slopes.g, self.loss.mean(self.score), w, self.leaves[t], self.trees.l2[place])
+            steps = joint_steps(slopes.g, self.loss.mean(self.score), w, self.leaves[t], self.fit.l2[place])
         elif self.states is not None:
             steps = self.ahead.pop(0)
         else:
@@ -502,11 +507,11 @@ class StageWalk:
             for column, k in enumerate(self._outputs(t)):
                 G, H = self._sums(t, k, w)
                 self.hessians[place] += H
-                l2 = self.trees.l2[place]
+                l2 = self.fit.l2[place]
                 if self.zeroed is not None:
                     self.zeroed[place, column] = self._zeroed(place, column, H)
                     l2 = np.where(self.zeroed[place, column], np.inf, l2)
-                step, bounds = leaf_step(G, H, l2, self.smooth.l1, self.smooth.most), self.smooth.bounds
+                step, bounds = leaf_step(G, H, l2, self.fit.l1, self.fit.max_step), self.fit.node_rule
                 if bounds is not None:
                     rule = self._smoothed(t, self._bounds_of_rows(bounds, t), -G, H)
                     step = bounded_step(rule, G, H, step)
@@ -527,8 +532,8 @@ class StageWalk:
 
     def _zeroed(self, place: slice, column: int, H: Array) -> NDArray[np.bool_]:
         """Return which leaf values (L_t,) of a tree the library set to zero for their weight."""
-        light = (1 + ROUNDED) * self.smooth.lightest > H
-        return np.asarray(light & (self.trees.values[place, column] == 0))
+        light = (1 + ROUNDED) * self.fit.min_hessian > H
+        return np.asarray(light & (self.fit.leaf_values[place, column] == 0))
 
     def _bounds_of_rows(self, bounds: Regularisation, t: int) -> Regularisation:
         """Return the rule of a tree, in which a node without rows, as a refit may leave it, is no bound."""
@@ -540,10 +545,10 @@ class StageWalk:
 
     def _smoothed(self, t: int, rule: Regularisation, sums: Array, weights: Array) -> Regularisation:
         """The rule of a tree, with the shares that smoothing left its nodes."""
-        if self.smooth.smoothing is None or rule.nodes is None:
+        if self.fit.smoothing is None or rule.nodes is None:
             return rule
-        values = self.trees.values[self.starts[t] : self.starts[t + 1], 0]
-        self.shares.append(self.smooth.smoothing.own(t, sums, weights, values))
+        values = self.fit.leaf_values[self.starts[t] : self.starts[t + 1], 0]
+        self.shares.append(self.fit.smoothing.own(t, sums, weights, values))
         return replace(rule, nodes=replace(rule.nodes, own=self.shares[-1]))
 
     def _advance(self, stages: list[int]) -> None:
@@ -567,8 +572,8 @@ class StageWalk:
 
         A leaf's rows share what rounding adds: the value that pushes add up to is the model's own too.
         """
-        made = np.repeat(rates, self.trees.n_leaves)[:, None] * self.replayed
-        own = self.trees.values
+        made = np.repeat(rates, self.fit.n_leaves)[:, None] * self.replayed
+        own = self.fit.leaf_values
         near = np.abs(made - own) < ROUNDED * np.abs(made)
         rounded = np.divide(own, made, out=np.ones_like(made), where=near)
         stages_of: dict[int, list[int]] = {}
@@ -576,14 +581,14 @@ class StageWalk:
             stages_of.setdefault(t, []).append(s)
         for iteration, (number, stages) in enumerate(self.ends):
             one = self.rounds[number]
-            if self.smooth.omega is None:
+            if self.fit.schedule.tree_shares is None:
                 done = {s: rates[self.stage_tree[s]] - (0.0 if s in one.stages else 1.0) for s in stages}
             else:
                 moved = self._moved(iteration)
                 done = {s: moved[t] for t in np.flatnonzero(moved) for s in stages_of[int(t)]}
             self.rounds[number] = replace(one, changes=tuple((s, float(c)) for s, c in done.items()))
             for s in stages:
-                t, column = self.stage_tree[s], self.stage_output[s] if self.smooth.shared else 0
+                t, column = self.stage_tree[s], self.fit.schedule.column(self.stage_output[s])
                 place = slice(self.starts[t], self.starts[t + 1])
                 step, factor = self.steps[s], rounded[place, column]
                 value, share, mix = step.value, step.share, step.mix

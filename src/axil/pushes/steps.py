@@ -93,7 +93,7 @@ def leaf_step(G: Array, H: Array, l2: Array, l1: float, most: float) -> Step:
     denominator = H + l2
     inverse = np.divide(1.0, denominator, out=np.zeros(denominator.shape), where=denominator > 0)
     value, share = -G * inverse, inverse
-    if l1 <= 0 and most <= 0:
+    if l1 <= 0 and most == np.inf:
         by_h = -value * inverse
         return Step(value, -inverse, by_h, by_h, share)
     moves = np.ones(len(G), dtype=bool)
@@ -102,7 +102,7 @@ def leaf_step(G: Array, H: Array, l2: Array, l1: float, most: float) -> Step:
         moves = left > 0
         value = -np.sign(G) * left * inverse
         share = inverse * np.divide(left, np.abs(G), out=np.zeros_like(G), where=moves)
-    if most > 0:
+    if most < np.inf:
         clipped = np.abs(value) > most
         moves &= ~clipped
         share = share * np.divide(most, np.abs(value), out=np.ones_like(G), where=clipped)

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters.bags import RecordedBags
-from axil.adapters.contract import Adapter, FittedSmoother, FittedTrees, LeafTotals, Model, SmootherModel, TrainingRows
+from axil.adapters.boosted_fit import BoostedFit
+from axil.adapters.contract import Adapter, FittedSmoother, LeafTotals, Model, SmootherModel, TrainingRows
 from axil.adapters.members import ResidualModel, SumModel
 from axil.errors import InputError, UnsupportedModelError
 from axil.kernels.choose import backend_of
@@ -149,7 +150,7 @@ def _prove_trees(
     return engines, worst(found) if check else None
 
 
-def walked_trees(adapter: Adapter, rows: TrainingRows, limits: Limits) -> Iterable[tuple[FittedTrees, slice, Walked]]:
+def walked_trees(adapter: Adapter, rows: TrainingRows, limits: Limits) -> Iterable[tuple[BoostedFit, slice, Walked]]:
     """The trees with the weights and draws of the rows, the outputs that they serve, and the walk of the rows through them.
 
     Where an adapter ``settles`` by the leaf totals, it is asked for its trees again: what it settles has no part in the walk.
@@ -222,7 +223,7 @@ def confirm(model: Model, engines: list[Engine], targets: Array, stated: Any) ->
     return replace(found, tolerance=model.tolerance), predictions
 
 
-def with_rows(trees: FittedTrees, weights: Array | None, bags: Array | None) -> FittedTrees:
+def with_rows(trees: BoostedFit, weights: Array | None, bags: Array | None) -> BoostedFit:
     """The trees with the weights that rows counted with, 0 for those held out, and the draws, where they were recorded."""
     counted = weights if trees.row_weights is None else trees.row_weights
     if trees.held_out is not None:

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.bags import RecordedBags
-from axil.adapters.contract import Adapter, FittedTrees, Model
+from axil.adapters.boosted_fit import BoostedFit
+from axil.adapters.contract import Adapter, Model
 from axil.errors import ExactnessError, counted
 from axil.inputs import take_rows
 from axil.machine.arrays import largest_size
@@ -131,10 +132,10 @@ class Miss:
     expected: float
 
 
-def check_leaves(adapter: Adapter, trees: FittedTrees, walked: Replay, extent: Extent) -> float:
+def check_leaves(adapter: Adapter, trees: BoostedFit, walked: Replay, extent: Extent) -> float:
     """Compare all that the model says of its leaves, and its base; the largest error of a leaf value."""
     check_counts(adapter, trees, walked)
-    if trees.doubt is not None:  # before the base, as it may know why that is another
+    if trees.explain_mismatch is not None:  # before the base, as it may know why that is another
         check_values(adapter, trees, walked, extent.scale)
     check_base(adapter, trees, extent)
     leaf_error = check_values(adapter, trees, walked, extent.scale)
@@ -144,7 +145,7 @@ def check_leaves(adapter: Adapter, trees: FittedTrees, walked: Replay, extent: E
 
 def verified(
     adapter: Adapter,
-    trees: FittedTrees,
+    trees: BoostedFit,
     walked: Replay,
     extent: Extent,
     leaf_error: float,
@@ -155,7 +156,7 @@ def verified(
     scale = extent.scale
     rounding = extent.rounding(adapter, trees.base)
     check_predictions(adapter, miss, adapter.tolerance * scale + rounding)
-    known = {"leaf counts": trees.counts, "leaf weights": trees.weights}
+    known = {"leaf counts": trees.leaf_counts, "leaf weights": trees.leaf_weights}
     compared = [name for name, recorded in known.items() if recorded is not None]
     n_trees = len(trees.n_leaves) - trees.based
     found = extent.n_rows, n_trees, miss.error / scale, leaf_error, adapter.tolerance, scale, rounding
@@ -191,7 +192,7 @@ def refuse_rows(model: Model, given: int, fitted: int, weighed: bool = False) ->
     raise ExactnessError("number of training rows", given, fitted, cause)
 
 
-def check_counts(adapter: Adapter, trees: FittedTrees, walked: Replay) -> None:
+def check_counts(adapter: Adapter, trees: BoostedFit, walked: Replay) -> None:
     """Compare how many rows, and how much weight, each leaf was fitted on with what the model recorded."""
     s = walked.structure
     before = ""
@@ -201,32 +202,34 @@ def check_counts(adapter: Adapter, trees: FittedTrees, walked: Replay) -> None:
             "position, so they "
             "must come in the order of the fit. If you recorded the draws, pass them as bags=.\n"
         )
-    if trees.counts is not None:
-        n_fitted = int(trees.counts[: trees.n_leaves[0]].sum())
+    if trees.leaf_counts is not None:
+        n_fitted = int(trees.leaf_counts[: trees.n_leaves[0]].sum())
         n_given = int(walked.counts[: trees.n_leaves[0]].sum())
         if n_fitted != n_given and trees.sampler is None:
-            _ask(trees, np.flatnonzero(walked.counts != trees.counts))
-            refuse_rows(adapter, n_given, n_fitted, weighed=trees.weights is not None and _whole(trees.weights))
-        compare("row count", walked.counts, trees.counts, 0.5, trees, before + adapter.causes("counts"))
-    if trees.weights is not None:
+            _ask(trees, np.flatnonzero(walked.counts != trees.leaf_counts))
+            refuse_rows(
+                adapter, n_given, n_fitted, weighed=trees.leaf_weights is not None and _whole(trees.leaf_weights)
+            )
+        compare("row count", walked.counts, trees.leaf_counts, 0.5, trees, before + adapter.causes("counts"))
+    if trees.leaf_weights is not None:
         ranked = trees.ranks is not None and trees.row_weights is not None  # whose structure does not know the weights
         slack = WEIGHT_SLACK * (float(trees.row_weights.sum()) if ranked else s.total_weight)  # type: ignore[union-attr]
         cause = _weighing(trees, walked) + before + adapter.causes("weights")
         found = walked.drawn_weights
         if trees.recorded_by is not None:
             found = leaf_totals(s.leaves(), trees.n_leaves, trees.recorded_by, 1)
-        compare("sample weight", found, trees.weights, slack, trees, cause)
+        compare("sample weight", found, trees.leaf_weights, slack, trees, cause)
 
 
-def _weighing(trees: FittedTrees, walked: Replay) -> str:
+def _weighing(trees: BoostedFit, walked: Replay) -> str:
     """Whether the model had sample weights, as far as the weights of its leaves say."""
-    assert trees.weights is not None
+    assert trees.leaf_weights is not None
     given = walked.structure.row_weights is not None
-    if given and trees.sampler is None and np.allclose(trees.weights, walked.counts, rtol=1e-6):
+    if given and trees.sampler is None and np.allclose(trees.leaf_weights, walked.counts, rtol=1e-6):
         return (
             "The model's leaves weigh as much as they have rows: it was fitted without sample_weight. Leave it out.\n"
         )
-    if not given and not _whole(trees.weights):
+    if not given and not _whole(trees.leaf_weights):
         return "The model's leaves do not weigh as much as they have rows: it was fitted with sample_weight. Pass the same.\n"
     return ""
 
@@ -235,7 +238,7 @@ def _whole(weights: Array) -> bool:
     return bool(np.allclose(weights, np.rint(weights), rtol=1e-9, atol=0))
 
 
-def check_base(adapter: Adapter, trees: FittedTrees, extent: Extent) -> None:
+def check_base(adapter: Adapter, trees: BoostedFit, extent: Extent) -> None:
     """Compare the mean of the targets with the model's, where it starts from that: far from zero no leaf would show it."""
     if trees.base is not None:
         return
@@ -245,27 +248,27 @@ def check_base(adapter: Adapter, trees: FittedTrees, extent: Extent) -> None:
         raise ExactnessError("mean of the targets", found[k], float(trees.base_value[k]), adapter.causes("values"))
 
 
-def check_values(adapter: Adapter, trees: FittedTrees, walked: Replay, scale: float) -> float:
+def check_values(adapter: Adapter, trees: BoostedFit, walked: Replay, scale: float) -> float:
     """Compare leaf values with the model's; the largest difference, relative to the largest |prediction|."""
     values = walked.values * np.repeat(walked.structure.final, trees.n_leaves)[:, None]
-    largest = float(np.abs(trees.values[int(trees.based) :]).max(initial=0.0))  # a base says nothing of the leaves
-    slack = adapter.leaf_tolerance * largest + ROUNDING * scale + trees.slack
+    largest = float(np.abs(trees.leaf_values[int(trees.based) :]).max(initial=0.0))  # a base says nothing of the leaves
+    slack = adapter.leaf_tolerance * largest + ROUNDING * scale + trees.value_slack
     first = slice(0, trees.n_leaves[0])
     weights = walked.structure.leaf_weights[first]
-    shift = np.abs(weights @ (values[first] - trees.values[first])) / max(weights.sum(), 1e-300)
+    shift = np.abs(weights @ (values[first] - trees.leaf_values[first])) / max(weights.sum(), 1e-300)
     # Compared by `check_base`; a hidden base is known from the targets alone.
-    compared = trees.base is None and not np.any(trees.hidden)
+    compared = trees.base is None and not np.any(trees.printed_shift)
     if not compared and shift.max() > adapter.tolerance * scale:
         cause = "The targets' mean differs from that of the targets the model was fitted on.\n"
     else:
         cause = "The targets' mean agrees, so the same targets may be in another order, or single ones differ.\n"
     for k in range(values.shape[1]):
         reasons = cause + adapter.causes("values")
-        compare("value", values[:, k], trees.values[:, k], slack, trees, reasons, trees.hidden)
-    return float(np.abs(values - trees.values).max(initial=0.0)) / scale
+        compare("value", values[:, k], trees.leaf_values[:, k], slack, trees, reasons, trees.printed_shift)
+    return float(np.abs(values - trees.leaf_values).max(initial=0.0)) / scale
 
 
-def check_nodes(adapter: Adapter, trees: FittedTrees, walked: Replay, scale: float) -> None:
+def check_nodes(adapter: Adapter, trees: BoostedFit, walked: Replay, scale: float) -> None:
     """Compare the values of inner nodes where leaves are bent: a leaf at zero or at a bound says little of its own sum."""
     s = walked.structure
     rule = s.regularisation
@@ -275,7 +278,7 @@ def check_nodes(adapter: Adapter, trees: FittedTrees, walked: Replay, scale: flo
     assert bent is not None
     nodes, sizes = rule.nodes, np.diff(rule.nodes.starts)
     found = np.repeat(s.final, sizes) * bent.node_values(walked.sums[:, 0], walked.drawn_weights).bounded
-    slack = adapter.leaf_tolerance * float(np.abs(trees.values).max(initial=0.0)) + ROUNDING * scale
+    slack = adapter.leaf_tolerance * float(np.abs(trees.leaf_values).max(initial=0.0)) + ROUNDING * scale
     compare_nodes(nodes, found, slack, adapter.causes("values"))
 
 
@@ -361,7 +364,7 @@ def compare(
     found: NDArray[Any],
     expected: NDArray[Any],
     slack: Array | float,
-    trees: FittedTrees,
+    trees: BoostedFit,
     cause: str,
     hidden: Array | float = 0.0,
 ) -> None:
@@ -384,10 +387,10 @@ def compare(
         )
 
 
-def _ask(trees: FittedTrees, apart: NDArray[np.intp]) -> None:
+def _ask(trees: BoostedFit, apart: NDArray[np.intp]) -> None:
     """Raise the refusal that explains why just these leaves disagree, where the model has one."""
-    if trees.doubt is not None:
+    if trees.explain_mismatch is not None:
         disagree = np.searchsorted(np.cumsum(trees.n_leaves), apart, side="right")
-        error = trees.doubt(~np.isin(np.arange(len(trees.n_leaves)), disagree))
+        error = trees.explain_mismatch(~np.isin(np.arange(len(trees.n_leaves)), disagree))
         if error is not None:
             raise error

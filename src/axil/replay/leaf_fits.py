@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters.bags import RecordedBags
-from axil.adapters.contract import Adapter, FittedTrees, TrainingRows
+from axil.adapters.boosted_fit import BoostedFit, Schedule
+from axil.adapters.contract import Adapter, TrainingRows
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.machine.memory import Budget, Limits
 from axil.replay.recover import assign_leaves
@@ -105,18 +106,17 @@ def leaf_fit(adapter: Adapter, s: Structure, rows: RefitRows, budget: Budget, ra
     base = np.average(rows.targets, axis=0, weights=weights) if s.base is None else s.base
     base = np.broadcast_to(base, rows.targets.shape[1:]).astype(adapter.base_precision).astype(np.float64)
     draws = _draws(s, rows)
-    trees = FittedTrees(
+    trees = BoostedFit(
         n_leaves=s.n_leaves,
-        values=np.zeros((s.total_leaves, rows.targets.shape[1])),
-        counts=None,
-        weights=None,
+        leaf_values=np.zeros((s.total_leaves, rows.targets.shape[1])),
+        leaf_counts=None,
+        leaf_weights=None,
         l2=rule.l2,
-        rates=s.rates,
+        schedule=Schedule.one_by_one(s.rates, s.coefficients),
         base=s.base,
         base_value=base,
         row_weights=weights,
         sampler=None if draws is None else RecordedBags(draws, draws.shape[1]),
-        coefficients=s.coefficients,
         cut=s.cut,
         ranks=ranks,
         based=s.ranks is not None and s.ranks.based,
@@ -179,13 +179,13 @@ class _TreeRefit(TreeWalk):
     final: Array  #: (T,) what each tree's values are multiplied by in a prediction
 
     def run(self) -> Any:
-        self.raw = np.zeros_like(self.trees.values)
+        self.raw = np.zeros_like(self.trees.leaf_values)
         return super().run()
 
     def _advance(self, t: int) -> None:
         own = slice(int(self.starts[t]), int(self.starts[t + 1]))
         self.raw[own] = self._values(t, own)
-        self.trees.values[own] = self.final[t] * self.raw[own]
+        self.trees.leaf_values[own] = self.final[t] * self.raw[own]
         super()._advance(t)
 
     def _values(self, t: int, own: slice) -> Array:

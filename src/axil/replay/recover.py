@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.contract import Adapter, FittedTrees, Placement
+from axil.adapters.boosted_fit import BoostedFit
+from axil.adapters.contract import Adapter, Placement
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 from axil.inputs import take_rows
 from axil.kernels.choose import backend_of
@@ -87,7 +88,7 @@ def check_placement(placement: Placement | None, leaves: Leaves, limits: Limits)
 
 
 def replay(
-    trees: FittedTrees, walked: Walked, offsets: Array | None, budget: Budget, targets: Array | None = None
+    trees: BoostedFit, walked: Walked, offsets: Array | None, budget: Budget, targets: Array | None = None
 ) -> Replay:
     """The replay of these trees from a walk over all rows at once.
 
@@ -102,7 +103,7 @@ def replay(
     return _with_inherited(found, trees, mean)
 
 
-def _with_inherited(found: Replay, trees: FittedTrees, mean: Array) -> Replay:
+def _with_inherited(found: Replay, trees: BoostedFit, mean: Array) -> Replay:
     """Return the replay where leaves of averaged trees have no rows, as after a refit: they have their ancestors' values.
 
     A leaf whose value is nearer to that of an empty leaf of the library was one in the fit.
@@ -113,7 +114,7 @@ def _with_inherited(found: Replay, trees: FittedTrees, mean: Array) -> Replay:
         return found
     final = np.repeat(s.final, s.n_leaves)[:, None]
     values = inherited_values(replace(s, emptied=empty), found.values, found.sums, mean)
-    apart = [np.abs(final * made - trees.values).sum(axis=1) for made in (values, found.values)]
+    apart = [np.abs(final * made - trees.leaf_values).sum(axis=1) for made in (values, found.values)]
     emptied = empty & (apart[0] <= apart[1])
     if not emptied.any():
         return found
@@ -128,7 +129,7 @@ def _with_inherited(found: Replay, trees: FittedTrees, mean: Array) -> Replay:
 
 
 def replayed(
-    trees: FittedTrees, walked: Walked, offsets: Array | None, totals: tuple[float, int] | None = None
+    trees: BoostedFit, walked: Walked, offsets: Array | None, totals: tuple[float, int] | None = None
 ) -> Replay:
     """Return the replay from sums over all rows; ``totals``: their weight and number, where they are not here."""
     rule = regularisation_of(trees)
@@ -139,7 +140,7 @@ def replayed(
         pattern = replace(pattern, shift=walked.shift)
     values = pattern.values(trees.n_leaves, walked.sums)
     rates, recovered = recover_rates(trees, values, walked.counts)
-    trees, leaf_weights = replace(trees, rates=rates), walked.leaf_weights
+    trees, leaf_weights = trees.with_learning_rates(rates), walked.leaf_weights
     held: dict[str, Any] = pattern.counts if trees.ranks is None else {"ranked": len(walked.sums)}
     if walked.cut is not None:
         constants = replace(pattern, shift=None).values(trees.n_leaves, walked.cut.sums)[:, 0]
@@ -150,15 +151,15 @@ def replayed(
     return Replay(structure, walked.counts, walked.sums, values, walked.score, recovered, held, walked.drawn_weights)
 
 
-def regularisation_of(trees: FittedTrees) -> Regularisation:
-    """How leaf values follow from their sums and weights; see `FittedTrees`."""
+def regularisation_of(trees: BoostedFit) -> Regularisation:
+    """How leaf values follow from their sums and weights; see `BoostedFit`."""
     l2 = np.asarray(trees.l2, dtype=np.float64)
     steps = np.broadcast_to(np.asarray(trees.steps, dtype=np.float64), l2.shape)
     return Regularisation(l2, steps, trees.l2_by_weight, trees.l1, trees.max_step, trees.nodes, trees.chains)
 
 
 def fitted_structure(
-    trees: FittedTrees,
+    trees: BoostedFit,
     cells: Leaves,
     draws: Array,
     leaf_weights: Array,
@@ -176,7 +177,7 @@ def fitted_structure(
         n_leaves=trees.n_leaves,
         leaf_weights=leaf_weights,
         leaf_scale=pattern.scale,
-        rates=trees.rates.copy(),
+        rates=trees.learning_rates.copy(),
         base=None if trees.base is None else np.asarray(trees.base, dtype=np.float64),
         row_weights=trees.row_weights if trees.ranks is None else None,  # they are in the ranks
         scaling_weights=trees.scaling_weights,
@@ -184,7 +185,7 @@ def fitted_structure(
         mixing=pattern.mixing,
         shift=pattern.shift,
         draws=draws,
-        coefficients=trees.coefficients,
+        coefficients=trees.schedule.coefficients,
         columns=trees.columns,
         regularisation=regularisation_of(trees),
         total=total,
@@ -196,22 +197,22 @@ def fitted_structure(
 
 
 def recover_rates(
-    trees: FittedTrees, values: Array, counts: NDArray[np.int64] | None = None
+    trees: BoostedFit, values: Array, counts: NDArray[np.int64] | None = None
 ) -> tuple[Array, dict[str, Any]]:
     """The rates; one that the model does not state is the least-squares ratio of its leaf values to those before the rate.
 
     Raises where that has no answer: for other rows than those of the fit where ``counts`` (L,) show it, else for the model.
     """
-    rates = trees.rates.copy()
+    rates = trees.learning_rates.copy()
     unknown = np.flatnonzero(np.isnan(rates))
     ends = np.cumsum(trees.n_leaves)
-    negligible = NEGLIGIBLE * np.abs(trees.values[int(trees.based) :]).max(initial=0.0)
+    negligible = NEGLIGIBLE * np.abs(trees.leaf_values[int(trees.based) :]).max(initial=0.0)
     for t in unknown:
         own = slice(ends[t] - trees.n_leaves[t], ends[t])
         # One value, or two that balance each other, are led to by any targets with some rate or other, and zeros by none.
         size = float(np.sum(values[own] ** 2))
-        if size == 0 or 0 < np.count_nonzero(np.abs(trees.values[own]) > negligible) < 3:
-            if counts is not None and trees.counts is not None:
+        if size == 0 or 0 < np.count_nonzero(np.abs(trees.leaf_values[own]) > negligible) < 3:
+            if counts is not None and trees.leaf_counts is not None:
                 _refuse_other_rows(trees, counts, int(t), own)
             raise UnsupportedModelError(
                 "learning_rate",
@@ -219,14 +220,16 @@ def recover_rates(
                 f"it is not stated, and a tree of {trees.n_leaves[t]} leaves does not tell it from the targets",
                 "See that the targets are those of the fit, in its order; or fit with one learning rate, or with more leaves.",
             )
-        rates[t] = np.sum(trees.values[own] * values[own]) / size
+        rates[t] = np.sum(trees.leaf_values[own] * values[own]) / size
     return rates, {"rates": [[int(t), float(rates[t])] for t in unknown]} if len(unknown) else {}
 
 
-def _refuse_other_rows(trees: FittedTrees, counts: NDArray[np.int64], t: int, own: slice) -> None:
+def _refuse_other_rows(trees: BoostedFit, counts: NDArray[np.int64], t: int, own: slice) -> None:
     """Raise where other numbers of rows reach the leaves of a tree than reached them in the fit: no rate is at fault."""
-    assert trees.counts is not None
-    apart = np.flatnonzero(counts[own] != trees.counts[own])
+    assert trees.leaf_counts is not None
+    apart = np.flatnonzero(counts[own] != trees.leaf_counts[own])
     if len(apart):
         leaf = int(apart[0])
-        raise ExactnessError("row count", float(counts[own][leaf]), float(trees.counts[own][leaf]), OTHER_ROWS, t, leaf)
+        raise ExactnessError(
+            "row count", float(counts[own][leaf]), float(trees.leaf_counts[own][leaf]), OTHER_ROWS, t, leaf
+        )

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.contract import Adapter, FittedTrees
+from axil.adapters.boosted_fit import BoostedFit, RowGradients
+from axil.adapters.contract import Adapter
 from axil.errors import InputError
 from axil.kernels.choose import backend_of
 from axil.kernels.cpu import Cpu, drawn_sums
@@ -41,14 +42,14 @@ class Walked:
 
 def walk(
     adapter: Adapter,
-    trees: FittedTrees,
+    trees: BoostedFit,
     leaves: Leaves,
     targets: Array,
     offsets: Array | None,
     limits: Limits,
 ) -> Walked:
     """Walk through the fit with some or all of its rows."""
-    plain = trees.sampler is None and trees.coefficients is None and trees.ranks is None
+    plain = trees.sampler is None and trees.schedule.coefficients is None and trees.ranks is None
     plain = plain and trees.cut is None
     if plain:
         return _walk_fast(adapter, trees, leaves, targets, offsets, limits)
@@ -75,7 +76,7 @@ def leaf_totals(leaves: Leaves, n_leaves: NDArray[np.int64], weights: Array | No
 
 
 def _walk_fast(
-    adapter: Adapter, trees: FittedTrees, leaves: Leaves, targets: Array, offsets: Array | None, limits: Limits
+    adapter: Adapter, trees: BoostedFit, leaves: Leaves, targets: Array, offsets: Array | None, limits: Limits
 ) -> Walked:
     """Plain boosting on all rows: the residuals of a row depend on no other, so a kernel walks block by block."""
     weights = trees.row_weights
@@ -89,7 +90,7 @@ def _walk_fast(
         own[:] = trees.base_value[k]
         if offsets is not None:
             own += offsets[:, k]
-        values, target = np.ascontiguousarray(trees.values[:, k]), np.ascontiguousarray(targets[:, k])
+        values, target = np.ascontiguousarray(trees.leaf_values[:, k]), np.ascontiguousarray(targets[:, k])
         if single_score:
             own[:], values = own.astype(np.float32), values.astype(np.float32).astype(np.float64)
         rows.replay(values, target, weights, single, single_score, own, total, counts)
@@ -106,7 +107,7 @@ class TreeWalk:
     def __init__(
         self,
         adapter: Adapter,
-        trees: FittedTrees,
+        trees: BoostedFit,
         leaves: Leaves,
         targets: Array,
         offsets: Array | None,
@@ -115,12 +116,12 @@ class TreeWalk:
         self.adapter, self.trees, self.targets, self.offsets = adapter, trees, targets, offsets
         self.leaves, self.budget = np.ascontiguousarray(leaves), budget  # which those of some rows may not be
         self.starts = np.concatenate([[0], np.cumsum(trees.n_leaves)])
-        self.score = self._start(1.0 if trees.coefficients is None else trees.coefficients.beta[0])
+        self.score = self._start(1.0 if trees.schedule.coefficients is None else trees.schedule.coefficients.beta[0])
         self.added = 0  # trees up to here are in the predictions
         # (T,): after which trees the coefficients of others, or the base, change
         self.changes = np.zeros(0, dtype=np.bool_)
-        if trees.coefficients is not None:
-            omega, beta = trees.coefficients.omega, trees.coefficients.beta
+        if trees.schedule.coefficients is not None:
+            omega, beta = trees.schedule.coefficients.omega, trees.schedule.coefficients.beta
             self.changes = (omega[1:] != omega[:-1]).any(axis=1) | (beta[1:] != beta[:-1])
         self._counted: tuple[Any, Array] = None, np.empty(0)  # the score, and (N, 1 + K) weights and weighted residuals
         self.levels = [1.0]  # first, so that a structure with a single level of draws is one without sampling
@@ -190,8 +191,9 @@ class TreeWalk:
         tree = t - self.trees.based
         if tree < 0:  # the base, which is made of all rows
             return np.ones(len(self.targets))
-        drawn = np.asarray(self.trees.sampler.draw(tree, self.leaves[t], residuals))
-        draw = drawn.astype(np.float64)
+        gradients = RowGradients(residuals)
+        (drawn,) = self.trees.sampler.draw(range(tree, tree + 1), self.leaves[t : t + 1], gradients)
+        draw: Array = drawn.astype(np.float64)
         if self.shares is not None:
             return draw
         most = int(drawn.max(initial=0)) if drawn.dtype.kind in "iu" and drawn.min(initial=0) >= 0 else MOST_DRAWS
@@ -232,7 +234,7 @@ class TreeWalk:
         sums[found.leaves, 0] = found.values(residuals[:, 0])
         weights[found.leaves] = 1.0
         if found.shifts is not None:
-            self.shift = np.zeros(len(self.trees.values)) if self.shift is None else self.shift
+            self.shift = np.zeros(len(self.trees.leaf_values)) if self.shift is None else self.shift
             self.shift[start + found.leaves] = found.shifts
         return sums, weights
 
@@ -279,7 +281,7 @@ class TreeWalk:
 
         Where earlier trees are dropped or scaled, a library that keeps predictions in single precision adds up all again.
         """
-        c = self.trees.coefficients
+        c = self.trees.schedule.coefficients
         if c is None:
             self._add(t, 1.0)
             return
@@ -295,7 +297,7 @@ class TreeWalk:
         change = c.omega[t + 1, changed] - (0.0 if again else c.omega[t, changed])
         shares = np.divide(change, c.omega[-1, changed], out=np.zeros(len(changed)), where=c.omega[-1, changed] != 0)
         if self.adapter.score_precision is np.float64 and len(changed) == len(c.omega) - 1:  # a forest
-            table = self.trees.values * np.repeat(shares, self.trees.n_leaves)[:, None]
+            table = self.trees.leaf_values * np.repeat(shares, self.trees.n_leaves)[:, None]
             added = np.empty_like(self.score)
             Cpu(1).rows(self.leaves, self.starts).read_out(table, np.zeros(table.shape[1]), None, 0, added)
             self.score = self.score + added
@@ -312,7 +314,7 @@ class TreeWalk:
     def _add(self, s: int, share: float) -> None:
         """Add a share of what tree s adds in the end."""
         precision = self.adapter.score_precision
-        values = self._rounded(share * self.trees.values[self.starts[s] : self.starts[s + 1]], precision)
+        values = self._rounded(share * self.trees.leaf_values[self.starts[s] : self.starts[s + 1]], precision)
         self.score = self._rounded(self.score + values[self.leaves[s]], precision)
 
     def _cells(self) -> Leaves:

@@ -39,7 +39,7 @@ def inheriting(s: Structure) -> Structure:
         raise UnsupportedQuestionError(
             "without",
             "leaves would lose all their rows, and the adapter of this model does not state the nodes above them",
-            "Ask for fewer rows, or let the adapter pass `ancestors` to FittedTrees.",
+            "Ask for fewer rows, or let the adapter pass `ancestors` to BoostedFit.",
         )
     return replace(s, regularisation=replace(rule, nodes=_sharing(nodes, s.leaf_weights)))
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from axil.adapters.boosted_fit import BoostedFit, Schedule
 from axil.adapters.catboost import splits
 from axil.adapters.catboost.blob import parse
 from axil.adapters.catboost.monotone import chains, signs_of
@@ -22,7 +23,7 @@ from axil.adapters.catboost.pool import most_categories, pool, zeros_above_negat
 from axil.adapters.catboost.refusals import MISSING, REFUSALS, CatBoostReading, doubt
 from axil.adapters.catboost.settings import Stage, base_factor, coefficients, fit, settings_of_each_tree, shrunk_further
 from axil.adapters.causes import OTHER_COLUMNS, OTHER_ROWS, OTHER_TARGETS
-from axil.adapters.contract import FittedTrees, TrainingRows, TreeModel
+from axil.adapters.contract import TrainingRows, TreeModel
 from axil.adapters.frames import single_table
 from axil.adapters.percentiles import require_rows, with_base
 from axil.adapters.refusals import not_fitted, refuse
@@ -141,7 +142,7 @@ class CatBoostAdapter(TreeModel):
         numbered = [own for i, own in enumerate(self.feature_names or []) if own == str(i)]
         return numbered[0] if name == "" and len(numbered) == 1 else name
 
-    def trees(self, rows: TrainingRows) -> list[FittedTrees]:
+    def trees(self, rows: TrainingRows) -> list[BoostedFit]:
         """All trees in one entry: they serve every output; where targets are missing, one entry per output."""
         if self.starts_with_base:
             return self._percentiles(rows)
@@ -149,7 +150,7 @@ class CatBoostAdapter(TreeModel):
             return self._with_missing(rows)
         return [self._entry(rows, rows.totals.means)]
 
-    def _with_missing(self, rows: TrainingRows) -> list[FittedTrees]:
+    def _with_missing(self, rows: TrainingRows) -> list[BoostedFit]:
         """Return one entry per output, in which rows without its target have no weight; l2 follows the weights of all rows."""
         there = ~np.isnan(rows.targets)
         weights = there * (1.0 if rows.weights is None else rows.weights[:, None])
@@ -160,7 +161,7 @@ class CatBoostAdapter(TreeModel):
         return [
             replace(
                 whole,
-                values=whole.values[:, [k]],
+                leaf_values=whole.leaf_values[:, [k]],
                 base=None if whole.base is None else whole.base[[k]],
                 base_value=whole.base_value[[k]],
                 row_weights=np.ascontiguousarray(weights[:, k]),
@@ -172,7 +173,7 @@ class CatBoostAdapter(TreeModel):
             for k in range(self.n_outputs)
         ]
 
-    def _entry(self, rows: TrainingRows, means: Array) -> FittedTrees:
+    def _entry(self, rows: TrainingRows, means: Array) -> BoostedFit:
         """All trees, for all outputs, whose targets have these means (K,)."""
         blob, n_trees, last = self._blob, len(self._n_leaves), self._fits[-1]
         factor = base_factor(last, n_trees, blob.scale, blob.bias, means)
@@ -191,30 +192,32 @@ class CatBoostAdapter(TreeModel):
             l2 = np.where(light & ~chained, np.inf, l2)
         if last.leaves_zero:
             l2 = np.full_like(l2, np.inf)
-        return FittedTrees(
+        scale = blob.scale * self._shrunk_further(rows, base_value)
+        return BoostedFit(
             n_leaves=self._n_leaves,
-            values=blob.scale * blob.leaf_values.reshape(-1, self.n_outputs),
-            counts=self._counts(rows),
-            weights=recorded,
+            leaf_values=blob.scale * blob.leaf_values.reshape(-1, self.n_outputs),
+            leaf_counts=self._counts(rows),
+            leaf_weights=recorded,
             recorded_by=recorded_by,
             l2=l2,
-            rates=rates,
+            schedule=Schedule.one_by_one(rates, coefficients(last, rates, scale, factor)),
             base=None if self._estimated else np.zeros(self.n_outputs),
             base_value=base_value,
             steps=steps,
             chains=self._chains,
             l2_by_weight=last.scales_l2,
-            coefficients=coefficients(last, rates, blob.scale * self._shrunk_further(rows, base_value), factor),
             placement=self._placement(rows),
             cut=self._reading.cut,
-            doubt=partial(doubt, self._reading.continued, zeros_above_negatives(rows.X) if rows.at_hand else None),
+            explain_mismatch=partial(
+                doubt, self._reading.continued, zeros_above_negatives(rows.X) if rows.at_hand else None
+            ),
         )
 
     def _placement(self, rows: TrainingRows) -> EncodedRows | None:
         """The training rows' leaves where categories were encoded by the targets; else those of predictions."""
         return EncodedRows(self._blob, self._n_leaves, rows, self.starts_with_base) if self.encodings else None
 
-    def _percentiles(self, rows: TrainingRows) -> list[FittedTrees]:
+    def _percentiles(self, rows: TrainingRows) -> list[BoostedFit]:
         """One entry per output of trees whose leaf values are percentiles of residuals."""
         require_rows(rows, "loss_function", self._reading.losses[-1])
         blob, n_trees, last = self._blob, len(self._n_leaves), self._fits[-1]
@@ -228,17 +231,16 @@ class CatBoostAdapter(TreeModel):
         rates = np.full(n_trees, np.nan if self._reading.continued else last.rate)
         entries = []
         for k, rule in enumerate(ranks):
-            entry = FittedTrees(
+            entry = BoostedFit(
                 n_leaves=self._n_leaves,
-                values=blob.scale * blob.leaf_values.reshape(-1, self.n_outputs)[:, [k]],
-                counts=self._counts(rows),
-                weights=self._recorded(),
+                leaf_values=blob.scale * blob.leaf_values.reshape(-1, self.n_outputs)[:, [k]],
+                leaf_counts=self._counts(rows),
+                leaf_weights=self._recorded(),
                 recorded_by=self._recorded_by(rows),
                 l2=np.zeros(int(self._n_leaves.sum())),
-                rates=rates,
+                schedule=Schedule.one_by_one(rates, coefficients(last, rates, blob.scale, factor)),
                 base=np.zeros(1),
                 base_value=np.zeros(1),
-                coefficients=coefficients(last, rates, blob.scale, factor),
                 columns=None if len(ranks) == 1 else np.arange(n_trees),
                 placement=self._placement(rows),
             )

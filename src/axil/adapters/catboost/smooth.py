@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from axil.adapters.boosted_fit import BoostedFit, Schedule
 from axil.adapters.catboost.adapter import CatBoostAdapter, is_fitted
 from axil.adapters.catboost.refusals import REFUSALS, CatBoostReading
-from axil.adapters.contract import FittedTrees, TrainingRows
+from axil.adapters.contract import TrainingRows
 from axil.adapters.refusals import Refusal, smooth_refusals
-from axil.adapters.smooth import ClassWeightRule, SmoothTrees, weighed_classes
+from axil.adapters.smooth import ClassWeightRule, weighed_classes
 from axil.errors import InputError
 from axil.trees.losses import Logistic, Loss, Softmax, Squared, poisson, tweedie
 from axil.trees.residual_losses import Huber, LogCosh, Pinball, ResidualLoss
@@ -162,7 +163,7 @@ class SmoothCatBoost(CatBoostAdapter):
         found = np.asarray(self._model.predict(self._pool(X), prediction_type="RawFormulaVal"), dtype=np.float64)
         return found[:, self._present]
 
-    def smooth_trees(self, rows: TrainingRows) -> SmoothTrees:
+    def smooth_trees(self, rows: TrainingRows) -> BoostedFit:
         """All trees; for several classes each has a leaf value for every one."""
         blob, last, n_trees = self._blob, self._fits[-1], len(self._n_leaves)
         if blob.scale != 1 or n_trees > last.iterations:
@@ -176,27 +177,25 @@ class SmoothCatBoost(CatBoostAdapter):
         l2 = np.full(int(self._n_leaves.sum()), last.scaled_l2(rows.totals.weight / rows.totals.n_rows))
         if recorded is not None:
             l2 = np.where(recorded <= self._least_weight, np.inf, l2)
-        trees = FittedTrees(
+        rounds = np.arange(n_trees)
+        outputs = None if self.n_outputs > 1 else np.zeros(n_trees, dtype=np.int64)
+        return BoostedFit(
             n_leaves=self._n_leaves,
-            values=blob.leaf_values.reshape(-1, self.n_outputs),
-            counts=self._counts(rows),
-            weights=None,
+            leaf_values=blob.leaf_values.reshape(-1, self.n_outputs),
+            leaf_counts=self._counts(rows),
+            leaf_weights=None,
             l2=l2,
-            rates=np.full(n_trees, last.rate),
+            schedule=Schedule(np.full(n_trees, last.rate), rounds, outputs),
             base=None if self._estimated and from_mean else np.asarray(blob.bias, dtype=np.float64),
             base_value=np.asarray(blob.bias, dtype=np.float64),
             steps=last.steps,
             placement=self._placement(rows),
-        )
-        return SmoothTrees(
-            trees=trees,
             loss=loss,
-            iterations=np.arange(n_trees),
-            outputs=np.zeros(n_trees, dtype=np.int64),
-            shared=self.n_outputs > 1,
-            l2_by_weight=last.l2 / rows.totals.n_rows if last.scales_l2 else 0.0,
-            start_held="" if from_mean or not self._estimated else "the fit starts from a median or a quantile",
-            underived="" if loss.smooth else "its gradient has corners, between which it does not follow the targets",
+            l2_by_weight=last.scales_l2,
+            initial_held="" if from_mean or not self._estimated else "the fit starts from a median or a quantile",
+            no_derivative=""
+            if loss.smooth
+            else "its gradient has corners, between which it does not follow the targets",
         )
 
     def causes(self, what: str) -> str:

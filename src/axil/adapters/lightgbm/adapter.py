@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from axil.adapters.contract import Coefficients, FittedTrees, Nodes, Totals, TrainingRows, TreeModel
+from axil.adapters.boosted_fit import BoostedFit, Schedule
+from axil.adapters.contract import Coefficients, Nodes, Totals, TrainingRows, TreeModel
 from axil.adapters.frames import array_of_floats
 from axil.adapters.lightgbm import splits
 from axil.adapters.lightgbm.bagging import DrawReplay, LeafEvidence, Seen, histories
@@ -130,7 +131,7 @@ class LightGBMAdapter(TreeModel):
         """LightGBM keeps no spaces in names (set_feature_names, include/LightGBM/dataset.h)."""
         return name.replace(" ", "_")
 
-    def trees(self, rows: TrainingRows) -> list[FittedTrees]:
+    def trees(self, rows: TrainingRows) -> list[BoostedFit]:
         """The trees, their base taken out of the first one, where LightGBM hides it."""
         rule = self._rule
         if self._reading.refitted:
@@ -157,13 +158,13 @@ class LightGBMAdapter(TreeModel):
         leaf_weights = self._leaf_weights(totals)
         if self._reading.forest and self._reading.bags:
             self._count_lone_leaves(evidence, leaf_weights, totals.n_rows)
-        trees = FittedTrees(
+        trees = BoostedFit(
             n_leaves=self._n_leaves,
-            values=evidence.values[:, None],
-            counts=evidence.counts if self._reading.counts_rows or totals.even else None,
-            weights=leaf_weights,
+            leaf_values=evidence.values[:, None],
+            leaf_counts=evidence.counts if self._reading.counts_rows or totals.even else None,
+            leaf_weights=leaf_weights,
             l2=evidence.rule.l2,
-            rates=rates,
+            schedule=Schedule.one_by_one(rates, coefficients),
             base=None if base is None else np.array([base]),
             base_value=np.array([base_value]),
             l1=rule.l1,
@@ -172,10 +173,9 @@ class LightGBMAdapter(TreeModel):
             ancestors=rule.ancestors() if self._reading.forest else None,
             cut=Cut(self._settings.precisely("alpha")[0]) if self._reading.cuts else None,
             sampler=self._sampler(evidence, totals.n_rows, gradients),
-            coefficients=coefficients,
-            hidden=0.0 if self._reading.forest else np.repeat(of_trees, self._n_leaves),
-            slack=rule.slack(evidence.values),
-            doubt=partial(refusal, FIRST) if hides and not np.isnan(rates[0]) else None,
+            printed_shift=0.0 if self._reading.forest else np.repeat(of_trees, self._n_leaves),
+            value_slack=rule.slack(evidence.values),
+            explain_mismatch=partial(refusal, FIRST) if hides and not np.isnan(rates[0]) else None,
         )
         if gradients is not None:
             if coefficients is not None and self._reading.forest:
@@ -188,7 +188,7 @@ class LightGBMAdapter(TreeModel):
                         "Fit with fewer trees or smaller leaves, so that all find a split.",
                     )
                 coefficients.omega[:, lone] = 0.0
-                trees = replace(trees, rates=coefficients.omega[-1].copy())
+                trees = trees.with_learning_rates(coefficients.omega[-1].copy())
             return [with_base(trees, gradients.ranks, rows, start if base is None else None, single)]
         return [self._smoothed(trees, rows, evidence) if self._estimates(totals) else trees]
 
@@ -213,10 +213,10 @@ class LightGBMAdapter(TreeModel):
         """Whether LightGBM smoothed by estimated row counts: rows weigh differently, by their weights or the factors of GOSS."""
         return self._rule.smooth > 0 and (self._reading.goss or not totals.even)
 
-    def _smoothed(self, trees: FittedTrees, rows: TrainingRows, evidence: LeafEvidence) -> FittedTrees:
+    def _smoothed(self, trees: BoostedFit, rows: TrainingRows, evidence: LeafEvidence) -> BoostedFit:
         """The trees with the row counts that their values were smoothed by, which the sums of their leaves show."""
         assert trees.nodes is not None  # path_smooth is above zero
-        rates, tolerance = trees.rates.copy(), self._rule.tolerance
+        rates, tolerance = trees.learning_rates.copy(), self._rule.tolerance
         if np.isnan(rates[0]):  # which a base hides
             rates[0] = self._settings.precisely("learning_rate")[0]
         rounding = tolerance if tolerance > CLOSE else ROUNDING
@@ -225,7 +225,7 @@ class LightGBMAdapter(TreeModel):
             return trees
         (totals,), ends = rows.leaf_totals, evidence.starts[1:-1]
         found = zip(np.split(totals.sums[:, 0], ends), np.split(totals.weights, ends))
-        hidden = np.broadcast_to(trees.hidden, len(trees.values))[evidence.starts[:-1]].tolist()
+        hidden = np.broadcast_to(trees.printed_shift, len(trees.leaf_values))[evidence.starts[:-1]].tolist()
         own = [smooth.own(t, *each, evidence.tree_values(t), hidden[t]) for t, each in enumerate(found)]
         return replace(trees, nodes=replace(trees.nodes, own=np.concatenate(own)))
 

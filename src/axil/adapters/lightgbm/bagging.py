@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.adapters.boosted_fit import RowGradients
 from axil.structure import Ranks, Regularisation
 from axil.types import Array
 
@@ -275,6 +276,7 @@ class DrawReplay:
         seen: Callable[[Array], Seen] = Seen,
     ):
         self.name = name
+        self.needs_gradients = True
         self._seen = seen  # the gradients where residuals (N, K) are left
         self.dtype: type[np.generic] = np.float32 if isinstance(starts[0], Goss) else np.uint8
         self._starts = tuple(starts)
@@ -287,13 +289,15 @@ class DrawReplay:
         self._states = self._starts  # several, as long as the data do not show which is right
         self._left = self._n_failures
 
-    def draw(self, tree: int, leaf: NDArray[np.integer[Any]], residuals: Array) -> NDArray[Any]:
-        """(N,): with what factor each row was drawn for this tree, 0 for rows out of bag."""
-        return self.draw_iteration(range(tree, tree + 1), leaf[None], self._seen(residuals))
-
-    def draw_by(self, trees: range, leaves: NDArray[np.integer[Any]], pull: Array, bend: Array) -> NDArray[Any]:
-        """(N,): with what factor each row was drawn for the trees of one iteration; see `axil.adapters.smooth`."""
-        return self.draw_iteration(trees, leaves, Seen(pull, bend))
+    def draw(self, trees: range, leaves: NDArray[np.integer[Any]], gradients: RowGradients | None) -> NDArray[Any]:
+        """Return with what factor each row was drawn for the trees of one iteration, which share their rows."""
+        assert gradients is not None  # GOSS draws by them, and the evidence of leaves needs them
+        if gradients.hessians is None:
+            seen = self._seen(gradients.negative)
+        else:
+            seen = Seen(gradients.negative, gradients.hessians)
+        drawn = self.draw_iteration(trees, leaves, seen)
+        return np.broadcast_to(drawn, (len(trees), len(drawn)))
 
     def draw_iteration(self, trees: range, leaves: NDArray[np.integer[Any]], seen: Seen) -> NDArray[Any]:
         """(N,): with what factor each row was drawn for these trees, whose ``leaves`` are (trees, N)."""

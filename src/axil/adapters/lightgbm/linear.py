@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from axil.adapters.boosted_fit import RowGradients
 from axil.adapters.contract import FittedSmoother, SmootherModel, Totals, TreeModel
 from axil.adapters.lightgbm.adapter import LightGBMAdapter
 from axil.adapters.lightgbm.rates import stated_rates
@@ -137,7 +138,9 @@ class LinearLightGBM(SmootherModel, LightGBMAdapter):
         score, trees = np.full(given.shape, base), []
         for t, leaf in enumerate(leaves):
             left = (given - score).astype(np.float32).astype(np.float64)
-            drawn = np.ones(len(leaf)) if sampler is None else sampler.draw(t, leaf, left)
+            drawn = np.ones(len(leaf))
+            if sampler is not None:
+                (drawn,) = sampler.draw(range(t, t + 1), leaf[None], RowGradients(left))
             self._compare(
                 "count", np.bincount(leaf, drawn, self._n_leaves[t]), self._trees[t].leaf_counts(len(leaf)), 0.0, t
             )

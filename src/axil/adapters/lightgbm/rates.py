@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.contract import FittedTrees
+from axil.adapters.boosted_fit import BoostedFit, Schedule
 from axil.adapters.lightgbm.text import LightGBMSettings, TreeText
 from axil.adapters.refusals import Refusal
 from axil.types import Array
@@ -62,12 +62,19 @@ FIRST: tuple[Refusal[NDArray[np.bool_]], ...] = (
 )
 
 
-def refitted_trees(trees: Sequence[TreeText], settings: LightGBMSettings, l2: float) -> FittedTrees:
+def refitted_trees(trees: Sequence[TreeText], settings: LightGBMSettings, l2: float) -> BoostedFit:
     """The trees of a refit with this lambda_l2."""
     values = np.concatenate([tree.floats("leaf_value") for tree in trees])
-    n_leaves, none = np.array([tree.n_leaves for tree in trees], dtype=np.int64), np.zeros(1)
-    denominators, rates = np.full(len(values), l2), refit_rates(trees, settings)[0]
-    return FittedTrees(n_leaves, values[:, None], None, None, denominators, rates, none, none)
+    return BoostedFit(
+        n_leaves=np.array([tree.n_leaves for tree in trees], dtype=np.int64),
+        leaf_values=values[:, None],
+        leaf_counts=None,
+        leaf_weights=None,
+        l2=np.full(len(values), l2),
+        schedule=Schedule.one_by_one(refit_rates(trees, settings)[0]),
+        base=np.zeros(1),
+        base_value=np.zeros(1),
+    )
 
 
 def refit_rates(trees: Sequence[TreeText], settings: LightGBMSettings) -> tuple[Array, float]:

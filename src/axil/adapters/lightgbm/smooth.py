@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.contract import Coefficients, FittedTrees, TrainingRows
+from axil.adapters.boosted_fit import BoostedFit, Schedule
+from axil.adapters.contract import Coefficients, TrainingRows
 from axil.adapters.lightgbm.adapter import LightGBMAdapter, booster_of
 from axil.adapters.lightgbm.bagging import DrawReplay, LeafEvidence
 from axil.adapters.lightgbm.path_smooth import PathSmooth
@@ -22,7 +23,7 @@ from axil.adapters.lightgbm.reading import LightGBMReading
 from axil.adapters.lightgbm.refusals import REFUSALS
 from axil.adapters.objective import Objective, as_objective
 from axil.adapters.refusals import Refusal, first_of, smooth_refusals
-from axil.adapters.smooth import WEIGHS_CLASSES, SmoothTrees, label_factors, weighed_classes
+from axil.adapters.smooth import WEIGHS_CLASSES, label_factors, weighed_classes
 from axil.errors import InputError, UnsupportedModelError
 from axil.trees.losses import Logistic, Loss, Softmax, Squared, gamma, poisson, tweedie
 from axil.trees.residual_losses import Fair, Huber
@@ -206,7 +207,7 @@ class SmoothLightGBM(LightGBMAdapter):
         found = np.asarray(found, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
         return found / self._n_iterations if self._reading.forest else found  # raw scores of forests are sums
 
-    def smooth_trees(self, rows: TrainingRows) -> SmoothTrees:
+    def smooth_trees(self, rows: TrainingRows) -> BoostedFit:
         """The trees, their bases taken out of the first iteration's, where LightGBM hides them."""
         targets, weights = rows.targets, rows.weights
         if self._objective == "binary" and not np.isin(targets, (0, 1)).all():
@@ -241,33 +242,32 @@ class SmoothLightGBM(LightGBMAdapter):
         alone = self._rule.smooth > 0  # values do not follow from sums by the rule
         evidence = self._evidence(len(targets), weights)
         evidence = replace(evidence, values=np.concatenate(values), rates=rates, counts_alone=alone)
-        trees = FittedTrees(
+        fit = BoostedFit(
             n_leaves=self._n_leaves,
-            values=evidence.values[:, None],
-            counts=None if self._reading.cuda else evidence.counts,  # there by second derivatives
-            weights=None,
+            leaf_values=evidence.values[:, None],
+            leaf_counts=None if self._reading.cuda else evidence.counts,  # there by second derivatives
+            leaf_weights=None,
             l2=evidence.rule.l2,
-            rates=rates,
+            schedule=Schedule(
+                learning_rates=rates,
+                rounds=numbers // n_outputs,
+                outputs=numbers % n_outputs,
+                tree_shares=omega,
+                initial_shares=None if drops is None else drops.beta,
+            ),
             base=None if started else base,
             base_value=base,
-            slack=self._rule.single_slack(evidence.values) if self._reading.adds_in_single else 0.0,
+            value_slack=self._rule.single_slack(evidence.values) if self._reading.adds_in_single else 0.0,
             nodes=nodes if mixes else None,
-        )
-        return SmoothTrees(
-            trees=trees,
             loss=self._loss if self._custom is None else self._custom.loss(targets, weights, np.float64, None),
-            iterations=numbers // n_outputs,
-            outputs=numbers % n_outputs,
             sampler=self._balanced(evidence, targets) or self._sampler(evidence, len(targets)),
-            omega=omega,
-            beta=None if drops is None else drops.beta,
             averages=self._reading.forest,
             l1=self._settings.precisely("lambda_l1")[0],
-            most=0.0 if self._reading.cuda else self._settings.precisely("max_delta_step")[0],
-            factors=self.label_factors(targets),
-            underived=self._underived,
-            smoothing=self._smoothing(trees),
+            max_step=np.inf if self._reading.cuda else self._settings.precisely("max_delta_step")[0] or np.inf,
+            leaf_factors=self.label_factors(targets),
+            no_derivative=self._underived,
         )
+        return replace(fit, smoothing=self._smoothing(fit))
 
     def _averaged(self, base: Array) -> Coefficients:
         """Return how the trees of a forest add up: each sees the start alone, and their mean is the score.
@@ -302,11 +302,13 @@ class SmoothLightGBM(LightGBMAdapter):
         unsplit = bool((self._n_leaves[: self.n_outputs] == 1).all())
         return unsplit or self._settings.flag("boost_from_average")
 
-    def _smoothing(self, trees: FittedTrees) -> PathSmooth | None:
+    def _smoothing(self, trees: BoostedFit) -> PathSmooth | None:
         """The search for the row counts of path_smooth, which second derivatives lead away from those of the leaves."""
         if not self._rule.smooth or trees.nodes is None:
             return None
-        return PathSmooth.of(self._rule, trees.rates, trees.nodes, self.smooth_tolerance, self.smooth_tolerance / 10)
+        return PathSmooth.of(
+            self._rule, trees.learning_rates, trees.nodes, self.smooth_tolerance, self.smooth_tolerance / 10
+        )
 
     def causes(self, what: str) -> str:
         """The most likely reason for a disagreement in "counts" or "values"."""

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from axil.adapters.contract import FittedTrees, Nodes, TrainingRows, TreeModel
+from axil.adapters.boosted_fit import BoostedFit, Schedule
+from axil.adapters.contract import Nodes, TrainingRows, TreeModel
 from axil.adapters.frames import as_frame, as_pandas, word_columns
 from axil.adapters.percentiles import require_rows, with_base
 from axil.adapters.refusals import refusal, refuse
@@ -50,7 +51,7 @@ class GradientBoostingAdapter(StackAdapter):
         own = f"{self.fingerprint} {float(model.learning_rate)!r} {self._start()[0].tolist()!r}"
         self.fingerprint = hashlib.sha256(own.encode()).hexdigest()
 
-    def trees(self, rows: TrainingRows) -> list[FittedTrees]:
+    def trees(self, rows: TrainingRows) -> list[BoostedFit]:
         """The trees; rows that early stopping held out, and the rows of each stage, are drawn again."""
         no_offsets(rows)
         found = self._stages(rows)
@@ -88,7 +89,7 @@ class GradientBoostingAdapter(StackAdapter):
             return np.zeros(self.n_outputs), False
         return np.asarray(init.constant_, dtype=np.float64).reshape(1), init.strategy == "mean"
 
-    def _stages(self, rows: TrainingRows, labels: Array | None = None) -> FittedTrees:
+    def _stages(self, rows: TrainingRows, labels: Array | None = None) -> BoostedFit:
         model, n_rows = self._model, rows.totals.n_rows
         rate, fitted, (start, from_mean) = float(model.learning_rate), self.kept_rows(n_rows, labels), self._start()
         sampler = None
@@ -97,13 +98,13 @@ class GradientBoostingAdapter(StackAdapter):
             sampler = StageSampler(n_rows, fitted, *how)
         counted = rows.totals.lightest > 0  # trees do not count rows of weight zero
         values, samples, weights = self._stack.gather("value", "n_node_samples", "weighted_n_node_samples")
-        return FittedTrees(
+        return BoostedFit(
             n_leaves=self._stack.n_leaves,
-            values=rate * values[:, :, 0],
-            counts=samples.astype(np.int64) if counted else None,
-            weights=weights,
+            leaf_values=rate * values[:, :, 0],
+            leaf_counts=samples.astype(np.int64) if counted else None,
+            leaf_weights=weights,
             l2=np.zeros(int(self._stack.n_leaves.sum())),
-            rates=np.full(len(self._stack.n_leaves), rate),
+            schedule=Schedule.one_by_one(np.full(len(self._stack.n_leaves), rate)),
             base=None if from_mean else start,
             base_value=start,
             held_out=all_but(fitted, n_rows),
@@ -118,7 +119,7 @@ class StagesAfterInit(GradientBoostingAdapter):
         super().__init__(model)
         self._model.init_ = copy.deepcopy(model.init_)  # it is the user's own: scikit-learn fits it without a copy
 
-    def trees(self, rows: TrainingRows) -> list[FittedTrees]:
+    def trees(self, rows: TrainingRows) -> list[BoostedFit]:
         """The trees, which take offsets."""
         return [self._stages(rows)]
 
@@ -171,7 +172,7 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
             digest.update(np.ascontiguousarray(predictor.raw_left_cat_bitsets).tobytes())
         return digest.hexdigest()
 
-    def trees(self, rows: TrainingRows, labels: Array | None = None) -> list[FittedTrees]:
+    def trees(self, rows: TrainingRows, labels: Array | None = None) -> list[BoostedFit]:
         """The trees; rows that early stopping held out, class by class (N,), are drawn again from the seed of the model."""
         no_offsets(rows)
         if not rows.totals.weighted and getattr(self._model, "_fitted_with_sw", False):
@@ -183,13 +184,13 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
         # Against division by zero (compute_node_value, sklearn/ensemble/_hist_gradient_boosting/splitting.pyx).
         # A root that is not split has the value 0 (_initialize_root in grower.py).
         l2 = np.where(n_leaves > 1, float(self._model.l2_regularization) + 1e-15, np.inf)
-        trees = FittedTrees(
+        trees = BoostedFit(
             n_leaves=n_leaves,
-            values=self._gather("value")[:, None],
-            counts=self._gather("count").astype(np.int64),
-            weights=None,
+            leaf_values=self._gather("value")[:, None],
+            leaf_counts=self._gather("count").astype(np.int64),
+            leaf_weights=None,
             l2=np.repeat(l2, n_leaves),
-            rates=np.full(len(n_leaves), float(self._model.learning_rate)),
+            schedule=Schedule.one_by_one(np.full(len(n_leaves), float(self._model.learning_rate))),
             base=None,
             base_value=np.asarray(self._model._baseline_prediction, dtype=np.float64).reshape(-1),
             held_out=all_but(self._training_rows(n_rows, labels), n_rows),

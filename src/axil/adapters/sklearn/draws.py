@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.bags import DrawnAgain
+from axil.adapters.boosted_fit import RowGradients
 from axil.errors import InputError
 from axil.kernels.cpu import bootstrapped
 from axil.types import Array
@@ -43,6 +44,8 @@ class StageSampler:
     """
 
     name = "the subsample of scikit-learn's gradient boosting"
+    needs_gradients = False
+    dtype: type[np.generic] = np.uint8
 
     def __init__(self, n_rows: int, rows: Indices | None, subsample: float, seed: int, trees_per_stage: int = 1):
         self._n_rows, self._trees_per_stage = n_rows, trees_per_stage
@@ -51,8 +54,12 @@ class StageSampler:
         self._seed = seed
         self._masks = DrawnAgain(self._stages)
 
-    def draw(self, tree: int, leaf: Indices, residuals: Array) -> NDArray[Any]:
-        """(N,): 1 for the rows of the tree's stage."""
+    def draw(self, trees: range, leaves: NDArray[Any], gradients: RowGradients | None) -> NDArray[Any]:
+        """Return 1 for the rows of the stage that each of these trees belongs to, (len(trees), N)."""
+        return np.stack([self.bag(tree) for tree in trees])
+
+    def bag(self, tree: int) -> NDArray[np.uint8]:
+        """Return 1 for the rows of a tree's stage, (N,)."""
         drawn = np.zeros(self._n_rows, dtype=np.uint8)
         drawn[self._rows[self._masks[tree // self._trees_per_stage]]] = 1
         return drawn
@@ -75,6 +82,9 @@ class BootstrapSampler:
     the rows, ``n_drawn`` of them, where it draws those of the first tree as the library does.
     """
 
+    needs_gradients = False
+    dtype: type[np.generic] = np.float64
+
     def __init__(
         self,
         name: str,
@@ -88,10 +98,14 @@ class BootstrapSampler:
         self._bags, self._n_drawn, self._seeds = DrawnAgain(bags), n_drawn, None
         if seeds and factor is None:
             first = bootstrapped(seeds[0], n_rows, n_drawn)
-            self._seeds = seeds if np.array_equal(first, self.draw(0, np.zeros(0, np.intp), np.zeros((0, 1)))) else None
+            self._seeds = seeds if np.array_equal(first, self.bag(0)) else None
 
-    def draw(self, tree: int, leaf: Indices, residuals: Array) -> NDArray[Any]:
-        """(N,): how often each row is in this tree's bag."""
+    def draw(self, trees: range, leaves: NDArray[Any], gradients: RowGradients | None) -> NDArray[Any]:
+        """Return how often each row is in the bag of each of these trees, (len(trees), N)."""
+        return np.stack([self.bag(tree) for tree in trees])
+
+    def bag(self, tree: int) -> NDArray[Any]:
+        """Return how often each row is in a tree's bag, (N,)."""
         if self._seeds is not None:
             return bootstrapped(self._seeds[tree], self._n_rows, self._n_drawn)
         bag = self._bags[tree]

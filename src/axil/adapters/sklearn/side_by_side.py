@@ -15,12 +15,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.adapters.boosted_fit import BoostedFit, RowGradients, Sampler, Schedule
 from axil.adapters.boundary import Around
-from axil.adapters.contract import Defaults, FittedTrees, TrainingRows
+from axil.adapters.contract import Defaults, TrainingRows
 from axil.adapters.members import Member, SumModel
 from axil.adapters.sklearn.adapter import reader_of
 from axil.adapters.sklearn.trees import as_it_is, no_offsets
-from axil.adapters.smooth import SmoothModel, SmoothTrees
+from axil.adapters.smooth import SmoothModel
 from axil.errors import UnsupportedModelError
 from axil.inputs.copies import owned
 from axil.kernels import Backend
@@ -138,12 +139,12 @@ class OfSecond(Around):
         """Raise unless the training data are what the model itself keeps of them."""
         self._inside.check_kept(X, _both(targets), weights)
 
-    def _read_rows(self, read: Callable[[TrainingRows], list[FittedTrees]], rows: TrainingRows) -> list[FittedTrees]:
+    def _read_rows(self, read: Callable[[TrainingRows], list[BoostedFit]], rows: TrainingRows) -> list[BoostedFit]:
         both = replace(rows, targets=_both(rows.targets))
         return [
             replace(
                 trees,
-                values=trees.values[:, 1:],
+                leaf_values=trees.leaf_values[:, 1:],
                 base=None if trees.base is None else trees.base[1:],
                 base_value=trees.base_value[1:],
             )
@@ -222,43 +223,30 @@ class SideBySide(Defaults):
         """(n, K)."""
         return np.hstack([member.scores(X) for member in self._members])
 
-    def smooth_trees(self, rows: TrainingRows) -> SmoothTrees:
+    def smooth_trees(self, rows: TrainingRows) -> BoostedFit:
         """The trees of all members; outputs do not see each other, so their iterations follow one another."""
         no_offsets(rows)
         parts = [
             member.smooth_trees(replace(rows, targets=np.ascontiguousarray(rows.targets[:, [k]])))
             for k, member in enumerate(self._members)
         ]
-        self._ends = np.cumsum([len(part.trees.n_leaves) for part in parts])
+        self._ends = np.cumsum([len(part.n_leaves) for part in parts])
         self._require_alike(parts)
-        trees, first = [part.trees for part in parts], parts[0]
-        iterations = [int(part.iterations[-1]) + 1 for part in parts]
-        before = np.concatenate([[0], np.cumsum(iterations)])
-        draws = Draws(parts, self._ends)
-        hessians = [part.hessians for part in parts if part.hessians is not None]
-        return replace(
-            first,
-            hessians=np.concatenate(hessians) if len(hessians) == len(parts) else None,
-            trees=_joined(trees, draws if any(part.sampler is not None for part in trees) else None),
-            iterations=np.concatenate([part.iterations + start for part, start in zip(parts, before)]),
-            outputs=np.repeat(np.arange(len(parts)), np.diff(self._ends, prepend=0)),
-            sampler=None if first.sampler is None else draws,
-        )
+        return _joined(parts, self._ends)
 
-    def _require_alike(self, parts: list[SmoothTrees]) -> None:
+    def _require_alike(self, parts: list[BoostedFit]) -> None:
         """Refuse members that differ in more than their trees, or have what belongs to one output alone."""
         for name in _ALONE:
-            if any(getattr(part if hasattr(part, name) else part.trees, name) is not None for part in parts):
+            if any(getattr(part, name) is not None for part in parts):
                 raise self._classifiers.refuse(f"trees with {name}")
+        if not all(part.schedule.is_plain for part in parts):
+            raise self._classifiers.refuse("trees that are scaled again after later ones were fitted")
         first = parts[0]
         for part in parts[1:]:
             same = [getattr(part, name) == getattr(first, name) for name in _SAME]
-            same += [
-                getattr(part.trees, name) == getattr(first.trees, name) for name in ("l1", "max_step", "l2_by_weight")
-            ]
-            same += [np.array_equal(getattr(part.trees, name), getattr(first.trees, name)) for name in _SAME_ROWS]
-            same += [(part.trees.base is None) == (first.trees.base is None)]
-            same += [(part.sampler is None) == (first.sampler is None)]
+            same += [np.array_equal(getattr(part, name), getattr(first, name)) for name in _SAME_ROWS]
+            same.append((part.base is None) == (first.base is None))
+            same.append((part.sampler is None) == (first.sampler is None))
             if not all(same):
                 raise self._classifiers.refuse("settings, or rows held out, that differ from output to output")
 
@@ -268,55 +256,66 @@ class SideBySide(Defaults):
 
 
 #: What belongs to the trees of one output; `SmoothModel.alone` knows the settings that lead to it.
-_ALONE = ("factors", "omega", "smoothing", "nodes", "chains", "coefficients", "columns", "placement", "ranks")
-_SAME = ("loss", "shared", "l1", "most", "lightest", "l2_by_weight", "score_precision", "start_held", "underived")
+_ALONE = ("leaf_factors", "smoothing", "nodes", "chains", "columns", "placement", "ranks")
+_SAME = (
+    "loss",
+    "l1",
+    "max_step",
+    "min_hessian",
+    "l2_by_weight",
+    "score_precision",
+    "initial_held",
+    "no_derivative",
+)
 _SAME_ROWS = ("row_weights", "held_out", "recorded_by")
+_STACKED = ("n_leaves", "leaf_values", "leaf_counts", "leaf_weights", "leaf_hessians", "l2", "base", "base_value")
+_STACKED_BY_LEAF = ("steps", "printed_shift", "value_slack")
 
 
-class Draws:
-    """The draws of several members, each of which draws for its own trees."""
+class MemberSampler:
+    """The samplers of several members, each of which draws for its own trees."""
 
-    def __init__(self, parts: list[SmoothTrees], ends: NDArray[np.int64]):
-        self._parts, self._ends = parts, ends
-        named = [part.trees.sampler for part in parts if part.trees.sampler is not None]
-        self.name = named[0].name if named else ""
-        self.dtype = np.result_type(*[part.draw_type or np.uint8 for part in parts]).type
+    def __init__(self, samplers: list[Sampler], ends: NDArray[np.int64]):
+        self._samplers = samplers
+        self._ends = ends  # (members,) the number of trees up to the end of each member's
+        self.name = samplers[0].name
+        self.needs_gradients = any(sampler.needs_gradients for sampler in samplers)
+        self.dtype: type[np.generic] = np.result_type(*[sampler.dtype for sampler in samplers]).type
 
-    def _own(self, tree: int) -> tuple[int, int]:
-        """The member that a tree is of, and the number of its first tree."""
-        k = int(np.searchsorted(self._ends, tree, side="right"))
-        return k, 0 if k == 0 else int(self._ends[k - 1])
-
-    def draw(self, tree: int, leaf: NDArray[np.integer[Any]], residuals: Any) -> NDArray[Any]:
-        """(N,): how often each row was drawn for this tree."""
-        k, first = self._own(tree)
-        sampler = self._parts[k].trees.sampler
-        return np.ones(len(leaf)) if sampler is None else sampler.draw(tree - first, leaf, residuals)
-
-    def draw_by(self, trees: range, leaves: NDArray[np.integer[Any]], pull: Array, bend: Array) -> NDArray[Any]:
-        """(N,): with what factor each row was drawn for these trees."""
-        k, first = self._own(trees.start)
-        sampler, own = self._parts[k].sampler, range(trees.start - first, trees.stop - first)
-        assert sampler is not None
-        return sampler.draw_by(own, leaves, pull[:, [k]], bend[:, [k]])
+    def draw(self, trees: range, leaves: NDArray[np.integer[Any]], gradients: RowGradients | None) -> NDArray[Any]:
+        """Return how often each row was drawn for these trees of one member, (len(trees), N)."""
+        member = int(np.searchsorted(self._ends, trees.start, side="right"))
+        first = 0 if member == 0 else int(self._ends[member - 1])
+        if gradients is not None:
+            output = slice(member, member + 1)
+            hessians = None if gradients.hessians is None else gradients.hessians[:, output]
+            gradients = RowGradients(gradients.negative[:, output], hessians)
+        return self._samplers[member].draw(range(trees.start - first, trees.stop - first), leaves, gradients)
 
 
-def _joined(parts: list[FittedTrees], sampler: Draws | None) -> FittedTrees:
-    """The trees of all members, one after the other."""
+def _joined(parts: list[BoostedFit], ends: NDArray[np.int64]) -> BoostedFit:
+    """Return the trees of all members, one member after the other, as one fit with an output for each."""
 
-    def joined(name: str) -> Any:
+    def stacked(name: str) -> Any:
         values = [getattr(part, name) for part in parts]
         return None if any(value is None for value in values) else np.concatenate(values)
 
-    def by_leaf(name: str) -> Any:
-        each = [np.broadcast_to(getattr(part, name), len(part.values)) for part in parts]
-        return np.concatenate(each)
+    def stacked_by_leaf(name: str) -> Any:
+        values = [np.broadcast_to(getattr(part, name), len(part.leaf_values)) for part in parts]
+        return np.concatenate(values)
 
-    plain = ("n_leaves", "values", "counts", "weights", "l2", "rates", "base", "base_value")
+    samplers = [part.sampler for part in parts if part.sampler is not None]
+    first_rounds = np.cumsum([0, *(part.schedule.n_rounds for part in parts)])
+    schedule = Schedule(
+        learning_rates=np.concatenate([part.learning_rates for part in parts]),
+        rounds=np.concatenate([part.schedule.rounds + first for part, first in zip(parts, first_rounds)]),
+        outputs=np.repeat(np.arange(len(parts)), np.diff(ends, prepend=0)),
+    )
     return replace(
         parts[0],
-        **{name: joined(name) for name in plain},
-        **{name: by_leaf(name) for name in ("steps", "hidden", "slack")},
-        sampler=sampler,
-        doubt=None,
+        **{name: stacked(name) for name in _STACKED},
+        **{name: stacked_by_leaf(name) for name in _STACKED_BY_LEAF},
+        schedule=schedule,
+        sampler=MemberSampler(samplers, ends) if samplers else None,
+        explain_mismatch=None,
     )

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
+from axil.adapters.boosted_fit import BoostedFit, Schedule
 from axil.adapters.contract import TrainingRows
 from axil.adapters.refusals import Refusal, first_of
 from axil.adapters.sklearn.adapter import reader_of
@@ -20,7 +21,7 @@ from axil.adapters.sklearn.boosting import GradientBoostingAdapter, HistGradient
 from axil.adapters.sklearn.percentile import PERCENTILES
 from axil.adapters.sklearn.refusals import UNKNOWN_SPLIT, fits_init, unknown_init
 from axil.adapters.sklearn.trees import no_offsets
-from axil.adapters.smooth import SmoothTrees, weighed_classes
+from axil.adapters.smooth import weighed_classes
 from axil.trees.losses import Logistic, Loss, Softmax, Squared, gamma, poisson
 from axil.trees.residual_losses import Exponential
 from axil.types import Array
@@ -177,16 +178,20 @@ class SmoothStages(GradientBoostingAdapter):
             return StageSoftmax(centred=True, near=_near_in_stages())
         return StageLogistic(near=_near_in_stages())
 
-    def smooth_trees(self, rows: TrainingRows) -> SmoothTrees:
+    def smooth_trees(self, rows: TrainingRows) -> BoostedFit:
         """The trees, stage after stage."""
         no_offsets(rows)
         n_outputs = self.n_outputs
         trees = self._stages(rows, None if self.classes is None else _labels(rows.targets))
         # A softmax leaf is (K - 1) / K of its Newton step.
-        step = trees.rates * ((n_outputs - 1) / n_outputs if n_outputs > 1 else 1.0)
-        trees, numbers = replace(trees, weights=None, rates=step), np.arange(len(step))
-        lightest = LIGHTEST * rows.totals.weight
-        return SmoothTrees(trees, self._loss, numbers // n_outputs, numbers % n_outputs, lightest=lightest)
+        step = trees.learning_rates * ((n_outputs - 1) / n_outputs if n_outputs > 1 else 1.0)
+        return replace(
+            trees,
+            leaf_weights=None,
+            schedule=Schedule.in_stages(step, n_outputs),
+            loss=self._loss,
+            min_hessian=LIGHTEST * rows.totals.weight,
+        )
 
 
 class SmoothHistograms(HistGradientBoostingAdapter):
@@ -213,13 +218,11 @@ class SmoothHistograms(HistGradientBoostingAdapter):
         found = self._model._raw_predict(self._rows(X))
         return np.asarray(found, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
 
-    def smooth_trees(self, rows: TrainingRows) -> SmoothTrees:
+    def smooth_trees(self, rows: TrainingRows) -> BoostedFit:
         """The trees, iteration after iteration."""
         (trees,) = self.trees(rows, None if self.classes is None else _labels(rows.targets))
-        numbers = np.arange(len(trees.n_leaves))
-        return SmoothTrees(
-            trees, _loss(self._model, self.n_outputs), numbers // self.n_outputs, numbers % self.n_outputs
-        )
+        schedule = Schedule.in_stages(trees.learning_rates, self.n_outputs)
+        return replace(trees, schedule=schedule, loss=_loss(self._model, self.n_outputs))
 
     def causes(self, what: str) -> str:
         """The most likely reason for a disagreement in "counts" or "values"."""

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
+from axil.adapters.boosted_fit import BoostedFit, Schedule
 from axil.adapters.causes import OTHER_COLUMNS, OTHER_ROWS, OTHER_TARGETS, OTHER_WEIGHTS
-from axil.adapters.contract import Ancestors, Coefficients, Defaults, FittedTrees, Nodes, TrainingRows, TreeModel
+from axil.adapters.contract import Ancestors, Coefficients, Defaults, Nodes, TrainingRows, TreeModel
 from axil.adapters.estimators import number_of_features
 from axil.adapters.frames import as_frame, floats
 from axil.adapters.percentiles import require_rows
@@ -301,7 +302,7 @@ class ForestAdapter(StackAdapter):
             self.classes = owned(np.asarray(classes))
             self.n_outputs = len(self.classes)
 
-    def trees(self, rows: TrainingRows) -> list[FittedTrees]:
+    def trees(self, rows: TrainingRows) -> list[BoostedFit]:
         """The trees, all outputs together."""
         no_offsets(rows)
         n_trees = len(self._members)
@@ -312,20 +313,19 @@ class ForestAdapter(StackAdapter):
         omega = np.zeros((n_trees + 1, n_trees))
         omega[-1] = 1 / n_trees
         samples, weights = self._stack.gather("n_node_samples", "weighted_n_node_samples")
-        trees = FittedTrees(
+        trees = BoostedFit(
             n_leaves=self._stack.n_leaves,
-            values=self._values() / n_trees,
-            counts=samples.astype(np.int64) if counted else None,
-            weights=weights,
+            leaf_values=self._values() / n_trees,
+            leaf_counts=samples.astype(np.int64) if counted else None,
+            leaf_weights=weights,
             l2=np.zeros(int(self._stack.n_leaves.sum())),
-            rates=np.full(n_trees, 1 / n_trees),
+            schedule=Schedule.one_by_one(np.full(n_trees, 1 / n_trees), Coefficients(omega, np.zeros(n_trees + 1))),
             base=np.zeros(self.n_outputs),
             base_value=np.zeros(self.n_outputs),
             row_weights=row_weights,
             class_counts=self._class_counts(rows, row_weights),
             sampler=self._sampler(rows) if self._sampled else None,
-            coefficients=Coefficients(omega, np.zeros(n_trees + 1)),
-            doubt=partial(refusal, STEPS) if getattr(self._model, "warm_start", False) else None,
+            explain_mismatch=partial(refusal, STEPS) if getattr(self._model, "warm_start", False) else None,
             nodes=self._nodes(),
             ancestors=self._stack.ancestors(),
         )
@@ -337,7 +337,7 @@ class ForestAdapter(StackAdapter):
         )
         columns = None if self.n_outputs == 1 else np.arange(n_trees)
         one = replace(trees, ranks=ranks, columns=columns, base=np.zeros(1), base_value=np.zeros(1))
-        return [replace(one, values=trees.values[:, [k]]) for k in range(self.n_outputs)]
+        return [replace(one, leaf_values=trees.leaf_values[:, [k]]) for k in range(self.n_outputs)]
 
     def _nodes(self) -> Nodes | None:
         """The nodes of trees with monotone constraints; these are stated for the second class, and hold reversed for the first.

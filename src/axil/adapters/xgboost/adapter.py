@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from axil.adapters.contract import Ancestors, Coefficients, FittedTrees, Totals, TrainingRows, TreeModel
+from axil.adapters.boosted_fit import BoostedFit, Schedule
+from axil.adapters.contract import Ancestors, Coefficients, Totals, TrainingRows, TreeModel
 from axil.adapters.frames import single_table
 from axil.adapters.percentiles import require_rows, with_base
 from axil.adapters.refusals import not_fitted, refuse
@@ -213,7 +214,7 @@ class XGBoostAdapter(TreeModel):
 
     # -- trees --------------------------------------------------------------------------------------------------------
 
-    def trees(self, rows: TrainingRows) -> list[FittedTrees]:
+    def trees(self, rows: TrainingRows) -> list[BoostedFit]:
         """The trees, one entry for each output, or for all where they share leaves."""
         n_rows = rows.totals.n_rows
         plan = (
@@ -233,7 +234,7 @@ class XGBoostAdapter(TreeModel):
             entry = self._entry(own, outputs, rates[own], [l2[t] for t in own], rows.totals.weighted)
             entry = replace(entry, sampler=Subsample(plan, own) if plan.samples else None)
             entry = self._with_coefficients(entry, own, factors, rows.totals.offset)
-            entry = replace(entry, slack=self._slack(entry, own, rows.totals.largest))
+            entry = replace(entry, value_slack=self._slack(entry, own, rows.totals.largest))
             entries.append(self._bent(entry, own, group, l2) if self._rule.bends else entry)
         return entries
 
@@ -254,7 +255,7 @@ class XGBoostAdapter(TreeModel):
         found = drop_factors(self._model, plan, self._n_iterations)
         return found if self._drops else None
 
-    def _percentiles(self, rows: TrainingRows, plan: DrawPlan, factors: Array | None) -> list[FittedTrees]:
+    def _percentiles(self, rows: TrainingRows, plan: DrawPlan, factors: Array | None) -> list[BoostedFit]:
         """The entries of all outputs where leaf values are percentiles of residuals."""
         require_rows(rows, "objective", self._reading.objective)
         totals, estimated = rows.totals, self._model.base_estimated
@@ -275,13 +276,13 @@ class XGBoostAdapter(TreeModel):
             none = [np.zeros(len(self._trees[t].leaves)) for t in own]
             entry = self._entry(own, np.array([group]), rates, none, totals.weighted)
             if self._model.shared:
-                entry = replace(entry, values=entry.values[:, [group]], columns=own.astype(np.int64))
+                entry = replace(entry, leaf_values=entry.leaf_values[:, [group]], columns=own.astype(np.int64))
             entry = self._with_coefficients(
-                replace(entry, sampler=sampler, doubt=self._doubt(own)), own, factors, totals.offset
+                replace(entry, sampler=sampler, explain_mismatch=self._doubt(own)), own, factors, totals.offset
             )
-            own_rates = np.repeat(np.nan_to_num(entry.rates, nan=1.0), entry.n_leaves)
+            own_rates = np.repeat(np.nan_to_num(entry.learning_rates, nan=1.0), entry.n_leaves)
             apart_by_scores = np.repeat(self._apart(totals.largest)[own], entry.n_leaves)
-            entry = replace(entry, slack=own_rates * (apart_by_scores + 2 * ROUNDING * apart))
+            entry = replace(entry, value_slack=own_rates * (apart_by_scores + 2 * ROUNDING * apart))
             start = float(entry.base_value[0])
             entries.append(with_base(entry, ranks, rows, start if estimated else None, 8 * ROUNDING * abs(start)))
         return entries
@@ -305,7 +306,7 @@ class XGBoostAdapter(TreeModel):
         """(T,): the rate of the settings where the first tree confirms it, else nan, to be recovered."""
         stated, tree = self._stated_rate, self._trees[own[0]]
         leaf = self._some_leaves(rows.X, 0, 1)[:, own[0]]
-        draw = np.ones(len(leaf)) if sampler is None else sampler.draw(0, leaf, np.empty(0))
+        draw = np.ones(len(leaf)) if sampler is None else sampler.bag(0)
         draw = draw if rows.bags is None else rows.bags[:, own[0]]
         start = self._model.base_score if rows.offsets is None else rows.offsets
         start = np.broadcast_to(start, rows.targets.shape)[:, output]
@@ -324,19 +325,20 @@ class XGBoostAdapter(TreeModel):
                 rates[place] = np.nan
         return rates
 
-    def _bent(self, trees: FittedTrees, own: NDArray[np.intp], output: int, l2: list[Array]) -> FittedTrees:
+    def _bent(self, trees: BoostedFit, own: NDArray[np.intp], output: int, l2: list[Array]) -> BoostedFit:
         """The entry of one output with what bends its leaves."""
         column = output if self._model.shared else 0
-        final = trees.rates if trees.coefficients is None else trees.coefficients.omega[-1]
+        tree_shares = trees.schedule.tree_shares
+        final = trees.learning_rates if tree_shares is None else tree_shares[-1]
         nodes = self._rule.nodes([self._trees[t] for t in own], column, [l2[t] for t in own], final)
         # Outputs that share trees have leaf numbers of their own: a replay overwrites them.
         columns = own.astype(np.int64) if self._model.shared else trees.columns
         bent = replace(trees, l1=self._rule.l1, max_step=self._rule.max_step, nodes=nodes, columns=columns)
-        return replace(bent, values=trees.values[:, [column]])
+        return replace(bent, leaf_values=trees.leaf_values[:, [column]])
 
     def _entry(
         self, own: NDArray[np.intp], outputs: NDArray[np.intp], rates: Array, l2: list[Array], weighted: bool
-    ) -> FittedTrees:
+    ) -> BoostedFit:
         trees = [self._trees[t] for t in own]
         n_leaves = np.array([len(tree.leaves) for tree in trees], dtype=np.int64)
         drop = np.ones(len(own)) if self._model.weight_drop is None else self._model.weight_drop[own]
@@ -344,16 +346,16 @@ class XGBoostAdapter(TreeModel):
         known = None if any(own is None for own in hessians) else np.concatenate([h for h in hessians if h is not None])
         whole = known is not None and not weighted and bool(np.all(known == np.rint(known)) and known.max() < 2**24)
         base = np.broadcast_to(self._model.base_score, (self.n_outputs,))[outputs]
-        return FittedTrees(
+        return BoostedFit(
             n_leaves=n_leaves,
-            values=np.concatenate([tree.values * factor for tree, factor in zip(trees, drop)]),
-            counts=np.rint(known).astype(np.int64) if known is not None and whole else None,
-            weights=known,
+            leaf_values=np.concatenate([tree.values * factor for tree, factor in zip(trees, drop)]),
+            leaf_counts=np.rint(known).astype(np.int64) if known is not None and whole else None,
+            leaf_weights=known,
             l2=np.concatenate(l2),
-            rates=rates,
+            schedule=Schedule.one_by_one(rates),
             base=None if self._model.base_estimated else base,
             base_value=base,
-            doubt=next((partial(pruned, t) for t, tree in enumerate(trees) if tree.pruned), None),
+            explain_mismatch=next((partial(pruned, t) for t, tree in enumerate(trees) if tree.pruned), None),
             ancestors=_ancestors(trees, l2) if self._averages else None,
             columns=None if len(own) == self._n_trees else own.astype(np.int64),
         )
@@ -372,8 +374,8 @@ class XGBoostAdapter(TreeModel):
         return found
 
     def _with_coefficients(
-        self, trees: FittedTrees, own: NDArray[np.intp], factors: Array | None, offset: bool
-    ) -> FittedTrees:
+        self, trees: BoostedFit, own: NDArray[np.intp], factors: Array | None, offset: bool
+    ) -> BoostedFit:
         """The table of how trees add up, where it is not one after the other.
 
         Parallel trees see the same residual; DART drops and scales; and a fit with base_margin does not start from the
@@ -385,11 +387,13 @@ class XGBoostAdapter(TreeModel):
         if factors is None and self._model.n_parallel == 1 and beta.all():
             return trees
         iteration = np.append(self._iterations[own], self._n_iterations)
-        omega = np.where(iteration[:, None] > iteration[:-1], trees.rates, 0.0)
+        omega = np.where(iteration[:, None] > iteration[:-1], trees.learning_rates, 0.0)
         if factors is None:
-            return replace(trees, coefficients=Coefficients(omega, beta))
-        omega *= factors[np.ix_(iteration, own)]
-        return replace(trees, rates=omega[-1].copy(), coefficients=Coefficients(omega, beta))
+            rates = trees.learning_rates
+        else:
+            omega *= factors[np.ix_(iteration, own)]
+            rates = omega[-1].copy()
+        return replace(trees, schedule=Schedule.one_by_one(rates, Coefficients(omega, beta)))
 
     def _apart(self, largest: float) -> Array:
         """(T,): how far residuals are off for scores that are rounded otherwise.
@@ -400,9 +404,9 @@ class XGBoostAdapter(TreeModel):
         n_parallel = self._model.n_parallel
         return np.asarray(2 * ROUNDING * largest * (n_parallel if n_parallel > 1 else 0) * self._iterations)
 
-    def _slack(self, trees: FittedTrees, own: NDArray[np.intp], largest: float) -> Array:
+    def _slack(self, trees: BoostedFit, own: NDArray[np.intp], largest: float) -> Array:
         """(L,): how far leaves are off for scores that are rounded otherwise."""
-        return np.repeat(trees.rates * self._apart(largest)[own], trees.n_leaves)
+        return np.repeat(trees.learning_rates * self._apart(largest)[own], trees.n_leaves)
 
     # -- rates and regularisation ---------------------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.bags import DrawnAgain
+from axil.adapters.boosted_fit import RowGradients
 from axil.types import Array
 
 Singles = NDArray[np.float32]
@@ -268,6 +269,8 @@ class Subsample:
     """A `Sampler`: which rows XGBoost drew for each of some trees of a model."""
 
     name = "XGBoost subsample"
+    needs_gradients = False
+    dtype: type[np.generic] = np.uint8
 
     def __init__(self, plan: DrawPlan, trees: NDArray[np.int64]):
         self.plan = plan
@@ -275,8 +278,15 @@ class Subsample:
         self._drawn = DrawnAgain(partial(iterations, plan))
         self._powers: NDArray[np.uint64] | None = None
 
-    def draw(self, tree: int, leaf: NDArray[np.integer[Any]], residuals: Array) -> Bag:
-        """(N,): whether each row was drawn for the tree. The cost is N, and for "exact" N for each tree passed over."""
+    def draw(self, trees: range, leaves: NDArray[np.integer[Any]], gradients: RowGradients | None) -> Bag:
+        """Return whether each row was drawn for each of these trees, (len(trees), N)."""
+        return np.stack([self.bag(tree) for tree in trees])
+
+    def bag(self, tree: int) -> Bag:
+        """Return whether each row was drawn for a tree, (N,).
+
+        The cost is N, and for "exact" N for each tree passed over.
+        """
         iteration, place = divmod(int(self.trees[tree]), self.plan.n_trees)
         drawn = self._drawn[iteration].bags[place]
         if drawn is None:

@@ -118,7 +118,7 @@ def _drew(plan: DrawPlan, model: ModelDocument, weights: Array | None) -> bool:
     for t, tree in enumerate(model.trees[:COMPARED_TREES]):
         if tree.node_hessians is None:
             return not plan.gpu
-        drawn = sampler.draw(t, np.empty(0, dtype=np.int64), np.empty(0))
+        drawn = sampler.bag(t)
         total = float(drawn.sum() if weights is None else weights[drawn].sum())
         if abs(total - float(tree.node_hessians[0])) > 1e-5 * total:
             return False

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from axil.adapters.boosted_fit import BoostedFit, Schedule
 from axil.adapters.contract import TrainingRows
 from axil.adapters.objective import Objective, as_objective
 from axil.adapters.refusals import Refusal, first_of, smooth_refusals
-from axil.adapters.smooth import WEIGHS_CLASSES, SmoothTrees, label_factors
+from axil.adapters.smooth import WEIGHS_CLASSES, label_factors
 from axil.adapters.xgboost.adapter import XGBoostAdapter, opened
 from axil.adapters.xgboost.document import Tree
 from axil.adapters.xgboost.draws import Subsample
@@ -139,7 +140,7 @@ class SmoothXGBoost(XGBoostAdapter):
         """(n, K): with offsets for base_margin."""
         return self.predictions(X, offsets, output_margin=True)
 
-    def smooth_trees(self, rows: TrainingRows) -> SmoothTrees:
+    def smooth_trees(self, rows: TrainingRows) -> BoostedFit:
         """All trees; those of one iteration, for several classes or in parallel, see the same scores."""
         plan = plan_of(self._model, self._settings, rows.totals.n_rows)
         l2 = self._settings.number("reg_lambda")
@@ -164,42 +165,40 @@ class SmoothXGBoost(XGBoostAdapter):
         several = self.n_outputs > 1
         hessians = None
         if (
-            entry.weights is not None and omega is None
+            entry.leaf_weights is not None and omega is None
         ):  # DART rounds scores far from zero otherwise, and hessians with them
-            hessians = entry.weights * (self.n_outputs if self._model.shared else 1)
+            hessians = entry.leaf_weights * (self.n_outputs if self._model.shared else 1)
+        outputs = None
+        if not self._model.shared:
+            outputs = self._groups if several else np.zeros_like(self._groups)
+        initial_shares = None
+        if rows.totals.offset:  # the base is that of predictions without base_margin
+            initial_shares = np.append(np.zeros(n_iterations), 1.0)
+        schedule = Schedule(rates, self._iterations, outputs, omega, initial_shares)
         slack: Array | float = 0.0
         if omega is not None:
             slack = np.repeat(rates * self._score_rounding(rows.totals.largest), entry.n_leaves)
-        trees = replace(
+        return replace(
             entry,
-            counts=None,
-            weights=None,
+            leaf_counts=None,
+            leaf_weights=None,
             base=None if estimated and (self.recent or not softmax) else base,
             base_value=base,
-            slack=slack,
+            value_slack=slack,
             sampler=Subsample(plan, every) if plan.samples else None,
             nodes=self._rule.nodes(self._trees, 0, l2_of_leaves, np.nan_to_num(rates, nan=1.0))
             if self._rule.signs.any()
             else None,
-        )
-        return SmoothTrees(
-            trees=trees,
             loss=loss,
-            iterations=self._iterations,
-            outputs=self._groups if several else np.zeros_like(self._groups),
-            shared=self._model.shared,
+            schedule=schedule,
             l1=self._settings.number("reg_alpha"),
-            most=self._settings.max_step,
-            lightest=self._lightest,
-            factors=None if loss.recorded else self._factors(rows.targets),
-            omega=omega,
-            beta=np.append(np.zeros(n_iterations), 1.0)
-            if rows.totals.offset
-            else None,  # of predictions without base_margin
+            max_step=self._settings.max_step or np.inf,
+            min_hessian=self._lightest,
+            leaf_factors=None if loss.recorded else self._factors(rows.targets),
             score_precision=np.float32,
-            hessians=hessians,
-            underived=self._underived(loss),
-            start_held=_FROM_ZERO if loss.name in _FROM_STEP and self._model.base_estimated else "",
+            leaf_hessians=hessians,
+            no_derivative=self._underived(loss),
+            initial_held=_FROM_ZERO if loss.name in _FROM_STEP and self._model.base_estimated else "",
         )
 
     def _score_rounding(self, largest: float) -> Array:

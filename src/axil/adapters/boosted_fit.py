@@ -1,0 +1,263 @@
+"""BoostedFit: all that a library says about fitted trees, for every library and every loss.
+
+A fit starts from initial scores and offsets. In every round the library computes the negative gradients and the hessians of
+the loss at the scores reached so far, gives each leaf of the round's trees a value from the sums of its rows, and adds the
+trees to the scores. `Schedule` says which trees belong to a round, which output they serve and how much of them is added;
+the loss says what the gradients are. Squared error is the loss whose gradients are residuals and whose hessians are one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.errors import UnsupportedModelError
+from axil.kernels import Backend
+from axil.structure import Ancestors, Chains, ClassCounts, Coefficients, Cut, Nodes, Ranks, Regularisation
+from axil.trees.losses import Loss, Squared
+from axil.types import Array
+
+
+@dataclass(frozen=True)
+class RowGradients:
+    """The gradients by which a sampler may choose rows."""
+
+    #: (N, K) minus the gradients of the loss by the scores. With hessians they are multiplied by the row weights
+    negative: Array
+    hessians: Array | None = None  #: (N, K), multiplied by the row weights; None: residuals of squared error, all one
+
+
+class Sampler(Protocol):
+    """Which rows each tree was fitted on. The trees are asked about in order."""
+
+    name: str  #: for messages: "LightGBM bagging"
+    needs_gradients: bool  #: whether the rows depend on the gradients before the round
+    dtype: type[np.generic]  #: of what `draw` returns
+
+    def draw(self, trees: range, leaves: NDArray[np.integer[Any]], gradients: RowGradients | None) -> NDArray[Any]:
+        """Return how often, or with what factor, each row was drawn for these trees of one round.
+
+        Parameters
+        ----------
+        trees : range
+            The numbers of the trees.
+        leaves : array of shape (len(trees), N)
+            The leaf of each row in each of them.
+        gradients : RowGradients or None
+            The gradients before the round; None only where the sampler does not need them.
+
+        Returns
+        -------
+        array of shape (len(trees), N)
+            0 stands for a row that is out of bag.
+        """
+
+
+class Placement(Protocol):
+    """The leaves that training rows had in the fit, where predictions of the same rows are made in others.
+
+    A library that encodes categories by the targets of the rows before, and predicts by those of all rows, needs it.
+    """
+
+    @property
+    def encodings(self) -> int:
+        """How many encodings are held fixed, as splits are."""
+
+    def assign(self, out: NDArray[np.unsignedinteger[Any]], n_threads: int, backend: Backend | None = None) -> None:
+        """Fill ``out`` (T, N) with the leaves of all training rows."""
+
+
+class Smoothing(Protocol):
+    """The share of each node's own value in path smoothing, where only the sums of the leaves show it."""
+
+    def own(self, tree: int, sums: Array, weights: Array, values: Array) -> Array:
+        """Return the shares of one tree's nodes, (M_t,).
+
+        Parameters
+        ----------
+        tree : int
+        sums, weights : arrays of shape (L_t,)
+            The sums of negative gradients and of hessians over the rows of each leaf.
+        values : array of shape (L_t,)
+            The model's leaf values.
+        """
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """In which rounds T trees are fitted, for which outputs, and how they add up.
+
+    With ``v_t`` the value of a row's leaf in tree t before the learning rate, the scores that round r sees are
+
+        initial_shares[r] * initial + offsets + sum over t of tree_shares[r, t] * v_t
+
+    and the last row of both tables makes predictions. Plain boosting needs no tables: a tree counts with its learning
+    rate from the round after its own on. In a forest of averaged trees no tree sees another. DART takes trees out of the
+    scores and puts them back smaller; model shrinkage scales all trees before a new one is added.
+    """
+
+    learning_rates: Array  #: (T,) nan: the model does not state the rate, and the replay finds it
+    rounds: NDArray[np.int64]  #: (T,) the round of each tree, rising; trees of one round see the same scores
+    outputs: NDArray[np.int64] | None = None  #: (T,) the output that each tree serves; None: every tree serves all
+    tree_shares: Array | None = None  #: (R + 1, T); None: plain boosting
+    initial_shares: Array | None = None  #: (R + 1,); None: all one
+
+    @classmethod
+    def one_by_one(cls, learning_rates: Array, coefficients: Coefficients | None = None) -> Schedule:
+        """Return the schedule of trees that serve all outputs and are a round each."""
+        rounds = np.arange(len(learning_rates))
+        if coefficients is None:
+            return cls(learning_rates, rounds)
+        return cls(learning_rates, rounds, None, coefficients.omega, coefficients.beta)
+
+    @classmethod
+    def in_stages(cls, learning_rates: Array, n_outputs: int) -> Schedule:
+        """Return the schedule of plain boosting with one tree per round and output."""
+        numbers = np.arange(len(learning_rates))
+        return cls(learning_rates, numbers // n_outputs, numbers % n_outputs)
+
+    @property
+    def n_rounds(self) -> int:
+        """The number of rounds."""
+        return int(self.rounds[-1]) + 1
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether trees are added one after the other by their learning rates."""
+        return self.tree_shares is None
+
+    @cached_property
+    def trees_of_rounds(self) -> list[range]:
+        """The numbers of the trees of each round."""
+        first = np.flatnonzero(np.diff(self.rounds, prepend=-1)).tolist()
+        return [range(start, end) for start, end in pairwise([*first, len(self.rounds)])]
+
+    @property
+    def shares_of_initial(self) -> Array:
+        """(R + 1,): ``initial_shares``, also where they are all one."""
+        return np.ones(self.n_rounds + 1) if self.initial_shares is None else self.initial_shares
+
+    @property
+    def coefficients(self) -> Coefficients | None:
+        """The two tables by trees, where every tree is a round; None: plain boosting."""
+        if self.tree_shares is None:
+            return None
+        return Coefficients(self.tree_shares, self.shares_of_initial)
+
+    def column(self, output: int) -> int:
+        """Return the column of ``leaf_values`` that has the values for an output."""
+        return output if self.outputs is None else 0
+
+    def outputs_served(self, tree: int) -> slice:
+        """Return the outputs that a tree serves, as a slice of all."""
+        if self.outputs is None:
+            return slice(None)
+        output = int(self.outputs[tree])
+        return slice(output, output + 1)
+
+    def outputs_of(self, tree: int, n_outputs: int) -> list[int]:
+        """Return the outputs that a tree serves."""
+        return list(range(n_outputs)) if self.outputs is None else [int(self.outputs[tree])]
+
+
+@dataclass(frozen=True)
+class BoostedFit:
+    """Statements of a fitted model about T trees that serve K outputs. Leaves are stacked, tree after tree, L in all.
+
+    With S the sum over a leaf's rows of weight * draw * negative gradient and H that of weight * draw * hessian, the leaf's
+    value before the learning rate is ``S / (H + l2)``. After ``steps`` Newton steps of squared error it is
+    ``(1 - (l2 / (H + l2)) ** steps) * S / H``. A leaf that the library sets to zero has l2 = inf. ``l1``, ``max_step``,
+    ``nodes`` and ``chains`` change values further: see `Regularisation`; with squared error they take K = 1.
+    """
+
+    n_leaves: NDArray[np.int64]  #: (T,)
+    #: (L, K), or (L, 1) where each tree serves one output: what each leaf adds to a prediction, learning rates included
+    leaf_values: Array
+    leaf_counts: NDArray[np.int64] | None  #: (L,) rows in each leaf that were drawn, by the model's own account
+    leaf_weights: Array | None  #: (L,) their total weight * draw, where the model says
+    l2: Array  #: (L,) what regularisation adds to the leaf's denominator
+    schedule: Schedule
+    #: (K,) the constants that scores start from; None: the link of the weighted means of the targets
+    base: Array | None
+    base_value: Array  #: (K,) that start as numbers
+    loss: Loss = Squared()  # noqa: RUF009 - a frozen value
+    l1: float = 0.0  #: by how much a sum is moved towards zero
+    max_step: float = np.inf  #: the largest |value| of a leaf before the learning rate
+    #: where H is less than this, a value of exactly zero is the library's doing, not that of the data; inf: not known
+    min_hessian: float = 0.0
+    nodes: Nodes | None = None  #: where leaf values depend on more than their own rows, or inner nodes are evidence
+    #: the nodes of averaged trees, whose values leaves without rows have; None: they have the values of their roots
+    ancestors: Ancestors | None = None
+    chains: Chains | None = None  #: along which values must rise
+    smoothing: Smoothing | None = None  #: what finds ``own`` of the nodes, tree by tree, from the sums of their leaves
+    steps: int | Array = 1  #: Newton steps, of all leaves or (L,) of each
+    l2_by_weight: bool = False  #: whether l2 is in proportion to the mean weight of all rows
+    #: (N,) the weights whose mean l2 is in proportion to, where rows have no weight for want of a target; None: ``row_weights``
+    scaling_weights: Array | None = None
+    row_weights: Array | None = None  #: (N,) weights that the fit used in place of the sample weights
+    leaf_factors: Array | None = None  #: (N,) what multiplies row weights in leaves, but not in the initial scores
+    #: how ``row_weights``, or the draws, follow from the labels of the rows; None: they do not
+    class_counts: ClassCounts | None = None
+    held_out: NDArray[np.bool_] | None = None  #: (N,) rows that took no part in the fit (early stopping)
+    sampler: Sampler | None = None
+    #: where a leaf's value is a percentile of its drawn rows' residuals; there is no regularisation then
+    ranks: Ranks | None = None
+    cut: Cut | None = None  #: where residuals are cut off before they are added up; takes K = 1
+    based: bool = False  #: whether the first tree is the base: see `Adapter.starts_with_base`
+    averages: bool = (
+        False  #: whether trees are averaged, so that a leaf without rows takes the value of a node above it
+    )
+    #: (L,) what the library adds to the values as it prints them: a base in the first tree's
+    printed_shift: Array | float = 0.0
+    #: (L,) how far sums in single precision, in an order that is not known, leave values off
+    value_slack: Array | float = 0.0
+    #: (L,) sums of row weight times hessian over each leaf's rows, and over its outputs where these share trees, as the
+    #: library recorded them; None: it did not
+    leaf_hessians: Array | None = None
+    score_precision: type[np.floating[Any]] = np.float64  #: in which the library keeps the scores of its training rows
+    #: why trees may disagree with the data of the last fit; it is asked with those (T,) that agree
+    explain_mismatch: Callable[[NDArray[np.bool_]], UnsupportedModelError | None] | None = None
+    columns: NDArray[np.int64] | None = None  #: (T,) which columns of `Adapter.leaves` these trees are; None: all
+    #: (N,) what ``leaf_weights`` are sums of where the library recorded others than the rows' own
+    recorded_by: Array | None = None
+    placement: Placement | None = None  #: None: training rows had the leaves that `Adapter.assign` gives them
+    initial_held: str = (
+        ""  #: why the initial scores do not follow the targets in a replay; empty: they do, or are constants
+    )
+    no_derivative: str = ""  #: why there are no derivatives by the targets; empty: there are
+
+    @property
+    def learning_rates(self) -> Array:
+        """(T,): see `Schedule`."""
+        return self.schedule.learning_rates
+
+    @property
+    def initial(self) -> Array:
+        """(K,): where the scores of predictions start, offsets apart."""
+        return np.asarray(self.schedule.shares_of_initial[-1] * self.base_value)
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """(T + 1,): where each tree's leaves begin among all."""
+        return np.concatenate([[0], np.cumsum(self.n_leaves)]).astype(np.int64)
+
+    @cached_property
+    def node_rule(self) -> Regularisation | None:
+        """How leaf values follow from sums of negative gradients and hessians where nodes above bound or smooth them."""
+        rule = Regularisation(self.l2, np.ones_like(self.l2), False, self.l1, self.max_step, self.nodes)
+        return rule if rule.mixes else None
+
+    @property
+    def draw_type(self) -> type[np.generic] | None:
+        """The type that holds how often, or with what factor, rows are drawn; None: all rows, always."""
+        return None if self.sampler is None else self.sampler.dtype
+
+    def with_learning_rates(self, learning_rates: Array) -> BoostedFit:
+        """Return the fit with these learning rates, (T,)."""
+        return replace(self, schedule=replace(self.schedule, learning_rates=learning_rates))
