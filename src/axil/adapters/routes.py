@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.kernels import Backend, cpu
+from axil.kernels.choose import host_backend
 from axil.types import Array
 
 MOST_THRESHOLDS = MOST_LEAVES = 65535  # of a column, of a tree: both are numbered in two bytes
@@ -75,7 +76,7 @@ class Routes:
             return False
         routes = (self.columns, self.thresholds, self.views, self.outcomes, self.nodes, self.starts)
         table = np.require(table, requirements="A")  # the kernel takes nothing else
-        odd = (backend or cpu.Cpu(n_threads)).assign(table, *routes, self.single, self.strict, self.zero, out)
+        odd = (backend or host_backend(n_threads)).assign(table, *routes, self.single, self.strict, self.zero, out)
         return self.infinite or not odd
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.kernels import Backend, Cells, Rows
-from axil.kernels.cpu import Cpu
+from axil.kernels.choose import host_backend
 from axil.structure import Structure
 from axil.types import Array, Leaves
 
@@ -111,6 +111,6 @@ class SharedLeaves:
             self.rows[0].top_matches(self.asked[0], self._of_trees[0], values, rows)
             return values / self._whole, rows
         for first, block in self.blocks():
-            Cpu(self.n_threads).top(np.ascontiguousarray(block.T), first, None, values, rows)
+            host_backend(self.n_threads).top(np.ascontiguousarray(block.T), first, None, values, rows)
         rows[values <= 0] = -1
         return values, rows

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from axil.baselines.classifier import ClassQueries, FittedClassifier
-from axil.kernels.cpu import Cpu
+from axil.kernels.choose import host_backend
 from axil.pushes.stages import Round
 from axil.trees.losses import Softmax
 from axil.types import Array
@@ -90,4 +90,4 @@ def _own_slopes(fit: FittedClassifier, rows: Array) -> Array:
 def _sweep(fit: FittedClassifier, tree: int, state: Array, apply: Any, table: Array, rows: Any, gather: Any) -> None:
     """``state[j] += rows[j] table[leaf of j]``, or ``table[l] = sum of state over l``."""
     leaves, starts = fit.walked.leaves[tree : tree + 1], np.array([0, len(table)])
-    Cpu(fit.n_threads).rows(leaves, starts).sweep(state, apply, table, rows, gather, table, None)
+    host_backend(fit.n_threads).rows(leaves, starts).sweep(state, apply, table, rows, gather, table, None)

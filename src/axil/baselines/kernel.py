@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.kernels import Rows
-from axil.kernels.cpu import Cpu
+from axil.kernels.choose import host_backend
 from axil.structure import Structure
 from axil.types import Array, Leaves
 
@@ -42,7 +42,7 @@ class LeafKernel:
         n_threads: int,
     ) -> LeafKernel:
         """`of`, for the leaves (T, N) of training rows and their weights, None for ones."""
-        rows = Cpu(n_threads).rows(leaves, starts, row_weights)
+        rows = host_backend(n_threads).rows(leaves, starts, row_weights)
         weights = np.ones(rows.n_rows) if rows.weights is None else rows.weights
         totals = rows.leaf_sums(weights[:, None], None)[:, 0]
         features = np.divide(1.0, totals, out=np.zeros_like(totals), where=totals > 0)

@@ -11,7 +11,7 @@ import numpy as np
 from axil.baselines.base import Baseline
 from axil.baselines.classifier import ClassQueries, FittedClassifier
 from axil.baselines.kernel import LeafKernel
-from axil.kernels.cpu import Cpu
+from axil.kernels.choose import host_backend
 from axil.machine.blocks import spans
 from axil.machine.progress import track
 from axil.replay.proven import ProvenModel
@@ -127,7 +127,7 @@ class KernelBaseline(TreeBaseline):
 def trees_of(proven: ProvenModel) -> list[Trees]:
     """The trees of every engine, with their fit replayed in float64: O(T N K)."""
     found = []
-    backend = Cpu(proven.n_threads)
+    backend = host_backend(proven.n_threads)
     for engine, outputs in zip(proven.engines, proven.served()):
         own = engine if isinstance(engine, BoostedTrees) else BoostedTrees(engine.structure, backend)
         found.append(Trees(own, own.fit(proven.targets[:, outputs]), outputs))

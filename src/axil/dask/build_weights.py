@@ -33,7 +33,7 @@ from axil.dask.partitions import (
     together,
 )
 from axil.errors import InputError, UnsupportedModelError
-from axil.kernels.cpu import Cpu
+from axil.kernels.choose import host_backend
 from axil.machine.memory import Budget, Limits
 from axil.replay.checks import Miss, Verification, check_leaves, refuse_rows, verified, worse, worst
 from axil.replay.radius import Held as HeldPattern
@@ -139,7 +139,7 @@ def build(
     for e, (trees, sums) in enumerate(zip(fitted, every)):
         walked_all = _walked(trees, sums, whole.n_rows)
         leaf_error = check_leaves(adapter, _without_rows(trees), walked_all, sums.extent) if check else 0.0
-        boosted = BoostedTrees(walked_all.structure, Cpu(n_threads), sums.offsets)
+        boosted = BoostedTrees(walked_all.structure, host_backend(n_threads), sums.offsets)
         if check:
             boosted = prepared(cluster, partitions, boosted, e, n_threads)
             miss = _furthest(cluster, partitions, evidence, boosted, e, sums, n_threads)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.dask.partitions import Partition, named
-from axil.kernels.cpu import Cpu
+from axil.kernels.choose import host_backend
 from axil.machine.blocks import spans
 from axil.structure import RowTotals, Structure, Transferable
 from axil.types import Array
@@ -95,7 +95,7 @@ def row_sums(partition: Partition, entry: int, gone: Any, counted: bool, n_threa
         weights = np.ones(s.n_rows) if s.row_weights is None else s.row_weights.copy()
         weights[gone] = 0.0
         s = replace(s, row_weights=weights)
-    rows = Cpu(n_threads).rows_of(s)
+    rows = host_backend(n_threads).rows_of(s)
     ones, started = np.ones((s.n_rows, 1)), targets if s.offsets is None else targets - s.offsets
     weight = float(s.n_rows) if s.row_weights is None else float(s.row_weights.sum())
     moment = targets.sum(axis=0) if s.row_weights is None else s.row_weights @ targets
@@ -188,9 +188,9 @@ class Fit(Transferable):
 def space_of(structure: Structure, together: Array | None, n_threads: int) -> LeafSpace:
     """Leaf space from co-occurrences over all rows, which are not changed."""
     if is_forest(structure):
-        return LeafSpace(structure, None, Cpu(n_threads))
+        return LeafSpace(structure, None, host_backend(n_threads))
     assert together is not None
-    return LeafSpace.of(structure, np.array(together, order="C"), Cpu(n_threads))
+    return LeafSpace.of(structure, np.array(together, order="C"), host_backend(n_threads))
 
 
 def residual_sums(partition: Partition, entry: int, fit: Fit) -> Array:
@@ -211,7 +211,7 @@ def left_over(partition: Partition, shared: tuple[list[Fit], int], _: Any = None
         fitted = fit.on(partition, e)
         s, out = fitted.structure, np.empty_like(fitted.targets)
         table = s.by_cells(np.repeat(s.final, s.n_leaves)[:, None] * fit.values, drawn=False)
-        rows = Cpu(n_threads).rows_of(s)
+        rows = host_backend(n_threads).rows_of(s)
         rows.read_out(np.ascontiguousarray(table), s.own_base * s.beta[-1] * fit.base, None, 0, out)
         parts.append(fitted.started() - out)
     return np.concatenate(parts, axis=1)

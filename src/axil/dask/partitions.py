@@ -23,7 +23,7 @@ from axil.dask.on_workers import HeldPart
 from axil.errors import InputError
 from axil.inputs.copies import frozen, owned
 from axil.inputs.label_classes import LabelClasses
-from axil.kernels.cpu import Cpu
+from axil.kernels.choose import host_backend
 from axil.machine.memory import Budget, Limits
 from axil.replay.build import own_leaves_of, with_rows
 from axil.replay.checks import CHECKED_ROWS, Extent, Miss, furthest, with_predictions
@@ -165,11 +165,13 @@ class Partition(HeldPart, Attribution["AskedWeights | DeletionQueries"]):
         for e, s in enumerate(self.structures):
             own = replace(s, total=asked.totals[e], offsets=None)  # whose sums are in the intercepts
             adjoints = Adjoints(asked.phi[e], asked.beta[e])
-            answers.append(ReadOutAnswer(BoostedTrees(own, Cpu(asked.n_threads)), adjoints, asked.intercepts[e]))
+            answers.append(
+                ReadOutAnswer(BoostedTrees(own, host_backend(asked.n_threads)), adjoints, asked.intercepts[e])
+            )
         targets = [self.own_targets(e) for e in range(len(answers))]
         weights = WeightEffects(answers, targets, asked.offsets, asked.first)
         weights.alike = lambda: SharedLeaves.of(
-            leaf_rows(self.structures, 0, Cpu(asked.n_threads)), asked.leaves, asked.n_threads
+            leaf_rows(self.structures, 0, host_backend(asked.n_threads)), asked.leaves, asked.n_threads
         )
         return weights
 
@@ -264,7 +266,7 @@ def replay_partition(X: Any, observed: Observed, bags: Any, place: Place, shared
         alone = Pattern(scale, None, None, {})  # that of all rows is not known here
         free = walked.leaf_weights if walked.cut is None else walked.cut.free
         structure = fitted_structure(trees, walked.cells, walked.draws, free, alone, offsets)
-        rows = Cpu(shared.n_threads).rows_of(structure)
+        rows = host_backend(shared.n_threads).rows_of(structure)
         structures.append(structure)
         sums.append(
             LeafSums(
@@ -286,7 +288,7 @@ def replay_partition(X: Any, observed: Observed, bags: Any, place: Place, shared
 def together(partition: Partition, entry: int, n_threads: int) -> Array:
     """(L, L): the co-occurrence of leaves in these rows; O(T^2 n)."""
     structure = partition.structures[entry]
-    return np.asarray(cooccurrence(structure, Cpu(n_threads).rows_of(structure), 0, structure.n_trees))
+    return np.asarray(cooccurrence(structure, host_backend(n_threads).rows_of(structure), 0, structure.n_trees))
 
 
 def furthest_row(
@@ -297,7 +299,7 @@ def furthest_row(
     if not len(score):
         return None
     found, structure, (values, base) = np.empty(score.shape), partition.structures[entry], aligned(made)
-    Cpu(n_threads).rows_of(structure).read_out(structure.by_cells(values, drawn=False), base, None, 0, found)
+    host_backend(n_threads).rows_of(structure).read_out(structure.by_cells(values, drawn=False), base, None, 0, found)
     if structure.offsets is not None:
         found += structure.offsets
     miss = furthest(found, score)

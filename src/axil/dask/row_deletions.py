@@ -17,7 +17,7 @@ from axil.attribution.block_effects import NoEffects
 from axil.attribution.weight_effects import DeletionEffects
 from axil.dask.fits import Fit, RowPart, RowSums, space_of
 from axil.dask.partitions import AskedWeights, Partition
-from axil.kernels.cpu import Cpu
+from axil.kernels.choose import host_backend
 from axil.structure import Regularisation, Structure, Transferable
 from axil.types import Array, Leaves
 from axil.weights import removal
@@ -92,7 +92,7 @@ def levels_of(
 
 def responses_of_sums(together: Array, structure: Structure, n_threads: int) -> Array:
     """(L, L): the responses of leaf sums to leaf sums, from co-occurrences over all rows."""
-    return sum_responses(structure, np.array(together, order="C"), Cpu(n_threads))
+    return sum_responses(structure, np.array(together, order="C"), host_backend(n_threads))
 
 
 def replayed_rows(
@@ -123,7 +123,7 @@ def effects_of(
 ) -> Sequence[RowEffects]:
     """The effects of these rows on each output that an entry serves."""
     fitted, queries = plan.fit.on(partition, entry), asked_of.leaves[entry]
-    rows = Cpu(asked_of.n_threads).rows_of(fitted.structure)
+    rows = host_backend(asked_of.n_threads).rows_of(fitted.structure)
     if quantity is Quantity.CONTRIBUTION:
         return removal.pushes(rows, fitted, queries)
     if quantity is Quantity.FIRST_ORDER:
@@ -140,7 +140,7 @@ def deletion_of(
     partition: Partition, entry: int, plan: DeletionPlan, known: Responses, n_threads: int, sums: Array | None = None
 ) -> InLeafSpace:
     """The fits without each of these rows."""
-    backend, levels, refits, start = Cpu(n_threads), [], plan.refits, partition.start
+    backend, levels, refits, start = host_backend(n_threads), [], plan.refits, partition.start
     for (share, fit), table in zip(plan.levels, known.tables):
         fitted = fit.on(partition, entry)
         space = LeafSpace(fitted.structure, None, backend, responses=table)
@@ -169,7 +169,7 @@ class ForestEffects(RowEffects):
 
     def blocks(self) -> Iterator[tuple[int, Array]]:
         s, n = self.fitted.structure, len(self.queries)
-        rows, table = Cpu(self.n_threads).rows_of(s), s.by_cells(asked(s, self.queries), drawn=False)
+        rows, table = host_backend(self.n_threads).rows_of(s), s.by_cells(asked(s, self.queries), drawn=False)
         beside = beside_of(self.fitted)
         for part in blocks_of(s, max(n, s.n_trees), BLOCK_ENTRIES):
             out = np.empty((part.stop - part.start, n))

@@ -324,6 +324,7 @@ class Backend(ABC):
     """A kind of machine that kernels run on."""
 
     name: str
+    n_threads: int  #: of the host, that its work may take
     costs: Costs
     xp: Any = np  #: the module of its arrays
 

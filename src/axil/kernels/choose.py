@@ -69,10 +69,15 @@ def _free_everywhere() -> int:
 def backend_of(limits: Limits) -> Backend:
     """The back end that works within these limits."""
     if limits.device != "cuda":
-        return Cpu(limits.n_threads)
+        return host_backend(limits.n_threads)
     from axil.kernels.cuda import Cuda
 
     return Cuda(limits.n_threads)
+
+
+def host_backend(n_threads: int = 1) -> Backend:
+    """Return the back end for arrays in the memory of this machine, whatever device the user chose for the rest of the work."""
+    return Cpu(n_threads)
 
 
 def limits_of(

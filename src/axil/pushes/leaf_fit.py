@@ -16,7 +16,7 @@ from axil.adapters.bags import RecordedBags
 from axil.adapters.contract import TrainingRows
 from axil.adapters.smooth import SmoothModel
 from axil.errors import InputError
-from axil.kernels.cpu import Cpu
+from axil.kernels.choose import host_backend
 from axil.machine.blocks import row_blocks
 from axil.pushes.fits_again import require_rows_in_leaves
 from axil.pushes.stages import Leaves, StageWalk, WalkedStages, start_factors
@@ -56,7 +56,9 @@ def leaf_fit(
         sampler=None if drawn is None else RecordedBags(drawn.T.astype(np.float64), len(leaves)),
     )
     with row_blocks(len(targets), n_threads) as each:
-        walk = _StageRefit(adapter, fit, np.ascontiguousarray(leaves), targets, rows.offsets, each, Cpu(n_threads))
+        walk = _StageRefit(
+            adapter, fit, np.ascontiguousarray(leaves), targets, rows.offsets, each, host_backend(n_threads)
+        )
         walk.old = walked
         if drawn is not None:
             walk.drawn = np.zeros(leaves.shape, dtype=drawn.dtype)

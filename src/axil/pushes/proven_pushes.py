@@ -15,6 +15,7 @@ from axil.attribution.leaf_matches import SharedLeaves, TreeWeights
 from axil.errors import InputError
 from axil.implicit.readers import as_rows
 from axil.inputs.copies import frozen
+from axil.machine.arrays import have_same_values
 from axil.machine.blocks import spans
 from axil.machine.memory import BATCH_BYTES
 from axil.machine.progress import track
@@ -49,11 +50,11 @@ class PushEffects(BlockEffects):
         if n_groups * self._pushes.bytes_per_query() > BATCH_BYTES:
             return None
         last = self._kept.known().get("cells by group")
-        if last is None or last[0] is not codes:
-            last = codes, self._pushes.cells_by_group(codes, n_groups)
+        if last is None or last[0] != n_groups or not have_same_values(last[1], codes):
+            last = n_groups, codes, self._pushes.cells_by_group(codes, n_groups)
             self._kept.put("cells by group", last)
-        found = self._pushes.sums_by_group(self._leaves, last[1])
-        return found, found
+        sums = self._pushes.sums_by_group(self._leaves, last[2])
+        return sums, sums
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

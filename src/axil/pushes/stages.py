@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from axil.adapters.boosted_fit import BoostedFit, RowGradients
 from axil.adapters.smooth import SmoothModel
-from axil.kernels import NONE
-from axil.kernels.cpu import Cpu
+from axil.kernels import NONE, Backend
+from axil.kernels.choose import host_backend
 from axil.machine.blocks import Each, row_blocks
 from axil.machine.progress import track
 from axil.pushes.agreement import check_counts, check_hessians, check_nodes, check_start, check_values
@@ -160,7 +160,7 @@ def walk(
     With ``check``, counts, leaf values and the start of the fit that disagree with the model's raise `ExactnessError`.
     """
     with row_blocks(len(targets), n_threads) as each:
-        return StageWalk(adapter, fit, leaves, targets, offsets, each, Cpu(n_threads)).run(check)
+        return StageWalk(adapter, fit, leaves, targets, offsets, each, host_backend(n_threads)).run(check)
 
 
 class StageWalk:
@@ -172,7 +172,7 @@ class StageWalk:
         targets: Array,
         offsets: Array | None,
         each: Each,
-        backend: Cpu,
+        backend: Backend,
     ):
         self.each, self.backend = each, backend
         self.adapter = adapter

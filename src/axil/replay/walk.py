@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from axil.adapters.boosted_fit import BoostedFit, RowGradients
 from axil.adapters.contract import Adapter
 from axil.errors import InputError
-from axil.kernels.choose import backend_of
-from axil.kernels.cpu import Cpu, drawn_sums
+from axil.kernels.choose import backend_of, host_backend
+from axil.kernels.cpu import drawn_sums
 from axil.machine.memory import Budget, Limits
 from axil.machine.progress import track
 from axil.structure import CutRows, RankedFit, Ranks, cell_dtype
@@ -72,7 +72,7 @@ def leaf_totals(leaves: Leaves, n_leaves: NDArray[np.int64], weights: Array | No
     """(L,): the sum of the weights of every leaf's rows, their number where there are no weights."""
     starts = np.concatenate([[0], np.cumsum(n_leaves)])
     counted = np.ones((leaves.shape[1], 1)) if weights is None else weights[:, None]
-    return Cpu(n_threads).rows(leaves, starts).leaf_sums(counted, None)[:, 0]
+    return host_backend(n_threads).rows(leaves, starts).leaf_sums(counted, None)[:, 0]
 
 
 def _walk_fast(
@@ -299,7 +299,7 @@ class TreeWalk:
         if self.adapter.score_precision is np.float64 and len(changed) == len(c.omega) - 1:  # a forest
             table = self.trees.leaf_values * np.repeat(shares, self.trees.n_leaves)[:, None]
             added = np.empty_like(self.score)
-            Cpu(1).rows(self.leaves, self.starts).read_out(table, np.zeros(table.shape[1]), None, 0, added)
+            host_backend(1).rows(self.leaves, self.starts).read_out(table, np.zeros(table.shape[1]), None, 0, added)
             self.score = self.score + added
         else:
             for s, share in zip(changed, shares):

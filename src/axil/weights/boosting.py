@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from axil.kernels import Backend, Numbers
 from axil.kernels.products import weighted
-from axil.machine.arrays import host, like
+from axil.machine.arrays import have_same_values, host, like
 from axil.machine.blocks import spans
 from axil.machine.threads import Kept, one_blas_thread
 from axil.structure import Structure
@@ -81,7 +81,7 @@ class BoostedTrees(TreeEngine):
         self._passes = Passes(s, self.rows, once)
         self._target_sums: list[tuple[Array, Any]] = []  # arrays with their leaf sums, the latest last
         self._kept_fit: FittedValues | None = None
-        self._kept_deletions: tuple[FittedValues, Deletion] | None = None
+        self._last_deletions: tuple[Array, Deletion] | None = None  # with the targets of its fit
         self._kept = Kept()  # these trees in leaf space
         if offset_sums is None and s.offsets is not None:
             offset_sums = leaf_sums(s, self.rows, s.offsets)
@@ -218,10 +218,12 @@ class BoostedTrees(TreeEngine):
     @guarded
     def deletions(self, targets: Array, available: int) -> Deletion:
         """The fits to these targets without one row each: in leaf space, or by replays where that does not fit or takes less."""
-        kept, fitted = self._kept_deletions, self.fit(targets)
-        if kept is None or kept[0] is not fitted:
-            self._kept_deletions = kept = fitted, self._deletions(fitted, available)
-        return kept[1]
+        last = self._last_deletions
+        if last is None or not have_same_values(last[0], targets):
+            fitted = self.fit(targets)
+            last = fitted.targets, self._deletions(fitted, available)
+            self._last_deletions = last
+        return last[1]
 
     def _deletions(self, fitted: FittedValues, available: int) -> Deletion:
         s, work = self.structure, self._deletion_work
@@ -389,11 +391,11 @@ class BoostedTrees(TreeEngine):
     @one_blas_thread()
     def product(self, adjoints: Adjoints, targets: Array) -> Array:
         """(S, K): weights times targets (N, K) from their leaf sums, kept for the latest arrays: no pass over the rows."""
-        kept = next((sums for known, sums in self._target_sums if known is targets), None)
-        if kept is None:
-            kept = leaf_sums(self.structure, self.rows, self.rows.xp.asarray(targets))
-            self._target_sums = [*self._target_sums[1 - KEPT_SUMS :], (targets, kept)]
-        made = host(self.rows.product(like(kept, adjoints.phi).T, adjoints.phi)).T
+        sums = next((sums for known, sums in self._target_sums if have_same_values(known, targets)), None)
+        if sums is None:
+            sums = leaf_sums(self.structure, self.rows, self.rows.xp.asarray(targets))
+            self._target_sums = [*self._target_sums[1 - KEPT_SUMS :], (targets, sums)]
+        made = host(self.rows.product(like(sums, adjoints.phi).T, adjoints.phi)).T
         return made if self.structure.base is not None else made + np.outer(host(adjoints.beta), self.mean(targets))
 
     def _read(self, adjoints: Adjoints) -> tuple[Any, Any]:

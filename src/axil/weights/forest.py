@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 
-from axil.kernels.cpu import Cpu, leaf_rows
+from axil.kernels.choose import host_backend
+from axil.kernels.cpu import leaf_rows
 from axil.structure import Regularisation, Structure
 from axil.structure.ancestors import NO_NODE
 from axil.structure.nodes import Ids
@@ -57,7 +58,7 @@ class Forest(TreeEngine):
         ``picked`` (L, N): the shares of the rows that leaves without rows take their values from, where these are percentiles.
         """
         self.structure = s = structure
-        self.rows = Cpu(1).rows_of(s)
+        self.rows = host_backend(1).rows_of(s)
         self._final = np.repeat(s.final, s.n_leaves)
         factors = s.leaf_scale * self._final
         draws = s.draws if s.is_ranked else s.draws[:, None]
@@ -131,7 +132,7 @@ class Forest(TreeEngine):
         table = table if self._place is None else table[self._place]
         columns = np.ascontiguousarray(table.reshape(len(table), -1))
         out = np.empty((s.n_rows, columns.shape[1]))
-        Cpu(1).rows(s.leaves(), s.starts).read_out(columns, np.zeros(columns.shape[1]), None, 0, out)
+        host_backend(1).rows(s.leaves(), s.starts).read_out(columns, np.zeros(columns.shape[1]), None, 0, out)
         return out.reshape(s.n_rows, *table.shape[1:])
 
     def combine(self, queries: Leaves | None, u: Any, base: float = 1.0) -> Array:
@@ -279,11 +280,11 @@ class Forest(TreeEngine):
     def without(self, rows: NDArray[np.intp], targets: Array) -> Forest:
         s = self.structure
         if not s.is_ranked:
-            return Forest(rescaled(lighter(s, rows, Cpu(1))))
+            return Forest(rescaled(lighter(s, rows, host_backend(1))))
         return _ranked(ranks_left.without(ranked_less(s, rows), targets), targets)
 
     def with_targets(self, targets: Array) -> Forest:
-        structure = with_targets(self.structure, targets, Cpu(1))
+        structure = with_targets(self.structure, targets, host_backend(1))
         return self if structure is self.structure else _ranked(structure, targets)
 
     @property

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from axil.kernels import Backend
-from axil.kernels.cpu import Cpu
+from axil.kernels.choose import host_backend
 from axil.machine.arrays import is_host
 from axil.types import Array
 
@@ -35,7 +35,7 @@ class Largest:
         self.k = k = min(k, n_rows)
         self.n_rows, self.n_queries, self.room = n_rows, n if n_queries is None else n_queries, room
         self.scale = None if scale is None else np.ascontiguousarray(scale)
-        self.backend: Backend = backend or Cpu(n_threads)
+        self.backend: Backend = backend or host_backend(n_threads)
         self.values: Array = np.zeros((n, k))
         self.rows: NDArray[np.int64] = np.full((n, k), -1, dtype=np.int64)
 

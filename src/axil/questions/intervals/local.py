@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from axil.attribution import WEIGHTS
 from axil.effects import Moments, answer
 from axil.errors import InputError
-from axil.kernels.cpu import Cpu
+from axil.kernels.choose import host_backend
 from axil.output.tables import bytes_of
 from axil.replay.queries import Queries
 from axil.structure import RowTotals
@@ -153,7 +153,8 @@ def values_of(shard: Any, usual: tuple[Array, Array, list[slice]], errors: Array
 def leaf_sums_of(shard: Any, n_threads: int, values: list[Array]) -> Array:
     """(L, 1 + 3 m): sums of the values over the leaves of all trees, those of one group of outputs after the other."""
     parts = [
-        by_leaf(structure, Cpu(n_threads).rows_of(structure), own) for structure, own in zip(shard.structures, values)
+        by_leaf(structure, host_backend(n_threads).rows_of(structure), own)
+        for structure, own in zip(shard.structures, values)
     ]
     return np.concatenate(parts)
 
