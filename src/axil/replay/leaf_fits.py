@@ -22,6 +22,7 @@ from axil.replay.recover import assign_leaves
 from axil.replay.walk import Leaves, TreeWalk, Walked, round_to
 from axil.structure import Ranks, Regularisation, Structure, all_n_leaves
 from axil.structure.leaves import LeafFit
+from axil.structure.pattern import hold
 from axil.types import Array
 from axil.weights.engine import CLASS_WEIGHTS_UNKNOWN, TreeEngine
 from axil.weights.inherited import inherited_values, inheriting
@@ -198,6 +199,8 @@ class _TreeRefit(TreeWalk):
         if self.trees.ranks is not None:
             return sums[own] if self.shift is None else sums[own] + self.shift[own, None]
         one = rule.tree(t, own)
+        if rule.bounds and sums.shape[1] > 1:  # shares of two classes, whose bounds are those of the first
+            return hold(one, sums[own, 0], weights[own]).values(self.trees.n_leaves[[t]], sums[own])
         if rule.bends or rule.mixes:
             return np.stack([one.leaf_values(column, weights[own]) for column in sums[own].T], axis=1)
         return np.asarray(one.scale(weights[own])[:, None] * sums[own])

@@ -28,8 +28,10 @@ def write(model: Any, fits: list[LeafFit]) -> Any:
         _put_histograms(written, fit)
     elif hasattr(model, "init_"):
         written.n_iter_no_change = None  # rows that early stopping held out are not among the new ones
+        learning_rate = float(model.learning_rate)
         for t, tree in enumerate(written.estimators_.ravel()):
-            _put(tree.tree_, fit, t, float(fit.rates[t]) / float(model.learning_rate))
+            factor = float(fit.rates[t]) / learning_rate if learning_rate else 1.0
+            _put(tree.tree_, fit, t, factor)
         if fit.estimated and fit.means is None:
             written.init_.constant_ = np.asarray(fit.base, dtype=np.float64).reshape(written.init_.constant_.shape)
         elif fit.estimated and fit.means is not None:
