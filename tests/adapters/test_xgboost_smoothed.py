@@ -224,6 +224,30 @@ def test_all_doors_give_the_same(name: str, tmp_path: Path) -> None:
     assert np.array_equal(axil.load(tmp_path / "explainer.npz", case.model).pushes(QUERIES), expected)
 
 
+UNMOVED = {
+    "one row": {"n_estimators": 2},
+    "nothing to split": {"n_estimators": 4, "min_child_weight": 1e9},
+    "one round of parallel trees": {"n_estimators": 1, "num_parallel_tree": 2},
+    "one round of several outputs": {"n_estimators": 1, "base_score": 1.0},
+}
+
+
+@pytest.mark.parametrize("objective", ["reg:absoluteerror", "reg:quantileerror"])
+@pytest.mark.parametrize("name", UNMOVED)
+def test_trees_of_equal_weight_are_no_older_ones(name: str, objective: str) -> None:
+    """Models of tree_method="exact" up to 3.3, whose second derivatives are 1, have trees of equal weight in every round."""
+    n_rows = 1 if name == "one row" else 60
+    rng = np.random.default_rng(0)
+    rows, targets = rng.normal(size=(n_rows, 3)), rng.normal(size=n_rows)
+    settings: dict[str, Any] = {"max_depth": 3, "n_jobs": 1, "objective": objective, **UNMOVED[name]}
+    if objective == "reg:quantileerror":
+        settings["quantile_alpha"] = [0.2, 0.9]
+    model = xgb.XGBRegressor(**settings).fit(rows, targets)
+    explanation = axil.Explainer(model, rows, targets)(rows[:5])
+    expected = model.predict(rows[:5], output_margin=True)
+    np.testing.assert_allclose(explanation.predictions, expected, rtol=0, atol=1e-5)
+
+
 def test_derivatives_are_refused_by_name() -> None:
     explainer = case_of("quantile").explainer
     with pytest.raises(axil.UnsupportedQuestionError, match="scaled by the residuals of all rows"):

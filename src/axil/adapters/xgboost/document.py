@@ -220,10 +220,14 @@ class ModelDocument:
 
     @property
     def has_unit_hessians(self) -> bool:
-        """Whether all trees have the same weight, as where every second derivative is 1; False of a single tree."""
-        hessians = [tree.node_hessians for tree in self.trees]
+        """Whether the trees of all rounds have the same weight, as where every second derivative is 1.
+
+        False of a single round. False of trees without a split too: where scores do not move, no second derivative does.
+        """
+        has_rounds = len(self.trees) > self.n_parallel * (1 if self.shared else self.n_outputs)
+        hessians = [tree.node_hessians for tree in self.trees if len(tree.splits)]
         roots = np.array([own[0] for own in hessians if own is not None])
-        return len(roots) > 1 and float(np.ptp(roots)) <= 1e-6 * float(roots.max())
+        return has_rounds and len(roots) > 1 and float(np.ptp(roots)) <= 1e-6 * float(roots.max())
 
     @property
     def categories(self) -> list[list[Any]]:
