@@ -25,6 +25,7 @@ from xgboost import XGBClassifier, XGBRegressor
 
 import axil
 from tests import test_contract
+from tests.adapters.xgboost_models import VERSION as XGBOOST
 from tests.pushes import boosting_models, more_models, sampled_models
 from tests.subsets import every
 
@@ -199,6 +200,44 @@ def test_vector_leaves_are_refitted():
     made = explainer.refit(drop=GONE).model.predict(x[:5], output_margin=True)
     assert np.ptp(expected) > 0.1
     np.testing.assert_allclose(made, expected, rtol=0, atol=SINGLE)
+
+
+LIGHT = {"n_estimators": 6, "max_depth": 2, "reg_lambda": 0.0, "reg_alpha": 0.05, "min_child_weight": 1.0, "n_jobs": 1}
+VECTOR_LEAVES = {
+    "classes": XGBClassifier(**LIGHT, multi_strategy="multi_output_tree"),
+    "quantiles": XGBRegressor(
+        **LIGHT, multi_strategy="multi_output_tree", objective="reg:quantileerror", quantile_alpha=[0.1, 0.5, 0.9]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", VECTOR_LEAVES)
+def test_light_outputs_of_vector_leaves_follow_the_library(name):
+    """XGBoost up to 3.3 sets an output of a leaf below min_child_weight to zero; later versions keep its value."""
+    rng = np.random.default_rng(0)
+    x = np.sort(rng.integers(0, 4, 24)).astype(float)[:, None]
+    y = x[:, 0] * 3 + rng.standard_t(2, size=24)
+    if name == "classes":
+        y = np.digitize(y, [3, 6])
+    elif XGBOOST < (3, 4):
+        pytest.skip("these leaves are percentiles")
+    model = deepcopy(VECTOR_LEAVES[name]).fit(x, y)
+    explainer = axil.Explainer(model, x, y)
+    queries, compared = np.arange(4.0)[:, None], 0
+    for row in range(24):
+        left = np.delete(np.arange(24), row)
+        if name == "classes" and len(np.unique(y[left])) < 3:
+            continue
+        again = deepcopy(VECTOR_LEAVES[name]).fit(x[left], y[left])
+        if not np.array_equal(again.apply(queries), model.apply(queries)):
+            continue  # it has other splits
+        compared += 1
+        expected = again.predict(queries, output_margin=True)
+        after = explainer.without(queries, [row])["after"].to_numpy().reshape(expected.shape)
+        refitted = explainer.refit(drop=[row]).model.predict(queries, output_margin=True)
+        np.testing.assert_allclose(after, expected, rtol=0, atol=1e-5)
+        np.testing.assert_allclose(refitted, expected, rtol=0, atol=1e-5)
+    assert compared > 4
 
 
 def test_huge_leaf_values_that_cancel_keep_the_targets():

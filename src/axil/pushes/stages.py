@@ -70,6 +70,7 @@ class WalkedStages:
     start: Array  #: (N, K) or (K,) scores of the training rows, before the first round
     #: (L, K) values that the library set to zero for their weight, where K share trees
     zeroed: NDArray[np.bool_] | None = None
+    keeps_light_values: bool = False  #: whether the library kept a value whose weight is less than ``lightest``
     gradients: Array | None = None  #: (rounds, N, K) where a loss cannot be asked about single rows
     round_losses: tuple[Loss, ...] = ()  #: the loss of each round where it depends on all rows
 
@@ -111,8 +112,11 @@ class WalkedStages:
         """Return which leaf values, (..., L_t), of another fit on these splits are set to zero for their weight H.
 
         Where it is not known below which weight the library does so, these are the values that it set to zero in this fit.
+        A library that kept a light value in this fit sets none to zero.
         """
         assert self.zeroed is not None
+        if self.keeps_light_values:
+            return np.zeros(H.shape, dtype=np.bool_)
         if np.isfinite(self.fit.min_hessian):
             return np.asarray(self.fit.min_hessian > H)
         return np.broadcast_to(self.zeroed[place, column], H.shape)
@@ -207,6 +211,7 @@ class StageWalk:
         self.rounds: list[Round] = []
         self.ends: list[tuple[int, list[int]]] = []  # of each iteration: its last round, and its stages
         self.zeroed = np.zeros(fit.leaf_values.shape, dtype=np.bool_) if fit.min_hessian > 0 else None
+        self.keeps_light_values = False
         self.replayed = np.zeros_like(fit.leaf_values)  # leaf values before the rate
         self.hessians = np.zeros(len(fit.leaf_values))  # (L,) sums of w h over the rows of each leaf, and its outputs
         self.node_values: list[Array] = []  # of each tree, before the rate, where splits must be monotone
@@ -268,6 +273,7 @@ class StageWalk:
             scales=np.array(self.scales),
             start=self.start,
             zeroed=self.zeroed,
+            keeps_light_values=self.keeps_light_values,
             gradients=np.stack(self.gradients) if self.gradients else None,
             round_losses=tuple(self.round_losses),
         )
@@ -532,8 +538,11 @@ class StageWalk:
 
     def _zeroed(self, place: slice, column: int, H: Array) -> NDArray[np.bool_]:
         """Return which leaf values (L_t,) of a tree the library set to zero for their weight."""
-        light = (1 + ROUNDED) * self.fit.min_hessian > H
-        return np.asarray(light & (self.fit.leaf_values[place, column] == 0))
+        min_hessian = self.fit.min_hessian
+        is_zero = self.fit.leaf_values[place, column] == 0
+        if np.isfinite(min_hessian) and ((1 - ROUNDED) * min_hessian > H)[~is_zero].any():
+            self.keeps_light_values = True
+        return np.asarray(((1 + ROUNDED) * min_hessian > H) & is_zero)
 
     def _bounds_of_rows(self, bounds: Regularisation, t: int) -> Regularisation:
         """Return the rule of a tree, in which a node without rows, as a refit may leave it, is no bound."""

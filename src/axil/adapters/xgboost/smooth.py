@@ -277,9 +277,13 @@ class SmoothXGBoost(XGBoostAdapter):
     def _lightest(self) -> float:
         """Below which weight XGBoost sets one class of a leaf for all to zero: min_child_weight (CalcWeight, src/tree/param.h).
 
-        Files lose it, but without reg_alpha nothing else leads to zeros.
+        Files lose it, but without reg_alpha nothing else leads to zeros. From XGBoost 3.4 on, which has smoothed losses, no value
+        is set to zero; but 3.4 may have saved a model of an older version, which has such zeros.
         """
-        if not self._model.shared:
+        if not self._model.shared or self._objective in _SMOOTHED:
+            return 0.0
+        has_zeros = any((tree.values == 0).any() for tree in self._trees)
+        if self._model.version >= (3, 4) and not has_zeros:
             return 0.0
         return self._settings.number("min_child_weight") if self._settings.number("reg_alpha") else np.inf
 
