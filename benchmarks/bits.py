@@ -23,13 +23,17 @@ def main() -> None:
         ("again", explainer(X[:QUERIES]).weights, explainer(X[:QUERIES]).predictions),
     ):
         of_weights = np.abs(weights - whole.weights).max() / np.abs(whole.weights).max()
-        of_predictions = np.abs(predictions - whole.predictions).max() / np.abs(whole.predictions).max()
+        of_predictions = (
+            np.abs(predictions - whole.predictions).max() / np.abs(whole.predictions).max()
+        )
         print(f"{what}: weights {of_weights:.0e}, predictions {of_predictions:.0e}")
 
 
 def _one_by_one(explainer: axil.Explainer, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     parts = list(explainer.iter(X[:QUERIES], batch_size=1))
-    return np.concatenate([part.weights for part in parts]), np.concatenate([part.predictions for part in parts])
+    return np.concatenate([part.weights for part in parts]), np.concatenate(
+        [part.predictions for part in parts]
+    )
 
 
 if __name__ == "__main__":

@@ -23,12 +23,23 @@ def friedman(n, seed=0):
     """Friedman #1: ten features, five of which matter, and noise of size one."""
     rng = np.random.default_rng(seed)
     X = rng.random((n, 10))
-    y = 10 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20 * (X[:, 2] - 0.5) ** 2 + 10 * X[:, 3] + 5 * X[:, 4]
+    y = (
+        10 * np.sin(np.pi * X[:, 0] * X[:, 1])
+        + 20 * (X[:, 2] - 0.5) ** 2
+        + 10 * X[:, 3]
+        + 5 * X[:, 4]
+    )
     return X, y + rng.normal(size=n)
 
 
 def fit(X, y, trees=100, leaves=31, objective="regression"):
-    params = {"objective": objective, "num_leaves": leaves, "learning_rate": RATE, "verbose": -1, "seed": 0}
+    params = {
+        "objective": objective,
+        "num_leaves": leaves,
+        "learning_rate": RATE,
+        "verbose": -1,
+        "seed": 0,
+    }
     return lgb.train(params, lgb.Dataset(X, y), trees)
 
 
@@ -71,9 +82,13 @@ def forget_peak():
 def machine():
     """The date, the machine, the versions and the command of this run."""
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "")
+    model = next(
+        (line.split(":")[1].strip() for line in lines if line.startswith("model name")), ""
+    )
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    versions = {name: import_module(name).__version__ for name in ("axil", "numpy", "scipy", "lightgbm")}
+    versions = {
+        name: import_module(name).__version__ for name in ("axil", "numpy", "scipy", "lightgbm")
+    }
     return {
         "date": date.today().isoformat(),
         "machine": f"{model or platform.processor()}, {cores} cores, {_core.instruction_set()}",

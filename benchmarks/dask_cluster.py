@@ -36,12 +36,25 @@ def sent(client):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    for name, default in {"rows": 1_000_000, "trees": 50, "leaves": 31, "partitions": 16, "workers": 2}.items():
+    for name, default in {
+        "rows": 1_000_000,
+        "trees": 50,
+        "leaves": 31,
+        "partitions": 16,
+        "workers": 2,
+    }.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     a = parser.parse_args()
     size = a.rows // a.partitions
-    parts = [da.from_delayed(delayed(block)(i, size), (size, 11), float) for i in range(a.partitions)]
-    options = {"n_workers": a.workers, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
+    parts = [
+        da.from_delayed(delayed(block)(i, size), (size, 11), float) for i in range(a.partitions)
+    ]
+    options = {
+        "n_workers": a.workers,
+        "threads_per_worker": 1,
+        "processes": True,
+        "dashboard_address": ":0",
+    }
     with LocalCluster(**options, silence_logs=50) as cluster, Client(cluster) as client:
         data = client.persist(da.concatenate(parts))
         whole = data.compute()
@@ -52,7 +65,11 @@ def main():
         ours, built = timed(lambda: axil.Explainer(model, data[:, :-1], data[:, -1], client=client))
         between = sent(client) - before
         table, asked = timed(lambda: ours.top(queries, 10))
-        found = {"construct_s": built, "top_100_s": asked, "MB_between_workers": round(between / 1e6, 1)}
+        found = {
+            "construct_s": built,
+            "top_100_s": asked,
+            "MB_between_workers": round(between / 1e6, 1),
+        }
         explanation = ours(queries[:4])
     alone, built = timed(lambda: axil.Explainer(model, X, y, n_threads=a.workers))
     _, prepared = timed(alone.prepare)

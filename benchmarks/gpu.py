@@ -76,7 +76,9 @@ class Report:
         self.lines[f"{name} ({unit})"] = value
         print(f"{name:70s} {value:10.4g} {unit}", flush=True)
         if self.out is not None:
-            Path(self.out).write_text(json.dumps({"machine": self.about, "figures": self.lines}, indent=1) + "\n")
+            Path(self.out).write_text(
+                json.dumps({"machine": self.about, "figures": self.lines}, indent=1) + "\n"
+            )
 
 
 class Asking:
@@ -89,7 +91,10 @@ class Asking:
         self.found = values, rows
 
     def add(self, block: Any, first: int) -> None:
-        values, rows = np.zeros((block.shape[1], self.k)), np.full((block.shape[1], self.k), -1, np.int64)
+        values, rows = (
+            np.zeros((block.shape[1], self.k)),
+            np.full((block.shape[1], self.k), -1, np.int64),
+        )
         Cpu(2).top(np.ascontiguousarray(block), first, None, values, rows)
         self.found = values, rows
 
@@ -98,7 +103,9 @@ def queries_of(s: Structure, n: int, seed: int = 1) -> Any:
     return s.cells[:, np.random.default_rng(seed).integers(0, s.n_rows, n)].T.copy()
 
 
-def kernels(report: Report, gpu: Any, name: str, s: Structure, columns: int, with_pairs: bool) -> None:
+def kernels(
+    report: Report, gpu: Any, name: str, s: Structure, columns: int, with_pairs: bool
+) -> None:
     import cupy as cp
 
     start = time.perf_counter()
@@ -120,10 +127,14 @@ def kernels(report: Report, gpu: Any, name: str, s: Structure, columns: int, wit
         per_tree = max(n_apply, n_gather)
         whole = 1e3 * taken / per_tree / columns * s.n_trees
         report.add(
-            f"{name}: sweep of {columns}, {n_apply} applied, {n_gather} gathered, all trees per query", whole, "ms"
+            f"{name}: sweep of {columns}, {n_apply} applied, {n_gather} gathered, all trees per query",
+            whole,
+            "ms",
         )
     v = cp.asarray(np.random.default_rng(0).normal(size=(s.n_rows, 1)))
-    report.add(f"{name}: leaf sums of one column", 1e3 * seconds(lambda: rows.leaf_sums(v, None)), "ms")
+    report.add(
+        f"{name}: leaf sums of one column", 1e3 * seconds(lambda: rows.leaf_sums(v, None)), "ms"
+    )
     if with_pairs:
         out = cp.empty((s.total_leaves, s.total_leaves))
         pairs = seconds(lambda: rows.cooccurrence(0, s.n_trees, None, out))
@@ -147,7 +158,10 @@ def costs(report: Report, gpu: Any, name: str, s: Structure, columns: int = 128)
     triangle, all_pairs = gpu.triangle(factor), s.n_rows * s.n_trees * (s.n_trees - 1) / 2
     steps = {
         "pair": (lambda: rows.cooccurrence(0, s.n_trees, None, counted), all_pairs),
-        "read": (lambda: rows.read_out(right, constant, None, 0, made), s.n_rows * s.n_trees * columns),
+        "read": (
+            lambda: rows.read_out(right, constant, None, 0, made),
+            s.n_rows * s.n_trees * columns,
+        ),
         "solve": (lambda: triangle.solve(right, transposed=False), n**2 * columns),
         "inverse": (lambda: triangle.inverse(overwrite=False), n**3),
         "product": (lambda: factor @ factor, n**3),
@@ -188,7 +202,9 @@ def copies(report: Report, X: Any, y: Any, n_trees: int) -> None:
     cells, leaves = cp.zeros((n_trees, n_rows), cp.uint8), np.empty((n_trees, n_rows), np.uint8)
     clock("leaf numbers to the host", lambda: [cells[t].get(out=leaves[t]) for t in range(n_trees)])
     clock("leaf numbers to the device", lambda: cp.asarray(leaves))
-    targets = clock("targets and scores to the device, three times", lambda: [cp.asarray(y) for _ in range(3)])
+    targets = clock(
+        "targets and scores to the device, three times", lambda: [cp.asarray(y) for _ in range(3)]
+    )
     clock("scores and residuals to the host", lambda: [one.get() for one in targets[:2]])
     weights = cp.zeros((n_rows, 10))
     clock("weights to the host", lambda: weights.get())
@@ -202,9 +218,9 @@ def public(report: Report, n_rows: int, threads: int) -> None:
 
     rng = np.random.default_rng(0)
     X = rng.random((n_rows, 10), dtype=np.float32)
-    y = (10 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20 * (X[:, 2] - 0.5) ** 2 + rng.normal(size=n_rows)).astype(
-        np.float64
-    )
+    y = (
+        10 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20 * (X[:, 2] - 0.5) ** 2 + rng.normal(size=n_rows)
+    ).astype(np.float64)
     settings = {"verbose": -1, "num_leaves": 31, "num_threads": threads, "max_bin": 63}
     model = lightgbm.train(settings, lightgbm.Dataset(X, y, free_raw_data=True), 100)
     X.setflags(write=False)
@@ -221,7 +237,9 @@ def public(report: Report, n_rows: int, threads: int) -> None:
         made = time.perf_counter()
         explainer(queries)
         end = time.perf_counter()
-        name = f"{n_rows:.0e} rows, 100 trees, LightGBM, " + ("GPU" if device == "cuda" else f"{threads} cores")
+        name = f"{n_rows:.0e} rows, 100 trees, LightGBM, " + (
+            "GPU" if device == "cuda" else f"{threads} cores"
+        )
         report.add(f"{name}: model to explainer, proof included", made - start)
         report.add(f"{name}: ten explanations", end - made)
         explainer.prepare()
@@ -265,7 +283,11 @@ def fresh(report: Report, threads: int) -> None:
     for n_rows in (20_000, 100_000, 1_000_000, 10_000_000):
         rng = np.random.default_rng(0)
         X = rng.random((n_rows, 10), dtype=np.float32)
-        y = 10 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20 * (X[:, 2] - 0.5) ** 2 + rng.normal(size=n_rows)
+        y = (
+            10 * np.sin(np.pi * X[:, 0] * X[:, 1])
+            + 20 * (X[:, 2] - 0.5) ** 2
+            + rng.normal(size=n_rows)
+        )
         settings = {"verbose": -1, "num_leaves": 31, "num_threads": threads, "max_bin": 63}
         with tempfile.TemporaryDirectory() as folder:
             lightgbm.train(settings, lightgbm.Dataset(X, y), 100).save_model(f"{folder}/model.txt")
@@ -273,12 +295,18 @@ def fresh(report: Report, threads: int) -> None:
             taken: dict[str, list[list[float]]] = {}
             for device in ("cuda", "cpu", "auto") * 4:  # the first of each does not count
                 asked = [sys.executable, "-c", FRESH, folder, device]
-                said = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split()
+                said = subprocess.run(
+                    asked, capture_output=True, text=True, check=True
+                ).stdout.split()
                 name = device if device != "auto" else f"auto, on {said[1]}"
                 taken.setdefault(name, []).append([float(one) for one in said[0::2]])
             for name, times in taken.items():
-                for which, shortest in zip(("first of a process", "next"), np.min(times[1:], axis=0)):
-                    report.add(f"{n_rows:.0e} rows, 100 trees, device={name}, {which}", float(shortest))
+                for which, shortest in zip(
+                    ("first of a process", "next"), np.min(times[1:], axis=0)
+                ):
+                    report.add(
+                        f"{n_rows:.0e} rows, 100 trees, device={name}, {which}", float(shortest)
+                    )
 
 
 def matches(report: Report, gpu: Any, threads: int) -> None:
@@ -298,7 +326,10 @@ def matches(report: Report, gpu: Any, threads: int) -> None:
                 start = time.perf_counter()
                 rows.top_matches(asked, None, values, places)
                 taken.append(time.perf_counter() - start)
-            report.add(f"{n_rows:,} rows, {n_trees} trees, {name}: most shared leaves, {n} queries", min(taken))
+            report.add(
+                f"{n_rows:,} rows, {n_trees} trees, {name}: most shared leaves, {n} queries",
+                min(taken),
+            )
 
 
 def left_out(report: Report, name: str, explainer: Any, queries: Any) -> None:
@@ -325,7 +356,13 @@ def pushes(report: Report, n_rows: int, threads: int) -> None:
     X = rng.random((n_rows, 10), dtype=np.float32)
     score = 3 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 8 * (X[:, 2] - 0.5) ** 2 - 2
     y = (rng.random(n_rows) < 1 / (1 + np.exp(-score))).astype(np.float64)
-    settings = {"objective": "binary", "verbose": -1, "num_leaves": 31, "num_threads": threads, "max_bin": 63}
+    settings = {
+        "objective": "binary",
+        "verbose": -1,
+        "num_leaves": 31,
+        "num_threads": threads,
+        "max_bin": 63,
+    }
 
     def fit(n: int, n_trees: int) -> Any:
         return lightgbm.train(settings, lightgbm.Dataset(X[:n], y[:n], free_raw_data=True), n_trees)
@@ -333,7 +370,11 @@ def pushes(report: Report, n_rows: int, threads: int) -> None:
     model = fit(n_rows, 100)
     X.setflags(write=False)
     y.setflags(write=False)
-    few, many, regions = np.ascontiguousarray(X[:10]), np.ascontiguousarray(X[:1024]), np.arange(n_rows) % 20
+    few, many, regions = (
+        np.ascontiguousarray(X[:10]),
+        np.ascontiguousarray(X[:1024]),
+        np.arange(n_rows) % 20,
+    )
     answers: dict[str, Callable[[Explainer], Any]] = {
         "ten explanations": lambda one: one(few),
         "ten explanations again": lambda one: one(few),
@@ -361,7 +402,14 @@ def cores(threads: int) -> None:
     """The cores alone, for machines without a GPU."""
     report = Report()
     s = trees_of(364_000, 2_460, 235, threads)
-    ask(report, BoostedTrees(s, Cpu(threads)), f"364,000 rows, 2,460 trees of 235 leaves, {threads} cores", s, 16, 16)
+    ask(
+        report,
+        BoostedTrees(s, Cpu(threads)),
+        f"364,000 rows, 2,460 trees of 235 leaves, {threads} cores",
+        s,
+        16,
+        16,
+    )
     s = trees_of(1_000_000, 100, 31, threads)
     ask(
         report,
@@ -391,7 +439,11 @@ def main() -> None:
         f"{device}, CUDA {cp.cuda.runtime.runtimeGetVersion()}, CuPy {cp.__version__}, NumPy {np.__version__}, {threads} cores"
     )
     about = machine() | {"device": device, "cupy": cp.__version__, "cores": threads}
-    report, less, only = Report(arguments.out, about), 10 if arguments.quick else 1, arguments.only or PARTS
+    report, less, only = (
+        Report(arguments.out, about),
+        10 if arguments.quick else 1,
+        arguments.only or PARTS,
+    )
     if arguments.only:
         report.resume()
     if "county" in only:

@@ -29,7 +29,16 @@ LARGE = 10_000_000
 MOST_MATRIX = 30_000  # rows: 7.2 GB
 
 # Table "Empirical scaling": 10 queries, and the full matrix.
-PAPER = {100: 0.0049, 300: 0.0070, 1000: 0.0087, 3000: 0.02, 10_000: 0.08, 30_000: 0.30, 100_000: 1.13, 300_000: 3.49}
+PAPER = {
+    100: 0.0049,
+    300: 0.0070,
+    1000: 0.0087,
+    3000: 0.02,
+    10_000: 0.08,
+    30_000: 0.30,
+    100_000: 1.13,
+    300_000: 3.49,
+}
 PAPER |= {1_000_000: 11.8, 10_000_000: 121}
 PAPER_MATRIX = {100: 0.03, 300: 0.05, 1000: 0.62, 3000: 6.55, 10_000: 66.1, 30_000: 542}
 
@@ -69,11 +78,18 @@ def run(large):
     for axis, point in points(large):
         matrix = axis == "rows" and point["rows"] <= MOST_MATRIX
         arguments = json.dumps(point | {"matrix": matrix})
-        found = json.loads(subprocess.check_output([sys.executable, __file__, "--point", arguments]))
+        found = json.loads(
+            subprocess.check_output([sys.executable, __file__, "--point", arguments])
+        )
         paper = PAPER.get(point["rows"]) if axis == "rows" else None
-        line = {"axis": axis, **point} | {name: round(found[name], 4) for name in ("setup", "explained", "prepared")}
+        line = {"axis": axis, **point} | {
+            name: round(found[name], 4) for name in ("setup", "explained", "prepared")
+        }
         line |= {"paper": paper, "matrix": round(found["matrix"], 3) if matrix else None}
-        line |= {"paper matrix": PAPER_MATRIX.get(point["rows"]) if matrix else None, "peak MiB": found["peak"] >> 20}
+        line |= {
+            "paper matrix": PAPER_MATRIX.get(point["rows"]) if matrix else None,
+            "peak MiB": found["peak"] >> 20,
+        }
         lines.append(line)
         print({name: value for name, value in line.items() if value is not None}, flush=True)
         write_csv("growth.csv", lines)
@@ -103,7 +119,10 @@ def draw():
             if known:
                 times.plot(*zip(*known), style, color=color, label=label, markersize=4)
         memory.plot(
-            [float(line[axis]) for line in own], [max(float(line["peak MiB"]), 1) for line in own], "o-", color="#444"
+            [float(line[axis]) for line in own],
+            [max(float(line["peak MiB"]), 1) for line in own],
+            "o-",
+            color="#444",
         )
         memory.set(xscale="log", yscale="log", xlabel=f"{axis} ({', '.join(fixed(axis))})")
         times.set(yscale="log", title=f"against {axis}")
@@ -111,9 +130,19 @@ def draw():
             panel.grid(alpha=0.3)
     panels[0, 0].set_ylabel("seconds")
     panels[1, 0].set_ylabel("peak memory, MiB")
-    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
-    figure.suptitle(f"Friedman #1, LightGBM, {lines[0]['machine']}; the paper: Core i9-14900K, 24 cores", fontsize=10)
-    figure.savefig(RESULTS.parent.parent / "docs" / "figures" / "growth.svg", metadata={"Date": None})
+    figure.legend(
+        *panels[0, 0].get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=5,
+        frameon=False,
+    )
+    figure.suptitle(
+        f"Friedman #1, LightGBM, {lines[0]['machine']}; the paper: Core i9-14900K, 24 cores",
+        fontsize=10,
+    )
+    figure.savefig(
+        RESULTS.parent.parent / "docs" / "figures" / "growth.svg", metadata={"Date": None}
+    )
 
 
 def fixed(axis):
@@ -124,7 +153,9 @@ def fixed(axis):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--large", action="store_true", help="go on to ten million rows")
-    parser.add_argument("--draw", action="store_true", help="only draw what is in results/growth.csv")
+    parser.add_argument(
+        "--draw", action="store_true", help="only draw what is in results/growth.csv"
+    )
     parser.add_argument("--point", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.point:

@@ -40,7 +40,13 @@ SETTINGS = {
     "deterministic": True,
     "verbose": -1,
 }
-PLACES = {"neighbourhood": 600, "tract": 300, "municipality": 130, "school_district": 80, "township": 38}  # nested
+PLACES = {
+    "neighbourhood": 600,
+    "tract": 300,
+    "municipality": 130,
+    "school_district": 80,
+    "township": 38,
+}  # nested
 KINDS = {"class": 16, "garage": 8, "wall": 4, "heat": 4}
 QUERIES, TOP = 100, 1_000
 BANDWIDTH_BYTES = 1 << 29
@@ -55,10 +61,14 @@ def sales(n, seed=0):
     centres = np.column_stack([41.8 + town.normal(0, 0.15, 600), -87.8 + town.normal(0, 0.15, 600)])
     levels = town.normal(0, 0.35, 600) + 0.8 * (centres[:, 1] + 87.8)
     columns = {name: place * size // PLACES["neighbourhood"] for name, size in PLACES.items()}
-    columns |= {name: np.minimum(rng.geometric(2.5 / size, n) - 1, size - 1) for name, size in KINDS.items()}
+    columns |= {
+        name: np.minimum(rng.geometric(2.5 / size, n) - 1, size - 1) for name, size in KINDS.items()
+    }
     frame = pd.DataFrame(
         {
-            name: pd.Categorical.from_codes(codes, [f"{name} {i}" for i in range((PLACES | KINDS)[name])])
+            name: pd.Categorical.from_codes(
+                codes, [f"{name} {i}" for i in range((PLACES | KINDS)[name])]
+            )
             for name, codes in columns.items()
         }
     )
@@ -68,12 +78,24 @@ def sales(n, seed=0):
     frame["rooms"] = np.clip((frame["area"] / 280 + rng.normal(0, 1, n)).round(), 2, 14)
     frame["baths"] = np.clip((frame["rooms"] / 3 + rng.normal(0, 0.5, n)).round(), 1, 6)
     frame["lake"] = np.abs(frame["lon"] + 87.55) * 270_000
-    frame["station"], frame["tax_rate"] = rng.gamma(2, 3000, n).round(), 6 + 2 * town.random(600)[place]
-    frame["income"] = np.where(rng.random(n) < 0.05, np.nan, np.exp(11 + levels[place] / 2 + rng.normal(0, 0.1, n)))
+    frame["station"], frame["tax_rate"] = (
+        rng.gamma(2, 3000, n).round(),
+        6 + 2 * town.random(600)[place],
+    )
+    frame["income"] = np.where(
+        rng.random(n) < 0.05, np.nan, np.exp(11 + levels[place] / 2 + rng.normal(0, 0.1, n))
+    )
     logs = 5.5 + levels[place] + 0.75 * np.log(frame["area"]) + 0.12 * np.log(frame["land"])
-    logs += 0.002 * np.abs(frame["built"] - 1955) + 0.0008 * frame["week"] + 0.05 * np.sin(frame["week"] / 8.3)
     logs += (
-        0.04 * frame["baths"] - 0.02 * np.log1p(frame["station"]) + 0.01 * columns["class"] + 0.02 * columns["garage"]
+        0.002 * np.abs(frame["built"] - 1955)
+        + 0.0008 * frame["week"]
+        + 0.05 * np.sin(frame["week"] / 8.3)
+    )
+    logs += (
+        0.04 * frame["baths"]
+        - 0.02 * np.log1p(frame["station"])
+        + 0.01 * columns["class"]
+        + 0.02 * columns["garage"]
     )
     return frame, np.log(np.exp(logs + rng.normal(0, 0.25, n)).round().to_numpy())
 
@@ -97,7 +119,9 @@ def bandwidth(threads):
             part[first : first + (1 << 15)] += 1.0
 
     with ThreadPoolExecutor(threads) as pool:
-        return [2 * BANDWIDTH_BYTES / taken for taken in cores(lambda: list(pool.map(one, parts)), 9)]
+        return [
+            2 * BANDWIDTH_BYTES / taken for taken in cores(lambda: list(pool.map(one, parts)), 9)
+        ]
 
 
 def main():
@@ -111,7 +135,9 @@ def main():
 
     def report(step, value, unit, core=None):
         in_cores = "" if core is None else f"{core:.4g}"
-        lines.append({**size, "step": step, "value": f"{value:.4g}", "unit": unit, "core seconds": in_cores})
+        lines.append(
+            {**size, "step": step, "value": f"{value:.4g}", "unit": unit, "core seconds": in_cores}
+        )
         print(f"{step:60s} {value:10.4g} {unit:5s} {in_cores}", flush=True)
         write_csv("large.csv", lines)
 
@@ -127,7 +153,11 @@ def main():
 
     measure("LightGBM's own fit", fit)
     model = found["model"]
-    report("the mean error of its logarithms on new sales", float(np.abs(model.predict(new) - truth).mean()), "")
+    report(
+        "the mean error of its logarithms on new sales",
+        float(np.abs(model.predict(new) - truth).mean()),
+        "",
+    )
 
     forget_peak()
     before = resident("VmRSS")
@@ -141,7 +171,10 @@ def main():
 
     queries = engine.structure.leaves()[:, :SWEPT].T.copy()
     measure(f"sweep of {SWEPT} queries, the first", lambda: engine.ask(queries))
-    swept, moved = cores(lambda: engine.ask(queries), 3), 16 * arguments.rows * arguments.trees * SWEPT
+    swept, moved = (
+        cores(lambda: engine.ask(queries), 3),
+        16 * arguments.rows * arguments.trees * SWEPT,
+    )
     peak = resident("VmHWM")
     rates = bandwidth(threads)
     report("read-modify-write bandwidth", rates[0] / 1e9, "GB/s")
@@ -156,13 +189,20 @@ def main():
     name = f"top 10 of {TOP}" + ("" if arguments.all else f", from {asked}")
     measure(name, lambda: explainer.top(new[:asked], 10), TOP // asked)
     measure(f"five comparables of {QUERIES}", lambda: explainer.similar(new[:QUERIES], 5))
-    measure("leverages, estimated", lambda: found.update(leverage=explainer.leverage(method="estimate")))
+    measure(
+        "leverages, estimated", lambda: found.update(leverage=explainer.leverage(method="estimate"))
+    )
     value, error = found["leverage"]
     report("their standard error, of the mean leverage", 100 * error.mean() / value.mean(), "%")
-    measure("degrees of freedom, estimated", lambda: found.update(df=explainer.degrees_of_freedom(method="estimate")))
+    measure(
+        "degrees of freedom, estimated",
+        lambda: found.update(df=explainer.degrees_of_freedom(method="estimate")),
+    )
     report("degrees of freedom", found["df"].value, "")
     report("their standard error", found["df"].standard_error, "")
-    report("peak memory over data and model", (max(peak, resident("VmHWM")) - before) / 2**30, "GiB")
+    report(
+        "peak memory over data and model", (max(peak, resident("VmHWM")) - before) / 2**30, "GiB"
+    )
 
 
 if __name__ == "__main__":

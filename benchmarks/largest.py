@@ -35,8 +35,16 @@ def trees_of(n, threads):
         own = np.empty((grown.n_trees, len(X)), cells.dtype)
         assign(X, own, threads)
         cells[:, first : first + len(X)], targets[first : first + len(X)] = own, y
-    counts = np.concatenate([np.bincount(tree, minlength=m) for tree, m in zip(cells, grown.n_leaves)]).astype(float)
-    made = replace(grown, cells=cells, leaf_weights=counts, leaf_scale=1 / np.maximum(counts, 1), regularisation=None)
+    counts = np.concatenate(
+        [np.bincount(tree, minlength=m) for tree, m in zip(cells, grown.n_leaves)]
+    ).astype(float)
+    made = replace(
+        grown,
+        cells=cells,
+        leaf_weights=counts,
+        leaf_scale=1 / np.maximum(counts, 1),
+        regularisation=None,
+    )
     queries = np.empty((grown.n_trees, QUERIES), grown.cells.dtype)
     assign(friedman(QUERIES, seed=2)[0], queries, threads)
     return BoostedTrees(made, Cpu(threads)).prepared(), np.ascontiguousarray(queries.T), targets
@@ -72,7 +80,12 @@ def measure(n, threads):
 
 def _times(taken, against):
     ratios = ["", ""] if against is None else [round(a / b, 1) for a, b in zip(against, taken)]
-    return dict(zip(("seconds", "processor", "ratio", "ratio_processor"), [*(round(t, 3) for t in taken), *ratios]))
+    return dict(
+        zip(
+            ("seconds", "processor", "ratio", "ratio_processor"),
+            [*(round(t, 3) for t in taken), *ratios],
+        )
+    )
 
 
 def main():

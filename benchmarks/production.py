@@ -16,7 +16,9 @@ import tempfile
 import time
 from pathlib import Path
 
-os.environ["OMP_NUM_THREADS"] = "1"  # read as the libraries are loaded: threads of theirs that wait would count as work
+os.environ["OMP_NUM_THREADS"] = (
+    "1"  # read as the libraries are loaded: threads of theirs that wait would count as work
+)
 
 import numpy as np
 from common import fit, friedman, write_csv
@@ -41,7 +43,11 @@ def milliseconds(run, repeats):
 def limit(explainer):
     """The look-ups and the additions of one backward pass, a number of every training row and tree each."""
     trees = explainer._model.engines[0]
-    ones, found, nothing = np.ones((trees.structure.n_rows, 1)), np.empty((trees.structure.n_rows, 1)), np.zeros(1)
+    ones, found, nothing = (
+        np.ones((trees.structure.n_rows, 1)),
+        np.empty((trees.structure.n_rows, 1)),
+        np.zeros(1),
+    )
     table = np.zeros((int(trees.structure.cell_starts[-1]), 1))
     trees.rows.leaf_sums(ones, None)
     trees.rows.read_out(table, nothing, None, 0, found)
@@ -65,21 +71,35 @@ def measured(n, trees, repeats):
         limits = explainer._model.limits
         yield "read the file", milliseconds(lambda: archive.read(path, limits.budget), repeats)
         yield "axil.load", milliseconds(lambda: axil.load(path, model, n_threads=1), repeats)
-        yield "axil.load, verification", milliseconds(lambda: axil.load(path, model, n_threads=1).verification, 5)
+        yield (
+            "axil.load, verification",
+            milliseconds(lambda: axil.load(path, model, n_threads=1).verification, 5),
+        )
     pickled = pickle.dumps(explainer)
     yield "unpickle", milliseconds(lambda: pickle.loads(pickled), 2)
     yield "the model's predict", milliseconds(lambda: model.predict(row, num_threads=1), repeats)
     yield "top(row, k=5)", milliseconds(lambda: explainer.top(row, k=5), repeats)
-    yield "its limit: one look-up and one addition per row and tree", milliseconds(lambda: limit(explainer), repeats)
+    yield (
+        "its limit: one look-up and one addition per row and tree",
+        milliseconds(lambda: limit(explainer), repeats),
+    )
     yield "without(row, [0])", milliseconds(lambda: explainer.without(row, [0]), 2)
-    of_classes = axil.Explainer(fit(X, y > np.median(y), trees, objective="binary"), X, y > np.median(y), n_threads=1)
+    of_classes = axil.Explainer(
+        fit(X, y > np.median(y), trees, objective="binary"), X, y > np.median(y), n_threads=1
+    )
     yield "top(row, k=5), two classes", milliseconds(lambda: of_classes.top(row, k=5), repeats)
-    yield "without(row, ten rows), two classes", milliseconds(lambda: of_classes.without(row, range(10)), 2)
+    yield (
+        "without(row, ten rows), two classes",
+        milliseconds(lambda: of_classes.without(row, range(10)), 2),
+    )
     yield "prepare", milliseconds(lambda: axil.Explainer(model, X, y, n_threads=1).prepare(), 1)
     explainer.prepare()
     yield "top(row, k=5), prepared", milliseconds(lambda: explainer.top(row, k=5), repeats)
     many = friedman(100, seed=3)[0]
-    yield "top of 100 rows, prepared, each row", milliseconds(lambda: explainer.top(many, k=5), 3) / len(many)
+    yield (
+        "top of 100 rows, prepared, each row",
+        milliseconds(lambda: explainer.top(many, k=5), 3) / len(many),
+    )
     yield (
         "novelty(model, row, X_train, held_out)",
         milliseconds(lambda: axil.novelty(model, row, X, held_out, n_threads=1), 2),
@@ -87,7 +107,9 @@ def measured(n, trees, repeats):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="small sizes; writes nothing")
     sizes = QUICK if (quick := parser.parse_args().quick) else SIZES
     found = {(n, trees): dict(measured(n, trees, 3 if quick else 20)) for n, trees in sizes}

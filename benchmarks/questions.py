@@ -29,7 +29,9 @@ from common import RATE, friedman, write_csv
 import axil
 
 TREES, LEAVES, ASKED = 100, 31, 10
-MOST_FITS = 2_000  # rows of a classifier, each of which takes a fit of its own where deletions are exact
+MOST_FITS = (
+    2_000  # rows of a classifier, each of which takes a fit of its own where deletions are exact
+)
 QUESTIONS = {
     "explain": lambda e, X, y: e(X),
     "top": lambda e, X, y: e.top(X, 10),
@@ -55,14 +57,20 @@ QUESTIONS = {
 
 def intervals(explainer, method):
     """Intervals of 5,000 rows, from as many that calibrate."""
-    return explainer.calibrate(*friedman(5000, seed=5), method=method).interval(friedman(5000, seed=6)[0])
+    return explainer.calibrate(*friedman(5000, seed=5), method=method).interval(
+        friedman(5000, seed=6)[0]
+    )
 
 
 def kinds(n, trees):
     """For each kind of model the fitted model and what its explainer is made of."""
     X, y = friedman(n)
     labels, weights = (y > np.median(y)).astype(int), np.random.default_rng(1).uniform(0.5, 2.0, n)
-    for kind, targets, own in (("squared", y, None), ("weighted", y, weights), ("classes", labels, None)):
+    for kind, targets, own in (
+        ("squared", y, None),
+        ("weighted", y, weights),
+        ("classes", labels, None),
+    ):
         params = {"num_leaves": LEAVES, "learning_rate": RATE, "verbose": -1, "seed": 0}
         params["objective"] = "binary" if kind == "classes" else "regression"
         yield kind, lgb.train(params, lgb.Dataset(X, targets, weight=own), trees), X, targets, own
@@ -86,12 +94,25 @@ def measure(n, threads, asked, trees):
             if name == "removal, exact" and kind == "classes" and n > MOST_FITS:
                 continue
             try:
-                processor = setup if name == "set-up" else taken(partial(QUESTIONS[name], made(), queries, truth))
+                processor = (
+                    setup
+                    if name == "set-up"
+                    else taken(partial(QUESTIONS[name], made(), queries, truth))
+                )
             except axil.UnsupportedQuestionError as error:
                 print(f"{name}, {kind}: {error}"[:150])
                 continue
-            ratios = {"ratio": processor / setup, "to squared": processor / squared.setdefault(name, processor)}
-            found = {"rows": n, "trees": trees, "kind": kind, "question": name, "processor": f"{processor:.4g}"}
+            ratios = {
+                "ratio": processor / setup,
+                "to squared": processor / squared.setdefault(name, processor),
+            }
+            found = {
+                "rows": n,
+                "trees": trees,
+                "kind": kind,
+                "question": name,
+                "processor": f"{processor:.4g}",
+            }
             yield found | {what: f"{value:.3g}" for what, value in ratios.items()}
 
 
@@ -107,11 +128,19 @@ def grown(n, trees):
     labels = (y > np.median(y)).astype(int)
     worded = pd.DataFrame(X, columns=[f"x{i}" for i in range(X.shape[1])])
     for name in ("x3", "x4"):
-        worded[name] = pd.Categorical.from_codes((20 * worded[name]).astype(int), [f"c{i}" for i in range(20)])
+        worded[name] = pd.Categorical.from_codes(
+            (20 * worded[name]).astype(int), [f"c{i}" for i in range(20)]
+        )
     gaps = scipy.sparse.csr_matrix(np.where(X > 0.5, X, 0.0))
     own = {"n_estimators": trees, "learning_rate": RATE, "random_state": 0, "n_jobs": 1}
     light = {**own, "num_leaves": LEAVES, "verbose": -1}
-    cat = {"n_estimators": trees, "learning_rate": RATE, "verbose": 0, "allow_writing_files": False, "thread_count": 1}
+    cat = {
+        "n_estimators": trees,
+        "learning_rate": RATE,
+        "verbose": 0,
+        "allow_writing_files": False,
+        "thread_count": 1,
+    }
     hist = {"max_iter": trees, "learning_rate": RATE, "early_stopping": False}
     forest = {"n_estimators": trees, "min_samples_leaf": 5, "max_features": 3, "random_state": 0}
     for name, model, rows, targets in (
@@ -125,14 +154,24 @@ def grown(n, trees):
         ("CatBoost", catboost.CatBoostRegressor(**cat), X, y),
         ("CatBoost, classes", catboost.CatBoostClassifier(**cat), X, labels),
         ("HistGradientBoosting", ensemble.HistGradientBoostingRegressor(**hist), X, y),
-        ("HistGradientBoosting, classes", ensemble.HistGradientBoostingClassifier(**hist), X, labels),
+        (
+            "HistGradientBoosting, classes",
+            ensemble.HistGradientBoostingClassifier(**hist),
+            X,
+            labels,
+        ),
         (
             "HistGradientBoosting, categories",
             ensemble.HistGradientBoostingRegressor(**hist, categorical_features="from_dtype"),
             worded,
             y,
         ),
-        ("GradientBoosting", ensemble.GradientBoostingRegressor(n_estimators=trees, learning_rate=RATE), X, y),
+        (
+            "GradientBoosting",
+            ensemble.GradientBoostingRegressor(n_estimators=trees, learning_rate=RATE),
+            X,
+            y,
+        ),
         ("RandomForest", ensemble.RandomForestRegressor(**forest), X, y),
         ("RandomForest, classes", ensemble.RandomForestClassifier(**forest), X, labels),
         ("ExtraTrees", ensemble.ExtraTreesRegressor(**forest), X, y),
@@ -154,7 +193,10 @@ def measure_libraries(n=20_000, trees=200):
     for name, setup in times.items():
         task = ", ".join(["LightGBM", *(part for part in name.split(", ")[1:] if part != "sparse")])
         lines.append({"rows": n, "trees": trees, "model": name, "processor": round(setup, 3)})
-        lines[-1] |= {"ratio": round(setup / times["LightGBM"], 2), "ratio_same_task": round(setup / times[task], 2)}
+        lines[-1] |= {
+            "ratio": round(setup / times["LightGBM"], 2),
+            "ratio_same_task": round(setup / times[task], 2),
+        }
         print("  ".join(f"{key} {value}" for key, value in lines[-1].items()), flush=True)
     write_csv("libraries.csv", lines)
 
@@ -164,14 +206,27 @@ def main():
     parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--trees", type=int, default=TREES)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--questions", nargs="+", choices=list(QUESTIONS), help="all but the intervals, if not given")
+    parser.add_argument(
+        "--questions",
+        nargs="+",
+        choices=list(QUESTIONS),
+        help="all but the intervals, if not given",
+    )
     parser.add_argument("--intervals", action="store_true", help="ask for intervals alone")
-    parser.add_argument("--libraries", action="store_true", help="measure the set-up of every library's models alone")
+    parser.add_argument(
+        "--libraries",
+        action="store_true",
+        help="measure the set-up of every library's models alone",
+    )
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", UserWarning)
     if arguments.libraries:
         return measure_libraries()
-    lines, asked = [], arguments.questions or [one for one in QUESTIONS if ("intervals" in one) == arguments.intervals]
+    lines, asked = (
+        [],
+        arguments.questions
+        or [one for one in QUESTIONS if ("intervals" in one) == arguments.intervals],
+    )
     for n in arguments.rows:
         for line in measure(n, arguments.threads, asked, arguments.trees):
             lines.append(line)

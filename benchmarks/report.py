@@ -37,13 +37,17 @@ def main():
     explainer.similar(queries.head(10), adjust=True, **chosen)  # what is prepared once
     table, _ = timed(lambda: explainer.similar(queries, adjust=True, **chosen))
     with tempfile.TemporaryDirectory() as folder:
-        pages, written = timed(lambda: explainer.report(queries, folder, map=("x0", "x1"), **chosen))
+        pages, written = timed(
+            lambda: explainer.report(queries, folder, map=("x0", "x1"), **chosen)
+        )
         again, kept = timed(lambda: explainer.report(queries, folder, map=("x0", "x1"), **chosen))
         sizes = [file.stat().st_size for file in Path(folder, "pages").rglob("*.html")]
     n = arguments.queries
     assert (written.written, kept.written, len(sizes)) == (n, 0, n)
     print(f"similar   {table:8.2f} s  {n / table:8.0f} per second")
-    print(f"report    {pages:8.2f} s  {n / pages:8.0f} per second  {pages / table:.2f} times similar")
+    print(
+        f"report    {pages:8.2f} s  {n / pages:8.0f} per second  {pages / table:.2f} times similar"
+    )
     print(f"again     {again:8.2f} s  {n / again:8.0f} per second")
     print(f"{sum(sizes) / n / 1024:.1f} KiB per page; peak {resident('VmHWM') >> 20} MiB")
 

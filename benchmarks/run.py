@@ -76,7 +76,9 @@ def measure(n, threads):
     yield line(n, "NumPy 10", baseline, None)
     fresh = BoostedTrees(structure, Cpu(threads))
     apart = f"{np.abs(fresh.ask(queries).dense() - expected).max():.0e}"
-    taken = seconds(lambda: BoostedTrees(structure, Cpu(threads)).ask(queries).dense())  # nothing kept
+    taken = seconds(
+        lambda: BoostedTrees(structure, Cpu(threads)).ask(queries).dense()
+    )  # nothing kept
     yield line(n, "sweep 10", taken, baseline, difference=apart)
     exact = seconds(lambda: explainer(few).weights)
     yield line(n, "weights 10", exact, baseline)
@@ -85,7 +87,9 @@ def measure(n, threads):
     trees = trees.prepared()
     yield line(n, "prepare", time.perf_counter() - start, None)
     apart = f"{np.abs(trees.ask(queries).dense() - expected).max():.0e}"
-    yield line(n, "prepared 10", seconds(lambda: trees.ask(queries).dense(), 9), baseline, difference=apart)
+    yield line(
+        n, "prepared 10", seconds(lambda: trees.ask(queries).dense(), 9), baseline, difference=apart
+    )
     read_out = seconds(lambda: trees.ask(more).dense())
     yield line(n, "prepared 100", read_out, 10 * baseline)
     ready = explainer.prepare()
@@ -118,7 +122,9 @@ def measure_audit(n, threads):
     yield line(n, "set-up", setup, None)
     start = time.perf_counter()
     table = explainer.audit()  # once: what it needs is kept
-    yield line(n, "audit", time.perf_counter() - start, setup, difference=table.attrs["axil"].split(";")[0])
+    yield line(
+        n, "audit", time.perf_counter() - start, setup, difference=table.attrs["axil"].split(";")[0]
+    )
     unseen = np.roll(y, 1)
     yield line(n, "audit, given", seconds(lambda: explainer.audit(unseen)), setup)
     labels = (y > np.median(y)).astype(int)
@@ -132,7 +138,9 @@ def measure_audit(n, threads):
 def intervals(n, ready, predictions, queries, read_out):
     """Intervals of some queries, calibrated by 500 rows; relative to reading all weights of these queries out."""
     predictive = ready.calibrate(*friedman(500, seed=3), out_of_fold=predictions)
-    return line(n, f"intervals {len(queries)}", seconds(lambda: predictive.interval(queries), 3), read_out)
+    return line(
+        n, f"intervals {len(queries)}", seconds(lambda: predictive.interval(queries), 3), read_out
+    )
 
 
 def largest(n, ready):
@@ -196,11 +204,18 @@ def main():
     lines = []
     print(f"{'rows':>9}  {'step':<14}{'seconds':>9}{'ratio':>8}{'wanted':>8}")
     for n in [*arguments.rows, FULL]:
-        steps = [measure_all(arguments.threads)] if n == FULL else [kind(n, arguments.threads) for kind in KINDS]
+        steps = (
+            [measure_all(arguments.threads)]
+            if n == FULL
+            else [kind(n, arguments.threads) for kind in KINDS]
+        )
         for one in chain(*steps):
             lines.append(one)
             ratio = f"{one['ratio']}x" if one["ratio"] else ""
-            print(f"{n:>9}  {one['step']:<14}{one['seconds']:>9}{ratio:>8}{one['wanted']:>8}", flush=True)
+            print(
+                f"{n:>9}  {one['step']:<14}{one['seconds']:>9}{ratio:>8}{one['wanted']:>8}",
+                flush=True,
+            )
         if n != FULL:
             print(f"{n:>9}  set-up adds {memory(n):.2f} x N*T bytes at its peak", flush=True)
     write_csv("kernels.csv", lines)

@@ -48,7 +48,10 @@ def loop(queries, rows, weights, first, scores, places):
 
 def by_loop(leaves, queries, weights):
     """Seconds of the loop, and what it finds; the copy into its layout is not timed."""
-    scores, places = np.zeros((len(queries), K), np.float32), np.full((len(queries), K), -1, np.int32)
+    scores, places = (
+        np.zeros((len(queries), K), np.float32),
+        np.full((len(queries), K), -1, np.int32),
+    )
     taken, asked, own = 0.0, queries.astype(np.int32), weights.astype(np.float32)
     for first in range(0, leaves.shape[1], PART):
         rows = np.ascontiguousarray(leaves[:, first : first + PART].T, dtype=np.int32)
@@ -72,14 +75,22 @@ def leaves_of(n, trees, n_queries, kind):
     if kind == "fitted":
         model = fit(X, y, trees)
         leaves = model.predict(X, pred_leaf=True).astype(np.uint8)
-        values = [np.array([model.get_leaf_output(t, leaf) for leaf in range(31)]) for t in range(trees)]
+        values = [
+            np.array([model.get_leaf_output(t, leaf) for leaf in range(31)]) for t in range(trees)
+        ]
         spread = np.array([np.var(own[leaf]) for own, leaf in zip(values, leaves.T)])
-        return np.ascontiguousarray(leaves.T), model.predict(asked, pred_leaf=True).astype(np.uint8), spread
+        return (
+            np.ascontiguousarray(leaves.T),
+            model.predict(asked, pred_leaf=True).astype(np.uint8),
+            spread,
+        )
     rng = np.random.default_rng(2)
     features, thresholds = rng.integers(0, X.shape[1], (trees, 8)), rng.random((trees, 8))
     bits = 1 << np.arange(8)
     found = [
-        np.stack([(table[:, own] < at) @ bits for own, at in zip(features, thresholds)]).astype(np.uint8)
+        np.stack([(table[:, own] < at) @ bits for own, at in zip(features, thresholds)]).astype(
+            np.uint8
+        )
         for table in (X, asked)
     ]
     return found[0], np.ascontiguousarray(found[1].T), 0.99 ** np.arange(trees)
@@ -91,7 +102,10 @@ def measure(n, trees, n_queries, kind, threads):
     for name, weights in (("alike", None), ("variance", spread)):
         own = np.ones(trees) if weights is None else weights
         ours = min((by_axil(rows, queries, weights) for _ in range(3)), key=lambda one: one[0])
-        loops = min((by_loop(leaves, queries, own) for _ in range(3 if n < 200_000 else 1)), key=lambda one: one[0])
+        loops = min(
+            (by_loop(leaves, queries, own) for _ in range(3 if n < 200_000 else 1)),
+            key=lambda one: one[0],
+        )
         apart = float(np.abs(ours[1] - loops[1]).max() / own.sum())
         yield {
             "rows": n,

@@ -33,11 +33,19 @@ def explainer_of(explainer, n, threads):
     grown = model.engines[0].structure
     cells = np.empty((grown.n_trees, n), grown.cells.dtype)
     model.adapter.routes.assign(X, cells, threads)
-    counts = np.concatenate([np.bincount(tree, minlength=m) for tree, m in zip(cells, grown.n_leaves)]).astype(float)
+    counts = np.concatenate(
+        [np.bincount(tree, minlength=m) for tree, m in zip(cells, grown.n_leaves)]
+    ).astype(float)
     scale = 1 / np.maximum(counts, 1)
     made = replace(grown, cells=cells, leaf_weights=counts, leaf_scale=scale, regularisation=None)
     return made, replace(
-        model, engines=[], targets=y[:, None], index=np.arange(n), features=None, verification=None, kept=Kept()
+        model,
+        engines=[],
+        targets=y[:, None],
+        index=np.arange(n),
+        features=None,
+        verification=None,
+        kept=Kept(),
     )
 
 
@@ -77,25 +85,45 @@ def main():
             runs = {"sweeps": [], "leaf space": []}
             for n_queries in arguments.queries:
                 asked, trees = friedman(n_queries, seed=2)[0], BoostedTrees(structure, Cpu(threads))
-                swept, *spaces = (trees.backend.costs.visit_seconds * visits for visits in trees._visits(n_queries))
+                swept, *spaces = (
+                    trees.backend.costs.visit_seconds * visits
+                    for visits in trees._visits(n_queries)
+                )
                 ways = {"sweeps": swept, "leaf space": min(spaces)}
                 if 2 * trees.memory.preparation > model.budget.available // 2:
                     ways["leaf space"] = np.inf
-                chosen = "leaf space" if ways["leaf space"] < np.inf and trees.prepare_pays(n_queries) else "sweeps"
+                chosen = (
+                    "leaf space"
+                    if ways["leaf space"] < np.inf and trees.prepare_pays(n_queries)
+                    else "sweeps"
+                )
                 cell = {}
                 for way, estimate in ways.items():
                     if estimate < arguments.patience:
                         repeats = range(arguments.repeats if estimate < SHORT else 1)
-                        cell[way] = min(measure(structure, model, asked, way, threads) for _ in repeats)
+                        cell[way] = min(
+                            measure(structure, model, asked, way, threads) for _ in repeats
+                        )
                         runs[way].append((n_queries, cell[way]))
-                    elif estimate < np.inf and (time_of := extended(runs[way], n_queries)) is not None:
+                    elif (
+                        estimate < np.inf
+                        and (time_of := extended(runs[way], n_queries)) is not None
+                    ):
                         cell[way] = time_of
                 only = ways["leaf space"] == np.inf
-                over = 1.0 if only else round(cell[chosen] / min(cell.values()), 2) if len(cell) == 2 else ""
+                over = (
+                    1.0
+                    if only
+                    else round(cell[chosen] / min(cell.values()), 2)
+                    if len(cell) == 2
+                    else ""
+                )
                 line = {"rows": n, "trees": n_trees, "queries": n_queries}
                 line |= {way: round(cell[way], 4) if way in cell else "" for way in ways}
                 line |= {"chosen": chosen, "over": over}
-                line["not run"] = " and ".join(way for way in ways if ways[way] >= arguments.patience)
+                line["not run"] = " and ".join(
+                    way for way in ways if ways[way] >= arguments.patience
+                )
                 lines.append(line)
                 print("  ".join(f"{name} {value}" for name, value in line.items()), flush=True)
                 write_csv("ways.csv", lines)

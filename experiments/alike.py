@@ -26,7 +26,9 @@ MAKES = ["Buick", "Cadillac", "Chevy", "Pontiac", "Saab", "Saturn"]
 BODIES = ["convertible", "coupe", "hatchback", "sedan", "wagon"]
 MODELS = {
     "boosting, 100 trees": lambda: lgb.LGBMRegressor(n_estimators=100, verbose=-1),
-    "boosting, 400 trees": lambda: lgb.LGBMRegressor(n_estimators=400, min_child_samples=5, verbose=-1),
+    "boosting, 400 trees": lambda: lgb.LGBMRegressor(
+        n_estimators=400, min_child_samples=5, verbose=-1
+    ),
     "forest": lambda: RandomForestRegressor(min_samples_leaf=5, random_state=0),
 }
 
@@ -43,7 +45,12 @@ def read(name: str, folder: Path) -> tuple[pd.DataFrame, np.ndarray, np.ndarray,
         return frame, np.log(prices.to_numpy()), makes, bodies
     frame = frame[frame["Fare"] > 0].reset_index(drop=True)
     prices = frame.pop("Fare")
-    return frame, np.log(prices.to_numpy()), frame["Embarked"].to_numpy(), frame["Pclass"].to_numpy()
+    return (
+        frame,
+        np.log(prices.to_numpy()),
+        frame["Embarked"].to_numpy(),
+        frame["Pclass"].to_numpy(),
+    )
 
 
 def measure(name: str, kind: str, folder: Path) -> list[Line]:
@@ -60,18 +67,29 @@ def measure(name: str, kind: str, folder: Path) -> list[Line]:
             at = np.argsort(old)[at]
             means = y[old][at].mean(axis=1), (asked[:, None] + (y[old] - own)[at]).mean(axis=1)
             errors = [float(np.sqrt(np.mean((y[new] - mean) ** 2))) for mean in (*means, asked)]
-            same = [float((which[old][at] == which[new][:, None]).mean()) for which in (place, type_)]
+            same = [
+                float((which[old][at] == which[new][:, None]).mean()) for which in (place, type_)
+            ]
             found.setdefault(by, []).append(same + errors)
-    names = ("same place", "same type", "error, as they are", "error, adjusted", "error of the model")
+    names = (
+        "same place",
+        "same type",
+        "error, as they are",
+        "error, adjusted",
+        "error of the model",
+    )
     return [
-        {"data": name, "model": kind, "by": by} | dict(zip(names, (f"{v:.3f}" for v in np.mean(lines, axis=0))))
+        {"data": name, "model": kind, "by": by}
+        | dict(zip(names, (f"{v:.3f}" for v in np.mean(lines, axis=0))))
         for by, lines in found.items()
     ]
 
 
 def main() -> None:
     given = arguments(__doc__.splitlines()[0], ["boston", "cars", "titanic"]).parse_args()
-    lines = [line for name in given.only for kind in MODELS for line in measure(name, kind, given.data)]
+    lines = [
+        line for name in given.only for kind in MODELS for line in measure(name, kind, given.data)
+    ]
     print("\n".join(markdown(lines)))
     write("alike", lines, command("alike", given.data))
 

@@ -48,7 +48,9 @@ def optimum(trex):
 
 def measure(name, fitted):
     if theirs is None:
-        raise SystemExit("This experiment needs the package tree_influence, which is not installed.")
+        raise SystemExit(
+            "This experiment needs the package tree_influence, which is not installed."
+        )
     new, y_new = fitted.new[:N_QUERIES], fitted.y_new[:N_QUERIES]
     explainer = axil.Explainer(fitted.model, fitted.train, fitted.y_train)
 
@@ -66,11 +68,16 @@ def measure(name, fitted):
     line["TreeSim"] = apart(ours(baselines.TreeSim), scores(fit(theirs.TreeSim())))
     line["LeafInfluence"] = "-"
     if len(fitted.train) <= MOST_ROWS:
-        line["LeafInfluence"] = apart(ours(baselines.LeafInfluence), scores(fit(theirs.LeafInfluence())))
+        line["LeafInfluence"] = apart(
+            ours(baselines.LeafInfluence), scores(fit(theirs.LeafInfluence()))
+        )
     found, trex = ours(baselines.TREX), fit(theirs.Trex())
     descended, trex.alpha_ = scores(trex), optimum(trex)
     line["TREX, optimum"] = apart(found, scores(trex))
-    line["TREX, r"], line["rank"] = r(found, descended), f"{spearmanr(found.ravel(), descended.ravel())[0]:.4f}"
+    line["TREX, r"], line["rank"] = (
+        r(found, descended),
+        f"{spearmanr(found.ravel(), descended.ravel())[0]:.4f}",
+    )
     line["top 10"] = same_at_the_top(found, descended)
     line["seed 2, r"] = r(scores(fit(theirs.Trex(random_state=2))), descended)
     trex.alpha_ = 2.0 * trex.alpha_

@@ -49,19 +49,29 @@ def optimum(trex):
     def objective(flat):
         W = flat.reshape(-1, y.shape[1])
         f = features @ W
-        losses = logsumexp(f, axis=1) - (y * f).sum(axis=1) if several else (np.logaddexp(0, f) - y * f)[:, 0]
-        slope = features.T @ ((softmax(f, axis=1) if several else expit(f)) - y) / n + 2 * trex.lmbd * W
+        losses = (
+            logsumexp(f, axis=1) - (y * f).sum(axis=1)
+            if several
+            else (np.logaddexp(0, f) - y * f)[:, 0]
+        )
+        slope = (
+            features.T @ ((softmax(f, axis=1) if several else expit(f)) - y) / n + 2 * trex.lmbd * W
+        )
         return losses.mean() + trex.lmbd * (W**2).sum(), slope.ravel()
 
     start = np.zeros(features.shape[1] * y.shape[1])
     options = {"maxiter": 5000, "maxfun": 10000, "ftol": 0, "gtol": 1e-14, "maxcor": 30}
-    f = features @ minimize(objective, start, jac=True, method="L-BFGS-B", options=options).x.reshape(-1, y.shape[1])
+    f = features @ minimize(
+        objective, start, jac=True, method="L-BFGS-B", options=options
+    ).x.reshape(-1, y.shape[1])
     return (y - (softmax(f, axis=1) if several else expit(f))) / (2.0 * trex.lmbd * n)
 
 
 def measure(name, folder):
     if theirs is None:
-        raise SystemExit("This experiment needs the package tree_influence, which is not installed.")
+        raise SystemExit(
+            "This experiment needs the package tree_influence, which is not installed."
+        )
     X, y = SEVERAL[name](return_X_y=True) if name in SEVERAL else read_classes(name, folder)
     train, new, y_train, y_new = train_test_split(X, y, test_size=0.2, random_state=42, stratify=y)
     new, y_new = new[:N_QUERIES], y_new[:N_QUERIES]
@@ -76,12 +86,17 @@ def measure(name, folder):
         return rival.get_local_influence(new, y_new).T
 
     line = {"data": name, "training rows": len(train), "classes": len(np.unique(y))}
-    line["BoostIn"] = apart(ours(baselines.BoostIn), scores(theirs.BoostIn().fit(model, train, y_train)))
-    line["TreeSim"] = apart(ours(baselines.TreeSim), scores(theirs.TreeSim().fit(model, train, y_train)))
+    line["BoostIn"] = apart(
+        ours(baselines.BoostIn), scores(theirs.BoostIn().fit(model, train, y_train))
+    )
+    line["TreeSim"] = apart(
+        ours(baselines.TreeSim), scores(theirs.TreeSim().fit(model, train, y_train))
+    )
     line["LeafInfluence"] = "-"
     if len(train) <= MOST_ROWS:
         line["LeafInfluence"] = apart(
-            ours(baselines.LeafInfluence), scores(theirs.LeafInfluence(atol=np.inf).fit(model, train, y_train))
+            ours(baselines.LeafInfluence),
+            scores(theirs.LeafInfluence(atol=np.inf).fit(model, train, y_train)),
         )
     found, trex = ours(baselines.TREX), theirs.Trex().fit(model, train, y_train)
     descended, trex.alpha_ = scores(trex), optimum(trex)
@@ -96,7 +111,9 @@ def main():
         lines.append(measure(name, given.data))
         print(markdown_line(lines[-1].values()), flush=True)
     packages = (*PACKAGES, "scipy", "tree-influence", "torch")
-    write("baselines_check_classes", lines, command("baselines_check_classes", given.data), packages)
+    write(
+        "baselines_check_classes", lines, command("baselines_check_classes", given.data), packages
+    )
 
 
 if __name__ == "__main__":

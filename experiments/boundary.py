@@ -47,7 +47,9 @@ def proof(asked: Asked, kind: str) -> str:
     step = found.details.get("newton_step")
     if step is not None:
         damped = f", damped by {found.details['damping']:.0e}" if found.details["damping"] else ""
-        where = "optimum" if step < 0.01 and not damped else "near an optimum"  # which axil warns of
+        where = (
+            "optimum" if step < 0.01 and not damped else "near an optimum"
+        )  # which axil warns of
         return f"{where}: Newton step {step:.0e}{damped}"
     return f"replay within {max(found.leaf_error, found.max_error):.0e}"
 
@@ -79,7 +81,13 @@ def by_class(table: list[dict[str, object]]) -> list[dict[str, object]]:
             "paper": verdict,
             "axil": answer,
             "refused, or without exact weights, by": ", ".join(
-                sorted({str(line["setting"] if line["setting"] != "class" else line["model"]) for line in lines} - {""})
+                sorted(
+                    {
+                        str(line["setting"] if line["setting"] != "class" else line["model"])
+                        for line in lines
+                    }
+                    - {""}
+                )
             ),
         }
         for (name, verdict, answer), lines in found.items()
@@ -90,7 +98,9 @@ def demonstrations(curves: list[Curve]) -> list[dict[str, object]]:
     """How far from linear, each beside its exact counterpart."""
     (X, y), (_, labels) = data("values"), data("two classes")
     found = [(what, "additivity", *rest) for what, *rest in boundary_trees.departures(X, y, labels)]
-    found += [(one.what, "line", one.departures[0], one.counterpart, one.departures[1]) for one in curves]
+    found += [
+        (one.what, "line", one.departures[0], one.counterpart, one.departures[1]) for one in curves
+    ]
     return [
         {
             "what": what,
@@ -111,19 +121,35 @@ def draw(curves: list[Curve]) -> Figure:
     for ax, one in zip(panels, drawn):
         apart = max(1, len(one.x) // 12)
         ax.plot(one.x, one.f, color=LINES[0], linewidth=2, label=one.predicted)
-        ax.plot(one.x, one.tangent, color=LINES[0], linewidth=1, linestyle="--", label="its derivative")
+        ax.plot(
+            one.x, one.tangent, color=LINES[0], linewidth=1, linestyle="--", label="its derivative"
+        )
         ax.plot(one.x, one.control, color=LINES[1], linewidth=2, label=one.counterpart)
         ax.plot(
-            one.x[::apart], one.exact[::apart], "x", color=colours(ax).ink, markersize=5, label="its weights × targets"
+            one.x[::apart],
+            one.exact[::apart],
+            "x",
+            color=colours(ax).ink,
+            markersize=5,
+            label="its weights × targets",
         )
         dress(ax, title(one), one.along, "")
         ax.legend(fontsize=8, frameon=False)
     for colour, dash, one in zip(LINES, DASHES, drawn):
         along = (one.x - one.x[0]) / np.ptp(one.x)
         name = one.what.split(",")[0].removesuffix(" at its optimum")
-        last.plot(along, 100 * off_line(one.x, one.f) / np.ptp(one.f), color=colour, linestyle=dash, label=name)
+        last.plot(
+            along,
+            100 * off_line(one.x, one.f) / np.ptp(one.f),
+            color=colour,
+            linestyle=dash,
+            label=name,
+        )
         controls = last.plot(
-            along, 100 * off_line(one.x, one.control) / np.ptp(one.control), color=colours(last).ink, linewidth=2
+            along,
+            100 * off_line(one.x, one.control) / np.ptp(one.control),
+            color=colours(last).ink,
+            linewidth=2,
         )
     controls[0].set_label("exact counterparts, all")
     dress(last, "Distance from the best straight line, % of the range", "way of the targets", "")
@@ -143,7 +169,11 @@ def main() -> None:
         table = [support(asked) for asked in fitted()]
     packages = (*PACKAGES[:2], "xgboost", "catboost", *PACKAGES[2:])
     write("boundary", table, COMMAND, packages, by_class(table))
-    curves = [boundary_trees.base_curve(labels), boundary_trees.label_curve(X, labels), *boundary_networks.curves(X, y)]
+    curves = [
+        boundary_trees.base_curve(labels),
+        boundary_trees.label_curve(X, labels),
+        *boundary_networks.curves(X, y),
+    ]
     write("boundary_demonstrations", demonstrations(curves), COMMAND)
     paper_figures.save(draw(curves), "boundary.svg")
 

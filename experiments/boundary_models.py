@@ -30,9 +30,21 @@ RBF = kernels.RBF
 QUIET: dict[str, dict[str, Any]] = {  # settings that are none of the table's business
     "lightgbm": {"n_estimators": N_TREES, "num_leaves": 8, "n_jobs": 1, "verbose": -1},
     "xgboost": {"n_estimators": N_TREES, "max_depth": 3, "n_jobs": 1},
-    "catboost": {"iterations": N_TREES, "depth": 3, "thread_count": 1, "silent": True, "allow_writing_files": False},
+    "catboost": {
+        "iterations": N_TREES,
+        "depth": 3,
+        "thread_count": 1,
+        "silent": True,
+        "allow_writing_files": False,
+    },
     "HistGradientBoosting": {"max_iter": N_TREES, "max_leaf_nodes": 8},
-    "MLP": {"hidden_layer_sizes": (2,), "solver": "lbfgs", "max_iter": 5000, "max_fun": 50000, "tol": 1e-12},
+    "MLP": {
+        "hidden_layer_sizes": (2,),
+        "solver": "lbfgs",
+        "max_iter": 5000,
+        "max_fun": 50000,
+        "tol": 1e-12,
+    },
     "LogisticRegression": {"tol": 1e-8, "max_iter": 1000},
 }
 SEEDED = ("ensemble", "tree", "neural_network", "kernel_approximation", "catboost")
@@ -130,7 +142,10 @@ PLANS: dict[str, tuple[str, list[Plan]]] = {
             one(ensemble.ExtraTreesClassifier, "three classes"),
         ],
     ),
-    "GBM, squared error": ("Yes", [one(LGB), one(XGB, reg_lambda=0.0), one(CAT, l2_leaf_reg=0.0), one(GBR), one(HIST)]),
+    "GBM, squared error": (
+        "Yes",
+        [one(LGB), one(XGB, reg_lambda=0.0), one(CAT, l2_leaf_reg=0.0), one(GBR), one(HIST)],
+    ),
     "GBM, L2-regularised leaves": (
         "Yes",
         [one(LGB, reg_lambda=2.0), one(XGB), one(CAT), one(HIST, l2_regularization=2.0)],

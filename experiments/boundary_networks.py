@@ -66,7 +66,9 @@ def curves(X: Array, y: Array) -> Iterator[Curve]:
 def trained_curve(X: Array, y: Array, row: int, activation: str, steps: int) -> Curve:
     """Beside the same network with its hidden layer as it starts and a ridge regression for its last."""
     x = np.linspace(-4, 4, 81)
-    low, middle, high = train(X, moved_target(y, row, np.array([-STEP, 0.0, STEP])), activation, steps)[:, row]
+    low, middle, high = train(
+        X, moved_target(y, row, np.array([-STEP, 0.0, STEP])), activation, steps
+    )[:, row]
     hidden = ACTIVATIONS[activation][0](with_constant(X) @ first_weights(X.shape[1])[0])
     return Curve(
         what=f"{activation} network, {steps} gradient step{'s' if steps > 1 else ''}",
@@ -82,7 +84,10 @@ def optimum_curve(X: Array, y: Array, row: int) -> Curve:
     x = np.linspace(-4, 4, 33)
     fitted = optimum(X, y)
     slope = axil.Explainer(fitted, X, y)(X[row : row + 1]).weights[0, row]
-    found = [optimum(X, targets, fitted).predict(X[row : row + 1])[0] for targets in moved_target(y, row, x)]
+    found = [
+        optimum(X, targets, fitted).predict(X[row : row + 1])[0]
+        for targets in moved_target(y, row, x)
+    ]
     return Curve(
         what="MLPRegressor (tanh) at its optimum",
         f=np.array(found),
@@ -97,7 +102,9 @@ def optimum(X: Array, y: Array, start: Any = None) -> Any:
     model = MLPRegressor(**OPTIMUM, random_state=0, warm_start=True)
     if start is not None:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of a single iteration, which only makes room for the weights
+            warnings.simplefilter(
+                "ignore"
+            )  # of a single iteration, which only makes room for the weights
             model.set_params(max_iter=1).fit(X, y).set_params(max_iter=OPTIMUM["max_iter"])
         model.coefs_ = [part.copy() for part in start.coefs_]
         model.intercepts_ = [part.copy() for part in start.intercepts_]
@@ -111,7 +118,9 @@ def ridge_parts(features: Array, y: Array, row: int, x: Array) -> dict[str, Any]
     return {
         "x": x,
         "at": 0.0,
-        "control": np.array([Ridge().fit(features, targets).predict(query)[0] for targets in moved]),
+        "control": np.array(
+            [Ridge().fit(features, targets).predict(query)[0] for targets in moved]
+        ),
         "exact": moved @ k.weights[0] + k.intercepts[0],
         "along": "change of the row's target, standard deviations",
         "predicted": "prediction",

@@ -40,7 +40,9 @@ LOGIT = {"loss": logistic, "start": log_odds}
 LOGIT_FROM_ZERO = {"loss": logistic, "start": lambda y: 0.0}
 
 
-def replay(leaves: Array, loss: Any, start: Callable[[Array], Any], l1: float = 0.0, l2: float = 0.0) -> Map:
+def replay(
+    leaves: Array, loss: Any, start: Callable[[Array], Any], l1: float = 0.0, l2: float = 0.0
+) -> Map:
     """Targets to the scores of the training rows, by Newton steps in the leaves (N, T), which are held fixed."""
 
     def scores(y: Array) -> Array:
@@ -83,7 +85,9 @@ def small_refits(X: Array, y: Array, **settings: Any) -> float:
     """Additivity of LightGBM as a whole, refitted to targets changed by a hundredth, wherever no row has changed its leaf."""
 
     def fit(targets: Array) -> tuple[Array, Array]:
-        model = LGBMRegressor(**TREES | {"n_estimators": 5, "num_leaves": 4} | settings).fit(X, targets)
+        model = LGBMRegressor(**TREES | {"n_estimators": 5, "num_leaves": 4} | settings).fit(
+            X, targets
+        )
         return model.predict(X), model.predict(X, pred_leaf=True)
 
     (f, leaves), rng, defects, changes = fit(y), np.random.default_rng(0), [], []
@@ -102,13 +106,22 @@ def departures(X: Array, y: Array, labels: Array) -> Iterator[tuple[str, float, 
     """What, how far it is from additive, its exact counterpart and how far that is."""
     yield "base logit", additivity(log_odds, labels), "mean", additivity(np.mean, labels)
     for n in (1, 20):
-        control = additivity(replayed(LGBMRegressor(**TREES), X, labels.astype(float), n, **MEAN), labels)
+        control = additivity(
+            replayed(LGBMRegressor(**TREES), X, labels.astype(float), n, **MEAN), labels
+        )
         score = replayed(LGBMClassifier(**TREES), X, labels, n, **LOGIT)
-        yield f"log-loss, {trees(n)}: raw score", additivity(score, labels), "squared error", control
+        yield (
+            f"log-loss, {trees(n)}: raw score",
+            additivity(score, labels),
+            "squared error",
+            control,
+        )
     probability = additivity(lambda y: sigmoid(score(y)), labels)
     yield f"log-loss, {trees(n)}: probability", probability, "squared error", control
     for n in (1, 2):
-        control = additivity(replayed(LGBMRegressor(**TREES), X, labels.astype(float), n, **MEAN), labels)
+        control = additivity(
+            replayed(LGBMRegressor(**TREES), X, labels.astype(float), n, **MEAN), labels
+        )
         from_zero = LGBMClassifier(**TREES, boost_from_average=False)
         found = additivity(replayed(from_zero, X, labels, n, **LOGIT_FROM_ZERO), labels)
         yield f"log-loss from score 0, {trees(n)}: raw score", found, "squared error", control
@@ -117,7 +130,12 @@ def departures(X: Array, y: Array, labels: Array) -> Iterator[tuple[str, float, 
     yield f"lambda_l1=5, {trees(20)}", additivity(lasso, y), "lambda_l2=5", additivity(ridge, y)
     medians, means = one_tree(X, y, np.median), one_tree(X, y, np.mean)
     yield "one tree with median leaves", additivity(medians, y), "mean leaves", additivity(means, y)
-    yield "linear_tree, 5 trees, refitted", small_refits(X, y, linear_tree=True), "mean leaves", small_refits(X, y)
+    yield (
+        "linear_tree, 5 trees, refitted",
+        small_refits(X, y, linear_tree=True),
+        "mean leaves",
+        small_refits(X, y),
+    )
 
 
 def trees(n: int) -> str:

@@ -69,7 +69,10 @@ def measure(name, folder):
     pools = Pool(new, y_new), Pool(train, y_train)
     every, seconds = timed(lambda: importance(model, *pools, "AllPoints"))
     single, single_seconds = timed(lambda: importance(model, *pools, "SinglePoint"))
-    rows = {"CatBoost, AllPoints": (every, seconds), "CatBoost, SinglePoint": (single, single_seconds)}
+    rows = {
+        "CatBoost, AllPoints": (every, seconds),
+        "CatBoost, SinglePoint": (single, single_seconds),
+    }
     fit, set_up = timed(lambda: axil.Explainer(model, train, y_train, n_threads=1))
     explainer, differentiated = timed(lambda: axil.Explainer(model, train, y_train, n_threads=1))
     methods = {
@@ -97,7 +100,12 @@ def main():
         for line in measure(name, given.data):
             lines.append(line)
             print(markdown_line(line.values()), flush=True)
-    write("catboost_importance", lines, command("catboost_importance", given.data), (*PACKAGES, "catboost"))
+    write(
+        "catboost_importance",
+        lines,
+        command("catboost_importance", given.data),
+        (*PACKAGES, "catboost"),
+    )
 
 
 if __name__ == "__main__":

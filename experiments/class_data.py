@@ -26,6 +26,8 @@ def read_classes(name: str, folder: Path | None = None) -> tuple[np.ndarray, np.
         X, y = load(return_X_y=True)
         return X.astype(float), np.isin(y, ones).astype(int)
     if name not in (*MEDIAN, *QUICK):
-        raise ValueError(f"There is no data set {name!r} with two classes; there are {', '.join(NAMES)}.")
+        raise ValueError(
+            f"There is no data set {name!r} with two classes; there are {', '.join(NAMES)}."
+        )
     X, y = (part.to_numpy(float) for part in read(name, folder))
     return X, (y > np.median(y)).astype(int)

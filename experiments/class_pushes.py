@@ -25,5 +25,7 @@ def pushes(model, X, y, X_query):
     raw = model.predict(X_query, raw_score=True)
     apart = np.abs(base + out.sum(axis=1) - raw).max() / max(1.0, np.abs(raw).max())
     if apart > 1e-5:  # LightGBM keeps gradients in float32
-        raise RuntimeError(f"Pushes and base are {apart:.1e} of the largest score away from the model's.")
+        raise RuntimeError(
+            f"Pushes and base are {apart:.1e} of the largest score away from the model's."
+        )
     return out

@@ -67,7 +67,9 @@ class ClassWorker(Worker):
     def refit(cls, removed):
         """(queries,): the raw scores of a model fitted without these rows."""
         kept = np.delete(np.arange(len(cls.train)), removed)
-        return cls.predict(lgb.LGBMClassifier(**SETTINGS).fit(cls.train[kept], cls.y_train[kept]), cls.new)
+        return cls.predict(
+            lgb.LGBMClassifier(**SETTINGS).fit(cls.train[kept], cls.y_train[kept]), cls.new
+        )
 
     @staticmethod
     def predict(model, new):
@@ -99,15 +101,21 @@ def sets_of(name, fitted, new, y_new, kept, setting, pool):
         for rule, choose in RULES.items()
     }
     fit = axil.Explainer(fitted.model, fitted.train, fitted.y_train, n_threads=1)
-    found[RANDOM] = [[by_size(own, m) for m in sizes] for own in baselines.Random(fit, seed=42).scores(new)]
-    return {how: [[np.sort(rows).astype(np.int32) for rows in own] for own in sets] for how, sets in found.items()}
+    found[RANDOM] = [
+        [by_size(own, m) for m in sizes] for own in baselines.Random(fit, seed=42).scores(new)
+    ]
+    return {
+        how: [[np.sort(rows).astype(np.int32) for rows in own] for own in sets]
+        for how, sets in found.items()
+    }
 
 
 def lines_of(name, shape, changes):
     """One line for each method and rule, from the |changes|, (queries, shares) each."""
     areas = {how: own.mean(axis=1) for how, own in changes.items()}
     among = {
-        rule: leaders({how: area for how, area in areas.items() if how[1] == rule or how == RANDOM}) for rule in RULES
+        rule: leaders({how: area for how, area in areas.items() if how[1] == rule or how == RANDOM})
+        for rule in RULES
     }
     among_all, random = leaders(areas), areas[RANDOM].mean()
     for (method, rule), own in changes.items():
@@ -127,10 +135,14 @@ def data_table(lines, rule="one sign"):
     methods = list(dict.fromkeys(line["method"] for line in lines if line["rule"] == rule))
     shown, places = [], []
     for name in dict.fromkeys(line["data"] for line in lines):
-        own = {line["method"]: line for line in lines if line["data"] == name and line["rule"] == rule}
+        own = {
+            line["method"]: line for line in lines if line["data"] == name and line["rule"] == rule
+        }
         row = {"data": name, "N": own[methods[0]]["N"], "M": own[methods[0]]["M"]}
         for method in methods:
-            row[method] = bold(f"{float(own[method]['to Random']):.2f}", own[method]["leads its rule"])
+            row[method] = bold(
+                f"{float(own[method]['to Random']):.2f}", own[method]["leads its rule"]
+            )
         shown.append(row)
         places.append({method for method in methods if own[method]["leads its rule"]})
     for kind, own in counted(places, methods).items():
@@ -151,7 +163,11 @@ def rules_table(lines):
         row = {"method": method}
         for rule in RULES:
             how = method, rule
-            row |= {f"by {rule}, to Random": f"{np.exp(np.mean(ratios[how])):.2f}" if how in ratios else ""}
+            row |= {
+                f"by {rule}, to Random": f"{np.exp(np.mean(ratios[how])):.2f}"
+                if how in ratios
+                else ""
+            }
             row |= {f"by {rule}, first or tied": counts["with ties"].get(how, "")}
         shown.append(row)
     return shown
@@ -189,13 +205,25 @@ def measure(names, folder, n_queries, jobs, cache):
 def main():
     parser = arguments(__doc__.splitlines()[0], NAMES)
     parser.add_argument(
-        "--quick", action="store_true", help="two small data sets, five queries; prints, writes nothing"
+        "--quick",
+        action="store_true",
+        help="two small data sets, five queries; prints, writes nothing",
     )
-    parser.add_argument("--queries", type=int, default=20, help="rows held out to ask about, at most (default: 20)")
     parser.add_argument(
-        "--jobs", type=int, default=os.cpu_count(), help="processes that fit models (default: all cores)"
+        "--queries", type=int, default=20, help="rows held out to ask about, at most (default: 20)"
     )
-    parser.add_argument("--cache", type=Path, default=CACHE, help="file in which fits are kept (default: %(default)s)")
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=os.cpu_count(),
+        help="processes that fit models (default: all cores)",
+    )
+    parser.add_argument(
+        "--cache",
+        type=Path,
+        default=CACHE,
+        help="file in which fits are kept (default: %(default)s)",
+    )
     given = parser.parse_args()
     if given.quick:
         with tempfile.TemporaryDirectory() as passing:

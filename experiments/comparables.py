@@ -53,12 +53,16 @@ def simulated() -> tuple[pd.DataFrame, np.ndarray]:
     rng = np.random.default_rng(0)
     X = pd.DataFrame(rng.uniform(size=(600, 4)), columns=["north", "east", "area", "age"])
     away = np.hypot(X["north"] - 0.5, X["east"] - 0.5)
-    return X, np.exp(12 + X["area"] - 2 * away - 0.3 * X["age"] + 0.1 * rng.normal(size=600)).to_numpy()
+    return X, np.exp(
+        12 + X["area"] - 2 * away - 0.3 * X["age"] + 0.1 * rng.normal(size=600)
+    ).to_numpy()
 
 
 def fitted(kind: str, X: pd.DataFrame, y: np.ndarray, seed: int) -> axil.Explainer:
     if kind == "forest":
-        return axil.Explainer(RandomForestRegressor(100, min_samples_leaf=5, random_state=seed).fit(X, y), X, y)
+        return axil.Explainer(
+            RandomForestRegressor(100, min_samples_leaf=5, random_state=seed).fit(X, y), X, y
+        )
     if kind == "boosting":
         return axil.Explainer(lgb.LGBMRegressor(**SETTINGS).fit(X, y), X, y)
     logs = np.log(y)
@@ -73,7 +77,9 @@ def by_weight(explainer: axil.Explainer, X: pd.DataFrame) -> tuple[dict[str, np.
     made = {"model": footer["prediction"].to_numpy(), "all adjusted": footer["mean"].to_numpy()}
     for name, column in (("as they are", "target"), ("adjusted", "adjusted")):
         made[f"weights, {name}"] = found.groupby("query", sort=False)[column].mean().to_numpy()
-        made[f"weights, {name}, weighted"] = (found[column] * weights).groupby(query, sort=False).sum().to_numpy()
+        made[f"weights, {name}, weighted"] = (
+            (found[column] * weights).groupby(query, sort=False).sum().to_numpy()
+        )
     return made, float(footer["share"].mean())
 
 
@@ -83,11 +89,18 @@ def by_rule(explainer: axil.Explainer, X: pd.DataFrame, rule: str) -> np.ndarray
     return pd.Index(explainer.index).get_indexer(found).reshape(len(X), K)
 
 
-def of_rows(explainer: axil.Explainer, train: pd.DataFrame, X: pd.DataFrame, rows: np.ndarray) -> list[np.ndarray]:
+def of_rows(
+    explainer: axil.Explainer, train: pd.DataFrame, X: pd.DataFrame, rows: np.ndarray
+) -> list[np.ndarray]:
     """(n,) each: means of the prices of these training rows (n, k), as they are and adjusted."""
-    fit, asked = (np.concatenate([part.predictions for part in explainer.iter(own)]) for own in (train, X))
+    fit, asked = (
+        np.concatenate([part.predictions for part in explainer.iter(own)]) for own in (train, X)
+    )
     adjusted = asked[:, None] + (explainer.targets - fit)[rows]
-    return [explainer.scale.inverse(values).mean(axis=1) for values in (explainer.targets[rows], adjusted)]
+    return [
+        explainer.scale.inverse(values).mean(axis=1)
+        for values in (explainer.targets[rows], adjusted)
+    ]
 
 
 def measure(X: pd.DataFrame, y: np.ndarray, kind: str) -> Line:
@@ -95,7 +108,12 @@ def measure(X: pd.DataFrame, y: np.ndarray, kind: str) -> Line:
     lines = []
     for seed in range(SPLITS):
         train, new, y_train, y_new = train_test_split(X, y, test_size=0.2, random_state=seed)
-        train, y_train, new, y_new = train[:MOST_ROWS], y_train[:MOST_ROWS], new[:MOST_ASKED], y_new[:MOST_ASKED]
+        train, y_train, new, y_new = (
+            train[:MOST_ROWS],
+            y_train[:MOST_ROWS],
+            new[:MOST_ASKED],
+            y_new[:MOST_ASKED],
+        )
         explainer = fitted(kind, train, y_train, seed)
         made, share = by_weight(explainer, new)
         matches = np.argsort(-LeafMatch(explainer).scores(new), axis=1, kind="stable")[:, :K]
@@ -107,7 +125,9 @@ def measure(X: pd.DataFrame, y: np.ndarray, kind: str) -> Line:
             plain, adjusted = of_rows(explainer, train, new, rows)
             made |= {f"{name}, as they are": plain, f"{name}, adjusted": adjusted}
         own = np.sqrt(np.mean((y_new - made.pop("model")) ** 2))
-        errors = {name: np.sqrt(np.mean((y_new - found) ** 2)) / own for name, found in made.items()}
+        errors = {
+            name: np.sqrt(np.mean((y_new - found) ** 2)) / own for name, found in made.items()
+        }
         weights = np.abs(explainer(new).weights)
         matched = np.take_along_axis(weights, matches, axis=1).sum(axis=1) / weights.sum(axis=1)
         line = {"error of the model, %": 100 * own / y_new.mean(), **errors}
@@ -115,13 +135,18 @@ def measure(X: pd.DataFrame, y: np.ndarray, kind: str) -> Line:
     means = pd.DataFrame(lines).mean().to_dict()
     for name in (f"{rule}, {how}" for rule in RULES for how in ("as they are", "adjusted")):
         means[name] = means.pop(name, np.nan)  # last, and in every line of the table
-    return {"rows": len(train), **{name: "" if np.isnan(value) else f"{value:.3f}" for name, value in means.items()}}
+    return {
+        "rows": len(train),
+        **{name: "" if np.isnan(value) else f"{value:.3f}" for name, value in means.items()},
+    }
 
 
 def houses(name: str, text: str, measured: Callable[[Any, Any], Iterator[Line]]) -> None:
     """The command of an experiment on house prices: measures each data set that is there, prints a table and writes it."""
     parser = arguments(text.splitlines()[0], list(FILES))
-    parser.add_argument("--quick", action="store_true", help="simulated prices; prints, writes nothing")
+    parser.add_argument(
+        "--quick", action="store_true", help="simulated prices; prints, writes nothing"
+    )
     given = parser.parse_args()
     if given.data is None and not given.quick:
         parser.error("house prices are read from a folder: pass --data FOLDER, or --quick")
@@ -139,4 +164,8 @@ def houses(name: str, text: str, measured: Callable[[Any, Any], Iterator[Line]])
 
 
 if __name__ == "__main__":
-    houses("comparables", __doc__, lambda X, y: ({"model": kind, **measure(X, y, kind)} for kind in MODELS))
+    houses(
+        "comparables",
+        __doc__,
+        lambda X, y: ({"model": kind, **measure(X, y, kind)} for kind in MODELS),
+    )

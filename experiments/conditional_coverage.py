@@ -43,23 +43,39 @@ MOST_ROWS, SPLITS, DIRECTIONS = 2000, 5, 200
 def intervals(split: Split) -> dict[str, np.ndarray]:
     """{method: (n, 2)}"""
     from mapie.conformity_scores import ResidualNormalisedScore
-    from mapie.regression import ConformalizedQuantileRegressor, CrossConformalRegressor, SplitConformalRegressor
+    from mapie.regression import (
+        ConformalizedQuantileRegressor,
+        CrossConformalRegressor,
+        SplitConformalRegressor,
+    )
 
     def own(method: Any) -> np.ndarray:
         return method.predict_interval(split.X)[1][:, :, 0]
 
     def quantile(alpha: float) -> Any:
-        return lgb.LGBMRegressor(objective="quantile", alpha=alpha, **MODEL).fit(split.X_train, split.y_train)
+        return lgb.LGBMRegressor(objective="quantile", alpha=alpha, **MODEL).fit(
+            split.X_train, split.y_train
+        )
 
     held = split.X_cal, split.y_cal
-    table = axil.Explainer(split.model, split.X_train, split.y_train, n_threads=1).calibrate(*held).interval(split.X)
+    table = (
+        axil.Explainer(split.model, split.X_train, split.y_train, n_threads=1)
+        .calibrate(*held)
+        .interval(split.X)
+    )
     errors = ResidualNormalisedScore(lgb.LGBMRegressor(**MODEL), random_state=split.seed)
     pair = [quantile(alpha) for alpha in (0.05, 0.95, 0.5)]
-    crossed = CrossConformalRegressor(lgb.LGBMRegressor(**MODEL), COVERAGE, cv=5, random_state=split.seed)
+    crossed = CrossConformalRegressor(
+        lgb.LGBMRegressor(**MODEL), COVERAGE, cv=5, random_state=split.seed
+    )
     return {
         "axil": table[["lower", "upper"]].to_numpy(),
         "split": own(SplitConformalRegressor(split.model, COVERAGE).conformalize(*held)),
-        "normalised": own(SplitConformalRegressor(split.model, COVERAGE, conformity_score=errors).conformalize(*held)),
+        "normalised": own(
+            SplitConformalRegressor(split.model, COVERAGE, conformity_score=errors).conformalize(
+                *held
+            )
+        ),
         "CQR": own(ConformalizedQuantileRegressor(pair, COVERAGE, prefit=True).conformalize(*held)),
         "CV+": own(crossed.fit_conformalize(*both(split))),
     }
@@ -70,7 +86,11 @@ def split_scores(folder: Path | None, name: str, seed: int) -> np.ndarray:
     from mapie.metrics.conditional import excess_risk_target_coverage, worst_slab_coverage
     from mapie.metrics.regression import hsic, regression_mwi_score, regression_ssc_score
 
-    X, y = others.cqr(folder, name) if folder else (part.to_numpy(float) for part in paper_data.read(name))
+    X, y = (
+        others.cqr(folder, name)
+        if folder
+        else (part.to_numpy(float) for part in paper_data.read(name))
+    )
     order = np.random.default_rng(seed).permutation(len(y))[:MOST_ROWS]
     train, cal, test = np.split(order, [round(0.6 * len(order)), round(0.8 * len(order))])
     split = Split(X[train], y[train], X[cal], y[cal], X[test], seed, MODEL)
@@ -103,7 +123,9 @@ def lines_of(found: dict[tuple[object, ...], np.ndarray]) -> list[Line]:
             line: Line = {"data": name, "splits": splits, "method": method}
             lines.append(line | dict(zip(SCORES, map(_cell, scores))))
     for method, scores in zip(METHODS, np.mean(every, axis=0)):
-        lines.append({"data": "mean", "splits": "", "method": method} | dict(zip(SCORES, map(_cell, scores))))
+        lines.append(
+            {"data": "mean", "splits": "", "method": method} | dict(zip(SCORES, map(_cell, scores)))
+        )
     return lines
 
 
@@ -113,7 +135,9 @@ def _cell(value: float) -> str:
 
 def main() -> None:
     parser = others.arguments(__doc__.splitlines()[0], SETS)
-    parser.add_argument("--splits", type=int, default=SPLITS, help=f"splits of each data set (default: {SPLITS})")
+    parser.add_argument(
+        "--splits", type=int, default=SPLITS, help=f"splits of each data set (default: {SPLITS})"
+    )
     given = parser.parse_args()
     names = paper_data.QUICK[1:] if given.quick else given.only
     tasks = [(name, seed) for seed in range(given.splits) for name in names]

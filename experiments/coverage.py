@@ -28,7 +28,16 @@ SETTINGS = {
     "verbose": -1,
 }
 N_TREES = 60
-COLUMNS = ["design", "noise", "sigma", "holds", "draws", "coverage", "mean_standard_error", "mean_sigma"]
+COLUMNS = [
+    "design",
+    "noise",
+    "sigma",
+    "holds",
+    "draws",
+    "coverage",
+    "mean_standard_error",
+    "mean_sigma",
+]
 
 
 def truth(X: np.ndarray) -> np.ndarray:
@@ -56,7 +65,12 @@ def fixed(
     y = truth(X)[:, None] + sizes[:, None] * rng.normal(size=(len(X), draws))
     sigma = np.sqrt(np.square(y - K @ y).sum(axis=0) / freedom)
     norms = np.linalg.norm(weights, axis=1)
-    return {"predictions": (weights @ y).T, "errors": np.outer(sigma, norms), "norms": norms, "sigma": sigma}
+    return {
+        "predictions": (weights @ y).T,
+        "errors": np.outer(sigma, norms),
+        "norms": norms,
+        "sigma": sigma,
+    }
 
 
 def refitted(
@@ -70,7 +84,12 @@ def refitted(
         errors.append(explainer.standard_error(Q))
         norms.append(explainer.standard_error(Q, 1.0))
     sigma = np.array(errors)[:, 0] / np.array(norms)[:, 0]
-    return {"predictions": np.array(predictions), "errors": np.array(errors), "norms": np.array(norms), "sigma": sigma}
+    return {
+        "predictions": np.array(predictions),
+        "errors": np.array(errors),
+        "norms": np.array(norms),
+        "sigma": sigma,
+    }
 
 
 def measure(design: str, noise: str, draws: int) -> list[list[object]]:

@@ -34,7 +34,16 @@ from sklearn.metrics import average_precision_score
 
 import axil
 
-NAMES = ("boston", "concrete", "diabetes", "energy_efficiency", "airfoil", "qsar_fish", "red_wine", "abalone")
+NAMES = (
+    "boston",
+    "concrete",
+    "diabetes",
+    "energy_efficiency",
+    "airfoil",
+    "qsar_fish",
+    "red_wine",
+    "abalone",
+)
 TRAIN, VALIDATE, TEST, SPOILT, BAGS = 100, 150, 500, 0.1, 200
 PERMUTATIONS = 75  # of each of two runs
 SETTINGS = {
@@ -92,7 +101,9 @@ def tmc(rows: Rows, permutations: int, run: int) -> np.ndarray:
     from pydvl.valuation.utility import ModelUtility
 
     names = [f"f{i}" for i in range(rows.X.shape[1])]
-    train, val = (Dataset(X, y, feature_names=names) for X, y in ((rows.X, rows.y), (rows.X_val, rows.y_val)))
+    train, val = (
+        Dataset(X, y, feature_names=names) for X, y in ((rows.X, rows.y), (rows.X_val, rows.y_val))
+    )
     nobody = -float(np.mean((rows.y_val - rows.y.mean()) ** 2))
     scorer = SupervisedScorer("neg_mean_squared_error", val, default=nobody)
     utility = ModelUtility(lgb.LGBMRegressor(**SETTINGS), scorer, show_warnings=False)
@@ -108,7 +119,9 @@ def out_of_bag(rows: Rows) -> np.ndarray:
     from pydvl.valuation.dataset import Dataset
     from pydvl.valuation.methods.data_oob import DataOOBValuation
 
-    bagging = BaggingRegressor(lgb.LGBMRegressor(**SETTINGS), BAGS, random_state=rows.seed).fit(rows.X, rows.y)
+    bagging = BaggingRegressor(lgb.LGBMRegressor(**SETTINGS), BAGS, random_state=rows.seed).fit(
+        rows.X, rows.y
+    )
     found = DataOOBValuation(bagging).fit(Dataset(rows.X, rows.y)).result
     values = np.zeros(TRAIN)
     values[found.indices] = found.values
@@ -127,7 +140,11 @@ def judge(values: np.ndarray, rows: Rows) -> dict[str, float]:
     counts = np.round(REMOVED * TRAIN).astype(int)
     low = np.mean([rows.error(np.sort(order[m:])) for m in counts]) / whole
     high = np.mean([rows.error(np.sort(order[: TRAIN - m])) for m in counts]) / whole
-    return {"noisy labels": average_precision_score(rows.wrong, -values), "low first": low, "high first": high}
+    return {
+        "noisy labels": average_precision_score(rows.wrong, -values),
+        "low first": low,
+        "high first": high,
+    }
 
 
 def run(name: str, X: np.ndarray, y: np.ndarray, seed: int, permutations: int) -> list[Line]:
@@ -153,7 +170,10 @@ def run(name: str, X: np.ndarray, y: np.ndarray, seed: int, permutations: int) -
             "seconds": round(seconds, 4),
             "rank correlation with TMC": round(spearmanr(values, sampled).statistic, 3),
         }
-        line |= {"between two runs of TMC": round(between, 3), "sum of values": round(float(values.sum()), 4)}
+        line |= {
+            "between two runs of TMC": round(between, 3),
+            "sum of values": round(float(values.sum()), 4),
+        }
         lines.append(line)
     return lines
 
@@ -164,16 +184,26 @@ def summary(lines: list[Line]) -> list[Line]:
     frame = pd.DataFrame(lines).groupby("method", sort=False)[columns].mean()
     return [
         {"method": method}
-        | {name: f"{value:.3g}" if name == "seconds" else f"{value:.2f}" for name, value in row.items()}
+        | {
+            name: f"{value:.3g}" if name == "seconds" else f"{value:.2f}"
+            for name, value in row.items()
+        }
         for method, row in frame.iterrows()
     ]
 
 
 def main() -> None:
     parser = arguments(__doc__.splitlines()[0], NAMES)
-    parser.add_argument("--quick", action="store_true", help="two small data sets, three permutations; writes nothing")
     parser.add_argument(
-        "--permutations", type=int, default=PERMUTATIONS, help=f"of each run of TMC (default {PERMUTATIONS})"
+        "--quick",
+        action="store_true",
+        help="two small data sets, three permutations; writes nothing",
+    )
+    parser.add_argument(
+        "--permutations",
+        type=int,
+        default=PERMUTATIONS,
+        help=f"of each run of TMC (default {PERMUTATIONS})",
     )
     parser.add_argument("--seed", type=int, default=0, help="of the split and the spoilt rows")
     given = parser.parse_args()
@@ -186,7 +216,13 @@ def main() -> None:
         print(name, {line["method"]: line["seconds"] for line in lines[-6:]}, flush=True)
     print("\n".join(markdown(summary(lines))))
     if not given.quick:
-        write("data_values", lines, command("data_values", given.data), (*PACKAGES, "pyDVL"), summary(lines))
+        write(
+            "data_values",
+            lines,
+            command("data_values", given.data),
+            (*PACKAGES, "pyDVL"),
+            summary(lines),
+        )
 
 
 if __name__ == "__main__":

@@ -40,7 +40,9 @@ def measure(library: str, name: str) -> Line:
         "library": explainer._model.adapter.library,
         "configuration": name,
         "kind": kind(explainer._model.adapter.library, structures),
-        "with": "; ".join(word for word, holds in traits(case, explainer, structures).items() if holds),
+        "with": "; ".join(
+            word for word, holds in traits(case, explainer, structures).items() if holds
+        ),
         "rows": proof.n_rows,
         "trees": sum(s.n_trees for s in structures),
         "outputs": explainer._model.targets.shape[1],
@@ -54,7 +56,11 @@ def measure(library: str, name: str) -> Line:
 
 def structures_of(explainer: axil.Explainer) -> list[Structure]:
     """Of each output that has trees of its own, or of all; of a linear smoother none."""
-    return [] if explainer.verification.n_trees == 0 else [engine.structure for engine in explainer._model.engines]
+    return (
+        []
+        if explainer.verification.n_trees == 0
+        else [engine.structure for engine in explainer._model.engines]
+    )
 
 
 def kind(library: str, structures: list[Structure]) -> str:
@@ -70,7 +76,9 @@ def kind(library: str, structures: list[Structure]) -> str:
     if np.isin(drawn, (0.0, 1.0)).all():
         rows = ", rows drawn" if len(drawn) > 1 else ""
     else:
-        rows = ", bootstrap" if trees in ("forest", "single tree") else ", GOSS"  # with a factor, in boosting
+        rows = (
+            ", bootstrap" if trees in ("forest", "single tree") else ", GOSS"
+        )  # with a factor, in boosting
     return trees + rows
 
 
@@ -79,9 +87,17 @@ def how_trees_add_up(library: str, structure: Structure) -> str:
         return "boosting"
     omega = structure.coefficients.omega[:-1]  # what each tree saw of those before it
     if not omega.any():
-        return "forest" if structure.n_trees > 1 else "single tree" if is_forest(structure) else "boosting"
+        return (
+            "forest"
+            if structure.n_trees > 1
+            else "single tree"
+            if is_forest(structure)
+            else "boosting"
+        )
     below = [column[s + 1 :] for s, column in enumerate(omega.T)]
-    if all(len(set(column[column != 0])) <= 1 for column in below):  # a tree counts as much to all after it that see it
+    if all(
+        len(set(column[column != 0])) <= 1 for column in below
+    ):  # a tree counts as much to all after it that see it
         return "boosting" if all((column != 0).all() for column in below) else "boosted forests"
     return "model shrinkage" if library == "CatBoost" else "DART"
 
@@ -93,11 +109,14 @@ def traits(case: object, explainer: axil.Explainer, structures: list[Structure])
     given = np.ones(len(case.y)) if weights is None else weights
     return {
         "row weights": weights is not None,
-        "class weights": any(getattr(m, "class_weight", None) for m in (model, getattr(model, "estimator", None))),
+        "class weights": any(
+            getattr(m, "class_weight", None) for m in (model, getattr(model, "estimator", None))
+        ),
         "offsets": offsets_of(case) is not None,
         "categories": has_categories(explainer._model.adapter.library, model),
         "missing values": not sparse.issparse(X) and bool(pd.DataFrame(X).isna().any(axis=None)),
-        "several outputs": explainer._model.targets.shape[1] > 1 and explainer._model.adapter.classes is None,
+        "several outputs": explainer._model.targets.shape[1] > 1
+        and explainer._model.adapter.classes is None,
         "classes": explainer._model.adapter.classes is not None,
         "rows held out": any((own[given > 0] == 0).any() for own in counted),
         "leaves smoothed": any(s.mixing is not None for s in structures),
@@ -114,7 +133,9 @@ def has_categories(library: str, model: object) -> bool:
         trees = getattr(model, "booster_", model).trees_to_dataframe()
         return bool((trees["decision_type"] == "==").any())
     if library == "XGBoost":
-        return "c" in ((model.get_booster() if hasattr(model, "get_booster") else model).feature_types or [])
+        return "c" in (
+            (model.get_booster() if hasattr(model, "get_booster") else model).feature_types or []
+        )
     if library == "CatBoost":
         return bool(model.get_cat_feature_indices())
     return getattr(model, "is_categorical_", None) is not None
@@ -129,11 +150,18 @@ def summary(lines: Iterable[Line]) -> list[Line]:
         for trait in filter(None, line["with"].split("; ")):
             groups.setdefault((line["library"], True, f"of all, with {trait}"), []).append(line)
     shown = []
-    for library, is_trait, what in sorted(groups, key=lambda key: (order.index(key[0]), key[1], key[2].lower())):
+    for library, is_trait, what in sorted(
+        groups, key=lambda key: (order.index(key[0]), key[1], key[2].lower())
+    ):
         own = groups[library, is_trait, what]
         worst = max(own, key=lambda line: float(line["largest error"]))
         shown.append(
-            {"library": library, "kind": what, "configurations": len(own), "largest error": worst["largest error"]}
+            {
+                "library": library,
+                "kind": what,
+                "configurations": len(own),
+                "largest error": worst["largest error"],
+            }
             | {"tolerance there": worst["tolerance"], "where": worst["configuration"]}
         )
     return shown

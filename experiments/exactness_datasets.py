@@ -38,7 +38,9 @@ def error(model: object, fitted: Fitted) -> tuple[float, float]:
     """The largest error of a fitted model, and what is allowed."""
     explainer = axil.Explainer(model, fitted.train, fitted.y_train, n_threads=1)
     parts = (fitted.train[:ROWS], fitted.new)
-    found = max(furthest(explainer, X, np.asarray(model.predict(X), float).reshape(-1, 1)) for X in parts)
+    found = max(
+        furthest(explainer, X, np.asarray(model.predict(X), float).reshape(-1, 1)) for X in parts
+    )
     return found, explainer._model.adapter.tolerance
 
 
@@ -54,4 +56,10 @@ def measure(name: str, fitted: Fitted) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    run("exactness_datasets", __doc__.splitlines()[0], NAMES, measure, [*PACKAGES, "xgboost", "catboost"])
+    run(
+        "exactness_datasets",
+        __doc__.splitlines()[0],
+        NAMES,
+        measure,
+        [*PACKAGES, "xgboost", "catboost"],
+    )

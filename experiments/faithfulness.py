@@ -84,7 +84,9 @@ class Worker:
     def refit(cls, removed):
         """(queries,): the predictions of a model fitted without these rows."""
         kept = np.delete(np.arange(len(cls.train)), removed)
-        return cls.predict(lgb.LGBMRegressor(**SETTINGS).fit(cls.train[kept], cls.y_train[kept]), cls.new)
+        return cls.predict(
+            lgb.LGBMRegressor(**SETTINGS).fit(cls.train[kept], cls.y_train[kept]), cls.new
+        )
 
     @staticmethod
     def predict(model, new):
@@ -111,8 +113,13 @@ def sets_of(name, fitted, new, y_new, kept, setting, pool):
     }
     found["removal", "greedy"] = [[kept[order][:m] for m in sizes] for order in orders]
     random = baselines.Random(explainer, seed=42).scores(new)
-    found["Random", "size"] = [[by_size(own, m) for m in sizes] for own in random]  # it has no sign to speak of
-    return {how: [[np.sort(rows).astype(np.int32) for rows in own] for own in sets] for how, sets in found.items()}
+    found["Random", "size"] = [
+        [by_size(own, m) for m in sizes] for own in random
+    ]  # it has no sign to speak of
+    return {
+        how: [[np.sort(rows).astype(np.int32) for rows in own] for own in sets]
+        for how, sets in found.items()
+    }
 
 
 def changes_of(name, fitted, n_queries, jobs, kept, worker=Worker, choose=sets_of):
@@ -120,11 +127,21 @@ def changes_of(name, fitted, n_queries, jobs, kept, worker=Worker, choose=sets_o
     chosen = np.random.default_rng(42).permutation(len(fitted.new))[:n_queries]
     new, y_new = fitted.new[chosen], fitted.y_new[chosen]
     setting = key(fitted.train, fitted.y_train, new, json.dumps(SETTINGS), version("lightgbm"))
-    spawn, begin = multiprocessing.get_context("spawn"), (fitted.train, fitted.y_train, new, fitted.model)
-    with ProcessPoolExecutor(jobs, mp_context=spawn, initializer=worker.begin, initargs=begin) as pool:
+    spawn, begin = (
+        multiprocessing.get_context("spawn"),
+        (fitted.train, fitted.y_train, new, fitted.model),
+    )
+    with ProcessPoolExecutor(
+        jobs, mp_context=spawn, initializer=worker.begin, initargs=begin
+    ) as pool:
         try:
             removed = choose(name, fitted, new, y_new, kept, setting, pool)
-            tasks = {key(setting, rows): rows for sets in removed.values() for own in sets for rows in own}
+            tasks = {
+                key(setting, rows): rows
+                for sets in removed.values()
+                for own in sets
+                for rows in own
+            }
             tasks[key(setting, NONE)] = NONE
             made = kept.fill(tasks, worker.refit, pool, f"{name}: fits")
         finally:
@@ -136,7 +153,12 @@ def changes_of(name, fitted, n_queries, jobs, kept, worker=Worker, choose=sets_o
             f"{name}: a second fit to all rows predicts otherwise, so changes would not be the rows' own."
         )
     return {
-        how: np.abs([[kept[key(setting, rows)][q] - before[q] for rows in own] for q, own in enumerate(sets)])
+        how: np.abs(
+            [
+                [kept[key(setting, rows)][q] - before[q] for rows in own]
+                for q, own in enumerate(sets)
+            ]
+        )
         for how, sets in removed.items()
     }
 
@@ -147,7 +169,9 @@ def measure(names, folder, n_queries, jobs, cache):
     for name in names:
         start = time.monotonic()
         fitted = Fitted(name, folder)
-        lines += lines_of(name, fitted.shape, FRACTIONS, changes_of(name, fitted, n_queries, jobs, kept))
+        lines += lines_of(
+            name, fitted.shape, FRACTIONS, changes_of(name, fitted, n_queries, jobs, kept)
+        )
         print(f"{name}: {time.monotonic() - start:.0f} s", flush=True)
     return lines
 
@@ -155,13 +179,28 @@ def measure(names, folder, n_queries, jobs, cache):
 def main():
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument(
-        "--quick", action="store_true", help="two small data sets, five queries; prints, writes nothing"
+        "--quick",
+        action="store_true",
+        help="two small data sets, five queries; prints, writes nothing",
     )
-    parser.add_argument("--queries", type=int, default=100, help="rows held out to ask about, at most (default: 100)")
     parser.add_argument(
-        "--jobs", type=int, default=os.cpu_count(), help="processes that fit models (default: all cores)"
+        "--queries",
+        type=int,
+        default=100,
+        help="rows held out to ask about, at most (default: 100)",
     )
-    parser.add_argument("--cache", type=Path, default=CACHE, help="file in which fits are kept (default: %(default)s)")
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=os.cpu_count(),
+        help="processes that fit models (default: all cores)",
+    )
+    parser.add_argument(
+        "--cache",
+        type=Path,
+        default=CACHE,
+        help="file in which fits are kept (default: %(default)s)",
+    )
     given = parser.parse_args()
     if given.quick:
         with tempfile.TemporaryDirectory() as passing:

@@ -35,7 +35,10 @@ treasury 0.118/0.014* 0.101/0.011 0.107/0.012 0.078/0.012 0.030/0.004
 white_wine 0.239/0.021* 0.235/0.022* 0.241/0.019* - 0.102/0.008
 yacht 0.329/0.078* 0.321/0.087* 0.240/0.059 0.206/0.063 0.043/0.008
 """
-PAPER = {name: dict(zip(PAPER_METHODS, cells)) for name, *cells in map(str.split, PAPER_TEXT.strip().splitlines())}
+PAPER = {
+    name: dict(zip(PAPER_METHODS, cells))
+    for name, *cells in map(str.split, PAPER_TEXT.strip().splitlines())
+}
 
 
 def leaders(areas):
@@ -52,10 +55,15 @@ def leaders(areas):
 def lines_of(name, shape, fractions, changes):
     """One line for each method and rule, from the |changes|, (queries, fractions) each."""
     areas = {how: own.mean(axis=1) for how, own in changes.items()}
-    as_in_paper = leaders({how: areas[how] for how in areas if how[1] == "size" and how[0] in PAPER_METHODS})
+    as_in_paper = leaders(
+        {how: areas[how] for how in areas if how[1] == "size" and how[0] in PAPER_METHODS}
+    )
     among_all = leaders(areas)
     for (method, rule), own in changes.items():
-        area, paper = areas[method, rule], PAPER.get(name, {}).get(method, "-") if rule == "size" else "-"
+        area, paper = (
+            areas[method, rule],
+            PAPER.get(name, {}).get(method, "-") if rule == "size" else "-",
+        )
         yield {
             "data": name, "N": shape[0], "M": shape[1], "queries": len(own), "method": method, "rule": rule,
             "AURC": f"{area.mean():.5g}", "standard error": f"{area.std(ddof=1) / math.sqrt(len(area)):.3g}",
@@ -72,7 +80,9 @@ def bold(text, leads):
 
 def rounded(number, digits):
     """To so many significant digits, never with an exponent."""
-    return np.format_float_positional(float(number), digits, unique=False, fractional=False, trim="k").rstrip(".")
+    return np.format_float_positional(
+        float(number), digits, unique=False, fractional=False, trim="k"
+    ).rstrip(".")
 
 
 def counted(rows, names):
@@ -86,20 +96,31 @@ def paper_table(lines):
     """The paper's columns, each followed by the paper's own figures."""
     shown, ours, theirs = [], [], []
     for name in dict.fromkeys(line["data"] for line in lines):
-        own = {line["method"]: line for line in lines if line["data"] == name and line["rule"] == "size"}
+        own = {
+            line["method"]: line
+            for line in lines
+            if line["data"] == name and line["rule"] == "size"
+        }
         row = {"data": name, "N": own["AXIL"]["N"], "M": own["AXIL"]["M"]}
         for method in PAPER_METHODS:
-            ours_here = f"{rounded(own[method]['AURC'], 4)} ({rounded(own[method]['standard error'], 2)})"
+            ours_here = (
+                f"{rounded(own[method]['AURC'], 4)} ({rounded(own[method]['standard error'], 2)})"
+            )
             row[method] = bold(ours_here, own[method]["leads the paper's methods"])
             paper = own[method]["paper"].replace("/", " (") + ")" * ("/" in own[method]["paper"])
             row[f"{method}, paper"] = bold(paper, own[method]["leads in the paper"])
         shown.append(row)
-        ours.append({method for method in PAPER_METHODS if own[method]["leads the paper's methods"]})
+        ours.append(
+            {method for method in PAPER_METHODS if own[method]["leads the paper's methods"]}
+        )
         theirs.append({method for method in PAPER_METHODS if own[method]["leads in the paper"]})
     for kind, own in counted(ours, PAPER_METHODS).items():
         row = {"data": kind, "N": "", "M": ""}
         for method in PAPER_METHODS:
-            row |= {method: own[method], f"{method}, paper": counted(theirs, PAPER_METHODS)[kind][method]}
+            row |= {
+                method: own[method],
+                f"{method}, paper": counted(theirs, PAPER_METHODS)[kind][method],
+            }
         shown.append(row)
     return shown
 
@@ -117,7 +138,11 @@ def rules_table(lines):
         row = {"method": method}
         for rule in dict.fromkeys(rule for _, rule in areas):
             how = method, rule
-            ratio = f"{np.exp(np.mean(areas[how]) - np.mean(areas['AXIL', 'size'])):.2f}" if how in areas else ""
+            ratio = (
+                f"{np.exp(np.mean(areas[how]) - np.mean(areas['AXIL', 'size'])):.2f}"
+                if how in areas
+                else ""
+            )
             row |= {f"by {rule}, to AXIL": ratio}
             row |= {f"by {rule}, first or tied": counts["with ties"].get(how, "")}
         shown.append(row)
@@ -143,10 +168,18 @@ def draw(lines):
             how = line["method"], line["rule"]
             if line["data"] == name and how in STYLES:
                 colour, style = STYLES[how]
-                shares, heights = [float(c.split()[0]) for c in columns], [float(line[c]) for c in columns]
+                shares, heights = (
+                    [float(c.split()[0]) for c in columns],
+                    [float(line[c]) for c in columns],
+                )
                 label = how[0] if how[1] == "size" else ", ".join(how)
                 ax.plot(shares, heights, style, color=colour, marker=".", label=label)
         ax.set(title=name, xlabel="training rows deleted, %", ylim=(0, None))
     axes[0].set_ylabel("mean |change of the prediction|")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(STYLES), frameon=False)
+    figure.legend(
+        *axes[0].get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=len(STYLES),
+        frameon=False,
+    )
     save(figure, "removal_curves.svg")

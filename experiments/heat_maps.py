@@ -40,7 +40,11 @@ def asymmetry(K: np.ndarray) -> float:
 
 def weights(fitted, **settings) -> np.ndarray:
     """(N, N): K of the training rows, of the fit itself or of one with other settings."""
-    model = lgb.LGBMRegressor(**SETTINGS | settings).fit(fitted.train, fitted.y_train) if settings else fitted.model
+    model = (
+        lgb.LGBMRegressor(**SETTINGS | settings).fit(fitted.train, fitted.y_train)
+        if settings
+        else fitted.model
+    )
     return axil.Explainer(model, fitted.train, fitted.y_train).matrix()
 
 
@@ -78,7 +82,11 @@ def draw(drawn):
         # Of entries smaller than pixels the means are drawn, not the means of their colours.
         image.set(interpolation="antialiased", interpolation_stage="data")
         image.set_cmap(image.get_cmap().resampled(SHADES))
-        ax.set_title(f"{name.replace('_', ' ').capitalize()}: {len(K):,} × {len(K):,}", loc="left", fontsize=12)
+        ax.set_title(
+            f"{name.replace('_', ' ').capitalize()}: {len(K):,} × {len(K):,}",
+            loc="left",
+            fontsize=12,
+        )
         ax.set_aspect("equal")
         bar = figure.colorbar(image, ax=ax, location="bottom", extend="both", aspect=30, pad=0.03)
         bar.set_label("weight (ends: 99th percentile of |k|)")
@@ -89,7 +97,12 @@ def draw(drawn):
 
 def main() -> None:
     kept: dict[str, np.ndarray] = {}
-    run("heat_maps", __doc__.splitlines()[0], NAMES, lambda name, fitted: measure(name, fitted, kept))
+    run(
+        "heat_maps",
+        __doc__.splitlines()[0],
+        NAMES,
+        lambda name, fitted: measure(name, fitted, kept),
+    )
     paper_figures.save(draw(kept), "heat_maps.png")
 
 

@@ -46,7 +46,14 @@ SETS = {
 NAMES = ("trees", "learning rate", "leaves", "least rows", "CRPS, IBUG published", "NLL, IBUG published", "RMSE published",
          "CRPS, NGBoost", "NLL, NGBoost", "CRPS, PGBM", "NLL, PGBM")  # fmt: skip
 FOLDS = 10
-SCORES = ("CRPS, axil", "CRPS, IBUG here", "NLL, axil", "NLL, IBUG here", "RMSE here", "coverage of 90 %, axil")
+SCORES = (
+    "CRPS, axil",
+    "CRPS, IBUG here",
+    "NLL, axil",
+    "NLL, IBUG here",
+    "RMSE here",
+    "coverage of 90 %, axil",
+)
 
 
 @dataclass(eq=False)
@@ -69,7 +76,11 @@ class Fold(Split):
 
 def fold(folder: Path | None, name: str, number: int) -> np.ndarray:
     """SCORES of one fold."""
-    X, y = others.ibug(folder, name) if folder else (part.to_numpy(float) for part in paper_data.read(name))
+    X, y = (
+        others.ibug(folder, name)
+        if folder
+        else (part.to_numpy(float) for part in paper_data.read(name))
+    )
     train, test = list(KFold(FOLDS, shuffle=True, random_state=1).split(X))[number]
     tune, val = train_test_split(train, test_size=0.2, random_state=1)
     trees, rate, leaves, least = SETS.get(name, (100, 0.1, 15, 20))[:4]
@@ -88,7 +99,9 @@ def fold(folder: Path | None, name: str, number: int) -> np.ndarray:
         predictive.crps(X[test], y[test]), crps_normal(left, 0, by_crps), nll_normal(left, 0, std), nll_normal(left, 0, by_nll),
     )  # fmt: skip
     covered = (table["lower"] <= y[test]) & (y[test] <= table["upper"])
-    return np.array([*(score.mean() for score in scores), np.sqrt(np.mean(left**2)), covered.mean()])
+    return np.array(
+        [*(score.mean() for score in scores), np.sqrt(np.mean(left**2)), covered.mean()]
+    )
 
 
 def lines_of(found: dict[tuple[object, ...], np.ndarray]) -> list[Line]:
@@ -114,13 +127,17 @@ def shown(lines: list[Line]) -> list[Line]:
     heads[2:2], heads[8:8] = ["p, CRPS"], ["p, NLL"]
     heads += ["RMSE here", "RMSE published", "coverage of 90 %, axil"]
     return [
-        {"data": line["data"], "folds": line["folds"]} | {head: line.get(head, "") for head in heads} for line in lines
+        {"data": line["data"], "folds": line["folds"]}
+        | {head: line.get(head, "") for head in heads}
+        for line in lines
     ]
 
 
 def main() -> None:
     parser = others.arguments(__doc__.splitlines()[0], list(SETS))
-    parser.add_argument("--folds", type=int, default=FOLDS, help=f"folds of each data set (default: {FOLDS})")
+    parser.add_argument(
+        "--folds", type=int, default=FOLDS, help=f"folds of each data set (default: {FOLDS})"
+    )
     given = parser.parse_args()
     names = paper_data.QUICK[1:] if given.quick else given.only
     tasks = [(name, number) for name in names for number in range(given.folds)]

@@ -45,7 +45,8 @@ def tables() -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
         others = [
             name
             for name in cells.columns
-            if not set(name.split()) & {w for w in target.split() if w not in ("mean", "worst", "error")}
+            if not set(name.split())
+            & {w for w in target.split() if w not in ("mean", "worst", "error")}
         ]
         yield f"cells, {target}", cells[others].to_numpy(), 100 * cells[target].to_numpy()
     wine = datasets.load_wine(as_frame=True).data
@@ -55,7 +56,12 @@ def tables() -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
     except ImportError:
         print("statsmodels is not installed: without its four tables")
         return
-    for name, target in (("randhie", "mdvis"), ("fair", "affairs"), ("anes96", "age"), ("star98", None)):
+    for name, target in (
+        ("randhie", "mdvis"),
+        ("fair", "affairs"),
+        ("anes96", "age"),
+        ("star98", None),
+    ):
         frame = getattr(more, name).load_pandas().data.dropna().select_dtypes("number")
         if target is None:
             passed, failed = frame.pop("NABOVE"), frame.pop("NBELOW")
@@ -76,7 +82,9 @@ class Case:
     calibration_errors: np.ndarray
     test_errors: np.ndarray
     norms: np.ndarray  #: of the test rows' weights
-    distances: np.ndarray  #: of the test rows to the nearest training row, features in standard deviations
+    distances: (
+        np.ndarray
+    )  #: of the test rows to the nearest training row, features in standard deviations
 
 
 def cases(method: str = "leaves") -> Iterator[Case]:
@@ -87,8 +95,12 @@ def cases(method: str = "leaves") -> Iterator[Case]:
             order, n = np.random.default_rng(seed).permutation(len(y)), len(y)
             fitted, held, tested = np.split(order, [int(0.6 * n), int(0.8 * n)])
             for settings in MODELS.values():
-                model = lgb.LGBMRegressor(**settings, verbose=-1, n_jobs=1).fit(X[fitted], y[fitted])
-                yield _case(name, axil.Explainer(model, X[fitted], y[fitted]), X, y, held, tested, method)
+                model = lgb.LGBMRegressor(**settings, verbose=-1, n_jobs=1).fit(
+                    X[fitted], y[fitted]
+                )
+                yield _case(
+                    name, axil.Explainer(model, X[fitted], y[fitted]), X, y, held, tested, method
+                )
         print(name, flush=True)
 
 

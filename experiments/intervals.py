@@ -55,7 +55,9 @@ def read_openml(name: str) -> tuple[pd.DataFrame, pd.Series]:
     return pd.get_dummies(features, dtype=float), bunch.target.astype(float)
 
 
-def split_of(X: np.ndarray, y: np.ndarray, seed: int, settings: dict[str, Any] = MODEL) -> tuple[Split, np.ndarray]:
+def split_of(
+    X: np.ndarray, y: np.ndarray, seed: int, settings: dict[str, Any] = MODEL
+) -> tuple[Split, np.ndarray]:
     """The rows of a split, and the numbers of its test rows in the data set."""
     order = np.random.default_rng(seed).permutation(len(y))[:MOST_ROWS]
     train, cal, test = np.split(order, [round(0.6 * len(order)), round(0.8 * len(order))])
@@ -95,7 +97,9 @@ def strata_of(split: Split, y: np.ndarray, rows: np.ndarray) -> dict[str, np.nda
         "local scale": table["scale"].to_numpy(),
         "norm of the weights": norm,
         "effective size, inverse": np.square(norm / np.abs(weights).sum(axis=1)),
-        "distance to a training row": np.array([np.linalg.norm(train - row, axis=1).min() for row in new]),
+        "distance to a training row": np.array(
+            [np.linalg.norm(train - row, axis=1).min() for row in new]
+        ),
         "spread of targets, IBUG's": split.neighbours[1][:, 3],
         "size of the prediction": np.abs(split.made - split.y_train.mean()),
         "feature": split.X[:, split.model.booster_.feature_importance("gain").argmax()],
@@ -113,7 +117,10 @@ def measure(
     """{(data, seed, method or "strata"): arrays}, from the cache or made now, small data sets first; ``slow``: seeds of LAST."""
     names = sorted(data, key=lambda name: len(data[name][1]))
     found = {}
-    rounds = (([m for m in methods if m not in LAST], seeds), ([m for m in methods if m in LAST], min(seeds, slow)))
+    rounds = (
+        ([m for m in methods if m not in LAST], seeds),
+        ([m for m in methods if m in LAST], min(seeds, slow)),
+    )
     for some, count in rounds:
         for seed, name in product(range(count), names):
             split, rows = split_of(*data[name], seed, settings)
@@ -121,7 +128,9 @@ def measure(
             for what in ["strata", *some]:
                 path = cache / f"{name}-{seed}-{what}.npz"
                 if not path.exists():
-                    arrays = strata_of(split, y, rows) if what == "strata" else scores_of(what, split, y)
+                    arrays = (
+                        strata_of(split, y, rows) if what == "strata" else scores_of(what, split, y)
+                    )
                     path.parent.mkdir(parents=True, exist_ok=True)
                     np.savez_compressed(path.with_suffix(".part.npz"), **arrays)
                     path.with_suffix(".part.npz").replace(path)
@@ -129,18 +138,36 @@ def measure(
                 with np.load(path) as kept:
                     found[name, seed, what] = dict(kept)
             if new:
-                print(f"{time.strftime('%H:%M:%S')} {name}, split {seed}: {'; '.join(new)}", flush=True)
+                print(
+                    f"{time.strftime('%H:%M:%S')} {name}, split {seed}: {'; '.join(new)}",
+                    flush=True,
+                )
     return found
 
 
 def main() -> None:
     parser: argparse.ArgumentParser = arguments(__doc__.splitlines()[0])
-    parser.add_argument("--openml", action="store_true", help="data sets of IBUG's list, which need a connection")
-    parser.add_argument("--paper", action="store_true", help="the paper's model, methods that share a model")
-    parser.add_argument("--quick", action="store_true", help="two small data sets, two splits; prints, writes nothing")
+    parser.add_argument(
+        "--openml", action="store_true", help="data sets of IBUG's list, which need a connection"
+    )
+    parser.add_argument(
+        "--paper", action="store_true", help="the paper's model, methods that share a model"
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="two small data sets, two splits; prints, writes nothing",
+    )
     parser.add_argument("--cache", type=Path, default=CACHE, help="folder in which scores are kept")
-    parser.add_argument("--without", nargs="*", default=[], choices=list(METHODS), help="methods to leave out")
-    parser.add_argument("--slow-splits", type=int, default=SEEDS, help=f"splits for {', '.join(LAST)} (default: all)")
+    parser.add_argument(
+        "--without", nargs="*", default=[], choices=list(METHODS), help="methods to leave out"
+    )
+    parser.add_argument(
+        "--slow-splits",
+        type=int,
+        default=SEEDS,
+        help=f"splits for {', '.join(LAST)} (default: all)",
+    )
     given = parser.parse_args()
     names = QUICK if given.quick else list(OPENML) if given.openml else given.only
     data = {name: read_openml(name) if given.openml else read(name, given.data) for name in names}
@@ -149,12 +176,20 @@ def main() -> None:
     absent += [*given.without, *(OWN_MODELS if given.paper else [])]
     methods = [name for name in METHODS if name not in absent]
     cache, settings = (given.cache / "paper", SETTINGS) if given.paper else (given.cache, MODEL)
-    found = measure(numbers, methods, cache, 2 if given.quick else SEEDS, given.slow_splits, settings)
-    shapes: dict[str, Line] = {name: {"N": X.shape[0], "M": X.shape[1]} for name, (X, _) in numbers.items()}
+    found = measure(
+        numbers, methods, cache, 2 if given.quick else SEEDS, given.slow_splits, settings
+    )
+    shapes: dict[str, Line] = {
+        name: {"N": X.shape[0], "M": X.shape[1]} for name, (X, _) in numbers.items()
+    }
     line, table = command("intervals", given.data), "intervals"
     for flag in (flag for flag in ("openml", "paper") if getattr(given, flag)):
         line, table = f"{line} --{flag}", f"{table}_{flag}"
-    line += f" --slow-splits {given.slow_splits}" if given.slow_splits < SEEDS and not given.paper else ""
+    line += (
+        f" --slow-splits {given.slow_splits}"
+        if given.slow_splits < SEEDS and not given.paper
+        else ""
+    )
     write_tables(found, shapes, None if given.quick else table, line, short=given.paper)
 
 

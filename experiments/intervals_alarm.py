@@ -23,7 +23,9 @@ LARGE = 0.1  # of all test rows
 def area(score: np.ndarray, large: np.ndarray) -> float:
     """Under the ROC curve."""
     hits = large.sum()
-    return float((rankdata(score)[large].sum() - hits * (hits + 1) / 2) / (hits * (len(large) - hits)))
+    return float(
+        (rankdata(score)[large].sum() - hits * (hits + 1) / 2) / (hits * (len(large) - hits))
+    )
 
 
 def areas(case: Case) -> dict[str, float]:
@@ -31,7 +33,12 @@ def areas(case: Case) -> dict[str, float]:
     large = errors > np.quantile(errors, 1 - LARGE)
     features, sizes = case.test.features[:, 0], case.test.sizes[:, 0]
     own = case.calibration
-    made = Conformal(own.features[:, 0], own.sizes[:, 0], case.calibration_errors, np.full(features.shape[1], PENALTY))
+    made = Conformal(
+        own.features[:, 0],
+        own.sizes[:, 0],
+        case.calibration_errors,
+        np.full(features.shape[1], PENALTY),
+    )
     known = {
         "norm of the weights": case.norms,
         "effective size, the smallest first": features[:, 4],

@@ -22,7 +22,9 @@ from axil.questions.intervals.local import NAMES, NEARBY, PENALTY
 
 COVERAGE = 0.9
 ALL = tuple(range(len(NAMES)))
-FORMS: dict[str, tuple[tuple[int, ...], tuple[float, ...], float]] = {  # features, powers of the errors nearby, penalty
+FORMS: dict[
+    str, tuple[tuple[int, ...], tuple[float, ...], float]
+] = {  # features, powers of the errors nearby, penalty
     "constant": ((), (0.0, 0.0), PENALTY),
     "errors under |k|": ((), (1.0, 0.0), PENALTY),
     "errors under k^2": ((), (0.0, 1.0), PENALTY),
@@ -36,22 +38,31 @@ FORMS: dict[str, tuple[tuple[int, ...], tuple[float, ...], float]] = {  # featur
 }
 
 
-def scores(case: Case, form: tuple[tuple[int, ...], tuple[float, ...], float], rows: int | None) -> np.ndarray:
+def scores(
+    case: Case, form: tuple[tuple[int, ...], tuple[float, ...], float], rows: int | None
+) -> np.ndarray:
     """CRPS, Winkler score and coverage."""
     chosen, powers, penalty = form
     features, sizes = [], []
     for local in (case.calibration, case.test):
         features.append(local.features[:, 0, list(chosen)])
         sizes.append(np.exp(local.features[:, 0, :2] @ powers))
-    unit = case.test.sizes[0, 0] / np.exp(NEARBY * case.test.features[0, 0, :2].sum())  # the spread of the targets
+    unit = case.test.sizes[0, 0] / np.exp(
+        NEARBY * case.test.features[0, 0, :2].sum()
+    )  # the spread of the targets
     made = Conformal(
-        features[0][:rows], unit * sizes[0][:rows], case.calibration_errors[:rows], np.full(len(chosen), penalty)
+        features[0][:rows],
+        unit * sizes[0][:rows],
+        case.calibration_errors[:rows],
+        np.full(len(chosen), penalty),
     )
     atoms, r = made.atoms(features[1], unit * sizes[1]), case.test_errors[:, None]
     n = atoms.shape[1]
     ranks = 2 * np.arange(1, n + 1) - n - 1
     crps = np.abs(atoms - r).mean(axis=1) - (ranks * atoms).sum(axis=1) / n**2
-    half = np.sort(made.magnitudes(features[1], unit * sizes[1]), axis=1)[:, order_of(COVERAGE, n) - 1]
+    half = np.sort(made.magnitudes(features[1], unit * sizes[1]), axis=1)[
+        :, order_of(COVERAGE, n) - 1
+    ]
     beyond = np.maximum(np.abs(r[:, 0]) - half, 0.0)
     winkler = 2 * half + 2 / (1 - COVERAGE) * beyond
     return np.array([crps.mean(), winkler.mean(), (beyond == 0).mean()])
@@ -68,7 +79,9 @@ def lines_of(method: str, every: list[Case]) -> list[Line]:
     for name in FORMS:
         line: Line = {"method": method, "form": name}
         for rows, label in ((None, "all rows"), (30, "30 rows")):
-            ratio = np.exp(np.log(found[name, rows][:, :2] / found["constant", rows][:, :2]).mean(axis=0))
+            ratio = np.exp(
+                np.log(found[name, rows][:, :2] / found["constant", rows][:, :2]).mean(axis=0)
+            )
             line |= {f"CRPS, {label}": f"{ratio[0]:.3f}", f"Winkler, {label}": f"{ratio[1]:.3f}"}
             line[f"held, {label}"] = f"{found[name, rows][:, 2].mean():.3f}"
         lines.append(line)

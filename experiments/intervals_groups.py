@@ -22,10 +22,16 @@ SIZES, WRONG, DRAWS = (0.10, 0.14, 0.22), 0.02, 3
 FITTED, HELD, NEW = 3000, 1000, 3000
 
 
-def homes(n: int, wrong: float, draws: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def homes(
+    n: int, wrong: float, draws: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Features, log prices and classes."""
     kind = draws.choice(3, n, p=(0.6, 0.25, 0.15))
-    area, age, place = draws.normal(4.6 + 0.3 * kind, 0.3), draws.uniform(0, 80, n), draws.uniform(-1, 1, (n, 2))
+    area, age, place = (
+        draws.normal(4.6 + 0.3 * kind, 0.3),
+        draws.uniform(0, 80, n),
+        draws.uniform(-1, 1, (n, 2)),
+    )
     value = 8 + area - 0.004 * age + 0.3 * np.sin(3 * place[:, 0]) * place[:, 1] + 0.2 * kind
     price = value + draws.normal(size=n) * np.array(SIZES)[kind]
     bad = draws.random(n) < wrong
@@ -72,7 +78,9 @@ def measure(wrong: float, seed: int) -> dict[str, np.ndarray]:
                 table = explainer.calibrate(*cal, **given).interval(new, **asked)
                 lower, upper = table["lower"].to_numpy(), table["upper"].to_numpy()
             held = (lower <= truth) & (truth <= upper)
-            by_class = [[values[kind == k].mean() for k in range(3)] for values in (held, upper - lower)]
+            by_class = [
+                [values[kind == k].mean() for k in range(3)] for values in (held, upper - lower)
+            ]
             found[way + (", audit first" if audited else "")] = np.array(by_class)
     return found
 
@@ -86,7 +94,9 @@ def main() -> None:
             held, width = np.mean([one[way] for one in every], axis=0)
             line: Line = {"wrong": f"{wrong:.0%}", "intervals": way}
             line |= {f"held, class {k}": f"{value:.3f}" for k, value in enumerate(held, 1)}
-            lines.append(line | {f"width, class {k}": f"{value:.2f}" for k, value in enumerate(width, 1)})
+            lines.append(
+                line | {f"width, class {k}": f"{value:.2f}" for k, value in enumerate(width, 1)}
+            )
     print("\n".join(markdown(lines)))
     write("intervals_groups", lines, command("intervals_groups", None))
 

@@ -33,14 +33,21 @@ def by_row(found: Found) -> pd.DataFrame:
         if method != "strata":
             rows = found[name, seed, "strata"]["row"]
             own = {key: value for key, value in arrays.items() if key != "seconds"}
-            parts.append(pd.DataFrame({"data": name, "split": seed, "method": method, "row": rows} | own))
+            parts.append(
+                pd.DataFrame({"data": name, "split": seed, "method": method, "row": rows} | own)
+            )
     return pd.concat(parts, ignore_index=True)
 
 
 def by_split(found: Found) -> pd.DataFrame:
     """Means over the test rows of a split, and seconds."""
     lines = [
-        {"data": name, "split": seed, "method": method, **{key: float(np.mean(value)) for key, value in arrays.items()}}
+        {
+            "data": name,
+            "split": seed,
+            "method": method,
+            **{key: float(np.mean(value)) for key, value in arrays.items()},
+        }
         for (name, seed, method), arrays in found.items()
         if method != "strata"
     ]
@@ -82,31 +89,53 @@ def leaders(table: pd.DataFrame, methods: list[str]) -> set[str]:
 def data_table(rows: pd.DataFrame, shapes: dict[str, Line]) -> list[Line]:
     """CRPS by data set; bold: first or tied among those with the same fitted model."""
     present = [method for method in METHODS if method in set(rows["method"])]
-    same, shown, first, tied = list(SAME_MODEL), [], dict.fromkeys(SAME_MODEL, 0), dict.fromkeys(SAME_MODEL, 0)
+    same, shown, first, tied = (
+        list(SAME_MODEL),
+        [],
+        dict.fromkeys(SAME_MODEL, 0),
+        dict.fromkeys(SAME_MODEL, 0),
+    )
     for name, table in means_of(rows, "crps").items():
         lead, means = leaders(table, same), table.mean()
         first[means[same].idxmin()] += 1
         for method in lead:
             tied[method] += 1
         cells = {m: f"{means[m]:.3g}" if m in means else "" for m in present}
-        shown.append({"data": name} | shapes[name] | {m: f"**{c}**" if m in lead else c for m, c in cells.items()})
+        shown.append(
+            {"data": name}
+            | shapes[name]
+            | {m: f"**{c}**" if m in lead else c for m, c in cells.items()}
+        )
     for kind, counts in (("lowest mean", first), ("first or tied", tied)):
-        shown.append({"data": kind, "N": "", "M": ""} | {method: counts.get(method, "") for method in present})
+        shown.append(
+            {"data": kind, "N": "", "M": ""}
+            | {method: counts.get(method, "") for method in present}
+        )
     return shown
 
 
 def method_table(rows: pd.DataFrame, splits: pd.DataFrame) -> list[Line]:
     """Over the data sets: CRPS, Winkler score and width as geometric means of ratios to those of one constant width, NLL as the
     median of differences from its."""
-    shown, places = [], [leaders(table, list(SAME_MODEL)) for table in means_of(rows, "crps").values()]
-    for group, methods in (("same model", SAME_MODEL), ("same model, refits", REFITS), ("own model", OWN_MODELS)):
+    shown, places = (
+        [],
+        [leaders(table, list(SAME_MODEL)) for table in means_of(rows, "crps").values()],
+    )
+    for group, methods in (
+        ("same model", SAME_MODEL),
+        ("same model, refits", REFITS),
+        ("own model", OWN_MODELS),
+    ):
         for method in methods:
             if method not in set(splits["method"]):
                 continue
             both = shared(splits, *{method, BASE}).groupby(["method", "data"])
             means = both[[*SCORES, "covered", "width", "seconds"]].mean()
             own, base = means.loc[method], means.loc[BASE]
-            ratios = [np.exp(np.log(own[score] / base[score]).mean()) for score in ("crps", "winkler", "width")]
+            ratios = [
+                np.exp(np.log(own[score] / base[score]).mean())
+                for score in ("crps", "winkler", "width")
+            ]
             tied = sum(method in lead for lead in places) if method in SAME_MODEL else ""
             cells = [
                 f"{ratios[0]:.3f}", tied, f"{ratios[1]:.3f}", f"{(own['nll'] - base['nll']).median():+.3f}",
@@ -118,10 +147,22 @@ def method_table(rows: pd.DataFrame, splits: pd.DataFrame) -> list[Line]:
     return shown
 
 
-_HEADS = ("CRPS", "first or tied", "Winkler", "NLL", "coverage", "by data set", "width", "seconds", "splits")
+_HEADS = (
+    "CRPS",
+    "first or tied",
+    "Winkler",
+    "NLL",
+    "coverage",
+    "by data set",
+    "width",
+    "seconds",
+    "splits",
+)
 
 
-def pairs_table(rows: pd.DataFrame, splits: pd.DataFrame, pairs: list[tuple[str, str]]) -> list[Line]:
+def pairs_table(
+    rows: pd.DataFrame, splits: pd.DataFrame, pairs: list[tuple[str, str]]
+) -> list[Line]:
     """Significant wins, ties and losses of the first of each pair over data sets."""
     shown = []
     for one, other in pairs:
@@ -155,7 +196,12 @@ def coverage_table(found: Found) -> list[Line]:
             continue
         strata, covered = found[name, seed, "strata"], arrays["covered"]
         deciles.setdefault(method, []).append(
-            np.array([part.mean() for part in np.array_split(covered[np.argsort(strata["local scale"])], 10)])
+            np.array(
+                [
+                    part.mean()
+                    for part in np.array_split(covered[np.argsort(strata["local scale"])], 10)
+                ]
+            )
         )
         thirds = np.array_split(covered[np.argsort(strata["feature"], kind="stable")], 3)
         gaps.setdefault(method, []).append(min(part.mean() for part in thirds))
@@ -163,7 +209,9 @@ def coverage_table(found: Found) -> list[Line]:
     for method in (method for method in METHODS if method in deciles):
         means = np.mean(deciles[method], axis=0)
         cells = {f"{10 * i} to {10 * i + 10} %": f"{mean:.2f}" for i, mean in enumerate(means)}
-        shown.append({"method": method} | cells | {"worst third by feature": f"{np.mean(gaps[method]):.3f}"})
+        shown.append(
+            {"method": method} | cells | {"worst third by feature": f"{np.mean(gaps[method]):.3f}"}
+        )
     return shown
 
 
@@ -174,8 +222,15 @@ def alarm_table(found: Found) -> list[Line]:
         if what == "strata":
             large = arrays["error"] > np.quantile(arrays["error"], 0.9)
             for title, key in ALARMS.items():
-                aurocs.setdefault(title, {}).setdefault(name, []).append(float(roc_auc_score(large, arrays[key])))
-    means = pd.DataFrame({title: {name: np.mean(own) for name, own in sets.items()} for title, sets in aurocs.items()})
+                aurocs.setdefault(title, {}).setdefault(name, []).append(
+                    float(roc_auc_score(large, arrays[key]))
+                )
+    means = pd.DataFrame(
+        {
+            title: {name: np.mean(own) for name, own in sets.items()}
+            for title, sets in aurocs.items()
+        }
+    )
     best = means.idxmax(axis=1)
     shown = [
         {"alarm": title, "AUROC": f"{means[title].mean():.3f}", "lowest": f"{means[title].min():.2f}",
@@ -206,7 +261,9 @@ def packages() -> list[str]:
     return names
 
 
-def write_tables(found: Found, shapes: dict[str, Line], table: str | None, command: str, short: bool = False) -> None:
+def write_tables(
+    found: Found, shapes: dict[str, Line], table: str | None, command: str, short: bool = False
+) -> None:
     """results/TABLE.csv and its summaries; None: they are printed; ``short``: the table of methods is all."""
     rows, splits = by_row(found), by_split(found)
     if short and table is not None:

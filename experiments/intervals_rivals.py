@@ -19,9 +19,23 @@ from sklearn.model_selection import KFold
 
 import axil
 
-MODEL = {"n_jobs": 1, "verbose": -1, "random_state": 0}  # else LightGBM's defaults: 100 trees of up to 31 leaves
+MODEL = {
+    "n_jobs": 1,
+    "verbose": -1,
+    "random_state": 0,
+}  # else LightGBM's defaults: 100 trees of up to 31 leaves
 FOLDS = 5
-PAIRS = (0.025, 0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95, 0.975)  # levels of quantile models; between them a straight line
+PAIRS = (
+    0.025,
+    0.05,
+    0.15,
+    0.3,
+    0.5,
+    0.7,
+    0.85,
+    0.95,
+    0.975,
+)  # levels of quantile models; between them a straight line
 NEIGHBOURS = (3, 5, 7, 9, 11, 15, 31, 61, 91, 121, 151, 201, 301, 401, 501, 601, 701)  # IBUG's
 FACTORS = np.outer(10.0 ** np.arange(-8, 4), (1.0, 2.5, 5.0)).ravel()  # IBUG's
 COMPARED = 100_000_000  # pairs of rows whose shared leaves are counted at a time
@@ -69,7 +83,10 @@ class Split:
         out, new = np.empty(N), np.empty((len(self.X), N))
         for fit, rest in KFold(FOLDS, shuffle=True, random_state=self.seed).split(self.X_train):
             model = lgb.LGBMRegressor(**self.settings).fit(self.X_train[fit], self.y_train[fit])
-            out[rest], new[:, rest] = model.predict(self.X_train[rest]), model.predict(self.X)[:, None]
+            out[rest], new[:, rest] = (
+                model.predict(self.X_train[rest]),
+                model.predict(self.X)[:, None],
+            )
         return out, new, time.perf_counter() - start
 
     @cached_property
@@ -124,7 +141,9 @@ def constant(split: Split) -> Answer:
 
 def ibug(split: Split) -> Answer:
     """As published: first k, then a factor or an addend, by the calibration rows; by CRPS, and by NLL for the likelihood."""
-    return _normal(split.made, *(ibug_scale(split, score)[1] for score in (crps_normal, nll_normal)))
+    return _normal(
+        split.made, *(ibug_scale(split, score)[1] for score in (crps_normal, nll_normal))
+    )
 
 
 def ibug_conformal(split: Split) -> Answer:
@@ -132,7 +151,9 @@ def ibug_conformal(split: Split) -> Answer:
     return _scaled(split, *ibug_scale(split, crps_normal, together=True))
 
 
-def ibug_scale(split: Split, score: Callable[..., np.ndarray], together: bool = False) -> tuple[np.ndarray, np.ndarray]:
+def ibug_scale(
+    split: Split, score: Callable[..., np.ndarray], together: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
     """Standard deviations of the calibration rows and of the test rows."""
 
     def loss(std: np.ndarray) -> float:
@@ -140,8 +161,12 @@ def ibug_scale(split: Split, score: Callable[..., np.ndarray], together: bool = 
 
     fits = []
     for known, new in zip(*(part.T + 1e-15 for part in split.neighbours)):
-        floor = known[known > 2e-15].min(initial=np.inf)  # the least that is not nothing, as published
-        fits.append([np.maximum(part, floor if np.isfinite(floor) else 1e-15) for part in (known, new)])
+        floor = known[known > 2e-15].min(
+            initial=np.inf
+        )  # the least that is not nothing, as published
+        fits.append(
+            [np.maximum(part, floor if np.isfinite(floor) else 1e-15) for part in (known, new)]
+        )
     if together:
         changes = [calibrated(known, loss) for known, _ in fits]
         best = int(np.argmin([loss(change(known)) for change, (known, _) in zip(changes, fits)]))
@@ -152,7 +177,9 @@ def ibug_scale(split: Split, score: Callable[..., np.ndarray], together: bool = 
     return change(fits[best][0]), change(fits[best][1])
 
 
-def calibrated(std: np.ndarray, loss: Callable[[np.ndarray], float]) -> Callable[[np.ndarray], np.ndarray]:
+def calibrated(
+    std: np.ndarray, loss: Callable[[np.ndarray], float]
+) -> Callable[[np.ndarray], np.ndarray]:
     """The better of a factor and an addend to standard deviations, of IBUG's grid, by the calibration rows."""
     ways = [("add", 0.0), *(("add", d) for d in FACTORS), *(("times", g) for g in FACTORS)]
     how, by = min(ways, key=lambda way: loss(std + way[1] if way[0] == "add" else std * way[1]))
@@ -189,7 +216,9 @@ def _scaled(split: Split, cal: np.ndarray, new: np.ndarray) -> Answer:
     made, ratios = split.made, split.left / cal
     half = new * np.sort(np.abs(ratios))[place(COVERAGE, len(ratios))]
     quantiles = made[:, None] + new[:, None] * outward(ratios)
-    return Answer(quantiles, made - half, made + half, made, new * np.sqrt(np.mean(np.square(ratios))))
+    return Answer(
+        quantiles, made - half, made + half, made, new * np.sqrt(np.mean(np.square(ratios)))
+    )
 
 
 def _normal(mean: np.ndarray, std: np.ndarray, for_likelihood: np.ndarray) -> Answer:
@@ -222,7 +251,9 @@ def quantile_pairs(split: Split) -> Answer:
 
 
 def _quantile_models(X: np.ndarray, y: np.ndarray, *rows: np.ndarray) -> list[np.ndarray]:
-    models = [lgb.LGBMRegressor(objective="quantile", alpha=alpha, **MODEL).fit(X, y) for alpha in PAIRS]
+    models = [
+        lgb.LGBMRegressor(objective="quantile", alpha=alpha, **MODEL).fit(X, y) for alpha in PAIRS
+    ]
     return [np.column_stack([model.predict(own) for model in models]) for own in rows]
 
 
@@ -236,7 +267,9 @@ def _from_levels(found: np.ndarray) -> Answer:
 def quantile_forest(split: Split) -> Answer:
     from quantile_forest import RandomForestQuantileRegressor
 
-    forest = RandomForestQuantileRegressor(100, min_samples_leaf=5, random_state=split.seed, n_jobs=1)
+    forest = RandomForestQuantileRegressor(
+        100, min_samples_leaf=5, random_state=split.seed, n_jobs=1
+    )
     forest.fit(*both(split))
     found = forest.predict(split.X, quantiles=[*LEVELS, 0.05, 0.95])
     quantiles = found[:, :-2]
@@ -265,11 +298,15 @@ def catboost(split: Split) -> Answer:
         allow_writing_files=False, early_stopping_rounds=20,
     )  # fmt: skip
     model.fit(split.X_train, split.y_train, eval_set=(split.X_cal, split.y_cal))
-    cal, new = (model.predict(X, prediction_type="RMSEWithUncertainty") for X in (split.X_cal, split.X))
+    cal, new = (
+        model.predict(X, prediction_type="RMSEWithUncertainty") for X in (split.X_cal, split.X)
+    )
     return _tuned(split, cal[:, 0], np.sqrt(cal[:, 1]), new[:, 0], np.sqrt(new[:, 1]))
 
 
-def _tuned(split: Split, mean_cal: np.ndarray, std_cal: np.ndarray, mean: np.ndarray, std: np.ndarray) -> Answer:
+def _tuned(
+    split: Split, mean_cal: np.ndarray, std_cal: np.ndarray, mean: np.ndarray, std: np.ndarray
+) -> Answer:
     fits = [
         calibrated(std_cal, lambda s, score=score: float(score(split.y_cal, mean_cal, s).mean()))
         for score in (crps_normal, nll_normal)
@@ -279,7 +316,9 @@ def _tuned(split: Split, mean_cal: np.ndarray, std_cal: np.ndarray, mean: np.nda
 
 def both(split: Split) -> tuple[np.ndarray, np.ndarray]:
     """Training and calibration rows: for models that need no rows to calibrate with."""
-    return np.concatenate([split.X_train, split.X_cal]), np.concatenate([split.y_train, split.y_cal])
+    return np.concatenate([split.X_train, split.X_cal]), np.concatenate(
+        [split.y_train, split.y_cal]
+    )
 
 
 def _not_zero(std: np.ndarray) -> np.ndarray:

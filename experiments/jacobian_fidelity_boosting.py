@@ -26,7 +26,11 @@ from paper_setting import write_csv
 from scipy.stats import spearmanr
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
-from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+)
 from sklearn.model_selection import train_test_split
 
 import axil
@@ -46,7 +50,14 @@ LGB = {
     "num_leaves": 15,
 }
 XGB = {"n_estimators": TREES, "n_jobs": 1, "max_depth": 4, "learning_rate": 0.3}
-CAT = {"iterations": TREES, "verbose": 0, "thread_count": 1, "allow_writing_files": False, "random_seed": 0, "depth": 4}
+CAT = {
+    "iterations": TREES,
+    "verbose": 0,
+    "thread_count": 1,
+    "allow_writing_files": False,
+    "random_seed": 0,
+    "depth": 4,
+}
 CAT["leaf_estimation_iterations"] = 1  # the replay here takes one step a tree
 HIST = {"max_iter": TREES, "random_state": 0, "max_leaf_nodes": 15}
 
@@ -63,7 +74,10 @@ def softmax(F):
 #: By the name of the loss: (y, F) -> g, h; and what a fit starts from, of the means.
 LOSSES = {
     "squared": (lambda y, F: (F - y, np.ones_like(F)), lambda m: m),
-    "logistic": (lambda y, F: (sigmoid(F) - y, sigmoid(F) * sigmoid(-F)), lambda m: np.log(m / (1 - m))),
+    "logistic": (
+        lambda y, F: (sigmoid(F) - y, sigmoid(F) * sigmoid(-F)),
+        lambda m: np.log(m / (1 - m)),
+    ),
     "softmax": (lambda y, F: (softmax(F) - y, softmax(F) * (1 - softmax(F))), np.log),
     "poisson": (lambda y, F: (np.exp(F) - y, np.exp(F)), np.log),
     "gamma": (lambda y, F: (1 - y * np.exp(-F), y * np.exp(-F)), np.log),
@@ -73,7 +87,9 @@ LOSSES = {
 def replay(fit, leaves, queries, y):
     """(n, K): the scores in the leaves ``queries`` (n, T) when the trees with these leaves (N, T) are refitted to y (N, K)."""
     derivatives, start = LOSSES[fit.loss.name]
-    rates = np.nan_to_num(fit.learning_rates, nan=XGB["learning_rate"])  # which files of XGBoost do not state
+    rates = np.nan_to_num(
+        fit.learning_rates, nan=XGB["learning_rate"]
+    )  # which files of XGBoost do not state
     base = start(y.mean(axis=0)) if fit.base is None else fit.base
     F, Q = base + np.zeros_like(y), base + np.zeros((len(queries), y.shape[1]))
     starts = fit.starts
@@ -81,8 +97,15 @@ def replay(fit, leaves, queries, y):
         g, h = derivatives(y, F)
         for s in trees:
             k, n, leaf = fit.schedule.outputs[s], fit.n_leaves[s], leaves[:, s]
-            G, H = np.bincount(leaf, g[:, k], n), getattr(fit.loss, "factor", 1.0) * np.bincount(leaf, h[:, k], n)
-            v = -np.sign(G) * np.maximum(np.abs(G) - fit.l1, 0) / (H + fit.l2[starts[s] : starts[s + 1]])
+            G, H = (
+                np.bincount(leaf, g[:, k], n),
+                getattr(fit.loss, "factor", 1.0) * np.bincount(leaf, h[:, k], n),
+            )
+            v = (
+                -np.sign(G)
+                * np.maximum(np.abs(G) - fit.l1, 0)
+                / (H + fit.l2[starts[s] : starts[s + 1]])
+            )
             v = np.clip(v, -fit.max_step, fit.max_step)
             F[:, k] += rates[s] * v[leaf]
             Q[:, k] += rates[s] * v[queries[:, s]]
@@ -91,18 +114,38 @@ def replay(fit, leaves, queries, y):
 
 def cases():
     """library, data, loss, model, X, y."""
-    cancer, wine, diabetes = (load(return_X_y=True) for load in (load_breast_cancer, load_wine, load_diabetes))
+    cancer, wine, diabetes = (
+        load(return_X_y=True) for load in (load_breast_cancer, load_wine, load_diabetes)
+    )
     counts = diabetes[0], np.rint(diabetes[1] / 25)
     yield "LightGBM", "breast_cancer", "binary", lgb.LGBMClassifier(**LGB), *cancer
     yield "XGBoost", "breast_cancer", "binary:logistic", xgb.XGBClassifier(**XGB), *cancer
     yield "CatBoost", "breast_cancer", "Logloss", catboost.CatBoostClassifier(**CAT), *cancer
     boosting = GradientBoostingClassifier(n_estimators=TREES, random_state=0)
     yield "scikit-learn", "breast_cancer", "log_loss", boosting, *cancer
-    yield "scikit-learn hist", "breast_cancer", "log_loss", HistGradientBoostingClassifier(**HIST), *cancer
+    yield (
+        "scikit-learn hist",
+        "breast_cancer",
+        "log_loss",
+        HistGradientBoostingClassifier(**HIST),
+        *cancer,
+    )
     yield "LightGBM", "wine", "multiclass", lgb.LGBMClassifier(**LGB), *wine
     yield "LightGBM", "diabetes", "poisson", lgb.LGBMRegressor(**LGB, objective="poisson"), *counts
-    yield "scikit-learn hist", "diabetes", "gamma", HistGradientBoostingRegressor(**HIST, loss="gamma"), *diabetes
-    yield "XGBoost", "diabetes", "squared, alpha=50", xgb.XGBRegressor(**XGB, reg_alpha=50.0), *diabetes
+    yield (
+        "scikit-learn hist",
+        "diabetes",
+        "gamma",
+        HistGradientBoostingRegressor(**HIST, loss="gamma"),
+        *diabetes,
+    )
+    yield (
+        "XGBoost",
+        "diabetes",
+        "squared, alpha=50",
+        xgb.XGBRegressor(**XGB, reg_alpha=50.0),
+        *diabetes,
+    )
     yield "LightGBM", "diabetes", "squared (exact)", lgb.LGBMRegressor(**LGB), *diabetes
 
 
@@ -121,7 +164,11 @@ def moved(targets, y, j):
 
 def agreement(predicted, found):
     """The median over rows x of the rank correlation over rows j, and the relative error; (n_j, n_x) each."""
-    ranks = [spearmanr(a, b).statistic for a, b in zip(predicted.T, found.T) if np.ptp(a) > 0 and np.ptp(b) > 0]
+    ranks = [
+        spearmanr(a, b).statistic
+        for a, b in zip(predicted.T, found.T)
+        if np.ptp(a) > 0 and np.ptp(b) > 0
+    ]
     return float(np.median(ranks)), float(np.linalg.norm(predicted - found) / np.linalg.norm(found))
 
 
@@ -141,7 +188,9 @@ def measure(model, X, y, n_rows, rng):
     results = {"small": [], "fixed": [], "refit": []}
     for j in chosen:
         own, delta = moved(targets, y, j)
-        k = int(np.argmax(delta)) if len(delta) > 1 else 0  # one output: the class that the row moves to
+        k = (
+            int(np.argmax(delta)) if len(delta) > 1 else 0
+        )  # one output: the class that the row moves to
         predicted, only = J[k, :, j], targets.copy()
         ends = []
         for step in (SMALL, -SMALL):
@@ -149,8 +198,12 @@ def measure(model, X, y, n_rows, rng):
             ends.append(replay(fit, leaves, queries, only)[:, k])
         results["small"].append((2 * SMALL * predicted, ends[0] - ends[1]))
         only[j, k] = targets[j, k] + delta[k]
-        results["fixed"].append((delta[k] * predicted, (replay(fit, leaves, queries, only) - replayed)[:, k]))
-        if len(delta) == 1:  # a refit of several classes moves all columns at once, J is by one of them
+        results["fixed"].append(
+            (delta[k] * predicted, (replay(fit, leaves, queries, only) - replayed)[:, k])
+        )
+        if (
+            len(delta) == 1
+        ):  # a refit of several classes moves all columns at once, J is by one of them
             again = find(clone(model).fit(X, own)).scores(X_out)
             results["refit"].append((delta[k] * predicted, (again - before)[:, k]))
     row = {
@@ -159,21 +212,29 @@ def measure(model, X, y, n_rows, rng):
         "replay error": f"{np.abs(replayed - before).max():.1e}",
     }
     for name, pairs in results.items():
-        rank, error = agreement(*(np.array(part) for part in zip(*pairs))) if pairs else (np.nan, np.nan)
+        rank, error = (
+            agreement(*(np.array(part) for part in zip(*pairs))) if pairs else (np.nan, np.nan)
+        )
         row[f"{name} rank"], row[f"{name} error"] = f"{rank:.4f}", f"{error:.2e}"
     return row
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=24, help="training rows whose targets are changed")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--rows", type=int, default=24, help="training rows whose targets are changed"
+    )
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     rows = []
     for library, data, loss, model, X, y in cases():
         start = time.perf_counter()
         found = measure(model, X, y, arguments.rows, np.random.default_rng(0))
-        rows.append({"library": library, "data": data, "loss": loss, "changed": arguments.rows, **found})
+        rows.append(
+            {"library": library, "data": data, "loss": loss, "changed": arguments.rows, **found}
+        )
         rows[-1] |= {"seconds": f"{time.perf_counter() - start:.1f}"}
         print(rows[-1], flush=True)
     packages = ("axil", "numpy", "scipy", "scikit-learn", "lightgbm", "xgboost", "catboost")

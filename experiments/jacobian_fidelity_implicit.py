@@ -54,7 +54,10 @@ def wine() -> tuple[np.ndarray, np.ndarray]:
 NEWTON = {"tol": 1e-10, "solver": "newton-cholesky"}
 LEARNERS: dict[str, tuple[Callable[[], Any], Any]] = {
     "Ridge(alpha=1)": (diabetes, Ridge(1.0)),
-    "KernelRidge(rbf, gamma=0.05, alpha=0.5)": (diabetes, KernelRidge(kernel="rbf", gamma=0.05, alpha=0.5)),
+    "KernelRidge(rbf, gamma=0.05, alpha=0.5)": (
+        diabetes,
+        KernelRidge(kernel="rbf", gamma=0.05, alpha=0.5),
+    ),
     "PoissonRegressor(alpha=0.1)": (diabetes, PoissonRegressor(alpha=0.1, **NEWTON)),
     "GammaRegressor(alpha=0.1)": (diabetes, GammaRegressor(alpha=0.1, **NEWTON)),
     "LogisticRegression(C=1)": (cancer, LogisticRegression(C=1.0, **NEWTON)),
@@ -69,7 +72,10 @@ LEARNERS: dict[str, tuple[Callable[[], Any], Any]] = {
         diabetes,
         MLPRegressor(hidden_layer_sizes=(8,), alpha=1.0, activation="tanh", **NETWORK),
     ),
-    "MLPRegressor(8 relu, alpha=1)": (diabetes, MLPRegressor(hidden_layer_sizes=(8,), alpha=1.0, **NETWORK)),
+    "MLPRegressor(8 relu, alpha=1)": (
+        diabetes,
+        MLPRegressor(hidden_layer_sizes=(8,), alpha=1.0, **NETWORK),
+    ),
     "MLPRegressor(30 tanh, alpha=1)": (
         diabetes,
         MLPRegressor(hidden_layer_sizes=(30,), alpha=1.0, activation="tanh", **NETWORK),
@@ -80,7 +86,9 @@ LEARNERS: dict[str, tuple[Callable[[], Any], Any]] = {
     ),
     "MLPRegressor(8 tanh, alpha=1), adam": (
         diabetes,
-        MLPRegressor(hidden_layer_sizes=(8,), alpha=1.0, activation="tanh", random_state=0, max_iter=2000),
+        MLPRegressor(
+            hidden_layer_sizes=(8,), alpha=1.0, activation="tanh", random_state=0, max_iter=2000
+        ),
     ),
 }
 COLUMNS = [
@@ -139,7 +147,9 @@ def changes(X: np.ndarray, y: np.ndarray) -> dict[str, Callable[[int], Change]]:
     left_out = {"row left out": lambda row: Change(X, y, ones - unit[row], 0.0, -1.0)}
     if y.dtype.kind == "f":
         return {"target + 0.1 sd": moved(0.1 * y.std()), "target + 1 sd": moved(y.std())} | left_out
-    return ({"label moved by 0.1": shared, "label flipped": flipped} if y.max() == 1 else {}) | left_out
+    return (
+        {"label moved by 0.1": shared, "label flipped": flipped} if y.max() == 1 else {}
+    ) | left_out
 
 
 def measure(name: str) -> Iterator[list[object]]:
@@ -155,17 +165,25 @@ def measure(name: str) -> Iterator[list[object]]:
     except axil.AxilError as error:
         yield [name, n_train, "", "", f"refused: {type(error).__name__}", *[""] * 4]
         return
-    details = explainer.verification.details  # an exact smoother is verified by its predictions alone
-    proof = [f"{details[part]:.1e}" if part in details else "" for part in ("newton_step", "damping")]
+    details = (
+        explainer.verification.details
+    )  # an exact smoother is verified by its predictions alone
+    proof = [
+        f"{details[part]:.1e}" if part in details else "" for part in ("newton_step", "damping")
+    ]
     rows = np.random.default_rng(1).choice(n_train, N_CHANGED, replace=False)
     by_targets = by_output(explainer(queries).weights)
-    if explainer.kind == "exact":  # weights are one: the first-order effect of a deletion is minus the derivative
+    if (
+        explainer.kind == "exact"
+    ):  # weights are one: the first-order effect of a deletion is minus the derivative
         by_weights = by_output(-explainer.removal(queries, method="first-order"))
     else:
         by_weights = by_output(explainer.weight_derivatives(queries))
     before = scores(fitted, queries)
     ways = (
-        (("on", "again") if model.solver == "lbfgs" else ("again",)) if hasattr(model, "hidden_layer_sizes") else ("",)
+        (("on", "again") if model.solver == "lbfgs" else ("again",))
+        if hasattr(model, "hidden_layer_sizes")
+        else ("",)
     )
     for change, make in changes(X, y).items():
         for way in ways:
@@ -174,7 +192,9 @@ def measure(name: str) -> Iterator[list[object]]:
                 to = make(int(row))
                 refitted = fit(model, to.X, to.y, to.w, fitted if way == "on" else None)
                 exact.append(scores(refitted, queries) - before)
-                first.append(to.by_target * by_targets[:, :, row] + to.by_weight * by_weights[:, :, row])
+                first.append(
+                    to.by_target * by_targets[:, :, row] + to.by_weight * by_weights[:, :, row]
+                )
             yield [name, n_train, *proof, change, way, *compare(np.array(exact), np.array(first))]
 
 
@@ -191,7 +211,11 @@ def scores(model: Any, X: np.ndarray) -> np.ndarray:
     found = model.predict_proba(X)[:, 1] if hasattr(model, "classes_") else model.predict(X)
     if hasattr(model, "classes_"):
         return np.log(found / (1 - found))[None]
-    return np.log(found)[None] if isinstance(model, (PoissonRegressor, GammaRegressor)) else found[None]
+    return (
+        np.log(found)[None]
+        if isinstance(model, (PoissonRegressor, GammaRegressor))
+        else found[None]
+    )
 
 
 def compare(exact: np.ndarray, first: np.ndarray) -> list[object]:
@@ -205,10 +229,14 @@ def compare(exact: np.ndarray, first: np.ndarray) -> list[object]:
 
 def main() -> None:
     argparse.ArgumentParser(description=__doc__).parse_args()
-    warnings.simplefilter("ignore")  # of fits that could not be led further, and of derivatives that rest on them
+    warnings.simplefilter(
+        "ignore"
+    )  # of fits that could not be led further, and of derivatives that rest on them
     lines = [dict(zip(COLUMNS, line)) for name in LEARNERS for line in measure(name)]
     command = "python experiments/jacobian_fidelity_implicit.py"
-    write_csv("jacobian_fidelity_implicit", lines, command, ("axil", "scikit-learn", "numpy", "scipy"))
+    write_csv(
+        "jacobian_fidelity_implicit", lines, command, ("axil", "scikit-learn", "numpy", "scipy")
+    )
 
 
 if __name__ == "__main__":

@@ -69,12 +69,20 @@ def run(name):
             for k, share in enumerate(SHARES):
                 kept = np.delete(train, own[: max(1, round(share * len(train)))])
                 again = clone(model).fit(X[kept], y[kept])
-                changes[rule][i, k] = abs(again.predict(X[held_out[i : i + 1]], raw_score=True)[0] - before[i])
+                changes[rule][i, k] = abs(
+                    again.predict(X[held_out[i : i + 1]], raw_score=True)[0] - before[i]
+                )
     areas = {rule: change.mean(axis=1) for rule, change in changes.items()}
     for rule, area in areas.items():
         p = "" if rule == "random" else f"{ttest_rel(area, areas['random']).pvalue:.1e}"
         ratio = area.mean() / areas["random"].mean()
-        yield {"model": name, "ranking": rule, "AURC": f"{area.mean():.4f}", "to random": f"{ratio:.2f}", "p": p}
+        yield {
+            "model": name,
+            "ranking": rule,
+            "AURC": f"{area.mean():.4f}",
+            "to random": f"{ratio:.2f}",
+            "p": p,
+        }
 
 
 def main():
@@ -82,7 +90,12 @@ def main():
     parser.add_argument("--only", nargs="*", default=list(CASES))
     lines = [line for name in parser.parse_args().only for line in run(name)]
     print("\n".join(markdown(lines)))
-    write_csv("jacobian_removal", lines, "python experiments/jacobian_removal.py", ("axil", "lightgbm", "numpy"))
+    write_csv(
+        "jacobian_removal",
+        lines,
+        "python experiments/jacobian_removal.py",
+        ("axil", "lightgbm", "numpy"),
+    )
 
 
 if __name__ == "__main__":

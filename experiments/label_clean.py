@@ -39,7 +39,9 @@ def amounts(kind: str, mean: np.ndarray, setting: float, draws: np.random.Genera
     return np.array([draws.gamma(2.0, 1.0, n).sum() for n in claims])
 
 
-CASES: dict[str, tuple[str, float, float]] = {  # of each: the kind, the mean, and the setting of `amounts`
+CASES: dict[
+    str, tuple[str, float, float]
+] = {  # of each: the kind, the mean, and the setting of `amounts`
     "Poisson, mean 0.05": ("poisson", 0.05, 0.0),
     "Poisson, mean 0.5": ("poisson", 0.5, 0.0),
     "Poisson, mean 5": ("poisson", 5.0, 0.0),
@@ -52,8 +54,18 @@ CASES: dict[str, tuple[str, float, float]] = {  # of each: the kind, the mean, a
 
 
 def models(loss: str) -> Iterator[tuple[str, Callable[[], Any]]]:
-    yield "LightGBM", lambda: lgb.LGBMRegressor(n_estimators=ROUNDS, objective=LIGHTGBM[loss], verbose=-1, n_jobs=1)
-    yield "XGBoost", lambda: xgb.XGBRegressor(n_estimators=ROUNDS, max_depth=4, objective=XGBOOST[loss], n_jobs=1)
+    yield (
+        "LightGBM",
+        lambda: lgb.LGBMRegressor(
+            n_estimators=ROUNDS, objective=LIGHTGBM[loss], verbose=-1, n_jobs=1
+        ),
+    )
+    yield (
+        "XGBoost",
+        lambda: xgb.XGBRegressor(
+            n_estimators=ROUNDS, max_depth=4, objective=XGBOOST[loss], n_jobs=1
+        ),
+    )
     if loss != "tweedie":
         yield "HistGB", lambda: HistGradientBoostingRegressor(loss=loss, max_iter=ROUNDS)
 

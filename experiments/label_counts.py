@@ -32,13 +32,26 @@ def run(name: str, X: np.ndarray, y: np.ndarray) -> Iterator[Line]:
             if kind != "as given":
                 spoilt, wrong = spoil(y[train], kind, rng)
             found = audits(X[train], spoilt, seed)[3]
-            if CleanLearning is not None and seed == 0 and kind != "as given" and len(train) <= CLEANED:
+            if (
+                CleanLearning is not None
+                and seed == 0
+                and kind != "as given"
+                and len(train) <= CLEANED
+            ):
                 found["cleanlab"] = cleaned(X[train], spoilt, seed)
             for method, one in found.items():
                 off.setdefault(method, []).append((one.count - wrong.sum()) / len(wrong))
         for method, values in off.items():
-            line: Line = {"data": name, "training rows": len(y) // 2, "wrong": kind, "method": method}
-            yield line | {"share off": round(np.mean(np.abs(values)), 4), "share too high": round(np.mean(values), 4)}
+            line: Line = {
+                "data": name,
+                "training rows": len(y) // 2,
+                "wrong": kind,
+                "method": method,
+            }
+            yield line | {
+                "share off": round(np.mean(np.abs(values)), 4),
+                "share too high": round(np.mean(values), 4),
+            }
 
 
 def summary(lines: list[Line]) -> list[Line]:
@@ -52,14 +65,19 @@ def summary(lines: list[Line]) -> list[Line]:
             "data sets": len(own),
             "share off": f"{own['share off'].mean():.3f}",
         }
-        line |= {"share off, others": f"{own['others'].mean():.3f}", "median": f"{own['share off'].median():.3f}"}
+        line |= {
+            "share off, others": f"{own['others'].mean():.3f}",
+            "median": f"{own['share off'].median():.3f}",
+        }
         made.append(line | {"share too high": f"{own['share too high'].mean():+.3f}"})
     return made
 
 
 def main() -> None:
     parser = arguments(__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="two small data sets; prints, writes nothing")
+    parser.add_argument(
+        "--quick", action="store_true", help="two small data sets; prints, writes nothing"
+    )
     given = parser.parse_args()
     lines: list[Line] = []
     for name in QUICK if given.quick else given.only:

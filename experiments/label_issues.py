@@ -66,7 +66,9 @@ OWN = {
     "wine": datasets.load_wine,
     "iris": datasets.load_iris,
 }
-CUT: dict[str, tuple[str, Any]] = {  # the column that is cut into classes, "" for the target, and where
+CUT: dict[
+    str, tuple[str, Any]
+] = {  # the column that is cut into classes, "" for the target, and where
     "titanic": ("2urvived", [0.5]),
     "red_wine": ("", [5.5]),
     "concrete": ("", 3),
@@ -81,7 +83,16 @@ CUT: dict[str, tuple[str, Any]] = {  # the column that is cut into classes, "" f
     "boston": ("", 3),
     "diabetes": ("", 2),
 }  # a number: into so many classes of one size
-CHOSEN = ("breast_cancer", "digits", "titanic", "red_wine", "concrete", "kin8nm", "cpu_small", "qsar_fish")
+CHOSEN = (
+    "breast_cancer",
+    "digits",
+    "titanic",
+    "red_wine",
+    "concrete",
+    "kin8nm",
+    "cpu_small",
+    "qsar_fish",
+)
 CHOSEN_NUMBERS = NAMES[::2]
 KINDS = ("as given", "times 10", "times 2.5", "shifted")
 COSTS = ((2000, 100), (15000, 400), (60000, 200))  # rows and trees
@@ -123,14 +134,19 @@ def forest() -> Any:
     return RandomForestClassifier(TREES, min_samples_leaf=3, random_state=0, n_jobs=1)
 
 
-def marks_of_classes(make: Callable[[], Any], X: np.ndarray, y: np.ndarray, seed: int) -> dict[str, Any]:
+def marks_of_classes(
+    make: Callable[[], Any], X: np.ndarray, y: np.ndarray, seed: int
+) -> dict[str, Any]:
     """Return the rows that each method marks, and the order of suspicion it has, smallest first."""
     explainer = axil.Explainer(make().fit(X, y), X, y, n_threads=1)
     model, rows = explainer._model, np.arange(len(y))
     splits = StratifiedKFold(5, shuffle=True, random_state=seed)
     unseen = cross_val_predict(make(), X, y, cv=splits, method="predict_proba")
     found = {}
-    for name, table in (("audit", explainer.audit()), ("audit, out-of-fold", explainer.audit(unseen))):
+    for name, table in (
+        ("audit", explainer.audit()),
+        ("audit, out-of-fold", explainer.audit(unseen)),
+    ):
         by_row = table.set_index("row").sort_index()
         found[name] = by_row["suspect"].to_numpy(), by_row["quality"].fillna(1.0).to_numpy()
     shares = np.nan_to_num(audit.around_rows(model, both_classes(model.targets)), nan=0.5)
@@ -182,17 +198,23 @@ def measure_classes(name: str, folder: Path | None) -> Iterator[Line]:
 def summary_of_classes(lines: list[Line]) -> list[Line]:
     frame = pd.DataFrame(lines)
     frame["sets"] = np.where(frame["data"].isin(CHOSEN), "chosen", "judged")
-    measures = [name for name in ("marked as given", "marked", "precision", "recall") if name in frame]
+    measures = [
+        name for name in ("marked as given", "marked", "precision", "recall") if name in frame
+    ]
     measures += [name for name in ("average precision", "precision at its recall") if name in frame]
     made: list[Line] = []
     for (sets, model), group in frame.groupby(["sets", "model"], sort=False):
-        by_method = {method: own.set_index("data") for method, own in group.groupby("method", sort=False)}
+        by_method = {
+            method: own.set_index("data") for method, own in group.groupby("method", sort=False)
+        }
         for method, own in by_method.items():
             line: Line = {"data": f"{sets}, {len(own)}", "model": model, "method": method}
             line |= {name: f"{own[name].mean():.3f}" for name in measures}
             if "cleanlab" in by_method:
                 rival = by_method["cleanlab"]
-                line["sets, as given"] = int((own["marked as given"] <= rival["marked as given"] + 1e-9).sum())
+                line["sets, as given"] = int(
+                    (own["marked as given"] <= rival["marked as given"] + 1e-9).sum()
+                )
                 line["sets, precision"] = int((own["precision"] >= rival["precision"] - 1e-9).sum())
                 line["sets, recall"] = int((own["recall"] >= rival["recall"] - 1e-9).sum())
             made.append(line)
@@ -202,7 +224,9 @@ def summary_of_classes(lines: list[Line]) -> list[Line]:
 def spoilt(y: np.ndarray, kind: str) -> tuple[np.ndarray, np.ndarray]:
     """Return targets of which some are wrong, and which."""
     draws = np.random.default_rng(0)
-    n_wrong = {"as given": 0, "shifted": round(0.05 * len(y))}.get(kind, max(3, round(0.02 * len(y))))
+    n_wrong = {"as given": 0, "shifted": round(0.05 * len(y))}.get(
+        kind, max(3, round(0.02 * len(y)))
+    )
     wrong = np.zeros(len(y), dtype=bool)
     wrong[draws.choice(len(y), n_wrong, replace=False)] = True
     targets, up = y.copy(), draws.random(n_wrong) < 0.5
@@ -220,7 +244,9 @@ def residuals_of(model: Any) -> dict[str, np.ndarray]:
     found["leave-one-out"] = unseen_predictions.unseen_predictions(model, "leave-one-out")[0]
     found["fit"] = model.fitted()
     if model.are_forests:
-        found["out of bag"] = np.where(np.isnan(out_of_bag(model)), model.fitted(), out_of_bag(model))
+        found["out of bag"] = np.where(
+            np.isnan(out_of_bag(model)), model.fitted(), out_of_bag(model)
+        )
     return {name: model.targets - predictions for name, predictions in found.items()}
 
 
@@ -240,16 +266,30 @@ def measure_numbers(name: str, folder: Path | None) -> Iterator[Line]:
             explained = axil.Explainer(make().fit(X, targets), X, targets, n_threads=1)._model
             for source, residuals in residuals_of(explained).items():
                 around = audit.around_rows(explained, np.abs(residuals))
-                head: Line = {"data": name, "rows": len(y), "wrong": kind, "model": model, "residuals": source}
+                head: Line = {
+                    "data": name,
+                    "rows": len(y),
+                    "wrong": kind,
+                    "model": model,
+                    "residuals": source,
+                }
                 for rule, marks, order in _rules(residuals, around):
-                    line = head | {"rule": rule, "wrong rows": int(wrong.sum()), "marked": int(marks.sum())}
+                    line = head | {
+                        "rule": rule,
+                        "wrong rows": int(wrong.sum()),
+                        "marked": int(marks.sum()),
+                    }
                     line |= {"found": int(wrong[marks].sum()), "false": int((~wrong[marks]).sum())}
                     known = wrong.any()
-                    line["average precision"] = round(average_precision_score(wrong, order), 4) if known else ""
+                    line["average precision"] = (
+                        round(average_precision_score(wrong, order), 4) if known else ""
+                    )
                     yield line
 
 
-def _rules(residuals: np.ndarray, around: np.ndarray) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+def _rules(
+    residuals: np.ndarray, around: np.ndarray
+) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
     """Yield rules, the rows that they mark, and the suspicion of each row, the largest first."""
     for fdr in (0.1, 0.2):
         made = audit.Studentised.of(residuals, around, fdr=fdr)
@@ -274,8 +314,19 @@ def summary_of_numbers(lines: list[Line]) -> list[Line]:
         if rule != "fdr 0.1" and source != "folds":
             continue
         n_rows, n_wrong = own["rows"].sum(), own["wrong rows"].sum()
-        line: Line = {"data": f"{sets}, {len(own)}", "wrong": wrong, "model": model, "residuals": source, "rule": rule}
-        line |= {"rows": n_rows, "wrong rows": n_wrong, "found": own["found"].sum(), "false": own["false"].sum()}
+        line: Line = {
+            "data": f"{sets}, {len(own)}",
+            "wrong": wrong,
+            "model": model,
+            "residuals": source,
+            "rule": rule,
+        }
+        line |= {
+            "rows": n_rows,
+            "wrong rows": n_wrong,
+            "found": own["found"].sum(),
+            "false": own["false"].sum(),
+        }
         line["average precision"] = "" if not n_wrong else f"{own['average precision'].mean():.3f}"
         made.append(line)
     return made
@@ -304,7 +355,12 @@ def measure_costs() -> Iterator[Line]:
             make = partial(axil.Explainer, model.fit(X, targets), X, targets, n_threads=1)
             explainer, set_up = _timed(make)
             _, seconds = _timed(explainer.audit)
-            line: Line = {"rows": n_rows, "trees": n_trees, "model": name, "set-up, s": f"{set_up:.2f}"}
+            line: Line = {
+                "rows": n_rows,
+                "trees": n_trees,
+                "model": name,
+                "set-up, s": f"{set_up:.2f}",
+            }
             yield line | {"audit, s": f"{seconds:.2f}", "ratio": f"{seconds / set_up:.1f}"}
 
 

@@ -116,13 +116,17 @@ def by_weights(explainer: axil.Explainer, X: np.ndarray, y: np.ndarray, alone: n
     weights = np.abs(explainer(X).weights)
     np.fill_diagonal(weights, 0.0)
     residuals = (y - alone)[:, None]
-    made = Studentised.of(residuals, weights @ np.abs(residuals) / weights.sum(axis=1, keepdims=True))
+    made = Studentised.of(
+        residuals, weights @ np.abs(residuals) / weights.sum(axis=1, keepdims=True)
+    )
     return Found(np.abs(made.value[:, 0]), made.n_wrong)
 
 
 def cleaned(X: np.ndarray, y: np.ndarray, seed: int) -> Found:
     Counted.fits = 0
-    issues, seconds = timed(lambda: CleanLearning(Counted(**SETTINGS), seed=seed).find_label_issues(X, y))
+    issues, seconds = timed(
+        lambda: CleanLearning(Counted(**SETTINGS), seed=seed).find_label_issues(X, y)
+    )
     count = int(issues["is_label_issue"].sum())
     return Found(-issues["label_quality"].to_numpy(), count, Counted.fits, seconds)
 
@@ -136,7 +140,9 @@ def unseen_predictions(X: np.ndarray, y: np.ndarray, seed: int) -> np.ndarray:
     return cross_val_predict(lgb.LGBMRegressor(**SETTINGS), X, y, cv=folds)
 
 
-def audits(X: np.ndarray, y: np.ndarray, seed: int) -> tuple[axil.Explainer, np.ndarray, np.ndarray, dict[str, Found]]:
+def audits(
+    X: np.ndarray, y: np.ndarray, seed: int
+) -> tuple[axil.Explainer, np.ndarray, np.ndarray, dict[str, Found]]:
     """The explainer, predictions without the row, out-of-fold predictions, and what the audits say."""
     explainer = explained(X, y)
     unseen, longer = timed(lambda: unseen_predictions(X, y, seed))
@@ -150,7 +156,9 @@ def audits(X: np.ndarray, y: np.ndarray, seed: int) -> tuple[axil.Explainer, np.
     return explainer, alone, unseen, found
 
 
-def orders(X: np.ndarray, y: np.ndarray, X_val: np.ndarray, y_val: np.ndarray, seed: int) -> dict[str, Found]:
+def orders(
+    X: np.ndarray, y: np.ndarray, X_val: np.ndarray, y_val: np.ndarray, seed: int
+) -> dict[str, Found]:
     """What each method says of every training row."""
     if len(y) <= LARGE or seed < FEWER:
         explainer, alone, unseen, found = audits(X, y, seed)
@@ -167,7 +175,13 @@ def orders(X: np.ndarray, y: np.ndarray, X_val: np.ndarray, y_val: np.ndarray, s
         found["audit, by weights"] = by_weights(explainer, X, y, alone)
     if CleanLearning is not None and seed == 0 and len(y) <= CLEANED:
         found["cleanlab"] = cleaned(X, y, seed)
-    rivals = (baselines.BoostIn, baselines.LeafInfluence, baselines.TREX, baselines.TreeSim, baselines.Random)
+    rivals = (
+        baselines.BoostIn,
+        baselines.LeafInfluence,
+        baselines.TREX,
+        baselines.TreeSim,
+        baselines.Random,
+    )
     for rival in rivals:  # a positive score: the row lowers the loss
         found[rival.__name__] = Found(-rival(explainer).scores(X_val, y_val).sum(axis=0))
     return found
@@ -180,8 +194,14 @@ def gains(table: pd.DataFrame, fits: int = 0) -> Found:
 def judge(suspicion: np.ndarray, wrong: np.ndarray) -> list[float]:
     order = np.argsort(-suspicion, kind="stable")
     m, tenth = int(wrong.sum()), round(0.1 * len(wrong))
-    finite = np.nan_to_num(suspicion, posinf=np.nanmax(suspicion[np.isfinite(suspicion)]) + 1, neginf=-1e300)
-    return [wrong[order[:m]].mean(), wrong[order[:tenth]].sum() / m, average_precision_score(wrong, finite)]
+    finite = np.nan_to_num(
+        suspicion, posinf=np.nanmax(suspicion[np.isfinite(suspicion)]) + 1, neginf=-1e300
+    )
+    return [
+        wrong[order[:m]].mean(),
+        wrong[order[:tenth]].sum() / m,
+        average_precision_score(wrong, finite),
+    ]
 
 
 def repetition(folder: Path | None, name: str, kind: str, seed: int) -> np.ndarray:
@@ -192,7 +212,10 @@ def repetition(folder: Path | None, name: str, kind: str, seed: int) -> np.ndarr
     train, val = order[: len(y) // 2], order[len(y) // 2 : len(y) * 3 // 4]
     spoilt, wrong = spoil(y[train], kind, rng)
     found = orders(X[train], spoilt, X[val], y[val], seed)
-    scores = {method: [*judge(own.suspicion, wrong), own.fits, own.seconds] for method, own in found.items()}
+    scores = {
+        method: [*judge(own.suspicion, wrong), own.fits, own.seconds]
+        for method, own in found.items()
+    }
     return np.array([scores.get(method, [np.nan] * 5) for method in METHODS])
 
 
@@ -205,34 +228,72 @@ def lines_of(found: dict[tuple[object, ...], np.ndarray], rows: dict[str, int]) 
             if not len(scores):
                 continue
             means, spreads = scores.mean(axis=0), scores.std(axis=0)
-            line: Line = {"data": name, "training rows": rows[name], "wrong": kind, "method": method}
+            line: Line = {
+                "data": name,
+                "training rows": rows[name],
+                "wrong": kind,
+                "method": method,
+            }
             line |= {metric: round(mean, 3) for metric, mean in zip(METRICS, means)}
-            line |= {f"{metric}, spread": round(spread, 3) for metric, spread in zip(METRICS, spreads)}
-            yield line | {"fits": round(means[-2]), "seconds": "" if np.isnan(means[-1]) else round(means[-1], 3)}
+            line |= {
+                f"{metric}, spread": round(spread, 3) for metric, spread in zip(METRICS, spreads)
+            }
+            yield line | {
+                "fits": round(means[-2]),
+                "seconds": "" if np.isnan(means[-1]) else round(means[-1], 3),
+            }
 
 
 def summary(lines: list[Line]) -> list[Line]:
     """Means over the data sets that a method was asked about, the best average precision first."""
     frame = pd.DataFrame(lines)
     frame["seconds"] = pd.to_numeric(frame["seconds"], errors="coerce")
-    means = frame.groupby(["wrong", "method"])[["precision", "average precision"]].mean().unstack("wrong")
-    other = frame[~frame["data"].isin(CHOSEN_ON)].groupby(["wrong", "method"])["precision"].mean().unstack("wrong")
-    small = frame[frame["training rows"] <= CLEANED].groupby(["wrong", "method"])["precision"].mean().unstack("wrong")
+    means = (
+        frame.groupby(["wrong", "method"])[["precision", "average precision"]]
+        .mean()
+        .unstack("wrong")
+    )
+    other = (
+        frame[~frame["data"].isin(CHOSEN_ON)]
+        .groupby(["wrong", "method"])["precision"]
+        .mean()
+        .unstack("wrong")
+    )
+    small = (
+        frame[frame["training rows"] <= CLEANED]
+        .groupby(["wrong", "method"])["precision"]
+        .mean()
+        .unstack("wrong")
+    )
     work = frame.groupby("method").agg({"fits": "max", "seconds": "mean", "data": "nunique"})
     made = []
-    for method, row in means.sort_values(("average precision", "shifted"), ascending=False).iterrows():
-        line: Line = {"method": method} | {f"{metric}, {kind}": f"{value:.2f}" for (metric, kind), value in row.items()}
-        line |= {f"precision, {kind}, other ten": f"{value:.2f}" for kind, value in other.loc[method].items()}
-        line |= {f"precision, {kind}, smallest": f"{value:.2f}" for kind, value in small.loc[method].items()}
+    for method, row in means.sort_values(
+        ("average precision", "shifted"), ascending=False
+    ).iterrows():
+        line: Line = {"method": method} | {
+            f"{metric}, {kind}": f"{value:.2f}" for (metric, kind), value in row.items()
+        }
+        line |= {
+            f"precision, {kind}, other ten": f"{value:.2f}"
+            for kind, value in other.loc[method].items()
+        }
+        line |= {
+            f"precision, {kind}, smallest": f"{value:.2f}"
+            for kind, value in small.loc[method].items()
+        }
         own = work.loc[method]
         seconds = "" if np.isnan(own["seconds"]) else f"{own['seconds']:.2g}"
-        made.append(line | {"data sets": int(own["data"]), "fits": int(own["fits"]), "seconds": seconds})
+        made.append(
+            line | {"data sets": int(own["data"]), "fits": int(own["fits"]), "seconds": seconds}
+        )
     return made
 
 
 def main() -> None:
     parser = arguments(__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="two small data sets; prints, writes nothing")
+    parser.add_argument(
+        "--quick", action="store_true", help="two small data sets; prints, writes nothing"
+    )
     others.running(parser)
     given = parser.parse_args()
     names = QUICK if given.quick else given.only
@@ -242,7 +303,14 @@ def main() -> None:
     print("\n".join(markdown(summary(lines))))
     if given.out:
         packages = PACKAGES if CleanLearning is None else (*PACKAGES, "cleanlab")
-        write("label_noise", lines, command("label_noise", given.data), packages, summary(lines), given.out)
+        write(
+            "label_noise",
+            lines,
+            command("label_noise", given.data),
+            packages,
+            summary(lines),
+            given.out,
+        )
 
 
 if __name__ == "__main__":

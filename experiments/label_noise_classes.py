@@ -54,7 +54,9 @@ def unseen_probabilities(X: np.ndarray, y: np.ndarray, seed: int) -> np.ndarray:
     return cross_val_predict(lgb.LGBMClassifier(**SETTINGS), X, y, cv=folds, method="predict_proba")
 
 
-def orders(X: np.ndarray, y: np.ndarray, X_val: np.ndarray, y_val: np.ndarray, seed: int) -> dict[str, np.ndarray]:
+def orders(
+    X: np.ndarray, y: np.ndarray, X_val: np.ndarray, y_val: np.ndarray, seed: int
+) -> dict[str, np.ndarray]:
     """Each method's suspicion of every training row, larger for a wrong label."""
     model = lgb.LGBMClassifier(**SETTINGS).fit(X, y)
     fit = axil.Explainer(model, X, y, n_threads=1)
@@ -80,7 +82,10 @@ def orders(X: np.ndarray, y: np.ndarray, X_val: np.ndarray, y_val: np.ndarray, s
         entropy = get_label_quality_scores(y, unseen, method="confidence_weighted_entropy")
         found["cleanlab, entropy"] = -entropy
     rivals = (baselines.LeafInfluence, baselines.TREX, baselines.TreeSim, baselines.Random)
-    for rival in (boostin, *(kind(fit) for kind in rivals)):  # a positive score: the row lowers the loss
+    for rival in (
+        boostin,
+        *(kind(fit) for kind in rivals),
+    ):  # a positive score: the row lowers the loss
         found[rival.name] = -rival.scores(X_val, y_val).sum(axis=0)
     return found
 
@@ -92,11 +97,15 @@ def held_wrong(X: np.ndarray, y: np.ndarray, seed: int) -> dict[str, int]:
     found = {"audit": explainer.audit(), "audit, out-of-fold": explainer.audit(unseen)}
     counts = {method: int(table["suspect"].sum()) for method, table in found.items()}
     return (
-        counts if get_label_quality_scores is None else counts | {"cleanlab": int(find_label_issues(y, unseen).sum())}
+        counts
+        if get_label_quality_scores is None
+        else counts | {"cleanlab": int(find_label_issues(y, unseen).sum())}
     )
 
 
-def split(y: np.ndarray, seed: int, share: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def split(
+    y: np.ndarray, seed: int, share: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Rows to train on and to validate with, the labels of the former, some flipped, and which of them."""
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(y))
@@ -116,7 +125,9 @@ def run(name: str, X: np.ndarray, y: np.ndarray) -> Iterator[Line]:
         means, spreads = np.mean(found, axis=0), np.std(found, axis=0)
         line: Line = {"data": name, "training rows": len(y) // 2, "method": method}
         line |= {metric: round(mean, 3) for metric, mean in zip(METRICS, means)}
-        yield line | {f"{metric}, spread": round(spread, 3) for metric, spread in zip(METRICS, spreads)}
+        yield line | {
+            f"{metric}, spread": round(spread, 3) for metric, spread in zip(METRICS, spreads)
+        }
 
 
 def run_counts(name: str, X: np.ndarray, y: np.ndarray) -> Iterator[Line]:
@@ -127,7 +138,13 @@ def run_counts(name: str, X: np.ndarray, y: np.ndarray) -> Iterator[Line]:
             for method, count in held_wrong(X[train], labels, seed).items():
                 off.setdefault(method, []).append((count - wrong.sum()) / len(wrong))
         for method, found in off.items():
-            yield {"data": name, "wrong": kind, "method": method, "off": np.mean(np.abs(found)), "high": np.mean(found)}
+            yield {
+                "data": name,
+                "wrong": kind,
+                "method": method,
+                "off": np.mean(np.abs(found)),
+                "high": np.mean(found),
+            }
 
 
 def summary(lines: list[Line]) -> list[Line]:
@@ -135,7 +152,11 @@ def summary(lines: list[Line]) -> list[Line]:
     frame = pd.DataFrame(lines)
     best = frame.groupby("data")["average precision"].transform("max") == frame["average precision"]
     first = best.groupby(frame["method"]).sum()
-    means = frame.groupby("method")[list(METRICS)].mean().sort_values("average precision", ascending=False)
+    means = (
+        frame.groupby("method")[list(METRICS)]
+        .mean()
+        .sort_values("average precision", ascending=False)
+    )
     other = frame[~frame["data"].isin(CHOSEN_ON)].groupby("method")["average precision"].mean()
     return [
         {
@@ -167,7 +188,9 @@ def summary_of_counts(lines: list[Line]) -> list[Line]:
 
 def main() -> None:
     parser = arguments(__doc__.splitlines()[0], NAMES)
-    parser.add_argument("--quick", action="store_true", help="two small data sets; prints, writes nothing")
+    parser.add_argument(
+        "--quick", action="store_true", help="two small data sets; prints, writes nothing"
+    )
     given = parser.parse_args()
     lines: list[Line] = []
     counted: list[Line] = []

@@ -46,19 +46,39 @@ def tables(folder: Path | None) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
     yield "iris", *datasets.load_iris(return_X_y=True)
     yield "wine", *datasets.load_wine(return_X_y=True)
     yield "digits", *datasets.load_digits(return_X_y=True)
-    yield "blobs, 5 classes", *datasets.make_blobs(900, 4, centers=5, cluster_std=3.0, random_state=0)
+    yield (
+        "blobs, 5 classes",
+        *datasets.make_blobs(900, 4, centers=5, cluster_std=3.0, random_state=0),
+    )
     yield (
         "shells, 4 classes",
         *datasets.make_gaussian_quantiles(n_samples=900, n_features=4, n_classes=4, random_state=0),
     )
     for seed, (n, k, informative, apart) in enumerate(
-        ((600, 3, 5, 1.0), (900, 4, 8, 1.0), (900, 6, 10, 1.5), (900, 3, 4, 0.6), (900, 8, 12, 2.0), (900, 5, 6, 0.8))
+        (
+            (600, 3, 5, 1.0),
+            (900, 4, 8, 1.0),
+            (900, 6, 10, 1.5),
+            (900, 3, 4, 0.6),
+            (900, 8, 12, 2.0),
+            (900, 5, 6, 0.8),
+        )
     ):
         X, y = datasets.make_classification(
-            n, 15, n_informative=informative, n_classes=k, n_clusters_per_class=1, class_sep=apart, random_state=seed
+            n,
+            15,
+            n_informative=informative,
+            n_classes=k,
+            n_clusters_per_class=1,
+            class_sep=apart,
+            random_state=seed,
         )
         yield f"{k} classes, {informative} columns, {apart} apart", X, y
-    for name, ends in (("red_wine", (5.5, 6.5)), ("abalone", (8.5, 10.5)), ("concrete", (22, 34, 46))):
+    for name, ends in (
+        ("red_wine", (5.5, 6.5)),
+        ("abalone", (8.5, 10.5)),
+        ("concrete", (22, 34, 46)),
+    ):
         if folder is not None:
             table = pd.read_csv(folder / f"{name}.csv").to_numpy(float)
             yield f"{name}, {len(ends) + 1} classes", table[:, :-1], np.digitize(table[:, -1], ends)
@@ -80,7 +100,9 @@ def orders(X: np.ndarray, y: np.ndarray, seed: int) -> dict[str, np.ndarray]:
     found["mean of margins"] = (found["share, margin"] + found["probability, margin"]) / 2
     if get_label_quality_scores is not None:
         folds = StratifiedKFold(5, shuffle=True, random_state=seed)
-        made = cross_val_predict(lgb.LGBMClassifier(**SETTINGS), X, y, cv=folds, method="predict_proba")
+        made = cross_val_predict(
+            lgb.LGBMClassifier(**SETTINGS), X, y, cv=folds, method="predict_proba"
+        )
         found["cleanlab"] = get_label_quality_scores(y, made)
     return {name: np.nan_to_num(quality, nan=1.0) for name, quality in found.items()}
 
@@ -101,7 +123,9 @@ def measure(X: np.ndarray, y: np.ndarray) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help="a folder of prepared CSV files")
+    parser.add_argument(
+        "--data", type=Path, metavar="FOLDER", help="a folder of prepared CSV files"
+    )
     given = parser.parse_args()
     scores, lines = {}, []
     for name, X, y in tables(given.data):

@@ -31,7 +31,9 @@ def measure(name: str, penalty: float, folder: Path | None) -> Line:
     settings = {**SETTINGS, "min_child_samples": 20}
     model = lgb.LGBMRegressor(**settings, linear_tree=True, linear_lambda=penalty).fit(X, y)
     text = parse(model.booster_.model_to_string())
-    leaves = [leaf for tree in text.trees[1:] for leaf in leaves_of(tree, text.n_features)]  # the first tree has values
+    leaves = [
+        leaf for tree in text.trees[1:] for leaf in leaves_of(tree, text.n_features)
+    ]  # the first tree has values
     explainer = Explainer(model, X, y)
     return {
         "data": name,

@@ -48,9 +48,18 @@ def cross_validated_curve(X: np.ndarray, y: np.ndarray) -> np.ndarray:
     for train, test in KFold(FOLDS, shuffle=True, random_state=0).split(X):
         told: dict[str, dict[str, list[float]]] = {}
         fitted, held = lgb.Dataset(X[train], y[train]), lgb.Dataset(X[test], y[test])
-        lgb.train({**SETTINGS, "metric": "l2"}, fitted, valid_sets=[held], callbacks=[lgb.record_evaluation(told)])
+        lgb.train(
+            {**SETTINGS, "metric": "l2"},
+            fitted,
+            valid_sets=[held],
+            callbacks=[lgb.record_evaluation(told)],
+        )
         errors = told["valid_0"]["l2"]
-        errors = [np.mean((y[test] - y[train].mean()) ** 2), *errors, *errors[-1:] * (TREES - len(errors))]
+        errors = [
+            np.mean((y[test] - y[train].mean()) ** 2),
+            *errors,
+            *errors[-1:] * (TREES - len(errors)),
+        ]
         total += len(test) * np.array(errors)
     return total / len(y)
 
@@ -80,7 +89,9 @@ def measure(name: str, X: np.ndarray, y: np.ndarray) -> Line:
 
 def main() -> None:
     parser = arguments(__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="two small data sets; prints, writes nothing")
+    parser.add_argument(
+        "--quick", action="store_true", help="two small data sets; prints, writes nothing"
+    )
     given = parser.parse_args()
     lines: list[Line] = []
     for name in QUICK if given.quick else given.only:

@@ -55,13 +55,18 @@ def moved(new: np.ndarray, train: np.ndarray, rng: np.random.Generator) -> dict[
 class Scores:
     """Every number of some rows, the larger the less they are supported."""
 
-    def __init__(self, train: np.ndarray, y: np.ndarray, held_out: np.ndarray, y_held_out: np.ndarray):
+    def __init__(
+        self, train: np.ndarray, y: np.ndarray, held_out: np.ndarray, y_held_out: np.ndarray
+    ):
         settings = {"verbose": -1, "num_leaves": 15, "min_data_in_leaf": 10, "num_threads": 1}
         self.model, self.train = lgb.train(settings, lgb.Dataset(train, y), 100), train
         self.predictive = axil.Explainer(self.model, train, y, n_threads=1).calibrate(
             held_out, y_held_out, method="exact"
         )
-        self.isolation, self.scaler = IsolationForest(random_state=0).fit(train), StandardScaler().fit(train)
+        self.isolation, self.scaler = (
+            IsolationForest(random_state=0).fit(train),
+            StandardScaler().fit(train),
+        )
         self.near = NearestNeighbors(n_neighbors=5).fit(self.scaler.transform(train))
 
     def leaves(self, rows: np.ndarray) -> np.ndarray:
@@ -75,20 +80,32 @@ class Scores:
             "similarity to five rows": -alike.mean(axis=1),
             "axil.novelty": axil.novelty(self.model, rows, self.train, n_threads=1),
             "isolation forest": -self.isolation.score_samples(rows),
-            "distance to the nearest rows": self.near.kneighbors(self.scaler.transform(rows))[0].mean(axis=1),
+            "distance to the nearest rows": self.near.kneighbors(self.scaler.transform(rows))[
+                0
+            ].mean(axis=1),
         }
 
 
 def measure(name: str, folder: Path) -> list[Line]:
-    table = pd.read_csv(folder / f"{name}.csv").sample(frac=1, random_state=0)[:MOST_ROWS].to_numpy(float)
+    table = (
+        pd.read_csv(folder / f"{name}.csv")
+        .sample(frac=1, random_state=0)[:MOST_ROWS]
+        .to_numpy(float)
+    )
     fit, calibrate, new = np.split(table, [int(0.6 * len(table)), int(0.8 * len(table))])
-    scores, rng = Scores(fit[:, :-1], fit[:, -1], calibrate[:, :-1], calibrate[:, -1]), np.random.default_rng(0)
+    scores, rng = (
+        Scores(fit[:, :-1], fit[:, -1], calibrate[:, :-1], calibrate[:, -1]),
+        np.random.default_rng(0),
+    )
     inside, asked = scores.of(new[:, :-1]), new[:, :-1]
     lines: list[Line] = []
     for move, rows in moved(asked, scores.train, rng).items():
         found = scores.of(rows)
         changed = float((scores.leaves(rows) != scores.leaves(asked)).mean())
-        lines.append({"move": move, "leaves changed": changed} | {own: area(inside[own], found[own]) for own in found})
+        lines.append(
+            {"move": move, "leaves changed": changed}
+            | {own: area(inside[own], found[own]) for own in found}
+        )
     return lines
 
 
@@ -96,11 +113,16 @@ def main() -> None:
     given = arguments(__doc__.splitlines()[0], [*CHOSEN_ON, *JUDGED_ON]).parse_args()
     shown: list[Line] = []
     for what, names in (("chosen on", CHOSEN_ON), ("judged on", JUDGED_ON)):
-        found = pd.DataFrame([line for name in names if name in given.only for line in measure(name, given.data)])
+        found = pd.DataFrame(
+            [line for name in names if name in given.only for line in measure(name, given.data)]
+        )
         means = found.groupby("move", sort=False).mean()
         means.loc["mean"] = means.mean()
         for move, line in means.iterrows():
-            shown.append({"data": what, "move": move} | {name: f"{value:.3f}" for name, value in line.items()})
+            shown.append(
+                {"data": what, "move": move}
+                | {name: f"{value:.3f}" for name, value in line.items()}
+            )
     print("\n".join(markdown(shown)))
     write("novelty", shown, command("novelty", given.data))
 

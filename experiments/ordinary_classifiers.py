@@ -87,7 +87,9 @@ CLASSIFIERS: dict[
         lambda model, X: model.predict(X, output_margin=True),
     ),
     "CatBoost": (
-        lambda n: CatBoostClassifier(iterations=n, thread_count=1, verbose=False, allow_writing_files=False),
+        lambda n: CatBoostClassifier(
+            iterations=n, thread_count=1, verbose=False, allow_writing_files=False
+        ),
         lambda model, X: model.predict(X, prediction_type="RawFormulaVal"),
     ),
     "HistGradientBoosting": (
@@ -110,7 +112,9 @@ def measure(cell: Cell) -> Line:
     model = make(trees).fit(train, y_train)
     asked = np.concatenate([new[:ASKED], train[:ASKED]])
     start = time.monotonic()
-    verdict, error, why = verdict_of(model, train, y_train, asked, np.asarray(score(model, asked), dtype=float))
+    verdict, error, why = verdict_of(
+        model, train, y_train, asked, np.asarray(score(model, asked), dtype=float)
+    )
     return {
         "classifier": classifier, "data": data, "N": len(train), "M": X.shape[1], "classes": len(np.unique(y)),
         "trees": trees, "verdict": verdict, "error": "" if error is None else f"{error:.1e}", "why": why,
@@ -118,7 +122,9 @@ def measure(cell: Cell) -> Line:
     }  # fmt: skip
 
 
-def verdict_of(model: Any, X: Any, y: Any, asked: Any, scores: np.ndarray) -> tuple[str, float | None, str]:
+def verdict_of(
+    model: Any, X: Any, y: Any, asked: Any, scores: np.ndarray
+) -> tuple[str, float | None, str]:
     """One of VERDICTS, the largest error relative to the largest score, and the reason where there is one."""
     try:
         explainer = axil.Explainer(model, X, y, n_threads=1)
@@ -153,11 +159,16 @@ def summary(lines: list[Line]) -> list[Line]:
         own = [line for line in lines if (line["classifier"], line["trees"]) == (classifier, trees)]
         counts = {name: sum(line["verdict"] == name for line in own) for name in VERDICTS}
         errors = [float(str(line["error"])) for line in own if line["error"]]
-        others = [f"{line['data']} ({line['verdict']})" for line in own if line["verdict"] in VERDICTS[2:]]
+        others = [
+            f"{line['data']} ({line['verdict']})" for line in own if line["verdict"] in VERDICTS[2:]
+        ]
         shown.append(
             {"classifier": classifier, "trees": trees, "data sets": len(own)}
             | {name: n or "" for name, n in counts.items()}
-            | {"largest error": f"{max(errors):.1e}" if errors else "", "not explained": ", ".join(others)}
+            | {
+                "largest error": f"{max(errors):.1e}" if errors else "",
+                "not explained": ", ".join(others),
+            }
         )
     return shown
 
@@ -165,11 +176,18 @@ def summary(lines: list[Line]) -> list[Line]:
 def measured(cells: list[Cell], jobs: int, cache: Path) -> Iterator[Line]:
     """Lines as they come, those of earlier runs first."""
     cache.parent.mkdir(parents=True, exist_ok=True)
-    known = [json.loads(text) for text in cache.read_text(encoding="utf-8").splitlines()] if cache.exists() else []
+    known = (
+        [json.loads(text) for text in cache.read_text(encoding="utf-8").splitlines()]
+        if cache.exists()
+        else []
+    )
     done = {(line["classifier"], line["data"], line["trees"]): line for line in known}
     yield from (done[cell] for cell in cells if cell in done)
     left = [cell for cell in cells if cell not in done]
-    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool, open(cache, "a", encoding="utf-8") as file:
+    with (
+        ProcessPoolExecutor(jobs, get_context("spawn")) as pool,
+        open(cache, "a", encoding="utf-8") as file,
+    ):
         for one in as_completed([pool.submit(measure, cell) for cell in left]):
             print(json.dumps(one.result()), file=file, flush=True)
             yield one.result()
@@ -178,21 +196,46 @@ def measured(cells: list[Cell], jobs: int, cache: Path) -> Iterator[Line]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--trees", type=int, nargs="+", default=list(TREES), help="numbers of trees (default: %(default)s)"
+        "--trees",
+        type=int,
+        nargs="+",
+        default=list(TREES),
+        help="numbers of trees (default: %(default)s)",
     )
-    parser.add_argument("--only", nargs="+", choices=list(DATA), default=list(DATA), metavar="NAME", help="data sets")
     parser.add_argument(
-        "--classifiers", nargs="+", choices=list(CLASSIFIERS), default=list(CLASSIFIERS), metavar="NAME"
+        "--only",
+        nargs="+",
+        choices=list(DATA),
+        default=list(DATA),
+        metavar="NAME",
+        help="data sets",
+    )
+    parser.add_argument(
+        "--classifiers",
+        nargs="+",
+        choices=list(CLASSIFIERS),
+        default=list(CLASSIFIERS),
+        metavar="NAME",
     )
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--cache", type=Path, default=CACHE, help="file in which cells are kept (default: %(default)s)")
+    parser.add_argument(
+        "--cache",
+        type=Path,
+        default=CACHE,
+        help="file in which cells are kept (default: %(default)s)",
+    )
     parser.add_argument("--again", action="store_true", help="measure the cells that are kept, too")
     given = parser.parse_args()
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # the jobs share the cores
         os.environ.setdefault(name, "1")
     if given.again:
         given.cache.unlink(missing_ok=True)
-    cells = [(one, data, trees) for one in given.classifiers for trees in given.trees for data in given.only]
+    cells = [
+        (one, data, trees)
+        for one in given.classifiers
+        for trees in given.trees
+        for data in given.only
+    ]
     found: dict[Cell, Line] = {}
     for line in measured(cells, given.jobs, given.cache):
         found[str(line["classifier"]), str(line["data"]), int(str(line["trees"]))] = line
@@ -201,7 +244,13 @@ def main() -> int:
     print("", *markdown(summary(lines)), sep="\n")
     if len(cells) == len(CLASSIFIERS) * len(TREES) * len(DATA):
         packages = [*PACKAGES, "xgboost", "catboost"]
-        write("ordinary_classifiers", lines, "python experiments/ordinary_classifiers.py", packages, summary(lines))
+        write(
+            "ordinary_classifiers",
+            lines,
+            "python experiments/ordinary_classifiers.py",
+            packages,
+            summary(lines),
+        )
     return int(any(line["verdict"] in ("alarm", "wrong") for line in lines))
 
 

@@ -32,7 +32,17 @@ UCI = {
     "yacht": "yacht",
 }
 # The columns of STAR that IBUG takes for numbers; it makes the others one column for each value.
-NUMBERS = ["gender", "birth", "lunch", "experience", "system", "schoolid", "tethnicityk", "tethnicity1", "tethnicity2"]
+NUMBERS = [
+    "gender",
+    "birth",
+    "lunch",
+    "experience",
+    "system",
+    "schoolid",
+    "tethnicityk",
+    "tethnicity1",
+    "tethnicity2",
+]
 SAFE = {("numpy", "ndarray"), ("numpy", "dtype"), ("numpy.core.multiarray", "_reconstruct")}
 Rows = tuple[np.ndarray, np.ndarray]
 
@@ -40,13 +50,16 @@ Rows = tuple[np.ndarray, np.ndarray]
 def uci(folder: Path, name: str) -> Rows:
     data = np.loadtxt(_uci(folder, name) / "data.txt")
     target = int(np.loadtxt(_uci(folder, name) / "index_target.txt"))
-    return data[:, np.loadtxt(_uci(folder, name) / "index_features.txt", dtype=int)], data[:, target]
+    return data[:, np.loadtxt(_uci(folder, name) / "index_features.txt", dtype=int)], data[
+        :, target
+    ]
 
 
 def uci_split(folder: Path, name: str, split: int) -> Rows:
     """The numbers of the training rows and of the test rows."""
     train, test = (
-        np.loadtxt(_uci(folder, name) / f"index_{part}_{split}.txt", dtype=int) for part in ("train", "test")
+        np.loadtxt(_uci(folder, name) / f"index_{part}_{split}.txt", dtype=int)
+        for part in ("train", "test")
     )
     return train, test
 
@@ -76,7 +89,9 @@ def ibug(folder: Path, name: str) -> Rows:
 def cqr(folder: Path, name: str) -> Rows:
     """Data sets of conformalized quantile regression; "blog" is the test part of its data set, as the other is too large."""
     if name == "blog":
-        paths = sorted((folder / "feature-selection_blogfeedback" / "data" / "test" / "raw").glob("*.csv"))
+        paths = sorted(
+            (folder / "feature-selection_blogfeedback" / "data" / "test" / "raw").glob("*.csv")
+        )
         data = np.concatenate([np.loadtxt(path, delimiter=",", ndmin=2) for path in paths])
         return data[:, :-1], data[:, -1]
     place = folder / "cqr" / "datasets"
@@ -84,7 +99,9 @@ def cqr(folder: Path, name: str) -> Rows:
         data = np.loadtxt(place / "CASP.csv", delimiter=",", skiprows=1)
         return data[:, 1:], data[:, 0]
     if name == "communities":  # without state, county, community, its name and fold
-        frame = pd.read_csv(place / "communities.data", header=None, na_values="?").drop(columns=range(5))
+        frame = pd.read_csv(place / "communities.data", header=None, na_values="?").drop(
+            columns=range(5)
+        )
         frame = frame.fillna({30: frame[30].mean()}).dropna(axis=1).astype(float)
         return frame.iloc[:, :-1].to_numpy(), frame.iloc[:, -1].to_numpy()
     frame = pd.read_csv(place / "STAR.csv").iloc[:, 1:].dropna()
@@ -104,13 +121,24 @@ class _Arrays(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in SAFE:
-            raise pickle.UnpicklingError(f"The file has {module}.{name}; only arrays are read from it.")
+            raise pickle.UnpicklingError(
+                f"The file has {module}.{name}; only arrays are read from it."
+            )
         return super().find_class(module.replace("numpy.core", "numpy._core"), name)
 
 
-def simulated(folder: Path, kind: str, signal: int, run: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def simulated(
+    folder: Path, kind: str, signal: int, run: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Features, targets, and which of them were moved by ``signal``; of 50 runs of 200 rows."""
-    path = folder / "regression-label-error-benchmark" / "simulation" / "Data" / f"{kind}_200_0.1" / f"Data{signal}.pkl"
+    path = (
+        folder
+        / "regression-label-error-benchmark"
+        / "simulation"
+        / "Data"
+        / f"{kind}_200_0.1"
+        / f"Data{signal}.pkl"
+    )
     with open(path, "rb") as file:
         own = _Arrays(file).load()["train"][run]
     return own["X"], own["Y"], own["Outlier"] == 1
@@ -118,9 +146,20 @@ def simulated(folder: Path, kind: str, signal: int, run: int) -> tuple[np.ndarra
 
 def arguments(description: str, names: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help="a folder of checkouts; others.py names them")
-    parser.add_argument("--only", nargs="+", choices=names, default=list(names), metavar="NAME", help=", ".join(names))
-    parser.add_argument("--quick", action="store_true", help="small parts that need no data; prints")
+    parser.add_argument(
+        "--data", type=Path, metavar="FOLDER", help="a folder of checkouts; others.py names them"
+    )
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        choices=names,
+        default=list(names),
+        metavar="NAME",
+        help=", ".join(names),
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="small parts that need no data; prints"
+    )
     running(parser)
     return parser
 
@@ -128,8 +167,12 @@ def arguments(description: str, names: Sequence[str]) -> argparse.ArgumentParser
 def running(parser: argparse.ArgumentParser) -> None:
     """The arguments of `made` and of where the table goes."""
     parser.add_argument("--jobs", type=int, default=1, help="processes (default: 1)")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="where the table goes (default: printed only)")
-    parser.add_argument("--cache", type=Path, help="a file that keeps finished parts, so that a stopped run goes on")
+    parser.add_argument(
+        "--out", type=Path, metavar="FOLDER", help="where the table goes (default: printed only)"
+    )
+    parser.add_argument(
+        "--cache", type=Path, help="a file that keeps finished parts, so that a stopped run goes on"
+    )
 
 
 def typed(table: str, given: argparse.Namespace, names: Sequence[str], **defaults: int) -> str:
@@ -151,7 +194,13 @@ def made(
     kept = Kept(given.cache or Path(":memory:"))
     names = {task: key(Path(work.__code__.co_filename).stem, *task) for task in tasks}
     with ProcessPoolExecutor(given.jobs) as pool:
-        kept.fill({names[task]: (work, given.data, task) for task in tasks}, _work, pool, "parts", commit=1)
+        kept.fill(
+            {names[task]: (work, given.data, task) for task in tasks},
+            _work,
+            pool,
+            "parts",
+            commit=1,
+        )
     return {task: kept[names[task]].reshape(shape) for task in tasks}
 
 

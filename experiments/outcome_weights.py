@@ -33,8 +33,12 @@ LEAST, FOLDS = 0.01, 2  # the smallest chance of a treatment that is not cut off
 Nuisances = tuple[Callable[[], Any], Callable[[], Any]]
 NUISANCES: dict[str, Nuisances] = {
     "forest": (
-        lambda: RandomForestRegressor(500, min_samples_leaf=20, max_features=0.5, random_state=0, n_jobs=-1),
-        lambda: RandomForestClassifier(500, min_samples_leaf=20, max_features=0.5, random_state=0, n_jobs=-1),
+        lambda: RandomForestRegressor(
+            500, min_samples_leaf=20, max_features=0.5, random_state=0, n_jobs=-1
+        ),
+        lambda: RandomForestClassifier(
+            500, min_samples_leaf=20, max_features=0.5, random_state=0, n_jobs=-1
+        ),
     ),
     "LightGBM": (
         lambda: lgb.LGBMRegressor(n_estimators=100, num_leaves=8, learning_rate=0.05, verbose=-1),
@@ -43,7 +47,9 @@ NUISANCES: dict[str, Nuisances] = {
 }
 
 
-def outcome_weights(X: pd.DataFrame, D: np.ndarray, Y: np.ndarray, models: Nuisances, folds: int) -> dict[str, Any]:
+def outcome_weights(
+    X: pd.DataFrame, D: np.ndarray, Y: np.ndarray, models: Nuisances, folds: int
+) -> dict[str, Any]:
     """For each estimate: theta, its standard error, and omega (n,)."""
     n, outcome, treatment = len(Y), *models
     splits = list(StratifiedKFold(folds, shuffle=True, random_state=0).split(X, D))
@@ -62,7 +68,11 @@ def outcome_weights(X: pd.DataFrame, D: np.ndarray, Y: np.ndarray, models: Nuisa
             model = outcome().fit(X.iloc[rows], Y[rows])
             place[test] = model.predict(X.iloc[test])
             omega = omega_linear if place is level else omega_robust
-            omega[rows] += axil.Explainer(model, X.iloc[rows], Y[rows]).combine(X.iloc[test], coefficients).weights[0]
+            omega[rows] += (
+                axil.Explainer(model, X.iloc[rows], Y[rows])
+                .combine(X.iloc[test], coefficients)
+                .weights[0]
+            )
     omega_linear /= left @ left
     linear = left @ (Y - level) / (left @ left)
     influence = left * (Y - level - linear * left) / np.mean(left**2)
@@ -86,13 +96,17 @@ def measure(X: pd.DataFrame, D: np.ndarray, Y: np.ndarray, names: list[str]) -> 
     """The lines of the table."""
     lines: list[Line] = []
     for name in names:
-        for estimate, (theta, error, omega) in outcome_weights(X, D, Y, NUISANCES[name], FOLDS).items():
+        for estimate, (theta, error, omega) in outcome_weights(
+            X, D, Y, NUISANCES[name], FOLDS
+        ).items():
             worst = imbalance(X, D, omega).abs().max()
             lines.append(
                 {
                     "nuisances": name,
                     "estimate": estimate,
-                    "theta": f"{theta:,.0f} ({error:,.0f})" if abs(theta) > 10 else f"{theta:.3f} ({error:.3f})",
+                    "theta": f"{theta:,.0f} ({error:,.0f})"
+                    if abs(theta) > 10
+                    else f"{theta:.3f} ({error:.3f})",
                     "apart": f"{abs(omega @ Y - theta) / abs(theta):.0e}",
                     "balance, raw": f"{worst['raw']:.3f}",
                     "balance": f"{worst['weighted']:.3f}",

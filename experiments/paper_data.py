@@ -18,11 +18,16 @@ from pathlib import Path
 import pandas as pd
 from sklearn.datasets import fetch_openml, load_diabetes, make_friedman1
 
-INSTEAD = "Pass --data FOLDER with the prepared data sets as CSV files, the target in the last column."
+INSTEAD = (
+    "Pass --data FOLDER with the prepared data sets as CSV files, the target in the last column."
+)
 with open(Path(__file__).parent / "datasets.csv", encoding="utf-8", newline="") as file:
     TABLE = {line["name"]: line for line in csv.DictReader(file)}
 NAMES = list(TABLE)
-QUICK = ("friedman", "scikit_learn_diabetes")  # small ones that need neither a folder nor a connection
+QUICK = (
+    "friedman",
+    "scikit_learn_diabetes",
+)  # small ones that need neither a folder nor a connection
 
 
 class DataError(SystemExit):
@@ -34,7 +39,9 @@ def read(name: str, folder: Path | None = None) -> tuple[pd.DataFrame, pd.Series
     if name in QUICK:
         return _quick(name)
     if folder is None and name not in TABLE:
-        raise DataError(f"There is no data set {name!r} in the paper; its data sets are {', '.join(NAMES)}.")
+        raise DataError(
+            f"There is no data set {name!r} in the paper; its data sets are {', '.join(NAMES)}."
+        )
     frame = pd.read_csv(_kept(name) if folder is None else _given(name, folder))
     return frame.iloc[:, :-1], frame.iloc[:, -1]
 
@@ -103,9 +110,18 @@ def fetch(name: str) -> tuple[pd.DataFrame, str | None]:
         # scikit-learn compares the download with OpenML's MD5; its files are not kept, as it cannot mend a damaged one
         with tempfile.TemporaryDirectory() as passing:
             bunch = fetch_openml(
-                data_id=number, target_column=None, as_frame=True, parser="pandas", data_home=passing, n_retries=1
+                data_id=number,
+                target_column=None,
+                as_frame=True,
+                parser="pandas",
+                data_home=passing,
+                n_retries=1,
             )
-    except (OSError, HTTPException, ValueError) as error:  # no connection, a broken one, or OpenML's refusal
+    except (
+        OSError,
+        HTTPException,
+        ValueError,
+    ) as error:  # no connection, a broken one, or OpenML's refusal
         raise DataError(
             f"Data set {name!r} could not be fetched from OpenML (id {number}): {error}. Try again later, or: {INSTEAD}"
         ) from error
@@ -116,13 +132,21 @@ def prepare(name: str, frame: pd.DataFrame, default_target: str | None) -> pd.Da
     """As the paper says: categories one-hot, other columns without numbers and rows with gaps dropped; the target comes last."""
     about = TABLE[name]
     target = _target(about, frame, default_target)
-    categorical = [c for c in frame if isinstance(frame[c].dtype, pd.CategoricalDtype) and c != target]
-    useful = [c for c in frame if pd.api.types.is_numeric_dtype(frame[c]) or c in categorical or c == target]
+    categorical = [
+        c for c in frame if isinstance(frame[c].dtype, pd.CategoricalDtype) and c != target
+    ]
+    useful = [
+        c
+        for c in frame
+        if pd.api.types.is_numeric_dtype(frame[c]) or c in categorical or c == target
+    ]
     frame = frame[[c for c in useful if c == target or c not in about["drop"].split(";")]].dropna()
     try:
         y = frame.pop(target).astype(float)
     except ValueError as error:
-        raise DataError(f"The target {target!r} of OpenML's {about['openml_id']} is not numeric: {error}.") from error
+        raise DataError(
+            f"The target {target!r} of OpenML's {about['openml_id']} is not numeric: {error}."
+        ) from error
     X = pd.get_dummies(frame, columns=[c for c in categorical if c in frame], dtype=int)
     expected = int(about["N"]), int(about["M"])
     if X.shape != expected:

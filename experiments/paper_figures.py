@@ -22,4 +22,6 @@ def save(figure: Figure, name: str) -> None:
         return
     drawn = BytesIO()
     figure.savefig(drawn, dpi=110)
-    Image.open(drawn).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)  # a byte a pixel
+    Image.open(drawn).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(
+        path, optimize=True
+    )  # a byte a pixel

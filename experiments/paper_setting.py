@@ -31,9 +31,7 @@ SETTINGS = {
 PACKAGES = ("axil", "lightgbm", "numpy", "scikit-learn")
 RESULTS = Path(__file__).parent / "results"
 OVERWRITE = "AXIL_OVERWRITE"  # set to replace results that are there
-KEPT = (
-    f"Results that are there are kept: new ones are written beside them as NAME.new.csv. {OVERWRITE}=1 replaces them."
-)
+KEPT = f"Results that are there are kept: new ones are written beside them as NAME.new.csv. {OVERWRITE}=1 replaces them."
 Line = dict[str, object]
 
 
@@ -42,7 +40,9 @@ class Fitted:
 
     def __init__(self, name: str, folder: Path | None = None):
         X, y = (part.to_numpy(float) for part in paper_data.read(name, folder))
-        self.train, self.new, self.y_train, self.y_new = train_test_split(X, y, test_size=0.2, random_state=42)
+        self.train, self.new, self.y_train, self.y_new = train_test_split(
+            X, y, test_size=0.2, random_state=42
+        )
         self.model = lgb.LGBMRegressor(**SETTINGS).fit(self.train, self.y_train)
         self.shape: tuple[int, int] = X.shape
 
@@ -65,7 +65,12 @@ def arguments(description: str, names: Sequence[str] = paper_data.NAMES) -> argp
         help="a folder of prepared CSV files (default: from OpenML, kept in a cache)",
     )
     parser.add_argument(
-        "--only", nargs="+", choices=names, default=list(names), metavar="NAME", help=f"of {', '.join(names)}"
+        "--only",
+        nargs="+",
+        choices=names,
+        default=list(names),
+        metavar="NAME",
+        help=f"of {', '.join(names)}",
     )
     return parser
 
@@ -75,7 +80,9 @@ def command(table: str, folder: Path | None) -> str:
     return f"python experiments/{table}.py" + ("" if folder is None else " --data FOLDER")
 
 
-def furthest(explainer: axil.Explainer, X: Any, predictions: np.ndarray, offsets: np.ndarray | None = None) -> float:
+def furthest(
+    explainer: axil.Explainer, X: Any, predictions: np.ndarray, offsets: np.ndarray | None = None
+) -> float:
     """The largest difference of weights @ targets + intercepts from the model's predictions (n, K), relative to the largest."""
     made = np.concatenate([part.predictions for part in explainer.iter(X, init_score=offsets)])
     scale = max(np.abs(predictions).max(), explainer.verification.scale)
@@ -102,7 +109,8 @@ def about(command: str, packages: Sequence[str] = PACKAGES) -> dict[str, str]:
     """What a result has to tell of how it came about."""
     return {
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-        "versions": " ".join(f"{name} {version(name)}" for name in packages) + f" Python {platform.python_version()}",
+        "versions": " ".join(f"{name} {version(name)}" for name in packages)
+        + f" Python {platform.python_version()}",
         "command": command,
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
     }
@@ -114,7 +122,9 @@ def place(folder: Path | None, name: str) -> Path:
     if not path.exists() or os.environ.get(OVERWRITE):
         return path
     beside = path.with_suffix(f".new{path.suffix}")
-    print(f"{path} is kept; the new result is {beside.name}. {OVERWRITE}=1 replaces it.", flush=True)
+    print(
+        f"{path} is kept; the new result is {beside.name}. {OVERWRITE}=1 replaces it.", flush=True
+    )
     return beside
 
 
@@ -132,7 +142,11 @@ def write(
 
 
 def write_csv(
-    table: str, lines: list[Line], command: str, packages: Sequence[str] = PACKAGES, folder: Path | None = None
+    table: str,
+    lines: list[Line],
+    command: str,
+    packages: Sequence[str] = PACKAGES,
+    folder: Path | None = None,
 ) -> None:
     """results/TABLE.csv, or FOLDER/TABLE.csv, where every line tells command, date, versions and machine."""
     told = about(command, packages)
@@ -143,16 +157,29 @@ def write_csv(
 
 
 def write_shown(
-    table: str, lines: list[Line], command: str, packages: Sequence[str] = PACKAGES, folder: Path | None = None
+    table: str,
+    lines: list[Line],
+    command: str,
+    packages: Sequence[str] = PACKAGES,
+    folder: Path | None = None,
 ) -> None:
     """results/TABLE.md, or FOLDER/TABLE.md, which tells command, date, versions and machine once."""
     told = about(command, packages)
-    made = [*markdown(lines), "", f"`{command}`; {told['versions']}; {told['machine']}; {told['date']}.", ""]
+    made = [
+        *markdown(lines),
+        "",
+        f"`{command}`; {told['versions']}; {told['machine']}; {told['date']}.",
+        "",
+    ]
     place(folder, f"{table}.md").write_text("\n".join(made), encoding="utf-8")
 
 
 def markdown(lines: list[Line]) -> list[str]:
-    return [markdown_line(lines[0]), "|---" * len(lines[0]) + "|", *(markdown_line(line.values()) for line in lines)]
+    return [
+        markdown_line(lines[0]),
+        "|---" * len(lines[0]) + "|",
+        *(markdown_line(line.values()) for line in lines),
+    ]
 
 
 def markdown_line(cells: Iterable[object]) -> str:

@@ -35,7 +35,9 @@ Rows = tuple[np.ndarray, np.ndarray]
 
 
 def lightgbm_model(n_trees: int, seed: int) -> Any:
-    return lgb.LGBMRegressor(n_estimators=n_trees, n_jobs=1, verbose=-1, force_col_wise=True, random_state=seed)
+    return lgb.LGBMRegressor(
+        n_estimators=n_trees, n_jobs=1, verbose=-1, force_col_wise=True, random_state=seed
+    )
 
 
 def xgboost_model(n_trees: int, seed: int) -> Any:
@@ -66,7 +68,10 @@ def chosen(make: Callable[[int, int], Any], fit: Rows, stop: Rows, seed: int) ->
     elif isinstance(whole, CatBoostRegressor):
         stages = whole.staged_predict(stop[0])
     elif isinstance(whole, lgb.LGBMRegressor):
-        stages = (whole.predict(stop[0], num_iteration=t) for t in range(1, whole.booster_.num_trees() + 1))
+        stages = (
+            whole.predict(stop[0], num_iteration=t)
+            for t in range(1, whole.booster_.num_trees() + 1)
+        )
     else:
         stages = (whole.predict(stop[0], iteration_range=(0, t)) for t in range(1, MOST_TREES + 1))
     errors, best = [], 0
@@ -82,7 +87,9 @@ def rmse(model: Any, rows: Rows) -> float:
     return float(np.sqrt(np.mean((rows[1] - model.predict(rows[0])) ** 2)))
 
 
-def early_stopping(name: str, X: np.ndarray, y: np.ndarray, library: str, splits: int = SPLITS) -> Line:
+def early_stopping(
+    name: str, X: np.ndarray, y: np.ndarray, library: str, splits: int = SPLITS
+) -> Line:
     """One line of the first table."""
     refits, retrained = [], []
     for seed in range(splits):
@@ -92,12 +99,16 @@ def early_stopping(name: str, X: np.ndarray, y: np.ndarray, library: str, splits
         model = chosen(MODELS[library], (fit, y_fit), (stop, y_stop), seed)
         again = axil.Explainer(model, fit, y_fit).refit(add=(stop, y_stop)).model
         n_trees = model.tree_count_ if library == "CatBoost" else model.n_estimators
-        anew = MODELS[library](n_trees, seed).fit(np.concatenate([fit, stop]), np.concatenate([y_fit, y_stop]))
+        anew = MODELS[library](n_trees, seed).fit(
+            np.concatenate([fit, stop]), np.concatenate([y_fit, y_stop])
+        )
         before = rmse(model, test)
         refits.append(rmse(again, test) / before)
         retrained.append(rmse(anew, test) / before)
     means = (np.exp(np.mean(np.log(ratios))) for ratios in (refits, retrained))
-    return {"data": name, "model": library} | dict(zip(("refit", "retrained"), (f"{mean:.4f}" for mean in means)))
+    return {"data": name, "model": library} | dict(
+        zip(("refit", "retrained"), (f"{mean:.4f}" for mean in means))
+    )
 
 
 def series() -> dict[str, np.ndarray]:
@@ -116,18 +127,28 @@ def arriving(name: str, values: np.ndarray, library: str) -> list[Line]:
     half, n = len(y) // 2, len(y)
     old = MODELS[library](100, 0).fit(X[:half], y[:half])
     explainer = axil.Explainer(old, X[:half], y[:half])
-    errors = {"old": np.empty(n - half), "refit": np.empty(n - half), "retrained": np.empty(n - half)}
+    errors = {
+        "old": np.empty(n - half),
+        "refit": np.empty(n - half),
+        "retrained": np.empty(n - half),
+    }
     step = max(1, (n - half) // 100)  # periods that come in together
     for t in range(half, n, step):
         own, at = slice(t - half, t - half + step), slice(t, t + step)
-        models = {"old": old, "refit": explainer.model, "retrained": MODELS[library](100, 0).fit(X[:t], y[:t])}
+        models = {
+            "old": old,
+            "refit": explainer.model,
+            "retrained": MODELS[library](100, 0).fit(X[:t], y[:t]),
+        }
         for way, model in models.items():
             errors[way][own] = (y[at] - model.predict(X[at])) ** 2
         explainer = explainer.refit(add=(X[at], y[at]))
     quarters = np.array_split(np.arange(n - half), 4)
     lines: list[Line] = []
     for way in ("refit", "retrained"):
-        ratios = [np.sqrt(errors[way][rows].mean() / errors["old"][rows].mean()) for rows in quarters]
+        ratios = [
+            np.sqrt(errors[way][rows].mean() / errors["old"][rows].mean()) for rows in quarters
+        ]
         lines.append(
             {"series": name, "model": library, "way": way}
             | {f"quarter {q}": f"{ratio:.3f}" for q, ratio in enumerate(ratios, 1)}
@@ -137,7 +158,9 @@ def arriving(name: str, values: np.ndarray, library: str) -> list[Line]:
 
 def main() -> None:
     parser = arguments(__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="two small data sets; prints, writes nothing")
+    parser.add_argument(
+        "--quick", action="store_true", help="two small data sets; prints, writes nothing"
+    )
     given = parser.parse_args()
     lines: list[Line] = []
     for name in QUICK if given.quick else given.only:
@@ -149,7 +172,12 @@ def main() -> None:
     if given.quick:
         return
     write_csv("refit", lines, command("refit", given.data), PACKAGES)
-    came = [line for name, values in series().items() for library in MODELS for line in arriving(name, values, library)]
+    came = [
+        line
+        for name, values in series().items()
+        for library in MODELS
+        for line in arriving(name, values, library)
+    ]
     print("\n".join(markdown(came)))
     write_csv("refit_series", came, command("refit", given.data), PACKAGES)
 

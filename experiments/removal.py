@@ -29,7 +29,9 @@ MODELS: dict[str, Any] = {
     "CatBoost": lambda: CatBoostRegressor(
         iterations=100, depth=4, verbose=False, allow_writing_files=False, thread_count=2
     ),
-    "random forest": lambda: RandomForestRegressor(50, min_samples_leaf=10, random_state=0, n_jobs=2),
+    "random forest": lambda: RandomForestRegressor(
+        50, min_samples_leaf=10, random_state=0, n_jobs=2
+    ),
 }
 COLUMNS = ["model", "rows", "correlation", "slope", "set_first_order", "set_greedy"]
 
@@ -48,7 +50,9 @@ def measure(name: str, n_rows: int) -> list[object]:
     exact = np.stack([change(np.array([row])) for row in deleted], axis=1).ravel()
     moved = []
     for greedy in (False, True):
-        table = explainer.removal(queries[:N_SETS], SET_SIZE, same_sign=True, greedy=greedy, method="first-order")
+        table = explainer.removal(
+            queries[:N_SETS], SET_SIZE, same_sign=True, greedy=greedy, method="first-order"
+        )
         rows = [table.loc[table["query"] == i, "row"].to_numpy() for i in range(N_SETS)]
         moved.append(np.mean([abs(change(own)[i]) for i, own in enumerate(rows)]))
     correlation, slope = np.corrcoef(first, exact)[0, 1], first @ exact / (first @ first)
@@ -60,7 +64,9 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[300, 3000])
     arguments = parser.parse_args()
     libraries = ("axil", "lightgbm", "xgboost", "catboost", "scikit-learn", "numpy")
-    lines = [dict(zip(COLUMNS, measure(name, n_rows))) for n_rows in arguments.rows for name in MODELS]
+    lines = [
+        dict(zip(COLUMNS, measure(name, n_rows))) for n_rows in arguments.rows for name in MODELS
+    ]
     command = f"python experiments/removal.py --rows {' '.join(map(str, arguments.rows))}"
     write_csv("removal", lines, command, libraries)
 

@@ -61,7 +61,9 @@ def measure(name, fitted):
     line = {"data": name, "N": fitted.shape[0], "AXIL": seconds(lambda: explainer()(new))}
     for rival in (baselines.BoostIn, baselines.TREX, baselines.LeafInfluence):
         line[rival.__name__] = seconds(lambda rival=rival: rival(explainer()).scores(new, y_new))
-    return line | dict(zip(("AXIL, paper", "BoostIn, paper", "TREX, paper", "LeafInfluence, paper"), PAPER[name]))
+    return line | dict(
+        zip(("AXIL, paper", "BoostIn, paper", "TREX, paper", "LeafInfluence, paper"), PAPER[name])
+    )
 
 
 if __name__ == "__main__":

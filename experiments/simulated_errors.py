@@ -40,14 +40,21 @@ def areas(folder: Path | None, kind: str, signal: int, run: int) -> np.ndarray:
     """The score of each method; none for cleanlab where it is not installed."""
     X, y, wrong = others.simulated(folder, KINDS[kind], signal, run) if folder else quick_rows(run)
     explainer, alone, unseen, found = audits(X, y, run)
-    mean = np.mean([unseen, *(unseen_predictions(X, y, run + RUNS * time) for time in range(1, TIMES))], axis=0)
+    mean = np.mean(
+        [unseen, *(unseen_predictions(X, y, run + RUNS * time) for time in range(1, TIMES))], axis=0
+    )
     found[f"audit, {TIMES} times out-of-fold"] = audited(explainer.audit(mean))
     suspicions = {method: own.suspicion for method, own in found.items()}
-    suspicions |= {"leave-one-out residual": np.abs(y - alone), "out-of-fold residual": np.abs(y - unseen)}
+    suspicions |= {
+        "leave-one-out residual": np.abs(y - alone),
+        "out-of-fold residual": np.abs(y - unseen),
+    }
     suspicions[f"out-of-fold residual, {TIMES} times"] = np.abs(y - mean)
     if CleanLearning is not None and folder:
         suspicions["cleanlab"] = cleaned(X, y, run).suspicion
-    return np.array([area(suspicions[name], wrong) if name in suspicions else np.nan for name in METHODS])
+    return np.array(
+        [area(suspicions[name], wrong) if name in suspicions else np.nan for name in METHODS]
+    )
 
 
 def area(suspicion: np.ndarray, wrong: np.ndarray) -> float:
@@ -60,7 +67,9 @@ def lines_of(found: dict[tuple[object, ...], np.ndarray]) -> list[Line]:
     for kind, signal in dict.fromkeys(task[:2] for task in found):
         own = np.array([scores for task, scores in found.items() if task[:2] == (kind, signal)])
         line: Line = {"data": kind, "off by": signal, "runs": len(own)}
-        lines.append(line | {method: f"{mean:.3f}" for method, mean in zip(METHODS, own.mean(axis=0))})
+        lines.append(
+            line | {method: f"{mean:.3f}" for method, mean in zip(METHODS, own.mean(axis=0))}
+        )
     return lines
 
 
@@ -68,21 +77,30 @@ def shown(found: dict[tuple[object, ...], np.ndarray]) -> list[Line]:
     """Means by kind and size of the error, over both directions; then over all, with the p of a paired t-test against audit."""
     made: list[Line] = []
     for kind, size in dict.fromkeys((task[0], abs(task[1])) for task in found):
-        own = np.array([scores for task, scores in found.items() if (task[0], abs(task[1])) == (kind, size)])
+        own = np.array(
+            [scores for task, scores in found.items() if (task[0], abs(task[1])) == (kind, size)]
+        )
         line: Line = {"data": kind, "off by": f"± {size}", "runs": len(own)}
-        made.append(line | {method: f"{mean:.2f}" for method, mean in zip(METHODS, own.mean(axis=0))})
+        made.append(
+            line | {method: f"{mean:.2f}" for method, mean in zip(METHODS, own.mean(axis=0))}
+        )
     every = np.array(list(found.values()))
     line = {"data": "all", "off by": "", "runs": len(every)}
     made.append(line | {method: f"{mean:.3f}" for method, mean in zip(METHODS, every.mean(axis=0))})
     p = [stats.ttest_rel(every[:, 0], other).pvalue for other in every.T]
     line = {"data": "p against audit", "off by": "", "runs": ""}
-    made.append(line | {method: "" if np.isnan(value) else f"{value:.1g}" for method, value in zip(METHODS, p)})
+    made.append(
+        line
+        | {method: "" if np.isnan(value) else f"{value:.1g}" for method, value in zip(METHODS, p)}
+    )
     return made
 
 
 def main() -> None:
     parser = others.arguments(__doc__.splitlines()[0], list(KINDS))
-    parser.add_argument("--runs", type=int, default=RUNS, help=f"runs of each simulation (default: {RUNS})")
+    parser.add_argument(
+        "--runs", type=int, default=RUNS, help=f"runs of each simulation (default: {RUNS})"
+    )
     given = parser.parse_args()
     runs = [run for run in range(given.runs) if run not in CHOSEN_ON]
     tasks = [(kind, signal, run) for run in runs for kind in given.only for signal in SIGNALS]

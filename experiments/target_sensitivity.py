@@ -68,7 +68,11 @@ def measure(name, fitted):
     line = {"data": name, "N": fitted.shape[0], "M": fitted.shape[1], "AXIL": r(weights)}
     for kind, paper in zip((baselines.BoostIn, baselines.TREX), PAPER[name]):
         scores, method = kind(explainer).scores(new, y_new), kind.__name__
-        line |= {method: r(scores), f"{method}, draws": spread(scores), f"{method}, paper": f"{paper:.3f}"}
+        line |= {
+            method: r(scores),
+            f"{method}, draws": spread(scores),
+            f"{method}, paper": f"{paper:.3f}",
+        }
     line["TREX without y"] = r(baselines.TREX(explainer).scores(new))
     line["LeafInfluence"] = r(baselines.LeafInfluence(explainer).scores(new, y_new))
     return line | {"TreeSim without y": r(baselines.TreeSim(explainer).scores(new))}

@@ -110,7 +110,12 @@ def refused(lines: list[Line]) -> list[Line]:
 
     own = sorted((line for line in lines if line["verdict"] == "refused"), key=key)
     return [
-        {"library": library, "refused by": f"`{setting}`", "squared error": squared, "models": len(list(group))}
+        {
+            "library": library,
+            "refused by": f"`{setting}`",
+            "squared error": squared,
+            "models": len(list(group)),
+        }
         for (library, setting, squared), group in groupby(own, key)
     ]
 
@@ -139,7 +144,9 @@ def every_task(given: argparse.Namespace) -> int:
     shown: list[Line] = []
     for task in filter(None, tuned.TASKS):
         *_, whole = tasks(printed(given, task))
-        shown.append({"task": task, **{name: found for name, found in whole.items() if name != "library"}})
+        shown.append(
+            {"task": task, **{name: found for name, found in whole.items() if name != "library"}}
+        )
     ran = f"{command('tuned', given.data)} --task all --n {given.n}"
     write_shown("tuned_tasks", shown, ran, [*PACKAGES, "xgboost", "catboost"])
     return int(any(line["wrong"] for line in shown))
@@ -147,11 +154,15 @@ def every_task(given: argparse.Namespace) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help="a folder of the paper's data sets as CSV files")
+    parser.add_argument(
+        "--data", type=Path, metavar="FOLDER", help="a folder of the paper's data sets as CSV files"
+    )
     parser.add_argument("--n", type=int, default=200, help="number of models")
     parser.add_argument("--seed", type=int, default=0, help="another seed, other models")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--task", choices=[*tuned.TASKS, "all"], default="", help="another task than squared error")
+    parser.add_argument(
+        "--task", choices=[*tuned.TASKS, "all"], default="", help="another task than squared error"
+    )
     given = parser.parse_args()
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # the jobs share the cores
         os.environ.setdefault(name, "1")

@@ -26,7 +26,12 @@ from tests.fuzz.data import Draw, Trial
 from tests.fuzz.judge import silence
 from tests.fuzz.tables import Table, split
 
-FLAML = {"lgbm": "LightGBM", "xgboost": "XGBoost", "xgb_limitdepth": "XGBoost", "catboost": "CatBoost"}
+FLAML = {
+    "lgbm": "LightGBM",
+    "xgboost": "XGBoost",
+    "xgb_limitdepth": "XGBoost",
+    "catboost": "CatBoost",
+}
 
 
 def optuna(draw: Draw, table: Table, seconds: float) -> Trial:
@@ -35,9 +40,19 @@ def optuna(draw: Draw, table: Table, seconds: float) -> Trial:
 
     data = lgb.Dataset(table.train, table.y, weight=table.weight, free_raw_data=False)
     valid = lgb.Dataset(table.valid, table.y_valid, reference=data, free_raw_data=False)
-    settings = {"objective": "regression", "metric": "l2", "verbosity": -1, "num_threads": 1, "seed": draw.seed()}
+    settings = {
+        "objective": "regression",
+        "metric": "l2",
+        "verbosity": -1,
+        "num_threads": 1,
+        "seed": draw.seed(),
+    }
     stop = lgb.early_stopping(10, verbose=False)
-    how: dict[str, Any] = {"time_budget": seconds, "optuna_seed": draw.seed(), "show_progress_bar": False}
+    how: dict[str, Any] = {
+        "time_budget": seconds,
+        "optuna_seed": draw.seed(),
+        "show_progress_bar": False,
+    }
     tuner = LightGBMTuner(settings, data, 100, valid_sets=[valid], callbacks=[stop], **how)
     tuner.run()
     draw.chosen |= {"library": "LightGBM", "tuner": "Optuna", **tuner.best_params}
@@ -50,7 +65,11 @@ def flaml(draw: Draw, table: Table, seconds: float, kind: str) -> Trial:
     from flaml import AutoML
 
     weight, n = table.weight, len(table.y)
-    given = {} if weight is None else {"sample_weight": weight, "sample_weight_val": np.ones(len(table.y_valid))}
+    given = (
+        {}
+        if weight is None
+        else {"sample_weight": weight, "sample_weight_val": np.ones(len(table.y_valid))}
+    )
     how: dict[str, Any] = {
         "task": "regression",
         "metric": "mse",
@@ -76,7 +95,9 @@ def flaml(draw: Draw, table: Table, seconds: float, kind: str) -> Trial:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help="a folder of the paper's data sets as CSV files")
+    parser.add_argument(
+        "--data", type=Path, metavar="FOLDER", help="a folder of the paper's data sets as CSV files"
+    )
     parser.add_argument("--only", nargs="+", metavar="NAME", help="some of the data sets")
     parser.add_argument("--seconds", type=float, default=4.0, help="per run of a tuner")
     parser.add_argument("--seed", type=int, default=0)
@@ -92,11 +113,19 @@ def main() -> int:
             table = split(draw, X, np.asarray(y, dtype=float))
             with silence():
                 run = (
-                    optuna(draw, table, given.seconds) if kind == "optuna" else flaml(draw, table, given.seconds, kind)
+                    optuna(draw, table, given.seconds)
+                    if kind == "optuna"
+                    else flaml(draw, table, given.seconds, kind)
                 )
             lines.append(line_of(len(lines), draw, run))
             print(markdown_line(lines[-1].values()), flush=True)
-    print("", *markdown(summary(lines)), "", *(markdown_line(line.values()) for line in refused(lines)), sep="\n")
+    print(
+        "",
+        *markdown(summary(lines)),
+        "",
+        *(markdown_line(line.values()) for line in refused(lines)),
+        sep="\n",
+    )
     return int(any(line["verdict"] == "wrong" for line in lines))
 
 

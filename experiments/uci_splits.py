@@ -28,7 +28,13 @@ import axil
 METHODS = ("axil", "one width")
 SCORES = ("NLL", "CRPS", "RMSE", "coverage", "trees")
 SPLITS, OF_PROTEIN = 20, 5
-BASE = {"learning_rate": 0.05, "min_child_samples": 5, "random_state": 0, "n_jobs": 1, "verbose": -1}
+BASE = {
+    "learning_rate": 0.05,
+    "min_child_samples": 5,
+    "random_state": 0,
+    "n_jobs": 1,
+    "verbose": -1,
+}
 LEAVES, MOST_TREES, PATIENCE = (7, 15, 31), 1000, 50
 # Means over the splits, by the tables of Duan and others (2020) and Gal and Ghahramani (2016).
 PUBLISHED = {
@@ -71,12 +77,22 @@ def split(folder: Path | None, name: str, number: int) -> np.ndarray:
     explainer = axil.Explainer(model.fit(X[train], y[train]), X[train], y[train], n_threads=1)
     predictive = explainer.calibrate(out_of_fold=unseen)
     made, std = predictive.predict(X[test], return_std=True)
-    table, left, width = predictive.interval(X[test]), y[test] - made, np.sqrt(np.mean((y[train] - unseen) ** 2))
+    table, left, width = (
+        predictive.interval(X[test]),
+        y[test] - made,
+        np.sqrt(np.mean((y[train] - unseen) ** 2)),
+    )
     error, trees = np.sqrt(np.mean(left**2)), settings["n_estimators"]
     covered = (table["lower"] <= y[test]) & (y[test] <= table["upper"])
     return np.array(
         [
-            [nll_normal(left, 0, std).mean(), predictive.crps(X[test], y[test]).mean(), error, covered.mean(), trees],
+            [
+                nll_normal(left, 0, std).mean(),
+                predictive.crps(X[test], y[test]).mean(),
+                error,
+                covered.mean(),
+                trees,
+            ],
             [
                 nll_normal(left, 0, width).mean(),
                 crps_normal(left, 0, width).mean(),
@@ -107,7 +123,9 @@ def shown(lines: list[Line]) -> list[Line]:
         name = axil_line["data"]
         line: Line = {"data": name, "splits": axil_line["splits"]}
         for score in ("NLL", "RMSE"):
-            line[f"{score}, axil"] = f"{float(axil_line[score]):.3g} ± {float(axil_line[f'{score}, spread']):.2g}"
+            line[f"{score}, axil"] = (
+                f"{float(axil_line[score]):.3g} ± {float(axil_line[f'{score}, spread']):.2g}"
+            )
             if score == "NLL":
                 line["NLL, one width"] = f"{float(other[score]):.3g}"
             line |= {f"{score}, {who}": own[score].get(name, "") for who, own in PUBLISHED.items()}

@@ -45,8 +45,15 @@ def measure(X: pd.DataFrame, y: np.ndarray) -> list[Line]:
     """A line for each way, as means over the splits."""
     ways: dict[str, list[dict[str, float]]] = {"keep": [], "drop": [], "refit": []}
     for seed in range(SPLITS):
-        train, new, prices, y_new = train_test_split(X, pd.Series(y, X.index), test_size=0.2, random_state=seed)
-        train, prices, new, y_new = train[:MOST_ROWS], prices[:MOST_ROWS].copy(), new[:MOST_ASKED], y_new[:MOST_ASKED]
+        train, new, prices, y_new = train_test_split(
+            X, pd.Series(y, X.index), test_size=0.2, random_state=seed
+        )
+        train, prices, new, y_new = (
+            train[:MOST_ROWS],
+            prices[:MOST_ROWS].copy(),
+            new[:MOST_ASKED],
+            y_new[:MOST_ASKED],
+        )
         draws = np.random.default_rng(seed)
         wrong = train.index[draws.choice(len(train), round(WRONG * len(train)), replace=False)]
         prices[wrong] *= draws.choice(FACTORS, len(wrong))
@@ -54,12 +61,26 @@ def measure(X: pd.DataFrame, y: np.ndarray) -> list[Line]:
         table = explainer.audit()
         kept = train.index.drop(table["row"][table["suspect"]])
         again = fitted("boosting, log price", train.loc[kept], prices[kept], seed)
-        for way, one, suspects in (("keep", explainer, "keep"), ("drop", explainer, "drop"), ("refit", again, "keep")):
-            figures = {"suspects": len(train) - len(kept), "wrong": len(wrong), "found": len(wrong.difference(kept))}
+        for way, one, suspects in (
+            ("keep", explainer, "keep"),
+            ("drop", explainer, "drop"),
+            ("refit", again, "keep"),
+        ):
+            figures = {
+                "suspects": len(train) - len(kept),
+                "wrong": len(wrong),
+                "found": len(wrong.difference(kept)),
+            }
             ways[way].append(figures | listed(one, new, y_new.to_numpy(), wrong, suspects))
     means = {way: pd.DataFrame(lines).mean() for way, lines in ways.items()}
     return [
-        {"way": way, **{name: f"{value:.3f}" if "error" in name else f"{value:.1f}" for name, value in one.items()}}
+        {
+            "way": way,
+            **{
+                name: f"{value:.3f}" if "error" in name else f"{value:.1f}"
+                for name, value in one.items()
+            },
+        }
         for way, one in means.items()
     ]
 

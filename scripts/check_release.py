@@ -19,15 +19,26 @@ def missing(tag: str) -> list[str]:
     version = version_of_the_source()
     reasons = []
     if tag != f"v{version}":
-        reasons.append(f"the tag is {tag}, src/axil/__init__.py says {version}: tag v{version}, or change the version")
+        reasons.append(
+            f"the tag is {tag}, src/axil/__init__.py says {version}: tag v{version}, or change the version"
+        )
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     if not re.search(rf"^## {re.escape(version)} \(\d{{4}}-\d\d-\d\d\)$", changelog, re.M):
-        reasons.append(f'CHANGELOG.md has no heading "## {version} (year-month-day)": rename "Unreleased"')
+        reasons.append(
+            f'CHANGELOG.md has no heading "## {version} (year-month-day)": rename "Unreleased"'
+        )
     if f"\nversion: {version}\n" not in (ROOT / "CITATION.cff").read_text(encoding="utf-8"):
         reasons.append(f"CITATION.cff lacks the line version: {version}")
-    for name in ("pyproject.toml", "SECURITY.md", "recipe/recipe.yaml", ".github/ISSUE_TEMPLATE/config.yml"):
+    for name in (
+        "pyproject.toml",
+        "SECURITY.md",
+        "recipe/recipe.yaml",
+        ".github/ISSUE_TEMPLATE/config.yml",
+    ):
         if "axil.example" in (ROOT / name).read_text(encoding="utf-8"):
-            reasons.append(f"{name} names the stand-in axil.example: give the project's own address")
+            reasons.append(
+                f"{name} names the stand-in axil.example: give the project's own address"
+            )
     return reasons
 
 

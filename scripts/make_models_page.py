@@ -69,8 +69,14 @@ VALUES = {
     ("boosting", ""): "rf with GOSS",
     ("leaf_estimation_iterations", "CatBoost then adds"): "above 1 with Exact leaves",
     ("leaf_estimation_iterations", "leaves are pooled"): "above 1 with monotone_constraints",
-    ("objective", "percentiles of residuals"): "quantile, regression_l1, mape on CUDA or several machines",
-    ("objective", "leaf values are Newton"): "reg:absoluteerror (XGBoost 3.4), reg:quantileerror (XGBoost 3.4)",
+    (
+        "objective",
+        "percentiles of residuals",
+    ): "quantile, regression_l1, mape on CUDA or several machines",
+    (
+        "objective",
+        "leaf values are Newton",
+    ): "reg:absoluteerror (XGBoost 3.4), reg:quantileerror (XGBoost 3.4)",
     (
         "objective",
         "leaf values are then",
@@ -82,7 +88,10 @@ VALUES = {
     ("loss_function", "it is not"): "any other",
     ("class", "axil reads"): "any other",
     ("num_tree_per_iteration", ""): "above 1",
-    ("linear_tree", "linear leaves"): "with DART, GOSS, rf, L1, path_smooth, bounds or another loss",
+    (
+        "linear_tree",
+        "linear leaves",
+    ): "with DART, GOSS, rf, L1, path_smooth, bounds or another loss",
     ("monotone_constraints", "the constraints changed"): "that changed during the fit",
     ("monotone_constraints", "trees for several"): "with multi_output_tree",
     ("monotone_constraints", "a model that was"): "of a continued model",
@@ -122,14 +131,23 @@ VALUES = {
 }
 OWN = "a function of your own"
 OTHER = "any other"
-ANSWERS = "explained by pushes", "explained by derivatives", "not linear in the targets", "not replayed"
+ANSWERS = (
+    "explained by pushes",
+    "explained by derivatives",
+    "not linear in the targets",
+    "not replayed",
+)
 SECTIONS = {
     "LightGBM": (
         ("LGBMRegressor", "Booster"),
         lightgbm_refusals.EXACT,
         (*lightgbm_refusals.REFUSALS, *lightgbm_rates.FIRST),
     ),
-    "XGBoost": (("XGBRegressor", "XGBRFRegressor", "Booster"), xgboost_refusals.EXACT, xgboost_refusals.REFUSALS),
+    "XGBoost": (
+        ("XGBRegressor", "XGBRFRegressor", "Booster"),
+        xgboost_refusals.EXACT,
+        xgboost_refusals.REFUSALS,
+    ),
     "CatBoost": (
         ("CatBoostRegressor", "CatBoost"),
         catboost_refusals.EXACT,
@@ -167,7 +185,11 @@ def looked_for(row: Any) -> str:
 
 def value_of(row: Any) -> str:
     """The value that a row is about, empty where it is about the setting."""
-    named = (value for (name, reason), value in VALUES.items() if name == row.setting and row.reason.startswith(reason))
+    named = (
+        value
+        for (name, reason), value in VALUES.items()
+        if name == row.setting and row.reason.startswith(reason)
+    )
     if row.reason.startswith("with other leaves"):
         return f"{looked_for(row)} (leaves not Exact)"
     if row.derivative and row.setting == "objective" and row.reason == OTHER_GRADIENTS:
@@ -187,7 +209,10 @@ def refusals(rows: Iterable[Any], refused: dict[str, Any]) -> list[str]:
         why = ANSWERS[3 if unread else 2] if not row.derivative else ANSWERS[0 if boosted else 1]
         merged[why][f"`{name}`"] = []
     named = {
-        why: [" ".join([name, ", ".join(sorted(values, key=OTHER.__eq__))]).strip() for name, values in of.items()]
+        why: [
+            " ".join([name, ", ".join(sorted(values, key=OTHER.__eq__))]).strip()
+            for name, values in of.items()
+        ]
         for why, of in merged.items()
     }
     return [f"| {why} | {'; '.join(listed)} |" for why, listed in named.items() if listed]
@@ -197,9 +222,19 @@ def page() -> str:
     lines = [HEAD]
     for library, (models, exact, rows) in SECTIONS.items():
         names = ", ".join(f"`{name}`" for name in dict.fromkeys(models))
-        lines += [f"## {library}", "", f"Reads {names}. Exact:", "", *(f"- {line}" for line in exact), ""]
+        lines += [
+            f"## {library}",
+            "",
+            f"Reads {names}. Exact:",
+            "",
+            *(f"- {line}" for line in exact),
+            "",
+        ]
         lines += ["| not exact | settings |", "|---|---|"]
-        lines += [*refusals(rows, sklearn_refusals.CLASSES if library == "scikit-learn" else {}), ""]
+        lines += [
+            *refusals(rows, sklearn_refusals.CLASSES if library == "scikit-learn" else {}),
+            "",
+        ]
         lines += [NOTES[library], ""] if library in NOTES else []
     lines += [GAPS.rstrip()]
     return "\n".join(lines) + "\n"

@@ -43,7 +43,11 @@ def executed(script: Path) -> nbformat.NotebookNode:
 def drawn(notebook: nbformat.NotebookNode) -> list[bytes]:
     """The pictures of a notebook, in order."""
     outputs = (output for cell in notebook.cells for output in cell.get("outputs", []))
-    return [base64.b64decode(output.data["image/png"]) for output in outputs if "image/png" in output.get("data", {})]
+    return [
+        base64.b64decode(output.data["image/png"])
+        for output in outputs
+        if "image/png" in output.get("data", {})
+    ]
 
 
 if __name__ == "__main__":

@@ -17,14 +17,20 @@ DOCS = Path(__file__).parent.parent / "docs"
 
 def taken(name: str, file: str, width: int, height: int) -> Image.Image:
     """The picture of a file that the example of docs/NAME.md writes."""
-    blocks = re.findall(r"```python\n(.*?)```", (DOCS / f"{name}.md").read_text(encoding="utf-8"), re.S)
+    blocks = re.findall(
+        r"```python\n(.*?)```", (DOCS / f"{name}.md").read_text(encoding="utf-8"), re.S
+    )
     example = blocks[0] if name == "page" else "\n".join(blocks)
     with tempfile.TemporaryDirectory() as room:
         os.chdir(room)
         exec(compile(example, f"docs/{name}.md", "exec"), {})
         with sync_playwright() as running:
-            browser = running.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-            page = browser.new_page(viewport={"width": width, "height": height}, color_scheme="light")
+            browser = running.chromium.launch(
+                executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+            )
+            page = browser.new_page(
+                viewport={"width": width, "height": height}, color_scheme="light"
+            )
             page.goto(Path(file).absolute().as_uri())
             if name == "page":
                 page.wait_for_selector("#rows tbody tr")
@@ -36,7 +42,9 @@ def taken(name: str, file: str, width: int, height: int) -> Image.Image:
 
 def main() -> None:
     taken("page", "report.html", 1360, 1240).save(DOCS / "page.png", optimize=True)
-    taken("prices", "valuations/pages/0000/14-21-310-2900.html", 1100, 1560).save(DOCS / "report.png", optimize=True)
+    taken("prices", "valuations/pages/0000/14-21-310-2900.html", 1100, 1560).save(
+        DOCS / "report.png", optimize=True
+    )
 
 
 if __name__ == "__main__":

@@ -37,7 +37,9 @@ PAGES = (
         )
     ),
 )
-BLOCK = re.compile(r"(?P<code>```python\n(?P<body>.*?)```\n)(?P<shown>\n```text\n(?P<text>.*?)```\n)?", re.S)
+BLOCK = re.compile(
+    r"(?P<code>```python\n(?P<body>.*?)```\n)(?P<shown>\n```text\n(?P<text>.*?)```\n)?", re.S
+)
 
 
 def run(name):
@@ -53,7 +55,10 @@ def run(name):
         return found["code"] + (f"\n```text\n{lines}\n```\n" if found["shown"] else "")
 
     here = Path.cwd()
-    with tempfile.TemporaryDirectory() as room, pd.option_context("display.width", 118, "display.max_columns", 20):
+    with (
+        tempfile.TemporaryDirectory() as room,
+        pd.option_context("display.width", 118, "display.max_columns", 20),
+    ):
         os.chdir(room)  # for what examples write
         try:
             page = BLOCK.sub(fill, (ROOT / name).read_text(encoding="utf-8"))

@@ -17,27 +17,36 @@ def pages():
     """{path: text}: every page of evidence with its tables as they were measured."""
 
     def put(found):
-        table = (ROOT / "experiments" / "results" / f"{found['name']}.md").read_text(encoding="utf-8")
+        table = (ROOT / "experiments" / "results" / f"{found['name']}.md").read_text(
+            encoding="utf-8"
+        )
         if found["columns"]:
             table = chosen(table, found["columns"].split("; "), found["text"] or "")
         return f"{found['mark']}\n{table}<!-- end -->"
 
     docs = ROOT / "docs"
-    paths = [docs / "paper.md", *sorted((docs / "paper").glob("*.md")), *sorted(docs.glob("evidence_*.md"))]
+    paths = [
+        docs / "paper.md",
+        *sorted((docs / "paper").glob("*.md")),
+        *sorted(docs.glob("evidence_*.md")),
+    ]
     texts = {path: path.read_text(encoding="utf-8") for path in paths}
-    pattern = (
-        r"(?P<mark><!-- results/(?P<name>\w+)\.md(: (?P<columns>.*?)( where (?P<text>.*?))?)? -->)\n.*?<!-- end -->"
-    )
+    pattern = r"(?P<mark><!-- results/(?P<name>\w+)\.md(: (?P<columns>.*?)( where (?P<text>.*?))?)? -->)\n.*?<!-- end -->"
     return {path: re.sub(pattern, put, text, flags=re.S) for path, text in texts.items()}
 
 
 def chosen(table, columns, text):
     """Some columns of a table in Markdown, and of its lines those in which a text occurs."""
     head, _, *lines = (
-        [cell.strip() for cell in line[1:-1].split("|")] for line in re.findall(r"^\|.*\|$", table, re.M)
+        [cell.strip() for cell in line[1:-1].split("|")]
+        for line in re.findall(r"^\|.*\|$", table, re.M)
     )
     places = [head.index(name) for name in columns]
-    kept = [cells for cells in lines if (text.removeprefix("not ") in " | ".join(cells)) != text.startswith("not ")]
+    kept = [
+        cells
+        for cells in lines
+        if (text.removeprefix("not ") in " | ".join(cells)) != text.startswith("not ")
+    ]
     made = [f"| {' | '.join(cells[i] for i in places)} |" for cells in (head, *kept)]
     return "\n".join([made[0], "|---" * len(columns) + "|", *made[1:], ""])
 

@@ -38,12 +38,22 @@ def digits(value, n=2):
     return f"{value:,.0f}" if value >= 10**n else f"{value:.{n}g}"
 
 
-STEPS = ("leaves", "sweep 10", "prepared 10", "top 10 of 100", "model to 10")  # whose ratios are to the base
+STEPS = (
+    "leaves",
+    "sweep 10",
+    "prepared 10",
+    "top 10 of 100",
+    "model to 10",
+)  # whose ratios are to the base
 
 
 def kernels():
     lines, run = read("kernels.csv")
-    shown = [line for line in lines if (line["rows"] == "1000000" and line["step"] in STEPS) or line["step"] == "all"]
+    shown = [
+        line
+        for line in lines
+        if (line["rows"] == "1000000" and line["step"] in STEPS) or line["step"] == "all"
+    ]
     head = ["step", "seconds", "times as fast"]
     return table(head, [[line["step"], line["seconds"], line["ratio"]] for line in shown]), run
 
@@ -56,10 +66,13 @@ def growth():
         "peak MiB": "peak, MiB",
     }
     shown = [
-        line for line in lines if line["axis"] == "rows" and line["rows"].strip("0") == "1" and len(line["rows"]) > 3
+        line
+        for line in lines
+        if line["axis"] == "rows" and line["rows"].strip("0") == "1" and len(line["rows"]) > 3
     ]
     return table(
-        ["rows", *columns.values()], [[f"{int(line['rows']):,}", *(line[name] for name in columns)] for line in shown]
+        ["rows", *columns.values()],
+        [[f"{int(line['rows']):,}", *(line[name] for name in columns)] for line in shown],
     ), run
 
 
@@ -67,11 +80,17 @@ def ways():
     """The seconds of both ways with 1,000,000 rows and 100 trees, and how the choices fared at all sizes."""
     lines, run = read("ways.csv")
     known = [float(line["over"]) for line in lines if line["sweeps"] and line["leaf space"]]
-    shown = [line for line in lines if line["rows"] == "1000000" and line["trees"] == "100" and not line["not run"]]
+    shown = [
+        line
+        for line in lines
+        if line["rows"] == "1000000" and line["trees"] == "100" and not line["not run"]
+    ]
     better = sum(over <= 1 for over in known)
     said = f"Of {len(known)} requests {better} took the better way; at worst one took {max(known):g} times the other."
     if better == len(known):
-        guessed = sum(bool(line["not run"]) for line in lines if line["sweeps"] and line["leaf space"])
+        guessed = sum(
+            bool(line["not run"]) for line in lines if line["sweeps"] and line["leaf space"]
+        )
         said = f"All of {len(known)} requests took the better way, {guessed} of them by estimate."
     head = ["queries, 1,000,000 rows", *(f"{int(line['queries']):,}" for line in shown)]
     both = [[way, *(digits(line[way]) for line in shown)] for way in ("sweeps", "leaf space")]
@@ -84,10 +103,16 @@ def largest():
     own = {(line["step"], line["by"]): line for line in lines if line["rows"] == most}
     shown = []
     for by in ("weight", "contribution"):
-        taken = own["all rows", by]["processor"], own["bounds", by]["processor"], own["bounds", by]["ratio_processor"]
+        taken = (
+            own["all rows", by]["processor"],
+            own["bounds", by]["processor"],
+            own["bounds", by]["ratio_processor"],
+        )
         shown.append([by, *map(digits, taken)])
     head = [f"{int(most):,} rows, by", "all rows read", "by bounds", "times as fast"]
-    return table(head, shown), f"Blocks, made once, took {digits(own['blocks', '']['processor'])} s. {run}"
+    return table(
+        head, shown
+    ), f"Blocks, made once, took {digits(own['blocks', '']['processor'])} s. {run}"
 
 
 KINDS = ("squared", "weighted", "classes")
@@ -99,10 +124,14 @@ def questions():
     sizes = list(dict.fromkeys(line["rows"] for line in lines))
     found = {(line["rows"], line["kind"], line["question"]): line for line in lines}
     shown = []
-    for name in dict.fromkeys(line["question"] for line in lines if "intervals" not in line["question"]):
+    for name in dict.fromkeys(
+        line["question"] for line in lines if "intervals" not in line["question"]
+    ):
         what = "processor" if name == "set-up" else "ratio"
         own = [[found.get((rows, kind, name), {}).get(what) for kind in KINDS] for rows in sizes]
-        cells = [", ".join("-" if value is None else digits(value) for value in values) for values in own]
+        cells = [
+            ", ".join("-" if value is None else digits(value) for value in values) for values in own
+        ]
         shown.append(["set-up, s" if name == "set-up" else name, *cells])
     return table([", ".join(KINDS), *(f"{int(rows):,} rows" for rows in sizes)], shown), run
 
@@ -121,7 +150,11 @@ def large():
     lines, run = read("large.csv")
     head = [f"{int(lines[0]['rows']):,} rows, {int(lines[0]['trees']):,} trees", "", "core seconds"]
     shown = [
-        [line["step"], f"{digits(line['value'])} {line['unit']}", line["core seconds"] and digits(line["core seconds"])]
+        [
+            line["step"],
+            f"{digits(line['value'])} {line['unit']}",
+            line["core seconds"] and digits(line["core seconds"]),
+        ]
         for line in lines
         if line["step"].split(", from")[0] in LARGE
     ]
@@ -146,7 +179,10 @@ ON_GPU = {
         LIGHTGBM + ", {}: leave_one_out, explainer made before (s)",
         "s",
     ),
-    "1,000,000 rows, classifier: top 10 of 1,024 by pushes": (LIGHTGBM + " classifier, {}: top 10 of 1,024 (s)", "s"),
+    "1,000,000 rows, classifier: top 10 of 1,024 by pushes": (
+        LIGHTGBM + " classifier, {}: top 10 of 1,024 (s)",
+        "s",
+    ),
     "the same: derivatives of ten by all weights": (
         LIGHTGBM + " classifier, {}: derivatives of ten by all weights (s)",
         "s",
@@ -172,14 +208,23 @@ def production():
     found = {(line["rows"], line["trees"], line["step"]): line["processor_ms"] for line in lines}
     head = ["processor ms", *(f"{int(rows):,} rows, {trees} trees" for rows, trees in sizes)]
     steps = dict.fromkeys(line["step"] for line in lines)
-    return table(head, [[step, *(digits(found[(*size, step)], 3) for size in sizes)] for step in steps]), run
+    return table(
+        head, [[step, *(digits(found[(*size, step)], 3) for size in sizes)] for step in steps]
+    ), run
 
 
 def put(page, heading, made):
     """The page with the first table below a heading, and the line on its run, replaced."""
     before, after = page.split(f"## {heading}\n", 1)
     found = re.search(r"(\|.*\|\n)+(\n.*`python benchmarks/.*, 20\d\d-.*\n)?", after)
-    return before + f"## {heading}\n" + after[: found.start()] + "\n\n".join(made) + "\n" + after[found.end() :]
+    return (
+        before
+        + f"## {heading}\n"
+        + after[: found.start()]
+        + "\n\n".join(made)
+        + "\n"
+        + after[found.end() :]
+    )
 
 
 TABLES = {

@@ -37,7 +37,9 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         kwargs["out"] = tuple(map(_inner, kwargs["out"])) if "out" in kwargs else None
-        found = getattr(ufunc, method)(*map(_inner, inputs), **{k: v for k, v in kwargs.items() if v is not None})
+        found = getattr(ufunc, method)(
+            *map(_inner, inputs), **{k: v for k, v in kwargs.items() if v is not None}
+        )
         return _wrap(found)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -62,7 +64,9 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
         return ndarray, (self.kept,)
 
 
-ndarray.__module__ = "away"  # axil finds a library by the first part of the name of its arrays' module
+ndarray.__module__ = (
+    "away"  # axil finds a library by the first part of the name of its arrays' module
+)
 sys.modules[ndarray.__module__] = sys.modules[__name__]
 
 
@@ -107,7 +111,12 @@ class AwayRows(Rows):
 
     def __init__(self, rows: Rows):
         self.rows, self.cells = rows, ndarray(rows.cells)
-        self.weights, self.n_rows, self.n_cells, self.every = rows.weights, rows.n_rows, rows.n_cells, rows.every
+        self.weights, self.n_rows, self.n_cells, self.every = (
+            rows.weights,
+            rows.n_rows,
+            rows.n_cells,
+            rows.every,
+        )
 
     def tree(self, number: int) -> AwayRows:
         return AwayRows(self.rows.tree(number))

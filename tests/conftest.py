@@ -13,7 +13,11 @@ import pytest
 
 from tests import chosen_core  # noqa: F401  (before anything imports axil)
 
-for name, value in {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}.items():
+for name, value in {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_WAIT_POLICY": "passive",
+}.items():
     os.environ.setdefault(name, value)
 
 
@@ -46,7 +50,9 @@ def pytest_report_header():
     return f"Python {platform.python_version()}: {', '.join(versions)}"
 
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 
 
 @pytest.fixture(scope="session")

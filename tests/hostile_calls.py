@@ -27,7 +27,9 @@ ODD = [np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324]
 SCALARS = [*LARGE, 0, 2**64, None, "1", 1.5, np.nan, np.inf, [], True]
 
 
-def right_call(kernel: str, rng: np.random.Generator, rows: int, n_trees: int, columns: int) -> dict[str, Any]:
+def right_call(
+    kernel: str, rng: np.random.Generator, rows: int, n_trees: int, columns: int
+) -> dict[str, Any]:
     """Arguments that the kernel takes, by name."""
     starts = np.concatenate([[0], np.cumsum(rng.integers(1, 70, n_trees))]).astype(np.int64)
     total, k, first = int(starts[-1]), int(rng.integers(0, 4)), int(rng.integers(0, rows + 1))
@@ -45,23 +47,47 @@ def right_call(kernel: str, rng: np.random.Generator, rows: int, n_trees: int, c
         case "sweep":
             trees = np.arange(n_trees)
             lists = {"apply": trees[:1], "gather": trees[1:]}
-            tables = {"state": normal(rows, columns), "table": normal(total, columns), "sums": normal(total, columns)}
-            return forest | lists | tables | {"apply_weights": weights, "gather_weights": weights} | threads
+            tables = {
+                "state": normal(rows, columns),
+                "table": normal(total, columns),
+                "sums": normal(total, columns),
+            }
+            return (
+                forest
+                | lists
+                | tables
+                | {"apply_weights": weights, "gather_weights": weights}
+                | threads
+            )
         case "read_out":
-            tables = {"table": normal(total, columns), "constant": normal(columns), "out": normal(n, columns)}
+            tables = {
+                "table": normal(total, columns),
+                "constant": normal(columns),
+                "out": normal(n, columns),
+            }
             return forest | tables | {"weights": weights, "first": first} | threads
         case "cooccurrence":
             return forest | {"weights": weights, "out": normal(total, total)} | threads
         case "top":
-            return {"block": normal(n, columns), "first": first, "scale": weights} | places | threads
+            return (
+                {"block": normal(n, columns), "first": first, "scale": weights} | places | threads
+            )
         case "top_rows":
             tables = {"table": normal(total, columns), "constant": normal(columns)}
             return forest | tables | {"weights": weights, "scale": weights} | places | threads
         case "blocks":
             return forest | {"places": normal(rows, 2).astype(np.float32)} | threads
         case "top_blocks":
-            made = _core.blocks(**forest, places=normal(rows, 2).astype(np.float32), n_threads=1) if rows else None
-            tables = {"table": normal(total, columns), "constant": normal(columns), "done": np.zeros(columns, np.uint8)}
+            made = (
+                _core.blocks(**forest, places=normal(rows, 2).astype(np.float32), n_threads=1)
+                if rows
+                else None
+            )
+            tables = {
+                "table": normal(total, columns),
+                "constant": normal(columns),
+                "done": np.zeros(columns, np.uint8),
+            }
             return (
                 {"blocks": made, "most": int(rng.choice([0, 1000, 2**62]))}
                 | tables
@@ -70,38 +96,83 @@ def right_call(kernel: str, rng: np.random.Generator, rows: int, n_trees: int, c
                 | threads
             )
         case "replay":
-            vectors = {"values": normal(total), "targets": normal(rows), "weights": weights, "score": normal(rows)}
+            vectors = {
+                "values": normal(total),
+                "targets": normal(rows),
+                "weights": weights,
+                "score": normal(rows),
+            }
             flags = {"single": bool(rng.integers(2)), "single_score": bool(rng.integers(2))}
-            return forest | vectors | flags | {"sums": normal(total), "counts": normal(total)} | threads
+            return (
+                forest
+                | vectors
+                | flags
+                | {"sums": normal(total), "counts": normal(total)}
+                | threads
+            )
         case "assign":
             return routes(rng, rows, n_trees) | threads
         case "scaled_read_out":
-            tables = {"table": normal(total, columns), "factors": normal(n_trees, n), "out": normal(n, columns)}
+            tables = {
+                "table": normal(total, columns),
+                "factors": normal(n_trees, n),
+                "out": normal(n, columns),
+            }
             return forest | tables | {"first": first} | threads
         case "residual_factors":
             vectors = {name: normal(total) for name in ("steps", "levels", "draws")}
-            return forest | vectors | {"start": normal(n), "first": first, "out": normal(n_trees, n)} | threads
+            return (
+                forest
+                | vectors
+                | {"start": normal(n), "first": first, "out": normal(n_trees, n)}
+                | threads
+            )
         case "gradient_factors":
             return forest | program(rng, starts, rows, first, columns) | {"first": first} | threads
         case "pair_sums":
             factors = normal(n_trees, n) if rng.random() < 0.5 else None
             return (
-                forest | {"table": normal(total, total), "factors": factors, "first": first, "out": normal(n)} | threads
+                forest
+                | {
+                    "table": normal(total, total),
+                    "factors": factors,
+                    "first": first,
+                    "out": normal(n),
+                }
+                | threads
             )
         case "deletions":
             vectors = {"slopes": normal(total), "drifts": normal(n_trees)}
             steps = np.tril(normal(n_trees, n_trees))
-            tables = {"table": normal(total, total) / n_trees, "values": normal(total, columns), "steps": steps}
+            tables = {
+                "table": normal(total, total) / n_trees,
+                "values": normal(total, columns),
+                "steps": steps,
+            }
             of_rows = {name: normal(columns, n) for name in ("start", "base", "changed")}
             own = rng.uniform(1, 2, n) if rng.random() < 0.5 else None
             rules = {"rules": rng.uniform(1, 2, (total, 5)), "draws": np.ones(1), "weights": own}
             rules["shifts"] = normal(total) if rng.random() < 0.5 else None
-            outs = {"residuals": normal(columns, n_trees + 1, n), "added": normal(columns, n_trees, n)}
-            return forest | {"levels": 1, "first": first} | tables | vectors | rules | of_rows | outs | threads
+            outs = {
+                "residuals": normal(columns, n_trees + 1, n),
+                "added": normal(columns, n_trees, n),
+            }
+            return (
+                forest
+                | {"levels": 1, "first": first}
+                | tables
+                | vectors
+                | rules
+                | of_rows
+                | outs
+                | threads
+            )
     raise AssertionError(kernel)
 
 
-def program(rng: np.random.Generator, starts: np.ndarray, rows: int, first: int, outputs: int) -> dict[str, Any]:
+def program(
+    rng: np.random.Generator, starts: np.ndarray, rows: int, first: int, outputs: int
+) -> dict[str, Any]:
     """One round per tree, its gradients of the last output, which it moves."""
     n_trees, own, shape = len(starts) - 1 if outputs else 0, outputs - 1, (outputs, rows - first)
     order, of_output = np.arange(n_trees), np.full(n_trees, own)
@@ -111,7 +182,9 @@ def program(rng: np.random.Generator, starts: np.ndarray, rows: int, first: int,
         "scales": rng.normal(size=starts[n_trees]),
         "moves": np.stack([order, of_output], axis=1),
         "steps": rng.uniform(0.5, 2, size=starts[n_trees]),
-        "draws": rng.integers(0, 2, (len(starts) - 1, rows)).astype(np.uint8) if rng.random() < 0.5 else None,
+        "draws": rng.integers(0, 2, (len(starts) - 1, rows)).astype(np.uint8)
+        if rng.random() < 0.5
+        else None,
         "link": int(rng.integers(3)),
         "product": bool(rng.integers(2)),
         "intercepts": rng.normal(size=shape),
@@ -141,7 +214,15 @@ def routes(rng: np.random.Generator, rows: int, n_trees: int) -> dict[str, Any]:
 
 KERNELS = (
     *("sweep", "read_out", "cooccurrence", "top", "top_rows", "blocks", "top_blocks"),
-    *("replay", "assign", "scaled_read_out", "residual_factors", "gradient_factors", "pair_sums", "deletions"),
+    *(
+        "replay",
+        "assign",
+        "scaled_read_out",
+        "residual_factors",
+        "gradient_factors",
+        "pair_sums",
+        "deletions",
+    ),
 )
 
 
@@ -163,7 +244,9 @@ def frozen(a: np.ndarray) -> np.ndarray:
 def resized(a: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     shape = list(a.shape)
     axis = int(rng.integers(len(shape)))
-    shape[axis] = int(rng.choice([0, max(shape[axis] - 1, 0), shape[axis] + 1, 2 * shape[axis] + 1]))
+    shape[axis] = int(
+        rng.choice([0, max(shape[axis] - 1, 0), shape[axis] + 1, 2 * shape[axis] + 1])
+    )
     return np.resize(a, shape) if a.size else np.zeros(shape, a.dtype)
 
 
@@ -176,12 +259,16 @@ def with_odd_number(a: np.ndarray, rng: np.random.Generator) -> np.ndarray:
                 out.reshape(-1)[where] = rng.choice(ODD)
         else:
             limits = np.iinfo(out.dtype)
-            out.reshape(-1)[where] = np.clip(int(rng.choice(LARGE)), int(limits.min), int(limits.max))
+            out.reshape(-1)[where] = np.clip(
+                int(rng.choice(LARGE)), int(limits.min), int(limits.max)
+            )
     return out
 
 
 LAYOUTS: list[Callable[[np.ndarray, np.random.Generator], Any]] = [
-    lambda a, rng: a.astype(rng.choice([np.float32, np.int32, np.int8, np.complex128, np.bool_, object])),
+    lambda a, rng: a.astype(
+        rng.choice([np.float32, np.int32, np.int8, np.complex128, np.bool_, object])
+    ),
     lambda a, rng: a.astype(a.dtype.newbyteorder()),
     lambda a, rng: np.asfortranarray(a),
     lambda a, rng: a[::-1],
@@ -210,7 +297,9 @@ def hostile_calls(n: int, seed: int) -> Iterator[tuple[str, dict[str, Any]]]:
     rng = np.random.default_rng(seed)
     for i in range(n):
         kernel = KERNELS[i % len(KERNELS)]
-        rows, n_trees, columns = (int(rng.choice(sizes)) for sizes in ([0, 1, 7, 300], [0, 1, 3], [0, 1, 3, 17]))
+        rows, n_trees, columns = (
+            int(rng.choice(sizes)) for sizes in ([0, 1, 7, 300], [0, 1, 3], [0, 1, 3, 17])
+        )
         arguments = right_call(kernel, rng, rows, n_trees, columns)
         for name in rng.choice(list(arguments), int(rng.integers(1, 4)), replace=False):
             arguments[name] = changed(name, arguments[name], rng)
@@ -228,14 +317,19 @@ def main() -> None:
     given = parser.parse_args()
     outcomes: collections.Counter[str] = collections.Counter()
     for kernel, arguments in hostile_calls(given.n, given.seed):
-        before = {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in arguments.items()}
+        before = {
+            name: value.copy() if isinstance(value, np.ndarray) else value
+            for name, value in arguments.items()
+        }
         try:
             getattr(_core, kernel)(**arguments)
             outcomes["accepted"] += 1
         except (TypeError, ValueError):
             outcomes["refused"] += 1
             if not all(same(value, before[name]) for name, value in arguments.items()):
-                raise SystemExit(f"{kernel} was refused, but its arguments changed: {before}") from None
+                raise SystemExit(
+                    f"{kernel} was refused, but its arguments changed: {before}"
+                ) from None
     sys.stdout.write(f"{outcomes['accepted']} accepted, {outcomes['refused']} refused\n")
 
 

@@ -51,7 +51,9 @@ def drawn(s):
     level = s.cells // s.n_leaves[:, None]
     if s.draws.ndim == 1:
         return s.draws[level]
-    return np.stack([s.draws[level[t], s.starts[t] + leaf.astype(int)] for t, leaf in enumerate(s.leaves())])
+    return np.stack(
+        [s.draws[level[t], s.starts[t] + leaf.astype(int)] for t, leaf in enumerate(s.leaves())]
+    )
 
 
 def dense_weights(structure, queries):
@@ -86,7 +88,11 @@ def dense_weights(structure, queries):
         P = np.diag(structure.leaf_scale[own]) if mixing is None else mixing.toarray()
         of_targets.append(P @ (A @ seen))
         of_base.append(-P @ (A @ left))
-    k = beta[-1] * (np.tile(w / w.sum(), (len(queries), 1)) if structure.base is None else np.zeros((len(queries), n)))
+    k = beta[-1] * (
+        np.tile(w / w.sum(), (len(queries), 1))
+        if structure.base is None
+        else np.zeros((len(queries), n))
+    )
     left = np.full(len(queries), beta[-1])
     for t in range(n_trees):
         k = k + omega[-1, t] * of_targets[t][queries[:, t]]
@@ -103,11 +109,15 @@ def replayed_steps(s, y, queries, output=0):
     for t, leaves in enumerate(s.leaves()):
         for leaf in range(s.n_leaves[t]):
             added, value = brought[t]
-            rows = np.flatnonzero(leaves == leaf)  # of one leaf; with path smoothing others see them
+            rows = np.flatnonzero(
+                leaves == leaf
+            )  # of one leaf; with path smoothing others see them
             alone, sums = added[rows], np.zeros((s.n_leaves[t], len(rows)))
             sums[leaf] = alone
             part = s.leaf_values(t, sums)
-            if s.shift is not None:  # in proportion to what the leaf's value is without the shift, or else to its sum
+            if (
+                s.shift is not None
+            ):  # in proportion to what the leaf's value is without the shift, or else to its sum
                 whole = np.bincount(leaves, added, s.n_leaves[t])
                 linear = s.leaf_values(t, whole[:, None])[:, 0]
                 with np.errstate(divide="ignore", invalid="ignore"):
@@ -133,16 +143,22 @@ def replay(s, y, queries, brought=None, output=0):
     values = []
 
     def predicted(t, leaves):
-        return c.beta[t] * base + sum(c.omega[t, u] * values[u][leaves[u]] for u in range(min(t, s.n_trees)))
+        return c.beta[t] * base + sum(
+            c.omega[t, u] * values[u][leaves[u]] for u in range(min(t, s.n_trees))
+        )
 
     for t in range(s.n_trees):
         fitted = predicted(t, rows) + (0.0 if s.offsets is None else s.offsets[:, output])
         added = w * draw[t] * (y - fitted)
         shift = 0.0 if s.shift is None else s.shift[s.starts[t] : s.starts[t + 1]]
-        values.append(s.leaf_values(t, np.bincount(rows[t], added, s.n_leaves[t])[:, None])[:, 0] + shift)
+        values.append(
+            s.leaf_values(t, np.bincount(rows[t], added, s.n_leaves[t])[:, None])[:, 0] + shift
+        )
         if brought is not None:
             if s.cut is not None:  # a row whose residual is cut off adds what is left of it
-                added = w * s.uncut().row_draws()[t] * np.clip(y - fitted, -s.cut.delta, s.cut.delta)
+                added = (
+                    w * s.uncut().row_draws()[t] * np.clip(y - fitted, -s.cut.delta, s.cut.delta)
+                )
             brought.append((added, values[-1]))
     return predicted(s.n_trees, queries.T)
 
@@ -154,7 +170,9 @@ def reweighted_replay(s, y, w, queries, n_gone=0):
     nearest ancestor that has some.
     """
     before = 1.0 if s.row_weights is None else s.row_weights.mean()
-    l2 = s.regularisation.l2 * (w.sum() / (s.n_rows - n_gone) / before if s.regularisation.by_weight else 1.0)
+    l2 = s.regularisation.l2 * (
+        w.sum() / (s.n_rows - n_gone) / before if s.regularisation.by_weight else 1.0
+    )
     draw, rows = drawn(s), s.leaves()
     plain = Coefficients(np.tril(np.tile(s.rates, (s.n_trees + 1, 1)), -1), np.ones(s.n_trees + 1))
     c = plain if s.coefficients is None else s.coefficients
@@ -162,14 +180,18 @@ def reweighted_replay(s, y, w, queries, n_gone=0):
     values = []
 
     def predicted(t, leaves):
-        return c.beta[t] * base + sum(c.omega[t, u] * values[u][leaves[u]] for u in range(min(t, s.n_trees)))
+        return c.beta[t] * base + sum(
+            c.omega[t, u] * values[u][leaves[u]] for u in range(min(t, s.n_trees))
+        )
 
     for t in range(s.n_trees):
         residuals = y - predicted(t, rows) - (0.0 if s.offsets is None else s.offsets[:, 0])
         own = slice(s.starts[t], s.starts[t + 1])
         weight, value = np.zeros(s.n_leaves[t], complex), np.zeros(s.n_leaves[t], complex)
         np.add.at(weight, rows[t], w * draw[t])
-        denominator = np.where(np.isinf(l2[own]), 1.0, weight + np.where(np.isinf(l2[own]), 0.0, l2[own]))
+        denominator = np.where(
+            np.isinf(l2[own]), 1.0, weight + np.where(np.isinf(l2[own]), 0.0, l2[own])
+        )
         for step in range(int(s.regularisation.steps[own].max())):
             sums = np.zeros(s.n_leaves[t], complex)
             np.add.at(sums, rows[t], w * draw[t] * (residuals - value[rows[t]]))
@@ -178,7 +200,9 @@ def reweighted_replay(s, y, w, queries, n_gone=0):
         if s.shift is not None:
             scale, shift = s.leaf_scale[own], s.shift[own]
             moved = np.divide(shift, scale, out=np.zeros_like(shift), where=scale > 0)  # of the sum
-            inverse = np.divide(1.0, denominator, out=np.zeros_like(denominator), where=denominator != 0)
+            inverse = np.divide(
+                1.0, denominator, out=np.zeros_like(denominator), where=denominator != 0
+            )
             value = np.where(scale > 0, np.where(weight != 0, value + moved * inverse, 0.0), shift)
         if s.averages:
             sums = np.zeros(s.n_leaves[t], complex)
@@ -245,7 +269,11 @@ def bent_values(l2, l1, max_step, nodes, t, sums, leaf_weights):
     found = {}
 
     def below(node):
-        return [nodes.leaf[node]] if nodes.leaf[node] >= 0 else [i for c in nodes.children[node] for i in below(c)]
+        return (
+            [nodes.leaf[node]]
+            if nodes.leaf[node] >= 0
+            else [i for c in nodes.children[node] for i in below(c)]
+        )
 
     def own(node, parent):
         S, W = sums[below(node)].sum(), leaf_weights[below(node)].sum()
@@ -260,7 +288,10 @@ def bent_values(l2, l1, max_step, nodes, t, sums, leaf_weights):
         left, right = nodes.children[node]
         for child in (left, right):
             found[child] = min(max(own(child, node), low), high)
-        sign, middle = (0 if nodes.signs is None else nodes.signs[node]), (found[left] + found[right]) / 2
+        sign, middle = (
+            (0 if nodes.signs is None else nodes.signs[node]),
+            (found[left] + found[right]) / 2,
+        )
         visit(left, middle if sign < 0 else low, middle if sign > 0 else high)
         visit(right, middle if sign > 0 else low, middle if sign < 0 else high)
 
@@ -268,13 +299,17 @@ def bent_values(l2, l1, max_step, nodes, t, sums, leaf_weights):
     found[root] = own(root, None)
     if nodes.rivals is None:
         visit(root, -np.inf, np.inf)
-    for node in range(root, 0 if nodes.rivals is None else nodes.starts[t + 1]):  # in the order they were split
+    for node in range(
+        root, 0 if nodes.rivals is None else nodes.starts[t + 1]
+    ):  # in the order they were split
         for child in nodes.children[node][nodes.children[node] >= 0]:
             mine = nodes.rivals[nodes.rivals[:, 0] == child]
             low, high = ([found[other] for other in mine[mine[:, 1] == side, 2]] for side in (0, 1))
             found[child] = min(max(own(child, node), *low, -np.inf), *high, np.inf)
     leaves = {nodes.leaf[node]: value for node, value in found.items() if nodes.leaf[node] >= 0}
-    return np.array([leaves[leaf] for leaf in sorted(leaves)]), {n: v for n, v in found.items() if nodes.leaf[n] < 0}
+    return np.array([leaves[leaf] for leaf in sorted(leaves)]), {
+        n: v for n, v in found.items() if nodes.leaf[n] < 0
+    }
 
 
 def random_coefficients(rng, kind, n_trees, rates):
@@ -321,11 +356,18 @@ def random_structure(
     counted = np.asarray(draws)[level] * (1.0 if weights is None else weights)
     totals = [np.bincount(leaf, row, n) for leaf, row, n in zip(leaves, counted, n_leaves)]
     leaf_weights = np.concatenate(totals).astype(float)
-    regularisation = Regularisation(np.full_like(leaf_weights, l2), np.full_like(leaf_weights, steps), by_weight)
+    regularisation = Regularisation(
+        np.full_like(leaf_weights, l2), np.full_like(leaf_weights, steps), by_weight
+    )
     mixing = None
     if mixed:
-        each = [np.diag(1.0 / (total + 1.0)) + rng.normal(0, 0.02, (n, n)) for total, n in zip(totals, n_leaves)]
-        mixing = tuple(None if t == 1 else csr_array(matrix) for t, matrix in enumerate(each))  # one tree does without
+        each = [
+            np.diag(1.0 / (total + 1.0)) + rng.normal(0, 0.02, (n, n))
+            for total, n in zip(totals, n_leaves)
+        ]
+        mixing = tuple(
+            None if t == 1 else csr_array(matrix) for t, matrix in enumerate(each)
+        )  # one tree does without
     rates = rng.uniform(0.05, 1.0, n_trees)
     scale, shift = regularisation.scale(leaf_weights), None
     if shifted:  # some sums moved, as l1 does, and some leaves at a constant
@@ -346,7 +388,9 @@ def random_structure(
         shift=shift,
         draws=np.asarray(draws),
         coefficients=known,
-        ancestors=None if known is None else random_ancestors(np.random.default_rng(seed), n_leaves, l2),
+        ancestors=None
+        if known is None
+        else random_ancestors(np.random.default_rng(seed), n_leaves, l2),
     )
 
 

@@ -6,4 +6,7 @@ import pytest
 def every(step, cases, first=0):
     """Every ``step``-th case from the ``first``; the others are slow, as what they test hardly depends on a model's settings."""
     rows = [case if isinstance(case, tuple) else (case,) for case in cases]
-    return [pytest.param(*row, marks=[pytest.mark.slow] * (i % step != first)) for i, row in enumerate(rows)]
+    return [
+        pytest.param(*row, marks=[pytest.mark.slow] * (i % step != first))
+        for i, row in enumerate(rows)
+    ]

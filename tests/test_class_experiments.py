@@ -31,8 +31,12 @@ def test_pushes_add_up_to_scores(model):
     found = pushes(fitted, X[:300], y[:300], X[300:320])
     base = np.log(y[:300].mean() / (1 - y[:300].mean()))
     raw = fitted.predict(X[300:320], raw_score=True)
-    np.testing.assert_allclose(base + found.sum(axis=1), raw, rtol=0, atol=1e-5)  # gradients in float32
-    assert (np.sign(found) == np.where(found == 0, 0, 2 * y[:300] - 1)).all()  # a row pushes towards its own label
+    np.testing.assert_allclose(
+        base + found.sum(axis=1), raw, rtol=0, atol=1e-5
+    )  # gradients in float32
+    assert (
+        np.sign(found) == np.where(found == 0, 0, 2 * y[:300] - 1)
+    ).all()  # a row pushes towards its own label
     with pytest.raises(RuntimeError, match="away from the model's"):
         pushes(fitted, X[:300], y[:300][::-1], X[300:320])
 
@@ -72,7 +76,11 @@ def test_tables_of_a_run():
     (pair,) = classifiers.pairs_table(lines)
     assert (pair["against"], pair["pushes ahead on"]) == ("J", "2 of 2")
     assert float(pair["AURC of pushes to its"]) == pytest.approx(6.0, abs=0.2)
-    by_size = [line for line in lines if line["data"] == "wine" and line["rule"] == "size" and line["leads its rule"]]
+    by_size = [
+        line
+        for line in lines
+        if line["data"] == "wine" and line["rule"] == "size" and line["leads its rule"]
+    ]
     assert [line["method"] for line in by_size] == ["J"]
 
 
@@ -81,16 +89,24 @@ def test_wrong_labels_of_classes_are_looked_for(monkeypatch, capsys):
     import label_noise_classes
 
     monkeypatch.setattr(label_noise_classes, "REPETITIONS", 1)
-    monkeypatch.setattr(label_noise_classes, "SETTINGS", label_noise_classes.SETTINGS | {"n_estimators": 20})
+    monkeypatch.setattr(
+        label_noise_classes, "SETTINGS", label_noise_classes.SETTINGS | {"n_estimators": 20}
+    )
     monkeypatch.setattr(sys, "argv", ["label_noise_classes.py", "--quick"])
     label_noise_classes.main()
     printed = capsys.readouterr().out.splitlines()
     end = printed.index("")  # of the first table; the second has counts
-    head, *lines = ([cell.strip() for cell in line.strip("|").split("|")] for line in [printed[2], *printed[4:end]])
+    head, *lines = (
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in [printed[2], *printed[4:end]]
+    )
     found = {cells[0]: float(cells[head.index("average precision")]) for cells in lines}
     assert len(found) >= 13
     assert min(found["audit"], found["out-of-fold loss"]) > 2 * found["Random"]
-    assert {line.split("|")[1].strip() for line in printed[end + 3 :]} >= {"audit", "audit, out-of-fold"}
+    assert {line.split("|")[1].strip() for line in printed[end + 3 :]} >= {
+        "audit",
+        "audit, out-of-fold",
+    }
 
 
 @pytest.mark.slow
@@ -111,7 +127,9 @@ def test_ordinary_classifiers(tmp_path, monkeypatch, capsys):
     import ordinary_classifiers
 
     given = ["--trees", "5", "--only", "iris", "--classifiers", "LightGBM", "GradientBoosting"]
-    monkeypatch.setattr(sys, "argv", ["ordinary_classifiers", *given, "--cache", str(tmp_path / "cells.jsonl")])
+    monkeypatch.setattr(
+        sys, "argv", ["ordinary_classifiers", *given, "--cache", str(tmp_path / "cells.jsonl")]
+    )
     assert ordinary_classifiers.main() == 0
     shown = capsys.readouterr().out
     assert "| LightGBM | 5 | 1 |  | 1 |" in shown
@@ -131,7 +149,9 @@ def test_verdicts_of_ordinary_classifiers(model):
     assert (verdict, error < 1e-12) == ("additive", True)
     assert verdict_of(*given, scores + 0.01)[0] == "wrong"
     assert verdict_of(fitted, X[:300], y[:300][::-1], X[300:320], scores)[0] == "alarm"
-    refused = lgb.LGBMClassifier(n_estimators=2, linear_tree=True, n_jobs=1, verbose=-1).fit(X[:300], y[:300])
+    refused = lgb.LGBMClassifier(n_estimators=2, linear_tree=True, n_jobs=1, verbose=-1).fit(
+        X[:300], y[:300]
+    )
     verdict, _, why = verdict_of(refused, X[:300], y[:300], X[300:320], scores)
     assert (verdict, why.startswith("linear_tree")) == ("refused", True)
     line = {"classifier": "LightGBM", "data": "iris", "trees": 5, "error": "", "verdict": "alarm"}

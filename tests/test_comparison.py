@@ -14,7 +14,9 @@ import axil
 from axil import InputError, UnsupportedQuestionError
 
 RNG = np.random.default_rng(3)
-ALL = pd.DataFrame(RNG.normal(size=(70, 3)), columns=["a", "b", "c"], index=[f"r{i}" for i in range(70)])
+ALL = pd.DataFrame(
+    RNG.normal(size=(70, 3)), columns=["a", "b", "c"], index=[f"r{i}" for i in range(70)]
+)
 TARGETS = (4 * ALL["a"] + np.sin(3 * ALL["b"]) + RNG.normal(size=70) / 3 + 20).rename("y")
 OLD = ALL.index[:55]  # rows 55 to 69 are added
 NEW = ALL.index[8:]  # rows 0 to 7 are removed
@@ -36,7 +38,11 @@ PARTS = ["targets changed", "rows added", "rows removed", "rows kept", "base", "
 def explainers(make, y=TARGETS, y_new=Y_NEW):
     found = []
     for labels, own in ((OLD, y), (NEW, y_new)):
-        found.append(axil.Explainer(make().fit(ALL.loc[labels], own.loc[labels]), ALL.loc[labels], own.loc[labels]))
+        found.append(
+            axil.Explainer(
+                make().fit(ALL.loc[labels], own.loc[labels]), ALL.loc[labels], own.loc[labels]
+            )
+        )
     return found
 
 
@@ -47,11 +53,16 @@ def both():
 
 def by_hand(model, labels, query):
     """(n, N): the weights of a fit to these rows at the splits of a LightGBM model, column by column of the identity."""
-    leaves, asked = (np.asarray(model.predict(rows, pred_leaf=True)) for rows in (ALL.loc[labels], query))
+    leaves, asked = (
+        np.asarray(model.predict(rows, pred_leaf=True)) for rows in (ALL.loc[labels], query)
+    )
     n = len(labels)
     F, Q = np.full((n, n), 1 / n), np.full((len(query), n), 1 / n)
     for t in range(leaves.shape[1]):
-        values = {leaf: (np.eye(n) - F)[leaves[:, t] == leaf].mean(axis=0) for leaf in np.unique(leaves[:, t])}
+        values = {
+            leaf: (np.eye(n) - F)[leaves[:, t] == leaf].mean(axis=0)
+            for leaf in np.unique(leaves[:, t])
+        }
         F = F + 0.3 * np.stack([values[leaf] for leaf in leaves[:, t]])
         Q = Q + 0.3 * np.stack([values.get(leaf, np.zeros(n)) for leaf in asked[:, t]])
     return Q
@@ -63,7 +74,11 @@ def test_the_parts_are_those_of_a_replay_by_hand(both):
     k_old = pd.DataFrame(by_hand(old.model, OLD, X), columns=OLD)
     k_mid = pd.DataFrame(by_hand(old.model, NEW, X), columns=NEW)
     c = old.model.predict(X)[:, None]
-    kept, added, removed = OLD.intersection(NEW), NEW.difference(OLD, sort=False), OLD.difference(NEW, sort=False)
+    kept, added, removed = (
+        OLD.intersection(NEW),
+        NEW.difference(OLD, sort=False),
+        OLD.difference(NEW, sort=False),
+    )
     expected = {
         "targets changed": (k_mid[kept] * (Y_NEW - TARGETS)[kept]).sum(axis=1),
         "rows added": (k_mid[added] * (Y_NEW[added].to_numpy() - c)).sum(axis=1),
@@ -73,10 +88,14 @@ def test_the_parts_are_those_of_a_replay_by_hand(both):
         "new splits": new.model.predict(X) - (k_mid * Y_NEW[NEW]).sum(axis=1),
     }
     for name, values in expected.items():
-        np.testing.assert_allclose(table[name], values, atol=2e-5)  # LightGBM keeps targets in single precision
+        np.testing.assert_allclose(
+            table[name], values, atol=2e-5
+        )  # LightGBM keeps targets in single precision
     np.testing.assert_allclose(table["before"], old.model.predict(X), atol=2e-5)
     np.testing.assert_allclose(table["after"], new.model.predict(X), atol=2e-5)
-    np.testing.assert_allclose(table["before"] + table[PARTS].sum(axis=1), table["after"], atol=1e-9)
+    np.testing.assert_allclose(
+        table["before"] + table[PARTS].sum(axis=1), table["after"], atol=1e-9
+    )
     assert table["query"].tolist() == X.index.tolist()
 
 
@@ -88,24 +107,41 @@ def test_rows_and_groups_add_up(both):
     )
     assert set(every["status"]) == {"kept", "changed", "added", "removed"}
     first = every[every["row"] == "r10"].iloc[0]
-    assert (first["status"], first["target after"] - first["target before"]) == ("changed", pytest.approx(5.0))
+    assert (first["status"], first["target after"] - first["target before"]) == (
+        "changed",
+        pytest.approx(5.0),
+    )
     assert np.isnan(every[every["status"] == "added"]["weight before"]).all()
     top = found.top(3)
-    assert (top.groupby("query")["effect"].apply(lambda own: own.abs().is_monotonic_decreasing)).all()
+    assert (
+        top.groupby("query")["effect"].apply(lambda own: own.abs().is_monotonic_decreasing)
+    ).all()
     years = pd.Series(np.where(np.arange(70) % 2, "odd", "even"), index=ALL.index)
     sums = found.group(years)
     assert sums.groupby("query", sort=False)["effect"].sum().tolist() == pytest.approx(
         (table[PARTS[:4]].sum(axis=1)).tolist()
     )
     one = sums[(sums["query"] == "r0") & (sums["group"] == "odd")]["effect"].iloc[0]
-    assert one == pytest.approx(every[(every["query"] == "r0") & every["row"].map(years).eq("odd")]["effect"].sum())
+    assert one == pytest.approx(
+        every[(every["query"] == "r0") & every["row"].map(years).eq("odd")]["effect"].sum()
+    )
     assert len(found.group("a")) == 4 * 70
     with pytest.raises(InputError, match="groups has no label for row"):
         found.group(years.iloc[:-1])
 
 
 @pytest.mark.parametrize(
-    "kind", ["forest", "other library", "ridge", "logarithms", "two outputs", "classes", "classifier", "counts"]
+    "kind",
+    [
+        "forest",
+        "other library",
+        "ridge",
+        "logarithms",
+        "two outputs",
+        "classes",
+        "classifier",
+        "counts",
+    ],
 )
 def test_every_kind(kind):
     import xgboost as xgb
@@ -126,7 +162,9 @@ def test_every_kind(kind):
         }.get(kind, lambda: lgb.LGBMRegressor(**SETTINGS)),
     )
     if kind in ("classifier", "classes"):
-        y, y_new = (pd.Series(np.where(own > 20, "high", "low"), index=ALL.index) for own in (y, y_new))
+        y, y_new = (
+            pd.Series(np.where(own > 20, "high", "low"), index=ALL.index) for own in (y, y_new)
+        )
     if kind == "classes":
         y, y_new = (own.where(ALL["c"] < 0.5, "none") for own in (y, y_new))
     if kind == "two outputs":
@@ -138,7 +176,9 @@ def test_every_kind(kind):
     found = axil.compare(old, new, X)
     table, whole = found.table(), found.top(100)
     names = [found.scale.label(name) for name in PARTS]
-    moved = found.scale.forward(table["after"].to_numpy()) - found.scale.forward(table["before"].to_numpy())
+    moved = found.scale.forward(table["after"].to_numpy()) - found.scale.forward(
+        table["before"].to_numpy()
+    )
     np.testing.assert_allclose(table[names].sum(axis=1), moved, atol=1e-9)
     rows = whole.groupby(["query", *(["output"] if "output" in whole else [])], sort=False)[
         found.scale.label("effect")
@@ -150,7 +190,9 @@ def test_every_kind(kind):
 
 def test_the_same_model_twice_moves_nothing(both):
     table = axil.compare(both[0], both[0], X).table()
-    np.testing.assert_allclose(table[["change", *PARTS]], 0.0, atol=1e-5)  # single precision of the refit
+    np.testing.assert_allclose(
+        table[["change", *PARTS]], 0.0, atol=1e-5
+    )  # single precision of the refit
 
 
 def test_rows_of_other_features_are_removed_and_added(both):
@@ -158,16 +200,23 @@ def test_rows_of_other_features_are_removed_and_added(both):
     moved.loc["r15", "a"] += 2.0
     new = axil.Explainer(lgb.LGBMRegressor(**SETTINGS).fit(moved, Y_NEW[NEW]), moved, Y_NEW[NEW])
     every = axil.compare(both[0], new, X).top(100)
-    assert sorted(every[(every["row"] == "r15") & (every["query"] == "r0")]["status"]) == ["added", "removed"]
+    assert sorted(every[(every["row"] == "r15") & (every["query"] == "r0")]["status"]) == [
+        "added",
+        "removed",
+    ]
 
 
 def test_labels_must_be_unique_and_shared(both):
     old, new = both
     twice = axil.Explainer(new.model, ALL.loc[NEW], Y_NEW[NEW], index=["r8", "r8", *NEW[2:]])
-    with pytest.raises(InputError, match=r"label 'r8' stands for 2 training rows of the new explainer.*index="):
+    with pytest.raises(
+        InputError, match=r"label 'r8' stands for 2 training rows of the new explainer.*index="
+    ):
         axil.compare(old, twice, X)
     others = axil.Explainer(new.model, ALL.loc[NEW], Y_NEW[NEW], index=np.arange(len(NEW)))
-    with pytest.raises(InputError, match="No training row of the new explainer has a label that the old one has"):
+    with pytest.raises(
+        InputError, match="No training row of the new explainer has a label that the old one has"
+    ):
         axil.compare(old, others, X)
 
 
@@ -175,11 +224,16 @@ def test_refusals(both, tmp_path):
     old, new = both
     with pytest.raises(InputError, match=r"old is .*; expected an axil\.Explainer"):
         axil.compare(old.model, new, X)
-    two = RandomForestRegressor(3, random_state=0).fit(ALL.loc[NEW], np.column_stack([Y_NEW[NEW]] * 2))
+    two = RandomForestRegressor(3, random_state=0).fit(
+        ALL.loc[NEW], np.column_stack([Y_NEW[NEW]] * 2)
+    )
     with pytest.raises(InputError, match="new has 2 outputs and old 1"):
         axil.compare(old, axil.Explainer(two, ALL.loc[NEW], np.column_stack([Y_NEW[NEW]] * 2)), X)
     logs = axil.Explainer(
-        lgb.LGBMRegressor(**SETTINGS).fit(ALL, np.log(TARGETS)), ALL, np.log(TARGETS), inverse_func=np.exp
+        lgb.LGBMRegressor(**SETTINGS).fit(ALL, np.log(TARGETS)),
+        ALL,
+        np.log(TARGETS),
+        inverse_func=np.exp,
     )
     with pytest.raises(InputError, match="fitted to"):
         axil.compare(old, logs, X)
@@ -209,10 +263,16 @@ def test_the_page(both, tmp_path):
 @pytest.mark.parametrize(("forward", "inverse"), [(np.log, np.exp), (np.log1p, np.expm1)])
 def test_the_page_of_logarithms_has_factors(forward, inverse):
     regressor = lgb.LGBMRegressor(**SETTINGS)
-    models = explainers(lambda: TransformedTargetRegressor(regressor, func=forward, inverse_func=inverse))
+    models = explainers(
+        lambda: TransformedTargetRegressor(regressor, func=forward, inverse_func=inverse)
+    )
     found = axil.compare(*models, X)
     page, shift = found.to_html(k=1), found.scale.shift
-    assert ("The parts are factors of 1 + the prediction, and" if shift else "The parts are factors, and") in page
+    assert (
+        "The parts are factors of 1 + the prediction, and"
+        if shift
+        else "The parts are factors, and"
+    ) in page
     assert "sum to" not in page
     assert "(log" not in page
     sections, table = page.split("<section>")[1:], found.table()
@@ -226,7 +286,9 @@ def test_the_page_of_logarithms_has_factors(forward, inverse):
 
 def test_the_page_of_square_roots_names_their_scale():
     regressor = lgb.LGBMRegressor(**SETTINGS)
-    models = explainers(lambda: TransformedTargetRegressor(regressor, func=np.sqrt, inverse_func=np.square))
+    models = explainers(
+        lambda: TransformedTargetRegressor(regressor, func=np.sqrt, inverse_func=np.square)
+    )
     page = axil.compare(*models, X).to_html(k=1)
     assert "The parts sum to the change, on the scale of the fit: sqrt." in page
     assert "rows added (sqrt)" in page
@@ -251,11 +313,15 @@ def test_the_waterfall_leads_from_old_to_new(both):
 @pytest.mark.parametrize("index", ["frame", "array"])
 def test_dates_as_labels(unit, index):
     """Dates of any unit name rows, in the tables and in error messages, also where the rows are arrays."""
-    dates = np.arange("2011-01-01", "2011-03-12", dtype="datetime64[D]").astype(f"datetime64[{unit}]")
+    dates = np.arange("2011-01-01", "2011-03-12", dtype="datetime64[D]").astype(
+        f"datetime64[{unit}]"
+    )
     explainers_of_dates = []
     for labels, y in ((slice(0, 55), TARGETS), (slice(8, 70), Y_NEW)):
         X_train, own = ALL.iloc[labels], y.iloc[labels].to_numpy()
-        X_train = X_train.set_axis(dates[labels], axis=0) if index == "frame" else X_train.to_numpy()
+        X_train = (
+            X_train.set_axis(dates[labels], axis=0) if index == "frame" else X_train.to_numpy()
+        )
         model = lgb.LGBMRegressor(**SETTINGS).fit(X_train, own)
         explainers_of_dates.append(axil.Explainer(model, X_train, own, index=dates[labels]))
     found = axil.compare(*explainers_of_dates, X if index == "frame" else X.to_numpy())
@@ -263,15 +329,21 @@ def test_dates_as_labels(unit, index):
     np.testing.assert_allclose(found.table()[PARTS], expected.table()[PARTS], atol=1e-9)
     top = found.top(3)
     assert top["row"].dtype.kind == "M"
-    assert top["row"].iloc[0] == pd.Timestamp(dates[ALL.index.get_loc(expected.top(3)["row"].iloc[0])])
+    assert top["row"].iloc[0] == pd.Timestamp(
+        dates[ALL.index.get_loc(expected.top(3)["row"].iloc[0])]
+    )
     years = pd.Series(np.arange(70) % 2, index=dates)
     np.testing.assert_allclose(
-        found.group(years)["effect"], expected.group(pd.Series(np.arange(70) % 2, index=ALL.index))["effect"], atol=1e-9
+        found.group(years)["effect"],
+        expected.group(pd.Series(np.arange(70) % 2, index=ALL.index))["effect"],
+        atol=1e-9,
     )
     with pytest.raises(InputError, match=r"groups has no label for row 2011-03-11 \(1 rows"):
         found.group(years.iloc[:-1])
     other = explainers_of_dates[1]
-    moved = axil.Explainer(other.model, other._model.features, Y_NEW.iloc[8:].to_numpy(), index=dates[8:] + 1000)
+    moved = axil.Explainer(
+        other.model, other._model.features, Y_NEW.iloc[8:].to_numpy(), index=dates[8:] + 1000
+    )
     if unit == "ns":
         with pytest.raises(InputError, match=r"2011-01-09 .*and 2011-01-01 are their first"):
             axil.compare(explainers_of_dates[0], moved, X if index == "frame" else X.to_numpy())
@@ -280,7 +352,9 @@ def test_dates_as_labels(unit, index):
 def test_a_model_of_logarithms_and_one_that_takes_them_itself():
     """Nothing changed but who takes the logarithm: no target is a changed one, whatever unit it was given in."""
     prices = TARGETS**2
-    inside = TransformedTargetRegressor(lgb.LGBMRegressor(**SETTINGS), func=np.log, inverse_func=np.exp)
+    inside = TransformedTargetRegressor(
+        lgb.LGBMRegressor(**SETTINGS), func=np.log, inverse_func=np.exp
+    )
     old = axil.Explainer(
         lgb.LGBMRegressor(**SETTINGS).fit(ALL.loc[OLD], np.log(prices[OLD])),
         ALL.loc[OLD],
@@ -291,7 +365,9 @@ def test_a_model_of_logarithms_and_one_that_takes_them_itself():
     for first, second in ((old, new), (new, old)):
         found = axil.compare(first, second, X)
         assert (found.rows.status == 0).all()
-        assert np.abs(found.table().iloc[:, 3:]).max().max() < 1e-4  # both models keep logarithms in single precision
+        assert (
+            np.abs(found.table().iloc[:, 3:]).max().max() < 1e-4
+        )  # both models keep logarithms in single precision
     changed = prices[NEW].copy()
     changed["r10"] *= 2.0
     new = axil.Explainer(inside.fit(ALL.loc[NEW], changed), ALL.loc[NEW], changed)
@@ -302,7 +378,9 @@ def test_a_model_of_logarithms_and_one_that_takes_them_itself():
         inverse_func=np.exp,
     )
     found, expected = axil.compare(old, new, X), axil.compare(old, again, X)
-    np.testing.assert_allclose(found.table().iloc[:, 1:], expected.table().iloc[:, 1:], rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(
+        found.table().iloc[:, 1:], expected.table().iloc[:, 1:], rtol=1e-6, atol=1e-6
+    )
     top = found.top(70)
     assert top[top["status"] == "changed"]["row"].unique().tolist() == ["r10"]
     np.testing.assert_allclose(top["target before"], expected.top(70)["target before"])
@@ -315,15 +393,20 @@ def test_other_links_are_not_compared():
         "gamma": lambda: lgb.LGBMRegressor(objective="gamma", **SETTINGS),
         "fair": lambda: lgb.LGBMRegressor(objective="fair", **SETTINGS),
     }
-    found = {name: axil.Explainer(model().fit(ALL, counts), ALL, counts) for name, model in make.items()}
+    found = {
+        name: axil.Explainer(model().fit(ALL, counts), ALL, counts) for name, model in make.items()
+    }
     with pytest.raises(
-        InputError, match=r"stands for a mean \(a score of 1 is 2.72\), by poisson, .*the prediction itself"
+        InputError,
+        match=r"stands for a mean \(a score of 1 is 2.72\), by poisson, .*the prediction itself",
     ):
         axil.compare(found["poisson"], found["fair"], X)
     axil.compare(found["poisson"], found["gamma"], X)
     binary = (TARGETS > 20).astype(int)
     first, second = (
-        axil.Explainer(lgb.LGBMClassifier(**SETTINGS, sigmoid=sigmoid).fit(ALL, binary), ALL, binary)
+        axil.Explainer(
+            lgb.LGBMClassifier(**SETTINGS, sigmoid=sigmoid).fit(ALL, binary), ALL, binary
+        )
         for sigmoid in (1.0, 2.0)
     )
     with pytest.raises(InputError, match="no common scale"):

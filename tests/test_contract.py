@@ -13,7 +13,13 @@ from sklearn.base import clone
 
 import axil
 import axil.adapters
-from tests.adapters import catboost_models, lightgbm_models, sklearn_models, smoother_models, xgboost_models
+from tests.adapters import (
+    catboost_models,
+    lightgbm_models,
+    sklearn_models,
+    smoother_models,
+    xgboost_models,
+)
 from tests.reference import dense_weights, replay, replayed_steps
 from tests.subsets import every
 
@@ -25,7 +31,10 @@ LIBRARIES = {
     "smoother": smoother_models,
 }
 CASES = {
-    library: module.CASES | getattr(module, "RANKED", {}) | getattr(module, "CUT", {}) | getattr(module, "CLASSES", {})
+    library: module.CASES
+    | getattr(module, "RANKED", {})
+    | getattr(module, "CUT", {})
+    | getattr(module, "CLASSES", {})
     for library, module in LIBRARIES.items()
 }
 MEANS = {
@@ -36,7 +45,9 @@ TREES = [(library, name) for library, name in GRID if library != "smoother"]
 
 
 # Of 10,050 rows, deep trees or whole forests whose nodes are mapped one by one; their like is quick in other cases.
-LARGE = re.compile("stopping by default|encoded deep|RandomForest.* monotonic_cst|goss threads|early stopping forests")
+LARGE = re.compile(
+    "stopping by default|encoded deep|RandomForest.* monotonic_cst|goss threads|early stopping forests"
+)
 
 
 def dense(cases):
@@ -54,7 +65,12 @@ def case_of(library, name):
 def offsets_of(case):
     """The training rows' offsets, by the library's own name for them."""
     return next(
-        (getattr(case, name) for name in ("init_score", "base_margin", "baseline") if hasattr(case, name)), None
+        (
+            getattr(case, name)
+            for name in ("init_score", "base_margin", "baseline")
+            if hasattr(case, name)
+        ),
+        None,
     )
 
 
@@ -83,7 +99,9 @@ def predict_from(case, X, offsets):
     import xgboost
 
     booster = case.model.get_booster() if hasattr(case.model, "get_booster") else case.model
-    matrix = xgboost.DMatrix(X, base_margin=offsets, feature_names=booster.feature_names, enable_categorical=True)
+    matrix = xgboost.DMatrix(
+        X, base_margin=offsets, feature_names=booster.feature_names, enable_categorical=True
+    )
     return np.asarray(booster.predict(matrix), dtype=float).reshape(X.shape[0], -1)
 
 
@@ -103,7 +121,9 @@ def test_weights_times_targets_are_the_predictions(library, name):
         explanation = explainer(X, init_score=offsets)
         model = predict(case, X) if offsets is None else predict_from(case, X, offsets)
         made = explanation.predictions.reshape(model.shape)
-        assert np.abs(made - model).max() <= tolerance * max(np.abs(model).max(), explainer.verification.scale)
+        assert np.abs(made - model).max() <= tolerance * max(
+            np.abs(model).max(), explainer.verification.scale
+        )
     assert explainer.verification.max_error <= tolerance
 
 
@@ -113,7 +133,8 @@ def test_supports_says_the_kind_of_the_explainer(library, name):
 
 
 @pytest.mark.parametrize(
-    ("library", "name"), every(2, [(library, name) for library, name in TREES if name in MEANS[library]])
+    ("library", "name"),
+    every(2, [(library, name) for library, name in TREES if name in MEANS[library]]),
 )
 def test_leaves_are_those_of_the_library(library, name):
     case = case_of(library, name)
@@ -134,7 +155,10 @@ def test_engines_agree_with_the_dense_recursion(library, name):
     explainer = explainer_of(library, name)
     leaves = explainer._model.adapter.coordinates(case.X_new)
     structures = [engine.structure for engine in explainer._model.engines]
-    expected = [dense_weights(s, leaves if s.columns is None else leaves[:, s.columns])[0] for s in structures]
+    expected = [
+        dense_weights(s, leaves if s.columns is None else leaves[:, s.columns])[0]
+        for s in structures
+    ]
     prepared = copy.deepcopy(explainer)
     for one in (explainer, prepared.prepare()):
         weights = one(case.X_new).weights
@@ -163,7 +187,11 @@ def test_perturbed_targets_move_predictions_by_the_weights(library, name):
 def test_steps_are_those_of_a_replay_and_add_up_to_the_predictions(library, name):
     case, explainer = case_of(library, name), explainer_of(library, name)
     X, targets = case.X_new[:5], explainer._model.targets
-    steps, model, leaves = explainer.pushes(X), predict(case, X), explainer._model.adapter.coordinates(X)
+    steps, model, leaves = (
+        explainer.pushes(X),
+        predict(case, X),
+        explainer._model.adapter.coordinates(X),
+    )
     assert steps.ndim == 2 + (targets.shape[1] > 1)
     scale = max(np.abs(model).max(), explainer.verification.scale)
     for k, found in enumerate(by_output(steps)):
@@ -175,9 +203,15 @@ def test_steps_are_those_of_a_replay_and_add_up_to_the_predictions(library, name
             rtol=0,
             atol=1e-12 * scale,
         )
-        base = np.average(targets[:, k], weights=s.row_weights) if s.base is None else s.base[k % len(s.base)]
+        base = (
+            np.average(targets[:, k], weights=s.row_weights)
+            if s.base is None
+            else s.base[k % len(s.base)]
+        )
         made = found.sum(axis=1) + s.beta[-1] * base
-        np.testing.assert_allclose(made, model[:, k], rtol=0, atol=explainer._model.adapter.tolerance * scale)
+        np.testing.assert_allclose(
+            made, model[:, k], rtol=0, atol=explainer._model.adapter.tolerance * scale
+        )
 
 
 @pytest.mark.parametrize(
@@ -188,15 +222,22 @@ def test_smoothers_refitted_to_other_targets_move_by_the_weights(name):
     case = smoother_models.CASES[name]()
     delta = np.random.default_rng(0).normal(size=case.y.shape)
     weights = {} if case.sample_weight is None else {"sample_weight": case.sample_weight}
-    fixed = {"kernel": case.model.kernel_, "optimizer": None} if hasattr(case.model, "kernel_") else {}
+    fixed = (
+        {"kernel": case.model.kernel_, "optimizer": None} if hasattr(case.model, "kernel_") else {}
+    )
     refitted = clone(case.model).set_params(**fixed).fit(case.X, case.y + delta, **weights)
     moved = refitted.predict(case.X_new) - case.model.predict(case.X_new)
     explainer = explainer_of("smoother", name)
     weights = explainer(case.X_new).weights
     columns = np.reshape(delta, (len(delta), -1)).T
-    found = np.stack([own @ column for own, column in zip(by_output(weights, len(columns)), columns)], axis=1)
+    found = np.stack(
+        [own @ column for own, column in zip(by_output(weights, len(columns)), columns)], axis=1
+    )
     np.testing.assert_allclose(
-        found.reshape(moved.shape), moved, rtol=0, atol=explainer._model.adapter.tolerance * np.abs(case.y).max()
+        found.reshape(moved.shape),
+        moved,
+        rtol=0,
+        atol=explainer._model.adapter.tolerance * np.abs(case.y).max(),
     )
 
 
@@ -210,11 +251,15 @@ def test_a_wrong_target_is_noticed(library, name):
     if hasattr(case.model, "predict_proba") or "RidgeClassifier" in type(case.model).__name__:
         wrong = np.roll(wrong, 1, axis=0)
     else:
-        row = int(np.abs(weights).reshape(-1, len(wrong)).max(axis=0).argmax())  # held-out rows may have any target
+        row = int(
+            np.abs(weights).reshape(-1, len(wrong)).max(axis=0).argmax()
+        )  # held-out rows may have any target
         wrong[row] = wrong[row] + 0.1 * np.maximum(np.ptp(wrong, axis=0), 0.1)
     # CatBoost may itself be why leaves of sparse or continued models disagree: that is named first, the data second.
     doubted = library == "catboost" and any(word in name for word in ("csr", "csc", "continued"))
-    with pytest.raises((axil.ExactnessError, axil.UnsupportedModelError) if doubted else axil.ExactnessError):
+    with pytest.raises(
+        (axil.ExactnessError, axil.UnsupportedModelError) if doubted else axil.ExactnessError
+    ):
         axil.Explainer(case.model, case.X, wrong, case.sample_weight, offsets_of(case))
 
 
@@ -224,7 +269,11 @@ def test_fewer_rows_are_noticed(library, name):
         pytest.skip("before LightGBM 4.6 a tree of one leaf does not record its number of rows")
     case = case_of(library, name)
     keep = np.arange(len(case.y)) != 5
-    X = case.X[keep] if not hasattr(case.X, "filter") or not hasattr(case.X, "schema") else case.X.filter(keep)
+    X = (
+        case.X[keep]
+        if not hasattr(case.X, "filter") or not hasattr(case.X, "schema")
+        else case.X.filter(keep)
+    )
     offsets = offsets_of(case)
     parts = [None if a is None else np.asarray(a)[keep] for a in (case.sample_weight, offsets)]
     with pytest.raises(axil.AxilError):
@@ -244,7 +293,9 @@ def test_pickled_and_copied_models_give_the_same_weights(library, name):
         copies.append(pickle.loads(pickle.dumps(case.model)))
     for model in copies:
         again = axil.Explainer(model, case.X, case.y, case.sample_weight, offsets_of(case))
-        np.testing.assert_allclose(again(case.X_new).weights, expected, rtol=0, atol=1e-7)  # text keeps six digits
+        np.testing.assert_allclose(
+            again(case.X_new).weights, expected, rtol=0, atol=1e-7
+        )  # text keeps six digits
 
 
 @pytest.mark.parametrize(("library", "name"), every(4, GRID))

@@ -30,7 +30,12 @@ from sklearn.ensemble import (
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeCV
-from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV, KFold, TunedThresholdClassifierCV
+from sklearn.model_selection import (
+    FixedThresholdClassifier,
+    GridSearchCV,
+    KFold,
+    TunedThresholdClassifierCV,
+)
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
@@ -45,7 +50,13 @@ sm = pytest.importorskip("statsmodels.api")
 xgb = pytest.importorskip("xgboost")
 
 FEATURES, TARGETS = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
-X, Y, HELD, Y_HELD, NEW = FEATURES[:90], TARGETS[:90], FEATURES[90:130], TARGETS[90:130], FEATURES[130:133]
+X, Y, HELD, Y_HELD, NEW = (
+    FEATURES[:90],
+    TARGETS[:90],
+    FEATURES[90:130],
+    TARGETS[90:130],
+    FEATURES[130:133],
+)
 HIGH = (Y > 140).astype(int)
 
 LGB = {"n_estimators": 5, "num_leaves": 4, "min_child_samples": 5, "verbose": -1, "n_jobs": 1}
@@ -76,11 +87,15 @@ REGRESSORS = {
     "neighbours": lambda: scaled(KNeighborsRegressor(5)),
     "pipeline": lambda: scaled(lgb.LGBMRegressor(**LGB)),
     "search": lambda: GridSearchCV(lgb.LGBMRegressor(**LGB), {"num_leaves": [3, 4]}, cv=2),
-    "search of a pipeline": lambda: GridSearchCV(scaled(Ridge()), {"ridge__alpha": [1.0, 10.0]}, cv=2),
+    "search of a pipeline": lambda: GridSearchCV(
+        scaled(Ridge()), {"ridge__alpha": [1.0, 10.0]}, cv=2
+    ),
     "transformed target": lambda: TransformedTargetRegressor(
         lgb.LGBMRegressor(**LGB), func=np.log, inverse_func=np.exp
     ),
-    "scaled target": lambda: TransformedTargetRegressor(scaled(Ridge()), transformer=StandardScaler()),
+    "scaled target": lambda: TransformedTargetRegressor(
+        scaled(Ridge()), transformer=StandardScaler()
+    ),
     "voting": lambda: VotingRegressor([("a", scaled(Ridge())), ("b", lgb.LGBMRegressor(**LGB))]),
     "stacking": lambda: StackingRegressor(
         [("a", scaled(Ridge())), ("b", lgb.LGBMRegressor(**LGB))], Ridge(), cv=KFold(2)
@@ -100,12 +115,15 @@ CLASSIFIERS = {
     "pipeline": lambda: scaled(lgb.LGBMClassifier(**LGB)),
     "search": lambda: GridSearchCV(lgb.LGBMClassifier(**LGB), {"num_leaves": [3, 4]}, cv=2),
     "voting": lambda: VotingClassifier(
-        [("a", forest(RandomForestClassifier)), ("b", forest(RandomForestClassifier))], voting="soft"
+        [("a", forest(RandomForestClassifier)), ("b", forest(RandomForestClassifier))],
+        voting="soft",
     ),
     "bagging": lambda: BaggingClassifier(n_estimators=4, random_state=0),
     "threshold": lambda: FixedThresholdClassifier(lgb.LGBMClassifier(**LGB), threshold=0.4),
     "tuned threshold": lambda: TunedThresholdClassifierCV(lgb.LGBMClassifier(**LGB), cv=2),
-    "calibrated": lambda: CalibratedClassifierCV(forest(RandomForestClassifier), cv=2, ensemble=False),
+    "calibrated": lambda: CalibratedClassifierCV(
+        forest(RandomForestClassifier), cv=2, ensemble=False
+    ),
 }
 
 
@@ -116,7 +134,11 @@ def by_joblib(thing):
     return joblib.load(file)
 
 
-DOORS = {"pickle": lambda thing: pickle.loads(pickle.dumps(thing)), "copy": copy.deepcopy, "joblib": by_joblib}
+DOORS = {
+    "pickle": lambda thing: pickle.loads(pickle.dumps(thing)),
+    "copy": copy.deepcopy,
+    "joblib": by_joblib,
+}
 
 
 def answers(explainer):
@@ -166,7 +188,9 @@ def asymmetric(y, score):
 
 
 def test_explainers_of_native_models_and_of_functions_travel():
-    booster = lgb.train({"objective": "regression", "verbose": -1, "num_leaves": 4}, lgb.Dataset(X, Y), 4)
+    booster = lgb.train(
+        {"objective": "regression", "verbose": -1, "num_leaves": 4}, lgb.Dataset(X, Y), 4
+    )
     native = xgb.train({"max_depth": 2}, xgb.DMatrix(X, Y), 4)
     for model, rows in ((booster, X), (native, X), (sm.OLS(Y, X).fit(), X)):
         same(axil.Explainer(model, rows, Y))
@@ -184,11 +208,17 @@ def test_explainers_of_rows_in_partitions_travel_while_the_workers_are_there():
     parts = frames.from_pandas(X, npartitions=2), frames.from_pandas(Y, npartitions=2)
     same(axil.Explainer(model, *parts))
     with (
-        distributed.LocalCluster(1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        distributed.LocalCluster(
+            1, threads_per_worker=1, processes=False, dashboard_address=None
+        ) as cluster,
         distributed.Client(cluster),
     ):
         explainer = axil.Explainer(model, *parts)
         pickled = pickle.dumps(explainer)
-        np.testing.assert_array_equal(pickle.loads(pickled).top(NEW, 2)["weight"], explainer.top(NEW, 2)["weight"])
-    with pytest.raises(axil.InputError, match="held by the workers of a Dask cluster, and no client is open"):
+        np.testing.assert_array_equal(
+            pickle.loads(pickled).top(NEW, 2)["weight"], explainer.top(NEW, 2)["weight"]
+        )
+    with pytest.raises(
+        axil.InputError, match="held by the workers of a Dask cluster, and no client is open"
+    ):
         pickle.loads(pickled).top(NEW, 2)

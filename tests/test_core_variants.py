@@ -35,12 +35,20 @@ def results() -> dict[str, str]:
     return found
 
 
-@pytest.mark.skipif(not chosen_core.PATH, reason="compares the build that AXIL_CORE names with the installed one")
+@pytest.mark.skipif(
+    not chosen_core.PATH, reason="compares the build that AXIL_CORE names with the installed one"
+)
 def test_the_same_bits_as_the_installed_core() -> None:
-    others = {name: value for name, value in os.environ.items() if name not in ("AXIL_CORE", "LD_PRELOAD")}
+    others = {
+        name: value for name, value in os.environ.items() if name not in ("AXIL_CORE", "LD_PRELOAD")
+    }
     root = Path(__file__).parents[1]
     assert (
-        json.loads(subprocess.check_output([sys.executable, "-m", "tests.test_core_variants"], cwd=root, env=others))
+        json.loads(
+            subprocess.check_output(
+                [sys.executable, "-m", "tests.test_core_variants"], cwd=root, env=others
+            )
+        )
         == results()
     )
 

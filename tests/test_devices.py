@@ -26,7 +26,9 @@ def fitted():
     weight = np.random.default_rng(0).uniform(0.5, 2, len(y))
     models = {
         "plain": HistGradientBoostingRegressor(max_iter=40, random_state=0).fit(X, y),
-        "weighted": HistGradientBoostingRegressor(max_iter=40, l2_regularization=2.0).fit(X, y, weight),
+        "weighted": HistGradientBoostingRegressor(max_iter=40, l2_regularization=2.0).fit(
+            X, y, weight
+        ),
     }
     lightgbm = pytest.importorskip("lightgbm")
     common = {"n_estimators": 40, "verbose": -1, "min_child_samples": 5}
@@ -62,14 +64,18 @@ def test_auto_is_the_device_that_costs_less(fitted, monkeypatch):
     X, y, _, models = fitted
     looked = []
     monkeypatch.setattr(choose, "why_no_gpu", lambda: looked.append("for a GPU"))
-    monkeypatch.delitem(sys.modules, "axil.kernels.cuda", raising=False)  # whose start is then paid for
+    monkeypatch.delitem(
+        sys.modules, "axil.kernels.cuda", raising=False
+    )  # whose start is then paid for
     few, many = choose.limits_of(2, None, device="auto"), 1e9
     assert choose.settled(few, 600 * 40).device == "cpu"
     assert axil.Explainer(models["plain"], X, y, device="auto")._model.limits.device == "cpu"
     assert not looked  # nor is CuPy loaded
     assert choose.settled(few, many).device == "cuda"
     assert choose.settled(choose.limits_of(64, None, device="auto"), many).device == "cpu"
-    assert choose.settled(choose.limits_of(64, None, device="cuda"), many).device == "cuda"  # as the user said
+    assert (
+        choose.settled(choose.limits_of(64, None, device="cuda"), many).device == "cuda"
+    )  # as the user said
     monkeypatch.setattr(choose, "why_no_gpu", lambda: "CuPy is not installed")
     assert choose.settled(few, many).device == "cpu"
 

@@ -20,7 +20,9 @@ ROOT = Path(__file__).parent.parent
 
 
 def test_the_page_of_models_is_made_from_the_adapters():
-    spec = importlib.util.spec_from_file_location("make_models_page", ROOT / "scripts" / "make_models_page.py")
+    spec = importlib.util.spec_from_file_location(
+        "make_models_page", ROOT / "scripts" / "make_models_page.py"
+    )
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     assert (ROOT / "docs" / "models.md").read_text(encoding="utf-8") == module.page()
@@ -35,7 +37,11 @@ def test_the_page_of_models_names_what_is_refused():
 def test_the_page_of_models_gives_each_value_one_answer():
     """In the section of a library no value of a setting stands under two answers."""
     for section in (ROOT / "docs" / "models.md").read_text(encoding="utf-8").split("\n## "):
-        settings = [one for line in re.findall(r"^\| [a-z ]+ \| (`.*) \|$", section, re.M) for one in line.split("; ")]
+        settings = [
+            one
+            for line in re.findall(r"^\| [a-z ]+ \| (`.*) \|$", section, re.M)
+            for one in line.split("; ")
+        ]
         named = [one.split(" ", 1) for one in settings if " " in one]
         values = [(setting, value) for setting, listed in named for value in listed.split(", ")]
         assert len(values) == len(set(values)), section[:20]
@@ -43,7 +49,10 @@ def test_the_page_of_models_gives_each_value_one_answer():
 
 def run(path, together=False):
     """Every block of Python in a page, each by itself or one after the other."""
-    blocks, names = re.findall(r"```python\n(.*?)```", (ROOT / path).read_text(encoding="utf-8"), re.S), {}
+    blocks, names = (
+        re.findall(r"```python\n(.*?)```", (ROOT / path).read_text(encoding="utf-8"), re.S),
+        {},
+    )
     assert blocks
     for block in blocks:
         exec(compile(block, path, "exec"), names if together else {})
@@ -66,7 +75,9 @@ def masked(page):
 @pytest.mark.parametrize("name", OUTPUTS["PAGES"])
 def test_pages_run_and_show_what_they_print(name):
     if name == "docs/classifiers.md" and LIGHTGBM < (4, 2):
-        pytest.skip("LightGBM 4.1 prints its notes on objectives of the user's own whatever its verbosity")
+        pytest.skip(
+            "LightGBM 4.1 prints its notes on objectives of the user's own whatever its verbosity"
+        )
     made, printed = OUTPUTS["run"](name)
     assert printed
     assert masked(made) == masked((ROOT / name).read_text(encoding="utf-8"))
@@ -74,11 +85,19 @@ def test_pages_run_and_show_what_they_print(name):
 
 def test_no_page_is_left_out():
     """A page with Python on it is run here, or by the tests of what it is about."""
-    named = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
-    pages = [path for path in (ROOT / "docs").rglob("*.md") if "```python" in path.read_text(encoding="utf-8")]
+    named = "".join(
+        path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")
+    )
+    pages = [
+        path
+        for path in (ROOT / "docs").rglob("*.md")
+        if "```python" in path.read_text(encoding="utf-8")
+    ]
     shown = {ROOT / name for name in OUTPUTS["PAGES"]}
     left = [
-        path.name for path in pages if path not in shown and f'"{path.stem}"' not in named and path.name not in named
+        path.name
+        for path in pages
+        if path not in shown and f'"{path.stem}"' not in named and path.name not in named
     ]
     assert not left
 
@@ -93,7 +112,9 @@ def test_every_page_is_in_the_navigation():
 
 def test_no_page_has_output_that_nobody_makes():
     pages = [
-        path for path in (ROOT / "docs").rglob("*.md") if re.search(r"^```text", path.read_text(encoding="utf-8"), re.M)
+        path
+        for path in (ROOT / "docs").rglob("*.md")
+        if re.search(r"^```text", path.read_text(encoding="utf-8"), re.M)
     ]
     made = {ROOT / name for name in OUTPUTS["PAGES"]}
     assert {path.name for path in pages if path not in made} == {
@@ -109,13 +130,20 @@ def test_links_between_pages_lead_somewhere():
         for link in re.findall(r"\]\(([^)#:]+\.(?:md|png))", path.read_text(encoding="utf-8")):
             assert (path.parent / link).exists(), (path.name, link)
     for path in (ROOT / "docs").rglob("*.md"):
-        assert not re.search(r"\(docs/\w+\.md\)|\[\w+\.md\]", path.read_text(encoding="utf-8")), path.name
+        assert not re.search(r"\(docs/\w+\.md\)|\[\w+\.md\]", path.read_text(encoding="utf-8")), (
+            path.name
+        )
 
 
 def test_the_words_are_plain():
     """The words that readers stumbled over stay out of README and manual; values of measured tables may have them."""
     words = r"\b(foretells?|foretold|likeliest|made up for|bears? out|finds? out|found out|unless told)\b"
-    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")):
+    for path in (
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "CHANGELOG.md",
+        *(ROOT / "docs").rglob("*.md"),
+    ):
         assert not re.search(words, path.read_text(encoding="utf-8")), path.name
 
 
@@ -129,22 +157,40 @@ def test_the_manual_stays_short():
 def test_every_question_has_one_definition_where_the_architecture_says():
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     told = {}
-    for names, module, n in re.findall(r"^\|(`\w+`(?:,`\w+`)*)\|`([\w/]+)\.py`\|(\d+)\|$", page, re.M):
-        told |= dict.fromkeys(re.findall(r"\w+", names), (f"axil.questions.{module.replace('/', '.')}", int(n)))
+    for names, module, n in re.findall(
+        r"^\|(`\w+`(?:,`\w+`)*)\|`([\w/]+)\.py`\|(\d+)\|$", page, re.M
+    ):
+        told |= dict.fromkeys(
+            re.findall(r"\w+", names), (f"axil.questions.{module.replace('/', '.')}", int(n))
+        )
     places = {
-        name: [kind.__module__ for kind in axil.Explainer.__mro__ if name in vars(kind)] for name in dir(axil.Explainer)
+        name: [kind.__module__ for kind in axil.Explainer.__mro__ if name in vars(kind)]
+        for name in dir(axil.Explainer)
     }
-    asked = {name: own for name, own in places.items() if own[0].startswith("axil.questions") and name[0] != "_"}
+    asked = {
+        name: own
+        for name, own in places.items()
+        if own[0].startswith("axil.questions") and name[0] != "_"
+    }
     assert {name: (own[0], len(own)) for name, own in asked.items() if name != "model"} == told
-    for module, _ in told.values():  # nor is there a function of a question's name, which its method would pass on to
-        assert not [name for name in told if inspect.isfunction(vars(sys.modules[module]).get(name))], module
+    for (
+        module,
+        _,
+    ) in (
+        told.values()
+    ):  # nor is there a function of a question's name, which its method would pass on to
+        assert not [
+            name for name in told if inspect.isfunction(vars(sys.modules[module]).get(name))
+        ], module
 
 
 def test_the_reference_names_everything_public_once():
     page = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
     named = re.findall(r"^::: axil\.(\S+)", page, re.M)
     members = re.search(r"::: axil\.Explainer\n.*?members: \[(.*?)\]", page, re.S)[1].split(", ")
-    methods = [name for name in dir(axil.Explainer) if not name.startswith("_") and name not in members]
+    methods = [
+        name for name in dir(axil.Explainer) if not name.startswith("_") and name not in members
+    ]
     assert {*axil.__all__, *(f"Explainer.{name}" for name in methods)} <= set(named)
     assert len(named) == len(set(named))
 
@@ -168,7 +214,9 @@ def test_the_page_of_plots_runs_and_shows_its_pictures():
     drawn = re.findall(r"^ax = plots\.(\w+)", page, re.M)
     assert len(shown) == len(drawn) == len(set(shown))
     assert set(drawn) == set(importlib.import_module("axil.plots").__all__)
-    kept = {f"figures/plots/{path.name}" for path in (ROOT / "docs" / "figures" / "plots").iterdir()}
+    kept = {
+        f"figures/plots/{path.name}" for path in (ROOT / "docs" / "figures" / "plots").iterdir()
+    }
     assert kept == set(shown)
     assert sum((ROOT / "docs" / name).stat().st_size for name in kept) < 700_000
 
@@ -179,9 +227,15 @@ def test_other_conformal_libraries_take_local_scales():
         pytest.importorskip(library)
     page, names = (ROOT / "docs" / "intervals.md").read_text(encoding="utf-8"), {}
     blocks = re.findall(r"```py(?:thon)?\n(.*?)```", page, re.S)
-    first, last = (next(i for i, block in enumerate(blocks) if word in block) for word in ("out_of_fold =", "mapie"))
+    first, last = (
+        next(i for i, block in enumerate(blocks) if word in block)
+        for word in ("out_of_fold =", "mapie")
+    )
     found = {}
-    for block in [*blocks[: first + 1], *(block for block in blocks[first + 1 : last + 1] if "conformal" in block)]:
+    for block in [
+        *blocks[: first + 1],
+        *(block for block in blocks[first + 1 : last + 1] if "conformal" in block),
+    ]:
         exec(compile(block, "docs/intervals.md", "exec"), names)
         found = {name: names["ends"] for name in ("crepes", "mapie") if name in block} | found
     fitted, held_out, y_held_out = names["out_of_fold"], names["held_out"], names["y_held_out"]
@@ -189,7 +243,9 @@ def test_other_conformal_libraries_take_local_scales():
     n = len(errors)
     factor = np.sort(errors / usual)[int(np.ceil(0.9 * (n + 1))) - 1]  # split conformal, by hand
     made, wide = fitted.predict(names["new"]), factor * fitted.std(names["new"])
-    np.testing.assert_allclose(found["crepes"], np.column_stack([made - wide, made + wide]), rtol=1e-9)
+    np.testing.assert_allclose(
+        found["crepes"], np.column_stack([made - wide, made + wide]), rtol=1e-9
+    )
     np.testing.assert_allclose(found["mapie"][:, 1, 0], made + wide, rtol=1e-9)
 
 
@@ -203,10 +259,13 @@ def test_the_removals_on_the_page_are_what_was_measured():
 def test_the_coverage_on_the_page_is_what_was_measured():
     with (ROOT / "experiments" / "results" / "coverage.csv").open(encoding="utf-8") as file:
         measured = {
-            tuple(line[name] for name in ("design", "noise", "sigma", "holds")): line for line in csv.DictReader(file)
+            tuple(line[name] for name in ("design", "noise", "sigma", "holds")): line
+            for line in csv.DictReader(file)
         }
     page = (ROOT / "docs" / "evidence_deletions.md").read_text(encoding="utf-8")
-    lines = re.findall(r"^\| (fixed|refitted) \| (.*?) \| (.*?) \| ([\d.]+) \| ([\d.]+) \|$", page, re.M)
+    lines = re.findall(
+        r"^\| (fixed|refitted) \| (.*?) \| (.*?) \| ([\d.]+) \| ([\d.]+) \|$", page, re.M
+    )
     assert len(lines) == 6
     for *key, mean, function in lines:
         assert measured[(*key, "mean of predictions")]["coverage"] == mean
@@ -271,7 +330,9 @@ def test_the_page_tells_what_the_runtimes_are():
     ):
         assert text in page, text
     medians = [
-        pd.to_numeric(times[f"{name}{of}"], errors="coerce").median() for of in ("", ", paper") for name in methods
+        pd.to_numeric(times[f"{name}{of}"], errors="coerce").median()
+        for of in ("", ", paper")
+        for name in methods
     ]
     for name, found in (("ours", medians[:4]), ("the paper", medians[4:])):
         assert f"| {name} | {' | '.join(f'{value + 1e-9:.3f}' for value in found)} |" in page
@@ -302,19 +363,31 @@ def between(values):
 def test_the_claims_examined_are_as_measured():
     """docs/paper.md on sentences of the paper's text, from the measured lines and the paper's own figures."""
     page = " ".join((ROOT / "docs" / "paper.md").read_text(encoding="utf-8").split())
-    lines = pd.read_csv(ROOT / "experiments" / "results" / "faithfulness.csv", keep_default_na=False)
+    lines = pd.read_csv(
+        ROOT / "experiments" / "results" / "faithfulness.csv", keep_default_na=False
+    )
     lines = lines[lines["rule"] == "size"]
     lines["theirs"] = pd.to_numeric(lines["paper"].str.split("/").str[0], errors="coerce")
-    ours, theirs = (lines.pivot(index="data", columns="method", values=name) for name in ("AURC", "theirs"))
+    ours, theirs = (
+        lines.pivot(index="data", columns="method", values=name) for name in ("AURC", "theirs")
+    )
     methods = ["AXIL", "BoostIn", "TREX", "LeafInfluence"]
-    best = [(table[methods].max(axis=1) / table["Random"])["energy_efficiency"] for table in (theirs, ours)]
+    best = [
+        (table[methods].max(axis=1) / table["Random"])["energy_efficiency"]
+        for table in (theirs, ours)
+    ]
     assert (
-        f"the best method has {best[0]:.1f} on Energy efficiency in the paper's table and {best[1]:.1f} in ours" in page
+        f"the best method has {best[0]:.1f} on Energy efficiency in the paper's table and {best[1]:.1f} in ours"
+        in page
     )
     for table in (theirs, ours):
-        assert (table[methods].max(axis=1) / table["Random"]).rank(ascending=False)["energy_efficiency"] == 3
+        assert (table[methods].max(axis=1) / table["Random"]).rank(ascending=False)[
+            "energy_efficiency"
+        ] == 3
     timed = theirs["LeafInfluence"].notna()
-    weakest = [(table[methods].idxmin(axis=1) == "LeafInfluence").sum() for table in (theirs[timed], ours)]
+    weakest = [
+        (table[methods].idxmin(axis=1) == "LeafInfluence").sum() for table in (theirs[timed], ours)
+    ]
     assert f"weakest on {weakest[0]} of the {timed.sum()} data sets" in page
     assert f"Here weakest on {weakest[1]} of 20" in page
     shares = lines[["0.1 %", "0.5 %", "1 %", "1.5 %", "2 %"]].to_numpy(float)
@@ -334,16 +407,27 @@ def test_the_errors_that_the_page_tells_are_the_measured_ones():
     bounds = [float(re.search(pattern, page)[1]) for pattern in words]
     trees, smoothers, single, xgboost, ridge = bounds
     lines = pd.read_csv(ROOT / "experiments" / "results" / "exactness.csv", keep_default_na=False)
-    sets = pd.read_csv(ROOT / "experiments" / "results" / "exactness_datasets.csv").filter(like="allowed").max()
+    sets = (
+        pd.read_csv(ROOT / "experiments" / "results" / "exactness_datasets.csv")
+        .filter(like="allowed")
+        .max()
+    )
     sets.index = sets.index.str.replace(r" \(.*", "", regex=True)
     assert (lines["largest error"] <= lines["tolerance"]).all()
     cancelled = lines["configuration"] == "rf nothing to split boost_from_average=False"
     largest = lines[~cancelled].groupby("library")["largest error"].max()
     assert (
-        max(largest["LightGBM"], largest["CatBoost"], *sets[["LightGBM", "CatBoost", "HistGradientBoosting"]]) < single
+        max(
+            largest["LightGBM"],
+            largest["CatBoost"],
+            *sets[["LightGBM", "CatBoost", "HistGradientBoosting"]],
+        )
+        < single
     )
     assert max(largest["XGBoost"], sets["XGBoost"]) < xgboost
-    own = lines[lines["library"] == "scikit-learn"].assign(smoother=lambda t: t["kind"] == "linear smoother")
+    own = lines[lines["library"] == "scikit-learn"].assign(
+        smoother=lambda t: t["kind"] == "linear smoother"
+    )
     double = own[own["tolerance"] == 1e-9].groupby("smoother")["largest error"].max()
     assert max(double[False], sets["random forest"]) < trees
     assert double[True] < smoothers
@@ -352,7 +436,9 @@ def test_the_errors_that_the_page_tells_are_the_measured_ones():
 
 def test_the_page_tells_what_the_refits_found():
     """Counts and percentages of docs/paper/faithfulness.md and docs/deletions.md, from the measured lines."""
-    lines = pd.read_csv(ROOT / "experiments" / "results" / "faithfulness.csv", keep_default_na=False)
+    lines = pd.read_csv(
+        ROOT / "experiments" / "results" / "faithfulness.csv", keep_default_na=False
+    )
     lines["how"] = lines["method"] + ", " + lines["rule"]
     areas = lines.pivot(index="data", columns="how", values="AURC")
     leads = lines.pivot(index="data", columns="how", values="leads") == "yes"
@@ -366,7 +452,9 @@ def test_the_page_tells_what_the_refits_found():
     def by_rule(method):
         return percent(further[f"{method}, one sign"] - further[f"{method}, size"])
 
-    paper = " ".join((ROOT / "docs" / "paper" / "faithfulness.md").read_text(encoding="utf-8").split())
+    paper = " ".join(
+        (ROOT / "docs" / "paper" / "faithfulness.md").read_text(encoding="utf-8").split()
+    )
     for text in (
         f"BoostIn gains {by_rule('BoostIn')}, the steps {by_rule('steps')}, LeafInfluence and removal {by_rule('removal')}",
         f"By one sign BoostIn moves predictions {percent(further['BoostIn, one sign'])} further",
@@ -384,9 +472,13 @@ def test_the_page_tells_what_the_refits_found():
         f"AXIL is first or tied on {led['AXIL']} of 20 data sets, as there; BoostIn on {led['BoostIn']}, as there"
         in paper
     )
-    of_paper = lines[(lines["rule"] == "size") & (lines["paper"] != "-") & (lines["data"] != "grid_stability")]
+    of_paper = lines[
+        (lines["rule"] == "size") & (lines["paper"] != "-") & (lines["data"] != "grid_stability")
+    ]
     theirs = of_paper["paper"].str.split("/", expand=True).astype(float)
-    distance = (of_paper["AURC"] - theirs[0]).abs() / np.hypot(of_paper["standard error"], theirs[1])
+    distance = (of_paper["AURC"] - theirs[0]).abs() / np.hypot(
+        of_paper["standard error"], theirs[1]
+    )
     assert f"Of the {len(distance)} figures that can be compared" in paper
     assert of_paper[distance > 2][["data", "method"]].to_numpy().tolist() == [["kin8nm", "BoostIn"]]
     deletions = " ".join((ROOT / "docs" / "deletions.md").read_text(encoding="utf-8").split())
@@ -403,11 +495,17 @@ def test_every_parameter_is_documented(name):
     documented = [(public, inspect.getdoc(public))]
     if inspect.isclass(public):
         methods = inspect.getmembers(public, inspect.isfunction)
-        documented += [(one, inspect.getdoc(one)) for key, one in methods if not key.startswith("_")]
+        documented += [
+            (one, inspect.getdoc(one)) for key, one in methods if not key.startswith("_")
+        ]
     for one, text in documented:
-        if one is axil.Explanation:  # its fields have comments of their own, which the reference shows
+        if (
+            one is axil.Explanation
+        ):  # its fields have comments of their own, which the reference shows
             continue
         for parameter in inspect.signature(one).parameters.values():
             if parameter.name != "self":
                 stars = r"\*\*" if parameter.kind == parameter.VAR_KEYWORD else ""
-                assert re.search(rf"^{stars}{parameter.name} : .", text, re.M), f"{one.__qualname__}({parameter})"
+                assert re.search(rf"^{stars}{parameter.name} : .", text, re.M), (
+                    f"{one.__qualname__}({parameter})"
+                )

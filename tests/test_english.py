@@ -24,7 +24,9 @@ def texts(kind):
     """The docstrings, or the comments, of the source, each with its place."""
     read = docstrings if kind == "docstrings" else comments
     files = sorted(SOURCE.rglob("*.py"))
-    return [(f"{path.relative_to(SOURCE)}:{line}", text) for path in files for line, text in read(path)]
+    return [
+        (f"{path.relative_to(SOURCE)}:{line}", text) for path in files for line, text in read(path)
+    ]
 
 
 def docstrings(path):
@@ -48,7 +50,10 @@ def expect_none(found, advice):
 
 @pytest.mark.parametrize(("pattern", "advice"), ANYWHERE.items())
 def test_no_sentence_lacks_its_noun(pattern, advice):
-    expect_none([one for one in texts("docstrings") + texts("comments") if re.search(pattern, one[1])], advice)
+    expect_none(
+        [one for one in texts("docstrings") + texts("comments") if re.search(pattern, one[1])],
+        advice,
+    )
 
 
 @pytest.mark.parametrize(("pattern", "advice"), OPENINGS.items())

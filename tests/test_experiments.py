@@ -16,7 +16,11 @@ import axil
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 
 
-MAINS = [path.stem for path in sorted(EXPERIMENTS.glob("*.py")) if "__main__" in path.read_text(encoding="utf-8")]
+MAINS = [
+    path.stem
+    for path in sorted(EXPERIMENTS.glob("*.py"))
+    if "__main__" in path.read_text(encoding="utf-8")
+]
 
 
 @pytest.mark.slow
@@ -36,7 +40,10 @@ def test_results_that_are_there_are_kept(tmp_path, monkeypatch, capsys):
 
     def written(value):
         paper_setting.write("table", [{"value": value}], "command", ("axil",), folder=tmp_path)
-        return {path.name: f"| {value} |" in path.read_text(encoding="utf-8") for path in tmp_path.glob("*.md")}
+        return {
+            path.name: f"| {value} |" in path.read_text(encoding="utf-8")
+            for path in tmp_path.glob("*.md")
+        }
 
     assert written(1) == {"table.md": True}
     assert written(2) == {"table.md": False, "table.new.md": True}
@@ -46,7 +53,9 @@ def test_results_that_are_there_are_kept(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.* has SHA-256")  # scikit-learn's values are newer than the paper's
+@pytest.mark.filterwarnings(
+    "ignore:.* has SHA-256"
+)  # scikit-learn's values are newer than the paper's
 @pytest.mark.parametrize("table", ["target_sensitivity", "runtime", "exactness_datasets"])
 def test_tables_of_the_paper(table, tmp_path, monkeypatch):
     load_diabetes(as_frame=True).frame.to_csv(tmp_path / "diabetes.csv", index=False)
@@ -60,7 +69,12 @@ def test_tables_of_the_paper(table, tmp_path, monkeypatch):
         (line,) = csv.DictReader(file)
     assert (line["data"], line["N"]) == ("diabetes", "442")
     assert line["command"] == f"python experiments/{table}.py --data FOLDER"
-    assert (tmp_path / f"{table}.md").read_text(encoding="utf-8").splitlines()[2].startswith("| diabetes | 442 | ")
+    assert (
+        (tmp_path / f"{table}.md")
+        .read_text(encoding="utf-8")
+        .splitlines()[2]
+        .startswith("| diabetes | 442 | ")
+    )
     if table == "target_sensitivity":
         assert line["AXIL"] == "1.000"
     if table == "exactness_datasets":
@@ -89,7 +103,9 @@ def test_the_exactness_of_configurations(tmp_path, monkeypatch):
         ("smoother", "ridge"): ("scikit-learn", "linear smoother", ""),
     }  # fmt: skip
     lines = [exactness.measure(*configuration) for configuration in expected]
-    assert [(line["library"], line["kind"], line["with"]) for line in lines] == list(expected.values())
+    assert [(line["library"], line["kind"], line["with"]) for line in lines] == list(
+        expected.values()
+    )
     assert all(0 <= float(line["largest error"]) <= float(line["tolerance"]) for line in lines)
 
     monkeypatch.setattr(paper_setting, "RESULTS", tmp_path)
@@ -156,15 +172,26 @@ def test_the_boundary(written):
     import boundary
 
     boundary.main()
-    kinds = {"Yes": {"exact"}, "No": {"additive", "derivative", "no"}, "Approx.": {"additive", "derivative"}}
+    kinds = {
+        "Yes": {"exact"},
+        "No": {"additive", "derivative", "no"},
+        "Approx.": {"additive", "derivative"},
+    }
     models = lines_of(written / "boundary.csv")
     assert {line["paper"] for line in models} == {"", *kinds}
     for line in models:
-        beyond = {"exact"} if line["proof"].endswith((", pattern held", ")")) else set()  # affine, or on another scale
-        assert line["axil"] in kinds.get(line["paper"], {"exact", "additive", "derivative", "no"}) | beyond, line
+        beyond = (
+            {"exact"} if line["proof"].endswith((", pattern held", ")")) else set()
+        )  # affine, or on another scale
+        assert (
+            line["axil"]
+            in kinds.get(line["paper"], {"exact", "additive", "derivative", "no"}) | beyond
+        ), line
         assert (line["axil"] == "exact") == line["proof"].startswith("K y within"), line
         assert line["axil"] == "exact" or line["setting"], line
-    errors = [float(line["proof"].split()[3].strip(",")) for line in models if line["axil"] == "exact"]
+    errors = [
+        float(line["proof"].split()[3].strip(",")) for line in models if line["axil"] == "exact"
+    ]
     assert max(errors) < 1e-6
     assert not [
         line["model"] for line in models if line["proof"].startswith("refused")
@@ -185,7 +212,9 @@ def test_the_page_counts_the_models_of_the_boundary():
     yes, no = ([line for line in models if line["paper"] == verdict] for verdict in ("Yes", "No"))
     beyond = [line for line in models if line["paper"] == "" and line["axil"] == "exact"]
     differentiated = [
-        line for line in no if line["axil"] in ("additive", "derivative") and not line["proof"].startswith("refused")
+        line
+        for line in no
+        if line["axil"] in ("additive", "derivative") and not line["proof"].startswith("refused")
     ]
     text = " ".join((EXPERIMENTS.parent / "docs" / "paper.md").read_text(encoding="utf-8").split())
     for words in (
@@ -208,7 +237,11 @@ def test_wrong_labels_are_looked_for(monkeypatch, capsys):
     label_noise.main()
     found = _columns(capsys.readouterr().out.splitlines(), "method", "precision, shifted")
     assert len(found) >= 13
-    assert min(found["audit"], found["audit, out-of-fold"], found["leave-one-out residual"]) > 0.4 > found["Random"]
+    assert (
+        min(found["audit"], found["audit, out-of-fold"], found["leave-one-out residual"])
+        > 0.4
+        > found["Random"]
+    )
 
 
 @pytest.mark.slow
@@ -227,12 +260,16 @@ def test_wrong_labels_are_counted(monkeypatch, capsys):
 
 def _columns(table, key, value):
     """{key: value} of two columns of a table in Markdown."""
-    head, *lines = ([cell.strip() for cell in line.strip("|").split("|")] for line in [table[0], *table[2:]])
+    head, *lines = (
+        [cell.strip() for cell in line.strip("|").split("|")] for line in [table[0], *table[2:]]
+    )
     return {cells[head.index(key)]: float(cells[head.index(value)]) for cells in lines}
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.* has SHA-256")  # scikit-learn's values are newer than the paper's
+@pytest.mark.filterwarnings(
+    "ignore:.* has SHA-256"
+)  # scikit-learn's values are newer than the paper's
 def test_linear_leaves_have_weights(tmp_path, monkeypatch):
     load_diabetes(as_frame=True).frame.to_csv(tmp_path / "diabetes.csv", index=False)
     monkeypatch.syspath_prepend(str(EXPERIMENTS))
@@ -254,7 +291,9 @@ def test_leave_one_out_errors_by_trees_are_compared_with_cross_validation(monkey
     monkeypatch.setattr(sys, "argv", ["loo_curve.py", "--quick"])
     loo_curve.main()
     printed = capsys.readouterr().out.splitlines()
-    head, *lines = ([cell.strip() for cell in line.strip("|").split("|")] for line in [printed[2], *printed[4:]])
+    head, *lines = (
+        [cell.strip() for cell in line.strip("|").split("|")] for line in [printed[2], *printed[4:]]
+    )
     assert [cells[0] for cells in lines] == ["friedman", "scikit_learn_diabetes"]
     for cells in lines:
         line = dict(zip(head, cells))
@@ -272,7 +311,11 @@ def test_comparables_are_means_of_five_prices(monkeypatch):
     X, y = comparables.simulated()
     train, new, prices = X[:400], X[400:410], y[:400]
     explainer = comparables.fitted("forest", train, prices, 0)
-    weights, fit, asked = explainer(new).weights, explainer(train).predictions, explainer(new).predictions
+    weights, fit, asked = (
+        explainer(new).weights,
+        explainer(train).predictions,
+        explainer(new).predictions,
+    )
     rows = np.argsort(-weights, axis=1, kind="stable")[:, :5]
     adjusted = prices[rows] + asked[:, None] - fit[rows]
     parts = np.take_along_axis(weights, rows, axis=1)
@@ -290,7 +333,9 @@ def test_comparables_are_means_of_five_prices(monkeypatch):
         np.testing.assert_allclose(made[name], values, rtol=1e-9, err_msg=name)
     assert share == pytest.approx(parts.sum(axis=1).mean())  # none is negative
     again = comparables.of_rows(explainer, train, new, rows)
-    np.testing.assert_allclose(again, [wanted["weights, as they are"], wanted["weights, adjusted"]], rtol=1e-9)
+    np.testing.assert_allclose(
+        again, [wanted["weights, as they are"], wanted["weights, adjusted"]], rtol=1e-9
+    )
 
 
 @pytest.mark.slow
@@ -312,8 +357,13 @@ def test_wrong_prices_are_counted(monkeypatch):
     assert found["far, %"] == pytest.approx(100 * (abs(residuals) > np.log(2)).any(axis=1).mean())
     model = explainer(X[400:440]).predictions - np.log(y[400:440])
     assert found["error of the model"] == pytest.approx(np.sqrt(np.mean(model**2)))
-    assert found["error of five"] == pytest.approx(np.sqrt(np.mean((model + residuals.mean(axis=1)) ** 2)))
-    assert wrong_prices.listed(explainer, X[400:440], y[400:440], wrong, "drop")["wrong, %"] < found["wrong, %"]
+    assert found["error of five"] == pytest.approx(
+        np.sqrt(np.mean((model + residuals.mean(axis=1)) ** 2))
+    )
+    assert (
+        wrong_prices.listed(explainer, X[400:440], y[400:440], wrong, "drop")["wrong, %"]
+        < found["wrong, %"]
+    )
 
 
 @pytest.mark.slow
@@ -323,7 +373,9 @@ def test_values_of_rows_are_judged(monkeypatch):
     import data_values
     import paper_data
 
-    rows = data_values.Rows(*(part.to_numpy(float) for part in paper_data.read("friedman", None)), seed=0)
+    rows = data_values.Rows(
+        *(part.to_numpy(float) for part in paper_data.read("friedman", None)), seed=0
+    )
     assert rows.wrong.sum() == 10
     known = data_values.judge(np.where(rows.wrong, -1.0, 1.0), rows)
     assert known["noisy labels"] == 1.0

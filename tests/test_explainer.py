@@ -22,7 +22,9 @@ from tests.adapters.lightgbm_models import CASES
 
 
 def explain(case, **arguments):
-    return axil.Explainer(case.model, case.X, case.y, case.sample_weight, case.init_score, **arguments)
+    return axil.Explainer(
+        case.model, case.X, case.y, case.sample_weight, case.init_score, **arguments
+    )
 
 
 def booster(model):
@@ -46,14 +48,18 @@ def test_streamed_top_is_the_top_of_the_weights(case, monkeypatch):
     monkeypatch.setattr("axil.weights.tree_answers.READ_ROWS", 50)
     streamed = explainer.top(case.X_new, 7, by="contribution")
     pd.testing.assert_frame_equal(streamed, expected)
-    pd.testing.assert_frame_equal(explainer.prepare().top(case.X_new, 7, by="contribution"), expected, rtol=1e-10)
+    pd.testing.assert_frame_equal(
+        explainer.prepare().top(case.X_new, 7, by="contribution"), expected, rtol=1e-10
+    )
 
 
 def test_iter_gives_batches(case, explainer):
     whole = explainer(case.X_new)
     batches = list(explainer.iter(case.X_new, batch_size=7))
     assert [len(batch) for batch in batches[:-1]] == [7] * (len(batches) - 1)
-    np.testing.assert_allclose(np.concatenate([b.weights for b in batches]), whole.weights, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(
+        np.concatenate([b.weights for b in batches]), whole.weights, rtol=0, atol=1e-13
+    )
     assert list(np.concatenate([b.query_index for b in batches])) == list(whole.query_index)
     with pytest.raises(InputError, match="batch_size is 0"):
         explainer.iter(case.X_new, batch_size=0)
@@ -77,7 +83,9 @@ def test_no_queries(case, explainer):
     assert empty.weights.shape == (0, len(explainer.targets))
     assert empty.predictions.shape == (0,)
     assert len(empty.top()) == 0
-    assert list(explainer.top(case.X_new[:0]).columns) == list(explainer.top(case.X_new[:2]).columns)
+    assert list(explainer.top(case.X_new[:0]).columns) == list(
+        explainer.top(case.X_new[:2]).columns
+    )
     assert list(explainer.iter(case.X_new[:0])) == []
 
 
@@ -90,7 +98,11 @@ def frames(case):
     names = booster(case.model).feature_name()
     values = np.asarray(case.X, dtype=float)
     yield "numpy", values, np.arange(len(values))
-    yield "pandas", pd.DataFrame(values, columns=names, index=[f"r{i}" for i in range(len(values))]), None
+    yield (
+        "pandas",
+        pd.DataFrame(values, columns=names, index=[f"r{i}" for i in range(len(values))]),
+        None,
+    )
     yield "polars", pl.DataFrame(values, schema=names), np.arange(len(values))
     yield "pyarrow", pa.table(dict(zip(names, values.T))), np.arange(len(values))
     yield "csr", sp.csr_matrix(values), np.arange(len(values))
@@ -127,8 +139,14 @@ def test_column_names_with_spaces(case):
 
 BAD = {
     "short y": (lambda c: (c.model, c.X, c.y[:-1]), "y_train has shape"),
-    "nan y": (lambda c: (c.model, c.X, np.where(np.arange(len(c.y)) == 3, np.nan, c.y)), "nan at position 3"),
-    "narrow X": (lambda c: (c.model, np.asarray(c.X)[:, 1:], c.y), "columns; the LightGBM model was fitted on"),
+    "nan y": (
+        lambda c: (c.model, c.X, np.where(np.arange(len(c.y)) == 3, np.nan, c.y)),
+        "nan at position 3",
+    ),
+    "narrow X": (
+        lambda c: (c.model, np.asarray(c.X)[:, 1:], c.y),
+        "columns; the LightGBM model was fitted on",
+    ),
     "no rows": (lambda c: (c.model, np.asarray(c.X)[:0], c.y[:0]), "has no rows"),
     "two targets": (lambda c: (c.model, c.X, np.stack([c.y, c.y], axis=1)), "y_train has shape"),
     "text y": (lambda c: (c.model, c.X, ["a"] * len(c.y)), "y_train is not numeric"),
@@ -292,7 +310,9 @@ class TestLabelsInAnotherOrder:
     """Rows are matched by position, so values with the labels of the rows in another order are refused."""
 
     X = pd.DataFrame(
-        np.random.default_rng(0).normal(size=(90, 3)), columns=list("abc"), index=[f"r{i}" for i in range(90)]
+        np.random.default_rng(0).normal(size=(90, 3)),
+        columns=list("abc"),
+        index=[f"r{i}" for i in range(90)],
     )
     y = X["a"] + X["b"] ** 2
 
@@ -316,9 +336,15 @@ class TestLabelsInAnotherOrder:
     )
     def test_are_refused(self, what, ask):
         X, y = self.X, self.y
-        explainer = axil.Explainer(lgb.LGBMRegressor(n_estimators=4, verbose=-1, n_jobs=1).fit(X, y), X, y)
-        of = (
-            "X_train" if what in ("groups", "out_of_fold", "sample_weight", "baseline") else r"(X|X_val|X_cal|add\[0\])"
+        explainer = axil.Explainer(
+            lgb.LGBMRegressor(n_estimators=4, verbose=-1, n_jobs=1).fit(X, y), X, y
         )
-        with pytest.raises(axil.InputError, match=f"^{what} has the row labels of {of} in another order"):
+        of = (
+            "X_train"
+            if what in ("groups", "out_of_fold", "sample_weight", "baseline")
+            else r"(X|X_val|X_cal|add\[0\])"
+        )
+        with pytest.raises(
+            axil.InputError, match=f"^{what} has the row labels of {of} in another order"
+        ):
             ask(explainer, X, y, y.iloc[::-1])

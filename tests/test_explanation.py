@@ -49,7 +49,9 @@ def test_members_are_those_that_users_ask_for(explanation):
     views = {"predictions", "contributions", "probabilities", "effective_size", "negative_share"}
     as_in_shap = {"values", "base_values", "data", "to_shap"}
     methods = {"top", "group", "statistics", "column", "show", "to_html", "to_frame"}
-    assert {name for name in dir(explanation) if not name.startswith("_")} == arrays | views | methods | as_in_shap
+    assert {
+        name for name in dir(explanation) if not name.startswith("_")
+    } == arrays | views | methods | as_in_shap
 
 
 def test_predictions_and_contributions(explanation):
@@ -62,7 +64,11 @@ def test_a_feature_is_given_by_name(sums, kind):
     make = {"pandas": pd.DataFrame, "polars": pl.DataFrame}.get(
         kind, lambda columns: np.column_stack([*columns.values()])
     )
-    make = (lambda columns: csr_array(np.column_stack([*columns.values()]))) if kind == "sparse" else make
+    make = (
+        (lambda columns: csr_array(np.column_stack([*columns.values()])))
+        if kind == "sparse"
+        else make
+    )
     X, X_train = (make({"a": np.arange(1.0, n + 1), "b": np.arange(n) % 2.0}) for n in (4, 30))
     names = ["a", "b"] if kind in ("pandas", "polars") else ["c", "d"]
     context = Context(X, X_train, None if names[0] == "a" else names, None)
@@ -88,7 +94,15 @@ def test_without_features_there_are_no_columns(explanation):
 @pytest.mark.parametrize("by", ["weight", "contribution"])
 def test_top_is_sorted_by_magnitude(explanation, by):
     table = explanation.top(3, by=by)
-    assert list(table.columns) == ["query", "prediction", "rank", "row", "weight", "target", "contribution"]
+    assert list(table.columns) == [
+        "query",
+        "prediction",
+        "rank",
+        "row",
+        "weight",
+        "target",
+        "contribution",
+    ]
     values = explanation.weights if by == "weight" else explanation.contributions
     for i, query in enumerate(explanation.query_index):
         part = table[table["query"] == query]
@@ -98,7 +112,9 @@ def test_top_is_sorted_by_magnitude(explanation, by):
         assert list(part["prediction"]) == [explanation.predictions[i]] * 3
         np.testing.assert_array_equal(part["weight"], explanation.weights[i, order])
         np.testing.assert_array_equal(part["target"], explanation.targets[order])
-        np.testing.assert_array_equal(part["contribution"], (explanation.weights * explanation.targets)[i, order])
+        np.testing.assert_array_equal(
+            part["contribution"], (explanation.weights * explanation.targets)[i, order]
+        )
 
 
 def test_top_takes_what_there_is(explanation):
@@ -130,7 +146,9 @@ def test_groups_add_up(explanation, dtype):
     assert len(table) == 4 * 3
     sums = table.groupby("query", sort=False)[["weight", "contribution"]].sum()
     np.testing.assert_allclose(sums["weight"], explanation.weights.sum(axis=1), atol=1e-12)
-    np.testing.assert_allclose(sums["contribution"] + explanation.intercepts, explanation.predictions, atol=1e-12)
+    np.testing.assert_allclose(
+        sums["contribution"] + explanation.intercepts, explanation.predictions, atol=1e-12
+    )
     first, group = explanation.weights[:, ::3].sum(axis=1), np.asarray(labels)[0]
     np.testing.assert_allclose(table[table["group"] == group]["weight"], first, atol=1e-12)
 
@@ -168,7 +186,9 @@ def test_frames_of_every_library(sums, explanation):
     np.testing.assert_array_equal(polars_frame.drop("query").to_numpy(), explanation.weights)
     assert isinstance(Explanation(replace(sums, backend="polars")).top(), pl.DataFrame)
     assert isinstance(Explanation(replace(sums, backend="pyarrow")).top(), pa.Table)
-    assert isinstance(Explanation(replace(sums, backend="pyarrow")).group(list("ab") * 15), pa.Table)
+    assert isinstance(
+        Explanation(replace(sums, backend="pyarrow")).group(list("ab") * 15), pa.Table
+    )
 
 
 def test_frames_of_several_outputs_have_a_row_for_each():
@@ -195,7 +215,9 @@ def test_to_frame_refuses_labels_that_are_no_column_names(sums):
 
 def test_one_is_no_plural():
     X, y = np.arange(8.0)[:, None], np.arange(8.0)
-    explainer = Explainer(LGBMRegressor(n_estimators=1, min_child_samples=1, verbose=-1).fit(X, y), X, y)
+    explainer = Explainer(
+        LGBMRegressor(n_estimators=1, min_child_samples=1, verbose=-1).fit(X, y), X, y
+    )
     assert "1 prediction by 8 training rows" in repr(explainer(X[:1]))
     assert "2 predictions by 8 training rows" in repr(explainer(X[:2]))
     assert "1 tree replayed on 8 training rows" in repr(explainer.verification)

@@ -41,7 +41,10 @@ def test_rules(faithfulness):
 def test_the_sign_rule_is_that_of_removal(faithfulness):
     fitted = faithfulness.Fitted("friedman")
     explainer = axil.Explainer(fitted.model, fitted.train, fitted.y_train)
-    effects, sets = explainer.removal(fitted.new[:10]), explainer.removal(fitted.new[:10], 4, same_sign=True)
+    effects, sets = (
+        explainer.removal(fitted.new[:10]),
+        explainer.removal(fitted.new[:10], 4, same_sign=True),
+    )
     for query, own in sets.groupby("query"):
         assert set(own["row"]) == set(faithfulness.of_one_sign(effects[query], 4))
 
@@ -61,7 +64,9 @@ def test_who_leads(report):
 
 
 def test_the_paper_counts_as_it_says(report):
-    leading = [{m for m, cell in cells.items() if cell.endswith("*")} for cells in report.PAPER.values()]
+    leading = [
+        {m for m, cell in cells.items() if cell.endswith("*")} for cells in report.PAPER.values()
+    ]
     counts = report.counted(leading, report.PAPER_METHODS)
     assert list(counts["clear wins"].values()) == [5, 2, 0, 0, 0]
     assert list(counts["with ties"].values()) == [18, 11, 9, 1, 0]
@@ -90,7 +95,15 @@ def test_work_goes_on_where_it_stopped(faithfulness, tmp_path):
 
 def test_keys_tell_arrays_apart(faithfulness):
     one, two = np.array([1, 2], np.int32), np.array([1, 3], np.int32)
-    assert len({faithfulness.key(*parts) for parts in [(one,), (two,), (one, two), (two, one), ("a", one)]}) == 5
+    assert (
+        len(
+            {
+                faithfulness.key(*parts)
+                for parts in [(one,), (two,), (one, two), (two, one), ("a", one)]
+            }
+        )
+        == 5
+    )
     assert faithfulness.key("a", one) == faithfulness.key("a", one.copy())
 
 
@@ -98,7 +111,9 @@ def test_keys_tell_arrays_apart(faithfulness):
 def test_a_change_by_hand(faithfulness, tmp_path):
     """One query of one data set, fitted again here without the code of the experiment."""
     fitted = faithfulness.Fitted("friedman")
-    found = faithfulness.changes_of("friedman", fitted, 2, 1, faithfulness.Kept(tmp_path / "fits.sqlite"))
+    found = faithfulness.changes_of(
+        "friedman", fitted, 2, 1, faithfulness.Kept(tmp_path / "fits.sqlite")
+    )
     query = np.random.default_rng(42).permutation(len(fitted.new))[1]
     new = fitted.new[query : query + 1]
     weights = axil.Explainer(fitted.model, fitted.train, fitted.y_train)(new).weights[0]
@@ -132,9 +147,14 @@ def test_tables_and_figure_of_a_run(report, tmp_path, monkeypatch):
     """From lines of two data sets: the paper's columns beside ours, counts below, and the curves."""
     rng = np.random.default_rng(1)
     methods = [
-        (m, rule) for m in ("AXIL", "BoostIn", "TREX", "LeafInfluence", "removal") for rule in ("size", "one sign")
+        (m, rule)
+        for m in ("AXIL", "BoostIn", "TREX", "LeafInfluence", "removal")
+        for rule in ("size", "one sign")
     ]
-    changes = {how: 1.0 + rng.random((20, 5)) for how in [*methods, ("removal", "greedy"), ("Random", "size")]}
+    changes = {
+        how: 1.0 + rng.random((20, 5))
+        for how in [*methods, ("removal", "greedy"), ("Random", "size")]
+    }
     changes["AXIL", "size"] += 5.0
     lines = [
         line
@@ -146,12 +166,18 @@ def test_tables_and_figure_of_a_run(report, tmp_path, monkeypatch):
     assert table[1]["LeafInfluence, paper"] == "-"
     assert table[0]["AXIL"].startswith("**6.")
     assert (table[2]["data"], table[2]["AXIL"], table[2]["AXIL, paper"]) == ("clear wins", 2, 1)
-    assert (table[3]["data"], table[3]["AXIL, paper"], table[3]["TREX, paper"]) == ("with ties", 2, 1)
+    assert (table[3]["data"], table[3]["AXIL, paper"], table[3]["TREX, paper"]) == (
+        "with ties",
+        2,
+        1,
+    )
     rules = {row.pop("method"): row for row in rules}
     assert rules["AXIL"]["by size, to AXIL"] == "1.00"
     assert rules["AXIL"]["by size, first or tied"] == 2
     assert 0.2 < float(rules["TREX"]["by one sign, to AXIL"]) < 0.3
-    assert rules["Random"]["by one sign, to AXIL"] == rules["TREX"]["by greedy, first or tied"] == ""
+    assert (
+        rules["Random"]["by one sign, to AXIL"] == rules["TREX"]["by greedy, first or tied"] == ""
+    )
     monkeypatch.setattr("paper_figures.FIGURES", tmp_path)
     report.draw(lines)
     assert "titanic" in (tmp_path / "removal_curves.svg").read_text(encoding="utf-8")

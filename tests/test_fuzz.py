@@ -35,11 +35,17 @@ def test_wrong_targets_that_once_passed_are_noticed(seed):
 @pytest.mark.parametrize(
     ("seed", "kind"),
     [
-        (31000682, "exact"),  # CatBoost's record of leaf weights, where it had shuffled the rows for categories
+        (
+            31000682,
+            "exact",
+        ),  # CatBoost's record of leaf weights, where it had shuffled the rows for categories
         (43002532, "exact"),  # CatBoost: shrink() after a fit with model_shrink_rate
         (41000087, "refused"),  # CatBoost misplaces zeros of sparse columns, in trees of leaves
         (42000742, "refused"),  # and in symmetric ones
-        (43002157, "refused"),  # CatBoost: continued, then shrunk to fewer trees than the last fit had
+        (
+            43002157,
+            "refused",
+        ),  # CatBoost: continued, then shrunk to fewer trees than the last fit had
         (43002044, "refused"),  # kernel ridge, ill-conditioned
         (41000064, "refused"),  # ridge in float32
         (41000320, "exact"),  # weights left out that change nothing but the weights
@@ -60,14 +66,18 @@ class Exploded:
         parts = np.array(found.contributions)
         parts[..., 0] += 1e3
         parts[..., 1] -= 1e3
-        return SimpleNamespace(contributions=parts, intercepts=found.intercepts, predictions=found.predictions)
+        return SimpleNamespace(
+            contributions=parts, intercepts=found.intercepts, predictions=found.predictions
+        )
 
 
 EXPLAINER = axil.Explainer
 
 
 def test_contributions_that_cancel_are_noticed(monkeypatch):
-    number = next(n for n in trials.seeds(20, 0, of="terms") if trials.run(n, "terms").kind == "exact")
+    number = next(
+        n for n in trials.seeds(20, 0, of="terms") if trials.run(n, "terms").kind == "exact"
+    )
     monkeypatch.setattr(axil, "Explainer", Exploded)
     outcome = trials.run(number, "terms")
     assert outcome.kind == "failed"
@@ -77,9 +87,17 @@ def test_contributions_that_cancel_are_noticed(monkeypatch):
 def test_sums_of_huge_contributions_are_noticed():
     parts = np.array([[1e9, -1e9, 0.5]])
     with pytest.raises(Wrong, match="in absolute value"):
-        check_sums(SimpleNamespace(contributions=parts, intercepts=np.zeros(1), predictions=np.full(1, 0.5)))
+        check_sums(
+            SimpleNamespace(
+                contributions=parts, intercepts=np.zeros(1), predictions=np.full(1, 0.5)
+            )
+        )
     with pytest.raises(Wrong, match="away from the scores"):
-        check_sums(SimpleNamespace(contributions=parts / 1e9, intercepts=np.zeros(1), predictions=np.full(1, 0.5)))
+        check_sums(
+            SimpleNamespace(
+                contributions=parts / 1e9, intercepts=np.zeros(1), predictions=np.full(1, 0.5)
+            )
+        )
 
 
 def test_a_trial_can_be_replayed():
@@ -108,7 +126,10 @@ def test_numbers_are_spread_over_kinds():
 
 
 def test_a_verdict_for_each_kind():
-    outcomes = [trials.Outcome(1, "exact", "lightgbm"), trials.Outcome(2, "failed", "xgboost: Wrong", of="files")]
+    outcomes = [
+        trials.Outcome(1, "exact", "lightgbm"),
+        trials.Outcome(2, "failed", "xgboost: Wrong", of="files"),
+    ]
     lines = trials.summary(outcomes).splitlines()
     assert lines[0].split() == ["weights", "ok", "1", "trials:", "1", "exact"]
     assert lines[1].split() == ["files", "WRONG", "1", "trials:", "1", "failed"]
@@ -156,7 +177,9 @@ def test_wrong_data_that_pass_are_reported(fit, monkeypatch):
 
 def test_a_changed_file_that_passes_is_reported(fit, monkeypatch):
     other = answers.explained(refits.make(Draw(2), "lightgbm"))
-    monkeypatch.setattr(answers, "_answers", lambda explainer, fit: {"removal": np.full(2, explainer is other)})
+    monkeypatch.setattr(
+        answers, "_answers", lambda explainer, fit: {"removal": np.full(2, explainer is other)}
+    )
     monkeypatch.setattr(axil, "load", lambda path, model: other)
     with pytest.raises(Wrong, match="changed in a file and passed; removal differs"):
         answers.check_file(fit, Draw(0))
@@ -166,7 +189,9 @@ def test_a_changed_file_that_passes_is_reported(fit, monkeypatch):
 def test_a_mistake_that_passes_is_reported(mistake, monkeypatch):
     rng = np.random.default_rng(0)
     X, y, w = rng.normal(size=(60, 2)), rng.normal(size=60), rng.gamma(2.0, size=60)
-    model = LGBMRegressor(n_estimators=5, min_child_samples=5, reg_lambda=1.0, verbose=-1).fit(X, y, sample_weight=w)
+    model = LGBMRegressor(n_estimators=5, min_child_samples=5, reg_lambda=1.0, verbose=-1).fit(
+        X, y, sample_weight=w
+    )
     trial, explainer = Trial(model, X, y, w, None, X, model.predict), axil.Explainer(model, X, y, w)
     proven = mutations.Proven(explainer, X, None, explainer(X).weights)
     assert mutations.passed(mistake, trial, proven, Draw(0)) == ""  # noticed

@@ -10,7 +10,9 @@ import matplotlib.pyplot as plt
 import pytest
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
-SOURCE = (EXAMPLES.parent / "scripts" / "make_notebooks.py").read_text(encoding="utf-8")  # needs what only it needs
+SOURCE = (EXAMPLES.parent / "scripts" / "make_notebooks.py").read_text(
+    encoding="utf-8"
+)  # needs what only it needs
 PICTURES = ast.literal_eval(re.search(r"^PICTURES = (\{.+?^\})", SOURCE, re.M | re.S).group(1))
 GALLERY = {
     "house_prices": "predictions    within",
@@ -41,7 +43,9 @@ def test_gallery(name, tmp_path, monkeypatch, capsys):
     assert GALLERY[name] in capsys.readouterr().out
     assert len(drawn) == len(PICTURES[name])
     assert all(figure.axes for figure in drawn)
-    assert [path.name for path in tmp_path.iterdir()] == (["valuations.html"] if name == "house_prices" else [])
+    assert [path.name for path in tmp_path.iterdir()] == (
+        ["valuations.html"] if name == "house_prices" else []
+    )
 
 
 @pytest.mark.parametrize("name", GALLERY)

@@ -27,14 +27,24 @@ def test_the_call_is_right_before_it_is_changed(kernel: str) -> None:
 
 
 @pytest.mark.parametrize("kernel", OF_LEAVES)
-@pytest.mark.parametrize("starts", [[0, MOST, 5, 6], [0, MOST, -MOST, 9], [0, 5, -(2**63), 9], [0, 1, 1, 2]])
+@pytest.mark.parametrize(
+    "starts", [[0, MOST, 5, 6], [0, MOST, -MOST, 9], [0, 5, -(2**63), 9], [0, 1, 1, 2]]
+)
 def test_starts_that_do_not_increase(kernel: str, starts: list[int]) -> None:
     with pytest.raises(ValueError, match="starts must increase"):
         getattr(_core, kernel)(**call(kernel) | {"starts": np.array(starts)})
 
 
 @pytest.mark.parametrize(
-    "kernel", ["read_out", "scaled_read_out", "residual_factors", "gradient_factors", "pair_sums", "deletions"]
+    "kernel",
+    [
+        "read_out",
+        "scaled_read_out",
+        "residual_factors",
+        "gradient_factors",
+        "pair_sums",
+        "deletions",
+    ],
 )
 @pytest.mark.parametrize("first", [-1, 8, MOST, -(2**63)])
 def test_rows_that_do_not_exist(kernel: str, first: int) -> None:
@@ -97,7 +107,9 @@ def test_routes_that_lead_nowhere(name: str, place: Any, number: int, message: s
         ("rounds", (3, 1), 2, "end with the number"),
     ],
 )
-def test_rounds_of_things_that_do_not_exist(name: str, place: Any, number: int, message: str) -> None:
+def test_rounds_of_things_that_do_not_exist(
+    name: str, place: Any, number: int, message: str
+) -> None:
     arguments = call("gradient_factors")
     arguments[name][place] = number
     with pytest.raises(ValueError, match=message):
@@ -118,7 +130,11 @@ def test_a_tree_whose_nodes_share_children_is_no_tree() -> None:
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_arrays_that_are_not_aligned(kernel: str) -> None:
     arguments = call(kernel)
-    several = {name: a for name, a in arguments.items() if isinstance(a, np.ndarray) and a.itemsize > 1 and a.size}
+    several = {
+        name: a
+        for name, a in arguments.items()
+        if isinstance(a, np.ndarray) and a.itemsize > 1 and a.size
+    }
     assert several
     for name, array in several.items():
         with pytest.raises(ValueError, match="not aligned"):
@@ -129,8 +145,12 @@ def test_arrays_that_are_not_aligned(kernel: str) -> None:
 @pytest.mark.parametrize("n", [300, pytest.param(6000, marks=pytest.mark.slow)])
 def test_random_calls_are_refused_or_harmless(n: int) -> None:
     program = [sys.executable, "-m", "tests.hostile_calls", "--n", str(n)]
-    run = subprocess.run(program, cwd=Path(__file__).parents[1], capture_output=True, text=True, timeout=600)
+    run = subprocess.run(
+        program, cwd=Path(__file__).parents[1], capture_output=True, text=True, timeout=600
+    )
     assert run.returncode == 0, run.stdout + run.stderr
     accepted, refused = (int(word) for word in run.stdout.split() if word.isdigit())
     assert accepted + refused == n
-    assert min(accepted, refused) > n / 20  # neither all too tame nor all refused at the first glance
+    assert (
+        min(accepted, refused) > n / 20
+    )  # neither all too tame nor all refused at the first glance

@@ -73,7 +73,12 @@ def test_public_names():
     assert set(dir(axil)) == {*axil.__all__, *submodules, "__version__"}
     assert all(getattr(axil, name) is not None for name in dir(axil))
     assert issubclass(axil.InputError, ValueError)
-    for error in (axil.InputError, axil.ExactnessError, axil.UnsupportedModelError, axil.UnsupportedQuestionError):
+    for error in (
+        axil.InputError,
+        axil.ExactnessError,
+        axil.UnsupportedModelError,
+        axil.UnsupportedQuestionError,
+    ):
         assert issubclass(error, axil.AxilError)
 
 
@@ -100,10 +105,22 @@ def test_no_module_takes_private_names_of_another():
         here = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("axil."):
-                found += [f"{name}: {node.module}.{one.name}" for one in node.names if one.name.startswith("_")]
-            elif isinstance(node, ast.Attribute) and re.match(r"_(?!_|model$)", node.attr) and node.attr not in here:
+                found += [
+                    f"{name}: {node.module}.{one.name}"
+                    for one in node.names
+                    if one.name.startswith("_")
+                ]
+            elif (
+                isinstance(node, ast.Attribute)
+                and re.match(r"_(?!_|model$)", node.attr)
+                and node.attr not in here
+            ):
                 ours = isinstance(node.value, ast.Name) and node.value.id in own
-                if not ours and not ast.unparse(node.value).startswith("super()") and not name.startswith("adapters/"):
+                if (
+                    not ours
+                    and not ast.unparse(node.value).startswith("super()")
+                    and not name.startswith("adapters/")
+                ):
                     found.append(f"{name}: {ast.unparse(node)}")
     assert found == []
 

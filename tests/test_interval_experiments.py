@@ -38,7 +38,9 @@ def test_crps_is_the_integral():
     for y in (-2.0, 0.3, 4.0):
         normal = stats.norm(1.0, 1.5)
         wanted = integrated(normal.cdf, y, -20, 20)
-        assert crps_normal(np.array([y]), 1.0, 1.5)[0] == pytest.approx(wanted, rel=1e-6)  # the tolerance of quad
+        assert crps_normal(np.array([y]), 1.0, 1.5)[0] == pytest.approx(
+            wanted, rel=1e-6
+        )  # the tolerance of quad
         # The grid leaves the outermost 2.5 % at their midpoints, which takes a little off.
         assert crps(normal.ppf(LEVELS)[None], np.array([y]))[0] == pytest.approx(wanted, rel=0.03)
     for y in (0.2, 0.5, 0.93):
@@ -52,7 +54,9 @@ def test_crps_is_the_integral():
 def test_winkler_and_likelihood_by_hand():
     from intervals_scores import nll_normal, winkler
 
-    found = winkler(np.array([0.0, 0.0, 0.0]), np.array([2.0, 2.0, 2.0]), np.array([1.0, 3.0, -0.5]))
+    found = winkler(
+        np.array([0.0, 0.0, 0.0]), np.array([2.0, 2.0, 2.0]), np.array([1.0, 3.0, -0.5])
+    )
     np.testing.assert_allclose(found, [2.0, 2.0 + 20 * 1.0, 2.0 + 20 * 0.5])
     y, mean, std = np.array([1.0, -3.0]), np.array([0.0, 1.0]), np.array([2.0, 0.5])
     np.testing.assert_allclose(nll_normal(y, mean, std), -stats.norm.logpdf(y, mean, std))
@@ -70,7 +74,9 @@ def test_quantiles_are_those_of_axil():
     model = lgb.LGBMRegressor(n_estimators=3, n_jobs=1, verbose=-1).fit(X[:100], y[:100])
     predictive = Explainer(model, X[:100], y[:100]).calibrate(X[100:], y[100:])
     new = rng.normal(size=(4, 2))
-    atoms = predictive.quantiles(new, np.arange(1, 61) / 61)  # each of the 60 calibration rows is one of them
+    atoms = predictive.quantiles(
+        new, np.arange(1, 61) / 61
+    )  # each of the 60 calibration rows is one of them
     np.testing.assert_allclose(predictive.quantiles(new, LEVELS), outward(atoms), rtol=1e-12)
 
 
@@ -84,9 +90,13 @@ def test_ibug_takes_the_targets_of_the_rows_with_most_leaves_in_common(split):
         for i, counts in enumerate(shared):
             cut = np.sort(counts)[-k]
             surely, tied = found.y_train[counts > cut], found.y_train[counts == cut]
-            if len(surely) + len(tied) == k:  # else which of the tied rows counts is a matter of their order
+            if (
+                len(surely) + len(tied) == k
+            ):  # else which of the tied rows counts is a matter of their order
                 spread = np.append(surely, tied).std()
-                assert found.neighbours[1][i, NEIGHBOURS.index(k)] == pytest.approx(spread, rel=1e-12)
+                assert found.neighbours[1][i, NEIGHBOURS.index(k)] == pytest.approx(
+                    spread, rel=1e-12
+                )
 
 
 def test_a_factor_is_tuned_on_what_is_given():
@@ -138,10 +148,14 @@ def test_data_of_openml_become_numbers(monkeypatch):
     from sklearn.utils import Bunch
 
     colours = pd.Series(["red", "blue", "red"], dtype="category")
-    data = pd.DataFrame({"size": [1, 2, 3], "colour": colours, "gap": [1.0, None, 2.0], "name": ["a", "b", "c"]})
+    data = pd.DataFrame(
+        {"size": [1, 2, 3], "colour": colours, "gap": [1.0, None, 2.0], "name": ["a", "b", "c"]}
+    )
     asked = []
     monkeypatch.setattr(
-        intervals, "fetch_openml", lambda **how: asked.append(how) or Bunch(data=data, target=pd.Series([4, 5, 6]))
+        intervals,
+        "fetch_openml",
+        lambda **how: asked.append(how) or Bunch(data=data, target=pd.Series([4, 5, 6])),
     )
     X, y = intervals.read_openml("california")
     assert asked[0]["data_id"] == 44977
@@ -161,12 +175,18 @@ def test_an_interrupted_run_goes_on_and_ties_are_told(tmp_path, monkeypatch, cap
     first = intervals.measure(data, ["axil", "constant"], tmp_path, 1)
     monkeypatch.setattr(intervals, "scores_of", lambda *_: pytest.fail("measured again"))
     again = intervals.measure(data, ["axil", "constant"], tmp_path, 1)
-    assert first.keys() == again.keys() == {("toy", 0, what) for what in ("strata", "axil", "constant")}
+    assert (
+        first.keys()
+        == again.keys()
+        == {("toy", 0, what) for what in ("strata", "axil", "constant")}
+    )
     np.testing.assert_array_equal(again["toy", 0, "axil"]["crps"], first["toy", 0, "axil"]["crps"])
     assert capsys.readouterr().out.count("toy, split 0") == 1  # and nothing of what was there
 
     noise = rng.normal(size=200)
-    table = pd.DataFrame({"good": noise, "as good": noise + rng.normal(size=200) / 50, "bad": 1.1 * noise + 1})
+    table = pd.DataFrame(
+        {"good": noise, "as good": noise + rng.normal(size=200) / 50, "bad": 1.1 * noise + 1}
+    )
     assert (compared(table, "good", "bad"), compared(table, "bad", "good")) == (1, -1)
     assert leaders(table, list(table)) == {"good", "as good"}
     assert "ngboost" not in sys.modules  # rivals are imported where they are asked for
@@ -174,7 +194,9 @@ def test_an_interrupted_run_goes_on_and_ties_are_told(tmp_path, monkeypatch, cap
 
 def test_the_page_tells_what_was_measured():
     """Figures of docs/evidence_intervals.md, from the scores of every data set."""
-    page = " ".join((EXPERIMENTS.parent / "docs" / "evidence_intervals.md").read_text(encoding="utf-8").split())
+    page = " ".join(
+        (EXPERIMENTS.parent / "docs" / "evidence_intervals.md").read_text(encoding="utf-8").split()
+    )
     kept, paper = (
         pd.read_csv(EXPERIMENTS / "results" / f"{name}.csv").set_index(["data", "method"])
         for name in ("intervals", "intervals_paper")
@@ -220,7 +242,9 @@ def test_cases_for_the_form_of_intervals():
     y = X[:, 0] + 0.1 * rng.normal(size=200)
     model = lgb.LGBMRegressor(n_estimators=10, verbose=-1, n_jobs=1).fit(X[:120], y[:120])
     explainer = axil.Explainer(model, X[:120], y[:120])
-    case = interval_data._case("noise", explainer, X, y, np.arange(120, 160), np.arange(160, 200), "leaves")
+    case = interval_data._case(
+        "noise", explainer, X, y, np.arange(120, 160), np.arange(160, 200), "leaves"
+    )
     np.testing.assert_allclose(case.test.predictions[:, 0], model.predict(X[160:]), rtol=1e-6)
     np.testing.assert_allclose(case.test.predictions[:, 0] + case.test_errors, y[160:], rtol=1e-12)
     assert len(case.calibration.predictions) == 40

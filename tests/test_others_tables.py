@@ -70,7 +70,9 @@ def test_scores_of_star_are_its_target(tmp_path):
     np.testing.assert_array_equal(X, [[0, 1979.5, 1, 0], [1, 1980.0, 0, 1]])
 
 
-@pytest.mark.skipif(np.__version__.startswith("1."), reason="the experiment reads arrays with NumPy 2")
+@pytest.mark.skipif(
+    np.__version__.startswith("1."), reason="the experiment reads arrays with NumPy 2"
+)
 def test_nothing_but_arrays_is_read_from_pickles(tmp_path):
     import others
 
@@ -78,7 +80,9 @@ def test_nothing_but_arrays_is_read_from_pickles(tmp_path):
     place.mkdir(parents=True)
     run = {"X": np.eye(3), "Y": np.arange(3.0), "Outlier": np.array([0, 1, 0])}
     # Written by NumPy 1, which the benchmark was.
-    data = pickle.dumps({"train": [run]}, protocol=3).replace(b"numpy._core.multiarray", b"numpy.core.multiarray")
+    data = pickle.dumps({"train": [run]}, protocol=3).replace(
+        b"numpy._core.multiarray", b"numpy.core.multiarray"
+    )
     (place / "Data2.pkl").write_bytes(data)
     X, y, wrong = others.simulated(tmp_path, "Data5D", 2, 0)
     np.testing.assert_array_equal(X, np.eye(3))
@@ -100,9 +104,13 @@ def test_ibug_is_tuned_on_rows_that_its_last_model_is_fitted_to():
     fold = Fold(X[:60], y[:60], X[60:90], y[60:90], X[90:], 1, settings)
     whole = lgb.LGBMRegressor(**settings).fit(X[:90], y[:90])
     np.testing.assert_array_equal(fold.made, whole.predict(X[90:]))
-    alike = (whole.predict(X[:90], pred_leaf=True) == whole.predict(X[90:91], pred_leaf=True)).sum(axis=1)
+    alike = (whole.predict(X[:90], pred_leaf=True) == whole.predict(X[90:91], pred_leaf=True)).sum(
+        axis=1
+    )
     nearest = y[:90][np.argsort(alike, kind="stable")[::-1]]
-    np.testing.assert_allclose(fold.neighbours[1][0], [nearest[:k].std() for k in NEIGHBOURS if k <= 90])
+    np.testing.assert_allclose(
+        fold.neighbours[1][0], [nearest[:k].std() for k in NEIGHBOURS if k <= 90]
+    )
     assert fold.neighbours[0].shape == (30, sum(k <= 60 for k in NEIGHBOURS))
 
 
@@ -141,17 +149,28 @@ def test_tables_are_means_over_parts():
 
 
 @pytest.mark.parametrize(
-    ("table", "more"), [("uci_splits", ["--splits", "1"]), ("ibug_folds", ["--folds", "1"]), ("simulated_errors", [])]
+    ("table", "more"),
+    [("uci_splits", ["--splits", "1"]), ("ibug_folds", ["--folds", "1"]), ("simulated_errors", [])],
 )
 @pytest.mark.slow
 def test_a_stopped_run_goes_on(table, more, tmp_path, monkeypatch, capsys):
     module = __import__(table)
     for folder in ("first", "again"):
         (tmp_path / folder).mkdir()
-        given = ["--quick", "--cache", str(tmp_path / "kept"), "--out", str(tmp_path / folder), *more]
+        given = [
+            "--quick",
+            "--cache",
+            str(tmp_path / "kept"),
+            "--out",
+            str(tmp_path / folder),
+            *more,
+        ]
         monkeypatch.setattr(sys, "argv", [f"{table}.py", *given])
         module.main()
-    first, again = ((tmp_path / folder / f"{table}.csv").read_text(encoding="utf-8") for folder in ("first", "again"))
+    first, again = (
+        (tmp_path / folder / f"{table}.csv").read_text(encoding="utf-8")
+        for folder in ("first", "again")
+    )
     assert first == again
     assert f"python experiments/{table}.py" in first
 
@@ -178,7 +197,8 @@ def test_the_page_tells_what_the_tables_of_others_show():
         score: [
             name
             for name in names
-            if own.loc[("axil", name), score] < min([rival[score][name] for rival in PUBLISHED.values()])
+            if own.loc[("axil", name), score]
+            < min([rival[score][name] for rival in PUBLISHED.values()])
             and own.loc[("axil", name), score] <= own.loc[("one width", name), score]
         ]
         for score in ("NLL", "RMSE")
@@ -190,12 +210,22 @@ def test_the_page_tells_what_the_tables_of_others_show():
     )
     assert set(names) - set(lowest["NLL"]) == {"kin8nm"}
     covered = own.loc["axil", "coverage"]
-    assert f"Intervals of 90 % hold {100 * covered.min():.0f} to {100 * covered.max():.0f} %" in text
+    assert (
+        f"Intervals of 90 % hold {100 * covered.min():.0f} to {100 * covered.max():.0f} %" in text
+    )
 
     folds = results("ibug_folds").set_index("data")
-    crps, nll = (COUNTS[(folds[f"{score}, axil"] < folds[f"{score}, IBUG here"]).sum()] for score in ("CRPS", "NLL"))
+    crps, nll = (
+        COUNTS[(folds[f"{score}, axil"] < folds[f"{score}, IBUG here"]).sum()]
+        for score in ("CRPS", "NLL")
+    )
     certain = [
-        COUNTS[((folds[f"{score}, axil"] < folds[f"{score}, IBUG here"]) & (folds[f"p, {score}"] < 0.05)).sum()]
+        COUNTS[
+            (
+                (folds[f"{score}, axil"] < folds[f"{score}, IBUG here"])
+                & (folds[f"p, {score}"] < 0.05)
+            ).sum()
+        ]
         for score in ("CRPS", "NLL")
     ]
     told = f"axil's CRPS is lower on {crps} of {COUNTS[len(folds)]} data sets, and its NLL on {nll}; significantly on "
@@ -208,7 +238,11 @@ def test_the_page_tells_what_the_tables_of_others_show():
     }  # communities has another model; of naval three decimals are published
 
     means = results("conditional_coverage").query("data == 'mean'").set_index("method")
-    assert set(means["Winkler"].nsmallest(2).index) == set(means["excess risk"].nsmallest(2).index) == {"axil", "CQR"}
+    assert (
+        set(means["Winkler"].nsmallest(2).index)
+        == set(means["excess risk"].nsmallest(2).index)
+        == {"axil", "CQR"}
+    )
     assert set(means["width"].nsmallest(2).index) == {"axil", "CQR"}
     assert (means["excess risk"].idxmin(), means["Winkler"].idxmin()) == ("axil", "CQR")
     assert abs(means.loc["axil", "width"] - means.loc["CQR", "width"]) < 0.01
@@ -223,5 +257,8 @@ def test_the_page_tells_who_finds_simulated_errors():
     text = page("paper/labels.md")
     assert f"{means['audit']:.3f} over all, cleanlab {means['cleanlab']:.3f}" in text
     assert f"residuals ({means['leave-one-out residual']:.3f}) do no better" in text
-    assert f"eight cross-validations, forty fits, `audit` has {means['audit, 8 times out-of-fold']:.3f}" in text
+    assert (
+        f"eight cross-validations, forty fits, `audit` has {means['audit, 8 times out-of-fold']:.3f}"
+        in text
+    )
     assert means["leave-one-out residual"] < means["audit"] + 0.005

@@ -46,12 +46,16 @@ def test_the_oldest_versions_tested_are_the_lower_bounds(project):
             (bound,) = requirement.specifier
             assert bound.operator == ">="
             bounds[requirement.name] = bound.version
-    pins = dict(re.findall(r"^([\w-]+)==([\d.]+)$", (ROOT / "tests" / "oldest.txt").read_text(), re.M))
+    pins = dict(
+        re.findall(r"^([\w-]+)==([\d.]+)$", (ROOT / "tests" / "oldest.txt").read_text(), re.M)
+    )
 
     def padded(version):
         return (*map(int, version.split(".")), 0, 0)[:3]
 
-    assert {name: padded(pins[name]) for name in bounds} == {name: padded(bound) for name, bound in bounds.items()}
+    assert {name: padded(pins[name]) for name in bounds} == {
+        name: padded(bound) for name, bound in bounds.items()
+    }
 
 
 def test_notices_of_what_is_compiled_in_go_with_the_wheel(project):
@@ -59,7 +63,10 @@ def test_notices_of_what_is_compiled_in_go_with_the_wheel(project):
     assert "THIRD_PARTY.txt" in project["license-files"]
     for owner, condition in [
         ("Copyright (c) 2022 Wenzel Jakob", "Redistributions in binary form must reproduce"),
-        ("Copyright (c) 2017 Thibaut Goetghebuer-Planchon", "this permission notice shall be included in"),
+        (
+            "Copyright (c) 2017 Thibaut Goetghebuer-Planchon",
+            "this permission notice shall be included in",
+        ),
     ]:
         assert owner in notices
         assert condition in notices
@@ -69,11 +76,15 @@ def test_the_recipe_asks_for_what_the_project_asks_for(project):
     recipe = (ROOT / "recipe" / "recipe.yaml").read_text(encoding="utf-8")
     assert f'version: "{axil.__version__}"' in recipe
     listed = re.search(r"  run:\n    - python\n((?:    - .+\n)+)", recipe).group(1)
-    assert [line.removeprefix("    - ").replace(" ", "") for line in listed.splitlines()] == project["dependencies"]
+    assert [
+        line.removeprefix("    - ").replace(" ", "") for line in listed.splitlines()
+    ] == project["dependencies"]
 
 
 def test_ruff_is_the_same_before_a_commit_as_in_lint(project):
-    (pinned,) = [name for name in project["optional-dependencies"]["lint"] if name.startswith("ruff")]
+    (pinned,) = [
+        name for name in project["optional-dependencies"]["lint"] if name.startswith("ruff")
+    ]
     hooks = (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
     assert f"rev: v{pinned.removeprefix('ruff==')}" in hooks
 
@@ -86,9 +97,18 @@ def test_a_release_names_what_is_missing():
 def test_workflows_and_pages_name_commands_that_exist():
     """`make X` in workflows, README and CONTRIBUTING, and the commands of the weekly run."""
     known = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
-    texts = [path.read_text(encoding="utf-8") for path in (ROOT / ".github" / "workflows").glob("*.yml")]
-    texts += [(ROOT / name).read_text(encoding="utf-8") for name in (".ci/run", "README.md", "CONTRIBUTING.md")]
-    asked = {name for text in texts for name in re.findall(r"(?:`|^|run: +|    )make ([a-z-]+)", text, re.M)}
+    texts = [
+        path.read_text(encoding="utf-8") for path in (ROOT / ".github" / "workflows").glob("*.yml")
+    ]
+    texts += [
+        (ROOT / name).read_text(encoding="utf-8")
+        for name in (".ci/run", "README.md", "CONTRIBUTING.md")
+    ]
+    asked = {
+        name
+        for text in texts
+        for name in re.findall(r"(?:`|^|run: +|    )make ([a-z-]+)", text, re.M)
+    }
     listed = [re.search(r"command: \[(.+)\]", text) for text in texts]
     weekly = {name for found in listed if found for name in found[1].split(", ")}
     assert weekly == {"test", "test-slow", "sanitize", "test-plain", "fuzz", "coverage"}

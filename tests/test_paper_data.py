@@ -29,7 +29,13 @@ ARFF = """@RELATION toy
 5,e,?,1,50
 6,f,red,2,60.1
 """
-TYPES = {"size": "numeric", "name": "string", "colour": "nominal", "other": "numeric", "fare": "numeric"}
+TYPES = {
+    "size": "numeric",
+    "name": "string",
+    "colour": "nominal",
+    "other": "numeric",
+    "fare": "numeric",
+}
 
 
 class OpenML:
@@ -38,8 +44,17 @@ class OpenML:
     def __init__(self, arff=ARFF, md5=None):
         self.asked = 0
         features = [
-            {"name": name, "data_type": kind, "index": str(i), "is_target": str(name == "fare").lower()}
-            | {"is_ignore": "false", "is_row_identifier": "false", "nominal_value": ["red", "green", "blue"]}
+            {
+                "name": name,
+                "data_type": kind,
+                "index": str(i),
+                "is_target": str(name == "fare").lower(),
+            }
+            | {
+                "is_ignore": "false",
+                "is_row_identifier": "false",
+                "nominal_value": ["red", "green", "blue"],
+            }
             for i, (name, kind) in enumerate(TYPES.items())
         ]
         description = {
@@ -50,8 +65,14 @@ class OpenML:
             "format": "ARFF",
             "status": "active",
         }
-        description |= {"url": "https://www.openml.org/data/v1/download/1/toy.arff", "default_target_attribute": "fare"}
-        description |= {"md5_checksum": md5 or hashlib.md5(arff.encode()).hexdigest(), "file_id": "1"}
+        description |= {
+            "url": "https://www.openml.org/data/v1/download/1/toy.arff",
+            "default_target_attribute": "fare",
+        }
+        description |= {
+            "md5_checksum": md5 or hashlib.md5(arff.encode()).hexdigest(),
+            "file_id": "1",
+        }
         rows = [{"name": "NumberOfInstances", "value": "6.0"}]
         self.answers = {
             "/api/v1/json/data/7": json.dumps({"data_set_description": description}),
@@ -69,7 +90,15 @@ class OpenML:
 
 
 def line(**changed):
-    line = {"name": "toy", "openml_id": "7", "target": "fare", "drop": "other", "N": "4", "M": "4", "sha256": "0" * 64}
+    line = {
+        "name": "toy",
+        "openml_id": "7",
+        "target": "fare",
+        "drop": "other",
+        "N": "4",
+        "M": "4",
+        "sha256": "0" * 64,
+    }
     return line | changed
 
 
@@ -100,8 +129,18 @@ def test_the_table_names_the_data_sets_of_all_commands(paper_data, monkeypatch):
 
 def test_openml_is_prepared_as_the_paper_says_and_kept(paper_data, openml, tmp_path):
     X, y = paper_data.read("toy")
-    assert list(X) == ["size", "colour_blue", "colour_green", "colour_red"]  # name is text, the table drops other
-    rows = [[1.25, 0, 0, 1], [2, 1, 0, 0], [4, 0, 1, 0], [6, 0, 0, 1]]  # gaps in dropped columns do not count
+    assert list(X) == [
+        "size",
+        "colour_blue",
+        "colour_green",
+        "colour_red",
+    ]  # name is text, the table drops other
+    rows = [
+        [1.25, 0, 0, 1],
+        [2, 1, 0, 0],
+        [4, 0, 1, 0],
+        [6, 0, 0, 1],
+    ]  # gaps in dropped columns do not count
     assert X.to_numpy().tolist() == rows
     assert (y.name, y.tolist()) == ("fare", [10, 20, 40, 60.1])
     asked = openml.asked
@@ -126,16 +165,22 @@ def test_a_damaged_cache_is_fetched_anew(paper_data, openml, tmp_path, damage):
     pd.testing.assert_frame_equal(X, expected)
 
 
-def test_another_shape_than_the_papers_is_refused_and_not_kept(paper_data, openml, tmp_path, monkeypatch):
+def test_another_shape_than_the_papers_is_refused_and_not_kept(
+    paper_data, openml, tmp_path, monkeypatch
+):
     monkeypatch.setitem(paper_data.TABLE, "toy", line(M="5"))
-    with pytest.raises(paper_data.DataError, match=r"gives 4 rows and 4 features \(size, .* the paper has 4 and 5"):
+    with pytest.raises(
+        paper_data.DataError, match=r"gives 4 rows and 4 features \(size, .* the paper has 4 and 5"
+    ):
         paper_data.read("toy")
     assert not (tmp_path / "cache").exists()
 
 
 def test_another_spelling_of_the_target(paper_data, openml, monkeypatch):
     monkeypatch.setitem(paper_data.TABLE, "toy", line(target="Fare ($)"))
-    with pytest.warns(UserWarning, match=r"no column 'Fare \(\$\)'; its default target 'fare' is taken"):
+    with pytest.warns(
+        UserWarning, match=r"no column 'Fare \(\$\)'; its default target 'fare' is taken"
+    ):
         assert paper_data.read("toy")[1].name == "fare"
     with pytest.raises(paper_data.DataError, match=r"no column 'Fare .*no default target among a"):
         paper_data.prepare("toy", pd.DataFrame({"a": [1.0]}), None)
@@ -161,7 +206,10 @@ def test_no_connection_and_broken_downloads_say_what_to_do(paper_data, monkeypat
     ):
         paper_data.read("toy")
     monkeypatch.setattr(_openml, "urlopen", OpenML(md5="0" * 32))
-    with pytest.warns(RuntimeWarning), pytest.raises(paper_data.DataError, match=r"md5 checksum.*--data FOLDER"):
+    with (
+        pytest.warns(RuntimeWarning),
+        pytest.raises(paper_data.DataError, match=r"md5 checksum.*--data FOLDER"),
+    ):
         paper_data.read("toy")
 
 
@@ -169,7 +217,9 @@ def test_a_folder(paper_data, tmp_path, monkeypatch):
     frame = pd.DataFrame({"a": [1, 2], "fare": [0.5, 1.5]})
     frame.to_csv(tmp_path / "toy.csv", index=False)
     found = hashlib.sha256((tmp_path / "toy.csv").read_bytes()).hexdigest()
-    with pytest.warns(UserWarning, match=f"SHA-256 {found}.*made from {'0' * 64}.*Results may differ"):
+    with pytest.warns(
+        UserWarning, match=f"SHA-256 {found}.*made from {'0' * 64}.*Results may differ"
+    ):
         X, y = paper_data.read("toy", tmp_path)
     assert (list(X), y.tolist()) == (["a"], [0.5, 1.5])
     monkeypatch.setitem(paper_data.TABLE, "toy", line(sha256=found))
@@ -210,4 +260,7 @@ def test_names_of_data_sets_are_checked(paper_data, capsys):
         parser.parse_args(["--only", "yach"])
     assert "invalid choice: 'yach' (choose from" in capsys.readouterr().err
     assert paper_setting.command("runtime", None) == "python experiments/runtime.py"
-    assert paper_setting.command("runtime", Path("there")) == "python experiments/runtime.py --data FOLDER"
+    assert (
+        paper_setting.command("runtime", Path("there"))
+        == "python experiments/runtime.py --data FOLDER"
+    )

@@ -28,7 +28,9 @@ SMALL = {"n_estimators": 4, "num_leaves": 4, "min_child_samples": 5, "verbose": 
 MODELS = {
     "boosting": (lgb.LGBMRegressor(**SMALL), SCORE),
     "forest": (
-        RandomForestClassifier(4, min_samples_leaf=5, max_features=1, bootstrap=False, random_state=0, n_jobs=1),
+        RandomForestClassifier(
+            4, min_samples_leaf=5, max_features=1, bootstrap=False, random_state=0, n_jobs=1
+        ),
         THREE,
     ),
     "ridge": (Ridge(1.0), SCORE),
@@ -49,12 +51,18 @@ def explainer_of(name, place):
     model.fit(X, y[:N], **given)
     if place == "memory":
         return axil.Explainer(model, X, y[:N], **given)
-    columns = [dd.from_pandas(pd.Series(part, X.index), npartitions=3) for part in (y[:N], *given.values())]
-    return axil.Explainer(model, dd.from_pandas(X, npartitions=3), columns[0], **dict(zip(given, columns[1:])))
+    columns = [
+        dd.from_pandas(pd.Series(part, X.index), npartitions=3) for part in (y[:N], *given.values())
+    ]
+    return axil.Explainer(
+        model, dd.from_pandas(X, npartitions=3), columns[0], **dict(zip(given, columns[1:]))
+    )
 
 
 def labels(place, values):
-    return values if place == "memory" else dd.from_pandas(pd.Series(values, X.index), npartitions=3)
+    return (
+        values if place == "memory" else dd.from_pandas(pd.Series(values, X.index), npartitions=3)
+    )
 
 
 def of_output(explainer):
@@ -77,8 +85,12 @@ QUESTIONS = {
     "similar": lambda e, place, y, path: e.similar(X_NEW, 3),
     "similar(adjust=True)": lambda e, place, y, path: e.similar(X_NEW, 3, adjust=True),
     "similar(within=)": lambda e, place, y, path: e.similar(X_NEW, 3, within=("age", 1.0)),
-    "similar(distinct=)": lambda e, place, y, path: e.similar(X_NEW, 3, distinct="size", sign="for"),
-    "similar(tree_weights=)": lambda e, place, y, path: e.similar(X_NEW, 3, by="leaves", tree_weights="error"),
+    "similar(distinct=)": lambda e, place, y, path: e.similar(
+        X_NEW, 3, distinct="size", sign="for"
+    ),
+    "similar(tree_weights=)": lambda e, place, y, path: e.similar(
+        X_NEW, 3, by="leaves", tree_weights="error"
+    ),
     "similar(beside=)": lambda e, place, y, path: e.similar(X_NEW, 3, beside=(X + 1, X_NEW + 1)),
     "group": lambda e, place, y, path: e.group(X_NEW, labels(place, GROUPS)),
     "group(column)": lambda e, place, y, path: e.group(X_NEW, "size"),
@@ -87,7 +99,9 @@ QUESTIONS = {
     "reach": lambda e, place, y, path: e.reach(X_NEW, [3, 5]),
     "without": lambda e, place, y, path: e.without(X_NEW, labels(place, np.arange(N) % 7 == 0)),
     "removal": lambda e, place, y, path: e.removal(X_NEW),
-    "removal(method='first-order')": lambda e, place, y, path: e.removal(X_NEW, method="first-order"),
+    "removal(method='first-order')": lambda e, place, y, path: e.removal(
+        X_NEW, method="first-order"
+    ),
     "removal(k=)": lambda e, place, y, path: e.removal(X_NEW, 3),
     "removal(by='pushes')": lambda e, place, y, path: e.removal(X_NEW, 3, by="pushes"),
     "removal(same_sign=True)": lambda e, place, y, path: e.removal(X_NEW, 3, same_sign=True),
@@ -138,7 +152,13 @@ WEIGHTED = {
     "leverage",
 }
 WEIGHTED |= {"degrees_of_freedom", "standard_error", "calibrate", "matrix", "prepare", "report"}
-STEPS = {name for name in QUESTIONS if name.startswith("removal")} | {"what_if", "without", "pushes", "audit", "blame"}
+STEPS = {name for name in QUESTIONS if name.startswith("removal")} | {
+    "what_if",
+    "without",
+    "pushes",
+    "audit",
+    "blame",
+}
 PARTS = {
     "similar(beside=)",
     "similar(tree_weights=)",
@@ -151,7 +171,15 @@ PARTS = {
     "shapley",
     "budget",
 }
-PARTS |= {"leverage", "degrees_of_freedom", "standard_error", "derivatives", "weight_derivatives", "matrix", "operator"}
+PARTS |= {
+    "leverage",
+    "degrees_of_freedom",
+    "standard_error",
+    "derivatives",
+    "weight_derivatives",
+    "matrix",
+    "operator",
+}
 PARTS |= {"report", "save"}
 ACCOUNT = {name for name in QUESTIONS if name.startswith("removal")} | {
     "without",
@@ -161,7 +189,8 @@ ACCOUNT = {name for name in QUESTIONS if name.startswith("removal")} | {
 REFUSED = {
     ("boosting", "memory"): LINEAR,
     ("forest", "memory"): LINEAR | {"similar(tree_weights=)", "loo_curve", "calibrate", "report"},
-    ("ridge", "memory"): LINEAR | {"similar(tree_weights=)", "removal(by='pushes')", "pushes", "loo_curve", "save"},
+    ("ridge", "memory"): LINEAR
+    | {"similar(tree_weights=)", "removal(by='pushes')", "pushes", "loo_curve", "save"},
     ("two classes", "memory"): WEIGHTED,
     ("three classes", "memory"): WEIGHTED,
     ("counts", "memory"): WEIGHTED,
@@ -194,7 +223,11 @@ def folder(tmp_path_factory):
 
 
 def refused_of(found):
-    return {name: answer for name, answer in found.items() if isinstance(answer, axil.UnsupportedQuestionError)}
+    return {
+        name: answer
+        for name, answer in found.items()
+        if isinstance(answer, axil.UnsupportedQuestionError)
+    }
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -214,7 +247,9 @@ def test_an_answer_has_the_same_columns_and_numbers_in_every_place(name, folder)
         assert columns_of(theirs) == columns_of(ours), question
         if isinstance(ours, pd.DataFrame):
             tied = ["row"] if question.startswith("removal") and "row" in ours else []
-            pd.testing.assert_frame_equal(theirs.drop(columns=tied), ours.drop(columns=tied), rtol=1e-7, atol=1e-9)
+            pd.testing.assert_frame_equal(
+                theirs.drop(columns=tied), ours.drop(columns=tied), rtol=1e-7, atol=1e-9
+            )
             assert theirs.attrs["axil"] == ours.attrs["axil"], question
         elif isinstance(ours, np.ndarray):
             np.testing.assert_allclose(theirs, ours, rtol=0, atol=1e-9, err_msg=question)

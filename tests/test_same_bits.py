@@ -26,7 +26,9 @@ SAVED = [one for one in MODELS if one[0] != "smoother"]
 
 def made(library, name, prepared=False, n_threads=2):
     case = case_of(library, name)
-    explainer = axil.Explainer(case.model, case.X, case.y, case.sample_weight, offsets_of(case), n_threads=n_threads)
+    explainer = axil.Explainer(
+        case.model, case.X, case.y, case.sample_weight, offsets_of(case), n_threads=n_threads
+    )
     return explainer.prepare() if prepared else explainer
 
 
@@ -47,7 +49,9 @@ def answers(explainer, X):
         "top by contribution": explainer.top(X, 5, by="contribution")["contribution"],
         "similar": explainer.similar(X, 3)["share"],
         "group": explainer.group(X, labels)["contribution"],
-        "statistics": explainer.statistics(X).drop(columns=["query", "output", "turnover"], errors="ignore"),
+        "statistics": explainer.statistics(X).drop(
+            columns=["query", "output", "turnover"], errors="ignore"
+        ),
         "standard error": explainer.standard_error(X, sigma=1.0),
         "of the explanation": explanation.top(5)["weight"],
         "effective size of the explanation": explanation.effective_size,
@@ -69,7 +73,11 @@ def test_rows_alone_and_in_any_batch(library, name, prepared):
     for size in (1, 13):
         for first in (0, 7, 19) if size == 1 else (0, 13):
             part = answers(explainer, X[first : first + size])
-            assert_same(part, {key: of[first : first + size] for key, of in expected.items()}, f"{size} at a time")
+            assert_same(
+                part,
+                {key: of[first : first + size] for key, of in expected.items()},
+                f"{size} at a time",
+            )
     whole = explainer(X)
     for size in (1, 7):
         parts = list(explainer.iter(X, batch_size=size))
@@ -116,8 +124,15 @@ def test_the_request_as_a_whole_chooses_the_way(monkeypatch):
     one, many = explained(swept, X[:9]), explained(prepared, X)
     assert (one != many[:9]).any(), "the ways differ in their last bits"
     np.testing.assert_allclose(one, many[:9], rtol=1e-10, atol=1e-15)
-    for n, inverts, expected in ((9, False, one), (20, False, explained(solved, X)), (20, True, many)):
-        monkeypatch.setattr("axil.weights.boosting.BoostedTrees.inverse_pays", lambda self, n, inverts=inverts: inverts)
+    for n, inverts, expected in (
+        (9, False, one),
+        (20, False, explained(solved, X)),
+        (20, True, many),
+    ):
+        monkeypatch.setattr(
+            "axil.weights.boosting.BoostedTrees.inverse_pays",
+            lambda self, n, inverts=inverts: inverts,
+        )
         explainer = made("lightgbm", "regressor")
         for _ in range(2):
             np.testing.assert_array_equal(explained(explainer, X[:n]), expected)
@@ -134,6 +149,8 @@ def test_a_limit_leaves_no_room_for_leaf_space(monkeypatch):
     monkeypatch.setattr("axil.weights.boosting.BoostedTrees.prepare_pays", lambda self, n: True)
     case = case_of("lightgbm", "regressor")
     for limit, prepared in (("1GiB", True), ("200KiB", False)):
-        explainer = axil.Explainer(case.model, case.X, case.y, case.sample_weight, memory_limit=limit)
+        explainer = axil.Explainer(
+            case.model, case.X, case.y, case.sample_weight, memory_limit=limit
+        )
         (engine,) = explainer._model.ready(WEIGHTS, 20).engines
         assert (engine.leaf_space is not None) == prepared

@@ -10,10 +10,19 @@ import pytest
 from catboost import CatBoostRegressor
 from lightgbm import LGBMRegressor
 from sklearn.compose import TransformedTargetRegressor
-from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.ensemble import (
+    GradientBoostingRegressor,
+    HistGradientBoostingRegressor,
+    RandomForestRegressor,
+)
 from sklearn.linear_model import PoissonRegressor, Ridge
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, PowerTransformer, QuantileTransformer, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    PowerTransformer,
+    QuantileTransformer,
+    StandardScaler,
+)
 from xgboost import XGBRegressor
 
 import axil
@@ -29,9 +38,13 @@ N, Q = 200, 4
 PRICES = 2e-5
 
 REGRESSORS = {
-    "lightgbm": LGBMRegressor(n_estimators=20, verbose=-1, n_jobs=1, subsample=0.7, subsample_freq=1),
+    "lightgbm": LGBMRegressor(
+        n_estimators=20, verbose=-1, n_jobs=1, subsample=0.7, subsample_freq=1
+    ),
     "xgboost": XGBRegressor(n_estimators=20, max_depth=3, n_jobs=1),
-    "catboost": CatBoostRegressor(iterations=20, depth=3, verbose=0, thread_count=1, allow_writing_files=False),
+    "catboost": CatBoostRegressor(
+        iterations=20, depth=3, verbose=0, thread_count=1, allow_writing_files=False
+    ),
     "hist": HistGradientBoostingRegressor(max_iter=20),
     "stages": GradientBoostingRegressor(n_estimators=20),
     "forest": RandomForestRegressor(10, random_state=0),
@@ -54,14 +67,18 @@ TRANSFORMS = {
 @pytest.fixture(scope="module")
 def homes():
     rng = np.random.default_rng(0)
-    X = pd.DataFrame(rng.normal(size=(N, 4)), columns=list("abcd"), index=[f"home {i}" for i in range(N)])
+    X = pd.DataFrame(
+        rng.normal(size=(N, 4)), columns=list("abcd"), index=[f"home {i}" for i in range(N)]
+    )
     prices = np.round(np.exp(12 + 0.3 * X["a"] + 0.2 * X["b"] ** 2 + 0.1 * rng.normal(size=N)))
     return X, prices
 
 
 def wrapped(regressor, X, y, **transform):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a transform that does not lead back, which is one of the tests
+        warnings.simplefilter(
+            "ignore"
+        )  # of a transform that does not lead back, which is one of the tests
         return TransformedTargetRegressor(regressor, **transform).fit(X, y)
 
 
@@ -85,9 +102,13 @@ def test_predictions_in_prices_are_the_models_own(homes, regressor, transform):
     inner = model.transformer_.transform(prices.to_numpy()[:, None])[:, 0]
     np.testing.assert_allclose(explanation.targets, inner, rtol=1e-15)
     np.testing.assert_allclose(
-        explanation.weights @ inner + explanation.intercepts, model.regressor_.predict(X[:Q]), rtol=2e-6
+        explanation.weights @ inner + explanation.intercepts,
+        model.regressor_.predict(X[:Q]),
+        rtol=2e-6,
     )
-    np.testing.assert_allclose(explanation.scale.inverse(explanation.predictions), model.predict(X[:Q]), rtol=PRICES)
+    np.testing.assert_allclose(
+        explanation.scale.inverse(explanation.predictions), model.predict(X[:Q]), rtol=PRICES
+    )
     assert explainer.scale.name == name
     assert explainer.scale.is_log == name.startswith("log")
     assert f"fitted to {name}" in repr(explanation)
@@ -99,33 +120,47 @@ def test_targets_are_transformed_in_their_own_type(homes, dtype):
     """float32 and int16 have logarithms of single precision, which a proof to 1e-9 does not take for those of float64."""
     X, prices = homes
     y = (prices / 100).round().astype(dtype)
-    model = wrapped(RandomForestRegressor(5, random_state=0), X, y, func=np.log, inverse_func=np.exp)
+    model = wrapped(
+        RandomForestRegressor(5, random_state=0), X, y, func=np.log, inverse_func=np.exp
+    )
     explainer = axil.Explainer(model, X, y)
-    np.testing.assert_allclose(explainer.scale.inverse(explainer(X[:Q]).predictions), model.predict(X[:Q]), rtol=1e-6)
+    np.testing.assert_allclose(
+        explainer.scale.inverse(explainer(X[:Q]).predictions), model.predict(X[:Q]), rtol=1e-6
+    )
     if dtype != "object":
-        with pytest.raises(ExactnessError) if dtype in ("float32", "int16") else warnings.catch_warnings():
+        with (
+            pytest.raises(ExactnessError)
+            if dtype in ("float32", "int16")
+            else warnings.catch_warnings()
+        ):
             axil.Explainer(model, X, y.astype(float))
 
 
 def test_pipelines_outside_and_inside(homes):
     X, prices = homes
     inner = make_pipeline(StandardScaler(), LGBMRegressor(n_estimators=10, verbose=-1, n_jobs=1))
-    model = make_pipeline(StandardScaler(), TransformedTargetRegressor(inner, func=np.log, inverse_func=np.exp)).fit(
-        X, prices
-    )
+    model = make_pipeline(
+        StandardScaler(), TransformedTargetRegressor(inner, func=np.log, inverse_func=np.exp)
+    ).fit(X, prices)
     explainer = axil.Explainer(model, X, prices)
     assert explainer.scale.is_log
     explanation = explainer(X[:Q])
-    np.testing.assert_allclose(explanation.scale.inverse(explanation.predictions), model.predict(X[:Q]), rtol=PRICES)
+    np.testing.assert_allclose(
+        explanation.scale.inverse(explanation.predictions), model.predict(X[:Q]), rtol=PRICES
+    )
 
 
 def test_several_outputs(homes):
     X, prices = homes
     Y = np.column_stack([prices, 2 * prices[::-1]])
-    model = wrapped(RandomForestRegressor(10, random_state=0), X, Y, func=np.log, inverse_func=np.exp)
+    model = wrapped(
+        RandomForestRegressor(10, random_state=0), X, Y, func=np.log, inverse_func=np.exp
+    )
     explainer = axil.Explainer(model, X, Y)
     explanation = explainer(X[:Q])
-    np.testing.assert_allclose(explanation.scale.inverse(explanation.predictions), model.predict(X[:Q]), rtol=1e-9)
+    np.testing.assert_allclose(
+        explanation.scale.inverse(explanation.predictions), model.predict(X[:Q]), rtol=1e-9
+    )
     table = explainer.top(X[:Q], 3)
     positions = X.index.get_indexer(table["row"])
     np.testing.assert_array_equal(table["target"], Y[positions, table["output"]])
@@ -133,7 +168,9 @@ def test_several_outputs(homes):
 
 def test_a_transform_that_changes_nothing_is_none(homes):
     X, prices = homes
-    model = TransformedTargetRegressor(LGBMRegressor(n_estimators=5, verbose=-1, n_jobs=1)).fit(X, prices)
+    model = TransformedTargetRegressor(LGBMRegressor(n_estimators=5, verbose=-1, n_jobs=1)).fit(
+        X, prices
+    )
     explainer = axil.Explainer(model, X, prices)
     assert explainer.scale.is_identity
     assert "contribution" in explainer.top(X[:1], 2).columns
@@ -148,15 +185,23 @@ def test_reg_sqrt(homes, sign):
     explainer = axil.Explainer(model, X, y)
     explanation = explainer(X[:Q])
     roots = np.sign(y) * np.sqrt(np.abs(y))
-    np.testing.assert_allclose(explanation.targets, roots, rtol=1e-6)  # LightGBM keeps them in float32
+    np.testing.assert_allclose(
+        explanation.targets, roots, rtol=1e-6
+    )  # LightGBM keeps them in float32
     largest = np.abs(model.predict(X)).max()
     np.testing.assert_allclose(
-        explanation.scale.inverse(explanation.predictions), model.predict(X[:Q]), atol=PRICES * largest
+        explanation.scale.inverse(explanation.predictions),
+        model.predict(X[:Q]),
+        atol=PRICES * largest,
     )
-    np.testing.assert_allclose(explanation.predictions, model.predict(X[:Q], raw_score=True), rtol=1e-5)
+    np.testing.assert_allclose(
+        explanation.predictions, model.predict(X[:Q], raw_score=True), rtol=1e-5
+    )
     assert list(explainer.top(X[:1], 1).columns)[-2:] == ["target", "contribution (sqrt)"]
     with pytest.raises(UnsupportedModelError, match="reg_sqrt"):
-        axil.Explainer(LGBMRegressor(verbose=-1, n_jobs=1, reg_sqrt=True, objective="fair").fit(X, y), X, y)
+        axil.Explainer(
+            LGBMRegressor(verbose=-1, n_jobs=1, reg_sqrt=True, objective="fair").fit(X, y), X, y
+        )
 
 
 @pytest.mark.parametrize("kind", ["wrapped", "reg_sqrt", "by hand"])
@@ -165,11 +210,18 @@ def test_wrong_targets_are_caught(homes, kind):
     settings = {}
     if kind == "wrapped":
         model = wrapped(
-            LGBMRegressor(n_estimators=20, verbose=-1, n_jobs=1), X, prices, func=np.log, inverse_func=np.exp
+            LGBMRegressor(n_estimators=20, verbose=-1, n_jobs=1),
+            X,
+            prices,
+            func=np.log,
+            inverse_func=np.exp,
         )
         y = prices.to_numpy()
     elif kind == "reg_sqrt":
-        model, y = LGBMRegressor(n_estimators=20, verbose=-1, n_jobs=1, reg_sqrt=True).fit(X, prices), prices.to_numpy()
+        model, y = (
+            LGBMRegressor(n_estimators=20, verbose=-1, n_jobs=1, reg_sqrt=True).fit(X, prices),
+            prices.to_numpy(),
+        )
     else:
         y, settings = np.log(prices.to_numpy()), {"inverse_func": np.exp}
         model = LGBMRegressor(n_estimators=20, verbose=-1, n_jobs=1).fit(X, y)
@@ -225,7 +277,9 @@ def test_functions_that_are_no_inverse(homes, function, message):
 def test_targets_that_single_precision_makes_equal_may_come_in_any_order():
     y = np.linspace(1, 9, 40)
     y[20], y[21] = y[20] * (1 + 3e-8), y[20]  # one float32, and so one root of LightGBM's reg_sqrt
-    model = LGBMRegressor(n_estimators=2, reg_sqrt=True, min_child_samples=2, verbose=-1).fit(y[:, None], y)
+    model = LGBMRegressor(n_estimators=2, reg_sqrt=True, min_child_samples=2, verbose=-1).fit(
+        y[:, None], y
+    )
     assert axil.Explainer(model, y[:, None], y).scale.name == "sqrt"
 
 
@@ -248,7 +302,9 @@ def test_an_inverse_that_does_not_lead_back_is_refused_with_the_numbers(homes, t
 
 def test_what_stands_inside_is_refused_by_its_own_reason(homes):
     X, prices = homes
-    model = wrapped(PoissonRegressor(), X, prices / prices.max(), func=np.sqrt, inverse_func=np.square)
+    model = wrapped(
+        PoissonRegressor(), X, prices / prices.max(), func=np.sqrt, inverse_func=np.square
+    )
     found = axil.supports(model)
     assert (found.kind, found.setting) == ("no", "class")
     assert "regressor_" in found.reason
@@ -266,9 +322,13 @@ def test_dask_refuses_it_by_name(homes):
     import dask.array as da
 
     X, prices = homes
-    model = wrapped(REGRESSORS["lightgbm"], X.to_numpy(), prices.to_numpy(), func=np.log, inverse_func=np.exp)
+    model = wrapped(
+        REGRESSORS["lightgbm"], X.to_numpy(), prices.to_numpy(), func=np.log, inverse_func=np.exp
+    )
     with pytest.raises(UnsupportedModelError, match="Dask"):
-        axil.Explainer(model, da.from_array(X.to_numpy(), (100, 4)), da.from_array(prices.to_numpy(), 100))
+        axil.Explainer(
+            model, da.from_array(X.to_numpy(), (100, 4)), da.from_array(prices.to_numpy(), 100)
+        )
 
 
 # -- answers -------------------------------------------------------------------------------------------------------------
@@ -290,11 +350,17 @@ def test_tables_are_in_prices_and_factors_multiply_up(homes):
         y, k = table["target"].to_numpy(), table["weight"].to_numpy()
         np.testing.assert_array_equal(y, prices[table["row"]])
         np.testing.assert_allclose(table["factor"], y**k, rtol=1e-12)
-        np.testing.assert_allclose(table["contribution (log)"], k * np.log(y), rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(
+            table["contribution (log)"], k * np.log(y), rtol=1e-9, atol=1e-12
+        )
         product = table.groupby("query", sort=False)["factor"].prod().to_numpy()
-        np.testing.assert_allclose(product * np.exp(explanation.intercepts), model.predict(X[:Q]), rtol=1e-9)
+        np.testing.assert_allclose(
+            product * np.exp(explanation.intercepts), model.predict(X[:Q]), rtol=1e-9
+        )
     pd.testing.assert_frame_equal(by_hand.top(X[:Q], 9), explainer.top(X[:Q], 9), rtol=1e-12)
-    pd.testing.assert_frame_equal(by_hand.similar(X[:Q], 9), explainer.similar(X[:Q], 9), rtol=1e-12)
+    pd.testing.assert_frame_equal(
+        by_hand.similar(X[:Q], 9), explainer.similar(X[:Q], 9), rtol=1e-12
+    )
 
 
 def test_groups_multiply_up(homes):
@@ -311,7 +377,9 @@ def test_factors_of_log1p_multiply_up_to_one_more(homes):
     X, prices = homes
     model = wrapped(REGRESSORS["forest"], X, prices, func=np.log1p, inverse_func=np.expm1)
     table = axil.Explainer(model, X, prices).top(X[:Q], N)
-    np.testing.assert_allclose(table["factor"], (1 + table["target"]) ** table["weight"], rtol=1e-12)
+    np.testing.assert_allclose(
+        table["factor"], (1 + table["target"]) ** table["weight"], rtol=1e-12
+    )
     product = table.groupby("query", sort=False)["factor"].prod().to_numpy()
     np.testing.assert_allclose(product - 1, model.predict(X[:Q]), rtol=1e-9)
 
@@ -328,7 +396,9 @@ def test_what_if_is_in_prices(homes):
     expected = model.predict(X[:Q]) * 2 ** weights[:, row]
     np.testing.assert_allclose(table["after"], expected, rtol=1e-12)
     np.testing.assert_allclose(table["change"], table["after"] - table["before"])
-    pd.testing.assert_frame_equal(by_hand.what_if(X[:Q], {X.index[row]: np.log(new)}), table, rtol=1e-9)
+    pd.testing.assert_frame_equal(
+        by_hand.what_if(X[:Q], {X.index[row]: np.log(new)}), table, rtol=1e-9
+    )
     with pytest.raises(InputError, match="as y_train was given, transformed"):
         by_hand.what_if(X[:Q], {X.index[row]: new})
     with pytest.raises(InputError, match="the model does that itself"):
@@ -347,7 +417,9 @@ def test_blame_measures_the_error_on_the_scale_of_the_fit(homes):
     np.testing.assert_array_equal(table["target"], prices[table["row"]])
     pd.testing.assert_frame_equal(by_hand.blame(X[:20], np.log(prices[:20])), table, rtol=1e-9)
     guesses = 1.1 * prices
-    np.testing.assert_allclose(explainer.blame(X[:20], prices[:20], guesses)["corrected"].max(), guesses.max())
+    np.testing.assert_allclose(
+        explainer.blame(X[:20], prices[:20], guesses)["corrected"].max(), guesses.max()
+    )
     with pytest.raises(InputError, match="y_val holds"):
         by_hand.blame(X[:20], prices[:20])
     assert "effect (log)" in explainer.removal(X[:1], 2, same_sign=True).columns
@@ -405,7 +477,9 @@ def test_budgets_take_lines_and_ranges_as_targets_were_given(homes):
     np.testing.assert_allclose(listed["prediction"].iloc[-1], after, rtol=1e-12)
     assert after >= line > listed["prediction"].iloc[-2]
     logs = np.log(prices.to_numpy() - most), np.log(prices.to_numpy() + most)
-    pd.testing.assert_frame_equal(by_hand.budget(X[:1], np.log(line), logs, listed=True), listed, rtol=1e-9)
+    pd.testing.assert_frame_equal(
+        by_hand.budget(X[:1], np.log(line), logs, listed=True), listed, rtol=1e-9
+    )
     with pytest.raises(InputError, match="line holds"):
         explainer.budget(X[:1], -5.0, most)
     with pytest.raises(InputError, match="ranges holds"):
@@ -429,7 +503,13 @@ def texts(ax):
     """All that a picture says."""
     ticks = [tick.get_text() for tick in (*ax.get_yticklabels(), *ax.get_xticklabels())]
     return "\n".join(
-        [ax.get_title(loc="left"), ax.get_xlabel(), ax.get_ylabel(), *ticks, *(t.get_text() for t in ax.texts)]
+        [
+            ax.get_title(loc="left"),
+            ax.get_xlabel(),
+            ax.get_ylabel(),
+            *ticks,
+            *(t.get_text() for t in ax.texts),
+        ]
     )
 
 
@@ -445,7 +525,9 @@ def test_the_waterfall_of_logarithms_multiplies(homes):
     mean = explanation.targets.mean()
     ax = axil.plots.waterfall(explanation, 5)
     written = [float(tick.get_text().replace(",", "")) for tick in ax.get_xticklabels()]
-    np.testing.assert_allclose(np.exp(ax.get_xticks()), written, rtol=1e-9)  # at round prices, not rounded
+    np.testing.assert_allclose(
+        np.exp(ax.get_xticks()), written, rtol=1e-9
+    )  # at round prices, not rounded
     assert len(written) > 1
     said = texts(ax)
     assert f"all targets at {np.exp(mean):,.0f}" in said
@@ -466,15 +548,22 @@ def test_pictures_name_any_other_scale(homes):
     assert f"prediction {model.predict(X[:1])[0]:,.0f}" in said
     assert "running sum of weight × target (sqrt)" in said
     assert "prediction (sqrt)" in said
-    for source, options in ((explanation, {"groups": labels}), (explainer.group(X[:1], labels), {})):
+    for source, options in (
+        (explanation, {"groups": labels}),
+        (explainer.group(X[:1], labels), {}),
+    ):
         ax = axil.plots.group(source, by="contribution", **options)
         assert "contributions (sqrt)" in texts(ax)
-        assert sum(bar.get_width() for bar in ax.patches) == pytest.approx(explanation.predictions[0])
+        assert sum(bar.get_width() for bar in ax.patches) == pytest.approx(
+            explanation.predictions[0]
+        )
     assert "(sqrt)" in texts(axil.plots.blame(explainer.blame(X[:9], prices[:9])))
     frame = explainer.removal(X[:1], 3, same_sign=True)
     drawn = axil.plots.removal(frame, explainer, X[:1])
     assert "change of the prediction\n" in texts(drawn)
-    expected = explainer.without(X[:1], frame["row"].tolist())["change"][0]  # in the targets' own units
+    expected = explainer.without(X[:1], frame["row"].tolist())["change"][
+        0
+    ]  # in the targets' own units
     assert drawn.lines[1].get_ydata()[-1] == pytest.approx(expected)
 
 
@@ -486,12 +575,20 @@ def test_the_page_has_both_scales(homes, transform):
     explainer = axil.Explainer(model, X, prices)
     summary = data_of(explainer.to_html(X[:Q], groups=np.arange(N) % 2))
     is_log = transform == "log1p"
-    assert summary["scale"] == {"name": name, "base": np.e if is_log else None, "shift": float(is_log)}
+    assert summary["scale"] == {
+        "name": name,
+        "base": np.e if is_log else None,
+        "shift": float(is_log),
+    }
     np.testing.assert_allclose(summary["shown"][0], model.predict(X[:Q]), rtol=1e-6)
-    np.testing.assert_allclose(summary["predictions"][0], model.regressor_.predict(X[:Q]), rtol=1e-12)
+    np.testing.assert_allclose(
+        summary["predictions"][0], model.regressor_.predict(X[:Q]), rtol=1e-12
+    )
     labels, shown = summary["training"]["labels"], summary["training"]["shown"][0]
     np.testing.assert_array_equal(shown, prices[labels])
-    np.testing.assert_allclose(summary["training"]["targets"][0], settings["func"](prices[labels]), rtol=1e-6)
+    np.testing.assert_allclose(
+        summary["training"]["targets"][0], settings["func"](prices[labels]), rtol=1e-6
+    )
     plain = axil.Explainer(model.regressor_, X, settings["func"](prices))
     assert data_of(plain.to_html(X[:Q]))["scale"] is None
     assert f"{model.predict(X[:1])[0]:.6g}"[:5] in explainer(X[:1])._repr_html_().replace(",", "")
@@ -511,7 +608,12 @@ def test_the_command_line_shows_prices(homes, tmp_path, capsys):
     assert "contribution (log)" in said
     assert "factor" in said
     assert f"{prices[explainer.top(X[:1], 1)['row'][0]]:.0f}" in said
-    assert main(["blame", *files, "--validation", f"{tmp_path}/train.parquet", "--inverse-func", "exp"]) == 0
+    assert (
+        main(
+            ["blame", *files, "--validation", f"{tmp_path}/train.parquet", "--inverse-func", "exp"]
+        )
+        == 0
+    )
     assert "gain (log)" in capsys.readouterr().out
 
 
@@ -547,7 +649,9 @@ def test_functions_that_no_file_can_keep_are_asked_for_again(homes, tmp_path):
     explainer.save(path)
     with pytest.raises(InputError, match="inverse_func"):
         axil.load(path, model)
-    pd.testing.assert_frame_equal(axil.load(path, model, inverse_func=back).top(X[:Q]), explainer.top(X[:Q]))
+    pd.testing.assert_frame_equal(
+        axil.load(path, model, inverse_func=back).top(X[:Q]), explainer.top(X[:Q])
+    )
 
 
 @pytest.mark.parametrize("kind", ["wrapped", "reg_sqrt"])
@@ -555,7 +659,9 @@ def test_copies_and_pickles(homes, kind):
     X, prices = homes
     own = {"reg_sqrt": True} if kind == "reg_sqrt" else {}
     model = LGBMRegressor(n_estimators=5, verbose=-1, n_jobs=1, **own)
-    model = model.fit(X, prices) if own else wrapped(model, X, prices, func=np.log, inverse_func=np.exp)
+    model = (
+        model.fit(X, prices) if own else wrapped(model, X, prices, func=np.log, inverse_func=np.exp)
+    )
     explainer = axil.Explainer(model, X, prices)
     for again in (copy.deepcopy(explainer), pickle.loads(pickle.dumps(explainer))):
         pd.testing.assert_frame_equal(again.top(X[:Q]), explainer.top(X[:Q]))
@@ -585,7 +691,11 @@ def test_a_plain_file_may_be_read_in_prices(homes, tmp_path):
         (lambda t: 2.0**t - 1, "log2 of 1 + target", 2.0),
         (np.square, "sqrt", None),
         (lambda t: 5 + np.exp(t), "transformed", None),
-        (lambda t: np.minimum(np.exp(t), np.exp(3.5)), "transformed", None),  # a power at the targets, not beyond
+        (
+            lambda t: np.minimum(np.exp(t), np.exp(3.5)),
+            "transformed",
+            None,
+        ),  # a power at the targets, not beyond
     ],
 )
 def test_logarithms_are_recognised_by_what_they_do(inverse, name, base):

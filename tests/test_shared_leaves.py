@@ -49,7 +49,12 @@ def leaves_of_xgboost(model: xgb.Booster) -> Any:
 
 
 def yeti() -> cb.CatBoost:
-    settings = {"loss_function": "YetiRank", "iterations": 6, "verbose": 0, "allow_writing_files": False}
+    settings = {
+        "loss_function": "YetiRank",
+        "iterations": 6,
+        "verbose": 0,
+        "allow_writing_files": False,
+    }
     return cb.CatBoost(settings).fit(cb.Pool(X, CLASSES, group_id=np.repeat(np.arange(10), 24)))
 
 
@@ -60,16 +65,24 @@ MODELS: dict[str, tuple[Any, Any]] = {
         lambda m: m.predict(X, pred_leaf=True),
     ),
     "quantile": (lambda: boosted("quantile"), lambda m: m.predict(X, pred_leaf=True)),
-    "lambdarank": (lambda: boosted("lambdarank", CLASSES, group=GROUPS), lambda m: m.predict(X, pred_leaf=True)),
+    "lambdarank": (
+        lambda: boosted("lambdarank", CLASSES, group=GROUPS),
+        lambda m: m.predict(X, pred_leaf=True),
+    ),
     "xgboost, ranks": (lambda: by_xgboost("rank:ndcg", CLASSES, group=GROUPS), leaves_of_xgboost),
     "xgboost, survival": (lambda: by_xgboost("survival:cox", np.exp(Y)), leaves_of_xgboost),
     "xgboost, medians": (lambda: by_xgboost("reg:absoluteerror", Y), leaves_of_xgboost),
     "catboost, medians": (
-        lambda: cb.CatBoostRegressor(loss_function="MAE", iterations=6, verbose=0, allow_writing_files=False).fit(X, Y),
+        lambda: cb.CatBoostRegressor(
+            loss_function="MAE", iterations=6, verbose=0, allow_writing_files=False
+        ).fit(X, Y),
         lambda m: m.calc_leaf_indexes(X),
     ),
     "catboost, ranks": (yeti, lambda m: m.calc_leaf_indexes(X)),
-    "forest": (lambda: RandomForestRegressor(**FEW, min_samples_leaf=3).fit(X, Y), lambda m: m.apply(X)),
+    "forest": (
+        lambda: RandomForestRegressor(**FEW, min_samples_leaf=3).fit(X, Y),
+        lambda m: m.apply(X),
+    ),
     "absolute error": (
         lambda: RandomForestRegressor(**FEW, criterion="absolute_error").fit(X, Y),
         lambda m: m.apply(X),
@@ -80,7 +93,10 @@ MODELS: dict[str, tuple[Any, Any]] = {
     ),
     "outliers": (
         lambda: IsolationForest(**FEW).fit(X),
-        lambda m: np.stack([tree.apply(X[:, own]) for tree, own in zip(m.estimators_, m.estimators_features_)], axis=1),
+        lambda m: np.stack(
+            [tree.apply(X[:, own]) for tree, own in zip(m.estimators_, m.estimators_features_)],
+            axis=1,
+        ),
     ),
 }
 
@@ -119,7 +135,9 @@ def test_histograms_of_a_loss_that_is_refused() -> None:
     alike = found == 1
     assert len(np.unique(model.predict(X)[alike[0]])) == 1  # the same leaves, the same prediction
     assert 0 < found.mean() < 1
-    np.testing.assert_allclose(5 * found, np.rint(5 * found), rtol=1e-15)  # shares of five trees, without the base
+    np.testing.assert_allclose(
+        5 * found, np.rint(5 * found), rtol=1e-15
+    )  # shares of five trees, without the base
 
 
 def test_trees_may_be_weighted() -> None:
@@ -159,12 +177,18 @@ def test_what_has_no_leaves_is_refused() -> None:
 
 def test_novelty_is_the_mean_distance_from_the_boxes_of_the_leaves() -> None:
     model, new = boosted("regression"), RNG.normal(size=(30, 4)) * 1.5
-    leaves, own, spread = model.predict(X, pred_leaf=True), model.predict(new, pred_leaf=True), X.std(axis=0)
+    leaves, own, spread = (
+        model.predict(X, pred_leaf=True),
+        model.predict(new, pred_leaf=True),
+        X.std(axis=0),
+    )
     right = np.zeros(30)
     for t in range(leaves.shape[1]):
         for i, row in enumerate(new):
             inside = X[leaves[:, t] == own[i, t]]
-            right[i] += np.log1p(np.maximum(np.maximum(inside.min(0) - row, row - inside.max(0)), 0) / spread).sum()
+            right[i] += np.log1p(
+                np.maximum(np.maximum(inside.min(0) - row, row - inside.max(0)), 0) / spread
+            ).sum()
     np.testing.assert_allclose(axil.novelty(model, new, X), right / leaves.shape[1], rtol=1e-12)
     np.testing.assert_array_equal(axil.novelty(model, X, X), 0.0)
 
@@ -176,11 +200,15 @@ def test_novelty_of_rows_beyond_the_edge_whose_leaves_stay() -> None:
     far = new.copy()
     far[:, 0] *= 5
     np.testing.assert_array_equal(axil.similarity(model, far, X), axil.similarity(model, new, X))
-    assert (axil.novelty(model, far, X, held_out) > axil.novelty(model, new, X, held_out)).mean() > 0.8
+    assert (
+        axil.novelty(model, far, X, held_out) > axil.novelty(model, new, X, held_out)
+    ).mean() > 0.8
 
 
 def test_novelty_of_frames_with_words_and_missing_values() -> None:
-    frame = pd.DataFrame(X, columns=list("abcd")).assign(e=pd.Categorical(np.where(Y > 0, "dear", "cheap")))
+    frame = pd.DataFrame(X, columns=list("abcd")).assign(
+        e=pd.Categorical(np.where(Y > 0, "dear", "cheap"))
+    )
     model = lgb.LGBMRegressor(n_estimators=5, verbose=-1).fit(frame, Y)
     new = frame.head(9).copy()
     new.loc[3, "a"] = np.nan
@@ -190,14 +218,20 @@ def test_novelty_of_frames_with_words_and_missing_values() -> None:
         axil.novelty(model, new, frame.head(0))
 
 
-@pytest.mark.parametrize("table", [np.asarray, lambda rows: pd.DataFrame(rows, columns=list("abcd"))])
+@pytest.mark.parametrize(
+    "table", [np.asarray, lambda rows: pd.DataFrame(rows, columns=list("abcd"))]
+)
 def test_training_rows_are_not_held_out(table: Any) -> None:
     """They lie inside their boxes, and every other row would be as novel as can be."""
     model, new, held_out = boosted("regression"), RNG.normal(size=(20, 4)), RNG.normal(size=(70, 4))
-    with pytest.raises(axil.InputError, match="50 of the 50 held_out rows are training rows: the same features"):
+    with pytest.raises(
+        axil.InputError, match="50 of the 50 held_out rows are training rows: the same features"
+    ):
         axil.novelty(model, table(new), table(X), table(X[:50]))
     mixed = np.concatenate([X[:30], held_out])
-    with pytest.warns(UserWarning, match=r"30 of the 100 held_out rows are training rows.* 70 held_out rows stay"):
+    with pytest.warns(
+        UserWarning, match=r"30 of the 100 held_out rows are training rows.* 70 held_out rows stay"
+    ):
         found = axil.novelty(model, table(new), table(X), table(mixed))
     np.testing.assert_array_equal(found, axil.novelty(model, new, X, held_out))
     assert axil.novelty(model, new, X, held_out[:0]).shape == (20,)
@@ -212,9 +246,15 @@ def test_held_out_rows_may_equal_training_rows_by_chance() -> None:
 
 
 SEVERAL = {
-    "voting": VotingRegressor([("a", GradientBoostingRegressor(**FEW)), ("b", RandomForestRegressor(**FEW))]),
-    "voting pipelines": VotingRegressor([("a", make_pipeline(StandardScaler(), RandomForestRegressor(**FEW)))]),
-    "stacking": StackingRegressor([("a", GradientBoostingRegressor(**FEW))], final_estimator=LinearRegression()),
+    "voting": VotingRegressor(
+        [("a", GradientBoostingRegressor(**FEW)), ("b", RandomForestRegressor(**FEW))]
+    ),
+    "voting pipelines": VotingRegressor(
+        [("a", make_pipeline(StandardScaler(), RandomForestRegressor(**FEW)))]
+    ),
+    "stacking": StackingRegressor(
+        [("a", GradientBoostingRegressor(**FEW))], final_estimator=LinearRegression()
+    ),
     "bagging": BaggingRegressor(RandomForestRegressor(**FEW), 3, max_features=3, random_state=0),
 }
 
@@ -237,6 +277,10 @@ def test_models_of_several_ensembles_share_the_leaves_of_all(name: str) -> None:
 
 
 def test_members_without_trees_are_named() -> None:
-    model = VotingRegressor([("a", RandomForestRegressor(**FEW)), ("b", LinearRegression())]).fit(X, Y)
-    with pytest.raises(axil.UnsupportedQuestionError, match=r"named_estimators_\['b'\] has no trees"):
+    model = VotingRegressor([("a", RandomForestRegressor(**FEW)), ("b", LinearRegression())]).fit(
+        X, Y
+    )
+    with pytest.raises(
+        axil.UnsupportedQuestionError, match=r"named_estimators_\['b'\] has no trees"
+    ):
         axil.similarity(model, X[:2], X)

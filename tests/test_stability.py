@@ -17,23 +17,32 @@ import axil
 from axil import InputError
 
 RNG = np.random.default_rng(0)
-X = pd.DataFrame(RNG.normal(size=(80, 3)), columns=["a", "b", "c"], index=[f"row {i}" for i in range(80)])
+X = pd.DataFrame(
+    RNG.normal(size=(80, 3)), columns=["a", "b", "c"], index=[f"row {i}" for i in range(80)]
+)
 Y = 3 * X["a"] + RNG.normal(size=80) + 10
 NEW = X.head(5) + 0.1
 
 
 def test_the_mean_of_drawn_rows_scatters_as_the_textbook_says():
     found = axil.refits(DummyRegressor(), X, Y, NEW, 600)
-    np.testing.assert_allclose(found.std, np.std(Y) / np.sqrt(len(Y)), rtol=0.15)  # the error of 600 draws is 2.9 %
+    np.testing.assert_allclose(
+        found.std, np.std(Y) / np.sqrt(len(Y)), rtol=0.15
+    )  # the error of 600 draws is 2.9 %
     np.testing.assert_allclose(found.mean, Y.mean(), atol=5 * np.std(Y) / np.sqrt(len(Y) * 600))
 
 
 def test_refits_are_those_of_the_rows_drawn():
-    found, rng = axil.refits(LinearRegression(), X, Y, NEW, 3, random_state=7), np.random.default_rng(7)
+    found, rng = (
+        axil.refits(LinearRegression(), X, Y, NEW, 3, random_state=7),
+        np.random.default_rng(7),
+    )
     for own in found.predictions:
         rows = rng.integers(0, len(X), len(X))
         rng.integers(0, 2**31 - 1)  # the seed, which a linear fit has no use for
-        np.testing.assert_allclose(own, LinearRegression().fit(X.iloc[rows], Y.iloc[rows]).predict(NEW))
+        np.testing.assert_allclose(
+            own, LinearRegression().fit(X.iloc[rows], Y.iloc[rows]).predict(NEW)
+        )
 
 
 @pytest.mark.parametrize(
@@ -41,15 +50,21 @@ def test_refits_are_those_of_the_rows_drawn():
     [
         RandomForestRegressor(3, random_state=5),
         make_pipeline(StandardScaler(), DecisionTreeRegressor(max_features=1)),
-        CatBoostRegressor(iterations=3, verbose=False, bootstrap_type="Bernoulli", subsample=0.5, thread_count=1),
+        CatBoostRegressor(
+            iterations=3, verbose=False, bootstrap_type="Bernoulli", subsample=0.5, thread_count=1
+        ),
         LGBMRegressor(n_estimators=3, subsample=0.5, subsample_freq=1, verbose=-1, n_jobs=1),
     ],
 )
 def test_other_seeds(estimator):
     found = axil.refits(estimator, X, Y, NEW, 4, method="seed")
     assert (found.std > 0).all()
-    np.testing.assert_array_equal(axil.refits(estimator, X, Y, NEW, 4, method="seed").predictions, found.predictions)
-    assert not hasattr(estimator, "tree_count_") or estimator.tree_count_ is None  # the estimator itself is not fitted
+    np.testing.assert_array_equal(
+        axil.refits(estimator, X, Y, NEW, 4, method="seed").predictions, found.predictions
+    )
+    assert (
+        not hasattr(estimator, "tree_count_") or estimator.tree_count_ is None
+    )  # the estimator itself is not fitted
 
 
 def test_the_table():
@@ -58,7 +73,10 @@ def test_the_table():
     assert list(table.columns) == ["query", "mean", "std", "lower", "upper"]
     assert table["query"].tolist() == NEW.index.tolist()
     np.testing.assert_allclose(table["lower"], np.quantile(found.predictions, 0.1, axis=0))
-    assert repr(found) == "<axil.Stability: DecisionTreeRegressor, 40 refits to drawn rows, 5 predictions>"
+    assert (
+        repr(found)
+        == "<axil.Stability: DecisionTreeRegressor, 40 refits to drawn rows, 5 predictions>"
+    )
 
 
 def test_classes_have_probabilities_even_where_none_was_drawn():
@@ -84,7 +102,9 @@ def test_the_page_says_how_far_retraining_moves_a_prediction():
     page = explainer.to_html(NEW, refits=found)
     assert page != explainer.to_html(NEW)
     assert explainer(NEW).to_html(refits=found, sigma=None) != explainer(NEW).to_html()
-    with pytest.raises(InputError, match="refits has 5 predictions; expected those of the 3 rows of X"):
+    with pytest.raises(
+        InputError, match="refits has 5 predictions; expected those of the 3 rows of X"
+    ):
         explainer.to_html(NEW.head(3), refits=found)
     with pytest.raises(InputError, match=r"refits is .*; expected what axil\.refits returned"):
         explainer.to_html(NEW, refits=0.1)
@@ -98,7 +118,10 @@ def test_the_page_says_how_far_retraining_moves_a_prediction():
         ({"n": 1}, "n is 1; expected a whole number from 2 up"),
         ({"method": "jackknife"}, 'method is .*; expected "bootstrap" or "seed"'),
         ({"y": Y[1:]}, "y has shape|y has 79"),
-        ({"estimator": LGBMRegressor(verbose=-1).fit(X, Y).booster_}, "estimator is .*; expected an estimator"),
+        (
+            {"estimator": LGBMRegressor(verbose=-1).fit(X, Y).booster_},
+            "estimator is .*; expected an estimator",
+        ),
         ({"estimator": LinearRegression(), "method": "seed"}, "LinearRegression has no seed"),
     ],
 )
@@ -109,5 +132,10 @@ def test_bad_requests_are_named(given, message):
 
 
 def test_a_seed_that_changes_nothing_is_told():
-    with pytest.warns(axil.ApproximationWarning, match='the seed changes nothing in this model. .*method="bootstrap"'):
-        axil.refits(LGBMRegressor(n_estimators=2, verbose=-1, n_jobs=1), X, Y, NEW, 3, method="seed")
+    with pytest.warns(
+        axil.ApproximationWarning,
+        match='the seed changes nothing in this model. .*method="bootstrap"',
+    ):
+        axil.refits(
+            LGBMRegressor(n_estimators=2, verbose=-1, n_jobs=1), X, Y, NEW, 3, method="seed"
+        )

@@ -56,7 +56,9 @@ QUIET = {"verbose": -1, "n_estimators": 2}
         (MLPRegressor(hidden_layer_sizes=(2,), max_iter=5).fit(X, Y), "derivative", "class"),
         (MLPRegressor(hidden_layer_sizes=(2,), max_iter=5, alpha=0.0).fit(X, Y), "no", "alpha"),
         (
-            make_pipeline(StandardScaler(), MLPRegressor(hidden_layer_sizes=(2,), max_iter=5, alpha=0.0)).fit(X, Y),
+            make_pipeline(
+                StandardScaler(), MLPRegressor(hidden_layer_sizes=(2,), max_iter=5, alpha=0.0)
+            ).fit(X, Y),
             "no",
             "alpha",
         ),
@@ -101,7 +103,11 @@ def test_a_model_that_is_not_read_is_named_wherever_it_is(model):
         axil.UnsupportedModelError, match=r"class sklearn\.naive_bayes\.GaussianNB, is not read"
     ) as caught:
         axil.Explainer(model, X, Y > 0)
-    assert (found.kind, found.setting, found.reason) == ("no", caught.value.setting, str(caught.value))
+    assert (found.kind, found.setting, found.reason) == (
+        "no",
+        caught.value.setting,
+        str(caught.value),
+    )
 
 
 def test_a_search_of_another_kind_has_the_model_inside():
@@ -167,7 +173,9 @@ INSIDE = {
     "lightgbm class_weight": lgb.LGBMClassifier(**QUIET, class_weight="balanced"),
     "lightgbm path_smooth": lgb.LGBMClassifier(**QUIET, path_smooth=1.0),
     "lightgbm monotone": lgb.LGBMClassifier(**QUIET, monotone_constraints=MONOTONE),
-    "lightgbm forest": lgb.LGBMClassifier(**QUIET, boosting_type="rf", subsample=0.5, subsample_freq=1),
+    "lightgbm forest": lgb.LGBMClassifier(
+        **QUIET, boosting_type="rf", subsample=0.5, subsample_freq=1
+    ),
     "xgboost": xgb.XGBClassifier(**BOOSTED),
     "xgboost DART": xgb.XGBClassifier(**BOOSTED, booster="dart", rate_drop=0.9),
     "xgboost scale_pos_weight": xgb.XGBClassifier(**BOOSTED, scale_pos_weight=2.0),
@@ -175,10 +183,16 @@ INSIDE = {
     "catboost weights": cb.CatBoostClassifier(
         iterations=2, auto_class_weights="Balanced", verbose=False, allow_writing_files=False
     ),
-    "histograms class_weight": HistGradientBoostingClassifier(**HISTOGRAMS, class_weight="balanced"),
-    "histograms stopped": HistGradientBoostingClassifier(**HISTOGRAMS, early_stopping=True, random_state=0),
+    "histograms class_weight": HistGradientBoostingClassifier(
+        **HISTOGRAMS, class_weight="balanced"
+    ),
+    "histograms stopped": HistGradientBoostingClassifier(
+        **HISTOGRAMS, early_stopping=True, random_state=0
+    ),
     "histograms monotone": HistGradientBoostingClassifier(**HISTOGRAMS, monotonic_cst=MONOTONE),
-    "stages stopped": GradientBoostingClassifier(n_estimators=2, n_iter_no_change=2, random_state=0),
+    "stages stopped": GradientBoostingClassifier(
+        n_estimators=2, n_iter_no_change=2, random_state=0
+    ),
     "stages by chance": GradientBoostingClassifier(n_estimators=2, subsample=0.5),
     "forest": RandomForestClassifier(2, random_state=0),
 }
@@ -187,10 +201,16 @@ AROUND = {
     "one against the rest": (OneVsRestClassifier, CLASSES),
     "one of two": (OneVsRestClassifier, CLASSES > 0),
     "labels": (MultiOutputClassifier, LABELS),
-    "calibrated": (lambda inside: CalibratedClassifierCV(inside, cv=2, ensemble=False), CLASSES > 0),
+    "calibrated": (
+        lambda inside: CalibratedClassifierCV(inside, cv=2, ensemble=False),
+        CLASSES > 0,
+    ),
     "calibrated in folds": (lambda inside: CalibratedClassifierCV(inside, cv=2), CLASSES > 0),
     "voting": (lambda inside: VotingClassifier([("a", inside)], voting="soft"), CLASSES > 0),
-    "bagging": (lambda inside: BaggingClassifier(inside, n_estimators=2, random_state=0), CLASSES > 0),
+    "bagging": (
+        lambda inside: BaggingClassifier(inside, n_estimators=2, random_state=0),
+        CLASSES > 0,
+    ),
 }
 
 
@@ -200,7 +220,9 @@ def test_an_explainer_is_of_the_kind_that_supports_says(name):
     """Of every model inside every other: what is refused with its data is refused without them."""
     for around, (wrap, targets) in AROUND.items():
         if name.startswith("catboost"):
-            targets = targets.astype(int)  # CatBoost 1.2 makes text of truth values, which calibration does not take
+            targets = targets.astype(
+                int
+            )  # CatBoost 1.2 makes text of truth values, which calibration does not take
         model = wrap(clone(INSIDE[name])).fit(X, targets)
         told = axil.supports(model)
         if told.kind == "no":
@@ -212,7 +234,10 @@ def test_an_explainer_is_of_the_kind_that_supports_says(name):
 
 
 REFUSALS = {
-    "lightgbm": (test_lightgbm_refusals.REFUSED, lambda entry: lightgbm_models.booster(**{"n_trees": 3} | entry[0])),
+    "lightgbm": (
+        test_lightgbm_refusals.REFUSED,
+        lambda entry: lightgbm_models.booster(**{"n_trees": 3} | entry[0]),
+    ),
     "xgboost": (
         test_xgboost_refusals.REFUSED,
         lambda entry: xgboost_models.booster(**{"n_trees": 3, "verbosity": 0} | entry[0]),

@@ -14,7 +14,11 @@ from tests.adapters.lightgbm_models import VERSION as LIGHTGBM
 from tests.adapters.sklearn_models import VERSION as SKLEARN
 
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
-MAINS = [path.stem for path in sorted(EXPERIMENTS.glob("*.py")) if "__main__" in path.read_text(encoding="utf-8")]
+MAINS = [
+    path.stem
+    for path in sorted(EXPERIMENTS.glob("*.py"))
+    if "__main__" in path.read_text(encoding="utf-8")
+]
 DATA = "DATA"  #: stands for a folder with small data sets in a command line
 
 
@@ -24,7 +28,9 @@ class TinyRun:
 
     arguments: tuple[str, ...] = ()
     constants: dict[str, object] = field(default_factory=dict)
-    results: tuple[str, ...] = ()  #: names of the tables that are written; without any a table is printed
+    results: tuple[
+        str, ...
+    ] = ()  #: names of the tables that are written; without any a table is printed
     needs: str = ""  #: a package that the tests do not require
     slow: bool = False
 
@@ -46,9 +52,13 @@ RUNS = {
     "conditional_coverage": TinyRun(("--quick", "--splits", "1", "--jobs", "1"), needs="mapie"),
     "data_values": TinyRun(("--quick",), needs="pydvl"),
     "exactness": TinyRun(
-        (), {"GRID": [("lightgbm", "goss weighted"), ("sklearn", "hist early stopping")]}, results=("exactness",)
+        (),
+        {"GRID": [("lightgbm", "goss weighted"), ("sklearn", "hist early stopping")]},
+        results=("exactness",),
     ),
-    "exactness_datasets": TinyRun(("--only", "diabetes", "--data", DATA), results=("exactness_datasets",)),
+    "exactness_datasets": TinyRun(
+        ("--only", "diabetes", "--data", DATA), results=("exactness_datasets",)
+    ),
     "faithfulness": TinyRun(("--quick", "--jobs", "1"), slow=True),
     "heat_maps": TinyRun(("--data", DATA), {"NAMES": ["diabetes"]}, results=("heat_maps",)),
     "ibug_folds": TinyRun(("--quick", "--folds", "1", "--jobs", "1")),
@@ -57,16 +67,24 @@ RUNS = {
     "label_noise": TinyRun(("--quick",), {"CleanLearning": None, "REPETITIONS": 1}, slow=True),
     "label_noise_classes": TinyRun(("--quick",), slow=True),
     "linear_leaves": TinyRun(("--only", "diabetes", "--data", DATA), results=("linear_leaves",)),
-    "loo_curve": TinyRun(("--quick",), {"TREES": 10, "FOLDS": 3, "SETTINGS": FEW_TREES | {"n_estimators": 10}}),
-    "ordinary_classifiers": TinyRun(("--trees", "5", "--only", "breast_cancer", "--cache", DATA + "/cells")),
+    "loo_curve": TinyRun(
+        ("--quick",), {"TREES": 10, "FOLDS": 3, "SETTINGS": FEW_TREES | {"n_estimators": 10}}
+    ),
+    "ordinary_classifiers": TinyRun(
+        ("--trees", "5", "--only", "breast_cancer", "--cache", DATA + "/cells")
+    ),
     "runtime": TinyRun(("--only", "diabetes", "--data", DATA), results=("runtime",)),
     "simulated_errors": TinyRun(("--quick", "--jobs", "1")),
-    "target_sensitivity": TinyRun(("--only", "diabetes", "--data", DATA), results=("target_sensitivity",)),
+    "target_sensitivity": TinyRun(
+        ("--only", "diabetes", "--data", DATA), results=("target_sensitivity",)
+    ),
     "tuned": TinyRun(("--n", "3"), results=("tuned",)),
     "uci_splits": TinyRun(("--quick", "--splits", "1", "--jobs", "1")),
     "wrong_prices": TinyRun(("--quick",)),
     "alike": TinyRun(("--only", "boston", "--data", DATA), results=("alike",)),
-    "catboost_importance": TinyRun(("--only", "breast_cancer"), {"N_QUERIES": 3}, results=("catboost_importance",)),
+    "catboost_importance": TinyRun(
+        ("--only", "breast_cancer"), {"N_QUERIES": 3}, results=("catboost_importance",)
+    ),
     "coverage": TinyRun(("--draws", "2"), {"N_TREES": 4}, results=("coverage",)),
     "intervals_alarm": TinyRun((), INTERVALS, results=("intervals_alarm",)),
     "intervals_form": TinyRun((), INTERVALS, results=("intervals_form",)),
@@ -74,8 +92,12 @@ RUNS = {
         (), {"DRAWS": 1, "FITTED": 300, "HELD": 100, "NEW": 100}, results=("intervals_groups",)
     ),
     "jacobian_fidelity_boosting": TinyRun(("--rows", "4"), results=("jacobian_fidelity_boosting",)),
-    "jacobian_fidelity_implicit": TinyRun((), {"N_CHANGED": 2}, results=("jacobian_fidelity_implicit",)),
-    "jacobian_removal": TinyRun(("--only", "diabetes, poisson"), {"QUERIES": 3}, results=("jacobian_removal",)),
+    "jacobian_fidelity_implicit": TinyRun(
+        (), {"N_CHANGED": 2}, results=("jacobian_fidelity_implicit",)
+    ),
+    "jacobian_removal": TinyRun(
+        ("--only", "diabetes, poisson"), {"QUERIES": 3}, results=("jacobian_removal",)
+    ),
     "label_clean": TinyRun((), {"ROWS": 200, "ROUNDS": 5}, results=("label_clean",)),
     "label_issues": TinyRun(
         ("--only", "iris", "diabetes", "--data", DATA),
@@ -83,13 +105,19 @@ RUNS = {
         results=("label_issues", "label_issues_numbers", "label_issues_cost"),
     ),
     "label_noise_several": TinyRun(
-        (), {"MOST_ROWS": 120, "REPETITIONS": 1, "SETTINGS": FEW_TREES}, results=("label_noise_several",)
+        (),
+        {"MOST_ROWS": 120, "REPETITIONS": 1, "SETTINGS": FEW_TREES},
+        results=("label_noise_several",),
     ),
-    "novelty": TinyRun(("--only", "diabetes", "boston", "--data", DATA), {"MOST_ROWS": 100}, results=("novelty",)),
+    "novelty": TinyRun(
+        ("--only", "diabetes", "boston", "--data", DATA), {"MOST_ROWS": 100}, results=("novelty",)
+    ),
     "outcome_weights": TinyRun(("--quick",)),
     "refit": TinyRun(("--quick",)),
     "removal": TinyRun(
-        ("--rows", "60"), {"N_QUERIES": 4, "N_DELETED": 3, "SET_SIZE": 3, "N_SETS": 2}, results=("removal",)
+        ("--rows", "60"),
+        {"N_QUERIES": 4, "N_DELETED": 3, "SET_SIZE": 3, "N_SETS": 2},
+        results=("removal",),
     ),
 }
 
@@ -121,11 +149,16 @@ def test_every_experiment_has_a_tiny_run():
 
 TOO_OLD = {
     "uci_splits": (LIGHTGBM < (4, 7), "LightGBM before 4.7 takes no eval_X"),
-    "jacobian_fidelity_implicit": (SKLEARN < (1, 7), "networks of scikit-learn before 1.7 take no sample_weight"),
+    "jacobian_fidelity_implicit": (
+        SKLEARN < (1, 7),
+        "networks of scikit-learn before 1.7 take no sample_weight",
+    ),
 }
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * RUNS[name].slow) for name in RUNS])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * RUNS[name].slow) for name in RUNS]
+)
 @pytest.mark.filterwarnings("ignore:.* has SHA-256")  # the data are not the paper's
 def test_experiments_run(name, folder, monkeypatch, capsys):
     run = RUNS[name]

@@ -40,7 +40,10 @@ def test_a_tuned_model_of_another_task_is_explained(number, task):
     with silence():
         draw, trial = tuned.model_of(number, 3, SMALL, tables.own, task)
     found = verdict.verdict_of(trial, draw)
-    is_smoothed = draw.chosen["library"] == "XGBoost" and XGBOOST >= (3, 4)  # quantiles are Newton steps from 3.4 on
+    is_smoothed = draw.chosen["library"] == "XGBoost" and XGBOOST >= (
+        3,
+        4,
+    )  # quantiles are Newton steps from 3.4 on
     kind = "exact" if task == "quantiles" and not is_smoothed else "additive"
     assert found.kind in (kind, "refused"), found
 
@@ -50,13 +53,23 @@ def test_the_dozen_has_every_library_and_what_tuners_set():
     assert {one["library"] for one in chosen} == set(tuned.LIBRARIES)
     assert sum(one["squared error"] for one in chosen) >= 10
     names = {name for one in chosen for name in one}
-    assert names >= {"lambda_l1", "lambda_l2", "reg_alpha", "monotone", "weights", "early stopping", "bagging_fraction"}
+    assert names >= {
+        "lambda_l1",
+        "lambda_l2",
+        "reg_alpha",
+        "monotone",
+        "weights",
+        "early stopping",
+        "bagging_fraction",
+    }
 
 
 def test_a_number_gives_the_same_model():
     first, again = (tuned.model_of(5, 3, SMALL, tables.own) for _ in range(2))
     assert first[0].chosen == again[0].chosen
-    np.testing.assert_array_equal(first[1].predict(first[1].X_new), again[1].predict(again[1].X_new))
+    np.testing.assert_array_equal(
+        first[1].predict(first[1].X_new), again[1].predict(again[1].X_new)
+    )
 
 
 def test_wrong_predictions_are_a_wrong_verdict():
@@ -72,7 +85,9 @@ def test_ranges_stay_within_their_bounds():
     rng = np.random.default_rng(0)
     found = np.array([spaces.Range(1e-8, 10.0, log=True).draw(rng) for _ in range(2000)])
     assert ((found >= 1e-8) & (found <= 10)).all()
-    assert 0.4 < (found < 10**-3.5).mean() < 0.6  # half of the draws lie below the middle of the exponents
+    assert (
+        0.4 < (found < 10**-3.5).mean() < 0.6
+    )  # half of the draws lie below the middle of the exponents
     whole = {spaces.Range(5, 8, whole=True).draw(rng) for _ in range(200)}
     assert whole == {5, 6, 7, 8}
 
@@ -97,4 +112,6 @@ def test_the_table_of_tuned_models(tmp_path, monkeypatch, capsys):
     assert total.startswith(f"| all | 8 | {squared} | {exact} | {100 * exact / squared:.1f} % |")
     assert total in capsys.readouterr().out
     refused = (tmp_path / "tuned_refused.md").read_text(encoding="utf-8").splitlines()[2:-2]
-    assert sum(int(line.split("|")[-2]) for line in refused) == sum(line["verdict"] == "refused" for line in lines)
+    assert sum(int(line.split("|")[-2]) for line in refused) == sum(
+        line["verdict"] == "refused" for line in lines
+    )

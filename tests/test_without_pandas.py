@@ -58,7 +58,10 @@ axil.Explainer(boosted, X, y, index=np.arange(80).astype("M8[D]")).to_html(X[:2]
 """
 PROGRAMS = {
     "polars": (("pandas",), QUESTIONS + PROGRAM),
-    "pyarrow": (("pandas", "polars"), QUESTIONS + "column = 0; asked(axil.Explainer(boosted, X, y), X[:3], 'pyarrow')"),
+    "pyarrow": (
+        ("pandas", "polars"),
+        QUESTIONS + "column = 0; asked(axil.Explainer(boosted, X, y), X[:3], 'pyarrow')",
+    ),
     "none": (
         ("pandas", "polars", "pyarrow"),
         """
@@ -79,5 +82,7 @@ else:
 def test_questions_without_pandas(case, tmp_path):
     blocked, program = PROGRAMS[case]
     program = BLOCKED.format(blocked=blocked) + program + "\nassert 'pandas' not in sys.modules"
-    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr

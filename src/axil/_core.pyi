@@ -68,7 +68,9 @@ def column_sums(block: _F64, values: _F64, measure: int, out: _F64, n_threads: i
 def number_keys(keys: NDArray[np.uint64], numbers: _I64) -> int:
     """Fill ``numbers`` (N,) with the numbers of the different ``keys`` (N,), in the order they are met, and count them."""
 
-def encodings_before(numbers: NDArray[np.uint32], count: int, values: _U8 | _F32, scales: _F32, bins: _U8) -> None:
+def encodings_before(
+    numbers: NDArray[np.uint32], count: int, values: _U8 | _F32, scales: _F32, bins: _U8
+) -> None:
     """``bins[e, j] = ((s_j + prior) / (n_j + 1) - left) / norm * n_bins``, rounded down, in float32.
 
     s_j is the sum of ``values`` (N,) over the rows before row j that have its number, one of ``count``, and n_j how many these
@@ -93,7 +95,9 @@ def moments(
     ``values`` (N, M), ``out`` (2, S, M).
     """
 
-def cooccurrence(leaves: _Leaves, starts: _I64, weights: _F64 | None, out: _F64, n_threads: int) -> None:
+def cooccurrence(
+    leaves: _Leaves, starts: _I64, weights: _F64 | None, out: _F64, n_threads: int
+) -> None:
     """``out[starts[s] + m, starts[t] + l] = sum of w_i over the rows in leaf m of tree s and leaf l of tree t``, s < t.
 
     ``out`` (L, L) is overwritten: zero wherever s >= t.
@@ -393,7 +397,14 @@ def refit_rounds(
     """
 
 def factor_sums(
-    leaves: _Leaves, starts: _I64, trees: _I64, factors: _F64, codes: _I64, first: int, sums: _F64, n_threads: int
+    leaves: _Leaves,
+    starts: _I64,
+    trees: _I64,
+    factors: _F64,
+    codes: _I64,
+    first: int,
+    sums: _F64,
+    n_threads: int,
 ) -> None:
     """``sums[c, g] += factors[i, j - first]`` for the rows j from ``first`` on in cell c of ``trees[i]`` whose code is g.
 
@@ -401,7 +412,13 @@ def factor_sums(
     """
 
 def pair_sums(
-    leaves: _Leaves, starts: _I64, table: _F64, factors: _F64 | None, first: int, out: _F64, n_threads: int
+    leaves: _Leaves,
+    starts: _I64,
+    table: _F64,
+    factors: _F64 | None,
+    first: int,
+    out: _F64,
+    n_threads: int,
 ) -> None:
     """``out[j - first] = sum_{s <= t} factors[s, j - first] * table[starts[s] + leaf_s(j), starts[t] + leaf_t(j)]``.
 

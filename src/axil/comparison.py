@@ -36,7 +36,9 @@ PARTS = ("targets changed", "rows added", "rows removed", "rows kept", "base", "
 STATUS = np.array(["kept", "changed", "added", "removed"], dtype=object)
 KEPT, CHANGED, ADDED, REMOVED = range(4)
 NOTHING = 1e-12  # of a prediction: a base of sums of weights that are one
-ROUNDING = 1e-6  # of the largest prediction: libraries keep the leaf values of a refit in single precision
+ROUNDING = (
+    1e-6  # of the largest prediction: libraries keep the leaf values of a refit in single precision
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +48,9 @@ class ComparedRows:
     labels: NDArray[Any]  #: (M,)
     status: NDArray[np.intp]  #: (M,) places in `STATUS`
     before: NDArray[np.intp]  #: (M,) positions in the old data; -1: not there
-    middle: NDArray[np.intp]  #: (M,) positions in the old splits refitted to the new data; -1: not there
+    middle: NDArray[
+        np.intp
+    ]  #: (M,) positions in the old splits refitted to the new data; -1: not there
     after: NDArray[np.intp]  #: (M,) positions in the new data; -1: not there
 
 
@@ -126,7 +130,9 @@ class Comparison:
             for when, weights in zip(("before", "after"), self._weights):
                 own = np.broadcast_to(weights, self.effects.shape)
                 columns[f"weight {when}"] = np.take_along_axis(own, chosen, axis=2).ravel()
-        columns[self.scale.label("effect")] = np.take_along_axis(self.effects, chosen, axis=2).ravel()
+        columns[self.scale.label("effect")] = np.take_along_axis(
+            self.effects, chosen, axis=2
+        ).ravel()
         return tables.make(columns, self.old._model.backend)
 
     def group(self, groups: Any) -> Any:
@@ -157,7 +163,9 @@ class Comparison:
             found = np.empty(len(rows.labels), dtype=object)
             for explainer, places in ((self.old, rows.before), (self.new, rows.after)):
                 model = explainer._model
-                values = inputs.row_values(groups, model.features, model.adapter.feature_names, "groups")
+                values = inputs.row_values(
+                    groups, model.features, model.adapter.feature_names, "groups"
+                )
                 found[places >= 0] = np.asarray(values)[places[places >= 0]]
             return found
         if not hasattr(groups, "items"):
@@ -241,20 +249,28 @@ def compare(old: Explainer, new: Explainer, X: Any, init_score: Any = None) -> C
     after = new._model.predicted(new._model.queries(_columns_like(X, new), init_score))
     rows, n, n_outputs = _with_middle(places, middle), len(asked), old._model.shape[1]
     old._model.budget.require(
-        2 * 8 * n * n_outputs * len(rows.labels), f"The effects of {len(rows.labels)} rows", "Take fewer rows of X."
+        2 * 8 * n * n_outputs * len(rows.labels),
+        f"The effects of {len(rows.labels)} rows",
+        "Take fewer rows of X.",
     )
     size = max(1, BATCH_BYTES // (8 * n_outputs * len(rows.labels)))
     batches = zip(old.iter(own, size, init_score), middle.iter(own, size, init_score))
     found = [_batch(before, between, rows) for before, between in batches]
-    joined = {name: np.concatenate([one[name] for one in found]) for name in found[0]} if found else {}
+    joined = (
+        {name: np.concatenate([one[name] for one in found]) for name in found[0]} if found else {}
+    )
     if not found:
         raise InputError("X has no rows; expected those whose predictions changed.")
     before, between = joined.pop("before"), joined.pop("between")
     parts = {name: joined[name] for name in PARTS[:-1]} | {"new splits": after - between}
     _prove(before, after, parts, asked.labels)
     shown_columns = change_columns(old._model, asked, before, after)
-    weights = (joined["weight before"], joined["weight after"]) if "weight before" in joined else None
-    return Comparison(before, after, parts, joined["effects"], rows, old, new, own, shown_columns, weights)
+    weights = (
+        (joined["weight before"], joined["weight after"]) if "weight before" in joined else None
+    )
+    return Comparison(
+        before, after, parts, joined["effects"], rows, old, new, own, shown_columns, weights
+    )
 
 
 def _check(old: Any, new: Any) -> None:
@@ -273,14 +289,20 @@ def _check(old: Any, new: Any) -> None:
             f"old is of kind {old.kind!r} and new of kind {new.kind!r}: their predictions are on other scales. Compare two "
             "models of numbers, or two of scores."
         )
-    names = [None if one._model.classes is None else one._model.classes.tolist() for one in (old, new)]
+    names = [
+        None if one._model.classes is None else one._model.classes.tolist() for one in (old, new)
+    ]
     if names[0] != names[1]:
-        raise InputError(f"The classes of the models differ: {shown(names[0])} and {shown(names[1])}.")
+        raise InputError(
+            f"The classes of the models differ: {shown(names[0])} and {shown(names[1])}."
+        )
     _check_links(old, new)
     mine, theirs = old.scale, new.scale
     if (mine.name, mine.base, mine.shift) != (theirs.name, theirs.base, theirs.shift):
         words = [one.name or "the targets themselves" for one in (mine, theirs)]
-        raise InputError(f"The old model was fitted to {words[0]} and the new one to {words[1]}; expected one scale.")
+        raise InputError(
+            f"The old model was fitted to {words[0]} and the new one to {words[1]}; expected one scale."
+        )
 
 
 def _check_links(old: Explainer, new: Explainer) -> None:
@@ -302,7 +324,9 @@ def _link_words(explainer: Explainer, means: dict[str, Array]) -> str:
     """Return what a score of 1 stands for, in words: "a mean of 2.72"."""
     score = np.ones((1, explainer._model.shape[1]))
     stands_for = explainer._model.meant(score)
-    loss = explainer.verification.details.get("loss", "") if explainer.verification is not None else ""
+    loss = (
+        explainer.verification.details.get("loss", "") if explainer.verification is not None else ""
+    )
     words = "the prediction itself"
     for name, values in stands_for.items():
         words = f"a {name} (a score of 1 is {values[0, -1]:.3g})"
@@ -326,7 +350,9 @@ def _labels(explainer: Explainer, which: str) -> dict[Any, int]:
 def _matched(old: Explainer, new: Explainer) -> ComparedRows:
     """The rows of both models, matched by label and features."""
     mine, theirs = _labels(old, "old"), _labels(new, "new")
-    pairs = np.array([(place, theirs[label]) for label, place in mine.items() if label in theirs], dtype=np.intp)
+    pairs = np.array(
+        [(place, theirs[label]) for label, place in mine.items() if label in theirs], dtype=np.intp
+    )
     if not len(pairs):
         raise InputError(
             "No training row of the new explainer has a label that the old one has: "
@@ -378,7 +404,9 @@ def _facts(explainer: Explainer, like: Explainer) -> NDArray[Any]:
     """(N,): a key for each training row, equal where features and offsets are."""
     made, features = made_of(explainer), _columns_like(explainer._model.features, like)
     offsets = (
-        np.zeros((features.shape[0], 1)) if made.init_score is None else made.init_score.reshape(features.shape[0], -1)
+        np.zeros((features.shape[0], 1))
+        if made.init_score is None
+        else made.init_score.reshape(features.shape[0], -1)
     )
     return np.asarray(inputs.row_keys(features, offsets, single=True))
 
@@ -404,10 +432,14 @@ def _refitted(old: Explainer, new: Explainer, rows: ComparedRows) -> Explainer:
         change["drop"] = gone
     changed = rows.status == CHANGED
     if changed.any():
-        change["targets"] = dict(zip(inputs.as_list(rows.labels[changed]), list(y[rows.after[changed]])))
+        change["targets"] = dict(
+            zip(inputs.as_list(rows.labels[changed]), list(y[rows.after[changed]]))
+        )
     if made.sample_weight is not None or other.sample_weight is not None:
         weights = np.ones(len(old.index))
-        weights[rows.before[kept]] = 1.0 if made.sample_weight is None else made.sample_weight[rows.after[kept]]
+        weights[rows.before[kept]] = (
+            1.0 if made.sample_weight is None else made.sample_weight[rows.after[kept]]
+        )
         change["sample_weight"] = weights
     if len(added):
         X = inputs.take_rows(_columns_like(new._model.features, old), added)
@@ -415,7 +447,9 @@ def _refitted(old: Explainer, new: Explainer, rows: ComparedRows) -> Explainer:
         more += [] if made.init_score is None else [made.init_score[added]]
         change["add"] = (X, y[added], *more)
         change["added_labels"] = new.index[added]
-    found: Explainer = again(old, **change)  # no word about splits: the new ones are a part of the answer
+    found: Explainer = again(
+        old, **change
+    )  # no word about splits: the new ones are a part of the answer
     return found
 
 
@@ -488,11 +522,16 @@ def _prove(before: Array, after: Array, parts: dict[str, Array], labels: NDArray
     if not (error <= ROUNDING * scale).all():
         worst = np.unravel_index(int(np.nan_to_num(error, nan=np.inf).argmax()), error.shape)
         raise ExactnessError(
-            f"sum of the parts of row {labels[worst[0]]}", float(made[worst]), float(after[worst]), "Please report it."
+            f"sum of the parts of row {labels[worst[0]]}",
+            float(made[worst]),
+            float(after[worst]),
+            "Please report it.",
         )
 
 
-def _targets(explainer: Explainer, places: NDArray[np.intp], outputs: NDArray[np.intp]) -> NDArray[Any]:
+def _targets(
+    explainer: Explainer, places: NDArray[np.intp], outputs: NDArray[np.intp]
+) -> NDArray[Any]:
     """Targets of rows at these places as people read them, of classes their names; missing where there is no row."""
     model, there = explainer._model, places >= 0
     made = made_of(explainer)

@@ -21,7 +21,9 @@ def shown(value: Any, most: int = LONGEST_VALUE) -> str:
     value = value.item() if isinstance(value, np.generic) else value  # 3, not np.int64(3)
     try:
         text = " ".join((str(value) if isinstance(value, BaseException) else repr(value)).split())
-    except Exception:  # a whole number of thousands of digits has no text, nor has an object that refuses
+    except (
+        Exception
+    ):  # a whole number of thousands of digits has no text, nor has an object that refuses
         return f"a {type(value).__name__}"
     return shortened(text.encode("utf-8", "backslashreplace").decode(), most)
 
@@ -57,7 +59,9 @@ def meant(name: Any, known: Iterable[Any]) -> str:
 class AxilError(Exception):
     """The base of every error that axil raises on purpose. Its message stays short, whatever values are in it."""
 
-    _arguments: tuple[Any, ...] | None = None  # that the message was made of, where it is not the only one
+    _arguments: tuple[Any, ...] | None = (
+        None  # that the message was made of, where it is not the only one
+    )
 
     def __init__(self, message: str = ""):
         super().__init__(shortened(message, LONGEST))
@@ -192,13 +196,23 @@ class ExactnessError(AxilError):
         self.cause = cause
         self.tree = tree
         self.leaf = leaf
-        place = "" if tree is None else f" of tree {tree}" if leaf is None else f" of leaf {leaf} in tree {tree}"
+        place = (
+            ""
+            if tree is None
+            else f" of tree {tree}"
+            if leaf is None
+            else f" of leaf {leaf} in tree {tree}"
+        )
         distance = abs(found - expected)
-        size = f"{distance:.3g}" if distance < 1000 else f"{distance:.0f}"  # never 1e+03, of rows above all
+        size = (
+            f"{distance:.3g}" if distance < 1000 else f"{distance:.0f}"
+        )  # never 1e+03, of rows above all
         apart = f" (apart by {size})" if distance <= ALIKE * abs(expected) else ""
         reasons = cause.strip().splitlines()
         listed = (
-            cause if len(reasons) < 2 else "\n".join(["Reasons, the most likely first:", *(f"- {r}" for r in reasons)])
+            cause
+            if len(reasons) < 2
+            else "\n".join(["Reasons, the most likely first:", *(f"- {r}" for r in reasons)])
         )
         super().__init__(
             f"The {what}{place} does not agree with the fitted model: the data given lead to {found:.10g}, "

@@ -189,8 +189,16 @@ class Explainer(
                 f"axil.Explainer takes no {name}. It is what predictions of the training rows start from: pass it as init_score, "
                 "for every library."
             )
-        verify, output = inputs.as_flag(verify, "verify"), inputs.as_choice(output, OUTPUTS, "output")
-        fit: dict[str, Any] = {"inverse_func": inverse_func, "output": output, "loss": loss, "objective": objective}
+        verify, output = (
+            inputs.as_flag(verify, "verify"),
+            inputs.as_choice(output, OUTPUTS, "output"),
+        )
+        fit: dict[str, Any] = {
+            "inverse_func": inverse_func,
+            "output": output,
+            "loss": loss,
+            "objective": objective,
+        }
         if hasattr(X_train, "__dask_graph__"):
             from axil.dask.build import proven as on_workers
             from axil.dask.cluster import refuse_gpu
@@ -205,17 +213,31 @@ class Explainer(
             given_rows = X_train, y_train, sample_weight, init_score, bags
             super().__init__(on_workers(model, *given_rows, client, limits, verify))
             return
-        named = {"y_train": y_train, "sample_weight": sample_weight, "init_score": init_score, "bags": bags}
+        named = {
+            "y_train": y_train,
+            "sample_weight": sample_weight,
+            "init_score": init_score,
+            "bags": bags,
+        }
         for name, value in named.items():
             if hasattr(value, "__dask_graph__"):
                 raise InputError(
                     f"{name} is a Dask collection, and X_train is none; expected all of them as collections, or all in memory."
                 )
         if client is not None:
-            raise InputError("client is for training rows in Dask collections, and X_train is none. Leave it out.")
-        machine = {"n_threads": n_threads, "memory_limit": memory_limit, "scratch": scratch, "device": device}
+            raise InputError(
+                "client is for training rows in Dask collections, and X_train is none. Leave it out."
+            )
+        machine = {
+            "n_threads": n_threads,
+            "memory_limit": memory_limit,
+            "scratch": scratch,
+            "device": device,
+        }
         rows = X_train, y_train, sample_weight, init_score
-        given = Given(model, *rows, **fit, bags=bags, index=index, limits=limits_of(**machine), verify=verify)
+        given = Given(
+            model, *rows, **fit, bags=bags, index=index, limits=limits_of(**machine), verify=verify
+        )
         adapter = None
         if objective is None and loss is None:
             try:
@@ -272,14 +294,24 @@ class Explainer(
     def __repr__(self) -> str:
         model, kind = (
             self._model,
-            {"exact": "", "additive": "pushes that add up to the score, ", "derivative": "derivative, "},
+            {
+                "exact": "",
+                "additive": "pushes that add up to the score, ",
+                "derivative": "derivative, ",
+            },
         )
         error = getattr(model.verification, "error", None)
         proof = (
-            "not verified" if not model.verification else "verified" if error is None else f"verified to {error:.1e}"
+            "not verified"
+            if not model.verification
+            else "verified"
+            if error is None
+            else f"verified to {error:.1e}"
         )
         dropped = 0 if self._made is None else self._made.dropped
-        rows = counted(model.shape[0], "training row") + (f" ({dropped} dropped)" if dropped else "")
+        rows = counted(model.shape[0], "training row") + (
+            f" ({dropped} dropped)" if dropped else ""
+        )
         if model.n_emptied:
             leaves = "leaf" if model.n_emptied == 1 else "leaves"
             rows += f", {model.n_emptied} {leaves} without rows"
@@ -360,16 +392,26 @@ def _exact(adapter: Any, given: Given) -> ProvenModel:
         raise InputError("X_train has no rows; expected the rows that the model was fitted on.")
     repeated, missing = adapter.repeats_targets, adapter.missing_targets
     classes = inputs.coding_of(adapter)
-    own = owned(inputs.as_targets(given.y, n, adapter.n_outputs, classes, repeated=repeated, missing=missing))
+    own = owned(
+        inputs.as_targets(
+            given.y, n, adapter.n_outputs, classes, repeated=repeated, missing=missing
+        )
+    )
     if given.inverse_func is not None and classes is not None:
-        raise InputError("inverse_func is for transformed numbers; this model predicts classes. Leave it out.")
+        raise InputError(
+            "inverse_func is for transformed numbers; this model predicts classes. Leave it out."
+        )
     fitted = fitted_targets(adapter.scale, given.inverse_func, own, given.y)
     weights = inputs.as_weights(given.sample_weight, n)
     offsets = inputs.as_offsets(given.init_score, n, adapter.n_outputs, "training")
     bags = inputs.as_bags(given.bags, n)
     labels = inputs.row_index(given.index, X, adapter.feature_names, n)
     if limits.device == "auto":
-        trees = adapter.coordinates(inputs.take_rows(X, slice(0, 1))).shape[1] if hasattr(adapter, "trees") else 0
+        trees = (
+            adapter.coordinates(inputs.take_rows(X, slice(0, 1))).shape[1]
+            if hasattr(adapter, "trees")
+            else 0
+        )
         limits = settled(limits, n * trees)
     if not given.verify:
         mistakes.refuse_other_order(*as_given)
@@ -405,10 +447,23 @@ def without_weights(given: Given) -> InMemory:
     if given.bags is not None and not isinstance(found, Boosting):
         raise InputError(_NOT_TAKEN["bags"])
     features = inputs.as_features(X, found.adapter, "X_train")
-    labels = frozen(inputs.row_index(given.index, features, found.adapter.feature_names, len(found.targets)))
+    labels = frozen(
+        inputs.row_index(given.index, features, found.adapter.feature_names, len(found.targets))
+    )
     limits = found.limits if isinstance(found, Boosting) else given.limits
-    about: tuple[Any, ...] = found.adapter, labels, features, inputs.backend_of(X), limits, found.verification
-    return ProvenPushes(*about, boosting=found) if isinstance(found, Boosting) else ProvenOptimum(*about)
+    about: tuple[Any, ...] = (
+        found.adapter,
+        labels,
+        features,
+        inputs.backend_of(X),
+        limits,
+        found.verification,
+    )
+    return (
+        ProvenPushes(*about, boosting=found)
+        if isinstance(found, Boosting)
+        else ProvenOptimum(*about)
+    )
 
 
 def _check_labels(file: archive.Archive, X_train: Any, index: Any) -> None:
@@ -498,9 +553,13 @@ def load(
     if unused is None:
         raise file.damaged(ValueError(f"kind {file.kind!r}"))
     if given[unused] is not None:
-        raise InputError(f"{unused} is given, but {file.path} is of an explainer that takes none. Leave it out.")
+        raise InputError(
+            f"{unused} is given, but {file.path} is of an explainer that takes none. Leave it out."
+        )
     if file.kind == "exact":
-        proof: Callable[[], Proven] = storage.load(file, adapters.read(model), limits, X_train, inverse_func)
+        proof: Callable[[], Proven] = storage.load(
+            file, adapters.read(model), limits, X_train, inverse_func
+        )
     else:
         features = None if X_train is None else owned_rows(as_rows(X_train))
         proof = push_files.load(file, model, limits, features, objective)

@@ -49,7 +49,11 @@ class Explanation(Arrays):
         return Explanation(self._sums[as_positions(which, len(self))], self._module)
 
     def __repr__(self) -> str:
-        kind = {"exact": "exact", "additive": "pushes that add up to the score", "derivative": "derivative"}[self.kind]
+        kind = {
+            "exact": "exact",
+            "additive": "pushes that add up to the score",
+            "derivative": "derivative",
+        }[self.kind]
         outputs = "" if self.outputs is None else f" of {len(self.outputs)} outputs"
         rows = f"{counted(len(self), 'prediction')}{outputs} by {counted(len(self.targets), 'training row')}"
         fitted = "" if self.scale.is_identity else f", fitted to {self.scale.name}"
@@ -82,7 +86,9 @@ class Explanation(Arrays):
                     'per_class=False lists rows by weight, which all classes share. Leave by="contribution" out.'
                 )
             made = comparables.listed(*self._sums.compared(Choice(k)), per_class=False).columns
-            return self._table({name: made[name] for name in made if name not in ("share", "position", "asked")})
+            return self._table(
+                {name: made[name] for name in made if name not in ("share", "position", "asked")}
+            )
         if by == "weight" and self._sums.additive:
             return Explanation(self._sums.derived).top(k, by)
         return self._table(self._sums.top_columns(k, self._sums.order(by)))
@@ -134,7 +140,9 @@ class Explanation(Arrays):
         columns = Portfolio(as_share(top, "top"), as_shares(shares)).columns(self._sums)
         return self._table(columns)
 
-    def to_html(self, path: Any = None, *, groups: Any = None, sigma: Any = None, **options: Any) -> str | None:
+    def to_html(
+        self, path: Any = None, *, groups: Any = None, sigma: Any = None, **options: Any
+    ) -> str | None:
         """One self-contained page to choose a prediction on and see the k rows that made most of it; its text without a path.
 
         `Explainer.to_html` takes any number of rows, and estimates ``sigma``.
@@ -187,14 +195,19 @@ class Explanation(Arrays):
         lines = {"query": self.query_index}
         if weights.ndim == 3:
             n, n_outputs, _ = weights.shape
-            lines = {"query": np.repeat(self.query_index, n_outputs), "output": np.tile(np.asarray(self.outputs), n)}
+            lines = {
+                "query": np.repeat(self.query_index, n_outputs),
+                "output": np.tile(np.asarray(self.outputs), n),
+            }
             weights = weights.reshape(n * n_outputs, -1)
         if self._sums.backend == "pandas":
             import pandas as pd
 
             several = pd.MultiIndex.from_arrays(list(lines.values()), names=list(lines))
             index = self.query_index if len(lines) == 1 else several
-            return tables.note(pd.DataFrame(weights, index=index, columns=self.index), self._sums.note)
+            return tables.note(
+                pd.DataFrame(weights, index=index, columns=self.index), self._sums.note
+            )
         names = [str(label) for label in self.index]
         if len({*lines, *names}) != len(names) + len(lines):
             raise InputError(
@@ -232,7 +245,9 @@ def to_shap(sums: WeightedSums, values: Array) -> Any:
             "to_shap makes an object of the package shap, which is not installed: pip install shap."
         ) from error
     shown = sums.named
-    data = shown if shown.ndim == 1 else np.full(len(shown), np.nan)  # shap has one number per feature, not K
+    data = (
+        shown if shown.ndim == 1 else np.full(len(shown), np.nan)
+    )  # shap has one number per feature, not K
     return Explanation(
         values=np.array(values),
         base_values=np.array(sums.intercepts),

@@ -8,7 +8,9 @@ from html import escape
 
 def table(caption: str, lines: Iterable[Iterable[object]], header: Iterable[str] = ()) -> str:
     """A table of these cells, every one escaped; numbers stand to the right."""
-    head = "".join(f'<th scope="col" style="text-align:left">{escape(name)}</th>' for name in header)
+    head = "".join(
+        f'<th scope="col" style="text-align:left">{escape(name)}</th>' for name in header
+    )
     body = "".join(f"<tr>{''.join(map(_cell, cells))}</tr>" for cells in lines)
     style = "caption-side:top;text-align:left"
     top = f"<thead><tr>{head}</tr></thead>" if head else ""

@@ -24,7 +24,8 @@ Function = Callable[[Array], Any]
 
 #: Functions that a saved file, or the command line, may name; and what each undoes.
 INVERSES: dict[str, Function] = {
-    f.__name__: f for f in (np.exp, np.expm1, np.exp2, np.square, np.sinh, np.sqrt, np.log, np.log1p)
+    f.__name__: f
+    for f in (np.exp, np.expm1, np.exp2, np.square, np.sinh, np.sqrt, np.log, np.log1p)
 }
 FORWARD: dict[str, Any] = dict(
     zip(INVERSES, (np.log, np.log1p, np.log2, np.sqrt, np.arcsinh, np.square, np.exp, np.expm1))
@@ -33,7 +34,9 @@ UNNAMED = "transformed"
 
 ROUND_TRIP = 1e-6  # of the largest |target|: how far it may be from itself after the transform and its inverse
 REVERSAL = 1e-9  # of the largest |target|: below it two targets in the wrong order are rounding
-LOGARITHM = 1e-9  # of the largest |logarithm|: how close to a power an inverse must be to count as one
+LOGARITHM = (
+    1e-9  # of the largest |logarithm|: how close to a power an inverse must be to count as one
+)
 TRIED = 1000  # targets that an inverse is compared with a power at
 
 
@@ -43,7 +46,9 @@ class TargetScale:
 
     name: str = ""  #: such as "log" or "sqrt", for labels; empty for the targets' own scale
     backward: Function | None = None  #: (n, K) from the scale of the fit to that of the targets
-    onward: Function | None = None  #: the other way, where the model transforms targets itself; else users have done it
+    onward: Function | None = (
+        None  #: the other way, where the model transforms targets itself; else users have done it
+    )
     base: float | None = None  #: of logarithms; None for any other function
     shift: float = 0.0  #: added to targets before the logarithm is taken, as in log1p
 
@@ -100,7 +105,9 @@ IDENTITY = TargetScale()
 
 def inverse_named(name: str) -> Function | None:
     """The function that undoes a scale of this name, as labels have it: "log" or "sqrt"; None for one that is not known."""
-    known: dict[str, Function] = {FORWARD[inverse].__name__: function for inverse, function in INVERSES.items()}
+    known: dict[str, Function] = {
+        FORWARD[inverse].__name__: function for inverse, function in INVERSES.items()
+    }
     return (known | {"log10": partial(np.power, 10.0)}).get(name)
 
 
@@ -125,7 +132,9 @@ def _applied(function: Function | None, values: Any, what: str) -> Array:
             f"{what} raised {type(error).__name__}: {shown(error, 200)}. Expected a function that takes an array of numbers."
         ) from error
     if found.size != numbers.size:
-        raise InputError(f"{what} gave {found.shape} numbers for {numbers.shape}; expected one for each.")
+        raise InputError(
+            f"{what} gave {found.shape} numbers for {numbers.shape}; expected one for each."
+        )
     return found.reshape(numbers.shape)
 
 
@@ -158,7 +167,9 @@ def fitted_targets(own: TargetScale, inverse_func: Any, given: Array, y: Any) ->
     targets = scale.forward(given)
     _require_finite(given, targets, own.name)
     again = scale.inverse(targets)
-    slack = max(ROUND_TRIP, 64 * _digits(onward, given[:1].astype(dtype))) * float(np.abs(given).max())
+    slack = max(ROUND_TRIP, 64 * _digits(onward, given[:1].astype(dtype))) * float(
+        np.abs(given).max()
+    )
     with np.errstate(invalid="ignore"):
         off = np.where(np.isfinite(again), np.abs(again - given), np.inf)
     if off.max() > slack:
@@ -188,9 +199,13 @@ def _digits(function: Function, values: Array) -> float:
 def user_scale(inverse_func: Any) -> TargetScale:
     """The scale of targets that the user transformed, from the function that undoes it."""
     if not callable(inverse_func):
-        raise InputError(f"inverse_func is {shown(inverse_func)}; expected a function of arrays, such as np.exp.")
+        raise InputError(
+            f"inverse_func is {shown(inverse_func)}; expected a function of arrays, such as np.exp."
+        )
     name = getattr(inverse_func, "__name__", "")
-    return TargetScale(FORWARD[name].__name__ if INVERSES.get(name) is inverse_func else UNNAMED, inverse_func)
+    return TargetScale(
+        FORWARD[name].__name__ if INVERSES.get(name) is inverse_func else UNNAMED, inverse_func
+    )
 
 
 def _inverted(scale: TargetScale, targets: Array) -> FittedTargets:
@@ -232,10 +247,18 @@ def _require_monotone(targets: Array, seen: Array, what: str) -> None:
     """Raise where an order of targets is turned round, or lost altogether."""
     for t, y in zip(targets.T, seen.T):
         order, slack = np.argsort(t, kind="stable"), REVERSAL * float(np.abs(y).max(initial=0.0))
-        steps = np.where(np.diff(t[order]) > 0, np.diff(y[order]), 0.0)  # rounding to float32 makes some equal
+        steps = np.where(
+            np.diff(t[order]) > 0, np.diff(y[order]), 0.0
+        )  # rounding to float32 makes some equal
         falls, rises = np.flatnonzero(steps < -slack), np.flatnonzero(steps > slack)
-        if (len(falls) and len(rises)) or (np.ptp(t) > 0 and not len(falls) and not len(rises) and np.ptp(y) <= slack):
-            at = int(min(falls, rises, key=len)[0]) if len(falls) and len(rises) else int(np.argmax(np.diff(t[order])))
+        if (len(falls) and len(rises)) or (
+            np.ptp(t) > 0 and not len(falls) and not len(rises) and np.ptp(y) <= slack
+        ):
+            at = (
+                int(min(falls, rises, key=len)[0])
+                if len(falls) and len(rises)
+                else int(np.argmax(np.diff(t[order])))
+            )
             i, j = order[at], order[at + 1]
             raise InputError(
                 f"{what} is not monotone: {t[i]:.10g} and {t[j]:.10g} stand for {y[i]:.10g} and "
@@ -262,7 +285,9 @@ def _recognised(scale: TargetScale, targets: Array) -> TargetScale:
         if not np.isfinite(logs).all():
             continue
         rate = float((logs * t).sum() / (t * t).sum())
-        if rate and np.abs(logs - rate * t).max() <= LOGARITHM * max(1.0, float(np.abs(logs).max())):
+        if rate and np.abs(logs - rate * t).max() <= LOGARITHM * max(
+            1.0, float(np.abs(logs).max())
+        ):
             return _logarithm(scale, rate, shift)
     return scale
 

@@ -80,7 +80,11 @@ def similarity(
     limits = limits_of(n_threads, memory_limit, device=device)
     adapter = _leaf_reader(model)
     asked = _leaves(adapter, inputs.as_features(X, adapter, "X"), limits)
-    known = asked if other is None else _leaves(adapter, inputs.as_features(other, adapter, "other"), limits)
+    known = (
+        asked
+        if other is None
+        else _leaves(adapter, inputs.as_features(other, adapter, "other"), limits)
+    )
     limits = settled(limits, asked.size * known.shape[1] / COMPARED)
     weights = None if tree_weights is None else _weights(tree_weights, len(asked))
     whole = float(len(asked)) if weights is None else float(weights.sum())
@@ -94,8 +98,13 @@ def similarity(
         out /= whole
         return out
     count = min(inputs.as_count(k, "k"), known.shape[1])
-    values, rows = np.zeros((asked.shape[1], count)), np.full((asked.shape[1], count), -1, dtype=np.int64)
-    _rows(known, dtype, limits).top_matches(np.ascontiguousarray(asked.T, dtype=dtype), weights, values, rows)
+    values, rows = (
+        np.zeros((asked.shape[1], count)),
+        np.full((asked.shape[1], count), -1, dtype=np.int64),
+    )
+    _rows(known, dtype, limits).top_matches(
+        np.ascontiguousarray(asked.T, dtype=dtype), weights, values, rows
+    )
     return values / whole, rows
 
 
@@ -165,7 +174,9 @@ def novelty(
     spread[~(spread > 0)] = 1.0
     found = [np.zeros(len(table)) for table in numbers]
     for t in track(range(len(leaves[1])), "novelty"):
-        low, high = ranges(leaves[1][t], trained, 1 + max(int(own[t].max(initial=0)) for own in leaves))
+        low, high = ranges(
+            leaves[1][t], trained, 1 + max(int(own[t].max(initial=0)) for own in leaves)
+        )
         for place in range(len(tables)):
             if place != 1:
                 _add_distance(found[place], leaves[place][t], numbers[place], low, high, spread)
@@ -180,7 +191,9 @@ def _fitted(rows: Any, trained: Any) -> NDArray[np.bool_]:
     if not rows.shape[0] or not trained.shape[0]:
         return np.zeros(rows.shape[0], dtype=np.bool_)
     single = inputs.is_single(rows) or inputs.is_single(trained)
-    asked, known = (inputs.row_keys(table, np.empty((table.shape[0], 0)), single) for table in (rows, trained))
+    asked, known = (
+        inputs.row_keys(table, np.empty((table.shape[0], 0)), single) for table in (rows, trained)
+    )
     equal, own = occurrences(known, asked), twins_among(occurrences(known, known))
     return rows_of_the_fit(equal, own, "held_out", "the same features", HARM)
 
@@ -190,13 +203,19 @@ def _numbers(table: Any) -> Array:
     frame = inputs.as_frame(table)
     if frame is None:
         dense = table.toarray() if inputs.is_sparse(table) else table
-        return np.zeros((len(dense), 0)) if dense.dtype.kind not in "biuf" else np.asarray(dense, dtype=np.float64)
+        return (
+            np.zeros((len(dense), 0))
+            if dense.dtype.kind not in "biuf"
+            else np.asarray(dense, dtype=np.float64)
+        )
     numeric = [name for name, kind in frame.schema.items() if kind.is_numeric()]
     columns = [np.asarray(frame[name].to_numpy(), dtype=np.float64) for name in numeric]
     return np.stack(columns, axis=1) if columns else np.zeros((len(frame), 0))
 
 
-def _add_distance(total: Array, leaf: Cells, values: Array, low: Array, high: Array, spread: Array) -> None:
+def _add_distance(
+    total: Array, leaf: Cells, values: Array, low: Array, high: Array, spread: Array
+) -> None:
     """Add how far rows lie from the boxes of their leaves: 0 for a missing value, and in a leaf without training rows."""
     own = leaf.astype(np.intp)
     away = np.fmax(np.fmax(low[own] - values, values - high[own]), 0.0) / spread
@@ -239,12 +258,17 @@ def _leaf_reader(model: Any) -> Any:
 
 def _leaves(adapter: Any, X: Any, limits: Limits) -> Cells:
     """(T, n): packed leaf numbers, block by block so that a library's own wide matrix never exists whole."""
-    n_trees, n = int(adapter.coordinates(inputs.take_rows(X, slice(0, 1)), 1).shape[1]), int(X.shape[0])
+    n_trees, n = (
+        int(adapter.coordinates(inputs.take_rows(X, slice(0, 1)), 1).shape[1]),
+        int(X.shape[0]),
+    )
     limits.budget.require(2 * n * n_trees, "The leaf numbers of all rows", FEWER)
     parts: list[Cells] = [np.empty((n_trees, 0), dtype=np.uint8)]
     step = max(1, BLOCK_ENTRIES // max(n_trees, 1))
     for start in track(range(0, n, step), "leaves"):
-        found = adapter.coordinates(inputs.take_rows(X, slice(start, start + step)), limits.n_threads).T
+        found = adapter.coordinates(
+            inputs.take_rows(X, slice(start, start + step)), limits.n_threads
+        ).T
         parts.append(found.astype(cell_dtype(int(found.max(initial=0)) + 1)))
     return np.concatenate(parts, axis=1)
 
@@ -256,10 +280,13 @@ class MemberLeaves:
         for member in model.members:
             if not hasattr(member.model, "leaves") and not hasattr(member.model, "members"):
                 reason = f"{member.name} has no trees, so no rows share a leaf of it"
-                raise UnsupportedQuestionError("similarity", reason, "Pass one of the models of trees inside.")
+                raise UnsupportedQuestionError(
+                    "similarity", reason, "Pass one of the models of trees inside."
+                )
         self._model = model
         self._inside = [
-            MemberLeaves(member.model) if hasattr(member.model, "members") else member.model for member in model.members
+            MemberLeaves(member.model) if hasattr(member.model, "members") else member.model
+            for member in model.members
         ]
 
     def __getattr__(self, name: str) -> Any:

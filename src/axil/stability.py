@@ -26,7 +26,9 @@ class Stability:
 
     predictions: Array  #: (refits, n) or (refits, n, K); of classes probabilities
     query_index: NDArray[Any]  #: (n,) the labels of the rows predicted
-    outputs: NDArray[Any] | None  #: (K,) names of the classes or numbers of the outputs; None for one output
+    outputs: (
+        NDArray[Any] | None
+    )  #: (K,) names of the classes or numbers of the outputs; None for one output
     method: str  #: "bootstrap" or "seed"
     estimator: str  #: the name of its class
     backend: str  #: the frame library that tables are made with
@@ -61,7 +63,12 @@ class Stability:
         share = inputs.as_share(coverage, "coverage")
         lower, upper = np.quantile(self.predictions, [(1 - share) / 2, (1 + share) / 2], axis=0)
         columns = tables.label_columns(self.query_index, self.outputs, "mean", np.zeros(1))
-        columns |= {"mean": self.mean.ravel(), "std": self.std.ravel(), "lower": lower.ravel(), "upper": upper.ravel()}
+        columns |= {
+            "mean": self.mean.ravel(),
+            "std": self.std.ravel(),
+            "lower": lower.ravel(),
+            "upper": upper.ravel(),
+        }
         return tables.make(columns, self.backend)
 
 
@@ -119,7 +126,9 @@ def refits(
     ['query', 'mean', 'std', 'lower', 'upper']
     """
     n, method = inputs.as_count(n, "n", least=2), inputs.as_choice(method, tuple(METHODS), "method")
-    if not all(callable(getattr(estimator, name, None)) for name in ("fit", "predict", "get_params")):
+    if not all(
+        callable(getattr(estimator, name, None)) for name in ("fit", "predict", "get_params")
+    ):
         raise InputError(
             f"estimator is {shown(estimator)}; expected an estimator with fit, predict and get_params as scikit-learn has them, "
             "such as LGBMRegressor()."
@@ -127,12 +136,20 @@ def refits(
     X, X_new, y, seeds = _rows(X), _rows(X_new), inputs.on_host(y, "y"), seeds_of(estimator)
     n_train, name = X.shape[0], type(estimator).__name__
     if len(y) != n_train:
-        raise InputError(f"y has {len(y)} rows; X has {n_train}. Expected a target for each row of X.")
+        raise InputError(
+            f"y has {len(y)} rows; X has {n_train}. Expected a target for each row of X."
+        )
     weights = inputs.as_weights(sample_weight, n_train)
     if method == "seed" and not seeds:
-        raise InputError(f'{name} has no seed, so fits to the same rows are the same; take method="bootstrap".')
+        raise InputError(
+            f'{name} has no seed, so fits to the same rows are the same; take method="bootstrap".'
+        )
     rng = np.random.default_rng(inputs.as_count(random_state, "random_state", least=0))
-    classes = np.unique(inputs.as_array(y, "y")) if callable(getattr(estimator, "predict_proba", None)) else None
+    classes = (
+        np.unique(inputs.as_array(y, "y"))
+        if callable(getattr(estimator, "predict_proba", None))
+        else None
+    )
     found = []
     for _ in track(range(n), "refits"):
         rows = rng.integers(0, n_train, n_train) if method == "bootstrap" else np.arange(n_train)
@@ -148,8 +165,21 @@ def refits(
             'All refits are the same: the seed changes nothing in this model. Rows drawn again do, with method="bootstrap".',
             ApproximationWarning,
         )
-    outputs = classes if classes is not None else np.arange(predictions.shape[2]) if predictions.ndim > 2 else None
-    return Stability(frozen(predictions), inputs.row_labels(X_new), outputs, method, name, inputs.backend_of(X_new))
+    outputs = (
+        classes
+        if classes is not None
+        else np.arange(predictions.shape[2])
+        if predictions.ndim > 2
+        else None
+    )
+    return Stability(
+        frozen(predictions),
+        inputs.row_labels(X_new),
+        outputs,
+        method,
+        name,
+        inputs.backend_of(X_new),
+    )
 
 
 def _rows(X: Any) -> Any:

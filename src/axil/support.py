@@ -17,7 +17,9 @@ class Support:
     """The kind of answers that axil has for a model, and the reason."""
 
     kind: str  #: `Explainer.kind` of this model: "exact", "additive" or "derivative"; "no" where axil does not read it
-    setting: str | None  #: the setting that stands in the way of exact weights, as the library spells it
+    setting: (
+        str | None
+    )  #: the setting that stands in the way of exact weights, as the library spells it
     reason: str  #: in a few sentences, the first of which says what axil answers, or why it has no answer
 
     @property
@@ -57,15 +59,15 @@ def supports(model: Any) -> Support:
     if refused is not None:
         return Support("no", refused.setting, str(refused))
     if adapter is None and smooth.is_module(model):
-        reason = (
-            "A network is not linear in its targets. axil.Explainer gives the derivative; it takes the loss, loss=."
-        )
+        reason = "A network is not linear in its targets. axil.Explainer gives the derivative; it takes the loss, loss=."
         return Support("derivative", "class", reason)
     if adapter is None:
         unread = adapters.unread(model)
         return Support("no", getattr(unread, "setting", None), str(unread))
     return Support(
-        "exact", None, f"Predictions of this {adapter.library} model are weighted sums of its training targets."
+        "exact",
+        None,
+        f"Predictions of this {adapter.library} model are weighted sums of its training targets.",
     )
 
 
@@ -83,10 +85,20 @@ def _of_several(model: Any, error: UnsupportedModelError) -> Support | None:
     if refused is not None:
         return refused
     if parts.of_scores and all(one.kind == "additive" for one in found):
-        kind, answers = "additive", "explains the mean of its members' scores by contributions of its training rows."
+        kind, answers = (
+            "additive",
+            "explains the mean of its members' scores by contributions of its training rows.",
+        )
     else:
-        kind, answers = "derivative", "gives the derivatives of its members' predictions, put together as it does."
-    return Support(kind, error.setting, f"axil.Explainer(model, X_train, y_train) {answers} {_not_exact(error)}")
+        kind, answers = (
+            "derivative",
+            "gives the derivatives of its members' predictions, put together as it does.",
+        )
+    return Support(
+        kind,
+        error.setting,
+        f"axil.Explainer(model, X_train, y_train) {answers} {_not_exact(error)}",
+    )
 
 
 def _smooth(model: Any, error: UnsupportedModelError) -> Support:
@@ -107,7 +119,9 @@ def _smooth(model: Any, error: UnsupportedModelError) -> Support:
         if error.derivative:
             smooth.refuse_learners(model)
     except UnsupportedModelError as second:
-        told = second if error.derivative else error  # the reason against exact weights, unless they cannot exist
+        told = (
+            second if error.derivative else error
+        )  # the reason against exact weights, unless they cannot exist
         return Support("no", told.setting, str(told))
     if not error.derivative:
         return Support("no", error.setting, str(error))

@@ -21,7 +21,11 @@ from tests.adapters.common import Data
 
 Array = NDArray[np.float64]
 
-TAKES_NA = tuple(int(part) for part in cb.__version__.split(".")[:3]) > (1, 2, 0)  #: whether it takes pandas.NA
+TAKES_NA = tuple(int(part) for part in cb.__version__.split(".")[:3]) > (
+    1,
+    2,
+    0,
+)  #: whether it takes pandas.NA
 QUIET: dict[str, Any] = {"allow_writing_files": False, "thread_count": 1, "verbose": False}
 N_ROWS, N_NEW, N_TREES = 300, 60, 8
 
@@ -54,10 +58,17 @@ def regressor(
 ) -> Case:
     """A CatBoostRegressor with these parameters, on the data as ``convert`` turns it."""
     data = table() if data is None else data
-    X, weight, baseline = convert(data.X), data.weight if weighted else None, data.offset if offset else None
+    X, weight, baseline = (
+        convert(data.X),
+        data.weight if weighted else None,
+        data.offset if offset else None,
+    )
     params = {"iterations": N_TREES, "depth": 5, "learning_rate": 0.3, **QUIET, **params}
     model = cb.CatBoost(params) if kind is cb.CatBoost else kind(**params)
-    model.fit(cb.Pool(X, data.y, weight=weight, baseline=baseline, cat_features=cat_features), **(fit or {}))
+    model.fit(
+        cb.Pool(X, data.y, weight=weight, baseline=baseline, cat_features=cat_features),
+        **(fit or {}),
+    )
     return Case(model, X, data.y, weight, baseline, convert(data.X_new))
 
 
@@ -104,7 +115,13 @@ def category_dtype(X: Array) -> pd.DataFrame:
 
 def encoded(data: Data | None = None, **params: Any) -> Case:
     """A model with three columns of categories, two of them encoded by the targets, in combinations where it pays."""
-    how = {"convert": letters, "cat_features": ["d", "f", "g"], "max_ctr_complexity": 3, "model_size_reg": 0, **params}
+    how = {
+        "convert": letters,
+        "cat_features": ["d", "f", "g"],
+        "max_ctr_complexity": 3,
+        "model_size_reg": 0,
+        **params,
+    }
     return regressor(data, **how)
 
 
@@ -137,12 +154,20 @@ def encoded_until_stopped() -> Case:
     data = table()
     later = letters(data.X_new)
     later["f"] = later["f"].replace("mid", "none")
-    fit = {"eval_set": cb.Pool(later, np.full(N_NEW, 5.0), cat_features=["d", "f", "g"]), "early_stopping_rounds": 5}
-    return encoded(fit=fit, iterations=30, counter_calc_method="Full", simple_ctr=["Counter", "Borders"])
+    fit = {
+        "eval_set": cb.Pool(later, np.full(N_NEW, 5.0), cat_features=["d", "f", "g"]),
+        "early_stopping_rounds": 5,
+    }
+    return encoded(
+        fit=fit, iterations=30, counter_calc_method="Full", simple_ctr=["Counter", "Borders"]
+    )
 
 
 def continued(
-    first: dict[str, Any], then: dict[str, Any], change: Callable[[Case], Case] = lambda c: c, **how: Any
+    first: dict[str, Any],
+    then: dict[str, Any],
+    change: Callable[[Case], Case] = lambda c: c,
+    **how: Any,
 ) -> Case:
     """Training that goes on from another model, perhaps one that was saved."""
     return regressor(**then, **how, fit={"init_model": change(regressor(**first, **how)).model})
@@ -194,8 +219,10 @@ _MAKERS: dict[str, Callable[[], Case]] = {
     "defaults many rows": lambda: regressor(table(800), learning_rate=None, iterations=20),
     "CatBoost": lambda: regressor(kind=cb.CatBoost, loss_function="RMSE"),
     **{
-        f"{policy} {boosting}{' weighted' * weighted}": lambda p=policy, b=boosting, w=weighted: regressor(  # type: ignore[misc]
-            grow_policy=p, boosting_type=b, weighted=w, **POLICIES[p]
+        f"{policy} {boosting}{' weighted' * weighted}": lambda p=policy, b=boosting, w=weighted: (
+            regressor(  # type: ignore[misc]
+                grow_policy=p, boosting_type=b, weighted=w, **POLICIES[p]
+            )
         )
         for policy in POLICIES
         for boosting in ("Plain", "Ordered")
@@ -203,21 +230,35 @@ _MAKERS: dict[str, Callable[[], Case]] = {
         if (policy, boosting) in {(p, "Plain") for p in POLICIES} | {("SymmetricTree", "Ordered")}
     },
     **{
-        f"bootstrap_type={name}": lambda n=name: regressor(bootstrap_type=n, weighted=True, **BOOTSTRAPS[n])  # type: ignore[misc]
+        f"bootstrap_type={name}": lambda n=name: regressor(
+            bootstrap_type=n, weighted=True, **BOOTSTRAPS[n]
+        )  # type: ignore[misc]
         for name in BOOTSTRAPS
     },
-    "sampling_frequency=PerTreeLevel": lambda: regressor(sampling_frequency="PerTreeLevel", subsample=0.5),
+    "sampling_frequency=PerTreeLevel": lambda: regressor(
+        sampling_frequency="PerTreeLevel", subsample=0.5
+    ),
     "random_strength rsm": lambda: regressor(random_strength=5, rsm=0.4, random_seed=3),
-    "approx_on_full_history": lambda: regressor(boosting_type="Ordered", approx_on_full_history=True),
-    "fold settings": lambda: regressor(boosting_type="Ordered", fold_len_multiplier=1.2, fold_permutation_block=7),
+    "approx_on_full_history": lambda: regressor(
+        boosting_type="Ordered", approx_on_full_history=True
+    ),
+    "fold settings": lambda: regressor(
+        boosting_type="Ordered", fold_len_multiplier=1.2, fold_permutation_block=7
+    ),
     "has_time": lambda: regressor(has_time=True),
     "weighted": lambda: regressor(weighted=True),
     "weights some zero": lambda: regressor(ZERO_WEIGHTS, weighted=True),
     "weights minute": lambda: regressor(minute(table()), weighted=True, bootstrap_type="No"),
     "weights minute Gradient steps": lambda: regressor(
-        minute(table()), weighted=True, bootstrap_type="No", leaf_estimation_method="Gradient", **STEPS
+        minute(table()),
+        weighted=True,
+        bootstrap_type="No",
+        leaf_estimation_method="Gradient",
+        **STEPS,
     ),
-    "weights large": lambda: regressor(replace(table(), weight=table().weight * 1e6), weighted=True),
+    "weights large": lambda: regressor(
+        replace(table(), weight=table().weight * 1e6), weighted=True
+    ),
     "baseline": lambda: regressor(offset=True),
     "baseline weighted steps": lambda: regressor(offset=True, weighted=True, **STEPS),
     "boost_from_average=False": lambda: regressor(boost_from_average=False),
@@ -232,8 +273,12 @@ _MAKERS: dict[str, Callable[[], Case]] = {
     "Gradient": lambda: regressor(leaf_estimation_method="Gradient", weighted=True),
     "Simple": lambda: regressor(leaf_estimation_method="Simple", weighted=True),
     "steps": lambda: regressor(**STEPS),
-    "steps weighted Gradient": lambda: regressor(**STEPS, weighted=True, leaf_estimation_method="Gradient"),
-    "steps without backtracking": lambda: regressor(**STEPS, leaf_estimation_backtracking="No", weighted=True),
+    "steps weighted Gradient": lambda: regressor(
+        **STEPS, weighted=True, leaf_estimation_method="Gradient"
+    ),
+    "steps without backtracking": lambda: regressor(
+        **STEPS, leaf_estimation_backtracking="No", weighted=True
+    ),
     "steps l2_leaf_reg=0": lambda: regressor(**STEPS, l2_leaf_reg=0, boost_from_average=False),
     "30 steps": lambda: regressor(leaf_estimation_iterations=30, weighted=True),
     "30 steps without backtracking": lambda: regressor(
@@ -244,23 +289,36 @@ _MAKERS: dict[str, Callable[[], Case]] = {
     "shrink Decreasing": lambda: regressor(model_shrink_rate=0.5, model_shrink_mode="Decreasing"),
     "shrink boost_from_average=False": lambda: regressor(**SHRINK, boost_from_average=False),
     "shrink stopped": lambda: evaluated(**SHRINK),
-    "shrink Decreasing stopped": lambda: evaluated(model_shrink_rate=0.5, model_shrink_mode="Decreasing"),
+    "shrink Decreasing stopped": lambda: evaluated(
+        model_shrink_rate=0.5, model_shrink_mode="Decreasing"
+    ),
     "shrink one tree": lambda: regressor(**SHRINK, iterations=1),
     "stopped": lambda: evaluated(),
     "stopped, all trees kept": lambda: evaluated(use_best_model=False),
     "stopped Ordered": lambda: evaluated(boosting_type="Ordered"),
     "continued": lambda: continued({}, {}),
-    "continued other settings": lambda: continued({"l2_leaf_reg": 7, "learning_rate": 0.11}, {"iterations": 3}),
+    "continued other settings": lambda: continued(
+        {"l2_leaf_reg": 7, "learning_rate": 0.11}, {"iterations": 3}
+    ),
     "continued fewer steps": lambda: continued({}, STEPS),
     "continued loaded": lambda: continued({}, {"learning_rate": 0.1, "l2_leaf_reg": 1}, loaded),
-    "continued loaded steps": lambda: continued(STEPS, {"learning_rate": 0.1}, loaded, weighted=True),
-    "continued loaded without average": lambda: continued({"boost_from_average": False}, {}, loaded),
-    "continued until stopped": lambda: evaluated(init_model=regressor(l2_leaf_reg=1).model),
-    "continued from one leaf": lambda: continued({"depth": 0}, {"learning_rate": 0.1, "l2_leaf_reg": 1}),
-    "continued twice": lambda: regressor(
-        learning_rate=0.17, fit={"init_model": continued({"l2_leaf_reg": 1}, {"l2_leaf_reg": 9}).model}
+    "continued loaded steps": lambda: continued(
+        STEPS, {"learning_rate": 0.1}, loaded, weighted=True
     ),
-    "continued after stopping": lambda: regressor(l2_leaf_reg=1, fit={"init_model": evaluated().model}),
+    "continued loaded without average": lambda: continued(
+        {"boost_from_average": False}, {}, loaded
+    ),
+    "continued until stopped": lambda: evaluated(init_model=regressor(l2_leaf_reg=1).model),
+    "continued from one leaf": lambda: continued(
+        {"depth": 0}, {"learning_rate": 0.1, "l2_leaf_reg": 1}
+    ),
+    "continued twice": lambda: regressor(
+        learning_rate=0.17,
+        fit={"init_model": continued({"l2_leaf_reg": 1}, {"l2_leaf_reg": 9}).model},
+    ),
+    "continued after stopping": lambda: regressor(
+        l2_leaf_reg=1, fit={"init_model": evaluated().model}
+    ),
     "truncated": lambda: truncated(regressor(), 5),
     "one-hot": lambda: regressor(convert=categories, cat_features=["f", "g"], **ONE_HOT),
     "one-hot category dtype weighted": lambda: regressor(
@@ -274,17 +332,30 @@ _MAKERS: dict[str, Callable[[], Case]] = {
     ),
     "encoded has_time": lambda: encoded(has_time=True),
     "encoded": lambda: encoded(),
-    "encoded defaults": lambda: encoded(max_ctr_complexity=None, learning_rate=None, random_seed=12345),
-    "encoded Ordered": lambda: encoded(boosting_type="Ordered", fold_permutation_block=7, random_seed=3),
-    "encoded Depthwise": lambda: encoded(with_gaps_in_numbers(), grow_policy="Depthwise", nan_mode="Max"),
-    "encoded Lossguide weighted": lambda: encoded(grow_policy="Lossguide", weighted=True, max_leaves=13),
+    "encoded defaults": lambda: encoded(
+        max_ctr_complexity=None, learning_rate=None, random_seed=12345
+    ),
+    "encoded Ordered": lambda: encoded(
+        boosting_type="Ordered", fold_permutation_block=7, random_seed=3
+    ),
+    "encoded Depthwise": lambda: encoded(
+        with_gaps_in_numbers(), grow_policy="Depthwise", nan_mode="Max"
+    ),
+    "encoded Lossguide weighted": lambda: encoded(
+        grow_policy="Lossguide", weighted=True, max_leaves=13
+    ),
     "encoded has_time weighted": lambda: encoded(has_time=True, weighted=True, one_hot_max_size=4),
     "encoded baseline": lambda: encoded(offset=True, one_hot_max_size=8),
     "encoded blocks of rows": lambda: encoded(table(2300), iterations=4),
-    "encoded two permutations": lambda: encoded(kind=cb.CatBoost, loss_function="RMSE", permutation_count=2),
+    "encoded two permutations": lambda: encoded(
+        kind=cb.CatBoost, loss_function="RMSE", permutation_count=2
+    ),
     "encoded deep": lambda: encoded(depth=12, iterations=2),
     "encoded Buckets": lambda: encoded(
-        simple_ctr=["Buckets:TargetBorderCount=3", "Borders:Prior=2/1:Prior=-0.5/1:CtrBorderCount=60"]
+        simple_ctr=[
+            "Buckets:TargetBorderCount=3",
+            "Borders:Prior=2/1:Prior=-0.5/1:CtrBorderCount=60",
+        ]
     ),
     "encoded means": lambda: encoded(
         simple_ctr=["BinarizedTargetMeanValue:TargetBorderCount=5:TargetBorderType=Median"],
@@ -297,9 +368,15 @@ _MAKERS: dict[str, Callable[[], Case]] = {
     "encoded stopped": lambda: encoded_until_stopped(),
     "encoded shrink truncated": lambda: truncated(encoded(**SHRINK), 5),
     "encoded steps loaded": lambda: loaded(encoded(**STEPS)),
-    "encoded objects": lambda: encoded(convert=lambda X: letters(X).to_numpy(object), cat_features=[3, 5, 6]),
-    "encoded integers": lambda: encoded(convert=lambda X: (10 * X).astype(np.int64), cat_features=[0, 1]),
-    "frame": lambda: regressor(convert=lambda X: pd.DataFrame(X, columns=[f"x {i}" for i in range(8)])),
+    "encoded objects": lambda: encoded(
+        convert=lambda X: letters(X).to_numpy(object), cat_features=[3, 5, 6]
+    ),
+    "encoded integers": lambda: encoded(
+        convert=lambda X: (10 * X).astype(np.int64), cat_features=[0, 1]
+    ),
+    "frame": lambda: regressor(
+        convert=lambda X: pd.DataFrame(X, columns=[f"x {i}" for i in range(8)])
+    ),
     "nan": lambda: regressor(with_gaps()),
     "nan_mode=Max": lambda: regressor(with_gaps(), nan_mode="Max", grow_policy="Depthwise"),
     "csr": lambda: regressor(convert=sparse.csr_matrix),
@@ -315,11 +392,15 @@ _MAKERS: dict[str, Callable[[], Case]] = {
     "score_function=L2": lambda: regressor(score_function="L2", grow_policy="Lossguide"),
     "monotone_constraints=0": lambda: regressor(monotone_constraints=[0] * 8),
     "monotone constraints": lambda: regressor(**MONOTONE),
-    "monotone weighted": lambda: regressor(**MONOTONE, weighted=True, l2_leaf_reg=0.123, bootstrap_type="MVS"),
+    "monotone weighted": lambda: regressor(
+        **MONOTONE, weighted=True, l2_leaf_reg=0.123, bootstrap_type="MVS"
+    ),
     "monotone Gradient Ordered": lambda: regressor(
         **MONOTONE, leaf_estimation_method="Gradient", boosting_type="Ordered", model_shrink_rate=0
     ),
-    "monotone l2_leaf_reg=0": lambda: regressor(**MONOTONE, l2_leaf_reg=0, boost_from_average=False),
+    "monotone l2_leaf_reg=0": lambda: regressor(
+        **MONOTONE, l2_leaf_reg=0, boost_from_average=False
+    ),
     "monotone baseline": lambda: regressor(**MONOTONE, offset=True, weighted=True),
     "monotone some weights zero": lambda: regressor(ZERO_WEIGHTS, **MONOTONE, weighted=True),
     "monotone stopped": lambda: evaluated(**MONOTONE),
@@ -347,18 +428,26 @@ _MAKERS: dict[str, Callable[[], Case]] = {
     "threads": lambda: regressor(table(800), thread_count=3, weighted=True),
     "pickled": lambda: pickled(regressor(weighted=True, learning_rate=1 / 3, l2_leaf_reg=0.1)),
     "loaded": lambda: loaded(regressor(weighted=True, learning_rate=1 / 3, l2_leaf_reg=0.1)),
-    "loaded json": lambda: loaded(regressor(weighted=True, learning_rate=1 / 3, l2_leaf_reg=0.1), "json"),
+    "loaded json": lambda: loaded(
+        regressor(weighted=True, learning_rate=1 / 3, l2_leaf_reg=0.1), "json"
+    ),
     "loaded json Lossguide": lambda: loaded(regressor(grow_policy="Lossguide"), "json"),
     "loaded shrink": lambda: loaded(regressor(**SHRINK)),
     "scale": lambda: scaled(regressor(), 2.5, False),
     "scale and bias": lambda: scaled(regressor(weighted=True), -0.4, True),
-    "scale continued": lambda: scaled(continued({"learning_rate": 0.1, "l2_leaf_reg": 1}, {}), 2.0, True),
+    "scale continued": lambda: scaled(
+        continued({"learning_rate": 0.1, "l2_leaf_reg": 1}, {}), 2.0, True
+    ),
     "scale shrink": lambda: scaled(regressor(**SHRINK), 3.0, True),
-    "scale boost_from_average=False": lambda: scaled(regressor(boost_from_average=False), 2.0, True),
+    "scale boost_from_average=False": lambda: scaled(
+        regressor(boost_from_average=False), 2.0, True
+    ),
     "multi": lambda: multi(),
     "multi one output": lambda: multi(several(1)),
     "multi weighted": lambda: multi(weighted=True, l2_leaf_reg=0.123),
-    "multi Gradient": lambda: multi(weighted=True, l2_leaf_reg=0.123, leaf_estimation_method="Gradient"),
+    "multi Gradient": lambda: multi(
+        weighted=True, l2_leaf_reg=0.123, leaf_estimation_method="Gradient"
+    ),
     "multi Simple": lambda: multi(weighted=True, leaf_estimation_method="Simple"),
     "multi steps": lambda: multi(**STEPS, weighted=True),
     "multi l2_leaf_reg=0": lambda: multi(l2_leaf_reg=0, weighted=True),
@@ -382,9 +471,13 @@ _RANKED_MAKERS: dict[str, Callable[[], Case]] = {
     "MAE offset": lambda: regressor(loss_function="MAE", offset=True),
     "MAE lossguide": lambda: regressor(loss_function="MAE", grow_policy="Lossguide", max_leaves=12),
     "MAE shrunk": lambda: regressor(loss_function="MAE", model_shrink_rate=0.1),
-    "MAE boost_from_average=False": lambda: regressor(loss_function="MAE", boost_from_average=False),
+    "MAE boost_from_average=False": lambda: regressor(
+        loss_function="MAE", boost_from_average=False
+    ),
     "quantile": lambda: regressor(loss_function="Quantile:alpha=0.9"),
-    "quantile delta": lambda: regressor(loss_function="Quantile:alpha=0.3;delta=0.01", weighted=True),
+    "quantile delta": lambda: regressor(
+        loss_function="Quantile:alpha=0.3;delta=0.01", weighted=True
+    ),
     "quantile Bernoulli": lambda: regressor(
         loss_function="Quantile:alpha=0.9", bootstrap_type="Bernoulli", subsample=0.5
     ),

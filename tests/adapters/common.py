@@ -36,8 +36,17 @@ def table(n_rows: int, n_new: int, seed: int = 0) -> Data:
     X = rng.normal(size=(n, 8))
     X[:, 5], X[:, 6] = rng.integers(0, 3, n), rng.integers(0, 12, n)
     X[:, 7] = np.where(rng.random(n) < 0.7, 0.0, X[:, 7])
-    effect = rng.normal(size=12)[X[:, 6].astype(int)] + np.array([0.0, 1.5, -1.0])[X[:, 5].astype(int)]
-    y = 5.0 + X[:, 0] + np.sin(2 * X[:, 1]) * X[:, 2] + effect + 0.5 * X[:, 7] + rng.normal(size=n) / 2
+    effect = (
+        rng.normal(size=12)[X[:, 6].astype(int)] + np.array([0.0, 1.5, -1.0])[X[:, 5].astype(int)]
+    )
+    y = (
+        5.0
+        + X[:, 0]
+        + np.sin(2 * X[:, 1]) * X[:, 2]
+        + effect
+        + 0.5 * X[:, 7]
+        + rng.normal(size=n) / 2
+    )
     weight, offset = rng.gamma(2.0, size=n), rng.normal(size=n) + 4
     return Data(X[:n_rows], y[:n_rows], weight[:n_rows], offset[:n_rows], X[n_rows:])
 
@@ -49,7 +58,11 @@ def check_refusal(model: Any, setting: str, value: str, condition: str | None) -
     assert error.value.setting == setting
     assert str(error.value.value).startswith(value)
     assert error.value.condition == condition
-    start = f"This model, of class {value}" if setting == "class" else f"This model has {setting}={value}"
+    start = (
+        f"This model, of class {value}"
+        if setting == "class"
+        else f"This model has {setting}={value}"
+    )
     assert str(error.value).startswith(start)
     assert ("linear leaf-update criterion" in str(error.value)) == (condition is not None)
 
@@ -67,7 +80,10 @@ def check_wrong_targets(case: Any, least: float, error: Any = axil.ExactnessErro
 
     Two rows that share all their leaves may be swapped: nothing changes by that.
     """
-    rng, explainer = np.random.default_rng(0), axil.Explainer(case.model, case.X, case.y, case.sample_weight)
+    rng, explainer = (
+        np.random.default_rng(0),
+        axil.Explainer(case.model, case.X, case.y, case.sample_weight),
+    )
     weights = explainer(case.X).weights.reshape(-1, len(case.y))
     carried = np.flatnonzero(np.abs(weights).max(axis=0) > least)
     carried = carried[np.unique(weights[:, carried].round(12), axis=1, return_index=True)[1]]
@@ -82,7 +98,9 @@ def check_wrong_targets(case: Any, least: float, error: Any = axil.ExactnessErro
             axil.Explainer(case.model, case.X, wrong, case.sample_weight)
 
 
-def drawn_rows(sampler: Any, tree: int, leaf: NDArray[Any], residuals: NDArray[Any]) -> NDArray[Any]:
+def drawn_rows(
+    sampler: Any, tree: int, leaf: NDArray[Any], residuals: NDArray[Any]
+) -> NDArray[Any]:
     """Return how often a sampler draws each row for one tree, (N,), from the leaves (N,) and the residuals before it."""
     (drawn,) = sampler.draw(range(tree, tree + 1), leaf[None], RowGradients(residuals))
     return drawn

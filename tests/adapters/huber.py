@@ -41,7 +41,10 @@ def replayed(
             total = (free.sum() if newton else weights[rows].sum()) + l2
             if not rows.any() or total == 0:
                 continue
-            row, constant = rate * free @ made / total, rate * (free @ left + delta * beyond @ np.sign(r)) / total
+            row, constant = (
+                rate * free @ made / total,
+                rate * (free @ left + delta * beyond @ np.sign(r)) / total,
+            )
             K[rows] += row
             c[rows] += constant
             found[own] += row

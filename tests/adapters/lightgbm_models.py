@@ -56,18 +56,28 @@ def booster(
 ) -> Case:
     """A Booster with these parameters, on the data as ``convert`` turns it."""
     data = table() if data is None else data
-    X, weight, score = convert(data.X), data.weight if weighted else None, data.offset if scored else None
-    train_set = lgb.Dataset(X, data.y, weight=weight, init_score=score, categorical_feature=categorical)
+    X, weight, score = (
+        convert(data.X),
+        data.weight if weighted else None,
+        data.offset if scored else None,
+    )
+    train_set = lgb.Dataset(
+        X, data.y, weight=weight, init_score=score, categorical_feature=categorical
+    )
     params = {"objective": "l2", "min_data_in_leaf": 5, **QUIET, **params}
     model = lgb.train(params, train_set, n_trees, callbacks=callbacks, init_model=init_model)
     return Case(model, X, data.y, weight, score, convert(data.X_new))
 
 
-def regressor(data: Data | None = None, *, weighted: bool = False, scored: bool = False, **params: Any) -> Case:
+def regressor(
+    data: Data | None = None, *, weighted: bool = False, scored: bool = False, **params: Any
+) -> Case:
     """An LGBMRegressor with these parameters."""
     data = table() if data is None else data
     weight, score = data.weight if weighted else None, data.offset if scored else None
-    model = lgb.LGBMRegressor(**{"n_estimators": N_TREES, "min_child_samples": 5, "n_jobs": 1, "verbose": -1, **params})
+    model = lgb.LGBMRegressor(
+        **{"n_estimators": N_TREES, "min_child_samples": 5, "n_jobs": 1, "verbose": -1, **params}
+    )
     model.fit(data.X, data.y, sample_weight=weight, init_score=score)
     return Case(model, data.X, data.y, weight, score, data.X_new)
 
@@ -108,7 +118,12 @@ def early_stopped() -> Case:
     noisy = data.y + np.random.default_rng(3).normal(size=N_ROWS) * 3
     with warnings.catch_warnings():  # eval_set is deprecated from 4.7 on and the only way before
         warnings.simplefilter("ignore")
-        model.fit(data.X, data.y, eval_set=[(data.X, noisy)], callbacks=[lgb.early_stopping(5, verbose=False)])
+        model.fit(
+            data.X,
+            data.y,
+            eval_set=[(data.X, noisy)],
+            callbacks=[lgb.early_stopping(5, verbose=False)],
+        )
     return Case(model, data.X, data.y, None, None, data.X_new)
 
 
@@ -116,10 +131,14 @@ def early_stopped_booster(**params: Any) -> Case:
     """A Booster that keeps the trees beyond its best iteration."""
     data = table()
     train_set = lgb.Dataset(data.X, data.y)
-    valid_set = lgb.Dataset(data.X, data.y + np.random.default_rng(3).normal(size=N_ROWS) * 3, reference=train_set)
+    valid_set = lgb.Dataset(
+        data.X, data.y + np.random.default_rng(3).normal(size=N_ROWS) * 3, reference=train_set
+    )
     stop = lgb.early_stopping(5, verbose=False)
     params = {"learning_rate": 0.4, **QUIET, **params}
-    model = lgb.train(params, train_set, 200, [valid_set], callbacks=[stop], keep_training_booster=True)
+    model = lgb.train(
+        params, train_set, 200, [valid_set], callbacks=[stop], keep_training_booster=True
+    )
     return Case(model, data.X, data.y, None, None, data.X_new)
 
 
@@ -136,7 +155,9 @@ def loaded(case: Case) -> Case:
 
 def first_trees(case: Case, n_trees: int) -> Case:
     """The model cut short after its fit."""
-    return replace(case, model=lgb.Booster(model_str=case.model.model_to_string(num_iteration=n_trees)))
+    return replace(
+        case, model=lgb.Booster(model_str=case.model.model_to_string(num_iteration=n_trees))
+    )
 
 
 def decay(i: int) -> float:
@@ -165,11 +186,17 @@ ADVANCED: dict[str, Any] = {**INTERMEDIATE, "monotone_constraints_method": "adva
 BAG: dict[str, Any] = {"bagging_fraction": 0.6, "bagging_freq": 1}
 GOSS: dict[str, Any] = {"data_sample_strategy": "goss", "learning_rate": 0.3, "n_trees": 20}
 DART: dict[str, Any] = {"boosting": "dart", "drop_rate": 0.4, "skip_drop": 0.2, "n_trees": 30}
-FAILING: dict[str, Any] = {"min_data_in_leaf": 18, "n_trees": 30}  # with 60 rows, about every other iteration
+FAILING: dict[str, Any] = {
+    "min_data_in_leaf": 18,
+    "n_trees": 30,
+}  # with 60 rows, about every other iteration
 WIDE: dict[str, Any] = {"num_leaves": 300, "min_data_in_leaf": 1, "n_trees": 3}
 
 _MAKERS: dict[str, Callable[[], Case]] = {
-    **{f"objective={name}": lambda name=name: booster(objective=name, n_trees=3) for name in L2_NAMES},  # type: ignore[misc]
+    **{
+        f"objective={name}": lambda name=name: booster(objective=name, n_trees=3)
+        for name in L2_NAMES
+    },  # type: ignore[misc]
     "regressor": lambda: regressor(),
     "regressor weighted scored": lambda: regressor(weighted=True, scored=True, reg_lambda=0.7),
     "boost_from_average=False": lambda: booster(boost_from_average=False),
@@ -186,7 +213,9 @@ _MAKERS: dict[str, Callable[[], Case]] = {
     ),
     "targets zero": lambda: booster(with_targets(lambda y: 0 * y)),
     "one leaf": lambda: booster(min_data_in_leaf=300),
-    "one leaf boost_from_average=False": lambda: booster(min_data_in_leaf=300, boost_from_average=False),
+    "one leaf boost_from_average=False": lambda: booster(
+        min_data_in_leaf=300, boost_from_average=False
+    ),
     "one leaf scored": lambda: booster(min_data_in_leaf=300, scored=True),
     "one leaf weighted": lambda: booster(min_data_in_leaf=300, weighted=True),
     "one leaf then more": lambda: continued({"min_data_in_leaf": 300}, {}),
@@ -194,26 +223,42 @@ _MAKERS: dict[str, Callable[[], Case]] = {
     "lambda_l2=1": lambda: booster(lambda_l2=1.0),
     "lambda_l2=0.1234567": lambda: booster(lambda_l2=0.1234567),
     "lambda_l2=0.1234567 loaded": lambda: loaded(booster(lambda_l2=0.1234567)),
-    "lambda_l2 keeps first tree whole": lambda: regressor(reg_lambda=12.3456789, boost_from_average=False),
+    "lambda_l2 keeps first tree whole": lambda: regressor(
+        reg_lambda=12.3456789, boost_from_average=False
+    ),
     "weighted": lambda: booster(weighted=True),
     "weighted lambda_l2=3": lambda: booster(weighted=True, lambda_l2=3.0),
     "scored": lambda: booster(scored=True),
-    "scored weighted boost_from_average=False": lambda: booster(scored=True, weighted=True, boost_from_average=False),
+    "scored weighted boost_from_average=False": lambda: booster(
+        scored=True, weighted=True, boost_from_average=False
+    ),
     "rate schedule": lambda: booster(callbacks=[lgb.reset_parameter(learning_rate=decay)]),
-    "rate schedule loaded": lambda: loaded(booster(callbacks=[lgb.reset_parameter(learning_rate=decay)])),
-    "rate schedule slow": lambda: booster(callbacks=[lgb.reset_parameter(learning_rate=lambda i: 0.1 - i * i * 3e-9)]),
+    "rate schedule loaded": lambda: loaded(
+        booster(callbacks=[lgb.reset_parameter(learning_rate=decay)])
+    ),
+    "rate schedule slow": lambda: booster(
+        callbacks=[lgb.reset_parameter(learning_rate=lambda i: 0.1 - i * i * 3e-9)]
+    ),
     "early stopping": lambda: early_stopped(),
     "early stopping loaded": lambda: loaded(early_stopped()),
     "early stopping, all trees kept": lambda: early_stopped_booster(),
     "early stopping one leaf kept": lambda: early_stopped_booster(min_data_in_leaf=300),
-    "continued after early stopping": lambda: booster(init_model=early_stopped_booster().model, n_trees=3),
+    "continued after early stopping": lambda: booster(
+        init_model=early_stopped_booster().model, n_trees=3
+    ),
     "continued": lambda: continued({}, {}),
-    "continued average then not": lambda: continued({}, {"boost_from_average": False, "learning_rate": 0.2}),
-    "continued not then average": lambda: continued({"boost_from_average": False}, {"learning_rate": 0.2}),
+    "continued average then not": lambda: continued(
+        {}, {"boost_from_average": False, "learning_rate": 0.2}
+    ),
+    "continued not then average": lambda: continued(
+        {"boost_from_average": False}, {"learning_rate": 0.2}
+    ),
     "continued weighted": lambda: continued({}, {}, weighted=True),
     "categorical": lambda: booster(**CAT),
     "categorical cat_l2=0": lambda: booster(**CAT, cat_l2=0),
-    "categorical cat_l2=1.2345678 lambda_l2=0.5": lambda: booster(**CAT, cat_l2=1.2345678, lambda_l2=0.5),
+    "categorical cat_l2=1.2345678 lambda_l2=0.5": lambda: booster(
+        **CAT, cat_l2=1.2345678, lambda_l2=0.5
+    ),
     "categorical max_cat_to_onehot=3": lambda: booster(**CAT, max_cat_to_onehot=3),
     "categorical max_cat_to_onehot=20": lambda: booster(**CAT, max_cat_to_onehot=20),
     "categorical weighted": lambda: booster(**CAT, weighted=True),
@@ -228,7 +273,9 @@ _MAKERS: dict[str, Callable[[], Case]] = {
     "float32": lambda: booster(convert=lambda X: X.astype(np.float32)),
     "float32 frame": lambda: booster(convert=lambda X: pd.DataFrame(X.astype(np.float32))),
     "path_smooth=2": lambda: booster(path_smooth=2.0),
-    "path_smooth=50 lambda_l2=1": lambda: booster(path_smooth=50.0, lambda_l2=1.0, boost_from_average=False),
+    "path_smooth=50 lambda_l2=1": lambda: booster(
+        path_smooth=50.0, lambda_l2=1.0, boost_from_average=False
+    ),
     "path_smooth=5 categorical": lambda: booster(**CAT, path_smooth=5.0, num_leaves=15),
     "extra_trees": lambda: booster(extra_trees=True),
     "lambda_l1=2": lambda: booster(lambda_l1=2.0),
@@ -242,15 +289,21 @@ _MAKERS: dict[str, Callable[[], Case]] = {
     "lambda_l1 rf": lambda: booster(boosting="rf", lambda_l1=1.0, **BAG),
     "lambda_l1 categorical": lambda: booster(**CAT, lambda_l1=1.0),
     "lambda_l1 path_smooth=3": lambda: booster(lambda_l1=1.0, path_smooth=3.0),
-    "lambda_l1 quantized renewed": lambda: booster(lambda_l1=1.0, use_quantized_grad=True, quant_train_renew_leaf=True),
+    "lambda_l1 quantized renewed": lambda: booster(
+        lambda_l1=1.0, use_quantized_grad=True, quant_train_renew_leaf=True
+    ),
     "lambda_l1=40": lambda: booster(lambda_l1=40.0),
     "max_delta_step=0.2": lambda: booster(max_delta_step=0.2, boost_from_average=False),
-    "max_delta_step=1/3 loaded weighted": lambda: loaded(booster(max_delta_step=1 / 3, weighted=True)),
+    "max_delta_step=1/3 loaded weighted": lambda: loaded(
+        booster(max_delta_step=1 / 3, weighted=True)
+    ),
     "max_delta_step=0.2 lambda_l1=1 path_smooth=2 bagging": lambda: booster(
         max_delta_step=0.2, lambda_l1=1.0, path_smooth=2.0, **BAG
     ),
     "monotone": lambda: booster(monotone_constraints=MONOTONE),
-    "monotone weighted lambda_l2=2": lambda: booster(monotone_constraints=MONOTONE, weighted=True, lambda_l2=2.0),
+    "monotone weighted lambda_l2=2": lambda: booster(
+        monotone_constraints=MONOTONE, weighted=True, lambda_l2=2.0
+    ),
     "monotone loaded": lambda: loaded(booster(monotone_constraints=MONOTONE)),
     "monotone bagging": lambda: booster(monotone_constraints=MONOTONE, **BAG),
     "monotone dart": lambda: booster(monotone_constraints=MONOTONE, **DART),
@@ -258,22 +311,35 @@ _MAKERS: dict[str, Callable[[], Case]] = {
     "monotone lambda_l1 max_delta_step path_smooth": lambda: booster(
         monotone_constraints=MONOTONE, lambda_l1=1.0, max_delta_step=0.5, path_smooth=2.0
     ),
-    "monotone monotone_penalty": lambda: booster(monotone_constraints=MONOTONE, monotone_penalty=1.5),
-    "monotone categorical": lambda: booster(**CAT, monotone_constraints=[1, 1, -1, 1, 0, 0, 0, 0], num_leaves=15),
+    "monotone monotone_penalty": lambda: booster(
+        monotone_constraints=MONOTONE, monotone_penalty=1.5
+    ),
+    "monotone categorical": lambda: booster(
+        **CAT, monotone_constraints=[1, 1, -1, 1, 0, 0, 0, 0], num_leaves=15
+    ),
     "quantized renewed monotone": lambda: booster(
         monotone_constraints=MONOTONE, use_quantized_grad=True, quant_train_renew_leaf=True
     ),
     "monotone intermediate by node": lambda: booster(feature_fraction_bynode=0.6, **INTERMEDIATE),
     **{
-        f"monotone {how['monotone_constraints_method']}{name}": lambda how=how, more=more: booster(**{**how, **more})  # type: ignore[misc]
+        f"monotone {how['monotone_constraints_method']}{name}": lambda how=how, more=more: booster(
+            **{**how, **more}
+        )  # type: ignore[misc]
         for how in (INTERMEDIATE, ADVANCED)
         for name, more in {
             "": {},
-            " weighted lambda_l1 max_delta_step": {"weighted": True, "lambda_l1": 1.0, "max_delta_step": 0.5},
+            " weighted lambda_l1 max_delta_step": {
+                "weighted": True,
+                "lambda_l1": 1.0,
+                "max_delta_step": 0.5,
+            },
             " bagging": BAG,
             " dart": DART,
             " categorical": {**CAT, "monotone_constraints": [1, 1, -1, 1, 0, 0, 0, 0]},
-            " goss interaction_constraints": {**GOSS, "interaction_constraints": [[0, 1, 2], [2, 3, 4, 5, 6, 7]]},
+            " goss interaction_constraints": {
+                **GOSS,
+                "interaction_constraints": [[0, 1, 2], [2, 3, 4, 5, 6, 7]],
+            },
         }.items()
     },
     "feature_fraction": lambda: booster(feature_fraction=0.5, feature_fraction_bynode=0.5),
@@ -288,14 +354,24 @@ _MAKERS: dict[str, Callable[[], Case]] = {
     ),
     "learning_rate=1 scored": lambda: booster(learning_rate=1.0, scored=True),
     "many leaves": lambda: booster(table(800), **WIDE),
-    "many leaves weighted": lambda: booster(table(800), weighted=True, min_sum_hessian_in_leaf=1e-9, **WIDE),
+    "many leaves weighted": lambda: booster(
+        table(800), weighted=True, min_sum_hessian_in_leaf=1e-9, **WIDE
+    ),
     "many leaves path_smooth=1": lambda: booster(table(800), path_smooth=1.0, **WIDE),
-    "weights one path_smooth=1": lambda: replace(booster(path_smooth=1.0), sample_weight=np.ones(N_ROWS)),
-    "weights some zero": lambda: booster(replace(table(), weight=np.maximum(table().weight - 1.5, 0)), weighted=True),
-    "interaction_constraints": lambda: booster(interaction_constraints=[[0, 1, 2], [3, 4, 5, 6, 7]]),
+    "weights one path_smooth=1": lambda: replace(
+        booster(path_smooth=1.0), sample_weight=np.ones(N_ROWS)
+    ),
+    "weights some zero": lambda: booster(
+        replace(table(), weight=np.maximum(table().weight - 1.5, 0)), weighted=True
+    ),
+    "interaction_constraints": lambda: booster(
+        interaction_constraints=[[0, 1, 2], [3, 4, 5, 6, 7]]
+    ),
     "monotone_constraints=0": lambda: booster(monotone_constraints=[0] * 8),
     "min_gain_to_split": lambda: booster(min_gain_to_split=2.0),
-    "quantized renewed": lambda: booster(use_quantized_grad=True, quant_train_renew_leaf=True, lambda_l2=1.0),
+    "quantized renewed": lambda: booster(
+        use_quantized_grad=True, quant_train_renew_leaf=True, lambda_l2=1.0
+    ),
     "quantized renewed weighted categorical": lambda: booster(
         **CAT, use_quantized_grad=True, quant_train_renew_leaf=True, weighted=True
     ),
@@ -304,7 +380,9 @@ _MAKERS: dict[str, Callable[[], Case]] = {
     ),
     "threads": lambda: booster(table(800), num_threads=4, weighted=True),
     "bagging": lambda: booster(**BAG),
-    "bagging weighted lambda_l2=1": lambda: booster(table(1500), weighted=True, lambda_l2=1.0, **BAG),
+    "bagging weighted lambda_l2=1": lambda: booster(
+        table(1500), weighted=True, lambda_l2=1.0, **BAG
+    ),
     "bagging every third tree": lambda: booster(bagging_fraction=0.3, bagging_freq=3),
     "bagging regressor": lambda: regressor(subsample=2 / 3, subsample_freq=1, random_state=5),
     "bagging loaded": lambda: loaded(booster(**BAG)),
@@ -313,8 +391,12 @@ _MAKERS: dict[str, Callable[[], Case]] = {
     "goss path_smooth=2": lambda: booster(path_smooth=2.0, **GOSS),
     "bagging path_smooth=3": lambda: booster(path_smooth=3.0, **BAG),
     "bagging categorical": lambda: booster(**CAT, **BAG),
-    "bagging quantized renewed": lambda: booster(use_quantized_grad=True, quant_train_renew_leaf=True, **BAG),
-    "bagging rate schedule": lambda: booster(callbacks=[lgb.reset_parameter(learning_rate=decay)], **BAG),
+    "bagging quantized renewed": lambda: booster(
+        use_quantized_grad=True, quant_train_renew_leaf=True, **BAG
+    ),
+    "bagging rate schedule": lambda: booster(
+        callbacks=[lgb.reset_parameter(learning_rate=decay)], **BAG
+    ),
     "bagging one leaf": lambda: booster(min_data_in_leaf=200, **BAG),
     "bagging failing": lambda: booster(table(60), **BAG, **FAILING),
     "bagging continued": lambda: continued(BAG, BAG),
@@ -326,7 +408,9 @@ _MAKERS: dict[str, Callable[[], Case]] = {
     "goss continued": lambda: continued(GOSS, GOSS),
     "dart": lambda: booster(**DART),
     "dart xgboost_dart_mode": lambda: booster(xgboost_dart_mode=True, **DART),
-    "dart boost_from_average=False": lambda: booster(boost_from_average=False, lambda_l2=1.0, **DART),
+    "dart boost_from_average=False": lambda: booster(
+        boost_from_average=False, lambda_l2=1.0, **DART
+    ),
     "dart learning_rate=1": lambda: booster(learning_rate=1.0, **DART),
     "dart bagging weighted": lambda: booster(weighted=True, **DART, **BAG),
     "dart goss": lambda: booster(**{**GOSS, **DART}),
@@ -341,11 +425,20 @@ _MAKERS: dict[str, Callable[[], Case]] = {
     "rf path_smooth=2": lambda: booster(boosting="rf", path_smooth=2.0, **BAG),
     "rf without bagging": lambda: booster(boosting="rf", feature_fraction=0.5),
     "rf failing": lambda: booster(table(60), boosting="rf", **BAG, **FAILING),
-    "rf targets constant": lambda: booster(with_targets(lambda y: 0 * y + 3.3), boosting="rf", **BAG),
-    "rf nothing to split boost_from_average=False": lambda: booster(
-        table(30), boosting="rf", boost_from_average=False, min_data_in_leaf=20, weighted=True, **BAG
+    "rf targets constant": lambda: booster(
+        with_targets(lambda y: 0 * y + 3.3), boosting="rf", **BAG
     ),
-    "rf failing path_smooth=2": lambda: booster(table(60), boosting="rf", path_smooth=2.0, **BAG, **FAILING),
+    "rf nothing to split boost_from_average=False": lambda: booster(
+        table(30),
+        boosting="rf",
+        boost_from_average=False,
+        min_data_in_leaf=20,
+        weighted=True,
+        **BAG,
+    ),
+    "rf failing path_smooth=2": lambda: booster(
+        table(60), boosting="rf", path_smooth=2.0, **BAG, **FAILING
+    ),
     "rf loaded": lambda: loaded(booster(boosting="rf", **BAG)),
     "rf first trees only": lambda: first_trees(booster(boosting="rf", **BAG), 9),
 }
@@ -360,17 +453,23 @@ _RANKED_MAKERS: dict[str, Callable[[], Case]] = {
     "quantile goss": lambda: booster(**_HIGH, **GOSS),
     "quantile dart bagging weighted": lambda: booster(weighted=True, **_HIGH, **DART, **BAG),
     "quantile rf": lambda: booster(boosting="rf", **_HIGH, **BAG),
-    "quantile rate schedule": lambda: booster(callbacks=[lgb.reset_parameter(learning_rate=decay)], **_HIGH),
+    "quantile rate schedule": lambda: booster(
+        callbacks=[lgb.reset_parameter(learning_rate=decay)], **_HIGH
+    ),
     "quantile continued": lambda: continued(_HIGH, _HIGH),
     "l1": lambda: booster(objective="l1"),
     "l1 loaded": lambda: loaded(booster(objective="l1")),
     "l1 weighted bagging": lambda: booster(objective="l1", weighted=True, **BAG),
-    "l1 light weights": lambda: booster(replace(table(), weight=table().weight / 4), objective="l1", weighted=True),
+    "l1 light weights": lambda: booster(
+        replace(table(), weight=table().weight / 4), objective="l1", weighted=True
+    ),
     "l1 scored": lambda: booster(objective="l1", scored=True),
     "l1 boost_from_average=False": lambda: booster(
         with_targets(lambda y: y - 4), objective="l1", boost_from_average=False
     ),
-    "l1 first tree unsplit": lambda: booster(objective="l1", boost_from_average=False),  # as all are above zero
+    "l1 first tree unsplit": lambda: booster(
+        objective="l1", boost_from_average=False
+    ),  # as all are above zero
     "l1 regularised": lambda: booster(
         objective="l1", lambda_l1=1.0, lambda_l2=3.0, path_smooth=2.0, max_delta_step=0.1
     ),
@@ -388,10 +487,15 @@ _CUT_MAKERS: dict[str, Callable[[], Case]] = {
     "huber": lambda: booster(**_HUBER),
     "huber weighted l2": lambda: booster(weighted=True, lambda_l2=3.0, **_HUBER),
     "huber whole targets": lambda: booster(
-        with_targets(lambda y: np.round(y - 5)), objective="huber", alpha=1.0, boost_from_average=False
+        with_targets(lambda y: np.round(y - 5)),
+        objective="huber",
+        alpha=1.0,
+        boost_from_average=False,
     ),
     "huber scored": lambda: booster(scored=True, **_HUBER),
-    "huber regularised": lambda: booster(lambda_l1=1.5, max_delta_step=0.4, lambda_l2=0.5, **_HUBER),
+    "huber regularised": lambda: booster(
+        lambda_l1=1.5, max_delta_step=0.4, lambda_l2=0.5, **_HUBER
+    ),
     "huber monotone": lambda: booster(monotone_constraints=MONOTONE, **_HUBER),
     "huber path_smooth weighted scored": lambda: booster(
         weighted=True, scored=True, path_smooth=2.0, **{**_HUBER, "alpha": 0.1}
@@ -406,7 +510,10 @@ _CUT_MAKERS: dict[str, Callable[[], Case]] = {
     "huber continued": lambda: continued(_HUBER, _HUBER),
     "huber nothing cut off": lambda: booster(objective="huber", alpha=1e6),
     "huber all cut off": lambda: booster(
-        with_targets(lambda y: np.where(y < 5, y - 6, y)), objective="huber", alpha=1e-3, boost_from_average=False
+        with_targets(lambda y: np.where(y < 5, y - 6, y)),
+        objective="huber",
+        alpha=1e-3,
+        boost_from_average=False,
     ),
 }
 #: Residuals are cut off.
@@ -423,7 +530,9 @@ def single(values: Array) -> Array:
 
 def read_trees(case: Case, adapter: Adapter) -> BoostedFit:
     weights = None if case.sample_weight is None else single(case.sample_weight)
-    (trees,) = settled(adapter, TrainingRows(case.X, single(case.y)[:, None], weights, case.init_score))
+    (trees,) = settled(
+        adapter, TrainingRows(case.X, single(case.y)[:, None], weights, case.init_score)
+    )
     return trees
 
 
@@ -435,7 +544,9 @@ def coefficients(trees: BoostedFit) -> Coefficients:
     return Coefficients(np.tril(np.tile(trees.learning_rates, (T + 1, 1)), -1), np.ones(T + 1))
 
 
-def replay(case: Case, trees: BoostedFit, leaves: NDArray[Any]) -> tuple[Array, Array, Array, Array]:
+def replay(
+    case: Case, trees: BoostedFit, leaves: NDArray[Any]
+) -> tuple[Array, Array, Array, Array]:
     """Leaf counts, weights and values (L,) and scores (N,), each tree fitted to what the model's own trees leave over.
 
     LightGBM rounds the residual to float32, its product with the weight once more (GetGradients,
@@ -445,17 +556,27 @@ def replay(case: Case, trees: BoostedFit, leaves: NDArray[Any]) -> tuple[Array, 
     w = np.ones_like(y) if case.sample_weight is None else single(case.sample_weight)
     offsets = np.zeros_like(y) if case.init_score is None else case.init_score
     table, T = coefficients(trees), len(trees.n_leaves)
-    v: list[Array] = []  # per tree, (N,): each row's leaf value before the rate, from the model's own leaf values
+    v: list[
+        Array
+    ] = []  # per tree, (N,): each row's leaf value before the rate, from the model's own leaf values
 
     def score(t: int) -> Array:
-        return offsets + table.beta[t] * trees.base_value + sum(table.omega[t, s] * v[s] for s in range(t))
+        return (
+            offsets
+            + table.beta[t] * trees.base_value
+            + sum(table.omega[t, s] * v[s] for s in range(t))
+        )
 
     counts, weights, values = [], [], []
     start = 0
     for t, n in enumerate(trees.n_leaves):
         own, leaf = slice(start, start + n), leaves[:, t]
         residuals = y - score(t)
-        drawn = np.ones_like(y) if trees.sampler is None else drawn_rows(trees.sampler, t, leaf, residuals[:, None])
+        drawn = (
+            np.ones_like(y)
+            if trees.sampler is None
+            else drawn_rows(trees.sampler, t, leaf, residuals[:, None])
+        )
         counts.append(np.bincount(leaf, drawn > 0, n))
         weights.append(np.bincount(leaf, single(w * drawn), n))
         sums = np.bincount(leaf, single(single(w * single(residuals)) * drawn), n)

@@ -15,7 +15,9 @@ Array = NDArray[np.float64]
 Rule = Callable[[Array], tuple[int, int, float]]
 
 
-def picked(rule: Rule, residuals: Array, weights: Array, rows: NDArray[np.intp]) -> list[tuple[int, float]]:
+def picked(
+    rule: Rule, residuals: Array, weights: Array, rows: NDArray[np.intp]
+) -> list[tuple[int, float]]:
     """Rows with their shares, of the rows of one leaf."""
     order = sorted(rows.tolist(), key=lambda i: (residuals[i], i))
     first, second, share = rule(np.array([weights[i] for i in order]))

@@ -35,7 +35,9 @@ class Case:
         """(N, K): the targets; one-hot of a classifier."""
         if isinstance(getattr(self.model, "classes_", None), list):
             columns = zip(self.y.T, self.model.classes_)
-            return np.hstack([np.asarray(own[:, None] == classes, dtype=np.float64) for own, classes in columns])
+            return np.hstack(
+                [np.asarray(own[:, None] == classes, dtype=np.float64) for own, classes in columns]
+            )
         if hasattr(self.model, "classes_"):
             return np.asarray(self.y[:, None] == self.model.classes_, dtype=np.float64)
         return np.asarray(self.y, dtype=np.float64).reshape(len(self.y), -1)
@@ -90,28 +92,38 @@ def fit(
     data = table() if data is None else data
     X, y, weight = convert(data.X), change(data.y), data.weight if weighted else None
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # criterion of boosting, deprecated from 1.9 on
+        warnings.simplefilter(
+            "ignore", FutureWarning
+        )  # criterion of boosting, deprecated from 1.9 on
         model.fit(X, y, sample_weight=weight, **how)
     return Case(model, X, y, weight, convert(data.X_new))
 
 
-def boosted(data: Data | None = None, *, fit_with: dict[str, Any] | None = None, **params: Any) -> Case:
+def boosted(
+    data: Data | None = None, *, fit_with: dict[str, Any] | None = None, **params: Any
+) -> Case:
     settings = {"n_estimators": N_TREES, "random_state": 3, **params}
     return fit(ensemble.GradientBoostingRegressor(**settings), data, **(fit_with or {}))
 
 
-def hist(data: Data | None = None, *, fit_with: dict[str, Any] | None = None, **params: Any) -> Case:
+def hist(
+    data: Data | None = None, *, fit_with: dict[str, Any] | None = None, **params: Any
+) -> Case:
     settings = {"max_iter": N_TREES, "random_state": 3, "min_samples_leaf": 5, **params}
     return fit(ensemble.HistGradientBoostingRegressor(**settings), data, **(fit_with or {}))
 
 
-def forest(kind: str, data: Data | None = None, *, fit_with: dict[str, Any] | None = None, **params: Any) -> Case:
+def forest(
+    kind: str, data: Data | None = None, *, fit_with: dict[str, Any] | None = None, **params: Any
+) -> Case:
     settings = {"n_estimators": N_TREES, "random_state": 3, **params}
     how = {"change": labels, **(fit_with or {})} if kind.endswith("Classifier") else fit_with or {}
     return fit(getattr(ensemble, kind)(**settings), data, **how)
 
 
-def lone(kind: str, data: Data | None = None, *, fit_with: dict[str, Any] | None = None, **params: Any) -> Case:
+def lone(
+    kind: str, data: Data | None = None, *, fit_with: dict[str, Any] | None = None, **params: Any
+) -> Case:
     how = {"change": labels, **(fit_with or {})} if kind.endswith("Classifier") else fit_with or {}
     return fit(getattr(tree, kind)(**{"random_state": 3, **params}), data, **how)
 
@@ -128,7 +140,9 @@ def warmed(case: Case, **params: Any) -> Case:
 def frame(X: Array) -> pd.DataFrame:
     """The table as a frame with a category column, some of its entries missing."""
     made = pd.DataFrame(X, columns=list("abcdef"))
-    made["e"] = pd.Categorical.from_codes(np.where(X[:, 4] > 10, -1, X[:, 4]).astype(int), [f"c{i}" for i in range(12)])
+    made["e"] = pd.Categorical.from_codes(
+        np.where(X[:, 4] > 10, -1, X[:, 4]).astype(int), [f"c{i}" for i in range(12)]
+    )
     return made
 
 
@@ -160,8 +174,18 @@ SIGNS = [-1, 1, -1, 0, 0, 1]  # with and against what the targets do
 ZEROS = replace(table(), weight=np.maximum(table().weight - 1.5, 0))
 LARGE = table(10_050)  # more than 10,000: early stopping by default
 BAGGED_TREE = {"estimator": tree.DecisionTreeClassifier(class_weight="balanced", max_depth=4)}
-FORESTS = ("RandomForestRegressor", "RandomForestClassifier", "ExtraTreesRegressor", "ExtraTreesClassifier")
-LONE = ("DecisionTreeRegressor", "DecisionTreeClassifier", "ExtraTreeRegressor", "ExtraTreeClassifier")
+FORESTS = (
+    "RandomForestRegressor",
+    "RandomForestClassifier",
+    "ExtraTreesRegressor",
+    "ExtraTreesClassifier",
+)
+LONE = (
+    "DecisionTreeRegressor",
+    "DecisionTreeClassifier",
+    "ExtraTreeRegressor",
+    "ExtraTreeClassifier",
+)
 COSTS = {"plenty": 1.0, "few": 7.5, "middling": 2.0}
 
 Makers = dict[str, Callable[[], Case]]
@@ -176,7 +200,9 @@ _STAGES: Makers = {
     "criterion=squared_error": lambda: boosted(criterion="squared_error"),
     "criterion=friedman_mse": lambda: boosted(criterion="friedman_mse"),
     **{
-        f"subsample={share} seed={seed}": lambda share=share, seed=seed: boosted(subsample=share, random_state=seed)  # type: ignore[misc]
+        f"subsample={share} seed={seed}": lambda share=share, seed=seed: boosted(
+            subsample=share, random_state=seed
+        )  # type: ignore[misc]
         for share, seed in ((0.5, 0), (0.9, 7), (0.001, 1), (0.333, np.int64(2)))
     },
     "subsample weighted": lambda: boosted(subsample=0.6, max_features=2, fit_with=W),
@@ -186,14 +212,20 @@ _STAGES: Makers = {
     "subsample pruned": lambda: boosted(subsample=0.6, ccp_alpha=0.01),
     "subsample warm": lambda: warmed(boosted(subsample=0.6), n_estimators=14),
     "n_iter_no_change": lambda: boosted(n_iter_no_change=3, n_estimators=300, learning_rate=0.5),
-    "n_iter_no_change weighted": lambda: boosted(n_iter_no_change=3, validation_fraction=0.3, fit_with=W),
+    "n_iter_no_change weighted": lambda: boosted(
+        n_iter_no_change=3, validation_fraction=0.3, fit_with=W
+    ),
     "n_iter_no_change subsample": lambda: boosted(n_iter_no_change=3, subsample=0.7, fit_with=W),
-    "n_iter_no_change subsample zeros": lambda: boosted(ZEROS, n_iter_no_change=3, subsample=0.7, fit_with=W),
+    "n_iter_no_change subsample zeros": lambda: boosted(
+        ZEROS, n_iter_no_change=3, subsample=0.7, fit_with=W
+    ),
     "warm": lambda: warmed(boosted(), n_estimators=14),
     "learning_rate=1": lambda: boosted(learning_rate=1.0),
     "learning_rate=0": lambda: boosted(learning_rate=0.0),
     "deep": lambda: boosted(max_depth=None),
-    "leaf of one": lambda: boosted(max_depth=None, min_samples_leaf=1, learning_rate=1.0, n_estimators=2),
+    "leaf of one": lambda: boosted(
+        max_depth=None, min_samples_leaf=1, learning_rate=1.0, n_estimators=2
+    ),
     "ccp_alpha": lambda: boosted(ccp_alpha=0.05),
     "no split": lambda: boosted(min_samples_leaf=200),
     "targets constant": lambda: boosted(fit_with={"change": lambda y: 0 * y + 3.3}),
@@ -213,14 +245,20 @@ _HIST: Makers = {
     "nan": lambda: hist(gaps(table())),
     "categorical": lambda: hist(categorical_features=[4]),
     "categorical nan weighted": lambda: hist(gaps(table()), categorical_features=[4], fit_with=W),
-    "categorical frame": lambda: hist(categorical_features="from_dtype", fit_with={"convert": frame}),
-    "categorical names": lambda: hist(categorical_features=["feature 4"], fit_with={"convert": named}),
+    "categorical frame": lambda: hist(
+        categorical_features="from_dtype", fit_with={"convert": frame}
+    ),
+    "categorical names": lambda: hist(
+        categorical_features=["feature 4"], fit_with={"convert": named}
+    ),
     "frame": lambda: hist(fit_with={"convert": named}),
     "early stopping": lambda: hist(early_stopping=True, max_iter=100, learning_rate=0.5),
     "early stopping weighted": lambda: hist(early_stopping=True, fit_with=W),
     "early stopping unseeded": lambda: hist(early_stopping=True, random_state=None),
     "early stopping scoring": lambda: hist(early_stopping=True, scoring="neg_mean_absolute_error"),
-    "early stopping on the rows themselves": lambda: hist(early_stopping=True, validation_fraction=None),
+    "early stopping on the rows themselves": lambda: hist(
+        early_stopping=True, validation_fraction=None
+    ),
     "early stopping 40 rows": lambda: hist(early_stopping=True, validation_fraction=40),
     "early stopping by default": lambda: hist(LARGE, l2_regularization=0.5),
     "early stopping by default weighted": lambda: hist(LARGE, fit_with=W),
@@ -234,15 +272,23 @@ _HIST: Makers = {
     "interaction_cst": lambda: hist(interaction_cst=[{0, 1}, {2, 3, 4, 5}]),
     "monotonic_cst=0": lambda: hist(monotonic_cst=[0] * 6),
     "monotonic_cst": lambda: hist(monotonic_cst=SIGNS, min_samples_leaf=3),
-    "monotonic_cst l2 weighted": lambda: hist(monotonic_cst=SIGNS, l2_regularization=3.0, fit_with=W),
-    "monotonic_cst names categorical": lambda: hist(
-        monotonic_cst={"feature 0": -1, "feature 5": 1}, categorical_features=["feature 4"], fit_with={"convert": named}
+    "monotonic_cst l2 weighted": lambda: hist(
+        monotonic_cst=SIGNS, l2_regularization=3.0, fit_with=W
     ),
-    "monotonic_cst early stopping": lambda: hist(monotonic_cst=SIGNS, early_stopping=True, interaction_cst="pairwise"),
+    "monotonic_cst names categorical": lambda: hist(
+        monotonic_cst={"feature 0": -1, "feature 5": 1},
+        categorical_features=["feature 4"],
+        fit_with={"convert": named},
+    ),
+    "monotonic_cst early stopping": lambda: hist(
+        monotonic_cst=SIGNS, early_stopping=True, interaction_cst="pairwise"
+    ),
     "learning_rate=1": lambda: hist(learning_rate=1.0),
     "no split": lambda: hist(min_samples_leaf=200),
     "warm": lambda: warmed(hist(), max_iter=14),
-    "warm early stopping": lambda: warmed(hist(early_stopping=True, random_state=None), max_iter=14),
+    "warm early stopping": lambda: warmed(
+        hist(early_stopping=True, random_state=None), max_iter=14
+    ),
     "targets constant": lambda: hist(fit_with={"change": lambda y: 0 * y + 3.3}),
     "targets large": lambda: hist(fit_with={"change": lambda y: y + 1e4}),
     "targets tiny": lambda: hist(fit_with={"change": lambda y: y * 1e-12}),
@@ -255,11 +301,18 @@ _TREES: Makers = {
         f"{kind} small nan": lambda kind=kind: lone(kind, gaps(table()), max_leaf_nodes=12)  # type: ignore[misc]
         for kind in LONE[:2]
     },
-    "DecisionTreeRegressor friedman_mse": lambda: lone("DecisionTreeRegressor", criterion="friedman_mse"),
-    "DecisionTreeRegressor poisson": lambda: lone(
-        "DecisionTreeRegressor", criterion="poisson", min_samples_leaf=4, fit_with={"change": np.abs, **W}
+    "DecisionTreeRegressor friedman_mse": lambda: lone(
+        "DecisionTreeRegressor", criterion="friedman_mse"
     ),
-    "DecisionTreeRegressor pruned": lambda: lone("DecisionTreeRegressor", ccp_alpha=0.02, fit_with=W),
+    "DecisionTreeRegressor poisson": lambda: lone(
+        "DecisionTreeRegressor",
+        criterion="poisson",
+        min_samples_leaf=4,
+        fit_with={"change": np.abs, **W},
+    ),
+    "DecisionTreeRegressor pruned": lambda: lone(
+        "DecisionTreeRegressor", ccp_alpha=0.02, fit_with=W
+    ),
     "DecisionTreeRegressor min_weight": lambda: lone(
         "DecisionTreeRegressor", ZEROS, min_weight_fraction_leaf=0.03, fit_with=W
     ),
@@ -267,10 +320,14 @@ _TREES: Makers = {
         "DecisionTreeRegressor", min_samples_leaf=7, fit_with={"change": pair, **W}
     ),
     "DecisionTreeRegressor stump": lambda: lone("DecisionTreeRegressor", max_depth=1),
-    "DecisionTreeRegressor monotonic_cst=0": lambda: lone("DecisionTreeRegressor", monotonic_cst=[0] * 6, max_depth=4),
+    "DecisionTreeRegressor monotonic_cst=0": lambda: lone(
+        "DecisionTreeRegressor", monotonic_cst=[0] * 6, max_depth=4
+    ),
     **{
         f"{kind} monotonic_cst": lambda kind=kind: lone(  # type: ignore[misc]
-            kind, monotonic_cst=SIGNS, fit_with={**W, **({"change": two} if kind.endswith("Classifier") else {})}
+            kind,
+            monotonic_cst=SIGNS,
+            fit_with={**W, **({"change": two} if kind.endswith("Classifier") else {})},
         )
         for kind in LONE
     },
@@ -281,7 +338,9 @@ _TREES: Makers = {
         "DecisionTreeRegressor", gaps(table()), monotonic_cst=SIGNS, max_leaf_nodes=40
     ),
     "DecisionTreeRegressor no split": lambda: lone("DecisionTreeRegressor", min_samples_leaf=200),
-    "DecisionTreeRegressor sparse": lambda: lone("DecisionTreeRegressor", fit_with={"convert": sparse.csc_matrix}),
+    "DecisionTreeRegressor sparse": lambda: lone(
+        "DecisionTreeRegressor", fit_with={"convert": sparse.csc_matrix}
+    ),
     "DecisionTreeRegressor large": lambda: lone(
         "DecisionTreeRegressor", max_depth=3, fit_with={"change": lambda y: y + 1e9}
     ),
@@ -291,7 +350,9 @@ _TREES: Makers = {
         )
         for criterion in ("entropy", "log_loss")
     },
-    "DecisionTreeClassifier balanced": lambda: lone("DecisionTreeClassifier", class_weight="balanced", max_depth=3),
+    "DecisionTreeClassifier balanced": lambda: lone(
+        "DecisionTreeClassifier", class_weight="balanced", max_depth=3
+    ),
     "DecisionTreeClassifier costs weighted": lambda: lone(
         "DecisionTreeClassifier", class_weight=COSTS, max_depth=3, fit_with=W
     ),
@@ -311,7 +372,9 @@ _FORESTS: Makers = {
     **{kind: lambda kind=kind: forest(kind) for kind in FORESTS},  # type: ignore[misc]
     **{f"{kind} weighted": lambda kind=kind: forest(kind, fit_with=W) for kind in FORESTS},  # type: ignore[misc]
     **{
-        f"{kind} bootstrap={on} weighted": lambda kind=kind, on=on: forest(kind, bootstrap=on, max_depth=4, fit_with=W)  # type: ignore[misc]
+        f"{kind} bootstrap={on} weighted": lambda kind=kind, on=on: forest(
+            kind, bootstrap=on, max_depth=4, fit_with=W
+        )  # type: ignore[misc]
         for kind, on in zip(FORESTS, (False, False, True, True))
     },
     **{
@@ -327,8 +390,14 @@ _FORESTS: Makers = {
         }.items()
     },
     **{
-        f"RandomForestClassifier {setting} weighted bootstrap={on}": lambda setting=setting, on=on: forest(  # type: ignore[misc]
-            "RandomForestClassifier", bootstrap=on, class_weight=setting, max_depth=4, fit_with=W
+        f"RandomForestClassifier {setting} weighted bootstrap={on}": lambda setting=setting, on=on: (
+            forest(  # type: ignore[misc]
+                "RandomForestClassifier",
+                bootstrap=on,
+                class_weight=setting,
+                max_depth=4,
+                fit_with=W,
+            )
         )
         for on in (False, True)
         for setting in ("balanced", "balanced_subsample")
@@ -338,60 +407,106 @@ _FORESTS: Makers = {
         for kind in FORESTS[::2]
     },
     "RandomForestClassifier monotonic_cst": lambda: forest(
-        "RandomForestClassifier", monotonic_cst=SIGNS, class_weight="balanced_subsample", fit_with={"change": two}
+        "RandomForestClassifier",
+        monotonic_cst=SIGNS,
+        class_weight="balanced_subsample",
+        fit_with={"change": two},
     ),
-    "RandomForestRegressor max_samples=0.4": lambda: forest("RandomForestRegressor", max_samples=0.4, fit_with=W),
+    "RandomForestRegressor max_samples=0.4": lambda: forest(
+        "RandomForestRegressor", max_samples=0.4, fit_with=W
+    ),
     "RandomForestRegressor max_samples=17": lambda: forest("RandomForestRegressor", max_samples=17),
     "RandomForestClassifier few drawn": lambda: forest(
         "RandomForestClassifier", max_samples=9, class_weight="balanced_subsample"
     ),
-    "RandomForestRegressor weights some zero": lambda: forest("RandomForestRegressor", ZEROS, fit_with=W),
-    "ExtraTreesRegressor weights some zero": lambda: forest("ExtraTreesRegressor", ZEROS, fit_with=W),
-    "RandomForestRegressor nan": lambda: forest("RandomForestRegressor", gaps(table()), max_features=2),
-    "RandomForestRegressor outputs": lambda: forest("RandomForestRegressor", fit_with={"change": pair}),
+    "RandomForestRegressor weights some zero": lambda: forest(
+        "RandomForestRegressor", ZEROS, fit_with=W
+    ),
+    "ExtraTreesRegressor weights some zero": lambda: forest(
+        "ExtraTreesRegressor", ZEROS, fit_with=W
+    ),
+    "RandomForestRegressor nan": lambda: forest(
+        "RandomForestRegressor", gaps(table()), max_features=2
+    ),
+    "RandomForestRegressor outputs": lambda: forest(
+        "RandomForestRegressor", fit_with={"change": pair}
+    ),
     "ExtraTreesRegressor outputs weighted": lambda: forest(
         "ExtraTreesRegressor", min_samples_leaf=5, fit_with={"change": pair, **W}
     ),
-    "RandomForestClassifier outputs": lambda: forest("RandomForestClassifier", fit_with={"change": two_labels}),
+    "RandomForestClassifier outputs": lambda: forest(
+        "RandomForestClassifier", fit_with={"change": two_labels}
+    ),
     "ExtraTreesClassifier indicators balanced": lambda: forest(
-        "ExtraTreesClassifier", class_weight="balanced", max_depth=4, fit_with={"change": indicators, **W}
+        "ExtraTreesClassifier",
+        class_weight="balanced",
+        max_depth=4,
+        fit_with={"change": indicators, **W},
     ),
     "RandomForestClassifier indicators balanced_subsample": lambda: forest(
-        "RandomForestClassifier", class_weight="balanced_subsample", max_depth=4, fit_with={"change": indicators}
+        "RandomForestClassifier",
+        class_weight="balanced_subsample",
+        max_depth=4,
+        fit_with={"change": indicators},
     ),
     "RandomForestRegressor unseeded": lambda: forest("RandomForestRegressor", random_state=None),
     "RandomForestRegressor warm": lambda: warmed(forest("RandomForestRegressor"), n_estimators=12),
-    "RandomForestRegressor friedman_mse": lambda: forest("RandomForestRegressor", criterion="friedman_mse"),
-    "RandomForestRegressor poisson": lambda: forest(
-        "RandomForestRegressor", criterion="poisson", min_samples_leaf=3, fit_with={"change": np.abs}
+    "RandomForestRegressor friedman_mse": lambda: forest(
+        "RandomForestRegressor", criterion="friedman_mse"
     ),
-    "RandomForestRegressor sparse": lambda: forest("RandomForestRegressor", fit_with={"convert": sparse.csr_matrix}),
-    "RandomForestRegressor frame": lambda: forest("RandomForestRegressor", fit_with={"convert": named}),
-    "RandomForestRegressor one tree": lambda: forest("RandomForestRegressor", n_estimators=1, max_leaf_nodes=20),
-    "RandomForestRegressor oob": lambda: forest("RandomForestRegressor", n_estimators=30, oob_score=True, max_depth=3),
+    "RandomForestRegressor poisson": lambda: forest(
+        "RandomForestRegressor",
+        criterion="poisson",
+        min_samples_leaf=3,
+        fit_with={"change": np.abs},
+    ),
+    "RandomForestRegressor sparse": lambda: forest(
+        "RandomForestRegressor", fit_with={"convert": sparse.csr_matrix}
+    ),
+    "RandomForestRegressor frame": lambda: forest(
+        "RandomForestRegressor", fit_with={"convert": named}
+    ),
+    "RandomForestRegressor one tree": lambda: forest(
+        "RandomForestRegressor", n_estimators=1, max_leaf_nodes=20
+    ),
+    "RandomForestRegressor oob": lambda: forest(
+        "RandomForestRegressor", n_estimators=30, oob_score=True, max_depth=3
+    ),
 }
 
 _BAGGING: Makers = {
     "BaggingRegressor": lambda: forest("BaggingRegressor"),
     "BaggingRegressor weighted": lambda: forest("BaggingRegressor", max_samples=100, fit_with=W),
     "BaggingRegressor columns": lambda: forest("BaggingRegressor", max_features=0.5),
-    "BaggingRegressor columns repeated": lambda: forest("BaggingRegressor", bootstrap_features=True),
-    "BaggingRegressor all rows": lambda: forest("BaggingRegressor", bootstrap=False, max_features=3),
-    "BaggingRegressor without replacement": lambda: forest("BaggingRegressor", bootstrap=False, max_samples=0.3),
+    "BaggingRegressor columns repeated": lambda: forest(
+        "BaggingRegressor", bootstrap_features=True
+    ),
+    "BaggingRegressor all rows": lambda: forest(
+        "BaggingRegressor", bootstrap=False, max_features=3
+    ),
+    "BaggingRegressor without replacement": lambda: forest(
+        "BaggingRegressor", bootstrap=False, max_samples=0.3
+    ),
     "BaggingRegressor ExtraTreeRegressor": lambda: forest(
         "BaggingRegressor", estimator=tree.ExtraTreeRegressor(max_depth=4)
     ),
     "BaggingRegressor monotonic_cst": lambda: forest(
-        "BaggingRegressor", bootstrap_features=True, estimator=tree.DecisionTreeRegressor(monotonic_cst=SIGNS)
+        "BaggingRegressor",
+        bootstrap_features=True,
+        estimator=tree.DecisionTreeRegressor(monotonic_cst=SIGNS),
     ),
     "BaggingRegressor outputs": lambda: forest("BaggingRegressor", fit_with={"change": pair}),
     "BaggingRegressor sparse": lambda: forest(
         "BaggingRegressor", max_features=0.5, fit_with={"convert": sparse.csr_matrix}
     ),
-    "BaggingRegressor frame": lambda: forest("BaggingRegressor", max_features=3, fit_with={"convert": named}),
+    "BaggingRegressor frame": lambda: forest(
+        "BaggingRegressor", max_features=3, fit_with={"convert": named}
+    ),
     "BaggingRegressor nan": lambda: forest("BaggingRegressor", gaps(table())),
     "BaggingRegressor unseeded": lambda: forest("BaggingRegressor", random_state=None),
-    "BaggingRegressor warm": lambda: warmed(forest("BaggingRegressor", max_features=3), n_estimators=12),
+    "BaggingRegressor warm": lambda: warmed(
+        forest("BaggingRegressor", max_features=3), n_estimators=12
+    ),
     "BaggingClassifier": lambda: forest("BaggingClassifier"),
     "BaggingClassifier weighted": lambda: forest("BaggingClassifier", max_samples=100, fit_with=W),
     "BaggingClassifier few drawn": lambda: forest("BaggingClassifier", max_samples=6),
@@ -403,11 +518,20 @@ _BAGGING: Makers = {
 
 CASES: Makers = {
     f"{group} {name}".strip(): cache(make)
-    for group, makers in {"stages": _STAGES, "hist": _HIST, "": {**_TREES, **_FORESTS, **_BAGGING}}.items()
+    for group, makers in {
+        "stages": _STAGES,
+        "hist": _HIST,
+        "": {**_TREES, **_FORESTS, **_BAGGING},
+    }.items()
     for name, make in makers.items()
 }
-if VERSION < (1, 8):  # where trees part rows with missing values otherwise than they predict: pull request 32351
-    CASES = {name: make for name, make in CASES.items() if "nan" not in name or name.startswith("hist")}
+if VERSION < (
+    1,
+    8,
+):  # where trees part rows with missing values otherwise than they predict: pull request 32351
+    CASES = {
+        name: make for name, make in CASES.items() if "nan" not in name or name.startswith("hist")
+    }
 
 _MAE = {"loss": "absolute_error"}
 _WEIGHTED = {"fit_with": {"weighted": True}}
@@ -424,11 +548,17 @@ _RANKED_MAKERS: Makers = {
     "hist absolute_error early stopping": lambda: hist(**_MAE, early_stopping=True),
     "tree absolute_error": lambda: lone("DecisionTreeRegressor", **_MEDIANS),
     "forest absolute_error": lambda: forest("RandomForestRegressor", **_MEDIANS),
-    "forest absolute_error weighted": lambda: forest("ExtraTreesRegressor", **_MEDIANS, **_WEIGHTED),
-    "forest absolute_error two outputs": lambda: forest(
-        "RandomForestRegressor", **_MEDIANS, fit_with={"change": lambda y: np.stack([y, -(y**2)], axis=1)}
+    "forest absolute_error weighted": lambda: forest(
+        "ExtraTreesRegressor", **_MEDIANS, **_WEIGHTED
     ),
-    "bagged absolute_error": lambda: forest("BaggingRegressor", estimator=tree.DecisionTreeRegressor(**_MEDIANS)),
+    "forest absolute_error two outputs": lambda: forest(
+        "RandomForestRegressor",
+        **_MEDIANS,
+        fit_with={"change": lambda y: np.stack([y, -(y**2)], axis=1)},
+    ),
+    "bagged absolute_error": lambda: forest(
+        "BaggingRegressor", estimator=tree.DecisionTreeRegressor(**_MEDIANS)
+    ),
 }
 _CUT_MAKERS: Makers = {
     "stages huber": lambda: boosted(loss="huber"),

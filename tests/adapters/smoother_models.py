@@ -38,9 +38,17 @@ UNLIKE = np.stack([DATA.y, np.random.default_rng(5).normal(size=len(DATA.y))], a
 FIXED = RBF(2.0, "fixed") + WhiteKernel(0.5, "fixed")
 
 
-def fit(model: Any, X: Any = DATA.X, y: Any = DATA.y, weight: Any = None, X_new: Any = DATA.X_new) -> Case:
+def fit(
+    model: Any, X: Any = DATA.X, y: Any = DATA.y, weight: Any = None, X_new: Any = DATA.X_new
+) -> Case:
     """The model on this data."""
-    return Case(model.fit(X, y) if weight is None else model.fit(X, y, sample_weight=weight), X, y, weight, X_new)
+    return Case(
+        model.fit(X, y) if weight is None else model.fit(X, y, sample_weight=weight),
+        X,
+        y,
+        weight,
+        X_new,
+    )
 
 
 def frame(rows: np.ndarray) -> pd.DataFrame:
@@ -51,7 +59,9 @@ def frame(rows: np.ndarray) -> pd.DataFrame:
 
 def piped(*steps: Any) -> Case:
     """A pipeline on a frame with text."""
-    encode = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["kind"]), remainder=StandardScaler())
+    encode = make_column_transformer(
+        (OneHotEncoder(handle_unknown="ignore"), ["kind"]), remainder=StandardScaler()
+    )
     return fit(make_pipeline(encode, *steps), frame(DATA.X), X_new=frame(DATA.X_new))
 
 
@@ -112,8 +122,12 @@ CASES: dict[str, Callable[[], Case]] = {
     "ridge two outputs": lambda: fit(Ridge(1.0), y=TWO),
     "ridge cv": lambda: fit(RidgeCV([0.1, 1.0, 10.0])),
     "ridge penalties of two outputs": lambda: fit(Ridge(np.array([0.5, 20.0])), y=TWO),
-    "ridge penalties of two outputs weighted": lambda: fit(Ridge(np.array([0.5, 20.0])), y=TWO, weight=DATA.weight),
-    "ridge cv penalties of two outputs": lambda: fit(RidgeCV(np.logspace(-2, 4, 7), alpha_per_target=True), y=UNLIKE),
+    "ridge penalties of two outputs weighted": lambda: fit(
+        Ridge(np.array([0.5, 20.0])), y=TWO, weight=DATA.weight
+    ),
+    "ridge cv penalties of two outputs": lambda: fit(
+        RidgeCV(np.logspace(-2, 4, 7), alpha_per_target=True), y=UNLIKE
+    ),
     "bayesian ridge estimated": lambda: fit(BayesianRidge()),
     "bayesian ridge estimated weighted": lambda: fit(BayesianRidge(), weight=DATA.weight),
     "bayesian ridge estimated no intercept": lambda: fit(BayesianRidge(fit_intercept=False)),
@@ -127,7 +141,9 @@ CASES: dict[str, Callable[[], Case]] = {
         KernelRidge(alpha=np.array([0.5, 20.0]), gamma=0.1, kernel="rbf"), y=TWO
     ),
     "kernel ridge": lambda: fit(KernelRidge(alpha=0.5, kernel="rbf", gamma=0.1)),
-    "kernel ridge weighted": lambda: fit(KernelRidge(alpha=0.5, kernel="rbf", gamma=0.1), weight=DATA.weight),
+    "kernel ridge weighted": lambda: fit(
+        KernelRidge(alpha=0.5, kernel="rbf", gamma=0.1), weight=DATA.weight
+    ),
     "kernel ridge linear": lambda: fit(KernelRidge(alpha=2.0)),
     "kernel ridge two outputs": lambda: fit(KernelRidge(alpha=1.0, kernel="rbf"), y=TWO),
     "ridge float32": lambda: single(Ridge(3.0)),
@@ -141,16 +157,28 @@ CASES: dict[str, Callable[[], Case]] = {
     "neighbours by a function": lambda: fit(KNeighborsRegressor(5, weights=lambda d: np.exp(-d))),
     "neighbours two outputs": lambda: fit(KNeighborsRegressor(3), y=TWO),
     "neighbours within a radius": lambda: fit(RadiusNeighborsRegressor(30.0)),
-    "neighbours within a radius by distance": lambda: fit(RadiusNeighborsRegressor(30.0, weights="distance")),
+    "neighbours within a radius by distance": lambda: fit(
+        RadiusNeighborsRegressor(30.0, weights="distance")
+    ),
     "gaussian process": lambda: fit(GaussianProcessRegressor(FIXED)),
-    "gaussian process centred": lambda: fit(GaussianProcessRegressor(FIXED, normalize_y=True, alpha=0.1)),
-    "gaussian process optimised": lambda: fit(GaussianProcessRegressor(RBF() + WhiteKernel(), normalize_y=True)),
-    "gaussian process not optimised": lambda: fit(GaussianProcessRegressor(RBF(2.0), optimizer=None, alpha=0.1)),
+    "gaussian process centred": lambda: fit(
+        GaussianProcessRegressor(FIXED, normalize_y=True, alpha=0.1)
+    ),
+    "gaussian process optimised": lambda: fit(
+        GaussianProcessRegressor(RBF() + WhiteKernel(), normalize_y=True)
+    ),
+    "gaussian process not optimised": lambda: fit(
+        GaussianProcessRegressor(RBF(2.0), optimizer=None, alpha=0.1)
+    ),
     "pipeline lightgbm": lambda: piped(lgb.LGBMRegressor(n_estimators=8, verbose=-1)),
-    "pipeline linear leaves": lambda: piped(lgb.LGBMRegressor(n_estimators=8, linear_tree=True, verbose=-1)),
+    "pipeline linear leaves": lambda: piped(
+        lgb.LGBMRegressor(n_estimators=8, linear_tree=True, verbose=-1)
+    ),
     "pipeline forest": lambda: piped(RandomForestRegressor(5, random_state=0)),
     "pipeline ridge": lambda: piped(Ridge()),
-    "pipeline selection": lambda: piped(SelectKBest(f_regression, k=4), RandomForestRegressor(5, random_state=0)),
+    "pipeline selection": lambda: piped(
+        SelectKBest(f_regression, k=4), RandomForestRegressor(5, random_state=0)
+    ),
     "pipeline of one step": lambda: fit(make_pipeline(Ridge())),
 }
 CASES = {name: cache(make) for name, make in CASES.items()}
@@ -160,10 +188,16 @@ CLASSES: dict[str, Callable[[], Case]] = {
     "ridge classifier": lambda: shares(RidgeClassifier(2.0), two(DATA.y)),
     "ridge classifier three classes": lambda: shares(RidgeClassifier(), labels(DATA.y)),
     "ridge classifier weighted": lambda: shares(RidgeClassifier(), labels(DATA.y), DATA.weight),
-    "ridge classifier costs": lambda: shares(RidgeClassifier(class_weight=COSTS), labels(DATA.y), DATA.weight),
-    "ridge classifier balanced": lambda: shares(RidgeClassifier(class_weight="balanced"), labels(DATA.y)),
+    "ridge classifier costs": lambda: shares(
+        RidgeClassifier(class_weight=COSTS), labels(DATA.y), DATA.weight
+    ),
+    "ridge classifier balanced": lambda: shares(
+        RidgeClassifier(class_weight="balanced"), labels(DATA.y)
+    ),
     "ridge classifier labels": lambda: shares(RidgeClassifier(), (TWO > [5.0, 30.0]).astype(int)),
     "ridge classifier cv": lambda: shares(RidgeClassifierCV([0.1, 1.0, 10.0]), two(DATA.y)),
-    "ridge classifier cv folds": lambda: shares(RidgeClassifierCV([0.1, 10.0], cv=3), labels(DATA.y)),
+    "ridge classifier cv folds": lambda: shares(
+        RidgeClassifierCV([0.1, 10.0], cv=3), labels(DATA.y)
+    ),
 }
 CLASSES = {name: cache(make) for name, make in CLASSES.items()}

@@ -40,7 +40,9 @@ TEMPERATURE = parse_version(sklearn.__version__) >= parse_version("1.8")
 
 
 def _lightgbm(**settings: Any) -> Any:
-    return lgb.LGBMClassifier(**{"n_estimators": 5, "n_jobs": 1, "min_child_samples": 5, "verbose": -1} | settings)
+    return lgb.LGBMClassifier(
+        **{"n_estimators": 5, "n_jobs": 1, "min_child_samples": 5, "verbose": -1} | settings
+    )
 
 
 def _stages() -> Any:
@@ -62,11 +64,15 @@ def test_the_probability_is_the_calibrated_one(method: str, kind: Any, several: 
     explainer = pickle.loads(pickle.dumps(axil.Explainer(model, rows, labels)))
     explanation = explainer(new)
     expected = model.predict_proba(new)
-    np.testing.assert_allclose(explanation.probabilities, expected if several else expected[:, 1], atol=1e-12)
+    np.testing.assert_allclose(
+        explanation.probabilities, expected if several else expected[:, 1], atol=1e-12
+    )
     inside = axil.Explainer(
         model.calibrated_classifiers_[0].estimator,
         rows,
-        np.searchsorted(np.unique(labels), labels) if method == "temperature" and not several else labels,
+        np.searchsorted(np.unique(labels), labels)
+        if method == "temperature" and not several
+        else labels,
     )(new)
     np.testing.assert_array_equal(explanation.contributions, inside.contributions)
     shown = explainer.top(new, k=1)["probability"].to_numpy()
@@ -79,7 +85,9 @@ def test_without_holds_the_curve() -> None:
     model = CalibratedClassifierCV(_stages(), cv=3, ensemble=False).fit(X, LABELS)
     found = axil.Explainer(model, X, LABELS).without(X_NEW, [0, 5, 7])
     curve = model.calibrated_classifiers_[0].calibrators[0]
-    np.testing.assert_allclose(found["probability after"], 1 / (1 + np.exp(curve.a_ * found["after"] + curve.b_)))
+    np.testing.assert_allclose(
+        found["probability after"], 1 / (1 + np.exp(curve.a_ * found["after"] + curve.b_))
+    )
     np.testing.assert_allclose(found["probability before"], model.predict_proba(X_NEW)[:, 1])
     assert (found["change"] != 0).any()
 
@@ -89,27 +97,37 @@ def test_a_frozen_classifier_is_proven_on_the_rows_of_its_own_fit() -> None:
     frozen = import_module("sklearn.frozen").FrozenEstimator(_lightgbm().fit(X[:100], LABELS[:100]))
     model = CalibratedClassifierCV(frozen).fit(X[100:], LABELS[100:])
     explanation = axil.Explainer(model, X[:100], LABELS[:100])(X_NEW)
-    np.testing.assert_allclose(explanation.probabilities, model.predict_proba(X_NEW)[:, 1], atol=1e-12)
+    np.testing.assert_allclose(
+        explanation.probabilities, model.predict_proba(X_NEW)[:, 1], atol=1e-12
+    )
     with pytest.raises(axil.ExactnessError):
         axil.Explainer(model, X[100:], LABELS[100:])
 
 
 def test_forests_have_weights_of_their_probabilities_before_calibration() -> None:
-    model = CalibratedClassifierCV(RandomForestClassifier(5, random_state=0), cv=3, ensemble=False).fit(X, LABELS)
+    model = CalibratedClassifierCV(
+        RandomForestClassifier(5, random_state=0), cv=3, ensemble=False
+    ).fit(X, LABELS)
     explainer = pickle.loads(pickle.dumps(axil.Explainer(model, X, LABELS)))
     inside = model.calibrated_classifiers_[0].estimator
-    np.testing.assert_allclose(explainer(X_NEW).predictions, inside.predict_proba(X_NEW), atol=1e-12)
+    np.testing.assert_allclose(
+        explainer(X_NEW).predictions, inside.predict_proba(X_NEW), atol=1e-12
+    )
     assert "before calibration" in explainer.top(X_NEW).attrs["axil"]
 
 
 def test_a_logistic_regression_has_derivatives_of_its_score() -> None:
     inside = LogisticRegression(tol=1e-10, max_iter=1000)
-    model = CalibratedClassifierCV(make_pipeline(StandardScaler(), inside), cv=3, ensemble=False).fit(X, LABELS)
+    model = CalibratedClassifierCV(
+        make_pipeline(StandardScaler(), inside), cv=3, ensemble=False
+    ).fit(X, LABELS)
     assert axil.supports(model).kind == "derivative"
     assert axil.Explainer(model, X, LABELS).kind == "derivative"
     for wrapped in (
         model,
-        make_pipeline(StandardScaler(), CalibratedClassifierCV(inside, ensemble=False)).fit(X, LABELS),
+        make_pipeline(StandardScaler(), CalibratedClassifierCV(inside, ensemble=False)).fit(
+            X, LABELS
+        ),
     ):
         with pytest.raises(axil.InputError, match=r"calibrated_classifiers_\[0\].estimator"):
             axil.Explainer(wrapped, X, LABELS, output="probability")
@@ -125,7 +143,9 @@ def test_in_pipelines_and_thresholds_and_calibrated_twice() -> None:
     for model in models:
         model.fit(X, LABELS)
         found = axil.Explainer(model, X, LABELS)(X_NEW)
-        np.testing.assert_allclose(found.probabilities, model.predict_proba(X_NEW)[:, 1], atol=1e-12)
+        np.testing.assert_allclose(
+            found.probabilities, model.predict_proba(X_NEW)[:, 1], atol=1e-12
+        )
 
 
 def _folds(model: Any, labels: Any) -> list[Any]:
@@ -160,13 +180,17 @@ def test_weights_of_an_ensemble_are_means_over_its_folds(splits: str, weighted: 
         expected[:, fold] += own / own.sum(axis=1, keepdims=True) / len(folds)
     explanation = explainer(X_NEW)
     np.testing.assert_allclose(explanation.weights, expected, rtol=0, atol=1e-12)
-    means = np.mean([own.estimator.predict_proba(X_NEW) for own in model.calibrated_classifiers_], axis=0)
+    means = np.mean(
+        [own.estimator.predict_proba(X_NEW) for own in model.calibrated_classifiers_], axis=0
+    )
     np.testing.assert_allclose(explanation.predictions, means, atol=1e-12)
     np.testing.assert_allclose(explanation.probabilities, model.predict_proba(X_NEW), atol=1e-12)
     shown = explainer.top(X_NEW, k=1)
     np.testing.assert_allclose(shown["probability"], model.predict_proba(X_NEW).ravel(), atol=1e-12)
     assert "calibrated" in shown.attrs["axil"]
-    np.testing.assert_allclose(explanation[:2].probabilities, model.predict_proba(X_NEW[:2]), atol=1e-12)
+    np.testing.assert_allclose(
+        explanation[:2].probabilities, model.predict_proba(X_NEW[:2]), atol=1e-12
+    )
 
 
 def test_an_ensemble_without_rows() -> None:
@@ -181,7 +205,11 @@ def test_an_ensemble_without_rows() -> None:
         expected += own @ (LABELS[left] == "yes").astype(float) / own.sum(axis=1) / 3
     after = explainer.without(X_NEW, gone)["after"].to_numpy().reshape(-1, 2)[:, 1]
     np.testing.assert_allclose(after, expected, atol=1e-12)
-    for ask in (explainer.leave_one_out, lambda: explainer.refit(drop=gone), lambda: explainer.save("there.npz")):
+    for ask in (
+        explainer.leave_one_out,
+        lambda: explainer.refit(drop=gone),
+        lambda: explainer.save("there.npz"),
+    ):
         with pytest.raises(axil.UnsupportedQuestionError):
             ask()
 
@@ -189,20 +217,29 @@ def test_an_ensemble_without_rows() -> None:
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("several", [False, True])
 @pytest.mark.parametrize(
-    "inside", [RidgeClassifier(), KNeighborsClassifier(), make_pipeline(StandardScaler(), RandomForestClassifier(3))]
+    "inside",
+    [
+        RidgeClassifier(),
+        KNeighborsClassifier(),
+        make_pipeline(StandardScaler(), RandomForestClassifier(3)),
+    ],
 )
 def test_ensembles_of_models_with_exact_weights(method: str, several: bool, inside: Any) -> None:
     found = load_wine(as_frame=True)
     rows, labels = (found.data, found.target.to_numpy()) if several else (pd.DataFrame(X), LABELS)
     new = rows.iloc[::20] if several else pd.DataFrame(X_NEW)
     model = CalibratedClassifierCV(inside, method=method, cv=4).fit(rows, labels)
-    around = GridSearchCV(make_pipeline(MinMaxScaler(), model), {"calibratedclassifiercv__cv": [3]}, cv=2)
+    around = GridSearchCV(
+        make_pipeline(MinMaxScaler(), model), {"calibratedclassifiercv__cv": [3]}, cv=2
+    )
     wholes = [model, around.fit(rows, labels)]
     if not several:
         wholes.append(FixedThresholdClassifier(model).fit(rows, labels))
     for whole in wholes:
         explainer = pickle.loads(pickle.dumps(axil.Explainer(whole, rows, labels)))
-        np.testing.assert_allclose(explainer(new).probabilities, whole.predict_proba(new), atol=1e-9)
+        np.testing.assert_allclose(
+            explainer(new).probabilities, whole.predict_proba(new), atol=1e-9
+        )
         assert explainer(new[:0]).probabilities.shape == (0, len(whole.classes_))
 
 
@@ -210,11 +247,15 @@ def test_folds_that_cannot_be_drawn_again_are_refused_with_advice_that_works() -
     rows, groups = pd.DataFrame(X, index=np.arange(150) + 7), np.arange(150) // 5
     forest = RandomForestClassifier(3, random_state=0)
     shuffled = CalibratedClassifierCV(forest, cv=StratifiedKFold(3, shuffle=True)).fit(rows, LABELS)
-    used_up = CalibratedClassifierCV(forest, cv=GroupKFold(3).split(X, LABELS, groups)).fit(rows, LABELS)
+    used_up = CalibratedClassifierCV(forest, cv=GroupKFold(3).split(X, LABELS, groups)).fit(
+        rows, LABELS
+    )
     for model in (shuffled, used_up):
         support = axil.supports(model)
         assert (support.kind, support.setting) == ("no", "cv")
-        with pytest.raises(axil.UnsupportedModelError, match=r"cv=list\(splitter.split\(X, y, groups\)\)"):
+        with pytest.raises(
+            axil.UnsupportedModelError, match=r"cv=list\(splitter.split\(X, y, groups\)\)"
+        ):
             axil.Explainer(model, rows, LABELS)
     splitter, y = GroupKFold(3), LABELS
     model = CalibratedClassifierCV(forest, cv=list(splitter.split(rows, y, groups))).fit(rows, y)
@@ -243,13 +284,19 @@ def test_wrong_labels_do_not_pass() -> None:
 
 
 def test_a_mean_of_calibrated_members_is_refused_by_name() -> None:
-    calibrated = CalibratedClassifierCV(RandomForestClassifier(3, random_state=0), cv=3, ensemble=False)
+    calibrated = CalibratedClassifierCV(
+        RandomForestClassifier(3, random_state=0), cv=3, ensemble=False
+    )
     model = VotingClassifier([("a", calibrated)], voting="soft").fit(X, LABELS)
-    with pytest.raises(axil.UnsupportedModelError, match=r"named_estimators_\['a'\].*Calibrate the whole"):
+    with pytest.raises(
+        axil.UnsupportedModelError, match=r"named_estimators_\['a'\].*Calibrate the whole"
+    ):
         axil.Explainer(model, X, LABELS)
 
 
-@pytest.mark.parametrize("wrap", [lambda m: CalibratedClassifierCV(m, cv=3, ensemble=False), FixedThresholdClassifier])
+@pytest.mark.parametrize(
+    "wrap", [lambda m: CalibratedClassifierCV(m, cv=3, ensemble=False), FixedThresholdClassifier]
+)
 def test_refit_keeps_the_curve_and_the_threshold(wrap: Any) -> None:
     model = wrap(_lightgbm()).fit(X, LABELS)
     explainer = axil.Explainer(model, X, LABELS)

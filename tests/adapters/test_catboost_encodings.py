@@ -25,7 +25,16 @@ from axil.adapters.catboost.encodings import BORDERS, BUCKETS, COUNTER, MEAN, cl
 from axil.adapters.catboost.permutations import AveragingFold, Generator
 from axil.adapters.catboost.refusals import REFUSALS, CatBoostReading
 from axil.adapters.refusals import refusal
-from tests.adapters.catboost_models import CASES, N_ROWS, QUIET, encoded, letters, loaded, regressor, table
+from tests.adapters.catboost_models import (
+    CASES,
+    N_ROWS,
+    QUIET,
+    encoded,
+    letters,
+    loaded,
+    regressor,
+    table,
+)
 from tests.adapters.common import check_refusal
 
 ENCODED = [name for name in CASES if "encoded" in name]
@@ -39,7 +48,9 @@ class OneByOne:
         seeds = self._stream(seed, 0)
         (a, b, c, d, e, f) = (next(seeds) for _ in range(6))
         self._high = self._stream(a | b << 32, c)
-        self._low = self._stream(d | e << 32, f if c & (2**31 - 1) != f & (2**31 - 1) else ~f & 0xFFFFFFFF)
+        self._low = self._stream(
+            d | e << 32, f if c & (2**31 - 1) != f & (2**31 - 1) else ~f & 0xFFFFFFFF
+        )
 
     @staticmethod
     def _stream(x: int, sequence: int):
@@ -82,7 +93,9 @@ def test_the_averaging_fold_shuffles_blocks_of_the_shuffled_rows() -> None:
     blocks = [rows[3 * i : 3 * i + 3] for i in one.shuffled(834)]
     drawn = {"permutation_count": 4, "fold_permutation_block": 0}
     settings_of = {"data_processing_options": {}, "boosting_options": drawn, "random_seed": 3}
-    assert AveragingFold.of(n, settings_of).rows.tolist() == [row for block in blocks for row in block]
+    assert AveragingFold.of(n, settings_of).rows.tolist() == [
+        row for block in blocks for row in block
+    ]
 
 
 def test_hashes_are_those_of_catboost() -> None:
@@ -120,7 +133,9 @@ def test_combinations_of_every_sort_are_among_the_models() -> None:
 @pytest.mark.parametrize(
     "name", ["encoded", "encoded has_time weighted", "encoded Lossguide weighted", "encoded means"]
 )
-@pytest.mark.parametrize("wrong", ["two exchanged", "one changed", "shuffled", "rows in another order"])
+@pytest.mark.parametrize(
+    "wrong", ["two exchanged", "one changed", "shuffled", "rows in another order"]
+)
 def test_wrong_targets_never_pass(name: str, wrong: str) -> None:
     case, rng = CASES[name](), np.random.default_rng(0)
     y, X, weight = case.y.copy(), case.X, case.sample_weight
@@ -133,8 +148,12 @@ def test_wrong_targets_never_pass(name: str, wrong: str) -> None:
     else:
         order = rng.permutation(len(y))
         X, y, weight = X.iloc[order], y[order], None if weight is None else weight[order]
-    order_named = r"Reasons, the most likely first:\n- The rows are in another order than in the fit"
-    with pytest.raises(ExactnessError, match=order_named if wrong == "rows in another order" else None):
+    order_named = (
+        r"Reasons, the most likely first:\n- The rows are in another order than in the fit"
+    )
+    with pytest.raises(
+        ExactnessError, match=order_named if wrong == "rows in another order" else None
+    ):
         Explainer(case.model, X, y, weight)
 
 
@@ -163,7 +182,10 @@ def test_borders_of_targets_follow_from_how_many_lie_above() -> None:
 LOSSES: dict[str, tuple[Any, dict[str, Any]]] = {
     "Logloss": (lambda y: (y > 5).astype(int), {}),
     "MultiClass": (lambda y: np.digitize(y, [3, 5, 7]), {"loss_function": "MultiClass"}),
-    "MultiClassOneVsAll": (lambda y: np.digitize(y, [3, 5, 7]), {"loss_function": "MultiClassOneVsAll"}),
+    "MultiClassOneVsAll": (
+        lambda y: np.digitize(y, [3, 5, 7]),
+        {"loss_function": "MultiClassOneVsAll"},
+    ),
     "means of classes": (
         lambda y: np.digitize(y, [3, 5, 7]),
         {"loss_function": "MultiClass", "simple_ctr": ["BinarizedTargetMeanValue", "Buckets"]},
@@ -180,7 +202,11 @@ def classified(name: str) -> tuple[Any, pd.DataFrame, Any]:
     change, params = LOSSES[name]
     data = table()
     X, y = letters(data.X), change(data.y)
-    classes = params.get("loss_function", "Logloss") in ("Logloss", "MultiClass", "MultiClassOneVsAll")
+    classes = params.get("loss_function", "Logloss") in (
+        "Logloss",
+        "MultiClass",
+        "MultiClassOneVsAll",
+    )
     kind = cb.CatBoostClassifier if classes else cb.CatBoost
     settings_of = {"iterations": 6, "depth": 4, "max_ctr_complexity": 2, **QUIET, **params}
     model = cb.CatBoost(settings_of) if kind is cb.CatBoost else kind(**settings_of)
@@ -196,9 +222,14 @@ def test_pushes_of_every_loss_add_up_to_the_scores(name: str) -> None:
     found = explainer(X_new)
     scores = np.asarray(model.predict(X_new, prediction_type="RawFormulaVal"))
     np.testing.assert_allclose(
-        np.reshape(found.predictions, scores.shape), scores, rtol=0, atol=1e-6 * np.abs(scores).max()
+        np.reshape(found.predictions, scores.shape),
+        scores,
+        rtol=0,
+        atol=1e-6 * np.abs(scores).max(),
     )
-    low, high = (np.flatnonzero(y == y[order])[0] for order in np.argsort(y, kind="stable")[[0, -1]])
+    low, high = (
+        np.flatnonzero(y == y[order])[0] for order in np.argsort(y, kind="stable")[[0, -1]]
+    )
     wrong = np.array(y)
     wrong[[low, high]] = wrong[[high, low]]
     with pytest.raises(ExactnessError):
@@ -244,7 +275,9 @@ def test_a_saved_explainer_has_the_same_answers(tmp_path) -> None:
     model, X, y = classified("Logloss")
     Explainer(model, X, y).save(tmp_path / "pushes")
     again = axil.load(tmp_path / "pushes", model, X_train=X)
-    np.testing.assert_allclose(again(X[:5]).predictions, Explainer(model, X, y)(X[:5]).predictions, rtol=1e-12)
+    np.testing.assert_allclose(
+        again(X[:5]).predictions, Explainer(model, X, y)(X[:5]).predictions, rtol=1e-12
+    )
     with pytest.raises(axil.AxilError):
         axil.load(tmp_path / "pushes", model, X_train=X.iloc[::-1])
 
@@ -252,7 +285,10 @@ def test_a_saved_explainer_has_the_same_answers(tmp_path) -> None:
 def test_refuses_what_is_not_replayed() -> None:
     first = encoded(iterations=3)
     more = regressor(
-        convert=letters, cat_features=["d", "f", "g"], iterations=2, fit={"init_model": loaded(first).model}
+        convert=letters,
+        cat_features=["d", "f", "g"],
+        iterations=2,
+        fit={"init_model": loaded(first).model},
     )
     check_refusal(more.model, "init_model", "a model with", None)
     case = encoded(ctr_leaf_count_limit=4)
@@ -265,14 +301,21 @@ def test_refuses_what_is_not_replayed() -> None:
 def test_refuses_encodings_that_were_made_on_a_gpu() -> None:
     blob = parse(CASES["encoded"]().model._serialize_model())
     document = json.loads(blob.info["params"]) | {"task_type": "GPU"}
-    found = refusal(REFUSALS, CatBoostReading(replace(blob, info={**blob.info, "params": json.dumps(document)})))
+    found = refusal(
+        REFUSALS, CatBoostReading(replace(blob, info={**blob.info, "params": json.dumps(document)}))
+    )
     assert found is not None
     assert found.setting == "task_type"
     assert str(found.value).startswith("GPU with ")
 
 
 def test_refuses_json_that_lost_which_targets_are_counted() -> None:
-    check_refusal(loaded(CASES["multi encoded"](), "json").model, "target_border", "3 ways to part the targets", None)
+    check_refusal(
+        loaded(CASES["multi encoded"](), "json").model,
+        "target_border",
+        "3 ways to part the targets",
+        None,
+    )
     case = loaded(CASES["encoded"](), "json")
     assert Explainer(case.model, case.X, case.y).verification.held.encodings
 
@@ -280,10 +323,14 @@ def test_refuses_json_that_lost_which_targets_are_counted() -> None:
 def test_rows_in_any_container_are_encoded_alike() -> None:
     case = CASES["encoded"]()
     expected = Explainer(case.model, case.X, case.y)(case.X_new).weights
-    again = Explainer(case.model, pl.from_pandas(case.X), case.y)(pl.from_pandas(case.X_new)).weights
+    again = Explainer(case.model, pl.from_pandas(case.X), case.y)(
+        pl.from_pandas(case.X_new)
+    ).weights
     np.testing.assert_array_equal(again, expected)
     rows = sparse.csr_matrix((10 * np.abs(table().X)).astype(np.int64))
-    model = cb.CatBoostRegressor(iterations=4, **QUIET).fit(cb.Pool(rows, case.y, cat_features=[0, 1, 7]))
+    model = cb.CatBoostRegressor(iterations=4, **QUIET).fit(
+        cb.Pool(rows, case.y, cat_features=[0, 1, 7])
+    )
     for form in (rows, rows.tocsc()):
         assert Explainer(model, form, case.y).verification.held.encodings
 
@@ -292,11 +339,15 @@ def doubled(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(a=2 * rows["a"])
 
 
-def fitted(kind: Any, X: Any, categories: list[int], most_one_hot: int, **settings: Any) -> tuple[Any, Any]:
+def fitted(
+    kind: Any, X: Any, categories: list[int], most_one_hot: int, **settings: Any
+) -> tuple[Any, Any]:
     """A small model and its targets."""
     y = np.random.default_rng(3).normal(size=len(X))
     y = y if kind is cb.CatBoostRegressor else (y > 0).astype(int)
-    model = kind(iterations=6, depth=3, cat_features=categories, one_hot_max_size=most_one_hot, **QUIET)
+    model = kind(
+        iterations=6, depth=3, cat_features=categories, one_hot_max_size=most_one_hot, **QUIET
+    )
     return model.fit(X, y, **settings), y
 
 
@@ -307,7 +358,9 @@ def raw(model: Any, X: Any) -> Any:
 @pytest.mark.parametrize("most_one_hot", [2, 10])
 @pytest.mark.parametrize("kind", [cb.CatBoostRegressor, cb.CatBoostClassifier])
 @pytest.mark.parametrize(
-    "names", [[0, 1, 2], [5, 6, 7], [2, 1, 0], [1.5, 2.5, 3.5], [0, "a", 1], [("a", 1), ("a", 2), ("b", 1)]], ids=str
+    "names",
+    [[0, 1, 2], [5, 6, 7], [2, 1, 0], [1.5, 2.5, 3.5], [0, "a", 1], [("a", 1), ("a", 2), ("b", 1)]],
+    ids=str,
 )
 def test_names_of_columns_may_be_numbers(names: list[Any], kind: Any, most_one_hot: int) -> None:
     rng = np.random.default_rng(0)
@@ -331,7 +384,12 @@ def test_lists_of_rows(table: str, kind: Any, most_one_hot: int) -> None:
     rng = np.random.default_rng(1)
     first = {"text": rng.choice(list("abcd"), 80).tolist(), "numbers": rng.normal(size=80).tolist()}
     first["whole numbers"] = rng.integers(0, 4, 80).tolist()
-    X = [list(row) for row in zip(first[table], rng.integers(0, 5, 80).tolist(), rng.integers(0, 9, 80).tolist())]
+    X = [
+        list(row)
+        for row in zip(
+            first[table], rng.integers(0, 5, 80).tolist(), rng.integers(0, 9, 80).tolist()
+        )
+    ]
     model, y = fitted(kind, X, [0, 1] if table == "text" else [1], most_one_hot)
     explainer = Explainer(model, X, y)
     np.testing.assert_allclose(explainer(X[:5]).predictions, raw(model, X[:5]), atol=1e-7)

@@ -35,7 +35,9 @@ def oracle(name: str, rows: Any = slice(None)) -> tuple[Array, Array, Array]:
     weights = np.ones(len(y)) if case.sample_weight is None else single(case.sample_weight)
     l2 = 3.0 * weights[rows].sum() / len(y[rows])
     rates = [float(np.float32(0.3))] * leaves.shape[1]
-    return replayed(y[rows], weights[rows], leaves[rows], rates, l2=l2, base=0.0, queries=queries, **more)
+    return replayed(
+        y[rows], weights[rows], leaves[rows], rates, l2=l2, base=0.0, queries=queries, **more
+    )
 
 
 @pytest.mark.parametrize("name", PLAIN)
@@ -50,7 +52,9 @@ def test_weights_and_deletions_are_those_of_a_replay(name: str) -> None:
     np.testing.assert_allclose(explainer(case.X_new).weights, K, rtol=0, atol=1e-9)
     gone = [3, 7, 50]
     left = oracle(name, np.setdiff1d(np.arange(len(case.y)), gone))[0]
-    np.testing.assert_allclose(explainer.without(case.X_new, gone)["after"], left, rtol=0, atol=1e-6 * scale)
+    np.testing.assert_allclose(
+        explainer.without(case.X_new, gone)["after"], left, rtol=0, atol=1e-6 * scale
+    )
 
 
 @pytest.mark.parametrize("name", PLAIN)
@@ -60,7 +64,9 @@ def test_a_refit_is_the_fit_to_the_rows_left(name: str) -> None:
     explainer = axil.Explainer(case.model, case.X, case.y, case.sample_weight)
     again = explainer.refit(drop=[3, 7, 50])
     left = oracle(name, np.setdiff1d(np.arange(len(case.y)), [3, 7, 50]))[0]
-    np.testing.assert_allclose(again.model.predict(case.X_new), left, rtol=0, atol=1e-6 * np.abs(case.y).max())
+    np.testing.assert_allclose(
+        again.model.predict(case.X_new), left, rtol=0, atol=1e-6 * np.abs(case.y).max()
+    )
 
 
 @pytest.mark.parametrize("name", ["Huber", "Huber Gradient weighted"])
@@ -78,7 +84,11 @@ def test_wrong_targets_are_noticed(name: str) -> None:
 
 
 def test_several_steps_are_additive() -> None:
-    case = regressor(loss_function="Huber:delta=0.7", leaf_estimation_iterations=2, leaf_estimation_backtracking="No")
+    case = regressor(
+        loss_function="Huber:delta=0.7",
+        leaf_estimation_iterations=2,
+        leaf_estimation_backtracking="No",
+    )
     assert axil.Explainer(case.model, case.X, case.y).kind == "additive"
 
 

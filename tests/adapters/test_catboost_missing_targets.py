@@ -26,14 +26,19 @@ def case(weighted: bool = False, n_outputs: int = 3, share: float = 0.3, **param
 
 def explainer(case: Case, y: Any = None) -> axil.Explainer:
     targets = case.y if y is None else y
-    return axil.Explainer(case.model, case.X, targets, sample_weight=case.sample_weight, init_score=case.baseline)
+    return axil.Explainer(
+        case.model, case.X, targets, sample_weight=case.sample_weight, init_score=case.baseline
+    )
 
 
 def replayed(case: Case, weights: Any, X: Any, targets: Any = None) -> Any:
     """(n, K): the fit again in NumPy with these row weights, 0 for rows that are gone; splits are held fixed."""
     y = (case.y if targets is None else targets).astype(np.float32).astype(np.float64)
     params = case.model.get_all_params()
-    rate, steps = float(np.float32(params["learning_rate"])), int(params["leaf_estimation_iterations"])
+    rate, steps = (
+        float(np.float32(params["learning_rate"])),
+        int(params["leaf_estimation_iterations"]),
+    )
     l2 = float(np.float32(np.float32(params["l2_leaf_reg"]) * weights[weights > 0].mean()))
     leaves, asked = (case.model.calc_leaf_indexes(rows) for rows in (case.X, X))
     made = np.zeros((len(X), y.shape[1]))
@@ -71,8 +76,14 @@ def test_weights_deletions_and_other_targets(name: str) -> None:
     assert missing.any()
     assert not weights.transpose(0, 2, 1)[:, missing].any()
     made = np.einsum("ikj,jk->ik", weights, np.nan_to_num(own.y))
-    np.testing.assert_allclose(made, own.model.predict(own.X_new).reshape(made.shape), rtol=0, atol=1e-5)
-    w = np.ones(n) if own.sample_weight is None else own.sample_weight.astype(np.float32).astype(np.float64)
+    np.testing.assert_allclose(
+        made, own.model.predict(own.X_new).reshape(made.shape), rtol=0, atol=1e-5
+    )
+    w = (
+        np.ones(n)
+        if own.sample_weight is None
+        else own.sample_weight.astype(np.float32).astype(np.float64)
+    )
     np.testing.assert_allclose(made, replayed(own, w, own.X_new), rtol=0, atol=1e-5)
 
     rows = [0, 7, 30, 31]
@@ -85,7 +96,9 @@ def test_weights_deletions_and_other_targets(name: str) -> None:
     np.testing.assert_allclose(effects, single, rtol=0, atol=1e-9)
     alone = np.stack([replayed(own, w * (np.arange(n) != j), own.X_new) for j in rows], axis=2)
     removed = found.removal(own.X_new, method="exact").reshape(*made.shape, n)[:, :, rows]
-    np.testing.assert_allclose(removed, alone - replayed(own, w, own.X_new)[:, :, None], rtol=0, atol=1e-5)
+    np.testing.assert_allclose(
+        removed, alone - replayed(own, w, own.X_new)[:, :, None], rtol=0, atol=1e-5
+    )
 
     targets = own.y.copy()
     targets[rows] += 5.0
@@ -97,7 +110,9 @@ def test_weights_deletions_and_other_targets(name: str) -> None:
 def test_no_target_is_missing() -> None:
     """The loss is then that of several outputs, and so is every answer."""
     data = several()
-    one, other = (regressor(data, loss_function=loss, iterations=3, depth=3) for loss in ("MultiRMSE", LOSS))
+    one, other = (
+        regressor(data, loss_function=loss, iterations=3, depth=3) for loss in ("MultiRMSE", LOSS)
+    )
     first, second = explainer(one), explainer(other)
     np.testing.assert_array_equal(first(one.X_new).weights, second(one.X_new).weights)
     assert first.without(one.X_new, [3, 4]).equals(second.without(one.X_new, [3, 4]))
@@ -112,7 +127,10 @@ def test_the_page() -> None:
 def test_files_copies_and_other_models() -> None:
     own = case()
     found = explainer(own)
-    for copied in (pickle.loads(pickle.dumps(found)), explainer(replace(own, model=loaded(own).model))):
+    for copied in (
+        pickle.loads(pickle.dumps(found)),
+        explainer(replace(own, model=loaded(own).model)),
+    ):
         np.testing.assert_array_equal(copied(own.X_new).weights, found(own.X_new).weights)
 
 
@@ -150,7 +168,9 @@ def test_missing_targets_are_shown_as_missing_and_stay_so() -> None:
     own = case()
     found = explainer(own)
     errors = found.leave_one_out()
-    assert np.array_equal(np.isnan(errors["target"].to_numpy().reshape(own.y.shape)), np.isnan(own.y))
+    assert np.array_equal(
+        np.isnan(errors["target"].to_numpy().reshape(own.y.shape)), np.isnan(own.y)
+    )
     assert np.isnan(errors["residual"].to_numpy().reshape(own.y.shape)[np.isnan(own.y)]).all()
     row = int(np.flatnonzero(np.isnan(own.y).any(axis=1))[0])
     with pytest.raises(axil.InputError, match="which had no target there in the fit"):

@@ -58,7 +58,8 @@ def replayed(name: str, alpha: float, delta: float, kept: NDArray[np.intp]) -> t
             counted = np.ones(len(rows))  # sample weights do not count in leaves
             if name == "MAPE":  # which takes residuals for targets
                 counted = np.float64(
-                    np.float32(1) / np.maximum(np.float32(1), np.abs(residuals[rows].astype(np.float32)))
+                    np.float32(1)
+                    / np.maximum(np.float32(1), np.abs(residuals[rows].astype(np.float32)))
                 )
             at, shift = percentile(residuals[rows], counted, alpha, delta)
             F[rows] += np.float64(np.float32(0.3)) * (residuals[rows[at]] + shift)
@@ -95,14 +96,18 @@ def test_several_quantiles_of_one_column_of_targets(weighted: bool) -> None:
     explainer = axil.Explainer(case.model, case.X, case.y, case.sample_weight)
     found = explainer(case.X_new)
     np.testing.assert_allclose(found.predictions, case.model.predict(case.X_new), rtol=0, atol=1e-6)
-    np.testing.assert_allclose(found.weights @ case.y + found.intercepts, found.predictions, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(
+        found.weights @ case.y + found.intercepts, found.predictions, rtol=0, atol=1e-6
+    )
     with pytest.raises(axil.ExactnessError):
         axil.Explainer(case.model, case.X, case.y[::-1], case.sample_weight)
 
 
 @pytest.mark.parametrize("name", ["quantile", "MAE weighted", "MAPE"])
 def test_wrong_targets_are_noticed(name: str) -> None:
-    check_wrong_targets(RANKED[name](), least=1e-3, error=(axil.ExactnessError, axil.UnsupportedModelError))
+    check_wrong_targets(
+        RANKED[name](), least=1e-3, error=(axil.ExactnessError, axil.UnsupportedModelError)
+    )
 
 
 def test_a_value_of_zero_that_many_rows_have() -> None:
@@ -110,7 +115,13 @@ def test_a_value_of_zero_that_many_rows_have() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(400, 3)), np.maximum(rng.integers(-3, 4, 400), 0).astype(float)
     model = CatBoostRegressor(
-        loss_function="Quantile:alpha=0.1", iterations=4, depth=2, verbose=0, allow_writing_files=False
+        loss_function="Quantile:alpha=0.1",
+        iterations=4,
+        depth=2,
+        verbose=0,
+        allow_writing_files=False,
     )
     explainer = axil.Explainer(model.fit(X, y), X, y)
-    np.testing.assert_allclose(explainer(X[:9]).predictions, model.predict(X[:9]), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(
+        explainer(X[:9]).predictions, model.predict(X[:9]), rtol=0, atol=1e-6
+    )

@@ -24,7 +24,16 @@ from axil.adapters.boosted_fit import BoostedFit
 from axil.adapters.catboost.adapter import CatBoostAdapter, read
 from axil.adapters.contract import TrainingRows
 from axil.errors import InputError, UnsupportedQuestionError
-from tests.adapters.catboost_models import CASES, QUIET, TAKES_NA, Case, loaded, pickled, regressor, table
+from tests.adapters.catboost_models import (
+    CASES,
+    QUIET,
+    TAKES_NA,
+    Case,
+    loaded,
+    pickled,
+    regressor,
+    table,
+)
 from tests.adapters.common import settled
 from tests.subsets import every
 
@@ -45,7 +54,9 @@ def adapter_of(model: Any) -> CatBoostAdapter:
 def parts(case: Case) -> tuple[Array, Array | None, Array | None]:
     """Targets (N, K), weights and offsets as the explainer passes them."""
     y = single(case.y).reshape(len(case.y), -1)
-    rounded = (None if values is None else single(values) for values in (case.sample_weight, case.baseline))
+    rounded = (
+        None if values is None else single(values) for values in (case.sample_weight, case.baseline)
+    )
     weights, offsets = rounded
     return y, weights, offsets
 
@@ -61,12 +72,19 @@ def settle(case: Case, trees: BoostedFit, leaves: NDArray[Any]) -> BoostedFit:
     """With the rates that the model leaves open fitted to its leaf values."""
     if not np.isnan(trees.learning_rates).any():
         return trees
-    once = trees.with_learning_rates(np.where(np.isnan(trees.learning_rates), 1.0, trees.learning_rates))
+    once = trees.with_learning_rates(
+        np.where(np.isnan(trees.learning_rates), 1.0, trees.learning_rates)
+    )
     pairs = zip(
-        *(np.split(v, np.cumsum(trees.n_leaves)[:-1]) for v in (replay(case, once, leaves, True)[2], trees.leaf_values))
+        *(
+            np.split(v, np.cumsum(trees.n_leaves)[:-1])
+            for v in (replay(case, once, leaves, True)[2], trees.leaf_values)
+        )
     )
     fitted = np.array([np.sum(u * v) / (np.sum(u * u) or 1.0) for u, v in pairs])
-    return trees.with_learning_rates(np.where(np.isnan(trees.learning_rates), fitted, trees.learning_rates))
+    return trees.with_learning_rates(
+        np.where(np.isnan(trees.learning_rates), fitted, trees.learning_rates)
+    )
 
 
 def leaf_values(trees: BoostedFit, own: slice, S: Array, W: Array) -> Array:
@@ -90,7 +108,9 @@ def tables(trees: BoostedFit) -> tuple[Array, Array]:
     return np.tril(np.tile(trees.learning_rates, (n_trees + 1, 1)), -1), np.ones(n_trees + 1)
 
 
-def replay(case: Case, trees: BoostedFit, leaves: NDArray[Any], forced: bool) -> tuple[Array, Array, Array, Array]:
+def replay(
+    case: Case, trees: BoostedFit, leaves: NDArray[Any], forced: bool
+) -> tuple[Array, Array, Array, Array]:
     """Leaf counts, weights and values (L, K), and predictions (N, K) without offsets, wherever they are made.
 
     ``forced``: each tree is fitted to what the model's own trees leave over, from the model's own base; otherwise to what
@@ -107,7 +127,12 @@ def replay(case: Case, trees: BoostedFit, leaves: NDArray[Any], forced: bool) ->
     start = 0
     for t, n in enumerate(trees.n_leaves):
         own, leaf = slice(start, start + n), leaves[:, t]
-        residual = y - shift - beta[t] * base - sum(omega[t, s] * v[leaves[:, s]] for s, v in enumerate(found))
+        residual = (
+            y
+            - shift
+            - beta[t] * base
+            - sum(omega[t, s] * v[leaves[:, s]] for s, v in enumerate(found))
+        )
         counts.append(np.bincount(leaf, minlength=n))
         W = np.bincount(leaf, w, n)
         S = np.stack([np.bincount(leaf, w * r, n) for r in residual.T], axis=1)
@@ -151,7 +176,9 @@ def test_replay_meets_every_leaf(name: str) -> None:
     assert (trees.recorded_by is not None) == (name == "encoded Lossguide weighted")
     if trees.recorded_by is None:
         np.testing.assert_allclose(weights, trees.leaf_weights, rtol=0, atol=1e-14 * weights.sum())
-    np.testing.assert_allclose(values, trees.leaf_values, rtol=0, atol=adapter.leaf_tolerance * scale)
+    np.testing.assert_allclose(
+        values, trees.leaf_values, rtol=0, atol=adapter.leaf_tolerance * scale
+    )
     np.testing.assert_allclose(forced, predictions, rtol=0, atol=1e-14 * scale)
     np.testing.assert_array_equal(adapter.predictions(case.X), predictions)
     free = replay(case, trees, leaves, forced=False)[3]
@@ -164,11 +191,13 @@ def test_leaf_values_add_up_to_new_predictions(name: str) -> None:
     adapter = adapter_of(case.model)
     trees = read_trees(case, adapter)
     starts = np.cumsum(trees.n_leaves) - trees.n_leaves
-    summed = tables(trees)[1][-1] * trees.base_value + trees.leaf_values[starts + adapter.leaves(case.X_new)].sum(
-        axis=1
-    )
+    summed = tables(trees)[1][-1] * trees.base_value + trees.leaf_values[
+        starts + adapter.leaves(case.X_new)
+    ].sum(axis=1)
     predictions = predict(case, case.X_new)
-    np.testing.assert_allclose(summed, predictions, rtol=0, atol=1e-14 * (np.abs(predictions).max() or 1.0))
+    np.testing.assert_allclose(
+        summed, predictions, rtol=0, atol=1e-14 * (np.abs(predictions).max() or 1.0)
+    )
 
 
 # -- what is read -----------------------------------------------------------------------------------------------------
@@ -195,7 +224,9 @@ def test_base(name: str, estimated: bool) -> None:
     if estimated:
         assert trees.base is None
         y, weights, _ = parts(case)
-        np.testing.assert_allclose(trees.base_value, np.average(y, axis=0, weights=weights), rtol=6e-8)
+        np.testing.assert_allclose(
+            trees.base_value, np.average(y, axis=0, weights=weights), rtol=6e-8
+        )
     else:
         np.testing.assert_array_equal(trees.base, np.zeros_like(trees.base_value))
         np.testing.assert_array_equal(trees.base_value, np.zeros_like(trees.base_value))
@@ -212,19 +243,25 @@ def test_rates_and_l2() -> None:
     np.testing.assert_array_equal(read_case("loaded").l2, read_case("pickled").l2)
     filled = read_case("l2_leaf_reg=0.123").l2
     mean_weight = single(table().weight).mean()
-    np.testing.assert_allclose(filled[np.isfinite(filled)], np.float32(0.123) * mean_weight, rtol=1e-14)
+    np.testing.assert_allclose(
+        filled[np.isfinite(filled)], np.float32(0.123) * mean_weight, rtol=1e-14
+    )
     assert np.isinf(read_case("defaults").l2).any()  # empty leaves of symmetric trees
 
 
 def test_a_continued_model_tells_the_settings_of_each_fit() -> None:
     case = CASES["continued other settings"]()  # CatBoost keeps those of the last fit only
     trees = read_trees(case, adapter_of(case.model))
-    np.testing.assert_array_equal(trees.learning_rates, np.float32([0.11] * 8 + [0.3] * 3).astype(float))
+    np.testing.assert_array_equal(
+        trees.learning_rates, np.float32([0.11] * 8 + [0.3] * 3).astype(float)
+    )
     first = slice(0, int(trees.n_leaves[:8].sum()))
     assert set(trees.l2[first]) - {np.inf} == {7.0}
     case = CASES["continued twice"]()
     trees = read_trees(case, adapter_of(case.model))
-    np.testing.assert_array_equal(trees.learning_rates, np.float32([0.3] * 16 + [0.17] * 8).astype(float))
+    np.testing.assert_array_equal(
+        trees.learning_rates, np.float32([0.3] * 16 + [0.17] * 8).astype(float)
+    )
 
 
 def test_a_continued_model_on_other_data_keeps_its_rate_open() -> None:
@@ -238,7 +275,12 @@ def test_a_continued_model_on_other_data_keeps_its_rate_open() -> None:
 def test_best_iteration() -> None:
     stopped, kept = CASES["stopped"](), CASES["stopped, all trees kept"]()
     assert adapter_of(stopped.model).leaves(stopped.X).shape[1] == stopped.model.best_iteration_ + 1
-    assert adapter_of(kept.model).leaves(kept.X).shape[1] == kept.model.tree_count_ > stopped.model.tree_count_ > 2
+    assert (
+        adapter_of(kept.model).leaves(kept.X).shape[1]
+        == kept.model.tree_count_
+        > stopped.model.tree_count_
+        > 2
+    )
     shrunk = CASES["shrink stopped"]().model
     assert shrunk.tree_count_ < 60  # and its bias is shrunk by more iterations than that
 
@@ -265,11 +307,18 @@ def test_unfitted_and_foreign_models() -> None:
         assert read(thing) is None
 
 
-@pytest.mark.parametrize("name", ["defaults", "stopped", "one-hot", "Lossguide Plain", "multi", "shrink", "continued"])
+@pytest.mark.parametrize(
+    "name", ["defaults", "stopped", "one-hot", "Lossguide Plain", "multi", "shrink", "continued"]
+)
 def test_fingerprint_survives_copies(name: str) -> None:
     case = CASES[name]()
     adapter = adapter_of(case.model)
-    copies = [pickled(case), loaded(case), loaded(loaded(case)), replace(case, model=case.model.copy())]
+    copies = [
+        pickled(case),
+        loaded(case),
+        loaded(loaded(case)),
+        replace(case, model=case.model.copy()),
+    ]
     if name != "Lossguide Plain":  # whose leaves JSON numbers in another order
         copies.append(loaded(case, "json"))
     for other in copies:
@@ -303,14 +352,20 @@ def same(rows: Any, before: Any) -> bool:
     return bool(rows.equals(before))
 
 
-def test_arrays_and_frames_of_all_kinds_give_the_same_leaves(capfd: Any, tmp_path: Any, monkeypatch: Any) -> None:
+def test_arrays_and_frames_of_all_kinds_give_the_same_leaves(
+    capfd: Any, tmp_path: Any, monkeypatch: Any
+) -> None:
     monkeypatch.chdir(tmp_path)
     case = CASES["nan"]()
     adapter, X = adapter_of(case.model), case.X_new.copy()
     X[::5, ::2] = 0.0
     names = [f"x{i}" for i in range(8)]
-    frame = pl.DataFrame({name: pl.Series(np.where(np.isnan(x), 0, x)) for name, x in zip(names, X.T)})
-    frame = frame.with_columns(pl.when(pl.Series(~np.isnan(x))).then(pl.col(n)).alias(n) for n, x in zip(names, X.T))
+    frame = pl.DataFrame(
+        {name: pl.Series(np.where(np.isnan(x), 0, x)) for name, x in zip(names, X.T)}
+    )
+    frame = frame.with_columns(
+        pl.when(pl.Series(~np.isnan(x))).then(pl.col(n)).alias(n) for n, x in zip(names, X.T)
+    )
     assert frame.null_count().sum_horizontal()[0] == np.isnan(X).sum()
     kinds: dict[str, Any] = {
         "C": X,
@@ -334,7 +389,9 @@ def test_arrays_and_frames_of_all_kinds_give_the_same_leaves(capfd: Any, tmp_pat
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             np.testing.assert_array_equal(adapter.leaves(rows), expected, err_msg=name)
-            np.testing.assert_array_equal(adapter.predictions(rows)[:, 0], case.model.predict(X), err_msg=name)
+            np.testing.assert_array_equal(
+                adapter.predictions(rows)[:, 0], case.model.predict(X), err_msg=name
+            )
         assert same(rows, before), name
     assert capfd.readouterr() == ("", "")
     assert os.listdir(tmp_path) == []
@@ -402,7 +459,9 @@ def disagreement(case: Case, adapter: CatBoostAdapter) -> tuple[float, float]:
     ) / tolerance
 
 
-@pytest.mark.parametrize("name", ["weighted", "steps", "30 steps", "shrink", "continued", "continued loaded", "multi"])
+@pytest.mark.parametrize(
+    "name", ["weighted", "steps", "30 steps", "shrink", "continued", "continued loaded", "multi"]
+)
 def test_mistakes_show(name: str) -> None:
     """The replay of this file tells right from wrong: one target, one weight or one row out of place."""
     case = CASES[name]()
@@ -442,7 +501,9 @@ def test_whole_numbers_in_sparse_rows_can_be_categories() -> None:
     X, y = sparse.csr_matrix(rng.integers(0, 4, (60, 3))), rng.normal(size=60)
     pool = cb.Pool(X, y, cat_features=[0, 1])
     model = cb.CatBoostRegressor(iterations=4, one_hot_max_size=10, **QUIET).fit(pool)
-    np.testing.assert_allclose(Explainer(model, X, y)(X).predictions, model.predict(pool), rtol=1e-6)
+    np.testing.assert_allclose(
+        Explainer(model, X, y)(X).predictions, model.predict(pool), rtol=1e-6
+    )
 
 
 @pytest.mark.parametrize("loss", ["RMSE", "MultiRMSE"])

@@ -45,7 +45,9 @@ CLASSES = with_targets(lambda y: np.digitize(y, [4, 6]).astype(float))
 class Custom:
     """Squared error, as CatBoost cannot know."""
 
-    def calc_ders_range(self, approxes: Any, targets: Any, weights: Any) -> list[tuple[float, float]]:
+    def calc_ders_range(
+        self, approxes: Any, targets: Any, weights: Any
+    ) -> list[tuple[float, float]]:
         return [(target - approx, -1.0) for approx, target in zip(approxes, targets)]
 
 
@@ -70,7 +72,9 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str, str | None]] = {
         "3 with Exact leaves",
         "(ii)",
     ),
-    "Huber in two steps": loss("Huber:delta=1", leaf_estimation_iterations=2, leaf_estimation_backtracking="No"),
+    "Huber in two steps": loss(
+        "Huber:delta=1", leaf_estimation_iterations=2, leaf_estimation_backtracking="No"
+    ),
     "Huber monotone": loss("Huber:delta=1", monotone_constraints=[1, 0, 0, 0]),
     "MAE by gradients": loss("MAE", leaf_estimation_method="Gradient"),
     "Quantile by gradients": loss("Quantile", leaf_estimation_method="Gradient"),
@@ -81,9 +85,18 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str, str | None]] = {
     "CrossEntropy": loss("CrossEntropy", SHARES),
     "MultiClass": loss("MultiClass", CLASSES),
     "MultiClassOneVsAll": loss("MultiClassOneVsAll", CLASSES),
-    "custom": ({"loss_function": Custom(), "eval_metric": "RMSE"}, "loss_function", "custom", "(ii)"),
+    "custom": (
+        {"loss_function": Custom(), "eval_metric": "RMSE"},
+        "loss_function",
+        "custom",
+        "(ii)",
+    ),
     "missing targets": (
-        {"loss_function": "MultiRMSEWithMissingValues", "data": several(), "leaf_estimation_method": "Gradient"},
+        {
+            "loss_function": "MultiRMSEWithMissingValues",
+            "data": several(),
+            "leaf_estimation_method": "Gradient",
+        },
         "loss_function",
         "MultiRMSEWithMissingValues with leaf_estimation_method=Gradient",
         None,
@@ -132,7 +145,8 @@ def test_refuses_classifier_and_ranker() -> None:
     classifier = cb.CatBoostClassifier(**quiet).fit(data.X, data.y > 5)
     check_refusal(classifier, "loss_function", "Logloss", "(i)")
     with pytest.raises(
-        UnsupportedModelError, match=r"(?s)logit of a mean, .* is not linear in the targets.*No exact weights can exist"
+        UnsupportedModelError,
+        match=r"(?s)logit of a mean, .* is not linear in the targets.*No exact weights can exist",
     ):
         read(classifier)
     ranks, groups = np.digitize(data.y, [4, 6]), np.repeat(np.arange(30), 10)
@@ -148,24 +162,39 @@ def test_refuses_sums_of_models() -> None:
     with pytest.raises(UnsupportedModelError) as refused:
         read(summed)
     lines = "\n".join(line.strip() for line in str(refused.value).splitlines()[1:3])
-    names = {"axil": axil, "X_train": data.X, "y_train": data.y, "X": data.X_new, "models": [one, other]}
+    names = {
+        "axil": axil,
+        "X_train": data.X,
+        "y_train": data.y,
+        "X": data.X_new,
+        "models": [one, other],
+    }
     names["shares"] = [0.25, 0.75]
     exec(lines, names)
-    np.testing.assert_allclose(names["weights"] @ data.y, summed.predict(data.X_new), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(
+        names["weights"] @ data.y, summed.predict(data.X_new), rtol=0, atol=1e-6
+    )
 
 
 def test_refuses_a_continued_model_of_which_some_trees_are_monotone() -> None:
     first = loaded(regressor(monotone_constraints=[1] + [0] * 7))
     check_refusal(
-        regressor(fit={"init_model": first.model}).model, "monotone_constraints", "0: 1 with init_model", None
+        regressor(fit={"init_model": first.model}).model,
+        "monotone_constraints",
+        "0: 1 with init_model",
+        None,
     )
-    then = regressor(monotone_constraints=[1] + [0] * 7, fit={"init_model": loaded(regressor()).model})
+    then = regressor(
+        monotone_constraints=[1] + [0] * 7, fit={"init_model": loaded(regressor()).model}
+    )
     check_refusal(then.model, "monotone_constraints", "0: 1 with init_model", None)
 
 
 def test_refuses_monotone_constraints_on_leaves_whose_rows_are_dropped() -> None:
     case = regressor(minute(table()), weighted=True, bootstrap_type="No", **MONOTONE)
-    with pytest.raises(UnsupportedModelError, match=r"drops rows of leaves below 1\.2e-07 before it pools leaves"):
+    with pytest.raises(
+        UnsupportedModelError, match=r"drops rows of leaves below 1\.2e-07 before it pools leaves"
+    ):
         Explainer(case.model, case.X, case.y, sample_weight=case.sample_weight)
 
 
@@ -211,7 +240,9 @@ def test_refuses_several_classes_of_a_gpu(monkeypatch: Any) -> None:
     def change(params: dict[str, Any]) -> None:
         params.update(task_type="GPU", loss_function={"type": "MultiClass"})
 
-    check_refusal(with_settings(monkeypatch, change), "loss_function", "MultiClass with task_type=GPU", None)
+    check_refusal(
+        with_settings(monkeypatch, change), "loss_function", "MultiClass with task_type=GPU", None
+    )
 
 
 def test_refuses_models_without_settings(monkeypatch: Any) -> None:

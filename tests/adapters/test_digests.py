@@ -65,14 +65,20 @@ def local_transformer():
 
 @pytest.mark.parametrize(
     "transformer",
-    [FunctionTransformer(lambda rows: rows * 2), FunctionTransformer(scaled_by(3.0)), local_transformer()],
+    [
+        FunctionTransformer(lambda rows: rows * 2),
+        FunctionTransformer(scaled_by(3.0)),
+        local_transformer(),
+    ],
     ids=["lambda", "local function", "local class"],
 )
 def test_pipelines_with_functions_that_have_no_name(transformer, tmp_path):
     model = make_pipeline(transformer, RandomForestRegressor(5, random_state=0)).fit(X, Y)
     assert axil.supports(model).exact
     explainer = axil.Explainer(model, X, Y)
-    np.testing.assert_allclose(explainer(X_NEW).weights @ Y, model.predict(X_NEW), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        explainer(X_NEW).weights @ Y, model.predict(X_NEW), rtol=0, atol=1e-12
+    )
     assert axil.similarity(model, X_NEW, X).shape == (5, 80)
     explainer.save(tmp_path / "saved.npz")
     loaded = axil.load(tmp_path / "saved.npz", model)
@@ -91,5 +97,7 @@ def test_functions_differ_by_what_they_do():
 def test_digests_are_the_same_in_another_process():
     program = "from axil.adapters.digests import digest; from tests.adapters.test_digests import among, scaled_by; "
     program += "print(digest([scaled_by(2.0), among()]))"
-    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    found = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout
     assert found.strip() == digest([scaled_by(2.0), among()])

@@ -34,7 +34,13 @@ def table(n: int) -> tuple[Any, Any, Any]:
     X = rng.normal(size=(n, 8)).astype(np.float32)
     X[:, 5], X[:, 6] = rng.integers(0, 12, n), rng.integers(0, 3, n)
     noise = rng.normal(size=n)
-    y = 2 * X[:, 0] + np.sin(3 * X[:, 1]) * X[:, 2] + 0.3 * (X[:, 5] % 4) + 0.5 * (X[:, 6] == 1) + 0.3 * noise
+    y = (
+        2 * X[:, 0]
+        + np.sin(3 * X[:, 1]) * X[:, 2]
+        + 0.3 * (X[:, 5] % 4)
+        + 0.5 * (X[:, 6] == 1)
+        + 0.3 * noise
+    )
     rng.random(X.shape)
     return X, y, rng.uniform(0.2, 3, n)
 
@@ -62,9 +68,11 @@ def fitted(name: str, tmp_path: Path) -> tuple[Any, Any, Any, Any]:
         if lightgbm.__version__.startswith("4.1."):
             pytest.skip("LightGBM 4.1 does not read settings of LightGBM 4.7")
         model = lightgbm.Booster(model_file=path)
-    y = {"offset": y + 1e4, "binary_weights": (y > 0.5).astype(int), "multiclass": np.digitize(y, [0, 1.5])}.get(
-        setting, y
-    )
+    y = {
+        "offset": y + 1e4,
+        "binary_weights": (y > 0.5).astype(int),
+        "multiclass": np.digitize(y, [0, 1.5]),
+    }.get(setting, y)
     return model, X, y, w if "weights" in setting else None
 
 
@@ -75,7 +83,9 @@ def test_is_read_exactly(name: str, tmp_path: Path) -> None:
     found = explainer(X[:20])
     own = explainer._model.adapter.predictions(X[:20])[:, 0]
     # Leaf values of float32, so up to 6e-8 of the largest prediction each, of up to 21 trees.
-    np.testing.assert_allclose(found.weights @ y + found.intercepts, own, rtol=0, atol=2e-6 * np.abs(own).max())
+    np.testing.assert_allclose(
+        found.weights @ y + found.intercepts, own, rtol=0, atol=2e-6 * np.abs(own).max()
+    )
 
 
 @pytest.mark.parametrize("name", READ)
@@ -83,7 +93,9 @@ def test_one_other_target_is_noticed(name: str, tmp_path: Path) -> None:
     """What single precision excuses is far less than one target that is off by 1 % of the largest."""
     model, X, y, w = fitted(name, tmp_path)
     y = y.copy()
-    y[11 if "sub" not in name and "bag" not in name else slice(11, 20)] += 0.01 * np.abs(y - y.mean()).max()
+    y[11 if "sub" not in name and "bag" not in name else slice(11, 20)] += (
+        0.01 * np.abs(y - y.mean()).max()
+    )
     with pytest.raises(ExactnessError):
         Explainer(model, X, y, w)
 
@@ -109,12 +121,16 @@ def test_is_refused_by_name(name: str, tmp_path: Path) -> None:
         Explainer(model, X, y, w)
 
 
-def test_other_draws_than_those_of_a_known_stream_are_refused(tmp_path: Path, monkeypatch: Any) -> None:
+def test_other_draws_than_those_of_a_known_stream_are_refused(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
     from axil.adapters.xgboost.document import XGBoostSettings
 
     model, X, y, _ = fitted("xgboost/sub-400.ubj", tmp_path)
     model.set_param({"seed": 4})
-    with pytest.raises(ExactnessError, match="XGBoost subsample"):  # on a machine without a GPU it says nothing of one
+    with pytest.raises(
+        ExactnessError, match="XGBoost subsample"
+    ):  # on a machine without a GPU it says nothing of one
         Explainer(model, X, y)
     monkeypatch.setattr(XGBoostSettings, "device", "cuda:0")
     with pytest.raises(UnsupportedModelError, match=r"subsample=0\.7 with device=cuda:0"):

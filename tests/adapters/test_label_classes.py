@@ -30,8 +30,12 @@ def test_weights_are_shares_of_leaves() -> None:
     model = DecisionTreeClassifier(max_depth=3).fit(X, Y, sample_weight=DATA.weight)
     found = axil.Explainer(model, X, Y, DATA.weight)(X_NEW)
     own = (model.apply(X_NEW)[:, None] == model.apply(X)) * DATA.weight
-    np.testing.assert_allclose(found.weights, own / own.sum(axis=1, keepdims=True), rtol=0, atol=1e-12)
-    np.testing.assert_allclose(found.predictions, np.hstack(model.predict_proba(X_NEW)), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        found.weights, own / own.sum(axis=1, keepdims=True), rtol=0, atol=1e-12
+    )
+    np.testing.assert_allclose(
+        found.predictions, np.hstack(model.predict_proba(X_NEW)), rtol=0, atol=1e-12
+    )
     assert found.outputs is not None
     assert found.outputs.tolist() == NAMES
 
@@ -63,7 +67,9 @@ def test_indicators() -> None:
     model = clone(FOREST).fit(X, y)
     explainer = axil.Explainer(model, X, y)
     assert explainer.outputs.tolist() == ["0: 0", "0: 1", "1: 0", "1: 1"]
-    expected = np.stack([np.stack([1 - own, own], axis=1) for own in y.T], axis=1).reshape(len(y), 4)
+    expected = np.stack([np.stack([1 - own, own], axis=1) for own in y.T], axis=1).reshape(
+        len(y), 4
+    )
     np.testing.assert_array_equal(explainer.targets, expected)
 
 
@@ -86,16 +92,22 @@ def test_changes_of_labels_and_rows() -> None:
     after = explainer.without(X_NEW, gone)["after"].to_numpy().reshape(6, 5)
     np.testing.assert_allclose(after, expected, rtol=0, atol=1e-12)
     again = explainer.refit(drop=gone)
-    np.testing.assert_allclose(np.hstack(again.model.predict_proba(X_NEW)), expected, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        np.hstack(again.model.predict_proba(X_NEW)), expected, rtol=0, atol=1e-12
+    )
     more = explainer.refit(add=(X_NEW, Y[:6]))
     assert len(more.targets) == len(Y) + 6
 
 
 def test_around_them_and_wrong_labels() -> None:
-    piped = make_pipeline(StandardScaler(), GridSearchCV(FOREST, {"max_depth": [3]}, cv=2)).fit(X, Y)
+    piped = make_pipeline(StandardScaler(), GridSearchCV(FOREST, {"max_depth": [3]}, cv=2)).fit(
+        X, Y
+    )
     assert axil.supports(piped).exact
     found = axil.Explainer(piped, X, Y)(X_NEW)
-    np.testing.assert_allclose(found.predictions, np.hstack(piped.predict_proba(X_NEW)), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        found.predictions, np.hstack(piped.predict_proba(X_NEW)), rtol=0, atol=1e-12
+    )
     model = clone(FOREST).fit(X, Y)
     for wrong, words in (
         (Y[:, 0], "y_train has no columns; expected 2"),

@@ -13,12 +13,30 @@ from numpy.typing import NDArray
 
 from axil import Explainer
 from axil.adapters import read
-from axil.adapters.lightgbm.bagging import Bagging, DrawReplay, Goss, LeafEvidence, Seen, goss, histories, streams
+from axil.adapters.lightgbm.bagging import (
+    Bagging,
+    DrawReplay,
+    Goss,
+    LeafEvidence,
+    Seen,
+    goss,
+    histories,
+    streams,
+)
 from axil.adapters.lightgbm.dart import LightGBMDart
 from axil.errors import UnsupportedModelError
 from axil.structure import Regularisation
 from tests.adapters.common import drawn_rows
-from tests.adapters.lightgbm_models import BAG, DART, QUIET, Case, booster, read_trees, replay, table
+from tests.adapters.lightgbm_models import (
+    BAG,
+    DART,
+    QUIET,
+    Case,
+    booster,
+    read_trees,
+    replay,
+    table,
+)
 
 Array = NDArray[np.float64]
 
@@ -39,7 +57,9 @@ def check(case: Case) -> None:
     np.testing.assert_array_equal(counts, trees.leaf_counts)
     if trees.leaf_weights is not None:
         np.testing.assert_allclose(weights, trees.leaf_weights, rtol=0, atol=1e-14 * weights.sum())
-    np.testing.assert_allclose(values, trees.leaf_values[:, 0], rtol=0, atol=adapter.leaf_tolerance * scale)
+    np.testing.assert_allclose(
+        values, trees.leaf_values[:, 0], rtol=0, atol=adapter.leaf_tolerance * scale
+    )
     np.testing.assert_allclose(score, predictions, rtol=0, atol=1e-14 * scale)
 
 
@@ -53,7 +73,9 @@ def generator(seed: int) -> Iterator[float]:
         yield (x >> 16 & 0x7FFF) / 32768
 
 
-@pytest.mark.parametrize(("n_rows", "seed"), [(1, 3), (1000, 0), (1024, 7), (1025, 32766), (2500, -5)])
+@pytest.mark.parametrize(
+    ("n_rows", "seed"), [(1, 3), (1000, 0), (1024, 7), (1025, 32766), (2500, -5)]
+)
 def test_bagging_against_a_loop(n_rows: int, seed: int) -> None:
     generators = [generator(seed + block) for block in range(-(-n_rows // 1024))]
     state = Bagging(0.37, 2, streams(seed, n_rows), n_rows)
@@ -76,7 +98,9 @@ def goss_loop(size: Array, part: int, top_rate: float, other_rate: float, genera
         for i in range(n):
             if own[i] >= threshold:
                 drawn[start + i], big = 1, big + 1
-            elif next(generators[(start + i) // 1024]) < (others - sampled) / ((n - i) - (top - big)):
+            elif next(generators[(start + i) // 1024]) < (others - sampled) / (
+                (n - i) - (top - big)
+            ):
                 drawn[start + i], sampled = np.float32(n - top) / np.float32(others), sampled + 1
     return drawn
 
@@ -106,19 +130,28 @@ def test_goss_parts() -> None:
 
 @pytest.mark.parametrize("n_rows", [50, 400, 1024, 1025, 4999])
 def test_bagging(n_rows: int) -> None:
-    for how in grid(bagging_fraction=[0.3, 2 / 3, 0.9], bagging_freq=[1, 3], seed=[1, 2], n_trees=8):
+    for how in grid(
+        bagging_fraction=[0.3, 2 / 3, 0.9], bagging_freq=[1, 3], seed=[1, 2], n_trees=8
+    ):
         check(booster(table(n_rows), **how))
 
 
 def test_bagging_seeds_and_threads() -> None:
     data = table(1500)
-    for how in ({"seed": 5}, {"bagging_seed": 5}, {"seed": 5, "bagging_seed": 99}, *grid(num_threads=[2, 4])):
+    for how in (
+        {"seed": 5},
+        {"bagging_seed": 5},
+        {"seed": 5, "bagging_seed": 99},
+        *grid(num_threads=[2, 4]),
+    ):
         check(booster(data, **BAG, **{"n_trees": 5, **how}))
 
 
 @pytest.mark.parametrize("n_rows", [400, 3000])
 def test_bagging_with_weights(n_rows: int) -> None:
-    for how in grid(bagging_fraction=[0.5, 0.9], lambda_l2=[0.0, 1.5], bagging_freq=1, weighted=True, n_trees=8):
+    for how in grid(
+        bagging_fraction=[0.5, 0.9], lambda_l2=[0.0, 1.5], bagging_freq=1, weighted=True, n_trees=8
+    ):
         check(booster(table(n_rows), **how))
 
 
@@ -127,8 +160,12 @@ def test_iterations_that_find_no_split(n_rows: int) -> None:
     """About every other iteration drops its tree, and its draws with it; in rf mode it leaves a tree of one leaf."""
     failed = 0
     for boosting, fractions in {"gbdt": [0.5, 0.7], "rf": [0.5, 0.7], "dart": [0.7]}.items():
-        for how in grid(bagging_fraction=fractions, bagging_freq=[1, 2], seed=[1, 2, 3], n_trees=40):
-            case = booster(table(n_rows), boosting=boosting, min_data_in_leaf=3 if n_rows == 14 else 18, **how)
+        for how in grid(
+            bagging_fraction=fractions, bagging_freq=[1, 2], seed=[1, 2, 3], n_trees=40
+        ):
+            case = booster(
+                table(n_rows), boosting=boosting, min_data_in_leaf=3 if n_rows == 14 else 18, **how
+            )
             failed += case.model.num_trees() < 40
             check(case)
     assert failed > 4 or n_rows != 60
@@ -139,13 +176,18 @@ def test_goss(n_rows: int) -> None:
     data, threads = table(n_rows), [1, 2, 4] if n_rows > 1024 else [1]
     for how in grid(seed=[1, 2], num_threads=threads, weighted=[False, True]):
         check(booster(data, data_sample_strategy="goss", learning_rate=0.4, n_trees=8, **how))
-    for how in grid(top_rate=[0.1, 0.4], other_rate=[0.05, 0.3], learning_rate=[0.3, 0.9], lambda_l2=1.0):
+    for how in grid(
+        top_rate=[0.1, 0.4], other_rate=[0.05, 0.3], learning_rate=[0.3, 0.9], lambda_l2=1.0
+    ):
         check(booster(data, boosting="goss", n_trees=6, **how))
 
 
 def test_goss_begins_anew_where_the_rate_changes() -> None:
     rate = lgb.reset_parameter(learning_rate=lambda i: 0.5 * 0.99**i)
-    for n_rows in (400, 3000):  # rates that make it copy rows, 0.5 together or less, crash LightGBM here
+    for n_rows in (
+        400,
+        3000,
+    ):  # rates that make it copy rows, 0.5 together or less, crash LightGBM here
         strategy = {"data_sample_strategy": "goss", "top_rate": 0.4, "other_rate": 0.3}
         check(booster(table(n_rows), callbacks=[rate], n_trees=10, **strategy))
 
@@ -156,12 +198,24 @@ def test_goss_where_most_leaves_are_zero() -> None:
         rng = np.random.default_rng(seed)
         X = rng.normal(size=(70, 2))
         y = 2 * X[:, 0] + rng.normal(size=70)
-        how = {"learning_rate": 1.0, "reg_alpha": 8.0, "min_child_samples": 5, "num_leaves": 3, "random_state": seed}
-        model = lgb.LGBMRegressor(n_estimators=20, data_sample_strategy="goss", **how, verbose=-1, n_jobs=1).fit(X, y)
-        np.testing.assert_allclose(Explainer(model, X, y)(X).predictions, model.predict(X), rtol=0, atol=1e-5)
+        how = {
+            "learning_rate": 1.0,
+            "reg_alpha": 8.0,
+            "min_child_samples": 5,
+            "num_leaves": 3,
+            "random_state": seed,
+        }
+        model = lgb.LGBMRegressor(
+            n_estimators=20, data_sample_strategy="goss", **how, verbose=-1, n_jobs=1
+        ).fit(X, y)
+        np.testing.assert_allclose(
+            Explainer(model, X, y)(X).predictions, model.predict(X), rtol=0, atol=1e-5
+        )
 
 
-@pytest.mark.parametrize("max_drop", [50, 2, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, -1))])
+@pytest.mark.parametrize(
+    "max_drop", [50, 2, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, -1))]
+)
 def test_dart(max_drop: int) -> None:
     for how in grid(
         xgboost_dart_mode=[False, True],
@@ -175,22 +229,43 @@ def test_dart(max_drop: int) -> None:
 
 @pytest.mark.parametrize("xgboost", [False, True])
 def test_dart_with_bags(xgboost: bool) -> None:
-    for how in grid(boost_from_average=[False, True], weighted=[False, True], learning_rate=[0.1, 1 / 3, 1.0]):
+    for how in grid(
+        boost_from_average=[False, True], weighted=[False, True], learning_rate=[0.1, 1 / 3, 1.0]
+    ):
         check(booster(table(1500), **BAG, **DART, xgboost_dart_mode=xgboost, **how))
 
 
 @pytest.mark.parametrize("n_rows", [60, 400, 3000])
 def test_forests(n_rows: int) -> None:
-    for how in grid(bagging_fraction=[0.5, 0.8], bagging_freq=[1, 2], weighted=[False, True], lambda_l2=[0.0, 2.0]):
+    for how in grid(
+        bagging_fraction=[0.5, 0.8],
+        bagging_freq=[1, 2],
+        weighted=[False, True],
+        lambda_l2=[0.0, 2.0],
+    ):
         for from_average in (False, True):
-            check(booster(table(n_rows), boosting="rf", boost_from_average=from_average, n_trees=8, **how))
+            check(
+                booster(
+                    table(n_rows), boosting="rf", boost_from_average=from_average, n_trees=8, **how
+                )
+            )
 
 
 def test_attempts_of_dart_are_found_out() -> None:
     """Which iterations found no split is not in the model, but bags and final scales tell."""
-    params = {"objective": "l2", "min_data_in_leaf": 18, **QUIET, **BAG, **DART, "num_iterations": 30}
+    params = {
+        "objective": "l2",
+        "min_data_in_leaf": 18,
+        **QUIET,
+        **BAG,
+        **DART,
+        "num_iterations": 30,
+    }
     data = table(60)
-    model = lgb.Booster({key: value for key, value in params.items() if key != "n_trees"}, lgb.Dataset(data.X, data.y))
+    model = lgb.Booster(
+        {key: value for key, value in params.items() if key != "n_trees"},
+        lgb.Dataset(data.X, data.y),
+    )
     outcomes = [not model.update() for _ in range(30)]
     n_trees = sum(outcomes) + (not outcomes[0])
     assert n_trees < 30
@@ -240,7 +315,12 @@ def plain_rule(n_leaves: int) -> Regularisation:
 
 def test_histories_without_bags_put_failures_last() -> None:
     evidence = LeafEvidence(
-        np.array([0, 2, 4]), np.zeros(4, dtype=np.int64), np.zeros(4), np.ones(2), plain_rule(4), None
+        np.array([0, 2, 4]),
+        np.zeros(4, dtype=np.int64),
+        np.zeros(4),
+        np.ones(2),
+        plain_rule(4),
+        None,
     )
     found = list(histories(None, np.zeros((3, 2), dtype=np.int64), evidence, 1))
     assert found == [[True, True, False], [True, False, True]]
@@ -258,7 +338,12 @@ def test_a_million_rows_and_a_hundred_trees() -> None:
     total = n_leaves * n_trees
     starts = np.arange(0, total + 1, n_leaves)
     evidence = LeafEvidence(
-        starts, np.concatenate(counts), np.zeros(total), np.ones(len(counts)), plain_rule(total), None
+        starts,
+        np.concatenate(counts),
+        np.zeros(total),
+        np.ones(len(counts)),
+        plain_rule(total),
+        None,
     )
     sampler, residuals = DrawReplay("bagging", [start], evidence, 100), np.zeros((n_rows, 1))
     for tree, leaf in enumerate(leaves):
@@ -275,12 +360,24 @@ def test_states_are_never_changed() -> None:
 
 def test_drops_that_are_not_found_out_name_iterations_without_a_split() -> None:
     data = table(60)
-    how = {"boosting_type": "dart", "drop_rate": 0.5, "skip_drop": 0.0, "n_estimators": 6, "num_leaves": 3}
-    text = lgb.LGBMRegressor(**how, verbose=-1, n_jobs=1).fit(data.X, data.y).booster_.model_to_string()
+    how = {
+        "boosting_type": "dart",
+        "drop_rate": 0.5,
+        "skip_drop": 0.0,
+        "n_estimators": 6,
+        "num_leaves": 3,
+    }
+    text = (
+        lgb.LGBMRegressor(**how, verbose=-1, n_jobs=1)
+        .fit(data.X, data.y)
+        .booster_.model_to_string()
+    )
     assert "[drop_seed: 4]" in text
     for n, found in (("6", "dart"), ("7", "dart with 6 trees of 7 iterations")):
         changed = text.replace("[drop_seed: 4]", "[drop_seed: 9]")
-        model = lgb.Booster(model_str=changed.replace("[num_iterations: 6]", f"[num_iterations: {n}]"))
+        model = lgb.Booster(
+            model_str=changed.replace("[num_iterations: 6]", f"[num_iterations: {n}]")
+        )
         with pytest.raises(UnsupportedModelError) as caught:
             Explainer(model, data.X, data.y)
         assert (caught.value.setting, caught.value.value) == ("boosting", found)

@@ -39,7 +39,9 @@ def oracle(name: str, rows: Any = slice(None)) -> tuple[Array, Array, Array]:
     if case.init_score is not None:
         more["offsets"] = case.init_score[rows]
     queries = read(case.model).leaves(case.X_new)  # type: ignore[attr-defined]
-    return replayed(y[rows], weights[rows], leaves[rows], [0.1] * leaves.shape[1], queries=queries, **more)
+    return replayed(
+        y[rows], weights[rows], leaves[rows], [0.1] * leaves.shape[1], queries=queries, **more
+    )
 
 
 def explained(name: str) -> axil.Explainer:
@@ -52,10 +54,14 @@ def test_weights_are_those_of_a_replay(name: str) -> None:
     case, explainer = CUT[name](), explained(name)
     F, K, constants = oracle(name)
     assert explainer.kind == "exact"
-    np.testing.assert_allclose(F, case.model.predict(case.X_new), rtol=0, atol=1e-7 * np.abs(case.y).max())
+    np.testing.assert_allclose(
+        F, case.model.predict(case.X_new), rtol=0, atol=1e-7 * np.abs(case.y).max()
+    )
     found = explainer(case.X_new)
     np.testing.assert_allclose(found.weights, K, rtol=0, atol=1e-9)
-    np.testing.assert_allclose(np.ravel(found.intercepts), constants, rtol=0, atol=1e-6 * np.abs(case.y).max())
+    np.testing.assert_allclose(
+        np.ravel(found.intercepts), constants, rtol=0, atol=1e-6 * np.abs(case.y).max()
+    )
 
 
 @pytest.mark.parametrize("name", every(2, PLAIN))
@@ -64,7 +70,9 @@ def test_deletions_cut_the_residuals_of_the_rows_left(name: str) -> None:
     gone = [3, 7, 50]
     left = np.setdiff1d(np.arange(len(case.y)), gone)
     found = explainer.without(case.X_new, gone)["after"]
-    np.testing.assert_allclose(found, oracle(name, left)[0], rtol=0, atol=1e-7 * np.abs(case.y).max())
+    np.testing.assert_allclose(
+        found, oracle(name, left)[0], rtol=0, atol=1e-7 * np.abs(case.y).max()
+    )
     alone = oracle(name, np.delete(np.arange(len(case.y)), 7))[0] - oracle(name)[0]
     assert np.abs(alone).max() > 0 or name == "huber all cut off"
     effects = explainer.removal(case.X_new)
@@ -77,23 +85,34 @@ def test_a_row_left_out_is_predicted_by_the_others() -> None:
     leaves, y = read(case.model).leaves(case.X), single(case.y)  # type: ignore[attr-defined]
     for row in (0, 7, 31):
         rows = np.delete(np.arange(60), row)
-        right = replayed(y[rows], np.ones(59), leaves[rows], [0.1] * 4, 0.7, queries=leaves[[row]])[0]
+        right = replayed(y[rows], np.ones(59), leaves[rows], [0.1] * 4, 0.7, queries=leaves[[row]])[
+            0
+        ]
         np.testing.assert_allclose([found[row]], right, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["huber", "huber regularised", "huber bagging", "huber dart bagging weighted"])
+@pytest.mark.parametrize(
+    "name", ["huber", "huber regularised", "huber bagging", "huber dart bagging weighted"]
+)
 def test_a_refit_to_the_same_rows_is_the_model(name: str) -> None:
     case, explainer = CUT[name](), explained(name)
     again = explainer.refit()
     np.testing.assert_allclose(
-        again.model.predict(case.X_new), case.model.predict(case.X_new), rtol=0, atol=1e-6 * np.abs(case.y).max()
+        again.model.predict(case.X_new),
+        case.model.predict(case.X_new),
+        rtol=0,
+        atol=1e-6 * np.abs(case.y).max(),
     )
     dropped = explainer.refit(drop=[3, 7, 50])
     after = explainer.without(case.X_new, [3, 7, 50])["after"]
-    np.testing.assert_allclose(dropped.model.predict(case.X_new), after, rtol=0, atol=1e-6 * np.abs(case.y).max())
+    np.testing.assert_allclose(
+        dropped.model.predict(case.X_new), after, rtol=0, atol=1e-6 * np.abs(case.y).max()
+    )
 
 
-@pytest.mark.parametrize("name", ["huber", "huber weighted l2", "huber goss weighted", "huber dart bagging weighted"])
+@pytest.mark.parametrize(
+    "name", ["huber", "huber weighted l2", "huber goss weighted", "huber dart bagging weighted"]
+)
 def test_wrong_targets_are_noticed(name: str) -> None:
     """A target without weight may be any that is cut off likewise; all others are noticed."""
     check_wrong_targets(CUT[name](), least=0.015)
@@ -122,7 +141,9 @@ def test_the_pattern_holds_within_the_radius() -> None:
     weights = explainer(case.X_new).weights
     row = int(np.abs(weights).sum(axis=0).argmax())
     moved = explainer.what_if(case.X_new, {row: case.y[row] + 0.9 * held.radius})
-    np.testing.assert_allclose(moved["change"], 0.9 * held.radius * weights[:, row], rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(
+        moved["change"], 0.9 * held.radius * weights[:, row], rtol=1e-6, atol=1e-12
+    )
     y = single(case.y)
     leaves, queries = (read(case.model).leaves(X) for X in (case.X, case.X_new))  # type: ignore[attr-defined]
     rates = [0.1] * leaves.shape[1]
@@ -133,7 +154,9 @@ def test_the_pattern_holds_within_the_radius() -> None:
     y[row] = single(case.y + 50)[row]
     far, _, _ = replayed(y, np.ones(len(y)), leaves, rates, 0.7, queries=queries)
     found = explainer.what_if(case.X_new, {row: y[row]})["change"]
-    np.testing.assert_allclose(far - before, found, rtol=1e-6)  # rates come of values in single precision
+    np.testing.assert_allclose(
+        far - before, found, rtol=1e-6
+    )  # rates come of values in single precision
 
 
 def test_files_keep_the_pattern(tmp_path: Any) -> None:

@@ -54,8 +54,14 @@ def oracle(name: str, queries: Array) -> Array:
     """(n, N): weights of the queries, from dense matrices for every leaf."""
     case, params = case_of(name), PARAMS[name]
     X, n = case.X.astype(np.float32).astype(np.float64), len(case.y)
-    w = np.ones(n) if case.sample_weight is None else case.sample_weight.astype(np.float32).astype(np.float64)
-    own, asked = (np.asarray(case.model.predict(rows, pred_leaf=True)) for rows in (case.X, queries))
+    w = (
+        np.ones(n)
+        if case.sample_weight is None
+        else case.sample_weight.astype(np.float32).astype(np.float64)
+    )
+    own, asked = (
+        np.asarray(case.model.predict(rows, pred_leaf=True)) for rows in (case.X, queries)
+    )
     start = w / w.sum() * (params.get("boost_from_average", True))
     K, found = np.tile(start, (n, 1)), np.tile(start, (len(queries), 1))
     rate, sampler = params.get("learning_rate", 0.1), None
@@ -68,7 +74,9 @@ def oracle(name: str, queries: Array) -> Array:
             bag, sampler = sampler.attempt(False, None)
             drawn, sampler = bag.astype(float), sampler.grown()
         for leaf in leaves_below(tree["tree_structure"]):
-            rows, there = (np.flatnonzero(each[:, t] == leaf["leaf_index"]) for each in (own, asked))
+            rows, there = (
+                np.flatnonzero(each[:, t] == leaf["leaf_index"]) for each in (own, asked)
+            )
             counted = w * drawn * (own[:, t] == leaf["leaf_index"])
             more = params.get("lambda_l2", 0.0)
             value = rate * (counted @ left) / (counted.sum() + more)
@@ -144,7 +152,9 @@ def test_questions_that_follow_from_weights() -> None:
     np.testing.assert_array_equal(one, batch)
 
 
-@pytest.mark.parametrize("question", ["without", "removal", "leave_one_out", "pushes", "refit", "save"])
+@pytest.mark.parametrize(
+    "question", ["without", "removal", "leave_one_out", "pushes", "refit", "save"]
+)
 def test_questions_without_an_answer_say_so(question: str, tmp_path: Any) -> None:
     case, explainer = case_of("default"), explainer_of("default")
     arguments: dict[str, tuple[Any, ...]] = {
@@ -177,7 +187,8 @@ def test_a_leaf_whose_coefficients_are_rounding_is_refused_by_name() -> None:
     y = X[:, 0] * X[:, 1] + X[:, 2] ** 2
     model = lgb.train({"linear_tree": True, "verbose": -1, "num_threads": 1}, lgb.Dataset(X, y), 10)
     with pytest.raises(
-        axil.UnsupportedModelError, match=r"linear_lambda=0 with leaf \d+ of tree \d+.*larger linear_lambda"
+        axil.UnsupportedModelError,
+        match=r"linear_lambda=0 with leaf \d+ of tree \d+.*larger linear_lambda",
     ):
         axil.Explainer(model, X, y)
 
@@ -197,7 +208,9 @@ def test_models_that_were_saved_or_continued() -> None:
     plain = lgb.train({"verbose": -1, "num_threads": 1}, lgb.Dataset(case.X, case.y), 3)
     longer = lgb.train(params, data, 3, init_model=plain)
     explainer = axil.Explainer(longer, case.X, case.y)
-    np.testing.assert_allclose(explainer(case.X_new).weights @ case.y, longer.predict(case.X_new), rtol=1e-6)
+    np.testing.assert_allclose(
+        explainer(case.X_new).weights @ case.y, longer.predict(case.X_new), rtol=1e-6
+    )
 
 
 OTHERS: dict[str, tuple[dict[str, Any], str]] = {
@@ -215,9 +228,16 @@ OTHERS: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", OTHERS)
 def test_settings_beside_linear_leaves_that_are_refused(name: str) -> None:
     params, setting = OTHERS[name]
-    check_refusal(booster(linear_tree=True, n_trees=3, **params).model, "linear_tree", f"True with {setting}", None)
+    check_refusal(
+        booster(linear_tree=True, n_trees=3, **params).model,
+        "linear_tree",
+        f"True with {setting}",
+        None,
+    )
 
 
 def test_a_schedule_of_rates_is_refused() -> None:
-    model = booster(**LINEAR, callbacks=[lgb.reset_parameter(learning_rate=lambda i: 0.1 / (i + 1))]).model
+    model = booster(
+        **LINEAR, callbacks=[lgb.reset_parameter(learning_rate=lambda i: 0.1 / (i + 1))]
+    ).model
     check_refusal(model, "learning_rate", "one for each tree", None)

@@ -21,14 +21,22 @@ def table(seed=0):
 
 
 def fitted(model, X, y, w, **settings):
-    settings = {"n_estimators": 6, "num_leaves": 8, "min_child_samples": 5, "learning_rate": 0.3, **settings}
+    settings = {
+        "n_estimators": 6,
+        "num_leaves": 8,
+        "min_child_samples": 5,
+        "learning_rate": 0.3,
+        **settings,
+    }
     return model(min_data_in_bin=1, n_jobs=1, verbose=-1, **settings).fit(X, y, sample_weight=w)
 
 
 def estimated(values, threshold, hessians):
     """The rows that LightGBM takes a split for, to the left: what is left by the bins on the right, each rounded."""
     factor = len(values) / hessians.sum()
-    right = sum(int(hessians[values == v].sum() * factor + 0.5) for v in np.unique(values) if v > threshold)
+    right = sum(
+        int(hessians[values == v].sum() * factor + 0.5) for v in np.unique(values) if v > threshold
+    )
     return len(values) - right
 
 
@@ -46,7 +54,9 @@ def smoothed_tree(tree, X, g, h, smooth):
             return
         column, at = X[rows, features[node]], thresholds[node]
         left = estimated(column, at, h[rows])
-        for child, own, n in zip(tree.children[node], (column <= at, column > at), (left, len(rows) - left)):
+        for child, own, n in zip(
+            tree.children[node], (column <= at, column > at), (left, len(rows) - left)
+        ):
             below = rows[own]
             go(child, below, (n * raw(below) + smooth * value) / (n + smooth))
 
@@ -111,7 +121,13 @@ def test_counts_that_only_all_leaves_together_tell():
     X = rng.normal(size=(6000, 5))
     y = X[:, 0] + np.sin(2 * X[:, 1]) + X[:, 2] * X[:, 3] + 0.5 * rng.normal(size=6000)
     w = rng.uniform(0.2, 3.0, size=6000)
-    settings = {"n_estimators": 3, "num_leaves": 63, "learning_rate": 0.1, "subsample": 0.5, "subsample_freq": 1}
+    settings = {
+        "n_estimators": 3,
+        "num_leaves": 63,
+        "learning_rate": 0.1,
+        "subsample": 0.5,
+        "subsample_freq": 1,
+    }
     model = fitted(lgb.LGBMRegressor, X, y, w, path_smooth=0.1, **settings)
     explanation = axil.Explainer(model, X, y, sample_weight=w).explain(X[:5])
     made = explanation.intercepts + explanation.contributions.sum(-1)
@@ -143,10 +159,15 @@ def test_pushes_of_a_classifier_are_those_of_a_replay(smooth):
     score, pushes = np.full(N, start), np.zeros((N, N))
     for tree in parse(model.booster_.model_to_string()).trees:
         p = 1 / (1 + np.exp(-score))
-        g, h = ((p - labels).astype(np.float32).astype(float), (p * (1 - p)).astype(np.float32).astype(float))
+        g, h = (
+            (p - labels).astype(np.float32).astype(float),
+            (p * (1 - p)).astype(np.float32).astype(float),
+        )
         made = 0.3 * smoothed_tree(tree, X, g, h, smooth)
         pushes, score = pushes + made, score + made.sum(axis=1)
-    assert np.abs(score - model.predict(X, raw_score=True)).max() < 1e-6  # the replay here is LightGBM's fit
+    assert (
+        np.abs(score - model.predict(X, raw_score=True)).max() < 1e-6
+    )  # the replay here is LightGBM's fit
     explainer = axil.Explainer(model, X, labels)
     assert explainer.kind == "additive"
     found = explainer.explain(X)
@@ -155,7 +176,10 @@ def test_pushes_of_a_classifier_are_those_of_a_replay(smooth):
     table_ = explainer.group(X[:4], groups)
     expected = np.array([[pushes[i, groups == k].sum() for k in range(3)] for i in range(4)])
     assert (
-        np.abs(np.sort(table_["contribution"].to_numpy().reshape(4, 3), axis=1) - np.sort(expected, axis=1)).max()
+        np.abs(
+            np.sort(table_["contribution"].to_numpy().reshape(4, 3), axis=1)
+            - np.sort(expected, axis=1)
+        ).max()
         < 1e-6
     )
     with pytest.raises(axil.UnsupportedQuestionError, match="smoothed by row counts"):
@@ -226,7 +250,9 @@ def test_deletions_where_bins_lead_counts_away():
 
 def test_explainers_of_files_estimate_counts_again(tmp_path):
     X, y, w = table()
-    explainer = axil.Explainer(fitted(lgb.LGBMRegressor, X, y, w, path_smooth=2.0), X, y, sample_weight=w)
+    explainer = axil.Explainer(
+        fitted(lgb.LGBMRegressor, X, y, w, path_smooth=2.0), X, y, sample_weight=w
+    )
     explainer.save(tmp_path / "explainer.npz")
     loaded = axil.load(tmp_path / "explainer.npz", explainer.model)
     with pytest.warns(axil.ApproximationWarning, match="path_smooth=0"):

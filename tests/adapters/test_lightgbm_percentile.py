@@ -79,7 +79,9 @@ def fit_of(name: str) -> tuple[tuple[Array, Array, Any, Any], list[float], float
     y = single(case.y)
     weights = np.ones(len(y)) if case.sample_weight is None else single(case.sample_weight)
     if name == "mape":
-        weights = single(np.float32(1.0) / np.maximum(np.float32(1.0), np.abs(case.y.astype(np.float32))))
+        weights = single(
+            np.float32(1.0) / np.maximum(np.float32(1.0), np.abs(case.y.astype(np.float32)))
+        )
     rates = [0.3 * 0.9**t for t in range(12)] if "schedule" in name else [0.1] * 12
     offsets = 0.0 if case.init_score is None else case.init_score
     base = 0.0 if "False" in name or "scored" in name else None
@@ -99,13 +101,17 @@ def test_weights_are_those_of_a_replay(name: str) -> None:
     found = axil.Explainer(case.model, case.X, case.y, case.sample_weight, case.init_score)(
         case.X, init_score=case.init_score
     )
-    if name == "l1 equal targets":  # of equal residuals rounding may choose another: the same numbers, other rows
+    if (
+        name == "l1 equal targets"
+    ):  # of equal residuals rounding may choose another: the same numbers, other rows
         np.testing.assert_allclose(found.weights @ y, K @ y, rtol=0, atol=1e-9)
         return
     np.testing.assert_allclose(found.weights, K, rtol=0, atol=1e-7)
 
 
-@pytest.mark.parametrize("name", ["quantile", "l1 weighted bagging", "mape", "quantile dart bagging weighted"])
+@pytest.mark.parametrize(
+    "name", ["quantile", "l1 weighted bagging", "mape", "quantile dart bagging weighted"]
+)
 def test_wrong_targets_are_noticed(name: str) -> None:
     """A target without weight may be any that keeps its ranks; all others are noticed."""
     check_wrong_targets(RANKED[name](), least=1e-6)
@@ -120,7 +126,9 @@ def test_the_pattern_is_told() -> None:
     assert "by the ranks of their rows" in str(held)
 
 
-@pytest.mark.parametrize("name", ["quantile", "quantile weighted", "l1 scored", "l1 equal targets", "mape"])
+@pytest.mark.parametrize(
+    "name", ["quantile", "quantile weighted", "l1 scored", "l1 equal targets", "mape"]
+)
 def test_without_ranks_the_rows_that_are_left_again(name: str) -> None:
     """The fit to the other rows alone, at the same splits, tree by tree in NumPy."""
     case, rng = RANKED[name](), np.random.default_rng(0)
@@ -138,7 +146,9 @@ def test_without_ranks_the_rows_that_are_left_again(name: str) -> None:
     assert np.abs(table["change"]).max() > 1e-3
 
 
-@pytest.mark.parametrize("settings", [{"objective": "l1"}, {"objective": "quantile", "weighted": True, **BAG}])
+@pytest.mark.parametrize(
+    "settings", [{"objective": "l1"}, {"objective": "quantile", "weighted": True, **BAG}]
+)
 def test_deletions_of_single_rows_are_fits_without_them(settings: dict[str, Any]) -> None:
     case = booster(table(90), n_trees=4, **settings)
     explainer = axil.Explainer(case.model, case.X, case.y, case.sample_weight)
@@ -164,7 +174,9 @@ def test_audit_and_calibrate_of_a_median_take_errors_without_the_row() -> None:
     audited = explainer.audit("leave-one-out").set_index("row").loc[left["row"]]
     np.testing.assert_allclose(audited["expected"], left["prediction"], rtol=0, atol=1e-12)
     half = len(case.X_new) // 2
-    predictive = explainer.calibrate(case.X_new[:half], case.model.predict(case.X_new[:half]) + 0.1, method="exact")
+    predictive = explainer.calibrate(
+        case.X_new[:half], case.model.predict(case.X_new[:half]) + 0.1, method="exact"
+    )
     assert predictive.training_errors == "leave-one-out"
 
 
@@ -212,7 +224,13 @@ def test_a_start_between_targets_far_from_it(objective: str) -> None:
         X, signs = rng.normal(size=(20, 2)), np.repeat([-1.0, 1.0], 10)
         y = signs * rng.uniform(0.9, 1.1, size=20)
         y[[0, 19]] = -0.9, 0.9 + 1e-4 * rng.normal()
-        quiet = {"n_estimators": 2, "num_leaves": 3, "min_child_samples": 2, "verbose": -1, "n_jobs": 1}
+        quiet = {
+            "n_estimators": 2,
+            "num_leaves": 3,
+            "min_child_samples": 2,
+            "verbose": -1,
+            "n_jobs": 1,
+        }
         model = lgb.LGBMRegressor(objective=objective, **quiet).fit(X, y)
         explainer = axil.Explainer(model, X, y)
         again = explainer.refit(drop=[3, 12])
@@ -230,7 +248,9 @@ def test_weights_of_one_are_none(objective: str) -> None:
     model = lgb.LGBMRegressor(objective=objective, **quiet).fit(X, y, sample_weight=ones)
     explainer = axil.Explainer(model, X, y, ones)
     found = explainer(X)
-    np.testing.assert_allclose(found.weights @ y + found.intercepts, model.predict(X), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(
+        found.weights @ y + found.intercepts, model.predict(X), rtol=0, atol=1e-6
+    )
     np.testing.assert_array_equal(found.weights, axil.Explainer(model, X, y)(X).weights)
 
 
@@ -241,8 +261,16 @@ def test_weights_of_one_that_are_left_over_are_none(heavy: list[int]) -> None:
     X, w, alpha = rng.normal(size=(60, 2)), np.ones(60), 0.25
     y = single(X[:, 0] + rng.normal(size=60))
     w[heavy] = 2.5
-    quiet = {"n_estimators": 1, "num_leaves": 3, "min_child_samples": 15, "verbose": -1, "n_jobs": 1}
-    model = lgb.LGBMRegressor(objective="quantile", alpha=alpha, learning_rate=0.5, **quiet).fit(X, y, sample_weight=w)
+    quiet = {
+        "n_estimators": 1,
+        "num_leaves": 3,
+        "min_child_samples": 15,
+        "verbose": -1,
+        "n_jobs": 1,
+    }
+    model = lgb.LGBMRegressor(objective="quantile", alpha=alpha, learning_rate=0.5, **quiet).fit(
+        X, y, sample_weight=w
+    )
     gone = heavy or [3]
     kept, leaves = np.delete(np.arange(60), gone), model.predict(X, pred_leaf=True).ravel()
     base = np.quantile(y[kept], alpha)
@@ -252,13 +280,20 @@ def test_weights_of_one_that_are_left_over_are_none(heavy: list[int]) -> None:
         expected[leaves == leaf] = base + 0.5 * np.quantile(y[rows] - base, alpha)
     explainer = axil.Explainer(model, X, y, w)
     np.testing.assert_allclose(explainer.without(X, gone)["after"], expected, rtol=0, atol=1e-6)
-    np.testing.assert_allclose(explainer.refit(drop=gone).model.predict(X), expected, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(
+        explainer.refit(drop=gone).model.predict(X), expected, rtol=0, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("objective", ["regression_l1", "mape"])
 def test_goss_that_keeps_all_rows_but_multiplies_some(objective: str) -> None:
     """At a rate of 1 rows meet medians: their gradients are 0, the others' alike, and all are kept, these with a factor."""
-    settings = {"data_sample_strategy": "goss", "top_rate": 0.2, "other_rate": 0.3, "learning_rate": 1.0}
+    settings = {
+        "data_sample_strategy": "goss",
+        "top_rate": 0.2,
+        "other_rate": 0.3,
+        "learning_rate": 1.0,
+    }
     quiet = {"n_estimators": 8, "num_leaves": 5, "min_child_samples": 5, "verbose": -1, "n_jobs": 1}
     multiplied = 0
     for seed in range(4):
@@ -269,6 +304,8 @@ def test_goss_that_keeps_all_rows_but_multiplies_some(objective: str) -> None:
         roots = [tree["tree_structure"] for tree in model.booster_.dump_model()["tree_info"]]
         multiplied += sum(r["internal_count"] == 60 and r["internal_weight"] > 60.1 for r in roots)
         found = axil.Explainer(model, X, y)(X)
-        np.testing.assert_allclose(found.weights @ y + found.intercepts, model.predict(X), rtol=0, atol=1e-6)
+        np.testing.assert_allclose(
+            found.weights @ y + found.intercepts, model.predict(X), rtol=0, atol=1e-6
+        )
     # LightGBM 4.1 records no weight of a root.
     assert multiplied or objective == "mape" or VERSION < (4, 2)

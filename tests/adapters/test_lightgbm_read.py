@@ -48,7 +48,9 @@ def test_replay_meets_every_leaf(name: str) -> None:
     np.testing.assert_array_equal(counts, trees.leaf_counts)
     if trees.leaf_weights is not None:  # sums in float64, in another order
         np.testing.assert_allclose(weights, trees.leaf_weights, rtol=0, atol=1e-14 * weights.sum())
-    np.testing.assert_allclose(values, trees.leaf_values[:, 0], rtol=0, atol=adapter.leaf_tolerance * scale)
+    np.testing.assert_allclose(
+        values, trees.leaf_values[:, 0], rtol=0, atol=adapter.leaf_tolerance * scale
+    )
     np.testing.assert_allclose(score - offsets, predictions, rtol=0, atol=1e-14 * scale)
     np.testing.assert_array_equal(adapter.predictions(case.X), predictions[:, None])
 
@@ -60,9 +62,13 @@ def test_leaf_values_add_up_to_new_predictions(name: str) -> None:
     trees = read_trees(case, adapter)
     starts = np.cumsum(trees.n_leaves) - trees.n_leaves
     beta = 1.0 if trees.schedule.coefficients is None else trees.schedule.coefficients.beta[-1]
-    summed = beta * trees.base_value + trees.leaf_values[starts + adapter.leaves(case.X_new), 0].sum(axis=1)
+    summed = beta * trees.base_value + trees.leaf_values[
+        starts + adapter.leaves(case.X_new), 0
+    ].sum(axis=1)
     predictions = case.model.predict(case.X_new)
-    np.testing.assert_allclose(summed, predictions, rtol=0, atol=1e-14 * (np.abs(predictions).max() or 1.0))
+    np.testing.assert_allclose(
+        summed, predictions, rtol=0, atol=1e-14 * (np.abs(predictions).max() or 1.0)
+    )
 
 
 @pytest.mark.parametrize(
@@ -100,7 +106,9 @@ def test_rates() -> None:
     assert np.isnan(rates("learning_rate=1/3 loaded")).all()
     assert set(rates("boost_from_average=False")) == {0.1}
     assert np.isnan(rates("rate schedule")).all()
-    assert np.isnan(rates("rate schedule slow")).all()  # begins 0.1 and 0.099999997, both printed 0.1
+    assert np.isnan(
+        rates("rate schedule slow")
+    ).all()  # begins 0.1 and 0.099999997, both printed 0.1
     assert set(rates("one leaf")) == {0.0}
 
 
@@ -134,7 +142,9 @@ def test_best_iteration() -> None:
     assert adapter.leaves(case.X).shape == (len(case.y), best)
     assert len(read_trees(case, adapter).n_leaves) == best
     truncated = lgb.Booster(model_str=case.model.model_to_string())
-    whole = lgb.Booster(model_str=case.model.model_to_string(num_iteration=-1))  # text does not keep best_iteration
+    whole = lgb.Booster(
+        model_str=case.model.model_to_string(num_iteration=-1)
+    )  # text does not keep best_iteration
     assert read(truncated).fingerprint == adapter.fingerprint
     assert read(whole).leaves(case.X).shape[1] == case.model.num_trees()
     regressor = CASES["early stopping"]().model
@@ -155,7 +165,9 @@ def test_unfitted_and_foreign_models() -> None:
             read(thing)
 
 
-@pytest.mark.parametrize("name", ["regressor", "early stopping", "categorical frame", "one leaf", "weighted"])
+@pytest.mark.parametrize(
+    "name", ["regressor", "early stopping", "categorical frame", "one leaf", "weighted"]
+)
 def test_fingerprint_survives_copies(name: str, tmp_path: Any) -> None:
     case = CASES[name]()
     adapter = read(case.model)
@@ -198,8 +210,12 @@ def test_arrays_and_frames_of_all_kinds_give_the_same_leaves(capfd: Any) -> None
     case, X = with_holes()
     adapter = read(case.model)
     names = [f"Column_{i}" for i in range(8)]
-    frame = pl.DataFrame({name: pl.Series(np.where(np.isnan(x), 0, x)) for name, x in zip(names, X.T)})
-    frame = frame.with_columns(pl.when(pl.Series(~np.isnan(x))).then(pl.col(n)).alias(n) for n, x in zip(names, X.T))
+    frame = pl.DataFrame(
+        {name: pl.Series(np.where(np.isnan(x), 0, x)) for name, x in zip(names, X.T)}
+    )
+    frame = frame.with_columns(
+        pl.when(pl.Series(~np.isnan(x))).then(pl.col(n)).alias(n) for n, x in zip(names, X.T)
+    )
     assert frame.null_count().sum_horizontal()[0] == np.isnan(X).sum()
     kinds: dict[str, Any] = {
         "C": X,
@@ -221,7 +237,9 @@ def test_arrays_and_frames_of_all_kinds_give_the_same_leaves(capfd: Any) -> None
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             np.testing.assert_array_equal(adapter.leaves(rows), expected, err_msg=name)
-            np.testing.assert_array_equal(adapter.predictions(rows)[:, 0], case.model.predict(X), err_msg=name)
+            np.testing.assert_array_equal(
+                adapter.predictions(rows)[:, 0], case.model.predict(X), err_msg=name
+            )
         assert pickle.dumps(rows) == before, name
     assert capfd.readouterr() == ("", "")
 
@@ -247,14 +265,18 @@ def test_categories_in_frames_of_all_kinds() -> None:
     adapter, frame = read(case.model), case.X_new
     expected = case.model.predict(frame, pred_leaf=True)
     polars = pl.from_pandas(frame)
-    backwards = polars.with_columns(pl.col("g").cast(pl.Enum([f"c{i}" for i in reversed(range(12))])))
+    backwards = polars.with_columns(
+        pl.col("g").cast(pl.Enum([f"c{i}" for i in reversed(range(12))]))
+    )
     strings = polars.with_columns(pl.col("f", "g").cast(pl.String))
     odd = frame.assign(g=frame["g"].cat.reorder_categories([f"c{i}" for i in reversed(range(12))]))
     for rows in (frame, polars, backwards, strings, polars.to_arrow(), odd):
         np.testing.assert_array_equal(adapter.leaves(rows), expected)
     with pytest.raises(InputError, match="2 category columns of a pandas frame, this table has 0"):
         adapter.leaves(pl.DataFrame(np.zeros((3, 8)), schema=list("abcdefgh")))
-    with pytest.raises(InputError, match=r"0 category columns of a pandas frame, this table has 2 \(f, g\)"):
+    with pytest.raises(
+        InputError, match=r"0 category columns of a pandas frame, this table has 2 \(f, g\)"
+    ):
         read(CASES["regressor"]().model).leaves(polars)
 
 
@@ -271,7 +293,9 @@ def test_no_rows_and_one_tree(convert: Any) -> None:
 def test_causes_name_what_to_look_at() -> None:
     adapter = read(CASES["regressor"]().model)
     assert "enable_bundle=False" in adapter.causes("counts")
-    assert "enable_bundle" not in read(booster(enable_bundle=False, n_trees=2).model).causes("counts")
+    assert "enable_bundle" not in read(booster(enable_bundle=False, n_trees=2).model).causes(
+        "counts"
+    )
     assert "sample_weight" in adapter.causes("weights")
     assert "init_score" in adapter.causes("values")
     assert "digits" not in adapter.causes("values")
@@ -317,7 +341,11 @@ def test_weights_next_to_zero(heaviest: float) -> None:
     """LightGBM adds 1e-15 to the weight of a leaf: some 1e-7 of it here."""
     X, y = table(60).X, table(60).y
     weights = heaviest * np.random.default_rng(0).random(len(y))
-    model = lgb.LGBMRegressor(n_estimators=5, min_child_weight=0, verbose=-1, n_jobs=1).fit(X, y, weights)
-    np.testing.assert_allclose(Explainer(model, X, y, weights)(X).predictions, model.predict(X), rtol=1e-6)
+    model = lgb.LGBMRegressor(n_estimators=5, min_child_weight=0, verbose=-1, n_jobs=1).fit(
+        X, y, weights
+    )
+    np.testing.assert_allclose(
+        Explainer(model, X, y, weights)(X).predictions, model.predict(X), rtol=1e-6
+    )
     with pytest.raises(ExactnessError):
         Explainer(model, X, y + 1e-4 * np.cos(np.arange(len(y))), weights)

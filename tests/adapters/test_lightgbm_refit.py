@@ -14,7 +14,13 @@ from tests.adapters.common import check_refusal, table
 from tests.adapters.lightgbm_models import VERSION
 
 OLD, NEW = table(300, 50), table(240, 50, seed=1)
-PLAIN = {"objective": "regression", "verbose": -1, "num_leaves": 6, "learning_rate": 0.13, "min_data_in_leaf": 5}
+PLAIN = {
+    "objective": "regression",
+    "verbose": -1,
+    "num_leaves": 6,
+    "learning_rate": 0.13,
+    "min_data_in_leaf": 5,
+}
 
 
 def train(keep_training_booster=False, **settings):
@@ -34,7 +40,10 @@ CASES = {
     "categories": lambda: (train(categorical_feature=[6], max_cat_to_onehot=1, cat_l2=7.0), {}),
     "single leaf": lambda: (train(min_data_in_leaf=200), {}),
     "many digits": lambda: (train(learning_rate=0.1234567891), {}),
-    "many digits in memory": lambda: (train(learning_rate=0.1234567891, keep_training_booster=True), {}),
+    "many digits in memory": lambda: (
+        train(learning_rate=0.1234567891, keep_training_booster=True),
+        {},
+    ),
     "rate of one": lambda: (train(learning_rate=1.0), {}),
 }
 if VERSION < (4, 2):  # whose Booster.refit fails for a single tree
@@ -60,7 +69,9 @@ def test_weights_make_the_predictions_of_a_refit(name):
         made = explainer(one, given)
         expected = model.predict(NEW.X_new)
         # LightGBM keeps targets and residuals in float32
-        np.testing.assert_allclose(made(NEW.X_new).predictions, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
+        np.testing.assert_allclose(
+            made(NEW.X_new).predictions, expected, rtol=0, atol=1e-6 * np.abs(expected).max()
+        )
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -71,7 +82,9 @@ def test_a_what_if_is_a_refit_to_other_targets(name):
     found = explainer(model, given).what_if(NEW.X_new, dict(zip(range(5), changed[:5])))
     again = CASES[name]()[0].refit(NEW.X, changed, decay_rate=0.0, **given)
     expected = again.predict(NEW.X_new)
-    np.testing.assert_allclose(found["after"].to_numpy(), expected, rtol=0, atol=1e-6 * np.abs(expected).max())
+    np.testing.assert_allclose(
+        found["after"].to_numpy(), expected, rtol=0, atol=1e-6 * np.abs(expected).max()
+    )
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -104,7 +117,9 @@ def test_refits_of_other_models_are_refused(settings, value):
 
 
 def test_no_derivative_of_a_refit():
-    model = lgb.train({**PLAIN, "objective": "binary"}, lgb.Dataset(OLD.X, OLD.y > 5, free_raw_data=False), 3)
+    model = lgb.train(
+        {**PLAIN, "objective": "binary"}, lgb.Dataset(OLD.X, OLD.y > 5, free_raw_data=False), 3
+    )
     found = axil.supports(model.refit(NEW.X, NEW.y > 5, decay_rate=0.0))
     assert (found.kind, found.setting) == ("no", "refit_decay_rate")
 

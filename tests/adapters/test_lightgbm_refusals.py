@@ -46,7 +46,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str, str | None]] = {
         name: ({"objective": name, "data": POSITIVE}, "objective", name, "(i)")
         for name in ("poisson", "gamma", "tweedie")
     },
-    **{name: ({"objective": name, "data": SHARES}, "objective", name, "(i)") for name in ("binary", "cross_entropy")},
+    **{
+        name: ({"objective": name, "data": SHARES}, "objective", name, "(i)")
+        for name in ("binary", "cross_entropy")
+    },
     "cross_entropy_lambda": (
         {"objective": "cross_entropy_lambda", "data": SHARES},
         "objective",
@@ -58,7 +61,12 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str, str | None]] = {
         for name in ("multiclass", "multiclassova")
     },
     "custom": ({"objective": custom}, "objective", "custom", "(ii)"),
-    "linear_tree": ({"linear_tree": True, "lambda_l1": 1.0}, "linear_tree", "True with lambda_l1", None),
+    "linear_tree": (
+        {"linear_tree": True, "lambda_l1": 1.0},
+        "linear_tree",
+        "True with lambda_l1",
+        None,
+    ),
     **{
         f"monotone {method} {other}": (
             {"monotone_constraints": [1] * 8, "monotone_constraints_method": method, other: value},
@@ -68,11 +76,20 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str, str | None]] = {
         for other, value in {"path_smooth": 2.0, "histogram_pool_size": 64}.items()
     },
     "monotone advanced missing": (
-        {"monotone_constraints": [1] * 8, "monotone_constraints_method": "advanced", "data": with_gaps()},
+        {
+            "monotone_constraints": [1] * 8,
+            "monotone_constraints_method": "advanced",
+            "data": with_gaps(),
+        },
         *("monotone_constraints_method", "advanced with missing values", None),
     ),
     "quantized": ({"use_quantized_grad": True}, "use_quantized_grad", "True", "(ii)"),
-    "rf goss": ({"boosting": "rf", "data_sample_strategy": "goss"}, "boosting", "rf with GOSS", None),
+    "rf goss": (
+        {"boosting": "rf", "data_sample_strategy": "goss"},
+        "boosting",
+        "rf with GOSS",
+        None,
+    ),
 }
 
 
@@ -82,19 +99,32 @@ def test_refusals(name: str) -> None:
     model = booster(**{"n_trees": 3, **params}).model
     check_refusal(model, setting, value, condition)
     text = model.model_to_string()
-    if f"[{setting}: " in text:  # before 4.2 the text keeps neither data_sample_strategy nor use_quantized_grad
+    if (
+        f"[{setting}: " in text
+    ):  # before 4.2 the text keeps neither data_sample_strategy nor use_quantized_grad
         check_refusal(lgb.Booster(model_str=text), setting, value, condition)
 
 
 def test_refuses_bags_of_groups() -> None:
-    text = booster(**BAG, n_trees=2).model.model_to_string().replace("[bagging_by_query: 0]", "[bagging_by_query: 1]")
+    text = (
+        booster(**BAG, n_trees=2)
+        .model.model_to_string()
+        .replace("[bagging_by_query: 0]", "[bagging_by_query: 1]")
+    )
     if "[bagging_by_query: 1]" in text:  # from 4.6 on
         check_refusal(lgb.Booster(model_str=text), "bagging_by_query", "True", None)
 
 
 def test_bagging_that_is_off_draws_no_rows() -> None:
-    off: tuple[dict[str, Any], ...] = ({"bagging_fraction": 0.5}, {"bagging_freq": 1}, {**BAG, "bagging_fraction": 1.0})
-    for params in (*off, {"pos_bagging_fraction": 0.5, "neg_bagging_fraction": 0.5, "bagging_freq": 1}):
+    off: tuple[dict[str, Any], ...] = (
+        {"bagging_fraction": 0.5},
+        {"bagging_freq": 1},
+        {**BAG, "bagging_fraction": 1.0},
+    )
+    for params in (
+        *off,
+        {"pos_bagging_fraction": 0.5, "neg_bagging_fraction": 0.5, "bagging_freq": 1},
+    ):
         case = booster(n_trees=2, **params)
         assert read_trees(case, read(case.model)).sampler is None
 
@@ -114,7 +144,9 @@ def test_refuses_dart_whose_drops_are_not_those_of_its_seed() -> None:
 def test_a_first_tree_of_two_leaves_with_a_rate_of_its_own_is_refused_by_name() -> None:
     rates = [lgb.reset_parameter(learning_rate=[0.5, 0.1, 0.1])]
     case = booster(n_trees=3, num_leaves=2, callbacks=rates)
-    with pytest.raises(UnsupportedModelError, match="learning_rate=unknown for tree 0: all other trees agree"):
+    with pytest.raises(
+        UnsupportedModelError, match="learning_rate=unknown for tree 0: all other trees agree"
+    ):
         Explainer(case.model, case.X, case.y)
     with pytest.raises(ExactnessError):  # other targets show in the other trees too
         Explainer(case.model, case.X, case.y[::-1])
@@ -134,7 +166,9 @@ def test_refuses_classifier_and_ranker() -> None:
 def test_refuses_refit_models() -> None:
     case = booster(n_trees=3)
     refit = case.model.refit(case.X, case.y + 1, decay_rate=0.25)
-    again = lgb.Booster(model_str=case.model.model_to_string()).refit(case.X, case.y + 1, decay_rate=0.25)
+    again = lgb.Booster(model_str=case.model.model_to_string()).refit(
+        case.X, case.y + 1, decay_rate=0.25
+    )
     for model in (refit, again, pickle.loads(pickle.dumps(refit))):
         check_refusal(model, "refit_decay_rate", "0.25", "(ii)")
 
@@ -142,13 +176,17 @@ def test_refuses_refit_models() -> None:
 def test_refuses_forced_splits_that_no_bound_holds_for(tmp_path: Any) -> None:
     forced = tmp_path / "forced.json"
     forced.write_text('{"feature": 0, "threshold": 0.1}')
-    model = booster(forcedsplits_filename=str(forced), n_trees=2, monotone_constraints=[1] * 8).model
+    model = booster(
+        forcedsplits_filename=str(forced), n_trees=2, monotone_constraints=[1] * 8
+    ).model
     check_refusal(model, "monotone_constraints_method", "basic with forcedsplits_filename", None)
 
 
 def test_refuses_constraints_that_changed_in_training() -> None:
     data = table()
-    model = lgb.Booster({"verbose": -1, "monotone_constraints": [1] * 8}, lgb.Dataset(data.X, data.y))
+    model = lgb.Booster(
+        {"verbose": -1, "monotone_constraints": [1] * 8}, lgb.Dataset(data.X, data.y)
+    )
     model.update()
     model.reset_parameter({"monotone_constraints": [0] * 8})
     model.update()
@@ -166,7 +204,10 @@ def test_refuses_forced_splits_whose_leaves_differ(tmp_path: Any) -> None:
 
 def test_refuses_text_without_parameters() -> None:
     text = booster(n_trees=2).model.model_to_string()
-    start, end = text.index("\nparameters:"), text.index("end of parameters") + len("end of parameters\n")
+    start, end = (
+        text.index("\nparameters:"),
+        text.index("end of parameters") + len("end of parameters\n"),
+    )
     check_refusal(lgb.Booster(model_str=text[:start] + text[end:]), "parameters", "none", None)
 
 

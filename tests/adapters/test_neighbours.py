@@ -40,12 +40,20 @@ CASES = {
     "by distance": lambda: fit(KNeighborsClassifier(5, weights="distance")),
     "by a function": lambda: fit(KNeighborsClassifier(5, weights=lambda d: np.exp(-d))),
     "two classes of numbers": lambda: fit(KNeighborsClassifier(5), y=(DATA.y > 5) + 1),
-    "sparse": lambda: fit(KNeighborsClassifier(5), csr_matrix(DATA.X), X_new=csr_matrix(DATA.X_new)),
+    "sparse": lambda: fit(
+        KNeighborsClassifier(5), csr_matrix(DATA.X), X_new=csr_matrix(DATA.X_new)
+    ),
     "radius": lambda: fit(RadiusNeighborsClassifier(30.0)),
     "radius brute": lambda: fit(RadiusNeighborsClassifier(30.0, algorithm="brute")),
-    "radius by distance": lambda: fit(RadiusNeighborsClassifier(30.0, weights="distance", outlier_label="few")),
-    "pipeline": lambda: fit(make_pipeline(StandardScaler(), KNeighborsClassifier(3, metric="manhattan"))),
-    "ties brute": lambda: fit(KNeighborsClassifier(5, algorithm="brute"), DATA.X.round(), X_new=DATA.X_new.round()),
+    "radius by distance": lambda: fit(
+        RadiusNeighborsClassifier(30.0, weights="distance", outlier_label="few")
+    ),
+    "pipeline": lambda: fit(
+        make_pipeline(StandardScaler(), KNeighborsClassifier(3, metric="manhattan"))
+    ),
+    "ties brute": lambda: fit(
+        KNeighborsClassifier(5, algorithm="brute"), DATA.X.round(), X_new=DATA.X_new.round()
+    ),
     "ties": lambda: fit(KNeighborsClassifier(5), DATA.X.round(), X_new=DATA.X_new.round()),
 }
 CASES = {name: cache(make) for name, make in CASES.items()}
@@ -82,9 +90,13 @@ def test_what_if_classes_were_others_is_a_refit():
     case = CASES["uniform"]()
     changed = case.y.copy()
     changed[:3] = "few"
-    found = axil.Explainer(case.model, case.X, case.y).what_if(case.X_new, dict.fromkeys(range(3), "few"))
+    found = axil.Explainer(case.model, case.X, case.y).what_if(
+        case.X_new, dict.fromkeys(range(3), "few")
+    )
     expected = KNeighborsClassifier(7).fit(case.X, changed).predict_proba(case.X_new)
-    np.testing.assert_allclose(found["after"].to_numpy().reshape(expected.shape), expected, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(
+        found["after"].to_numpy().reshape(expected.shape), expected, rtol=0, atol=1e-14
+    )
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -93,7 +105,8 @@ def test_a_row_without_neighbours_is_refused(label):
     model = RadiusNeighborsClassifier(30.0, outlier_label=label).fit(DATA.X, Y)
     explainer = axil.Explainer(model, DATA.X, Y)
     with pytest.raises(
-        axil.InputError, match=r"no training row within radius=30\.0: the model predicts its outlier_label"
+        axil.InputError,
+        match=r"no training row within radius=30\.0: the model predicts its outlier_label",
     ):
         explainer(DATA.X_new + 1e6)
 
@@ -112,7 +125,9 @@ def test_classes_of_several_labels(kind):
     np.testing.assert_array_equal(explainer(DATA.X_new).weights, alone(DATA.X_new).weights)
     changed = labels.copy()
     changed[:3] = ["few", "no"]
-    found = explainer.what_if(DATA.X_new, {row: ["few", "no"] for row in range(3)})["after"].to_numpy()
+    found = explainer.what_if(DATA.X_new, {row: ["few", "no"] for row in range(3)})[
+        "after"
+    ].to_numpy()
     expected = np.hstack(clone(kind).fit(DATA.X, changed).predict_proba(DATA.X_new))
     np.testing.assert_allclose(found.reshape(expected.shape), expected, rtol=0, atol=1e-14)
     for wrong, words in ((Y, "no columns; expected 2"), (labels[:, :1], "1 columns; expected 2")):

@@ -42,7 +42,9 @@ class Letters(kernels.GenericKernelMixin, kernels.StationaryKernelMixin, kernels
         pass
 
     def __call__(self, X, Y=None, eval_gradient=False):
-        return np.array([[float(sum(a == b for a in x for b in y)) for y in (X if Y is None else Y)] for x in X])
+        return np.array(
+            [[float(sum(a == b for a in x for b in y)) for y in (X if Y is None else Y)] for x in X]
+        )
 
     def diag(self, X):
         return np.diag(self(X))
@@ -52,7 +54,9 @@ def test_a_gaussian_process_of_words():
     words, y = np.array(["AGCT", "AGC", "AACT", "TAA", "GAACA"]), np.arange(5.0)
     model = GaussianProcessRegressor(Letters(), optimizer=None, alpha=1.0).fit(words, y)
     for given in (words, list(words), words[:, None]):
-        with pytest.raises(axil.UnsupportedModelError, match=r"other objects .* than the rows of a table"):
+        with pytest.raises(
+            axil.UnsupportedModelError, match=r"other objects .* than the rows of a table"
+        ):
             axil.Explainer(model, given, y)
 
 
@@ -87,9 +91,17 @@ def test_catboost_categories_given_as_real_numbers():
 
 def test_catboost_weights_where_rows_were_shuffled_for_categories():
     """CatBoost then records leaf weights of other rows; the leaf values are right, and show other weights."""
-    table = pd.DataFrame(X, columns=list("abc")).assign(d=[f"level {i}" for i in RNG.integers(0, 5, 60)])
+    table = pd.DataFrame(X, columns=list("abc")).assign(
+        d=[f"level {i}" for i in RNG.integers(0, 5, 60)]
+    )
     weights = np.exp(RNG.normal(size=60))
-    how = {"iterations": 3, "depth": 1, "verbose": 0, "allow_writing_files": False, "bootstrap_type": "Bernoulli"}
+    how = {
+        "iterations": 3,
+        "depth": 1,
+        "verbose": 0,
+        "allow_writing_files": False,
+        "bootstrap_type": "Bernoulli",
+    }
     model = cb.CatBoostRegressor(**how).fit(cb.Pool(table, Y, weight=weights, cat_features=["d"]))
     axil.Explainer(model, table, Y, weights)
     for wrong in (None, weights[::-1]):
@@ -102,9 +114,17 @@ def test_catboost_zeros_that_it_misplaces(grow_policy):
     """Where they lie above negative numbers in a sparse column; dense, all is well."""
     rows = np.column_stack([np.where(np.arange(20) == 0, -1.0, 0.0), np.arange(1.0, 21.0)])
     y = np.where(np.arange(20) == 0, -5.0, 0.1 * np.arange(20))
-    how = {"iterations": 3, "depth": 2, "verbose": 0, "allow_writing_files": False, "grow_policy": grow_policy}
+    how = {
+        "iterations": 3,
+        "depth": 2,
+        "verbose": 0,
+        "allow_writing_files": False,
+        "grow_policy": grow_policy,
+    }
     with pytest.raises(axil.UnsupportedModelError, match="zeros above negative numbers in column"):
-        axil.Explainer(cb.CatBoostRegressor(**how).fit(sparse.csr_matrix(rows), y), sparse.csr_matrix(rows), y)
+        axil.Explainer(
+            cb.CatBoostRegressor(**how).fit(sparse.csr_matrix(rows), y), sparse.csr_matrix(rows), y
+        )
     axil.Explainer(cb.CatBoostRegressor(**how).fit(rows, y), rows, y)
 
 
@@ -113,7 +133,9 @@ def test_a_catboost_column_without_a_name():
     frame = pd.DataFrame(X, columns=["a", "", "c"])
     model = cb.CatBoostRegressor(iterations=3, verbose=0, allow_writing_files=False).fit(frame, Y)
     explainer = axil.Explainer(model, frame, Y)
-    np.testing.assert_allclose(explainer(frame).weights @ Y, model.predict(frame), rtol=0, atol=1e-6 * np.abs(Y).max())
+    np.testing.assert_allclose(
+        explainer(frame).weights @ Y, model.predict(frame), rtol=0, atol=1e-6 * np.abs(Y).max()
+    )
     axil.Explainer(model, X, Y)
     with pytest.raises(axil.InputError, match="other columns"):
         axil.Explainer(model, frame.rename(columns={"": "b"}), Y)
@@ -122,7 +144,9 @@ def test_a_catboost_column_without_a_name():
 def test_xgboost_trees_for_one_output_and_for_all_in_one_model():
     class InTurns(xgb.callback.TrainingCallback):
         def after_iteration(self, model, epoch, evals_log):
-            model.set_param({"multi_strategy": ("one_output_per_tree", "multi_output_tree")[epoch % 2]})
+            model.set_param(
+                {"multi_strategy": ("one_output_per_tree", "multi_output_tree")[epoch % 2]}
+            )
             return False
 
     y = np.column_stack([Y, X[:, 1]])
@@ -132,7 +156,10 @@ def test_xgboost_trees_for_one_output_and_for_all_in_one_model():
         axil.Explainer(booster, X, y)
 
 
-@pytest.mark.skipif(not hasattr(xgb, "objective"), reason="objectives with gradients for splits came with XGBoost 3.2")
+@pytest.mark.skipif(
+    not hasattr(xgb, "objective"),
+    reason="objectives with gradients for splits came with XGBoost 3.2",
+)
 def test_xgboost_splits_chosen_by_other_gradients(tmp_path):
     class Split(xgb.objective.TreeObjective):
         def __call__(self, iteration, y_pred, dtrain):

@@ -12,7 +12,9 @@ from axil.adapters.smooth import SmoothModel
 
 @pytest.mark.parametrize("contract", [Model, Adapter, SmoothModel, SmootherModel])
 def test_no_method_that_takes_rows_is_forgotten(contract):
-    methods = {name: method for name, method in vars(contract).items() if isinstance(method, FunctionType)}
+    methods = {
+        name: method for name, method in vars(contract).items() if isinstance(method, FunctionType)
+    }
     take_rows = {name for name, method in methods.items() if "X" in signature(method).parameters}
     assert take_rows
     assert take_rows <= {*TAKES_ROWS}

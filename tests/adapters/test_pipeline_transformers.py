@@ -49,12 +49,16 @@ class ByColumn(Ratios):
 
     def fit(self, X, y=None):
         super().fit(X)
-        self.transformers_ = {"kind": OneHotEncoder(sparse_output=False, handle_unknown="ignore").fit(X[["kind"]])}
+        self.transformers_ = {
+            "kind": OneHotEncoder(sparse_output=False, handle_unknown="ignore").fit(X[["kind"]])
+        }
         return self
 
     def transform(self, X):
         coded = self.transformers_["kind"].transform(X[["kind"]])
-        return X.drop(columns="kind").assign(**{f"kind {i}": column for i, column in enumerate(coded.T)})
+        return X.drop(columns="kind").assign(
+            **{f"kind {i}": column for i, column in enumerate(coded.T)}
+        )
 
 
 class ByTargets(ByColumn):
@@ -93,14 +97,20 @@ class Bare:
 
 def encoder():
     onehot = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
-    return make_column_transformer((onehot, ["kind"]), remainder=StandardScaler(), verbose_feature_names_out=False)
+    return make_column_transformer(
+        (onehot, ["kind"]), remainder=StandardScaler(), verbose_feature_names_out=False
+    )
 
 
 CASES = {
     "frames out": lambda: make_pipeline(Ratios(), encoder().set_output(transform="pandas"), TREES),
-    "set_output": lambda: make_pipeline(encoder(), StandardScaler(), Ridge()).set_output(transform="pandas"),
+    "set_output": lambda: make_pipeline(encoder(), StandardScaler(), Ridge()).set_output(
+        transform="pandas"
+    ),
     "by column": lambda: make_pipeline(ByColumn(), TREES),
-    "union": lambda: make_pipeline(encoder(), make_union(StandardScaler(), SelectKBest(f_regression, k=2)), Ridge()),
+    "union": lambda: make_pipeline(
+        encoder(), make_union(StandardScaler(), SelectKBest(f_regression, k=2)), Ridge()
+    ),
 }
 
 
@@ -109,7 +119,9 @@ def test_transformers_are_held_fixed(name):
     model = CASES[name]().fit(X, Y)
     assert axil.supports(model).exact
     explainer = axil.Explainer(model, X, Y)
-    np.testing.assert_allclose(explainer(X_NEW).predictions, model.predict(X_NEW), rtol=0, atol=CLOSE)
+    np.testing.assert_allclose(
+        explainer(X_NEW).predictions, model.predict(X_NEW), rtol=0, atol=CLOSE
+    )
     wrong = Y.copy()
     wrong[[3, int(Y.argmax())]] = wrong[[int(Y.argmax()), 3]]
     with pytest.raises((axil.ExactnessError, axil.InputError)):
@@ -132,9 +144,13 @@ PASSED = {
     "several": lambda: make_pipeline("passthrough", None, TREES),
     "before another": lambda: make_pipeline("passthrough", StandardScaler(), None, Ridge()),
     "nested": lambda: make_pipeline(make_pipeline("passthrough", StandardScaler()), TREES),
-    "nested alone": lambda: make_pipeline(make_pipeline("passthrough"), make_pipeline(StandardScaler(), TREES)),
+    "nested alone": lambda: make_pipeline(
+        make_pipeline("passthrough"), make_pipeline(StandardScaler(), TREES)
+    ),
     "search": lambda: GridSearchCV(
-        Pipeline([("scale", StandardScaler()), ("trees", TREES)]), {"scale": ["passthrough", None]}, cv=2
+        Pipeline([("scale", StandardScaler()), ("trees", TREES)]),
+        {"scale": ["passthrough", None]},
+        cv=2,
     ),
 }
 
@@ -143,7 +159,9 @@ PASSED = {
 @pytest.mark.parametrize("name", PASSED)
 def test_first_steps_that_hand_columns_on_are_left_out(name, framed):
     """They say nothing of the columns of the fit; the first step that was fitted does."""
-    rows, new = (X[list("abc")], X_NEW[list("abc")]) if framed else (DATA.X[:, :3], DATA.X_new[:, :3])
+    rows, new = (
+        (X[list("abc")], X_NEW[list("abc")]) if framed else (DATA.X[:, :3], DATA.X_new[:, :3])
+    )
     model = PASSED[name]().fit(rows, Y)
     assert axil.supports(model).exact
     explainer = axil.Explainer(model, rows, Y)
@@ -156,5 +174,7 @@ def test_first_steps_before_a_smooth_learner():
     rows, labels = DATA.X[:, :3], (np.median(Y) < Y).astype(int)
     model = make_pipeline("passthrough", LogisticRegression(tol=1e-10)).fit(rows, labels)
     alone = LogisticRegression(tol=1e-10).fit(rows, labels)
-    found, expected = (axil.Explainer(own, rows, labels)(rows[:3]).weights for own in (model, alone))
+    found, expected = (
+        axil.Explainer(own, rows, labels)(rows[:3]).weights for own in (model, alone)
+    )
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)

@@ -42,7 +42,11 @@ class OwnAdapter(SmootherModel):
     tolerance = 1e-9
 
     def __init__(self, model):
-        self.model, self.n_features, self.fingerprint = model, len(model.coefficients), str(model.coefficients)
+        self.model, self.n_features, self.fingerprint = (
+            model,
+            len(model.coefficients),
+            str(model.coefficients),
+        )
 
     def coordinates(self, X, n_threads=1):
         return np.asarray(X, dtype=float)
@@ -76,12 +80,16 @@ def model():
 
 
 def expected():
-    return Ridge(0.7, fit_intercept=False).fit(X, np.eye(60)).predict(Q)  # one target per row: the weights themselves
+    return (
+        Ridge(0.7, fit_intercept=False).fit(X, np.eye(60)).predict(Q)
+    )  # one target per row: the weights themselves
 
 
 def test_a_smoother_of_the_users_own(model):
     explainer = axil.Explainer(OwnAdapter(model), X, Y)
-    np.testing.assert_allclose(explainer(Q).weights, expected(), atol=1e-12)  # solutions of well-conditioned systems
+    np.testing.assert_allclose(
+        explainer(Q).weights, expected(), atol=1e-12
+    )  # solutions of well-conditioned systems
     assert axil.supports(OwnAdapter(model)).exact
 
 
@@ -116,17 +124,23 @@ def test_registered_models_are_found_in_pipelines(registered):
 
 def test_a_registered_reader_comes_first(registered):
     ridge = Ridge().fit(X, Y)
-    adapters.register("Other", lambda model: OwnAdapter(Own().fit(X, Y)) if model is ridge else None)
+    adapters.register(
+        "Other", lambda model: OwnAdapter(Own().fit(X, Y)) if model is ridge else None
+    )
     assert adapters.read(ridge).library == "Own"
 
 
 def test_unregistered_models_are_not_known(model):
     assert not axil.supports(model)
-    with pytest.raises(axil.UnsupportedModelError, match=r"test_register\.Own, is not read: axil reads"):
+    with pytest.raises(
+        axil.UnsupportedModelError, match=r"test_register\.Own, is not read: axil reads"
+    ):
         axil.Explainer(model, X, Y)
 
 
-def test_the_command_line_sees_what_the_module_of_a_model_registers(tmp_path, monkeypatch, capsys, registered):
+def test_the_command_line_sees_what_the_module_of_a_model_registers(
+    tmp_path, monkeypatch, capsys, registered
+):
     (tmp_path / "own_models.py").write_text(
         textwrap.dedent("""
             from axil import adapters
@@ -193,7 +207,9 @@ def test_register_takes_a_name_and_a_function(name, reader):
 
 def test_a_reader_returns_an_adapter(model, registered):
     adapters.register("Own", lambda model: model)
-    with pytest.raises(axil.InputError, match=r"registered for Own returned .* expected an adapter"):
+    with pytest.raises(
+        axil.InputError, match=r"registered for Own returned .* expected an adapter"
+    ):
         axil.Explainer(model, X, Y)
 
 

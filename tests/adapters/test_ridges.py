@@ -8,7 +8,14 @@ from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import BaggingClassifier, VotingRegressor
-from sklearn.linear_model import ARDRegression, BayesianRidge, LinearRegression, Ridge, RidgeClassifier, RidgeCV
+from sklearn.linear_model import (
+    ARDRegression,
+    BayesianRidge,
+    LinearRegression,
+    Ridge,
+    RidgeClassifier,
+    RidgeCV,
+)
 from sklearn.model_selection import GridSearchCV
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.multioutput import MultiOutputClassifier
@@ -30,7 +37,9 @@ def solved(X, y, weight, penalties, X_new):
     used = np.isfinite(penalties)
     centre, mean = np.average(X, axis=0, weights=w), np.average(y, axis=0, weights=w)
     Z = (X - centre)[:, used]
-    coefficients = np.linalg.solve(Z.T @ (Z * w[:, None]) + np.diag(penalties[used]), Z.T @ (w[:, None] * (y - mean)))
+    coefficients = np.linalg.solve(
+        Z.T @ (Z * w[:, None]) + np.diag(penalties[used]), Z.T @ (w[:, None] * (y - mean))
+    )
     return mean + (X_new - centre)[:, used] @ coefficients
 
 
@@ -75,10 +84,14 @@ def test_estimated_precisions_are_held(name, recwarn):
     loo = explainer.leave_one_out()["prediction"].to_numpy()
     one = np.arange(len(Y)) != 9
     own = None if weight is None else weight[one]
-    np.testing.assert_allclose(loo[9], solved(X[one], Y[one, None], own, penalties, X[9:10])[0, 0], rtol=1e-9)
+    np.testing.assert_allclose(
+        loo[9], solved(X[one], Y[one, None], own, penalties, X[9:10])[0, 0], rtol=1e-9
+    )
 
 
-@pytest.mark.parametrize("model", [Ridge(np.array([0.5, 20.0])), RidgeCV(np.logspace(-2, 4, 7), alpha_per_target=True)])
+@pytest.mark.parametrize(
+    "model", [Ridge(np.array([0.5, 20.0])), RidgeCV(np.logspace(-2, 4, 7), alpha_per_target=True)]
+)
 def test_each_output_has_its_own_penalty(model):
     model = clone(model).fit(X, TWO)
     alphas = np.asarray(getattr(model, "alpha_", model.alpha if hasattr(model, "alpha") else None))
@@ -90,7 +103,9 @@ def test_each_output_has_its_own_penalty(model):
         expected = axil.Explainer(alone, X, TWO[:, k])(X_NEW).weights
         np.testing.assert_allclose(explainer(X_NEW).weights[:, k], expected, rtol=0, atol=1e-12)
         after = explainer.without(X_NEW, [5])["after"].to_numpy().reshape(len(X_NEW), 2)[:, k]
-        np.testing.assert_allclose(after, Ridge(alpha).fit(X[keep], TWO[keep, k]).predict(X_NEW), rtol=1e-9)
+        np.testing.assert_allclose(
+            after, Ridge(alpha).fit(X[keep], TWO[keep, k]).predict(X_NEW), rtol=1e-9
+        )
         again = explainer.refit(drop=[5]).model
         np.testing.assert_allclose(again.predict(X_NEW)[:, k], after, rtol=1e-9)
 
@@ -124,17 +139,23 @@ def test_balanced_classes_are_counted_again_by_refit_alone():
         explainer.leave_one_out,
         lambda: explainer.removal(case.X_new),
     ):
-        with pytest.raises(axil.UnsupportedQuestionError, match="counts the classes of the rows that are left"):
+        with pytest.raises(
+            axil.UnsupportedQuestionError, match="counts the classes of the rows that are left"
+        ):
             ask()
     found = explainer.refit(drop=[1]).model
     keep = np.arange(len(case.y)) != 1
-    np.testing.assert_allclose(found.coef_, clone(case.model).fit(case.X[keep], case.y[keep]).coef_, atol=1e-12)
+    np.testing.assert_allclose(
+        found.coef_, clone(case.model).fit(case.X[keep], case.y[keep]).coef_, atol=1e-12
+    )
 
 
 def test_without_an_intercept_classes_are_refused():
     model = RidgeClassifier(fit_intercept=False).fit(X, two(Y))
     assert axil.supports(model).setting == "fit_intercept"
-    with pytest.raises(axil.UnsupportedModelError, match="explain a Ridge that is fitted to numbers -1 and 1"):
+    with pytest.raises(
+        axil.UnsupportedModelError, match="explain a Ridge that is fitted to numbers -1 and 1"
+    ):
         axil.Explainer(model, X, two(Y))
     alone = Ridge(fit_intercept=False).fit(X, np.where(two(Y) == "above", -1.0, 1.0))
     assert axil.Explainer(alone, X, np.where(two(Y) == "above", -1.0, 1.0)).kind == "exact"
@@ -143,7 +164,11 @@ def test_without_an_intercept_classes_are_refused():
 def test_around_ridges():
     """Pipelines, searches, calibration, voting of members whose outputs share weights and do not."""
     classes = labels(Y)
-    search = GridSearchCV(make_pipeline(StandardScaler(), RidgeClassifier()), {"ridgeclassifier__alpha": [1, 10]}, cv=2)
+    search = GridSearchCV(
+        make_pipeline(StandardScaler(), RidgeClassifier()),
+        {"ridgeclassifier__alpha": [1, 10]},
+        cv=2,
+    )
     search.fit(X, classes)
     found = axil.Explainer(search, X, classes)(X_NEW).predictions
     np.testing.assert_allclose(found, (1 + search.decision_function(X_NEW)) / 2, atol=1e-12)
@@ -151,13 +176,21 @@ def test_around_ridges():
     assert axil.Explainer(calibrated, X, two(Y)).kind == "exact"
     sparse = RidgeClassifier(tol=1e-13).fit(csr_matrix(X), classes)
     assert axil.Explainer(sparse, csr_matrix(X), classes).kind == "exact"
-    voting = VotingRegressor([("ridge", BayesianRidge()), ("least squares", LinearRegression())]).fit(X, Y)
-    np.testing.assert_allclose(axil.Explainer(voting, X, Y)(X_NEW).predictions, voting.predict(X_NEW), rtol=1e-9)
+    voting = VotingRegressor(
+        [("ridge", BayesianRidge()), ("least squares", LinearRegression())]
+    ).fit(X, Y)
+    np.testing.assert_allclose(
+        axil.Explainer(voting, X, Y)(X_NEW).predictions, voting.predict(X_NEW), rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize("around", [OneVsRestClassifier, MultiOutputClassifier, BaggingClassifier])
 def test_members_without_probabilities_are_refused_by_name(around):
-    y = np.stack([Y > 5, Y > 6], axis=1).astype(int) if around is MultiOutputClassifier else labels(Y)
+    y = (
+        np.stack([Y > 5, Y > 6], axis=1).astype(int)
+        if around is MultiOutputClassifier
+        else labels(Y)
+    )
     model = around(RidgeClassifier()).fit(X, y)
     assert axil.supports(model).kind == "no"
     with pytest.raises(axil.UnsupportedModelError, match="RidgeClassifier"):

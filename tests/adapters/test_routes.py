@@ -56,7 +56,10 @@ def assigned(adapter, X):
 
 def misaligned(*arrays):
     """Copies that begin at odd addresses."""
-    views = [np.frombuffer(b"-" + a.tobytes(), np.uint8)[1:].view(a.dtype).reshape(a.shape) for a in arrays]
+    views = [
+        np.frombuffer(b"-" + a.tobytes(), np.uint8)[1:].view(a.dtype).reshape(a.shape)
+        for a in arrays
+    ]
     assert not any(a.flags.aligned for a in views)
     return views
 
@@ -120,11 +123,15 @@ def near(thresholds):
         single = thresholds.astype(np.float32)
         close = [np.nextafter(single, np.float32(side)).astype(float) for side in (np.inf, -np.inf)]
     sides = [np.nextafter(thresholds, side) for side in (np.inf, -np.inf)]
-    pool = np.concatenate([thresholds, single.astype(float), *close, *sides, ODD, np.arange(-3.0, 45.0), [-0.5, 39.7]])
+    pool = np.concatenate(
+        [thresholds, single.astype(float), *close, *sides, ODD, np.arange(-3.0, 45.0), [-0.5, 39.7]]
+    )
     return np.unique(pool)  # NaN once
 
 
-@pytest.mark.parametrize("kind", ["none missing", "missing", "zeros missing", "missing as zero", "categories"])
+@pytest.mark.parametrize(
+    "kind", ["none missing", "missing", "zeros missing", "missing as zero", "categories"]
+)
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), single=st.booleans(), order=st.sampled_from("CF"))
 def test_lightgbm_around_its_thresholds(kind, seed, single, order):
@@ -190,12 +197,20 @@ def sklearn_model(kind):
     return made[kind]().fit(X, y)
 
 
-@pytest.mark.parametrize("kind", ["forest", "best first", "some features", "histograms", "categories"])
+@pytest.mark.parametrize(
+    "kind", ["forest", "best first", "some features", "histograms", "categories"]
+)
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), single=st.booleans(), order=st.sampled_from("CF"))
 def test_sklearn_around_its_thresholds(kind, seed, single, order):
     # what encodes categories takes no infinite numbers
-    around_thresholds(adapters.read(sklearn_model(kind)), seed, single, order, 3e38 if kind == "categories" else np.inf)
+    around_thresholds(
+        adapters.read(sklearn_model(kind)),
+        seed,
+        single,
+        order,
+        3e38 if kind == "categories" else np.inf,
+    )
 
 
 @pytest.mark.parametrize("kind", ["forest", "best first", "some features"])
@@ -280,7 +295,9 @@ def test_frames_of_mixed_columns(model, convert):
 
 def test_pandas_categories_are_numbered_as_at_the_fit():
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"a": rng.normal(size=300), "b": pd.Categorical(rng.choice(list("uvwxyz"), 300))})
+    frame = pd.DataFrame(
+        {"a": rng.normal(size=300), "b": pd.Categorical(rng.choice(list("uvwxyz"), 300))}
+    )
     y = frame["b"].cat.codes * 2 + rng.normal(size=300)
     params = {"verbose": -1, "min_data_in_leaf": 2, "min_data_per_group": 2, "cat_smooth": 1}
     adapter = adapters.read(lgb.train(params, lgb.Dataset(frame, y), 5))
@@ -295,21 +312,31 @@ def test_pandas_categories_are_numbered_as_at_the_fit():
 @pytest.mark.parametrize("onehot", [1, 100])
 def test_xgboost_takes_categories_by_the_names_of_the_fit(onehot):
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"a": rng.normal(size=300), "b": pd.Categorical(rng.choice(list("uvwxyz"), 300))})
+    frame = pd.DataFrame(
+        {"a": rng.normal(size=300), "b": pd.Categorical(rng.choice(list("uvwxyz"), 300))}
+    )
     frame["c"] = pd.Categorical(rng.choice([30, 10, 20], 300))
     frame.loc[::7, "b"] = np.nan
     y = frame["b"].cat.codes * 2 + 0.1 * frame["c"].astype(int) + rng.normal(size=300)
-    settings = {"n_estimators": 5, "max_cat_to_onehot": onehot, "enable_categorical": True, "n_jobs": 1}
+    settings = {
+        "n_estimators": 5,
+        "max_cat_to_onehot": onehot,
+        "enable_categorical": True,
+        "n_jobs": 1,
+    }
     adapter = adapters.read(xgb.XGBRegressor(**settings).fit(frame, y))
     if not adapter._model.categories:
         pytest.skip("before 3.1 XGBoost keeps no names of categories")
     turned = frame.assign(
-        b=frame["b"].cat.set_categories(list("zyxwvu")), c=frame["c"].cat.set_categories([10, 30, 20])
+        b=frame["b"].cat.set_categories(list("zyxwvu")),
+        c=frame["c"].cat.set_categories([10, 30, 20]),
     )
     for rows in (frame, turned):
         np.testing.assert_array_equal(assigned(adapter, rows), adapter.leaves(rows))
     np.testing.assert_array_equal(assigned(adapter, turned), assigned(adapter, frame))
-    assert adapter.table(frame.assign(b=frame["b"].cat.rename_categories({"u": "!"}))) is None  # XGBoost says why
+    assert (
+        adapter.table(frame.assign(b=frame["b"].cat.rename_categories({"u": "!"}))) is None
+    )  # XGBoost says why
 
 
 def test_xgboost_takes_categories_that_are_numbers():
@@ -335,13 +362,19 @@ def walk(nodes, tree, row):
         if kind == Kind.CATEGORIES:
             table = nodes.outcomes[int(i)]
             known = -1 < value < len(table) - 2
-            right = bool(table[-1] if np.isnan(value) else table[int(value)] if known else table[-2])
+            right = bool(
+                table[-1] if np.isnan(value) else table[int(value)] if known else table[-2]
+            )
         else:
             zeros = kind in (Kind.ZERO_LEFT, Kind.ZERO_RIGHT)
             missing = np.isnan(value) or (zeros and value == 0)
             if missing and kind == Kind.AS_ZERO:
                 value, missing = 0.0, False
-            right = kind in (Kind.RIGHT, Kind.ZERO_RIGHT) if missing else not value <= nodes.thresholds[i]
+            right = (
+                kind in (Kind.RIGHT, Kind.ZERO_RIGHT)
+                if missing
+                else not value <= nodes.thresholds[i]
+            )
         at = nodes.children[i, int(right)]
     return ~at
 
@@ -366,12 +399,16 @@ def random_nodes(rng, n_leaves, n_features, n_thresholds):
     kinds[features == 0] = Kind.CATEGORIES
     kinds[(features != 0) & (kinds == Kind.CATEGORIES)] = Kind.RIGHT
     thresholds = pools[features, rng.integers(n_thresholds, size=total)]
-    outcomes = {int(i): rng.integers(2, size=7).astype(np.uint8) for i in np.flatnonzero(kinds == Kind.CATEGORIES)}
+    outcomes = {
+        int(i): rng.integers(2, size=7).astype(np.uint8)
+        for i in np.flatnonzero(kinds == Kind.CATEGORIES)
+    }
     return Splits(np.array(starts), features, thresholds, kinds, np.concatenate(children), outcomes)
 
 
 @pytest.mark.parametrize(
-    ("n_leaves", "n_thresholds"), [([1, 2, 7, 31, 1], 20), ([256, 3], 300), ([257, 40], 30), ([2000], 1000)]
+    ("n_leaves", "n_thresholds"),
+    [([1, 2, 7, 31, 1], 20), ([256, 3], 300), ([257, 40], 30), ([2000], 1000)],
 )
 @pytest.mark.parametrize("backend", [pytest.param(Cpu, id="cpu"), *GPU])
 def test_random_trees_by_a_plain_walk(n_leaves, n_thresholds, backend):
@@ -395,7 +432,9 @@ def with_leaves(nodes, tree):
     """The nodes of a tree, its leaves after them in their order."""
     own = slice(*nodes.starts[tree : tree + 2])
     n, none = own.stop - own.start, np.full(own.stop - own.start + 1, -1)
-    left, right = (np.append(np.where(side < 0, n + ~side, side), none) for side in nodes.children[own].T)
+    left, right = (
+        np.append(np.where(side < 0, n + ~side, side), none) for side in nodes.children[own].T
+    )
     kinds = (nodes.kinds[own] == Kind.LEFT).astype(np.uint8)
     rest = nodes.features[own], nodes.thresholds[own], kinds
     return left, right, *(np.append(array, none.astype(array.dtype)) for array in rest)
@@ -406,17 +445,25 @@ def with_leaves(nodes, tree):
 def test_rows_follow_large_trees_node_by_node(n_leaves, n_rows):
     rng = np.random.default_rng(len(n_leaves))
     nodes = random_nodes(rng, n_leaves, 3, 50)
-    nodes = replace(nodes, kinds=rng.integers(2, size=len(nodes.kinds)), outcomes={})  # missing values: left or right
+    nodes = replace(
+        nodes, kinds=rng.integers(2, size=len(nodes.kinds)), outcomes={}
+    )  # missing values: left or right
     X = np.round(rng.normal(size=(n_rows, 3)), 3).astype(np.float32)
     X[rng.random(X.shape) < (0.0 if n_rows == 9 else 0.1)] = np.nan
     some = np.arange(0, n_rows, 1 if n_rows < 100 else 50)
-    expected = [[walk(nodes, t, row) for row in X[some].astype(float)] for t in range(len(n_leaves))]
+    expected = [
+        [walk(nodes, t, row) for row in X[some].astype(float)] for t in range(len(n_leaves))
+    ]
     found, ways = [], Ways(with_leaves(nodes, t) for t in range(len(n_leaves)))
-    for dtype in (np.uint8, np.uint16, np.uint32) if max(n_leaves) <= 256 else (np.uint16, np.uint32):
+    for dtype in (
+        (np.uint8, np.uint16, np.uint32) if max(n_leaves) <= 256 else (np.uint16, np.uint32)
+    ):
         for n_threads, table in ((1, X), (3, np.asfortranarray(X))):
             whole = np.full((len(n_leaves), n_rows + 5), 99, dtype=dtype)
             assert ways.assign(table, whole[:, 2:-3], n_threads)
-            np.testing.assert_array_equal(whole[:, 2:-3][:, some], np.reshape(expected, (len(n_leaves), -1)))
+            np.testing.assert_array_equal(
+                whole[:, 2:-3][:, some], np.reshape(expected, (len(n_leaves), -1))
+            )
             assert (whole[:, [0, 1, -3, -2, -1]] == 99).all()
             found.append(whole)
     assert all(np.array_equal(each, found[0]) for each in found)
@@ -426,18 +473,29 @@ def test_too_many_thresholds_or_leaves_are_left_to_the_library():
     n = 70000
     chain = np.stack([~np.arange(n), np.append(np.arange(1, n), ~n)], axis=1)
     kinds = np.full(n, Kind.LEFT.value)
-    many = Splits(np.array([0, n]), np.zeros(n, dtype=np.int64), np.arange(n, dtype=float), kinds, chain, {})
+    many = Splits(
+        np.array([0, n]), np.zeros(n, dtype=np.int64), np.arange(n, dtype=float), kinds, chain, {}
+    )
     assert make_routes(many, single=False, strict=False, zero=0.0, infinite=True) is None
     pairs = np.tile([[~0, ~1]], (n, 1))
-    many = Splits(np.arange(n + 1), np.zeros(n, dtype=np.int64), np.arange(n, dtype=float), kinds, pairs, {})
+    many = Splits(
+        np.arange(n + 1), np.zeros(n, dtype=np.int64), np.arange(n, dtype=float), kinds, pairs, {}
+    )
     assert make_routes(many, single=False, strict=False, zero=0.0, infinite=True) is None
 
 
 def test_the_core_refuses_trees_that_do_not_fit():
     routes = make_routes(
-        random_nodes(np.random.default_rng(0), [5], 3, 4), single=False, strict=False, zero=0.0, infinite=True
+        random_nodes(np.random.default_rng(0), [5], 3, 4),
+        single=False,
+        strict=False,
+        zero=0.0,
+        infinite=True,
     )
-    good = {name: getattr(routes, name) for name in ("columns", "thresholds", "views", "outcomes", "nodes", "starts")}
+    good = {
+        name: getattr(routes, name)
+        for name in ("columns", "thresholds", "views", "outcomes", "nodes", "starts")
+    }
     X, out = np.zeros((4, 3)), np.empty((1, 4), dtype=np.uint8)
 
     def run(values=X, into=out, **changed):
@@ -467,11 +525,18 @@ def test_the_core_refuses_large_trees_that_do_not_fit():
         return made
 
     def follow(columns=3, shape=(1, 4), **changed):
-        _core.descend(ways(**changed), np.zeros((4, columns), np.float32), np.empty(shape, dtype=np.uint8), 1)
+        _core.descend(
+            ways(**changed), np.zeros((4, columns), np.float32), np.empty(shape, dtype=np.uint8), 1
+        )
 
     follow()
     left = {name: good["left"].copy() for name in ("loop", "beyond", "twice", "half")}
-    left["loop"][1], left["beyond"][1], left["twice"][1], left["half"][1] = 0, 9, good["right"][0], -1
+    left["loop"][1], left["beyond"][1], left["twice"][1], left["half"][1] = (
+        0,
+        9,
+        good["right"][0],
+        -1,
+    )
     none = np.full(9, -1)
     for changed, match in (
         *(({"left": wrong}, "tree 0: its nodes are no tree") for wrong in left.values()),

@@ -12,7 +12,11 @@ import pandas as pd
 import pytest
 from scipy.stats import loguniform
 from sklearn.base import BaseEstimator
-from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import (
@@ -62,9 +66,15 @@ class OtherSearchCV(OwnSearch):
 
 SEARCHES = {
     "grid": lambda: GridSearchCV(Ridge(), GRID, cv=3),
-    "random": lambda: RandomizedSearchCV(Ridge(), {"alpha": loguniform(0.1, 10)}, n_iter=2, cv=2, random_state=0),
-    "halving grid": lambda: HalvingGridSearchCV(TREES, {"num_leaves": [4, 8]}, cv=2, random_state=0),
-    "halving random": lambda: HalvingRandomSearchCV(Ridge(), {"alpha": loguniform(0.1, 10)}, cv=2, random_state=0),
+    "random": lambda: RandomizedSearchCV(
+        Ridge(), {"alpha": loguniform(0.1, 10)}, n_iter=2, cv=2, random_state=0
+    ),
+    "halving grid": lambda: HalvingGridSearchCV(
+        TREES, {"num_leaves": [4, 8]}, cv=2, random_state=0
+    ),
+    "halving random": lambda: HalvingRandomSearchCV(
+        Ridge(), {"alpha": loguniform(0.1, 10)}, cv=2, random_state=0
+    ),
     "of a pipeline": lambda: GridSearchCV(
         make_pipeline(StandardScaler(), TREES), {"lgbmregressor__num_leaves": [4, 8]}, cv=2
     ),
@@ -74,7 +84,9 @@ SEARCHES = {
         {"standardscaler__with_mean": [True, False]},
         cv=2,
     ),
-    "forest": lambda: GridSearchCV(RandomForestRegressor(3, random_state=0), {"max_depth": [2, 4]}, cv=2),
+    "forest": lambda: GridSearchCV(
+        RandomForestRegressor(3, random_state=0), {"max_depth": [2, 4]}, cv=2
+    ),
     "own": lambda: OwnSearch(Ridge()),
 }
 
@@ -91,7 +103,9 @@ def test_weights_make_the_predictions_of_the_search(name):
     explanation = axil.Explainer(model, X, Y)(X_NEW)
     expected = model.predict(X_NEW)
     # 1e-6: LightGBM keeps targets in float32; all others are closer by far
-    np.testing.assert_allclose(explanation.predictions, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
+    np.testing.assert_allclose(
+        explanation.predictions, expected, rtol=0, atol=1e-6 * np.abs(expected).max()
+    )
 
 
 @pytest.mark.parametrize("name", SEARCHES)
@@ -112,7 +126,9 @@ def test_names_of_columns_are_those_of_the_fit():
         axil.Explainer(model, frame[list("bacdef")], Y)
 
 
-@pytest.mark.parametrize("model", [GridSearchCV(Ridge(), GRID, refit=False, cv=3), OtherSearchCV(Ridge(), refit=False)])
+@pytest.mark.parametrize(
+    "model", [GridSearchCV(Ridge(), GRID, refit=False, cv=3), OtherSearchCV(Ridge(), refit=False)]
+)
 def test_a_search_that_keeps_no_model_is_refused(model):
     model.fit(X, Y)
     for ask in (axil.supports, lambda found: axil.Explainer(found, X, Y)):
@@ -126,7 +142,9 @@ def test_a_search_that_was_not_fitted():
 
 
 def test_what_is_refused_alone_is_refused_inside():
-    model = GridSearchCV(make_pipeline(TargetEncoder(), Ridge()), {"ridge__alpha": [1.0]}, cv=2).fit(X.round(), Y)
+    model = GridSearchCV(
+        make_pipeline(TargetEncoder(), Ridge()), {"ridge__alpha": [1.0]}, cv=2
+    ).fit(X.round(), Y)
     assert axil.supports(model).setting == "transformer"
     model = GridSearchCV(
         lgb.LGBMRegressor(n_estimators=2, objective="fair", verbose=-1), {"num_leaves": [4]}, cv=2
@@ -134,21 +152,29 @@ def test_what_is_refused_alone_is_refused_inside():
     assert axil.supports(model).setting == "objective"
 
 
-@pytest.mark.parametrize("wrap", [lambda search: search, lambda search: make_pipeline(StandardScaler(), search)])
+@pytest.mark.parametrize(
+    "wrap", [lambda search: search, lambda search: make_pipeline(StandardScaler(), search)]
+)
 def test_derivatives_look_into_searches_too(wrap):
-    model = wrap(GridSearchCV(LogisticRegression(tol=1e-10, max_iter=1000), {"C": [0.1, 1.0]}, cv=3)).fit(X, Y > 5)
+    model = wrap(
+        GridSearchCV(LogisticRegression(tol=1e-10, max_iter=1000), {"C": [0.1, 1.0]}, cv=3)
+    ).fit(X, Y > 5)
     assert axil.supports(model).kind == "derivative"
     found = axil.Explainer(model, X, Y > 5)(X_NEW).weights
     search = model if isinstance(model, GridSearchCV) else model[-1]
     rows = [X, X_NEW] if search is model else [model[:-1].transform(part) for part in (X, X_NEW)]
-    np.testing.assert_array_equal(axil.Explainer(search.best_estimator_, rows[0], Y > 5)(rows[1]).weights, found)
+    np.testing.assert_array_equal(
+        axil.Explainer(search.best_estimator_, rows[0], Y > 5)(rows[1]).weights, found
+    )
 
 
 def test_frozen_models_are_looked_into():
     frozen = pytest.importorskip("sklearn.frozen", reason="scikit-learn has it from 1.6 on")
     for inner in (Ridge(), make_pipeline(StandardScaler(), Ridge())):
         model = frozen.FrozenEstimator(inner.fit(X, Y))
-        np.testing.assert_allclose(axil.Explainer(model, X, Y)(X_NEW).predictions, model.predict(X_NEW))
+        np.testing.assert_allclose(
+            axil.Explainer(model, X, Y)(X_NEW).predictions, model.predict(X_NEW)
+        )
 
 
 @pytest.mark.parametrize("kind", [RandomForestClassifier, GradientBoostingClassifier])
@@ -160,7 +186,9 @@ def test_a_threshold_leaves_the_model_inside_as_it_is(kind):
     tuned = TunedThresholdClassifierCV(inside, cv=3, random_state=0).fit(X, labels)
     models = [fixed, tuned]
     if find_spec("sklearn.frozen"):  # from scikit-learn 1.6 on
-        kept = import_module("sklearn.frozen").FrozenEstimator(kind(n_estimators=5, random_state=0).fit(X, labels))
+        kept = import_module("sklearn.frozen").FrozenEstimator(
+            kind(n_estimators=5, random_state=0).fit(X, labels)
+        )
         models.append(FixedThresholdClassifier(kept).fit(X, labels))
     for model in models:
         explainer = axil.Explainer(model, X, labels)

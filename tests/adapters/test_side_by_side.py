@@ -33,9 +33,13 @@ LIGHT: dict[str, Any] = {"n_estimators": 4, "num_leaves": 5, "n_jobs": 1, "verbo
 BOOSTED: dict[str, Any] = {
     "lightgbm": lgb.LGBMClassifier(**LIGHT),
     "lightgbm bagging": lgb.LGBMClassifier(**LIGHT, subsample=0.6, subsample_freq=1),
-    "lightgbm goss": lgb.LGBMClassifier(**LIGHT | {"n_estimators": 14}, data_sample_strategy="goss"),
+    "lightgbm goss": lgb.LGBMClassifier(
+        **LIGHT | {"n_estimators": 14}, data_sample_strategy="goss"
+    ),
     "xgboost subsample": xgb.XGBClassifier(n_estimators=4, max_depth=2, subsample=0.7, n_jobs=1),
-    "stages subsample": GradientBoostingClassifier(n_estimators=4, max_depth=2, subsample=0.7, random_state=0),
+    "stages subsample": GradientBoostingClassifier(
+        n_estimators=4, max_depth=2, subsample=0.7, random_state=0
+    ),
     "histograms": HistGradientBoostingClassifier(max_iter=4, max_leaf_nodes=4),
     "pipeline": make_pipeline(StandardScaler(), lgb.LGBMClassifier(**LIGHT)),
 }
@@ -54,9 +58,13 @@ def test_scores_of_each_class_are_those_of_its_own_classifier(name: str) -> None
     without = explainer.without(NEW, [0, 60, 170])
     for k, inside in enumerate(model.estimators_):
         own = axil.Explainer(inside, X, (model.classes_[k] == Y).astype(int))
-        np.testing.assert_allclose(found.contributions[:, k], own(NEW).contributions, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(
+            found.contributions[:, k], own(NEW).contributions, rtol=0, atol=1e-12
+        )
         after = without["after"].to_numpy().reshape(len(NEW), 3)[:, k]
-        np.testing.assert_allclose(after, own.without(NEW, [0, 60, 170])["after"], rtol=0, atol=1e-12)
+        np.testing.assert_allclose(
+            after, own.without(NEW, [0, 60, 170])["after"], rtol=0, atol=1e-12
+        )
     assert "divided by their sum" in explainer.top(NEW, k=1).attrs["axil"]
     swapped = Y.copy()
     swapped[[0, 100]] = swapped[[100, 0]]
@@ -64,7 +72,9 @@ def test_scores_of_each_class_are_those_of_its_own_classifier(name: str) -> None
         axil.Explainer(model, X, swapped)
 
 
-@pytest.mark.parametrize("kind", [RandomForestClassifier(4, random_state=0), KNeighborsClassifier(5)])
+@pytest.mark.parametrize(
+    "kind", [RandomForestClassifier(4, random_state=0), KNeighborsClassifier(5)]
+)
 def test_probabilities_of_each_class_are_weighted_shares_of_its_rows(kind: Any) -> None:
     model = OneVsRestClassifier(kind).fit(X, Y)
     explainer = pickle.loads(pickle.dumps(axil.Explainer(model, X, Y)))
@@ -86,7 +96,9 @@ def test_probabilities_of_each_class_are_weighted_shares_of_its_rows(kind: Any) 
 def test_several_labels_per_row(kind: Any, inside: str) -> None:
     """No probability is divided by a sum, and labels are numbers."""
     labels = np.stack([NUMBERS == 0, X[:, 0] > 13], axis=1).astype(int)
-    chosen = BOOSTED["lightgbm"] if inside == "lightgbm" else RandomForestClassifier(4, random_state=0)
+    chosen = (
+        BOOSTED["lightgbm"] if inside == "lightgbm" else RandomForestClassifier(4, random_state=0)
+    )
     model = kind(chosen).fit(X, labels)
     found = axil.Explainer(model, X, labels)(NEW)
     expected = np.stack([part.predict_proba(NEW)[:, 1] for part in model.estimators_], axis=1)
@@ -109,23 +121,33 @@ def test_several_outputs_of_counts() -> None:
 @pytest.mark.parametrize("inside", ["lightgbm", "forest"])
 def test_two_classes_have_one_classifier(inside: str) -> None:
     rows, labels = X[NUMBERS < 2], Y[NUMBERS < 2]
-    chosen = BOOSTED["lightgbm"] if inside == "lightgbm" else RandomForestClassifier(4, random_state=0)
+    chosen = (
+        BOOSTED["lightgbm"] if inside == "lightgbm" else RandomForestClassifier(4, random_state=0)
+    )
     model = OneVsRestClassifier(chosen).fit(rows, labels)
     found = axil.Explainer(model, rows, labels)(NEW)
     expected = model.predict_proba(NEW)
     shown = found.predictions if found.kind == "exact" else found.probabilities
-    np.testing.assert_allclose(shown, expected if found.kind == "exact" else expected[:, 1], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        shown, expected if found.kind == "exact" else expected[:, 1], rtol=0, atol=1e-12
+    )
 
 
 def test_weights_of_the_two_classes_of_one_classifier() -> None:
     rows, labels = X[NUMBERS < 2], Y[NUMBERS < 2]
-    model = OneVsRestClassifier(lgb.LGBMClassifier(**LIGHT, class_weight={0: 1.0, 1: 3.0})).fit(rows, labels)
+    model = OneVsRestClassifier(lgb.LGBMClassifier(**LIGHT, class_weight={0: 1.0, 1: 3.0})).fit(
+        rows, labels
+    )
     found = axil.Explainer(model, rows, labels)(NEW)
-    np.testing.assert_allclose(found.probabilities, model.predict_proba(NEW)[:, 1], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        found.probabilities, model.predict_proba(NEW)[:, 1], rtol=0, atol=1e-12
+    )
 
 
 def test_a_calibration_around_it() -> None:
-    model = CalibratedClassifierCV(OneVsRestClassifier(BOOSTED["lightgbm"]), cv=3, ensemble=False).fit(X, Y)
+    model = CalibratedClassifierCV(
+        OneVsRestClassifier(BOOSTED["lightgbm"]), cv=3, ensemble=False
+    ).fit(X, Y)
     found = axil.Explainer(model, X, Y)(NEW)
     np.testing.assert_allclose(found.probabilities, model.predict_proba(NEW), rtol=0, atol=1e-12)
 
@@ -134,8 +156,12 @@ ALONE = {
     "class_weight": lgb.LGBMClassifier(**LIGHT, class_weight="balanced"),
     "scale_pos_weight": lgb.LGBMClassifier(**LIGHT, scale_pos_weight=2.0),
     "DART": lgb.LGBMClassifier(**LIGHT, boosting_type="dart"),
-    "early stopping": GradientBoostingClassifier(n_estimators=3, n_iter_no_change=2, random_state=0),
-    "differ from output to output": GridSearchCV(lgb.LGBMClassifier(**LIGHT), {"reg_alpha": [0.0, 3.0]}, cv=2),
+    "early stopping": GradientBoostingClassifier(
+        n_estimators=3, n_iter_no_change=2, random_state=0
+    ),
+    "differ from output to output": GridSearchCV(
+        lgb.LGBMClassifier(**LIGHT), {"reg_alpha": [0.0, 3.0]}, cv=2
+    ),
 }
 
 
@@ -145,7 +171,9 @@ def test_the_line_of_a_refusal_works(name: str) -> None:
     model = OneVsRestClassifier(ALONE[name]).fit(StandardScaler().fit_transform(X), Y)
     if name == "differ from output to output":
         for part, alpha in zip(model.estimators_, (0.0, 3.0, 0.0)):
-            part.best_estimator_.set_params(reg_alpha=alpha).fit(StandardScaler().fit_transform(X), Y == "red")
+            part.best_estimator_.set_params(reg_alpha=alpha).fit(
+                StandardScaler().fit_transform(X), Y == "red"
+            )
     names = {"X": StandardScaler().fit_transform(X), "y": Y, "model": model, "axil": axil}
     with pytest.raises(axil.UnsupportedModelError, match=name) as refused:
         axil.Explainer(model, names["X"], Y)
@@ -161,7 +189,9 @@ def test_other_classifiers_of_several_are_refused_by_name() -> None:
         with pytest.raises(axil.UnsupportedModelError, match="Fit a OneVsRestClassifier"):
             axil.Explainer(model, X, Y)
     several = MultiOutputClassifier(tree).fit(X, np.stack([Y, Y], axis=1))
-    with pytest.raises(axil.UnsupportedModelError, match=r"other classes than 0 and 1.*\n.*y\[:, 0\]"):
+    with pytest.raises(
+        axil.UnsupportedModelError, match=r"other classes than 0 and 1.*\n.*y\[:, 0\]"
+    ):
         axil.Explainer(several, X, np.stack([Y, Y], axis=1))
     constant = OneVsRestClassifier(tree)
     with pytest.warns(UserWarning, match="present in all"):

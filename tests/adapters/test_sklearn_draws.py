@@ -34,7 +34,9 @@ def stages(n_rows: int, subsample: float, seed: int, n_trees: int) -> list[NDArr
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize(("n_rows", "subsample"), [(1, 0.5), (7, 0.1), (100, 0.5), (1000, 0.999), (2000, 0.0003)])
+@pytest.mark.parametrize(
+    ("n_rows", "subsample"), [(1, 0.5), (7, 0.1), (100, 0.5), (1000, 0.999), (2000, 0.0003)]
+)
 def test_stages_are_drawn_as_defined(n_rows: int, subsample: float, seed: int) -> None:
     sampler = StageSampler(n_rows, None, subsample, seed)
     for t, expected in enumerate(stages(n_rows, subsample, seed, 3)):
@@ -50,9 +52,16 @@ def test_stages_are_those_of_a_fit(seed: int, subsample: float, held_out: float 
     """Each row its own leaf, so that a tree shows which rows it was fitted on."""
     rng = np.random.default_rng(seed)
     X, y = np.arange(200.0)[:, None], rng.normal(size=200)
-    stop: dict[str, Any] = {"n_iter_no_change": 50, "validation_fraction": held_out} if held_out else {}
+    stop: dict[str, Any] = (
+        {"n_iter_no_change": 50, "validation_fraction": held_out} if held_out else {}
+    )
     model = ensemble.GradientBoostingRegressor(
-        n_estimators=6, subsample=subsample, random_state=seed, max_depth=None, learning_rate=0.5, **stop
+        n_estimators=6,
+        subsample=subsample,
+        random_state=seed,
+        max_depth=None,
+        learning_rate=0.5,
+        **stop,
     ).fit(X, y)
     rows = training_rows(200, held_out, seed) if held_out else None
     sampler = StageSampler(200, rows, subsample, seed)
@@ -66,7 +75,9 @@ def test_stages_are_those_of_a_fit(seed: int, subsample: float, held_out: float 
 
 
 def test_samplers_start_over() -> None:
-    model = ensemble.RandomForestRegressor(5, random_state=0).fit(np.arange(50.0)[:, None], np.arange(50.0))
+    model = ensemble.RandomForestRegressor(5, random_state=0).fit(
+        np.arange(50.0)[:, None], np.arange(50.0)
+    )
     bags = BootstrapSampler("bags", 50, lambda: model.estimators_samples_)
     for sampler in (StageSampler(50, None, 0.5, 0), bags):
         first = [sampler.bag(t) for t in range(5)]
@@ -93,7 +104,9 @@ def test_bags_of_seeds_are_those_of_the_library(max_samples: float | None) -> No
     seeds = [tree.random_state for tree in model.estimators_]
     given = "bags", 700, lambda: model.estimators_samples_, None
     by_seeds = BootstrapSampler(*given, seeds, model._n_samples_bootstrap)
-    others = BootstrapSampler(*given, seeds[::-1], model._n_samples_bootstrap)  # not the library's: its own are drawn
+    others = BootstrapSampler(
+        *given, seeds[::-1], model._n_samples_bootstrap
+    )  # not the library's: its own are drawn
     assert by_seeds._seeds is not None
     assert others._seeds is None
     for t, bag in enumerate(model.estimators_samples_):
@@ -102,7 +115,9 @@ def test_bags_of_seeds_are_those_of_the_library(max_samples: float | None) -> No
 
 
 def test_bags_times_a_factor() -> None:
-    sampler = BootstrapSampler("bags", 4, lambda: [np.array([1, 1, 3])], lambda bag: np.full(4, len(bag) / 2))
+    sampler = BootstrapSampler(
+        "bags", 4, lambda: [np.array([1, 1, 3])], lambda bag: np.full(4, len(bag) / 2)
+    )
     np.testing.assert_array_equal(sampler.bag(0), [0, 3, 0, 1.5])
     assert sampler.name == "bags"
 
@@ -111,7 +126,9 @@ def test_bags_times_a_factor() -> None:
 def test_training_rows(held_out: float) -> None:
     values = np.random.default_rng(0).normal(size=333)
     rows = training_rows(333, held_out, 5)
-    np.testing.assert_array_equal(values[rows], train_test_split(values, test_size=held_out, random_state=5)[0])
+    np.testing.assert_array_equal(
+        values[rows], train_test_split(values, test_size=held_out, random_state=5)[0]
+    )
 
 
 def test_too_few_rows_to_hold_any_out() -> None:

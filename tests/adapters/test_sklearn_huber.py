@@ -71,15 +71,21 @@ def oracle(name: str, rows: Any = slice(None)) -> tuple[Array, Array]:
     drawn = np.ones((leaves.shape[1], len(case.y)), dtype=np.bool_)
     if "subsample" in name:
         sampler = StageSampler(len(case.y), None, 0.6, 3, 1)
-        drawn = np.stack([drawn_rows(sampler, t, leaf, case.y) > 0 for t, leaf in enumerate(leaves.T)])
-    return replayed(case.y[rows], leaves[rows], queries, PLAIN[name], "zero" in name, drawn[:, rows])
+        drawn = np.stack(
+            [drawn_rows(sampler, t, leaf, case.y) > 0 for t, leaf in enumerate(leaves.T)]
+        )
+    return replayed(
+        case.y[rows], leaves[rows], queries, PLAIN[name], "zero" in name, drawn[:, rows]
+    )
 
 
 def test_weights_of_one_make_another_start() -> None:
     """With weights the fit starts from a row's target, without them from the middle of two."""
     case = CUT["stages huber"]()
     X, y, ones = case.X[:60], case.y[:60], np.ones(60)
-    model = GradientBoostingRegressor(loss="huber", n_estimators=5, random_state=0).fit(X, y, sample_weight=ones)
+    model = GradientBoostingRegressor(loss="huber", n_estimators=5, random_state=0).fit(
+        X, y, sample_weight=ones
+    )
     explainer = axil.Explainer(model, X, y, sample_weight=ones)
     leaves, queries = (read(model).leaves(rows) for rows in (X, case.X_new))  # type: ignore[attr-defined]
     drawn = np.ones((5, 60), dtype=np.bool_)
@@ -88,8 +94,12 @@ def test_weights_of_one_make_another_start() -> None:
     np.testing.assert_allclose(explainer(case.X_new).weights, K, rtol=0, atol=1e-12)
     left = np.arange(1, 60)
     after, _ = replayed(y[left], leaves[left], queries, 0.9, False, drawn[:, left], weighed=True)
-    np.testing.assert_allclose(explainer.without(case.X_new, [0])["after"], after, rtol=0, atol=1e-9)
-    np.testing.assert_allclose(explainer.refit(drop=[0]).model.predict(case.X_new), after, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(
+        explainer.without(case.X_new, [0])["after"], after, rtol=0, atol=1e-9
+    )
+    np.testing.assert_allclose(
+        explainer.refit(drop=[0]).model.predict(case.X_new), after, rtol=0, atol=1e-9
+    )
 
 
 @pytest.mark.parametrize("name", PLAIN)
@@ -100,13 +110,17 @@ def test_weights_and_deletions_are_those_of_a_replay(name: str) -> None:
     assert explainer.kind == "exact"
     np.testing.assert_allclose(F, case.model.predict(case.X_new), rtol=0, atol=1e-10)
     found = explainer(case.X_new)
-    if "whole" in name:  # of equal residuals rounding may choose another: the same numbers, other rows
+    if (
+        "whole" in name
+    ):  # of equal residuals rounding may choose another: the same numbers, other rows
         np.testing.assert_allclose(found.weights @ case.y, K @ case.y, rtol=0, atol=1e-9)
         return
     np.testing.assert_allclose(found.weights, K, rtol=0, atol=1e-12)
     gone = [3, 7, 50]
     left = oracle(name, np.setdiff1d(np.arange(len(case.y)), gone))[0]
-    np.testing.assert_allclose(explainer.without(case.X_new, gone)["after"], left, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(
+        explainer.without(case.X_new, gone)["after"], left, rtol=0, atol=1e-9
+    )
 
 
 def test_the_share_of_residuals_that_were_cut_off_is_told() -> None:
@@ -114,7 +128,9 @@ def test_the_share_of_residuals_that_were_cut_off_is_told() -> None:
     held = axil.Explainer(case.model, case.X, case.y).verification.held  # type: ignore[union-attr]
     assert held is not None
     assert held.ranked == held.n_leaves
-    assert 0.1 < held.cut < 0.6  # delta is a median of sizes, and distances from a leaf's own median are smaller
+    assert (
+        0.1 < held.cut < 0.6
+    )  # delta is a median of sizes, and distances from a leaf's own median are smaller
     assert "of the residuals are cut off" in str(held)
 
 
@@ -134,7 +150,9 @@ def test_a_refit_of_drawn_rows_is_the_fit_without_the_others() -> None:
     case = CUT["stages huber subsample"]()
     explainer = axil.Explainer(case.model, case.X, case.y)
     after = explainer.without(case.X_new, [3, 7, 50])["after"]
-    np.testing.assert_allclose(explainer.refit(drop=[3, 7, 50]).model.predict(case.X_new), after, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(
+        explainer.refit(drop=[3, 7, 50]).model.predict(case.X_new), after, rtol=0, atol=1e-9
+    )
 
 
 def test_other_targets_that_change_the_pattern_are_replayed() -> None:

@@ -32,7 +32,9 @@ SINGLE = 1e-6 * SIZE  # scikit-learn hands init its features in float32, in whic
 
 
 def fit(init, X=DATA.X, weight=None, X_new=DATA.X_new, **settings):
-    model = GradientBoostingRegressor(**{"n_estimators": 6, "random_state": 3, "init": init, **settings})
+    model = GradientBoostingRegressor(
+        **{"n_estimators": 6, "random_state": 3, "init": init, **settings}
+    )
     return Case(model.fit(X, DATA.y, sample_weight=weight), X, DATA.y, weight, X_new)
 
 
@@ -47,7 +49,9 @@ CASES = {
     "pipeline": lambda: fit(make_pipeline(StandardScaler(), Ridge())),
     "subsample": lambda: fit(Ridge(), subsample=0.6),
     "early stopping": lambda: fit(Ridge(), n_iter_no_change=3, n_estimators=20),
-    "early stopping and subsample": lambda: fit(KNeighborsRegressor(3), n_iter_no_change=3, subsample=0.7),
+    "early stopping and subsample": lambda: fit(
+        KNeighborsRegressor(3), n_iter_no_change=3, subsample=0.7
+    ),
     "sparse": lambda: fit(KNeighborsRegressor(4), csr_matrix(DATA.X), X_new=csr_matrix(DATA.X_new)),
 }
 CASES = {name: cache(make) for name, make in CASES.items()}
@@ -63,7 +67,9 @@ def test_weights_make_the_predictions(name):
     assert axil.supports(case.model).exact
     explainer = explain(case)
     explanation = explainer(case.X_new)
-    np.testing.assert_allclose(explanation.predictions, case.model.predict(case.X_new), rtol=0, atol=SINGLE)
+    np.testing.assert_allclose(
+        explanation.predictions, case.model.predict(case.X_new), rtol=0, atol=SINGLE
+    )
     assert np.abs(explanation.intercepts).max() <= SINGLE
 
 
@@ -130,7 +136,9 @@ def test_an_init_that_float32_leaves_off_the_solution(name, shift):
     X, y = load_diabetes(return_X_y=True)
     X = StandardScaler().fit_transform(X)[:200] + shift
     y = y[:200]
-    model = GradientBoostingRegressor(init=clone(ILL[name]), n_estimators=5, random_state=0).fit(X, y)
+    model = GradientBoostingRegressor(init=clone(ILL[name]), n_estimators=5, random_state=0).fit(
+        X, y
+    )
     explainer = axil.Explainer(model, X, y)
     np.testing.assert_allclose(explainer(X[:20]).predictions, model.predict(X[:20]), rtol=1e-3)
     changed = y.copy()
@@ -154,7 +162,8 @@ def test_questions_without_an_answer_say_so(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("init", "setting"), [(Lasso(), "init.class"), (make_pipeline(StandardScaler(), Lasso()), "init.class")]
+    ("init", "setting"),
+    [(Lasso(), "init.class"), (make_pipeline(StandardScaler(), Lasso()), "init.class")],
 )
 def test_an_init_that_is_not_exact_is_refused(init, setting):
     found = axil.supports(fit(init).model)
@@ -162,7 +171,9 @@ def test_an_init_that_is_not_exact_is_refused(init, setting):
 
 
 def test_no_derivative_of_other_losses_from_another_model():
-    model = GradientBoostingClassifier(n_estimators=2, init=RandomForestClassifier(2)).fit(DATA.X, DATA.y > 5)
+    model = GradientBoostingClassifier(n_estimators=2, init=RandomForestClassifier(2)).fit(
+        DATA.X, DATA.y > 5
+    )
     found = axil.supports(model)
     assert (found.kind, found.setting) == ("no", "init")
 

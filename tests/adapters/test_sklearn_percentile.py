@@ -72,7 +72,9 @@ def test_weights_of_a_tree_of_medians() -> None:
     weights = axil.Explainer(case.model, case.X, case.y)(case.X).weights
     for row, own in enumerate(weights):
         expected = np.zeros(len(own))
-        for i, share in picked(first(0.5, True), case.y, np.ones(len(own)), np.flatnonzero(leaf == leaf[row])):
+        for i, share in picked(
+            first(0.5, True), case.y, np.ones(len(own)), np.flatnonzero(leaf == leaf[row])
+        ):
             expected[i] += share
         np.testing.assert_allclose(own, expected, rtol=0, atol=1e-15)
 
@@ -82,13 +84,18 @@ def test_without_ranks_the_rows_that_are_left_again(name: str) -> None:
     case, (rule, start, rate) = RANKED[name](), BOOSTED[name]
     gone = np.random.default_rng(0).choice(len(case.y), 25, replace=False)
     left = np.delete(np.arange(len(case.y)), gone)
-    y, weights = case.y[left], np.ones(len(left)) if case.sample_weight is None else case.sample_weight[left]
+    y, weights = (
+        case.y[left],
+        np.ones(len(left)) if case.sample_weight is None else case.sample_weight[left],
+    )
     leaves = read(case.model).leaves(case.X)[left]  # type: ignore[attr-defined]
     rows = [] if "zero" in name else picked(start, y, weights, np.arange(len(y)))
     base = float(sum(share * y[row] for row, share in rows))
     expected, _ = replayed(rule, y, weights, leaves, [rate] * N_TREES, base)
     explainer = axil.Explainer(case.model, case.X, case.y, case.sample_weight)
-    np.testing.assert_allclose(explainer.without(case.X[left], gone.tolist())["after"], expected, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        explainer.without(case.X[left], gone.tolist())["after"], expected, rtol=0, atol=1e-12
+    )
 
 
 def test_deletions_of_a_tree_of_medians() -> None:
@@ -106,7 +113,9 @@ def test_deletions_of_a_tree_of_medians() -> None:
         assert table["prediction"][row] == pytest.approx(expected, abs=1e-12)
         met = leaf[:20] == leaf[row]
         assert not effects[~met, row].any()
-        np.testing.assert_allclose(effects[met, row], expected - case.model.predict(case.X[:20])[met], atol=1e-12)
+        np.testing.assert_allclose(
+            effects[met, row], expected - case.model.predict(case.X[:20])[met], atol=1e-12
+        )
 
 
 def test_forests_of_medians_are_sparse_and_know_the_rows_out_of_bag() -> None:
@@ -114,8 +123,12 @@ def test_forests_of_medians_are_sparse_and_know_the_rows_out_of_bag() -> None:
     explainer = axil.Explainer(case.model, case.X, case.y)
     weights = explainer(case.X_new, sparse=True).weights
     assert weights.nnz <= 2 * N_TREES * len(case.X_new)
-    assert explainer.calibrate(case.X_new, np.zeros(len(case.X_new))).interval(case.X_new).shape[0] == len(case.X_new)
-    assert explainer.calibrate(case.X_new, np.zeros(len(case.X_new))).training_errors == "out-of-bag"
+    assert explainer.calibrate(case.X_new, np.zeros(len(case.X_new))).interval(case.X_new).shape[
+        0
+    ] == len(case.X_new)
+    assert (
+        explainer.calibrate(case.X_new, np.zeros(len(case.X_new))).training_errors == "out-of-bag"
+    )
     effects = explainer.removal(case.X_new[:4])
     for row in (3, 40):
         found = explainer.without(case.X_new[:4], [row])["change"]
@@ -123,7 +136,8 @@ def test_forests_of_medians_are_sparse_and_know_the_rows_out_of_bag() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["stages quantile subsample", "hist absolute_error early stopping", "forest absolute_error"]
+    "name",
+    ["stages quantile subsample", "hist absolute_error early stopping", "forest absolute_error"],
 )
 def test_wrong_targets_are_noticed(name: str) -> None:
     check_wrong_targets(RANKED[name](), least=1e-6)

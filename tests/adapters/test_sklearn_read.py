@@ -27,7 +27,18 @@ from axil.adapters.contract import Adapter, TrainingRows
 from axil.adapters.sklearn.adapter import read as find
 from axil.errors import InputError, UnsupportedModelError
 from tests.adapters.common import drawn_rows
-from tests.adapters.sklearn_models import CASES, Case, boosted, fit, forest, frame, hist, lone, named, table
+from tests.adapters.sklearn_models import (
+    CASES,
+    Case,
+    boosted,
+    fit,
+    forest,
+    frame,
+    hist,
+    lone,
+    named,
+    table,
+)
 from tests.reference import bent_tree
 from tests.subsets import every
 
@@ -47,7 +58,9 @@ def read_trees(case: Case, adapter: Adapter) -> BoostedFit:
 
 def predict(case: Case, X: Any) -> Array:
     """What the model itself says, (n, K)."""
-    found = case.model.predict_proba(X) if hasattr(case.model, "classes_") else case.model.predict(X)
+    found = (
+        case.model.predict_proba(X) if hasattr(case.model, "classes_") else case.model.predict(X)
+    )
     found = np.hstack(found) if isinstance(found, list) else found
     return np.asarray(found, dtype=np.float64).reshape(len(found), -1)
 
@@ -64,7 +77,9 @@ def replay(
     w = trees.row_weights if trees.row_weights is not None else case.sample_weight
     w = np.ones(len(y)) if w is None else w
     w = w if trees.held_out is None else np.where(trees.held_out, 0.0, w)
-    base = trees.base_value if not own or trees.base is not None else np.average(y, axis=0, weights=w)
+    base = (
+        trees.base_value if not own or trees.base is not None else np.average(y, axis=0, weights=w)
+    )
     omega, beta = np.tril(np.tile(trees.learning_rates, (n_trees + 1, 1)), -1), np.ones(n_trees + 1)
     if trees.schedule.coefficients is not None:
         omega, beta = trees.schedule.coefficients.omega, trees.schedule.coefficients.beta
@@ -73,9 +88,16 @@ def replay(
     precision = np.float64 if own else adapter.residual_precision
     for t, n in enumerate(trees.n_leaves):
         leaf = leaves[:, t]
-        before = sum((omega[t, s] * steps[s] for s in np.flatnonzero(omega[t])), beta[t] * base + np.zeros_like(y))
+        before = sum(
+            (omega[t, s] * steps[s] for s in np.flatnonzero(omega[t])),
+            beta[t] * base + np.zeros_like(y),
+        )
         residuals = (y - before).astype(precision).astype(np.float64)
-        draw = np.ones(len(y)) if trees.sampler is None else drawn_rows(trees.sampler, t, leaf, residuals)
+        draw = (
+            np.ones(len(y))
+            if trees.sampler is None
+            else drawn_rows(trees.sampler, t, leaf, residuals)
+        )
         taken = draw > 0 if trees.held_out is None else (draw > 0) & ~trees.held_out
         counts.append(np.bincount(leaf[taken], minlength=n))
         weights.append(np.bincount(leaf, w * draw, n))
@@ -84,9 +106,13 @@ def replay(
         v = sums / (weights[-1] + trees.l2[starts[t] : starts[t + 1]])[:, None]
         v = v if trees.nodes is None else bent_tree(trees, t, sums, weights[-1])
         values.append(omega[-1, t] * v)
-        fitted = trees.leaf_values[starts[t] : starts[t + 1]] / omega[-1, t] if omega[-1, t] else 0 * v
+        fitted = (
+            trees.leaf_values[starts[t] : starts[t + 1]] / omega[-1, t] if omega[-1, t] else 0 * v
+        )
         steps.append((v if own else fitted)[leaf])
-    predictions = sum((omega[-1, s] * steps[s] for s in range(n_trees)), beta[-1] * base + np.zeros_like(y))
+    predictions = sum(
+        (omega[-1, s] * steps[s] for s in range(n_trees)), beta[-1] * base + np.zeros_like(y)
+    )
     return np.concatenate(counts), np.concatenate(weights), np.concatenate(values), predictions
 
 
@@ -104,7 +130,10 @@ def test_replay_meets_every_leaf(name: str) -> None:
     if trees.leaf_weights is not None:  # sums in float64, in another order
         np.testing.assert_allclose(weights, trees.leaf_weights, rtol=0, atol=1e-14 * weights.sum())
     # float64 sums in any order, relative to what is summed
-    slack = adapter.leaf_tolerance * np.abs(trees.leaf_values).max() + 1e-14 * np.abs(case.targets).max()
+    slack = (
+        adapter.leaf_tolerance * np.abs(trees.leaf_values).max()
+        + 1e-14 * np.abs(case.targets).max()
+    )
     np.testing.assert_allclose(values, trees.leaf_values, rtol=0, atol=slack)
     np.testing.assert_allclose(predictions, expected, rtol=0, atol=1e-14 * scale)
     np.testing.assert_array_equal(adapter.predictions(case.X), expected)
@@ -116,7 +145,9 @@ def test_the_linear_map_meets_predictions(name: str) -> None:
     adapter = read(case.model)
     expected = predict(case, case.X)
     found = replay(case, adapter, read_trees(case, adapter), own=True)[3]
-    np.testing.assert_allclose(found, expected, rtol=0, atol=adapter.tolerance * np.abs(expected).max())
+    np.testing.assert_allclose(
+        found, expected, rtol=0, atol=adapter.tolerance * np.abs(expected).max()
+    )
 
 
 @pytest.mark.parametrize("name", every(2, CASES, first=1))
@@ -166,12 +197,17 @@ def test_one_wrong_target_shows(name: str) -> None:
     trees = read_trees(case, adapter)
     held = np.zeros(len(case.y), dtype=bool) if trees.held_out is None else trees.held_out
     drawn = (
-        ~held if trees.sampler is None else drawn_rows(trees.sampler, 0, adapter.leaves(case.X)[:, 0], case.targets) > 0
+        ~held
+        if trees.sampler is None
+        else drawn_rows(trees.sampler, 0, adapter.leaves(case.X)[:, 0], case.targets) > 0
     )
     row = int(np.flatnonzero(drawn)[10])
     wrong = one_off(case, row)
     values = replay(wrong, adapter, read_trees(wrong, adapter))[2]
-    slack = adapter.leaf_tolerance * np.abs(trees.leaf_values).max() + 1e-12 * np.abs(predict(case, case.X)).max()
+    slack = (
+        adapter.leaf_tolerance * np.abs(trees.leaf_values).max()
+        + 1e-12 * np.abs(predict(case, case.X)).max()
+    )
     assert np.abs(values - trees.leaf_values).max() > 10 * slack
     if held.any():  # a target that took no part does not matter
         values = replay(one_off(case, int(np.flatnonzero(held)[3])), adapter, trees)[2]
@@ -179,7 +215,10 @@ def test_one_wrong_target_shows(name: str) -> None:
 
 
 def test_wrong_weights_and_rows_show() -> None:
-    for case in (boosted(fit_with={"weighted": True}), lone("DecisionTreeClassifier", class_weight="balanced")):
+    for case in (
+        boosted(fit_with={"weighted": True}),
+        lone("DecisionTreeClassifier", class_weight="balanced"),
+    ):
         adapter = read(case.model)
         right = read_trees(case, adapter)
         weight = np.ones(len(case.y)) if case.sample_weight is None else case.sample_weight.copy()
@@ -194,7 +233,12 @@ def test_wrong_weights_and_rows_show() -> None:
 
 
 def test_bases() -> None:
-    for name, base in {"plain": None, "init=zero": 0.0, "init=constant": 4.25, "init=mean weighted": None}.items():
+    for name, base in {
+        "plain": None,
+        "init=zero": 0.0,
+        "init=constant": 4.25,
+        "init=mean weighted": None,
+    }.items():
         case = CASES[f"stages {name}"]()
         trees = read_trees(case, read(case.model))
         assert trees.base == base if base is not None else trees.base is None
@@ -203,7 +247,9 @@ def test_bases() -> None:
     assert trees.base is None
     assert trees.held_out is not None
     assert trees.held_out.sum() == 30
-    assert trees.base_value[0] == pytest.approx(np.average(case.y, weights=~trees.held_out), rel=1e-14)
+    assert trees.base_value[0] == pytest.approx(
+        np.average(case.y, weights=~trees.held_out), rel=1e-14
+    )
 
 
 def test_rows_given_to_stop_early_by_are_no_split() -> None:
@@ -216,7 +262,9 @@ def test_rows_given_to_stop_early_by_are_no_split() -> None:
     case = Case(model, data.X, data.y, None, data.X_new)
     trees = read_trees(case, read(model))
     assert trees.held_out is None
-    np.testing.assert_allclose(replay(case, read(model), trees)[2], trees.leaf_values, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(
+        replay(case, read(model), trees)[2], trees.leaf_values, rtol=0, atol=1e-10
+    )
 
 
 # -- models as they come ----------------------------------------------------------------------------------------------
@@ -232,7 +280,13 @@ def test_models_of_others() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["stages plain", "hist plain", "hist categorical frame", "RandomForestClassifier", "BaggingRegressor columns"],
+    [
+        "stages plain",
+        "hist plain",
+        "hist categorical frame",
+        "RandomForestClassifier",
+        "BaggingRegressor columns",
+    ],
 )
 def test_fingerprint_survives_pickle_and_nothing_is_changed(name: str) -> None:
     case = CASES[name]()
@@ -246,8 +300,13 @@ def test_fingerprint_survives_pickle_and_nothing_is_changed(name: str) -> None:
     assert again.fingerprint == adapter.fingerprint
     assert (again.feature_names, again.n_features) == (adapter.feature_names, adapter.n_features)
     np.testing.assert_array_equal(again.leaves(case.X), adapter.leaves(case.X))
-    np.testing.assert_array_equal(read_trees(case, again).leaf_values, read_trees(case, adapter).leaf_values)
-    others = {read(make().model).fingerprint for make in (boosted, hist, lambda: lone("ExtraTreeRegressor"))}
+    np.testing.assert_array_equal(
+        read_trees(case, again).leaf_values, read_trees(case, adapter).leaf_values
+    )
+    others = {
+        read(make().model).fingerprint
+        for make in (boosted, hist, lambda: lone("ExtraTreeRegressor"))
+    }
     assert len(others | {read(boosted(learning_rate=0.2).model).fingerprint}) == 4
 
 
@@ -309,7 +368,9 @@ def test_sparse_rows_with_wide_indices() -> None:
     case = CASES["RandomForestRegressor sparse"]()
     rows = case.X_new.copy()
     rows.indices, rows.indptr = rows.indices.astype(np.int64), rows.indptr.astype(np.int64)
-    np.testing.assert_array_equal(read(case.model).leaves(rows), read(case.model).leaves(case.X_new))
+    np.testing.assert_array_equal(
+        read(case.model).leaves(rows), read(case.model).leaves(case.X_new)
+    )
 
 
 def test_rows_that_the_model_does_not_take() -> None:
@@ -318,7 +379,9 @@ def test_rows_that_the_model_does_not_take() -> None:
         adapter.predictions(np.full((2, 6), np.inf))
 
 
-@pytest.mark.skipif("RandomForestRegressor nan" not in CASES, reason="before scikit-learn 1.8 it is refused")
+@pytest.mark.skipif(
+    "RandomForestRegressor nan" not in CASES, reason="before scikit-learn 1.8 it is refused"
+)
 def test_missing_values_in_frames() -> None:
     case = CASES["RandomForestRegressor nan"]()
     adapter, X = read(case.model), case.X_new
@@ -344,7 +407,9 @@ def test_categories_in_frames_of_all_kinds() -> None:
 
 
 @pytest.mark.parametrize("convert", [np.asarray, pd.DataFrame, pl.DataFrame, sparse.csr_matrix])
-@pytest.mark.parametrize("name", ["stages plain", "hist plain", "RandomForestClassifier", "BaggingRegressor columns"])
+@pytest.mark.parametrize(
+    "name", ["stages plain", "hist plain", "RandomForestClassifier", "BaggingRegressor columns"]
+)
 def test_no_rows_and_one(name: str, convert: Any) -> None:
     case = CASES[name]()
     adapter = read(case.model)
@@ -368,7 +433,9 @@ def test_subclasses_are_read_like_their_parents() -> None:
 
     case = fit(Own(n_estimators=3, random_state=0))
     trees = read_trees(case, read(case.model))
-    np.testing.assert_allclose(replay(case, read(case.model), trees)[2], trees.leaf_values, rtol=1e-12)
+    np.testing.assert_allclose(
+        replay(case, read(case.model), trees)[2], trees.leaf_values, rtol=1e-12
+    )
 
 
 def test_a_singular_kernel_is_refused_and_transformers_do_not_warn_again(recwarn: Any) -> None:

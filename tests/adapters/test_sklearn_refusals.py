@@ -38,7 +38,12 @@ REFUSED: dict[str, tuple[Any, str, str, str | None]] = {
         f"hist {loss}": (lambda loss=loss: hist(loss=loss, fit_with=ABOVE), "loss", loss, "(ii)")
         for loss in ("poisson", "gamma")
     },
-    "init median": (lambda: boosted(init=DummyRegressor(strategy="median")), "init", "DummyRegressor", "(i)"),
+    "init median": (
+        lambda: boosted(init=DummyRegressor(strategy="median")),
+        "init",
+        "DummyRegressor",
+        "(i)",
+    ),
     "init clipped": (
         lambda: boosted(init=linear_model.LinearRegression(positive=True)),
         *("init.positive", "True", "(ii)"),
@@ -48,7 +53,9 @@ REFUSED: dict[str, tuple[Any, str, str, str | None]] = {
         *("random_state", "None with n_iter_no_change", None),
     ),
     "median monotone": (
-        lambda: lone("DecisionTreeRegressor", criterion="absolute_error", monotonic_cst=[1, 0, 0, 0, 0, 0]),
+        lambda: lone(
+            "DecisionTreeRegressor", criterion="absolute_error", monotonic_cst=[1, 0, 0, 0, 0, 0]
+        ),
         *("criterion", "absolute_error with monotonic_cst", None),
     ),
     "init mean of medians": (
@@ -83,14 +90,34 @@ def test_seeds_do_not_matter_where_nothing_is_drawn() -> None:
 
 
 REFUSED_CLASSES: dict[str, tuple[Any, str | None, str]] = {
-    "GradientBoostingClassifier": (ensemble.GradientBoostingClassifier(n_estimators=2), "(i)", "odds"),
-    "HistGradientBoostingClassifier": (ensemble.HistGradientBoostingClassifier(max_iter=2), "(i)", "odds"),
+    "GradientBoostingClassifier": (
+        ensemble.GradientBoostingClassifier(n_estimators=2),
+        "(i)",
+        "odds",
+    ),
+    "HistGradientBoostingClassifier": (
+        ensemble.HistGradientBoostingClassifier(max_iter=2),
+        "(i)",
+        "odds",
+    ),
     "AdaBoostRegressor": (ensemble.AdaBoostRegressor(n_estimators=2), "(ii)", "median"),
     "AdaBoostClassifier": (ensemble.AdaBoostClassifier(n_estimators=2), "(ii)", "vote"),
-    "StackingClassifier": (ensemble.StackingClassifier([("a", tree.DecisionTreeClassifier())]), "(ii)", "estimators_"),
-    "MLPRegressor": (neural_network.MLPRegressor(hidden_layer_sizes=(3,), max_iter=2), "(ii)", "curve"),
+    "StackingClassifier": (
+        ensemble.StackingClassifier([("a", tree.DecisionTreeClassifier())]),
+        "(ii)",
+        "estimators_",
+    ),
+    "MLPRegressor": (
+        neural_network.MLPRegressor(hidden_layer_sizes=(3,), max_iter=2),
+        "(ii)",
+        "curve",
+    ),
     "GaussianProcessClassifier": (gaussian_process.GaussianProcessClassifier(), "(ii)", "Nystroem"),
-    "MLPClassifier": (neural_network.MLPClassifier(hidden_layer_sizes=(3,), max_iter=2), "(ii)", "curve"),
+    "MLPClassifier": (
+        neural_network.MLPClassifier(hidden_layer_sizes=(3,), max_iter=2),
+        "(ii)",
+        "curve",
+    ),
     "SVR": (svm.SVR(), "(ii)", "bound"),
     "LogisticRegression": (linear_model.LogisticRegression(), "(ii)", "link"),
     "Lasso": (linear_model.Lasso(), "(ii)", "threshold"),
@@ -103,7 +130,9 @@ REFUSED_CLASSES: dict[str, tuple[Any, str | None, str]] = {
 def test_refused_classes(name: str) -> None:
     model, condition, word = REFUSED_CLASSES[name]
     data = table(100)
-    model.fit(data.X, np.abs(data.y) if "Class" not in name and "Logistic" not in name else labels(data.y))
+    model.fit(
+        data.X, np.abs(data.y) if "Class" not in name and "Logistic" not in name else labels(data.y)
+    )
     check_refusal(model, "class", name, condition)
     with pytest.raises(UnsupportedModelError, match=word):
         read(model)
@@ -119,19 +148,31 @@ def test_chains() -> None:
 
 
 def test_isotonic_regression() -> None:
-    check_refusal(isotonic.IsotonicRegression().fit([1, 2, 3], [1, 3, 2]), "class", "IsotonicRegression", "(ii)")
+    check_refusal(
+        isotonic.IsotonicRegression().fit([1, 2, 3], [1, 3, 2]),
+        "class",
+        "IsotonicRegression",
+        "(ii)",
+    )
 
 
 def test_log_loss_has_no_exact_weights() -> None:
     model = fit(ensemble.GradientBoostingClassifier(n_estimators=2), change=labels).model
-    with pytest.raises(UnsupportedModelError, match="not a linear function of the targets") as error:
+    with pytest.raises(
+        UnsupportedModelError, match="not a linear function of the targets"
+    ) as error:
         read(model)
     assert "No exact weights can exist for it" in str(error.value)
 
 
 @pytest.mark.parametrize(
     "kind",
-    ["GradientBoostingRegressor", "HistGradientBoostingRegressor", "RandomForestClassifier", "BaggingRegressor"],
+    [
+        "GradientBoostingRegressor",
+        "HistGradientBoostingRegressor",
+        "RandomForestClassifier",
+        "BaggingRegressor",
+    ],
 )
 def test_unfitted(kind: str) -> None:
     with pytest.raises(InputError, match=f"{kind} has not been fitted"):

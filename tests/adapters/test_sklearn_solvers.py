@@ -25,7 +25,9 @@ STEEP = sparse.csr_matrix(
 
 
 def process(alpha, kernel=None, **settings):
-    return GaussianProcessRegressor(kernel or kernels.RBF(5.0), alpha=alpha, optimizer=None, **settings)
+    return GaussianProcessRegressor(
+        kernel or kernels.RBF(5.0), alpha=alpha, optimizer=None, **settings
+    )
 
 
 def fitted(model, rows):
@@ -39,15 +41,35 @@ REFUSED = {
     "sag": (Ridge(solver="sag", tol=1e-4, random_state=0), X, "solver", "tol=0.0001.*n_iter_="),
     "sag, unseeded": (Ridge(solver="sag", tol=1e-4), X, "solver", "tol=0.0001.*n_iter_="),
     "saga": (Ridge(solver="saga", tol=1e-4, random_state=0), X, "solver", "cholesky"),
-    "sag, one step": (Ridge(solver="sag", tol=1e-9, max_iter=1, random_state=0), X, "solver", "max_iter=1"),
+    "sag, one step": (
+        Ridge(solver="sag", tol=1e-9, max_iter=1, random_state=0),
+        X,
+        "solver",
+        "max_iter=1",
+    ),
     "sparse_cg": (Ridge(solver="sparse_cg", tol=1e-4), X, "solver", "sparse_cg"),
-    "sparse_cg, stopped": (Ridge(solver="sparse_cg", tol=1e-12, max_iter=2), X, "solver", "max_iter=2"),
+    "sparse_cg, stopped": (
+        Ridge(solver="sparse_cg", tol=1e-12, max_iter=2),
+        X,
+        "solver",
+        "max_iter=2",
+    ),
     "lsqr": (Ridge(solver="lsqr", tol=1e-4), X, "solver", "lsqr"),
     "ridge, sparse": (Ridge(), SPARSE, "solver", "sparse_cg"),
-    "pipeline": (make_pipeline(StandardScaler(), Ridge(solver="lsqr", tol=1e-3)), X, "solver", "lsqr"),
+    "pipeline": (
+        make_pipeline(StandardScaler(), Ridge(solver="lsqr", tol=1e-3)),
+        X,
+        "solver",
+        "lsqr",
+    ),
     "linear, sparse": (LinearRegression(), STEEP, "tol", "tol=1e-12"),
     "kernel, float32": (KernelRidge(alpha=1e-3), SINGLE, "dtype", "float64"),
-    "process, float64": (process(1e-10, kernels.DotProduct()), X, "condition number", "alpha=1e-10"),
+    "process, float64": (
+        process(1e-10, kernels.DotProduct()),
+        X,
+        "condition number",
+        "alpha=1e-10",
+    ),
     "kernel, float64": (KernelRidge(alpha=1e-9), X, "condition number", "larger alpha"),
 }
 
@@ -88,7 +110,9 @@ def test_what_the_solver_leaves_is_allowed_and_nothing_else_is(name):
     for asked in (rows, new):
         predicted = model.predict(asked)
         made = explainer(asked).weights @ Y
-        assert np.abs(made - predicted).max() <= allowed * max(np.abs(predicted).max(), explainer.verification.scale)
+        assert np.abs(made - predicted).max() <= allowed * max(
+            np.abs(predicted).max(), explainer.verification.scale
+        )
     wrong = Y.copy()
     wrong[3] += 0.1 * Y.std()
     swapped = Y.copy()
@@ -122,7 +146,9 @@ def test_the_data_are_blamed_where_they_are_wrong_and_the_solver_is_loose():
 def test_a_solver_without_a_seed_is_run_several_times(seed):
     """One run with another seed ends ten times closer to the solution than these fits did."""
     rows, targets = load_diabetes(return_X_y=True)
-    model = Ridge(solver="sag", tol=1e-2, random_state=np.random.RandomState(seed)).fit(rows, targets)
+    model = Ridge(solver="sag", tol=1e-2, random_state=np.random.RandomState(seed)).fit(
+        rows, targets
+    )
     with pytest.raises(axil.UnsupportedModelError, match="sag"):
         axil.Explainer(model, rows, targets)
 
@@ -162,5 +188,7 @@ def test_a_fit_lost_in_rounding_is_named_where_a_row_far_off_shows_it():
     model.coef_ = np.array([-1.36e-8, 9.6e-9])
     model.intercept_ = 0.4 - rows[0] @ model.coef_
     explainer = axil.Explainer(model, rows, targets)
-    with pytest.raises(axil.ExactnessError, match=r"far from all training rows(.|\n)*may have changed"):
+    with pytest.raises(
+        axil.ExactnessError, match=r"far from all training rows(.|\n)*may have changed"
+    ):
         explainer([[1.1e9, 1e9]])

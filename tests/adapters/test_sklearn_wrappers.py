@@ -45,7 +45,9 @@ CLASSES = labels(DATA.y)
 
 
 def lgbm(**settings):
-    return lgb.LGBMRegressor(**{"n_estimators": 5, "num_leaves": 6, "verbose": -1, "n_jobs": 1, **settings})
+    return lgb.LGBMRegressor(
+        **{"n_estimators": 5, "num_leaves": 6, "verbose": -1, "n_jobs": 1, **settings}
+    )
 
 
 def boost():
@@ -57,7 +59,13 @@ def frame(rows):
 
 
 def fit(model, X=DATA.X, y=DATA.y, weight=None, X_new=DATA.X_new):
-    return Case(model.fit(X, y) if weight is None else model.fit(X, y, sample_weight=weight), X, y, weight, X_new)
+    return Case(
+        model.fit(X, y) if weight is None else model.fit(X, y, sample_weight=weight),
+        X,
+        y,
+        weight,
+        X_new,
+    )
 
 
 def voting(*members, **settings):
@@ -71,20 +79,34 @@ CASES = {
     "voting weighted": lambda: fit(voting(Ridge(), STEPS, weights=[3.0, 1.0]), weight=DATA.weight),
     "voting of boosting": lambda: fit(voting(lgbm(reg_lambda=1.0), boost(), weights=[1, 2])),
     "voting with catboost": lambda: fit(
-        voting(catboost.CatBoostRegressor(iterations=4, verbose=False, thread_count=1), LinearRegression())
-    ),
-    "voting dropped": lambda: fit(voting(Ridge(), FOREST, LinearRegression(), weights=[1, 5, 2]).set_params(m1="drop")),
-    "voting of pipelines": lambda: fit(
         voting(
-            make_pipeline(StandardScaler(), KNeighborsRegressor(5)), GridSearchCV(Ridge(), {"alpha": [1.0, 9.0]}, cv=2)
+            catboost.CatBoostRegressor(iterations=4, verbose=False, thread_count=1),
+            LinearRegression(),
         )
     ),
-    "voting in a pipeline": lambda: fit(make_pipeline(StandardScaler(), voting(Ridge(), KNeighborsRegressor(3)))),
-    "voting in a search": lambda: fit(GridSearchCV(voting(Ridge(), FOREST), {"weights": [[1, 3], [2, 1]]}, cv=2)),
+    "voting dropped": lambda: fit(
+        voting(Ridge(), FOREST, LinearRegression(), weights=[1, 5, 2]).set_params(m1="drop")
+    ),
+    "voting of pipelines": lambda: fit(
+        voting(
+            make_pipeline(StandardScaler(), KNeighborsRegressor(5)),
+            GridSearchCV(Ridge(), {"alpha": [1.0, 9.0]}, cv=2),
+        )
+    ),
+    "voting in a pipeline": lambda: fit(
+        make_pipeline(StandardScaler(), voting(Ridge(), KNeighborsRegressor(3)))
+    ),
+    "voting in a search": lambda: fit(
+        GridSearchCV(voting(Ridge(), FOREST), {"weights": [[1, 3], [2, 1]]}, cv=2)
+    ),
     "voting of voting": lambda: fit(voting(Ridge(), voting(FOREST, LinearRegression()))),
-    "voting of a frame": lambda: fit(voting(lgbm(), Ridge()), frame(DATA.X), X_new=frame(DATA.X_new)),
+    "voting of a frame": lambda: fit(
+        voting(lgbm(), Ridge()), frame(DATA.X), X_new=frame(DATA.X_new)
+    ),
     "voting sparse weights": lambda: fit(voting(KNeighborsRegressor(3), FOREST)),
-    "voting sparse rows": lambda: fit(voting(Ridge(), FOREST), csr_matrix(DATA.X), X_new=csr_matrix(DATA.X_new)),
+    "voting sparse rows": lambda: fit(
+        voting(Ridge(), FOREST), csr_matrix(DATA.X), X_new=csr_matrix(DATA.X_new)
+    ),
     "voting soft": lambda: fit(
         VotingClassifier(
             [("f", RandomForestClassifier(4, random_state=0)), ("k", KNeighborsClassifier(5))],
@@ -105,26 +127,40 @@ CASES = {
         weight=DATA.weight,
     ),
     "outputs lightgbm": lambda: fit(MultiOutputRegressor(lgbm()), y=TWO),
-    "outputs xgboost weighted": lambda: fit(MultiOutputRegressor(boost()), y=TWO, weight=DATA.weight),
+    "outputs xgboost weighted": lambda: fit(
+        MultiOutputRegressor(boost()), y=TWO, weight=DATA.weight
+    ),
     "outputs ridge": lambda: fit(MultiOutputRegressor(Ridge()), y=TWO),
-    "outputs steps in a pipeline": lambda: fit(make_pipeline(StandardScaler(), MultiOutputRegressor(STEPS)), y=TWO),
+    "outputs steps in a pipeline": lambda: fit(
+        make_pipeline(StandardScaler(), MultiOutputRegressor(STEPS)), y=TWO
+    ),
     "one output": lambda: fit(MultiOutputRegressor(lgbm()), y=TWO[:, :1]),
     "bagging linear": lambda: fit(BaggingRegressor(LinearRegression(), 5, random_state=0)),
-    "bagging ridge columns": lambda: fit(BaggingRegressor(Ridge(), 5, max_features=3, max_samples=0.6, random_state=0)),
-    "bagging ridge weighted": lambda: fit(BaggingRegressor(Ridge(), 5, random_state=0), weight=DATA.weight),
+    "bagging ridge columns": lambda: fit(
+        BaggingRegressor(Ridge(), 5, max_features=3, max_samples=0.6, random_state=0)
+    ),
+    "bagging ridge weighted": lambda: fit(
+        BaggingRegressor(Ridge(), 5, random_state=0), weight=DATA.weight
+    ),
     "bagging without replacement": lambda: fit(
         BaggingRegressor(Ridge(), 4, bootstrap=False, max_samples=0.9, random_state=0)
     ),
-    "bagging neighbours": lambda: fit(BaggingRegressor(KNeighborsRegressor(3), 5, max_features=4, random_state=0)),
+    "bagging neighbours": lambda: fit(
+        BaggingRegressor(KNeighborsRegressor(3), 5, max_features=4, random_state=0)
+    ),
     "bagging columns drawn again": lambda: fit(
         BaggingRegressor(Ridge(), 4, max_features=5, bootstrap_features=True, random_state=0)
     ),
     "bagging boosting": lambda: fit(BaggingRegressor(lgbm(), 3, random_state=0)),
     "bagging outputs": lambda: fit(BaggingRegressor(Ridge(), 3, random_state=0), y=TWO),
     "bagging of a frame": lambda: fit(
-        BaggingRegressor(Ridge(), 3, max_features=3, random_state=0), frame(DATA.X), X_new=frame(DATA.X_new)
+        BaggingRegressor(Ridge(), 3, max_features=3, random_state=0),
+        frame(DATA.X),
+        X_new=frame(DATA.X_new),
     ),
-    "bagging pipelines": lambda: fit(BaggingRegressor(make_pipeline(StandardScaler(), Ridge()), 3, random_state=0)),
+    "bagging pipelines": lambda: fit(
+        BaggingRegressor(make_pipeline(StandardScaler(), Ridge()), 3, random_state=0)
+    ),
     "bagging neighbours of classes": lambda: fit(
         BaggingClassifier(KNeighborsClassifier(5), 3, random_state=0), y=CLASSES
     ),
@@ -135,7 +171,11 @@ CLOSE, SIZE = 1e-6, float(np.abs(TWO).max())
 
 
 def expected(case, X):
-    found = case.model.predict_proba(X) if hasattr(case.model, "predict_proba") else case.model.predict(X)
+    found = (
+        case.model.predict_proba(X)
+        if hasattr(case.model, "predict_proba")
+        else case.model.predict(X)
+    )
     return np.asarray(found).reshape(X.shape[0], -1)
 
 
@@ -155,7 +195,9 @@ def test_weights_make_the_predictions(name):
     assert axil.supports(case.model).exact
     explainer = explain(case)
     right = expected(case, case.X_new)
-    np.testing.assert_allclose(made(explainer(case.X_new), case), right, rtol=0, atol=CLOSE * np.abs(right).max())
+    np.testing.assert_allclose(
+        made(explainer(case.X_new), case), right, rtol=0, atol=CLOSE * np.abs(right).max()
+    )
     assert len(explainer.top(case.X_new, k=2)) == 2 * right.size
     assert "Verification" in repr(explainer.verification)
 
@@ -189,7 +231,11 @@ def test_copies_of_explainers_give_the_same_bits(name):
 def wrong(case):
     """The case with one target changed, two of them swapped, and one row left out."""
     one, two = case.y.copy(), case.y.copy()
-    other = int(np.flatnonzero(case.y != case.y[3])[0]) if case.y.dtype.kind == "U" else int(DATA.y.argmax())
+    other = (
+        int(np.flatnonzero(case.y != case.y[3])[0])
+        if case.y.dtype.kind == "U"
+        else int(DATA.y.argmax())
+    )
     one[3] = case.y[other] if case.y.dtype.kind == "U" else one[3] + 0.5
     two[[3, other]] = two[[other, 3]]
     weight = None if case.sample_weight is None else case.sample_weight[1:]
@@ -209,7 +255,13 @@ def test_other_data_than_those_of_the_fit_show(name):
 
 @pytest.mark.parametrize(
     "name",
-    ["voting in a pipeline", "bagging ridge columns", "bagging neighbours", "bagging pipelines", "outputs ridge"],
+    [
+        "voting in a pipeline",
+        "bagging ridge columns",
+        "bagging neighbours",
+        "bagging pipelines",
+        "outputs ridge",
+    ],
 )
 def test_a_what_if_is_a_refit_where_no_split_can_move(name):
     case = CASES[name]()
@@ -217,14 +269,21 @@ def test_a_what_if_is_a_refit_where_no_split_can_move(name):
     changed[:4] += 2.0
     table = explain(case).what_if(case.X_new, {row: changed[row] for row in range(4)})
     right = clone(case.model).fit(case.X, changed).predict(case.X_new)
-    np.testing.assert_allclose(table["after"], right.ravel(), rtol=0, atol=1e-10 * np.abs(right).max())
+    np.testing.assert_allclose(
+        table["after"], right.ravel(), rtol=0, atol=1e-10 * np.abs(right).max()
+    )
 
 
 def test_removal_adds_up():
     case = CASES["voting weighted"]()
-    members = [axil.Explainer(model, case.X, case.y, case.sample_weight) for model in case.model.estimators_]
+    members = [
+        axil.Explainer(model, case.X, case.y, case.sample_weight)
+        for model in case.model.estimators_
+    ]
     parts = [member.removal(case.X_new) for member in members]
-    np.testing.assert_allclose(explain(case).removal(case.X_new), (3 * parts[0] + parts[1]) / 4, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        explain(case).removal(case.X_new), (3 * parts[0] + parts[1]) / 4, rtol=0, atol=1e-12
+    )
     with pytest.raises(axil.UnsupportedQuestionError, match="pushes"):
         explain(case).pushes(case.X_new)
 
@@ -240,12 +299,15 @@ def test_removal_of_bags_is_a_derivative_by_the_weights_of_the_rows():
         for sign in (-1, 1):
             weight = draws * (1 + sign * 1e-5 * (np.arange(len(draws)) == row))
             again = clone(model).fit(case.X[:, columns], case.y, sample_weight=weight)
-            slope -= sign * again.predict(case.X_new[:, columns]) / 2e-5 / len(case.model.estimators_)
+            slope -= (
+                sign * again.predict(case.X_new[:, columns]) / 2e-5 / len(case.model.estimators_)
+            )
     np.testing.assert_allclose(found[:, row], slope, rtol=0, atol=1e-7)  # of a difference quotient
 
 
 @pytest.mark.parametrize(
-    "name", ["voting", "voting of voting", "outputs lightgbm", "bagging boosting", "bagging pipelines"]
+    "name",
+    ["voting", "voting of voting", "outputs lightgbm", "bagging boosting", "bagging pipelines"],
 )
 def test_deletions_of_sums_are_fits_without_the_row(name):
     case = CASES[name]()
@@ -291,17 +353,25 @@ def test_leaving_rows_out_of_sums():
 
 
 def test_pushes_and_greedy_sets_of_sums_of_trees():
-    case = fit(voting(STEPS, GradientBoostingRegressor(n_estimators=3, max_depth=2, random_state=1)))
+    case = fit(
+        voting(STEPS, GradientBoostingRegressor(n_estimators=3, max_depth=2, random_state=1))
+    )
     members = [axil.Explainer(model, case.X, case.y) for model in case.model.estimators_]
     found = explain(case).pushes(case.X_new)
-    np.testing.assert_allclose(found, sum(member.pushes(case.X_new) for member in members) / 2, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        found, sum(member.pushes(case.X_new) for member in members) / 2, rtol=0, atol=1e-12
+    )
     sets = explain(case).removal(case.X_new[:2], 2, greedy=True)
     assert len(sets) == 4
     rows = sets["row"][sets["query"] == 0].to_numpy()
     before = case.model.predict(case.X_new[:1])[0]
     left = explain(case)._model.engines[0].without(rows, explain(case)._model.targets)
-    after = left.predicted(explain(case)._model.queries(case.X_new[:1]).coordinates, case.targets)[0, 0]
-    np.testing.assert_allclose(sets["effect"][sets["query"] == 0].sum(), after - before, rtol=0, atol=1e-12)
+    after = left.predicted(explain(case)._model.queries(case.X_new[:1]).coordinates, case.targets)[
+        0, 0
+    ]
+    np.testing.assert_allclose(
+        sets["effect"][sets["query"] == 0].sum(), after - before, rtol=0, atol=1e-12
+    )
 
 
 def test_weights_of_neighbours_and_forests_stay_sparse():
@@ -322,7 +392,10 @@ def test_noise_groups_and_pages():
 
 def test_an_error_names_the_member():
     case = CASES["voting"]()
-    with pytest.raises(axil.ExactnessError, match=r"This is about named_estimators_\['m0'\], one of the models inside"):
+    with pytest.raises(
+        axil.ExactnessError,
+        match=r"This is about named_estimators_\['m0'\], one of the models inside",
+    ):
         axil.Explainer(case.model, case.X, case.y + np.arange(len(case.y)))
 
 
@@ -334,18 +407,29 @@ def test_such_an_explainer_is_not_saved_and_takes_no_offsets(tmp_path):
     with pytest.raises(axil.InputError, match="neither init_score nor bags"):
         axil.Explainer(case.model, case.X, case.y, init_score=case.y)
     shifted = explain(case).explain(case.X_new, init_score=np.ones(len(case.X_new)))
-    np.testing.assert_allclose(shifted.predictions, case.model.predict(case.X_new) + 1, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(
+        shifted.predictions, case.model.predict(case.X_new) + 1, rtol=0, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize(
-    "name", ["voting", "voting sparse weights", "outputs ridge", "bagging neighbours", "voting in a pipeline"]
+    "name",
+    [
+        "voting",
+        "voting sparse weights",
+        "outputs ridge",
+        "bagging neighbours",
+        "voting in a pipeline",
+    ],
 )
 def test_no_rows_and_one(name):
     case = CASES[name]()
     explainer = explain(case)
     assert explainer(case.X_new[:0]).predictions.shape[0] == 0
     one = explainer(case.X_new[:1]).predictions
-    np.testing.assert_allclose(one.ravel(), case.model.predict(case.X_new[:1]).ravel(), rtol=0, atol=CLOSE * SIZE)
+    np.testing.assert_allclose(
+        one.ravel(), case.model.predict(case.X_new[:1]).ravel(), rtol=0, atol=CLOSE * SIZE
+    )
 
 
 def test_baselines_take_trees_of_one_model():
@@ -357,14 +441,19 @@ def test_without_a_proof():
     case = CASES["bagging neighbours"]()
     explainer = axil.Explainer(case.model, case.X, case.y, verify=False)
     assert explainer.verification is None
-    np.testing.assert_allclose(explainer(case.X_new).predictions, case.model.predict(case.X_new), rtol=1e-12)
+    np.testing.assert_allclose(
+        explainer(case.X_new).predictions, case.model.predict(case.X_new), rtol=1e-12
+    )
 
 
 REFUSED = {
     "member": (lambda: fit(voting(Ridge(), Lasso())), "named_estimators_['m1'].class"),
     "bagged": (lambda: fit(BaggingRegressor(Lasso(), 2)), "estimators_[0].class"),
     "output": (lambda: fit(MultiOutputRegressor(Lasso()), y=TWO), "estimators_[0].class"),
-    "hard votes": (lambda: fit(VotingClassifier([("k", KNeighborsClassifier())]), y=CLASSES), "voting"),
+    "hard votes": (
+        lambda: fit(VotingClassifier([("k", KNeighborsClassifier())]), y=CLASSES),
+        "voting",
+    ),
     "stacked": (
         lambda: fit(StackingRegressor([("m", lgbm(objective="fair"))], Ridge())),
         "named_estimators_['m'].objective",
@@ -374,7 +463,9 @@ REFUSED = {
         "random_state",
     ),
     "bag without a class": (
-        lambda: fit(BaggingClassifier(KNeighborsClassifier(1), 3, max_samples=3, random_state=0), y=CLASSES),
+        lambda: fit(
+            BaggingClassifier(KNeighborsClassifier(1), 3, max_samples=3, random_state=0), y=CLASSES
+        ),
         "estimator",
     ),
 }
@@ -451,7 +542,10 @@ def test_bags_under_metadata_routing(inner):
 
 
 def test_a_boosted_model_inside_a_stack_is_said_to_be_explained_by_itself():
-    inside = [("boosted", lgb.LGBMRegressor(objective="fair", n_estimators=3, verbose=-1)), ("ridge", Ridge())]
+    inside = [
+        ("boosted", lgb.LGBMRegressor(objective="fair", n_estimators=3, verbose=-1)),
+        ("ridge", Ridge()),
+    ]
     model = StackingRegressor(inside, Ridge(), cv=2).fit(DATA.X, DATA.y)
     with pytest.raises(
         axil.UnsupportedModelError, match="sum of these members' predictions is not explained"
@@ -463,12 +557,22 @@ def test_a_boosted_model_inside_a_stack_is_said_to_be_explained_by_itself():
 
 
 @pytest.mark.parametrize(
-    "last", [RidgeCV(), LinearRegression(), Lasso(alpha=0.01), GridSearchCV(Ridge(), {"alpha": [0.1, 1.0]}, cv=2)]
+    "last",
+    [
+        RidgeCV(),
+        LinearRegression(),
+        Lasso(alpha=0.01),
+        GridSearchCV(Ridge(), {"alpha": [0.1, 1.0]}, cv=2),
+    ],
 )
 def test_a_stack_with_a_linear_last_model_is_the_sum_of_its_members(last):
     """The last model's coefficients are held fixed: the folds that they were fitted to cannot be drawn again."""
     X, y, X_new = DATA.X, DATA.y, DATA.X_new
-    inside = [("boosted", lgbm()), ("forest", RandomForestRegressor(5, random_state=0)), ("ridge", Ridge())]
+    inside = [
+        ("boosted", lgbm()),
+        ("forest", RandomForestRegressor(5, random_state=0)),
+        ("ridge", Ridge()),
+    ]
     model = StackingRegressor(inside, last, cv=3).fit(X, y)
     explainer = axil.Explainer(model, X, y)
     assert axil.supports(model).kind == explainer.kind == "exact"
@@ -477,14 +581,24 @@ def test_a_stack_with_a_linear_last_model_is_the_sum_of_its_members(last):
     found = explainer.explain(X_new)
     expected = sum(c * each.weights for c, each in zip(linear.coef_, members))
     np.testing.assert_allclose(found.weights, expected, rtol=0, atol=1e-12)
-    constant = sum(c * np.asarray(each.intercepts) for c, each in zip(linear.coef_, members)) + linear.intercept_
+    constant = (
+        sum(c * np.asarray(each.intercepts) for c, each in zip(linear.coef_, members))
+        + linear.intercept_
+    )
     np.testing.assert_allclose(found.intercepts, constant, rtol=0, atol=1e-9)
-    np.testing.assert_allclose(found.intercepts + found.contributions.sum(-1), model.predict(X_new), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(
+        found.intercepts + found.contributions.sum(-1), model.predict(X_new), rtol=0, atol=1e-5
+    )
     change = explainer.what_if(X_new[:4], {3: float(y[3] + 1.0)})["change"].to_numpy()
     np.testing.assert_allclose(change, expected[:4, 3], rtol=0, atol=1e-9)
     left = explainer.without(X_new[:4], [3])
-    parts = [axil.Explainer(each, X, y).without(X_new[:4], [3])["change"].to_numpy() for each in model.estimators_]
-    np.testing.assert_allclose(left["change"], sum(c * part for c, part in zip(linear.coef_, parts)), rtol=0, atol=1e-9)
+    parts = [
+        axil.Explainer(each, X, y).without(X_new[:4], [3])["change"].to_numpy()
+        for each in model.estimators_
+    ]
+    np.testing.assert_allclose(
+        left["change"], sum(c * part for c, part in zip(linear.coef_, parts)), rtol=0, atol=1e-9
+    )
     swapped, changed = y.copy(), y.copy()
     swapped[[0, 1]], changed[5] = y[[1, 0]], y[5] + 1.0
     for wrong in (swapped, changed, np.random.default_rng(0).permutation(y)):
@@ -495,7 +609,10 @@ def test_a_stack_with_a_linear_last_model_is_the_sum_of_its_members(last):
 @pytest.mark.parametrize(
     ("settings", "refused"),
     [
-        ({"final_estimator": RandomForestRegressor(3, random_state=0)}, "final_estimator=RandomForestRegressor"),
+        (
+            {"final_estimator": RandomForestRegressor(3, random_state=0)},
+            "final_estimator=RandomForestRegressor",
+        ),
         ({"passthrough": True}, "passthrough=True"),
     ],
 )

@@ -37,8 +37,16 @@ CASES = {  # how to fit to targets, training rows and new ones
     "ols": (lambda y: sm.OLS(y, X).fit(), X, X_NEW),
     "ols by qr": (lambda y: sm.OLS(y, X).fit(method="qr"), X, X_NEW),
     "ols robust errors": (lambda y: sm.OLS(y, X).fit(cov_type="HC3"), X, X_NEW),
-    "ols of a frame": (lambda y: sm.OLS(y, FRAME[list("abcd")]).fit(), FRAME[list("abcd")], FRAME_NEW[list("abcd")]),
-    "ols collinear": (lambda y: sm.OLS(y, X[:, [0, 1, 1]]).fit(), X[:, [0, 1, 1]], X_NEW[:, [0, 1, 1]]),
+    "ols of a frame": (
+        lambda y: sm.OLS(y, FRAME[list("abcd")]).fit(),
+        FRAME[list("abcd")],
+        FRAME_NEW[list("abcd")],
+    ),
+    "ols collinear": (
+        lambda y: sm.OLS(y, X[:, [0, 1, 1]]).fit(),
+        X[:, [0, 1, 1]],
+        X_NEW[:, [0, 1, 1]],
+    ),
     "wls": (lambda y: sm.WLS(y, X, weights=WEIGHT).fit(), X, X_NEW),
     "gls": (lambda y: sm.GLS(y, X, sigma=SIGMA).fit(), X, X_NEW),
     "gls of variances": (lambda y: sm.GLS(y, X, sigma=WEIGHT).fit(), X, X_NEW),
@@ -64,7 +72,9 @@ def test_weights_make_the_predictions_and_a_what_if_is_a_refit(name):
     explainer = axil.Explainer(model, rows, Y)
     scale = np.abs(Y).max()
     # least squares in float64
-    np.testing.assert_allclose(explainer(new).predictions, model.predict(new), rtol=0, atol=1e-11 * scale)
+    np.testing.assert_allclose(
+        explainer(new).predictions, model.predict(new), rtol=0, atol=1e-11 * scale
+    )
     changed = Y.copy()
     changed[:5] += 3.0
     after = explainer.what_if(new, dict(zip(range(5), changed[:5])))["after"]
@@ -89,14 +99,17 @@ def test_weights_are_the_closed_form():
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-13)
     found = axil.Explainer(fitted("gls"), X, Y)(X_NEW).weights
     inverse = np.linalg.inv(SIGMA)
-    np.testing.assert_allclose(found, X_NEW @ np.linalg.solve(X.T @ inverse @ X, X.T @ inverse), rtol=0, atol=1e-13)
+    np.testing.assert_allclose(
+        found, X_NEW @ np.linalg.solve(X.T @ inverse @ X, X.T @ inverse), rtol=0, atol=1e-13
+    )
 
 
 def test_removal_is_a_derivative():
     explainer = axil.Explainer(fitted("wls"), X, Y)
     step = 1e-5 * WEIGHT[7]
     nearly = [
-        sm.WLS(Y, X, weights=WEIGHT + sign * step * (np.arange(len(Y)) == 7)).fit().predict(X_NEW) for sign in (-1, 1)
+        sm.WLS(Y, X, weights=WEIGHT + sign * step * (np.arange(len(Y)) == 7)).fit().predict(X_NEW)
+        for sign in (-1, 1)
     ]
     slope = WEIGHT[7] * (nearly[0] - nearly[1]) / (2 * step)
     np.testing.assert_allclose(
@@ -133,7 +146,9 @@ def test_a_formula_takes_the_columns_that_it_names():
 def test_results_without_their_data():
     model = sm.OLS(Y, X).fit()
     model.remove_data()
-    np.testing.assert_allclose(axil.Explainer(model, X, Y)(X_NEW).predictions, model.predict(X_NEW), rtol=0, atol=1e-10)
+    np.testing.assert_allclose(
+        axil.Explainer(model, X, Y)(X_NEW).predictions, model.predict(X_NEW), rtol=0, atol=1e-10
+    )
     for rows, targets in ((X, Y + (np.arange(len(Y)) == 3)), (X[::-1], Y), (X[1:], Y[1:])):
         with pytest.raises(axil.ExactnessError):
             axil.Explainer(model, rows, targets)

@@ -27,7 +27,9 @@ def updated(updater, tree_method="hist", **params):
     rows = xgb.DMatrix(X, Y)
     how = {"max_depth": 5, "tree_method": tree_method, "verbosity": 0}
     grown = xgb.train(how, rows, 10)
-    return xgb.train({**how, "process_type": "update", "updater": updater, **params}, rows, 10, xgb_model=grown)
+    return xgb.train(
+        {**how, "process_type": "update", "updater": updater, **params}, rows, 10, xgb_model=grown
+    )
 
 
 def through_file(booster, path):
@@ -43,14 +45,18 @@ def test_trees_pruned_after_the_fit_are_refused(tree_method, tmp_path):
         refuse(model, "updater", "process_type=update")
 
 
-@pytest.mark.parametrize(("updater", "params"), [("prune", {}), ("refresh", {}), ("refresh", {"refresh_leaf": False})])
+@pytest.mark.parametrize(
+    ("updater", "params"), [("prune", {}), ("refresh", {}), ("refresh", {"refresh_leaf": False})]
+)
 def test_updates_that_change_nothing_are_exact(updater, params):
     assert axil.Explainer(updated(updater, **params), X, Y).verification.max_error < 1e-6
 
 
 def test_pruned_trees_of_an_ordinary_fit_are_exact_and_wrong_targets_noticed(tmp_path):
     """tree_method=exact prunes what it has grown: no update."""
-    booster = xgb.train({"tree_method": "exact", "gamma": 5.0, "verbosity": 0}, xgb.DMatrix(X, Y), 10)
+    booster = xgb.train(
+        {"tree_method": "exact", "gamma": 5.0, "verbosity": 0}, xgb.DMatrix(X, Y), 10
+    )
     for model in (booster, through_file(booster, tmp_path / "model.json")):
         axil.Explainer(model, X, Y)
         with pytest.raises(axil.ExactnessError):
@@ -72,7 +78,10 @@ FORESTS = (BaggingRegressor, RandomForestRegressor)
 @pytest.mark.parametrize("kind", FORESTS)
 def test_forests_grown_in_steps_are_replayed(kind):
     model = in_steps(
-        kind(warm_start=True, random_state=0), {"n_estimators": 3}, {"n_estimators": 6}, {"n_estimators": 9}
+        kind(warm_start=True, random_state=0),
+        {"n_estimators": 3},
+        {"n_estimators": 6},
+        {"n_estimators": 9},
     )
     assert axil.Explainer(model, X, Y).verification.max_error < 1e-12
 
@@ -92,33 +101,49 @@ def test_bags_of_classes_grown_in_steps_are_replayed():
     ],  # a forest keeps seeds
 )
 def test_forests_grown_with_other_settings_are_refused(kind, change):
-    model = in_steps(kind(warm_start=True, random_state=0), {"n_estimators": 4}, {"n_estimators": 8, **change})
+    model = in_steps(
+        kind(warm_start=True, random_state=0), {"n_estimators": 4}, {"n_estimators": 8, **change}
+    )
     refuse(model, "warm_start", "4 last trees that agree")
 
 
 @pytest.mark.parametrize("kind", FORESTS)
 def test_forests_grown_on_other_rows_are_refused(kind):
     more = np.vstack([X, X]), np.tile(Y, 2)
-    model = in_steps(kind(warm_start=True, random_state=0), {"n_estimators": 4}, {"n_estimators": 8}, second=more)
+    model = in_steps(
+        kind(warm_start=True, random_state=0), {"n_estimators": 4}, {"n_estimators": 8}, second=more
+    )
     refuse(model, "warm_start", "other rows or with other settings", *more)
 
 
 @pytest.mark.parametrize("kind", FORESTS)
 def test_wrong_targets_of_forests_grown_in_steps_are_blamed(kind):
     """A wrong target shows in the trees that drew its row, which lie here and there."""
-    model = in_steps(kind(warm_start=True, random_state=0), {"n_estimators": 5}, {"n_estimators": 10})
+    model = in_steps(
+        kind(warm_start=True, random_state=0), {"n_estimators": 5}, {"n_estimators": 10}
+    )
     for wrong in (WRONG, Y[::-1]):
         with pytest.raises(axil.ExactnessError):
             axil.Explainer(model, X, wrong)
 
 
 def boosted(rows=slice(None), init=None, **params):
-    how = {"iterations": 3, "depth": 3, "learning_rate": 0.3, "verbose": 0, "allow_writing_files": False, **params}
+    how = {
+        "iterations": 3,
+        "depth": 3,
+        "learning_rate": 0.3,
+        "verbose": 0,
+        "allow_writing_files": False,
+        **params,
+    }
     return cb.CatBoostRegressor(**how).fit(X[rows], Y[rows], init_model=init)
 
 
 def test_catboost_models_continued_from_another_kind_are_refused():
-    for first in (boosted(loss_function="MAE"), boosted(l2_leaf_reg=7, leaf_estimation_iterations=3)):
+    for first in (
+        boosted(loss_function="MAE"),
+        boosted(l2_leaf_reg=7, leaf_estimation_iterations=3),
+    ):
         refuse(boosted(init=first), "init_model", "another loss, on other rows, or with settings")
     part = boosted(rows=slice(50), init=boosted())
     refuse(part, "init_model", "3 of 6 trees")  # the rows of the first fit
@@ -147,7 +172,12 @@ def test_sums_of_catboost_models_are_refused(tmp_path):
 @pytest.mark.parametrize("from_average", [True, False])
 def test_catboost_models_cut_after_a_fit_that_shrank_them_are_exact(mode, from_average):
     """Trees that are taken off had shrunk those before them."""
-    how = {"iterations": 9, "model_shrink_rate": 0.3, "model_shrink_mode": mode, "boost_from_average": from_average}
+    how = {
+        "iterations": 9,
+        "model_shrink_rate": 0.3,
+        "model_shrink_mode": mode,
+        "boost_from_average": from_average,
+    }
     for n_trees in (1, 4):
         model = boosted(**how)
         model.shrink(n_trees)

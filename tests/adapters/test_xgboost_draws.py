@@ -43,7 +43,9 @@ def trained(
     """A model's trees; of each row, the node it ends in; the draws of columns, from XGBoost 3.3 on."""
     X, y = table(n_rows)
     rows = xgb.DMatrix(X, np.stack([y + k for k in range(outputs)], axis=1))
-    model = xgb.train({"nthread": 1, "max_depth": 3, "tree_method": method, **params}, rows, n_iterations)
+    model = xgb.train(
+        {"nthread": 1, "max_depth": 3, "tree_method": method, **params}, rows, n_iterations
+    )
     learner = json.loads(model.save_raw("json"))["learner"]["gradient_booster"]
     nodes = model.predict(rows, pred_leaf=True).reshape(n_rows, -1).astype(int)
     document = parse(model.save_raw("json"))
@@ -79,7 +81,9 @@ def check_counts(booster: Any, nodes: NDArray[np.int64], sampler: Subsample) -> 
         drawn = sampler.bag(t)
         counts = np.bincount(nodes[drawn, t], minlength=len(tree["sum_hessian"]))
         ends = np.unique(nodes[:, t])
-        np.testing.assert_array_equal(counts[ends], np.array(tree["sum_hessian"])[ends], err_msg=f"tree {t}")
+        np.testing.assert_array_equal(
+            counts[ends], np.array(tree["sum_hessian"])[ends], err_msg=f"tree {t}"
+        )
 
 
 @pytest.mark.parametrize("method", UPDATERS)
@@ -88,7 +92,9 @@ def check_counts(booster: Any, nodes: NDArray[np.int64], sampler: Subsample) -> 
 def test_rows(method: str, subsample: float, seed: int) -> None:
     params: dict[str, Any] = {"subsample": subsample, "seed": seed}
     booster, nodes, columns = trained(500, 4, method, **params)
-    check_counts(booster, nodes, Subsample(plan_of(method, 500, columns=columns, **params), np.arange(4)))
+    check_counts(
+        booster, nodes, Subsample(plan_of(method, 500, columns=columns, **params), np.arange(4))
+    )
 
 
 @pytest.mark.parametrize("method", UPDATERS)
@@ -168,8 +174,12 @@ def test_dart(method: str, params: dict[str, Any], subsample: float, outputs: in
 
 
 @pytest.mark.parametrize("version", [(3, 2, 0), (3, 3, 0), (3, 4, 1)])
-@pytest.mark.parametrize("params", [{"subsample": 0.6}, {"booster": "dart", "rate_drop": 0.3, "num_parallel_tree": 2}])
-def test_the_version_that_trained_is_found(version: tuple[int, ...], params: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "params", [{"subsample": 0.6}, {"booster": "dart", "rate_drop": 0.3, "num_parallel_tree": 2}]
+)
+def test_the_version_that_trained_is_found(
+    version: tuple[int, ...], params: dict[str, Any]
+) -> None:
     """A loaded model is written again by the XGBoost that is installed: the version says nothing about its draws."""
     X, y = table(500)
     model = xgb.train({"nthread": 1, "max_depth": 3, **params}, xgb.DMatrix(X, y), 8)
@@ -184,10 +194,18 @@ def test_the_version_that_trained_is_found(version: tuple[int, ...], params: dic
 @pytest.mark.parametrize("skip_drop", [0.0, 0.4])
 def test_gbtree_drops_trees(skip_drop: float) -> None:
     X, y = table(300)
-    params = {"nthread": 1, "max_depth": 3, "rate_drop": 0.3, "skip_drop": skip_drop, "subsample": 0.7}
+    params = {
+        "nthread": 1,
+        "max_depth": 3,
+        "rate_drop": 0.3,
+        "skip_drop": skip_drop,
+        "subsample": 0.7,
+    }
     model = xgb.train(params, xgb.DMatrix(X, y), 12)
     explained = axil.Explainer(model, X, y)(X[:20])
-    np.testing.assert_allclose(explained.weights @ y, model.predict(xgb.DMatrix(X[:20])), rtol=1e-4)  # sums in float32
+    np.testing.assert_allclose(
+        explained.weights @ y, model.predict(xgb.DMatrix(X[:20])), rtol=1e-4
+    )  # sums in float32
 
 
 def test_trees_may_be_asked_for_in_any_order() -> None:
@@ -205,7 +223,10 @@ def test_stream_is_mt19937() -> None:
     assert Stream(5489).words(1000)[-1] == 1341017984  # of std::mt19937
     assert len(Stream(0).words(0)) == 0
     one, other = Stream(1), Stream(1)
-    assert (one.words(0).size, one.words(1)[0]) == (0, other.words(1)[0])  # asking for none takes none
+    assert (one.words(0).size, one.words(1)[0]) == (
+        0,
+        other.words(1)[0],
+    )  # asking for none takes none
     assert len({int(Stream(seed).words(1)[0]) for seed in (3, 3 + 2**32)}) == 1
 
 
@@ -213,7 +234,10 @@ def test_bag_compares_as_doubles_do() -> None:
     """The comparison of integers is that of doubles, also next to the threshold."""
     for share in (0.5, 0.7, 0.1, 1e-9, 0.9999999):
         limit = float(np.float32(share)) * 2.0**63
-        near = [int(limit) + d for d in (*range(-3000, 3000, 7), -1024, -513, -512, -511, -257, -256, -255, -128, 0, 1)]
+        near = [
+            int(limit) + d
+            for d in (*range(-3000, 3000, 7), -1024, -513, -512, -511, -257, -256, -255, -128, 0, 1)
+        ]
         x = np.array([value for value in near if 0 < value < 2**63], dtype=np.uint64)
         expected = (x - np.uint64(1)).astype(np.float64) / 2.0**63 < float(np.float32(share))
         np.testing.assert_array_equal(bag(1, share, x), expected)
@@ -235,5 +259,8 @@ def test_a_million_rows_and_a_hundred_trees() -> None:
 def test_philox_is_that_of_the_standard() -> None:
     """C++ states number 10,000 of std::philox4x64 seeded with 20111115: row 9,999 is drawn from its share of 2^64 on."""
     share = np.float32(3409172418970261260) / np.float32(2.0**64)
-    drawn = [philox_bag(20111115, float(limit), 10_000)[-1] for limit in (np.nextafter(share, np.float32(0)), share)]
+    drawn = [
+        philox_bag(20111115, float(limit), 10_000)[-1]
+        for limit in (np.nextafter(share, np.float32(0)), share)
+    ]
     assert drawn == [False, True]

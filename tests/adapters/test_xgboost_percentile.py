@@ -16,7 +16,9 @@ from tests.adapters.xgboost_models import RANKED, VERSION, booster, regressor, t
 
 Array = NDArray[np.float64]
 
-TRAINED_HERE = pytest.mark.skipif(VERSION >= (3, 4), reason="from XGBoost 3.4 on leaves are Newton steps")
+TRAINED_HERE = pytest.mark.skipif(
+    VERSION >= (3, 4), reason="from XGBoost 3.4 on leaves are Newton steps"
+)
 
 
 def even(alpha: float) -> Rule:
@@ -68,7 +70,9 @@ def test_weights_are_those_of_a_replay(name: str) -> None:
     np.testing.assert_allclose(found.weights, K, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["quantile", "absolute error weighted", "absolute error base_score"])
+@pytest.mark.parametrize(
+    "name", ["quantile", "absolute error weighted", "absolute error base_score"]
+)
 def test_without_ranks_the_rows_that_are_left_again(name: str) -> None:
     case = RANKED[name]()
     y = case.y.astype(np.float32).astype(np.float64)
@@ -80,27 +84,38 @@ def test_without_ranks_the_rows_that_are_left_again(name: str) -> None:
     expected, _ = replayed(PLAIN[name], y[left], weights[left], leaves, [0.3] * 10, base)
     explainer = axil.Explainer(case.model, case.X, case.y, case.sample_weight)
     np.testing.assert_allclose(
-        explainer.without(case.X[left], gone.tolist())["after"], expected, rtol=0, atol=1e-6 * np.abs(expected).max()
+        explainer.without(case.X[left], gone.tolist())["after"],
+        expected,
+        rtol=0,
+        atol=1e-6 * np.abs(expected).max(),
     )
 
 
 @TRAINED_HERE
 @pytest.mark.parametrize("strategy", ["one_output_per_tree", "multi_output_tree"])
 def test_several_quantiles_of_one_column_of_targets(strategy: str) -> None:
-    case = regressor(objective="reg:quantileerror", quantile_alpha=[0.2, 0.5, 0.9], multi_strategy=strategy)
+    case = regressor(
+        objective="reg:quantileerror", quantile_alpha=[0.2, 0.5, 0.9], multi_strategy=strategy
+    )
     explainer = axil.Explainer(case.model, case.X, case.y)
     found = explainer(case.X_new)
     assert found.weights.shape == (len(case.X_new), 3, len(case.y))
     np.testing.assert_allclose(found.predictions, case.model.predict(case.X_new), rtol=0, atol=1e-5)
-    np.testing.assert_allclose(found.weights @ case.y + found.intercepts, found.predictions, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(
+        found.weights @ case.y + found.intercepts, found.predictions, rtol=0, atol=1e-5
+    )
     row = int(np.abs(found.weights).sum(axis=(0, 1)).argmax())
     moved = explainer.what_if(case.X_new, {row: case.y[row] + 1e-5})
-    np.testing.assert_allclose(moved["change"], 1e-5 * found.weights[:, :, row].ravel(), rtol=1e-5, atol=1e-12)
+    np.testing.assert_allclose(
+        moved["change"], 1e-5 * found.weights[:, :, row].ravel(), rtol=1e-5, atol=1e-12
+    )
     with pytest.raises(axil.ExactnessError):
         axil.Explainer(case.model, case.X, case.y[::-1])
 
 
-@pytest.mark.parametrize("name", ["quantile", "quantile weighted subsample", "absolute error three targets"])
+@pytest.mark.parametrize(
+    "name", ["quantile", "quantile weighted subsample", "absolute error three targets"]
+)
 def test_wrong_targets_are_noticed(name: str) -> None:
     check_wrong_targets(RANKED[name](), least=1e-3)
 
@@ -112,17 +127,23 @@ def test_margins_in_the_place_of_a_percentile_are_refused() -> None:
         axil.Explainer(case.model, case.X, case.y, init_score=case.base_margin)
     plain: Any = booster(table(120), objective="reg:absoluteerror")
     with pytest.raises(axil.UnsupportedQuestionError, match="init_score"):
-        axil.Explainer(plain.model, plain.X, plain.y)(plain.X_new, init_score=np.ones(len(plain.X_new)))
+        axil.Explainer(plain.model, plain.X, plain.y)(
+            plain.X_new, init_score=np.ones(len(plain.X_new))
+        )
 
 
 @TRAINED_HERE
 def test_a_margin_beside_a_number_as_base() -> None:
     case = booster(table(120), margin=True, objective="reg:absoluteerror", base_score=0.0)
     explainer = axil.Explainer(case.model, case.X, case.y, init_score=case.base_margin)
-    np.testing.assert_allclose(explainer(case.X_new).predictions, case.predict(case.X_new)[:, 0], rtol=0, atol=1e-5)
+    np.testing.assert_allclose(
+        explainer(case.X_new).predictions, case.predict(case.X_new)[:, 0], rtol=0, atol=1e-5
+    )
 
 
-@pytest.mark.skipif("absolute error vector leaves" not in RANKED, reason="XGBoost trains them from 3.1 on")
+@pytest.mark.skipif(
+    "absolute error vector leaves" not in RANKED, reason="XGBoost trains them from 3.1 on"
+)
 def test_refit_of_medians_that_share_trees_is_refused_by_name() -> None:
     case = RANKED["absolute error vector leaves"]()
     with pytest.raises(axil.UnsupportedQuestionError, match="several outputs share their trees"):

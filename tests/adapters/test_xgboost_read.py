@@ -24,7 +24,17 @@ from axil.adapters.xgboost.adapter import XGBoostAdapter, read
 from axil.adapters.xgboost.document import Tree
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 from tests.adapters.common import drawn_rows, settled
-from tests.adapters.xgboost_models import CASES, OLD, VERSION, Case, booster, loaded, regressor, table, with_targets
+from tests.adapters.xgboost_models import (
+    CASES,
+    OLD,
+    VERSION,
+    Case,
+    booster,
+    loaded,
+    regressor,
+    table,
+    with_targets,
+)
 from tests.reference import bent_tree
 from tests.subsets import every
 
@@ -99,7 +109,9 @@ def replay(
         sums = np.stack([np.bincount(leaf, draw * single(w * r), n) for r in residual.T], axis=1)
         whole = weights[-1] + trees.l2[own]
         v = sums * np.divide(1.0, whole, out=np.zeros(n), where=whole > 0)[:, None]
-        values.append(omega[T, t] * (v if trees.nodes is None else bent_tree(trees, t, sums, weights[-1])))
+        values.append(
+            omega[T, t] * (v if trees.nodes is None else bent_tree(trees, t, sums, weights[-1]))
+        )
         running = single(running + added[t])
     predictions = (running if plain else score(T)) - offsets
     return np.concatenate(counts), np.concatenate(weights), np.concatenate(values), predictions
@@ -121,7 +133,9 @@ def test_replay_meets_every_leaf(name: str) -> None:
         if trees.leaf_counts is not None:
             np.testing.assert_array_equal(counts, trees.leaf_counts)
         if trees.leaf_weights is not None:  # kept in float32
-            np.testing.assert_allclose(weights, trees.leaf_weights, rtol=1e-5, atol=1e-6 * weights.max())
+            np.testing.assert_allclose(
+                weights, trees.leaf_weights, rtol=1e-5, atol=1e-6 * weights.max()
+            )
         slack = adapter.leaf_tolerance * np.abs(trees.leaf_values).max() + 1e-12 * scale
         np.testing.assert_allclose(values, trees.leaf_values, rtol=0, atol=slack)
         # base_margin is added first and rounds the sum
@@ -150,20 +164,29 @@ def test_the_linear_map_alone_arrives_at_the_predictions(name: str) -> None:
     """In float64, from targets to predictions, without the model's leaf values: what the weights are made of."""
     case = CASES[name]()
     adapter = adapter_of(case.model)
-    leaves, predictions, targets = adapter.leaves(case.X), case.predict(case.X), two_columns(single(case.y))
+    leaves, predictions, targets = (
+        adapter.leaves(case.X),
+        case.predict(case.X),
+        two_columns(single(case.y)),
+    )
     served = 0
     for trees in read_trees(case, adapter):
         own = outputs_of(trees, served)
         columns = slice(None) if trees.columns is None else trees.columns
         found = linear_map(case, trees, leaves[:, columns], targets[:, own], margins(case)[:, own])
         scale = max(
-            np.abs(predictions[:, own]).max(), np.abs(case.base_margin).max() if case.base_margin is not None else 0
+            np.abs(predictions[:, own]).max(),
+            np.abs(case.base_margin).max() if case.base_margin is not None else 0,
         )
-        np.testing.assert_allclose(found, predictions[:, own], rtol=0, atol=adapter.tolerance * (scale or 1.0))
+        np.testing.assert_allclose(
+            found, predictions[:, own], rtol=0, atol=adapter.tolerance * (scale or 1.0)
+        )
         served = own.stop
 
 
-def linear_map(case: Case, trees: BoostedFit, leaves: NDArray[Any], targets: Array, offsets: Array) -> Array:
+def linear_map(
+    case: Case, trees: BoostedFit, leaves: NDArray[Any], targets: Array, offsets: Array
+) -> Array:
     w = np.ones(len(targets)) if case.sample_weight is None else single(case.sample_weight)
     T, starts = len(trees.n_leaves), np.cumsum(trees.n_leaves) - trees.n_leaves
     omega, beta = np.tril(np.ones((T + 1, T)), -1) * trees.learning_rates, np.ones(T + 1)
@@ -204,7 +227,9 @@ def test_base(name: str, base: float | None) -> None:
     for trees in read_trees(case, adapter_of(case.model)):
         if base is None:
             assert trees.base is None
-            assert trees.base_value == pytest.approx(np.average(case.y, weights=case.sample_weight), rel=1e-6)
+            assert trees.base_value == pytest.approx(
+                np.average(case.y, weights=case.sample_weight), rel=1e-6
+            )
         else:
             assert trees.base == pytest.approx(base)
             assert trees.base_value == pytest.approx(base)
@@ -216,7 +241,11 @@ def test_a_fit_with_base_margin_does_not_start_from_the_base() -> None:
         case = CASES[name]()
         coefficients = read_trees(case, adapter_of(case.model))[0].schedule.coefficients
         beta[name] = None if coefficients is None else list(coefficients.beta)
-    assert beta == {"base_margin": [0] * 10 + [1], "base_margin base_score=0": None, "regressor": None}
+    assert beta == {
+        "base_margin": [0] * 10 + [1],
+        "base_margin base_score=0": None,
+        "regressor": None,
+    }
 
 
 @pytest.mark.parametrize(
@@ -272,10 +301,14 @@ def test_schedules_with_rates_of_zero(params: dict[str, Any]) -> None:
     case = booster(table(120), n_trees=len(ENDS_AT_ZERO), callbacks=[schedule], **params)
     explainer = Explainer(case.model, case.X, case.y)
     found = explainer(case.X_new)
-    margins = np.asarray(case.model.predict(xgb.DMatrix(case.X_new), output_margin=True), dtype=np.float64)
+    margins = np.asarray(
+        case.model.predict(xgb.DMatrix(case.X_new), output_margin=True), dtype=np.float64
+    )
     sums = found.predictions
     if explainer.kind == "additive":
-        sums = np.asarray(found.intercepts).ravel() + explainer.pushes(case.X_new).reshape(len(margins), -1).sum(axis=1)
+        sums = np.asarray(found.intercepts).ravel() + explainer.pushes(case.X_new).reshape(
+            len(margins), -1
+        ).sum(axis=1)
     np.testing.assert_allclose(sums, margins, rtol=0, atol=2e-6 * np.abs(margins).max())
     with pytest.raises(ExactnessError):
         Explainer(case.model, case.X, 1.1 * case.y[::-1])
@@ -319,7 +352,9 @@ def test_leaves_set_to_zero_have_infinite_l2() -> None:
     case = booster(with_targets(np.zeros_like), min_child_weight=1000)
     assert (np.isinf(read_trees(case, adapter_of(case.model))[0].l2) != keeps).all()
     for name in (
-        () if OLD or keeps else ("multi_output_tree min_child_weight=4", "multi_output_tree min_child_weight=4 loaded")
+        ()
+        if OLD or keeps
+        else ("multi_output_tree min_child_weight=4", "multi_output_tree min_child_weight=4 loaded")
     ):
         case = CASES[name]()
         trees = read_trees(case, adapter_of(case.model))[0]
@@ -396,8 +431,12 @@ def test_arrays_and_frames_of_all_kinds_give_the_same_leaves(capfd: Any) -> None
     adapter, X = adapter_of(case.model), case.X_new.copy()
     X[::5, ::2] = 0.0
     names = [f"x{i}" for i in range(8)]
-    frame = pl.DataFrame({name: pl.Series(np.where(np.isnan(x), 0, x)) for name, x in zip(names, X.T)})
-    frame = frame.with_columns(pl.when(pl.Series(~np.isnan(x))).then(pl.col(n)).alias(n) for n, x in zip(names, X.T))
+    frame = pl.DataFrame(
+        {name: pl.Series(np.where(np.isnan(x), 0, x)) for name, x in zip(names, X.T)}
+    )
+    frame = frame.with_columns(
+        pl.when(pl.Series(~np.isnan(x))).then(pl.col(n)).alias(n) for n, x in zip(names, X.T)
+    )
     assert frame.null_count().sum_horizontal()[0] == np.isnan(X).sum()
     kinds: dict[str, Any] = {
         "C": X,
@@ -452,9 +491,13 @@ def test_categories_that_a_model_states(booster) -> None:
     """Texts, numbers, a category that no row has; not columns of numbers, nor texts whose characters XGBoost cuts apart."""
     rng = np.random.default_rng(0)
     words = pd.Categorical(rng.choice(["Oslo", "Rome"], 60), categories=["Rome", "Oslo", "nowhere"])
-    frame = pd.DataFrame({"a": rng.normal(size=60), "b": words, "c": pd.Categorical(rng.choice([5, 1, 2], 60))})
+    frame = pd.DataFrame(
+        {"a": rng.normal(size=60), "b": words, "c": pd.Categorical(rng.choice([5, 1, 2], 60))}
+    )
     frame["d"] = pd.Categorical(rng.choice(["Łódź", "é"], 60))
-    model = xgb.XGBRegressor(n_estimators=2, max_depth=2, n_jobs=1, booster=booster, enable_categorical=True)
+    model = xgb.XGBRegressor(
+        n_estimators=2, max_depth=2, n_jobs=1, booster=booster, enable_categorical=True
+    )
     found = adapter_of(model.fit(frame, rng.normal(size=60))).categories
     assert found == {name: frame[name].cat.categories.tolist() for name in ("b", "c")}
     assert adapter_of(model.fit(frame[["a"]], frame["a"])).categories == {}
@@ -466,7 +509,9 @@ def test_categories_in_frames_of_all_kinds() -> None:
     adapter, frame = adapter_of(case.model), case.X_new
     expected = adapter.leaves(frame)
     polars = pl.from_pandas(frame)
-    backwards = polars.with_columns(pl.col("g").cast(pl.Enum([f"c{i}" for i in reversed(range(12))])))
+    backwards = polars.with_columns(
+        pl.col("g").cast(pl.Enum([f"c{i}" for i in reversed(range(12))]))
+    )
     odd = frame.assign(g=frame["g"].cat.reorder_categories([f"c{i}" for i in reversed(range(12))]))
     for rows in (frame, polars, backwards, polars.to_arrow(), odd, frame[:1], polars[:1]):
         np.testing.assert_array_equal(adapter.leaves(rows), expected[: len(rows)])
@@ -501,7 +546,9 @@ def test_tolerance_grows_with_the_trees_as_their_float32_sum_strays() -> None:
     adapter = adapter_of(case.model)
     trees = read_trees(case, adapter)[0]
     assert 1e-6 < adapter.tolerance < 4e-6
-    found = linear_map(case, trees, adapter.leaves(case.X), two_columns(single(case.y)), margins(case))
+    found = linear_map(
+        case, trees, adapter.leaves(case.X), two_columns(single(case.y)), margins(case)
+    )
     error = np.abs(found - case.predict(case.X)).max() / np.abs(found).max()
     assert error < adapter.tolerance
 
@@ -509,14 +556,19 @@ def test_tolerance_grows_with_the_trees_as_their_float32_sum_strays() -> None:
 # -- mistakes show ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["regressor weighted", "hist subsample weighted", "loaded json", "dart weighted"])
+@pytest.mark.parametrize(
+    "name", ["regressor weighted", "hist subsample weighted", "loaded json", "dart weighted"]
+)
 def test_mistakes_show(name: str) -> None:
     """The replay of this file tells right from wrong: one target, one weight or a margin out of place."""
     case = CASES[name]()
     adapter = adapter_of(case.model)
     leaves = adapter.leaves(case.X)
     expected = read_trees(case, adapter)[0].leaf_values
-    y, weights = case.y.copy(), np.ones(len(case.y)) if case.sample_weight is None else case.sample_weight.copy()
+    y, weights = (
+        case.y.copy(),
+        np.ones(len(case.y)) if case.sample_weight is None else case.sample_weight.copy(),
+    )
     y[3] += 0.1
     weights[3] *= 1.1
     slack = adapter.leaf_tolerance * np.abs(expected).max() + 1e-12 * np.abs(case.y).max()
@@ -526,7 +578,9 @@ def test_mistakes_show(name: str) -> None:
         replace(case, base_margin=np.full(len(y), 5.1)),
     ):
         trees = read_trees(wrong, adapter)[0]
-        _, found_weights, values, _ = replay(wrong, trees, leaves, two_columns(single(wrong.y)), margins(wrong))
+        _, found_weights, values, _ = replay(
+            wrong, trees, leaves, two_columns(single(wrong.y)), margins(wrong)
+        )
         apart = np.abs(values - expected).max() > 10 * slack
         assert apart or not np.allclose(found_weights, trees.leaf_weights, rtol=1e-5)
 
@@ -544,7 +598,9 @@ def test_a_wrong_target_shows_in_the_predictions() -> None:
 
 def test_loaded_dart_models_are_refused() -> None:
     case = loaded(CASES["dart plain"]())
-    with pytest.raises(UnsupportedModelError, match="weight_drop does not follow from rate_drop=0") as error:
+    with pytest.raises(
+        UnsupportedModelError, match="weight_drop does not follow from rate_drop=0"
+    ) as error:
         read_trees(case, adapter_of(case.model))
     assert error.value.setting == "booster"
 
@@ -552,7 +608,11 @@ def test_loaded_dart_models_are_refused() -> None:
 @pytest.mark.parametrize("kind", ["two leaves", "loaded stumps"])
 def test_rates_are_not_fitted_to_wrong_targets(kind: str) -> None:
     """Where there are as many rates and lambdas to find as leaf values, any targets would be explained."""
-    made = booster(max_depth=1, n_trees=1) if kind == "two leaves" else loaded(booster(max_depth=1, n_trees=1, eta=0.2))
+    made = (
+        booster(max_depth=1, n_trees=1)
+        if kind == "two leaves"
+        else loaded(booster(max_depth=1, n_trees=1, eta=0.2))
+    )
     y = made.y.copy()
     y[0] += 5.0
     with pytest.raises(ExactnessError):
@@ -572,7 +632,11 @@ def test_a_leaf_of_zero_confirms_no_rate() -> None:
         "nthread": 1,
     }
     model = xgb.train(settings, xgb.DMatrix(X, y), 1)
-    values = {line.split("leaf=")[1].split(",")[0] for line in model.get_dump()[0].splitlines() if "leaf=" in line}
+    values = {
+        line.split("leaf=")[1].split(",")[0]
+        for line in model.get_dump()[0].splitlines()
+        if "leaf=" in line
+    }
     assert len(values) == 3
     Explainer(model, X, y)
     y[3] += 0.2
@@ -604,9 +668,17 @@ def test_a_base_far_from_the_targets(trees: int) -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 3))
     y = 1e-3 * rng.normal(size=60)
-    how = {"n_estimators": trees, "max_depth": 2, "learning_rate": 1.0, "reg_lambda": 0, "base_score": 0.3}
+    how = {
+        "n_estimators": trees,
+        "max_depth": 2,
+        "learning_rate": 1.0,
+        "reg_lambda": 0,
+        "base_score": 0.3,
+    }
     model = xgb.XGBRegressor(**how).fit(X, y)
     explanation = Explainer(model, X, y)(X[:5])
-    np.testing.assert_allclose(explanation.predictions, model.predict(X[:5]), rtol=0, atol=1e-6 * 0.3)
+    np.testing.assert_allclose(
+        explanation.predictions, model.predict(X[:5]), rtol=0, atol=1e-6 * 0.3
+    )
     with pytest.raises(ExactnessError):
         Explainer(model, X, y + np.where(np.arange(60) == 7, 1e-4, 0.0))

@@ -52,7 +52,10 @@ OBJECTIVES: dict[str, tuple[dict[str, Any], str]] = {
     "rank:map": ({"data": SHARES, "matrix": {"qid": np.zeros(400, dtype=int)}}, "(ii)"),
     "survival:cox": ({"data": POSITIVE}, "(ii)"),
     "survival:aft": (
-        {"matrix": {"label_lower_bound": POSITIVE.y, "label_upper_bound": POSITIVE.y}, "data": POSITIVE},
+        {
+            "matrix": {"label_lower_bound": POSITIVE.y, "label_upper_bound": POSITIVE.y},
+            "data": POSITIVE,
+        },
         "(ii)",
     ),
 }
@@ -78,7 +81,9 @@ def test_refusals(name: str) -> None:
 
 
 def test_log_loss_says_why_there_is_no_exact_answer() -> None:
-    with pytest.raises(UnsupportedModelError, match=r"logit of a mean, .* is not linear in the targets"):
+    with pytest.raises(
+        UnsupportedModelError, match=r"logit of a mean, .* is not linear in the targets"
+    ):
         read(booster(SHARES, objective="binary:logistic", n_trees=2).model)
 
 
@@ -92,9 +97,13 @@ def test_refuses_gradient_based_sampling() -> None:
 def test_refuses_classifier_and_ranker() -> None:
     data = table()
     quiet: dict[str, Any] = {"n_estimators": 2, "n_jobs": 1}
-    check_refusal(xgb.XGBClassifier(**quiet).fit(data.X, data.y > 5), "objective", "binary:logistic", "(i)")
+    check_refusal(
+        xgb.XGBClassifier(**quiet).fit(data.X, data.y > 5), "objective", "binary:logistic", "(i)"
+    )
     grades = np.digitize(data.y, [4, 6])
-    check_refusal(xgb.XGBClassifier(**quiet).fit(data.X, grades), "objective", "multi:softprob", "(ii)")
+    check_refusal(
+        xgb.XGBClassifier(**quiet).fit(data.X, grades), "objective", "multi:softprob", "(ii)"
+    )
     ranker = xgb.XGBRanker(**quiet).fit(data.X, grades, qid=np.repeat([0, 1], 200))
     check_refusal(ranker, "objective", "rank:ndcg", "(ii)")
     odd = xgb.XGBClassifier(**quiet, objective="reg:squarederror").fit(data.X, data.y > 5)
@@ -105,14 +114,18 @@ def test_refuses_custom_objectives() -> None:
     def doubled(y: Array, predictions: Array) -> tuple[Array, Array]:
         return predictions - y, np.full_like(y, 2.0)
 
-    check_refusal(regressor(objective=doubled, n_estimators=2).model, "objective", "doubled", "(ii)")
+    check_refusal(
+        regressor(objective=doubled, n_estimators=2).model, "objective", "doubled", "(ii)"
+    )
 
 
 def test_refuses_trees_changed_after_the_fit() -> None:
     """As long as the booster knows of it; what `train` and files forget, the replay of the fit will notice."""
     case = booster(n_trees=3)
     rows = xgb.DMatrix(case.X, case.y + 1)
-    case.model.set_param({"process_type": "update", "updater": "refresh", "refresh_leaf": True, "verbosity": 0})
+    case.model.set_param(
+        {"process_type": "update", "updater": "refresh", "refresh_leaf": True, "verbosity": 0}
+    )
     for i in range(3):
         case.model.update(rows, i)
     check_refusal(case.model, "updater", "refresh", "(ii)")
@@ -135,10 +148,14 @@ def test_refuses_one_base_for_all_outputs() -> None:
 def test_refuses_rates_that_clipped_leaves_do_not_show(params: dict[str, Any]) -> None:
     how = {"max_delta_step": 0.01, **params}
     case = booster(callbacks=schedule(), n_trees=3, **how)
-    with pytest.raises(UnsupportedModelError, match=r"learning_rate=unknown for tree \d: .* max_delta_step clipped"):
+    with pytest.raises(
+        UnsupportedModelError, match=r"learning_rate=unknown for tree \d: .* max_delta_step clipped"
+    ):
         axil.Explainer(case.model, case.X, case.y)
     case = booster(n_trees=3, **how)
-    assert axil.Explainer(case.model, case.X, case.y).verification is not None  # one rate: nothing is unknown
+    assert (
+        axil.Explainer(case.model, case.X, case.y).verification is not None
+    )  # one rate: nothing is unknown
 
 
 @pytest.mark.parametrize(
@@ -173,7 +190,9 @@ def test_settings_that_are_off_are_read() -> None:
 
 
 def test_refuses_constraints_on_trees_of_all_outputs() -> None:
-    case = outputs("multi_output_tree", n_trees=2)  # some versions fit them: the setting is what is looked at
+    case = outputs(
+        "multi_output_tree", n_trees=2
+    )  # some versions fit them: the setting is what is looked at
     case.model.set_param({"monotone_constraints": "(1,0)"})
     check_refusal(case.model, "monotone_constraints", "(1,0) with multi_output_tree", None)
 

@@ -24,7 +24,9 @@ from tests.adapters.xgboost_models import VERSION
 Array = NDArray[np.float64]
 
 pytestmark = pytest.mark.skipif(VERSION < (3, 1), reason="reads no files of XGBoost 3.4")
-TRAINED_HERE = pytest.mark.skipif(VERSION < (3, 4), reason="XGBoost smooths these losses from 3.4 on")
+TRAINED_HERE = pytest.mark.skipif(
+    VERSION < (3, 4), reason="XGBoost smooths these losses from 3.4 on"
+)
 TRAINED_ELSEWHERE = Path(__file__).with_name("smoothed_models.zip")
 
 N_ROWS, N_TREES, RATE = 150, 8, 0.3
@@ -78,12 +80,16 @@ class Case:
 
     def margins(self, rows: Array, model: Any = None) -> Array:
         booster = self.model if model is None else model
-        return np.asarray(booster.predict(xgb.DMatrix(rows), output_margin=True), dtype=np.float64).reshape(
-            len(rows), -1
-        )
+        return np.asarray(
+            booster.predict(xgb.DMatrix(rows), output_margin=True), dtype=np.float64
+        ).reshape(len(rows), -1)
 
     def leaves(self, rows: Array) -> NDArray[np.intp]:
-        return np.asarray(self.model.predict(xgb.DMatrix(rows), pred_leaf=True)).reshape(len(rows), -1).astype(np.intp)
+        return (
+            np.asarray(self.model.predict(xgb.DMatrix(rows), pred_leaf=True))
+            .reshape(len(rows), -1)
+            .astype(np.intp)
+        )
 
 
 def trained(name: str, params: dict[str, Any], **more: Any) -> Case:
@@ -91,7 +97,9 @@ def trained(name: str, params: dict[str, Any], **more: Any) -> Case:
     y = y + 1000 * ("far from zero" in name)
     weights = WEIGHTS if "weighted" in name else None
     params = {"max_depth": 3, "eta": RATE, "nthread": 1, "seed": 3, "verbosity": 0, **params}
-    return Case(xgb.train({**params, **more}, xgb.DMatrix(X, y, weight=weights), N_TREES), y, weights)
+    return Case(
+        xgb.train({**params, **more}, xgb.DMatrix(X, y, weight=weights), N_TREES), y, weights
+    )
 
 
 @cache
@@ -116,7 +124,9 @@ def gradients(residuals: Array, w: Array, alpha: float | None) -> tuple[Array, A
         return w * residuals * d, w * d
     x = residuals / (0.04 * scale)
     ratio = np.where(x == 0, 1.0, np.tanh(x) / np.where(x == 0, 1.0, x))
-    return w * scale / 2 * (np.tanh(x) + 1 - 2 * float(np.float32(alpha))), w * 12.5 * np.maximum(ratio, 3e-4)
+    return w * scale / 2 * (np.tanh(x) + 1 - 2 * float(np.float32(alpha))), w * 12.5 * np.maximum(
+        ratio, 3e-4
+    )
 
 
 def start(y: Array, w: Array, weighted: bool, alpha: float | None) -> float:
@@ -132,7 +142,10 @@ def start(y: Array, w: Array, weighted: bool, alpha: float | None) -> float:
         return float(ordered[np.flatnonzero(sums >= np.float32(float(sums[-1]) * share))[0]])
     place = min(max(share * (len(ordered) + 1) - 1, 0.0), len(ordered) - 1.0)
     below = int(place)
-    return float(ordered[below] + (place - below) * (ordered[min(below + 1, len(ordered) - 1)] - ordered[below]))
+    return float(
+        ordered[below]
+        + (place - below) * (ordered[min(below + 1, len(ordered) - 1)] - ordered[below])
+    )
 
 
 def replayed(name: str, y: Array, w: Array, leaves: Any, asked: Any) -> tuple[Array, Array]:
@@ -142,8 +155,14 @@ def replayed(name: str, y: Array, w: Array, leaves: Any, asked: Any) -> tuple[Ar
     alphas = alphas if isinstance(alphas, list) else [alphas]
     columns = np.broadcast_to(columns, (len(y), len(alphas)))
     shared = leaves.shape[1] == N_TREES and len(alphas) > 1
-    base = [PARAMS[name].get("base_score", start(c, w, "weighted" in name, a)) for c, a in zip(columns.T, alphas)]
-    F, scores = np.tile(base, (len(y), 1)).astype(float), np.tile(base, (len(asked), 1)).astype(float)
+    base = [
+        PARAMS[name].get("base_score", start(c, w, "weighted" in name, a))
+        for c, a in zip(columns.T, alphas)
+    ]
+    F, scores = (
+        np.tile(base, (len(y), 1)).astype(float),
+        np.tile(base, (len(asked), 1)).astype(float),
+    )
     contributions = np.zeros((len(asked), len(alphas), len(y)))
     for round_number in range(N_TREES):
         before = F.copy()
@@ -188,7 +207,9 @@ def test_contributions_and_changes_are_those_of_a_replay(name: str) -> None:
     near(explainer.what_if(QUERIES, targets)["after"], moved, margins)
     near(case.margins(QUERIES, explainer.refit(targets=targets).model), moved, margins)
     row = int(GONE[0])
-    single, _ = replayed(name, np.delete(case.y, row, 0), np.delete(w, row), np.delete(leaves, row, 0), asked)
+    single, _ = replayed(
+        name, np.delete(case.y, row, 0), np.delete(w, row), np.delete(leaves, row, 0), asked
+    )
     effects = explainer.removal(QUERIES, k=N_ROWS)
     near(effects[effects["row"] == row]["effect"], single - scores, margins)
 
@@ -201,7 +222,11 @@ def test_contributions_add_up(name: str, objective: str) -> None:
     case = trained(name, MORE[name], objective=objective, **alpha)
     explainer, margins = case.explainer, case.margins(QUERIES)
     starts = explainer(QUERIES).intercepts.reshape(margins.shape)
-    near(starts + explainer.pushes(QUERIES).reshape(*margins.shape, N_ROWS).sum(axis=2), margins, margins)
+    near(
+        starts + explainer.pushes(QUERIES).reshape(*margins.shape, N_ROWS).sum(axis=2),
+        margins,
+        margins,
+    )
     near(explainer.without(QUERIES, [])["after"], margins, margins)
     swapped = case.y.copy()
     swapped[[3, 4]] = swapped[[4, 3]]
@@ -219,9 +244,13 @@ def test_all_doors_give_the_same(name: str, tmp_path: Path) -> None:
     scaler = StandardScaler(with_mean=False, with_std=False).fit(X)
     booster = xgb.Booster(model_file=tmp_path / "model.json")
     for model in (booster, estimator, make_pipeline(scaler, estimator)):
-        assert np.array_equal(axil.Explainer(model, X, case.y, case.weights).pushes(QUERIES), expected)
+        assert np.array_equal(
+            axil.Explainer(model, X, case.y, case.weights).pushes(QUERIES), expected
+        )
     case.explainer.save(tmp_path / "explainer.npz")
-    assert np.array_equal(axil.load(tmp_path / "explainer.npz", case.model).pushes(QUERIES), expected)
+    assert np.array_equal(
+        axil.load(tmp_path / "explainer.npz", case.model).pushes(QUERIES), expected
+    )
 
 
 UNMOVED = {
@@ -239,7 +268,12 @@ def test_trees_of_equal_weight_are_no_older_ones(name: str, objective: str) -> N
     n_rows = 1 if name == "one row" else 60
     rng = np.random.default_rng(0)
     rows, targets = rng.normal(size=(n_rows, 3)), rng.normal(size=n_rows)
-    settings: dict[str, Any] = {"max_depth": 3, "n_jobs": 1, "objective": objective, **UNMOVED[name]}
+    settings: dict[str, Any] = {
+        "max_depth": 3,
+        "n_jobs": 1,
+        "objective": objective,
+        **UNMOVED[name],
+    }
     if objective == "reg:quantileerror":
         settings["quantile_alpha"] = [0.2, 0.9]
     model = xgb.XGBRegressor(**settings).fit(rows, targets)
@@ -259,6 +293,11 @@ def test_other_targets_weights_and_rows_are_noticed() -> None:
     swapped, weights = case.y.copy(), WEIGHTS.copy()
     swapped[[3, 4]] = swapped[[4, 3]]
     weights[3] *= 2
-    for y, w, rows in ((swapped, WEIGHTS, X), (case.y, weights, X), (case.y, None, X), (case.y, WEIGHTS, X[::-1])):
+    for y, w, rows in (
+        (swapped, WEIGHTS, X),
+        (case.y, weights, X),
+        (case.y, None, X),
+        (case.y, WEIGHTS, X[::-1]),
+    ):
         with pytest.raises(axil.ExactnessError):
             axil.Explainer(case.model, rows, y, w)

@@ -61,9 +61,17 @@ def booster(
 ) -> Case:
     """A Booster with these parameters, on the data as ``convert`` turns it."""
     data = table() if data is None else data
-    X, weight, offset = convert(data.X), data.weight if weighted else None, data.offset if margin else None
-    rows = xgb.DMatrix(X, data.y, weight=weight, base_margin=offset, enable_categorical=True, **(matrix or {}))
-    model = xgb.train({**QUIET, "max_depth": 4, **params}, rows, n_trees, callbacks=callbacks, xgb_model=xgb_model)
+    X, weight, offset = (
+        convert(data.X),
+        data.weight if weighted else None,
+        data.offset if margin else None,
+    )
+    rows = xgb.DMatrix(
+        X, data.y, weight=weight, base_margin=offset, enable_categorical=True, **(matrix or {})
+    )
+    model = xgb.train(
+        {**QUIET, "max_depth": 4, **params}, rows, n_trees, callbacks=callbacks, xgb_model=xgb_model
+    )
     return Case(model, X, data.y, weight, offset, convert(data.X_new))
 
 
@@ -120,7 +128,9 @@ def categories(X: NDArray[np.float64]) -> pd.DataFrame:
 def early_stopped(**params: Any) -> Case:
     """An XGBRegressor that trained on beyond its best iteration."""
     data = table()
-    model = xgb.XGBRegressor(n_estimators=60, learning_rate=0.4, n_jobs=1, early_stopping_rounds=5, **params)
+    model = xgb.XGBRegressor(
+        n_estimators=60, learning_rate=0.4, n_jobs=1, early_stopping_rounds=5, **params
+    )
     noisy = data.y + np.random.default_rng(3).normal(size=N_ROWS) * 3
     model.fit(data.X, data.y, eval_set=[(data.X, noisy)], verbose=False)
     return Case(model, data.X, data.y, None, None, data.X_new)
@@ -179,7 +189,11 @@ DARTS: dict[str, dict[str, Any]] = {
 }
 FOREST: dict[str, Any] = {"num_parallel_tree": 3, "subsample": 0.7, "n_trees": 4}
 MONOTONE = "(1,1,-1,1,0,0,0,-1)"  # with and against what the targets do
-OUTPUTS = {"one_output_per_tree": "hist", "multi_output_tree": "hist", "one_output_per_tree exact": "exact"}
+OUTPUTS = {
+    "one_output_per_tree": "hist",
+    "multi_output_tree": "hist",
+    "one_output_per_tree exact": "exact",
+}
 
 
 def outputs(name: str, **params: Any) -> Case:
@@ -187,7 +201,12 @@ def outputs(name: str, **params: Any) -> Case:
     if OLD:
         params = {"base_score": 0.5, **params}
     strategy = name.split()[0]
-    return booster(with_targets(three), multi_strategy=strategy, tree_method=OUTPUTS.get(name, "hist"), **params)
+    return booster(
+        with_targets(three),
+        multi_strategy=strategy,
+        tree_method=OUTPUTS.get(name, "hist"),
+        **params,
+    )
 
 
 _MAKERS: dict[str, Callable[[], Case]] = {
@@ -195,14 +214,18 @@ _MAKERS: dict[str, Callable[[], Case]] = {
     "regressor weighted": lambda: regressor(weighted=True, reg_lambda=0.7),
     "regressor pickled": lambda: pickled(regressor(weighted=True, reg_lambda=0.7, subsample=0.8)),
     "regressor forest": lambda: regressor(kind=xgb.XGBRFRegressor),
-    "regressor forest weighted": lambda: regressor(kind=xgb.XGBRFRegressor, weighted=True, reg_lambda=2.0),
+    "regressor forest weighted": lambda: regressor(
+        kind=xgb.XGBRFRegressor, weighted=True, reg_lambda=2.0
+    ),
     "regressor missing=-1": lambda: regressor(with_gaps(-1.0), missing=-1.0),
     **{f"{m}": lambda m=m: booster(tree_method=m) for m in METHODS},  # type: ignore[misc]
     **{f"{m} weighted": lambda m=m: booster(tree_method=m, weighted=True) for m in METHODS},  # type: ignore[misc]
     **{f"{m} gamma=3": lambda m=m: booster(tree_method=m, gamma=3.0) for m in METHODS},  # type: ignore[misc]
     **{f"{m} nan": lambda m=m: booster(with_gaps(), tree_method=m) for m in METHODS},  # type: ignore[misc]
     **{  # type: ignore[misc]
-        f"{m} colsample": lambda m=m: booster(tree_method=m, colsample_bytree=0.6, colsample_bylevel=0.6, subsample=0.8)
+        f"{m} colsample": lambda m=m: booster(
+            tree_method=m, colsample_bytree=0.6, colsample_bylevel=0.6, subsample=0.8
+        )
         for m in METHODS
     },
     **{  # type: ignore[misc]
@@ -213,16 +236,21 @@ _MAKERS: dict[str, Callable[[], Case]] = {
         for share, seed in ((0.5, 0), (0.9, 12345), (0.999, -4))
     },
     **{  # type: ignore[misc]
-        f"{m} subsample weighted": lambda m=m: booster(table(800), tree_method=m, subsample=0.6, weighted=True)
+        f"{m} subsample weighted": lambda m=m: booster(
+            table(800), tree_method=m, subsample=0.6, weighted=True
+        )
         for m in METHODS
     },
     **{  # type: ignore[misc]
-        f"{m} seed_per_iteration": lambda m=m: booster(tree_method=m, subsample=0.6, seed_per_iteration=True)
+        f"{m} seed_per_iteration": lambda m=m: booster(
+            tree_method=m, subsample=0.6, seed_per_iteration=True
+        )
         for m in METHODS
     },
     **{f"{m} forests": lambda m=m: booster(tree_method=m, **FOREST) for m in METHODS},  # type: ignore[misc]
     **{  # type: ignore[misc]
-        f"{m} dart subsample": lambda m=m: booster(tree_method=m, subsample=0.8, **DART) for m in METHODS
+        f"{m} dart subsample": lambda m=m: booster(tree_method=m, subsample=0.8, **DART)
+        for m in METHODS
     },
     **{f"dart {name}": lambda how=how: booster(**{**DART, **how}) for name, how in DARTS.items()},  # type: ignore[misc]
     "dart no drops rate schedule": lambda: booster(booster="dart", callbacks=schedule()),
@@ -230,12 +258,20 @@ _MAKERS: dict[str, Callable[[], Case]] = {
     "dart early stopping": lambda: early_stopped(booster="dart", rate_drop=0.2),
     "dart pickled": lambda: pickled(booster(weighted=True, **DART)),
     **{f"{name}": lambda name=name: outputs(name) for name in OUTPUTS},  # type: ignore[misc]
-    **{f"{name} weighted": lambda name=name: outputs(name, weighted=True, eta=0.1) for name in OUTPUTS},  # type: ignore[misc]
+    **{
+        f"{name} weighted": lambda name=name: outputs(name, weighted=True, eta=0.1)
+        for name in OUTPUTS
+    },  # type: ignore[misc]
     **{  # type: ignore[misc]
-        f"{name} forests": lambda name=name: outputs(name, num_parallel_tree=2, subsample=0.6, n_trees=4)
+        f"{name} forests": lambda name=name: outputs(
+            name, num_parallel_tree=2, subsample=0.6, n_trees=4
+        )
         for name in OUTPUTS
     },
-    **{f"{name} loaded": lambda name=name: loaded(outputs(name, eta=0.15, reg_lambda=0.4)) for name in OUTPUTS},  # type: ignore[misc]
+    **{
+        f"{name} loaded": lambda name=name: loaded(outputs(name, eta=0.15, reg_lambda=0.4))
+        for name in OUTPUTS
+    },  # type: ignore[misc]
     "outputs base_score=2": lambda: outputs("one_output_per_tree", base_score=2.0),
     "reg_lambda=0": lambda: booster(reg_lambda=0.0),
     "reg_lambda=12.345678": lambda: booster(reg_lambda=12.345678),
@@ -244,13 +280,19 @@ _MAKERS: dict[str, Callable[[], Case]] = {
     "eta=0.01": lambda: booster(eta=0.01),
     "lossguide": lambda: booster(grow_policy="lossguide", max_leaves=20, max_depth=0),
     "max_leaves": lambda: booster(max_leaves=6),
-    "deep": lambda: booster(table(800), max_depth=12, min_child_weight=0, n_trees=4, reg_lambda=0.1),
-    "deep exact": lambda: booster(table(800), max_depth=12, tree_method="exact", n_trees=4, gamma=0.5),
+    "deep": lambda: booster(
+        table(800), max_depth=12, min_child_weight=0, n_trees=4, reg_lambda=0.1
+    ),
+    "deep exact": lambda: booster(
+        table(800), max_depth=12, tree_method="exact", n_trees=4, gamma=0.5
+    ),
     "stumps": lambda: booster(max_depth=1, n_trees=20),
     "stumps reg_lambda=0": lambda: booster(max_depth=1, reg_lambda=0.0),
     "min_child_weight=30": lambda: booster(min_child_weight=30, weighted=True),
     "min_child_weight=1000": lambda: booster(min_child_weight=1000),
-    "multi_output_tree min_child_weight=4": lambda: outputs("multi_output_tree", min_child_weight=4, weighted=True),
+    "multi_output_tree min_child_weight=4": lambda: outputs(
+        "multi_output_tree", min_child_weight=4, weighted=True
+    ),
     "multi_output_tree min_child_weight=4 loaded": lambda: loaded(
         outputs("multi_output_tree", min_child_weight=4, weighted=True, eta=0.2)
     ),
@@ -262,10 +304,16 @@ _MAKERS: dict[str, Callable[[], Case]] = {
     "base_score=3.3 weighted": lambda: booster(base_score=3.3, weighted=True),
     "base_margin": lambda: booster(margin=True),
     "base_margin base_score=0": lambda: booster(margin=True, base_score=0.0),
-    "base_margin base_score=2 weighted": lambda: booster(margin=True, base_score=2.0, weighted=True),
+    "base_margin base_score=2 weighted": lambda: booster(
+        margin=True, base_score=2.0, weighted=True
+    ),
     "base_margin outputs": lambda: booster(with_margins(), margin=True, base_score=0.5),
     "base_margin multi_output_tree": lambda: booster(
-        with_margins(), margin=True, base_score=0.5, multi_strategy="multi_output_tree", tree_method="hist"
+        with_margins(),
+        margin=True,
+        base_score=0.5,
+        multi_strategy="multi_output_tree",
+        tree_method="hist",
     ),
     "base_margin forests": lambda: booster(margin=True, **FOREST),
     "regressor base_margin": lambda: regressor(margin=True, weighted=True),
@@ -273,9 +321,14 @@ _MAKERS: dict[str, Callable[[], Case]] = {
     "targets tiny": lambda: booster(with_targets(lambda y: y * 1e-12)),
     "targets constant": lambda: booster(with_targets(lambda y: 0 * y + 3.3)),
     "targets zero": lambda: booster(with_targets(lambda y: 0 * y)),
-    "weights some zero": lambda: booster(replace(table(), weight=np.maximum(table().weight - 1.5, 0)), weighted=True),
+    "weights some zero": lambda: booster(
+        replace(table(), weight=np.maximum(table().weight - 1.5, 0)), weighted=True
+    ),
     "weights some zero min_child_weight=0": lambda: booster(
-        replace(table(), weight=np.maximum(table().weight - 1.5, 0)), weighted=True, min_child_weight=0, max_depth=8
+        replace(table(), weight=np.maximum(table().weight - 1.5, 0)),
+        weighted=True,
+        min_child_weight=0,
+        max_depth=8,
     ),
     "rate schedule": lambda: booster(callbacks=schedule()),
     "rate schedule loaded": lambda: loaded(booster(callbacks=schedule())),
@@ -295,13 +348,19 @@ _MAKERS: dict[str, Callable[[], Case]] = {
     "categorical weighted approx": lambda: booster(**CAT, weighted=True, tree_method="approx"),
     "categorical nan": lambda: booster(with_gaps(), **CAT, subsample=0.8),
     "categorical frame": lambda: booster(convert=categories),
-    "categorical frame regressor": lambda: regressor(convert=categories, enable_categorical=True, tree_method="hist"),
+    "categorical frame regressor": lambda: regressor(
+        convert=categories, enable_categorical=True, tree_method="hist"
+    ),
     "csr": lambda: booster(convert=sparse.csr_matrix),
     "csc": lambda: booster(convert=sparse.csc_matrix),
     "float32 frame": lambda: booster(convert=lambda X: pd.DataFrame(X.astype(np.float32))),
-    "interaction_constraints": lambda: booster(interaction_constraints="[[0, 1, 2], [3, 4, 5, 6, 7]]"),
+    "interaction_constraints": lambda: booster(
+        interaction_constraints="[[0, 1, 2], [3, 4, 5, 6, 7]]"
+    ),
     "reg_alpha=2": lambda: booster(reg_alpha=2.0),
-    "reg_alpha weighted scheduled": lambda: booster(reg_alpha=1 / 3, weighted=True, callbacks=schedule()),
+    "reg_alpha weighted scheduled": lambda: booster(
+        reg_alpha=1 / 3, weighted=True, callbacks=schedule()
+    ),
     "reg_alpha subsample": lambda: booster(reg_alpha=1.0, subsample=0.6, weighted=True),
     "reg_alpha dart": lambda: booster(reg_alpha=1.0, **DART),
     "reg_alpha forests": lambda: booster(reg_alpha=1.0, **FOREST),
@@ -311,7 +370,11 @@ _MAKERS: dict[str, Callable[[], Case]] = {
     "monotone": lambda: booster(monotone_constraints=MONOTONE),
     "monotone short, margin": lambda: booster(monotone_constraints="(1,0,-1)", margin=True),
     "monotone exact pruned weighted": lambda: booster(
-        monotone_constraints=MONOTONE, tree_method="exact", gamma=1.0, min_child_weight=5.0, weighted=True
+        monotone_constraints=MONOTONE,
+        tree_method="exact",
+        gamma=1.0,
+        min_child_weight=5.0,
+        weighted=True,
     ),
     "monotone approx lossguide": lambda: booster(
         monotone_constraints=MONOTONE, tree_method="approx", grow_policy="lossguide", max_leaves=12
@@ -327,7 +390,8 @@ _MAKERS: dict[str, Callable[[], Case]] = {
         "multi_output_tree", reg_alpha=1.0, max_delta_step=0.4, weighted=True, subsample=0.8
     ),
     "monotone names": lambda: regressor(
-        convert=lambda X: pd.DataFrame(X, columns=list("abcdefgh")), monotone_constraints={"a": 1, "c": -1, "h": 1}
+        convert=lambda X: pd.DataFrame(X, columns=list("abcdefgh")),
+        monotone_constraints={"a": 1, "c": -1, "h": 1},
     ),
     "monotone interaction_constraints": lambda: booster(
         monotone_constraints=MONOTONE, interaction_constraints="[[0, 1, 2], [3, 4, 5, 6, 7]]"
@@ -341,9 +405,13 @@ _MAKERS: dict[str, Callable[[], Case]] = {
     "loaded reg_lambda=500": lambda: loaded(booster(eta=0.05, reg_lambda=500.0)),
     "loaded exact": lambda: loaded(booster(eta=0.4, reg_lambda=0.3, tree_method="exact")),
     "loaded stumps": lambda: loaded(booster(eta=0.4, reg_lambda=7.0, max_depth=1)),
-    "loaded forests": lambda: loaded(booster(eta=0.4, reg_lambda=7.0, num_parallel_tree=2, colsample_bynode=0.5)),
+    "loaded forests": lambda: loaded(
+        booster(eta=0.4, reg_lambda=7.0, num_parallel_tree=2, colsample_bynode=0.5)
+    ),
     "loaded base_margin": lambda: loaded(booster(eta=0.4, reg_lambda=7.0, margin=True)),
-    "loaded subsample, set again": lambda: reset(loaded(booster(subsample=0.5)), subsample=0.5, seed=7),
+    "loaded subsample, set again": lambda: reset(
+        loaded(booster(subsample=0.5)), subsample=0.5, seed=7
+    ),
 }
 
 CASES: dict[str, Callable[[], Case]] = {name: cache(make) for name, make in _MAKERS.items()}
@@ -354,23 +422,34 @@ _RANKED_MAKERS: dict[str, Callable[[], Case]] = {
     "quantile": lambda: booster(**_HIGH),
     "quantile weighted subsample": lambda: regressor(weighted=True, subsample=0.7, **_HIGH),
     "quantile dart": lambda: booster(booster="dart", rate_drop=0.4, **_HIGH),
-    "quantile 1/3 loaded": lambda: loaded(booster(objective="reg:quantileerror", quantile_alpha=1 / 3)),
+    "quantile 1/3 loaded": lambda: loaded(
+        booster(objective="reg:quantileerror", quantile_alpha=1 / 3)
+    ),
     "absolute error": lambda: regressor(**_MAE),
     "absolute error weighted": lambda: booster(weighted=True, **_MAE),
     "absolute error base_score": lambda: booster(base_score=3.0, **_MAE),
     "absolute error parallel": lambda: booster(num_parallel_tree=3, subsample=0.8, **_MAE),
-    "absolute error regularised": lambda: booster(alpha=1.0, max_delta_step=0.3, reg_lambda=5.0, **_MAE),
+    "absolute error regularised": lambda: booster(
+        alpha=1.0, max_delta_step=0.3, reg_lambda=5.0, **_MAE
+    ),
     "absolute error three targets": lambda: regressor(with_targets(three), **_MAE),
-    "absolute error vector leaves": lambda: regressor(with_targets(three), multi_strategy="multi_output_tree", **_MAE),
+    "absolute error vector leaves": lambda: regressor(
+        with_targets(three), multi_strategy="multi_output_tree", **_MAE
+    ),
 }
-if VERSION < (
-    3,
-    1,
+if (
+    VERSION
+    < (
+        3,
+        1,
+    )
 ):  # parallel trees and vector leaves of medians are not trained, and all outputs start from one number
     for _name in ("parallel", "three targets", "vector leaves"):
         del _RANKED_MAKERS[f"absolute error {_name}"]
 
-_TRAINED_BEFORE = Path(__file__).with_name("percentile_models.zip")  # `_RANKED_MAKERS` of XGBoost 3.2
+_TRAINED_BEFORE = Path(__file__).with_name(
+    "percentile_models.zip"
+)  # `_RANKED_MAKERS` of XGBoost 3.2
 _RANKED_DATA: dict[str, Callable[[], Data]] = {
     "absolute error three targets": lambda: with_targets(three),
     "absolute error vector leaves": lambda: with_targets(three),
@@ -386,7 +465,9 @@ def trained_before(name: str) -> Case:
     """A model of percentiles that XGBoost 3.2 trained: from 3.4 on leaf values are Newton steps."""
     data = _RANKED_DATA.get(name, table)()
     model = xgb.Booster(QUIET)
-    model.load_model(bytearray(zipfile.ZipFile(_TRAINED_BEFORE).read(f"{name.replace('/', ' ')}.ubj")))
+    model.load_model(
+        bytearray(zipfile.ZipFile(_TRAINED_BEFORE).read(f"{name.replace('/', ' ')}.ubj"))
+    )
     model.set_param(_LOST.get(name, {}))
     weight = data.weight if "weighted" in name else None
     return Case(model, data.X, data.y, weight, None, data.X_new)
@@ -394,5 +475,6 @@ def trained_before(name: str) -> Case:
 
 #: Models whose leaf values are percentiles of the residuals.
 RANKED: dict[str, Callable[[], Case]] = {
-    name: cache(make if VERSION < (3, 4) else partial(trained_before, name)) for name, make in _RANKED_MAKERS.items()
+    name: cache(make if VERSION < (3, 4) else partial(trained_before, name))
+    for name, make in _RANKED_MAKERS.items()
 }

@@ -58,12 +58,16 @@ class Asked:
         self.X = self.case.X_new[:N_QUERIES]
         n_outputs = self.explainer._model.targets.shape[1]
         classes = self.explainer._model.adapter.classes
-        if np.ndim(self.case.y) == 2 and hasattr(self.case.model, "predict_proba"):  # several labels
+        if np.ndim(self.case.y) == 2 and hasattr(
+            self.case.model, "predict_proba"
+        ):  # several labels
             self.y = self.case.y[:N_QUERIES]
             self.targets = self.explainer._model.targets[:N_QUERIES]
         elif classes is None:
             spread = self.explainer._model.targets.std(axis=0)
-            self.targets = self.explainer._model.targets[:N_QUERIES] + spread * rng.normal(size=(N_QUERIES, n_outputs))
+            self.targets = self.explainer._model.targets[:N_QUERIES] + spread * rng.normal(
+                size=(N_QUERIES, n_outputs)
+            )
             self.y = self.targets[:, 0] if n_outputs == 1 else self.targets
         else:
             self.y = classes[np.arange(N_QUERIES) % len(classes)]
@@ -73,7 +77,10 @@ class Asked:
             self.init_score = rng.normal(size=(N_QUERIES, n_outputs))
             self.targets = self.targets - self.init_score
             if library == "xgboost":  # offsets take the place of the base
-                y, weights = self.explainer._model.targets, self.explainer._model.engines[0].structure.row_weights
+                y, weights = (
+                    self.explainer._model.targets,
+                    self.explainer._model.engines[0].structure.row_weights,
+                )
                 bases = [engine.structure.base for engine in self.explainer._model.engines]
                 estimated = bases[0] is None
                 self.targets = self.targets + (
@@ -122,16 +129,23 @@ class Fit:
         for t in range(s.n_trees):
             self.residuals.append(y - self.offsets - self.before(t, self.leaf))
             counted = self.weights * self.draw[t]
-            total = np.bincount(self.leaf[t], counted, s.n_leaves[t]) + l2[s.starts[t] : s.starts[t + 1]]
+            total = (
+                np.bincount(self.leaf[t], counted, s.n_leaves[t])
+                + l2[s.starts[t] : s.starts[t + 1]]
+            )
             with np.errstate(divide="ignore", invalid="ignore"):
-                value = np.bincount(self.leaf[t], counted * self.residuals[t], s.n_leaves[t]) / total
+                value = (
+                    np.bincount(self.leaf[t], counted * self.residuals[t], s.n_leaves[t]) / total
+                )
             self.values.append(np.where(np.isfinite(value), value, 0.0))
             self.totals.append(total)
 
     def before(self, t, leaves):
         """The prediction before tree t, or in the end, of rows in these leaves, (T, n), offsets apart."""
         start = np.full(leaves.shape[1], self.beta[t] * self.base)
-        return start + sum(self.omega[t, u] * self.values[u][leaves[u]] for u in range(min(t, self.s.n_trees)))
+        return start + sum(
+            self.omega[t, u] * self.values[u][leaves[u]] for u in range(min(t, self.s.n_trees))
+        )
 
     def predict(self, queries):
         return self.before(self.s.n_trees, queries.T)

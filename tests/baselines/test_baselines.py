@@ -68,7 +68,11 @@ def test_positive_rows_lower_the_loss(kind):
     target = a.case.y.mean() + 3 * a.case.y.std()  # far above, so that rows of large targets help
     scores = kind(a.explainer).scores(a.X[:1], [target])[0]
     losses = {}
-    for name, rows in {"none": [], "helping": np.argsort(-scores)[:15], "harming": np.argsort(scores)[:15]}.items():
+    for name, rows in {
+        "none": [],
+        "helping": np.argsort(-scores)[:15],
+        "harming": np.argsort(scores)[:15],
+    }.items():
         weights = fit.weights.copy()
         weights[rows] = 1e-9
         losses[name] = (target - type(fit)(fit.s, fit.y, 0, weights).predict(queries[:1])[0]) ** 2
@@ -76,7 +80,9 @@ def test_positive_rows_lower_the_loss(kind):
 
 
 @pytest.mark.parametrize("kind", [BoostIn, LeafInfluence, TREX, TreeSim, LeafMatch])
-@pytest.mark.parametrize(("library", "name"), [("sklearn", "hist early stopping"), ("lightgbm", "weights some zero")])
+@pytest.mark.parametrize(
+    ("library", "name"), [("sklearn", "hist early stopping"), ("lightgbm", "weights some zero")]
+)
 def test_rows_without_weight_score_zero(kind, library, name):
     a = asked(library, name)
     without = a.explainer._model.engines[0].structure.row_weights == 0
@@ -96,7 +102,8 @@ def test_loss_needs_targets(kind, case):
 def test_bad_targets_are_named(kind, case):
     baseline = kind(explain(case))
     with pytest.raises(
-        InputError, match=r"y has shape \(3,\); expected \(4,\), one number for each of the 4 explained"
+        InputError,
+        match=r"y has shape \(3,\); expected \(4,\), one number for each of the 4 explained",
     ):
         baseline.scores(case.X_new[:4], [1, 2, 3])
     with pytest.raises(InputError, match="y holds nan at position 1"):
@@ -125,25 +132,35 @@ def test_every_model_is_scored_or_refused_by_name(library, name):
 def test_smoothers_are_refused(kind):
     ridge = smoother_models.CASES["ridge"]()
     explainer = axil.Explainer(ridge.model, ridge.X, ridge.y)
-    with pytest.raises(UnsupportedQuestionError, match=f"{kind.__name__} has no answer here: it is a baseline for"):
+    with pytest.raises(
+        UnsupportedQuestionError, match=f"{kind.__name__} has no answer here: it is a baseline for"
+    ):
         kind(explainer)
 
 
 @pytest.mark.parametrize("kind", EVERY)
 def test_other_things_than_explainers_are_refused(kind, case):
-    with pytest.raises(InputError, match=rf"{kind.__name__} takes an axil\.Explainer, not a LGBMRegressor"):
+    with pytest.raises(
+        InputError, match=rf"{kind.__name__} takes an axil\.Explainer, not a LGBMRegressor"
+    ):
         kind(case.model)
 
 
 def test_leaf_values_that_are_no_quotients_have_no_leaf_influence():
-    with pytest.raises(UnsupportedQuestionError, match=r"own leaf's rows alone, .* path_smooth=positive"):
+    with pytest.raises(
+        UnsupportedQuestionError, match=r"own leaf's rows alone, .* path_smooth=positive"
+    ):
         LeafInfluence(explainer_of("lightgbm", "path_smooth=2"))
-    with pytest.raises(UnsupportedQuestionError, match=r"of one step, .* leaf_estimation_iterations=\d+"):
+    with pytest.raises(
+        UnsupportedQuestionError, match=r"of one step, .* leaf_estimation_iterations=\d+"
+    ):
         LeafInfluence(explainer_of("catboost", "steps"))
 
 
 @pytest.mark.parametrize("kind", [BoostIn, TREX, TreeSim])
-@pytest.mark.parametrize(("library", "name"), [("lightgbm", "path_smooth=2"), ("catboost", "steps")])
+@pytest.mark.parametrize(
+    ("library", "name"), [("lightgbm", "path_smooth=2"), ("catboost", "steps")]
+)
 def test_the_others_take_any_leaf_values(kind, library, name):
     a = asked(library, name)
     assert a.scores(kind(a.explainer)).any()
@@ -157,7 +174,8 @@ def test_memory_is_asked_for_before_it_is_taken(kind, case):
     baseline = kind(explainer)
     explainer._model.budget.limit = limit
     with pytest.raises(
-        InputError, match=rf"The {kind.__name__} scores of {len(X)} x {len(case.y)} rows would take .* memory_limit"
+        InputError,
+        match=rf"The {kind.__name__} scores of {len(X)} x {len(case.y)} rows would take .* memory_limit",
     ):
         baseline.scores(X, y)
     assert baseline.scores(X[:5], y[:5]).shape == (5, len(case.y))
@@ -184,7 +202,9 @@ def test_explainers_from_a_file(case, tmp_path):
     again = axil.load(tmp_path / "explainer.npz", case.model)
     for kind in EVERY:
         expected = kind(explainer).scores(case.X_new, np.zeros(len(case.X_new)))
-        np.testing.assert_array_equal(kind(again).scores(case.X_new, np.zeros(len(case.X_new))), expected)
+        np.testing.assert_array_equal(
+            kind(again).scores(case.X_new, np.zeros(len(case.X_new))), expected
+        )
 
 
 def test_the_package_is_there_when_asked_for():

@@ -19,7 +19,10 @@ def direct(a):
             same = queries[:, t][:, None] == fit.leaf[t]
             error = targets - fit.before(t, queries.T)
             rate = fit.omega[-1, t]
-            gradient, second = -fit.weights * fit.draw[t] * fit.residuals[t], fit.weights * fit.draw[t]
+            gradient, second = (
+                -fit.weights * fit.draw[t] * fit.residuals[t],
+                fit.weights * fit.draw[t],
+            )
             in_model = (rate * fit.values[t])[fit.leaf[t]]
             part = (gradient + second * in_model) / fit.totals[t][fit.leaf[t]]
             total = total + same * rate * -error[:, None] * part
@@ -37,12 +40,15 @@ def test_scores_are_the_sum_over_shared_leaves(library, name):
 
 @pytest.mark.parametrize(("library", "name"), FORESTS)
 def test_forests_are_refused(library, name):
-    with pytest.raises(axil.UnsupportedQuestionError, match="BoostIn has no answer here: it follows the residuals"):
+    with pytest.raises(
+        axil.UnsupportedQuestionError, match="BoostIn has no answer here: it follows the residuals"
+    ):
         BoostIn(asked(library, name).explainer)
 
 
 @pytest.mark.parametrize(
-    ("library", "name"), [*BOOSTED[::4], ("lightgbm", "path_smooth=2"), ("catboost", "steps"), ("catboost", "shrink")]
+    ("library", "name"),
+    [*BOOSTED[::4], ("lightgbm", "path_smooth=2"), ("catboost", "steps"), ("catboost", "shrink")],
 )
 def test_scores_of_a_query_sum_to_residuals_times_steps(library, name):
     """Whatever makes a leaf value of its rows: their residuals add up to it, what is taken off to what a fit of it gives."""
@@ -50,7 +56,9 @@ def test_scores_of_a_query_sum_to_residuals_times_steps(library, name):
     expected, size = 0.0, 0.0
     for trees in BoostIn(a.explainer).trees:
         leaves, s = trees.leaves(a.leaves), trees.fit.structure
-        for t, residual in zip(range(s.n_trees), trees.fit.residuals(leaves, a.targets[:, trees.outputs])):
+        for t, residual in zip(
+            range(s.n_trees), trees.fit.residuals(leaves, a.targets[:, trees.outputs])
+        ):
             here = slice(s.starts[t], s.starts[t + 1])
             values = trees.fit.values[here]
             again = s.leaf_values(
@@ -59,7 +67,9 @@ def test_scores_of_a_query_sum_to_residuals_times_steps(library, name):
             steps = s.final[t] * (values - s.final[t] * again)[leaves[t]]
             expected = expected + (residual * steps).sum(axis=1)
             size = size + np.abs(residual * s.final[t] * values[leaves[t]]).max()
-    np.testing.assert_allclose(a.scores(BoostIn(a.explainer)).sum(axis=1), expected, rtol=0, atol=1e-11 * size)
+    np.testing.assert_allclose(
+        a.scores(BoostIn(a.explainer)).sum(axis=1), expected, rtol=0, atol=1e-11 * size
+    )
 
 
 def test_one_tree_of_means():

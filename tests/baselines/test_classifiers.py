@@ -13,15 +13,23 @@ from tests.pushes.boosting_models import CASES, X_NEW, N, X, case_of
 from tests.pushes.fixed_structure import LOSSES, differences, first, replay, sigmoid, softmax
 
 EVERY = [BoostIn, LeafInfluence, TREX, TreeSim, LeafMatch, Random]
-CLASSES = [name for name in CASES if case_of(name).loss.startswith(("logistic", "softmax", "gradient", "joint"))]
+CLASSES = [
+    name
+    for name in CASES
+    if case_of(name).loss.startswith(("logistic", "softmax", "gradient", "joint"))
+]
 CLASSES.remove("lightgbm cross_entropy")  # shares, not classes
-ONE_STEP = [name for name in CLASSES if "steps" not in case_of(name).more and case_of(name).loss != "joint"]
+ONE_STEP = [
+    name for name in CLASSES if "steps" not in case_of(name).more and case_of(name).loss != "joint"
+]
 CLOSE = 2e-5  # of the largest score: LightGBM and XGBoost keep gradients and leaf values in float32
 
 
 def fitted(name, **settings):
     case = case_of(name)
-    return axil.Explainer(case.model, X, case.y, case.weights, case.offsets, n_threads=1, **settings)
+    return axil.Explainer(
+        case.model, X, case.y, case.weights, case.offsets, n_threads=1, **settings
+    )
 
 
 def asked(name):
@@ -66,9 +74,9 @@ class Fit:
         found = np.zeros_like(F)
         for k in range(F.shape[1]):
             step = eps * np.eye(F.shape[1])[k]
-            found[:, k] = (self.slopes(self.y, F + step)[which] - self.slopes(self.y, F - step)[which])[:, k] / (
-                2 * eps
-            )
+            found[:, k] = (
+                self.slopes(self.y, F + step)[which] - self.slopes(self.y, F - step)[which]
+            )[:, k] / (2 * eps)
         return found
 
     def boostin(self):
@@ -147,22 +155,36 @@ def test_leaf_influence_of_two_classes_is_exact():
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("name", ["catboost binary 4 steps", "catboost multiclass", "catboost multiclass 3 steps"])
+@pytest.mark.parametrize(
+    "name", ["catboost binary 4 steps", "catboost multiclass", "catboost multiclass 3 steps"]
+)
 def test_boostin_of_other_leaf_steps_is_a_sum_over_steps(name):
     """CatBoost's several steps, and leaf values of all classes solved for together; replayed without the package."""
     case, (labels, y_new) = case_of(name), asked(name)
     leaves, queries = case.leaves(X)[:, :, 0], case.leaves(X_NEW)[:, :, 0]
-    y, w, steps, rate, joint = case.targets, case.w, case.more.get("steps", 1), 0.25, case.loss == "joint"
+    y, w, steps, rate, joint = (
+        case.targets,
+        case.w,
+        case.more.get("steps", 1),
+        0.25,
+        case.loss == "joint",
+    )
     mean, l2, K = softmax if joint else sigmoid, 3.0 * case.w.mean(), case.targets.shape[1]
     F, Q, expected = np.zeros_like(y), np.zeros_like(y_new), np.zeros((3, N))
     for t in range(leaves.shape[1]):
         done, done_new = np.zeros_like(F), np.zeros_like(Q)
         for _ in range(steps):
             p, gradient = mean(F + done), mean(Q + done_new) - y_new
-            curves = [np.diag(own) - np.outer(own, own) if joint else np.diag(own * (1 - own)) for own in p]
+            curves = [
+                np.diag(own) - np.outer(own, own) if joint else np.diag(own * (1 - own))
+                for own in p
+            ]
             value, value_new = np.zeros_like(F), np.zeros_like(Q)
             for leaf in np.unique(leaves[:, t]):
-                own, new = np.flatnonzero(leaves[:, t] == leaf), np.flatnonzero(queries[:, t] == leaf)
+                own, new = (
+                    np.flatnonzero(leaves[:, t] == leaf),
+                    np.flatnonzero(queries[:, t] == leaf),
+                )
                 inverse = np.linalg.inv(sum(w[j] * curves[j] for j in own) + l2 * np.eye(K))
                 value[own] = value_new[new] = v = inverse @ (w[own] @ (y - p)[own])
                 for j in own:
@@ -180,7 +202,11 @@ def test_boostin_of_other_leaf_steps_is_a_sum_over_steps(name):
 def test_trex_is_a_regression_on_the_leaves(name, l2):
     """Scores from the whole kernel matrix; the weights are where a general minimiser of the same loss arrives, less exactly."""
     fit = Fit(name)
-    (between, gram), y, weights = fit.kernel(), fit.y, fit.case.w * fit.case.more.get("factors", 1.0)
+    (between, gram), y, weights = (
+        fit.kernel(),
+        fit.y,
+        fit.case.w * fit.case.more.get("factors", 1.0),
+    )
     coupled, shares = "softmax" in fit.case.loss, weights / weights.sum()
     eigenvalues, vectors = np.linalg.eigh(gram)
     kept = eigenvalues > 1e-12 * eigenvalues.max()
@@ -189,7 +215,11 @@ def test_trex_is_a_regression_on_the_leaves(name, l2):
     def objective(flat):
         theta = flat.reshape(-1, y.shape[1])
         f = features @ theta
-        each = logsumexp(f, axis=1) - (y * f).sum(axis=1) if coupled else (np.logaddexp(0, f) - y * f).sum(axis=1)
+        each = (
+            logsumexp(f, axis=1) - (y * f).sum(axis=1)
+            if coupled
+            else (np.logaddexp(0, f) - y * f).sum(axis=1)
+        )
         p = softmax(f) if coupled else sigmoid(f)
         slope = features.T @ (shares[:, None] * (p - y)) + 2 * l2 * theta
         return shares @ each + l2 * (theta**2).sum(), slope.ravel()
@@ -201,7 +231,9 @@ def test_trex_is_a_regression_on_the_leaves(name, l2):
     alpha = shares[:, None] * (y - (softmax(f) if coupled else sigmoid(f))) / (2 * l2)
     baseline = TREX(fitted(name), l2=l2)
     np.testing.assert_allclose(baseline.alpha, alpha, rtol=0, atol=1e-5 * np.abs(alpha).max())
-    np.testing.assert_allclose(gram @ baseline.alpha, f, rtol=0, atol=1e-4 * np.abs(f).max())  # terms add up to f
+    np.testing.assert_allclose(
+        gram @ baseline.alpha, f, rtol=0, atol=1e-4 * np.abs(f).max()
+    )  # terms add up to f
     expected = np.zeros((3, N))
     for i, target in enumerate(fit.y_new):
         whole = between[i] @ baseline.alpha
@@ -210,9 +242,13 @@ def test_trex_is_a_regression_on_the_leaves(name, l2):
             if coupled:
                 expected[i, j] = logsumexp(left) - target @ left - logsumexp(whole) + target @ whole
             else:
-                expected[i, j] = (np.logaddexp(0, left) - target * left - np.logaddexp(0, whole) + target * whole).sum()
+                expected[i, j] = (
+                    np.logaddexp(0, left) - target * left - np.logaddexp(0, whole) + target * whole
+                ).sum()
     found = baseline.scores(X_NEW, asked(name)[0])
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6 * np.abs(expected).max())  # weights in float32
+    np.testing.assert_allclose(
+        found, expected, rtol=0, atol=1e-6 * np.abs(expected).max()
+    )  # weights in float32
 
 
 @pytest.mark.parametrize("name", ONE_STEP[::3])
@@ -243,16 +279,31 @@ def test_positive_rows_lower_the_loss(kind):
     case = case_of(name)
     scores = kind(fitted(name)).scores(X_NEW[:1], [1])[0]
     loss = {}
-    for which, rows in {"none": [], "helping": np.argsort(-scores)[:10], "harming": np.argsort(scores)[:10]}.items():
+    for which, rows in {
+        "none": [],
+        "helping": np.argsort(-scores)[:10],
+        "harming": np.argsort(scores)[:10],
+    }.items():
         w = np.ones(N)
         w[rows] = 1e-9
         leaves, queries = case.leaves(X), case.leaves(X_NEW[:1])
-        loss[which] = -replay(leaves, queries, case.targets, w, "logistic", "zero", 0.25, offsets=case.offsets[:, None])
+        loss[which] = -replay(
+            leaves,
+            queries,
+            case.targets,
+            w,
+            "logistic",
+            "zero",
+            0.25,
+            offsets=case.offsets[:, None],
+        )
     assert loss["helping"] > loss["none"] > loss["harming"]
 
 
 def test_what_is_no_classifier_is_refused_by_name():
-    with pytest.raises(InputError, match="fitted to the loss 'poisson'; expected log-loss or softmax"):
+    with pytest.raises(
+        InputError, match="fitted to the loss 'poisson'; expected log-loss or softmax"
+    ):
         BoostIn(fitted("lightgbm poisson"))
     with pytest.raises(InputError, match="y_train holds shares; expected classes"):
         BoostIn(fitted("lightgbm cross_entropy"))

@@ -15,8 +15,12 @@ def forward(a):
         of_values = []  # (L_t, N): d v_t / d w
         for t in range(s.n_trees):
             A = np.eye(s.n_leaves[t])[fit.leaf[t]]
-            of_rows = sum((fit.omega[t, u] * of_values[u][fit.leaf[u]] for u in range(t)), np.zeros((n, n)))
-            direct = (A * (fit.draw[t] * (fit.residuals[t] - fit.values[t][fit.leaf[t]]))[:, None]).T
+            of_rows = sum(
+                (fit.omega[t, u] * of_values[u][fit.leaf[u]] for u in range(t)), np.zeros((n, n))
+            )
+            direct = (
+                A * (fit.draw[t] * (fit.residuals[t] - fit.values[t][fit.leaf[t]]))[:, None]
+            ).T
             through = (A * (fit.weights * fit.draw[t])[:, None]).T @ of_rows
             with np.errstate(divide="ignore", invalid="ignore"):
                 moved = (direct - through) / fit.totals[t][:, None]
@@ -31,7 +35,9 @@ def test_scores_are_the_published_recursion(library, name):
     a = asked(library, name)
     expected = forward(a)
     found = a.scores(LeafInfluence(a.explainer))
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-11 * np.abs(expected).max() + rounding(a))
+    np.testing.assert_allclose(
+        found, expected, rtol=0, atol=1e-11 * np.abs(expected).max() + rounding(a)
+    )
 
 
 @pytest.mark.parametrize(("library", "name"), (BOOSTED + FORESTS)[::3])
@@ -50,11 +56,15 @@ def test_scores_are_derivatives_of_the_loss_by_row_weights(library, name):
                 moved = Fit(fit.s, fit.y, fit.output, weights)
                 losses.append((targets - moved.predict(queries)) ** 2 / 2)
             expected[:, i] -= fit.weights[j] * (losses[0] - losses[1]) / (2 * step)
-    np.testing.assert_allclose(found[:, rows], expected, rtol=0, atol=1e-6 * np.abs(found).max() + rounding(a) / step)
+    np.testing.assert_allclose(
+        found[:, rows], expected, rtol=0, atol=1e-6 * np.abs(found).max() + rounding(a) / step
+    )
 
 
 def test_leaf_space_and_sweeps_agree(monkeypatch):
     a = asked("lightgbm", "bagging scored")
     swept = a.scores(LeafInfluence(a.explainer))
     monkeypatch.setattr("axil.weights.boosting.BoostedTrees.prepare_pays", lambda self, n: True)
-    np.testing.assert_allclose(a.scores(LeafInfluence(a.explainer)), swept, rtol=0, atol=1e-12 * np.abs(swept).max())
+    np.testing.assert_allclose(
+        a.scores(LeafInfluence(a.explainer)), swept, rtol=0, atol=1e-12 * np.abs(swept).max()
+    )

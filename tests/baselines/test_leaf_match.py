@@ -22,13 +22,17 @@ def test_scores_are_shares_of_the_leaves_that_lightgbm_reports():
     model = LGBMRegressor(n_estimators=30, verbose=-1, n_jobs=1).fit(X[:300], Y[:300])
     found = LeafMatch(axil.Explainer(model, X[:300], Y[:300])).scores(X[300:])
     wanted = shared(model.predict(X[300:], pred_leaf=True), model.predict(X[:300], pred_leaf=True))
-    np.testing.assert_allclose(found, wanted, rtol=1e-14)  # whole numbers over T, divided in another order
+    np.testing.assert_allclose(
+        found, wanted, rtol=1e-14
+    )  # whole numbers over T, divided in another order
 
 
 def test_scores_are_shares_of_the_leaves_of_a_forest():
     model = RandomForestRegressor(20, min_samples_leaf=4, random_state=0).fit(X[:300], Y[:300])
     found = LeafMatch(axil.Explainer(model, X[:300], Y[:300])).scores(X[300:], Y[300:])
-    np.testing.assert_allclose(found, shared(model.apply(X[300:]), model.apply(X[:300])), rtol=1e-14)
+    np.testing.assert_allclose(
+        found, shared(model.apply(X[300:]), model.apply(X[:300])), rtol=1e-14
+    )
 
 
 def test_trees_of_all_classes_count():

@@ -18,7 +18,9 @@ def test_scores_are_signed_similarities(library, name):
         pull = pull + (fit.y - fit.offsets - predicted) * (targets[:, None] - predicted)
     found = a.scores(TreeSim(a.explainer))
     np.testing.assert_allclose(found, alike * np.sign(pull), rtol=0, atol=1e-12 * alike.max())
-    np.testing.assert_allclose(a.scores(TreeSim(a.explainer), y=False), alike, rtol=0, atol=1e-12 * alike.max())
+    np.testing.assert_allclose(
+        a.scores(TreeSim(a.explainer), y=False), alike, rtol=0, atol=1e-12 * alike.max()
+    )
 
 
 def test_a_row_is_most_like_rows_in_its_own_leaves():

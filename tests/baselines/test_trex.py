@@ -50,11 +50,16 @@ def test_without_targets_scores_add_up_to_half_of_the_fit():
     a = asked("lightgbm", "weighted lambda_l2=3")
     baseline = TREX(a.explainer, l2=1e-6)
     found = a.scores(baseline, y=False)
-    np.testing.assert_allclose(found, direct(a, 1e-6, with_targets=False), rtol=0, atol=1e-7 * np.abs(found).max())
+    np.testing.assert_allclose(
+        found, direct(a, 1e-6, with_targets=False), rtol=0, atol=1e-7 * np.abs(found).max()
+    )
     fit = 2 * baseline.scores(a.case.X).sum(axis=1)
     fitted = a.case.model.predict(a.case.X)
     missed = np.average((fit - fitted) ** 2, weights=a.case.sample_weight)
-    spread = np.average((fitted - np.average(fitted, weights=a.case.sample_weight)) ** 2, weights=a.case.sample_weight)
+    spread = np.average(
+        (fitted - np.average(fitted, weights=a.case.sample_weight)) ** 2,
+        weights=a.case.sample_weight,
+    )
     np.testing.assert_allclose(baseline.fidelity, 1 - missed / spread, rtol=1e-5)
 
 
@@ -64,9 +69,13 @@ def test_fidelity_is_how_far_the_fit_is_the_model(library, name):
     found = TREX(a.explainer).fidelity
     for k, (fit, queries, _) in enumerate(a.fits()):
         model, (_, f) = fit.predict(fit.leaf.T), surrogate(fit, queries, 0.003)
-        spread = np.average((model - np.average(model, weights=fit.weights)) ** 2, weights=fit.weights)
+        spread = np.average(
+            (model - np.average(model, weights=fit.weights)) ** 2, weights=fit.weights
+        )
         expected = 1 - np.average((model - f) ** 2, weights=fit.weights) / spread
-        if np.ptp(model) < 1e-12 and not np.allclose(model, f):  # a constant that the fit without an intercept misses
+        if np.ptp(model) < 1e-12 and not np.allclose(
+            model, f
+        ):  # a constant that the fit without an intercept misses
             expected = -np.inf
         np.testing.assert_allclose(found[k], expected, rtol=1e-6, atol=1e-6)
 

@@ -25,10 +25,16 @@ RNG = np.random.default_rng(0)
 def frames():
     """Training, query and validation rows with labels, weights, two targets, a class and a category."""
     X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
-    frame = X[FEATURES].assign(y=y, y2=y**2 / 100, w=RNG.uniform(0.5, 2, len(X)), kind=np.where(y > 140, "high", "low"))
+    frame = X[FEATURES].assign(
+        y=y, y2=y**2 / 100, w=RNG.uniform(0.5, 2, len(X)), kind=np.where(y > 140, "high", "low")
+    )
     frame["city"] = np.array(["Oslo", "Rome", "Lima"])[RNG.integers(0, 3, len(X))]
     frame.insert(0, "id", [f"p{i:03d}" for i in range(len(X))])
-    parts = frame.iloc[:N_TRAIN], frame.iloc[N_TRAIN : N_TRAIN + N_QUERY], frame.iloc[N_TRAIN + N_QUERY : N_TRAIN + 60]
+    parts = (
+        frame.iloc[:N_TRAIN],
+        frame.iloc[N_TRAIN : N_TRAIN + N_QUERY],
+        frame.iloc[N_TRAIN + N_QUERY : N_TRAIN + 60],
+    )
     return [part.reset_index(drop=True) for part in parts]
 
 
@@ -37,7 +43,9 @@ X, Y = TRAIN[FEATURES], TRAIN["y"]
 
 
 def lightgbm_model(**settings):
-    return lgb.LGBMRegressor(n_estimators=8, num_leaves=6, min_child_samples=5, n_jobs=1, verbose=-1, **settings)
+    return lgb.LGBMRegressor(
+        n_estimators=8, num_leaves=6, min_child_samples=5, n_jobs=1, verbose=-1, **settings
+    )
 
 
 def catboost_model():
@@ -57,7 +65,10 @@ MODELS = {  # file: the model as fitted, how it is written
     "catboost.cbm": (catboost_model(), lambda model, path: model.save_model(str(path))),
     "forest.skops": (RandomForestRegressor(5, random_state=0), skops.io.dump),
     "ridge.skops": (make_pipeline(StandardScaler(), Ridge()), skops.io.dump),
-    "forest.pkl": (RandomForestRegressor(5, random_state=0), lambda model, path: path.write_bytes(pickle.dumps(model))),
+    "forest.pkl": (
+        RandomForestRegressor(5, random_state=0),
+        lambda model, path: path.write_bytes(pickle.dumps(model)),
+    ),
     "forest.joblib": (RandomForestRegressor(5, random_state=0), joblib.dump),
     "xgboost.pkl": (
         xgb.XGBRFRegressor(n_jobs=1, n_estimators=4),
@@ -77,7 +88,9 @@ TRUSTED = (
 def table_of(text):
     """A table out of CSV; the numbers in it by Python itself."""
     frame = pd.DataFrame(list(csv.DictReader(text.splitlines())))
-    return frame.apply(lambda column: column if column.str.match("[a-zA-Z]").any() else column.map(float))
+    return frame.apply(
+        lambda column: column if column.str.match("[a-zA-Z]").any() else column.map(float)
+    )
 
 
 DATA = "--train train.csv --target y --weights w --index id"

@@ -36,7 +36,9 @@ def damaged(folder):
     }.items():
         (folder / f"cut.{name}").write_bytes((folder / whole).read_bytes()[:300])
     MODELS["catboost.cbm"][0].save_model(str(folder / "catboost.json"), format="json")
-    (folder / "dump.json").write_text(json.dumps(MODELS["lightgbm.txt"][0].booster_.dump_model()), encoding="utf-8")
+    (folder / "dump.json").write_text(
+        json.dumps(MODELS["lightgbm.txt"][0].booster_.dump_model()), encoding="utf-8"
+    )
     for known, content in FILES.items():
         (folder / known).write_bytes(content)
 

@@ -12,20 +12,37 @@ from catboost import CatBoostClassifier
 from sklearn.ensemble import RandomForestClassifier
 
 import axil
-from tests.cli.cli_models import DATA, FEATURES, MODELS, N_TRAIN, PLAIN, TRAIN, VALIDATION, X, Y, table_of
+from tests.cli.cli_models import (
+    DATA,
+    FEATURES,
+    MODELS,
+    N_TRAIN,
+    PLAIN,
+    TRAIN,
+    VALIDATION,
+    X,
+    Y,
+    table_of,
+)
 
 
 def test_blame(run):
-    code, out, _ = run(f"blame lightgbm.txt {PLAIN} --validation validation.csv --top 7 --format csv --out all.csv")
+    code, out, _ = run(
+        f"blame lightgbm.txt {PLAIN} --validation validation.csv --top 7 --format csv --out all.csv"
+    )
     assert code == 0
     found = table_of(out)
     explainer = axil.Explainer(MODELS["lightgbm.txt"][0], X, Y)
     expected = explainer.blame(VALIDATION[FEATURES], VALIDATION["y"])
     assert len(found) == 7
-    pd.testing.assert_frame_equal(found[list(expected.columns)], expected.head(7), check_dtype=False, rtol=1e-9)
+    pd.testing.assert_frame_equal(
+        found[list(expected.columns)], expected.head(7), check_dtype=False, rtol=1e-9
+    )
     np.testing.assert_array_equal(found["age (row)"], X["age"].iloc[found["row"]])
     assert len(pd.read_csv("all.csv")) == N_TRAIN
-    code, out, _ = run(f"blame lightgbm.txt {DATA.replace('--weights w ', '')} --validation validation.csv --top 3")
+    code, out, _ = run(
+        f"blame lightgbm.txt {DATA.replace('--weights w ', '')} --validation validation.csv --top 3"
+    )
     assert code == 0
     assert re.search(r"^row +target +gradient +corrected +gain +age", out, re.M)
     assert len(re.findall(r"^p\d{3} ", out, re.M)) == 3
@@ -38,13 +55,20 @@ def test_audit(run):
     expected, found = explainer.audit(), table_of(out)
     assert list(found["suspect"]) == [str(mark) for mark in expected["suspect"].head(7)]
     numbers = [name for name in expected.columns if name != "suspect"]
-    pd.testing.assert_frame_equal(found[numbers], expected[numbers].head(7), check_dtype=False, rtol=1e-9)
+    pd.testing.assert_frame_equal(
+        found[numbers], expected[numbers].head(7), check_dtype=False, rtol=1e-9
+    )
     np.testing.assert_array_equal(found["age (row)"], X["age"].iloc[found["row"]])
     assert len(pd.read_csv("all.csv")) == N_TRAIN
     code, out, _ = run(f"audit lightgbm.txt {PLAIN} --validation validation.csv --top 3")
     assert code == 0
-    assert f"{expected['suspect'].sum()} of {N_TRAIN} labels look wrong; the most suspicious first" in out
-    assert re.search(r"^row +target +expected +residual +scale +studentised +quality +suspect +gain", out, re.M)
+    assert (
+        f"{expected['suspect'].sum()} of {N_TRAIN} labels look wrong; the most suspicious first"
+        in out
+    )
+    assert re.search(
+        r"^row +target +expected +residual +scale +studentised +quality +suspect +gain", out, re.M
+    )
 
 
 def test_audit_of_ones_own_predictions(run):
@@ -96,4 +120,6 @@ def test_the_audit_of_a_file_is_that_of_the_classifier(file, n_classes, run):
     code, _, err = run(f"audit {file} {PLAIN.replace('train.csv', 'labels.csv')} --out all.csv")
     assert code == 0, err
     found, expected = pd.read_csv("all.csv"), axil.Explainer(model, X, classes).audit()
-    pd.testing.assert_frame_equal(found[list(expected.columns)], expected, check_dtype=False, rtol=1e-9)
+    pd.testing.assert_frame_equal(
+        found[list(expected.columns)], expected, check_dtype=False, rtol=1e-9
+    )

@@ -28,7 +28,12 @@ def test_check_says_that_a_model_is_exact_and_proves_it(run, name):
 def test_check_as_json(run):
     code, out, _ = run(f"check lightgbm.txt {PLAIN} --json")
     found = json.loads(out)
-    assert (code, found["explained"], found["kind"], found["train"]) == (0, True, "exact", "train.csv")
+    assert (code, found["explained"], found["kind"], found["train"]) == (
+        0,
+        True,
+        "exact",
+        "train.csv",
+    )
     code, out, err = run("check lightgbm.txt --train train.csv --target y2 --json")
     found = json.loads(out)
     assert (code, found["explained"], found["kind"]) == (1, False, "no")
@@ -45,9 +50,15 @@ def test_check_as_json(run):
 HAS_TYPES_TO_TRUST = tuple(int(part) for part in version("skops").split(".")[:2]) > (0, 12)
 
 
-@pytest.mark.parametrize("name", [name for name in TRUSTED if HAS_TYPES_TO_TRUST or not name.endswith(".skops")])
+@pytest.mark.parametrize(
+    "name", [name for name in TRUSTED if HAS_TYPES_TO_TRUST or not name.endswith(".skops")]
+)
 def test_nothing_is_unpickled_unasked(fails, name):
-    reason = "sklearn.tree._tree.Tree" if name.endswith(".skops") else "runs whatever code its author put into it"
+    reason = (
+        "sklearn.tree._tree.Tree"
+        if name.endswith(".skops")
+        else "runs whatever code its author put into it"
+    )
     fails(f"check {name}", reason, "pass --trust")
 
 
@@ -63,14 +74,23 @@ def test_a_pickle_under_another_name_is_seen_and_not_run(fails, folder):
 
 @pytest.mark.skipif(not HAS_TYPES_TO_TRUST, reason="skops 0.12 trusts every type of scikit-learn")
 def test_types_that_are_trusted_are_named(run):
-    assert "--trust: forest.skops is read with sklearn.tree._tree.Tree" in run("check forest.skops --trust")[2]
+    assert (
+        "--trust: forest.skops is read with sklearn.tree._tree.Tree"
+        in run("check forest.skops --trust")[2]
+    )
 
 
 def test_models_that_are_refused(run, fails, folder):
-    lgb.LGBMClassifier(n_estimators=2, verbose=-1).fit(X, TRAIN["kind"]).booster_.save_model("classes.txt")
+    lgb.LGBMClassifier(n_estimators=2, verbose=-1).fit(X, TRAIN["kind"]).booster_.save_model(
+        "classes.txt"
+    )
     xgb.XGBClassifier(n_jobs=1, n_estimators=2).fit(X, Y > 140).save_model("classes.json")
     lightgbm_model(objective="fair").fit(X, Y).booster_.save_model("fair.txt")
-    for name in ("classes.txt", "classes.json", "fair.txt"):  # which explain answers: their pushes add up
+    for name in (
+        "classes.txt",
+        "classes.json",
+        "fair.txt",
+    ):  # which explain answers: their pushes add up
         code, out, err = run(f"check {name}")
         assert (code, err) == (0, "")
         assert out.startswith(f"{name}: no exact weights, but pushes that add up to the score\n")
@@ -88,9 +108,21 @@ def test_models_that_are_refused(run, fails, folder):
 
 def test_a_replay_that_disagrees(fails, folder):
     TRAIN.iloc[:-1].to_csv(folder / "short.csv", index=False)
-    fails("check lightgbm.txt --train short.csv --target y", "does not agree with the fitted model", code=1)
-    fails("check lightgbm.txt --train train.csv --target y2", "does not agree with the fitted model", code=1)
-    fails("check lightgbm.txt --train train.csv --target y --weights w", "does not agree with the fitted model", code=1)
+    fails(
+        "check lightgbm.txt --train short.csv --target y",
+        "does not agree with the fitted model",
+        code=1,
+    )
+    fails(
+        "check lightgbm.txt --train train.csv --target y2",
+        "does not agree with the fitted model",
+        code=1,
+    )
+    fails(
+        "check lightgbm.txt --train train.csv --target y --weights w",
+        "does not agree with the fitted model",
+        code=1,
+    )
 
 
 def test_a_target_among_the_features(fails):
@@ -106,7 +138,9 @@ def test_a_target_among_the_features(fails):
 
 
 def test_a_target_that_was_logged_for_the_fit(fails, folder):
-    model = lgb.LGBMRegressor(n_estimators=5, verbose=-1).fit(TRAIN[["age", "bmi"]], np.log(TRAIN["y"]))
+    model = lgb.LGBMRegressor(n_estimators=5, verbose=-1).fit(
+        TRAIN[["age", "bmi"]], np.log(TRAIN["y"])
+    )
     model.booster_.save_model("logged.txt")
     said = fails("check logged.txt --train train.csv --target y", "np.log(y_train)", code=1)
     assert "bundle" not in said
@@ -119,13 +153,20 @@ def test_columns_that_were_scaled_for_the_fit(fails):
     """A model file does not state its rates, and rows that all fall into one leaf lead to none."""
     scaled = (X - X.mean()) / X.std(ddof=0)
     lightgbm_model().fit(scaled, Y).booster_.save_model("scaled.txt")
-    said = fails("check scaled.txt --train train.csv --target y", "the model was fitted on scaled columns", code=1)
+    said = fails(
+        "check scaled.txt --train train.csv --target y",
+        "the model was fitted on scaled columns",
+        code=1,
+    )
     assert "learning_rate" not in said
 
 
 def test_a_device_is_looked_for_before_any_work(run, fails, monkeypatch):
     monkeypatch.setattr("axil.kernels.choose.why_no_gpu", lambda: "CuPy is not installed")
-    fails(f"check lightgbm.txt {PLAIN} --device cuda", 'device="cuda" was asked for, but CuPy is not installed')
+    fails(
+        f"check lightgbm.txt {PLAIN} --device cuda",
+        'device="cuda" was asked for, but CuPy is not installed',
+    )
     assert run(f"check lightgbm.txt {PLAIN} --device auto")[0] == 0
 
 
@@ -141,13 +182,20 @@ def changed(folder, name, edit):
     (folder / name).write_text(json.dumps(document))
 
 
-@pytest.mark.skipif(tuple(map(int, xgb.__version__.split(".")[:2])) >= (3, 4), reason="reads such a file whole")
+@pytest.mark.skipif(
+    tuple(map(int, xgb.__version__.split(".")[:2])) >= (3, 4), reason="reads such a file whole"
+)
 def test_an_older_xgboost_would_read_half_of_a_newer_file(fails, folder):
     """XGBoost 3.4 writes the weights of dropped trees beside the trees, where older versions pass them over."""
     document = json.loads((folder / "xgboost.json").read_text())
     document["learner"]["gradient_booster"]["model"]["weight_drop"] = [1.0, 0.5, 0.5, 1.0, 1.0]
     (folder / "newer.json").write_text(json.dumps(document | {"version": [3, 4, 1]}))
-    fails("check newer.json", "newer.json has weights of dropped trees", f"XGBoost {xgb.__version__}", "XGBoost 3.4.1")
+    fails(
+        "check newer.json",
+        "newer.json has weights of dropped trees",
+        f"XGBoost {xgb.__version__}",
+        "XGBoost 3.4.1",
+    )
 
 
 def test_damaged_models_are_named_in_one_line(fails, folder, monkeypatch):
@@ -176,9 +224,15 @@ def test_damaged_models_are_named_in_one_line(fails, folder, monkeypatch):
         raise KeyError("leaf_value")
 
     monkeypatch.setattr("axil.cli.commands.adapters.read", broken)
-    err = fails(f"check catboost.cbm {PLAIN}", "catboost.cbm was read but cannot be used (KeyError: 'leaf_value')")
+    err = fails(
+        f"check catboost.cbm {PLAIN}",
+        "catboost.cbm was read but cannot be used (KeyError: 'leaf_value')",
+    )
     assert err.count("\n") == 1
     monkeypatch.undo()
     monkeypatch.chdir(folder)
     monkeypatch.setattr("axil.cli.commands.Explainer", broken)
-    fails(f"check catboost.cbm {PLAIN}", "catboost.cbm was read but cannot be used on the rows of train.csv")
+    fails(
+        f"check catboost.cbm {PLAIN}",
+        "catboost.cbm was read but cannot be used on the rows of train.csv",
+    )

@@ -9,7 +9,18 @@ import pytest
 
 import axil
 from axil.errors import counted
-from tests.cli.cli_models import FEATURES, MODELS, N_QUERY, N_TRAIN, QUERY, RNG, TRAIN, VALIDATION, X, Y
+from tests.cli.cli_models import (
+    FEATURES,
+    MODELS,
+    N_QUERY,
+    N_TRAIN,
+    QUERY,
+    RNG,
+    TRAIN,
+    VALIDATION,
+    X,
+    Y,
+)
 
 SOLD = pd.Timestamp("2022-01-01") + pd.to_timedelta(RNG.integers(0, 900, N_TRAIN + N_QUERY), "D")
 PLACES = pd.DataFrame(
@@ -50,8 +61,12 @@ def test_similar(run, monkeypatch, suffix):
     more = "--top 4 --adjust --sign for --within sold,1Y --distinct city --columns bmi,sold,city --among 'age >= 30'"
     code, _, err = run(f"similar {SIMILAR} --out found.{suffix} {more}")
     assert code == 0
-    assert not re.search(r"no features of the model: .*\b(sold|city)\b", err)  # which are in the table
-    beside = [frame[["city"]].assign(sold=pd.to_datetime(frame["sold"])) for frame in (sales, homes)]
+    assert not re.search(
+        r"no features of the model: .*\b(sold|city)\b", err
+    )  # which are in the table
+    beside = [
+        frame[["city"]].assign(sold=pd.to_datetime(frame["sold"])) for frame in (sales, homes)
+    ]
     expected = explainer.similar(
         homes[FEATURES],
         4,
@@ -80,7 +95,9 @@ def test_rows_that_may_be_listed(run):
     }.items():
         assert run(f"similar {SIMILAR} --out found.csv --columns bmi --among '{text}'")[0] == 0
         expected = explainer.similar(homes[FEATURES], columns=["bmi"], among=mask.to_numpy())
-        pd.testing.assert_frame_equal(pd.read_csv("found.csv"), expected, check_dtype=False, rtol=1e-9)
+        pd.testing.assert_frame_equal(
+            pd.read_csv("found.csv"), expected, check_dtype=False, rtol=1e-9
+        )
 
 
 @pytest.mark.usefixtures("_sales")
@@ -89,7 +106,10 @@ def test_no_row_meets_the_conditions(run):
     code, out, err = run(f"similar {SIMILAR} --within bmi,1")
     assert code == 0
     assert "No training row meets the conditions for 2 of 2 rows of X" in err
-    assert f"{counted(N_QUERY - 2, 'more prediction')} may have some: --out FILE or --format csv lists them." in out
+    assert (
+        f"{counted(N_QUERY - 2, 'more prediction')} may have some: --out FILE or --format csv lists them."
+        in out
+    )
     assert "has them all" not in out
     code, out, _ = run(f"report {SIMILAR} --within bmi,1 --out without")
     assert code == 0
@@ -100,7 +120,8 @@ def test_no_row_meets_the_conditions(run):
 def test_rows_before_a_date_and_suspects(run):
     explainer, sales, homes = sold_explainer()
     dates = [
-        pd.DataFrame({name: pd.to_datetime(frame["sold"])}) for name, frame in (("sold", sales), ("valued", homes))
+        pd.DataFrame({name: pd.to_datetime(frame["sold"])})
+        for name, frame in (("sold", sales), ("valued", homes))
     ]
     HOMES.rename(columns={"sold": "valued"}).to_csv("homes.csv", index=False)
     for words, options in (
@@ -116,15 +137,15 @@ def test_rows_before_a_date_and_suspects(run):
         code, _, _ = run(f"similar {SIMILAR} --out found.csv --columns bmi {words}")
         assert code == 0
         expected = explainer.similar(homes[FEATURES], columns=["bmi"], beside=dates, **options)
-        pd.testing.assert_frame_equal(pd.read_csv("found.csv"), expected, check_dtype=False, rtol=1e-9)
+        pd.testing.assert_frame_equal(
+            pd.read_csv("found.csv"), expected, check_dtype=False, rtol=1e-9
+        )
         assert len(expected)
 
 
 @pytest.mark.usefixtures("_sales")
 def test_report(run):
-    words = (
-        f"report {SIMILAR} --out pages --top 3 --columns city,sold,bmi --map lat,lon,miles --within sold,2Y --unit kg"
-    )
+    words = f"report {SIMILAR} --out pages --top 3 --columns city,sold,bmi --map lat,lon,miles --within sold,2Y --unit kg"
     words += " --suspects drop --asof 2024-01-01 --by leaves"
     words += " --row-name patients --query-name patient --names bmi=Weight --search city"
     words += " --calibration validation.csv --coverage 0.8"
@@ -132,7 +153,10 @@ def test_report(run):
     assert code == 0
     assert f"{N_QUERY} pages, {N_QUERY} of them new. Begin with {Path('pages/index.html')}\n" in out
     explainer, sales, homes = sold_explainer()
-    beside = [frame[["city", "lat", "lon"]].assign(sold=pd.to_datetime(frame["sold"])) for frame in (sales, homes)]
+    beside = [
+        frame[["city", "lat", "lon"]].assign(sold=pd.to_datetime(frame["sold"]))
+        for frame in (sales, homes)
+    ]
     held = VALIDATION.set_index("id")
     explainer.report(
         homes[FEATURES],
@@ -155,7 +179,9 @@ def test_report(run):
         beside=beside,
     )
     for path in Path("wanted").rglob("*.*"):
-        assert Path("pages", path.relative_to("wanted")).read_text(encoding="utf-8") == path.read_text(encoding="utf-8")
+        assert Path("pages", path.relative_to("wanted")).read_text(
+            encoding="utf-8"
+        ) == path.read_text(encoding="utf-8")
     code, out, _ = run(words)
     assert code == 0
     assert f"{N_QUERY} pages, 0 of them new" in out
@@ -169,14 +195,29 @@ def test_report(run):
             "similar --out found.txt",
             ("--out is found.txt; expected a file that ends in .csv, .parquet, .json or .jsonl",),
         ),
-        ("similar --out found.csv --columns price", ("neither sales.csv nor homes.csv has", "sales.csv has")),
-        ("similar --out found.csv --within sold", ("--within is 'sold'; expected a column and a distance",)),
+        (
+            "similar --out found.csv --columns price",
+            ("neither sales.csv nor homes.csv has", "sales.csv has"),
+        ),
+        (
+            "similar --out found.csv --within sold",
+            ("--within is 'sold'; expected a column and a distance",),
+        ),
         ("similar --out found.csv --asof 2023-01-01", ("within is None; expected a column",)),
         ("similar --out found.csv --asof soon --within sold", ("asof is 'soon'; expected a date",)),
-        ("similar --out found.csv --within city,3Y", ("Column 'city' of sales.csv (--within) holds", "2024-03-31")),
+        (
+            "similar --out found.csv --within city,3Y",
+            ("Column 'city' of sales.csv (--within) holds", "2024-03-31"),
+        ),
         ("similar --out found.csv --among price>3", ("--among is 'price>3'; expected a column",)),
-        ("similar --out found.csv --among age", ("Column 'age' of sales.csv (--among) holds", "rows to list")),
-        ("similar --out found.csv --among age>old", ("holds numbers, with 'old'; expected a number",)),
+        (
+            "similar --out found.csv --among age",
+            ("Column 'age' of sales.csv (--among) holds", "rows to list"),
+        ),
+        (
+            "similar --out found.csv --among age>old",
+            ("holds numbers, with 'old'; expected a number",),
+        ),
         ("similar --out found.csv --top 0", ("--top is 0",)),
         ("report --out pages2 --map lat", ("map is ['lat']; expected two columns",)),
         ("report --out pages2 --names bmi", ("--names is 'bmi'; expected such as",)),
@@ -193,4 +234,7 @@ def test_comparables_that_cannot_be_written(fails, words, parts):
 def test_a_report_of_a_classifier_is_refused(fails):
     lgb.LGBMClassifier(n_estimators=2, verbose=-1).fit(X, Y > 140).booster_.save_model("dear.txt")
     TRAIN.assign(y=(Y > 140).astype(int)).to_csv("labels.csv", index=False)
-    fails("report dear.txt --train labels.csv --target y --query query.csv --out none", "report has no answer here")
+    fails(
+        "report dear.txt --train labels.csv --target y --query query.csv --out none",
+        "report has no answer here",
+    )

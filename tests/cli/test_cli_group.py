@@ -19,9 +19,13 @@ def test_group(run, by):
     assert "city" not in err or by != "city"  # which is not left out
     explainer = axil.Explainer(MODELS["lightgbm.txt"][0], X, Y)
     labels = np.digitize(TRAIN["age"], [40, 60]) if by.startswith("age") else TRAIN[by]
-    labels = labels.astype(int) if by == "sex" else labels  # 1 and 2 of the file, which has them as 1.0 and 2.0
+    labels = (
+        labels.astype(int) if by == "sex" else labels
+    )  # 1 and 2 of the file, which has them as 1.0 and 2.0
     expected = explainer.group(QUERY[FEATURES], labels)
-    expected["group"] = BANDS[expected["group"]] if by.startswith("age") else expected["group"].astype(str)
+    expected["group"] = (
+        BANDS[expected["group"]] if by.startswith("age") else expected["group"].astype(str)
+    )
     found = pd.read_csv(io.StringIO(out), dtype={"group": str})
     pd.testing.assert_frame_equal(found, expected, check_dtype=False, rtol=1e-9)
 

@@ -50,13 +50,19 @@ def test_intervals(run):
     expected = explainer.calibrate(out_of_fold=folds).interval(query, 0.8, symmetric=False)
     pd.testing.assert_frame_equal(table_of(out), expected, check_dtype=False, rtol=1e-9)
 
-    packed = re.search(r'id="data">(.*?)</script>', Path("page.html").read_text(encoding="utf-8"))[1]
+    packed = re.search(r'id="data">(.*?)</script>', Path("page.html").read_text(encoding="utf-8"))[
+        1
+    ]
     shown = json.loads(zlib.decompress(base64.b64decode(packed)))["intervals"]
-    np.testing.assert_allclose(shown["upper"], [expected["upper"]], rtol=1e-6)  # the page has seven digits
+    np.testing.assert_allclose(
+        shown["upper"], [expected["upper"]], rtol=1e-6
+    )  # the page has seven digits
 
     code, out, _ = run(more)
     assert code == 0
-    assert f"80 % intervals of {N_QUERY} predictions; {N_TRAIN} calibration rows, out-of-fold\n" in out
+    assert (
+        f"80 % intervals of {N_QUERY} predictions; {N_TRAIN} calibration rows, out-of-fold\n" in out
+    )
     assert re.search(r"^query +prediction +lower +upper +scale +alarm\n", out, re.M)
     assert len(re.findall(r"^p\d{3} ", out, re.M)) == N_QUERY
     assert out.endswith("not at every row.\n")
@@ -74,7 +80,10 @@ def test_intervals_of_a_forest_and_of_several_outputs(run):
     explainer = axil.Explainer(forest, X, TRAIN[["y", "y2"]])
     words = "intervals two.joblib --trust --train folds.csv --target y,y2 --query query.csv --features age,sex,bmi,bp"
     TRAIN.assign(f=Y + 1, f2=TRAIN["y2"] - 1).to_csv("folds.csv", index=False)
-    given = {"": {}, " --out-of-fold f,f2": {"out_of_fold": np.column_stack([Y + 1, TRAIN["y2"] - 1])}}
+    given = {
+        "": {},
+        " --out-of-fold f,f2": {"out_of_fold": np.column_stack([Y + 1, TRAIN["y2"] - 1])},
+    }
     for option, names in given.items():
         code, out, _ = run(f"{words}{option} --format csv")
         assert code == 0

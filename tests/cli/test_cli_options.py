@@ -19,11 +19,23 @@ def pushed(folder):
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        (f"explain {PUSHED} --query query.csv --inverse-func exp", ["--inverse-func is 'exp'", "pushes that add up"]),
-        ("check lightgbm.txt --weights w", ["--weights is 'w'", "without --train", "Give these two"]),
+        (
+            f"explain {PUSHED} --query query.csv --inverse-func exp",
+            ["--inverse-func is 'exp'", "pushes that add up"],
+        ),
+        (
+            "check lightgbm.txt --weights w",
+            ["--weights is 'w'", "without --train", "Give these two"],
+        ),
         ("check lightgbm.txt --inverse-func exp", ["--inverse-func is 'exp'", "without --train"]),
-        (f"{EXPLAIN} --query query.csv --out page.html --by weight", ["--by is 'weight'", "a page orders", "--format"]),
-        (f"report lightgbm.txt {PLAIN} --query query.csv --out pages --coverage 0.8", ["--coverage is 0.8", "--calib"]),
+        (
+            f"{EXPLAIN} --query query.csv --out page.html --by weight",
+            ["--by is 'weight'", "a page orders", "--format"],
+        ),
+        (
+            f"report lightgbm.txt {PLAIN} --query query.csv --out pages --coverage 0.8",
+            ["--coverage is 0.8", "--calib"],
+        ),
         (
             f"report lightgbm.txt {PLAIN} --query query.csv --out pages --names bmj=BMI",
             ["'bmj'", "Did you mean 'bmi'?"],

@@ -40,7 +40,11 @@ def test_days_have_no_hours(kind):
 
 
 def test_output_is_the_same_every_time(run):
-    for words in (f"{EXPLAIN} --query query.csv", f"blame lightgbm.txt {PLAIN} --validation validation.csv", "demo"):
+    for words in (
+        f"{EXPLAIN} --query query.csv",
+        f"blame lightgbm.txt {PLAIN} --validation validation.csv",
+        "demo",
+    ):
         assert run(words) == run(words)
 
 
@@ -71,9 +75,13 @@ def test_one_style_of_output(run, fails, name):
     for suffix, read in readers.items():
         code, out, err = run(f"{TABLES[name]} --out answer.{suffix} --quiet")
         assert (code, out, err) == (0, "", "")
-        pd.testing.assert_frame_equal(read(f"answer.{suffix}"), expected, check_dtype=False, rtol=1e-9)
+        pd.testing.assert_frame_equal(
+            read(f"answer.{suffix}"), expected, check_dtype=False, rtol=1e-9
+        )
     code, out, _ = run(f"{TABLES[name]} --out answer.csv")
-    assert out.startswith("lightgbm.txt: LightGBM, 150 training rows of train.csv; replayed predictions agree to ")
+    assert out.startswith(
+        "lightgbm.txt: LightGBM, 150 training rows of train.csv; replayed predictions agree to "
+    )
     assert re.search(rf"^{len(expected)} [a-z0-9 ]+ are in answer.csv.$", out, re.M)
     assert "query  " not in out
     code, out, _ = run(f"{TABLES[name]} --json")
@@ -87,13 +95,21 @@ def test_one_style_of_output(run, fails, name):
         code, out, _ = run(f"{TABLES[name]} --out answer.html")
         assert (code, "The page is in answer.html.\n" in out) == (0, True)
     else:
-        fails(f"{TABLES[name]} --out answer.html", "--out is answer.html; expected", "explain, group and intervals")
+        fails(
+            f"{TABLES[name]} --out answer.html",
+            "--out is answer.html; expected",
+            "explain, group and intervals",
+        )
 
 
 def test_quiet_keeps_the_warning_of_an_approximation(run):
     """LightGBM counts the weighted rows of smoothed leaves by bins that its model does not keep."""
-    joblib.dump(lightgbm_model(path_smooth=3.0).fit(X, Y, sample_weight=TRAIN["w"]), "smooth.joblib")
-    code, _, err = run(f"without smooth.joblib --trust {DATA} --query query.csv --rows p003 --quiet")
+    joblib.dump(
+        lightgbm_model(path_smooth=3.0).fit(X, Y, sample_weight=TRAIN["w"]), "smooth.joblib"
+    )
+    code, _, err = run(
+        f"without smooth.joblib --trust {DATA} --query query.csv --rows p003 --quiet"
+    )
     assert code == 0
     assert err.startswith("axil: warning: Leaves of this model are smoothed by numbers of rows ")
     assert err.count("\n") == 1
@@ -118,7 +134,10 @@ def test_control_characters_never_reach_the_terminal(run, fails, folder):
         assert "\\x1b]0;title\\x07" in out
         assert not set(out + err) & {"\x1b", "\x07", "\u202e"}
         assert not [line for line in out.splitlines() if line.startswith("Injected")]
-    err = fails("explain lightgbm.txt --train odd.csv --target y --query odd.csv", "lacks 1 of the 4 features")
+    err = fails(
+        "explain lightgbm.txt --train odd.csv --target y --query odd.csv",
+        "lacks 1 of the 4 features",
+    )
     assert "\x1b" not in err
     assert err.count("\n") == 1
     warned = run("explain lightgbm.txt --train train.csv --target y --query query.csv")[2]
@@ -164,8 +183,12 @@ def test_csv_has_no_formulas_and_json_no_infinity():
 def test_the_csv_file_is_written_whole_or_not_at_all(run, fails, folder, monkeypatch):
     (folder / "kept.csv").write_text("before")
     monkeypatch.setattr(
-        "axil.cli.written.as_csv", lambda *_, **__: (_ for _ in ()).throw(OSError(28, "No space left on device"))
+        "axil.cli.written.as_csv",
+        lambda *_, **__: (_ for _ in ()).throw(OSError(28, "No space left on device")),
     )
-    fails(f"{EXPLAIN} --query query.csv --out kept.csv", "kept.csv cannot be written: No space left on device")
+    fails(
+        f"{EXPLAIN} --query query.csv --out kept.csv",
+        "kept.csv cannot be written: No space left on device",
+    )
     assert (folder / "kept.csv").read_text() == "before"
     assert not list(folder.glob(".axil-*"))

@@ -13,7 +13,19 @@ import xgboost as xgb
 from sklearn.ensemble import RandomForestClassifier
 
 import axil
-from tests.cli.cli_models import DATA, EXPLAIN, FEATURES, MODELS, PLAIN, QUERY, TRAIN, VALIDATION, X, Y, lightgbm_model
+from tests.cli.cli_models import (
+    DATA,
+    EXPLAIN,
+    FEATURES,
+    MODELS,
+    PLAIN,
+    QUERY,
+    TRAIN,
+    VALIDATION,
+    X,
+    Y,
+    lightgbm_model,
+)
 
 ASKED = QUERY[FEATURES]
 
@@ -32,15 +44,18 @@ def packed(text):
     [
         ("explain", {}),
         ("group --by city", {"groups": TRAIN["city"].to_numpy()}),
-        ("intervals --calibration validation.csv", {"interval": (VALIDATION[FEATURES], VALIDATION["y"])}),
+        (
+            "intervals --calibration validation.csv",
+            {"interval": (VALIDATION[FEATURES], VALIDATION["y"])},
+        ),
     ],
 )
 def test_pages_have_the_settings_of_to_html(run, explainer, folder, command, more):
     command, _, rest = command.partition(" ")
-    words = (
-        "--actual --title 'Three patients' --unit mg --target-name progression --columns bmi,age --map bmi,bp --top 7"
+    words = "--actual --title 'Three patients' --unit mg --target-name progression --columns bmi,age --map bmi,bp --top 7"
+    code, _, err = run(
+        f"{command} lightgbm.txt {PLAIN} --query query.csv {rest} --out page.html {words}"
     )
-    code, _, err = run(f"{command} lightgbm.txt {PLAIN} --query query.csv {rest} --out page.html {words}")
     assert code == 0, err
     if "interval" in more:
         more = {"interval": explainer.calibrate(*more["interval"])}
@@ -60,14 +75,25 @@ def test_pages_have_the_settings_of_to_html(run, explainer, folder, command, mor
 
 def test_settings_of_pages_without_a_page_are_refused(fails):
     for words in ("--title T", "--actual", "--sigma none"):
-        fails(f"{EXPLAIN} --query query.csv {words}", f"{words.split()[0]} is ", "none is written", "--out FILE.html")
-    fails(f"group lightgbm.txt {PLAIN} --query query.csv --by city --top 3", "--top is 3", "none is written")
+        fails(
+            f"{EXPLAIN} --query query.csv {words}",
+            f"{words.split()[0]} is ",
+            "none is written",
+            "--out FILE.html",
+        )
+    fails(
+        f"group lightgbm.txt {PLAIN} --query query.csv --by city --top 3",
+        "--top is 3",
+        "none is written",
+    )
 
 
 def test_sums_of_predictions(run, explainer):
     QUERY.assign(c=[1, -1, 0]).to_csv("coefficients.csv", index=False)
     for given, coefficients in (("sum", "sum"), ("c", [1, -1, 0])):
-        code, out, err = run(f"{EXPLAIN} --query coefficients.csv --coefficients {given} --top 2 --format csv")
+        code, out, err = run(
+            f"{EXPLAIN} --query coefficients.csv --coefficients {given} --top 2 --format csv"
+        )
         assert code == 0, err
         expected = explainer.combine(ASKED, coefficients).top(2)
         found = pd.read_csv(io.StringIO(out))
@@ -79,9 +105,7 @@ def test_one_line_for_all_classes(run):
     joblib.dump(forest, "kinds.joblib")
     expected = axil.Explainer(forest, X, TRAIN["kind"]).top(ASKED, 2, per_class=False)
     for command in ("explain", "similar --columns bmi"):
-        words = (
-            f"{command} kinds.joblib --trust --train train.csv --target kind --query query.csv --no-per-class --top 2"
-        )
+        words = f"{command} kinds.joblib --trust --train train.csv --target kind --query query.csv --no-per-class --top 2"
         code, out, err = run(f"{words} --format csv")
         assert code == 0, err
         found = pd.read_csv(io.StringIO(out))
@@ -89,7 +113,10 @@ def test_one_line_for_all_classes(run):
         assert found["target"].tolist() == expected["target"].tolist()
         code, out, err = run(words)
         assert code == 0, err
-    assert re.search("predicted (high|low), probability ", run(words.replace("similar --columns bmi", "explain"))[1])
+    assert re.search(
+        "predicted (high|low), probability ",
+        run(words.replace("similar --columns bmi", "explain"))[1],
+    )
 
 
 def test_the_title_says_which_rows_are_listed(run):
@@ -116,15 +143,17 @@ def test_weights_of_refits(run):
     TRAIN.assign(v=1.0 / TRAIN["w"]).to_csv("weighted.csv", index=False)
     more = VALIDATION[:5].assign(v=1.0)
     more.to_csv("more.csv", index=False)
-    words = (
-        f"refit weighted.txt {DATA.replace('train.csv', 'weighted.csv')} --rows p003 --add more.csv --sample-weight v"
-    )
+    words = f"refit weighted.txt {DATA.replace('train.csv', 'weighted.csv')} --rows p003 --add more.csv --sample-weight v"
     code, out, err = run(f"{words} --out new.txt")
     assert code == 0, err
     assert "154 rows, 150 before; 1 dropped" in out
     labelled = X.set_axis(TRAIN["id"])
-    own = axil.Explainer(lightgbm_model().fit(labelled, Y, sample_weight=TRAIN["w"]), labelled, Y, TRAIN["w"])
-    again = own.refit(["p003"], (more[FEATURES], more["y"], more["w"]), sample_weight=1.0 / TRAIN["w"].to_numpy())
+    own = axil.Explainer(
+        lightgbm_model().fit(labelled, Y, sample_weight=TRAIN["w"]), labelled, Y, TRAIN["w"]
+    )
+    again = own.refit(
+        ["p003"], (more[FEATURES], more["y"], more["w"]), sample_weight=1.0 / TRAIN["w"].to_numpy()
+    )
     found = lightgbm.Booster(model_file="new.txt").predict(ASKED)
     np.testing.assert_allclose(found, again.model.predict(ASKED), rtol=1e-9)
 
@@ -136,13 +165,23 @@ def test_refits(run, fails):
     assert code == 0, err
     expected = axil.refits(lightgbm_model(), X, Y, ASKED, 3, random_state=5)
     pd.testing.assert_frame_equal(
-        pd.read_csv(io.StringIO(out)), expected.table(0.5), check_dtype=False, check_names=False, rtol=1e-9
+        pd.read_csv(io.StringIO(out)),
+        expected.table(0.5),
+        check_dtype=False,
+        check_names=False,
+        rtol=1e-9,
     )
     assert "3 refits to drawn rows, 3 predictions" in run(words)[1]
-    fails(words.replace("estimator.joblib --trust", "lightgbm.txt"), "not the settings", ".skops or .joblib")
+    fails(
+        words.replace("estimator.joblib --trust", "lightgbm.txt"),
+        "not the settings",
+        ".skops or .joblib",
+    )
     page = f"explain estimator.joblib --trust {PLAIN} --query query.csv --out page.html --refits 3"
     assert run(page)[0] == 0
-    code, _, err = run(f"report estimator.joblib --trust {PLAIN} --query query.csv --out retrained --refits 3")
+    code, _, err = run(
+        f"report estimator.joblib --trust {PLAIN} --query query.csv --out retrained --refits 3"
+    )
     assert code == 0, err
 
 

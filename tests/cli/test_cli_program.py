@@ -27,7 +27,11 @@ def test_the_demo_shows_ages_and_groups_by_name(run, tmp_path):
 
 def test_a_library_that_is_missing_is_named(fails, monkeypatch):
     monkeypatch.setitem(sys.modules, "lightgbm", None)
-    fails("check lightgbm.txt", "needs lightgbm, which is not installed", "pip install 'axil[lightgbm]'")
+    fails(
+        "check lightgbm.txt",
+        "needs lightgbm, which is not installed",
+        "pip install 'axil[lightgbm]'",
+    )
     fails("demo", "The demo needs lightgbm", "pip install 'axil[demo]'")
     monkeypatch.setitem(sys.modules, "skops", None)
     monkeypatch.setitem(sys.modules, "skops.io", None)
@@ -39,13 +43,23 @@ def test_an_unexpected_error(fails, monkeypatch):
         raise ZeroDivisionError("no idea")
 
     monkeypatch.setattr("axil.cli.check.supports", broken)
-    fails("check lightgbm.txt", "Unexpected error (please report it): ZeroDivisionError: no idea", "--debug", code=3)
+    fails(
+        "check lightgbm.txt",
+        "Unexpected error (please report it): ZeroDivisionError: no idea",
+        "--debug",
+        code=3,
+    )
     with pytest.raises(ZeroDivisionError):
         main(["check", "lightgbm.txt", "--debug"])
 
 
 def test_as_a_program(folder):
-    words = [sys.executable, "-m", "axil", *shlex.split(f"{EXPLAIN} --query query.csv --format csv")]
+    words = [
+        sys.executable,
+        "-m",
+        "axil",
+        *shlex.split(f"{EXPLAIN} --query query.csv --format csv"),
+    ]
     done = shell(words, folder)
     assert done.returncode == 0, done.stderr
     assert len(table_of(done.stdout)) == 10 * N_QUERY
@@ -56,8 +70,14 @@ def test_as_a_program(folder):
 
 def test_labels_that_the_terminal_cannot_show(folder):
     TRAIN.assign(id="Øst " + TRAIN["id"]).to_csv(folder / "east.csv", index=False)
-    words = shlex.split("blame lightgbm.txt --train east.csv --target y --index id --validation validation.csv --top 2")
-    done = shell([sys.executable, "-m", "axil", *words], folder, env=os.environ | {"PYTHONIOENCODING": "ascii"})
+    words = shlex.split(
+        "blame lightgbm.txt --train east.csv --target y --index id --validation validation.csv --top 2"
+    )
+    done = shell(
+        [sys.executable, "-m", "axil", *words],
+        folder,
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("\\xd8st p") == 2
 
@@ -70,7 +90,9 @@ def test_a_reader_that_stops_early_is_no_error(folder):
     assert done.stdout.startswith("query,prediction,rank,row")
 
 
-@pytest.mark.filterwarnings("ignore:np.find_common_type:DeprecationWarning")  # of pandas 2.0 with NumPy 1.25
+@pytest.mark.filterwarnings(
+    "ignore:np.find_common_type:DeprecationWarning"
+)  # of pandas 2.0 with NumPy 1.25
 def test_the_page_of_the_command_line_runs(run, tmp_path, monkeypatch):
     """Every command on docs/cli.md, one after the other in one directory; they print what the page shows."""
     monkeypatch.chdir(tmp_path)

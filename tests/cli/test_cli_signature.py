@@ -10,7 +10,17 @@ import pytest
 import axil
 from axil.cli import parameters
 from axil.cli.arguments import parser
-from tests.cli.cli_models import FEATURES, MODELS, PLAIN, QUERY, TRAIN, VALIDATION, X, Y, lightgbm_model
+from tests.cli.cli_models import (
+    FEATURES,
+    MODELS,
+    PLAIN,
+    QUERY,
+    TRAIN,
+    VALIDATION,
+    X,
+    Y,
+    lightgbm_model,
+)
 
 
 @pytest.fixture(scope="module")
@@ -19,13 +29,19 @@ def explainer():
 
 
 ASKED = {
-    "statistics --query query.csv --shares 0.5,0.9": lambda e: e.statistics(QUERY[FEATURES], shares=(0.5, 0.9)),
-    "statistics --query query.csv --top-share 0.1": lambda e: e.statistics(QUERY[FEATURES], top=0.1),
+    "statistics --query query.csv --shares 0.5,0.9": lambda e: e.statistics(
+        QUERY[FEATURES], shares=(0.5, 0.9)
+    ),
+    "statistics --query query.csv --top-share 0.1": lambda e: e.statistics(
+        QUERY[FEATURES], top=0.1
+    ),
     "removal --query query.csv": lambda e: e.removal(QUERY[FEATURES], k=10),
     "removal --query query.csv --top 3 --same-sign --greedy": lambda e: e.removal(
         QUERY[FEATURES], k=3, same_sign=True, greedy=True
     ),
-    "removal --query query.csv --groups city": lambda e: e.removal(QUERY[FEATURES], groups=TRAIN["city"].to_numpy()),
+    "removal --query query.csv --groups city": lambda e: e.removal(
+        QUERY[FEATURES], groups=TRAIN["city"].to_numpy()
+    ),
     "shapley --validation validation.csv --groups city --baseline others": lambda e: e.shapley(
         VALIDATION[FEATURES], VALIDATION["y"], "others", TRAIN["city"].to_numpy()
     ),
@@ -37,7 +53,9 @@ ASKED = {
     "budget --query query.csv --line 150 --ranges 0,1000 --listed": lambda e: e.budget(
         QUERY[FEATURES], 150.0, (0.0, 1000.0), listed=True
     ),
-    "budget --query query.csv --line 150 --ranges w": lambda e: e.budget(QUERY[FEATURES], 150.0, TRAIN["w"].to_numpy()),
+    "budget --query query.csv --line 150 --ranges w": lambda e: e.budget(
+        QUERY[FEATURES], 150.0, TRAIN["w"].to_numpy()
+    ),
     "reach --query query.csv --rows 3,40": lambda e: pd.DataFrame(
         {
             "query": np.repeat(np.arange(3), 2),
@@ -45,10 +63,12 @@ ASKED = {
             "weight": e.reach(QUERY[FEATURES], [3, 40]).ravel(),
         }
     ),
-    "leverage --top 150": lambda e: pd.DataFrame({"row": np.arange(len(X)), "leverage": e.leverage()}),
-    "leverage --method estimate --top 150": lambda e: pd.DataFrame(e.leverage("estimate")._asdict()).rename(
-        columns={"value": "leverage"}
+    "leverage --top 150": lambda e: pd.DataFrame(
+        {"row": np.arange(len(X)), "leverage": e.leverage()}
     ),
+    "leverage --method estimate --top 150": lambda e: pd.DataFrame(
+        e.leverage("estimate")._asdict()
+    ).rename(columns={"value": "leverage"}),
     "degrees-of-freedom": lambda e: pd.DataFrame({"degrees_of_freedom": [e.degrees_of_freedom()]}),
     "standard-error --query query.csv --sigma 7": lambda e: pd.DataFrame(
         {"query": np.arange(3), "standard_error": e.standard_error(QUERY[FEATURES], 7.0)}
@@ -66,7 +86,11 @@ def test_a_command_is_its_question(run, explainer, words):
     assert code == 0, err
     expected, found = ASKED[words](explainer), pd.read_csv(io.StringIO(out))
     pd.testing.assert_frame_equal(
-        found[list(expected.columns)], expected, check_dtype=False, rtol=1e-9, check_column_type=False
+        found[list(expected.columns)],
+        expected,
+        check_dtype=False,
+        rtol=1e-9,
+        check_column_type=False,
     )
 
 
@@ -107,12 +131,18 @@ OPTIONS = {
 
 def test_every_parameter_of_every_question_is_an_option():
     commands = parser()._subparsers._group_actions[0].choices
-    questions = {name: one for name, one in inspect.getmembers(axil.Explainer, inspect.isfunction) if name[0] != "_"}
+    questions = {
+        name: one
+        for name, one in inspect.getmembers(axil.Explainer, inspect.isfunction)
+        if name[0] != "_"
+    }
     asked = 0
     for question, method in questions.items():
         if question in NO_COMMAND:
             continue
-        options = commands[COMMANDS.get(question, question.replace("_", "-"))]._option_string_actions
+        options = commands[
+            COMMANDS.get(question, question.replace("_", "-"))
+        ]._option_string_actions
         for name in list(inspect.signature(method).parameters)[1:]:
             option = OPTIONS.get((question, name), OPTIONS.get(name, name)).replace("_", "-")
             assert ((question, name) in NO_OPTION) != (f"--{option}" in options), (question, name)
@@ -130,12 +160,16 @@ def test_compare(run):
     labelled = X.set_axis(TRAIN["id"]), Y.set_axis(TRAIN["id"])
     first = axil.Explainer(old, labelled[0][:120], labelled[1][:120])
     found = axil.compare(
-        first, axil.Explainer(MODELS["lightgbm.txt"][0], *labelled), QUERY[FEATURES].set_axis(QUERY["id"])
+        first,
+        axil.Explainer(MODELS["lightgbm.txt"][0], *labelled),
+        QUERY[FEATURES].set_axis(QUERY["id"]),
     )
     for more, expected in (("", found.table()), ("--top 2", found.top(2))):
         code, out, err = run(f"{words} {more} --format csv")
         assert code == 0, err
-        pd.testing.assert_frame_equal(pd.read_csv(io.StringIO(out)), expected, check_dtype=False, rtol=1e-6)
+        pd.testing.assert_frame_equal(
+            pd.read_csv(io.StringIO(out)), expected, check_dtype=False, rtol=1e-6
+        )
     code, out, _ = run(words)
     assert "120 training rows kept, 0 of them with other targets, 30 added, 0 removed" in out
     assert out.count("training rows of train") == 2  # both proofs
@@ -150,9 +184,13 @@ def test_offsets_and_prices(run):
     data = "--train train_log.csv --target log --offset w"
     code, out, err = run(f"explain offset.txt {data} --query query_log.csv --top 2 --format csv")
     assert code == 0, err
-    explainer = axil.Explainer(lightgbm_model().fit(X, logs, init_score=offset), X, logs, init_score=offset.to_numpy())
+    explainer = axil.Explainer(
+        lightgbm_model().fit(X, logs, init_score=offset), X, logs, init_score=offset.to_numpy()
+    )
     expected = explainer.top(QUERY[FEATURES], 2, init_score=QUERY["w"].to_numpy())
-    np.testing.assert_allclose(pd.read_csv(io.StringIO(out))["prediction"], expected["prediction"], rtol=1e-9)
+    np.testing.assert_allclose(
+        pd.read_csv(io.StringIO(out))["prediction"], expected["prediction"], rtol=1e-9
+    )
     lightgbm_model().fit(X, logs).booster_.save_model("log.txt")
     explainer = axil.Explainer(lightgbm_model().fit(X, logs), X, logs, inverse_func=np.exp)
     expected = explainer.what_if(QUERY[FEATURES], {3: np.log(80.0)})
@@ -160,7 +198,9 @@ def test_offsets_and_prices(run):
         words = f"what-if log.txt --train train_log.csv --target {target} --inverse-func exp --query query_log.csv"
         code, out, err = run(f"{words} --set 3=80 --format csv")
         assert code == 0, err
-        np.testing.assert_allclose(pd.read_csv(io.StringIO(out))["after"], expected["after"], rtol=1e-9)
+        np.testing.assert_allclose(
+            pd.read_csv(io.StringIO(out))["after"], expected["after"], rtol=1e-9
+        )
         assert ("its log was taken" in err) == (target == "y")
     code, _, err = run(f"{words} --set 3=-80")
     assert code == 2
@@ -170,13 +210,17 @@ def test_offsets_and_prices(run):
         "--calibration validation_log.csv --format csv"
     )
     assert code == 0, err
-    held = explainer.calibrate(VALIDATION[FEATURES], np.log(VALIDATION["y"])).interval(QUERY[FEATURES])
+    held = explainer.calibrate(VALIDATION[FEATURES], np.log(VALIDATION["y"])).interval(
+        QUERY[FEATURES]
+    )
     np.testing.assert_allclose(pd.read_csv(io.StringIO(out))["upper"], held["upper"], rtol=1e-9)
 
 
 def test_narrow_windows_keep_the_columns_that_were_asked_for(run, monkeypatch):
     monkeypatch.setenv("COLUMNS", "70")
-    code, out, _ = run(f"similar lightgbm.txt {PLAIN} --query query.csv --columns city,age --adjust --top 2")
+    code, out, _ = run(
+        f"similar lightgbm.txt {PLAIN} --query query.csv --columns city,age --adjust --top 2"
+    )
     assert code == 0
     head = next(line for line in out.splitlines() if line.startswith("query"))
     assert "city (row)" in head
@@ -189,6 +233,8 @@ def test_factors_of_groups_have_digits(run):
         "group log.txt --train train_log.csv --target log --inverse-func exp --query query_log.csv --by city"
     )
     assert code == 0
-    factors = [line.split()[-1] for line in out.splitlines() if line.split()[:1] in (["0"], ["1"], ["2"])]
+    factors = [
+        line.split()[-1] for line in out.splitlines() if line.split()[:1] in (["0"], ["1"], ["2"])
+    ]
     assert factors
     assert all(len(word.replace(".", "").lstrip("0")) >= 4 for word in factors)

@@ -34,6 +34,11 @@ def whole(model):
 
 @pytest.fixture(scope="module")
 def client():
-    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
+    options = {
+        "n_workers": 2,
+        "threads_per_worker": 1,
+        "processes": True,
+        "dashboard_address": ":0",
+    }
     with LocalCluster(**options, silence_logs=50) as cluster, Client(cluster) as client:
         yield client

@@ -28,14 +28,18 @@ def partitioned(values, sizes=None):
     sizes = unequal(len(values)) if sizes is None else sizes
     if isinstance(values, (pd.DataFrame, pd.Series)):
         ends = np.cumsum((0, *sizes))
-        return dd.from_map(lambda part: part, [values.iloc[a:b] for a, b in pairwise(ends)], meta=values.iloc[:0])
+        return dd.from_map(
+            lambda part: part, [values.iloc[a:b] for a, b in pairwise(ends)], meta=values.iloc[:0]
+        )
     values = np.asarray(values)
     return da.from_array(values, chunks=(sizes, *values.shape[1:]))
 
 
 def over_dask(case, **arguments):
     given = (case.X, case.y, case.sample_weight, offsets_of(case))
-    return axil.Explainer(case.model, *(None if v is None else partitioned(v) for v in given), **arguments)
+    return axil.Explainer(
+        case.model, *(None if v is None else partitioned(v) for v in given), **arguments
+    )
 
 
 def changed(row, by):

@@ -12,7 +12,9 @@ from tests.dask.dask_models import QUERIES, WEIGHTS, X, Y, changed, partitioned,
 
 
 def test_recorded_draws(model):
-    bagged = lgb.LGBMRegressor(n_estimators=12, subsample=0.6, subsample_freq=1, verbose=-1).fit(X, Y, WEIGHTS)
+    bagged = lgb.LGBMRegressor(n_estimators=12, subsample=0.6, subsample_freq=1, verbose=-1).fit(
+        X, Y, WEIGHTS
+    )
     whole = axil.Explainer(bagged, X, Y, WEIGHTS)
     s = whole._model.engines[0].structure
     bags = s.draws[s.cells // s.n_leaves[:, None]].T
@@ -20,7 +22,9 @@ def test_recorded_draws(model):
     with pytest.raises(axil.UnsupportedModelError, match=r"LightGBM bagging.*bags="):
         axil.Explainer(bagged, *parts)
     explainer = axil.Explainer(bagged, *parts, bags=partitioned(bags))
-    np.testing.assert_allclose(explainer(QUERIES).weights, whole(QUERIES).weights, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(
+        explainer(QUERIES).weights, whole(QUERIES).weights, rtol=0, atol=1e-14
+    )
     with pytest.raises(axil.ExactnessError, match="row count"):
         axil.Explainer(bagged, *parts, bags=partitioned(bags[::-1]))
 
@@ -45,7 +49,9 @@ def test_wrong_data_raise_the_same_error_as_on_one_machine(model, what):
     names = ("what", "tree", "leaf", "cause")[
         : 3 if what == "weights" else 4
     ]  # with all rows here a mistake is tried out
-    assert [getattr(over.value, name) for name in names] == [getattr(alone.value, name) for name in names]
+    assert [getattr(over.value, name) for name in names] == [
+        getattr(alone.value, name) for name in names
+    ]
     assert over.value.found == pytest.approx(alone.value.found, rel=1e-12)
 
 
@@ -54,7 +60,9 @@ def test_a_map_that_misses_the_predictions_is_noticed(model, monkeypatch):
     import axil.dask.build_weights as module
 
     solve = module.LeafSpace.leaf_values
-    monkeypatch.setattr(module.LeafSpace, "leaf_values", lambda self, sums, base: solve(self, sums, base + 1.0))
+    monkeypatch.setattr(
+        module.LeafSpace, "leaf_values", lambda self, sums, base: solve(self, sums, base + 1.0)
+    )
     with pytest.raises(axil.ExactnessError, match="prediction of training row"):
         axil.Explainer(model, partitioned(X), partitioned(Y))
     assert axil.Explainer(model, partitioned(X), partitioned(Y), verify=False).verification is None
@@ -64,23 +72,38 @@ BAD = {
     "rows in memory": (lambda: (X, partitioned(Y)), "y_train is a Dask collection"),
     "targets in memory": (lambda: (partitioned(X), Y), "y is a pandas"),
     "no targets": (lambda: (partitioned(X), None), "y is None"),
-    "fewer partitions": (lambda: (partitioned(X), partitioned(Y, (42, 400))), "y has 2 partitions and X has 5"),
+    "fewer partitions": (
+        lambda: (partitioned(X), partitioned(Y, (42, 400))),
+        "y has 2 partitions and X has 5",
+    ),
     "other chunks": (
-        lambda: (partitioned(X.to_numpy()), partitioned(Y.to_numpy(), (0, *unequal(len(Y))[1:-1], 230))),
+        lambda: (
+            partitioned(X.to_numpy()),
+            partitioned(Y.to_numpy(), (0, *unequal(len(Y))[1:-1], 230)),
+        ),
         "y has 0 rows in partition 0",
     ),
     "other rows in a partition": (
         lambda: (partitioned(X), partitioned(Y, (*unequal(len(Y))[:3], 100, 127))),
         r"In partition [34] \(from 0\): X has (211|16) rows and y (100|127)",
     ),
-    "narrow": (lambda: (partitioned(X.iloc[:, 1:]), partitioned(Y)), r"In partition \d.*missing \['age'\]"),
+    "narrow": (
+        lambda: (partitioned(X.iloc[:, 1:]), partitioned(Y)),
+        r"In partition \d.*missing \['age'\]",
+    ),
     "nan": (
         lambda: (partitioned(X), partitioned(Y.where(Y.index != "patient 300"))),
         "In partition 3.*nan at position",
     ),
-    "no weight": (lambda: (partitioned(X), partitioned(Y), partitioned(0 * Y)), "sample_weight is zero everywhere"),
+    "no weight": (
+        lambda: (partitioned(X), partitioned(Y), partitioned(0 * Y)),
+        "sample_weight is zero everywhere",
+    ),
     "negative": (lambda: (partitioned(X), partitioned(Y), partitioned(-Y)), "not negative"),
-    "no rows": (lambda: (partitioned(X.iloc[:0], (0, 0)), partitioned(Y.iloc[:0], (0, 0))), "no rows in any partition"),
+    "no rows": (
+        lambda: (partitioned(X.iloc[:0], (0, 0)), partitioned(Y.iloc[:0], (0, 0))),
+        "no rows in any partition",
+    ),
 }
 
 
@@ -92,17 +115,28 @@ def test_bad_input(model, what):
 
 
 def test_smoothers_are_refused():
-    with pytest.raises(axil.UnsupportedModelError, match=r"linear smoother.*training rows in memory"):
+    with pytest.raises(
+        axil.UnsupportedModelError, match=r"linear smoother.*training rows in memory"
+    ):
         axil.Explainer(Ridge().fit(X, Y), partitioned(X), partitioned(Y))
-    with pytest.raises(axil.UnsupportedModelError, match=r"several models in one.*training rows in memory"):
+    with pytest.raises(
+        axil.UnsupportedModelError, match=r"several models in one.*training rows in memory"
+    ):
         axil.Explainer(VotingRegressor([("a", Ridge())]).fit(X, Y), partitioned(X), partitioned(Y))
 
 
 def test_encodings_of_categories_are_refused():
     rows = (200 * X[["bmi"]]).round().astype(int)
-    quiet = {"iterations": 3, "verbose": False, "allow_writing_files": False, "cat_features": ["bmi"]}
+    quiet = {
+        "iterations": 3,
+        "verbose": False,
+        "allow_writing_files": False,
+        "cat_features": ["bmi"],
+    }
     for kind, y in ((cb.CatBoostRegressor, Y), (cb.CatBoostClassifier, (Y > 140).astype(int))):
-        with pytest.raises(axil.UnsupportedModelError, match=r"encodings by the targets.*rows in memory"):
+        with pytest.raises(
+            axil.UnsupportedModelError, match=r"encodings by the targets.*rows in memory"
+        ):
             axil.Explainer(kind(**quiet).fit(rows, y), partitioned(rows), partitioned(y))
 
 
@@ -110,13 +144,17 @@ def test_missing_targets_are_refused():
     y = np.stack([Y, np.where(np.arange(len(Y)) % 3, Y, np.nan)], axis=1)
     quiet = {"iterations": 2, "verbose": False, "allow_writing_files": False}
     model = cb.CatBoostRegressor(loss_function="MultiRMSEWithMissingValues", **quiet).fit(X, y)
-    with pytest.raises(axil.UnsupportedModelError, match=r"may be missing.*training rows in memory"):
+    with pytest.raises(
+        axil.UnsupportedModelError, match=r"may be missing.*training rows in memory"
+    ):
         axil.Explainer(model, partitioned(X), partitioned(y))
 
 
 def test_what_does_not_fit_is_refused_with_its_size(model):
     leaves = 25 * 9
-    with pytest.raises(axil.InputError, match=rf"Leaf space would take {16 * leaves**2 / 1024:.1f} KiB"):
+    with pytest.raises(
+        axil.InputError, match=rf"Leaf space would take {16 * leaves**2 / 1024:.1f} KiB"
+    ):
         axil.Explainer(model, partitioned(X), partitioned(Y), memory_limit=8 * leaves**2)
     explainer = axil.Explainer(model, partitioned(X), partitioned(Y), memory_limit=16 * leaves**2)
     with pytest.raises(axil.InputError, match=r"1\.5 MiB.*explainer\.top"):
@@ -140,12 +178,20 @@ def trained(client, kind, sizes, weighted):
     parts = [None if v is None else partitioned(v, sizes) for v in values]
     settings = {"n_estimators": 8, "max_depth": 3}
     if kind.startswith("lightgbm"):
-        return lightgbm_on_both(client, parts, **settings, boost_from_average="from zero" not in kind), parts, values
+        return (
+            lightgbm_on_both(client, parts, **settings, boost_from_average="from zero" not in kind),
+            parts,
+            values,
+        )
     from xgboost import dask as dxgb
 
     if kind == "xgboost dictionary":
         matrix = dxgb.DaskDMatrix(client, parts[0], parts[1], weight=parts[2])
-        return dxgb.train(client, {"max_depth": 3, "eta": 0.2}, matrix, num_boost_round=8), parts, values
+        return (
+            dxgb.train(client, {"max_depth": 3, "eta": 0.2}, matrix, num_boost_round=8),
+            parts,
+            values,
+        )
     model = dxgb.DaskXGBRegressor(**settings)
     model.client = client
     return model.fit(parts[0], parts[1], sample_weight=parts[2]), parts, values
@@ -164,10 +210,18 @@ def trained(client, kind, sizes, weighted):
 def test_models_that_dask_trained(client, kind, sizes, weighted):
     model, parts, values = trained(client, kind, sizes, weighted)
     explainer = axil.Explainer(model, *parts, client=client)
-    local = model["booster"] if isinstance(model, dict) else model.to_local() if kind.startswith("lightgbm") else model
+    local = (
+        model["booster"]
+        if isinstance(model, dict)
+        else model.to_local()
+        if kind.startswith("lightgbm")
+        else model
+    )
     whole = axil.Explainer(local.get_booster() if kind == "xgboost" else local, *values)
     queries = values[0][:5]
-    np.testing.assert_allclose(explainer(queries).weights, whole(queries).weights, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        explainer(queries).weights, whole(queries).weights, rtol=0, atol=1e-12
+    )
     assert explainer.verification.max_error < 1e-6
 
 
@@ -179,5 +233,7 @@ def test_lightgbm_on_unequal_machines_starts_from_no_mean_of_all_targets(client)
     However these partitions are parted among two machines, one has more rows than the other.
     """
     model, parts, _ = trained(client, "lightgbm", (200, 120, 80, 42), False)
-    with pytest.raises(axil.ExactnessError, match=r"trained on 2 machines.*boost_from_average=False"):
+    with pytest.raises(
+        axil.ExactnessError, match=r"trained on 2 machines.*boost_from_average=False"
+    ):
         axil.Explainer(model, *parts, client=client)

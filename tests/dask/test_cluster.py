@@ -20,11 +20,15 @@ def kill_a_worker(client):
 
 def test_results_do_not_depend_on_who_did_what(client, model):
     """Here or there; asked alike, for after many questions leaf space is inverted."""
-    spread, here = (axil.Explainer(model, partitioned(X), partitioned(Y), client=c) for c in (client, None))
+    spread, here = (
+        axil.Explainer(model, partitioned(X), partitioned(Y), client=c) for c in (client, None)
+    )
     np.testing.assert_array_equal(spread(QUERIES).weights, here(QUERIES).weights)
     pd.testing.assert_frame_equal(spread.top(QUERIES), here.top(QUERIES), check_exact=True)
     assert spread.verification == here.verification
-    with pytest.raises(axil.ExactnessError, match="one"):  # as raised on a worker or here, and not wrapped
+    with pytest.raises(
+        axil.ExactnessError, match="one"
+    ):  # as raised on a worker or here, and not wrapped
         axil.Explainer(model, partitioned(X), partitioned(changed(300, 1.0)), client=client)
     with pytest.raises(axil.InputError, match=r"In partition \d"):
         axil.Explainer(model, partitioned(X.iloc[:, 1:]), partitioned(Y), client=client)

@@ -35,7 +35,9 @@ def same(found, expected):
 def frames():
     """Training rows with a property that is sold several times, or not known."""
     rows = X.assign(property=np.where(np.arange(len(X)) % 7 == 0, np.nan, np.arange(len(X)) % 60))
-    model = lgb.LGBMRegressor(n_estimators=25, num_leaves=9, n_jobs=1, verbose=-1).fit(rows, Y, WEIGHTS)
+    model = lgb.LGBMRegressor(n_estimators=25, num_leaves=9, n_jobs=1, verbose=-1).fit(
+        rows, Y, WEIGHTS
+    )
     parts = [partitioned(values) for values in (rows, Y, WEIGHTS)]
     with dask.config.set(scheduler="synchronous"):
         return rows, axil.Explainer(model, *parts), axil.Explainer(model, rows, Y, WEIGHTS)
@@ -45,9 +47,13 @@ def frames():
     ("own", "theirs"),
     [
         ({}, {}),
-        ({"adjust": True, "columns": ["bmi", "property"]}, {"adjust": True, "columns": ["bmi", "property"]}),
+        (
+            {"adjust": True, "columns": ["bmi", "property"]},
+            {"adjust": True, "columns": ["bmi", "property"]},
+        ),
         ({"among": lambda rows: rows["sex"] > 0, "sign": "for"},) * 2,
-        ({"among": lambda rows: rows["bmi"] >= rows["bmi"].max()},) * 2,  # of all rows, not of each partition's
+        ({"among": lambda rows: rows["bmi"] >= rows["bmi"].max()},)
+        * 2,  # of all rows, not of each partition's
         ({"distinct": "property", "adjust": True},) * 2,
         ({"distinct": 10, "sign": "for", "k": 80},) * 2,
         (
@@ -55,7 +61,15 @@ def frames():
             {"among": X["age"] > 0, "distinct": X["sex"]},
         ),
         ({"within": ("bmi", 0.02)},) * 2,
-        ({"within": (3, 0.02), "distinct": "property", "among": lambda rows: rows["sex"] > 0, "adjust": True},) * 2,
+        (
+            {
+                "within": (3, 0.02),
+                "distinct": "property",
+                "among": lambda rows: rows["sex"] > 0,
+                "adjust": True,
+            },
+        )
+        * 2,
         ({"within": ("property", 9), "k": 200},) * 2,  # which some rows do not have
     ],
 )
@@ -70,7 +84,8 @@ def test_every_library(library):
     case = case_of(library, TARGETS[library])
     queries = case.X_new[:4]
     found, expected = (
-        one.similar(queries, 3, adjust=True) for one in (over_dask(case), explainer_of(library, TARGETS[library]))
+        one.similar(queries, 3, adjust=True)
+        for one in (over_dask(case), explainer_of(library, TARGETS[library]))
     )
     same(found, expected)
 
@@ -91,9 +106,20 @@ def test_offsets_of_pushes():
     rows, y = load_breast_cancer(return_X_y=True, as_frame=True)
     model = lgb.LGBMClassifier(n_estimators=8, num_leaves=6, verbose=-1, n_jobs=1).fit(rows, y)
     explainer = axil.Explainer(model, partitioned(rows), partitioned(y))
-    whole, queries, offsets = axil.Explainer(model, rows, y), rows.iloc[[3, 200]], np.array([0.5, -2.0])
-    same(*(one.similar(queries, 4, ["mean area"], init_score=offsets) for one in (explainer, whole)))
-    same(*(one.similar(queries, 4, ["mean area"], within=("mean area", 90.0)) for one in (explainer, whole)))
+    whole, queries, offsets = (
+        axil.Explainer(model, rows, y),
+        rows.iloc[[3, 200]],
+        np.array([0.5, -2.0]),
+    )
+    same(
+        *(one.similar(queries, 4, ["mean area"], init_score=offsets) for one in (explainer, whole))
+    )
+    same(
+        *(
+            one.similar(queries, 4, ["mean area"], within=("mean area", 90.0))
+            for one in (explainer, whole)
+        )
+    )
 
 
 def test_one_line_for_all_classes():
@@ -103,22 +129,40 @@ def test_one_line_for_all_classes():
     explainer = axil.Explainer(model, partitioned(rows), partitioned(words))
     whole, queries = axil.Explainer(model, rows, words), rows.iloc[[3, 200]]
     for per_class in (True, False):
-        same(*(one.similar(queries, 4, ["mean area"], per_class=per_class) for one in (explainer, whole)))
+        same(
+            *(
+                one.similar(queries, 4, ["mean area"], per_class=per_class)
+                for one in (explainer, whole)
+            )
+        )
 
 
 def test_days_within_a_distance():
     rows = X.assign(day=np.arange(len(X)) * 10.0)
     model = lgb.LGBMRegressor(n_estimators=5, n_jobs=1, verbose=-1).fit(rows, Y)
-    explainer, whole = axil.Explainer(model, partitioned(rows), partitioned(Y)), axil.Explainer(model, rows, Y)
+    explainer, whole = (
+        axil.Explainer(model, partitioned(rows), partitioned(Y)),
+        axil.Explainer(model, rows, Y),
+    )
     queries = rows.iloc[[0, 17, 441]]
     for distance in (5, 400.0, 1e9):
-        same(*(one.similar(queries, 6, ["day"], within=("day", distance)) for one in (explainer, whole)))
+        same(
+            *(
+                one.similar(queries, 6, ["day"], within=("day", distance))
+                for one in (explainer, whole)
+            )
+        )
 
 
 def test_many_queries_and_none(frames, monkeypatch):
     rows, explainer, whole = frames
-    monkeypatch.setattr("axil.dask.partitioned_weights.ASKED_BYTES", 8 * 9 * 25 * 100)  # a hundred queries at a time
-    same(explainer.similar(rows, 2, ["bmi"], adjust=True), whole.similar(rows, 2, ["bmi"], adjust=True))
+    monkeypatch.setattr(
+        "axil.dask.partitioned_weights.ASKED_BYTES", 8 * 9 * 25 * 100
+    )  # a hundred queries at a time
+    same(
+        explainer.similar(rows, 2, ["bmi"], adjust=True),
+        whole.similar(rows, 2, ["bmi"], adjust=True),
+    )
     assert len(explainer.similar(rows.iloc[:0], 2)) == 0
 
 
@@ -132,7 +176,9 @@ def test_rows_that_change_are_noticed(frames):
         return own if len(calls) <= 2 else own[::-1].set_axis(own.index)
 
     explainer = axil.Explainer(
-        model, dd.from_map(part, [(0, 200), (200, len(rows))], meta=rows.iloc[:0]), partitioned(Y, (200, len(Y) - 200))
+        model,
+        dd.from_map(part, [(0, 200), (200, len(rows))], meta=rows.iloc[:0]),
+        partitioned(Y, (200, len(Y) - 200)),
     )
     calls.extend([None] * 2)
     with pytest.raises(axil.InputError, match="not those that the explainer was made of"):
@@ -143,7 +189,10 @@ FIRST = unequal(len(X))[0]
 ORDER = [*range(FIRST)[::-1], *range(FIRST, len(X))]  # within the first partition
 BAD = {
     "in memory": ({"among": np.ones(len(X), dtype=bool)}, "among is a numpy"),
-    "other partitions": ({"among": partitioned(X["age"] > 0, (42, 400))}, "among has 2 partitions and X has 5"),
+    "other partitions": (
+        {"among": partitioned(X["age"] > 0, (42, 400))},
+        "among has 2 partitions and X has 5",
+    ),
     "numbers": ({"among": partitioned(X["age"])}, "In partition .*numbers or text"),
     "none": ({"among": lambda rows: rows["age"] > 1e9}, "allows none of the 442 training rows"),
     "raises": ({"among": lambda rows: rows["nothing"]}, "among raised KeyError"),
@@ -176,5 +225,7 @@ def test_a_column_of_single_precision_is_measured_as_in_memory():
         *(one.similar(queries, 100, within=("year", 0.1)) for one in both)
     )  # to the digits of single precision, all rows
     for one in both:
-        with pytest.raises(axil.InputError, match="year of the training rows holds numbers, and asof dates"):
+        with pytest.raises(
+            axil.InputError, match="year of the training rows holds numbers, and asof dates"
+        ):
             one.similar(queries, 5, within="year", asof=np.datetime64("2001-01-01"))

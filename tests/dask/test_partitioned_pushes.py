@@ -15,7 +15,20 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
 import axil
-from tests.pushes.boosting_models import BINARY, CAT, CLASSES, HIST, LGB, WEIGHTS, WORDS, X_NEW, XGB, N, X, case_of
+from tests.pushes.boosting_models import (
+    BINARY,
+    CAT,
+    CLASSES,
+    HIST,
+    LGB,
+    WEIGHTS,
+    WORDS,
+    X_NEW,
+    XGB,
+    N,
+    X,
+    case_of,
+)
 from tests.pushes.more_models import MODELS
 
 SIZES = (50, 0, 1, 53, 16)  # one empty and one of a single row
@@ -40,7 +53,9 @@ def partitioned(values, sizes=SIZES):
         return None
     if isinstance(values, (pd.DataFrame, pd.Series)):
         ends = np.cumsum((0, *sizes))
-        return dd.from_map(lambda part: part, [values.iloc[a:b] for a, b in pairwise(ends)], meta=values.iloc[:0])
+        return dd.from_map(
+            lambda part: part, [values.iloc[a:b] for a, b in pairwise(ends)], meta=values.iloc[:0]
+        )
     return da.from_array(np.asarray(values), chunks=(sizes, *np.shape(values)[1:]))
 
 
@@ -63,7 +78,9 @@ def same_numbers(explainer, whole):
         np.testing.assert_allclose(found.probabilities, own.probabilities, rtol=1e-12)
     ours, theirs = explainer.top(X_NEW, 4), whole.top(X_NEW, 4)
     assert list(ours.columns) == list(theirs.columns)
-    np.testing.assert_allclose(ours["contribution"].abs(), theirs["contribution"].abs(), rtol=0, atol=slack)
+    np.testing.assert_allclose(
+        ours["contribution"].abs(), theirs["contribution"].abs(), rtol=0, atol=slack
+    )
     labels = np.arange(N) % 3
     ours, theirs = explainer.group(X_NEW, partitioned(labels)), whole.group(X_NEW, labels)
     assert list(ours.columns) == list(theirs.columns)
@@ -85,7 +102,9 @@ def test_offsets_that_leave_nothing_to_learn():
     baseline = np.where(BINARY > 0, 30.0, -30.0)
     model = catboost.CatBoost({**CAT, "loss_function": "Logloss", "bootstrap_type": "No"})
     model.fit(catboost.Pool(X, BINARY, baseline=baseline))
-    explainer = axil.Explainer(model, partitioned(X), partitioned(BINARY), init_score=partitioned(baseline))
+    explainer = axil.Explainer(
+        model, partitioned(X), partitioned(BINARY), init_score=partitioned(baseline)
+    )
     found = explainer(X[:5], init_score=baseline[:5]).predictions
     np.testing.assert_allclose(found, baseline[:5], rtol=1e-12)
     wrong = BINARY.copy()
@@ -97,7 +116,9 @@ def test_offsets_that_leave_nothing_to_learn():
 def test_rows_held_out_and_labels_of_a_frame():
     rows = pd.DataFrame(X, index=LABELS, columns=list("abcd"))
     y = pd.Series(WORDS, index=LABELS)
-    model = HistGradientBoostingClassifier(**HIST, early_stopping=True, random_state=0).fit(rows, WORDS)
+    model = HistGradientBoostingClassifier(**HIST, early_stopping=True, random_state=0).fit(
+        rows, WORDS
+    )
     explainer = axil.Explainer(model, partitioned(rows), partitioned(y))
     whole = axil.Explainer(model, rows, WORDS)
     queries = rows.iloc[:3]
@@ -116,16 +137,23 @@ def test_streamed_questions():
     assert "120 training rows, pushes" in repr(explainer)
 
 
-@pytest.mark.parametrize("name", ["lightgbm multiclass", "xgboost binary from offsets", "catboost poisson"])
+@pytest.mark.parametrize(
+    "name", ["lightgbm multiclass", "xgboost binary from offsets", "catboost poisson"]
+)
 def test_offsets_of_queries(name):
     """LightGBM and CatBoost add them; of XGBoost they take the place of the base."""
     case = case_of(name)
-    explainer, whole = over_dask(case), axil.Explainer(case.model, X, case.y, case.weights, case.offsets)
+    explainer, whole = (
+        over_dask(case),
+        axil.Explainer(case.model, X, case.y, case.weights, case.offsets),
+    )
     shape = (len(X_NEW),) if whole.outputs is None else (len(X_NEW), len(whole.outputs))
     offsets = np.random.default_rng(0).normal(size=shape)
     found, expected = explainer(X_NEW, offsets), whole(X_NEW, offsets)
     for name in ("predictions", "intercepts", "contributions"):
-        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(
+            getattr(found, name), getattr(expected, name), rtol=1e-12, atol=1e-12
+        )
     assert np.abs(expected.predictions - whole(X_NEW).predictions).max() > 0.1
     for ask in (
         lambda one, groups: one.top(X_NEW, 3, init_score=offsets),
@@ -133,13 +161,18 @@ def test_offsets_of_queries(name):
         lambda one, groups: one.statistics(X_NEW, init_score=offsets),
     ):
         pd.testing.assert_frame_equal(
-            ask(explainer, partitioned(np.arange(N) % 3)), ask(whole, np.arange(N) % 3), rtol=1e-9, atol=1e-12
+            ask(explainer, partitioned(np.arange(N) % 3)),
+            ask(whole, np.arange(N) % 3),
+            rtol=1e-9,
+            atol=1e-12,
         )
 
 
 @pytest.mark.parametrize("processes", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_with_a_client(processes):
-    with Client(n_workers=1, threads_per_worker=2, processes=processes, dashboard_address=None) as client:
+    with Client(
+        n_workers=1, threads_per_worker=2, processes=processes, dashboard_address=None
+    ) as client:
         case = case_of("xgboost binary from offsets")
         explainer = over_dask(case, client=client)
         whole = axil.Explainer(case.model, X, case.y, case.weights, case.offsets)
@@ -164,7 +197,9 @@ def test_wrong_data_are_refused():
 
 
 def test_a_model_that_changes_is_noticed():
-    model = lgb.train({"objective": "binary", "verbose": -1, "num_leaves": 5}, lgb.Dataset(X, BINARY), 4)
+    model = lgb.train(
+        {"objective": "binary", "verbose": -1, "num_leaves": 5}, lgb.Dataset(X, BINARY), 4
+    )
     explainer = axil.Explainer(model, partitioned(X), partitioned(BINARY))
     explainer._model.adapter._booster.set_leaf_output(0, 0, 9.0)
     with pytest.raises(axil.ExactnessError, match="score of explained row"):
@@ -176,7 +211,9 @@ def test_what_is_not_summed_is_refused_by_name():
     own = MODELS["lightgbm custom"]().fit()
     bagged = lgb.LGBMClassifier(**LGB, subsample=0.7, subsample_freq=1).fit(X, BINARY)
     dart = lgb.LGBMClassifier(**LGB, boosting_type="dart").fit(X, BINARY)
-    goss = lgb.LGBMClassifier(**LGB, data_sample_strategy="goss", top_rate=0.3, other_rate=0.2).fit(X, BINARY)
+    goss = lgb.LGBMClassifier(**LGB, data_sample_strategy="goss", top_rate=0.3, other_rate=0.2).fit(
+        X, BINARY
+    )
     joint = case_of("catboost multiclass")
     several = case_of("catboost binary 4 steps")
     for model, y, w, words in (

@@ -45,7 +45,15 @@ SAME = [
 ]
 
 # Settings that axil computes from all training rows of a leaf, or in their order, at once.
-NEED_ALL_ROWS = {"row sampling", "training rows", "objective", "loss", "loss_function", "criterion", "categories"}
+NEED_ALL_ROWS = {
+    "row sampling",
+    "training rows",
+    "objective",
+    "loss",
+    "loss_function",
+    "criterion",
+    "categories",
+}
 
 
 def same_numbers(explainer, whole, X):
@@ -64,7 +72,10 @@ def same_numbers(explainer, whole, X):
         )  # ties may come in another order
     labels = np.arange(len(expected.targets)) % 3
     chunks = unequal(len(labels))
-    ours, theirs = explainer.group(X, da.from_array(labels, chunks=(chunks,))), expected.group(labels)
+    ours, theirs = (
+        explainer.group(X, da.from_array(labels, chunks=(chunks,))),
+        expected.group(labels),
+    )
     assert list(ours.columns) == list(theirs.columns)
     np.testing.assert_array_equal(ours["group"], theirs["group"])
     np.testing.assert_allclose(ours["weight"], theirs["weight"], rtol=0, atol=1e-12)
@@ -77,7 +88,11 @@ def test_the_same_numbers_as_on_one_machine(library, name):
     explainer, whole = over_dask(case), explainer_of(library, name)
     same_numbers(explainer, whole, case.X_new[:9])
     ours, theirs = explainer.verification, whole.verification
-    assert (ours.n_rows, ours.n_trees, ours.compared) == (theirs.n_rows, theirs.n_trees, theirs.compared)
+    assert (ours.n_rows, ours.n_trees, ours.compared) == (
+        theirs.n_rows,
+        theirs.n_trees,
+        theirs.compared,
+    )
     assert ours.max_error <= ours.tolerance == theirs.tolerance
     assert ours.leaf_error == pytest.approx(theirs.leaf_error, abs=1e-12)
 
@@ -113,12 +128,16 @@ def test_rows_of_an_array_are_numbered_throughout(model):
 
 def test_many_queries_go_in_batches(explainer, whole, monkeypatch):
     expected = whole(X)
-    monkeypatch.setattr("axil.dask.partitioned_weights.ASKED_BYTES", 8 * 9 * 25 * 100)  # a hundred queries at a time
+    monkeypatch.setattr(
+        "axil.dask.partitioned_weights.ASKED_BYTES", 8 * 9 * 25 * 100
+    )  # a hundred queries at a time
     np.testing.assert_allclose(explainer(X).weights, expected.weights, rtol=0, atol=1e-14)
     pd.testing.assert_frame_equal(explainer.top(X, 3), whole.top(X, 3))
     batches = list(explainer.iter(X, batch_size=200))
     assert [len(batch) for batch in batches] == [200, 200, 42]
-    np.testing.assert_allclose(np.concatenate([b.weights for b in batches]), expected.weights, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(
+        np.concatenate([b.weights for b in batches]), expected.weights, rtol=0, atol=1e-14
+    )
 
 
 def test_fewer_rows_than_asked_for(model, explainer, whole):
@@ -134,7 +153,9 @@ def test_no_queries(explainer):
 
 def test_groups_by_any_labels(explainer, whole):
     labels = pd.Series(np.where(np.arange(len(X)) % 5 == 0, "north", "south"), index=X.index)
-    pd.testing.assert_frame_equal(explainer.group(QUERIES, partitioned(labels)), whole(QUERIES).group(labels))
+    pd.testing.assert_frame_equal(
+        explainer.group(QUERIES, partitioned(labels)), whole(QUERIES).group(labels)
+    )
     with pytest.raises(axil.InputError, match="groups has 2 partitions and X has 5"):
         explainer.group(QUERIES, partitioned(labels, (100, 342)))
 
@@ -150,14 +171,18 @@ def test_a_model_that_changed_is_noticed(model):
 
 def test_unverified_explainers_prepare_on_their_own(model, whole):
     explainer = axil.Explainer(model, partitioned(X), partitioned(Y), verify=False)
-    np.testing.assert_allclose(explainer(QUERIES).weights, whole(QUERIES).weights, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(
+        explainer(QUERIES).weights, whole(QUERIES).weights, rtol=0, atol=1e-14
+    )
     assert explainer.prepare() is explainer
     assert "not verified" in repr(explainer)
 
 
 def test_bad_questions(explainer):
     for ask in (explainer.matrix, lambda: explainer.operator):
-        with pytest.raises(axil.UnsupportedQuestionError, match=r"Dask collections.*Use training rows in memory"):
+        with pytest.raises(
+            axil.UnsupportedQuestionError, match=r"Dask collections.*Use training rows in memory"
+        ):
             ask()
     with pytest.raises(axil.InputError, match=r"X\.compute\(\)"):
         explainer(partitioned(X))

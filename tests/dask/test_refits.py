@@ -12,7 +12,17 @@ from distributed import Client
 from sklearn.ensemble import RandomForestRegressor
 
 import axil
-from tests.dask.dask_models import QUERIES, WEIGHTS, X, Y, close, over_dask, partitioned, same_table, unequal
+from tests.dask.dask_models import (
+    QUERIES,
+    WEIGHTS,
+    X,
+    Y,
+    close,
+    over_dask,
+    partitioned,
+    same_table,
+    unequal,
+)
 from tests.test_contract import case_of, explainer_of
 
 SAME = [
@@ -50,7 +60,9 @@ def test_the_numbers_of_one_machine(library, name):
         found, expected = (one.removal(X, k=3, same_sign=same_sign) for one in (explainer, whole))
         assert list(found.columns) == list(expected.columns)
         close(found["effect"].abs(), expected["effect"].abs())  # ties may come in another order
-    same_table(explainer.leave_one_out(), whole.leave_one_out(), ("target", "prediction", "residual"))
+    same_table(
+        explainer.leave_one_out(), whole.leave_one_out(), ("target", "prediction", "residual")
+    )
 
 
 def heavy():
@@ -74,16 +86,24 @@ def test_rows_that_outweigh_all_others_are_refitted(pair, monkeypatch):
     close(explainer.removal(QUERIES), whole.removal(QUERIES))
     left, expected = explainer.leave_one_out(), whole.leave_one_out()
     close(left["prediction"], expected["prediction"])
-    again = axil.Explainer(explainer._model.adapter._booster, *(partitioned(v) for v in (X, Y, heavy())))
+    again = axil.Explainer(
+        explainer._model.adapter._booster, *(partitioned(v) for v in (X, Y, heavy()))
+    )
     monkeypatch.setattr("axil.dask.refits.MOST_REFITS", 1)
-    with pytest.raises(axil.UnsupportedQuestionError, match=r"2 training rows outweigh.*first-order"):
+    with pytest.raises(
+        axil.UnsupportedQuestionError, match=r"2 training rows outweigh.*first-order"
+    ):
         again.removal(QUERIES)
 
 
 def test_rows_are_named_by_their_labels(pair):
     explainer, whole = pair
     gone = ["patient 300", "patient 7"]
-    same_table(explainer.without(QUERIES, gone), whole.without(QUERIES, gone), ("before", "after", "change"))
+    same_table(
+        explainer.without(QUERIES, gone),
+        whole.without(QUERIES, gone),
+        ("before", "after", "change"),
+    )
     for rows, message in (
         (["patient 300", "nobody"], r"names row 'nobody' \(1 of 2 are unknown\)"),
         (["patient 7"] * 2, "twice"),
@@ -96,7 +116,9 @@ def test_rows_are_named_by_their_labels(pair):
     twice = X.set_axis(["a"] * len(X), axis=0)
     model = lgb.LGBMRegressor(n_estimators=2, n_jobs=1, verbose=-1).fit(twice, Y)
     alike = axil.Explainer(model, partitioned(twice), partitioned(Y))
-    with pytest.raises(axil.InputError, match="none of any weight is left"):  # the label means all of its rows
+    with pytest.raises(
+        axil.InputError, match="none of any weight is left"
+    ):  # the label means all of its rows
         alike.without(twice.iloc[:1], ["a"])
 
 
@@ -123,7 +145,9 @@ def test_sets_by_pushes_and_greedy_ones(pair):
     explainer, _ = pair
     found, expected = (one.removal(QUERIES, k=4, same_sign=True, by="pushes") for one in pair)
     same_table(found, expected, ("push",))
-    found, expected = (one.removal(QUERIES, k=4, same_sign=True, method="first-order") for one in pair)
+    found, expected = (
+        one.removal(QUERIES, k=4, same_sign=True, method="first-order") for one in pair
+    )
     same_table(found, expected, ("effect",))
     assert found.attrs == expected.attrs
     with pytest.raises(axil.UnsupportedQuestionError, match="greedy"):
@@ -132,7 +156,9 @@ def test_sets_by_pushes_and_greedy_ones(pair):
 
 def test_draws_that_were_recorded():
     forest = RandomForestRegressor(6, min_samples_leaf=3, random_state=0).fit(X, Y)
-    bagged = lgb.LGBMRegressor(n_estimators=8, subsample=0.6, subsample_freq=1, verbose=-1, n_jobs=1).fit(X, Y, WEIGHTS)
+    bagged = lgb.LGBMRegressor(
+        n_estimators=8, subsample=0.6, subsample_freq=1, verbose=-1, n_jobs=1
+    ).fit(X, Y, WEIGHTS)
     for model, data in ((forest, (X, Y)), (bagged, (X, Y, WEIGHTS))):
         whole = axil.Explainer(model, *data)
         s = whole._model.engines[0].structure
@@ -149,17 +175,24 @@ def test_draws_that_were_recorded():
 
 def test_with_a_client(pair):
     explainer, whole = pair
-    with Client(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None) as client:
+    with Client(
+        n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
+    ) as client:
         parts = [partitioned(values) for values in (X, Y, heavy())]
         spread = axil.Explainer(explainer._model.adapter._booster, *parts, client=client)
         close(spread.removal(QUERIES), whole.removal(QUERIES))
-        found, expected = spread.without(QUERIES, ["patient 7"]), whole.without(QUERIES, ["patient 7"])
+        found, expected = (
+            spread.without(QUERIES, ["patient 7"]),
+            whole.without(QUERIES, ["patient 7"]),
+        )
         same_table(found, expected, ("before", "after", "change"))
         assert list(spread.similar(QUERIES, 3)["row"]) == list(whole.similar(QUERIES, 3)["row"])
         assert len(spread.leave_one_out()) == len(X)
 
 
-@pytest.mark.parametrize("how", [{"path_smooth": 2.0}, {"objective": "huber", "alpha": 0.5, "reg_alpha": 0.1}])
+@pytest.mark.parametrize(
+    "how", [{"path_smooth": 2.0}, {"objective": "huber", "alpha": 0.5, "reg_alpha": 0.1}]
+)
 def test_models_whose_rows_cannot_be_deleted(how):
     model = lgb.LGBMRegressor(n_estimators=3, **how, n_jobs=1, verbose=-1).fit(X, Y)
     other = axil.Explainer(model, partitioned(X), partitioned(Y))
@@ -177,14 +210,29 @@ def test_models_whose_rows_cannot_be_deleted(how):
 
 
 def test_leaves_that_lost_their_rows_have_their_ancestors_values():
-    model = RandomForestRegressor(6, bootstrap=False, max_features=1, random_state=0, n_jobs=1).fit(X, Y)
-    explainer, whole = axil.Explainer(model, partitioned(X), partitioned(Y)), axil.Explainer(model, X, Y)
+    model = RandomForestRegressor(6, bootstrap=False, max_features=1, random_state=0, n_jobs=1).fit(
+        X, Y
+    )
+    explainer, whole = (
+        axil.Explainer(model, partitioned(X), partitioned(Y)),
+        axil.Explainer(model, X, Y),
+    )
     gone, groups = list(X.index[::2]), np.arange(len(X)) % 3 > 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        same_table(explainer.without(QUERIES, gone), whole.without(QUERIES, gone), ("before", "after", "change"))
+        same_table(
+            explainer.without(QUERIES, gone),
+            whole.without(QUERIES, gone),
+            ("before", "after", "change"),
+        )
         found = explainer.removal(QUERIES, groups=da.from_array(groups, chunks=(unequal(len(X)),)))
         same_table(found, whole.removal(QUERIES, groups=groups), ("before", "after", "change"))
-        np.testing.assert_allclose(explainer.removal(QUERIES), whole.removal(QUERIES), rtol=0, atol=1e-9)
+        np.testing.assert_allclose(
+            explainer.removal(QUERIES), whole.removal(QUERIES), rtol=0, atol=1e-9
+        )
         gone = list(X.index[:-2])
-        same_table(explainer.without(QUERIES, gone), whole.without(QUERIES, gone), ("before", "after", "change"))
+        same_table(
+            explainer.without(QUERIES, gone),
+            whole.without(QUERIES, gone),
+            ("before", "after", "change"),
+        )

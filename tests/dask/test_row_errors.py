@@ -18,8 +18,14 @@ BOTH = np.column_stack([Y, np.sqrt(Y)])
 QUIET = {"verbose": 0, "allow_writing_files": False, "thread_count": 1}
 MODELS = {
     "lightgbm": (lambda: lgb.LGBMRegressor(n_estimators=20, verbose=-1, n_jobs=1), None),
-    "xgboost outputs": (lambda: xgb.XGBRegressor(n_estimators=10, max_depth=3, n_jobs=1, base_score=0.5), BOTH),
-    "catboost": (lambda: CatBoostRegressor(iterations=10, depth=3, **QUIET, boosting_type="Plain"), None),
+    "xgboost outputs": (
+        lambda: xgb.XGBRegressor(n_estimators=10, max_depth=3, n_jobs=1, base_score=0.5),
+        BOTH,
+    ),
+    "catboost": (
+        lambda: CatBoostRegressor(iterations=10, depth=3, **QUIET, boosting_type="Plain"),
+        None,
+    ),
 }
 
 
@@ -39,7 +45,9 @@ def same(found, expected):
     for ask in (lambda one: one.quantiles(queries, [0.1, 0.5]), lambda one: one.std(queries)):
         np.testing.assert_allclose(ask(found), ask(expected), rtol=1e-11)
     np.testing.assert_allclose(found.predict(queries), expected.predict(queries), rtol=1e-12)
-    np.testing.assert_array_equal(found.sample(queries, 3, 1).shape, expected.sample(queries, 3, 1).shape)
+    np.testing.assert_array_equal(
+        found.sample(queries, 3, 1).shape, expected.sample(queries, 3, 1).shape
+    )
     ours, theirs = found.why(queries, 4), expected.why(queries, 4)
     assert list(ours.columns) == list(theirs.columns)
     np.testing.assert_array_equal(ours["row"], theirs["row"])
@@ -62,7 +70,10 @@ def test_the_numbers_of_one_machine(name):
     whole = axil.Explainer(model, FIT, y, WEIGHTS)
     same(explainer.calibrate(CAL, truth), whole.calibrate(CAL, truth))
     if name == "lightgbm":
-        same(explainer.calibrate(CAL, truth, method="exact"), whole.calibrate(CAL, truth, method="exact"))
+        same(
+            explainer.calibrate(CAL, truth, method="exact"),
+            whole.calibrate(CAL, truth, method="exact"),
+        )
     folds = y[::-1].copy()
     same(
         explainer.calibrate(CAL, truth, out_of_fold=partitioned(folds)),
@@ -104,11 +115,20 @@ def test_what_is_refused():
     with pytest.raises(axil.UnsupportedQuestionError, match="to_html of intervals"):
         predictive.to_html(NEW)
     alone = lgb.LGBMRegressor(
-        n_estimators=3, num_leaves=200, min_child_samples=1, min_child_weight=0, n_jobs=1, verbose=-1
+        n_estimators=3,
+        num_leaves=200,
+        min_child_samples=1,
+        min_child_weight=0,
+        n_jobs=1,
+        verbose=-1,
     )
     lonely = axil.Explainer(alone.fit(FIT, Y[:250]), partitioned(FIT), partitioned(Y[:250]))
     with pytest.raises(axil.UnsupportedQuestionError, match="most training rows are alone"):
         lonely.calibrate(CAL, Y[250:380], method="exact")
-    smoothed = lgb.LGBMRegressor(n_estimators=3, path_smooth=2.0, n_jobs=1, verbose=-1).fit(FIT, Y[:250])
+    smoothed = lgb.LGBMRegressor(n_estimators=3, path_smooth=2.0, n_jobs=1, verbose=-1).fit(
+        FIT, Y[:250]
+    )
     with pytest.raises(axil.UnsupportedQuestionError, match="path_smooth"):
-        axil.Explainer(smoothed, partitioned(FIT), partitioned(Y[:250])).calibrate(CAL, Y[250:380], method="exact")
+        axil.Explainer(smoothed, partitioned(FIT), partitioned(Y[:250])).calibrate(
+            CAL, Y[250:380], method="exact"
+        )

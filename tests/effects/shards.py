@@ -41,7 +41,11 @@ class Rows:
             return NoEffects(served, self.intercepts, first)
         if shared:
             weights = self.numbers[:, 0]
-            found = SumEffects(csr_array(weights) if self.form == "sparse" else weights, self.targets, self.intercepts)
+            found = SumEffects(
+                csr_array(weights) if self.form == "sparse" else weights,
+                self.targets,
+                self.intercepts,
+            )
             found.first = first
             return found
         blocks = [
@@ -79,15 +83,21 @@ class Data:
         for first, last in pairwise(np.cumsum((0, *sizes))):
             own = slice(first, last)
             numbers, targets, index = self.numbers[:, :, own], self.targets[own], self.index[own]
-            found.append(Rows(int(first), numbers, targets, 10 * targets, index, self.intercepts, self.form))
+            found.append(
+                Rows(int(first), numbers, targets, 10 * targets, index, self.intercepts, self.form)
+            )
         return found
 
-    def reduced(self, want: Any, sizes: tuple[int, ...], columns: Any = None, first: int = 0) -> Any:
+    def reduced(
+        self, want: Any, sizes: tuple[int, ...], columns: Any = None, first: int = 0
+    ) -> Any:
         """The result over these shards, added in their order; ``columns`` has the column of rows from a to b."""
         parts = []
         for shard in self.shards(sizes):
             a, b = shard.start, shard.start + len(shard.targets)
-            parts.append(want.of(shard, shard.effects(first), None if columns is None else columns(a, b)))
+            parts.append(
+                want.of(shard, shard.effects(first), None if columns is None else columns(a, b))
+            )
         return reduce(add, parts)
 
 

@@ -45,7 +45,9 @@ def allowed(among, distinct, ranges, residuals=None):
 
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize(("among", "distinct", "positive", "ranges"), every(2, product([False, True], repeat=4)))
+@pytest.mark.parametrize(
+    ("among", "distinct", "positive", "ranges"), every(2, product([False, True], repeat=4))
+)
 @pytest.mark.parametrize("k", [3, 15])
 def test_the_rows_listed(form, cut, among, distinct, positive, ranges, k):
     made = data(form)
@@ -58,7 +60,9 @@ def test_the_rows_listed(form, cut, among, distinct, positive, ranges, k):
         rows = expected(made.numbers[i, output], k, i, among, distinct, positive, ranges)
         check_best(found.best, rows, made, i, output)
         listed = np.abs(made.numbers[i, output, rows])
-        np.testing.assert_allclose(found.shares[i, output, : len(rows)], np.cumsum(listed) / found.sizes[i, output])
+        np.testing.assert_allclose(
+            found.shares[i, output, : len(rows)], np.cumsum(listed) / found.sizes[i, output]
+        )
     np.testing.assert_array_equal(found.predictions, made.made + made.intercepts)
 
 
@@ -74,7 +78,9 @@ def test_residuals_for_adjusted_targets(form, cut, ranges):
     for i, output in np.ndindex(QUERIES, OUTPUTS):
         rows = expected(made.numbers[i, output], 6, i, False, False, False, ranges)
         check_best(found.best, rows, made, i, output)
-        np.testing.assert_array_equal(found.best.columns["residual"][i, output, : len(rows)], residuals[rows, output])
+        np.testing.assert_array_equal(
+            found.best.columns["residual"][i, output, : len(rows)], residuals[rows, output]
+        )
 
 
 def test_ranges_of_a_later_batch():
@@ -84,4 +90,10 @@ def test_ranges_of_a_later_batch():
     choice = Choice(4, ranges=ranges)
     found = made.reduced(choice, CUTS["three"], allowed(False, False, True), first=3)
     for i, output in np.ndindex(QUERIES, OUTPUTS):
-        check_best(found.best, expected(made.numbers[i, output], 4, i, False, False, False, True), made, i, output)
+        check_best(
+            found.best,
+            expected(made.numbers[i, output], 4, i, False, False, False, True),
+            made,
+            i,
+            output,
+        )

@@ -20,5 +20,7 @@ def test_sums_by_group(form, cut, labels):
     for g, name in enumerate(found.groups):
         own = labels == name
         np.testing.assert_array_equal(found.effects[:, :, g], made.numbers[:, :, own].sum(axis=2))
-        np.testing.assert_array_equal(found.contributions[:, :, g], made.contributions[:, :, own].sum(axis=2))
+        np.testing.assert_array_equal(
+            found.contributions[:, :, g], made.contributions[:, :, own].sum(axis=2)
+        )
     np.testing.assert_array_equal(found.predictions, made.made + made.intercepts)

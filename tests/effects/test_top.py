@@ -25,16 +25,23 @@ def test_top(form, cut, by, k):
         listed = found.columns["position"][i, output]
         assert listed[: len(rows)].tolist() == rows
         np.testing.assert_array_equal(found.size[i, output, : len(rows)], sizes[i, output, rows])
-        assert (found.size[i, output, len(rows) :] <= 0).all()  # rows without effect, or free places
+        assert (
+            found.size[i, output, len(rows) :] <= 0
+        ).all()  # rows without effect, or free places
     np.testing.assert_array_equal(found.predictions, made.made + made.intercepts)
 
 
 @pytest.mark.parametrize("cut", CUTS)
 def test_top_by_a_column(cut):
-    made, column = data("blocks"), np.random.default_rng(1).integers(-3, 4, (N, OUTPUTS)).astype(float)
+    made, column = (
+        data("blocks"),
+        np.random.default_rng(1).integers(-3, 4, (N, OUTPUTS)).astype(float),
+    )
     found = made.reduced(TopRows(5), CUTS[cut], lambda a, b: column[a:b])
     for i, output in np.ndindex(QUERIES, OUTPUTS):
-        check_best(found, largest(np.abs(made.numbers[i, output] * column[:, output]), 5), made, i, output)
+        check_best(
+            found, largest(np.abs(made.numbers[i, output] * column[:, output]), 5), made, i, output
+        )
 
 
 @pytest.mark.parametrize("cut", CUTS)

@@ -28,7 +28,9 @@ def test_sparse_ones_where_outputs_share_them(form, cut):
     found = made.reduced(Whole(sparse=True), CUTS[cut])
     assert all(map(issparse, found.parts)) == (form in ("shared", "sparse"))
     for output, own in enumerate(found.by_output(OUTPUTS)):
-        np.testing.assert_array_equal(own.toarray() if issparse(own) else own, made.numbers[:, output])
+        np.testing.assert_array_equal(
+            own.toarray() if issparse(own) else own, made.numbers[:, output]
+        )
 
 
 def test_batches_of_queries_are_joined():
@@ -37,4 +39,6 @@ def test_batches_of_queries_are_joined():
     assert len(found) == 3 * QUERIES
     for output, own in enumerate(found.by_output(OUTPUTS)):
         np.testing.assert_array_equal(own, np.concatenate([one.numbers[:, output] for one in made]))
-    np.testing.assert_array_equal(found.predictions, np.concatenate([one.made + one.intercepts for one in made]))
+    np.testing.assert_array_equal(
+        found.predictions, np.concatenate([one.made + one.intercepts for one in made])
+    )

@@ -62,7 +62,9 @@ def test_differences_against_a_recursion_by_hand_date_by_date(series):
     np.testing.assert_allclose(found.base[:, 0], series.iloc[-1])
     assert (found.explainer.index == series.index[13:].to_numpy()).all()
     frame = pd.DataFrame({"unique_id": "co2", "ds": series.index, "y": series.to_numpy()})
-    other = mlforecast.MLForecast({"lgb": model()}, freq="MS", lags=LAGS, target_transforms=[Differences([1])])
+    other = mlforecast.MLForecast(
+        {"lgb": model()}, freq="MS", lags=LAGS, target_transforms=[Differences([1])]
+    )
     again = axil.forecast(other.fit(frame), frame, h=H)
     np.testing.assert_allclose(again.values, found.values, rtol=1e-9)
     np.testing.assert_allclose(again.explain().weights, weights, atol=1e-9)
@@ -77,7 +79,13 @@ def frame(series):
 
 @pytest.mark.parametrize(
     "transforms",
-    [None, [Differences([1, 12])], [LocalStandardScaler()], [Differences([1]), LocalStandardScaler()], "log"],
+    [
+        None,
+        [Differences([1, 12])],
+        [LocalStandardScaler()],
+        [Differences([1]), LocalStandardScaler()],
+        "log",
+    ],
 )
 def test_contributions_and_base_make_the_forecasts(frame, transforms):
     log = transforms == "log"
@@ -144,35 +152,55 @@ def test_several_series_of_skforecast_by_date_and_series(frame, encoding, differ
     own = forecaster.predict(steps=3, suppress_warnings=True).pivot(columns="level", values="pred")
     np.testing.assert_allclose(found.values, own[["co2", "waves"]], rtol=1e-9)
     rows = pd.Series(found.row_labels)
-    assert rows[[0, len(rows) - 1]].tolist() == [f"co2 {found.row_dates[0]!s:.10}", "waves 2001-12-01"]
+    assert rows[[0, len(rows) - 1]].tolist() == [
+        f"co2 {found.row_dates[0]!s:.10}",
+        "waves 2001-12-01",
+    ]
     assert found.explainer.targets[-1] == pytest.approx(
         (wide["waves"].diff() if differences else wide["waves"]).iloc[-1]
     )
-    with pytest.raises(axil.InputError, match="exog of a ForecasterRecursiveMultiSeries is not read"):
+    with pytest.raises(
+        axil.InputError, match="exog of a ForecasterRecursiveMultiSeries is not read"
+    ):
         axil.forecast(forecaster, wide, h=3, exog=wide)
 
 
 def test_a_direct_forecaster_is_refused_with_a_way_in_that_works(series):
     direct = ForecasterDirect(estimator=model(), steps=3, lags=LAGS)
     direct.fit(y=series)
-    for refused in (lambda: axil.forecast(direct, series, h=2), lambda: axil.Explainer(direct, series, series)):
-        with pytest.raises(axil.InputError, match=r"one of its estimators_, with filter_train_X_y_for_step"):
+    for refused in (
+        lambda: axil.forecast(direct, series, h=2),
+        lambda: axil.Explainer(direct, series, series),
+    ):
+        with pytest.raises(
+            axil.InputError, match=r"one of its estimators_, with filter_train_X_y_for_step"
+        ):
             refused()
     X, y = direct.filter_train_X_y_for_step(2, *direct.create_train_X_y(y=series))
     assert axil.Explainer(direct.estimators_[2], X, y).kind == "exact"
-    assert "axil.forecast(forecaster, data)" in str(axil.supports(ForecasterRecursive(estimator=model(), lags=2)))
+    assert "axil.forecast(forecaster, data)" in str(
+        axil.supports(ForecasterRecursive(estimator=model(), lags=2))
+    )
 
 
 @pytest.mark.parametrize("transforms", [[Differences([1])], "log"])
 def test_the_timeline_has_a_curve_for_each_horizon_that_ends_at_its_forecast(frame, transforms):
     plots = pytest.importorskip("axil.plots")
     pytest.importorskip("matplotlib").use("agg")
-    given = [GlobalSklearnTransformer(FunctionTransformer(np.log, np.exp))] if transforms == "log" else transforms
-    forecaster = mlforecast.MLForecast({"lgb": model()}, freq="MS", lags=LAGS, target_transforms=given).fit(frame)
+    given = (
+        [GlobalSklearnTransformer(FunctionTransformer(np.log, np.exp))]
+        if transforms == "log"
+        else transforms
+    )
+    forecaster = mlforecast.MLForecast(
+        {"lgb": model()}, freq="MS", lags=LAGS, target_transforms=given
+    ).fit(frame)
     found = axil.forecast(forecaster, frame, h=4)
     ax = plots.timeline(found, query="waves")
     curves = [line for line in ax.lines if line.get_drawstyle() == "steps-post"]
-    np.testing.assert_allclose([line.get_ydata()[-1] for line in curves], found.values[:, 1], rtol=1e-6)
+    np.testing.assert_allclose(
+        [line.get_ydata()[-1] for line in curves], found.values[:, 1], rtol=1e-6
+    )
     assert "waves, 1 to 4 ahead" in ax.get_title(loc="left")
     with pytest.raises(axil.InputError, match="leave dates out"):
         plots.timeline(found, found.row_dates)
@@ -195,7 +223,9 @@ def with_exog(series):
     """A forecaster with two further features, and these at the dates of the fit and of ten more."""
     dates = pd.date_range(series.index[0], periods=len(series) + 10, freq="MS")
     rng = np.random.default_rng(0)
-    exog = pd.DataFrame({"price": rng.normal(size=len(dates)), "sale": rng.normal(size=len(dates))}, index=dates)
+    exog = pd.DataFrame(
+        {"price": rng.normal(size=len(dates)), "sale": rng.normal(size=len(dates))}, index=dates
+    )
     forecaster = ForecasterRecursive(estimator=model(), lags=LAGS)
     forecaster.fit(y=series, exog=exog.loc[series.index])
     return forecaster, exog
@@ -208,8 +238,14 @@ def test_further_features_are_those_of_the_fit_and_of_the_steps(series, with_exo
     np.testing.assert_allclose(found.values[:, 0], expected, rtol=1e-9)
     n = len(series)
     bad = {
-        "the steps alone": (exog.iloc[n:], rf"no row for {n - 12} of the {n - 12} dates of the fit, first 1981-01-01"),
-        "the fit alone": (exog.iloc[:n], "exog has 0 rows after the dates of the fit; expected one for each of the 5"),
+        "the steps alone": (
+            exog.iloc[n:],
+            rf"no row for {n - 12} of the {n - 12} dates of the fit, first 1981-01-01",
+        ),
+        "the fit alone": (
+            exog.iloc[:n],
+            "exog has 0 rows after the dates of the fit; expected one for each of the 5",
+        ),
         "nothing": (None, "fitted with the further features price, sale, and exog is not given"),
         "one of them": (exog[["price"]], "exog lacks the feature 'sale'"),
         "an array": (exog.to_numpy(), "exog is a ndarray; expected a pandas frame"),
@@ -225,7 +261,12 @@ def test_further_features_are_those_of_the_fit_and_of_the_steps(series, with_exo
 
 def test_further_features_of_mlforecast_are_asked_for(series):
     data = pd.DataFrame(
-        {"unique_id": "co2", "ds": series.index, "y": series.to_numpy(), "price": np.arange(len(series))}
+        {
+            "unique_id": "co2",
+            "ds": series.index,
+            "y": series.to_numpy(),
+            "price": np.arange(len(series)),
+        }
     )
     forecaster = mlforecast.MLForecast(models={"lgb": model()}, freq="MS", lags=LAGS)
     forecaster.fit(data, static_features=[])

@@ -16,7 +16,9 @@ from tests.fuzz.judge import Wrong, silence
 from tests.fuzz.mutations import CHANGES
 from tests.fuzz.refits import AGREES, Fit
 
-NEAR = 1e-6  # of the largest number in a fit: bases are in float32, all else of a replay is in float64
+NEAR = (
+    1e-6  # of the largest number in a fit: bases are in float32, all else of a replay is in float64
+)
 DIVERGED = 100.0  # of that number: rounding decides about scores that are larger
 SHOWS = 1e-3  # of that number: wrong data that move a score by more must be noticed
 INSIDE = 0.999  # of the radius
@@ -32,9 +34,13 @@ def explained(fit: Fit) -> Any:
         theirs = np.reshape(fit.raw(fit.X_new, fit.new_offsets), (len(fit.X_new), -1))
     if said:
         raise Wrong(f"axil printed or warned: {said[0][:300]}")
-    made = _outputs_last(found.contributions).sum(axis=-2) + np.reshape(found.intercepts, theirs.shape)
+    made = _outputs_last(found.contributions).sum(axis=-2) + np.reshape(
+        found.intercepts, theirs.shape
+    )
     if not np.abs(made - theirs).max() <= 10 * NEAR * max(fit.size, np.abs(theirs).max()):
-        raise Wrong(f"contributions and intercepts are {np.abs(made - theirs).max():.3g} away from the model's scores")
+        raise Wrong(
+            f"contributions and intercepts are {np.abs(made - theirs).max():.3g} away from the model's scores"
+        )
     return explainer
 
 
@@ -48,17 +54,27 @@ def check_answers(fit: Fit, draw: Draw) -> None:
     """without, removal, leave_one_out, what_if and pushes are what the replay says."""
     explainer, rng, n = explained(fit), draw.rng, len(fit.y)
     leaf = fit.leaves[0] == fit.asked[0, 0]
-    sets = [rng.random(n) < share for share in (0.1, 0.5, 0.9)] + [leaf, np.arange(n) == rng.integers(n)]
+    sets = [rng.random(n) < share for share in (0.1, 0.5, 0.9)] + [
+        leaf,
+        np.arange(n) == rng.integers(n),
+    ]
     for gone in sets:
         expected = fit.scores(gone=gone)[0] if not gone.all() else np.full(1, np.inf)
         if not np.isinf(expected).any() and _has_base(fit, gone):
-            _compare(fit, "without", expected, lambda gone=gone: _after(explainer.without, fit, gone))
+            _compare(
+                fit, "without", expected, lambda gone=gone: _after(explainer.without, fit, gone)
+            )
     unoffset = replace(fit, new_offsets=None)
     every = [np.arange(n) == row for row in range(n)]
     known = np.array([_has_base(fit, gone) for gone in every])
     effects = [unoffset.scores(gone=gone)[0] for gone in every]
     effects = np.stack(effects, axis=1) - unoffset.scores()[0][:, None]
-    _compare(fit, "removal", effects[:, known], lambda: _outputs_last(explainer.removal(fit.X_new))[:, known])
+    _compare(
+        fit,
+        "removal",
+        effects[:, known],
+        lambda: _outputs_last(explainer.removal(fit.X_new))[:, known],
+    )
     if explainer.kind == "exact":
         own = [fit.scores(gone=gone)[1][row] for row, gone in enumerate(every)]
         own = np.where([[fit.alone(row)] for row in range(n)], np.nan, own)
@@ -67,7 +83,9 @@ def check_answers(fit: Fit, draw: Draw) -> None:
         pushes = np.moveaxis(unoffset.refitted()[3], 0, -1)
         _compare(fit, "pushes", pushes, lambda: _outputs_last(explainer.pushes(fit.X_new)), AGREES)
     changed, y = rng.choice(n, min(n, 3), replace=False), fit.y.copy()
-    y[changed] = rng.permutation(fit.y)[: len(changed)] if fit.loss.n_classes else y[changed] * 0.8 + 0.2
+    y[changed] = (
+        rng.permutation(fit.y)[: len(changed)] if fit.loss.n_classes else y[changed] * 0.8 + 0.2
+    )
     if not _has_base(replace(fit, y=y), np.zeros(n, dtype=bool)):
         return
     targets = {int(row): (int(y[row]) if fit.loss.n_classes else float(y[row])) for row in changed}
@@ -77,7 +95,11 @@ def check_answers(fit: Fit, draw: Draw) -> None:
 def _has_base(fit: Fit, gone: Array) -> bool:
     """Whether rows of every class are left, which the start of a classifier needs."""
     kept = ~np.asarray(gone)
-    return fit.draws is not None or bool((fit.columns[kept] != 0).any(axis=0).all()) or not fit.loss.n_classes
+    return (
+        fit.draws is not None
+        or bool((fit.columns[kept] != 0).any(axis=0).all())
+        or not fit.loss.n_classes
+    )
 
 
 def _after(question: Callable[..., Any], fit: Fit, given: Any) -> Any:
@@ -85,21 +107,29 @@ def _after(question: Callable[..., Any], fit: Fit, given: Any) -> Any:
     return np.reshape(question(fit.X_new, given, **how)["after"], (len(fit.X_new), -1))
 
 
-def _compare(fit: Fit, what: str, expected: Array, ask: Callable[[], Any], near: float = NEAR) -> None:
+def _compare(
+    fit: Fit, what: str, expected: Array, ask: Callable[[], Any], near: float = NEAR
+) -> None:
     """Equal to the replay, or called approximate; nan where the replay has none, and deletions say so."""
     with silence() as said:
         found = np.reshape(ask(), expected.shape)
-    said = [one for one in said if not one.startswith("SplitsWarning")]  # of many rows deleted, as here on purpose
+    said = [
+        one for one in said if not one.startswith("SplitsWarning")
+    ]  # of many rows deleted, as here on purpose
     if any(one.startswith("ApproximationWarning") for one in said):
         return
     none, other = np.isnan(expected), np.isnan(found)
     if (none != other).any():
-        raise Wrong(f"{what} is nan in {other.sum()} of {other.size} places, and in {none.sum()} by the replay")
+        raise Wrong(
+            f"{what} is nan in {other.sum()} of {other.size} places, and in {none.sum()} by the replay"
+        )
     announced = [one for one in said if " are nan: without the deleted rows" in one]
     if len(announced) != (what in ("without", "removal") and none.any()):
         raise Wrong(f"{what}: {none.sum()} numbers are nan, and {len(announced)} warnings say so")
     if len(said) > len(announced):
-        raise Wrong(f"{what}: axil printed or warned: {next(one for one in said if one not in announced)[:300]}")
+        raise Wrong(
+            f"{what}: axil printed or warned: {next(one for one in said if one not in announced)[:300]}"
+        )
     largest = float(np.abs(expected[~none]).max(initial=0.0))
     if largest > DIVERGED * fit.size:
         return
@@ -139,7 +169,9 @@ def check_file(fit: Fit, draw: Draw) -> None:
         explainer.save(path)
         with np.load(path) as file:
             whole = dict(file)
-        names = [name for name, array in whole.items() if array.size and not name.startswith("index")]
+        names = [
+            name for name, array in whole.items() if array.size and not name.startswith("index")
+        ]
         for name in rng.choice(names, ENTRIES):
             at = int(rng.integers(whole[name].size))
             entries = whole | {name: _changed(whole[name], at, rng, name == "header")}
@@ -150,7 +182,9 @@ def check_file(fit: Fit, draw: Draw) -> None:
             except axil.AxilError:
                 continue
             for question, answer in right.items():
-                if not np.allclose(found[question], answer, rtol=0, atol=100 * NEAR * fit.size, equal_nan=True):
+                if not np.allclose(
+                    found[question], answer, rtol=0, atol=100 * NEAR * fit.size, equal_nan=True
+                ):
                     raise Wrong(f"{name}[{at}] changed in a file and passed; {question} differs")
 
 
@@ -176,11 +210,16 @@ def _answers(explainer: Any, fit: Fit) -> dict[str, Array]:
     """Answers to what a file may be asked."""
     with silence():
         found = explainer(fit.X_new)
-        answers = {"contributions": np.asarray(found.contributions), "removal": explainer.removal(fit.X_new)}
+        answers = {
+            "contributions": np.asarray(found.contributions),
+            "removal": explainer.removal(fit.X_new),
+        }
         gone = np.arange(len(fit.y)) % 3 == 0
         answers["without"] = np.asarray(explainer.without(fit.X_new, gone)["after"], dtype=float)
         if explainer.kind == "exact":
-            answers["leave_one_out"] = np.asarray(explainer.leave_one_out()["prediction"], dtype=float)
+            answers["leave_one_out"] = np.asarray(
+                explainer.leave_one_out()["prediction"], dtype=float
+            )
     return answers
 
 
@@ -194,17 +233,23 @@ def check_mistakes(fit: Fit, draw: Draw) -> None:
             continue
         try:
             with silence():
-                other = axil.Explainer(wrong.model, wrong.X, wrong.y, wrong.sample_weight, wrong.offsets)
+                other = axil.Explainer(
+                    wrong.model, wrong.X, wrong.y, wrong.sample_weight, wrong.offsets
+                )
                 found = np.asarray(other(fit.X_new, init_score=fit.new_offsets).contributions)
         except axil.AxilError:
             continue
         if not np.allclose(found, right, rtol=0, atol=NEAR * fit.size):
-            raise Wrong(f"{change.__name__}: passed, and contributions move by {np.abs(found - right).max():.3g}")
+            raise Wrong(
+                f"{change.__name__}: passed, and contributions move by {np.abs(found - right).max():.3g}"
+            )
 
 
 def _shows(fit: Fit, wrong: Fit) -> bool:
     """Whether a fit to the wrong data moves a score in a leaf that a training row is in."""
     asked = np.hstack([fit.asked, fit.leaves])
     with np.errstate(all="ignore"):
-        right, other = (replace(one, asked=asked, new_offsets=None).scores()[0] for one in (fit, wrong))
+        right, other = (
+            replace(one, asked=asked, new_offsets=None).scores()[0] for one in (fit, wrong)
+        )
     return not float(np.abs(other - right).max()) <= SHOWS * fit.size

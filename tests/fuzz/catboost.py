@@ -80,15 +80,28 @@ def settings(draw: Draw, data: Data) -> dict[str, Any]:
     if policy == "SymmetricTree" and draw.flag("monotone", 0.1):
         params["monotone_constraints"] = [1] + [draw.pick("sign", 0, -1)] * (data.X.shape[1] - 1)
     if draw.ranked:
-        losses = "MAE", "Quantile:alpha=0.9", "Quantile:alpha=0.2;delta=0.01", "MAPE", "MultiQuantile:alpha=0.2,0.7"
-        params = {name: value for name, value in params.items() if not name.startswith("leaf_estimation")}
-        params |= {"loss_function": draw.pick("loss_function", *losses), "leaf_estimation_method": "Exact"}
+        losses = (
+            "MAE",
+            "Quantile:alpha=0.9",
+            "Quantile:alpha=0.2;delta=0.01",
+            "MAPE",
+            "MultiQuantile:alpha=0.2,0.7",
+        )
+        params = {
+            name: value for name, value in params.items() if not name.startswith("leaf_estimation")
+        }
+        params |= {
+            "loss_function": draw.pick("loss_function", *losses),
+            "leaf_estimation_method": "Exact",
+        }
     return params
 
 
 def make(draw: Draw) -> Trial:
     """A CatBoost or a CatBoostRegressor, as it was fitted or through a file."""
-    data = table(draw, forms=("array", "array", "float32", "csr", "frame", "categories"), outputs=True)
+    data = table(
+        draw, forms=("array", "array", "float32", "csr", "frame", "categories"), outputs=True
+    )
     params, n_trees = settings(draw, data), draw.pick("trees", 1, 3, 10, 25)
     if draw.chosen["form"] == "categories":
         categories = [f"c{i}" for i in data.categories]
@@ -98,12 +111,24 @@ def make(draw: Draw) -> Trial:
             return plain(rows).astype(dict.fromkeys(categories, str))
 
         data.convert = convert
-        params |= {"cat_features": categories, "one_hot_max_size": draw.pick("one_hot_max_size", 2, 20, 20)}
+        params |= {
+            "cat_features": categories,
+            "one_hot_max_size": draw.pick("one_hot_max_size", 2, 20, 20),
+        }
     model = _fit(draw, data, {**params, "iterations": n_trees})
-    model = _through(model, draw.pick("through", *("memory",) * 6, "cbm", "json", "pickle", "shrunk", "scaled"))
+    model = _through(
+        model, draw.pick("through", *("memory",) * 6, "cbm", "json", "pickle", "shrunk", "scaled")
+    )
     X, X_new = data.convert(data.X), data.convert(data.X_new)
     return Trial(
-        model, X, data.y, data.weight, data.offset, X_new, lambda rows: _predict(model, rows), lossy(draw.chosen)
+        model,
+        X,
+        data.y,
+        data.weight,
+        data.offset,
+        X_new,
+        lambda rows: _predict(model, rows),
+        lossy(draw.chosen),
     )
 
 
@@ -116,9 +141,16 @@ ENCODINGS: dict[str, tuple[Any, ...]] = {
         ["BinarizedTargetMeanValue"],
         ["Buckets:TargetBorderCount=3", "Borders:CtrBorderCount=40:Prior=0.2/1:Prior=-1/1"],
         ["BinarizedTargetMeanValue:TargetBorderCount=4:TargetBorderType=Median"],
-        ["Borders:TargetBorderCount=6:TargetBorderType=Uniform", "BinarizedTargetMeanValue:TargetBorderCount=2"],
+        [
+            "Borders:TargetBorderCount=6:TargetBorderType=Uniform",
+            "BinarizedTargetMeanValue:TargetBorderCount=2",
+        ],
     ),
-    "combinations_ctr": (["Borders"], ["Buckets:TargetBorderCount=2", "Counter"], ["BinarizedTargetMeanValue"]),
+    "combinations_ctr": (
+        ["Borders"],
+        ["Buckets:TargetBorderCount=2", "Counter"],
+        ["BinarizedTargetMeanValue"],
+    ),
     "max_ctr_complexity": (1, 2, 3, 5),
     "model_size_reg": (0, 0, 2),
     "one_hot_max_size": (1, 2, 4, 12),
@@ -128,14 +160,22 @@ ENCODINGS: dict[str, tuple[Any, ...]] = {
     "fold_permutation_block": (1, 3, 50),
     "ctr_target_border_count": (1, 3),
 }
-LOSSES = ("RMSE",) * 8 + ("Logloss", "MultiClass", "MultiClassOneVsAll", "Poisson", "Tweedie:variance_power=1.5")
+LOSSES = ("RMSE",) * 8 + (
+    "Logloss",
+    "MultiClass",
+    "MultiClassOneVsAll",
+    "Poisson",
+    "Tweedie:variance_power=1.5",
+)
 
 
 def make_encoded(draw: Draw) -> Trial:
     """A model with columns of categories, of few and of many values, most of which are encoded by the targets."""
     data = table(draw, outputs=True)
     rng, n, n_new = draw.rng, len(data.y), len(data.X_new)
-    sizes = [draw.pick("values", *CARDINALITIES) for _ in range(draw.pick("categories", 1, 2, 3, 4))]
+    sizes = [
+        draw.pick("values", *CARDINALITIES) for _ in range(draw.pick("categories", 1, 2, 3, 4))
+    ]
     codes = np.stack([rng.integers(0, size, n + n_new) for size in sizes], axis=1)
     effects = sum(rng.normal(size=size)[codes[:n, i]] for i, size in enumerate(sizes))
     spread = np.ptp(data.y) or 1.0
@@ -147,12 +187,21 @@ def make_encoded(draw: Draw) -> Trial:
     def frame(rows: Any, own: Any) -> Any:
         made = pd.DataFrame(rows, columns=[f"x{i}" for i in range(rows.shape[1])])
         for name, column in zip(names, own.T):
-            made.insert(place, name, column if written == "numbers" else [f"value {code}" for code in column])
+            made.insert(
+                place,
+                name,
+                column if written == "numbers" else [f"value {code}" for code in column],
+            )
         return made.astype(dict.fromkeys(names, "category")) if written == "categories" else made
 
     X, X_new = frame(data.X, codes[:n]), frame(data.X_new, codes[n:])
     params = settings(draw, data) | draw.some(ENCODINGS, 0.3)
-    for name in ("monotone_constraints", "langevin", "posterior_sampling", "leaf_estimation_method"):  # other subjects
+    for name in (
+        "monotone_constraints",
+        "langevin",
+        "posterior_sampling",
+        "leaf_estimation_method",
+    ):  # other subjects
         params.pop(name, None)
     loss = "MultiRMSE" if data.y.ndim == 2 else draw.pick("loss", *LOSSES)
     params["loss_function"] = params.get("loss_function", loss) if loss == "RMSE" else loss
@@ -165,7 +214,9 @@ def make_encoded(draw: Draw) -> Trial:
     elif loss.startswith(("Poisson", "Tweedie")):
         y = np.abs(np.rint(y / (np.abs(y).max() or 1.0) * 10))
     if draw.flag("by column", 0.1):
-        params["per_feature_ctr"] = [f"{X.columns.get_loc(names[0])}:Borders:TargetBorderCount=2:Prior=0.3/1"]
+        params["per_feature_ctr"] = [
+            f"{X.columns.get_loc(names[0])}:Borders:TargetBorderCount=2:Prior=0.3/1"
+        ]
     if draw.flag("limit", 0.05):
         params["ctr_leaf_count_limit"] = draw.pick("ctr_leaf_count_limit", 2, 5, 500)
     params["iterations"] = draw.pick("trees", 1, 3, 10, 25)
@@ -173,7 +224,16 @@ def make_encoded(draw: Draw) -> Trial:
     model = _fit(draw, data, {**params, "cat_features": names})
     form = draw.pick("through", *("memory",) * 5, "cbm", "json", "pickle", "shrunk")
     model = _through(model, form)
-    return Trial(model, X, y, data.weight, data.offset, X_new, lambda rows: _predict(model, rows), lossy(draw.chosen))
+    return Trial(
+        model,
+        X,
+        y,
+        data.weight,
+        data.offset,
+        X_new,
+        lambda rows: _predict(model, rows),
+        lossy(draw.chosen),
+    )
 
 
 def lossy(chosen: dict[str, Any]) -> bool:
@@ -181,7 +241,11 @@ def lossy(chosen: dict[str, Any]) -> bool:
     changed = "continued" in chosen and (
         chosen.get("leaf_estimation_iterations", 1) > 1 or chosen["through"] == "scaled"
     )
-    return "sparse_features_conflict_fraction" in chosen or changed or (chosen["form"] == "csr" and "gaps" in chosen)
+    return (
+        "sparse_features_conflict_fraction" in chosen
+        or changed
+        or (chosen["form"] == "csr" and "gaps" in chosen)
+    )
 
 
 def _through(model: Any, form: str) -> Any:
@@ -193,7 +257,9 @@ def _through(model: Any, form: str) -> Any:
         model.shrink(max(1, model.tree_count_ // 2))
     elif form == "scaled":
         scale, bias = model.get_scale_and_bias()
-        model.set_scale_and_bias(2.5 * scale, 2.5 * np.asarray(bias) if np.ndim(bias) else 2.5 * bias)
+        model.set_scale_and_bias(
+            2.5 * scale, 2.5 * np.asarray(bias) if np.ndim(bias) else 2.5 * bias
+        )
     return model
 
 
@@ -218,9 +284,13 @@ def _fit(draw: Draw, data: Data, params: dict[str, Any]) -> Any:
     if kind is cb.CatBoost:
         params.setdefault("loss_function", "RMSE")
     if draw.flag("continued", 0.08):
-        first = {**params, "iterations": 3} | draw.some({"l2_leaf_reg": (1.0, 7.0), "learning_rate": (0.2,)}, 0.5)
+        first = {**params, "iterations": 3} | draw.some(
+            {"l2_leaf_reg": (1.0, 7.0), "learning_rate": (0.2,)}, 0.5
+        )
         first.pop("use_best_model", None)
-        how["init_model"] = (cb.CatBoost(first) if kind is cb.CatBoost else kind(**first)).fit(pool())
+        how["init_model"] = (cb.CatBoost(first) if kind is cb.CatBoost else kind(**first)).fit(
+            pool()
+        )
     model = cb.CatBoost(params) if kind is cb.CatBoost else kind(**params)
     return model.fit(pool(), **how)
 

@@ -46,7 +46,11 @@ class Draw:
 
     def some(self, settings: dict[str, tuple[Any, ...]], share: float) -> dict[str, Any]:
         """Each setting with this chance, at one of its values."""
-        return {name: self.pick(name, *values) for name, values in settings.items() if self.rng.random() < share}
+        return {
+            name: self.pick(name, *values)
+            for name, values in settings.items()
+            if self.rng.random() < share
+        }
 
     def seed(self) -> int:
         return int(self.rng.integers(1 << 30))
@@ -66,7 +70,9 @@ class Trial:
     lossy: bool = False
     base: float = 0.0  #: the constant that predictions start from, where one was given
     refit: Callable[[Array], Any] | None = None  #: the smoother fitted to other targets
-    predict_from: Callable[[Any, Any], Any] | None = None  #: of rows with offsets, where these are not simply added
+    predict_from: Callable[[Any, Any], Any] | None = (
+        None  #: of rows with offsets, where these are not simply added
+    )
 
 
 @dataclass
@@ -76,11 +82,15 @@ class Data:
     weight: Array | None
     offset: Array | None
     X_new: Array
-    categories: list[int] = field(default_factory=list)  #: columns of whole numbers below N_CATEGORIES
+    categories: list[int] = field(
+        default_factory=list
+    )  #: columns of whole numbers below N_CATEGORIES
     convert: Callable[[Array], Any] = lambda X: X
 
 
-def table(draw: Draw, *, gaps: bool = True, forms: tuple[str, ...] = ("array",), outputs: bool = False) -> Data:
+def table(
+    draw: Draw, *, gaps: bool = True, forms: tuple[str, ...] = ("array",), outputs: bool = False
+) -> Data:
     """Rows, targets, weights and offsets, each odd in its own way."""
     rng = draw.rng
     n = draw.pick("rows", 1, 2, 3, 5, 8, 13, 30, 30, 80, 80, 200, 200, 400)
@@ -93,18 +103,36 @@ def table(draw: Draw, *, gaps: bool = True, forms: tuple[str, ...] = ("array",),
     if draw.flag("copied column", 0.1):
         X[:, -1] = X[:, 0]
         kinds[-1] = kinds[0]
-    signal = np.nansum(np.sin(np.arange(1, n_columns + 1) * np.clip(X, -3, 3)), axis=1) + rng.normal(size=n + n_new) / 2
+    signal = (
+        np.nansum(np.sin(np.arange(1, n_columns + 1) * np.clip(X, -3, 3)), axis=1)
+        + rng.normal(size=n + n_new) / 2
+    )
     y = _targets(rng, draw.pick("targets", *_TARGETS), signal[:n])
     if outputs and draw.flag("outputs", 0.25):
-        y = np.stack([y, *(y[rng.permutation(n)] * 0.5 ** (k - 1) for k in range(draw.pick("extra outputs", 1, 2)))], 1)
+        y = np.stack(
+            [
+                y,
+                *(
+                    y[rng.permutation(n)] * 0.5 ** (k - 1)
+                    for k in range(draw.pick("extra outputs", 1, 2))
+                ),
+            ],
+            1,
+        )
     if gaps and draw.flag("gaps", 0.25):
         numeric = np.array([kind != "category" for kind in kinds])
-        X = np.where((rng.random(X.shape) < draw.pick("gap share", 0.05, 0.3, 0.9)) & numeric, np.nan, X)
+        X = np.where(
+            (rng.random(X.shape) < draw.pick("gap share", 0.05, 0.3, 0.9)) & numeric, np.nan, X
+        )
     form = draw.pick("form", *forms)
     categories = [i for i, kind in enumerate(kinds) if kind == "category"]
     weight = _weights(rng, draw.pick("weights", *_WEIGHTS), n)
-    offset = rng.normal(size=y.shape) * (np.abs(y).max() or 1.0) if draw.flag("offset", 0.12) else None
-    return Data(X[:n], y, weight, offset, X[n:], categories, lambda rows: _form(rows, form, categories))
+    offset = (
+        rng.normal(size=y.shape) * (np.abs(y).max() or 1.0) if draw.flag("offset", 0.12) else None
+    )
+    return Data(
+        X[:n], y, weight, offset, X[n:], categories, lambda rows: _form(rows, form, categories)
+    )
 
 
 _KINDS = ("normal", "normal", "normal", "constant", "whole", "zeros", "huge", "binary", "category")
@@ -128,7 +156,20 @@ def _column(rng: np.random.Generator, kind: str, n: int) -> Array:
 
 _TARGETS = (
     *("plain",) * 6,
-    *("constant", "zero", "whole", "binary", "tiny", "huge", "far", "centred", "negative", "outlier", "long", "mixed"),
+    *(
+        "constant",
+        "zero",
+        "whole",
+        "binary",
+        "tiny",
+        "huge",
+        "far",
+        "centred",
+        "negative",
+        "outlier",
+        "long",
+        "mixed",
+    ),
 )
 
 
@@ -207,5 +248,7 @@ def categorical(rows: Array, categories: list[int]) -> pd.DataFrame:
     for i in categories:
         codes = rows[:, i].astype(int)
         codes = np.where(codes == N_CATEGORIES - 1, -1, codes)
-        frame[f"c{i}"] = pd.Categorical.from_codes(codes, [f"level {k}" for k in range(N_CATEGORIES - 1)])
+        frame[f"c{i}"] = pd.Categorical.from_codes(
+            codes, [f"level {k}" for k in range(N_CATEGORIES - 1)]
+        )
     return frame

@@ -58,7 +58,9 @@ def _targets(rng: np.random.Generator, signal: Array, loss: str) -> Array:
         cuts = np.quantile(signal, [0.7] if n_classes == 2 else [0.3, 0.8])
         return np.searchsorted(cuts, signal).astype(float)
     if loss == "counts":
-        return np.asarray(rng.poisson(np.exp(np.clip(signal, -2, 2))) + 0.0) + (np.arange(len(signal)) == 0)
+        return np.asarray(rng.poisson(np.exp(np.clip(signal, -2, 2))) + 0.0) + (
+            np.arange(len(signal)) == 0
+        )
     if loss == "positive":
         return np.exp(np.clip(signal, -2, 2))
     return signal
@@ -91,10 +93,19 @@ def _lightgbm(draw: Draw) -> tuple[Any, str, bool]:
     frame = draw.flag("category", 0.3)
     if not frame and draw.flag("monotone", 0.2):
         settings["monotone_constraints"] = [1, 0, 0, 1]
-        settings["monotone_constraints_method"] = draw.pick("method", "basic", "intermediate", "advanced")
+        settings["monotone_constraints_method"] = draw.pick(
+            "method", "basic", "intermediate", "advanced"
+        )
     loss = draw.pick("loss", "2 classes", "2 classes", "3 classes", "counts", "positive", "numbers")
     if "classes" in loss:
-        weighing = draw.pick("class weight", None, "balanced", {0.0: 1.0, 1.0: 3.0}, "is_unbalance", "scale_pos_weight")
+        weighing = draw.pick(
+            "class weight",
+            None,
+            "balanced",
+            {0.0: 1.0, 1.0: 3.0},
+            "is_unbalance",
+            "scale_pos_weight",
+        )
         if weighing in ("is_unbalance", "scale_pos_weight"):
             if loss == "2 classes":
                 settings[weighing] = True if weighing == "is_unbalance" else 2.5
@@ -174,7 +185,10 @@ def _catboost(draw: Draw) -> tuple[Any, str, bool]:
     if "classes" in loss:
         settings |= draw.some({"auto_class_weights": ("Balanced", "SqrtBalanced")}, 0.4)
         return cb.CatBoostClassifier(**settings), loss, frame
-    objectives = {"counts": ("Poisson",), "positive": ("Tweedie:variance_power=1.5", "MAPE", "RMSE")}
+    objectives = {
+        "counts": ("Poisson",),
+        "positive": ("Tweedie:variance_power=1.5", "MAPE", "RMSE"),
+    }
     numbers = ("MAE", "Quantile:alpha=0.8", "Huber:delta=0.5", "RMSE", "LogCosh")
     objective = draw.pick("objective", *objectives.get(loss, numbers))
     return cb.CatBoostRegressor(loss_function=objective, **settings), loss, frame
@@ -191,17 +205,33 @@ def _sklearn(draw: Draw) -> tuple[Any, str, bool]:
             weight = {0.0: 1.0, 1.0: 3.0}
         least = draw.pick("least rows", 1, 4)
         if kind == "histogram":
-            model = ensemble.HistGradientBoostingClassifier(max_iter=4, min_samples_leaf=least, class_weight=weight)
+            model = ensemble.HistGradientBoostingClassifier(
+                max_iter=4, min_samples_leaf=least, class_weight=weight
+            )
         elif kind == "stages":
-            model = ensemble.GradientBoostingClassifier(n_estimators=4, min_samples_leaf=least, random_state=seed)
+            model = ensemble.GradientBoostingClassifier(
+                n_estimators=4, min_samples_leaf=least, random_state=seed
+            )
         elif kind == "tree":
-            model = tree.DecisionTreeClassifier(min_samples_leaf=least, class_weight=weight, random_state=seed)
+            model = tree.DecisionTreeClassifier(
+                min_samples_leaf=least, class_weight=weight, random_state=seed
+            )
         elif kind == "bagging":
             model = ensemble.BaggingClassifier(n_estimators=4, random_state=seed)
         else:
-            forest = ensemble.RandomForestClassifier if kind == "forest" else ensemble.ExtraTreesClassifier
+            forest = (
+                ensemble.RandomForestClassifier
+                if kind == "forest"
+                else ensemble.ExtraTreesClassifier
+            )
             bootstrap = draw.flag("bootstrap", 0.6)
-            model = forest(4, min_samples_leaf=least, class_weight=weight, bootstrap=bootstrap, random_state=seed)
+            model = forest(
+                4,
+                min_samples_leaf=least,
+                class_weight=weight,
+                bootstrap=bootstrap,
+                random_state=seed,
+            )
         return model, loss, False
     if kind == "histogram":
         objective = draw.pick("objective", "squared_error", "absolute_error", "quantile")
@@ -211,13 +241,21 @@ def _sklearn(draw: Draw) -> tuple[Any, str, bool]:
         )
     elif kind == "stages":
         objective = draw.pick("objective", "squared_error", "huber", "quantile", "absolute_error")
-        model = ensemble.GradientBoostingRegressor(loss=objective, n_estimators=4, random_state=seed)
+        model = ensemble.GradientBoostingRegressor(
+            loss=objective, n_estimators=4, random_state=seed
+        )
     elif kind == "tree":
-        model = tree.DecisionTreeRegressor(criterion=draw.pick("objective", "squared_error", "absolute_error"))
+        model = tree.DecisionTreeRegressor(
+            criterion=draw.pick("objective", "squared_error", "absolute_error")
+        )
     elif kind == "bagging":
-        model = ensemble.BaggingRegressor(n_estimators=4, bootstrap=draw.flag("bootstrap", 0.6), random_state=seed)
+        model = ensemble.BaggingRegressor(
+            n_estimators=4, bootstrap=draw.flag("bootstrap", 0.6), random_state=seed
+        )
     else:
-        forest = ensemble.RandomForestRegressor if kind == "forest" else ensemble.ExtraTreesRegressor
+        forest = (
+            ensemble.RandomForestRegressor if kind == "forest" else ensemble.ExtraTreesRegressor
+        )
         model = forest(4, bootstrap=draw.flag("bootstrap", 0.6), random_state=seed)
     return model, loss, False
 
@@ -233,7 +271,9 @@ MODELS: dict[str, Callable[[Draw], tuple[Any, str, bool]]] = {
 def check_dropped(trial: Trial, draw: Draw) -> None:
     """Raise `Wrong` unless `without`, `refit` and the deletions of single rows agree."""
     with silence():
-        explainer = axil.Explainer(trial.model, trial.X, trial.y, trial.sample_weight, trial.offsets)
+        explainer = axil.Explainer(
+            trial.model, trial.X, trial.y, trial.sample_weight, trial.offsets
+        )
     n_rows = len(trial.y)
     gone = draw.rng.random(n_rows) < draw.pick("share deleted", 0.05, 0.3, 0.7)
     gone[int(draw.rng.integers(n_rows))] = True
@@ -271,12 +311,16 @@ def _check_refit(explainer: Any, trial: Trial, gone: Array) -> None:
     after = _scores(table, "after", n_new)
     with silence():
         refitted = again.scale.inverse(np.reshape(again(trial.X_new).predictions, after.shape))
-    size = max(float(np.abs(after).max()), float(np.abs(_scores(table, "before", n_new)).max()), 1e-3)
+    size = max(
+        float(np.abs(after).max()), float(np.abs(_scores(table, "before", n_new)).max()), 1e-3
+    )
     if explainer.kind == "exact":
         size = max(size, float(np.abs(explainer.targets).max()))
     apart = float(np.abs(refitted - after).max())
     if not apart <= SINGLE * size:
-        raise Wrong(f"without and refit are {apart:.3g} apart, of scores up to {size:.3g}; {gone.sum()} rows deleted")
+        raise Wrong(
+            f"without and refit are {apart:.3g} apart, of scores up to {size:.3g}; {gone.sum()} rows deleted"
+        )
 
 
 def _check_single_rows(explainer: Any, trial: Trial, rows: Any) -> None:
@@ -291,7 +335,9 @@ def _check_single_rows(explainer: Any, trial: Trial, rows: Any) -> None:
         _check_row(explainer, trial, int(row), effects, own)
 
 
-def _check_row(explainer: Any, trial: Trial, row: int, effects: Array | None, own: Array | None) -> None:
+def _check_row(
+    explainer: Any, trial: Trial, row: int, effects: Array | None, own: Array | None
+) -> None:
     """Compare the deletion of one row by each method."""
     gone = np.arange(len(trial.y)) == row
     n_new = trial.X_new.shape[0]
@@ -299,9 +345,15 @@ def _check_row(explainer: Any, trial: Trial, row: int, effects: Array | None, ow
     table = _asked(lambda: explainer.without(trial.X_new, gone))
     if table is not None and effects is not None:
         change = _scores(table, "change", n_new)
-        size = max(float(np.abs(_scores(table, "before", n_new)).max()), float(np.abs(explainer.targets).max()))
+        size = max(
+            float(np.abs(_scores(table, "before", n_new)).max()),
+            float(np.abs(explainer.targets).max()),
+        )
         apart = np.abs(effects[:, :, row] - change)
-        if not (np.isnan(effects[:, :, row]) == np.isnan(change)).all() or not np.nanmax(apart) <= allowed * size:
+        if (
+            not (np.isnan(effects[:, :, row]) == np.isnan(change)).all()
+            or not np.nanmax(apart) <= allowed * size
+        ):
             raise Wrong(
                 f"removal of row {row} and without are {np.nanmax(apart):.3g} apart, of scores up to {size:.3g}"
             )

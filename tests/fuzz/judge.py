@@ -18,7 +18,9 @@ from tests.fuzz.mutations import MUTATIONS, Proven, passed
 from tests.reference import dense_weights, replay
 
 ROUNDED = 1e-12  # of numbers that are added up, in absolute value
-MOST_GROSS = 1e6  # times the score: more is no account of it; `tests.fuzz.terms` has a bound for each row
+MOST_GROSS = (
+    1e6  # times the score: more is no account of it; `tests.fuzz.terms` has a bound for each row
+)
 
 
 class Wrong(AssertionError):
@@ -28,7 +30,9 @@ class Wrong(AssertionError):
 def judge(trial: Trial, draw: Draw) -> None:
     """Raise one of axil's errors, or `Wrong`."""
     with silence() as said:
-        explainer = axil.Explainer(trial.model, trial.X, trial.y, trial.sample_weight, trial.offsets)
+        explainer = axil.Explainer(
+            trial.model, trial.X, trial.y, trial.sample_weight, trial.offsets
+        )
         inside = explainer(trial.X, init_score=trial.offsets)
         outside = ask(explainer, trial)
     if said:
@@ -41,7 +45,9 @@ def judge(trial: Trial, draw: Draw) -> None:
         if explanation is not None:
             check_predictions(explainer, trial, explanation, X, offsets)
     if outside is not None:
-        (check_refit if explainer.verification.n_trees == 0 else check_structure)(explainer, trial, outside)
+        (check_refit if explainer.verification.n_trees == 0 else check_structure)(
+            explainer, trial, outside
+        )
     # Another row with the same target would take the place of a changed one in a percentile, and the model would be the same; so
     # it is where two rows of the same leaves change places.
     alike = draw.ranked and len(np.unique(trial.y)) < trial.y.size
@@ -55,7 +61,9 @@ def judge_encoded(trial: Trial, draw: Draw) -> None:
     """The same for categories that are encoded by the targets, of which every wrong target must be noticed."""
     judge(trial, draw)
     with silence():
-        explainer = axil.Explainer(trial.model, trial.X, trial.y, trial.sample_weight, trial.offsets)
+        explainer = axil.Explainer(
+            trial.model, trial.X, trial.y, trial.sample_weight, trial.offsets
+        )
         inside = explainer(trial.X, init_score=trial.offsets)
     if explainer.kind == "exact":
         weights = np.asarray(inside.weights).reshape(-1, len(trial.y))
@@ -74,7 +82,9 @@ def check_wrong_labels(trial: Trial, draw: Draw) -> None:
         with silence():
             other = axil.Explainer(trial.model, trial.X, y, trial.sample_weight, trial.offsets)
             found = other(trial.X)
-            scores = np.asarray(trial.predict(trial.X), dtype=float).reshape(found.predictions.shape)
+            scores = np.asarray(trial.predict(trial.X), dtype=float).reshape(
+                found.predictions.shape
+            )
     except axil.AxilError:
         return
     apart = np.abs(found.intercepts + np.asarray(found.contributions).sum(axis=-1) - scores).max()
@@ -98,12 +108,18 @@ def check_sums(explanation: Any) -> None:
         return
     parts, scores = np.asarray(explanation.contributions), np.asarray(explanation.predictions)
     gross = float(np.abs(parts).sum(axis=-1).max(initial=0.0))
-    size = max(1.0, float(np.abs(scores).max(initial=0.0)), float(np.abs(explanation.intercepts).max(initial=0.0)))
+    size = max(
+        1.0,
+        float(np.abs(scores).max(initial=0.0)),
+        float(np.abs(explanation.intercepts).max(initial=0.0)),
+    )
     made, allowed = explanation.intercepts + parts.sum(axis=-1), 1e-9 * size + ROUNDED * gross
     if not np.abs(made - scores).max(initial=0.0) <= allowed:
         raise Wrong(f"contributions are {np.abs(made - scores).max():.3g} away from the scores")
     if gross > MOST_GROSS * size:
-        raise Wrong(f"contributions are {gross:.3g} in absolute value, where scores are at most {size:.3g}")
+        raise Wrong(
+            f"contributions are {gross:.3g} in absolute value, where scores are at most {size:.3g}"
+        )
 
 
 def check_predictions(explainer: Any, trial: Trial, explanation: Any, X: Any, offsets: Any) -> None:
@@ -112,12 +128,16 @@ def check_predictions(explainer: Any, trial: Trial, explanation: Any, X: Any, of
         raise Wrong(f"predictions are off by {error:.3g} of the largest; {allowed:.3g} is allowed")
 
 
-def prediction_error(explainer: Any, trial: Trial, explanation: Any, X: Any, offsets: Any) -> tuple[float, float]:
+def prediction_error(
+    explainer: Any, trial: Trial, explanation: Any, X: Any, offsets: Any
+) -> tuple[float, float]:
     """The largest difference of weights @ targets + intercepts from the library's predictions, and the one allowed.
 
     Both are relative to the largest prediction.
     """
-    X = X.copy()  # scikit-learn's kernels set distances to zero where rows are the very array of the fit
+    X = (
+        X.copy()
+    )  # scikit-learn's kernels set distances to zero where rows are the very array of the fit
     with silence():
         if offsets is None or trial.predict_from is None:
             model = np.asarray(trial.predict(X), dtype=float).reshape(X.shape[0], -1)
@@ -130,7 +150,9 @@ def prediction_error(explainer: Any, trial: Trial, explanation: Any, X: Any, off
     made = made + explanation.intercepts.reshape(made.shape)
     proof = explainer.verification
     scale = max(float(np.abs(model).max()), proof.scale, trial.base) or 1.0
-    return float(np.abs(made - model).max()) / scale, 1.01 * proof.tolerance + proof.rounding / scale
+    return float(
+        np.abs(made - model).max()
+    ) / scale, 1.01 * proof.tolerance + proof.rounding / scale
 
 
 def check_structure(explainer: Any, trial: Trial, explanation: Any) -> None:
@@ -148,14 +170,22 @@ def check_structure(explainer: Any, trial: Trial, explanation: Any) -> None:
         own = leaves if s.columns is None else leaves[:, s.columns]
         expected, _ = dense_weights(s, own)
         if not np.abs(found - expected).max() <= 1e-10 * max(1.0, np.abs(expected).max()):
-            raise Wrong(f"weights are off by {np.abs(found - expected).max():.3g} from the dense recursion")
+            raise Wrong(
+                f"weights are off by {np.abs(found - expected).max():.3g} from the dense recursion"
+            )
         before, after = replay(s, y[:, k], own), replay(s, y[:, k] + delta[:, k], own)
         moved = after - before
         # Both replays are rounded to their own size, which shifts of leaves and offsets may make larger than targets.
-        sizes = [np.abs(y[:, k] + delta[:, k]).max(), trial.base, 1e-5 * np.abs(before).max(initial=0.0)]
+        sizes = [
+            np.abs(y[:, k] + delta[:, k]).max(),
+            trial.base,
+            1e-5 * np.abs(before).max(initial=0.0),
+        ]
         slack = 1e-10 * max(sizes) * max(1.0, np.abs(found).sum(axis=1).max())
         if not np.abs(found @ delta[:, k] - moved).max() <= slack:
-            raise Wrong(f"a replay on other targets is off by {np.abs(found @ delta[:, k] - moved).max():.3g}")
+            raise Wrong(
+                f"a replay on other targets is off by {np.abs(found @ delta[:, k] - moved).max():.3g}"
+            )
 
 
 def check_refit(explainer: Any, trial: Trial, explanation: Any) -> None:
@@ -165,11 +195,15 @@ def check_refit(explainer: Any, trial: Trial, explanation: Any) -> None:
     scale = float(np.abs(trial.y).max()) or 1.0
     delta = np.random.default_rng(0).normal(size=trial.y.shape) * scale
     with silence():
-        moved = np.asarray(trial.refit(trial.y + delta).predict(trial.X_new) - trial.predict(trial.X_new))
+        moved = np.asarray(
+            trial.refit(trial.y + delta).predict(trial.X_new) - trial.predict(trial.X_new)
+        )
     made = explanation.weights @ delta
     slack = 1e-6 * max(scale, float(np.abs(moved).max()), float(np.abs(made).max()))
     if not np.abs(made - moved.reshape(made.shape)).max() <= slack:
-        raise Wrong(f"a refit on other targets is off by {np.abs(made - moved.reshape(made.shape)).max():.3g}")
+        raise Wrong(
+            f"a refit on other targets is off by {np.abs(made - moved.reshape(made.shape)).max():.3g}"
+        )
 
 
 def check_wrong_data(proven: Proven, trial: Trial, draw: Draw, names: Iterable[str]) -> None:

@@ -45,7 +45,18 @@ RARE: dict[str, tuple[Any, ...]] = {
     "feature_pre_filter": (False,),
     "deterministic": (True,),
     "max_cat_threshold": (2,),
-    "objective": ("l1", "huber", "fair", "poisson", "quantile", "mape", "gamma", "tweedie", "binary", "cross_entropy"),
+    "objective": (
+        "l1",
+        "huber",
+        "fair",
+        "poisson",
+        "quantile",
+        "mape",
+        "gamma",
+        "tweedie",
+        "binary",
+        "cross_entropy",
+    ),
 }
 if VERSION < (4, 2):  # whose texts do not say so, and which aborts where rows have categories
     del RARE["use_quantized_grad"], RARE["quant_train_renew_leaf"]
@@ -68,7 +79,13 @@ GOSS: dict[str, tuple[Any, ...]] = {"top_rate": (0.1, 0.5), "other_rate": (0.1, 
 
 def settings(draw: Draw, data: Data) -> dict[str, Any]:
     """Parameters of `lgb.train`."""
-    params = {"objective": "l2", "verbose": -1, "num_threads": 1, **draw.some(SETTINGS, 0.3), **draw.some(RARE, 0.02)}
+    params = {
+        "objective": "l2",
+        "verbose": -1,
+        "num_threads": 1,
+        **draw.some(SETTINGS, 0.3),
+        **draw.some(RARE, 0.02),
+    }
     boosting = draw.pick("boosting", "gbdt", "gbdt", "gbdt", "gbdt", "dart", "rf", "goss")
     if boosting == "goss":
         params["data_sample_strategy"] = "goss"
@@ -82,7 +99,9 @@ def settings(draw: Draw, data: Data) -> dict[str, Any]:
         params["bagging_freq"] = draw.pick("bagging_freq", 1, 1, 3)
     if data.categories:
         params |= draw.some(CATEGORICAL, 0.4)
-    if not data.categories and draw.flag("monotone", 0.02):  # LightGBM aborts where there are categories
+    if not data.categories and draw.flag(
+        "monotone", 0.02
+    ):  # LightGBM aborts where there are categories
         params["monotone_constraints"] = [1] + [0] * (data.X.shape[1] - 1)
     if data.X.shape[1] > 1 and draw.flag("interaction", 0.05):
         params["interaction_constraints"] = [[0], list(range(1, data.X.shape[1]))]
@@ -92,7 +111,11 @@ def settings(draw: Draw, data: Data) -> dict[str, Any]:
 
 def ranked(draw: Draw, params: dict[str, Any]) -> dict[str, Any]:
     """Medians and quantiles, which take neither constraints nor linear leaves."""
-    kept = {name: value for name, value in params.items() if "monotone" not in name and name != "linear_tree"}
+    kept = {
+        name: value
+        for name, value in params.items()
+        if "monotone" not in name and name != "linear_tree"
+    }
     kept |= {"objective": draw.pick("objective", "l1", "quantile", "quantile", "mape")}
     return kept | {"alpha": draw.pick("alpha", 0.5, 0.1, 0.9, 1 / 3)}
 
@@ -101,7 +124,9 @@ def held(draw: Draw, data: Data) -> dict[str, Any]:
     """Penalties, steps and constraints whose pattern is held."""
     params = spaces.regularised(draw, "lambda_l1")
     if not data.categories and draw.flag("constrained", 0.12):
-        params["monotone_constraints"] = spaces.signs(draw, data.X, data.y, list(range(data.X.shape[1])))
+        params["monotone_constraints"] = spaces.signs(
+            draw, data.X, data.y, list(range(data.X.shape[1]))
+        )
         params |= spaces.drawn(draw, spaces.METHODS, 0.8)
         params |= spaces.drawn(draw, {"monotone_penalty": (0.5, 2.0)}, 0.1)
     return params
@@ -109,7 +134,9 @@ def held(draw: Draw, data: Data) -> dict[str, Any]:
 
 def make(draw: Draw) -> Trial:
     """A Booster or an estimator, as it was fitted or through text."""
-    data = table(draw, forms=("array", "array", "float32", "fortran", "csr", "csc", "frame", "categories"))
+    data = table(
+        draw, forms=("array", "array", "float32", "fortran", "csr", "csc", "frame", "categories")
+    )
     params, n_trees = settings(draw, data), draw.pick("trees", 1, 3, 10, 30)
     as_categories = bool(data.categories) and draw.flag("categorical_feature", 0.5)
     y = data.y
@@ -118,29 +145,43 @@ def make(draw: Draw) -> Trial:
     else:
         model = _booster(draw, data, params, n_trees, as_categories)
     form = draw.pick("through", *("memory",) * 6, "text", "text", "pickle", "refit", "shorter")
-    if form == "refit" and isinstance(model, lgb.Booster) and "linear_tree" not in params:  # refit of those crashes
+    if (
+        form == "refit" and isinstance(model, lgb.Booster) and "linear_tree" not in params
+    ):  # refit of those crashes
         model = model.refit(data.convert(data.X), data.y + 1.0, decay_rate=0.5)
     elif form == "shorter":
         inner = getattr(model, "booster_", model)
         model = lgb.Booster(model_str=inner.model_to_string(num_iteration=max(1, n_trees // 2)))
     elif form in ("text", "pickle"):
         inner = getattr(model, "booster_", model)
-        model = lgb.Booster(model_str=inner.model_to_string()) if form == "text" else pickle.loads(pickle.dumps(model))
+        model = (
+            lgb.Booster(model_str=inner.model_to_string())
+            if form == "text"
+            else pickle.loads(pickle.dumps(model))
+        )
     X, X_new = data.convert(data.X), data.convert(data.X_new)
     # init_model overrides init_score, and GOSS draws from the iteration 1 / learning_rate on.
     lossy = "continued" in draw.chosen and data.offset is not None
     lossy = lossy or ("schedule" in draw.chosen and draw.chosen["boosting"] == "goss")
     weighed = draw.chosen.get("class weights") in ("balanced", "dict")
-    lossy = lossy or (weighed and isinstance(model, lgb.Booster))  # which an estimator's weights of classes are not in
+    lossy = lossy or (
+        weighed and isinstance(model, lgb.Booster)
+    )  # which an estimator's weights of classes are not in
     predict = _roots(model) if "reg_sqrt" in params else model.predict
     return Trial(model, X, y, data.weight, data.offset, X_new, predict, lossy)
 
 
-def _booster(draw: Draw, data: Data, params: dict[str, Any], n_trees: int, as_categories: bool) -> Any:
+def _booster(
+    draw: Draw, data: Data, params: dict[str, Any], n_trees: int, as_categories: bool
+) -> Any:
     def dataset(y: Any = data.y) -> Any:
         categories: Any = data.categories if as_categories else "auto"
         return lgb.Dataset(
-            data.convert(data.X), y, weight=data.weight, init_score=data.offset, categorical_feature=categories
+            data.convert(data.X),
+            y,
+            weight=data.weight,
+            init_score=data.offset,
+            categorical_feature=categories,
         )
 
     callbacks: list[Any] = []
@@ -156,7 +197,10 @@ def _booster(draw: Draw, data: Data, params: dict[str, Any], n_trees: int, as_ca
     if draw.flag("continued", 0.06):
         how["init_model"] = lgb.train(params, dataset(), 3)
     if draw.flag("custom", 0.01):
-        params = {**params, "objective": lambda scores, rows: (scores - rows.get_label(), np.ones(len(scores)))}
+        params = {
+            **params,
+            "objective": lambda scores, rows: (scores - rows.get_label(), np.ones(len(scores))),
+        }
     model = lgb.train(params, train, n_trees, callbacks=callbacks or None, **how)
     if draw.flag("rollback", 0.03):
         model.rollback_one_iter()
@@ -170,14 +214,18 @@ def _estimator(draw: Draw, data: Data, params: dict[str, Any], n_trees: int) -> 
     extra = draw.aside(2)
     if draw.flag("classifier", 0.05) or extra.flag("classes", 0.15):
         kind, y = lgb.LGBMClassifier, _labels(extra, data.y)
-        params = {name: value for name, value in params.items() if name not in ("objective", "reg_sqrt")}
+        params = {
+            name: value for name, value in params.items() if name not in ("objective", "reg_sqrt")
+        }
         params |= class_weights(extra, y)[0]
     how: dict[str, Any] = {}
     if draw.flag("early stopping", 0.15):
         how["eval_set"] = [(data.convert(data.X), draw.rng.permutation(y))]
         how["callbacks"] = [lgb.early_stopping(2, verbose=False)]
     model = kind(n_estimators=n_trees, n_jobs=params.pop("num_threads"), **params)
-    return model.fit(data.convert(data.X), y, sample_weight=data.weight, init_score=data.offset, **how), y
+    return model.fit(
+        data.convert(data.X), y, sample_weight=data.weight, init_score=data.offset, **how
+    ), y
 
 
 def _labels(draw: Draw, y: Array) -> Array:

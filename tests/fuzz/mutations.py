@@ -28,7 +28,9 @@ class Proven:
     @property
     def visible(self) -> float:
         """The smallest change of a prediction that must be noticed."""
-        return VISIBLE * float(self.explainer.verification.tolerance * self.explainer.verification.scale)
+        return VISIBLE * float(
+            self.explainer.verification.tolerance * self.explainer.verification.scale
+        )
 
 
 Mutation = Callable[[Trial, Proven, Draw], tuple[Trial, Array | None] | None]
@@ -39,11 +41,15 @@ def one_target(trial: Trial, proven: Proven, draw: Draw) -> tuple[Trial, Array |
     row, y = int(np.abs(proven.weights).max(axis=0).argmax()), np.array(trial.y)
     if hasattr(trial.model, "predict_proba"):
         others = np.unique(y[y != y[row]])
-        if not len(others) or "balanced" in str(draw.chosen):  # balanced classes have equal shares whatever the labels
+        if not len(others) or "balanced" in str(
+            draw.chosen
+        ):  # balanced classes have equal shares whatever the labels
             return None
         y[row], shift = others[0], 1.0
     else:
-        shift = 0.2 * float(max(np.ptp(y), np.abs(y).max(), 1e-3 * proven.explainer.verification.scale))
+        shift = 0.2 * float(
+            max(np.ptp(y), np.abs(y).max(), 1e-3 * proven.explainer.verification.scale)
+        )
         y[row] = y[row] + shift
         scale = proven.explainer.scale
         if not scale.is_identity:  # the change on the scale of the fit
@@ -56,7 +62,9 @@ def two_swapped(trial: Trial, proven: Proven, draw: Draw) -> tuple[Trial, Array 
     if hasattr(trial.model, "predict_proba") or len(trial.y) < 2:
         return None
     scale = proven.explainer.scale
-    y = np.asarray(trial.y if scale.is_identity else scale.forward(np.asarray(trial.y)), dtype=float)
+    y = np.asarray(
+        trial.y if scale.is_identity else scale.forward(np.asarray(trial.y)), dtype=float
+    )
     y = y.reshape(len(y), -1)
     pairs = draw.rng.integers(0, len(y), (20, 2))
     moved = [np.outer(proven.weights[:, i] - proven.weights[:, j], y[j] - y[i]) for i, j in pairs]
@@ -69,7 +77,9 @@ def two_swapped(trial: Trial, proven: Proven, draw: Draw) -> tuple[Trial, Array 
 def one_row_missing(trial: Trial, proven: Proven, draw: Draw) -> tuple[Trial, Array | None] | None:
     """All rows but the heaviest."""
     row, n = int(np.abs(proven.weights).max(axis=0).argmax()), len(trial.y)
-    if n < 2 or not proven.explainer.verification.n_trees:  # smoothers count no rows: the row may lie on the line
+    if (
+        n < 2 or not proven.explainer.verification.n_trees
+    ):  # smoothers count no rows: the row may lie on the line
         return None
     kept = np.delete(np.arange(n), row)
     X = trial.X.iloc[kept] if hasattr(trial.X, "iloc") else trial.X[kept]
@@ -87,7 +97,9 @@ def weights_scaled(trial: Trial, proven: Proven, draw: Draw) -> tuple[Trial, Arr
 def weights_left_out(trial: Trial, proven: Proven, draw: Draw) -> tuple[Trial, Array | None] | None:
     """No sample weights, where those given differ from row to row."""
     w = trial.sample_weight
-    return None if w is None or len(np.unique(w)) < 2 else (replace(trial, sample_weight=None), None)
+    return (
+        None if w is None or len(np.unique(w)) < 2 else (replace(trial, sample_weight=None), None)
+    )
 
 
 MUTATIONS: dict[str, Mutation] = {
@@ -116,7 +128,9 @@ def passed(name: str, trial: Trial, proven: Proven, draw: Draw) -> str:
         return ""
     if change is not None:
         return f"{name} and passed, though predictions move by {np.abs(change).max():.3g}"
-    means = other.verification.n_trees and all(e.structure.n_leaves.max() == 1 for e in other._model.engines)
+    means = other.verification.n_trees and all(
+        e.structure.n_leaves.max() == 1 for e in other._model.engines
+    )
     if means or len(np.unique(trial.y)) < 2:
         return ""  # a mean, or equal targets, may be the same with and without: docs/models.md
     weights = weights.reshape(len(proven.weights), -1)

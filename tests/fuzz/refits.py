@@ -96,7 +96,10 @@ LOSSES = {
     "quantile 0.3": _quantile(0.3),
     "squared": Loss(lambda m: m, lambda y, F: (F - y, np.ones_like(F)), lambda rng, s: s),
     "logistic": Loss(
-        logit, lambda y, F: (expit(F) - y, expit(F) * expit(-F)), lambda rng, s: _classes(rng, s, 2), n_classes=2
+        logit,
+        lambda y, F: (expit(F) - y, expit(F) * expit(-F)),
+        lambda rng, s: _classes(rng, s, 2),
+        n_classes=2,
     ),
     "poisson": Loss(
         np.log,
@@ -109,7 +112,10 @@ LOSSES = {
         lambda rng, s: rng.gamma(2.0, size=len(s)) * np.exp(np.clip(s, -2, 2)) + 0.01,
     ),
     "softmax": Loss(
-        lambda m: np.log(m) - np.log(m).mean(), _softmax_slopes, lambda rng, s: _classes(rng, s, 3), n_classes=3
+        lambda m: np.log(m) - np.log(m).mean(),
+        _softmax_slopes,
+        lambda rng, s: _classes(rng, s, 3),
+        n_classes=3,
     ),
 }
 
@@ -127,12 +133,14 @@ class Fit(Trial):
     l2: float = 0.0
     l1: float = 0.0
     most: float = np.inf  #: of a step
-    by_weight: bool = False  #: CatBoost: l2 grows with the mean weight of the rows, those of no weight among them
-    start: float | None = None  #: None: estimated from the targets
-    keeps_base: bool = (
-        False  #: XGBoost: rows without offsets start from the base, though the fit of rows with offsets does not
+    by_weight: bool = (
+        False  #: CatBoost: l2 grows with the mean weight of the rows, those of no weight among them
     )
-    root_is_zero: bool = False  #: histogram boosting: a tree without a split has no value, whatever its rows say
+    start: float | None = None  #: None: estimated from the targets
+    keeps_base: bool = False  #: XGBoost: rows without offsets start from the base, though the fit of rows with offsets does not
+    root_is_zero: bool = (
+        False  #: histogram boosting: a tree without a split has no value, whatever its rows say
+    )
     curvature: float = 1.0  #: what the library multiplies second derivatives by
     draws: Array | None = None  #: (T, N) of an average, else None
     #: of an average, for each tree and leaf: the leaves below each node above it, the nearest first
@@ -145,7 +153,11 @@ class Fit(Trial):
         self.columns = self.one_hot(self.y)
 
     def one_hot(self, y: Array) -> Array:
-        return y[:, None] == np.arange(self.loss.n_classes) if self.several else np.asarray(y, dtype=float)[:, None]
+        return (
+            y[:, None] == np.arange(self.loss.n_classes)
+            if self.several
+            else np.asarray(y, dtype=float)[:, None]
+        )
 
     @property
     def several(self) -> bool:
@@ -159,7 +171,9 @@ class Fit(Trial):
     @property
     def size(self) -> float:
         """The largest number among targets, offsets and scores."""
-        given = [self.columns, self.scores()[0]] + [a for a in (self.offsets, self.new_offsets) if a is not None]
+        given = [self.columns, self.scores()[0]] + [
+            a for a in (self.offsets, self.new_offsets) if a is not None
+        ]
         return float(max(np.nanmax(np.abs(a)) for a in given)) or 1.0
 
     def scores(self, y: Array | None = None, gone: Array | None = None) -> tuple[Array, Array]:
@@ -167,7 +181,9 @@ class Fit(Trial):
         new, own, *_ = self.refitted(y, gone)
         return new, own
 
-    def refitted(self, y: Array | None = None, gone: Array | None = None) -> tuple[Array, Array, Array, Array]:
+    def refitted(
+        self, y: Array | None = None, gone: Array | None = None
+    ) -> tuple[Array, Array, Array, Array]:
         """`scores`, the patterns of all leaves, and the pushes (K, n, N) on X_new."""
         y = self.columns if y is None else self.one_hot(y)
         gone = np.zeros(len(y), dtype=bool) if gone is None else gone
@@ -184,7 +200,9 @@ class Fit(Trial):
         for t, (leaf, at) in enumerate(zip(self.leaves, self.asked)):
             k = t % y.shape[1]
             if k == 0:
-                g, h = self.loss.slopes(y, own, w) if self.loss.start_of else self.loss.slopes(y, own)
+                g, h = (
+                    self.loss.slopes(y, own, w) if self.loss.start_of else self.loss.slopes(y, own)
+                )
                 before = own.copy()
                 g, h = g * w[:, None], h * w[:, None] * self.curvature
             value, part, pattern = self._values(leaf, at, g[:, k], h[:, k], l2)
@@ -192,11 +210,15 @@ class Fit(Trial):
                 value, part = np.zeros_like(value), np.zeros_like(part)
             own[:, k] = before[:, k] + self.rate * value[leaf]
             new[:, k] += self.rate * value[at]
-            pushes[k] += self.rate * np.where(at[:, None] == leaf, (part[leaf] * g[:, k])[None], 0.0)
+            pushes[k] += self.rate * np.where(
+                at[:, None] == leaf, (part[leaf] * g[:, k])[None], 0.0
+            )
             patterns.append(pattern)
         return new, own, np.concatenate(patterns), pushes
 
-    def _values(self, leaf: Array, at: Array, g: Array, h: Array, l2: float) -> tuple[Array, Array, Array]:
+    def _values(
+        self, leaf: Array, at: Array, g: Array, h: Array, l2: float
+    ) -> tuple[Array, Array, Array]:
         """Of each leaf: its value, what a gradient in it counts, and its pattern."""
         size = int(max(leaf.max(), at.max())) + 1
         G, H = np.bincount(leaf, g, size), np.bincount(leaf, h, size)
@@ -204,14 +226,18 @@ class Fit(Trial):
         step = np.divide(moved, H + l2, out=np.zeros(size), where=H > 0)
         value = np.clip(step, -self.most, self.most)
         plain = np.divide(-1.0, H + l2, out=np.zeros(size), where=H > 0)
-        part = np.where(value == G * plain, plain, np.divide(value, G, out=np.zeros(size), where=G != 0))
+        part = np.where(
+            value == G * plain, plain, np.divide(value, G, out=np.zeros(size), where=G != 0)
+        )
         return value, part, np.sign(moved) * (1 + (np.abs(step) > self.most))
 
     def _base(self, y: Array, w: Array) -> Array:
         if self.start is not None:
             return np.full(y.shape[1], self.start)
         if self.loss.start_of is not None:
-            return np.array([self.loss.start_of(column, w, self.sample_weight is not None) for column in y.T])
+            return np.array(
+                [self.loss.start_of(column, w, self.sample_weight is not None) for column in y.T]
+            )
         means = np.average(y, axis=0, weights=w)
         with np.errstate(divide="ignore"):
             return (self.softmax_start or self.loss.start)(means)
@@ -233,7 +259,9 @@ class Fit(Trial):
             value = np.divide(S, W[:, None], out=np.zeros_like(S), where=W[:, None] > 0)
             for empty in np.flatnonzero(W == 0).tolist():
                 node = next((leaves for leaves in above.get(empty, []) if W[leaves].any()), None)
-                value[empty] = w @ y / w.sum() if node is None else S[node].sum(axis=0) / W[node].sum()
+                value[empty] = (
+                    w @ y / w.sum() if node is None else S[node].sum(axis=0) / W[node].sum()
+                )
             for total, rows in zip(found, (at, leaf)):
                 total += value[rows] / len(self.leaves)
         return found[0], found[1]
@@ -249,7 +277,9 @@ class Fit(Trial):
         left = (self.leaves[:, kept] == self.leaves[:, [row]]).any(axis=1)
         sizes = np.maximum(self.leaves.max(axis=1), self.asked.max(axis=1)) + 1
         patterns = self.refitted()[2][np.cumsum(sizes) - sizes + self.leaves[:, row]]
-        follows = (np.abs(patterns) == 1) | ((patterns == 0) & (self.l1 == 0))  # a sum may be zero by itself
+        follows = (np.abs(patterns) == 1) | (
+            (patterns == 0) & (self.l1 == 0)
+        )  # a sum may be zero by itself
         return bool((~left & follows).any())
 
 
@@ -275,25 +305,52 @@ class Rows:
         if loss == "squared":
             kind = draw.pick("targets", "plain", "plain", "balanced", "far", "outlier", "whole")
             other = np.where(np.arange(n) % 2, 1.0, -1.0) if kind == "balanced" else signal
-            other = {"far": signal + 100, "whole": np.rint(signal), "plain": signal + 3}.get(kind, other)
+            other = {"far": signal + 100, "whole": np.rint(signal), "plain": signal + 3}.get(
+                kind, other
+            )
             signal = np.where((np.arange(n) == 0) & (kind == "outlier"), 50.0, other)
         w = {
             "none": None,
             "gamma": rng.gamma(2.0, size=n) + 0.05,
             "whole": rng.integers(1, 5, n).astype(float),
         }[draw.pick("weights", "none", "none", "gamma", "whole")]
-        both = rng.normal(size=n + N_NEW) * draw.pick("offset size", 1.0, 30.0) ** (loss == "squared")
+        both = rng.normal(size=n + N_NEW) * draw.pick("offset size", 1.0, 30.0) ** (
+            loss == "squared"
+        )
         asked = both[n:] if offsets and draw.flag("offsets asked", 0.6) else None
-        parts = X[:n], LOSSES[loss].targets(rng, signal), w, both[:n] if offsets else None, X[n:], asked
-        rounded = [None if part is None else part.astype(np.float32).astype(float) for part in parts]
+        parts = (
+            X[:n],
+            LOSSES[loss].targets(rng, signal),
+            w,
+            both[:n] if offsets else None,
+            X[n:],
+            asked,
+        )
+        rounded = [
+            None if part is None else part.astype(np.float32).astype(float) for part in parts
+        ]
         return cls(*rounded, loss)  # type: ignore[arg-type]
 
-    def fit(self, model: Any, raw: Callable[[Any, Any], Any], leaves: Callable[[Any], Any], **how: Any) -> Fit:
+    def fit(
+        self, model: Any, raw: Callable[[Any, Any], Any], leaves: Callable[[Any], Any], **how: Any
+    ) -> Fit:
         """The fit with its replay, which must reproduce the model's scores of both tables."""
-        own, asked = (np.asarray(leaves(X)).reshape(len(X), -1).T.astype(int) for X in (self.X, self.X_new))
+        own, asked = (
+            np.asarray(leaves(X)).reshape(len(X), -1).T.astype(int) for X in (self.X, self.X_new)
+        )
         loss = LOSSES[self.loss]
-        given = model, self.X, self.y, self.w, self.offsets, self.X_new, lambda rows: raw(rows, None)
-        found = Fit(*given, loss=loss, leaves=own, asked=asked, raw=raw, new_offsets=self.new_offsets, **how)
+        given = (
+            model,
+            self.X,
+            self.y,
+            self.w,
+            self.offsets,
+            self.X_new,
+            lambda rows: raw(rows, None),
+        )
+        found = Fit(
+            *given, loss=loss, leaves=own, asked=asked, raw=raw, new_offsets=self.new_offsets, **how
+        )
         made = found.scores()
         theirs = [raw(self.X_new, self.new_offsets), raw(self.X, self.offsets)]
         apart = max(float(np.abs(a - np.reshape(b, a.shape)).max()) for a, b in zip(made, theirs))
@@ -314,15 +371,27 @@ def _bends(draw: Draw, held: bool) -> dict[str, float]:
     """L1, and sometimes a largest step."""
     if not held:
         return {}
-    step = {"max_delta_step": draw.pick("max_delta_step", 0.3, 1.0)} if draw.flag("step", 0.2) else {}
+    step = (
+        {"max_delta_step": draw.pick("max_delta_step", 0.3, 1.0)} if draw.flag("step", 0.2) else {}
+    )
     return {"reg_alpha": draw.pick("l1", 0.1, 0.5, 2.0), **step}
 
 
 def lightgbm(draw: Draw, rows: Rows, held: bool) -> Fit:
     """An LGBMRegressor or LGBMClassifier; of squared error a random forest too."""
     rate, n_trees, l2 = _growth(draw)
-    params = {"n_estimators": n_trees, "learning_rate": rate, "reg_lambda": l2, "num_leaves": draw.pick("leaves", 3, 6)}
-    params |= {"min_child_samples": draw.pick("smallest", 1, 3), "min_data_in_bin": 1, "n_jobs": 1, "verbose": -1}
+    params = {
+        "n_estimators": n_trees,
+        "learning_rate": rate,
+        "reg_lambda": l2,
+        "num_leaves": draw.pick("leaves", 3, 6),
+    }
+    params |= {
+        "min_child_samples": draw.pick("smallest", 1, 3),
+        "min_data_in_bin": 1,
+        "n_jobs": 1,
+        "verbose": -1,
+    }
     bends = _bends(draw, held)
     names = {"squared": "l2", "logistic": "binary", "softmax": "multiclass"}
     kind = lgb.LGBMClassifier if LOSSES[rows.loss].n_classes else lgb.LGBMRegressor
@@ -358,14 +427,25 @@ def xgboost(draw: Draw, rows: Rows, held: bool) -> Fit:
         "reg_lambda": l2,
         "max_depth": draw.pick("depth", 1, 2, 3),
     }
-    params |= {"min_child_weight": 0.0 if rows.loss != "squared" else draw.pick("smallest", 0.0, 1.0), "n_jobs": 1}
+    params |= {
+        "min_child_weight": 0.0 if rows.loss != "squared" else draw.pick("smallest", 0.0, 1.0),
+        "n_jobs": 1,
+    }
     bends = _bends(draw, held)
-    names = {"squared": "reg:squarederror", "logistic": "binary:logistic", "softmax": "multi:softprob"}
+    names = {
+        "squared": "reg:squarederror",
+        "logistic": "binary:logistic",
+        "softmax": "multi:softprob",
+    }
     names |= {"poisson": "count:poisson", "gamma": "reg:gamma", "absolute": "reg:absoluteerror"}
     if rows.loss.startswith("quantile"):
         params["quantile_alpha"] = float(rows.loss.split()[1])
     start, given = None, draw.pick("base_score", None, None, 0.0, 0.5)
-    if given is not None and rows.loss in ("squared", "logistic") and not (rows.loss == "logistic" and given == 0.0):
+    if (
+        given is not None
+        and rows.loss in ("squared", "logistic")
+        and not (rows.loss == "logistic" and given == 0.0)
+    ):
         params["base_score"] = given
         start = given if rows.loss == "squared" else 0.0
     kind = xgb.XGBClassifier if LOSSES[rows.loss].n_classes else xgb.XGBRegressor
@@ -393,13 +473,29 @@ def catboost(draw: Draw, rows: Rows, held: bool) -> Fit:
     """A CatBoostRegressor or CatBoostClassifier of single Newton steps."""
     rate, n_trees, l2 = _growth(draw)
     names = {"squared": "RMSE", "logistic": "Logloss", "poisson": "Poisson"}
-    params = {"iterations": n_trees, "learning_rate": rate, "l2_leaf_reg": l2, "depth": draw.pick("depth", 1, 2, 4)}
-    params |= {"leaf_estimation_method": "Newton", "leaf_estimation_iterations": 1, "boosting_type": "Plain"}
-    params |= {"thread_count": 1, "verbose": False, "allow_writing_files": False, "loss_function": names[rows.loss]}
+    params = {
+        "iterations": n_trees,
+        "learning_rate": rate,
+        "l2_leaf_reg": l2,
+        "depth": draw.pick("depth", 1, 2, 4),
+    }
+    params |= {
+        "leaf_estimation_method": "Newton",
+        "leaf_estimation_iterations": 1,
+        "boosting_type": "Plain",
+    }
+    params |= {
+        "thread_count": 1,
+        "verbose": False,
+        "allow_writing_files": False,
+        "loss_function": names[rows.loss],
+    }
     if rows.loss == "squared" and rows.w is not None and draw.flag("heavy row", 0.1):
         rows.w = 10 ** draw.rng.uniform(-3, 3, len(rows.w)).astype(np.float32).astype(float)
         rows.w[0] = 3e7
-    averaged = rows.loss == "squared" and rows.offsets is None and draw.flag("boost_from_average", 0.7)
+    averaged = (
+        rows.loss == "squared" and rows.offsets is None and draw.flag("boost_from_average", 0.7)
+    )
     kind = cb.CatBoostClassifier if rows.loss == "logistic" else cb.CatBoostRegressor
     model = kind(boost_from_average=averaged, **params)
     model.fit(cb.Pool(rows.X, rows.y, weight=rows.w, baseline=rows.offsets))
@@ -408,15 +504,29 @@ def catboost(draw: Draw, rows: Rows, held: bool) -> Fit:
         return model.predict(X, prediction_type="RawFormulaVal") + (0.0 if own is None else own)
 
     return rows.fit(
-        model, raw, model.calc_leaf_indexes, rate=rate, l2=l2, by_weight=True, start=None if averaged else 0.0
+        model,
+        raw,
+        model.calc_leaf_indexes,
+        rate=rate,
+        l2=l2,
+        by_weight=True,
+        start=None if averaged else 0.0,
     )
 
 
 def histogram(draw: Draw, rows: Rows, held: bool) -> Fit:
     """A HistGradientBoostingRegressor or -Classifier."""
     rate, n_trees, l2 = _growth(draw)
-    params = {"learning_rate": rate, "max_iter": n_trees, "l2_regularization": l2, "early_stopping": False}
-    params |= {"min_samples_leaf": draw.pick("smallest", 1, 3), "max_leaf_nodes": draw.pick("leaves", 3, 6)}
+    params = {
+        "learning_rate": rate,
+        "max_iter": n_trees,
+        "l2_regularization": l2,
+        "early_stopping": False,
+    }
+    params |= {
+        "min_samples_leaf": draw.pick("smallest", 1, 3),
+        "max_leaf_nodes": draw.pick("leaves", 3, 6),
+    }
     if LOSSES[rows.loss].n_classes:
         model = ensemble.HistGradientBoostingClassifier(**params)
     else:
@@ -425,9 +535,13 @@ def histogram(draw: Draw, rows: Rows, held: bool) -> Fit:
     model.fit(rows.X, rows.y, sample_weight=rows.w)
 
     def leaves(X: Any) -> Any:
-        return np.stack([_walked(each.nodes, X) for stage in model._predictors for each in stage], axis=1)
+        return np.stack(
+            [_walked(each.nodes, X) for stage in model._predictors for each in stage], axis=1
+        )
 
-    return rows.fit(model, lambda X, own: model._raw_predict(X), leaves, rate=rate, l2=l2, root_is_zero=True)
+    return rows.fit(
+        model, lambda X, own: model._raw_predict(X), leaves, rate=rate, l2=l2, root_is_zero=True
+    )
 
 
 def _walked(nodes: Any, X: Array) -> Array:
@@ -452,7 +566,11 @@ def gradient(draw: Draw, rows: Rows, held: bool) -> Fit:
     params |= {"min_samples_leaf": draw.pick("smallest", 1, 3)}
     if draw.flag("start at zero", 0.2):
         params["init"] = "zero"
-    kind = ensemble.GradientBoostingClassifier if LOSSES[rows.loss].n_classes else ensemble.GradientBoostingRegressor
+    kind = (
+        ensemble.GradientBoostingClassifier
+        if LOSSES[rows.loss].n_classes
+        else ensemble.GradientBoostingRegressor
+    )
     model = kind(**params).fit(rows.X, rows.y, sample_weight=rows.w)
     raw = model.decision_function if LOSSES[rows.loss].n_classes else model.predict
     # Softmax: leaf values times (K - 1) / K.
@@ -468,7 +586,12 @@ def average(draw: Draw, rows: Rows, held: bool) -> Fit:
     kind = draw.pick("kind", *kinds, *(["LightGBM"] if rows.loss == "squared" else []))
     n_trees, smallest = draw.pick("trees", 1, 5, 20), draw.pick("smallest", 1, 1, 3)
     if kind == "LightGBM":
-        params = {"boosting_type": "rf", "n_estimators": n_trees, "colsample_bytree": 0.5, "min_data_in_bin": 1}
+        params = {
+            "boosting_type": "rf",
+            "n_estimators": n_trees,
+            "colsample_bytree": 0.5,
+            "min_data_in_bin": 1,
+        }
         params |= {"min_child_samples": smallest, "num_leaves": 6, "n_jobs": 1, "verbose": -1}
         forest = lgb.LGBMRegressor(**params).fit(rows.X, rows.y, sample_weight=rows.w)
         drawn = np.ones((forest.n_estimators_, len(rows.y)))
@@ -487,20 +610,29 @@ def average(draw: Draw, rows: Rows, held: bool) -> Fit:
     params |= {} if kind == "DecisionTree" else {"n_estimators": n_trees}
     if kind in ("RandomForest", "ExtraTrees", "Bagging"):
         params["bootstrap"] = draw.pick("bootstrap", True, True, False)
-    model = getattr(module, kind + ("Classifier" if LOSSES[rows.loss].n_classes else "Regressor"))(**params)
+    model = getattr(module, kind + ("Classifier" if LOSSES[rows.loss].n_classes else "Regressor"))(
+        **params
+    )
     model.fit(rows.X, rows.y, sample_weight=rows.w)
     trees = [model] if kind == "DecisionTree" else model.estimators_
     drawn = np.ones((len(trees), len(rows.y)))
     if params.get("bootstrap"):
-        drawn = np.stack([np.bincount(own, minlength=len(rows.y)) for own in model.estimators_samples_]).astype(float)
+        drawn = np.stack(
+            [np.bincount(own, minlength=len(rows.y)) for own in model.estimators_samples_]
+        ).astype(float)
     raw = model.predict_proba if LOSSES[rows.loss].n_classes else model.predict
-    nodes = [[list(pair) for pair in zip(own.tree_.children_left, own.tree_.children_right)] for own in trees]
+    nodes = [
+        [list(pair) for pair in zip(own.tree_.children_left, own.tree_.children_right)]
+        for own in trees
+    ]
     return rows.fit(
         model,
         lambda X, own: raw(X),
         lambda X: np.stack([each.apply(X) for each in trees], axis=1),
         draws=drawn,
-        above=[_above({node: pair for node, pair in enumerate(own) if pair[0] >= 0}) for own in nodes],
+        above=[
+            _above({node: pair for node, pair in enumerate(own) if pair[0] >= 0}) for own in nodes
+        ],
     )
 
 
@@ -558,8 +690,12 @@ OF_LOSS = {  # other losses, by library
 }
 
 
-def make(draw: Draw, library: str, *, loss: str = "squared", held: bool = False, offsets: bool = False) -> Fit:
+def make(
+    draw: Draw, library: str, *, loss: str = "squared", held: bool = False, offsets: bool = False
+) -> Fit:
     """A random model of one library; ``loss="other"``: of one of its other losses."""
     if loss == "other":  # offsets are of one output
-        loss = draw.pick("loss", *(name for name in OF_LOSS[library] if not offsets or name != "softmax"))
+        loss = draw.pick(
+            "loss", *(name for name in OF_LOSS[library] if not offsets or name != "softmax")
+        )
     return MAKERS[library](draw, Rows.drawn(draw, loss, offsets), held)

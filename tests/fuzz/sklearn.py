@@ -41,7 +41,12 @@ STAGES: dict[str, tuple[Any, ...]] = {
     "criterion": ("squared_error", "friedman_mse"),
     "n_iter_no_change": (2,),
     "validation_fraction": (0.3,),
-    "init": ("zero", DummyRegressor(), DummyRegressor(strategy="constant", constant=1.5), linear_model.Ridge()),
+    "init": (
+        "zero",
+        DummyRegressor(),
+        DummyRegressor(strategy="constant", constant=1.5),
+        linear_model.Ridge(),
+    ),
 }
 HIST: dict[str, tuple[Any, ...]] = {
     "learning_rate": (0.01, 0.1, 1 / 3, 1.0),
@@ -56,7 +61,11 @@ HIST: dict[str, tuple[Any, ...]] = {
     "tol": (1e-3,),
     "n_iter_no_change": (1,),
 }
-FOREST: dict[str, tuple[Any, ...]] = {**GROWTH, "bootstrap": (True, False), "max_samples": (0.1, 0.5, 1)}
+FOREST: dict[str, tuple[Any, ...]] = {
+    **GROWTH,
+    "bootstrap": (True, False),
+    "max_samples": (0.1, 0.5, 1),
+}
 BAGGING: dict[str, tuple[Any, ...]] = {
     "max_samples": (0.3, 0.9, 1),
     "max_features": (0.5, 1),
@@ -70,9 +79,24 @@ CLASS: dict[str, tuple[Any, ...]] = {
 }
 KINDS = (
     *("GradientBoostingRegressor", "HistGradientBoostingRegressor") * 3,
-    *("DecisionTreeRegressor", "ExtraTreeRegressor", "DecisionTreeClassifier", "ExtraTreeClassifier"),
-    *("RandomForestRegressor", "ExtraTreesRegressor", "RandomForestClassifier", "ExtraTreesClassifier"),
-    *("BaggingRegressor", "BaggingClassifier", "AdaBoostRegressor", "HistGradientBoostingClassifier"),
+    *(
+        "DecisionTreeRegressor",
+        "ExtraTreeRegressor",
+        "DecisionTreeClassifier",
+        "ExtraTreeClassifier",
+    ),
+    *(
+        "RandomForestRegressor",
+        "ExtraTreesRegressor",
+        "RandomForestClassifier",
+        "ExtraTreesClassifier",
+    ),
+    *(
+        "BaggingRegressor",
+        "BaggingClassifier",
+        "AdaBoostRegressor",
+        "HistGradientBoostingClassifier",
+    ),
 )
 
 
@@ -86,22 +110,40 @@ def _settings(draw: Draw, kind: str, data: Data) -> dict[str, Any]:
     seed = draw.pick("random_state", 0, 7, 7, None, np.random.RandomState(3))
     n = draw.pick("trees", 1, 3, 10, 20)
     if kind.startswith("Hist"):
-        found = draw.some(HIST, 0.3) | draw.some({"loss": ("absolute_error", "poisson", "quantile")}, 0.03)
+        found = draw.some(HIST, 0.3) | draw.some(
+            {"loss": ("absolute_error", "poisson", "quantile")}, 0.03
+        )
         if data.categories and draw.flag("categorical_features", 0.5):
             found["categorical_features"] = data.categories
         if draw.flag("monotone", 0.03):
             found["monotonic_cst"] = [1] + [0] * (data.X.shape[1] - 1)
-        found |= {"loss": draw.pick("loss", "absolute_error", "quantile"), "quantile": 0.3} if draw.ranked else {}
+        found |= (
+            {"loss": draw.pick("loss", "absolute_error", "quantile"), "quantile": 0.3}
+            if draw.ranked
+            else {}
+        )
         return {**found, "max_iter": n, "random_state": seed}
     if kind.startswith("GradientBoosting"):
-        found = draw.some(STAGES, 0.25) | draw.some({"loss": ("absolute_error", "huber", "quantile")}, 0.03)
+        found = draw.some(STAGES, 0.25) | draw.some(
+            {"loss": ("absolute_error", "huber", "quantile")}, 0.03
+        )
         found |= {"loss": draw.pick("loss", "absolute_error", "quantile")} if draw.ranked else {}
         return {**found, "n_estimators": n, "random_state": seed}
     if kind.startswith("AdaBoost"):
         return {"n_estimators": n, "random_state": seed}
     if kind.startswith("Bagging"):
-        return {**draw.some(BAGGING, 0.4), "n_estimators": n, "random_state": seed, **_bagged(draw, kind)}
-    single = kind in ("DecisionTreeRegressor", "ExtraTreeRegressor", "DecisionTreeClassifier", "ExtraTreeClassifier")
+        return {
+            **draw.some(BAGGING, 0.4),
+            "n_estimators": n,
+            "random_state": seed,
+            **_bagged(draw, kind),
+        }
+    single = kind in (
+        "DecisionTreeRegressor",
+        "ExtraTreeRegressor",
+        "DecisionTreeClassifier",
+        "ExtraTreeClassifier",
+    )
     found = draw.some(GROWTH if single else FOREST, 0.25)
     if kind.endswith("Classifier"):
         found |= draw.some(CLASS, 0.4)
@@ -116,7 +158,10 @@ def _settings(draw: Draw, kind: str, data: Data) -> dict[str, Any]:
 
 def _bagged(draw: Draw, kind: str) -> dict[str, Any]:
     if kind == "BaggingClassifier":
-        inner: tuple[Any, ...] = (None, tree.DecisionTreeClassifier(class_weight="balanced", max_depth=3))
+        inner: tuple[Any, ...] = (
+            None,
+            tree.DecisionTreeClassifier(class_weight="balanced", max_depth=3),
+        )
     else:
         inner = (None, None, tree.ExtraTreeRegressor(max_depth=4), linear_model.Ridge())
     return {"estimator": draw.pick("estimator", *inner)}
@@ -125,16 +170,24 @@ def _bagged(draw: Draw, kind: str) -> dict[str, Any]:
 def _held(draw: Draw, kind: str, data: Data) -> dict[str, Any]:
     """Monotone constraints for some models of the kinds that take them."""
     usable = [i for i in range(data.X.shape[1]) if i not in data.categories]
-    if kind.startswith(("GradientBoosting", "AdaBoost", "Bagging")) or not usable or not draw.flag("constrained", 0.15):
+    if (
+        kind.startswith(("GradientBoosting", "AdaBoost", "Bagging"))
+        or not usable
+        or not draw.flag("constrained", 0.15)
+    ):
         return {}
-    return {"monotonic_cst": spaces.signs(draw, data.X, data.y.reshape(len(data.y), -1)[:, 0], usable)}
+    return {
+        "monotonic_cst": spaces.signs(draw, data.X, data.y.reshape(len(data.y), -1)[:, 0], usable)
+    }
 
 
 def make(draw: Draw) -> Trial:
     """Trees, forests and boosting."""
     kind = draw.pick("kind", *(RANKED if draw.ranked else KINDS))
     several = kind.endswith("Regressor") and "Boosting" not in kind and "Ada" not in kind
-    forms = ("array", "array", "float32", "fortran", "frame") + (("csr", "csc") if "Hist" not in kind else ())
+    forms = ("array", "array", "float32", "fortran", "frame") + (
+        ("csr", "csc") if "Hist" not in kind else ()
+    )
     data = table(draw, forms=forms, outputs=several)
     model = getattr(ensemble, kind, None) or getattr(tree, kind)
     model = model(**_settings(draw, kind, data) | _held(draw.aside(), kind, data))
@@ -159,7 +212,17 @@ def _predict(model: Any) -> Any:
 
 
 def _smoother(draw: Draw) -> Any:
-    kind = draw.pick("smoother", "linear", "ridge", "ridge cv", "kernel", "neighbours", "radius", "process", "lasso")
+    kind = draw.pick(
+        "smoother",
+        "linear",
+        "ridge",
+        "ridge cv",
+        "kernel",
+        "neighbours",
+        "radius",
+        "process",
+        "lasso",
+    )
     on = draw.pick("fit_intercept", True, True, False)
     alpha = draw.pick("alpha", 1e-3, 1.0, 30.0)
     if kind == "linear":
@@ -168,37 +231,57 @@ def _smoother(draw: Draw) -> Any:
         solver = draw.pick("solver", "auto", "auto", "svd", "cholesky", "lsqr")
         return linear_model.Ridge(alpha, fit_intercept=on, solver=solver)
     if kind == "ridge cv":
-        return linear_model.RidgeCV([0.1, 1.0, 10.0], fit_intercept=on, alpha_per_target=draw.flag("own", 0.1))
+        return linear_model.RidgeCV(
+            [0.1, 1.0, 10.0], fit_intercept=on, alpha_per_target=draw.flag("own", 0.1)
+        )
     if kind == "kernel":
-        return KernelRidge(alpha=alpha, kernel=draw.pick("kernel", "linear", "rbf", "laplacian", "poly"))
+        return KernelRidge(
+            alpha=alpha, kernel=draw.pick("kernel", "linear", "rbf", "laplacian", "poly")
+        )
     if kind == "neighbours":
-        return KNeighborsRegressor(draw.pick("k", 1, 2, 5), weights=draw.pick("by", "uniform", "distance"))
+        return KNeighborsRegressor(
+            draw.pick("k", 1, 2, 5), weights=draw.pick("by", "uniform", "distance")
+        )
     if kind == "radius":
-        return RadiusNeighborsRegressor(draw.pick("radius", 2.0, 1e12), weights=draw.pick("by", "uniform", "distance"))
+        return RadiusNeighborsRegressor(
+            draw.pick("radius", 2.0, 1e12), weights=draw.pick("by", "uniform", "distance")
+        )
     if kind == "lasso":
         return linear_model.Lasso(alpha)
     kernel = RBF(2.0) + WhiteKernel(0.5)
     optimizer = draw.pick("optimizer", None, None, "fmin_l_bfgs_b")
-    return GaussianProcessRegressor(kernel, optimizer=optimizer, normalize_y=draw.flag("normalize_y", 0.5), alpha=alpha)
+    return GaussianProcessRegressor(
+        kernel, optimizer=optimizer, normalize_y=draw.flag("normalize_y", 0.5), alpha=alpha
+    )
 
 
 def make_smoother(draw: Draw) -> Trial:
     """Linear smoothers, and pipelines of all kinds."""
     piped = draw.flag("pipeline", 0.4)
-    data = table(draw, gaps=piped, forms=("array", "array", "float32", "frame", "csr"), outputs=not piped)
+    data = table(
+        draw, gaps=piped, forms=("array", "array", "float32", "frame", "csr"), outputs=not piped
+    )
     model = _pipeline(draw) if piped else _smoother(draw)
     transformed = draw.flag("transformed targets", 0.1)
     if transformed:
         model = TransformedTargetRegressor(model, func=np.arcsinh, inverse_func=np.sinh)
     X, X_new = data.convert(data.X), data.convert(data.X_new)
     last = model.steps[-1][0] if piped and hasattr(model, "steps") else ""
-    takes = not piped and isinstance(model, (linear_model.LinearRegression, linear_model.Ridge, KernelRidge))
+    takes = not piped and isinstance(
+        model, (linear_model.LinearRegression, linear_model.Ridge, KernelRidge)
+    )
     weight = data.weight if takes or (last in _WEIGHTED and data.weight is not None) else None
     how = {} if weight is None else {f"{last}__sample_weight" if last else "sample_weight": weight}
     model.fit(X, data.y, **how)
-    fixed = {"kernel": model.kernel_, "optimizer": None} if hasattr(model, "kernel_") else {}  # as the weights hold it
+    fixed = (
+        {"kernel": model.kernel_, "optimizer": None} if hasattr(model, "kernel_") else {}
+    )  # as the weights hold it
     other = piped or isinstance(model, linear_model.RidgeCV) or iterative(draw.chosen)
-    refit = None if other or transformed else lambda y: clone(model).set_params(**fixed).fit(X, y, **how)
+    refit = (
+        None
+        if other or transformed
+        else lambda y: clone(model).set_params(**fixed).fit(X, y, **how)
+    )
     predict = model.regressor_.predict if transformed else model.predict  # on the scale of the fit
     lossy = isinstance(model, linear_model.RidgeCV) and not _settled(model, X, data.y, X_new)
     return Trial(model, X, data.y, weight, None, X_new, predict, lossy, refit=refit)
@@ -214,7 +297,11 @@ def iterative(chosen: dict[str, Any]) -> bool:
     """Whether the solver stops early, as those for sparse features do, or loses digits to columns of very different sizes."""
     last = str(chosen.get("last", chosen.get("smoother")))
     solved = last.startswith(("ridge", "Ridge", "linear", "kernel", "process"))
-    rough = chosen["form"] in ("csr", "float32") or "huge" in chosen["kinds"] or chosen.get("solver") == "lsqr"
+    rough = (
+        chosen["form"] in ("csr", "float32")
+        or "huge" in chosen["kinds"]
+        or chosen.get("solver") == "lsqr"
+    )
     return solved and (rough or chosen.get("step") is OneHotEncoder)
 
 

@@ -46,7 +46,9 @@ def split(draw: Draw, X: pd.DataFrame, y: Array) -> Table:
     X = X.set_axis([f"x{i}" for i in range(X.shape[1])], axis=1).astype(float)
     few = [name for name in X if 2 < X[name].nunique() <= FEW]
     categories = few if few and draw.flag("categories", 0.15) else []
-    X = X.assign(**{name: pd.Categorical(pd.factorize(X[name], sort=True)[0]) for name in categories})
+    X = X.assign(
+        **{name: pd.Categorical(pd.factorize(X[name], sort=True)[0]) for name in categories}
+    )
     weight = draw.rng.gamma(2.0, size=len(train)) + 0.05 if draw.flag("weights", 0.2) else None
     fitted, stop, asked = (X.iloc[part].reset_index(drop=True) for part in (train, valid, new))
     return Table(fitted, y[train], weight, stop, y[valid], asked, categories)

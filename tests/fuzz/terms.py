@@ -36,9 +36,13 @@ class Scored(Trial):
     """A fitted model with its scores on the way, and what its leaves record."""
 
     gradients: Callable[[Array], Array]  #: (N, K) of rows at scores (N, K)
-    scores_after: Callable[[int], Array]  #: (N, K) scores of the training rows after some iterations
+    scores_after: Callable[
+        [int], Array
+    ]  #: (N, K) scores of the training rows after some iterations
     raw: Callable[[Any], Array]  #: (n, K) scores of rows
-    leaf_weights: list[Array]  #: (L_t,) sums of second derivatives that the model records, for each tree
+    leaf_weights: list[
+        Array
+    ]  #: (L_t,) sums of second derivatives that the model records, for each tree
     leaves: Array  #: (N, T)
     counted: Array  #: (N,) weights of rows with those of their classes
     rate: float
@@ -48,7 +52,9 @@ class Scored(Trial):
 def _targets(draw: Draw, loss: str, signal: Array) -> Array:
     noisy = signal + draw.rng.normal(size=len(signal))
     if loss == "poisson":
-        return draw.rng.poisson(np.exp(np.clip(noisy, -2, 2))).astype(float) + (np.arange(len(signal)) == 0)
+        return draw.rng.poisson(np.exp(np.clip(noisy, -2, 2))).astype(float) + (
+            np.arange(len(signal)) == 0
+        )
     n_classes = 3 if loss == "softmax" else 2
     ranks = np.argsort(np.argsort(noisy))
     return (ranks * n_classes // len(signal)).astype(int)
@@ -64,26 +70,46 @@ def _gradients(loss: str, y: Array) -> Callable[[Array], Array]:
 
 def _bends(draw: Draw) -> dict[str, Any]:
     """Settings that put constants into leaf values, or mix the values of nodes."""
-    return spaces.drawn(draw, {"max_delta_step": (0.02, 0.1, 0.7), "reg_alpha": (0.01, 0.5, 3.0)}, 0.5)
+    return spaces.drawn(
+        draw, {"max_delta_step": (0.02, 0.1, 0.7), "reg_alpha": (0.01, 0.5, 3.0)}, 0.5
+    )
 
 
 def make(draw: Draw, library: str) -> Scored:
     """A LightGBM or XGBoost model of a loss other than squared error."""
     loss = draw.pick("loss", "logistic", "logistic", "poisson", "softmax")
     n = draw.pick("rows", 20, 60, 150, 300)
-    X = draw.rng.normal(size=(n + N_NEW, draw.pick("columns", 1, 3, 5))).round(draw.pick("digits", 1, 6))
+    X = draw.rng.normal(size=(n + N_NEW, draw.pick("columns", 1, 3, 5))).round(
+        draw.pick("digits", 1, 6)
+    )
     if draw.flag("categories", 0.3) and library == "lightgbm":
         X[:, -1] = draw.rng.integers(0, N_CATEGORIES, n + N_NEW)
     X = X.astype(np.float32).astype(float)
     y = _targets(draw, loss, X[:n, 0])
-    weight = draw.rng.gamma(2.0, size=n).astype(np.float32).astype(float) + 0.05 if draw.flag("weights", 0.4) else None
+    weight = (
+        draw.rng.gamma(2.0, size=n).astype(np.float32).astype(float) + 0.05
+        if draw.flag("weights", 0.4)
+        else None
+    )
     return (_lightgbm if library == "lightgbm" else _xgboost)(draw, loss, X[:n], y, weight, X[n:])
 
 
-def _lightgbm(draw: Draw, loss: str, X: Array, y: Array, weight: Array | None, X_new: Array) -> Scored:
-    params: dict[str, Any] = {"n_estimators": draw.pick("trees", 1, 3, 8), "verbose": -1, "n_jobs": 1}
-    params |= {"learning_rate": draw.pick("rate", 0.1, 0.3, 1.0), "num_leaves": draw.pick("leaves", 3, 8, 31)}
-    params |= {"min_child_samples": draw.pick("smallest", 2, 5), "reg_lambda": draw.pick("l2", 0.0, 0.0, 2.0)}
+def _lightgbm(
+    draw: Draw, loss: str, X: Array, y: Array, weight: Array | None, X_new: Array
+) -> Scored:
+    params: dict[str, Any] = {
+        "n_estimators": draw.pick("trees", 1, 3, 8),
+        "verbose": -1,
+        "n_jobs": 1,
+    }
+    params |= {
+        "learning_rate": draw.pick("rate", 0.1, 0.3, 1.0),
+        "num_leaves": draw.pick("leaves", 3, 8, 31),
+    }
+    params |= {
+        "min_child_samples": draw.pick("smallest", 2, 5),
+        "reg_lambda": draw.pick("l2", 0.0, 0.0, 2.0),
+    }
     params |= _bends(draw)
     categories = [X.shape[1] - 1] if draw.chosen.get("categories") else "auto"
     if draw.flag("monotone", 0.4) and categories == "auto":
@@ -120,12 +146,23 @@ def _lightgbm(draw: Draw, loss: str, X: Array, y: Array, weight: Array | None, X
     )  # fmt: skip
 
 
-def _xgboost(draw: Draw, loss: str, X: Array, y: Array, weight: Array | None, X_new: Array) -> Scored:
-    params: dict[str, Any] = {"n_estimators": draw.pick("trees", 1, 3, 8), "n_jobs": 1, "min_child_weight": 0.01}
-    params |= {"learning_rate": draw.pick("rate", 0.1, 0.3, 1.0), "max_depth": draw.pick("depth", 1, 3, 5)}
+def _xgboost(
+    draw: Draw, loss: str, X: Array, y: Array, weight: Array | None, X_new: Array
+) -> Scored:
+    params: dict[str, Any] = {
+        "n_estimators": draw.pick("trees", 1, 3, 8),
+        "n_jobs": 1,
+        "min_child_weight": 0.01,
+    }
+    params |= {
+        "learning_rate": draw.pick("rate", 0.1, 0.3, 1.0),
+        "max_depth": draw.pick("depth", 1, 3, 5),
+    }
     params |= {"reg_lambda": draw.pick("l2", 0.0, 1.0)} | _bends(draw)
     if draw.flag("monotone", 0.5):
-        params["monotone_constraints"] = tuple(int(draw.rng.integers(-1, 2)) for _ in range(X.shape[1]))
+        params["monotone_constraints"] = tuple(
+            int(draw.rng.integers(-1, 2)) for _ in range(X.shape[1])
+        )
     if draw.flag("bagging", 0.2):
         params["subsample"] = 0.6
     by_class = np.ones(len(y))
@@ -142,7 +179,9 @@ def _xgboost(draw: Draw, loss: str, X: Array, y: Array, weight: Array | None, X_
         found = model.predict(rows, output_margin=True, iteration_range=(0, n_iterations))
         return np.reshape(found, (len(rows), n_outputs)).astype(float)
 
-    trees = json.loads(model.get_booster().save_raw("json"))["learner"]["gradient_booster"]["model"]["trees"]
+    trees = json.loads(model.get_booster().save_raw("json"))["learner"]["gradient_booster"][
+        "model"
+    ]["trees"]
     return Scored(
         model, X, y, weight, None, X_new, model.predict,
         gradients=_gradients(loss, y), scores_after=lambda t: raw(X, t), raw=raw,
@@ -183,7 +222,11 @@ def check(fit: Scored, draw: Draw) -> None:
         raise Wrong(f"contributions add up to scores that are {apart:.3g} away from the library's")
     most = terms(fit, start[0])
     if not (np.abs(parts) <= (1 + ROUNDED) * most + NEAR * 1e-3).all():
-        gross, allowed, net = np.abs(parts).sum(axis=1).max(), most.sum(axis=0).max(), np.abs(theirs).max()
+        gross, allowed, net = (
+            np.abs(parts).sum(axis=1).max(),
+            most.sum(axis=0).max(),
+            np.abs(theirs).max(),
+        )
         worst = float((np.abs(parts) / np.maximum(most, 1e-12)).max())
         raise Wrong(
             f"a contribution is {worst:.3g} times the terms of its leaf values: {gross:.3g} in all, where the score is "

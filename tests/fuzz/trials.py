@@ -85,7 +85,10 @@ def _offset(draw: Draw, library: str) -> Trial:
 
 
 def _any_plain(draw: Draw, library: str) -> Trial:
-    loss, offsets = "other" if draw.flag("other loss", 0.3) else "squared", draw.flag("offsets", 0.3)
+    loss, offsets = (
+        "other" if draw.flag("other loss", 0.3) else "squared",
+        draw.flag("offsets", 0.3),
+    )
     return refits.make(draw, library, loss=loss, offsets=offsets and library in WITH_OFFSETS)
 
 
@@ -104,12 +107,18 @@ KINDS = {
     "weights": Kind(tuple(LIBRARIES), lambda draw, library: LIBRARIES[library](draw), judge, 0.1),
     "deletions": Kind(PLAIN, _deleted, answers.check_answers, 0.1),
     "offsets": Kind(WITH_OFFSETS, _offset, answers.check_answers, 0.1),
-    "losses": Kind(BOOSTED, lambda draw, one: refits.make(draw, one, loss="other"), answers.check_answers, 0.1),
-    "radius": Kind(WITH_L1, lambda draw, one: refits.make(draw, one, held=True), answers.check_radius, 0.1),
+    "losses": Kind(
+        BOOSTED, lambda draw, one: refits.make(draw, one, loss="other"), answers.check_answers, 0.1
+    ),
+    "radius": Kind(
+        WITH_L1, lambda draw, one: refits.make(draw, one, held=True), answers.check_radius, 0.1
+    ),
     "mistakes": Kind(PLAIN, _any_plain, answers.check_mistakes, 0.1),
     "files": Kind(PLAIN, _any_plain, answers.check_file, 0.05),
     "dropped": Kind(tuple(LIBRARIES), _dropped, dropped.check_dropped, 0.1),
-    "encodings": Kind(("catboost",), lambda draw, _: tests.fuzz.catboost.make_encoded(draw), judge_encoded, 0.1),
+    "encodings": Kind(
+        ("catboost",), lambda draw, _: tests.fuzz.catboost.make_encoded(draw), judge_encoded, 0.1
+    ),
     "ranks": Kind(("lightgbm", "xgboost", "catboost", "sklearn"), _ranked, judge, 0.1),
     "terms": Kind(WITH_L1, terms.make, terms.check, 0.05),
 }
@@ -120,9 +129,7 @@ CHUNK = 10
 @dataclass(frozen=True)
 class Outcome:
     seed: int
-    kind: (
-        str  #: "exact", "refused", "disagreed", "lost" or "rounded" (disagreements of known cause), "void" or "failed"
-    )
+    kind: str  #: "exact", "refused", "disagreed", "lost" or "rounded" (disagreements of known cause), "void" or "failed"
     why: str
     config: str = ""
     of: str = "weights"  #: which of KINDS
@@ -165,7 +172,11 @@ def run(seed: int, of: str = "weights") -> Outcome:
         return outcome("refused", str(error)[:60])
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
-        place = "" if isinstance(error, Wrong) else f" ({os.path.basename(where.filename)}:{where.lineno})"
+        place = (
+            ""
+            if isinstance(error, Wrong)
+            else f" ({os.path.basename(where.filename)}:{where.lineno})"
+        )
         return outcome("failed", f"{type(error).__name__}{place}: {str(error)[:400]}")
     return outcome("exact", "")
 
@@ -222,12 +233,20 @@ def seeds(n: int, seed: int, library: str | None = None, of: str = "weights") ->
     return list(itertools.islice(of_library, n))
 
 
-def numbers_of(n: int, seed: int, library: str | None = None, only: str | None = None) -> list[Number]:
+def numbers_of(
+    n: int, seed: int, library: str | None = None, only: str | None = None
+) -> list[Number]:
     """n trials, spread over the kinds, or all of one; without the kinds that a library has no part in."""
-    kinds = {of: kind for of, kind in KINDS.items() if only in (None, of) and library in (None, *kind.libraries)}
+    kinds = {
+        of: kind
+        for of, kind in KINDS.items()
+        if only in (None, of) and library in (None, *kind.libraries)
+    }
     total = sum(kind.share for kind in kinds.values())
     return [
-        (number, of) for of, kind in kinds.items() for number in seeds(round(n * kind.share / total), seed, library, of)
+        (number, of)
+        for of, kind in kinds.items()
+        for number in seeds(round(n * kind.share / total), seed, library, of)
     ]
 
 
@@ -263,7 +282,9 @@ def summary(outcomes: list[Outcome]) -> str:
         told = ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items()))
         lines.append(f"{of:10s} {verdict:6s} {len(own):5d} trials: {told}")
     for kind in ("exact", "refused"):
-        counts = collections.Counter(f"{outcome.of}, {outcome.why}" for outcome in outcomes if outcome.kind == kind)
+        counts = collections.Counter(
+            f"{outcome.of}, {outcome.why}" for outcome in outcomes if outcome.kind == kind
+        )
         lines += [f"  {kind:8s} {n:5d}  {why}" for why, n in sorted(counts.items())]
     return "\n".join(lines)
 
@@ -275,8 +296,12 @@ def main() -> int:
     parser.add_argument("--kind", choices=list(KINDS), help="trials of this kind alone")
     parser.add_argument("--library", choices=list(dict.fromkeys((*LIBRARIES, *PLAIN))))
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--only", type=int, help="replay this one trial, of --kind or else of weights")
-    parser.add_argument("--void", action="store_true", help="also print the trials that the libraries refused")
+    parser.add_argument(
+        "--only", type=int, help="replay this one trial, of --kind or else of weights"
+    )
+    parser.add_argument(
+        "--void", action="store_true", help="also print the trials that the libraries refused"
+    )
     args = parser.parse_args()
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # the jobs share the cores
         os.environ.setdefault(name, "1")

@@ -40,10 +40,14 @@ def verdict_of(trial: Trial, draw: Draw) -> Verdict:
             return Verdict(explainer.kind)
         error, allowed = prediction_error(explainer, trial, outside, trial.X_new, None)
         if not error <= allowed:
-            raise Wrong(f"predictions of rows held out are off by {error:.3g}; {allowed:.3g} is allowed")
+            raise Wrong(
+                f"predictions of rows held out are off by {error:.3g}; {allowed:.3g} is allowed"
+            )
         weights = np.asarray(inside.weights).reshape(-1, len(trial.y))
         ranked = bool(explainer.verification.held and explainer.verification.held.ranked)
-        mistakes = draw.rng.permutation(["one row missing"] if ranked else list(MUTATIONS))[:MISTAKES]
+        mistakes = draw.rng.permutation(["one row missing"] if ranked else list(MUTATIONS))[
+            :MISTAKES
+        ]
         check_wrong_data(Proven(explainer, trial.X[:ASKED], None, weights), trial, draw, mistakes)
     except axil.UnsupportedModelError as error:
         return Verdict("refused", error.setting, why=error.reason)

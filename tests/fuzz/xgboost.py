@@ -36,7 +36,13 @@ RARE: dict[str, tuple[Any, ...]] = {
     "seed_per_iteration": (True,),
     "sampling_method": ("uniform", "gradient_based"),
     "objective": (
-        *("reg:absoluteerror", "reg:quantileerror", "reg:pseudohubererror", "count:poisson", "reg:logistic"),
+        *(
+            "reg:absoluteerror",
+            "reg:quantileerror",
+            "reg:pseudohubererror",
+            "count:poisson",
+            "reg:logistic",
+        ),
         *("reg:squaredlogerror", "reg:gamma", "binary:logistic", "reg:tweedie"),
     ),
     "quantile_alpha": (0.5,),
@@ -50,7 +56,14 @@ DART: dict[str, tuple[Any, ...]] = {
     "sample_type": ("weighted",),
     "normalize_type": ("forest",),
 }
-LOST = ("reg_alpha", "max_delta_step", "monotone_constraints", "scale_pos_weight", "subsample", "sampling_method")
+LOST = (
+    "reg_alpha",
+    "max_delta_step",
+    "monotone_constraints",
+    "scale_pos_weight",
+    "subsample",
+    "sampling_method",
+)
 
 
 def settings(draw: Draw, data: Data) -> dict[str, Any]:
@@ -62,7 +75,11 @@ def settings(draw: Draw, data: Data) -> dict[str, Any]:
     if booster == "dart":
         params |= draw.some(DART, 0.5)
     if draw.flag("lossguide", 0.1):
-        params |= {"grow_policy": "lossguide", "max_leaves": draw.pick("max_leaves", 3, 20), "max_depth": 0}
+        params |= {
+            "grow_policy": "lossguide",
+            "max_leaves": draw.pick("max_leaves", 3, 20),
+            "max_depth": 0,
+        }
     if data.y.ndim == 2 and draw.flag("multi_output_tree", 0.5):
         params["multi_strategy"] = "multi_output_tree"
     if draw.flag("monotone", 0.02):
@@ -88,7 +105,9 @@ def held(draw: Draw, data: Data) -> dict[str, Any]:
 
 def make(draw: Draw) -> Trial:
     """A Booster or an estimator, as it was fitted or through a file."""
-    data = table(draw, forms=("array", "array", "float32", "csr", "csc", "frame", "categories"), outputs=True)
+    data = table(
+        draw, forms=("array", "array", "float32", "csr", "csc", "frame", "categories"), outputs=True
+    )
     params, n_trees = settings(draw, data), draw.pick("trees", 1, 3, 10, 30)
     model = (_estimator if draw.flag("estimator", 0.35) else _booster)(draw, data, params, n_trees)
     form = draw.pick("through", *("memory",) * 6, "ubj", "json", "pickle", "native", "sliced")
@@ -126,27 +145,47 @@ def lossy(draw: Draw, params: dict[str, Any], model: Any) -> bool:
     """
     chosen, sampled = draw.chosen, params.get("subsample", 1.0) < 1
     inner = model if isinstance(model, xgb.Booster) else model.get_booster()
-    leaves = [line.split("leaf=")[1] for tree in inner.get_dump() for line in tree.splitlines() if "leaf=" in line]
+    leaves = [
+        line.split("leaf=")[1]
+        for tree in inner.get_dump()
+        for line in tree.splitlines()
+        if "leaf=" in line
+    ]
     few = len(set(leaves)) <= len(inner.get_dump()) + 3
     if chosen["through"] in ("ubj", "json"):
-        forgotten = any(params.get(name) is not None for name in LOST) or chosen.get("kind") is xgb.XGBRFRegressor
+        forgotten = (
+            any(params.get(name) is not None for name in LOST)
+            or chosen.get("kind") is xgb.XGBRFRegressor
+        )
         if forgotten or few or "missing" in chosen:
             return True
-    unsure = params.get("tree_method") == "approx" and (sampled or chosen["weights"] in ("zeros", "lone"))
+    unsure = params.get("tree_method") == "approx" and (
+        sampled or chosen["weights"] in ("zeros", "lone")
+    )
     unseen = "missing" in chosen and chosen["through"] == "native"
     return (
-        unsure or unseen or "custom" in chosen or ("continued" in chosen and sampled) or (few and "schedule" in chosen)
+        unsure
+        or unseen
+        or "custom" in chosen
+        or ("continued" in chosen and sampled)
+        or (few and "schedule" in chosen)
     )
 
 
 def _predict(model: Any, rows: Any, offsets: Any = None) -> Any:
     if not isinstance(model, xgb.Booster):
-        if model.booster == "dart" and offsets is not None:  # estimators add the margin once per tree
-            rows = xgb.DMatrix(rows, base_margin=offsets, missing=model.missing, enable_categorical=True)
+        if (
+            model.booster == "dart" and offsets is not None
+        ):  # estimators add the margin once per tree
+            rows = xgb.DMatrix(
+                rows, base_margin=offsets, missing=model.missing, enable_categorical=True
+            )
             return model.get_booster().predict(rows, iteration_range=_best(model))
         return model.predict(rows, base_margin=offsets)
     types = None if isinstance(rows, pd.DataFrame) else model.feature_types
-    return model.predict(xgb.DMatrix(rows, base_margin=offsets, feature_types=types, enable_categorical=True))
+    return model.predict(
+        xgb.DMatrix(rows, base_margin=offsets, feature_types=types, enable_categorical=True)
+    )
 
 
 def _best(model: Any) -> tuple[int, int]:
@@ -162,14 +201,21 @@ def _booster(draw: Draw, data: Data, params: dict[str, Any], n_trees: int) -> An
         types = ["c" if i in data.categories else "q" for i in range(data.X.shape[1])]
     how: dict[str, Any] = {"feature_types": types, "enable_categorical": True}
     rows = xgb.DMatrix(X, data.y, weight=data.weight, base_margin=data.offset, **how)
-    kind = {} if not draw.flag("schedule", 0.1) else {"callbacks": [xgb.callback.LearningRateScheduler(_decay)]}
+    kind = (
+        {}
+        if not draw.flag("schedule", 0.1)
+        else {"callbacks": [xgb.callback.LearningRateScheduler(_decay)]}
+    )
     if draw.flag("early stopping", 0.08):
         noisy = xgb.DMatrix(X, draw.rng.permutation(data.y), **how)
         kind |= {"evals": [(noisy, "noisy")], "early_stopping_rounds": 2, "verbose_eval": False}
     if draw.flag("continued", 0.06):
         kind["xgb_model"] = xgb.train(params, rows, 3)
     if draw.flag("custom", 0.01):
-        kind["obj"] = lambda scores, matrix: (scores - matrix.get_label().reshape(scores.shape), np.ones(scores.shape))
+        kind["obj"] = lambda scores, matrix: (
+            scores - matrix.get_label().reshape(scores.shape),
+            np.ones(scores.shape),
+        )
     return xgb.train(params, rows, n_trees, **kind)
 
 

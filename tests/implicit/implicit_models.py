@@ -41,7 +41,9 @@ def read(
     verify=True,
 ):
     limits = Limits(1, Budget(limit))
-    given = Given(model, X, y, sample_weight, init_score, output, loss, limits=limits, verify=verify)
+    given = Given(
+        model, X, y, sample_weight, init_score, output, loss, limits=limits, verify=verify
+    )
     return module.read(given)
 
 

@@ -53,8 +53,14 @@ LEARNERS = {
     "pipeline of logistic": (make_pipeline(StandardScaler(), LogisticRegression(tol=1e-8)), cancer),
     "softmax": (LogisticRegression(tol=1e-8, max_iter=1000), wine),
     "poisson": (PoissonRegressor(tol=1e-8, max_iter=1000), diabetes),
-    "tweedie by the identity": (TweedieRegressor(power=1.5, link="identity", solver="newton-cholesky"), diabetes),
-    "network": (MLPRegressor(hidden_layer_sizes=(2,), alpha=2.0, activation="tanh", **LED), diabetes),
+    "tweedie by the identity": (
+        TweedieRegressor(power=1.5, link="identity", solver="newton-cholesky"),
+        diabetes,
+    ),
+    "network": (
+        MLPRegressor(hidden_layer_sizes=(2,), alpha=2.0, activation="tanh", **LED),
+        diabetes,
+    ),
 }
 
 

@@ -17,7 +17,9 @@ def test_the_code_runs(capsys):
     printed = capsys.readouterr().out
     assert printed.count("(3, 569)") == 2
     assert "(2, 3, 178) (2, 178)" in printed
-    pytest.importorskip("torch", reason="torch is not installed: make test-torch runs the other block")
+    pytest.importorskip(
+        "torch", reason="torch is not installed: make test-torch runs the other block"
+    )
     exec(compile(module, PAGE.name, "exec"), {})
     assert "(3, 442)" in capsys.readouterr().out
 
@@ -27,7 +29,9 @@ def test_the_table_has_the_results():
     results = ROOT / "experiments" / "results" / "jacobian_fidelity_implicit.csv"
     measured = {}
     for line in csv.DictReader(results.read_text(encoding="utf-8").splitlines()):
-        cell = f"{line['relative_error']}, {line['rank_correlation']}" if line["slope"] else "refused"
+        cell = (
+            f"{line['relative_error']}, {line['rank_correlation']}" if line["slope"] else "refused"
+        )
         measured.setdefault((line["learner"], line["refit"] or "-"), []).append(cell)
     shown = re.findall(r"^\| ([A-Z]\w+\(.*?\)) \| (\S+) \| (.*) \|$", page, re.M)
     assert len(shown) >= 6

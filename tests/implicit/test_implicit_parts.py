@@ -72,7 +72,9 @@ def test_networks_by_differences(activation):
 
     def network(theta):
         parts = np.split(theta, sizes)
-        return Network([p.reshape(s) for p, s in zip(parts, shapes)], list(parts[3:]), activation, X)
+        return Network(
+            [p.reshape(s) for p, s in zip(parts, shapes)], list(parts[3:]), activation, X
+        )
 
     theta = np.concatenate([part.ravel() for part in (*layers, *biases)])
     here = network(theta)
@@ -90,8 +92,12 @@ def test_networks_by_differences(activation):
         moved = slope(lambda theta: network(theta).scores(X), theta, direction, 1e-4)
         np.testing.assert_allclose(here.push(directions)[:, :, m], moved, atol=1e-7)
         np.testing.assert_allclose(here.jacobian(X) @ direction, moved, atol=1e-7)
-        np.testing.assert_allclose(product[:, m], slope(gradient, theta, direction, 1e-4), atol=1e-6)
-    np.testing.assert_allclose(here.pull(g), np.einsum("ik,ikp->p", g, here.jacobian(X)), atol=1e-12)
+        np.testing.assert_allclose(
+            product[:, m], slope(gradient, theta, direction, 1e-4), atol=1e-6
+        )
+    np.testing.assert_allclose(
+        here.pull(g), np.einsum("ik,ikp->p", g, here.jacobian(X)), atol=1e-12
+    )
 
 
 def matrix(eigenvalues, seed=0):
@@ -113,7 +119,9 @@ def test_solvers_agree_on_a_definite_matrix():
     right = np.random.default_rng(1).normal(size=(40, 3))
     right[:, 1] = 0.0
     for solver in both(hessian):
-        np.testing.assert_allclose(solver.solve(right), np.linalg.solve(hessian, right), rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(
+            solver.solve(right), np.linalg.solve(hessian, right), rtol=1e-4, atol=1e-4
+        )
         assert solver.damping == 0
         assert solver.residual <= 1e-7
 
@@ -128,7 +136,9 @@ def test_solvers_damp_what_bends_down_and_say_so():
     for make in (0, 1):
         with pytest.raises(solvers.Singular):
             both(hessian, may_damp=False)[make]
-    hidden, Q = matrix(np.r_[-1e-3, np.geomspace(1e-3, 1e3, 399)])  # too small for a few steps of Lanczos to see
+    hidden, Q = matrix(
+        np.r_[-1e-3, np.geomspace(1e-3, 1e3, 399)]
+    )  # too small for a few steps of Lanczos to see
     solver = solvers.ConjugateGradients(lambda v: hidden @ v, 400, np.zeros((400, 0)), True)
     found = solver.solve(Q[:, :1] + Q[:, 1:2])
     assert solver.damping > 1e-3
@@ -158,6 +168,8 @@ def test_a_large_hessian_is_never_written_down(monkeypatch):
             monkeypatch.setattr(optimum, "DENSE_PARAMETERS", 5)
         found = read(model, X, y, **change)
         assert found.verification.details["solver"] == "conjugate gradients"
-        np.testing.assert_allclose(found.target_derivatives(X[:5]), expected.target_derivatives(X[:5]), atol=1e-6)
+        np.testing.assert_allclose(
+            found.target_derivatives(X[:5]), expected.target_derivatives(X[:5]), atol=1e-6
+        )
     assert expected.verification.details["solver"] == "cholesky"
     assert expected.bytes_per_query() > 8 * len(y)

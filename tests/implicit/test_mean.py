@@ -52,11 +52,16 @@ ADDITIVE: dict[str, Any] = {
         BINARY,
     ),
     "stages": (
-        CalibratedClassifierCV(GradientBoostingClassifier(n_estimators=4, subsample=0.7, random_state=0), cv=3),
+        CalibratedClassifierCV(
+            GradientBoostingClassifier(n_estimators=4, subsample=0.7, random_state=0), cv=3
+        ),
         SEVERAL,
     ),
     "xgboost": (CalibratedClassifierCV(xgb.XGBClassifier(n_estimators=4, n_jobs=1), cv=3), SEVERAL),
-    "in a pipeline": (make_pipeline(StandardScaler(), CalibratedClassifierCV(BOOSTED, cv=3)), BINARY),
+    "in a pipeline": (
+        make_pipeline(StandardScaler(), CalibratedClassifierCV(BOOSTED, cv=3)),
+        BINARY,
+    ),
     "in a search": (GridSearchCV(CalibratedClassifierCV(BOOSTED), {"cv": [3]}, cv=2), BINARY),
 }
 MEMBERS = [("logit", LOGIT), ("forest", FOREST), ("boosted", BOOSTED)]
@@ -77,7 +82,10 @@ DERIVATIVES: dict[str, Any] = {
     "labels": (OneVsRestClassifier(LOGIT), LABELS),
     "several outputs": (MultiOutputClassifier(LOGIT), LABELS),
     "several numbers": (MultiOutputRegressor(POISSON), np.stack([Y, Y + 1], axis=1)),
-    "in a pipeline": (make_pipeline(StandardScaler(), VotingClassifier(MEMBERS, voting="soft")), BINARY),
+    "in a pipeline": (
+        make_pipeline(StandardScaler(), VotingClassifier(MEMBERS, voting="soft")),
+        BINARY,
+    ),
 }
 CASES = {f"additive {name}": case for name, case in ADDITIVE.items()}
 CASES |= {f"derivative {name}": case for name, case in DERIVATIVES.items()}
@@ -91,7 +99,9 @@ def fitted(name: str) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_supports_agrees_and_every_question_is_answered_or_refused(name: str, tmp_path: Any) -> None:
+def test_supports_agrees_and_every_question_is_answered_or_refused(
+    name: str, tmp_path: Any
+) -> None:
     model, explainer = fitted(name)
     y = CASES[name][1]
     assert axil.supports(model).kind == explainer.kind == name.split()[0]
@@ -100,12 +110,42 @@ def test_supports_agrees_and_every_question_is_answered_or_refused(name: str, tm
     k = 1 if explainer.outputs is None else len(explainer.outputs)
     assert explanation.predictions.shape == ((5,) if k == 1 else (5, k))
     assert explainer(X_NEW[:0]).predictions.shape == ((0,) if k == 1 else (0, k))
-    rows = {"top": (X_NEW,), "group": (X_NEW, np.arange(80) % 3), "statistics": (X_NEW,), "similar": (X_NEW,)}
-    rows |= {"combine": (X_NEW, np.ones((1, 5))), "removal": (X_NEW,), "audit": (), "blame": (X_NEW, y[:5])}
-    rows |= {"what_if": (X_NEW, {0: y[0]}), "leave_one_out": (), "shapley": (X_NEW, y[:5]), "leverage": ()}
-    rows |= {"derivatives": (X_NEW,), "weight_derivatives": (X_NEW,), "refit": ([1],), "pushes": (X_NEW,)}
-    rows |= {"prepare": (), "matrix": (), "loo_curve": (), "calibrate": (X_NEW, y[:5]), "standard_error": (X_NEW,)}
-    rows |= {"without": (X_NEW, [1]), "save": (tmp_path / "there.npz",), "to_html": (X_NEW, tmp_path / "page.html")}
+    rows = {
+        "top": (X_NEW,),
+        "group": (X_NEW, np.arange(80) % 3),
+        "statistics": (X_NEW,),
+        "similar": (X_NEW,),
+    }
+    rows |= {
+        "combine": (X_NEW, np.ones((1, 5))),
+        "removal": (X_NEW,),
+        "audit": (),
+        "blame": (X_NEW, y[:5]),
+    }
+    rows |= {
+        "what_if": (X_NEW, {0: y[0]}),
+        "leave_one_out": (),
+        "shapley": (X_NEW, y[:5]),
+        "leverage": (),
+    }
+    rows |= {
+        "derivatives": (X_NEW,),
+        "weight_derivatives": (X_NEW,),
+        "refit": ([1],),
+        "pushes": (X_NEW,),
+    }
+    rows |= {
+        "prepare": (),
+        "matrix": (),
+        "loo_curve": (),
+        "calibrate": (X_NEW, y[:5]),
+        "standard_error": (X_NEW,),
+    }
+    rows |= {
+        "without": (X_NEW, [1]),
+        "save": (tmp_path / "there.npz",),
+        "to_html": (X_NEW, tmp_path / "page.html"),
+    }
     refused = []
     for question, given in rows.items():
         try:
@@ -154,7 +194,9 @@ def test_contributions_are_means_of_those_of_the_classifiers(name: str) -> None:
 def soft(model: Any, rows: Any, targets: Any, weights: Any) -> Any:
     """A logistic regression fitted to shares of the second class, by two weighted copies of each row."""
     twice, labels = np.vstack([rows, rows]), np.repeat([0, 1], len(rows))
-    return clone(model).fit(twice, labels, sample_weight=np.concatenate([(1 - targets) * weights, targets * weights]))
+    return clone(model).fit(
+        twice, labels, sample_weight=np.concatenate([(1 - targets) * weights, targets * weights])
+    )
 
 
 def slope_at_zero(function: Any, step: float = 0.02) -> Any:
@@ -167,19 +209,27 @@ def slope_at_zero(function: Any, step: float = 0.02) -> Any:
 @pytest.mark.parametrize("name", ["voting", "bagging"])
 def test_derivatives_are_those_of_fits_to_slightly_other_labels(name: str) -> None:
     """Finite differences of the mean probability, every member fitted again."""
-    inside = [("a", LogisticRegression(C=0.3, **NEWTON)), ("b", LogisticRegression(C=5.0, **NEWTON))]
+    inside = [
+        ("a", LogisticRegression(C=0.3, **NEWTON)),
+        ("b", LogisticRegression(C=5.0, **NEWTON)),
+    ]
     model: Any = VotingClassifier(inside, voting="soft", weights=[1, 3])
     if name == "bagging":
         model = BaggingClassifier(inside[0][1], n_estimators=3, random_state=0, max_features=4)
     model.fit(X.to_numpy(), BINARY)
     found = axil.Explainer(model, X.to_numpy(), BINARY)(X_NEW.to_numpy())
-    np.testing.assert_allclose(found.predictions, model.predict_proba(X_NEW.to_numpy())[:, 1], atol=1e-9)
+    np.testing.assert_allclose(
+        found.predictions, model.predict_proba(X_NEW.to_numpy())[:, 1], atol=1e-9
+    )
     targets, row = (model.classes_[1] == BINARY).astype(float), 7
     inwards = 1 - 2 * targets[row]
 
     def mean(y: Any) -> Any:
         if name == "voting":
-            fits = [soft(member, X, y, np.ones(80)).predict_proba(X_NEW.to_numpy())[:, 1] for _, member in inside]
+            fits = [
+                soft(member, X, y, np.ones(80)).predict_proba(X_NEW.to_numpy())[:, 1]
+                for _, member in inside
+            ]
             return (fits[0] + 3 * fits[1]) / 4
         total: Any = 0.0
         for columns, drawn in zip(model.estimators_features_, model.estimators_samples_):
@@ -188,7 +238,9 @@ def test_derivatives_are_those_of_fits_to_slightly_other_labels(name: str) -> No
             total = total + fit.predict_proba(X_NEW.to_numpy()[:, columns])[:, 1] / 3
         return total
 
-    slope = inwards * slope_at_zero(lambda step: mean(targets + inwards * step * (np.arange(80) == row)))
+    slope = inwards * slope_at_zero(
+        lambda step: mean(targets + inwards * step * (np.arange(80) == row))
+    )
     np.testing.assert_allclose(found.weights[:, row], slope, rtol=1e-2, atol=1e-5)
 
 
@@ -205,7 +257,9 @@ def test_derivatives_of_numbers_are_those_of_fits_to_slightly_other_targets() ->
             total = total + again.predict(X_NEW.to_numpy()) / 3
         return total
 
-    np.testing.assert_allclose(explainer(X_NEW).weights[:, row], slope_at_zero(mean), rtol=1e-2, atol=1e-5)
+    np.testing.assert_allclose(
+        explainer(X_NEW).weights[:, row], slope_at_zero(mean), rtol=1e-2, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -222,7 +276,9 @@ def test_weights_of_rows(weighted: bool) -> None:
 def test_members_that_cannot_be_explained_are_named() -> None:
     models = {
         "svc": VotingClassifier([("logit", LOGIT), ("svc", SVC(probability=True))], voting="soft"),
-        "calibrated": VotingClassifier([("logit", LOGIT), ("c", CalibratedClassifierCV(BOOSTED))], voting="soft"),
+        "calibrated": VotingClassifier(
+            [("logit", LOGIT), ("c", CalibratedClassifierCV(BOOSTED))], voting="soft"
+        ),
     }
     for model in models.values():
         model.fit(X, BINARY)
@@ -245,10 +301,16 @@ def test_wrong_data_are_noticed() -> None:
 
 def test_one_against_the_rest_has_scores_or_probabilities() -> None:
     model, explainer = fitted("derivative one against the rest")
-    np.testing.assert_allclose(explainer(X_NEW).predictions, model.decision_function(X_NEW), rtol=1e-9)
+    np.testing.assert_allclose(
+        explainer(X_NEW).predictions, model.decision_function(X_NEW), rtol=1e-9
+    )
     found = axil.Explainer(model, X, SEVERAL, output="probability")(X_NEW)
-    expected = np.stack([part.predict_proba(X_NEW.to_numpy())[:, 1] for part in model.estimators_], axis=1)
+    expected = np.stack(
+        [part.predict_proba(X_NEW.to_numpy())[:, 1] for part in model.estimators_], axis=1
+    )
     np.testing.assert_allclose(found.predictions, expected, rtol=1e-9)
     for k, part in enumerate(model.estimators_):
-        own = axil.Explainer(part, X.to_numpy(), (k == SEVERAL).astype(int))(X_NEW.to_numpy()).weights
+        own = axil.Explainer(part, X.to_numpy(), (k == SEVERAL).astype(int))(
+            X_NEW.to_numpy()
+        ).weights
         np.testing.assert_allclose(explainer(X_NEW).weights[:, k], own, rtol=1e-9, atol=1e-12)

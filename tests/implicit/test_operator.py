@@ -27,7 +27,15 @@ LEARNERS: dict[str, Any] = {
     ),
     "numbers": (PoissonRegressor(**CLOSE), NUMBERS),
     "network": (
-        MLPClassifier((3,), activation="tanh", solver="lbfgs", alpha=5.0, max_fun=100_000, random_state=0, **CLOSE),
+        MLPClassifier(
+            (3,),
+            activation="tanh",
+            solver="lbfgs",
+            alpha=5.0,
+            max_fun=100_000,
+            random_state=0,
+            **CLOSE,
+        ),
         SEVERAL,
     ),
 }
@@ -41,15 +49,21 @@ def test_the_operator_has_the_blocks_of_all_outputs(name: str, output: str) -> N
     if explainer.outputs is None:
         matrix = explainer.derivatives(X)
     else:
-        blocks = np.stack([explainer.derivatives(X, output=one) for one in explainer.outputs], axis=1)
+        blocks = np.stack(
+            [explainer.derivatives(X, output=one) for one in explainer.outputs], axis=1
+        )
         size = len(X) * len(explainer.outputs)
         matrix = blocks.transpose(0, 1, 3, 2).reshape(size, size)
         own = [explainer.derivatives(X, output=one, target=one) for one in explainer.outputs]
         np.testing.assert_allclose(np.stack(own, axis=1), explainer(X).weights, rtol=0, atol=1e-14)
     v = np.random.default_rng(0).normal(size=len(matrix))
     operator = explainer.operator
-    np.testing.assert_allclose(operator @ v, matrix @ v, rtol=0, atol=1e-11 * np.abs(matrix @ v).max())
-    np.testing.assert_allclose(operator.T @ v, matrix.T @ v, rtol=0, atol=1e-11 * np.abs(matrix.T @ v).max())
+    np.testing.assert_allclose(
+        operator @ v, matrix @ v, rtol=0, atol=1e-11 * np.abs(matrix @ v).max()
+    )
+    np.testing.assert_allclose(
+        operator.T @ v, matrix.T @ v, rtol=0, atol=1e-11 * np.abs(matrix.T @ v).max()
+    )
 
 
 def test_a_label_that_moves_to_another_class_moves_every_class() -> None:
@@ -65,6 +79,10 @@ def test_a_label_that_moves_to_another_class_moves_every_class() -> None:
     slope = (moved.predict_proba(X_NEW) - model.predict_proba(X_NEW)) / step
     for output in range(3):
         found = explainer.derivatives(X_NEW, output=output)
-        np.testing.assert_allclose(found[:, other, row] - found[:, was, row], slope[:, output], rtol=2e-2, atol=2e-5)
-        np.testing.assert_array_equal(explainer.derivatives(X_NEW, output=output, target=other), found[:, other])
+        np.testing.assert_allclose(
+            found[:, other, row] - found[:, was, row], slope[:, output], rtol=2e-2, atol=2e-5
+        )
+        np.testing.assert_array_equal(
+            explainer.derivatives(X_NEW, output=output, target=other), found[:, other]
+        )
     assert explainer.derivatives(X_NEW[:0], output=0).shape == (0, 3, 50)

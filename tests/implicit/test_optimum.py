@@ -35,9 +35,16 @@ ROWS = (0, 7, 31)  # whose targets and weights are changed in refits
 def test_of_squared_error_it_is_the_exact_weights_of_ridge(fit_intercept):
     X, y = diabetes()
     w = weights(100)
-    settings = {"power": 0, "solver": "newton-cholesky", "tol": 1e-12, "fit_intercept": fit_intercept}
+    settings = {
+        "power": 0,
+        "solver": "newton-cholesky",
+        "tol": 1e-12,
+        "fit_intercept": fit_intercept,
+    }
     model = TweedieRegressor(alpha=0.03, **settings).fit(X[:100], y[:100], sample_weight=w)
-    ridge = Ridge(0.03 * w.sum(), fit_intercept=fit_intercept).fit(X[:100], y[:100], sample_weight=w)
+    ridge = Ridge(0.03 * w.sum(), fit_intercept=fit_intercept).fit(
+        X[:100], y[:100], sample_weight=w
+    )
     exact = axil.Explainer(ridge, X[:100], y[:100], w)(X)
     found = read(model, X[:100], y[:100], w)
     assert found.target_derivatives(X).shape == (1, 120, 100)
@@ -50,8 +57,12 @@ GENERALISED = [
     GammaRegressor(alpha=0.1, tol=1e-11, max_iter=10000, solver="newton-cholesky"),
     TweedieRegressor(power=1.5, alpha=0.1, tol=1e-11, max_iter=10000, solver="newton-cholesky"),
     TweedieRegressor(power=0, alpha=0.2, tol=1e-11, max_iter=10000),
-    TweedieRegressor(power=1.5, alpha=0.5, link="identity", tol=1e-11, max_iter=10000, solver="newton-cholesky"),
-    PoissonRegressor(alpha=0.3, tol=1e-11, max_iter=10000, fit_intercept=False, solver="newton-cholesky"),
+    TweedieRegressor(
+        power=1.5, alpha=0.5, link="identity", tol=1e-11, max_iter=10000, solver="newton-cholesky"
+    ),
+    PoissonRegressor(
+        alpha=0.3, tol=1e-11, max_iter=10000, fit_intercept=False, solver="newton-cholesky"
+    ),
 ]
 
 
@@ -107,12 +118,18 @@ def test_logistic_regression_against_refits(model, output):
     def shared(row, step):
         more = np.append(w * factor, 0.0)
         more[row], more[-1] = (1 - step) * more[row], step * more[row]
-        return _logits(plain.fit(X[[*range(80), row]], np.append(y, 1 - y[row]), more), X[:9], output)
+        return _logits(
+            plain.fit(X[[*range(80), row]], np.append(y, 1 - y[row]), more), X[:9], output
+        )
 
     for row in ROWS:
-        inwards = (-3 * shared(row, 0.0) + 4 * shared(row, 1e-3) - shared(row, 2e-3)) / 2e-3  # of second order
+        inwards = (
+            -3 * shared(row, 0.0) + 4 * shared(row, 1e-3) - shared(row, 2e-3)
+        ) / 2e-3  # of second order
         np.testing.assert_allclose(by_targets[:, row] * (1 - 2 * y[row]), inwards, atol=2e-5)
-        moved = slope(lambda w: _logits(model.fit(X, y, w), X[:9], output), w, np.eye(80)[row], 0.01)
+        moved = slope(
+            lambda w: _logits(model.fit(X, y, w), X[:9], output), w, np.eye(80)[row], 0.01
+        )
         np.testing.assert_allclose(by_weights[:, row], moved, atol=2e-6)
 
 
@@ -139,7 +156,9 @@ def test_softmax_against_an_independent_optimum(intercept, output):
         def gradient(theta):
             B = theta.reshape(3, -1)
             free = (penalty == 0) * B.sum(axis=0)  # all intercepts may move together: they stay
-            return ((w[:, None] * (softmax(Z @ B.T, axis=1) - Y)).T @ Z + penalty * B + free).ravel()
+            return (
+                (w[:, None] * (softmax(Z @ B.T, axis=1) - Y)).T @ Z + penalty * B + free
+            ).ravel()
 
         scores = Z[:6] @ root(gradient, start.ravel(), tol=1e-13).x.reshape(3, -1).T
         return softmax(scores, axis=1) if output == "probability" else scores
@@ -153,12 +172,20 @@ def test_softmax_against_an_independent_optimum(intercept, output):
     np.testing.assert_allclose(found.weight_derivatives(X[:6])[:, :, 5].T, moved, atol=1e-6)
 
 
-@pytest.mark.skipif(VERSION < (1, 7), reason="before scikit-learn 1.7 networks take no sample_weight")
+@pytest.mark.skipif(
+    VERSION < (1, 7), reason="before scikit-learn 1.7 networks take no sample_weight"
+)
 def test_networks_against_other_optima():
     """The fit is led on to where its gradient, written down here once more, vanishes; so are those with other targets."""
     X, y = diabetes(60)
     y, w = (y - y.mean()) / y.std(), weights(60)
-    settings = {"activation": "tanh", "solver": "lbfgs", "max_iter": 50000, "max_fun": 500000, "random_state": 0}
+    settings = {
+        "activation": "tanh",
+        "solver": "lbfgs",
+        "max_iter": 50000,
+        "max_fun": 500000,
+        "random_state": 0,
+    }
     model = MLPRegressor(hidden_layer_sizes=(2,), alpha=2.0, tol=1e-12, **settings).fit(X, y, w)
 
     def split(theta):
@@ -170,7 +197,12 @@ def test_networks_against_other_optima():
             hidden = np.tanh(X @ A + a)
             error = w * (hidden @ B[:, 0] + b - y)
             back = error[:, None] * B[:, 0] * (1 - hidden**2)
-            parts = X.T @ back + 2 * A, (hidden.T @ error)[:, None] + 2 * B, back.sum(axis=0), [error.sum()]
+            parts = (
+                X.T @ back + 2 * A,
+                (hidden.T @ error)[:, None] + 2 * B,
+                back.sum(axis=0),
+                [error.sum()],
+            )
             return np.concatenate([np.ravel(part) for part in parts])
 
         return root(gradient, start, tol=1e-13).x
@@ -196,13 +228,23 @@ def test_networks_against_other_optima():
 
 def test_network_classifiers_say_what_they_predict():
     X, y = wine()
-    settings = {"alpha": 1.0, "activation": "tanh", "solver": "lbfgs", "max_iter": 20000, "max_fun": 100000}
+    settings = {
+        "alpha": 1.0,
+        "activation": "tanh",
+        "solver": "lbfgs",
+        "max_iter": 20000,
+        "max_fun": 100000,
+    }
     for labels in (y, np.where(y == 0, "a", "b")):
-        model = MLPClassifier(hidden_layer_sizes=(3,), tol=1e-12, random_state=0, **settings).fit(X, labels)
+        model = MLPClassifier(hidden_layer_sizes=(3,), tol=1e-12, random_state=0, **settings).fit(
+            X, labels
+        )
         found = read(model, X, labels, output="probability")
         probabilities = model.predict_proba(X)
         several = probabilities.shape[1] > 2
-        np.testing.assert_allclose(found.predictions(X), probabilities if several else probabilities[:, 1:])
+        np.testing.assert_allclose(
+            found.predictions(X), probabilities if several else probabilities[:, 1:]
+        )
         assert (found.outputs is None) != several
         own = found.target_derivatives(X)[:, range(len(X)), range(len(X))]
         assert own.min() > 0  # a row's own target pulls its prediction
@@ -229,7 +271,9 @@ def test_a_penalty_chosen_by_cross_validation_is_held_fixed():
             warnings.simplefilter("ignore")  # of attributes that are to change
             model = LogisticRegressionCV(Cs=[0.1, 1.0], cv=3, **settings).fit(X, y)
         C = float(np.ravel(model.C_)[0])
-        expected = read(LogisticRegression(C=C, **settings).fit(X, y), X, y).target_derivatives(X[:5])
+        expected = read(LogisticRegression(C=C, **settings).fit(X, y), X, y).target_derivatives(
+            X[:5]
+        )
         np.testing.assert_allclose(read(model, X, y).target_derivatives(X[:5]), expected, atol=1e-5)
 
 
@@ -259,9 +303,13 @@ def test_other_data_and_early_stops_are_refused():
         warnings.simplefilter("ignore")  # that they have not converged
         early = LogisticRegression(max_iter=1).fit(X, y)
         network = MLPClassifier(hidden_layer_sizes=(3,), max_iter=20, random_state=0).fit(X, y)
-    with pytest.raises(axil.ExactnessError, match=r"did not converge.*max_iter=1 .*smaller tol.*not the rows"):
+    with pytest.raises(
+        axil.ExactnessError, match=r"did not converge.*max_iter=1 .*smaller tol.*not the rows"
+    ):
         read(early, X, y)
-    with pytest.raises(axil.ExactnessError, match=r"did not converge.*max_iter=20 .*stationary point"):
+    with pytest.raises(
+        axil.ExactnessError, match=r"did not converge.*max_iter=20 .*stationary point"
+    ):
         read(network, X, y)
 
 
@@ -281,11 +329,16 @@ def test_a_loose_fit_is_reported_and_warned_about():
 
 def test_what_is_refused_and_what_is_none_of_its_business():
     X, y = cancer()
-    by_name = {"penalty": "elasticnet"} if VERSION < (1, 8) else {}  # from 1.8 on l1_ratio alone says it
+    by_name = (
+        {"penalty": "elasticnet"} if VERSION < (1, 8) else {}
+    )  # from 1.8 on l1_ratio alone says it
     refused = [
         (LogisticRegression(**by_name, l1_ratio=1.0, solver="saga", max_iter=5000), "penalty"),
         (MLPClassifier(hidden_layer_sizes=(3,), alpha=0.0, max_iter=5), "alpha"),
-        (MLPClassifier(hidden_layer_sizes=(3,), early_stopping=True, max_iter=20), "early_stopping"),
+        (
+            MLPClassifier(hidden_layer_sizes=(3,), early_stopping=True, max_iter=20),
+            "early_stopping",
+        ),
     ]
     for model, setting in refused:
         with warnings.catch_warnings():
@@ -324,4 +377,7 @@ def test_reading_needs_no_torch():
         "import sys; from axil.implicit.readers import Given; from axil.implicit import torch as reader; "
         "print(reader.read(Given(None, None, None, limits=None)), 'torch' in sys.modules)"
     )
-    assert subprocess.check_output([sys.executable, "-c", program], text=True).split() == ["None", "False"]
+    assert subprocess.check_output([sys.executable, "-c", program], text=True).split() == [
+        "None",
+        "False",
+    ]

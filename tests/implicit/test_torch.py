@@ -46,12 +46,16 @@ def test_a_linear_module_has_the_exact_weights_of_ridge(reduction):
     module = linear(ridge.coef_[None], [ridge.intercept_])
     decay = {"weight": 6.0}  # MSELoss has no half
     found = read(module, X, y, w, loss=TrainingLoss(torch.nn.MSELoss(reduction=reduction), decay))
-    np.testing.assert_allclose(found.target_derivatives(X)[0], axil.Explainer(ridge, X, y, w)(X).weights, atol=1e-10)
+    np.testing.assert_allclose(
+        found.target_derivatives(X)[0], axil.Explainer(ridge, X, y, w)(X).weights, atol=1e-10
+    )
     np.testing.assert_allclose(found.predictions(X)[:, 0], ridge.predict(X))
     if reduction == "sum":
         moved = slope(lambda w: Ridge(alpha).fit(X, y, w).predict(X), w, np.eye(len(y))[7], 0.01)
     else:  # a mean over the rows: the penalty on their sum grows with the weights
-        moved = slope(lambda w: Ridge(3.0 * w.sum()).fit(X, y, w).predict(X), w, np.eye(len(y))[7], 0.01)
+        moved = slope(
+            lambda w: Ridge(3.0 * w.sum()).fit(X, y, w).predict(X), w, np.eye(len(y))[7], 0.01
+        )
     np.testing.assert_allclose(found.weight_derivatives(X)[0][:, 7], moved, atol=1e-8)
 
 
@@ -59,7 +63,13 @@ def network():
     """A network fitted by scikit-learn, and the same as a module, with its loss."""
     X, y = diabetes(60)
     y = (y - y.mean()) / y.std()
-    settings = {"activation": "tanh", "solver": "lbfgs", "max_iter": 50000, "max_fun": 500000, "random_state": 0}
+    settings = {
+        "activation": "tanh",
+        "solver": "lbfgs",
+        "max_iter": 50000,
+        "max_fun": 500000,
+        "random_state": 0,
+    }
     model = MLPRegressor(hidden_layer_sizes=(4, 3), alpha=2.0, tol=1e-12, **settings).fit(X, y)
     layers = []
     for W, b in zip(model.coefs_, model.intercepts_):
@@ -71,9 +81,17 @@ def network():
 
 def test_copies_give_the_same_bits():
     X, y, _, module, loss = network()
-    found = read(module, X, y, loss=TrainingLoss(torch.nn.MSELoss(reduction="sum"), loss.weight_decay), verify=False)
+    found = read(
+        module,
+        X,
+        y,
+        loss=TrainingLoss(torch.nn.MSELoss(reduction="sum"), loss.weight_decay),
+        verify=False,
+    )
     for again in (copy.deepcopy(found), pickle.loads(pickle.dumps(found))):
-        np.testing.assert_array_equal(again.target_derivatives(X[:5]), found.target_derivatives(X[:5]))
+        np.testing.assert_array_equal(
+            again.target_derivatives(X[:5]), found.target_derivatives(X[:5])
+        )
         np.testing.assert_array_equal(again.predictions(X[:5]), found.predictions(X[:5]))
 
 
@@ -100,8 +118,14 @@ def test_rows_and_targets_may_be_frames_and_tensors():
     X, y, _, module, loss = network()
     expected = read(module, X, y, loss=loss).target_derivatives(X[:3])
     frame, tensor = pd.DataFrame(X), torch.as_tensor(X)
-    for rows, targets in ((frame, pd.Series(y)), (tensor, torch.as_tensor(y)), (tensor, torch.as_tensor(y)[:, None])):
-        np.testing.assert_allclose(read(module, rows, targets, loss=loss).target_derivatives(rows[:3]), expected)
+    for rows, targets in (
+        (frame, pd.Series(y)),
+        (tensor, torch.as_tensor(y)),
+        (tensor, torch.as_tensor(y)[:, None]),
+    ):
+        np.testing.assert_allclose(
+            read(module, rows, targets, loss=loss).target_derivatives(rows[:3]), expected
+        )
 
 
 def test_the_module_stays_as_it_was():
@@ -121,9 +145,14 @@ def test_the_module_stays_as_it_was():
 @pytest.mark.parametrize("output", ["raw", "probability"])
 def test_two_classes_as_logistic_regression(output):
     X, y = cancer()
-    model = LogisticRegression(C=0.5, tol=1e-12, solver="newton-cholesky", fit_intercept=False).fit(X, y)
+    model = LogisticRegression(C=0.5, tol=1e-12, solver="newton-cholesky", fit_intercept=False).fit(
+        X, y
+    )
     loss = TrainingLoss(torch.nn.BCEWithLogitsLoss(), 2.0 / len(y))
-    ours, theirs = read(linear(model.coef_), X, y, loss=loss, output=output), read_any(model, X, y, output=output)
+    ours, theirs = (
+        read(linear(model.coef_), X, y, loss=loss, output=output),
+        read_any(model, X, y, output=output),
+    )
     np.testing.assert_allclose(ours.target_derivatives(X), theirs.target_derivatives(X), atol=1e-9)
     np.testing.assert_allclose(ours.predictions(X), theirs.predictions(X), atol=1e-12)
 
@@ -132,14 +161,18 @@ def test_cross_entropy_against_other_optima():
     """-sum_k y_k log p_k, by its targets as it stands: a target above one is more weight on its class."""
     X, y = wine()
     Y, C = np.eye(3)[y], 0.5
-    model = LogisticRegression(C=C, tol=1e-12, solver="newton-cholesky", fit_intercept=False).fit(X, y)
+    model = LogisticRegression(C=C, tol=1e-12, solver="newton-cholesky", fit_intercept=False).fit(
+        X, y
+    )
 
     def optimum(Y):
         def gradient(theta):
             p = softmax(X @ theta.reshape(3, -1).T, axis=1)
             return ((p * Y.sum(axis=1, keepdims=True) - Y).T @ X + theta.reshape(3, -1) / C).ravel()
 
-        return softmax(X[:6] @ root(gradient, model.coef_.ravel(), tol=1e-13).x.reshape(3, -1).T, axis=1)
+        return softmax(
+            X[:6] @ root(gradient, model.coef_.ravel(), tol=1e-13).x.reshape(3, -1).T, axis=1
+        )
 
     module = linear(model.coef_)
     loss = TrainingLoss(torch.nn.CrossEntropyLoss(reduction="sum"), 1 / C)
@@ -159,11 +192,17 @@ def test_frozen_layers_are_held_fixed():
         part.requires_grad_(False)
     features = module[:2](torch.as_tensor(X)).detach().numpy()
     rest = module[2:]
-    decay = {name: 2.0 for name, part in module.named_parameters() if part.requires_grad and name.endswith("weight")}
+    decay = {
+        name: 2.0
+        for name, part in module.named_parameters()
+        if part.requires_grad and name.endswith("weight")
+    }
     inner = {name: 2.0 for name, _ in rest.named_parameters() if name.endswith("weight")}
     ours = read(module, X, y, loss=TrainingLoss(lambda s, y: (s - y) ** 2 / 2, decay, "sum"))
     theirs = read(rest, features, y, loss=TrainingLoss(lambda s, y: (s - y) ** 2 / 2, inner, "sum"))
-    np.testing.assert_allclose(ours.target_derivatives(X), theirs.target_derivatives(features), atol=1e-9)
+    np.testing.assert_allclose(
+        ours.target_derivatives(X), theirs.target_derivatives(features), atol=1e-9
+    )
 
 
 def test_what_is_refused():

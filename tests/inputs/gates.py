@@ -14,7 +14,11 @@ from catboost import CatBoostRegressor
 from lightgbm import LGBMClassifier, LGBMRegressor
 from matplotlib import pyplot
 from scipy.sparse import issparse
-from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import (
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.neighbors import KNeighborsRegressor
 from xgboost import XGBRegressor
@@ -26,18 +30,22 @@ from tests.inputs import hostile
 N, Q = 40, 4  # training rows, queries
 LIMIT = 200_000_000  # bytes: memory_limit of all explainers here
 DRAWS = np.random.default_rng(0)
-X = DRAWS.integers(1, 9, (N, 3)).astype(float)  # whole numbers, which every dtype holds; no zeros, which XGBoost takes
+X = DRAWS.integers(1, 9, (N, 3)).astype(
+    float
+)  # whole numbers, which every dtype holds; no zeros, which XGBoost takes
 # for missing in sparse tables
 Y = (X @ [1.0, 2.0, 3.0]) // 4
 CLASSES = (np.median(Y) < Y).astype(float)
 NAMES = [f"g{i % 3}" for i in range(N)]
 
 MODELS = {
-    "lgb": lambda: LGBMRegressor(n_estimators=4, min_child_samples=4, verbose=-1, n_jobs=1).fit(X, Y),
-    "xgb": lambda: XGBRegressor(n_estimators=4, max_depth=2, n_jobs=1).fit(X, Y),
-    "cat": lambda: CatBoostRegressor(iterations=4, depth=2, verbose=0, allow_writing_files=False, thread_count=1).fit(
+    "lgb": lambda: LGBMRegressor(n_estimators=4, min_child_samples=4, verbose=-1, n_jobs=1).fit(
         X, Y
     ),
+    "xgb": lambda: XGBRegressor(n_estimators=4, max_depth=2, n_jobs=1).fit(X, Y),
+    "cat": lambda: CatBoostRegressor(
+        iterations=4, depth=2, verbose=0, allow_writing_files=False, thread_count=1
+    ).fit(X, Y),
     "rf": lambda: RandomForestRegressor(4, max_depth=3, random_state=0).fit(X, Y),
     "rf classes": lambda: RandomForestClassifier(4, max_depth=3, random_state=0).fit(X, CLASSES),
     "hist": lambda: HistGradientBoostingRegressor(max_iter=4, min_samples_leaf=4).fit(X, Y),
@@ -45,7 +53,9 @@ MODELS = {
     "ridge": lambda: Ridge().fit(X, Y),
 }
 SMOOTH = {  # what boosted trees of other losses and penalised regressions are: pushes, derivatives
-    "additive": lambda: LGBMClassifier(n_estimators=4, min_child_samples=4, verbose=-1, n_jobs=1).fit(X, CLASSES),
+    "additive": lambda: LGBMClassifier(
+        n_estimators=4, min_child_samples=4, verbose=-1, n_jobs=1
+    ).fit(X, CLASSES),
     "derivative": lambda: LogisticRegression(tol=1e-10, max_iter=10_000).fit(X, CLASSES),
 }
 BASELINES = [getattr(baselines, name) for name in baselines.__all__ if name != "Baseline"]
@@ -150,7 +160,9 @@ KINDS = {
     "memory_limit": "limit",
     "columns": "columns",
     "map": "object",
-    **dict.fromkeys(("title", "unit", "names", "search", "interval", "report.rows", "report.query"), "object"),
+    **dict.fromkeys(
+        ("title", "unit", "names", "search", "interval", "report.rows", "report.query"), "object"
+    ),
     "folder": "path",  # tests/report
     "query": "position",
     "which": "which",
@@ -158,7 +170,10 @@ KINDS = {
     "sigma": "sizes",
     "to_html.sigma": "page sizes",
     **dict.fromkeys(("title", "unit", "to_html.target"), "words"),
-    **dict.fromkeys(("interval", "refits", "coefficients", "combine.by", "drop", "add", "asof", "suspects"), "object"),
+    **dict.fromkeys(
+        ("interval", "refits", "coefficients", "combine.by", "drop", "add", "asof", "suspects"),
+        "object",
+    ),
     **dict.fromkeys(("refit.targets", "refit.sample_weight", "others"), "object"),
     "shares": "shares",
     "top": "shares",
@@ -172,7 +187,9 @@ KINDS = {
     "leverage.values": "drawn",
     "curves": "drawn",
     **dict.fromkeys(("client", "ax", "loss", "model", "explainer", "inverse_func"), "object"),
-    **dict.fromkeys(("path", "scratch", "key"), "path"),  # tests/output/test_save.py and tests/questions/test_write.py
+    **dict.fromkeys(
+        ("path", "scratch", "key"), "path"
+    ),  # tests/output/test_save.py and tests/questions/test_write.py
     "name": "path",  # of an axis: any text
 }
 DEFAULTS = {
@@ -198,27 +215,42 @@ def bound(owner, instance, name):
     """A public function with the name of its owner, and how it is called with all that it needs."""
     function = getattr(instance, name)
     parameters = [
-        p for p in inspect.signature(function).parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+        p
+        for p in inspect.signature(function).parameters.values()
+        if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
     ]
     return f"{owner}.{name.strip('_')}", function, parameters
 
 
 def methods(kind):
-    names = [name for name in dir(kind) if not name.startswith("_") and callable(getattr(kind, name))]
+    names = [
+        name for name in dir(kind) if not name.startswith("_") and callable(getattr(kind, name))
+    ]
     defined = {name for one in kind.__mro__ for name in vars(one)}
     return names + [name for name in ("__call__", "__getitem__") if name in defined]
 
 
 def constructors():
     for name in MODELS:
-        needed = {"model": model(name), "X_train": X, "y_train": targets(name), "memory_limit": LIMIT, "n_threads": 1}
+        needed = {
+            "model": model(name),
+            "X_train": X,
+            "y_train": targets(name),
+            "memory_limit": LIMIT,
+            "n_threads": 1,
+        }
         yield f"{name}.Explainer", axil.Explainer, needed
     for name in SMOOTH:
         needed = {"model": smooth_model(name), "X_train": X, "y_train": CLASSES}
         yield f"{name}.Explainer", axil.Explainer, needed
     for kind in BASELINES:
         yield f"{kind.__name__}.Baseline", kind, {"explainer": explainer("lgb")}
-    needed = {"model": model("lgb"), "X_train": chunks(X), "y_train": chunks(Y), "groups": chunks(np.array(NAMES))}
+    needed = {
+        "model": model("lgb"),
+        "X_train": chunks(X),
+        "y_train": chunks(Y),
+        "groups": chunks(np.array(NAMES)),
+    }
     yield "dask.Explainer", axil.Explainer, needed
 
 
@@ -231,7 +263,12 @@ def drawings():
     }
     for name in plots.__all__:
         needed = {"source": frames.get(name, explanation()), "explanation": explanation()}
-        needed |= {"curves": frames["removal"], "values": frames["leverage"], "groups": None, "frame": e.loo_curve()}
+        needed |= {
+            "curves": frames["removal"],
+            "values": frames["leverage"],
+            "groups": None,
+            "frame": e.loo_curve(),
+        }
         needed["dates"] = np.arange(N)
         if name in ("fan", "coverage", "calibration"):
             needed |= {"frame": predictive().interval(X), "y": Y, "values": predictive().cdf(X, Y)}
@@ -254,8 +291,14 @@ def functions():
         for method in methods(axil.Explainer):
             yield *bound(name, smooth_explainer(name), method), DEFAULTS
     for method in methods(axil.Explainer):
-        yield *bound("dask", dask_explainer(), method), DEFAULTS | {"groups": chunks(np.array(NAMES))}
-        yield *bound("dask additive", dask_additive(), method), DEFAULTS | {"groups": chunks(np.array(NAMES))}
+        yield (
+            *bound("dask", dask_explainer(), method),
+            DEFAULTS | {"groups": chunks(np.array(NAMES))},
+        )
+        yield (
+            *bound("dask additive", dask_additive(), method),
+            DEFAULTS | {"groups": chunks(np.array(NAMES))},
+        )
     for method in methods(axil.Explanation):
         yield *bound("explanation", explanation(), method), DEFAULTS
     for kind in BASELINES:
@@ -277,7 +320,9 @@ def expected_size(name, parameter):
 def valued(name, parameter, needed):
     """(whether it is right, refused or either, what it is called, a hostile value), and the plain value."""
     kind, n = kind_of(name, parameter), expected_size(name, parameter)
-    classes = "classes" in name or (any(kind in name for kind in SMOOTH) and parameter != "sample_weight")
+    classes = "classes" in name or (
+        any(kind in name for kind in SMOOTH) and parameter != "sample_weight"
+    )
     if kind == "vector":
         plain = {"sample_weight": np.ones(N), "init_score": np.zeros(n)}.get(parameter)
         plain = (CLASSES if classes else Y)[:n] if plain is None else plain
@@ -286,7 +331,11 @@ def valued(name, parameter, needed):
             "out_of_fold",
         )  # any label will do that is a class
         odd = [("either" if labels else "refused", *pair) for pair in hostile.no_numbers(plain)]
-        same = [] if name.startswith("dask") else [("same", *pair) for pair in hostile.same_vector(plain)]
+        same = (
+            []
+            if name.startswith("dask")
+            else [("same", *pair) for pair in hostile.same_vector(plain)]
+        )
         return plain, same + odd
     if kind == "table":
         plain = needed.get(parameter, X)
@@ -302,14 +351,25 @@ def valued(name, parameter, needed):
         odd = [("either", str(i), make(N)) for i, make in enumerate(hostile.ODD_LABELS)]
         return NAMES, [*same, *odd, *(("refused", *pair) for pair in hostile.no_labels(N))]
     if kind == "mask":
-        odd = [*hostile.no_labels(N), *hostile.no_numbers(np.ones(N)), ("none", np.zeros(N, dtype=bool)), ("Y", Y)]
-        odd += [("a function", lambda rows: 1 / 0), ("no function", lambda: None), ("missing", [None, True] * (N // 2))]
+        odd = [
+            *hostile.no_labels(N),
+            *hostile.no_numbers(np.ones(N)),
+            ("none", np.zeros(N, dtype=bool)),
+            ("Y", Y),
+        ]
+        odd += [
+            ("a function", lambda rows: 1 / 0),
+            ("no function", lambda: None),
+            ("missing", [None, True] * (N // 2)),
+        ]
         return None, [("refused", *pair) for pair in odd]
     if kind == "bags":
         plain = np.ones((N, 4))
         return plain, [("refused", *pair) for pair in hostile.no_numbers(np.ones(N))]
     if kind == "changes":
-        free = hostile.EQUAL_TO_ONE if classes else ("categories",)  # a series of one number is that number
+        free = (
+            hostile.EQUAL_TO_ONE if classes else ("categories",)
+        )  # a series of one number is that number
         odd = [
             ("either" if label in free else "refused", label, {0: value})
             for label, value in hostile.no_numbers(np.ones(1))
@@ -319,21 +379,30 @@ def valued(name, parameter, needed):
             for i, label in enumerate((True, np.True_, (0, 1), None, pd.NA, "\ud800", 0.5))
         ]
         odd += [
-            ("refused", str(i), value) for i, value in enumerate((None, 3, [1], "ab", {-1: 1.0}, hostile.Unwilling()))
+            ("refused", str(i), value)
+            for i, value in enumerate((None, 3, [1], "ab", {-1: 1.0}, hostile.Unwilling()))
         ]
         same = [
-            ("same", label, {0: value}) for label, value in (("int", 1), ("bool", True), ("float32", np.float32(1)))
+            ("same", label, {0: value})
+            for label, value in (("int", 1), ("bool", True), ("float32", np.float32(1)))
         ]
         return {0: 1.0}, same + odd
     if kind == "drawn":
         free = "longer", "shorter", "csr", "three dimensions"  # of which something can be drawn
         odd = [
-            ("either" if label in free else "refused", label, value) for label, value in hostile.no_numbers(np.ones(N))
+            ("either" if label in free else "refused", label, value)
+            for label, value in hostile.no_numbers(np.ones(N))
         ]
         return None, odd + [
-            ("refused", str(i), value) for i, value in enumerate(({}, None, 3j, X[:0], explanation()[:0]))
+            ("refused", str(i), value)
+            for i, value in enumerate(({}, None, 3j, X[:0], explanation()[:0]))
         ]
-    sizes = [*(value for value in hostile.NO_NUMBERS if not isinstance(value, list)), -1.0, [], [1.0] * 9]
+    sizes = [
+        *(value for value in hostile.NO_NUMBERS if not isinstance(value, list)),
+        -1.0,
+        [],
+        [1.0] * 9,
+    ]
     truths = bool, np.bool_  # with these a page is asked for sigma, or for none
     values = {
         "count": hostile.NO_COUNTS,
@@ -390,9 +459,16 @@ def valued(name, parameter, needed):
     }[kind]
     # A parameter may be left out, and means something else then; 0 is a seed.
     signature = inspect.signature(FUNCTIONS[name][0]).parameters
-    free = [None] * (signature[parameter].default is None) + [0] * (parameter in ("seed", "random_state"))
-    verdicts = ["either" if kind == "object" or any(value is one for one in free) else "refused" for value in values]
-    return needed.get(parameter), [(verdict, str(i), value) for i, (verdict, value) in enumerate(zip(verdicts, values))]
+    free = [None] * (signature[parameter].default is None) + [0] * (
+        parameter in ("seed", "random_state")
+    )
+    verdicts = [
+        "either" if kind == "object" or any(value is one for one in free) else "refused"
+        for value in values
+    ]
+    return needed.get(parameter), [
+        (verdict, str(i), value) for i, (verdict, value) in enumerate(zip(verdicts, values))
+    ]
 
 
 FUNCTIONS = {}
@@ -441,7 +517,11 @@ def equal(found, expected):
     """To 1e-9, for leaf space may have been inverted meanwhile, which shows in the last digits."""
     return len(found) == len(expected) and all(
         a.shape == b.shape
-        and (np.allclose(a, b, rtol=1e-9, atol=1e-12, equal_nan=True) if a.dtype.kind == "f" else np.array_equal(a, b))
+        and (
+            np.allclose(a, b, rtol=1e-9, atol=1e-12, equal_nan=True)
+            if a.dtype.kind == "f"
+            else np.array_equal(a, b)
+        )
         for a, b in zip(found, expected)
     )
 
@@ -451,7 +531,9 @@ def called(name, given):
     _, parameters, needed = FUNCTIONS[name]
     method = name.rsplit(".", 1)[1]
     arguments = {p.name: needed[p.name] for p in parameters if needed.get(p.name) is not None}
-    arguments |= {p.name: needed[f"{method}.{p.name}"] for p in parameters if f"{method}.{p.name}" in needed}
+    arguments |= {
+        p.name: needed[f"{method}.{p.name}"] for p in parameters if f"{method}.{p.name}" in needed
+    }
     return outcome(name, arguments | given)
 
 
@@ -484,9 +566,17 @@ def table(kinds, names=lambda name: True):
     wrong = []
     for name, (_, parameters, needed) in FUNCTIONS.items():
         for p in parameters:
-            if not names(name) or p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) or kind_of(name, p.name) not in kinds:
+            if (
+                not names(name)
+                or p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+                or kind_of(name, p.name) not in kinds
+            ):
                 continue
             given, values = valued(name, p.name, needed)
-            plain = called(name, {p.name: given}) if any(verdict.startswith("same") for verdict, *_ in values) else None
+            plain = (
+                called(name, {p.name: given})
+                if any(verdict.startswith("same") for verdict, *_ in values)
+                else None
+            )
             wrong += [judge(name, p.name, *value, plain) for value in values]
     return [found for found in wrong if found]

@@ -48,9 +48,18 @@ def same_vector(v: np.ndarray) -> Iterator[tuple[str, Any]]:
     yield "pandas", labelled
     yield "pandas index", pd.Index(v)
     yield "pandas frame", labelled.to_frame()
-    for dtype in ("Int64", "Float64", "Sparse[float64]", pd.ArrowDtype(pa.int64()), pd.ArrowDtype(pa.float64())):
+    for dtype in (
+        "Int64",
+        "Float64",
+        "Sparse[float64]",
+        pd.ArrowDtype(pa.int64()),
+        pd.ArrowDtype(pa.float64()),
+    ):
         yield f"pandas {dtype}", labelled.astype(dtype)
-    yield "pandas decimals", pd.Series([Decimal(int(x)) for x in v], dtype=pd.ArrowDtype(pa.decimal128(10, 2)))
+    yield (
+        "pandas decimals",
+        pd.Series([Decimal(int(x)) for x in v], dtype=pd.ArrowDtype(pa.decimal128(10, 2))),
+    )
     yield "pandas array", pd.array(whole)
     yield "polars", pl.Series(whole)
     yield "polars frame", pl.DataFrame({"y": whole})
@@ -129,12 +138,20 @@ def same_tables(X: np.ndarray) -> Iterator[tuple[str, Any]]:
     for kind in (pa.int64(), pa.float64(), pa.decimal128(25, 2)):
         yield f"pandas {kind}", frame.astype("int64").astype(pd.ArrowDtype(kind))
     yield "objects", frame.astype(object)
-    yield "pandas columns of two levels", frame.set_axis(pd.MultiIndex.from_product([["a"], names]), axis=1)
+    yield (
+        "pandas columns of two levels",
+        frame.set_axis(pd.MultiIndex.from_product([["a"], names]), axis=1),
+    )
     yield "pandas whole numbers for names", frame.set_axis(range(len(names)), axis=1)
     yield "polars decimals", pl.DataFrame(X, schema=names).cast(pl.Decimal(10, 2))
     yield (
         "pyarrow decimals",
-        pa.table({name: pa.array(column).cast(pa.decimal128(25, 2)) for name, column in zip(names, X.astype(int).T)}),
+        pa.table(
+            {
+                name: pa.array(column).cast(pa.decimal128(25, 2))
+                for name, column in zip(names, X.astype(int).T)
+            }
+        ),
     )
     yield "csr of whole numbers", sparse.csr_array(X.astype(np.int8))
     yield "coo", sparse.coo_matrix(X)
@@ -167,8 +184,14 @@ def odd_tables(X: np.ndarray) -> Iterator[tuple[str, Any]]:
     yield "pandas periods", frame.assign(c0=pd.Period("2020"))
     yield "pandas categories", frame.assign(c0=pd.Categorical(["a"] * len(X)))
     yield "polars text", pl.DataFrame(X, schema=names).with_columns(pl.lit("a").alias("c0"))
-    yield "polars dates", pl.DataFrame(X, schema=names).with_columns(pl.lit(datetime.date(2020, 1, 1)).alias("c0"))
-    yield "polars categories", pl.DataFrame(X, schema=names).with_columns(pl.lit("a").cast(pl.Categorical).alias("c0"))
+    yield (
+        "polars dates",
+        pl.DataFrame(X, schema=names).with_columns(pl.lit(datetime.date(2020, 1, 1)).alias("c0")),
+    )
+    yield (
+        "polars categories",
+        pl.DataFrame(X, schema=names).with_columns(pl.lit("a").cast(pl.Categorical).alias("c0")),
+    )
     yield "pyarrow text", pa.table({name: ["a"] * len(X) for name in names})
     yield "text", X.astype(str)
     yield "bytes", X.astype("S")
@@ -188,7 +211,10 @@ def no_tables(X: np.ndarray) -> Iterator[tuple[str, Any]]:
     yield "spans", X.astype(int).astype("m8[D]")
     yield "structured", np.zeros((len(X), X.shape[1]), dtype=[("a", "f8")])
     yield "columns of one name", frame.set_axis(["a"] * X.shape[1], axis=1)
-    yield "pyarrow columns of one name", pa.Table.from_arrays([pa.array(c) for c in X.T], names=["a"] * X.shape[1])
+    yield (
+        "pyarrow columns of one name",
+        pa.Table.from_arrays([pa.array(c) for c in X.T], names=["a"] * X.shape[1]),
+    )
     yield "one dimension", X[0]
     yield "three dimensions", X[None]
     yield "too wide", np.hstack([X, X])
@@ -246,7 +272,20 @@ NO_LIMITS = [
     np.timedelta64(3, "D"),
     0.5,
 ]
-NO_CHOICES = ["", "Weight", None, 0, True, [], ["weight"], {}, np.array(["weight"]), b"weight", Unwilling(), pd.NA]
+NO_CHOICES = [
+    "",
+    "Weight",
+    None,
+    0,
+    True,
+    [],
+    ["weight"],
+    {},
+    np.array(["weight"]),
+    b"weight",
+    Unwilling(),
+    pd.NA,
+]
 NO_NUMBERS = [
     "1",
     1j,
@@ -333,7 +372,12 @@ def no_labels(n: int) -> Iterator[tuple[str, Any]]:
     yield "unwilling", Unwilling()
 
 
-EQUAL_TO_ONE = ("categories", "complex", "complex list", "pandas complex")  # as labels of a class that is called 1
+EQUAL_TO_ONE = (
+    "categories",
+    "complex",
+    "complex list",
+    "pandas complex",
+)  # as labels of a class that is called 1
 ODD_LABELS = [  # of which every container of the right length is a set of labels
     lambda n: [pd.NA] * n,
     lambda n: [None] * n,

@@ -31,7 +31,10 @@ LIGHT = {
     "cat_smooth": 1,
     "verbose": -1,
 }
-KEPT = tuple(int(part) for part in xgb.__version__.split(".")[:2]) >= (3, 1)  # whether models keep their categories
+KEPT = tuple(int(part) for part in xgb.__version__.split(".")[:2]) >= (
+    3,
+    1,
+)  # whether models keep their categories
 
 
 def frame(codes, size, categories=None, kind="str", names=ZIPS):
@@ -85,7 +88,9 @@ def test_training_rows_that_were_read_again(name, how):
     if name == "xgboost" and not KEPT and how not in ("fewer", "objects"):
         pytest.skip("the model does not know which number a category has")
     again = axil.Explainer(model, frame(CODES, SIZE, **SEPARATE[how]), Y)
-    np.testing.assert_allclose(again(X).predictions, axil.Explainer(model, X, Y)(X).predictions, rtol=1e-12)
+    np.testing.assert_allclose(
+        again(X).predictions, axil.Explainer(model, X, Y)(X).predictions, rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize("name", models())
@@ -104,7 +109,9 @@ def test_two_models_of_frames_with_other_categories_are_compared():
     """The new data have a zip code that the old ones lack, and the old ones one that is gone."""
     names = np.array([*ZIPS, "98006"])
     codes = np.where(np.arange(N) % 10 == 0, 5, CODES)
-    old = axil.Explainer(lgb.LGBMRegressor(**LIGHT).fit(frame(CODES, SIZE), Y), frame(CODES, SIZE), Y)
+    old = axil.Explainer(
+        lgb.LGBMRegressor(**LIGHT).fit(frame(CODES, SIZE), Y), frame(CODES, SIZE), Y
+    )
     kept = codes != 2
     X_new = frame(codes, SIZE, kind="object", names=names)[kept]
     X_new["zip"] = X_new["zip"].cat.remove_unused_categories()
@@ -112,10 +119,13 @@ def test_two_models_of_frames_with_other_categories_are_compared():
     asked = frame(CODES[:20], SIZE[:20])
     with pytest.warns(axil.UnseenCategoryWarning) as said:
         found = axil.compare(old, new, asked)
-    assert {str(one.message).split(". ")[0] for one in said} == {
-        "Column 'zip' of the rows added has a value that no training row has: '98006'",
-        "Column 'zip' of X has a value that no training row has: '98003'",  # of which the new model knows nothing
-    }
+    assert (
+        {str(one.message).split(". ")[0] for one in said}
+        == {
+            "Column 'zip' of the rows added has a value that no training row has: '98006'",
+            "Column 'zip' of X has a value that no training row has: '98003'",  # of which the new model knows nothing
+        }
+    )
     table = found.table()
     np.testing.assert_allclose(table.iloc[:, 4:].sum(axis=1), table["change"], atol=1e-9)
     np.testing.assert_allclose(table["before"], old.model.predict(asked), rtol=1e-6)
@@ -125,11 +135,22 @@ def test_two_models_of_frames_with_other_categories_are_compared():
 
 
 def unseen_models():
-    text = {"cat_features": ["zip"], "iterations": 5, "depth": 3, "verbose": 0, "allow_writing_files": False}
+    text = {
+        "cat_features": ["zip"],
+        "iterations": 5,
+        "depth": 3,
+        "verbose": 0,
+        "allow_writing_files": False,
+    }
     own = {
-        "catboost": (catboost.CatBoostRegressor(**text, one_hot_max_size=10), "no test for a single category finds it"),
+        "catboost": (
+            catboost.CatBoostRegressor(**text, one_hot_max_size=10),
+            "no test for a single category finds it",
+        ),
         "histograms": (
-            HistGradientBoostingRegressor(max_iter=5, categorical_features="from_dtype", min_samples_leaf=5),
+            HistGradientBoostingRegressor(
+                max_iter=5, categorical_features="from_dtype", min_samples_leaf=5
+            ),
             "scikit-learn takes such a value for a missing one",
         ),
     }
@@ -153,7 +174,8 @@ def test_a_category_that_no_training_row_has_is_reported(name):
     ]
     assert action in str(said[0].message)
     np.testing.assert_allclose(
-        found.predictions, np.log(model.predict(asked)) if "poisson" in name else model.predict(asked)
+        found.predictions,
+        np.log(model.predict(asked)) if "poisson" in name else model.predict(asked),
     )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -182,12 +204,17 @@ def test_xgboost_refuses_an_unseen_category_and_axil_says_which():
     X = frame(CODES, SIZE)
     explainer = axil.Explainer(models()["xgboost"].fit(X, Y), X, Y)
     asked = pd.DataFrame({"zip": pd.Categorical(["98001", "10001", "10001"]), "size": SIZE[:3]})
-    with pytest.raises(axil.InputError, match=r"Column 'zip' holds the category '10001' \(2 rows\)"):
+    with pytest.raises(
+        axil.InputError, match=r"Column 'zip' holds the category '10001' \(2 rows\)"
+    ):
         explainer(asked)
 
 
 def test_values_keep_their_places_and_have_the_numbers_of_the_other_frame():
-    like, asked = (nw.from_native(frame(CODES, SIZE, categories), eager_only=True) for categories in (None, ZIPS[::-1]))
+    like, asked = (
+        nw.from_native(frame(CODES, SIZE, categories), eager_only=True)
+        for categories in (None, ZIPS[::-1])
+    )
     aligned = align_categories(asked, like).to_native()["zip"]
     assert aligned.tolist() == ZIPS[CODES].tolist()
     np.testing.assert_array_equal(aligned.cat.codes, CODES)
@@ -199,14 +226,19 @@ def test_frames_of_other_libraries_are_stacked():
     stacked = inputs.stack_rows(enum, other)
     assert stacked["zip"].to_list() == ["a", "b", "c", "a"]
     assert stacked["zip"].dtype.categories.to_list() == ["b", "a", "c"]
-    first, second = (pa.table({"zip": pa.array(values).dictionary_encode()}) for values in (["a", "b"], ["c", "a"]))
+    first, second = (
+        pa.table({"zip": pa.array(values).dictionary_encode()})
+        for values in (["a", "b"], ["c", "a"])
+    )
     assert inputs.stack_rows(first, second)["zip"].to_pylist() == ["a", "b", "c", "a"]
 
 
 def test_categories_keep_their_numbers_in_frames_of_polars():
     """As XGBoost before 3.1 needs them, which takes the numbers of each frame."""
     like, asked = (
-        nw.from_native(pl.DataFrame({"zip": values}).with_columns(pl.col("zip").cast(pl.Categorical)))
+        nw.from_native(
+            pl.DataFrame({"zip": values}).with_columns(pl.col("zip").cast(pl.Categorical))
+        )
         for values in (["c", "a", "b"], ["d", "b"])
     )
     aligned = align_categories(asked, like, others=True).to_native()

@@ -9,7 +9,15 @@ import polars as pl
 import pytest
 
 from axil import InputError
-from axil.inputs import as_labels, asked_labels, group_codes, interval_around, label_codes, named_rows, places_among
+from axil.inputs import (
+    as_labels,
+    asked_labels,
+    group_codes,
+    interval_around,
+    label_codes,
+    named_rows,
+    places_among,
+)
 from axil.output.page import values as page_values
 
 DAYS = pd.date_range("2020-01-31", periods=3, freq="36h")
@@ -62,7 +70,11 @@ def test_groups_are_those_of_pandas(what):
 
 @pytest.mark.parametrize(
     "given",
-    [pd.Series([2, None, 1, 2], dtype="Int64"), [2, float("nan"), 1, 2.0], [Decimal(2), Decimal("NaN"), Decimal(1), 2]],
+    [
+        pd.Series([2, None, 1, 2], dtype="Int64"),
+        [2, float("nan"), 1, 2.0],
+        [Decimal(2), Decimal("NaN"), Decimal(1), 2],
+    ],
 )
 def test_missing_labels_come_last(given):
     """Also among objects, where older versions of pandas leave them anywhere, or raise."""
@@ -77,12 +89,28 @@ INDEXES = {
     "float": (np.array([0.5, np.nan, 2.0]), [2, np.nan], [2, 1]),
     "text": (np.array(["a", "b"], dtype=object), ["b", np.str_("a")], [1, 0]),
     "tuples": (pd.MultiIndex.from_tuples([("a", 1), ("b", 2)]).to_numpy(), [("b", 2)], [1]),
-    "dates": (DAYS.to_numpy(), [DAYS[1], DAYS[2].to_pydatetime(), DAYS[0].to_datetime64()], [1, 2, 0]),
-    "coarse dates": (np.array(["2020-01-31", "2020-02-01"], dtype="M8[D]"), [pd.Timestamp("2020-02-01")], [1]),
+    "dates": (
+        DAYS.to_numpy(),
+        [DAYS[1], DAYS[2].to_pydatetime(), DAYS[0].to_datetime64()],
+        [1, 2, 0],
+    ),
+    "coarse dates": (
+        np.array(["2020-01-31", "2020-02-01"], dtype="M8[D]"),
+        [pd.Timestamp("2020-02-01")],
+        [1],
+    ),
     "nanoseconds": (np.array([1, 2], dtype="M8[ns]"), [pd.Timestamp(2)], [1]),
     "zone": (DAYS.tz_localize("UTC").to_numpy(), [DAYS[1].tz_localize("UTC")], [1]),
-    "spans": (np.array([1, 2], dtype="m8[s]"), [timedelta(seconds=2), pd.Timedelta(seconds=1)], [1, 0]),
-    "Python's dates": (np.array([date(2020, 1, 1), date(2020, 1, 2)], dtype=object), [date(2020, 1, 2)], [1]),
+    "spans": (
+        np.array([1, 2], dtype="m8[s]"),
+        [timedelta(seconds=2), pd.Timedelta(seconds=1)],
+        [1, 0],
+    ),
+    "Python's dates": (
+        np.array([date(2020, 1, 1), date(2020, 1, 2)], dtype=object),
+        [date(2020, 1, 2)],
+        [1],
+    ),
     "shared": (np.array([1, 2, 1]), [2, 1], [1, 0, 2]),
     "truths": (np.array([False, True, "x"], dtype=object), [True], [1]),
 }
@@ -101,7 +129,11 @@ def test_rows_by_label(what):
     [
         (np.arange(3), [True], r"rows has shape \(1,\); expected \(3,\)"),
         (np.arange(3), ["1"], "names row '1'"),
-        (np.arange(3), [1, 5], "names row 5 .1 of 2 are unknown.; expected positions of training rows, from 0 to 2.$"),
+        (
+            np.arange(3),
+            [1, 5],
+            "names row 5 .1 of 2 are unknown.; expected positions of training rows, from 0 to 2.$",
+        ),
         (
             np.array(["a", "b"]),
             [0],
@@ -166,7 +198,9 @@ def test_spans_are_written_as_pandas_writes_them(values):
     ],
 )
 def test_distances_in_time_are_those_of_pandas(distance, step):
-    days = pd.DatetimeIndex(["2020-02-29 13:00", "2020-08-31", "1969-12-31 23:59:59.000001", "NaT"]).as_unit("us")
+    days = pd.DatetimeIndex(
+        ["2020-02-29 13:00", "2020-08-31", "1969-12-31 23:59:59.000001", "NaT"]
+    ).as_unit("us")
     low, high = interval_around(days.to_numpy(), distance, "sold")
     np.testing.assert_array_equal(low, days - step)
     np.testing.assert_array_equal(high, days + step)
@@ -180,7 +214,11 @@ def test_numbers_at_the_very_distance_lie_within_it():
         dtypes = (np.dtype(kind),) * 2
         for way in (-1, 1):
             value, beyond = ((at + way * (far + more)) / 10 for more in (0, 1))
-            for point, distance, own, other in zip((at / 10).astype(kind), far / 10, value.astype(kind), beyond):
-                low, high = interval_around(np.array([point], dtype=np.float64), distance, "a", dtypes)
+            for point, distance, own, other in zip(
+                (at / 10).astype(kind), far / 10, value.astype(kind), beyond
+            ):
+                low, high = interval_around(
+                    np.array([point], dtype=np.float64), distance, "a", dtypes
+                )
                 assert low[0] <= own <= high[0]
                 assert not low[0] <= other <= high[0]

@@ -15,11 +15,19 @@ from axil import InputError
 DRAWS = np.random.default_rng(0)
 N = 60
 FRAME = pd.DataFrame(
-    {"region": DRAWS.integers(0, 3, N), "size": DRAWS.normal(size=N), "number": DRAWS.permutation(N) + 100}
+    {
+        "region": DRAWS.integers(0, 3, N),
+        "size": DRAWS.normal(size=N),
+        "number": DRAWS.permutation(N) + 100,
+    }
 )
 Y = FRAME["size"].to_numpy() + FRAME["region"].to_numpy()
 NAMES = [f"house {i}" for i in range(N)]
-TABLES = {"pandas": FRAME, "polars": pl.DataFrame(FRAME.to_dict("list")), "numpy": FRAME.to_numpy(dtype=float)}
+TABLES = {
+    "pandas": FRAME,
+    "polars": pl.DataFrame(FRAME.to_dict("list")),
+    "numpy": FRAME.to_numpy(dtype=float),
+}
 SETTINGS = {"n_estimators": 4, "min_child_samples": 5, "verbose": -1}
 
 
@@ -42,7 +50,9 @@ def test_a_column_by_name_stands_for_its_values(kind, table):
         lambda labels: explainer.group(X[:3], labels),
         explanation.group,
         lambda labels: explanation.to_html(groups=labels),
-        lambda labels: explainer.to_html(X[:3], groups=labels, sigma=1.0 if kind is exact else None),
+        lambda labels: explainer.to_html(
+            X[:3], groups=labels, sigma=1.0 if kind is exact else None
+        ),
     ]
     if kind is exact:
         answers += [
@@ -52,7 +62,9 @@ def test_a_column_by_name_stands_for_its_values(kind, table):
         ]
     for ask in answers:
         found, expected = ask("region"), ask(region)
-        assert np.array_equal(np.asarray(found).astype(str), np.asarray(expected).astype(str))  # nan too
+        assert np.array_equal(
+            np.asarray(found).astype(str), np.asarray(expected).astype(str)
+        )  # nan too
 
 
 @pytest.mark.parametrize("kind", [exact, additive])
@@ -63,7 +75,9 @@ def test_index_labels_the_rows_of_any_table(kind, table, tmp_path):
     assert list(explainer.index) == NAMES
     assert set(explainer.top(X[:2], 3)["row"]) <= set(NAMES)
     pair = [NAMES[3], NAMES[7]]
-    assert np.array_equal(explainer.without(X[:2], pair)["after"], kind(X).without(X[:2], [3, 7])["after"])
+    assert np.array_equal(
+        explainer.without(X[:2], pair)["after"], kind(X).without(X[:2], [3, 7])["after"]
+    )
     explainer.save(tmp_path / "labelled.npz")
     model = (LGBMRegressor if kind is exact else LGBMClassifier)(**SETTINGS)
     loaded = axil.load(tmp_path / "labelled.npz", model.fit(FRAME, Y if kind is exact else Y > 1))
@@ -91,7 +105,8 @@ def test_labels_of_rows_whatever_the_kind():
 def test_what_is_no_column_is_refused_by_name(tmp_path):
     explainer = exact(FRAME)
     with pytest.raises(
-        InputError, match=r"groups is 'postcode', which is no column of X_train; expected one of \['region'"
+        InputError,
+        match=r"groups is 'postcode', which is no column of X_train; expected one of \['region'",
     ):
         explainer.group(FRAME[:2], "postcode")
     with pytest.raises(InputError, match="index is 'postcode', which is no column"):

@@ -33,13 +33,24 @@ from tests.subsets import every
 
 N = 60
 QUERIES = make_regression(5, 4, random_state=1)[0]
-WEIGHTED = {"lightgbm", "xgboost", "catboost", "forest", "boosting", "histogram", "ridge", "kernel ridge"}
+WEIGHTED = {
+    "lightgbm",
+    "xgboost",
+    "catboost",
+    "forest",
+    "boosting",
+    "histogram",
+    "ridge",
+    "kernel ridge",
+}
 OFFSET = {"lightgbm", "xgboost", "catboost"}
 
 MODELS = {
     "lightgbm": lambda: lightgbm.LGBMRegressor(n_estimators=4, min_child_samples=5, verbose=-1),
     "xgboost": lambda: xgboost.XGBRegressor(n_estimators=4, max_depth=3),
-    "catboost": lambda: CatBoostRegressor(iterations=4, depth=3, verbose=0, allow_writing_files=False),
+    "catboost": lambda: CatBoostRegressor(
+        iterations=4, depth=3, verbose=0, allow_writing_files=False
+    ),
     "forest": lambda: RandomForestRegressor(5, random_state=0, max_depth=4),
     "boosting": lambda: GradientBoostingRegressor(n_estimators=4),
     "histogram": lambda: HistGradientBoostingRegressor(max_iter=4, min_samples_leaf=5),
@@ -47,8 +58,12 @@ MODELS = {
     "brute neighbours": lambda: KNeighborsRegressor(3, algorithm="brute"),
     "ridge": lambda: Ridge(),
     "kernel ridge": lambda: KernelRidge(alpha=0.5, kernel="rbf"),
-    "gaussian process": lambda: GaussianProcessRegressor(alpha=0.5, optimizer=None, copy_X_train=False),
-    "pipeline": lambda: make_pipeline(StandardScaler(), RandomForestRegressor(5, random_state=0, max_depth=4)),
+    "gaussian process": lambda: GaussianProcessRegressor(
+        alpha=0.5, optimizer=None, copy_X_train=False
+    ),
+    "pipeline": lambda: make_pipeline(
+        StandardScaler(), RandomForestRegressor(5, random_state=0, max_depth=4)
+    ),
     "smoother pipeline": lambda: make_pipeline(StandardScaler(), KNeighborsRegressor(3)),
 }
 
@@ -68,7 +83,12 @@ def data() -> tuple[np.ndarray, np.ndarray]:
 def answers(explainer: axil.Explainer, kind: str, X: object) -> list[object]:
     """All that the explainer says, as bytes where it is made of numbers."""
     explanation = explainer(X)
-    found = [explanation.predictions, explanation.weights, explanation.intercepts, explanation.targets]
+    found = [
+        explanation.predictions,
+        explanation.weights,
+        explanation.intercepts,
+        explanation.targets,
+    ]
     found += [explainer.targets, explainer.index, explainer.matrix(), explainer.leverage()]
     found += [explainer.degrees_of_freedom(), explainer.standard_error(X, sigma=2.0)]
     if not kind.startswith("gaussian"):
@@ -77,7 +97,9 @@ def answers(explainer: axil.Explainer, kind: str, X: object) -> list[object]:
     frames.append(explainer.what_if(X, {explainer.index[4]: 3.0}))
     if explainer._model.features is not None:
         frames.append(explainer.similar(X, 3))
-    return [pickle.dumps(np.asarray(one)) for one in found] + [str(frame.to_dict()) for frame in frames]
+    return [pickle.dumps(np.asarray(one)) for one in found] + [
+        str(frame.to_dict()) for frame in frames
+    ]
 
 
 def settled(explainer: axil.Explainer, kind: str, X: object) -> list[object]:
@@ -102,7 +124,9 @@ def spoil(X: object) -> None:
 
 CASES = [(kind, frame) for kind in MODELS for frame in ("numpy", "pandas")]
 CASES += [
-    (kind, frame) for kind in ("lightgbm", "forest", "brute neighbours", "ridge") for frame in ("polars", "sparse")
+    (kind, frame)
+    for kind in ("lightgbm", "forest", "brute neighbours", "ridge")
+    for frame in ("polars", "sparse")
 ]
 
 
@@ -121,7 +145,13 @@ def test_answers_stay_when_the_data_are_changed(kind: str, frame: str) -> None:
     model.fit(np.array(table) if frame == "polars" else X, np.array(y), **given)
     explainer = axil.Explainer(model, X, y, weights, offsets)
     before, made = settled(explainer, kind, queries), explainer(queries)
-    kept = [pickle.dumps(one) for one in (made.predictions, made.targets, made.index, made.query_index)], made.to_html()
+    kept = (
+        [
+            pickle.dumps(one)
+            for one in (made.predictions, made.targets, made.index, made.query_index)
+        ],
+        made.to_html(),
+    )
     asked = FRAMES[frame](QUERIES)
     spoil(X)
     if isinstance(y, pd.Series):
@@ -133,7 +163,10 @@ def test_answers_stay_when_the_data_are_changed(kind: str, frame: str) -> None:
             own[:] = 5.0
     assert answers(explainer, kind, asked) == before
     again = (
-        [pickle.dumps(one) for one in (made.predictions, made.targets, made.index, made.query_index)],
+        [
+            pickle.dumps(one)
+            for one in (made.predictions, made.targets, made.index, made.query_index)
+        ],
         made.to_html(),
     )
     assert again == kept
@@ -158,7 +191,10 @@ def train_on(model: object) -> None:
 
 
 def go_on(model: object) -> None:
-    model.set_params(warm_start=True, **{next(k for k in ("n_estimators", "max_iter") if k in model.get_params()): 9})
+    model.set_params(
+        warm_start=True,
+        **{next(k for k in ("n_estimators", "max_iter") if k in model.get_params()): 9},
+    )
     model.fit(*data())
 
 
@@ -191,7 +227,9 @@ def test_answers_stay_when_the_model_is_changed(kind: str, change: object) -> No
 def test_a_lightgbm_booster_that_is_trained_further() -> None:
     X, y = data()
     given = lightgbm.Dataset(X, y)
-    booster = lightgbm.train({"min_data_in_leaf": 5, "verbosity": -1}, given, 4, keep_training_booster=True)
+    booster = lightgbm.train(
+        {"min_data_in_leaf": 5, "verbosity": -1}, given, 4, keep_training_booster=True
+    )
     explainer, predicted = axil.Explainer(booster, X, y), booster.predict(QUERIES)
     before = settled(explainer, "lightgbm", QUERIES)
     booster.update()
@@ -204,7 +242,14 @@ def test_a_tree_that_was_changed_by_hand_is_an_error() -> None:
     model = RandomForestRegressor(5, random_state=0).fit(X, y)
     explainer = axil.Explainer(model, X, y)
     model.estimators_[0].tree_.value[:] += 30.0
-    asked = [explainer, explainer.top, explainer.similar, explainer.removal, explainer.pushes, explainer.statistics]
+    asked = [
+        explainer,
+        explainer.top,
+        explainer.similar,
+        explainer.removal,
+        explainer.pushes,
+        explainer.statistics,
+    ]
     for ask in [*asked, explainer.standard_error, lambda X: explainer.what_if(X, {0: 1.0})]:
         with pytest.raises(axil.ExactnessError, match="may have changed"):
             ask(QUERIES)
@@ -219,7 +264,11 @@ def test_what_is_handed_out_is_read_only() -> None:
         explainer = axil.Explainer(model, frame.set_axis([str(c) for c in frame], axis=1), targets)
         explanations = [explainer(frame.head(3)), explainer(frame.head(3), sparse=True)]
         shared = [explainer.targets, explainer.index]
-        shared += [] if explainer.outputs is None or explainer._model.adapter.classes is None else [explainer.outputs]
+        shared += (
+            []
+            if explainer.outputs is None or explainer._model.adapter.classes is None
+            else [explainer.outputs]
+        )
         for made in explanations:
             for one in (made, made[1:]):
                 shared += [one.targets, one.index, one.intercepts, one.query_index]
@@ -228,7 +277,9 @@ def test_what_is_handed_out_is_read_only() -> None:
             with pytest.raises(ValueError, match="read-only"):
                 array[...] = array[0]
         for own in (
-            (explainer.matrix(), explainer.leverage(), explainer.removal(frame.head(3))) if model is not several else ()
+            (explainer.matrix(), explainer.leverage(), explainer.removal(frame.head(3)))
+            if model is not several
+            else ()
         ):
             own[...] = 0.0
         table = explanations[0].to_frame()
@@ -271,7 +322,13 @@ def test_derivatives_stay_when_data_and_model_are_changed(model: object) -> None
 
     def told() -> list[object]:
         made = explainer(QUERIES)
-        found = [made.weights, made.predictions, made.targets, explainer.weight_derivatives(QUERIES), explainer.index]
+        found = [
+            made.weights,
+            made.predictions,
+            made.targets,
+            explainer.weight_derivatives(QUERIES),
+            explainer.index,
+        ]
         return [pickle.dumps(np.asarray(one)) for one in found] + [
             made.to_html(),
             str(explainer.top(QUERIES, 3).to_dict()),
@@ -290,7 +347,9 @@ def test_answers_over_dask_stay_when_the_data_are_changed() -> None:
     dd = pytest.importorskip("dask.dataframe")
     X, y = data()
     frame, targets = pd.DataFrame(X, columns=list("abcd")), pd.Series(y)
-    model = lightgbm.LGBMRegressor(n_estimators=4, min_child_samples=5, verbose=-1).fit(frame, targets)
+    model = lightgbm.LGBMRegressor(n_estimators=4, min_child_samples=5, verbose=-1).fit(
+        frame, targets
+    )
     given = dd.from_pandas(frame, npartitions=2), dd.from_pandas(targets, npartitions=2)
     explainer = axil.Explainer(model, *given)
     before = str(explainer.top(QUERIES, 3).to_dict()), explainer.targets.compute()

@@ -12,7 +12,11 @@ from catboost import CatBoostRegressor
 from lightgbm import LGBMRegressor
 from scipy import sparse
 from sklearn.compose import TransformedTargetRegressor
-from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import (
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
 from sklearn.linear_model import Ridge
 from sklearn.neighbors import KNeighborsRegressor
 from xgboost import XGBRegressor
@@ -22,7 +26,9 @@ from axil import InputError
 from tests.adapters.catboost_models import TAKES_NA
 
 DRAWS = np.random.default_rng(5)
-VALUES = DRAWS.integers(1, 9, (60, 3)).astype(float)  # no zeros, which XGBoost takes for missing in sparse tables
+VALUES = DRAWS.integers(1, 9, (60, 3)).astype(
+    float
+)  # no zeros, which XGBoost takes for missing in sparse tables
 Y = VALUES @ [1.0, 2.0, 3.0] + DRAWS.normal(size=60)
 FRAME = pd.DataFrame(VALUES, columns=list("abc"))
 TRUTHS = VALUES > 4
@@ -43,7 +49,9 @@ TABLES = {
     "objects in numbered columns": FRAME.set_axis([5, 6, 7], axis=1).astype(object),
     "objects in an array": FRAME.to_numpy().astype(object),
     "array of objects with truths": FRAME.assign(c=TRUTHS[:, 2]).to_numpy(),
-    "objects of two levels": FRAME.set_axis(pd.MultiIndex.from_product([["a"], list("xyz")]), axis=1).astype(object),
+    "objects of two levels": FRAME.set_axis(
+        pd.MultiIndex.from_product([["a"], list("xyz")]), axis=1
+    ).astype(object),
     "two levels": FRAME.set_axis(pd.MultiIndex.from_product([["a"], list("xyz")]), axis=1),
     "sparse truths": sparse.csr_matrix(TRUTHS),
     "sparse whole": sparse.csr_matrix(VALUES.astype(np.int8)),
@@ -51,7 +59,9 @@ TABLES = {
 MODELS = {
     "lightgbm": lambda: LGBMRegressor(n_estimators=4, min_child_samples=5, verbose=-1, n_jobs=1),
     "xgboost": lambda: XGBRegressor(n_estimators=4, max_depth=2, n_jobs=1),
-    "catboost": lambda: CatBoostRegressor(iterations=4, depth=2, verbose=0, allow_writing_files=False, thread_count=1),
+    "catboost": lambda: CatBoostRegressor(
+        iterations=4, depth=2, verbose=0, allow_writing_files=False, thread_count=1
+    ),
     "forest": lambda: RandomForestRegressor(4, max_depth=3, random_state=0),
     "hist": lambda: HistGradientBoostingRegressor(max_iter=4, min_samples_leaf=5),
     "neighbours": lambda: KNeighborsRegressor(3),
@@ -92,9 +102,15 @@ def fitted(name, table):
 def test_what_the_library_takes_is_taken(name, kind):
     found = fitted(name, TABLES[kind])
     if found is None:
-        with suppress(InputError):  # axil refuses it as well, or hands the same numbers over as the library takes them
-            explained = axil.Explainer(plain(name, kind), numbers(kind), Y)(head(TABLES[kind])).predictions
-            np.testing.assert_allclose(explained, plain(name, kind).predict(numbers(kind)[:5]), rtol=1e-5)
+        with suppress(
+            InputError
+        ):  # axil refuses it as well, or hands the same numbers over as the library takes them
+            explained = axil.Explainer(plain(name, kind), numbers(kind), Y)(
+                head(TABLES[kind])
+            ).predictions
+            np.testing.assert_allclose(
+                explained, plain(name, kind).predict(numbers(kind)[:5]), rtol=1e-5
+            )
         return
     model, expected = found
     explainer = axil.Explainer(model, TABLES[kind], Y)
@@ -108,13 +124,20 @@ def test_what_the_library_takes_is_taken(name, kind):
     "table",
     [
         pl.DataFrame(VALUES, schema=list("abc")).cast(pl.Decimal(10, 2)),
-        pa.table({name: pa.array(own.astype(int)).cast(pa.decimal128(25, 2)) for name, own in zip("abc", VALUES.T)}),
+        pa.table(
+            {
+                name: pa.array(own.astype(int)).cast(pa.decimal128(25, 2))
+                for name, own in zip("abc", VALUES.T)
+            }
+        ),
     ],
     ids=["polars", "pyarrow"],
 )
 def test_decimals_are_numbers(name, table):
     explainer = axil.Explainer(plain(name), table, Y)
-    np.testing.assert_allclose(explainer(table[:5]).predictions, plain(name).predict(VALUES[:5]), rtol=1e-5)
+    np.testing.assert_allclose(
+        explainer(table[:5]).predictions, plain(name).predict(VALUES[:5]), rtol=1e-5
+    )
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -127,7 +150,9 @@ def test_missing_values_of_nullable_columns_are_missing(name):
     np.testing.assert_allclose(explainer(nullable).predictions, model.predict(nullable), rtol=1e-5)
     twin = MODELS[name]().fit(pd.DataFrame(expected, columns=list("abc")), Y)
     np.testing.assert_allclose(
-        explainer(nullable).predictions, twin.predict(pd.DataFrame(expected, columns=list("abc"))), rtol=1e-5
+        explainer(nullable).predictions,
+        twin.predict(pd.DataFrame(expected, columns=list("abc"))),
+        rtol=1e-5,
     )
 
 

@@ -36,7 +36,9 @@ from tests.inputs.gates import (
 @pytest.fixture(scope="module", autouse=True)
 def _all_functions(tmp_path_factory):
     DEFAULTS["write.path"] = tmp_path_factory.mktemp("gates") / "weights.parquet"
-    FUNCTIONS.update({name: (function, parameters, needed) for name, function, parameters, needed in functions()})
+    FUNCTIONS.update(
+        {name: (function, parameters, needed) for name, function, parameters, needed in functions()}
+    )
 
 
 QUICK = ("lgb.", "predictive.", "rf classes.", "explanation.", "additive.", "BoostIn.", "plots.")
@@ -56,7 +58,9 @@ def test_every_parameter_has_a_kind():
 def test_every_kind_has_a_parameter():
     known = {p.name for _, parameters, _ in FUNCTIONS.values() for p in parameters}
     known |= {
-        f"{name.rsplit('.', 1)[1]}.{p.name}" for name, (_, parameters, _) in FUNCTIONS.items() for p in parameters
+        f"{name.rsplit('.', 1)[1]}.{p.name}"
+        for name, (_, parameters, _) in FUNCTIONS.items()
+        for p in parameters
     }
     assert sorted(KINDS.keys() - known) == []
 
@@ -83,11 +87,15 @@ def test_scalars():
 
 def test_vectors():
     chosen = ("lgb.", "explanation.", "additive.")
-    assert not table({"vector", "bags", "changes"}, lambda name: quick(name) and name.startswith(chosen))
+    assert not table(
+        {"vector", "bags", "changes"}, lambda name: quick(name) and name.startswith(chosen)
+    )
 
 
 def test_vectors_of_a_constructor():
-    assert not table({"vector", "bags"}, lambda name: name in ("rf.Explainer", "rf classes.Explainer"))
+    assert not table(
+        {"vector", "bags"}, lambda name: name in ("rf.Explainer", "rf classes.Explainer")
+    )
 
 
 def test_tables():
@@ -96,11 +104,15 @@ def test_tables():
 
 def test_labels():
     chosen = (".group", "lgb.similar", "rf.similar")
-    assert not table({"labels", "mask"}, lambda name: name.endswith(chosen) or name == "explanation.to_html")
+    assert not table(
+        {"labels", "mask"}, lambda name: name.endswith(chosen) or name == "explanation.to_html"
+    )
 
 
 def test_drawn():
-    assert not table({"drawn", "values", "object"}, lambda name: name.startswith(("plots.", "dask.")))
+    assert not table(
+        {"drawn", "values", "object"}, lambda name: name.startswith(("plots.", "dask."))
+    )
 
 
 @pytest.mark.slow
@@ -132,7 +144,9 @@ def test_two_thousand_hostile_calls():
         if not open_to:
             continue
         given = {}
-        for parameter in draws.choice(open_to, min(len(open_to), int(draws.integers(1, 4))), replace=False):
+        for parameter in draws.choice(
+            open_to, min(len(open_to), int(draws.integers(1, 4))), replace=False
+        ):
             values = valued(name, parameter, needed)[1]
             given[str(parameter)] = values[draws.integers(len(values))][1:]
         signal.alarm(60)
@@ -152,7 +166,9 @@ def test_the_order_of_columns_is_that_of_the_training_frame():
     explained = axil.Explainer(model("rf"), frame, Y)  # the model itself was fitted without names
     with pytest.raises(InputError, match=r"'c' in another place than X_train"):
         explained(frame[["c", "b", "a"]])
-    np.testing.assert_array_equal(explained(frame.set_axis(["d", "e", "f"], axis=1)).weights, explained(X).weights)
+    np.testing.assert_array_equal(
+        explained(frame.set_axis(["d", "e", "f"], axis=1)).weights, explained(X).weights
+    )
 
 
 def test_true_is_not_row_one():
@@ -165,7 +181,9 @@ def test_true_is_not_row_one():
     np.testing.assert_array_equal(changed["change"], expected["change"])
 
 
-@pytest.mark.parametrize("which", [slice(1, 3), [1, 2], np.array([False, True, True, False]), pd.Series([1, 2])])
+@pytest.mark.parametrize(
+    "which", [slice(1, 3), [1, 2], np.array([False, True, True, False]), pd.Series([1, 2])]
+)
 def test_predictions_are_chosen_by_position(which):
     np.testing.assert_array_equal(explanation()[which].weights, explanation().weights[1:3])
 

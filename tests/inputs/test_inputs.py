@@ -27,7 +27,9 @@ TABLES = {
 
 
 def check(X, names=NAMES):
-    model = SimpleNamespace(library="LightGBM", n_features=3, feature_names=names, spelling=str.strip, takes_text=False)
+    model = SimpleNamespace(
+        library="LightGBM", n_features=3, feature_names=names, spelling=str.strip, takes_text=False
+    )
     return as_features(X, model, "X_train")
 
 
@@ -66,8 +68,14 @@ REFUSED = {
         np.array([[1.0, "a", True]], dtype=object),
         "holds 'a', a str, at position 1; expected numb",
     ),
-    "dates in an object array": (np.array([[1, np.timedelta64(1, "D"), 2]], dtype=object), "expected numbers"),
-    "text among objects": (pd.DataFrame({"size": [1, "a"], "year": 1, "rooms": 2}), r"not numeric: size \(object\)"),
+    "dates in an object array": (
+        np.array([[1, np.timedelta64(1, "D"), 2]], dtype=object),
+        "expected numbers",
+    ),
+    "text among objects": (
+        pd.DataFrame({"size": [1, "a"], "year": 1, "rooms": 2}),
+        r"not numeric: size \(object\)",
+    ),
     "other names": (
         pd.DataFrame(VALUES, columns=["size", "year", "beds"]),
         r"missing \['rooms'\], unexpected \['beds'\]",
@@ -76,9 +84,18 @@ REFUSED = {
         pd.DataFrame(VALUES[:, ::-1], columns=NAMES[::-1]),
         r"another order: \[.*\] instead of \[.*\]\. Select",
     ),
-    "a name twice": (pd.DataFrame(VALUES, columns=["size", "year", "size"]), "has several columns named 'size'"),
-    "text column": (pl.DataFrame({"size": ["a"], "year": [1], "rooms": [2]}), r"not numeric: size \(String\)"),
-    "dates": (pd.DataFrame({"size": pd.to_datetime(["2020-01-01"]), "year": 1, "rooms": 2}), "not numeric: size"),
+    "a name twice": (
+        pd.DataFrame(VALUES, columns=["size", "year", "size"]),
+        "has several columns named 'size'",
+    ),
+    "text column": (
+        pl.DataFrame({"size": ["a"], "year": [1], "rooms": [2]}),
+        r"not numeric: size \(String\)",
+    ),
+    "dates": (
+        pd.DataFrame({"size": pd.to_datetime(["2020-01-01"]), "year": 1, "rooms": 2}),
+        "not numeric: size",
+    ),
     "ragged list": ([[1, 2, 3], [4]], "expected a numeric table"),
     "a word": ("X.csv", "is a str"),
     "nothing": (None, "is a NoneType"),
@@ -102,8 +119,16 @@ def test_categories_and_booleans_are_left_to_the_library():
     [
         np.array([[1.5, 2, True], [None, np.float32(3), False]], dtype=object),
         pd.DataFrame({"size": [1.5, None], "year": [2, 3], "rooms": [True, False]}).astype(object),
-        pd.DataFrame({"size": [1.5, pd.NA], "year": [2, 3], "rooms": [True, False]}, index=[7, 7]).astype(object),
-        pl.DataFrame({"size": pl.Series([1.5, None], dtype=pl.Object), "year": [2, 3], "rooms": [True, False]}),
+        pd.DataFrame(
+            {"size": [1.5, pd.NA], "year": [2, 3], "rooms": [True, False]}, index=[7, 7]
+        ).astype(object),
+        pl.DataFrame(
+            {
+                "size": pl.Series([1.5, None], dtype=pl.Object),
+                "year": [2, 3],
+                "rooms": [True, False],
+            }
+        ),
     ],
     ids=["array", "pandas", "pandas.NA", "polars"],
 )
@@ -116,7 +141,8 @@ def test_objects_that_are_numbers_are_numbers(table):
 
 
 @pytest.mark.parametrize(
-    "values", [[1, 2, 3], pd.Series([1, 2, 3]), pl.Series([1, 2, 3]), pa.array([1, 2, 3]), np.ones((3, 1))]
+    "values",
+    [[1, 2, 3], pd.Series([1, 2, 3]), pl.Series([1, 2, 3]), pa.array([1, 2, 3]), np.ones((3, 1))],
 )
 def test_vectors_of_every_kind(values):
     assert as_vector(values, 3, "y_train").shape == (3,)

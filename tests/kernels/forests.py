@@ -23,7 +23,9 @@ class Forest:
         self.starts = np.concatenate([[0], np.cumsum(n_leaves)]).astype(np.int64)
         self.leaves = np.empty((len(n_leaves), n_rows), dtype)
         for t, n in enumerate(n_leaves):
-            self.leaves[t] = np.minimum(self.rng.geometric(2 / (n + 1), n_rows) - 1, n - 1)  # a few large leaves
+            self.leaves[t] = np.minimum(
+                self.rng.geometric(2 / (n + 1), n_rows) - 1, n - 1
+            )  # a few large leaves
         self.leaves.setflags(write=False)
         self.starts.setflags(write=False)
 

@@ -26,15 +26,21 @@ def _always(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, name, value)
 
 
-def alike(n_rows: int, n_leaves: list[int], dtype: Any = np.uint8, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def alike(
+    n_rows: int, n_leaves: list[int], dtype: Any = np.uint8, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
     """Leaves of trees that cut the same three coordinates, each along a line of its own, and where they start."""
     rng = np.random.default_rng(seed)
     X = rng.random((n_rows, 3))
-    cuts = [np.unique(X @ rng.normal(size=3), return_inverse=True)[1] * n // n_rows for n in n_leaves]
+    cuts = [
+        np.unique(X @ rng.normal(size=3), return_inverse=True)[1] * n // n_rows for n in n_leaves
+    ]
     return np.array(cuts).astype(dtype), np.concatenate([[0], np.cumsum(n_leaves)]).astype(np.int64)
 
 
-def found(rows: Rows, table: np.ndarray, constant: np.ndarray, k: int, *factors: Any) -> tuple[np.ndarray, np.ndarray]:
+def found(
+    rows: Rows, table: np.ndarray, constant: np.ndarray, k: int, *factors: Any
+) -> tuple[np.ndarray, np.ndarray]:
     """Values and rows (S, k) of the largest, as `rows` finds them."""
     n = len(constant)
     values, numbers = np.zeros((n, k)), np.full((n, k), -1, np.int64)
@@ -42,7 +48,9 @@ def found(rows: Rows, table: np.ndarray, constant: np.ndarray, k: int, *factors:
     return values, numbers
 
 
-def both(cells: np.ndarray, starts: np.ndarray, backend: Any = Cpu, n_threads: int = 2) -> tuple[Any, Any]:
+def both(
+    cells: np.ndarray, starts: np.ndarray, backend: Any = Cpu, n_threads: int = 2
+) -> tuple[Any, Any]:
     """Rows with blocks, and rows without."""
     rows = backend(n_threads).rows(cells, starts)
     assert rows.index(1, MUCH)
@@ -52,7 +60,8 @@ def both(cells: np.ndarray, starts: np.ndarray, backend: Any = Cpu, n_threads: i
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32])
 @pytest.mark.parametrize("kind", ["plain", "ties", "weights", "scale", "both"])
 @pytest.mark.parametrize(
-    ("n_rows", "columns", "k"), [(5003, 70, 10), (5003, 1, 3), (300, 5, 400), (31, 2, 1), (900, 5, 256)]
+    ("n_rows", "columns", "k"),
+    [(5003, 70, 10), (5003, 1, 3), (300, 5, 400), (31, 2, 1), (900, 5, 256)],
 )
 def test_same_rows_and_bits_as_reading_all(
     backend: Any, dtype: Any, kind: str, n_rows: int, columns: int, k: int
@@ -76,7 +85,11 @@ def test_same_rows_and_bits_as_reading_all(
 def test_sizes_beyond_single_precision(backend: Any, size: float) -> None:
     cells, starts = alike(3000, [20, 31, 9])
     rng = np.random.default_rng(0)
-    table = np.sign(rng.normal(size=(starts[-1], 3))) * size * (1 if size < 1e-300 else rng.random((starts[-1], 3)))
+    table = (
+        np.sign(rng.normal(size=(starts[-1], 3)))
+        * size
+        * (1 if size < 1e-300 else rng.random((starts[-1], 3)))
+    )
     bounds, whole = both(cells, starts, backend)
     for a, b in zip(found(bounds, table, np.zeros(3), 7), found(whole, table, np.zeros(3), 7)):
         np.testing.assert_array_equal(a, b)
@@ -84,9 +97,12 @@ def test_sizes_beyond_single_precision(backend: Any, size: float) -> None:
 
 @pytest.mark.parametrize("n_rows", [3000, 90])  # trees that are joined, and trees that are not
 @pytest.mark.parametrize(
-    ("table", "weight", "scale"), [(0, 0, 40), (0, 0, -42), (-42, 40, 0), (40, -42, 3), (-60, 9, 30)]
+    ("table", "weight", "scale"),
+    [(0, 0, 40), (0, 0, -42), (-42, 40, 0), (40, -42, 3), (-60, 9, 30)],
 )
-def test_factors_beyond_single_precision(backend: Any, n_rows: int, table: int, weight: int, scale: int) -> None:
+def test_factors_beyond_single_precision(
+    backend: Any, n_rows: int, table: int, weight: int, scale: int
+) -> None:
     """Powers of ten of the numbers: the largest are those of all values, written down and sorted."""
     cells, starts = alike(n_rows, [3, 2, 4, 9])
     rng = np.random.default_rng(0)
@@ -123,7 +139,10 @@ def test_numbers_that_bound_nothing(backend: Any, odd: float) -> None:
     scale[5] = odd
     bounds, whole = both(cells, starts, backend)
     for factors in ((None, None), (None, scale)):
-        for a, b in zip(found(bounds, table, np.zeros(4), 7, *factors), found(whole, table, np.zeros(4), 7, *factors)):
+        for a, b in zip(
+            found(bounds, table, np.zeros(4), 7, *factors),
+            found(whole, table, np.zeros(4), 7, *factors),
+        ):
             np.testing.assert_array_equal(a, b)
 
 
@@ -135,7 +154,9 @@ def test_places_that_are_taken_already(backend: Any) -> None:
     once = found(whole, table, np.zeros(3), 5)
     values, rows = (part.copy() for part in once)
     bounds.top(table, np.zeros(3), None, None, values, rows)
-    np.testing.assert_array_equal(rows, np.repeat(once[1], 2, axis=1)[:, :5])  # each row twice: nothing is lost
+    np.testing.assert_array_equal(
+        rows, np.repeat(once[1], 2, axis=1)[:, :5]
+    )  # each row twice: nothing is lost
 
 
 def test_few_blocks_are_opened() -> None:
@@ -145,7 +166,9 @@ def test_few_blocks_are_opened() -> None:
     table[cells[:, 7] + starts[:-1]] += 10
     bounds, whole = both(cells, starts)
     values, rows, done = np.zeros((8, 10)), np.full((8, 10), -1, np.int64), np.zeros(8, np.uint8)
-    _core.top_blocks(bounds.blocks, table, np.zeros(8), None, None, cells.size // 10, values, rows, done, 2)
+    _core.top_blocks(
+        bounds.blocks, table, np.zeros(8), None, None, cells.size // 10, values, rows, done, 2
+    )
     assert done.all()
     np.testing.assert_array_equal(rows, found(whole, table, np.zeros(8), 10)[1])
 
@@ -156,7 +179,9 @@ def test_blocks_that_do_not_pay_are_given_up(monkeypatch: pytest.MonkeyPatch) ->
     table = 1 + 1e-9 * np.random.default_rng(0).random((starts[-1], 100))
     monkeypatch.setattr(module, "SHARE", 32)
     bounds, whole = both(cells, starts)
-    for a, b in zip(found(bounds, table, np.zeros(100), 10), found(whole, table, np.zeros(100), 10)):
+    for a, b in zip(
+        found(bounds, table, np.zeros(100), 10), found(whole, table, np.zeros(100), 10)
+    ):
         np.testing.assert_array_equal(a, b)
     assert bounds.blocks is None
     assert not bounds.index(10**6, MUCH)
@@ -200,7 +225,11 @@ def test_interrupted_blocks_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize(
     ("places", "message"),
-    [(np.full((50, 2), np.nan), "finite"), (np.zeros((50, 0)), "dimension"), (np.zeros((49, 2)), "shape")],
+    [
+        (np.full((50, 2), np.nan), "finite"),
+        (np.zeros((50, 0)), "dimension"),
+        (np.zeros((49, 2)), "shape"),
+    ],
 )
 def test_places_that_are_refused(places: np.ndarray, message: str) -> None:
     cells, starts = alike(50, [3, 4])
@@ -214,9 +243,17 @@ def explained(monkeypatch: pytest.MonkeyPatch, build: float, **machine: Any) -> 
     rng = np.random.default_rng(0)
     X = rng.random((3000, 4))
     y, weights = X @ [3, -2, 1, 0] + rng.normal(size=3000), rng.choice([0.5, 1.0, 2.0], 3000)
-    settings = {"num_leaves": 15, "bagging_fraction": 0.7, "bagging_freq": 1, "verbose": -1, "objective": "regression"}
+    settings = {
+        "num_leaves": 15,
+        "bagging_fraction": 0.7,
+        "bagging_freq": 1,
+        "verbose": -1,
+        "objective": "regression",
+    }
     model = lgb.train(settings, lgb.Dataset(X, y, weight=weights), 20)
-    return axil.Explainer(model, X, y, sample_weight=weights, **machine).prepare(), rng.random((50, 4))
+    return axil.Explainer(model, X, y, sample_weight=weights, **machine).prepare(), rng.random(
+        (50, 4)
+    )
 
 
 @pytest.mark.parametrize("device", ["cpu"] + ["cuda"] * len(GPU))

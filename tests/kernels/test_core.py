@@ -31,7 +31,11 @@ class TestSweep:
     def test_formula(self, backend: Any, dtype: type, weighted: bool, columns: int) -> None:
         f = forest(dtype)
         a, g = f.weights(weighted), f.weights(weighted)
-        state, table, sums = f.normal(f.n_rows, columns), f.normal(f.total, columns), f.normal(f.total, columns)
+        state, table, sums = (
+            f.normal(f.n_rows, columns),
+            f.normal(f.total, columns),
+            f.normal(f.total, columns),
+        )
         expected, untouched = state.copy(), sums.copy()
         apply, gather = [6, 2, 3], [1, 0, 5]
         expected += one(a) * sum(f.rows_of(table, t) for t in apply)
@@ -43,13 +47,17 @@ class TestSweep:
 
     @pytest.mark.parametrize("apply", [(), (4,)])
     @pytest.mark.parametrize("gather", [(), (2,)])
-    def test_either_list_may_be_empty(self, backend: Any, apply: tuple[int, ...], gather: tuple[int, ...]) -> None:
+    def test_either_list_may_be_empty(
+        self, backend: Any, apply: tuple[int, ...], gather: tuple[int, ...]
+    ) -> None:
         f = forest()
         state, table, sums = f.normal(f.n_rows, 3), f.normal(f.total, 3), np.zeros((f.total, 3))
         expected = state + (f.rows_of(table, 4) if apply else 0)
         f.rows(backend(2)).sweep(state, trees(*apply), table, None, trees(*gather), sums, None)
         np.testing.assert_allclose(state, expected, **CLOSE)
-        np.testing.assert_allclose(sums[f.part(2)], f.leaf_sums(2, expected) if gather else 0, **CLOSE)
+        np.testing.assert_allclose(
+            sums[f.part(2)], f.leaf_sums(2, expected) if gather else 0, **CLOSE
+        )
 
     def test_weights_of_one_are_no_weights(self, backend: Any) -> None:
         f = forest()
@@ -69,7 +77,9 @@ class TestSweep:
         start, table, results = f.normal(f.n_rows, columns), f.normal(f.total, columns), []
         for n_threads in (1, 2, 5):
             state, sums = start.copy(), np.zeros((f.total, columns))
-            f.rows(backend(n_threads)).sweep(state, trees(3), table, None, trees(0, 2, 5), sums, None)
+            f.rows(backend(n_threads)).sweep(
+                state, trees(3), table, None, trees(0, 2, 5), sums, None
+            )
             results.append((state, sums))
         for state, sums in results[1:]:
             np.testing.assert_array_equal(state, results[0][0])
@@ -115,7 +125,11 @@ class TestReadOut:
 
     def test_rows_of_table_and_output_may_lie_apart(self, backend: Any) -> None:
         f = forest()
-        table, constant, wide = f.normal(f.total, 9)[:, 2:7], f.normal(5), np.full((f.n_rows, 8), 7.0)
+        table, constant, wide = (
+            f.normal(f.total, 9)[:, 2:7],
+            f.normal(5),
+            np.full((f.n_rows, 8), 7.0),
+        )
         f.rows(backend(2)).read_out(table, constant, None, 0, wide[:, 1:6])
         right = constant + sum(f.rows_of(table, t) for t in range(len(f.n_leaves)))
         np.testing.assert_allclose(wide[:, 1:6], right, **CLOSE)
@@ -128,7 +142,9 @@ class TestMoments:
     @pytest.mark.parametrize("dtype", DTYPES)
     @pytest.mark.parametrize("weighted", [False, True])
     @pytest.mark.parametrize("columns", COLUMNS)
-    def test_are_sums_under_sizes_of_read_out(self, backend: Any, dtype: type, weighted: bool, columns: int) -> None:
+    def test_are_sums_under_sizes_of_read_out(
+        self, backend: Any, dtype: type, weighted: bool, columns: int
+    ) -> None:
         f = forest(dtype)
         table, constant, w = f.normal(f.total, columns), f.normal(columns), f.weights(weighted)
         values, k = f.normal(f.n_rows, 4), np.empty((f.n_rows, columns))
@@ -142,7 +158,11 @@ class TestMoments:
     @pytest.mark.parametrize("columns", [1, 10, 130])
     def test_threads_do_not_matter(self, backend: Any, columns: int) -> None:
         f = forest(n_rows=50_001)
-        table, constant, values = f.normal(f.total, columns), f.normal(columns), f.normal(f.n_rows, 3)
+        table, constant, values = (
+            f.normal(f.total, columns),
+            f.normal(columns),
+            f.normal(f.n_rows, 3),
+        )
         outs = [np.empty((2, columns, 3)) for _ in range(3)]
         for n_threads, out in zip((1, 2, 5), outs):
             f.rows(backend(n_threads)).moments(table, constant, None, values, out)
@@ -194,13 +214,17 @@ class TestReplay:
     @pytest.mark.parametrize("weighted", [False, True])
     @pytest.mark.parametrize("single", [False, True])
     @pytest.mark.parametrize("single_score", [False, True])
-    def test_formula(self, backend: Any, dtype: type, weighted: bool, single: bool, single_score: bool) -> None:
+    def test_formula(
+        self, backend: Any, dtype: type, weighted: bool, single: bool, single_score: bool
+    ) -> None:
         f = forest(dtype, n_rows=20_003)
         values, targets, w = f.normal(f.total), f.normal(f.n_rows), f.weights(weighted)
         start, results = f.normal(f.n_rows), []
         for n_threads in (1, 2, 5):
             score, sums, counts = start.copy(), f.normal(f.total), f.normal(f.total)
-            f.rows(backend(n_threads)).replay(values, targets, w, single, single_score, score, sums, counts)
+            f.rows(backend(n_threads)).replay(
+                values, targets, w, single, single_score, score, sums, counts
+            )
             results.append((score, sums))
             rows = [np.bincount(f.leaves[t], minlength=n) for t, n in enumerate(f.n_leaves)]
             np.testing.assert_array_equal(counts, np.concatenate(rows))
@@ -210,17 +234,25 @@ class TestReplay:
         expected = start.copy()
         for t in range(len(f.n_leaves)):
             rounded = np.float32 if single else np.float64
-            residuals = (targets - expected).astype(rounded).astype(np.float64) * (1 if w is None else w)
+            residuals = (targets - expected).astype(rounded).astype(np.float64) * (
+                1 if w is None else w
+            )
             residuals = residuals.astype(rounded).astype(np.float64)
-            np.testing.assert_allclose(sums[f.part(t)], f.leaf_sums(t, residuals[:, None])[:, 0], **CLOSE)
+            np.testing.assert_allclose(
+                sums[f.part(t)], f.leaf_sums(t, residuals[:, None])[:, 0], **CLOSE
+            )
             expected += f.rows_of(values, t)
-            expected = expected.astype(np.float32 if single_score else np.float64).astype(np.float64)
+            expected = expected.astype(np.float32 if single_score else np.float64).astype(
+                np.float64
+            )
         np.testing.assert_array_equal(score, expected)  # the same additions in the same order
 
     def test_as_many_leaves_as_rows_take_turns_in_and_one_more(self, backend: Any) -> None:
         f = Forest(2000, [63, 64, 65], np.uint8)
         sums, counts = np.empty((2, f.total))
-        f.rows(backend(1)).replay(np.zeros(f.total), np.ones(2000), None, False, False, np.zeros(2000), sums, counts)
+        f.rows(backend(1)).replay(
+            np.zeros(f.total), np.ones(2000), None, False, False, np.zeros(2000), sums, counts
+        )
         rows = [np.bincount(f.leaves[t], minlength=n) for t, n in enumerate(f.n_leaves)]
         np.testing.assert_array_equal(counts, np.concatenate(rows))
         np.testing.assert_array_equal(sums, counts)
@@ -260,7 +292,10 @@ class TestTriangle:
             backend(1).triangle(M).solve(clean, transposed)
             backend(1).triangle(M + noise).solve(noisy, transposed)
             np.testing.assert_array_equal(clean, noisy)
-        clean, noisy = (host(backend(1).triangle(made).inverse(overwrite=True)) for made in (M.copy(), M + noise))
+        clean, noisy = (
+            host(backend(1).triangle(made).inverse(overwrite=True))
+            for made in (M.copy(), M + noise)
+        )
         np.testing.assert_array_equal(clean, noisy)
 
 
@@ -268,7 +303,9 @@ def test_back_ends_rows_and_triangles_are_pickled(backend: Any) -> None:
     f, w = forest(), np.ones(1003)
     made = backend(2)
     table, outs, solved = f.normal(f.total, 3), np.empty((2, f.n_rows, 3)), np.ones((2, 9, 1))
-    for i, one_of in enumerate((lambda value: value, lambda value: pickle.loads(pickle.dumps(value)))):
+    for i, one_of in enumerate(
+        (lambda value: value, lambda value: pickle.loads(pickle.dumps(value)))
+    ):
         rows = one_of(f.rows(one_of(made), w))
         rows.read_out(table, np.zeros(3), rows.weights, 0, outs[i])
         one_of(made.triangle(TestTriangle.factor(9))).solve(solved[i], False)
@@ -281,21 +318,32 @@ def test_a_back_end_has_costs(backend: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("n_rows", "n_leaves"), [(0, [3, 1]), (0, []), (5, []), (5, [1]), (1, [2])])
-def test_nothing_or_next_to_nothing(backend: Any, dtype: type, n_rows: int, n_leaves: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("n_rows", "n_leaves"), [(0, [3, 1]), (0, []), (5, []), (5, [1]), (1, [2])]
+)
+def test_nothing_or_next_to_nothing(
+    backend: Any, dtype: type, n_rows: int, n_leaves: list[int]
+) -> None:
     f = Forest(n_rows, n_leaves, dtype)
     state, table, sums = f.normal(n_rows, 2), f.normal(f.total, 2), f.normal(f.total, 2)
-    expected, every = state + sum(f.rows_of(table, t) for t in range(len(n_leaves))), np.arange(len(n_leaves))
+    expected, every = (
+        state + sum(f.rows_of(table, t) for t in range(len(n_leaves))),
+        np.arange(len(n_leaves)),
+    )
     f.rows(backend(2)).sweep(state, every, table, None, every, sums, None)
     np.testing.assert_allclose(state, expected, **CLOSE)
     for t in every:
         np.testing.assert_allclose(sums[f.part(t)], f.leaf_sums(t, expected), **CLOSE)
     out = np.empty((n_rows, 2))
     f.rows(backend(2)).read_out(table, np.zeros(2), None, 0, out)
-    np.testing.assert_allclose(out, sum((f.rows_of(table, t) for t in every), np.zeros((n_rows, 2))), **CLOSE)
+    np.testing.assert_allclose(
+        out, sum((f.rows_of(table, t) for t in every), np.zeros((n_rows, 2))), **CLOSE
+    )
     moments = np.full((2, 2, 1), 7.0)
     f.rows(backend(2)).moments(table, np.zeros(2), None, np.ones((n_rows, 1)), moments)
-    np.testing.assert_allclose(moments[..., 0], [np.abs(out).sum(axis=0), np.square(out).sum(axis=0)], **CLOSE)
+    np.testing.assert_allclose(
+        moments[..., 0], [np.abs(out).sum(axis=0), np.square(out).sum(axis=0)], **CLOSE
+    )
     pairs = f.normal(f.total, f.total)
     f.rows(backend(2)).cooccurrence(0, len(f.n_leaves), None, pairs)
     assert pairs.sum() == n_rows * len(n_leaves) * (len(n_leaves) - 1) / 2
@@ -306,7 +354,9 @@ def test_nothing_or_next_to_nothing(backend: Any, dtype: type, n_rows: int, n_le
     f.rows(backend(2)).pair_sums(np.ones((f.total, f.total)), None, 0, diagonal)
     np.testing.assert_array_equal(diagonal, len(n_leaves) * (len(n_leaves) + 1) / 2)
     score, seen, counts = np.zeros(n_rows), f.normal(f.total), f.normal(f.total)
-    f.rows(backend(2)).replay(table[:, 0].copy(), np.ones(n_rows), None, False, False, score, seen, counts)
+    f.rows(backend(2)).replay(
+        table[:, 0].copy(), np.ones(n_rows), None, False, False, score, seen, counts
+    )
     assert counts.sum() == n_rows * len(n_leaves)
     np.testing.assert_allclose(score, out[:, 0], **CLOSE)
     assert f.total == 0 or n_rows or not seen.any()
@@ -331,7 +381,11 @@ def test_sweeping_every_tree_is_reading_out(
 ) -> None:
     f = Forest(n_rows, n_leaves, dtype, seed)
     table, constant, w = f.normal(f.total, columns), f.normal(columns), f.weights(True)
-    state, sums, out = np.zeros((n_rows, columns)), np.zeros((f.total, columns)), np.empty((n_rows, columns))
+    state, sums, out = (
+        np.zeros((n_rows, columns)),
+        np.zeros((f.total, columns)),
+        np.empty((n_rows, columns)),
+    )
     every = np.arange(len(n_leaves))
     f.rows(backend(2)).sweep(state, every, table, w, every[:2], sums, w)
     f.rows(backend(2)).read_out(table, constant, w, 0, out)
@@ -371,6 +425,11 @@ def test_an_interrupt_is_noticed(backend: Any) -> None:
     script = INTERRUPTED.format(module=backend.__module__, name=backend.__name__)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     run = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True, env=environment
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        env=environment,
     )
     assert float(run.stdout) < 10

@@ -19,7 +19,11 @@ def test_no_column_depends_on_those_beside_it(leaves):
 
     def results(own):
         columns = np.ascontiguousarray(table[:, own])
-        moved, sums, out = state[:, own].copy(), np.zeros_like(columns), np.empty((n, columns.shape[1]))
+        moved, sums, out = (
+            state[:, own].copy(),
+            np.zeros_like(columns),
+            np.empty((n, columns.shape[1])),
+        )
         _core.sweep(cells, starts, moved, few, columns, None, few + 1, sums, values[:, 0].copy(), 2)
         _core.read_out(cells, starts, columns, columns[0].copy(), None, 0, out, 2)
         blocks = [np.empty_like(out[first : first + 1000]) for first in range(0, n, 1000)]
@@ -30,7 +34,9 @@ def test_no_column_depends_on_those_beside_it(leaves):
         _core.top_rows(cells, starts, columns, columns[0].copy(), None, None, largest, rows, 2)
         np.testing.assert_array_equal(out.T[np.arange(len(rows))[:, None], rows], largest)
         products = np.empty((len(left), columns.shape[1]))
-        _core.product(left[:, : min(300, len(columns))], np.ascontiguousarray(columns[:300]), products, 2)
+        _core.product(
+            left[:, : min(300, len(columns))], np.ascontiguousarray(columns[:300]), products, 2
+        )
         found = [np.empty((out.shape[1], 2)) for _ in range(3)]
         for measure, one in enumerate(found):
             _core.column_sums(out, values, measure, one, 2)

@@ -85,7 +85,12 @@ class TestResidualFactors:
     @pytest.mark.parametrize("dtype", DTYPES)
     def test_formula(self, backend: Any, dtype: type) -> None:
         f = forest(dtype, n_rows=20_003)
-        steps, levels, draws, start = f.normal(f.total), f.normal(f.total), f.normal(f.total), f.normal(f.n_rows)
+        steps, levels, draws, start = (
+            f.normal(f.total),
+            f.normal(f.total),
+            f.normal(f.total),
+            f.normal(f.n_rows),
+        )
         outs = [f.normal(len(f.n_leaves), f.n_rows) for _ in range(3)]
         for n_threads, out in zip((1, 2, 5), outs):
             f.rows(backend(n_threads)).residual_factors(steps, levels, draws, start, 0, out)
@@ -93,7 +98,9 @@ class TestResidualFactors:
         np.testing.assert_array_equal(outs[0], outs[2])
         residuals = start.copy()
         for t, out in enumerate(outs[0]):
-            np.testing.assert_allclose(out, f.rows_of(draws, t) * (residuals - f.rows_of(levels, t)), **CLOSE)
+            np.testing.assert_allclose(
+                out, f.rows_of(draws, t) * (residuals - f.rows_of(levels, t)), **CLOSE
+            )
             residuals -= f.rows_of(steps, t)
         part = np.empty((len(f.n_leaves), 500))
         f.rows(backend(2)).residual_factors(steps, levels, draws, start[17:517], 17, part)
@@ -110,8 +117,12 @@ class TestGradientFactors:
         f = forest(dtype, n_rows=3003)
         terms, moves = [(0, 0, 0), (2, 1, 1), (3, 1, 1), (5, 0, 2)], [(0, 0), (2, 1), (0, 0)]
         rounds = np.array([[0, 0], [2, 2], [4, 3]])
-        scales, steps = ([f.rng.uniform(0.5, 2, f.n_leaves[t]) for t, *_ in some] for some in (terms, moves))
-        draws = f.rng.integers(0, 3, f.leaves.shape).astype(np.uint8) if dtype is np.uint16 else None
+        scales, steps = (
+            [f.rng.uniform(0.5, 2, f.n_leaves[t]) for t, *_ in some] for some in (terms, moves)
+        )
+        draws = (
+            f.rng.integers(0, 3, f.leaves.shape).astype(np.uint8) if dtype is np.uint16 else None
+        )
         program = Program(
             rounds,
             np.array(terms),
@@ -126,7 +137,11 @@ class TestGradientFactors:
         start = f.rng.uniform(1, 2, (2, f.n_rows))
         state, expected = start.copy(), np.zeros((4, f.n_rows))
         for (first_term, first_move), (last_term, last_move) in pairwise(rounds):
-            linked = {"identity": state, "inverse": 1 / (1 + state), "share": state / state.sum(axis=0)}[link]
+            linked = {
+                "identity": state,
+                "inverse": 1 / (1 + state),
+                "share": state / state.sum(axis=0),
+            }[link]
             g = intercepts + slopes * linked
             for (t, k, place), scale in list(zip(terms, scales))[first_term:last_term]:
                 expected[place] += scale[f.leaves[t]] * g[k] * (1 if draws is None else draws[t])
@@ -155,19 +170,36 @@ class TestGradientSums:
     def test_formula(self, dtype: type, link: str) -> None:
         f = forest(dtype, n_rows=20_003)
         terms, moves = [(0, 0, 3), (2, 1, 1), (3, 1, 0), (0, 1, 2)], [(0, 0), (2, 1)]
-        scales, steps = ([f.rng.uniform(0.5, 2, f.n_leaves[t]) for t, *_ in some] for some in (terms, moves))
-        lists = np.array([[0, 0], [2, 2], [4, 2]]), np.array(terms), np.concatenate(scales), np.array(moves)
-        draws = f.rng.integers(0, 3, f.leaves.shape).astype(np.uint8) if dtype is np.uint16 else None
+        scales, steps = (
+            [f.rng.uniform(0.5, 2, f.n_leaves[t]) for t, *_ in some] for some in (terms, moves)
+        )
+        lists = (
+            np.array([[0, 0], [2, 2], [4, 2]]),
+            np.array(terms),
+            np.concatenate(scales),
+            np.array(moves),
+        )
+        draws = (
+            f.rng.integers(0, 3, f.leaves.shape).astype(np.uint8) if dtype is np.uint16 else None
+        )
         program = Program(*lists, np.concatenate(steps), draws, link, True)
-        given, start = (f.normal(2, f.n_rows), f.normal(2, f.n_rows)), f.rng.uniform(1, 2, (2, f.n_rows))
+        given, start = (
+            (f.normal(2, f.n_rows), f.normal(2, f.n_rows)),
+            f.rng.uniform(1, 2, (2, f.n_rows)),
+        )
         factors = np.empty((4, f.n_rows))
         Cpu(2).rows(f.leaves, f.starts).gradient_factors(program, *given, start.copy(), 0, factors)
         put = [(f.leaves[t], factors[place], int(f.n_leaves[t])) for t, _, place in terms]
-        expected = [np.stack([np.bincount(leaf, own, n), np.bincount(leaf, abs(own), n)], 1) for leaf, own, n in put]
+        expected = [
+            np.stack([np.bincount(leaf, own, n), np.bincount(leaf, abs(own), n)], 1)
+            for leaf, own, n in put
+        ]
         outs = []
         for n_threads in (1, 2, 5):
             sums = np.ones((len(program.scales), 2))  # which is added to
-            Cpu(n_threads).rows(f.leaves, f.starts).gradient_sums(program, *given, start.copy(), 0, sums)
+            Cpu(n_threads).rows(f.leaves, f.starts).gradient_sums(
+                program, *given, start.copy(), 0, sums
+            )
             np.testing.assert_allclose(sums - 1, np.concatenate(expected), rtol=1e-10, atol=1e-10)
             outs.append(sums)
         np.testing.assert_array_equal(outs[0], outs[1])
@@ -185,8 +217,14 @@ class TestRefitRounds:
         moves, terms = [(0, 0), (2, 1), (0, 1)], [(0, 0), (2, 1), (3, 1), (5, 0)]
         rounds = np.array([[0, 0], [0, 2], [2, 3], [3, 4]])
         steps = [f.rng.uniform(0.5, 2, (2, f.n_leaves[t])) for t, _ in moves]
-        draws = f.rng.integers(0, 3, f.leaves.shape).astype(np.uint8) if dtype is np.uint16 else None
-        intercepts, slopes, weights = f.normal(2, f.n_rows), f.normal(2, f.n_rows), f.rng.uniform(0, 2, (2, f.n_rows))
+        draws = (
+            f.rng.integers(0, 3, f.leaves.shape).astype(np.uint8) if dtype is np.uint16 else None
+        )
+        intercepts, slopes, weights = (
+            f.normal(2, f.n_rows),
+            f.normal(2, f.n_rows),
+            f.rng.uniform(0, 2, (2, f.n_rows)),
+        )
         start = f.rng.uniform(1, 2, (2, 2, f.n_rows))
         state, expected = start.copy(), []
         for (first_move, first_term), (last_move, last_term) in pairwise(rounds):
@@ -199,7 +237,10 @@ class TestRefitRounds:
                     w * (intercepts[k] + slopes[k] * p[:, k]),
                     w * (curvature * p * (1 - p) if curvature else 1 + 0 * p)[:, k],
                 )
-                sums = [[np.bincount(f.leaves[t], each[c], f.n_leaves[t]) for each in (g, h)] for c in range(2)]
+                sums = [
+                    [np.bincount(f.leaves[t], each[c], f.n_leaves[t]) for each in (g, h)]
+                    for c in range(2)
+                ]
                 expected.append(np.transpose(sums, (0, 2, 1)))
         lists = rounds, np.array(moves), np.concatenate(steps, axis=1), np.array(terms)
         outs = []
@@ -219,7 +260,9 @@ class TestRefitRounds:
             some = np.concatenate([np.zeros((2, 0)), *steps[a:c]], axis=1)
             sums = np.empty((2, sum(f.n_leaves[t] for t, _ in terms[b:d]), 2))
             given = link, curvature, intercepts, slopes, weights, draws, own, sums, 2
-            moved, asked = (np.array(each, dtype=np.int64).reshape(-1, 2) for each in (moves[a:c], terms[b:d]))
+            moved, asked = (
+                np.array(each, dtype=np.int64).reshape(-1, 2) for each in (moves[a:c], terms[b:d])
+            )
             refit_rounds(f.leaves, f.starts, part, moved, some, asked, *given)
             one_by_one.append(sums)
         np.testing.assert_array_equal(np.concatenate(one_by_one, axis=1), outs[0])
@@ -228,9 +271,27 @@ class TestRefitRounds:
         f = forest(np.uint8, n_rows=50)
         ones, none = np.ones((1, 50)), np.zeros((0, 2), dtype=np.int64)
         for rounds in ([[0, 0]], [[0, 0], [0, 2]], [[0, 1], [0, 1]], [[0, 0], [1, 1]]):
-            given = "inverse", 1.0, ones, ones, ones, None, np.ones((1, 1, 50)), np.empty((1, int(f.n_leaves[0]), 2)), 1
+            given = (
+                "inverse",
+                1.0,
+                ones,
+                ones,
+                ones,
+                None,
+                np.ones((1, 1, 50)),
+                np.empty((1, int(f.n_leaves[0]), 2)),
+                1,
+            )
             with pytest.raises(ValueError, match="rounds must"):
-                refit_rounds(f.leaves, f.starts, np.array(rounds), none, np.zeros((1, 0)), np.array([[0, 0]]), *given)
+                refit_rounds(
+                    f.leaves,
+                    f.starts,
+                    np.array(rounds),
+                    none,
+                    np.zeros((1, 0)),
+                    np.array([[0, 0]]),
+                    *given,
+                )
 
 
 class TestPairSums:
@@ -261,7 +322,9 @@ class TestDeletions:
     """Numbers below one, and what trees send to each other small, so that nothing grows from tree to tree."""
 
     @staticmethod
-    def arguments(f: Forest, outputs: int, levels: int, weighted: bool, in_turn: bool) -> dict[str, Any]:
+    def arguments(
+        f: Forest, outputs: int, levels: int, weighted: bool, in_turn: bool
+    ) -> dict[str, Any]:
         """Leaves of any kind: constant ones, some that no weight is left in, after one or three steps, with and without l2."""
         T, n_leaves = len(f.n_leaves), f.total // levels
         steps = f.rng.uniform(-0.2, 0.2, (T, T))
@@ -296,7 +359,14 @@ class TestDeletions:
             stiffer = np.where(after == 0, 0.0, np.where(steps > 1, 1 / after - 1 / scale, -weight))
             lost = np.zeros_like(after) if a["shifts"] is None else a["shifts"][leaf] / scale
         return np.stack(
-            [kept, scale * weight, weight, stiffer, np.where((after == 0) & (scale > 0), lost, 0.0)], axis=2
+            [
+                kept,
+                scale * weight,
+                weight,
+                stiffer,
+                np.where((after == 0) & (scale > 0), lost, 0.0),
+            ],
+            axis=2,
         )
 
     @staticmethod
@@ -314,7 +384,9 @@ class TestDeletions:
                 residuals[k, t] = r
                 kept, drawn, weight, stiffer, constant = factors[t].T
                 seen = a["values"][leaf[t], k] + a["changed"][k] * a["slopes"][leaf[t]]
-                seen += sum((a["table"][leaf[t], leaf[s]] * x[k, s] for s in range(t)), np.zeros(f.n_rows))
+                seen += sum(
+                    (a["table"][leaf[t], leaf[s]] * x[k, s] for s in range(t)), np.zeros(f.n_rows)
+                )
                 q[k, t] = kept * (seen - drawn * r)
                 x[k, t] = -(weight * r + stiffer * q[k, t] + constant)
                 r = r - a["steps"][t, : t + 1] @ q[k, : t + 1] - a["drifts"][t] * a["base"][k]
@@ -322,8 +394,12 @@ class TestDeletions:
         return residuals, x
 
     @pytest.mark.parametrize("dtype", DTYPES)
-    @pytest.mark.parametrize(("outputs", "levels", "weighted", "in_turn"), [(1, 1, False, True), (3, 2, True, False)])
-    def test_formula(self, backend: Any, dtype: type, outputs: int, levels: int, weighted: bool, in_turn: bool) -> None:
+    @pytest.mark.parametrize(
+        ("outputs", "levels", "weighted", "in_turn"), [(1, 1, False, True), (3, 2, True, False)]
+    )
+    def test_formula(
+        self, backend: Any, dtype: type, outputs: int, levels: int, weighted: bool, in_turn: bool
+    ) -> None:
         n_leaves = [levels * n for n in (5, 1, 31, 17, 2, 120, 8, 3, 9)]  # an odd number of trees
         f = Forest(20_003, n_leaves, dtype)
         a = self.arguments(f, outputs, levels, weighted, in_turn)
@@ -347,7 +423,9 @@ class TestDeletions:
         a = self.arguments(f, 2, 1, False, True)
         _, added = self.expected(f, a)
         own, out = slice(333, 850), f.normal(2, len(f.n_leaves), 517)
-        some = {name: np.ascontiguousarray(a[name][:, own]) for name in ("start", "base", "changed")}
+        some = {
+            name: np.ascontiguousarray(a[name][:, own]) for name in ("start", "base", "changed")
+        }
         f.rows(backend(2)).deletions(**a | some, first=333, residuals=None, added=out)
         np.testing.assert_allclose(out, added[:, :, own], **CLOSE)
 
@@ -356,7 +434,10 @@ class TestDeletions:
         f = forest(n_rows=900)
         rows, a = f.rows(backend(2)), self.arguments(f, 2, 1, True, False)
         residuals, added = self.expected(f, a)
-        there = {name: rows.xp.asarray(one) if isinstance(one, np.ndarray) else one for name, one in a.items()}
+        there = {
+            name: rows.xp.asarray(one) if isinstance(one, np.ndarray) else one
+            for name, one in a.items()
+        }
         there["table"] = rows.xp.zeros((f.total, f.total + 2))[:, : f.total]
         there["table"][...] = rows.xp.asarray(a["table"])
         out = rows.xp.empty(residuals.shape)
@@ -406,7 +487,9 @@ def test_drawn_sums(dtype: type) -> None:
         np.testing.assert_array_equal(counts, np.bincount(leaves, draws > 0, n))
     for wrong, match in ((draws[1:], "draws"), (draws, "values")):
         with pytest.raises(ValueError, match=match):
-            drawn_sums(f.leaves[0], wrong, values[: len(values) - (match == "values")], f.n_leaves[0])
+            drawn_sums(
+                f.leaves[0], wrong, values[: len(values) - (match == "values")], f.n_leaves[0]
+            )
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -54,7 +54,9 @@ def test_matches_are_sums_over_shared_leaves(backend: Any, dtype: type, kind: st
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kind", WEIGHTS)
 @pytest.mark.parametrize("k", [0, 1, 10, 1200])
-def test_top_matches_are_the_largest_above_zero(backend: Any, dtype: type, kind: str, k: int) -> None:
+def test_top_matches_are_the_largest_above_zero(
+    backend: Any, dtype: type, kind: str, k: int
+) -> None:
     f = forest(dtype)
     queries, weights = queries_of(f, 11), weights_of(kind, len(f.n_leaves))
     values, rows = largest(shared(f, queries, weights), None, k)
@@ -91,7 +93,13 @@ def test_more_trees_than_a_byte_counts(backend: Any, kind: str, n_trees: int) ->
             [[0, 1, 2], [3, 2, 1]],
         ),
         ([[1, 1, 1]] * 4, [[1, 1, 1]], None, [[3, 3, 3]], [[0, 1, 2]]),
-        ([[1, 1, 0], [1, 0, 0], [0, 0, 0]], [[1, 1, 1]], [0.5, 0.25, 0.25], [[0.75, 0.5, 0]], [[0, 1, -1]]),
+        (
+            [[1, 1, 0], [1, 0, 0], [0, 0, 0]],
+            [[1, 1, 1]],
+            [0.5, 0.25, 0.25],
+            [[0.75, 0.5, 0]],
+            [[0, 1, -1]],
+        ),
         ([[0, 0, 1], [1, 1, 0]], [[1, 1, 1]], [0.25, 0.25, 1.0], [[1, 0.5, 0]], [[0, 1, -1]]),
     ],
     ids=[
@@ -109,7 +117,9 @@ def test_cases_that_assessors_check(
     leaves = np.ascontiguousarray(np.array(rows, np.uint8).T)
     values, at = np.zeros((len(queries), 3)), np.full((len(queries), 3), -1, np.int64)
     own = None if weights is None else np.array(weights)
-    backend(2).rows(leaves, np.arange(0, 12, 3)).top_matches(np.array(queries, np.uint8), own, values, at)
+    backend(2).rows(leaves, np.arange(0, 12, 3)).top_matches(
+        np.array(queries, np.uint8), own, values, at
+    )
     np.testing.assert_array_equal(values, found)
     np.testing.assert_array_equal(at, places)
 
@@ -140,7 +150,9 @@ def test_refused(backend: Any, changed: dict[str, Any], error: type[Exception]) 
 
 def test_no_rows_or_trees() -> None:
     values, rows = np.zeros((2, 3)), np.full((2, 3), -1, np.int64)
-    Cpu(1).rows(np.zeros((4, 0), np.uint8), np.arange(5)).top_matches(np.zeros((2, 4), np.uint8), None, values, rows)
+    Cpu(1).rows(np.zeros((4, 0), np.uint8), np.arange(5)).top_matches(
+        np.zeros((2, 4), np.uint8), None, values, rows
+    )
     Cpu(1).rows(np.zeros((0, 9), np.uint8), np.zeros(1, np.int64)).top_matches(
         np.zeros((2, 0), np.uint8), np.ones(0), values, rows
     )

@@ -83,28 +83,40 @@ class TestRefusals:
     def test_rows_to_read_out(self, backend: Any, first: int, n: int) -> None:
         f = forest(n_rows=50)
         with pytest.raises(ValueError, match="rows"):
-            f.rows(backend(1)).read_out(np.zeros((95, 2)), np.zeros(2), None, first, np.zeros((n, 2)))
+            f.rows(backend(1)).read_out(
+                np.zeros((95, 2)), np.zeros(2), None, first, np.zeros((n, 2))
+            )
 
     def test_other_shapes(self, backend: Any) -> None:
         f = forest(n_rows=50)
         with pytest.raises(ValueError, match="constant"):
             f.rows(backend(1)).read_out(np.zeros((95, 2)), np.zeros(3), None, 0, np.zeros((50, 2)))
         with pytest.raises(ValueError, match="values"):
-            f.rows(backend(1)).moments(np.zeros((95, 2)), np.zeros(2), None, np.zeros((49, 3)), np.zeros((2, 2, 3)))
+            f.rows(backend(1)).moments(
+                np.zeros((95, 2)), np.zeros(2), None, np.zeros((49, 3)), np.zeros((2, 2, 3))
+            )
         with pytest.raises(ValueError, match=r"\(2, 2, 3\)"):
-            f.rows(backend(1)).moments(np.zeros((95, 2)), np.zeros(2), None, np.zeros((50, 3)), np.zeros((2, 3, 2)))
+            f.rows(backend(1)).moments(
+                np.zeros((95, 2)), np.zeros(2), None, np.zeros((50, 3)), np.zeros((2, 3, 2))
+            )
         with pytest.raises(ValueError, match="out"):
             f.rows(backend(1)).cooccurrence(0, len(f.n_leaves), None, np.zeros((95, 94)))
         with pytest.raises(ValueError, match="factors"):
-            f.rows(backend(1)).scaled_read_out(np.zeros((95, 2)), np.zeros((7, 49)), 0, np.zeros((50, 2)))
+            f.rows(backend(1)).scaled_read_out(
+                np.zeros((95, 2)), np.zeros((7, 49)), 0, np.zeros((50, 2))
+            )
         with pytest.raises(ValueError, match="rows"):
-            f.rows(backend(1)).scaled_read_out(np.zeros((95, 2)), np.zeros((7, 9)), 42, np.zeros((9, 2)))
+            f.rows(backend(1)).scaled_read_out(
+                np.zeros((95, 2)), np.zeros((7, 9)), 42, np.zeros((9, 2))
+            )
         with pytest.raises(ValueError, match="table"):
             f.rows(backend(1)).pair_sums(np.zeros((95, 94)), None, 0, np.zeros(50))
         with pytest.raises(ValueError, match="factors"):
             f.rows(backend(1)).pair_sums(np.zeros((95, 95)), np.zeros((6, 50)), 0, np.zeros(50))
         with pytest.raises(ValueError, match="targets"):
-            f.rows(backend(1)).replay(np.zeros(95), np.zeros(49), None, False, False, np.zeros(50), *np.zeros((2, 95)))
+            f.rows(backend(1)).replay(
+                np.zeros(95), np.zeros(49), None, False, False, np.zeros(50), *np.zeros((2, 95))
+            )
         rows = np.full((2, 3), -1, np.int64)
         with pytest.raises(ValueError, match="values"):
             backend(1).top(np.zeros((5, 2)), 0, None, np.zeros((3, 3)), rows)

@@ -26,7 +26,9 @@ class TestTop:
             np.testing.assert_array_equal(rows, right[1])
             np.testing.assert_array_equal(values, right[0])
 
-    @pytest.mark.parametrize(("n_rows", "columns", "k"), [(300_000, 1, 10), (40_000, 33, 5), (20_000, 3, 6000)])
+    @pytest.mark.parametrize(
+        ("n_rows", "columns", "k"), [(300_000, 1, 10), (40_000, 33, 5), (20_000, 3, 6000)]
+    )
     def test_threads_do_not_matter(self, backend: Any, n_rows: int, columns: int, k: int) -> None:
         weights = np.random.default_rng(0).normal(size=(n_rows, columns))
         for n_threads in (1, 2, 5):
@@ -57,7 +59,9 @@ class TestTopRows:
         constant = f.rng.integers(-30, 31, columns) / 8
         weights = f.rng.choice([0.5, 1.0, 4.0], f.n_rows) if weighted else None
         scale = f.rng.choice([-2.0, 0.0, 1.0], f.n_rows) if scaled else None
-        all_weights = one(weights) * (constant + sum(f.rows_of(table, t) for t in range(len(f.n_leaves))))
+        all_weights = one(weights) * (
+            constant + sum(f.rows_of(table, t) for t in range(len(f.n_leaves)))
+        )
         right = largest(all_weights, scale, k)
         for n_threads in (1, 3):
             values, rows = np.zeros((columns, k)), np.full((columns, k), -1, np.int64)

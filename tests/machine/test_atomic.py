@@ -64,7 +64,9 @@ def test_permissions_follow_the_umask(tmp_path, monkeypatch):
     before = os.umask(0o027)
     try:
         with monkeypatch.context() as patch:
-            patch.setattr(os, "umask", None)  # is the whole process's: another thread's files would be open to all
+            patch.setattr(
+                os, "umask", None
+            )  # is the whole process's: another thread's files would be open to all
             with atomic(tmp_path / "a") as part:
                 part.write_text("text")
     finally:

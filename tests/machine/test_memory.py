@@ -43,7 +43,8 @@ def test_the_default_is_most_of_what_is_free():
 def test_a_request_that_does_not_fit_is_refused_in_words():
     Budget(1000).require(1000, "It", "Do less.")
     with pytest.raises(
-        InputError, match=r"It would take 1\.0 KiB, but 1000 bytes is allowed by memory_limit\. Do less\."
+        InputError,
+        match=r"It would take 1\.0 KiB, but 1000 bytes is allowed by memory_limit\. Do less\.",
     ):
         Budget(1000).require(1024, "It", "Do less.")
     with pytest.raises(InputError, match="is free"):
@@ -65,7 +66,9 @@ def test_scratch_keeps_leaf_numbers_in_a_file_that_leaves_nothing_behind(tmp_pat
         outside = axil.Explainer(model, X, y, scratch=tmp_path, memory_limit="1 MiB")
         assert not list(tmp_path.iterdir())  # the file has no name
         cells = outside._model.engines[0].structure.cells
-        assert isinstance(cells.base, np.memmap) or isinstance(getattr(cells.base, "base", None), np.memmap)
+        assert isinstance(cells.base, np.memmap) or isinstance(
+            getattr(cells.base, "base", None), np.memmap
+        )
         np.testing.assert_array_equal(outside(X[:5]).weights, inside(X[:5]).weights)
     with pytest.raises(InputError, match=r"leaf numbers .* would take .* scratch=directory"):
         axil.Explainer(model, X, y, memory_limit=1000)
@@ -114,13 +117,20 @@ for step in ("set up", "explain", "iter", "top", "group", "prepared"):
 """
 
 
-@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="peak memory is read from /proc")
+@pytest.mark.skipif(
+    not Path("/proc/self/clear_refs").exists(), reason="peak memory is read from /proc"
+)
 def test_peak_memory_stays_within_the_limit():
     """In a process of its own. Buffers of the kernels and of the allocator may add a tenth of the limit to what is counted."""
     limit = 36 << 20
-    done = subprocess.run([sys.executable, "-c", PEAK, str(limit)], capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK, str(limit)], capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr
-    peaks = {step: int(taken) for step, taken in (line.rsplit(" ", 1) for line in done.stdout.splitlines())}
+    peaks = {
+        step: int(taken)
+        for step, taken in (line.rsplit(" ", 1) for line in done.stdout.splitlines())
+    }
     assert set(peaks) == {"set up", "explain", "iter", "top", "group", "prepared"}
     assert {step: taken for step, taken in peaks.items() if taken > 1.1 * limit} == {}
 
@@ -173,15 +183,23 @@ for name, ask in asks.items():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="peak memory is read from /proc")
+@pytest.mark.skipif(
+    not Path("/proc/self/clear_refs").exists(), reason="peak memory is read from /proc"
+)
 def test_the_answers_own_tables_count(tmp_path):
     """The largest request of each kind that is not refused; see above for the tenth of the limit."""
     limit = 100 << 20
     done = subprocess.run(
-        [sys.executable, "-c", TABLES, str(limit), str(tmp_path)], capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", TABLES, str(limit), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
-    found = {name: (int(refused), int(taken)) for name, refused, taken in map(str.split, done.stdout.splitlines())}
+    found = {
+        name: (int(refused), int(taken))
+        for name, refused, taken in map(str.split, done.stdout.splitlines())
+    }
     assert len(found) == 9
     assert {name: taken for name, (_, taken) in found.items() if taken > 1.1 * limit} == {}
     assert all(
@@ -194,7 +212,11 @@ def test_scratch_space_is_taken_before_it_is_mapped(tmp_path, monkeypatch):
     """A page of a sparse file that finds the disk full would end the process with SIGBUS."""
     taken, memmap = [], np.memmap
     monkeypatch.setattr(
-        np, "memmap", lambda file, *args, **kw: taken.append(os.fstat(file.fileno())) or memmap(file, *args, **kw)
+        np,
+        "memmap",
+        lambda file, *args, **kw: (
+            taken.append(os.fstat(file.fileno())) or memmap(file, *args, **kw)
+        ),
     )
     for lacking in (False, True):  # systems without the call get zeros written
         if lacking:
@@ -209,6 +231,9 @@ def test_a_full_scratch_disk_is_said(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(InputError, match=r"It would take 1\.0 KiB, for which .* has no room: No space left on device"):
+    with pytest.raises(
+        InputError,
+        match=r"It would take 1\.0 KiB, for which .* has no room: No space left on device",
+    ):
         Budget(None, tmp_path).empty((2, 512), np.uint8, "It", "Do less.")
     assert list(tmp_path.iterdir()) == []

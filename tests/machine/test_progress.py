@@ -66,7 +66,9 @@ def test_after_an_exception_bars_appear_again(monkeypatch):
         for _ in progress.track(range(2), "stopped"):
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt) as kept:  # as a session keeps the last one, and what it holds
+    with pytest.raises(
+        KeyboardInterrupt
+    ) as kept:  # as a session keeps the last one, and what it holds
         work()
     screen = Terminal()
     monkeypatch.setattr("sys.stderr", screen)
@@ -78,7 +80,11 @@ def test_after_an_exception_bars_appear_again(monkeypatch):
 def test_notebooks_without_widgets_get_a_plain_bar_and_no_warning(monkeypatch):
     """As tqdm sees a notebook: by the configuration of the running IPython."""
     kernel = SimpleNamespace(get_ipython=lambda: SimpleNamespace(config={"IPKernelApp": {}}))
-    for name, module in {"ipykernel": ModuleType("ipykernel"), "IPython": kernel, "ipywidgets": None}.items():
+    for name, module in {
+        "ipykernel": ModuleType("ipykernel"),
+        "IPython": kernel,
+        "ipywidgets": None,
+    }.items():
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(progress, "find_spec", lambda name: None)
     for name in [name for name in sys.modules if name.startswith("tqdm")]:
@@ -94,4 +100,10 @@ def test_notebooks_without_widgets_get_a_plain_bar_and_no_warning(monkeypatch):
 
 def test_durations_in_words():
     words = [progress.in_time(seconds) for seconds in (0.2, 57, 600, 20000, float("inf"))]
-    assert words == ["some 1 seconds", "some 57 seconds", "some 10 minutes", "some 6 hours", "longer than is allowed"]
+    assert words == [
+        "some 1 seconds",
+        "some 57 seconds",
+        "some 10 minutes",
+        "some 6 hours",
+        "longer than is allowed",
+    ]

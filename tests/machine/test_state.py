@@ -65,8 +65,12 @@ def questions(case):
         "estimated freedom": lambda e: np.array(e.degrees_of_freedom(method="estimate")),
         "error": lambda e: e.standard_error(X[:5], sigma="exact"),
         "estimated error": lambda e: e.standard_error(X[:5], sigma="estimate"),
-        "what if": lambda e: e.what_if(X, {e.index[1]: np.zeros(e._model.targets.shape[1])})["change"].to_numpy(),
-        "blame": lambda e: e.blame(X, np.zeros((X.shape[0], e._model.targets.shape[1])).squeeze())["gain"].to_numpy(),
+        "what if": lambda e: e.what_if(X, {e.index[1]: np.zeros(e._model.targets.shape[1])})[
+            "change"
+        ].to_numpy(),
+        "blame": lambda e: e.blame(X, np.zeros((X.shape[0], e._model.targets.shape[1])).squeeze())[
+            "gain"
+        ].to_numpy(),
     }
 
 
@@ -119,7 +123,9 @@ def after(action, explainer, X, error, k):
 
     def lines(frame, event, _):
         nonlocal seen
-        within = linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip().startswith("with ")
+        within = (
+            linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip().startswith("with ")
+        )
         if event == "line" and not within:
             seen += 1
             if seen == k:
@@ -139,7 +145,9 @@ def after(action, explainer, X, error, k):
     return False
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, pytest.param(MemoryError, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt, pytest.param(MemoryError, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("action", ACTIONS)
 def test_an_exception_at_any_line_breaks_nothing(action, error, blocks):
     """Every third line of the first 60, then ever fewer: the later ones are those of loops."""
@@ -157,7 +165,9 @@ def test_an_exception_at_any_line_breaks_nothing(action, error, blocks):
             np.testing.assert_array_equal(found, wanted, err_msg=f"line {k}")
         k += 3 if k < 60 else 1 + k // 8
     assert stopped > 15
-    assert [info["num_threads"] for info in threadpool_info() if info["user_api"] == "blas"] == threads
+    assert [
+        info["num_threads"] for info in threadpool_info() if info["user_api"] == "blas"
+    ] == threads
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
@@ -296,7 +306,9 @@ def test_blas_gets_its_threads_back_after_the_last_block():
     assert {info["num_threads"] for info in threadpool_info() if info["user_api"] == "blas"} == {1}
     leave.set()
     other.join()
-    assert [info["num_threads"] for info in threadpool_info() if info["user_api"] == "blas"] == before
+    assert [
+        info["num_threads"] for info in threadpool_info() if info["user_api"] == "blas"
+    ] == before
 
 
 def test_the_noise_is_computed_once(monkeypatch):

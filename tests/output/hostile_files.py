@@ -12,7 +12,9 @@ import numpy as np
 import axil
 from tests.adapters.lightgbm_models import CASES
 
-ROOM = 1 << 30  # bytes of address space beyond what is mapped before: far less than a wrong size would ask for
+ROOM = (
+    1 << 30
+)  # bytes of address space beyond what is mapped before: far less than a wrong size would ask for
 
 
 def main(folder: Path, n: int) -> None:
@@ -28,7 +30,9 @@ def main(folder: Path, n: int) -> None:
     plain = [i for i in range(len(data)) if data[i : i + 2] in (b"PK", b"\x93N", b"{'", b'{"')]
     for i in range(n):
         damaged = bytearray(data)
-        at = int(rng.choice(plain) + rng.integers(200) if i % 2 else rng.integers(len(data))) % len(data)
+        at = int(rng.choice(plain) + rng.integers(200) if i % 2 else rng.integers(len(data))) % len(
+            data
+        )
         damaged[at] ^= 1 << int(rng.integers(8))
         (folder / "damaged").write_bytes(damaged)
         print(i, at, end=" ", flush=True)

@@ -22,9 +22,15 @@ def rewritten(arrays, path, header=None, signed=True, **changed):
     """
     head = json.loads(arrays["header"].tobytes()) | (header or {})
     head = {key: value for key, value in head.items() if value is not ...}
-    kept = {name: array for name, array in (arrays | changed).items() if array is not None and name != "header"}
+    kept = {
+        name: array
+        for name, array in (arrays | changed).items()
+        if array is not None and name != "header"
+    }
     if signed:
-        head["digest"] = digest({key: value for key, value in head.items() if key != "digest"}, kept)
+        head["digest"] = digest(
+            {key: value for key, value in head.items() if key != "digest"}, kept
+        )
     np.savez(path, **kept, header=np.frombuffer(json.dumps(head).encode(), dtype=np.uint8))
     return path
 

@@ -28,9 +28,19 @@ def explainer(forest):
 def test_one_line_per_row_with_classes_by_name(explainer, forest):
     explanation = explainer(NEW)
     table, per_class = explanation.top(3, per_class=False), explanation.top(3)
-    assert list(table.columns) == ["query", "prediction", "probability", "rank", "row", "weight", "target"]
+    assert list(table.columns) == [
+        "query",
+        "prediction",
+        "probability",
+        "rank",
+        "row",
+        "weight",
+        "target",
+    ]
     assert list(table["prediction"]) == list(np.repeat(forest.predict(NEW), 3))
-    np.testing.assert_allclose(table["probability"], np.repeat(forest.predict_proba(NEW).max(axis=1), 3), atol=1e-12)
+    np.testing.assert_allclose(
+        table["probability"], np.repeat(forest.predict_proba(NEW).max(axis=1), 3), atol=1e-12
+    )
     assert list(table["target"]) == list(KINDS[X.index.get_indexer(table["row"])])
     one = per_class[per_class["output"] == "low"]
     assert np.array_equal(table[["row", "weight"]], one[["row", "weight"]])
@@ -49,7 +59,8 @@ def test_other_models_refuse_it(explainer):
     for other in (numbers, boosted):
         for ask in (other(NEW).top, lambda per_class, e=other: e.similar(NEW, per_class=per_class)):
             with pytest.raises(
-                InputError, match="per_class=False is for classifiers whose classes share their weights"
+                InputError,
+                match="per_class=False is for classifiers whose classes share their weights",
             ):
                 ask(per_class=False)
     with pytest.raises(InputError, match='Leave by="contribution" out'):

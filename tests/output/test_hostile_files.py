@@ -10,7 +10,9 @@ import pytest
 HERE = Path(__file__).parent
 
 
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the limit of memory is set by what /proc says")
+@pytest.mark.skipif(
+    not Path("/proc/self/statm").exists(), reason="the limit of memory is set by what /proc says"
+)
 @pytest.mark.parametrize("n", [25, pytest.param(2000, marks=pytest.mark.slow)])
 def test_bit_flips_are_refused_or_change_nothing(n, tmp_path):
     paths = os.pathsep.join([str(HERE), str(HERE / "adapters"), *sys.path])

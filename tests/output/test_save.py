@@ -124,12 +124,23 @@ def test_missing_or_ill_fitting_parts_are_refused(tmp_path, explainer, case):
         arrays = dict(file)
     for name in arrays.keys() - {"0.draws"}:  # without it every row was drawn once
         if name == "header":
-            np.savez(tmp_path / "part.npz", **{key: value for key, value in arrays.items() if key != name})
+            np.savez(
+                tmp_path / "part.npz",
+                **{key: value for key, value in arrays.items() if key != name},
+            )
         else:
             rewritten(arrays, tmp_path / "part.npz", **{name: None})
         with pytest.raises(InputError, match="not a complete axil explainer"):
             axil.load(tmp_path / "part.npz", case.model)
-    for name in ("0.cells", "0.n_leaves", "0.leaf_scale", "0.rates", "targets", "index", "0.leaf_weights"):
+    for name in (
+        "0.cells",
+        "0.n_leaves",
+        "0.leaf_scale",
+        "0.rates",
+        "targets",
+        "index",
+        "0.leaf_weights",
+    ):
         rewritten(arrays, tmp_path / "part.npz", **{name: arrays[name][:-1]})
         with pytest.raises(InputError, match="not a complete axil explainer"):
             axil.load(tmp_path / "part.npz", case.model)
@@ -215,7 +226,11 @@ ARRAYS = {
     "other targets": lambda s: {"targets": s["targets"] * 3},
     "targets of two outputs": lambda s: {"targets": np.hstack([s["targets"], s["targets"]])},
     "targets of one dimension": lambda s: {"targets": s["targets"][:, 0]},
-    "no rows": lambda s: {"targets": s["targets"][:0], "index": s["index"][:0], "0.cells": s["0.cells"][:, :0]},
+    "no rows": lambda s: {
+        "targets": s["targets"][:0],
+        "index": s["index"][:0],
+        "0.cells": s["0.cells"][:, :0],
+    },
     "labels of two dimensions": lambda s: {"index": s["index"][:, None]},
     "labels whose ends run backwards": lambda s: {
         "index": np.zeros(3, np.uint8),
@@ -256,7 +271,9 @@ ARRAYS = {
     "max_step of text": lambda s: {"0.max_step": np.array("no")},
     "some of the nodes": lambda s: {"0.nodes.starts": np.zeros(1, np.int64)},
     "some of the chains": lambda s: {"0.chains.starts": np.zeros(1, np.int64)},
-    "chains of other leaves": lambda s: {f"0.chains.{name}": np.arange(3) for name in ("order", "starts", "trees")},
+    "chains of other leaves": lambda s: {
+        f"0.chains.{name}": np.arange(3) for name in ("order", "starts", "trees")
+    },
     "shifts of another length": lambda s: {"0.shift": np.ones(3)},
     "columns of some trees": lambda s: {"0.columns": np.arange(3)},
     "columns out of range": lambda s: {"0.columns": np.arange(len(s["0.n_leaves"])) + 10**9},
@@ -269,7 +286,9 @@ ARRAYS = {
 @pytest.mark.parametrize("name", ARRAYS)
 def test_arrays_that_do_not_fit_are_refused(name, tmp_path, saved, case):
     path = rewritten(saved, tmp_path / "hostile.npz", **ARRAYS[name](saved))
-    with pytest.raises(InputError, match=r"not a complete axil explainer|has 2 outputs; the LightGBM model has 1"):
+    with pytest.raises(
+        InputError, match=r"not a complete axil explainer|has 2 outputs; the LightGBM model has 1"
+    ):
         proven(path, case.model)
 
 
@@ -310,33 +329,51 @@ def npy(array, shape=None):
 
 
 def in_bytes(saved, **changed):
-    return [(f"{name}.npy", changed.get(name, npy(np.asarray(array)))) for name, array in saved.items()]
+    return [
+        (f"{name}.npy", changed.get(name, npy(np.asarray(array)))) for name, array in saved.items()
+    ]
 
 
 ARCHIVES = {
     "compressed": lambda path, s: archive(path, in_bytes(s), zipfile.ZIP_DEFLATED),
     "compressed otherwise": lambda path, s: archive(path, in_bytes(s), zipfile.ZIP_LZMA),
     "encrypted": lambda path, s: archive(path, in_bytes(s), flags=1),
-    "a member twice": lambda path, s: archive(path, [*in_bytes(s), ("targets.npy", npy(s["targets"]))]),
-    "a foreign member": lambda path, s: archive(path, [*in_bytes(s), ("../../evil.npy", npy(s["targets"]))]),
+    "a member twice": lambda path, s: archive(
+        path, [*in_bytes(s), ("targets.npy", npy(s["targets"]))]
+    ),
+    "a foreign member": lambda path, s: archive(
+        path, [*in_bytes(s), ("../../evil.npy", npy(s["targets"]))]
+    ),
     "a member without an array": lambda path, s: archive(path, in_bytes(s, targets=b"")),
-    "a huge shape": lambda path, s: archive(path, in_bytes(s, targets=npy(s["targets"], (2**40, 2**20)))),
+    "a huge shape": lambda path, s: archive(
+        path, in_bytes(s, targets=npy(s["targets"], (2**40, 2**20)))
+    ),
     "a shape below zero": lambda path, s: archive(
         path, in_bytes(s, targets=npy(s["targets"], (-1, -len(s["targets"]))))
     ),
     "a header of deep brackets": lambda path, s: archive(
         path, in_bytes(s, targets=b"\x93NUMPY\1\0" + (9000).to_bytes(2, "little") + b"(" * 9000)
     ),
-    "deep JSON": lambda path, s: archive(path, in_bytes(s, header=npy(np.frombuffer(b"[" * 100_000, np.uint8)))),
-    "JSON of a list": lambda path, s: archive(path, in_bytes(s, header=npy(np.frombuffer(b"[1]", np.uint8)))),
-    "no JSON": lambda path, s: archive(path, in_bytes(s, header=npy(np.frombuffer(b"\xff", np.uint8)))),
+    "deep JSON": lambda path, s: archive(
+        path, in_bytes(s, header=npy(np.frombuffer(b"[" * 100_000, np.uint8)))
+    ),
+    "JSON of a list": lambda path, s: archive(
+        path, in_bytes(s, header=npy(np.frombuffer(b"[1]", np.uint8)))
+    ),
+    "no JSON": lambda path, s: archive(
+        path, in_bytes(s, header=npy(np.frombuffer(b"\xff", np.uint8)))
+    ),
     "nothing": lambda path, s: archive(path, []),
 }
 
 
 @pytest.mark.parametrize("name", ARCHIVES)
 def test_odd_archives_are_refused(name, tmp_path, saved, case):
-    with pytest.warns(UserWarning, match="Duplicate") if name == "a member twice" else contextlib.nullcontext():
+    with (
+        pytest.warns(UserWarning, match="Duplicate")
+        if name == "a member twice"
+        else contextlib.nullcontext()
+    ):
         path = ARCHIVES[name](tmp_path / "odd.npz", saved)
     with pytest.raises(InputError, match="not a complete axil explainer"):
         axil.load(path, case.model)
@@ -362,7 +399,9 @@ def test_an_explainer_without_proof_is_not_saved(tmp_path, case):
 def test_the_models_leaves_must_be_those_of_the_structure(tmp_path, case):
     """A structure of another model is consistent in itself; the kernels would read beyond its leaves."""
     small = axil.Explainer(case.model, case.X, case.y)
-    other = axil.Explainer(LGBMRegressor(n_estimators=3, num_leaves=3, verbose=-1).fit(case.X, case.y), case.X, case.y)
+    other = axil.Explainer(
+        LGBMRegressor(n_estimators=3, num_leaves=3, verbose=-1).fit(case.X, case.y), case.X, case.y
+    )
     small._model = replace(small._model, engines=other._model.engines)
     with pytest.raises(axil.ExactnessError, match="number of trees"):
         small(case.X_new)
@@ -405,12 +444,19 @@ def test_a_failed_save_keeps_the_old_file(tmp_path, explainer, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["e"]
 
 
-BAGGED = {"n_estimators": 6, "num_leaves": 5, "subsample": 0.6, "subsample_freq": 1, "reg_lambda": 2.0, "verbose": -1}
+BAGGED = {
+    "n_estimators": 6,
+    "num_leaves": 5,
+    "subsample": 0.6,
+    "subsample_freq": 1,
+    "reg_lambda": 2.0,
+    "verbose": -1,
+}
 KINDS = {
     "bagged, with l2": lambda X, y, w: LGBMRegressor(**BAGGED).fit(X, y, sample_weight=w),
-    "outputs with trees of their own": lambda X, y, w: XGBRegressor(n_estimators=4, max_depth=2, base_score=0.5).fit(
-        X, np.column_stack([y, y**2]), sample_weight=w
-    ),
+    "outputs with trees of their own": lambda X, y, w: XGBRegressor(
+        n_estimators=4, max_depth=2, base_score=0.5
+    ).fit(X, np.column_stack([y, y**2]), sample_weight=w),
     "several steps, l2 by weight": lambda X, y, w: CatBoostRegressor(
         iterations=5,
         depth=3,
@@ -419,7 +465,9 @@ KINDS = {
         verbose=False,
         allow_writing_files=False,
     ).fit(X, y, sample_weight=w),
-    "forest": lambda X, y, w: RandomForestClassifier(4, max_depth=3, random_state=0).fit(X, y > 0, sample_weight=w),
+    "forest": lambda X, y, w: RandomForestClassifier(4, max_depth=3, random_state=0).fit(
+        X, y > 0, sample_weight=w
+    ),
 }
 
 
@@ -431,8 +479,14 @@ def of_every_kind(tmp_path_factory):
     y, w = X[:, 0] + rng.normal(size=80), rng.choice([0.5, 1.0, 2.0], size=80)
     for name, fit in KINDS.items():
         model = fit(X, y, w)
-        targets = {"forest": y > 0, "outputs with trees of their own": np.column_stack([y, y**2])}.get(name, y)
-        explainer, path = axil.Explainer(model, X, targets, w), tmp_path_factory.mktemp("kinds") / "whole"
+        targets = {
+            "forest": y > 0,
+            "outputs with trees of their own": np.column_stack([y, y**2]),
+        }.get(name, y)
+        explainer, path = (
+            axil.Explainer(model, X, targets, w),
+            tmp_path_factory.mktemp("kinds") / "whole",
+        )
         explainer.save(path)
         with np.load(path) as file:
             found[name] = model, explainer, X[:3], dict(file)
@@ -455,12 +509,20 @@ def answers(explainer, X):
     """Answers, most of which depend on what rows leave behind when they are taken out."""
     gone = list(explainer.index[:2])
     frames = explainer.leave_one_out(), explainer.without(X, gone)
-    return [explainer(X).weights, explainer.removal(X), *(frame.select_dtypes("number") for frame in frames)]
+    return [
+        explainer(X).weights,
+        explainer.removal(X),
+        *(frame.select_dtypes("number") for frame in frames),
+    ]
 
 
-@pytest.mark.parametrize("part", ["l2", "steps", "draws", "leaf_weights", "leaf_scale", "row_weights"])
+@pytest.mark.parametrize(
+    "part", ["l2", "steps", "draws", "leaf_weights", "leaf_scale", "row_weights"]
+)
 @pytest.mark.parametrize("name", KINDS)
-def test_leaves_that_do_not_follow_from_their_rows_are_refused_whatever_the_digest(name, part, tmp_path, of_every_kind):
+def test_leaves_that_do_not_follow_from_their_rows_are_refused_whatever_the_digest(
+    name, part, tmp_path, of_every_kind
+):
     model, explainer, X, arrays = of_every_kind[name]
     rng = np.random.default_rng(2)
     for _ in range(5):
@@ -488,7 +550,9 @@ ANSWERS = {
 @pytest.mark.parametrize("name", ANSWERS)
 def test_a_file_that_proves_nothing_answers_nothing(name, tmp_path, saved, case):
     """Who changes an entry and the digest with it passes the checks of loading; the replay comes before every answer."""
-    loaded = axil.load(rewritten(saved, tmp_path / "hostile.npz", targets=saved["targets"] * 3), case.model)
+    loaded = axil.load(
+        rewritten(saved, tmp_path / "hostile.npz", targets=saved["targets"] * 3), case.model
+    )
     for _ in range(2):
         with pytest.raises(InputError, match="not a complete axil explainer"):
             ANSWERS[name](loaded, case.X_new)
@@ -499,14 +563,20 @@ def test_training_rows_and_a_prepared_explainer_are_proven_by_loading(tmp_path, 
     with pytest.raises(InputError, match="not a complete axil explainer"):
         axil.load(rewritten(saved, tmp_path / "rows.npz", **changed), case.model, X_train=case.X)
     with pytest.raises(InputError, match="not a complete axil explainer"):
-        axil.load(rewritten(saved, tmp_path / "prepared.npz", {"prepared": True}, **changed), case.model)
+        axil.load(
+            rewritten(saved, tmp_path / "prepared.npz", {"prepared": True}, **changed), case.model
+        )
 
 
-def test_a_loaded_explainer_is_proven_once_and_pickles_proven(tmp_path, explainer, case, monkeypatch):
+def test_a_loaded_explainer_is_proven_once_and_pickles_proven(
+    tmp_path, explainer, case, monkeypatch
+):
     explainer.save(tmp_path / "e")
     proofs = []
     confirm = save_file.confirm
-    monkeypatch.setattr(save_file, "confirm", lambda *given: proofs.append(given) or confirm(*given))
+    monkeypatch.setattr(
+        save_file, "confirm", lambda *given: proofs.append(given) or confirm(*given)
+    )
     loaded = axil.load(tmp_path / "e", case.model)
     assert proofs == []
     with ThreadPoolExecutor(4) as pool:
@@ -535,11 +605,19 @@ def test_labels_of_training_rows_must_be_those_of_the_file(kind, tmp_path):
     explainer = axil.Explainer(model, LABELLED, PRICES)
     assert explainer.kind == kind
     explainer.save(path)
-    assert axil.load(path, model, X_train=LABELLED).similar(LABELLED[:1], 1)["row"].iloc[0] == "house 0"
+    assert (
+        axil.load(path, model, X_train=LABELLED).similar(LABELLED[:1], 1)["row"].iloc[0]
+        == "house 0"
+    )
     archive_file.write(tmp_path / "turned.npz", *parts_of(path, index=explainer.index[::-1]))
-    with pytest.raises(InputError, match=r"Row 0 of X_train has the label 'house 0', and .* says 'house 59'"):
+    with pytest.raises(
+        InputError, match=r"Row 0 of X_train has the label 'house 0', and .* says 'house 59'"
+    ):
         axil.load(tmp_path / "turned.npz", model, X_train=LABELLED)
-    assert axil.load(path, model, X_train=LABELLED.reset_index(drop=True), index=LABELLED.index).kind == kind
+    assert (
+        axil.load(path, model, X_train=LABELLED.reset_index(drop=True), index=LABELLED.index).kind
+        == kind
+    )
     assert axil.load(path, model, X_train=LABELLED.to_numpy()).kind == kind  # which has no labels
     with pytest.raises(InputError, match="where it was made with index="):
         axil.load(path, model, X_train=LABELLED.reset_index(drop=True))
@@ -547,17 +625,24 @@ def test_labels_of_training_rows_must_be_those_of_the_file(kind, tmp_path):
         axil.load(path, model, index=LABELLED.index)
     if kind == "exact":
         dated = axil.Explainer(
-            model, LABELLED, PRICES, index=np.arange("2011-01-01", "2011-03-02", dtype="datetime64[D]")
+            model,
+            LABELLED,
+            PRICES,
+            index=np.arange("2011-01-01", "2011-03-02", dtype="datetime64[D]"),
         )
         dated.save(tmp_path / "dated.npz")
         days = LABELLED.set_axis(pd.date_range("2011-01-01", periods=60))
-        assert axil.load(tmp_path / "dated.npz", model, X_train=days).index.dtype.kind == "M"  # in another unit
+        assert (
+            axil.load(tmp_path / "dated.npz", model, X_train=days).index.dtype.kind == "M"
+        )  # in another unit
 
 
 def parts_of(path, index):
     """Header, labels and arrays of a file, to be written again by who changed them: the digest is made anew."""
     file = archive_file.read(path, limits_of(None, None).budget)
-    header = {name: value for name, value in file.header.items() if name not in ("format", "version")}
+    header = {
+        name: value for name, value in file.header.items() if name not in ("format", "version")
+    }
     return header, np.asarray(index), file.arrays
 
 
@@ -567,7 +652,8 @@ def test_a_signed_file(kind, tmp_path):
     explainer = axil.Explainer(model, LABELLED, PRICES)
     explainer.save(path, key=key)
     np.testing.assert_array_equal(
-        axil.load(path, model, key=key)(LABELLED[:3]).predictions, explainer(LABELLED[:3]).predictions
+        axil.load(path, model, key=key)(LABELLED[:3]).predictions,
+        explainer(LABELLED[:3]).predictions,
     )
     with pytest.raises(InputError, match=r"is signed. Pass the key"):
         axil.load(path, model)
@@ -608,8 +694,13 @@ def test_a_signature_covers_every_entry(tmp_path):
             if not raw:
                 continue
             raw[-1] ^= 1
-            changed[name] = np.frombuffer(bytes(raw), dtype=whole[name].dtype).reshape(whole[name].shape)
-        stated_now |= {"digest": archive_file.digest(stated_now, changed), "signature": header["signature"]}
+            changed[name] = np.frombuffer(bytes(raw), dtype=whole[name].dtype).reshape(
+                whole[name].shape
+            )
+        stated_now |= {
+            "digest": archive_file.digest(stated_now, changed),
+            "signature": header["signature"],
+        }
         packed = np.frombuffer(json.dumps(stated_now).encode(), dtype=np.uint8)
         np.savez(tmp_path / "forged.npz", **changed, header=packed)
         with pytest.raises(InputError, match="does not belong to this key"):

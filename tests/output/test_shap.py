@@ -16,10 +16,19 @@ Y = 100 * X[:, 0]
 KINDS = np.array(["few", "many", "most"])[(3 * X[:, 0]).astype(int)]
 CASES = {
     "numbers": lambda: (LGBMRegressor(n_estimators=3, verbose=-1).fit(X, Y), Y),
-    "logarithms": lambda: (LGBMRegressor(n_estimators=3, verbose=-1).fit(X, np.log1p(Y)), np.log1p(Y)),
+    "logarithms": lambda: (
+        LGBMRegressor(n_estimators=3, verbose=-1).fit(X, np.log1p(Y)),
+        np.log1p(Y),
+    ),
     "classes": lambda: (RandomForestClassifier(3, random_state=0).fit(X, KINDS), KINDS),
-    "two classes": lambda: (LGBMClassifier(n_estimators=3, verbose=-1).fit(X, KINDS == "few"), KINDS == "few"),
-    "two outputs": lambda: (RandomForestRegressor(3, random_state=0).fit(X, np.c_[Y, -Y]), np.c_[Y, -Y]),
+    "two classes": lambda: (
+        LGBMClassifier(n_estimators=3, verbose=-1).fit(X, KINDS == "few"),
+        KINDS == "few",
+    ),
+    "two outputs": lambda: (
+        RandomForestRegressor(3, random_state=0).fit(X, np.c_[Y, -Y]),
+        np.c_[Y, -Y],
+    ),
 }
 
 

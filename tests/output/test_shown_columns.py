@@ -19,7 +19,10 @@ def frames(n_columns):
 
 def test_some_columns_of_some_rows():
     X, names = frames(4)
-    beside = pd.DataFrame({"street": list("abcdef") * 5, "x1": 0.0}), pd.DataFrame({"owner": range(30)})
+    beside = (
+        pd.DataFrame({"street": list("abcdef") * 5, "x1": 0.0}),
+        pd.DataFrame({"owner": range(30)}),
+    )
     found = columns_of(X, X, names, beside)
     assert found.names == [*names, "street", "owner"]
     rows = np.array([7, 2, 2])
@@ -49,7 +52,11 @@ def test_frames_are_read_once_for_all_columns(monkeypatch):
         explainer = axil.Explainer(Ridge().fit(X, X["x0"]), X, X["x0"])
         read, reads = columns.as_frame, []
         with monkeypatch.context() as patched:
-            patched.setattr(columns, "as_frame", lambda given, read=read, reads=reads: reads.append(1) or read(given))
+            patched.setattr(
+                columns,
+                "as_frame",
+                lambda given, read=read, reads=reads: reads.append(1) or read(given),
+            )
             table = explainer.similar(X[:2], 3)
         assert len([name for name in table.columns if str(name).startswith("x")]) >= 3
         counts[n_columns] = len(reads)

@@ -23,7 +23,9 @@ def great_circle(a, b):
 
 
 @pytest.mark.parametrize(
-    "centre", [(41.88, -87.63), (-33.9, 151.2), (69.6, 179.98)], ids=["Chicago", "Sydney", "antimeridian"]
+    "centre",
+    [(41.88, -87.63), (-33.9, 151.2), (69.6, 179.98)],
+    ids=["Chicago", "Sydney", "antimeridian"],
 )
 def test_distances_directions_and_the_bar(centre):
     training = np.array(centre) + DRAWS.normal(0, 0.05, (8, 2))
@@ -34,7 +36,9 @@ def test_distances_directions_and_the_bar(centre):
         # flat at some ten kilometres: right to a few in a thousand at 70 degrees of latitude
         np.testing.assert_allclose(found.away[0, j], great_circle(centre, training[row]), rtol=5e-3)
         apart = np.hypot(found.x[0, j] - found.query[0, 0], found.y[0, j] - found.query[0, 1])
-        np.testing.assert_allclose(apart / found.bar[0, 0] * found.bar[0, 1], found.away[0, j], rtol=1e-9)
+        np.testing.assert_allclose(
+            apart / found.bar[0, 0] * found.bar[0, 1], found.away[0, j], rtol=1e-9
+        )
         assert (found.y[0, j] < found.query[0, 1]) == (training[row, 0] > centre[0])  # north is up
     assert np.isnan(found.x[0, 3])
     assert 0 <= found.x[0, :3].min() <= found.x[0, :3].max() <= WIDTH
@@ -78,10 +82,16 @@ def test_what_has_no_place_is_left_out():
 
 def homes():
     frame = pd.DataFrame(
-        {"area": DRAWS.uniform(50, 200, 60), "lat": DRAWS.normal(41.9, 0.1, 60), "lon": DRAWS.normal(-87.6, 0.1, 60)}
+        {
+            "area": DRAWS.uniform(50, 200, 60),
+            "lat": DRAWS.normal(41.9, 0.1, 60),
+            "lon": DRAWS.normal(-87.6, 0.1, 60),
+        }
     )
     price = 1000 * frame["area"] + 1e5 * frame["lat"]
-    forest = RandomForestRegressor(8, min_samples_leaf=2, random_state=0).fit(frame[:50], price[:50])
+    forest = RandomForestRegressor(8, min_samples_leaf=2, random_state=0).fit(
+        frame[:50], price[:50]
+    )
     return axil.Explainer(forest, frame[:50], price[:50]), frame
 
 
@@ -95,7 +105,10 @@ def test_the_page_has_a_map_where_columns_are_named():
     np.testing.assert_allclose(away, great_circle(new[["lat", "lon"]].iloc[0], place), atol=0.06)
     assert data_of(explainer(new).to_html(k=4, map=(1, 2)))["map"] == data["map"]
     predictive = explainer.calibrate()
-    assert data_of(predictive.to_html(new, k=4, coverage=0.5, map=["lat", "lon"]))["map"] == data["map"]
+    assert (
+        data_of(predictive.to_html(new, k=4, coverage=0.5, map=["lat", "lon"]))["map"]
+        == data["map"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -120,7 +133,8 @@ def test_an_explanation_without_training_rows_has_no_map(tmp_path):
     explainer, frame = homes()
     explainer.save(tmp_path / "file.axil")
     loaded = axil.load(
-        tmp_path / "file.axil", RandomForestRegressor(8, min_samples_leaf=2, random_state=0).fit(*fitted(frame))
+        tmp_path / "file.axil",
+        RandomForestRegressor(8, min_samples_leaf=2, random_state=0).fit(*fitted(frame)),
     )
     with pytest.raises(InputError, match="map needs the features of the training rows"):
         loaded.to_html(frame[50:], map=("lat", "lon"))
@@ -132,5 +146,13 @@ def fitted(frame):
 
 def test_numbers_stand_in_the_order_of_the_table():
     places = Places(np.array([[0.0, 0.0], [0.1, 0.1]]), np.array([[0.0, 0.1]]))
-    drawn = svg(sheets(places, np.array([0]), np.array([[1, 0]]), np.array([[0.2, 0.5]])), 0, ["b", "a"], "map")
-    assert re.findall(r"<title>(.)</title>.*?>(\d)</text>", drawn) == [("a", "2"), ("b", "1")]  # the largest below
+    drawn = svg(
+        sheets(places, np.array([0]), np.array([[1, 0]]), np.array([[0.2, 0.5]])),
+        0,
+        ["b", "a"],
+        "map",
+    )
+    assert re.findall(r"<title>(.)</title>.*?>(\d)</text>", drawn) == [
+        ("a", "2"),
+        ("b", "1"),
+    ]  # the largest below

@@ -64,7 +64,9 @@ def years():
 
 def quarters():
     """Dates out of order, four rows to each."""
-    return pd.Series(pd.period_range("2000Q1", periods=20, freq="Q")[np.arange(80) * 7 % 20], name="quarter")
+    return pd.Series(
+        pd.period_range("2000Q1", periods=20, freq="Q")[np.arange(80) * 7 % 20], name="quarter"
+    )
 
 
 def blame_frame():
@@ -82,7 +84,9 @@ def boosted():
 
 def error_curve():
     trees = np.arange(21)
-    return pd.DataFrame({"trees": trees, "error": 3 + 0.9**trees, "training_error": 2 + 2 * 0.85**trees})
+    return pd.DataFrame(
+        {"trees": trees, "error": 3 + 0.9**trees, "training_error": 2 + 2 * 0.85**trees}
+    )
 
 
 def suspects():
@@ -92,7 +96,10 @@ def suspects():
     residual = generator.normal(size=60)
     residual[:3] = 8.0, -9.0, 7.0
     expected[-1] = residual[-1] = np.nan
-    columns = {"row": np.arange(60), "target": np.where(np.isnan(expected), 5.0, expected + residual)}
+    columns = {
+        "row": np.arange(60),
+        "target": np.where(np.isnan(expected), 5.0, expected + residual),
+    }
     columns |= {"expected": expected, "residual": residual, "scale": 1.0, "studentised": residual}
     columns |= {"quality": np.exp(-np.abs(residual)), "suspect": np.abs(residual) > 5}
     frame = pd.DataFrame(columns)
@@ -105,7 +112,9 @@ def class_suspects():
     quality = np.append(np.linspace(0.1, 1.0, 49), np.nan)
     kind = np.repeat(["cat", "dog"], 25)
     expected = np.where(quality < 0.3, kind[::-1], kind)
-    frame = pd.DataFrame({"row": np.arange(50), "target": kind, "expected": expected, "quality": quality})
+    frame = pd.DataFrame(
+        {"row": np.arange(50), "target": kind, "expected": expected, "quality": quality}
+    )
     frame["suspect"] = frame["target"] != frame["expected"]
     frame.attrs["axil"] = "by the classes of other rows in the leaves of the fit; not a retraining"
     return frame.sample(frac=1.0, random_state=0)
@@ -117,12 +126,16 @@ def intervals(half=1.0):
     width = half * (0.5 + at / 5)
     order = np.random.default_rng(0).permutation(60)
     columns = {"prediction": at, "lower": at - width, "upper": at + width, "scale": width / 2}
-    return pd.DataFrame({"query": np.arange(60)} | {name: values[order] for name, values in columns.items()})
+    return pd.DataFrame(
+        {"query": np.arange(60)} | {name: values[order] for name, values in columns.items()}
+    )
 
 
 def true_targets():
     frame = intervals()
-    return frame["prediction"] + frame["scale"] * np.random.default_rng(1).normal(scale=1.5, size=60)
+    return frame["prediction"] + frame["scale"] * np.random.default_rng(1).normal(
+        scale=1.5, size=60
+    )
 
 
 def removal_curves():
@@ -137,18 +150,28 @@ DRAWN = {
     "overall": lambda ax: plots.overall(explanation(), ax=ax),
     "swarm": lambda ax: plots.overall(explanation(), years(), swarm=True, ax=ax),
     "concentration": lambda ax: plots.concentration(explanation(), query=2, ax=ax),
-    "weights_against": lambda ax: plots.weights_against(explanation(), data()[0]["bmi"], query=2, ax=ax),
+    "weights_against": lambda ax: plots.weights_against(
+        explanation(), data()[0]["bmi"], query=2, ax=ax
+    ),
     "targets": lambda ax: plots.targets(explanation(), query=2, ax=ax),
     "group": lambda ax: plots.group(explanation(), years(), query=2, k=3, ax=ax),
-    "matrix": lambda ax: plots.matrix(explainer().matrix()[:27, :27], colorbar=False, ax=ax),  # cells of whole pixels
+    "matrix": lambda ax: plots.matrix(
+        explainer().matrix()[:27, :27], colorbar=False, ax=ax
+    ),  # cells of whole pixels
     "blame": lambda ax: plots.blame(blame_frame(), 8, by="gradient", ax=ax),
     "removal": lambda ax: plots.removal(removal_curves(), ax=ax),
     "leverage": lambda ax: plots.leverage(explainer().leverage(), ax=ax),
     "loo_curve": lambda ax: plots.loo_curve(error_curve(), ax=ax),
     "timeline": lambda ax: plots.timeline(explanation(), quarters(), query=2, ax=ax),
-    "fan": lambda ax: plots.fan({"90 %": intervals(), "50 %": intervals(0.4)}, true_targets(), ax=ax),
-    "calibration": lambda ax: plots.calibration(np.random.default_rng(2).beta(0.8, 0.8, size=200), ax=ax),
-    "coverage": lambda ax: plots.coverage(intervals(), true_targets(), np.repeat(["a", "b", "c"], 20), ax=ax),
+    "fan": lambda ax: plots.fan(
+        {"90 %": intervals(), "50 %": intervals(0.4)}, true_targets(), ax=ax
+    ),
+    "calibration": lambda ax: plots.calibration(
+        np.random.default_rng(2).beta(0.8, 0.8, size=200), ax=ax
+    ),
+    "coverage": lambda ax: plots.coverage(
+        intervals(), true_targets(), np.repeat(["a", "b", "c"], 20), ax=ax
+    ),
     "audit": lambda ax: plots.audit(suspects(), ax=ax),
     "audit_classes": lambda ax: plots.audit(class_suspects(), ax=ax),
     "ranked": lambda ax: plots.leverage(explainer().leverage(), ranked=True, ax=ax),
@@ -160,7 +183,9 @@ def picture(draw, path):
     figure = Figure(figsize=(4, 3), dpi=60)
     ax = figure.add_axes((0.05, 0.05, 0.9, 0.9))
     draw(ax)
-    for text in figure.findobj(lambda part: isinstance(part, (matplotlib.text.Text, matplotlib.legend.Legend))):
+    for text in figure.findobj(
+        lambda part: isinstance(part, (matplotlib.text.Text, matplotlib.legend.Legend))
+    ):
         text.set_visible(False)
     figure.savefig(path, metadata={"Software": None}, pil_kwargs={"optimize": True})
 
@@ -168,12 +193,21 @@ def picture(draw, path):
 def tick_labels(axis):
     """Those that are drawn: matplotlib keeps some more, beyond the limits."""
     low, high = sorted(axis.get_view_interval())
-    return [tick.label1 for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high and tick.label1.get_text()]
+    return [
+        tick.label1
+        for tick in axis.get_major_ticks()
+        if low <= tick.get_loc() <= high and tick.label1.get_text()
+    ]
 
 
 def texts_of(ax):
     """All text of the figure but numbers at ticks."""
-    kept = {tick.label1 for one in ax.figure.axes for axis in (one.xaxis, one.yaxis) for tick in axis.get_major_ticks()}
+    kept = {
+        tick.label1
+        for one in ax.figure.axes
+        for axis in (one.xaxis, one.yaxis)
+        for tick in axis.get_major_ticks()
+    }
     found = ax.figure.findobj(matplotlib.text.Text)
     return [text for text in found if text not in kept and text.get_visible() and text.get_text()]
 

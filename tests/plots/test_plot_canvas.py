@@ -13,7 +13,14 @@ from matplotlib.figure import Figure
 
 from axil import InputError, plots
 from axil.plots import canvas
-from tests.plots.plot_models import DRAWN, assert_readable, explanation, texts_of, tick_labels, years
+from tests.plots.plot_models import (
+    DRAWN,
+    assert_readable,
+    explanation,
+    texts_of,
+    tick_labels,
+    years,
+)
 
 
 @pytest.mark.parametrize("name", DRAWN)
@@ -21,7 +28,9 @@ def test_text_is_readable_and_effects_say_what_is_held_fixed(name):
     ax = DRAWN[name](None)
     assert_readable(ax)
     fixed = sum("structure held fixed" in text.get_text() for text in texts_of(ax))
-    assert fixed == (name in ("blame", "removal", "loo_curve", "audit", "audit_classes"))  # not noise on every axis
+    assert fixed == (
+        name in ("blame", "removal", "loo_curve", "audit", "audit_classes")
+    )  # not noise on every axis
 
 
 def test_the_axes_given_are_drawn_on_and_returned():
@@ -44,13 +53,17 @@ def test_names_are_functions():
     assert dir(plots) == sorted(plots.__all__)
     assert all(callable(getattr(plots, name)) for name in dir(plots))
     for known in ("waterfall", "bar", "bars", "beeswarm", "heatmap", "heat", "scatter", "points"):
-        assert callable(getattr(plots, known, print))  # no module under a name that other libraries call
+        assert callable(
+            getattr(plots, known, print)
+        )  # no module under a name that other libraries call
 
 
 def contrast(colour, other):
     """WCAG's ratio of the luminances of two colours."""
     parts = [np.array(matplotlib.colors.to_rgb(one)) for one in (colour, other)]
-    linear = [np.where(part <= 0.04045, part / 12.92, ((part + 0.055) / 1.055) ** 2.4) for part in parts]
+    linear = [
+        np.where(part <= 0.04045, part / 12.92, ((part + 0.055) / 1.055) ** 2.4) for part in parts
+    ]
     low, high = sorted(float(part @ (0.2126, 0.7152, 0.0722)) for part in linear)
     return (high + 0.05) / (low + 0.05)
 
@@ -103,7 +116,9 @@ def test_few_and_many_rows_are_readable(n):
     generator = np.random.default_rng(0)
     weights = generator.normal(size=n)
     for ax in (
-        plots.weights(weights, labels=[f"a long label of row {i} among many others" for i in range(n)]),
+        plots.weights(
+            weights, labels=[f"a long label of row {i} among many others" for i in range(n)]
+        ),
         plots.weights(weights, 300),
         plots.waterfall(1e6 * weights, 30, intercept=-2.5e6),
         plots.weights_against(weights, generator.normal(size=n)),

@@ -74,11 +74,17 @@ def test_the_timeline_of_one_output_of_pushes_and_of_logarithms():
     X, y, new, _ = data()
     e = forest()
     k = list(e.outputs).index("middle")
-    np.testing.assert_allclose(curve(plots.timeline(e, quarters(), output="middle"))[1][-1], e.predictions[0, k])
+    np.testing.assert_allclose(
+        curve(plots.timeline(e, quarters(), output="middle"))[1][-1], e.predictions[0, k]
+    )
     high = y > 150
-    pushes = axil.Explainer(LGBMClassifier(n_estimators=5, num_leaves=4, verbose=-1).fit(X, high), X, high)(new)
+    pushes = axil.Explainer(
+        LGBMClassifier(n_estimators=5, num_leaves=4, verbose=-1).fit(X, high), X, high
+    )(new)
     _, levels = curve(plots.timeline(pushes, quarters()))
-    np.testing.assert_allclose(levels[[0, -1]], [pushes.intercepts[0], pushes.predictions[0]], rtol=1e-9)
+    np.testing.assert_allclose(
+        levels[[0, -1]], [pushes.intercepts[0], pushes.predictions[0]], rtol=1e-9
+    )
     with pytest.raises(InputError, match="Pushes are not multiples of the targets"):
         plots.timeline(pushes, quarters(), reference=1.0)
     model = KernelRidge(kernel="rbf", gamma=30.0, alpha=0.3).fit(X, np.log(y))
@@ -91,16 +97,23 @@ def test_concentration_counts_as_the_table_does():
     e = explanation()
     ax = plots.concentration(e, query=6)
     x, share = ax.lines[0].get_data()
-    np.testing.assert_allclose(share[1:], np.cumsum(np.sort(np.abs(e.weights[6]))[::-1]) / np.abs(e.weights[6]).sum())
+    np.testing.assert_allclose(
+        share[1:], np.cumsum(np.sort(np.abs(e.weights[6]))[::-1]) / np.abs(e.weights[6]).sum()
+    )
     assert x[-1] == 80
     counted = [int(e[6].statistics()[f"rows for {share}%"].iloc[0]) for share in (50, 80, 95)]
-    assert ax.texts[0].get_text() == "\n".join(f"{share:.0%}: {n} rows" for share, n in zip((0.5, 0.8, 0.95), counted))
+    assert ax.texts[0].get_text() == "\n".join(
+        f"{share:.0%}: {n} rows" for share, n in zip((0.5, 0.8, 0.95), counted)
+    )
 
 
 def test_errors_by_trees_are_those_of_the_frame():
     frame = boosted().loo_curve()
     ax = plots.loo_curve(frame)
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["without the row", "with all rows"]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
+        "without the row",
+        "with all rows",
+    ]
     for line, column in zip(ax.lines, ("error", "training_error")):
         np.testing.assert_array_equal(line.get_ydata(), frame[column])
     several = frame.assign(output="a")
@@ -122,7 +135,8 @@ def test_removal_draws_what_without_gives():
     for line, frame in zip(ax.lines[1:], frames.values()):
         own = frame[frame["query"] == "patient 82"]
         expected = [
-            asked.without(new.loc[["patient 82"]], own["row"][:m].tolist())["change"].iloc[0] for m in range(1, 6)
+            asked.without(new.loc[["patient 82"]], own["row"][:m].tolist())["change"].iloc[0]
+            for m in range(1, 6)
         ]
         np.testing.assert_allclose(line.get_ydata(), [0.0, *expected], rtol=1e-12)
         apart.append(np.abs(np.cumsum(own["effect"]) - expected).max())
@@ -130,7 +144,9 @@ def test_removal_draws_what_without_gives():
     assert apart[2] < 1e-9
     assert [text.get_text() for text in ax.get_legend().get_texts()] == list(frames)
     assert "Query patient 82" in ax.get_title("left")
-    with pytest.raises(InputError, match=r"do not add up. Pass the explainer.*plots.removal\(frame, explainer, X\)"):
+    with pytest.raises(
+        InputError, match=r"do not add up. Pass the explainer.*plots.removal\(frame, explainer, X\)"
+    ):
         plots.removal(frames["greedy"])
     with pytest.raises(InputError, match="X has 0 rows with the label 'patient 82'"):
         plots.removal(frames["greedy"], asked, new.iloc[:1], query=2)
@@ -146,7 +162,9 @@ def test_removal_of_one_of_several_outputs(library):
     X, y = data()[:2]
     rows, targets = library(dict(zip("abcdefghij", X.to_numpy().T))), np.column_stack([y, y**2])
     asked = axil.Explainer(
-        RandomForestRegressor(5, min_samples_leaf=4, random_state=0).fit(X.to_numpy(), targets), rows, targets
+        RandomForestRegressor(5, min_samples_leaf=4, random_state=0).fit(X.to_numpy(), targets),
+        rows,
+        targets,
     )
     frame = asked.removal(rows[:3], 4, same_sign=True)
     ax = plots.removal(frame, asked, rows[:3], query=1, output=1)
@@ -178,7 +196,9 @@ def test_the_heat_map_is_clustered_and_centred():
 def test_a_large_heat_map_is_thinned_out_and_says_so():
     K = np.random.default_rng(0).normal(size=(500, 90))
     ax = plots.matrix(K, most=50, cluster=False)
-    np.testing.assert_array_equal(ax.images[0].get_array()[[0, -1]][:, [0, -1]], K[[0, -1]][:, [0, -1]])
+    np.testing.assert_array_equal(
+        ax.images[0].get_array()[[0, -1]][:, [0, -1]], K[[0, -1]][:, [0, -1]]
+    )
     assert ax.images[0].get_array().shape == (50, 50)
     assert "50 × 50 drawn, evenly spaced" in ax.get_title("left")
     assert plots.matrix(np.zeros((3, 3))).images[0].get_clim() == (-1.0, 1.0)
@@ -212,8 +232,12 @@ def test_a_fan_of_a_predictive_and_its_rows():
 def test_the_calibration_curve_is_the_share_inside():
     ranks = np.random.default_rng(3).beta(0.7, 0.9, size=300)
     drawn = plots.calibration(ranks).lines[1].get_ydata()
-    inside = [((ranks >= (1 - c) / 2) & (ranks <= (1 + c) / 2)).mean() for c in np.linspace(0, 1, 101)]
-    np.testing.assert_allclose(drawn, inside, atol=1 / 300 + 1e-12)  # a rank at the very end of an interval
+    inside = [
+        ((ranks >= (1 - c) / 2) & (ranks <= (1 + c) / 2)).mean() for c in np.linspace(0, 1, 101)
+    ]
+    np.testing.assert_allclose(
+        drawn, inside, atol=1 / 300 + 1e-12
+    )  # a rank at the very end of an interval
 
 
 def test_coverage_by_group_and_by_scale():
@@ -221,7 +245,13 @@ def test_coverage_by_group_and_by_scale():
     inside = ((frame["lower"] <= y) & (y <= frame["upper"])).to_numpy()
     ax = plots.coverage(frame, y, np.repeat(["a", "b", "c"], 20))
     drawn = np.sort(
-        np.concatenate([part.get_offsets()[:, 0] for part in ax.collections if isinstance(part, PathCollection)])
+        np.concatenate(
+            [
+                part.get_offsets()[:, 0]
+                for part in ax.collections
+                if isinstance(part, PathCollection)
+            ]
+        )
     )
     np.testing.assert_allclose(drawn, np.sort(inside.reshape(3, 20).mean(axis=1)))
     assert len(tick_labels(plots.coverage(frame, y).yaxis)) == 3  # groups of 20 rows by scale
@@ -232,14 +262,18 @@ def test_targets_of_intervals_are_taken_on_the_scale_that_they_were_given_on():
     draws = np.random.default_rng(0)
     logs = draws.normal(12, 1, 60)
     ends = {"prediction": logs, "lower": logs - 0.5, "upper": logs + 0.5}
-    frame = pd.DataFrame({"query": range(60)} | {name: np.exp(values) for name, values in ends.items()})
+    frame = pd.DataFrame(
+        {"query": range(60)} | {name: np.exp(values) for name, values in ends.items()}
+    )
     frame["scale (log)"], truth = 0.2, logs + draws.normal(0, 0.3, 60)
     inside = (np.abs(truth - logs) <= 0.5).mean()
     for y, word in ((truth, " (given as log)"), (np.exp(truth), "")):
         ax = plots.fan(frame, y)
         assert f"{inside:.1%} of the targets" in ax.get_title(loc="left")
         assert ax.get_ylabel() == f"target{word}"
-        assert f"{inside:.1%} of all 60{word}, 90% promised" in plots.coverage(frame, y).get_title(loc="left")
+        assert f"{inside:.1%} of all 60{word}, 90% promised" in plots.coverage(frame, y).get_title(
+            loc="left"
+        )
     in_logs = pd.DataFrame({"query": range(60), **ends, "scale": 0.2})
     for plot in (plots.fan, plots.coverage):
         with pytest.raises(InputError, match="Expected targets in the units of the intervals"):

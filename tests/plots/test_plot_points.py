@@ -12,7 +12,15 @@ from sklearn.ensemble import RandomForestRegressor
 
 import axil
 from axil import InputError, plots
-from tests.plots.plot_models import assert_readable, class_suspects, data, explainer, explanation, suspects, years
+from tests.plots.plot_models import (
+    assert_readable,
+    class_suspects,
+    data,
+    explainer,
+    explanation,
+    suspects,
+    years,
+)
 
 
 def points(ax):
@@ -34,7 +42,9 @@ def test_points_are_the_rows():
 def own_mark(ax):
     """Where the dashed line upright stands; None where there is none."""
     found = [
-        line.get_xdata()[0] for line in ax.lines if line.get_linestyle() == "--" and len(set(line.get_xdata())) == 1
+        line.get_xdata()[0]
+        for line in ax.lines
+        if line.get_linestyle() == "--" and len(set(line.get_xdata())) == 1
     ]
     return found[0] if found else None
 
@@ -45,7 +55,9 @@ def test_the_value_of_the_explained_row_is_marked():
     ax = plots.weights_against(e, "bmi", query=3)
     np.testing.assert_array_equal(points(ax), sorted(zip(X["bmi"], e.weights[3])))
     assert own_mark(ax) == own_mark(plots.weights_against(e, X["bmi"], query="patient 83")) == bmi
-    assert own_mark(plots.weights_against(e, X["bmi"] + 1, query=3)) is None  # of the same name, but another column
+    assert (
+        own_mark(plots.weights_against(e, X["bmi"] + 1, query=3)) is None
+    )  # of the same name, but another column
     assert own_mark(plots.weights_against(e, X["bmi"].to_numpy(), query=3)) is None
     assert own_mark(plots.weights_against(e.weights, X["bmi"], query=3, own=0.5)) == 0.5
     dates = pd.date_range("2020-01-01", periods=80)
@@ -72,7 +84,10 @@ def test_points_that_share_a_value_stand_side_by_side():
         pl.Series("visit", pd.date_range("2020-01-01", periods=80, freq="W").to_numpy()),
         [day.date() for day in pd.date_range("2020-01-01", periods=80, freq="W")],
         pd.Series(pd.period_range("2020-01-05", periods=80, freq="D"), name="visit"),
-        pd.Series(pd.date_range("2020-01-01", periods=80, freq="W", tz="UTC").tz_convert("Asia/Tokyo"), name="visit"),
+        pd.Series(
+            pd.date_range("2020-01-01", periods=80, freq="W", tz="UTC").tz_convert("Asia/Tokyo"),
+            name="visit",
+        ),
     ],
     ids=["pandas", "polars", "dates", "periods", "zone"],
 )
@@ -94,7 +109,10 @@ def test_text_stands_side_by_side_and_missing_values_are_counted():
     ax = plots.weights_against(explanation(), values)
     assert len(points(ax)) == 75
     assert "5 rows without one" in ax.get_xlabel()
-    for some in (pd.array([None] * 5 + list(range(75)), dtype="Int64"), np.array([None] * 5 + ["a", "b", "c"] * 25)):
+    for some in (
+        pd.array([None] * 5 + list(range(75)), dtype="Int64"),
+        np.array([None] * 5 + ["a", "b", "c"] * 25),
+    ):
         ax = plots.weights_against(explanation(), some)
         assert len(points(ax)) == 75
         assert "5 rows without one" in ax.get_xlabel()
@@ -115,12 +133,18 @@ def test_leverage_marks_its_mean():
 
 def points_of(ax):
     """The points drawn, by their names."""
-    return {part.get_label(): part.get_offsets().data for part in ax.collections if isinstance(part, PathCollection)}
+    return {
+        part.get_label(): part.get_offsets().data
+        for part in ax.collections
+        if isinstance(part, PathCollection)
+    }
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
 def test_an_audit_is_drawn_as_its_table_says(library):
-    make = {"pandas": lambda f: f, "polars": pl.from_pandas, "pyarrow": pa.Table.from_pandas}[library]
+    make = {"pandas": lambda f: f, "polars": pl.from_pandas, "pyarrow": pa.Table.from_pandas}[
+        library
+    ]
     table = suspects()
     ax = plots.audit(make(table))
     known = table.dropna()
@@ -131,7 +155,9 @@ def test_an_audit_is_drawn_as_its_table_says(library):
     assert ax.get_title("left").startswith("3 of 60 training labels look wrong\nNot judged")
     assert ax.get_title("left").endswith(": 1")
     fixed = "structure held fixed" in ax.get_xlabel()
-    assert fixed == (library == "pandas")  # other libraries keep no note, and expected may be out of fold
+    assert fixed == (
+        library == "pandas"
+    )  # other libraries keep no note, and expected may be out of fold
 
 
 def test_an_audit_of_a_model_is_drawn_with_its_suspects():
@@ -140,7 +166,9 @@ def test_an_audit_of_a_model_is_drawn_with_its_suspects():
     X, y, _, _ = data()
     wrong = y.copy()
     wrong.iloc[[5, 50]] = 900.0, -700.0
-    model = LGBMRegressor(n_estimators=10, num_leaves=6, min_child_samples=5, verbose=-1).fit(X, wrong)
+    model = LGBMRegressor(n_estimators=10, num_leaves=6, min_child_samples=5, verbose=-1).fit(
+        X, wrong
+    )
     e = axil.Explainer(model, X, wrong)
     table = e.audit()
     found = points_of(plots.audit(table))["suspect"]
@@ -154,7 +182,10 @@ def test_an_audit_of_a_model_is_drawn_with_its_suspects():
     part = table[table["output"] == 1]
     ax = plots.audit(table, output=1)
     assert sum(map(len, points_of(ax).values())) == 80
-    assert ax.get_title("left") == f"Output 1\n{part['suspect'].sum()} of 80 training labels look wrong"
+    assert (
+        ax.get_title("left")
+        == f"Output 1\n{part['suspect'].sum()} of 80 training labels look wrong"
+    )
     assert_readable(ax)
     with pytest.raises(InputError, match="output is None; expected one of"):
         plots.audit(table)
@@ -166,4 +197,6 @@ def test_an_audit_of_classes_is_drawn_by_quality():
     known = table.dropna().sort_values("quality", ignore_index=True)
     for name, marked in {"suspect": True, "not suspect": False}.items():
         chosen = known[known["suspect"] == marked]
-        np.testing.assert_array_equal(drawn[name], np.column_stack([chosen.index + 1, chosen["quality"]]))
+        np.testing.assert_array_equal(
+            drawn[name], np.column_stack([chosen.index + 1, chosen["quality"]])
+        )

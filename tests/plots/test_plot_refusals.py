@@ -7,7 +7,14 @@ from matplotlib import pyplot
 from matplotlib.figure import Figure
 
 from axil import InputError, plots
-from tests.plots.plot_models import blame_frame, explanation, intervals, suspects, true_targets, years
+from tests.plots.plot_models import (
+    blame_frame,
+    explanation,
+    intervals,
+    suspects,
+    true_targets,
+    years,
+)
 
 
 def test_bad_input_leaves_no_figure():
@@ -18,11 +25,26 @@ def test_bad_input_leaves_no_figure():
 
 
 BAD = {
-    "no such query": (lambda: plots.weights(explanation(), query=20), "query is 20; expected a position from 0 to 19"),
-    "query of a frame": (lambda: plots.weights(explanation().top(2), query="patient 1"), "query is 'patient 1'"),
-    "no such label": (lambda: plots.weights(explanation(), query="patient 1"), "or a label such as 'patient 80'"),
-    "query of an array": (lambda: plots.weights([1.0, 2.0], query="one"), "query is 'one'; expected a position from 0"),
-    "no explanation": (lambda: plots.overall([1.0, 2.0]), r"expected an axil.Explanation: explainer\(X\)"),
+    "no such query": (
+        lambda: plots.weights(explanation(), query=20),
+        "query is 20; expected a position from 0 to 19",
+    ),
+    "query of a frame": (
+        lambda: plots.weights(explanation().top(2), query="patient 1"),
+        "query is 'patient 1'",
+    ),
+    "no such label": (
+        lambda: plots.weights(explanation(), query="patient 1"),
+        "or a label such as 'patient 80'",
+    ),
+    "query of an array": (
+        lambda: plots.weights([1.0, 2.0], query="one"),
+        "query is 'one'; expected a position from 0",
+    ),
+    "no explanation": (
+        lambda: plots.overall([1.0, 2.0]),
+        r"expected an axil.Explanation: explainer\(X\)",
+    ),
     "no predictions": (lambda: plots.overall(explanation()[:0]), "of no rows"),
     "overall by": (lambda: plots.overall(explanation(), by="size"), "by is 'size'"),
     "no such feature": (
@@ -35,9 +57,15 @@ BAD = {
     "nothing": (lambda: plots.weights([]), "no entries"),
     "nan": (lambda: plots.weights([1.0, np.nan]), "not finite"),
     "three dimensions": (lambda: plots.weights(np.ones((2, 2, 2))), r"shape \(2, 2, 2\)"),
-    "labels": (lambda: plots.weights([1.0, 2.0], labels=["a"]), r"labels has shape \(1,\); expected \(2,\)"),
+    "labels": (
+        lambda: plots.weights([1.0, 2.0], labels=["a"]),
+        r"labels has shape \(1,\); expected \(2,\)",
+    ),
     "output": (lambda: plots.weights(explanation(), output=1), "one output only"),
-    "output of a frame": (lambda: plots.weights(explanation().top(2), output=1), "no column 'output'"),
+    "output of a frame": (
+        lambda: plots.weights(explanation().top(2), output=1),
+        "no column 'output'",
+    ),
     "another frame": (lambda: plots.weights(blame_frame()), "no column 'weight'"),
     "a figure": (lambda: plots.weights([1.0], ax=Figure()), "ax is a Figure"),
     "a frame is not all": (lambda: plots.concentration(explanation().top(2)), "largest rows only"),
@@ -46,12 +74,21 @@ BAD = {
     "two intercepts": (lambda: plots.waterfall(explanation(), intercept=1.0), "its own intercept"),
     "two predictions": (lambda: plots.waterfall([1.0], prediction=1.0), "leave out prediction"),
     "reference": (lambda: plots.waterfall([1.0], reference=1.0), "reference needs the weights"),
-    "reference text": (lambda: plots.waterfall(explanation(), reference="median"), "reference is 'median'"),
-    "column": (lambda: plots.weights_against(explanation(), [1.0]), r"values has shape \(1,\); expected \(80,\)"),
+    "reference text": (
+        lambda: plots.waterfall(explanation(), reference="median"),
+        "reference is 'median'",
+    ),
+    "column": (
+        lambda: plots.weights_against(explanation(), [1.0]),
+        r"values has shape \(1,\); expected \(80,\)",
+    ),
     "targets": (lambda: plots.targets([1.0]), "targets are to be given"),
     "targets twice": (lambda: plots.targets(explanation(), [1.0]), "its own"),
     "groups": (lambda: plots.group(explanation()), "pass groups"),
-    "groups twice": (lambda: plots.group(explanation().group(years()), years()), "leave out groups"),
+    "groups twice": (
+        lambda: plots.group(explanation().group(years()), years()),
+        "leave out groups",
+    ),
     "group by": (lambda: plots.group(explanation(), years(), by="size"), "by is 'size'"),
     "group array": (lambda: plots.group(np.ones(3)), "The table is a ndarray"),
     "blame by": (lambda: plots.blame(blame_frame(), by="size"), "by is 'size'"),
@@ -60,12 +97,21 @@ BAD = {
     "another frame than an audit": (lambda: plots.audit(blame_frame()), "explainer.audit"),
     "an empty audit": (lambda: plots.audit(suspects().head(0)), "at least one row"),
     "one output of an audit": (lambda: plots.audit(suspects(), output=1), "no column 'output'"),
-    "marks": (lambda: plots.audit(suspects().assign(suspect="no")), "other things than True and False"),
+    "marks": (
+        lambda: plots.audit(suspects().assign(suspect="no")),
+        "other things than True and False",
+    ),
     "no intervals": (lambda: plots.fan([1.0, 2.0]), r"predictive.interval\(X\)"),
     "no frames": (lambda: plots.fan({}), "frame is empty"),
-    "other rows": (lambda: plots.fan({"a": intervals(), "b": intervals().iloc[::-1]}), "different predictions"),
+    "other rows": (
+        lambda: plots.fan({"a": intervals(), "b": intervals().iloc[::-1]}),
+        "different predictions",
+    ),
     "one output of intervals": (lambda: plots.fan(intervals(), output=1), "one output only"),
-    "no coverage": (lambda: plots.coverage(intervals(), true_targets(), coverage=2.0), "coverage is 2.0"),
+    "no coverage": (
+        lambda: plots.coverage(intervals(), true_targets(), coverage=2.0),
+        "coverage is 2.0",
+    ),
     "no targets": (lambda: plots.coverage(intervals(), [1.0]), r"y has shape \(1,\)"),
     "no probabilities": (lambda: plots.calibration([0.5, 1.5]), "no probabilities"),
     "no curves": (lambda: plots.removal({}), "curves is empty"),
@@ -76,8 +122,14 @@ BAD = {
         lambda: plots.leverage(np.ones((2, 3)), output=2),
         "output is 2; expected a position from 0 to 1",
     ),
-    "spans": (lambda: plots.weights_against(explanation(), np.ones(80, "timedelta64[D]")), "spans of time"),
-    "label": (lambda: plots.weights([1.0, 2.0], labels=3), r"labels has shape \(\); expected \(2,\)"),
+    "spans": (
+        lambda: plots.weights_against(explanation(), np.ones(80, "timedelta64[D]")),
+        "spans of time",
+    ),
+    "label": (
+        lambda: plots.weights([1.0, 2.0], labels=3),
+        r"labels has shape \(\); expected \(2,\)",
+    ),
     "matrix of one output": (lambda: plots.matrix(explanation(), output=1), "one output only"),
     "matrix": (lambda: plots.matrix(np.ones(3)), r"shape \(3,\)"),
     "matrix nan": (lambda: plots.matrix([[1.0, np.nan]]), "finite"),

@@ -34,7 +34,14 @@ POSITIVE = RNG.gamma(2.0, np.exp(0.5 * SCORE) / 2) + 0.05
 SHARES = 1 / (1 + np.exp(-SCORE))
 WORDS = np.array(["no", "yes"])[BINARY]
 
-LGB = {"n_estimators": 6, "num_leaves": 5, "min_child_samples": 5, "learning_rate": 0.25, "verbose": -1, "n_jobs": 1}
+LGB = {
+    "n_estimators": 6,
+    "num_leaves": 5,
+    "min_child_samples": 5,
+    "learning_rate": 0.25,
+    "verbose": -1,
+    "n_jobs": 1,
+}
 XGB = {"n_estimators": 6, "max_depth": 3, "learning_rate": 0.25, "n_jobs": 1}
 CAT = {
     "iterations": 6,
@@ -79,7 +86,11 @@ class Case:
     def targets(self):
         """(N, K)."""
         if not hasattr(self.model, "classes_") or len(self.model.classes_) == 0:
-            return np.float32(self.y)[:, None].astype(float) if self.library != "sklearn" else self.y[:, None]
+            return (
+                np.float32(self.y)[:, None].astype(float)
+                if self.library != "sklearn"
+                else self.y[:, None]
+            )
         onehot = (self.y[:, None] == self.model.classes_).astype(float)
         return onehot[:, 1:] if onehot.shape[1] == 2 else onehot
 
@@ -97,7 +108,9 @@ class Case:
         elif self.library == "catboost":
             found = np.repeat(np.asarray(m.calc_leaf_indexes(rows))[:, :, None], k, axis=2)
         elif "Hist" in type(m).__name__:
-            found = np.stack([hist_leaves(tree, rows) for trees in m._predictors for tree in trees], axis=1)
+            found = np.stack(
+                [hist_leaves(tree, rows) for trees in m._predictors for tree in trees], axis=1
+            )
         else:
             found = m.apply(rows)
         return np.asarray(found).astype(int).reshape(len(rows), -1, k)
@@ -158,7 +171,11 @@ CASES = {
         LC(**LGB, sigmoid=2.0, reg_lambda=1.0), WORDS, "logistic2", "logit2", WEIGHTS, more=L2
     ),
     "lightgbm scale_pos_weight": lambda: Case(
-        LC(**LGB, scale_pos_weight=3.0), BINARY, "logistic", "logit", more={"factors": np.where(BINARY, 3.0, 1.0)}
+        LC(**LGB, scale_pos_weight=3.0),
+        BINARY,
+        "logistic",
+        "logit",
+        more={"factors": np.where(BINARY, 3.0, 1.0)},
     ),
     "lightgbm is_unbalance": lambda: Case(
         LC(**LGB, is_unbalance=True),
@@ -167,17 +184,34 @@ CASES = {
         "logit",
         more={"factors": BALANCE / np.where(BINARY, BINARY.sum(), N - BINARY.sum())},
     ),
-    "lightgbm binary from offsets": lambda: Case(LC(**LGB), BINARY, "logistic", "zero", offsets=OFFSETS),
+    "lightgbm binary from offsets": lambda: Case(
+        LC(**LGB), BINARY, "logistic", "zero", offsets=OFFSETS
+    ),
     "lightgbm multiclass": lambda: Case(LC(**LGB), CLASSES, "softmax3/2", "log", WEIGHTS),
-    "lightgbm multiclassova": lambda: Case(LC(**LGB, objective="multiclassova"), CLASSES, "logistic", "logit"),
-    "lightgbm cross_entropy": lambda: Case(LR(**LGB, objective="cross_entropy"), SHARES, "logistic", "logit", WEIGHTS),
-    "lightgbm poisson": lambda: Case(LR(**LGB, objective="poisson"), COUNTS, "poisson0.7", "log", WEIGHTS),
+    "lightgbm multiclassova": lambda: Case(
+        LC(**LGB, objective="multiclassova"), CLASSES, "logistic", "logit"
+    ),
+    "lightgbm cross_entropy": lambda: Case(
+        LR(**LGB, objective="cross_entropy"), SHARES, "logistic", "logit", WEIGHTS
+    ),
+    "lightgbm poisson": lambda: Case(
+        LR(**LGB, objective="poisson"), COUNTS, "poisson0.7", "log", WEIGHTS
+    ),
     "lightgbm gamma": lambda: Case(LR(**LGB, objective="gamma"), POSITIVE, "gamma", "log", WEIGHTS),
     "lightgbm tweedie": lambda: Case(
-        LR(**LGB, objective="tweedie", tweedie_variance_power=1.3), COUNTS, "tweedie1.3", "log", WEIGHTS
+        LR(**LGB, objective="tweedie", tweedie_variance_power=1.3),
+        COUNTS,
+        "tweedie1.3",
+        "log",
+        WEIGHTS,
     ),
     "lightgbm l1 and clipped": lambda: Case(
-        LR(**LGB, reg_alpha=1.5, max_delta_step=0.4), SCORE, "squared", "mean", WEIGHTS, more={"l1": 1.5, "most": 0.4}
+        LR(**LGB, reg_alpha=1.5, max_delta_step=0.4),
+        SCORE,
+        "squared",
+        "mean",
+        WEIGHTS,
+        more={"l1": 1.5, "most": 0.4},
     ),
     "xgboost binary": lambda: Case(XC(**XGB), BINARY, "logistic", LOGIT, WEIGHTS, more=L2),
     "xgboost binary from offsets": lambda: Case(
@@ -192,11 +226,23 @@ CASES = {
     ),
     "xgboost multiclass": lambda: Case(XC(**XGB), CLASSES, "softmax2", CENTRED, WEIGHTS, more=L2),
     "xgboost poisson": lambda: Case(
-        XR(**XGB, objective="count:poisson"), COUNTS, "poisson0.7", LOG, WEIGHTS, more={**L2, "most": 0.7}
+        XR(**XGB, objective="count:poisson"),
+        COUNTS,
+        "poisson0.7",
+        LOG,
+        WEIGHTS,
+        more={**L2, "most": 0.7},
     ),
-    "xgboost gamma": lambda: Case(XR(**XGB, objective="reg:gamma"), POSITIVE, "gamma", LOG, WEIGHTS, more=L2),
+    "xgboost gamma": lambda: Case(
+        XR(**XGB, objective="reg:gamma"), POSITIVE, "gamma", LOG, WEIGHTS, more=L2
+    ),
     "xgboost tweedie": lambda: Case(
-        XR(**XGB, objective="reg:tweedie", tweedie_variance_power=1.3), COUNTS, "tweedie1.3", LOG, WEIGHTS, more=L2
+        XR(**XGB, objective="reg:tweedie", tweedie_variance_power=1.3),
+        COUNTS,
+        "tweedie1.3",
+        LOG,
+        WEIGHTS,
+        more=L2,
     ),
     "xgboost l1 and clipped": lambda: Case(
         XR(**XGB, reg_alpha=1.5, max_delta_step=0.4),
@@ -208,13 +254,29 @@ CASES = {
     ),
     "catboost binary": lambda: Case(CC(**CAT), BINARY, "logistic", "zero", WEIGHTS, more=MORE),
     "catboost binary from offsets": lambda: Case(
-        CC(**CAT, leaf_estimation_iterations=2), BINARY, "logistic", "zero", WEIGHTS, OFFSETS, more={**MORE, "steps": 2}
+        CC(**CAT, leaf_estimation_iterations=2),
+        BINARY,
+        "logistic",
+        "zero",
+        WEIGHTS,
+        OFFSETS,
+        more={**MORE, "steps": 2},
     ),
     "catboost tweedie": lambda: Case(
-        CR(**CAT, loss_function="Tweedie:variance_power=1.3"), COUNTS, "tweedie1.3", "zero", WEIGHTS, more=MORE
+        CR(**CAT, loss_function="Tweedie:variance_power=1.3"),
+        COUNTS,
+        "tweedie1.3",
+        "zero",
+        WEIGHTS,
+        more=MORE,
     ),
     "catboost binary 4 steps": lambda: Case(
-        CC(**CAT, leaf_estimation_iterations=4), WORDS, "logistic", "zero", WEIGHTS, more={**MORE, "steps": 4}
+        CC(**CAT, leaf_estimation_iterations=4),
+        WORDS,
+        "logistic",
+        "zero",
+        WEIGHTS,
+        more={**MORE, "steps": 4},
     ),
     "catboost binary gradient": lambda: Case(
         CC(**CAT, leaf_estimation_method="Gradient", leaf_estimation_iterations=2),
@@ -226,25 +288,46 @@ CASES = {
     ),
     "catboost multiclass": lambda: Case(CC(**CAT), CLASSES, "joint", "zero", WEIGHTS, more=MORE),
     "catboost multiclass 3 steps": lambda: Case(
-        CC(**CAT, leaf_estimation_iterations=3), CLASSES, "joint", "zero", WEIGHTS, more={**MORE, "steps": 3}
+        CC(**CAT, leaf_estimation_iterations=3),
+        CLASSES,
+        "joint",
+        "zero",
+        WEIGHTS,
+        more={**MORE, "steps": 3},
     ),
     "catboost multiclass gradient": lambda: Case(
-        CC(**CAT, leaf_estimation_method="Gradient"), CLASSES, "softmax gradient", "zero", WEIGHTS, more=MORE
+        CC(**CAT, leaf_estimation_method="Gradient"),
+        CLASSES,
+        "softmax gradient",
+        "zero",
+        WEIGHTS,
+        more=MORE,
     ),
     "catboost one vs all": lambda: Case(
-        CC(**CAT, loss_function="MultiClassOneVsAll"), CLASSES, "logistic", "zero", WEIGHTS, more=MORE
+        CC(**CAT, loss_function="MultiClassOneVsAll"),
+        CLASSES,
+        "logistic",
+        "zero",
+        WEIGHTS,
+        more=MORE,
     ),
-    "catboost poisson": lambda: Case(CR(**CAT, loss_function="Poisson"), COUNTS, "poisson", "zero", WEIGHTS, more=MORE),
+    "catboost poisson": lambda: Case(
+        CR(**CAT, loss_function="Poisson"), COUNTS, "poisson", "zero", WEIGHTS, more=MORE
+    ),
     "sklearn binary": lambda: Case(GC(**GB), WORDS, "logistic", "logit", WEIGHTS),
     "sklearn subsample": lambda: Case(
         GC(**GB, subsample=0.7), BINARY, "logistic", "logit", WEIGHTS, more={"bags": stages(0.7, 6)}
     ),
-    "sklearn multiclass": lambda: Case(GC(**GB), CLASSES, "softmax", "centred", WEIGHTS, more={"rate": 0.25 * 2 / 3}),
+    "sklearn multiclass": lambda: Case(
+        GC(**GB), CLASSES, "softmax", "centred", WEIGHTS, more={"rate": 0.25 * 2 / 3}
+    ),
     "sklearn hist binary": lambda: Case(
         HC(**HIST, l2_regularization=1.0), WORDS, "logistic", "logit", WEIGHTS, more=L2
     ),
     "sklearn hist multiclass": lambda: Case(HC(**HIST), CLASSES, "softmax", "centred"),
-    "sklearn hist poisson": lambda: Case(HR(**HIST, loss="poisson"), COUNTS, "poisson", "log", WEIGHTS),
+    "sklearn hist poisson": lambda: Case(
+        HR(**HIST, loss="poisson"), COUNTS, "poisson", "log", WEIGHTS
+    ),
     "sklearn hist gamma": lambda: Case(HR(**HIST, loss="gamma"), POSITIVE, "gamma", "log", WEIGHTS),
 }
 
@@ -277,7 +360,11 @@ def replayed(case, y, w=None, gone=(), **others):
         more["offsets"] = case.offsets[:, None]
     if "factors" in more:  # class weights follow the labels
         positive, n_rows = np.delete(y[:, 0], gone).sum(), N - len(gone)
-        unbalanced = np.where(y[:, 0] > 0, n_rows - positive, positive) if "is_unbalance" in str(case.model) else None
+        unbalanced = (
+            np.where(y[:, 0] > 0, n_rows - positive, positive)
+            if "is_unbalance" in str(case.model)
+            else None
+        )
         larger = max(positive, n_rows - positive)
         balanced = larger / np.where(y[:, 0] > 0, positive, n_rows - positive)
         more["factors"] = np.where(y[:, 0] > 0, 3.0, 1.0) if unbalanced is None else balanced

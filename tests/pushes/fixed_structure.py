@@ -52,7 +52,21 @@ def first(start, loss, means):
     return STARTS[start](means)
 
 
-def replay(leaves, queries, y, w, loss, start, rate, l2=0.0, l1=0.0, most=np.inf, steps=1, lightest=0.0, **more):
+def replay(
+    leaves,
+    queries,
+    y,
+    w,
+    loss,
+    start,
+    rate,
+    l2=0.0,
+    l1=0.0,
+    most=np.inf,
+    steps=1,
+    lightest=0.0,
+    **more,
+):
     """(n, K): the scores in the leaves ``queries`` (n, iterations, K) of a fit to y (N, K) in ``leaves`` (N, iterations, K).
 
     Values whose sum of hessians is below ``lightest`` are 0.
@@ -65,7 +79,10 @@ def replay(leaves, queries, y, w, loss, start, rate, l2=0.0, l1=0.0, most=np.inf
     f = more.get("factors", np.ones(n_rows))
     counted = w * f if more.get("start_factors") else w
     base = first(start, loss, counted @ y / counted.sum())
-    offsets, asked = more.get("offsets", 0.0) + np.zeros_like(y), base + np.zeros((len(queries), n_outputs))
+    offsets, asked = (
+        more.get("offsets", 0.0) + np.zeros_like(y),
+        base + np.zeros((len(queries), n_outputs)),
+    )
     if "query_start" in more:  # of predictions without an offset, where the fit had them
         asked = first(more["query_start"], loss, counted @ y / counted.sum()) + np.zeros_like(asked)
     l2 = l2 * w.sum() / (n_rows - more.get("n_gone", 0)) if more.get("scale_l2") else l2
@@ -75,7 +92,11 @@ def replay(leaves, queries, y, w, loss, start, rate, l2=0.0, l1=0.0, most=np.inf
         bag = 1.0
         if "bags" in more:
             bags = more["bags"]
-            bag = bags(t, *((w * f)[:, None] * each for each in LOSSES[loss](y, F))) if callable(bags) else bags[:, t]
+            bag = (
+                bags(t, *((w * f)[:, None] * each for each in LOSSES[loss](y, F)))
+                if callable(bags)
+                else bags[:, t]
+            )
         total, seen = [{} for _ in range(n_outputs)], F.copy()
         for _ in range(steps):
             if loss == "joint":
@@ -97,7 +118,10 @@ def replay(leaves, queries, y, w, loss, start, rate, l2=0.0, l1=0.0, most=np.inf
             seen = seen + moved
         for found, rows in ((grown, leaves), (answers, queries)):
             found.append(
-                np.stack([[total[k].get(leaf, 0.0) for leaf in rows[:, t, k]] for k in range(n_outputs)], axis=1)
+                np.stack(
+                    [[total[k].get(leaf, 0.0) for leaf in rows[:, t, k]] for k in range(n_outputs)],
+                    axis=1,
+                )
             )
     return added_up(n_iterations, asked, answers, rate, **more)
 
@@ -122,7 +146,21 @@ def joint(leaf, y, F, w, l2, total):
     return moved
 
 
-def pushes(leaves, queries, y, w, loss, base, rate, l2=0.0, l1=0.0, most=np.inf, steps=1, lightest=0.0, **more):
+def pushes(
+    leaves,
+    queries,
+    y,
+    w,
+    loss,
+    base,
+    rate,
+    l2=0.0,
+    l1=0.0,
+    most=np.inf,
+    steps=1,
+    lightest=0.0,
+    **more,
+):
     """(K, n, N): what each row's gradients put into the scores of the queries, by a loop over leaves; see `replay`.
 
     Scores start from ``base`` (K,) and run freely.
@@ -146,7 +184,11 @@ def pushes(leaves, queries, y, w, loss, base, rate, l2=0.0, l1=0.0, most=np.inf,
             for k in range(n_outputs):
                 for leaf in np.unique(leaves[:, t, k]):
                     rows = np.flatnonzero(leaves[:, t, k] == leaf)
-                    own = (w * f * bag)[rows, None] * g[rows] if loss != "joint" else w[rows, None] * g[rows]
+                    own = (
+                        (w * f * bag)[rows, None] * g[rows]
+                        if loss != "joint"
+                        else w[rows, None] * g[rows]
+                    )
                     if loss == "joint":
                         H = sum(w[j] * (np.diag(p[j]) - np.outer(p[j], p[j])) for j in rows)
                         put = -own @ np.linalg.inv(H + l2 * np.eye(n_outputs))[:, k]

@@ -27,13 +27,19 @@ from tests.pushes.fixed_structure import LOSSES, sigmoid, softmax
 
 LOSSES |= {
     "huber0.4 flat": lambda y, F: (np.clip(F - y, -0.4, 0.4), 1.0 * (np.abs(F - y) <= 0.4)),
-    "fair0.7": lambda y, F: (0.7 * (F - y) / (np.abs(F - y) + 0.7), 0.49 / (np.abs(F - y) + 0.7) ** 2),
+    "fair0.7": lambda y, F: (
+        0.7 * (F - y) / (np.abs(F - y) + 0.7),
+        0.49 / (np.abs(F - y) + 0.7) ** 2,
+    ),
     "pseudo0.7": lambda y, F: (
         (F - y) / np.sqrt(1 + ((F - y) / 0.7) ** 2),
         (1 + ((F - y) / 0.7) ** 2) ** -1.5,
     ),
     "logcosh": lambda y, F: (np.tanh(F - y), np.cosh(F - y) ** -2.0),
-    "mae": lambda y, F: (0.5 * np.sign(F - y) * (np.abs(F - y) >= 1e-6), np.ones_like(F)),  # CatBoost's delta
+    "mae": lambda y, F: (
+        0.5 * np.sign(F - y) * (np.abs(F - y) >= 1e-6),
+        np.ones_like(F),
+    ),  # CatBoost's delta
     "quantile0.3": lambda y, F: (np.where(y < F, 0.7, -0.3), np.ones_like(F)),
     "squaredlog": lambda y, F: (
         (np.log1p(F) - np.log1p(y)) / (1 + F),
@@ -69,10 +75,17 @@ def kernel(y, F):
 
 
 MODELS = {
-    "lightgbm fair": lambda: Case(LR(**LGB, objective="fair", fair_c=0.7), SCORE, "fair0.7", "mean", WEIGHTS),
+    "lightgbm fair": lambda: Case(
+        LR(**LGB, objective="fair", fair_c=0.7), SCORE, "fair0.7", "mean", WEIGHTS
+    ),
     "lightgbm custom": lambda: Case(LC(**LGB, objective=logistic), BINARY, "logistic", "zero"),
     "xgboost pseudo-huber": lambda: Case(
-        XR(**XGB, objective="reg:pseudohubererror", huber_slope=0.7), SCORE, "pseudo0.7", "own", WEIGHTS, more=L2
+        XR(**XGB, objective="reg:pseudohubererror", huber_slope=0.7),
+        SCORE,
+        "pseudo0.7",
+        "own",
+        WEIGHTS,
+        more=L2,
     ),
     "xgboost squared log": lambda: Case(
         XR(**XGB, objective="reg:squaredlogerror"), COUNTS, "squaredlog", "own", WEIGHTS, more=L2
@@ -91,9 +104,14 @@ MODELS = {
         "softmax2",
         "own",
         WEIGHTS,
-        more={**L2, "lightest": 1.0 if VERSION < (3, 4) else 0.0},  # min_child_weight, for each class of a leaf
+        more={
+            **L2,
+            "lightest": 1.0 if VERSION < (3, 4) else 0.0,
+        },  # min_child_weight, for each class of a leaf
     ),
-    "xgboost custom": lambda: Case(XR(**XGB, objective=logistic), BINARY, "logistic", "own", more=L2),
+    "xgboost custom": lambda: Case(
+        XR(**XGB, objective=logistic), BINARY, "logistic", "own", more=L2
+    ),
     "catboost huber": lambda: Case(
         CR(
             **CAT,
@@ -108,18 +126,35 @@ MODELS = {
         more={**MORE, "steps": 2},
     ),
     "catboost logcosh": lambda: Case(
-        CR(**CAT, loss_function="LogCosh", leaf_estimation_method="Newton"), SCORE, "logcosh", "own", WEIGHTS, more=MORE
+        CR(**CAT, loss_function="LogCosh", leaf_estimation_method="Newton"),
+        SCORE,
+        "logcosh",
+        "own",
+        WEIGHTS,
+        more=MORE,
     ),
     "catboost mae by gradients": lambda: Case(
-        CR(**CAT, loss_function="MAE", leaf_estimation_method="Gradient"), SCORE, "mae", "own", WEIGHTS, more=MORE
+        CR(**CAT, loss_function="MAE", leaf_estimation_method="Gradient"),
+        SCORE,
+        "mae",
+        "own",
+        WEIGHTS,
+        more=MORE,
     ),
     "catboost quantile by gradients": lambda: Case(
-        CR(**CAT, loss_function="Quantile:alpha=0.3", leaf_estimation_method="Gradient", leaf_estimation_iterations=2),
+        CR(
+            **CAT,
+            loss_function="Quantile:alpha=0.3",
+            leaf_estimation_method="Gradient",
+            leaf_estimation_iterations=2,
+        ),
         SCORE,
         "quantile0.3",
         "own",
         WEIGHTS,
         more={**MORE, "steps": 2},
     ),
-    "sklearn exponential": lambda: Case(GC(**GB, loss="exponential"), BINARY, "exponential", "logit2", WEIGHTS),
+    "sklearn exponential": lambda: Case(
+        GC(**GB, loss="exponential"), BINARY, "exponential", "logit2", WEIGHTS
+    ),
 }

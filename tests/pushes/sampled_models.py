@@ -38,7 +38,13 @@ from tests.pushes.fixed_structure import replay
 
 ITERATIONS = 10
 RATE = 0.25
-LGB_DART = {**LGB, "n_estimators": ITERATIONS, "boosting_type": "dart", "drop_rate": 0.4, "skip_drop": 0.2}
+LGB_DART = {
+    **LGB,
+    "n_estimators": ITERATIONS,
+    "boosting_type": "dart",
+    "drop_rate": 0.4,
+    "skip_drop": 0.2,
+}
 LGB_GOSS = {
     **LGB,
     "n_estimators": ITERATIONS,
@@ -47,7 +53,13 @@ LGB_GOSS = {
     "other_rate": 0.2,
     "bagging_seed": 5,
 }
-LGB_BAG = {**LGB, "n_estimators": ITERATIONS, "subsample": 0.6, "subsample_freq": 2, "bagging_seed": 5}
+LGB_BAG = {
+    **LGB,
+    "n_estimators": ITERATIONS,
+    "subsample": 0.6,
+    "subsample_freq": 2,
+    "bagging_seed": 5,
+}
 XGB_DART = {**XGB, "n_estimators": ITERATIONS, "booster": "dart", "rate_drop": 0.4}
 
 
@@ -75,7 +87,9 @@ def lightgbm_dart(case):
     case.model.fit(X, case.y, sample_weight=case.weights, callbacks=[look], **extra)
     K = case.targets.shape[1]
     born = [leaves[s // K][s] for s in range(len(leaves[-1]))]
-    shares = [[now[s] / born[s] for s in range(0, len(now), K)] for now in leaves]  # of a tree as it was born
+    shares = [
+        [now[s] / born[s] for s in range(0, len(now), K)] for now in leaves
+    ]  # of a tree as it was born
     shares = [[1.0 if abs(share - 1) < 1e-12 else share for share in row] for row in shares]
     rates = [RATE]
     for t in range(1, len(shares)):
@@ -100,7 +114,9 @@ class Weights(xgb.callback.TrainingCallback):
 
     def after_iteration(self, model, epoch, evals_log):
         booster = json.loads(bytes(model.save_raw("json")))["learner"]["gradient_booster"]
-        found = booster["weight_drop"] if "weight_drop" in booster else booster["model"]["weight_drop"]  # from 3.4 on
+        found = (
+            booster["weight_drop"] if "weight_drop" in booster else booster["model"]["weight_drop"]
+        )  # from 3.4 on
         self.found.append(np.array(found, dtype=float))
         return False
 
@@ -148,7 +164,15 @@ def goss(case, top_rate=0.3, other_rate=0.2):
 
     w = np.float32(case.w).astype(float)
     leaves = case.leaves(X)
-    replay(leaves, leaves[:1], case.targets, w, case.loss, case.start, **{"rate": RATE, **case.more, "bags": draw})
+    replay(
+        leaves,
+        leaves[:1],
+        case.targets,
+        w,
+        case.loss,
+        case.start,
+        **{"rate": RATE, **case.more, "bags": draw},
+    )
     case.more["bags"] = np.stack(bags, axis=1)
     assert set(np.unique(case.more["bags"])) == {0.0, 1.0, (N - 36) / 24}
     return case
@@ -159,18 +183,30 @@ def bagged(case, share=0.6):
     case.fit()
     stream, bags = words(5), []
     for t in range(ITERATIONS):
-        bags.append(bags[-1] if t % 2 else np.array([next(stream) < s for s in share + np.zeros(N)], dtype=float))
+        bags.append(
+            bags[-1]
+            if t % 2
+            else np.array([next(stream) < s for s in share + np.zeros(N)], dtype=float)
+        )
     case.more["bags"] = np.stack(bags, axis=1)
     return case
 
 
 MODELS = {
-    "lightgbm dart": lambda: lightgbm_dart(Case(LC(**LGB_DART), BINARY, "logistic", "logit", WEIGHTS)),
+    "lightgbm dart": lambda: lightgbm_dart(
+        Case(LC(**LGB_DART), BINARY, "logistic", "logit", WEIGHTS)
+    ),
     "lightgbm dart multiclass": lambda: lightgbm_dart(
         Case(LC(**LGB_DART, reg_alpha=0.2), CLASSES, "softmax3/2", "log", more={"l1": 0.2})
     ),
     "lightgbm dart poisson": lambda: lightgbm_dart(
-        Case(LR(**LGB_DART, objective="poisson", max_delta_step=0.5), COUNTS, "poisson0.7", "log", more={"most": 0.5})
+        Case(
+            LR(**LGB_DART, objective="poisson", max_delta_step=0.5),
+            COUNTS,
+            "poisson0.7",
+            "log",
+            more={"most": 0.5},
+        )
     ),
     "lightgbm dart from offsets": lambda: lightgbm_dart(
         Case(LC(**LGB_DART), BINARY, "logistic", "zero", WEIGHTS, OFFSETS)
@@ -185,9 +221,15 @@ MODELS = {
             more={"factors": np.where(BINARY, 3.0, 1.0)},
         )
     ),
-    "lightgbm goss multiclass": lambda: goss(Case(LC(**LGB_GOSS), CLASSES, "softmax3/2", "log", WEIGHTS)),
-    "lightgbm goss gamma": lambda: goss(Case(LR(**LGB_GOSS, objective="gamma"), POSITIVE, "gamma", "log")),
-    "lightgbm bagging multiclass": lambda: bagged(Case(LC(**LGB_BAG), CLASSES, "softmax3/2", "log", WEIGHTS)),
+    "lightgbm goss multiclass": lambda: goss(
+        Case(LC(**LGB_GOSS), CLASSES, "softmax3/2", "log", WEIGHTS)
+    ),
+    "lightgbm goss gamma": lambda: goss(
+        Case(LR(**LGB_GOSS, objective="gamma"), POSITIVE, "gamma", "log")
+    ),
+    "lightgbm bagging multiclass": lambda: bagged(
+        Case(LC(**LGB_BAG), CLASSES, "softmax3/2", "log", WEIGHTS)
+    ),
     "lightgbm balanced bagging": lambda: bagged(
         Case(
             LC(**{**LGB_BAG, "subsample": 1.0}, pos_bagging_fraction=0.5, neg_bagging_fraction=0.8),
@@ -207,10 +249,24 @@ MODELS = {
         more={"rate": RATE * 2 / 3, "bags": stages(0.7, GB["n_estimators"], 3)},
     ).fit(),
     "xgboost dart": lambda: xgboost_dart(
-        Case(XC(**XGB_DART, skip_drop=0.2, one_drop=True), BINARY, "logistic", LOGIT, WEIGHTS, more=dict(L2))
+        Case(
+            XC(**XGB_DART, skip_drop=0.2, one_drop=True),
+            BINARY,
+            "logistic",
+            LOGIT,
+            WEIGHTS,
+            more=dict(L2),
+        )
     ),
     "xgboost dart multiclass": lambda: xgboost_dart(
-        Case(XC(**XGB_DART, normalize_type="forest"), CLASSES, "softmax2", CENTRED, WEIGHTS, more=dict(L2))
+        Case(
+            XC(**XGB_DART, normalize_type="forest"),
+            CLASSES,
+            "softmax2",
+            CENTRED,
+            WEIGHTS,
+            more=dict(L2),
+        )
     ),
     "xgboost dart poisson": lambda: xgboost_dart(
         Case(

@@ -11,7 +11,17 @@ import axil
 from axil.pushes.boosting import Boosting
 from axil.pushes.pushes import Pushes
 from tests.adapters.xgboost_models import VERSION
-from tests.pushes.boosting_models import BINARY, CLASSES, COUNTS, LGB, X_NEW, XGB, N, X, along_gradients
+from tests.pushes.boosting_models import (
+    BINARY,
+    CLASSES,
+    COUNTS,
+    LGB,
+    X_NEW,
+    XGB,
+    N,
+    X,
+    along_gradients,
+)
 
 BINARY_MODEL = lgb.LGBMClassifier(**LGB).fit(X, BINARY)
 SEVERAL = xgb.XGBClassifier(**XGB).fit(X, CLASSES)
@@ -46,7 +56,11 @@ def test_intercepts_and_contributions_are_the_raw_score(case):
 def test_probabilities_are_the_models_own():
     for (model, y, _), own in zip(
         MODELS.values(),
-        (BINARY_MODEL.predict_proba(X_NEW)[:, 1], SEVERAL.predict_proba(X_NEW), MEANS.predict(X_NEW)),
+        (
+            BINARY_MODEL.predict_proba(X_NEW)[:, 1],
+            SEVERAL.predict_proba(X_NEW),
+            MEANS.predict(X_NEW),
+        ),
     ):
         explainer = axil.Explainer(model, X, y)
         explanation = explainer(X_NEW)
@@ -100,7 +114,9 @@ def test_tables_are_of_pushes_and_add_up(case):
         assert np.allclose(sums, expected, atol=1e-6)
     pd.testing.assert_frame_equal(explanation.top(7), explainer.top(X_NEW, 7))
     # Summed by leaf or by row: 200 numbers of size 1 in another order.
-    pd.testing.assert_frame_equal(explanation.group(CLASSES), explainer.group(X_NEW, CLASSES), rtol=0, atol=1e-12)
+    pd.testing.assert_frame_equal(
+        explanation.group(CLASSES), explainer.group(X_NEW, CLASSES), rtol=0, atol=1e-12
+    )
     alone = explainer.group(X_NEW[:0], CLASSES)
     assert list(alone.columns) == list(explanation.group(CLASSES).columns)
     assert len(alone) == 0
@@ -121,7 +137,9 @@ def test_groups_are_summed_by_leaf_in_one_walk_unless_there_are_too_many(case, m
     explainer, _ = case
     walks = []
     factors = Pushes.factors
-    monkeypatch.setattr(Pushes, "factors", lambda self, rows: walks.append(rows) or factors(self, rows))
+    monkeypatch.setattr(
+        Pushes, "factors", lambda self, rows: walks.append(rows) or factors(self, rows)
+    )
     explainer.group(X_NEW, CLASSES)
     assert walks == [slice(0, N)]
     few = explainer.group(X_NEW, np.arange(N))
@@ -158,7 +176,11 @@ def test_the_preview_and_files_name_what_they_show(case, tmp_path):
     explainer, _ = case
     explanation = explainer(X_NEW)
     text = explanation._repr_html_()
-    for words in ("score", "largest contributions: row (contribution)", "mean" if "mean" in text else "probability"):
+    for words in (
+        "score",
+        "largest contributions: row (contribution)",
+        "mean" if "mean" in text else "probability",
+    ):
         assert words in text
     explainer.write(X_NEW, tmp_path / "pushes.parquet")
     found = pd.read_parquet(tmp_path / "pushes.parquet")
@@ -181,16 +203,51 @@ def rounded_data():
     classifier, regressor = xgb.XGBClassifier, xgb.XGBRegressor
     return {
         "separable": (classifier(n_estimators=100), many, (many[:, 0] > 0).astype(int), None),
-        "separable weighted": (classifier(scale_pos_weight=2.0), many, (many[:, 0] > 0).astype(int), weights),
-        "separable classes": (classifier(n_estimators=60), many, np.digitize(many[:, 0], [-0.5, 0.5]), weights),
+        "separable weighted": (
+            classifier(scale_pos_weight=2.0),
+            many,
+            (many[:, 0] > 0).astype(int),
+            weights,
+        ),
+        "separable classes": (
+            classifier(n_estimators=60),
+            many,
+            np.digitize(many[:, 0], [-0.5, 0.5]),
+            weights,
+        ),
         "a rare class": (classifier(n_estimators=5), few + rare[:, None], rare, None),
-        "hardly any of one class": (classifier(n_estimators=5), few, (np.arange(1000) < 999).astype(int), None),
+        "hardly any of one class": (
+            classifier(n_estimators=5),
+            few,
+            (np.arange(1000) < 999).astype(int),
+            None,
+        ),
         "gamma far from 0": (regressor(objective="reg:gamma"), many, near, None),
-        "poisson far from 0": (regressor(objective="count:poisson", base_score=BASE), many, near, None),
+        "poisson far from 0": (
+            regressor(objective="count:poisson", base_score=BASE),
+            many,
+            near,
+            None,
+        ),
         "tweedie far from 0": (regressor(objective="reg:tweedie"), many, near, weights),
-        "pseudo-huber": (regressor(objective="reg:pseudohubererror", base_score=0.5), many, 10 * many[:, 0], weights),
-        "dart": (classifier(n_estimators=40, booster="dart", rate_drop=0.1), many, (many[:, 0] > 0).astype(int), None),
-        "parallel": (classifier(n_estimators=40, num_parallel_tree=2), many, (many[:, 0] > 0).astype(int), None),
+        "pseudo-huber": (
+            regressor(objective="reg:pseudohubererror", base_score=0.5),
+            many,
+            10 * many[:, 0],
+            weights,
+        ),
+        "dart": (
+            classifier(n_estimators=40, booster="dart", rate_drop=0.1),
+            many,
+            (many[:, 0] > 0).astype(int),
+            None,
+        ),
+        "parallel": (
+            classifier(n_estimators=40, num_parallel_tree=2),
+            many,
+            (many[:, 0] > 0).astype(int),
+            None,
+        ),
     }
 
 
@@ -209,7 +266,9 @@ def test_gradients_are_rounded_as_xgboost_rounds_them(name):
     pushes = explanation.contributions.reshape(20, -1, len(rows)).sum(axis=2)
     expected = model.predict(rows[:20], output_margin=True).reshape(pushes.shape)
     found = explanation.intercepts.reshape(pushes.shape) + pushes
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())  # XGBoost's sums
+    np.testing.assert_allclose(
+        found, expected, rtol=0, atol=1e-5 * np.abs(expected).max()
+    )  # XGBoost's sums
 
 
 @pytest.mark.parametrize("labels", [np.zeros(N), np.ones(N)])
@@ -217,7 +276,9 @@ def test_boosters_of_one_class_start_where_xgboost_does(labels):
     booster = xgb.train({"objective": "binary:logistic"}, xgb.DMatrix(X, labels), 3)
     explanation = axil.Explainer(booster, X, labels)(X[:3])
     expected = booster.predict(xgb.DMatrix(X[:3]), output_margin=True)
-    np.testing.assert_allclose(explanation.intercepts + explanation.contributions.sum(axis=-1), expected, rtol=1e-6)
+    np.testing.assert_allclose(
+        explanation.intercepts + explanation.contributions.sum(axis=-1), expected, rtol=1e-6
+    )
 
 
 def test_a_class_without_rows():
@@ -250,14 +311,19 @@ def test_classifiers_of_one_class_are_refused_by_name(model, objective):
 
 SCHEDULED = {
     "binary:logistic": (BINARY, {}),
-    "count:poisson": (COUNTS, {"max_delta_step": 2.0}),  # no leaf is clipped, whose gain would show no rate
+    "count:poisson": (
+        COUNTS,
+        {"max_delta_step": 2.0},
+    ),  # no leaf is clipped, whose gain would show no rate
     "reg:gamma": (COUNTS + 1, {}),
     "multi:softprob": (CLASSES, {"num_class": len(np.unique(CLASSES))}),
 }
 
 
 @pytest.mark.parametrize("start", [0.3, 0.0])
-@pytest.mark.parametrize("settings", [{"max_depth": 1}, {"max_depth": 3}, {"max_depth": 1, "alpha": 0.1}])
+@pytest.mark.parametrize(
+    "settings", [{"max_depth": 1}, {"max_depth": 3}, {"max_depth": 1, "alpha": 0.1}]
+)
 @pytest.mark.parametrize("objective", SCHEDULED)
 def test_rates_of_a_schedule_are_read_from_gains(objective, settings, start, tmp_path):
     """Trees of two values too, whose values would fit any rate, and trees of a rate of zero."""
@@ -270,7 +336,9 @@ def test_rates_of_a_schedule_are_read_from_gains(objective, settings, start, tmp
     explanation = axil.Explainer(booster, X, y)(X[:5])
     pushes = explanation.contributions.reshape(5, -1, N).sum(axis=2)
     expected = booster.predict(xgb.DMatrix(X[:5]), output_margin=True).reshape(pushes.shape)
-    np.testing.assert_allclose(explanation.intercepts.reshape(pushes.shape) + pushes, expected, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(
+        explanation.intercepts.reshape(pushes.shape) + pushes, expected, rtol=0, atol=1e-6
+    )
     with pytest.raises(axil.ExactnessError):
         axil.Explainer(booster, X, y[::-1])
 
@@ -299,4 +367,6 @@ def test_scores_are_added_up_as_xgboost_adds_them():
     assert explainer.verification.max_error < 1e-7
     found = explainer(X[:3])
     expected = model.predict(X[:3], output_margin=True)
-    np.testing.assert_allclose(found.intercepts + found.contributions.sum(axis=-1), expected, rtol=1e-5)
+    np.testing.assert_allclose(
+        found.intercepts + found.contributions.sum(axis=-1), expected, rtol=1e-5
+    )

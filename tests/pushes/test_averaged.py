@@ -14,7 +14,13 @@ RNG = np.random.default_rng(8)
 X, NEW = RNG.normal(size=(N, 3)), RNG.normal(size=(5, 3))
 SIGNAL = X[:, 0] + RNG.normal(size=N) / 2
 W = RNG.uniform(0.5, 2.0, N).astype(np.float32).astype(float)
-FOREST = {"boosting_type": "rf", "subsample": 0.7, "subsample_freq": 1, "n_estimators": 6, "num_leaves": 5}
+FOREST = {
+    "boosting_type": "rf",
+    "subsample": 0.7,
+    "subsample_freq": 1,
+    "n_estimators": 6,
+    "num_leaves": 5,
+}
 FOREST |= {"min_child_samples": 8, "verbose": -1, "n_jobs": 1}
 TARGETS = {
     "binary": (SIGNAL > 0.3).astype(int),
@@ -33,7 +39,11 @@ def slopes(objective, columns, F):
 
 
 def columns_of(objective, y):
-    return (y[:, None] == np.arange(3)).astype(float) if objective == "multiclass" else np.asarray(y, float)[:, None]
+    return (
+        (y[:, None] == np.arange(3)).astype(float)
+        if objective == "multiclass"
+        else np.asarray(y, float)[:, None]
+    )
 
 
 @cache
@@ -49,9 +59,13 @@ def replayed(objective, columns, w, from_average=True):
     model, explainer = case(objective, from_average)
     drawn = explainer._model.boosting.walked.drawn
     K = columns.shape[1]
-    start = LINKS[objective](np.average(columns, axis=0, weights=w)) if from_average else np.zeros(K)
+    start = (
+        LINKS[objective](np.average(columns, axis=0, weights=w)) if from_average else np.zeros(K)
+    )
     g, h = slopes(objective, columns, np.tile(start, (N, 1)))
-    leaves, asked = (model.predict(rows, pred_leaf=True).reshape(len(rows), -1) for rows in (X, NEW))
+    leaves, asked = (
+        model.predict(rows, pred_leaf=True).reshape(len(rows), -1) for rows in (X, NEW)
+    )
     found = np.zeros((len(NEW), K, N))
     n = leaves.shape[1] // K
     for t in range(leaves.shape[1]):
@@ -66,16 +80,26 @@ def replayed(objective, columns, w, from_average=True):
 @pytest.mark.parametrize("objective", TARGETS)
 def test_contributions_are_those_of_a_replay(objective, from_average):
     model, explainer = case(objective, from_average)
-    scores, expected = replayed(objective, columns_of(objective, TARGETS[objective]), W, from_average)
+    scores, expected = replayed(
+        objective, columns_of(objective, TARGETS[objective]), W, from_average
+    )
     found = explainer(NEW)
     contributions = np.reshape(found.contributions, expected.shape)
     np.testing.assert_allclose(contributions, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
-    np.testing.assert_allclose(np.reshape(found.predictions, scores.shape), scores, rtol=0, atol=1e-6)
-    raw = model.predict(NEW, raw_score=True).reshape(scores.shape) / 6  # which LightGBM does not average
+    np.testing.assert_allclose(
+        np.reshape(found.predictions, scores.shape), scores, rtol=0, atol=1e-6
+    )
+    raw = (
+        model.predict(NEW, raw_score=True).reshape(scores.shape) / 6
+    )  # which LightGBM does not average
     np.testing.assert_allclose(raw, scores, rtol=0, atol=1e-6)
-    means = {"binary": expit, "multiclass": lambda F: softmax(F, axis=1), "poisson": np.exp}[objective](scores)
+    means = {"binary": expit, "multiclass": lambda F: softmax(F, axis=1), "poisson": np.exp}[
+        objective
+    ](scores)
     theirs = model.predict(NEW) if objective == "poisson" else model.predict_proba(NEW)
-    np.testing.assert_allclose(theirs if objective != "binary" else theirs[:, 1], np.squeeze(means), atol=1e-6)
+    np.testing.assert_allclose(
+        theirs if objective != "binary" else theirs[:, 1], np.squeeze(means), atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("objective", TARGETS)
@@ -88,7 +112,9 @@ def test_deletions_and_other_targets(objective):
     found = explainer.without(NEW, gone)["after"]
     np.testing.assert_allclose(np.reshape(found, after.shape), after, rtol=0, atol=1e-6)
     again = explainer.refit(drop=gone)
-    np.testing.assert_allclose(np.reshape(again(NEW).predictions, after.shape), after, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(
+        np.reshape(again(NEW).predictions, after.shape), after, rtol=0, atol=1e-6
+    )
     changed = y.copy()
     changed[[0, 50]] = 1 - (y[[0, 50]] > 0)
     after = replayed(objective, columns_of(objective, changed), W)[0]
@@ -102,7 +128,9 @@ def test_derivatives_are_differences_of_replays(objective):
     found = explainer(NEW).weights
     for row in (0, 17, 80):
         step = 1e-5 * np.eye(N)[row][:, None]
-        both = [replayed(objective, columns_of(objective, y) + sign * step, W)[0] for sign in (1, -1)]
+        both = [
+            replayed(objective, columns_of(objective, y) + sign * step, W)[0] for sign in (1, -1)
+        ]
         expected = (both[0] - both[1])[:, 0] / 2e-5
         np.testing.assert_allclose(found[:, row], expected, rtol=0, atol=1e-5 * np.abs(found).max())
 
@@ -135,7 +163,9 @@ def test_trees_without_a_split():
         made = found.contributions.sum(axis=1) + found.intercepts
         np.testing.assert_allclose(made, model.predict(NEW, raw_score=True) / 6, rtol=0, atol=1e-6)
         after = explainer.without(NEW, [1, 2])["after"]
-        np.testing.assert_allclose(explainer.refit(drop=[1, 2])(NEW).predictions, after, rtol=0, atol=1e-6)
+        np.testing.assert_allclose(
+            explainer.refit(drop=[1, 2])(NEW).predictions, after, rtol=0, atol=1e-6
+        )
 
 
 def test_saved_and_loaded(tmp_path):

@@ -57,7 +57,9 @@ def replayed(case, y, w):
     more = {"rate": 0.25, **case.more}
     if case.offsets is not None:
         more["offsets"] = case.offsets[:, None]
-    w = w if case.library == "sklearn" else w + (np.float32(case.w) - case.w)  # as the library keeps them
+    w = (
+        w if case.library == "sklearn" else w + (np.float32(case.w) - case.w)
+    )  # as the library keeps them
     return replay(case.leaves(X), case.leaves(X_NEW), y, w, case.loss, case.start, **more)
 
 
@@ -89,7 +91,10 @@ def test_weight_derivatives_are_finite_differences(name):
     case = case_of(name)
     found = explainer_of(name).weight_derivatives(X_NEW).reshape(len(X_NEW), -1, N)
     expected = differences(lambda w: replayed(case, case.targets, w), case.w, COLUMNS, 1e-5)
-    assert np.abs(found[:, :, COLUMNS].transpose(2, 0, 1) - expected).max() < 1e-6 * np.abs(found).max()
+    assert (
+        np.abs(found[:, :, COLUMNS].transpose(2, 0, 1) - expected).max()
+        < 1e-6 * np.abs(found).max()
+    )
 
 
 @pytest.mark.parametrize(
@@ -115,8 +120,16 @@ def test_probabilities_are_differentiated_through_the_link(name, link):
 
         expected = differences(predict, case.targets[:, k], COLUMNS, 1e-5)
         assert np.abs(found[:, k, COLUMNS].T - expected).max() < 1e-6 * np.abs(found[:, k]).max()
-    own = case.model.predict_proba(X_NEW)[:, -K:] if hasattr(case.model, "predict_proba") else case.model.predict(X_NEW)
-    assert np.allclose(explanation.probabilities.reshape(len(X_NEW), K), np.reshape(own, (len(X_NEW), K)), atol=1e-6)
+    own = (
+        case.model.predict_proba(X_NEW)[:, -K:]
+        if hasattr(case.model, "predict_proba")
+        else case.model.predict(X_NEW)
+    )
+    assert np.allclose(
+        explanation.probabilities.reshape(len(X_NEW), K),
+        np.reshape(own, (len(X_NEW), K)),
+        atol=1e-6,
+    )
 
 
 SQUARED = {
@@ -141,14 +154,18 @@ def test_squared_error_gives_the_exact_weights(name):
 
 def test_the_step_search_finds_halved_steps():
     """CatBoost's default of ten steps gives up some of them near the optimum: the replay has to say which."""
-    model = catboost.CatBoostClassifier(**{**CAT, "iterations": 30}, leaf_estimation_iterations=10).fit(X, BINARY)
+    model = catboost.CatBoostClassifier(
+        **{**CAT, "iterations": 30}, leaf_estimation_iterations=10
+    ).fit(X, BINARY)
     explainer = axil.Explainer(model, X, BINARY)
     assert explainer.verification.leaf_error < 1e-12
     stages = np.bincount(explainer._model.boosting.walked.stage_tree)
     assert stages.min() < 10  # or there would be nothing to find
 
 
-@pytest.mark.parametrize("name", ["lightgbm multiclass", "catboost binary 4 steps", "xgboost binary"])
+@pytest.mark.parametrize(
+    "name", ["lightgbm multiclass", "catboost binary 4 steps", "xgboost binary"]
+)
 def test_threads_and_batches_change_nothing(name):
     case, explainer = case_of(name), explainer_of(name)
     other = axil.Explainer(case.model, X, case.y, case.weights, n_threads=2)
@@ -162,7 +179,9 @@ def test_threads_and_batches_change_nothing(name):
     )
 
 
-@pytest.mark.parametrize("name", ["lightgbm binary", "xgboost gamma", "catboost multiclass", "sklearn multiclass"])
+@pytest.mark.parametrize(
+    "name", ["lightgbm binary", "xgboost gamma", "catboost multiclass", "sklearn multiclass"]
+)
 def test_wrong_training_data_raise(name):
     case = case_of(name)
     swapped = case.y.copy()
@@ -214,7 +233,10 @@ FITTED = {
         lgb.LGBMClassifier(**LGB, subsample=0.6, subsample_freq=2).fit(X, BINARY),
         BINARY,
     ),
-    "lightgbm no splits": lambda path: (lgb.LGBMClassifier(**{**LGB, "min_child_samples": 100}).fit(X, BINARY), BINARY),
+    "lightgbm no splits": lambda path: (
+        lgb.LGBMClassifier(**{**LGB, "min_child_samples": 100}).fit(X, BINARY),
+        BINARY,
+    ),
     "xgboost loaded": loaded,
     "xgboost schedule": lambda path: (
         xgb.train(
@@ -245,7 +267,10 @@ FITTED = {
         HistGradientBoostingClassifier(**HIST, early_stopping=True, random_state=0).fit(X, CLASSES),
         CLASSES,
     ),
-    "sklearn from zero": lambda path: (GradientBoostingClassifier(**GB, init="zero").fit(X, BINARY), BINARY),
+    "sklearn from zero": lambda path: (
+        GradientBoostingClassifier(**GB, init="zero").fit(X, BINARY),
+        BINARY,
+    ),
 }
 
 
@@ -254,16 +279,22 @@ FITTED = {
 def test_poisson_models_from_files_keep_their_step(settings, ending, tmp_path):
     """max_delta_step, 0.7 where nobody set it, clips leaves, and files keep it with the objective alone."""
     model = xgb.XGBRegressor(
-        **{**XGB, "learning_rate": 0.1, "min_child_weight": 0.0}, objective="count:poisson", **settings
+        **{**XGB, "learning_rate": 0.1, "min_child_weight": 0.0},
+        objective="count:poisson",
+        **settings,
     )
     model.fit(X, COUNTS, base_margin=OFFSETS).save_model(tmp_path / f"model.{ending}")
     again = xgb.XGBRegressor()
     again.load_model(tmp_path / f"model.{ending}")
     expected = axil.Explainer(model, X, COUNTS, init_score=OFFSETS)
-    assert expected._model.boosting.walked.fit.max_step == pytest.approx(settings.get("max_delta_step", 0.7))
+    assert expected._model.boosting.walked.fit.max_step == pytest.approx(
+        settings.get("max_delta_step", 0.7)
+    )
     for loaded in (again, xgb.Booster(model_file=tmp_path / f"model.{ending}")):
         found = axil.Explainer(loaded, X, COUNTS, init_score=OFFSETS)
-        both = [own(X_NEW, init_score=OFFSETS[: len(X_NEW)]).contributions for own in (found, expected)]
+        both = [
+            own(X_NEW, init_score=OFFSETS[: len(X_NEW)]).contributions for own in (found, expected)
+        ]
         np.testing.assert_allclose(*both, rtol=0, atol=1e-6)
 
 
@@ -281,7 +312,11 @@ def test_other_ways_to_a_model_are_replayed(name, tmp_path):
         (lgb.LGBMClassifier, LGB, "balanced"),
         (lgb.LGBMClassifier, LGB, {"mid": 4.0}),
         (HistGradientBoostingClassifier, HIST, "balanced"),
-        (HistGradientBoostingClassifier, HIST, {1: 4.0}),  # by the number of the class, whatever its name
+        (
+            HistGradientBoostingClassifier,
+            HIST,
+            {1: 4.0},
+        ),  # by the number of the class, whatever its name
     ],
 )
 def test_class_weights_multiply_sample_weights(kind, settings, setting):
@@ -295,7 +330,9 @@ def test_class_weights_multiply_sample_weights(kind, settings, setting):
     np.testing.assert_allclose(found.pushes(X_NEW), expected.pushes(X_NEW), rtol=0, atol=1e-12)
     by_product = axil.Explainer(model, X, labels, product)  # multiplied by hand already
     np.testing.assert_array_equal(by_product.pushes(X_NEW), found.pushes(X_NEW))
-    with pytest.raises(axil.ExactnessError, match=r"first:\n- The model has class_weight=.* as the fit got it"):
+    with pytest.raises(
+        axil.ExactnessError, match=r"first:\n- The model has class_weight=.* as the fit got it"
+    ):
         axil.Explainer(model, X, labels, w[::-1])
 
 
@@ -325,23 +362,31 @@ def test_class_weights_of_catboost_multiply_sample_weights(settings, factors):
     found = axil.Explainer(model, X, labels, w)
     assert found.kind == "additive"
     expected = axil.Explainer(by_hand, X, labels, product)
-    np.testing.assert_allclose(found.pushes(X_NEW), expected.pushes(X_NEW), rtol=0, atol=1e-6)  # kept in float32
+    np.testing.assert_allclose(
+        found.pushes(X_NEW), expected.pushes(X_NEW), rtol=0, atol=1e-6
+    )  # kept in float32
     swapped = labels.copy()
-    swapped[[0, -1]] = np.roll(np.unique(labels), 1)[:2] if labels[0] == labels[-1] else labels[[-1, 0]]
+    swapped[[0, -1]] = (
+        np.roll(np.unique(labels), 1)[:2] if labels[0] == labels[-1] else labels[[-1, 0]]
+    )
     for wrong in (swapped, np.random.default_rng(0).permutation(labels)):
         with pytest.raises(axil.ExactnessError):
             axil.Explainer(model, X, wrong, w)
 
 
 def test_categories():
-    frame = pd.DataFrame(X, columns=list("abcd")).assign(kind=pd.Categorical(np.array(list("uvwxyz"))[CLASSES * 2]))
+    frame = pd.DataFrame(X, columns=list("abcd")).assign(
+        kind=pd.Categorical(np.array(list("uvwxyz"))[CLASSES * 2])
+    )
     models = (
         lgb.LGBMClassifier(**LGB),
         xgb.XGBClassifier(**XGB, enable_categorical=True),
         HistGradientBoostingClassifier(**HIST, categorical_features="from_dtype"),
     )
     for model in models:
-        assert axil.Explainer(model.fit(frame, BINARY), frame, BINARY)(frame.head(2)).weights.shape == (2, N)
+        assert axil.Explainer(model.fit(frame, BINARY), frame, BINARY)(
+            frame.head(2)
+        ).weights.shape == (2, N)
 
 
 def test_pipelines():
@@ -358,7 +403,9 @@ def test_default_models_on_more_rows():
     """The settings that people use, where leaves are many and probabilities near 0 and 1."""
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(20_000, 8))
-    labels = (3 * rows[:, 0] + 2 * rows[:, 1] * rows[:, 2] + rng.logistic(size=len(rows)) > 0).astype(int)
+    labels = (
+        3 * rows[:, 0] + 2 * rows[:, 1] * rows[:, 2] + rng.logistic(size=len(rows)) > 0
+    ).astype(int)
     models = (
         lgb.LGBMClassifier(n_estimators=300, verbose=-1, n_jobs=1),
         xgb.XGBClassifier(n_estimators=300, n_jobs=1),
@@ -374,13 +421,17 @@ def test_default_models_on_more_rows():
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("loss", ["MultiClass", "MultiClassOneVsAll"])
 def test_classes_that_are_named_but_not_there_have_no_output(loss):
-    model = catboost.CatBoostClassifier(**CAT, loss_function=loss, class_names=[3, 1, 0, 2]).fit(X, BINARY)
+    model = catboost.CatBoostClassifier(**CAT, loss_function=loss, class_names=[3, 1, 0, 2]).fit(
+        X, BINARY
+    )
     found = axil.Explainer(model, X, BINARY)(X_NEW)
     np.testing.assert_array_equal(found.outputs, [1, 0])
     own = model.predict(X_NEW, prediction_type="RawFormulaVal")
     np.testing.assert_allclose(found.predictions, own[:, 1:3], atol=1e-12)
     assert np.isneginf(own[:, [0, 3]]).all()
-    np.testing.assert_allclose(found.contributions.sum(axis=-1) + found.intercepts, own[:, 1:3], atol=1e-9)
+    np.testing.assert_allclose(
+        found.contributions.sum(axis=-1) + found.intercepts, own[:, 1:3], atol=1e-9
+    )
 
 
 @pytest.mark.parametrize("size", [30.0, 100.0, 700.0])
@@ -406,7 +457,9 @@ def test_baselines_that_leave_nothing_to_learn(loss, size):
 def test_names_of_classes_that_are_text_where_targets_are_numbers(names):
     model = catboost.CatBoostClassifier(**CAT, class_names=names).fit(X, BINARY)
     explainer = axil.Explainer(model, X, BINARY)
-    assert explainer(X_NEW).predictions == pytest.approx(model.predict(X_NEW, prediction_type="RawFormulaVal"))
+    assert explainer(X_NEW).predictions == pytest.approx(
+        model.predict(X_NEW, prediction_type="RawFormulaVal")
+    )
     assert explainer.targets.tolist() == (float(names[1]) == BINARY).astype(float).tolist()
     with pytest.raises(axil.InputError, match="knows the classes"):
         axil.Explainer(model, X, BINARY + 1)
@@ -416,7 +469,9 @@ def test_classes_that_are_kept_in_single_precision():
     y = np.array([0.1, 1 / 3, 0.5])[CLASSES.astype(int)]
     model = catboost.CatBoostClassifier(**CAT).fit(X, y)
     found = axil.Explainer(model, X, y)(X_NEW)
-    np.testing.assert_allclose(found.predictions, model.predict(X_NEW, prediction_type="RawFormulaVal"), atol=1e-12)
+    np.testing.assert_allclose(
+        found.predictions, model.predict(X_NEW, prediction_type="RawFormulaVal"), atol=1e-12
+    )
     with pytest.raises(axil.InputError, match=r"holds 0\.2 at position"):
         axil.Explainer(model, X, np.where(y == 0.1, 0.2, y))
 
@@ -444,32 +499,47 @@ def test_lightgbm_objectives_have_several_names():
         {"loss": "fair", "objective": squared},
     ):
         model = lgb.LGBMRegressor(**LGB, **settings).fit(X, SCORE)
-        np.testing.assert_allclose(axil.Explainer(model, X, SCORE)(X_NEW).predictions, model.predict(X_NEW), rtol=1e-9)
+        np.testing.assert_allclose(
+            axil.Explainer(model, X, SCORE)(X_NEW).predictions, model.predict(X_NEW), rtol=1e-9
+        )
 
 
 @pytest.mark.parametrize("objective", ["multiclass", "multiclassova", "binary", "cross_entropy"])
 def test_a_lightgbm_class_that_no_row_has(objective):
     y = np.zeros(N) if objective in ("binary", "cross_entropy") else 2.0 * BINARY
-    settings = {"objective": objective, "num_class": 3 if y.any() else 1, "verbose": -1, "num_threads": 1}
+    settings = {
+        "objective": objective,
+        "num_class": 3 if y.any() else 1,
+        "verbose": -1,
+        "num_threads": 1,
+    }
     model = lgb.train(settings, lgb.Dataset(X, y), 3)
     np.testing.assert_allclose(
-        axil.Explainer(model, X, y)(X_NEW).predictions, model.predict(X_NEW, raw_score=True), rtol=1e-13
+        axil.Explainer(model, X, y)(X_NEW).predictions,
+        model.predict(X_NEW, raw_score=True),
+        rtol=1e-13,
     )
 
 
 def test_lightgbm_does_not_start_from_a_mean_next_to_zero():
     model = lgb.LGBMRegressor(**LGB, objective="fair").fit(X, 1e-17 * SCORE)
     own = model.predict(X_NEW)
-    np.testing.assert_allclose(axil.Explainer(model, X, 1e-17 * SCORE)(X_NEW).predictions, own, rtol=1e-9)
+    np.testing.assert_allclose(
+        axil.Explainer(model, X, 1e-17 * SCORE)(X_NEW).predictions, own, rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize("loss", ["log_loss", "exponential"])
-@pytest.mark.parametrize(("data", "rate"), [(load_breast_cancer, 0.3), (load_breast_cancer, 1.0), (load_iris, 1.0)])
+@pytest.mark.parametrize(
+    ("data", "rate"), [(load_breast_cancer, 0.3), (load_breast_cancer, 1.0), (load_iris, 1.0)]
+)
 def test_scikit_learns_stages_once_every_row_is_certain(data, rate, loss):
     """Gradients end next to zero, and second derivatives are made of them as scikit-learn rounds them."""
     X, y = data(return_X_y=True)
     y = y if loss == "log_loss" else y > 0
-    model = GradientBoostingClassifier(n_estimators=150, learning_rate=rate, loss=loss, random_state=0).fit(X, y)
+    model = GradientBoostingClassifier(
+        n_estimators=150, learning_rate=rate, loss=loss, random_state=0
+    ).fit(X, y)
     explainer = axil.Explainer(model, X, y)
     scores = model.decision_function(X)
     # of the order of the sums alone: no difference of numbers near one is left
@@ -485,7 +555,9 @@ def test_dart_without_drops_finds_rates_that_trees_do_not_show():
     model = xgb.XGBClassifier(**settings).fit(X, BINARY)
     explainer = axil.Explainer(model, X, BINARY)
     own = model.predict(X_NEW, output_margin=True)
-    np.testing.assert_allclose(explainer(X_NEW).predictions, own, rtol=0, atol=1e-5 * np.abs(own).max())
+    np.testing.assert_allclose(
+        explainer(X_NEW).predictions, own, rtol=0, atol=1e-5 * np.abs(own).max()
+    )
 
 
 @pytest.mark.parametrize("l2", [1e-7, 0.01])
@@ -495,11 +567,14 @@ def test_steps_are_found_on_the_leaf_that_needs_most_of_them(l2):
     rows = rng.normal(size=(400, 4))
     labels = (rows[:, 0] + 0.5 * rng.normal(size=400) > 0.4).astype(int)
     model = catboost.CatBoostClassifier(
-        **CAT | {"iterations": 20, "depth": 5, "learning_rate": 0.4, "l2_leaf_reg": l2}, leaf_estimation_iterations=10
+        **CAT | {"iterations": 20, "depth": 5, "learning_rate": 0.4, "l2_leaf_reg": l2},
+        leaf_estimation_iterations=10,
     ).fit(rows, labels)
     explainer = axil.Explainer(model, rows, labels)
     own = model.predict(rows, prediction_type="RawFormulaVal")
-    np.testing.assert_allclose(explainer(rows).predictions, own, rtol=0, atol=1e-6 * np.abs(own).max())
+    np.testing.assert_allclose(
+        explainer(rows).predictions, own, rtol=0, atol=1e-6 * np.abs(own).max()
+    )
     wrong = labels.copy()
     wrong[:2] = 1 - wrong[:2]
     with pytest.raises(axil.ExactnessError):

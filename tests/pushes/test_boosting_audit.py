@@ -47,7 +47,9 @@ def test_two_classes():
     by_row = table.set_index("row").sort_index()
     second = neighbours(model.predict(X, pred_leaf=True), y, 1)
     without = model.predict(X, raw_score=True) - np.diagonal(explainer.pushes(X))
-    np.testing.assert_allclose(by_row["probability"], np.where(y == 1, expit(without), expit(-without)), rtol=1e-6)
+    np.testing.assert_allclose(
+        by_row["probability"], np.where(y == 1, expit(without), expit(-without)), rtol=1e-6
+    )
     mean = (second + expit(without)) / 2
     np.testing.assert_allclose(by_row["quality"], np.where(y == 1, mean, 1 - mean), rtol=1e-6)
     np.testing.assert_array_equal(by_row["expected"], (mean > 0.5).astype(int))
@@ -72,7 +74,9 @@ def test_several_classes(library):
     shares = np.stack([neighbours(leaves, y, k) for k in range(3)], axis=1)
     raw = {"raw_score": True} if library == "lightgbm" else {"output_margin": True}
     scores = model.predict(X, **raw) - np.diagonal(explainer.pushes(X), axis1=0, axis2=2).T
-    np.testing.assert_allclose(by_row["probability"], softmax(scores, axis=1)[np.arange(240), y], rtol=1e-5)
+    np.testing.assert_allclose(
+        by_row["probability"], softmax(scores, axis=1)[np.arange(240), y], rtol=1e-5
+    )
     said = (shares + softmax(scores, axis=1)) / 2
     np.testing.assert_allclose(by_row["quality"], said[np.arange(240), y], rtol=1e-5)
     classes = names if library == "lightgbm" else np.arange(3)
@@ -96,7 +100,9 @@ def test_out_of_fold_probabilities_take_the_place_of_shares():
         np.where((1 - second >= usual[0]) & (second < 0.5), 0, 1),
         np.where(1 - second >= usual[0], 0, -1),
     )
-    estimated = sum((y == k).sum() * (confident[(y == k) & (confident >= 0)] != k).mean() for k in (0, 1))
+    estimated = sum(
+        (y == k).sum() * (confident[(y == k) & (confident >= 0)] != k).mean() for k in (0, 1)
+    )
     assert table["suspect"].sum() == min(contested.sum(), round(estimated))
     assert table["quality"][table["suspect"]].max() <= table["quality"][~table["suspect"]].min()
     with pytest.raises(InputError, match="out_of_fold"):
@@ -121,7 +127,9 @@ def test_counts_are_judged_by_their_residuals():
     without = explainer.without(X[rows], rows)["after"]
     np.testing.assert_allclose(by_row["expected"][rows], np.exp(without), rtol=1e-9)
     np.testing.assert_allclose(by_row["residual"], y - by_row["expected"])
-    np.testing.assert_array_equal(explainer.audit(np.full(300, 5.0)).set_index("row").sort_index()["expected"], 5.0)
+    np.testing.assert_array_equal(
+        explainer.audit(np.full(300, 5.0)).set_index("row").sort_index()["expected"], 5.0
+    )
 
 
 def test_models_without_leaves_or_means_are_refused():
@@ -174,7 +182,9 @@ def amounts(kind, rng):
     if kind == "gamma":
         y = rng.gamma(0.7, mean / 0.7) + 1e-6
         return X, y, offsets, weights, np.where(wrong, 100 * y + 100 * mean, y), wrong
-    if kind == "tweedie":  # of power 1.5 and dispersion 2: as many amounts as the root of the mean, on average
+    if (
+        kind == "tweedie"
+    ):  # of power 1.5 and dispersion 2: as many amounts as the root of the mean, on average
         number = rng.poisson(np.sqrt(mean))
         y = rng.gamma(np.maximum(number, 1), np.sqrt(mean)) * (number > 0)
         return X, y, offsets, weights, np.where(wrong, 100 * y + 100, y), wrong
@@ -187,13 +197,23 @@ def amounts(kind, rng):
     return X, y, offsets, weights, bad, wrong
 
 
-@pytest.mark.parametrize("kind", ["poisson", "poisson by offsets", "poisson by weights", "gamma", "tweedie"])
+@pytest.mark.parametrize(
+    "kind", ["poisson", "poisson by offsets", "poisson by weights", "gamma", "tweedie"]
+)
 def test_clean_counts_and_amounts_are_not_suspected_and_wrong_ones_are(kind):
     """Few of 3,000 right ones: as many as are beyond three standard errors of what chance makes."""
     X, y, offsets, weights, bad, wrong = amounts(kind, np.random.default_rng(3))
-    settings = {"n_estimators": 40, "num_leaves": 8, "verbose": -1, "n_jobs": 1, "objective": kind.split()[0]}
+    settings = {
+        "n_estimators": 40,
+        "num_leaves": 8,
+        "verbose": -1,
+        "n_jobs": 1,
+        "objective": kind.split()[0],
+    }
     for targets in (y, bad):
-        model = lgb.LGBMRegressor(**settings).fit(X, targets, sample_weight=weights, init_score=offsets)
+        model = lgb.LGBMRegressor(**settings).fit(
+            X, targets, sample_weight=weights, init_score=offsets
+        )
         table = axil.Explainer(model, X, targets, weights, offsets).audit()
         suspects = set(table["row"][table["suspect"]])
         assert suspects == set(table["row"].head(len(suspects)))
@@ -212,16 +232,29 @@ def test_tails_are_those_of_the_distributions():
         np.array([[0.0], [1.0], [3.0], [8.0], [50.0], [3.0]]),
         np.array([[2.0], [0.5], [0.098], [3.0], [60.0], [3.0]]),
     )
-    expected = [poisson.cdf(0, 2), poisson.sf(0, 0.5), poisson.sf(2, 0.098), poisson.sf(7, 3), poisson.cdf(50, 60), 0.5]
-    np.testing.assert_allclose(tails(1, y, means, ones)[:, 0], np.minimum(2 * np.array(expected), 1.0), rtol=1e-9)
+    expected = [
+        poisson.cdf(0, 2),
+        poisson.sf(0, 0.5),
+        poisson.sf(2, 0.098),
+        poisson.sf(7, 3),
+        poisson.cdf(50, 60),
+        0.5,
+    ]
+    np.testing.assert_allclose(
+        tails(1, y, means, ones)[:, 0], np.minimum(2 * np.array(expected), 1.0), rtol=1e-9
+    )
     assert 2.8e-4 < tails(1, y, means, ones)[2, 0] < 3e-4
     amount = rng.gamma(0.7, 1 / 0.7, size=(100_000, 1))
     found = tails(2, amount, np.ones_like(amount), np.ones(len(amount)))
     np.testing.assert_allclose(np.quantile(found, [0.001, 0.01, 0.5]), [0.001, 0.01, 0.5], rtol=0.2)
     number = rng.poisson(2.0, size=(100_000, 1))
-    total = rng.gamma(np.maximum(number, 1), 1.0) * (number > 0)  # power 1.5, mean 2, dispersion sqrt(2)
+    total = rng.gamma(np.maximum(number, 1), 1.0) * (
+        number > 0
+    )  # power 1.5, mean 2, dispersion sqrt(2)
     found = tails(1.5, total, np.full_like(total, 2.0), np.ones(len(total)))
-    np.testing.assert_allclose((found < 0.01).mean(), 0.005, rtol=0.15)  # zeros are at one end, and no tail
+    np.testing.assert_allclose(
+        (found < 0.01).mean(), 0.005, rtol=0.15
+    )  # zeros are at one end, and no tail
     many = np.concatenate([np.zeros((1, 1)), rng.gamma(400, 1 / 400, size=(2000, 1))])
     found = tails(1.5, many, np.ones_like(many), np.ones(len(many)))
     assert np.isfinite(found).all()

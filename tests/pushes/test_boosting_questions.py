@@ -78,40 +78,63 @@ def test_targets_of_counts_may_be_set_to_zero(name):
     expected = replayed(case, targets_with(case, {row: 0.0})) - replayed(case, case.targets)
     assert np.abs(frame["change"] - expected.ravel()).max() < 1e-6 * np.abs(expected).max()
     again = explainer.refit(targets={LABELS[row]: 0})
-    np.testing.assert_allclose(again.what_if(X_NEW, {})["before"], frame["after"], rtol=3e-6, atol=3e-6)
+    np.testing.assert_allclose(
+        again.what_if(X_NEW, {})["before"], frame["after"], rtol=3e-6, atol=3e-6
+    )
     nothing = dict.fromkeys(LABELS, 0.0)
-    for ask in (partial(explainer.what_if, X_NEW, nothing), partial(explainer.refit, targets=nothing)):
+    for ask in (
+        partial(explainer.what_if, X_NEW, nothing),
+        partial(explainer.refit, targets=nothing),
+    ):
         with pytest.raises(
-            axil.InputError, match="targets goes down to 0; this loss takes targets from 0 up, not all 0"
+            axil.InputError,
+            match="targets goes down to 0; this loss takes targets from 0 up, not all 0",
         ):
             ask()
 
 
 def test_rows_without_weight_do_not_save_a_fit_to_zeros():
     """The rows that early stopping held out take no part in the start."""
-    model = HistGradientBoostingRegressor(loss="poisson", max_iter=3, early_stopping=True, random_state=0)
+    model = HistGradientBoostingRegressor(
+        loss="poisson", max_iter=3, early_stopping=True, random_state=0
+    )
     explainer = axil.Explainer(model.fit(X, COUNTS + 1), X, COUNTS + 1)
     fitted = np.flatnonzero(explainer._model.boosting.walked.weights)
     assert len(fitted) < N
     with pytest.raises(axil.InputError, match="this loss takes targets from 0 up, not all 0"):
         explainer.what_if(X_NEW, dict.fromkeys(fitted.tolist(), 0.0))
-    assert np.isfinite(explainer.what_if(X_NEW, dict.fromkeys(fitted.tolist()[1:], 0.0))["change"]).all()
+    assert np.isfinite(
+        explainer.what_if(X_NEW, dict.fromkeys(fitted.tolist()[1:], 0.0))["change"]
+    ).all()
 
 
 def test_what_if_says_what_the_scores_stand_for():
     frame = explainer_of("lightgbm binary").what_if(X_NEW, {"row 3": 1 - BINARY[3]})
-    assert list(frame) == ["query", "before", "after", "change", "probability before", "probability after"]
+    assert list(frame) == [
+        "query",
+        "before",
+        "after",
+        "change",
+        "probability before",
+        "probability after",
+    ]
     assert np.allclose(frame["probability after"], sigmoid(frame["after"]))
     assert (explainer_of("lightgbm binary").what_if(X_NEW, {})["change"] == 0).all()
     assert "mean after" in explainer_of("lightgbm poisson").what_if(X_NEW, {"row 3": 5.0})
     several = explainer_of("catboost multiclass").what_if(X_NEW, {"row 3": (CLASSES[3] + 1) % 3})
-    after, found = (several[name].to_numpy().reshape(-1, 3) for name in ("after", "probability after"))
+    after, found = (
+        several[name].to_numpy().reshape(-1, 3) for name in ("after", "probability after")
+    )
     assert np.allclose(found, softmax(after))
 
 
 def test_bad_targets_are_refused():
     explainer = explainer_of("lightgbm binary")
-    for targets, words in (([1], "expected {row"), ({"row 999": 1}, "row 999"), ({"row 3": 7}, "7")):
+    for targets, words in (
+        ([1], "expected {row"),
+        ({"row 999": 1}, "row 999"),
+        ({"row 3": 7}, "7"),
+    ):
         with pytest.raises(axil.InputError, match=words):
             explainer.what_if(X_NEW, targets)
     with pytest.raises(axil.InputError, match="above 0"):
@@ -125,8 +148,12 @@ def test_bad_targets_are_refused():
 def test_what_if_where_a_leaf_has_a_value_for_every_class():
     """XGBoost's vector leaves; from 3.1 on the fit starts from centred logarithms of the shares."""
     case = replace(MODELS["xgboost vector leaves"]().fit(), start=CENTRED)
-    found = axil.Explainer(case.model, X, case.y, case.weights).what_if(X_NEW, others(case))["change"]
-    leaves = [np.repeat(case.model.apply(rows).astype(int)[:, :, None], 3, axis=2) for rows in (X, X_NEW)]
+    found = axil.Explainer(case.model, X, case.y, case.weights).what_if(X_NEW, others(case))[
+        "change"
+    ]
+    leaves = [
+        np.repeat(case.model.apply(rows).astype(int)[:, :, None], 3, axis=2) for rows in (X, X_NEW)
+    ]
     w = np.float32(case.w).astype(float)
     old, new = (
         replay(*leaves, y, w, case.loss, case.start, rate=0.25, **case.more)
@@ -141,7 +168,9 @@ def test_what_if_of_an_objective_of_your_own_asks_it_again():
     found = own.what_if(X_NEW, {i: 1 - BINARY[i] for i in ROWS})["change"]
     y = np.where(np.isin(np.arange(N), ROWS), 1 - BINARY, BINARY)[:, None].astype(float)
     expected = replayed(case, y) - replayed(case, BINARY[:, None].astype(float))
-    assert np.abs(found - expected[:, 0]).max() < 1e-6 * np.abs(expected).max()  # its gradients are kept in float32
+    assert (
+        np.abs(found - expected[:, 0]).max() < 1e-6 * np.abs(expected).max()
+    )  # its gradients are kept in float32
 
 
 LOSS = {
@@ -167,12 +196,14 @@ def test_blame_is_the_derivative_of_the_validation_loss(name):
         return np.mean(LOSS[name](targets, replayed(case, y)).reshape(3, -1).sum(axis=1))
 
     expected = np.stack(
-        [differences(lambda v, k=k: loss(v, k), case.targets[:, k], ROWS, 1e-5) for k in range(K)], axis=1
+        [differences(lambda v, k=k: loss(v, k), case.targets[:, k], ROWS, 1e-5) for k in range(K)],
+        axis=1,
     )
     found = explainer.blame(X_NEW, y_val).set_index("row")
     if K == 1 and "gradient" in found:
         assert (
-            np.abs(found.loc[LABELS[ROWS], "gradient"] - expected[:, 0]).max() < 1e-6 * np.abs(found["gradient"]).max()
+            np.abs(found.loc[LABELS[ROWS], "gradient"] - expected[:, 0]).max()
+            < 1e-6 * np.abs(found["gradient"]).max()
         )
         assert np.all(np.diff(found["gradient"].abs()) <= 0)
         return
@@ -202,10 +233,14 @@ def test_removal_sets_are_the_largest_pushes_of_one_sign(name):
     frame = explainer.removal(X_NEW, 4, by="pushes", same_sign=True)
     for i, of_query in enumerate(pushes):
         for k, own in enumerate(of_query):
-            lines = frame[(frame["query"] == i) & (frame["output"] == k if "output" in frame else True)]
+            lines = frame[
+                (frame["query"] == i) & (frame["output"] == k if "output" in frame else True)
+            ]
             sides = [np.sort(np.maximum(sign * own, 0))[::-1][:4].sum() for sign in (1, -1)]
             assert np.isclose(np.abs(lines["push"].sum()), max(sides))
-            assert np.allclose(own[[list(LABELS).index(row) for row in lines["row"]]], lines["push"])
+            assert np.allclose(
+                own[[list(LABELS).index(row) for row in lines["row"]]], lines["push"]
+            )
     assert len(explainer.removal(X_NEW[:0], 4, by="pushes", same_sign=True)) == 0
 
 
@@ -221,7 +256,10 @@ def test_the_operator_is_the_matrix_of_derivatives(name):
         matrix = explainer(X).weights
         scale = np.abs(matrix @ v).max()
         assert np.abs(explainer.operator @ v - matrix @ v).max() < slack * scale
-        assert np.abs(explainer.operator.T @ v - matrix.T @ v).max() < slack * np.abs(matrix.T @ v).max()
+        assert (
+            np.abs(explainer.operator.T @ v - matrix.T @ v).max()
+            < slack * np.abs(matrix.T @ v).max()
+        )
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in ONE])
@@ -230,7 +268,9 @@ def test_the_operator_of_several_outputs_has_their_blocks(name):
     case, rng = case_of(name), np.random.default_rng(1)
     for output, slack in (("raw", 1e-10), ("probability", 1e-6)):
         explainer = explain(case, output=output)
-        blocks = np.stack([explainer.derivatives(X, output=name) for name in explainer.outputs], axis=1)  # (N, K, K, N)
+        blocks = np.stack(
+            [explainer.derivatives(X, output=name) for name in explainer.outputs], axis=1
+        )  # (N, K, K, N)
         size = N * len(explainer.outputs)
         matrix = blocks.transpose(0, 1, 3, 2).reshape(size, size)
         v, operator = rng.normal(size=size), explainer.operator
@@ -246,10 +286,20 @@ def test_tables_of_two_classes_name_the_one_that_is_scored():
     booster = axil.Explainer(model.booster_, X, BINARY.astype(float))
     for explainer, scored in ((axil.Explainer(model, X, names), "Yes"), (booster, "1")):
         explanation = explainer(X_NEW)
-        made = [explainer.top(X_NEW, 2), explainer.similar(X_NEW, 2), explainer.group(X_NEW, BINARY)]
-        made += [explainer.without(X_NEW, [0]), explainer.what_if(X_NEW, {}), explainer.removal(X_NEW, 2)]
+        made = [
+            explainer.top(X_NEW, 2),
+            explainer.similar(X_NEW, 2),
+            explainer.group(X_NEW, BINARY),
+        ]
+        made += [
+            explainer.without(X_NEW, [0]),
+            explainer.what_if(X_NEW, {}),
+            explainer.removal(X_NEW, 2),
+        ]
         made += [explanation.top(2), explanation.group(BINARY)]
         for table in made:
-            assert f"; scores are of class {scored}, whose rows have target 1" in table.attrs["axil"]
+            assert (
+                f"; scores are of class {scored}, whose rows have target 1" in table.attrs["axil"]
+            )
     several = axil.Explainer(lgb.LGBMClassifier(**LGB).fit(X, CLASSES), X, CLASSES)
     assert "scores are of" not in several.top(X_NEW, 2).attrs["axil"]

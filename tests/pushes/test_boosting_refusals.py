@@ -49,15 +49,31 @@ REFUSED = [
     (CC(**CAT, loss_function="Focal:focal_alpha=0.5;focal_gamma=1"), BINARY, "loss_function"),
     (CC(**CAT, model_shrink_rate=0.1), BINARY, "model_shrink_rate"),
     (CC(**CAT, langevin=True), BINARY, "langevin"),
-    (CC(**CAT, monotone_constraints=[1, 0, 0, 0], model_shrink_rate=0), BINARY, "monotone_constraints"),
+    (
+        CC(**CAT, monotone_constraints=[1, 0, 0, 0], model_shrink_rate=0),
+        BINARY,
+        "monotone_constraints",
+    ),
     (CC(**CAT, l2_leaf_reg=0), CLASSES, "l2_leaf_reg"),
-    (GradientBoostingRegressor(**GB, loss="huber", subsample=0.5, n_iter_no_change=2), SCORE, "subsample"),
-    (GradientBoostingClassifier(**{**GB, "random_state": None}, subsample=0.5), BINARY, "random_state"),
+    (
+        GradientBoostingRegressor(**GB, loss="huber", subsample=0.5, n_iter_no_change=2),
+        SCORE,
+        "subsample",
+    ),
+    (
+        GradientBoostingClassifier(**{**GB, "random_state": None}, subsample=0.5),
+        BINARY,
+        "random_state",
+    ),
 ]
 if VERSION >= (3, 2):  # before 3.2 only GPUs have it
-    REFUSED.append((XC(**XGB, sampling_method="gradient_based", subsample=0.5), BINARY, "sampling_method"))
+    REFUSED.append(
+        (XC(**XGB, sampling_method="gradient_based", subsample=0.5), BINARY, "sampling_method")
+    )
 if VERSION < (3, 4):  # which took steps along a gradient with a corner
-    REFUSED.append((XR(**XGB, objective="reg:absoluteerror", tree_method="exact"), SCORE, "objective"))
+    REFUSED.append(
+        (XR(**XGB, objective="reg:absoluteerror", tree_method="exact"), SCORE, "objective")
+    )
 
 
 @pytest.mark.parametrize(("model", "y", "setting"), REFUSED)
@@ -70,7 +86,9 @@ def test_refused_by_name(model, y, setting):
     assert axil.supports(model).kind == "no"
 
 
-BENT = [name for name in CASES if "l1 and clipped" in name]  # squared error: exact with the pattern held
+BENT = [
+    name for name in CASES if "l1 and clipped" in name
+]  # squared error: exact with the pattern held
 
 
 @pytest.mark.parametrize("name", BENT)
@@ -79,7 +97,9 @@ def test_the_derivative_with_a_pattern_held_is_the_exact_weights(name):
     assert axil.supports(case.model).kind == "exact"
     exact = axil.Explainer(case.model, X, case.y, case.weights)(X[:9])
     derivative = along_gradients(case.model, X, case.y, case.weights)(X[:9])
-    np.testing.assert_allclose(derivative.weights, exact.weights, atol=1e-6)  # leaves in single precision
+    np.testing.assert_allclose(
+        derivative.weights, exact.weights, atol=1e-6
+    )  # leaves in single precision
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in BENT])
@@ -100,7 +120,10 @@ def test_only_predictions_that_can_stop_early_are_refused_for_it():
     ]:
         found = axil.Explainer(taken, X, y)(X)
         np.testing.assert_allclose(found.predictions, taken.predict(X, raw_score=True), rtol=1e-9)
-    assert np.abs(model.predict(X, raw_score=True) - model.booster_.predict(X, raw_score=True)).max() > 0.01
+    assert (
+        np.abs(model.predict(X, raw_score=True) - model.booster_.predict(X, raw_score=True)).max()
+        > 0.01
+    )
 
 
 def test_ranking_is_refused():
@@ -127,14 +150,21 @@ def test_targets_outside_the_loss_are_refused():
     model = case_of("lightgbm gamma").model
     with pytest.raises(axil.InputError, match="above 0"):
         axil.Explainer(model, X, SCORE)
-    booster = lgb.train({"objective": "binary", "verbose": -1, "num_threads": 1}, lgb.Dataset(X, BINARY), 2)
+    booster = lgb.train(
+        {"objective": "binary", "verbose": -1, "num_threads": 1}, lgb.Dataset(X, BINARY), 2
+    )
     with pytest.raises(axil.InputError, match="0 and 1"):
         axil.Explainer(booster, X, 2 * BINARY)
 
 
 def test_offsets_where_there_are_none():
     with pytest.raises(axil.InputError, match="no offsets"):
-        axil.Explainer(case_of("sklearn binary").model, X, case_of("sklearn binary").y, init_score=np.zeros(120))
+        axil.Explainer(
+            case_of("sklearn binary").model,
+            X,
+            case_of("sklearn binary").y,
+            init_score=np.zeros(120),
+        )
 
 
 def test_pipelines_are_told_too():

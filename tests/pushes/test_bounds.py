@@ -59,7 +59,10 @@ MODELS = {
     ),
     "lightgbm binary l2 advanced": lambda: Bounded(
         lgb.LGBMClassifier(
-            monotone_constraints=SIGNS, monotone_constraints_method="advanced", reg_lambda=1.0, **LIGHTGBM
+            monotone_constraints=SIGNS,
+            monotone_constraints_method="advanced",
+            reg_lambda=1.0,
+            **LIGHTGBM,
         ),
         LABELS,
         logit,
@@ -67,7 +70,9 @@ MODELS = {
         1e-6,
     ),
     "lightgbm binary l1 clipped": lambda: Bounded(
-        lgb.LGBMClassifier(monotone_constraints=SIGNS, reg_alpha=0.3, max_delta_step=1.0, **LIGHTGBM),
+        lgb.LGBMClassifier(
+            monotone_constraints=SIGNS, reg_alpha=0.3, max_delta_step=1.0, **LIGHTGBM
+        ),
         LABELS,
         logit,
         logistic,
@@ -75,7 +80,10 @@ MODELS = {
     ),
     "lightgbm poisson intermediate": lambda: Bounded(
         lgb.LGBMRegressor(
-            objective="poisson", monotone_constraints=SIGNS, monotone_constraints_method="intermediate", **LIGHTGBM
+            objective="poisson",
+            monotone_constraints=SIGNS,
+            monotone_constraints_method="intermediate",
+            **LIGHTGBM,
         ),
         COUNTS,
         np.log,
@@ -83,10 +91,16 @@ MODELS = {
         1e-6,
     ),
     "xgboost binary": lambda: Bounded(
-        xgb.XGBClassifier(monotone_constraints=tuple(SIGNS), **XGBOOST), LABELS, logit, logistic, 1e-5
+        xgb.XGBClassifier(monotone_constraints=tuple(SIGNS), **XGBOOST),
+        LABELS,
+        logit,
+        logistic,
+        1e-5,
     ),
     "xgboost poisson alpha": lambda: Bounded(
-        xgb.XGBRegressor(objective="count:poisson", monotone_constraints=tuple(SIGNS), reg_alpha=0.5, **XGBOOST),
+        xgb.XGBRegressor(
+            objective="count:poisson", monotone_constraints=tuple(SIGNS), reg_alpha=0.5, **XGBOOST
+        ),
         COUNTS,
         np.log,
         poisson(0.7),
@@ -96,12 +110,18 @@ MODELS = {
         HistGradientBoostingClassifier(monotonic_cst=SIGNS, **HIST), LABELS, logit, logistic, 1e-6
     ),
     "hist poisson": lambda: Bounded(
-        HistGradientBoostingRegressor(loss="poisson", monotonic_cst=SIGNS, **HIST), COUNTS, np.log, poisson(0.0), 1e-6
+        HistGradientBoostingRegressor(loss="poisson", monotonic_cst=SIGNS, **HIST),
+        COUNTS,
+        np.log,
+        poisson(0.0),
+        1e-6,
     ),
 }
 
 CLIPPED = {
-    "lightgbm binary smoothed": lambda: Bounded(lgb.LGBMClassifier(**SMOOTHED), LABELS, logit, logistic, 1e-6),
+    "lightgbm binary smoothed": lambda: Bounded(
+        lgb.LGBMClassifier(**SMOOTHED), LABELS, logit, logistic, 1e-6
+    ),
     "lightgbm binary smoothed l1": lambda: Bounded(
         lgb.LGBMClassifier(reg_alpha=0.3, **SMOOTHED), LABELS, logit, logistic, 1e-6
     ),
@@ -109,11 +129,19 @@ CLIPPED = {
         lgb.LGBMRegressor(objective="poisson", **SMOOTHED), COUNTS, np.log, poisson(0.7), 1e-6
     ),
     "lightgbm binary monotone": lambda: Bounded(
-        lgb.LGBMClassifier(monotone_constraints=SIGNS, max_delta_step=0.1, **LIGHTGBM), LABELS, logit, logistic, 1e-6
+        lgb.LGBMClassifier(monotone_constraints=SIGNS, max_delta_step=0.1, **LIGHTGBM),
+        LABELS,
+        logit,
+        logistic,
+        1e-6,
     ),
     "lightgbm poisson monotone l1": lambda: Bounded(
         lgb.LGBMRegressor(
-            objective="poisson", monotone_constraints=SIGNS, max_delta_step=0.1, reg_alpha=0.5, **LIGHTGBM
+            objective="poisson",
+            monotone_constraints=SIGNS,
+            max_delta_step=0.1,
+            reg_alpha=0.5,
+            **LIGHTGBM,
         ),
         COUNTS,
         np.log,
@@ -121,10 +149,16 @@ CLIPPED = {
         1e-6,
     ),
     "lightgbm binary plain": lambda: Bounded(
-        lgb.LGBMClassifier(max_delta_step=0.1, reg_alpha=0.3, **LIGHTGBM), LABELS, logit, logistic, 1e-6
+        lgb.LGBMClassifier(max_delta_step=0.1, reg_alpha=0.3, **LIGHTGBM),
+        LABELS,
+        logit,
+        logistic,
+        1e-6,
     ),
     "xgboost binary monotone": lambda: Bounded(
-        xgb.XGBClassifier(monotone_constraints=tuple(SIGNS), max_delta_step=0.1, reg_alpha=0.5, **XGBOOST),
+        xgb.XGBClassifier(
+            monotone_constraints=tuple(SIGNS), max_delta_step=0.1, reg_alpha=0.5, **XGBOOST
+        ),
         LABELS,
         logit,
         logistic,
@@ -174,7 +208,9 @@ class Fit:
             g, h = own.slopes(y, F)
             sums, bends = np.zeros(starts[-1]), np.zeros(starts[-1])
             place = slice(starts[t], starts[t + 1])
-            sums[place], bends[place] = (np.bincount(leaf, w * each, trees.n_leaves[t]) for each in (-g, h))
+            sums[place], bends[place] = (
+                np.bincount(leaf, w * each, trees.n_leaves[t]) for each in (-g, h)
+            )
             rule = trees.l2, trees.l1, trees.max_step, trees.nodes, t
             values = bent_values(*rule, sums, bends)[0]
             self.values.append(values)
@@ -182,7 +218,9 @@ class Fit:
             F = F + self.rates[t] * values[leaf]
 
     def scores(self, leaves):
-        return self.base + sum(r * v[at] for r, v, at in zip(self.rates, self.values, leaves.T.astype(int)))
+        return self.base + sum(
+            r * v[at] for r, v, at in zip(self.rates, self.values, leaves.T.astype(int))
+        )
 
 
 def met(name, rows=NEW):
@@ -199,7 +237,9 @@ def test_the_replay_is_the_fit(name):
     np.testing.assert_allclose(Fit(name).scores(met(name)), expected, rtol=0, atol=10 * own.close)
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if "l1" not in name and "alpha" not in name])
+@pytest.mark.parametrize(
+    "name", [name for name in MODELS if "l1" not in name and "alpha" not in name]
+)
 def test_pushes_go_through_bounds(name):
     """A leaf at a bound has its value from all rows below the two nodes that make it: shares by differences of the rule."""
     own, explainer = case(name)
@@ -210,14 +250,25 @@ def test_pushes_go_through_bounds(name):
         for m in range(n):
             step = np.zeros_like(sums)
             step[place.start + m] = 1e-6
-            mixed[:, m] = (bent_values(*rule, sums + step, bends)[0] - bent_values(*rule, sums - step, bends)[0]) / 2e-6
+            mixed[:, m] = (
+                bent_values(*rule, sums + step, bends)[0]
+                - bent_values(*rule, sums - step, bends)[0]
+            ) / 2e-6
         expected += fit.rates[t] * mixed[np.ix_(leaves[:, t], fit.leaves[t])] * pull
     found = explainer(NEW)
     scale = np.abs(expected).max()
-    np.testing.assert_allclose(found.contributions, expected, rtol=0, atol=max(1e-6, 10 * own.close) * scale)
-    np.testing.assert_allclose(found.contributions.sum(axis=1) + found.intercepts, found.predictions, rtol=1e-9)
+    np.testing.assert_allclose(
+        found.contributions, expected, rtol=0, atol=max(1e-6, 10 * own.close) * scale
+    )
+    np.testing.assert_allclose(
+        found.contributions.sum(axis=1) + found.intercepts, found.predictions, rtol=1e-9
+    )
     groups = np.arange(N) % 3
-    by_group = explainer.group(NEW, groups).pivot(index="query", columns="group", values="contribution").to_numpy()
+    by_group = (
+        explainer.group(NEW, groups)
+        .pivot(index="query", columns="group", values="contribution")
+        .to_numpy()
+    )
     sums = np.stack([found.contributions[:, groups == g].sum(axis=1) for g in range(3)], axis=1)
     np.testing.assert_allclose(by_group, sums, atol=1e-10)
 
@@ -244,7 +295,9 @@ def node_shares(rule, sums, bends):
         S, denominator = sums[rows].sum(), bends[rows].sum() + nodes.l2[node]
         value = float(np.clip(np.sign(S) * max(abs(S) - l1, 0.0) / denominator, -most, most))
         part = np.zeros(n)
-        part[rows] = 1.0 / denominator if abs(value * denominator) == abs(S) else abs(value) / abs(S)
+        part[rows] = (
+            1.0 / denominator if abs(value * denominator) == abs(S) else abs(value) / abs(S)
+        )
         if parent is not None:
             share = nodes.own[node]
             value = share * value + (1 - share) * found[parent]
@@ -255,7 +308,9 @@ def node_shares(rule, sums, bends):
 
     visit(root, None)
     at = {nodes.leaf[node]: node for node in found if nodes.leaf[node] >= 0}
-    return np.array([parts[at[leaf]] for leaf in sorted(at)]), np.array([found[at[leaf]] for leaf in sorted(at)])
+    return np.array([parts[at[leaf]] for leaf in sorted(at)]), np.array(
+        [found[at[leaf]] for leaf in sorted(at)]
+    )
 
 
 @pytest.mark.parametrize("name", [name for name in CLIPPED if "smoothed" in name])
@@ -270,7 +325,9 @@ def test_pushes_of_smoothed_leaves_with_constants(name):
         np.testing.assert_allclose(values, fit.values[t], atol=1e-9)
         expected += fit.rates[t] * share[np.ix_(leaves[:, t], fit.leaves[t])] * pull
     found = explainer(NEW)
-    np.testing.assert_allclose(found.contributions, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
+    np.testing.assert_allclose(
+        found.contributions, expected, rtol=0, atol=1e-6 * np.abs(expected).max()
+    )
 
 
 @pytest.mark.parametrize("name", [*MODELS, *CLIPPED])
@@ -302,10 +359,15 @@ def test_shares_that_are_quotients_of_rounding_are_refused(name, monkeypatch):
     def quotients(rule, sums, weights):
         maps = leaf_maps(rule, sums, weights)
         linear = maps.by_sum @ sums
-        return replace(maps, share=(rule.leaf_values(sums, weights) / linear)[:, None] * maps.by_sum)
+        return replace(
+            maps, share=(rule.leaf_values(sums, weights) / linear)[:, None] * maps.by_sum
+        )
 
     monkeypatch.setattr("axil.pushes.steps.leaf_maps", quotients)
-    with np.errstate(all="ignore"), pytest.raises(axil.ExactnessError, match="sum of the pushes in a leaf"):
+    with (
+        np.errstate(all="ignore"),
+        pytest.raises(axil.ExactnessError, match="sum of the pushes in a leaf"),
+    ):
         axil.Explainer(own.model, X, own.y, W)
 
 
@@ -319,9 +381,13 @@ def test_derivatives_go_through_bounds(name):
         unit, step = np.eye(N)[j], 1e-5
         y = own.y.astype(float)
         moved = [Fit(name, y + s * step * unit).scores(leaves) for s in (1, -1)]
-        np.testing.assert_allclose(by_target[:, j], (moved[0] - moved[1]) / (2 * step), rtol=0, atol=close * scale[0])
+        np.testing.assert_allclose(
+            by_target[:, j], (moved[0] - moved[1]) / (2 * step), rtol=0, atol=close * scale[0]
+        )
         moved = [Fit(name, w=W + s * step * unit).scores(leaves) for s in (1, -1)]
-        np.testing.assert_allclose(by_weight[:, j], (moved[0] - moved[1]) / (2 * step), rtol=0, atol=close * scale[1])
+        np.testing.assert_allclose(
+            by_weight[:, j], (moved[0] - moved[1]) / (2 * step), rtol=0, atol=close * scale[1]
+        )
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -335,7 +401,9 @@ def test_fits_without_rows_follow_the_bounds(name):
             continue  # a node without rows is no bound
         table = explainer.without(NEW, gone)
         expected = fit.scores(met(name)) - Fit(name).scores(met(name))
-        np.testing.assert_allclose(table["change"], expected, rtol=0, atol=max(1e-9, 10 * own.close))
+        np.testing.assert_allclose(
+            table["change"], expected, rtol=0, atol=max(1e-9, 10 * own.close)
+        )
 
 
 MONOTONE = [name for name in (*MODELS, *CLIPPED) if "smoothed" not in name]
@@ -346,9 +414,13 @@ def inner_values(own, model):
     if isinstance(model, lgb.LGBMModel):
         trees = model.booster_.model_to_string().split("internal_value=")[1:]
         first = 1 if LIGHTGBM_VERSION < (4, 2) else 0  # LightGBM 4.1 wrote 0 for roots
-        return np.concatenate([np.array(tree.split("\n")[0].split()[first:], dtype=float) for tree in trees])
+        return np.concatenate(
+            [np.array(tree.split("\n")[0].split()[first:], dtype=float) for tree in trees]
+        )
     if isinstance(model, xgb.XGBModel):
-        trees = json.loads(model.get_booster().save_raw("json"))["learner"]["gradient_booster"]["model"]["trees"]
+        trees = json.loads(model.get_booster().save_raw("json"))["learner"]["gradient_booster"][
+            "model"
+        ]["trees"]
         return np.concatenate([
             np.array(tree["base_weights"])[np.array(tree["left_children"]) >= 0] for tree in trees
         ])  # fmt: skip
@@ -361,7 +433,11 @@ def test_refits_keep_the_bounds(name, kind):
     """The model that is written is verified with its inner nodes, and predicts what `without` says."""
     own, explainer = case(name)
     leaf = explainer._model.boosting.walked.leaves[0]
-    gone = {"few rows": [0, 40, 41], "many rows": range(0, N, 3), "a whole leaf": np.flatnonzero(leaf == leaf[0])}
+    gone = {
+        "few rows": [0, 40, 41],
+        "many rows": range(0, N, 3),
+        "a whole leaf": np.flatnonzero(leaf == leaf[0]),
+    }
     gone = list(gone[kind])
     again = explainer.refit(drop=gone)
     after = explainer.without(NEW, gone)["after"]
@@ -432,7 +508,13 @@ def test_constraints_of_zero_beside_l1():
         rng = np.random.default_rng(seed)
         rows = rng.normal(size=(60, 1))
         labels = (rows[:, 0] + rng.normal(size=60) > 0).astype(int)
-        settings = {"monotone_constraints": (0,), "reg_alpha": 1.0, "max_depth": 1, "n_estimators": 3, "n_jobs": 1}
+        settings = {
+            "monotone_constraints": (0,),
+            "reg_alpha": 1.0,
+            "max_depth": 1,
+            "n_estimators": 3,
+            "n_jobs": 1,
+        }
         model = xgb.XGBClassifier(learning_rate=0.1, **settings).fit(rows, labels)
         found = axil.Explainer(model, rows, labels)(rows)
         made = found.contributions.sum(axis=1) + found.intercepts

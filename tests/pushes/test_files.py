@@ -44,7 +44,9 @@ def test_a_loaded_explainer_gives_the_same_bits(name, tmp_path):
     after = again(before, tmp_path / "saved", case.model)
     assert_same(after, before)
     assert list(after.index) == LABELS
-    pd.testing.assert_frame_equal(after.without(X_NEW, LABELS[:3]), before.without(X_NEW, LABELS[:3]))
+    pd.testing.assert_frame_equal(
+        after.without(X_NEW, LABELS[:3]), before.without(X_NEW, LABELS[:3])
+    )
 
 
 @pytest.mark.parametrize("name", ["lightgbm dart", "lightgbm goss multiclass", "xgboost dart"])
@@ -59,9 +61,9 @@ def test_draws_that_were_given_are_kept(classes, tmp_path):
     """The model keeps a generator, from which its draws cannot be made again."""
     labels = np.digitize(X[:, 0], np.quantile(X[:, 0], np.arange(1, classes) / classes))
     state, bags = np.random.RandomState(0), []
-    model = GradientBoostingClassifier(n_estimators=4, subsample=0.6, random_state=np.random.RandomState(0)).fit(
-        X, labels
-    )
+    model = GradientBoostingClassifier(
+        n_estimators=4, subsample=0.6, random_state=np.random.RandomState(0)
+    ).fit(X, labels)
     for _ in range(4):
         mask = _random_sample_mask(N, int(0.6 * N), state)
         for _ in range(1 if classes == 2 else classes):
@@ -96,18 +98,26 @@ def test_draws_of_a_damaged_file(damage, tmp_path):
 def test_an_objective_of_your_own_is_given_again(tmp_path):
     case = MODELS["lightgbm custom"]().fit()
     before = axil.Explainer(case.model, X, case.y)
-    assert_same(again(before, tmp_path / "own", case.model), before, derived=False)  # an estimator knows it
+    assert_same(
+        again(before, tmp_path / "own", case.model), before, derived=False
+    )  # an estimator knows it
 
     def native(scores, data):
         return logistic(data.get_label(), scores)
 
-    booster = lgb.train({"objective": native, "verbose": -1, "num_leaves": 5}, lgb.Dataset(X, BINARY.astype(float)), 5)
+    booster = lgb.train(
+        {"objective": native, "verbose": -1, "num_leaves": 5},
+        lgb.Dataset(X, BINARY.astype(float)),
+        5,
+    )
     before = axil.Explainer(booster, X, BINARY.astype(float), objective=native)
     assert_same(again(before, tmp_path / "own", booster, objective=native), before, derived=False)
     with pytest.raises(axil.UnsupportedModelError, match="objective="):
         axil.load(tmp_path / "own", booster)
     with pytest.raises(axil.InputError, match="is not a complete axil explainer"):
-        proven(tmp_path / "own", booster, objective=lambda scores, data: (scores, np.ones_like(scores)))
+        proven(
+            tmp_path / "own", booster, objective=lambda scores, data: (scores, np.ones_like(scores))
+        )
 
 
 def test_pipelines_and_features(tmp_path):
@@ -141,7 +151,9 @@ def saved(explainer, tmp_path_factory):
 
 
 def test_what_cannot_be_saved_is_refused_by_name(tmp_path, case):
-    smooth = axil.Explainer(LogisticRegression(tol=1e-10, max_iter=10_000).fit(X, BINARY), X, BINARY)
+    smooth = axil.Explainer(
+        LogisticRegression(tol=1e-10, max_iter=10_000).fit(X, BINARY), X, BINARY
+    )
     with pytest.raises(axil.UnsupportedQuestionError, match=r"save.*no file keeps"):
         smooth.save(tmp_path / "no")
     unproven = axil.Explainer(case.model, X, case.y, case.weights, case.offsets, verify=False)
@@ -231,7 +243,10 @@ def test_contents_that_do_not_fit_are_refused(name, tmp_path, saved, case):
     changed = CHANGES[name](saved) if name in CHANGES else {}
     path = rewritten(saved, tmp_path / "hostile.npz", HEADERS.get(name, {}), **changed)
     model = case.model
-    with pytest.raises((axil.InputError, axil.UnsupportedModelError), match=r"not a complete axil explainer|squared"):
+    with pytest.raises(
+        (axil.InputError, axil.UnsupportedModelError),
+        match=r"not a complete axil explainer|squared",
+    ):
         proven(path, model)
 
 

@@ -37,7 +37,9 @@ def compare(explained):
 def test_fits_in_the_core_are_those_of_numpy(name):
     done = compare(explained := explain(case_of(name))._model.boosting)
     loss, based = explained.walked.fit.loss, any(one.base for one in explained.walked.rounds)
-    assert done == (loss.curvature is not None and loss.exponent != 0 and not loss.cancels and not based)
+    assert done == (
+        loss.curvature is not None and loss.exponent != 0 and not loss.cancels and not based
+    )
 
 
 @pytest.mark.parametrize("name", SAMPLED)

@@ -54,7 +54,9 @@ def test_without_is_the_fit_again_with_no_weight_on_these_rows(name):
     case, explainer = case_of(name), explainer_of(name)
     for rows in SETS:
         frame = explainer.without(X_NEW, LABELS[rows])
-        expected = replayed(case, case.targets, left(case, rows), rows) - replayed(case, case.targets)
+        expected = replayed(case, case.targets, left(case, rows), rows) - replayed(
+            case, case.targets
+        )
         found = frame["change"].to_numpy().reshape(expected.shape)
         assert np.abs(expected).max() > 1e-4
         assert np.abs(found - expected).max() < 1e-6 * np.abs(expected).max()
@@ -68,10 +70,13 @@ def test_without_where_rows_are_drawn_or_trees_are_dropped(name):
     """Draws and drops are held fixed, also those of GOSS, which followed the gradients; slack as above."""
     case = model_of(name)
     explainer = axil.Explainer(case.model, X, case.y, case.weights, case.offsets)
-    more = {"rate": RATE, **case.more} | ({} if case.offsets is None else {"offsets": case.offsets[:, None]})
+    more = {"rate": RATE, **case.more} | (
+        {} if case.offsets is None else {"offsets": case.offsets[:, None]}
+    )
     given = case.leaves(X), case.leaves(X_NEW), case.targets
     before, after = (
-        replay(*given, w, case.loss, case.start, **more) for w in (kept_weights(case), left(case, SETS[1]))
+        replay(*given, w, case.loss, case.start, **more)
+        for w in (kept_weights(case), left(case, SETS[1]))
     )
     found = explainer.without(X_NEW, SETS[1])["change"].to_numpy().reshape(before.shape)
     assert np.abs(found - (after - before)).max() < 1e-6 * np.abs(after - before).max()
@@ -92,9 +97,17 @@ def test_removal_is_without_row_by_row(name):
     """The same replays, many at a time: sums in another order."""
     explainer = explainer_of(name)
     found = explainer.removal(X_NEW, method="exact").reshape(len(X_NEW), -1, N)
-    each = [explainer.without(X_NEW, [LABELS[j]])["change"].to_numpy().reshape(len(X_NEW), -1) for j in range(0, N, 17)]
-    assert np.abs(found[:, :, ::17] - np.stack(each).transpose(1, 2, 0)).max() < 1e-12 * np.abs(found).max()
-    assert np.array_equal(explainer.removal(X_NEW), found.reshape(explainer.removal(X_NEW).shape))  # it takes no time
+    each = [
+        explainer.without(X_NEW, [LABELS[j]])["change"].to_numpy().reshape(len(X_NEW), -1)
+        for j in range(0, N, 17)
+    ]
+    assert (
+        np.abs(found[:, :, ::17] - np.stack(each).transpose(1, 2, 0)).max()
+        < 1e-12 * np.abs(found).max()
+    )
+    assert np.array_equal(
+        explainer.removal(X_NEW), found.reshape(explainer.removal(X_NEW).shape)
+    )  # it takes no time
 
 
 @pytest.mark.parametrize("name", SOME)
@@ -102,7 +115,11 @@ def test_first_order_removal_is_the_derivative_of_a_replay(name):
     """Central differences by the weights of some rows are good to 1e-9 or so; weights are rounded to float32."""
     case = case_of(name)
     for output in ("raw", "probability"):  # effects are on scores either way
-        found = explainer_of(name, output=output).removal(X_NEW, method="first-order").reshape(len(X_NEW), -1, N)
+        found = (
+            explainer_of(name, output=output)
+            .removal(X_NEW, method="first-order")
+            .reshape(len(X_NEW), -1, N)
+        )
         for j in (0, 17, 60):
             w = kept_weights(case)
             ends = [
@@ -122,7 +139,9 @@ def test_first_order_takes_over_where_replays_take_long(monkeypatch):
         warnings.simplefilter("error")
         assert np.array_equal(found, explainer.removal(X_NEW, method="first-order"))
         exact = explainer.removal(X_NEW, method="exact")
-    assert 0.8 < np.corrcoef(found.ravel(), exact.ravel())[0, 1] < 1 - 1e-6  # close, and not the same
+    assert (
+        0.8 < np.corrcoef(found.ravel(), exact.ravel())[0, 1] < 1 - 1e-6
+    )  # close, and not the same
 
 
 def test_removal_agrees_with_exact_weights():
@@ -132,7 +151,9 @@ def test_removal_agrees_with_exact_weights():
     other = along_gradients(model, X, COUNTS)
     for method in ("exact", "first-order"):
         found, expected = (one.removal(X_NEW, method=method) for one in (other, exact))
-        assert np.abs(found - expected).max() < 1e-6 * np.abs(expected).max()  # gradients in float32 in the fit
+        assert (
+            np.abs(found - expected).max() < 1e-6 * np.abs(expected).max()
+        )  # gradients in float32 in the fit
 
 
 @pytest.mark.parametrize("name", ["lightgbm binary", "xgboost multiclass"])
@@ -144,10 +165,14 @@ def test_removal_sets_by_effects(name):
         assert note in frame.attrs["axil"]
         for i, of_query in enumerate(effects):
             for k, own in enumerate(of_query):
-                lines = frame[(frame["query"] == i) & (frame["output"] == k if "output" in frame else True)]
+                lines = frame[
+                    (frame["query"] == i) & (frame["output"] == k if "output" in frame else True)
+                ]
                 sides = [np.sort(np.maximum(sign * own, 0))[::-1][:4].sum() for sign in (1, -1)]
                 assert np.isclose(np.abs(lines["effect"].sum()), max(sides))
-                assert np.allclose(own[[list(LABELS).index(row) for row in lines["row"]]], lines["effect"])
+                assert np.allclose(
+                    own[[list(LABELS).index(row) for row in lines["row"]]], lines["effect"]
+                )
 
 
 def test_what_has_no_deletions_is_refused_by_name():
@@ -167,7 +192,9 @@ def test_what_has_no_deletions_is_refused_by_name():
     held = MODELS["xgboost pseudo-huber"]().fit()
     with pytest.raises(axil.UnsupportedQuestionError, match=r"without.*starts from"):
         axil.Explainer(held.model, X, held.y, held.weights).without(X_NEW, [3])
-    smooth = axil.Explainer(LogisticRegression(tol=1e-10, max_iter=10_000).fit(X, BINARY), X, BINARY)
+    smooth = axil.Explainer(
+        LogisticRegression(tol=1e-10, max_iter=10_000).fit(X, BINARY), X, BINARY
+    )
     for ask in (smooth.removal, lambda rows: smooth.without(rows, [3])):
         with pytest.raises(axil.UnsupportedQuestionError, match="another optimum"):
             ask(X_NEW)
@@ -185,7 +212,9 @@ def test_the_last_row_of_any_weight():
     """Without it there is no fit: nan in `removal`, an error in `without`."""
     w = np.zeros(N)
     w[5] = 1.0
-    model = lgb.LGBMRegressor(**LGB | {"min_sum_hessian_in_leaf": 0}, objective="gamma").fit(X, POSITIVE, w)
+    model = lgb.LGBMRegressor(**LGB | {"min_sum_hessian_in_leaf": 0}, objective="gamma").fit(
+        X, POSITIVE, w
+    )
     explainer = axil.Explainer(model, X, POSITIVE, w)
     found = explainer.removal(X_NEW)
     assert np.isnan(found[:, 5]).all()

@@ -47,7 +47,9 @@ def lightgbm(y, weights=None, kind="LGBMClassifier", **settings):
 
 
 def xgboost(y, **settings):
-    model = pytest.importorskip("xgboost").XGBClassifier(n_estimators=6, max_depth=3, n_jobs=1, **settings)
+    model = pytest.importorskip("xgboost").XGBClassifier(
+        n_estimators=6, max_depth=3, n_jobs=1, **settings
+    )
     return model.fit(X, y), y, None
 
 
@@ -65,8 +67,12 @@ MODELS = {
     "joint leaves": lambda: catboost(CLASSES),  # they solve for all outputs together
     "steps": lambda: catboost(BINARY, leaf_estimation_iterations=4),  # several terms of one place
     "own objective": lambda: lightgbm(BINARY, objective=logistic),  # gradients are recorded
-    "fair": lambda: lightgbm(SCORE, kind="LGBMRegressor", objective="fair"),  # no form that the kernel knows
-    "poisson": lambda: lightgbm(1 + np.digitize(SCORE, [0, 1]), WEIGHTS, "LGBMRegressor", objective="poisson"),
+    "fair": lambda: lightgbm(
+        SCORE, kind="LGBMRegressor", objective="fair"
+    ),  # no form that the kernel knows
+    "poisson": lambda: lightgbm(
+        1 + np.digitize(SCORE, [0, 1]), WEIGHTS, "LGBMRegressor", objective="poisson"
+    ),
     "dart": lambda: lightgbm(BINARY, WEIGHTS, **DART),
     "goss": lambda: lightgbm(CLASSES, **GOSS),  # draws are factors
     "bagged": lambda: lightgbm(
@@ -103,7 +109,9 @@ def test_the_same_answers_from_a_device(name, device, monkeypatch):
     assert gpu.verification.details["sum_error"] < 1e-9
     explained = [one(X_NEW) for one in (cpu, gpu)]
     np.testing.assert_allclose(explained[1].contributions, explained[0].contributions, **CLOSE)
-    np.testing.assert_array_equal(gpu(X_NEW).contributions, explained[1].contributions)  # the same bits
+    np.testing.assert_array_equal(
+        gpu(X_NEW).contributions, explained[1].contributions
+    )  # the same bits
     top = [one.top(X, k=4) for one in (cpu, gpu)]
     np.testing.assert_allclose(top[1]["contribution"], top[0]["contribution"], **CLOSE)
     np.testing.assert_allclose(top[1]["prediction"], top[0]["prediction"], **CLOSE)
@@ -118,13 +126,17 @@ def test_the_same_answers_from_a_device(name, device, monkeypatch):
     if cpu._model.boosting.underived:
         return
     np.testing.assert_allclose(explained[1].weights, explained[0].weights, **CLOSE)
-    np.testing.assert_allclose(gpu.weight_derivatives(X_NEW), cpu.weight_derivatives(X_NEW), **CLOSE)
+    np.testing.assert_allclose(
+        gpu.weight_derivatives(X_NEW), cpu.weight_derivatives(X_NEW), **CLOSE
+    )
     output = None if cpu.outputs is None else cpu.outputs[0]
     crossed = [one.derivatives(X_NEW, output) for one in (cpu, gpu)]
     np.testing.assert_allclose(crossed[1], crossed[0], **CLOSE)
     if cpu._model.boosting.loss.meaning:
         y = fitted(name)[1][: len(X_NEW)]
-        gains = [one.blame(X_NEW, y).sort_values("row").select_dtypes("number") for one in (cpu, gpu)]
+        gains = [
+            one.blame(X_NEW, y).sort_values("row").select_dtypes("number") for one in (cpu, gpu)
+        ]
         np.testing.assert_allclose(gains[1], gains[0], **CLOSE)
 
 
@@ -136,7 +148,9 @@ def test_blocks_of_a_device_follow_its_budget(monkeypatch):
     monkeypatch.setattr(away._model.boosting.pushes.limits.budget, "batch_bytes", 1)
     walk = type(away._model.boosting.pushes).factors
     monkeypatch.setattr(
-        type(away._model.boosting.pushes), "factors", lambda self, rows: spans.append(rows.start) or walk(self, rows)
+        type(away._model.boosting.pushes),
+        "factors",
+        lambda self, rows: spans.append(rows.start) or walk(self, rows),
     )
     np.testing.assert_array_equal(away.pushes(X), whole)
     assert spans == [0, 64, 128, 192] * (len(spans) // 4)  # of every batch of rows to explain
@@ -165,7 +179,11 @@ def test_files_and_explainers_hand_the_device_on(tmp_path, monkeypatch):
         axil.load(tmp_path / "saved.npz", model, device="cuda"),
         axil.load(tmp_path / "saved.npz", model, device="auto"),
     ):
-        assert explainer._model.boosting.pushes.limits.device == explainer._model.limits.device == "cuda"
+        assert (
+            explainer._model.boosting.pushes.limits.device
+            == explainer._model.limits.device
+            == "cuda"
+        )
         np.testing.assert_allclose(explainer.pushes(X_NEW), expected, **CLOSE)
 
 
@@ -175,7 +193,9 @@ def test_models_that_are_no_trees_are_worked_out_on_the_cores(monkeypatch):
     monkeypatch.setattr(choose, "_free_everywhere", lambda: 1 << 30)
     model = LogisticRegression(tol=1e-10).fit(X, BINARY)
     expected = axil.Explainer(model, X, BINARY)(X_NEW).weights
-    np.testing.assert_array_equal(axil.Explainer(model, X, BINARY, device="cuda")(X_NEW).weights, expected)
+    np.testing.assert_array_equal(
+        axil.Explainer(model, X, BINARY, device="cuda")(X_NEW).weights, expected
+    )
 
 
 def test_an_exhausted_gpu_is_a_clear_error_and_the_explainer_stays_usable(monkeypatch):

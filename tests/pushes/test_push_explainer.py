@@ -44,7 +44,12 @@ def test_one_output(binary):
     assert list(explanation.query_index) == list(X.index[:4])
     assert "add up to the score" in repr(explanation)
     assert "add up to the score" in repr(binary)
-    frames = binary.top(X.head(2)), explanation.top(), explanation.group(LABELS), explanation.statistics()
+    frames = (
+        binary.top(X.head(2)),
+        explanation.top(),
+        explanation.group(LABELS),
+        explanation.statistics(),
+    )
     for frame in (*frames, explanation.to_frame()):
         assert "pushes" in frame.attrs["axil"]
         assert "weight" not in frame
@@ -62,7 +67,10 @@ def test_the_figure_of_the_proof_is_the_largest_error_that_was_measured(binary):
     model = XGBClassifier(n_estimators=200, n_jobs=1).fit(X, THREE > 0)
     explainer = axil.Explainer(model, X, THREE > 0)
     found, scores = explainer(X), model.predict(X, output_margin=True)
-    gap = np.abs(found.intercepts + found.contributions.sum(axis=1) - scores).max() / np.abs(scores).max()
+    gap = (
+        np.abs(found.intercepts + found.contributions.sum(axis=1) - scores).max()
+        / np.abs(scores).max()
+    )
     assert gap > 1e-8
     assert explainer.verification.error == pytest.approx(gap, rel=1e-3)
     assert f"verified to {gap:.1e}" in repr(explainer)
@@ -92,7 +100,9 @@ def test_frames_of_other_libraries():
     rows = pl.DataFrame(X.reset_index(drop=True).to_dict("list"))
     explainer = axil.Explainer(BINARY, rows, LABELS)
     assert isinstance(explainer.top(rows.head(2), 3), pl.DataFrame)
-    assert np.array_equal(explainer(rows.head(2)).weights, axil.Explainer(BINARY, X, LABELS)(X.head(2)).weights)
+    assert np.array_equal(
+        explainer(rows.head(2)).weights, axil.Explainer(BINARY, X, LABELS)(X.head(2)).weights
+    )
 
 
 def test_no_rows(binary, multi):
@@ -131,7 +141,11 @@ def test_memory_is_asked_for_first():
         ((BINARY, X, LABELS), {"n_threads": 0}, "n_threads"),
         ((lgb.LGBMClassifier(), X, LABELS), {}, "not been fitted"),
         ((StandardScaler().fit(X), X, LABELS), {}, "StandardScaler"),
-        ((RandomForestRegressor(3).fit(X, THREE), X, THREE), {"output": "probability"}, "models with a link"),
+        (
+            (RandomForestRegressor(3).fit(X, THREE), X, THREE),
+            {"output": "probability"},
+            "models with a link",
+        ),
         ((RandomForestRegressor(3).fit(X, THREE), X, THREE), {"loss": "log"}, "loss"),
         ((BINARY, X, LABELS), {"inverse_func": np.exp}, "inverse_func is for"),
         (("model.txt", X, LABELS), {}, "The model is a builtins.str"),

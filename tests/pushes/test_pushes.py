@@ -59,7 +59,12 @@ def explainer_of(name, threads=1):
 def brute_force(case, explainer):
     """(n, K, N): from the library's own leaves and, where the start is no plain formula, its own first score."""
     targets = case.targets
-    if targets.shape[1] == 1 and case.loss == "logistic" and case.library == "xgboost" and case.start == "own":
+    if (
+        targets.shape[1] == 1
+        and case.loss == "logistic"
+        and case.library == "xgboost"
+        and case.start == "own"
+    ):
         targets = np.asarray(case.y, dtype=float)[:, None]
     w = case.w if case.library == "sklearn" else np.float32(case.w).astype(float)
     more = {"rate": 0.25, **case.more}
@@ -74,8 +79,13 @@ def brute_force(case, explainer):
     )
     more.pop("query_start", None)
     leaves = [case.leaves(rows) for rows in (X, X_NEW)]
-    if leaves[0].shape[1] * leaves[0].shape[2] < 6 * targets.shape[1]:  # leaves that all outputs share
-        leaves = [np.repeat(found.reshape(len(found), -1, 1), targets.shape[1], axis=2) for found in leaves]
+    if (
+        leaves[0].shape[1] * leaves[0].shape[2] < 6 * targets.shape[1]
+    ):  # leaves that all outputs share
+        leaves = [
+            np.repeat(found.reshape(len(found), -1, 1), targets.shape[1], axis=2)
+            for found in leaves
+        ]
     return np.swapaxes(pushes(*leaves, targets, w, case.loss, base, **more), 0, 1)
 
 
@@ -84,19 +94,26 @@ def test_pushes_add_up_and_are_what_the_rows_put_into_their_leaves(name):
     """The loop runs freely in float64 and the libraries fit in float32, which moves gradients by some 1e-7 of the largest."""
     case, explainer = fitted(name), explainer_of(name)
     scores = case.scores(X_NEW)
-    found, starts = explainer.pushes(X_NEW).reshape(*scores.shape, N), explainer(X_NEW).intercepts.reshape(scores.shape)
+    found, starts = (
+        explainer.pushes(X_NEW).reshape(*scores.shape, N),
+        explainer(X_NEW).intercepts.reshape(scores.shape),
+    )
     assert np.abs(starts + found.sum(axis=2) - scores).max() <= 1e-6 * np.abs(scores).max()
     expected = brute_force(case, explainer)
     assert np.abs(found - expected).max() < 2e-6 * np.abs(expected).max()
     assert np.abs(found).max() > 0
 
 
-@pytest.mark.parametrize("name", [name for name in [*EVERY, *SAMPLED] if fitted(name).loss != "squared"])
+@pytest.mark.parametrize(
+    "name", [name for name in [*EVERY, *SAMPLED] if fitted(name).loss != "squared"]
+)
 def test_supports_says_the_kind_of_the_explainer(name):
     assert axil.supports(fitted(name).model).kind == explainer_of(name).kind
 
 
-@pytest.mark.parametrize("name", ["lightgbm binary", "lightgbm multiclass", "catboost multiclass", "lightgbm custom"])
+@pytest.mark.parametrize(
+    "name", ["lightgbm binary", "lightgbm multiclass", "catboost multiclass", "lightgbm custom"]
+)
 def test_blocks_and_threads_change_nothing(name, monkeypatch):
     whole = explainer_of(name).pushes(X)
     monkeypatch.setattr("axil.pushes.pushes.BLOCK_ENTRIES", 1)  # 64 rows at a time
@@ -144,7 +161,13 @@ def native_softmax(scores, data):
     return soft(data.get_label(), scores)
 
 
-TRAIN = {"num_leaves": 5, "min_data_in_leaf": 5, "learning_rate": 0.25, "verbose": -1, "num_threads": 1}
+TRAIN = {
+    "num_leaves": 5,
+    "min_data_in_leaf": 5,
+    "learning_rate": 0.25,
+    "verbose": -1,
+    "num_threads": 1,
+}
 BOOST = {"eta": 0.25, "max_depth": 3, "nthread": 1}
 
 
@@ -153,7 +176,9 @@ def weighed(data):
 
 
 BOOSTERS = {
-    "lightgbm": lambda f: lgb.train({**TRAIN, "objective": f}, lgb.Dataset(X, BINARY, weight=WEIGHTS), 6),
+    "lightgbm": lambda f: lgb.train(
+        {**TRAIN, "objective": f}, lgb.Dataset(X, BINARY, weight=WEIGHTS), 6
+    ),
     "xgboost": lambda f: xgb.train(BOOST, xgb.DMatrix(X, BINARY, weight=WEIGHTS), 6, obj=f),
 }
 
@@ -162,7 +187,11 @@ BOOSTERS = {
 def test_an_objective_of_your_own_is_asked_as_the_library_asks_it(library):
     booster = BOOSTERS[library](native_logistic)
     explainer = axil.Explainer(booster, X, BINARY, WEIGHTS, objective=native_logistic)
-    raw = booster.predict(X_NEW) if library == "lightgbm" else booster.predict(xgb.DMatrix(X_NEW), output_margin=True)
+    raw = (
+        booster.predict(X_NEW)
+        if library == "lightgbm"
+        else booster.predict(xgb.DMatrix(X_NEW), output_margin=True)
+    )
     assert (
         np.abs(explainer(X_NEW).intercepts + explainer.pushes(X_NEW).sum(axis=-1) - raw).max()
         < 1e-6 * np.abs(raw).max()
@@ -179,24 +208,31 @@ def test_an_objective_of_your_own_is_asked_as_the_library_asks_it(library):
     with pytest.raises(axil.InputError, match="raised ZeroDivisionError"):
         axil.Explainer(booster, X, BINARY, WEIGHTS, objective=lambda scores, data: 1 / 0)
     with pytest.raises(axil.InputError, match="expected 120 numbers"):
-        axil.Explainer(booster, X, BINARY, WEIGHTS, objective=lambda scores, data: (scores[1:], scores))
+        axil.Explainer(
+            booster, X, BINARY, WEIGHTS, objective=lambda scores, data: (scores[1:], scores)
+        )
     with pytest.raises(axil.InputError, match="expected the function"):
         axil.Explainer(booster, X, BINARY, WEIGHTS, objective="mse")
 
 
 def test_an_objective_of_several_classes():
-    booster = lgb.train({**TRAIN, "objective": native_softmax, "num_class": 3}, lgb.Dataset(X, CLASSES), 6)
+    booster = lgb.train(
+        {**TRAIN, "objective": native_softmax, "num_class": 3}, lgb.Dataset(X, CLASSES), 6
+    )
     other = xgb.train({**BOOST, "num_class": 3}, xgb.DMatrix(X, CLASSES), 6, obj=native_softmax)
     for model, raw in (
         (booster, booster.predict(X_NEW)),
         (other, other.predict(xgb.DMatrix(X_NEW), output_margin=True)),
     ):
         explainer = axil.Explainer(model, X, CLASSES, objective=native_softmax)
-        assert np.allclose(explainer(X_NEW).intercepts + explainer.pushes(X_NEW).sum(axis=-1), raw, atol=1e-6)
+        assert np.allclose(
+            explainer(X_NEW).intercepts + explainer.pushes(X_NEW).sum(axis=-1), raw, atol=1e-6
+        )
 
 
 @pytest.mark.parametrize(
-    "named", ["reg:squarederror", "binary:logistic", "count:poisson", "reg:absoluteerror", "rank:ndcg"]
+    "named",
+    ["reg:squarederror", "binary:logistic", "count:poisson", "reg:absoluteerror", "rank:ndcg"],
 )
 def test_an_objective_of_your_own_beside_the_name_of_another(named):
     """XGBoost then starts from the named one's base_score, through its link, and predicts by that link."""
@@ -205,7 +241,9 @@ def test_an_objective_of_your_own_beside_the_name_of_another(named):
     booster = xgb.train({**BOOST, "objective": named}, rows, 6, obj=native_logistic)
     raw = booster.predict(xgb.DMatrix(X_NEW), output_margin=True)
     if named == "reg:absoluteerror" and VERSION < (3, 4):
-        with pytest.raises(axil.UnsupportedModelError, match="percentiles in the place of the steps"):
+        with pytest.raises(
+            axil.UnsupportedModelError, match="percentiles in the place of the steps"
+        ):
             axil.Explainer(booster, X, BINARY, weights, objective=native_logistic)
         return
     explainer = axil.Explainer(booster, X, BINARY, weights, objective=native_logistic)
@@ -216,11 +254,15 @@ def test_an_objective_of_your_own_beside_the_name_of_another(named):
 
 
 def test_an_estimator_knows_its_own_objective():
-    weighted = xgb.XGBRegressor(**XGB, objective=weighted_logistic).fit(X, BINARY, sample_weight=WEIGHTS)
+    weighted = xgb.XGBRegressor(**XGB, objective=weighted_logistic).fit(
+        X, BINARY, sample_weight=WEIGHTS
+    )
     found = axil.Explainer(weighted, X, BINARY, WEIGHTS).pushes(X_NEW)
     given = axil.Explainer(weighted, X, BINARY, WEIGHTS, objective=weighted_logistic).pushes(X_NEW)
     assert np.array_equal(found, given)
-    coupled = lgb.LGBMRegressor(**LGB, objective=kernel).fit(X, SCORE)  # rows whose gradients depend on each other
+    coupled = lgb.LGBMRegressor(**LGB, objective=kernel).fit(
+        X, SCORE
+    )  # rows whose gradients depend on each other
     made = axil.Explainer(coupled, X, SCORE).pushes(X_NEW)
     assert np.allclose(made.sum(axis=1), coupled.predict(X_NEW), atol=1e-9)
 
@@ -234,7 +276,9 @@ def test_an_objective_where_there_is_none_is_refused():
         axil.Explainer(fitted("sklearn binary").model, X, BINARY, objective=native_logistic)
 
 
-@pytest.mark.parametrize("name", ["catboost huber", "catboost mae by gradients", "xgboost pseudo-huber"])
+@pytest.mark.parametrize(
+    "name", ["catboost huber", "catboost mae by gradients", "xgboost pseudo-huber"]
+)
 def test_a_loss_without_derivatives_says_so(name):
     with pytest.raises(axil.UnsupportedQuestionError, match="add up to the score"):
         explainer_of(name).weight_derivatives(X_NEW)
@@ -246,12 +290,17 @@ def test_squared_error_has_the_same_pushes_either_way():
         model = lgb.LGBMRegressor(**LGB, **settings).fit(X, SCORE, sample_weight=WEIGHTS)
         exact = axil.Explainer(model, X, SCORE, WEIGHTS).pushes(X_NEW)
         found = along_gradients(model, X, SCORE, WEIGHTS).pushes(X_NEW)
-        assert np.abs(found - exact).max() < 1e-6 * np.abs(exact).max()  # one of them takes the model's rounded leaves
+        assert (
+            np.abs(found - exact).max() < 1e-6 * np.abs(exact).max()
+        )  # one of them takes the model's rounded leaves
 
 
 def add_up(pushes, queries):
     """Compare the sums of all pushes with the scores, as every answer does."""
-    made = sum(np.stack([block.sum(axis=0) for block in blocks], axis=1) for _, blocks in pushes.blocks(queries))
+    made = sum(
+        np.stack([block.sum(axis=0) for block in blocks], axis=1)
+        for _, blocks in pushes.blocks(queries)
+    )
     pushes.agree(pushes.base + made, queries)
 
 
@@ -275,13 +324,17 @@ def test_a_score_is_compared_with_its_own_terms():
     far = np.zeros_like(walked.score)
     far[3] = 5e27
     wrong = Pushes(replace(walked, weights=1.01 * walked.weights, score=walked.score + far), ONE)
-    with pytest.raises(axil.ExactnessError, match=r"training row \d+ .*up to 5\.0e\+27: it diverged"):
+    with pytest.raises(
+        axil.ExactnessError, match=r"training row \d+ .*up to 5\.0e\+27: it diverged"
+    ):
         wrong.prove()
     with pytest.raises(axil.ExactnessError, match=r"explained row .*diverged"):
         add_up(wrong, explainer_of("xgboost pseudo-huber")._model.queries(X_NEW).coordinates)
 
 
-@pytest.mark.parametrize("model", [lgb.LGBMClassifier(verbose=-1), xgb.XGBClassifier(), GradientBoostingClassifier()])
+@pytest.mark.parametrize(
+    "model", [lgb.LGBMClassifier(verbose=-1), xgb.XGBClassifier(), GradientBoostingClassifier()]
+)
 def test_scores_of_nothing_but_rounding(model):
     """No column says anything: every score is zero, or what sums of gradients leave over."""
     rows, classes = np.zeros((41, 2)), np.arange(41) % 2
@@ -320,7 +373,12 @@ def test_scores_too_large_for_their_exponential_are_walked_plainly():
     assert np.isfinite(Pushes(far, ONE).factors(slice(0, N))[0]).all()
     plain = Pushes(walked, ONE)
     plain.__dict__["_exponent"] = 0.0
-    assert np.allclose(plain.factors(slice(0, N))[0], Pushes(walked, ONE).factors(slice(0, N))[0], rtol=0, atol=1e-14)
+    assert np.allclose(
+        plain.factors(slice(0, N))[0],
+        Pushes(walked, ONE).factors(slice(0, N))[0],
+        rtol=0,
+        atol=1e-14,
+    )
 
 
 @pytest.mark.parametrize("name", [*EVERY, *SAMPLED])
@@ -342,10 +400,14 @@ def test_copies_of_explainers_of_pipelines_and_searches_give_the_same_bits(outer
         assert np.array_equal(again.pushes(X_NEW), explainer.pushes(X_NEW))
 
 
-@pytest.mark.parametrize("settings", [{}, {"subsample": 0.6}, {"max_delta_step": 0.3}, {"reg_alpha": 0.02}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"subsample": 0.6}, {"max_delta_step": 0.3}, {"reg_alpha": 0.02}]
+)
 def test_vector_leaves_with_single_classes_set_to_zero(settings):
     """XGBoost up to 3.3 does so where the class's own weight in the leaf is below min_child_weight, and keeps the others."""
-    model = xgb.XGBClassifier(**{**XGB, "n_estimators": 16, **settings}, multi_strategy="multi_output_tree")
+    model = xgb.XGBClassifier(
+        **{**XGB, "n_estimators": 16, **settings}, multi_strategy="multi_output_tree"
+    )
     model.fit(X, CLASSES, sample_weight=WEIGHTS)
     explainer = axil.Explainer(model, X, CLASSES, WEIGHTS)
     walked = explainer._model.boosting.walked
@@ -370,14 +432,23 @@ def test_a_ranking_objective_of_your_own():
     groups, labels = np.repeat(np.arange(6), 20), CLASSES.astype(float)
 
     def pairs(scores, data):
-        label, p = data.get_label(), sigmoid(np.subtract.outer(scores, scores).T)  # that the column is above the row
+        label, p = (
+            data.get_label(),
+            sigmoid(np.subtract.outer(scores, scores).T),
+        )  # that the column is above the row
         above = np.greater.outer(label, label) & np.equal.outer(groups, groups)
         wrong, bend = np.where(above, p, 0.0), np.where(above, p * (1 - p), 0.0)
         return wrong.sum(axis=0) - wrong.sum(axis=1), np.maximum((bend + bend.T).sum(axis=1), 1e-6)
 
     for booster, raw in (
-        (lgb.train({**TRAIN, "objective": pairs}, lgb.Dataset(X, labels), 6), lambda b: b.predict(X_NEW)),
-        (xgb.train(BOOST, xgb.DMatrix(X, labels), 6, obj=pairs), lambda b: b.predict(xgb.DMatrix(X_NEW))),
+        (
+            lgb.train({**TRAIN, "objective": pairs}, lgb.Dataset(X, labels), 6),
+            lambda b: b.predict(X_NEW),
+        ),
+        (
+            xgb.train(BOOST, xgb.DMatrix(X, labels), 6, obj=pairs),
+            lambda b: b.predict(xgb.DMatrix(X_NEW)),
+        ),
     ):
         explainer = axil.Explainer(booster, X, labels, objective=pairs)
         made = explainer(X_NEW).intercepts + explainer.pushes(X_NEW).sum(axis=-1)
@@ -406,14 +477,18 @@ def test_a_classifier_of_several_labels(strategy):
         for k in range(LABELS.shape[1]):
             single = xgb.XGBClassifier(**XGB).fit(X, LABELS[:, k], sample_weight=WEIGHTS)
             expected = axil.Explainer(single, X, LABELS[:, k], WEIGHTS).pushes(X_NEW)
-            np.testing.assert_allclose(pushed[:, k], expected, rtol=0, atol=1e-6 * np.abs(expected).max())
+            np.testing.assert_allclose(
+                pushed[:, k], expected, rtol=0, atol=1e-6 * np.abs(expected).max()
+            )
     flipped = LABELS.copy()
     flipped[0, 1] = 1 - flipped[0, 1]
     with pytest.raises(axil.ExactnessError):
         axil.Explainer(model, X, flipped, WEIGHTS)
 
 
-@pytest.mark.parametrize("name", ["xgboost binary", "xgboost multiclass", "xgboost vector leaves", "xgboost poisson"])
+@pytest.mark.parametrize(
+    "name", ["xgboost binary", "xgboost multiclass", "xgboost vector leaves", "xgboost poisson"]
+)
 def test_the_weights_of_leaves_that_xgboost_recorded_are_compared(name):
     """A model whose leaf values are right and whose recorded sums of hessians are those of other rows or weights."""
     if name == "xgboost vector leaves" and VERSION < (3, 2):

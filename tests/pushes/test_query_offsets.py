@@ -11,7 +11,19 @@ from sklearn.linear_model import LogisticRegression
 
 import axil
 from axil.questions.unseen_predictions import fold_numbers
-from tests.pushes.boosting_models import BINARY, CAT, CLASSES, COUNTS, LGB, OFFSETS, X_NEW, XGB, N, X, case_of
+from tests.pushes.boosting_models import (
+    BINARY,
+    CAT,
+    CLASSES,
+    COUNTS,
+    LGB,
+    OFFSETS,
+    X_NEW,
+    XGB,
+    N,
+    X,
+    case_of,
+)
 from tests.pushes.fixed_structure import differences, replay
 
 ASKED = X_NEW[:3]
@@ -24,14 +36,25 @@ SAME = {"rtol": 0, "atol": 2e-6}  # XGBoost and CatBoost predict in float32
 def lightgbm_poisson(output="raw"):
     model = LGBMRegressor(**LGB, objective="poisson").fit(X, COUNTS, init_score=OFFSETS)
     scores = model.predict(ASKED, raw_score=True) + SHIFT
-    return axil.Explainer(model, X, COUNTS, init_score=OFFSETS, output=output), SHIFT, scores, np.exp(scores)
+    return (
+        axil.Explainer(model, X, COUNTS, init_score=OFFSETS, output=output),
+        SHIFT,
+        scores,
+        np.exp(scores),
+    )
 
 
 @cache
 def xgboost_poisson(output="raw"):
-    model = xgboost.XGBRegressor(**XGB, objective="count:poisson").fit(X, COUNTS, base_margin=OFFSETS)
+    model = xgboost.XGBRegressor(**XGB, objective="count:poisson").fit(
+        X, COUNTS, base_margin=OFFSETS
+    )
     explainer = axil.Explainer(model, X, COUNTS, init_score=OFFSETS, output=output)
-    return explainer, SHIFT, *(model.predict(ASKED, output_margin=raw, base_margin=SHIFT) for raw in (True, False))
+    return (
+        explainer,
+        SHIFT,
+        *(model.predict(ASKED, output_margin=raw, base_margin=SHIFT) for raw in (True, False)),
+    )
 
 
 @cache
@@ -46,7 +69,9 @@ def xgboost_classes(output="raw"):
 
 @cache
 def catboost_poisson(output="raw"):
-    model = catboost.CatBoostRegressor(**CAT, loss_function="Poisson").fit(catboost.Pool(X, COUNTS, baseline=OFFSETS))
+    model = catboost.CatBoostRegressor(**CAT, loss_function="Poisson").fit(
+        catboost.Pool(X, COUNTS, baseline=OFFSETS)
+    )
     asked = catboost.Pool(ASKED, baseline=SHIFT)
     found = [model.predict(asked, prediction_type=kind) for kind in ("RawFormulaVal", "Exponent")]
     return axil.Explainer(model, X, COUNTS, init_score=OFFSETS, output=output), SHIFT, *found
@@ -64,13 +89,21 @@ def test_scores_are_those_of_the_library_with_offsets(made):
     np.testing.assert_array_equal(found.contributions, explainer(ASKED).contributions)
     np.testing.assert_allclose(found.probabilities, means, **SAME)
     np.testing.assert_array_equal(
-        [each.predictions for each in explainer.iter(ASKED, 1, init_score=shift)], found.predictions[:, None]
+        [each.predictions for each in explainer.iter(ASKED, 1, init_score=shift)],
+        found.predictions[:, None],
     )
     top = explainer.top(ASKED, 2, init_score=shift)
     np.testing.assert_allclose(top["prediction"][::2], np.ravel(scores), **SAME)
     np.testing.assert_allclose(top[found.meaning][::2], np.ravel(means), **SAME)
-    np.testing.assert_allclose(explainer.similar(ASKED, 2, init_score=shift)["prediction"], top["prediction"], **SAME)
-    grouped = explainer.group(ASKED, GROUPS, init_score=shift)["contribution"].to_numpy().reshape(-1, 2).sum(axis=1)
+    np.testing.assert_allclose(
+        explainer.similar(ASKED, 2, init_score=shift)["prediction"], top["prediction"], **SAME
+    )
+    grouped = (
+        explainer.group(ASKED, GROUPS, init_score=shift)["contribution"]
+        .to_numpy()
+        .reshape(-1, 2)
+        .sum(axis=1)
+    )
     np.testing.assert_allclose(grouped + np.ravel(found.intercepts), np.ravel(scores), **SAME)
 
 
@@ -96,7 +129,9 @@ def test_means_move_with_targets_at_the_scores_with_offsets(made):
     np.testing.assert_allclose(found.weights, expected, rtol=1e-5)
     np.testing.assert_allclose(found[1:].weights, expected[1:], rtol=1e-5)
     by_weight = made("probability")[0].weight_derivatives(ASKED, shift)
-    np.testing.assert_allclose(by_weight, means[:, None] * explainer.weight_derivatives(ASKED, shift), rtol=1e-5)
+    np.testing.assert_allclose(
+        by_weight, means[:, None] * explainer.weight_derivatives(ASKED, shift), rtol=1e-5
+    )
 
 
 def test_a_base_that_offsets_replace_moves_no_score():
@@ -107,13 +142,17 @@ def test_a_base_that_offsets_replace_moves_no_score():
     w = np.float32(case.w).astype(float)
 
     def scores(column):
-        return replay(case.leaves(X), case.leaves(ASKED), column[:, None], w, case.loss, case.start, **more)[:, 0]
+        return replay(
+            case.leaves(X), case.leaves(ASKED), column[:, None], w, case.loss, case.start, **more
+        )[:, 0]
 
     y = case.targets[:, 0]
     expected = differences(scores, y, rows, 1e-5)
     for found in (explainer(ASKED, SHIFT).weights, explainer.derivatives(ASKED, init_score=SHIFT)):
         assert np.abs(found[:, rows].T - expected).max() < 1e-6 * np.abs(found).max()
-    assert np.abs(explainer(ASKED).weights[:, rows].T - expected).max() > 1e-3 * np.abs(expected).max()
+    assert (
+        np.abs(explainer(ASKED).weights[:, rows].T - expected).max() > 1e-3 * np.abs(expected).max()
+    )
     other = np.where(np.arange(N) == 3, 1 - y, y)
     table = explainer.what_if(ASKED, {3: other[3]}, init_score=SHIFT)
     np.testing.assert_allclose(table["change"], scores(other) - scores(y), **SAME)
@@ -165,7 +204,9 @@ def test_without_a_whole_leaf_rows_are_at_their_offsets():
     rng = np.random.default_rng(0)
     X, offsets = rng.normal(size=(60, 2)), rng.normal(size=60)
     y = rng.poisson(np.exp(0.3 * X[:, 0] + offsets))
-    model = LGBMRegressor(objective="poisson", n_estimators=1, num_leaves=3, min_child_samples=5, verbose=-1, n_jobs=1)
+    model = LGBMRegressor(
+        objective="poisson", n_estimators=1, num_leaves=3, min_child_samples=5, verbose=-1, n_jobs=1
+    )
     model.fit(X, y, init_score=offsets)
     leaf = model.predict(X, pred_leaf=True).ravel()
     rows = np.flatnonzero(leaf == leaf[0])

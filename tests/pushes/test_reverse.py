@@ -18,7 +18,9 @@ def test_every_block_is_the_derivative_of_a_replay(name):
     case = case_of(name)
     explainer = axil.Explainer(case.model, X, case.y, case.weights)
     K = case.targets.shape[1]
-    found = np.stack([explainer.derivatives(X_NEW, output=k) for k in explainer.outputs])  # (output, n, target, N)
+    found = np.stack(
+        [explainer.derivatives(X_NEW, output=k) for k in explainer.outputs]
+    )  # (output, n, target, N)
 
     def scores(column, c):
         y = case.targets.copy()
@@ -26,8 +28,13 @@ def test_every_block_is_the_derivative_of_a_replay(name):
         return replayed(case, y)
 
     for c in range(K):
-        expected = differences(lambda v, c=c: scores(v, c), case.targets[:, c], ROWS, 1e-5)  # (rows, n, output)
-        assert np.abs(found[:, :, c, ROWS] - expected.transpose(2, 1, 0)).max() < 1e-6 * np.abs(found).max()
+        expected = differences(
+            lambda v, c=c: scores(v, c), case.targets[:, c], ROWS, 1e-5
+        )  # (rows, n, output)
+        assert (
+            np.abs(found[:, :, c, ROWS] - expected.transpose(2, 1, 0)).max()
+            < 1e-6 * np.abs(found).max()
+        )
     weights = explainer(X_NEW).weights
     for k in range(K):
         assert np.abs(found[k, :, k] - weights[:, k]).max() <= 1e-12 * np.abs(weights).max()
@@ -48,11 +55,15 @@ def test_probabilities():
     raw = axil.Explainer(case.model, X, case.y, case.weights)
     explainer = axil.Explainer(case.model, X, case.y, case.weights, output="probability")
     p = softmax(case.scores(X_NEW))
-    blocks = np.stack([raw.derivatives(X_NEW, output=k, target=2) for k in range(3)])  # (score, n, N)
+    blocks = np.stack(
+        [raw.derivatives(X_NEW, output=k, target=2) for k in range(3)]
+    )  # (score, n, N)
     slopes = p[:, 1, None] * (np.eye(3)[1] - p)  # (n, score)
     expected = np.einsum("nk,knj->nj", slopes, blocks)
     found = explainer.derivatives(X_NEW, output=1, target=2)
-    assert np.abs(found - expected).max() < 1e-6 * np.abs(expected).max()  # XGBoost's scores are float32
+    assert (
+        np.abs(found - expected).max() < 1e-6 * np.abs(expected).max()
+    )  # XGBoost's scores are float32
 
 
 def test_one_output_has_one_block():
@@ -72,5 +83,9 @@ def test_what_there_is_no_block_of_is_refused():
     small = axil.Explainer(case.model, X, case.y, case.weights, memory_limit=8 * N * 30)
     with pytest.raises(axil.InputError, match="memory_limit"):
         small.derivatives(X, output=0)
-    smooth = axil.Explainer(LogisticRegression(tol=1e-10, max_iter=10_000).fit(X, BINARY), X, BINARY)
-    np.testing.assert_array_equal(smooth.derivatives(X_NEW), smooth(X_NEW).weights)  # of one score there is one block
+    smooth = axil.Explainer(
+        LogisticRegression(tol=1e-10, max_iter=10_000).fit(X, BINARY), X, BINARY
+    )
+    np.testing.assert_array_equal(
+        smooth.derivatives(X_NEW), smooth(X_NEW).weights
+    )  # of one score there is one block

@@ -46,11 +46,16 @@ def test_pushes_add_up_and_are_what_the_rows_put_into_their_leaves(name):
     case, explainer = model_of(name), explainer_of(name)
     scores = case.scores(X_NEW)
     assert np.abs(replayed(case, case.targets, case.w) - scores).max() < 2e-6 * np.abs(scores).max()
-    found, starts = explainer.pushes(X_NEW).reshape(*scores.shape, N), explainer(X_NEW).intercepts.reshape(scores.shape)
+    found, starts = (
+        explainer.pushes(X_NEW).reshape(*scores.shape, N),
+        explainer(X_NEW).intercepts.reshape(scores.shape),
+    )
     assert np.abs(starts + found.sum(axis=2) - scores).max() <= 1e-6 * np.abs(scores).max()
     w = kept(case)
     base = first(case.start, case.loss, w @ case.targets / w.sum())
-    expected = pushes(case.leaves(X), case.leaves(X_NEW), case.targets, w, case.loss, base, **settings(case))
+    expected = pushes(
+        case.leaves(X), case.leaves(X_NEW), case.targets, w, case.loss, base, **settings(case)
+    )
     assert np.abs(found - np.swapaxes(expected, 0, 1)).max() < 2e-6 * np.abs(expected).max()
     assert explainer.verification.details["sum_error"] < 1e-12
 
@@ -72,7 +77,10 @@ def test_derivatives_are_finite_differences(name):
         assert np.abs(found[:, k, COLUMNS].T - expected).max() < 1e-6 * np.abs(found[:, k]).max()
     by_weights = explainer.weight_derivatives(X_NEW).reshape(len(X_NEW), K, N)
     expected = differences(lambda w: replayed(case, case.targets, w), case.w, COLUMNS, 1e-5)
-    assert np.abs(by_weights[:, :, COLUMNS].transpose(2, 0, 1) - expected).max() < 1e-6 * np.abs(by_weights).max()
+    assert (
+        np.abs(by_weights[:, :, COLUMNS].transpose(2, 0, 1) - expected).max()
+        < 1e-6 * np.abs(by_weights).max()
+    )
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -106,7 +114,9 @@ def test_the_operator_and_its_transpose(name):
 def test_data_that_are_not_those_of_the_fit_are_caught(name):
     case = model_of(name)
     leaves = case.leaves(X)
-    apart = (leaves != leaves[0]).any(axis=(1, 2))  # swapping rows that share all leaves leads to the same fit
+    apart = (leaves != leaves[0]).any(
+        axis=(1, 2)
+    )  # swapping rows that share all leaves leads to the same fit
     other = int(np.flatnonzero(apart & (case.y != case.y[0]))[0])
     flipped, swapped = case.y.copy(), case.y.copy()
     flipped[0] = case.y[other]
@@ -116,14 +126,22 @@ def test_data_that_are_not_those_of_the_fit_are_caught(name):
             axil.Explainer(case.model, X, y, case.weights, case.offsets)
     with pytest.raises(axil.ExactnessError):
         axil.Explainer(case.model, X, case.y, case.w * np.linspace(0.9, 1.1, N), case.offsets)
-    fewer = [None if part is None else part[:-1] for part in (X, case.y, case.weights, case.offsets)]
+    fewer = [
+        None if part is None else part[:-1] for part in (X, case.y, case.weights, case.offsets)
+    ]
     with pytest.raises(axil.ExactnessError):
         axil.Explainer(case.model, *fewer)
 
 
 def test_dart_whose_iterations_find_no_split():
     """Attempts without a tree drop trees all the same; other labels need no look at the rows again."""
-    settings = {**LGB_DART, "n_estimators": 12, "min_child_samples": 40, "subsample": 0.7, "subsample_freq": 1}
+    settings = {
+        **LGB_DART,
+        "n_estimators": 12,
+        "min_child_samples": 40,
+        "subsample": 0.7,
+        "subsample_freq": 1,
+    }
     model = lgb.LGBMClassifier(**settings).fit(X, BINARY)
     assert 5 < model.booster_.num_trees() < 12
     explainer = axil.Explainer(model, X, BINARY)

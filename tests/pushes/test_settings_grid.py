@@ -44,7 +44,11 @@ LOSSES = {
     ("xgboost", "binary:logitraw"): (XC, BINARY, {}),
     ("xgboost", "reg:logistic"): (XR, SHARES, {}),
     ("xgboost", "multi:softprob"): (XC, CLASSES, {}),
-    ("xgboost", "multi:softmax"): (XC, CLASSES, {"multi_strategy": "multi_output_tree"}),  # vector leaves
+    ("xgboost", "multi:softmax"): (
+        XC,
+        CLASSES,
+        {"multi_strategy": "multi_output_tree"},
+    ),  # vector leaves
     ("xgboost", "count:poisson"): (XR, COUNTS, {}),
     ("xgboost", "reg:gamma"): (XR, POSITIVE, {}),
     ("xgboost", "reg:tweedie"): (XR, COUNTS, {}),
@@ -65,7 +69,12 @@ DART = {"boosting_type": "dart", "drop_rate": 0.4}
 SETTINGS = {
     "lightgbm": {
         "bagging": {"subsample": 0.6, "subsample_freq": 1},
-        "goss": {"data_sample_strategy": "goss", "top_rate": 0.3, "other_rate": 0.3, "learning_rate": 0.5},
+        "goss": {
+            "data_sample_strategy": "goss",
+            "top_rate": 0.3,
+            "other_rate": 0.3,
+            "learning_rate": 0.5,
+        },
         "dart": DART,
         "l1": {"reg_alpha": 0.7},
         "clipped": {"max_delta_step": 0.3},
@@ -106,7 +115,12 @@ SETTINGS = {
 REFUSED = {("Huber:delta=0.4", "four steps"): "leaf_estimation_backtracking"}
 UNFITTED = ("dart", "all", "exact", "approx")  # with vector leaves, by XGBoost itself
 FIXED = {"lightgbm": LGB, "xgboost": XGB, "catboost": CAT, "sklearn": GB}
-LOSS_NAME = {"lightgbm": "objective", "xgboost": "objective", "catboost": "loss_function", "sklearn": "loss"}
+LOSS_NAME = {
+    "lightgbm": "objective",
+    "xgboost": "objective",
+    "catboost": "loss_function",
+    "sklearn": "loss",
+}
 GRID = [
     (library, loss, setting)
     for library, loss in LOSSES
@@ -131,7 +145,9 @@ def test_exact_or_refused_and_wrong_labels_are_caught(library, loss, setting):
     made = explanation.intercepts + explanation.contributions.sum(axis=-1)
     assert np.abs(made.reshape(scores.shape) - scores).max() <= 1e-6 * np.abs(scores).max()
     leaves = explainer._model.adapter.leaves(X).T
-    apart = (leaves != leaves[:, :1]).any(axis=0)  # swapping rows that share all leaves leads to the same fit
+    apart = (leaves != leaves[:, :1]).any(
+        axis=0
+    )  # swapping rows that share all leaves leads to the same fit
     other = int(np.flatnonzero(apart & (y != y[0]))[0])
     flipped, swapped = y.copy(), y.copy()
     flipped[0], swapped[[0, other]] = y[other], y[[other, 0]]

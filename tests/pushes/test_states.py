@@ -40,7 +40,13 @@ def walked(settings, monkeypatch, in_core):
         common = {"num_leaves": 6, "verbose": -1, "num_threads": 1, "deterministic": True}
         model = lgb.train(common | settings, lgb.Dataset(X, y, weight=given), 8)
     else:
-        common = {"n_estimators": 20, "depth": 3, "verbose": 0, "thread_count": 1, "allow_writing_files": False}
+        common = {
+            "n_estimators": 20,
+            "depth": 3,
+            "verbose": 0,
+            "thread_count": 1,
+            "allow_writing_files": False,
+        }
         model = catboost.CatBoostClassifier(**common | settings).fit(X, y, sample_weight=given)
     found = []
     own = StageWalk._states
@@ -54,11 +60,15 @@ def walked(settings, monkeypatch, in_core):
 
 
 def assert_same(ours, theirs, atol):
-    np.testing.assert_allclose(ours.score, theirs.score, rtol=0, atol=1e-13)  # few trees of values of about one
+    np.testing.assert_allclose(
+        ours.score, theirs.score, rtol=0, atol=1e-13
+    )  # few trees of values of about one
     assert np.array_equal(ours.scales, theirs.scales)
     for mine, other in zip(ours.steps, theirs.steps, strict=True):
         for part in ("value", "by_g", "by_h", "share"):  # sums of 300 gradients, in another order
-            np.testing.assert_allclose(getattr(mine, part), getattr(other, part), rtol=1e-11, atol=atol)
+            np.testing.assert_allclose(
+                getattr(mine, part), getattr(other, part), rtol=1e-11, atol=atol
+            )
 
 
 @pytest.mark.parametrize("settings", [*SETTINGS.values(), *STEPS.values()], ids=[*SETTINGS, *STEPS])
@@ -84,7 +94,9 @@ def test_a_small_value_that_rounding_moves_is_reached_by_whole_steps(monkeypatch
     assert 1e-5 < total[0] < 1e-4
     tried = []
     step = StepSearch._step
-    monkeypatch.setattr(StepSearch, "_step", lambda self, total: tried.append(total) or step(self, total))
+    monkeypatch.setattr(
+        StepSearch, "_step", lambda self, total: tried.append(total) or step(self, total)
+    )
     assert StepSearch(Logistic(), y, score, w, 3.0, total + 1e-16).way(10) == (True, [1.0] * 10)
     assert len(tried) == 10
 
@@ -93,11 +105,15 @@ def test_steps_too_long_for_their_exponential_are_taken_by_numpy(monkeypatch):
     """Scores reached so far are kept: their logarithms are those of the states."""
     with monkeypatch.context() as patch:
         ours, _ = walked(STEPS["few"], patch, True)
-    monkeypatch.setattr(states_module, "FARTHEST", 0.8 * max(np.abs(step.value).max() for step in ours.steps))
+    monkeypatch.setattr(
+        states_module, "FARTHEST", 0.8 * max(np.abs(step.value).max() for step in ours.steps)
+    )
     monkeypatch.setattr("axil.pushes.stages.FARTHEST", np.inf)
     left = []
     scores = states_module.States.scores
-    monkeypatch.setattr(states_module.States, "scores", lambda self, rows: left.append(rows) or scores(self, rows))
+    monkeypatch.setattr(
+        states_module.States, "scores", lambda self, rows: left.append(rows) or scores(self, rows)
+    )
     theirs, _ = walked(STEPS["few"], monkeypatch, True)
     assert left == [slice(None)]
     assert_same(ours, theirs, 1e-13)

@@ -29,7 +29,11 @@ def shares(objective, weights):
 
 def fitted(objective, boosting, from_average):
     settings = {"objective": objective, "boosting": boosting, "boost_from_average": from_average}
-    settings |= {"min_data_in_leaf": N, "verbose": -1, "num_class": 3 if objective == "multiclass" else 1}
+    settings |= {
+        "min_data_in_leaf": N,
+        "verbose": -1,
+        "num_class": 3 if objective == "multiclass" else 1,
+    }
     return lgb.train(settings, lgb.Dataset(X, TARGETS[objective], weight=W), 4)
 
 
@@ -45,13 +49,17 @@ def test_models_without_a_split(objective, boosting, from_average):
         model.predict(X[:2], raw_score=True).reshape(2, -1), np.tile(expected, (2, 1)), rtol=1e-6
     )
     np.testing.assert_array_equal(found.contributions, 0.0)
-    np.testing.assert_allclose(found.intercepts.reshape(2, -1), np.tile(expected, (2, 1)), rtol=1e-6)
+    np.testing.assert_allclose(
+        found.intercepts.reshape(2, -1), np.tile(expected, (2, 1)), rtol=1e-6
+    )
     less = np.where(np.arange(N) % 5 == 0, 0.0, W)
     after = np.reshape(explainer.without(X[:2], less == 0)["after"], (2, -1))
     np.testing.assert_allclose(after, np.tile(shares(objective, less), (2, 1)), rtol=1e-6)
     for change in ({"drop": np.flatnonzero(less == 0)}, {"sample_weight": less}):
         again = explainer.refit(**change).model.predict(X[:2], raw_score=True)
-        np.testing.assert_allclose(again.reshape(2, -1), np.tile(shares(objective, less), (2, 1)), rtol=1e-6)
+        np.testing.assert_allclose(
+            again.reshape(2, -1), np.tile(shares(objective, less), (2, 1)), rtol=1e-6
+        )
 
 
 @pytest.mark.parametrize("from_average", [True, False])
@@ -88,7 +96,9 @@ def test_trees_after_a_first_one_without_a_split():
     explainer = axil.Explainer(booster, X, y, W)
     found = explainer(X)
     scores = booster.predict(X, raw_score=True)
-    np.testing.assert_allclose(found.contributions.sum(axis=1) + found.intercepts, scores, atol=1e-6)
+    np.testing.assert_allclose(
+        found.contributions.sum(axis=1) + found.intercepts, scores, atol=1e-6
+    )
     np.testing.assert_allclose(found.intercepts, shares("binary", W)[0], rtol=1e-6)
 
 
@@ -96,7 +106,12 @@ def test_classes_that_start_later_than_others_are_refused_by_name():
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(300, 3))
     y = np.where(np.arange(300) < 8, 2, rows[:, 0] > 0).astype(int)
-    settings = {"objective": "multiclass", "num_class": 3, "boost_from_average": False, "verbose": -1}
+    settings = {
+        "objective": "multiclass",
+        "num_class": 3,
+        "boost_from_average": False,
+        "verbose": -1,
+    }
     settings |= {"min_sum_hessian_in_leaf": 20, "min_gain_to_split": 5.0}
     model = lgb.train(settings, lgb.Dataset(rows, y), 2)
     first = [tree["num_leaves"] for tree in model.dump_model()["tree_info"]][:3]

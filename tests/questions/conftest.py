@@ -10,14 +10,26 @@ from sklearn.linear_model import LogisticRegression
 import axil
 from tests.questions.question_models import CLASSES, QUIET, X, Y, partitioned
 
-KINDS = ["exact", "derivative", "pushes", "pushes of classes", "exact over Dask", "pushes over Dask"]
+KINDS = [
+    "exact",
+    "derivative",
+    "pushes",
+    "pushes of classes",
+    "exact over Dask",
+    "pushes over Dask",
+]
 
 
 @pytest.fixture(scope="package", params=KINDS)
 def any_explainer(request):
     """In this thread: Dask's own threads would be others in every run."""
     kind, over_dask = request.param.removesuffix(" over Dask"), request.param.endswith("over Dask")
-    y = {"exact": Y, "derivative": CLASSES > 1, "pushes": np.exp(Y / 3), "pushes of classes": CLASSES}[kind]
+    y = {
+        "exact": Y,
+        "derivative": CLASSES > 1,
+        "pushes": np.exp(Y / 3),
+        "pushes of classes": CLASSES,
+    }[kind]
     model = {
         "exact": lgb.LGBMRegressor(**QUIET),
         "derivative": LogisticRegression(tol=1e-10),

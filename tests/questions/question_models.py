@@ -36,7 +36,8 @@ def weights_of(explainer, X):
 def small_batches(monkeypatch, explainer):
     """Seven queries at a time."""
     monkeypatch.setattr(
-        "axil.machine.memory.BATCH_BYTES", 8 * len(explainer.targets) * 7 * len(explainer._model.engines)
+        "axil.machine.memory.BATCH_BYTES",
+        8 * len(explainer.targets) * 7 * len(explainer._model.engines),
     )
 
 
@@ -47,7 +48,9 @@ def validation(library, name):
     classes, n = explainer._model.classes, case.X_new.shape[0]
     if classes is not None:
         return np.resize(classes, n)
-    y = predict(case, case.X_new) + np.random.default_rng(0).normal(size=(n, explainer._model.shape[1]))
+    y = predict(case, case.X_new) + np.random.default_rng(0).normal(
+        size=(n, explainer._model.shape[1])
+    )
     return y[:, 0] if y.shape[1] == 1 else y
 
 
@@ -67,7 +70,11 @@ def forest_data():
 # The rows of the explainers of every kind and place; see conftest.py.
 
 DRAWS = np.random.default_rng(5)
-X = pd.DataFrame(DRAWS.normal(size=(90, 3)), columns=["rooms", "size", "age"], index=[f"house {i}" for i in range(90)])
+X = pd.DataFrame(
+    DRAWS.normal(size=(90, 3)),
+    columns=["rooms", "size", "age"],
+    index=[f"house {i}" for i in range(90)],
+)
 Y = pd.Series(3 * X["rooms"] + DRAWS.normal(size=90), index=X.index, name="price")
 CLASSES = np.digitize(X["rooms"], [-0.5, 0.5])
 QUIET = {"n_estimators": 6, "num_leaves": 5, "min_child_samples": 5, "verbose": -1, "n_jobs": 1}

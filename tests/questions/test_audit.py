@@ -22,7 +22,13 @@ import axil
 from axil import ApproximationWarning, InputError
 from axil.questions.unseen_predictions import fold_numbers
 
-SETTINGS = {"n_estimators": 30, "num_leaves": 8, "min_child_samples": 10, "verbose": -1, "n_jobs": 1}
+SETTINGS = {
+    "n_estimators": 30,
+    "num_leaves": 8,
+    "min_child_samples": 10,
+    "verbose": -1,
+    "n_jobs": 1,
+}
 
 
 def made(n=300, shift=8.0):
@@ -46,11 +52,17 @@ def by_hand(residuals, leaves):
     sizes, n = np.abs(residuals), len(residuals)
     around = np.empty(n)
     for j in range(n):
-        mates = [np.flatnonzero((leaves[:, t] == leaves[j, t]) & (np.arange(n) != j)) for t in range(leaves.shape[1])]
+        mates = [
+            np.flatnonzero((leaves[:, t] == leaves[j, t]) & (np.arange(n) != j))
+            for t in range(leaves.shape[1])
+        ]
         around[j] = np.mean([sizes[own].mean() for own in mates if len(own)])
     scale = (around + 0.5 * sizes.mean()) / 1.5
     middle, bulk = np.quantile(sizes / scale, [0.5, 0.8])
-    freedom = min(range(4, 21), key=lambda f: abs(np.log(student.ppf(0.9, f) / student.ppf(0.75, f) / (bulk / middle))))
+    freedom = min(
+        range(4, 21),
+        key=lambda f: abs(np.log(student.ppf(0.9, f) / student.ppf(0.75, f) / (bulk / middle))),
+    )
     scale *= middle / student.ppf(0.75, freedom)
     return scale, residuals / scale, 2 * student.sf(sizes / scale, freedom)
 
@@ -63,7 +75,10 @@ def fitted_without(rows, leaves, y, rate=0.1):
         residual = y - prediction
         sums = np.bincount(leaf[left], residual[left], leaf.max() + 1)
         counts = np.bincount(leaf[left], minlength=leaf.max() + 1)
-        prediction = prediction + rate * np.divide(sums, counts, out=np.zeros_like(sums), where=counts > 0)[leaf]
+        prediction = (
+            prediction
+            + rate * np.divide(sums, counts, out=np.zeros_like(sums), where=counts > 0)[leaf]
+        )
     return prediction
 
 
@@ -84,7 +99,9 @@ def test_folds_are_those_of_refits_without_them():
     """With sample weights, L2 and offsets the fit without a fold is that of `without`."""
     X, y, _ = made(120)
     weights, offsets = np.linspace(0.5, 2.0, 120), np.linspace(-1, 1, 120)
-    model = LGBMRegressor(**SETTINGS, reg_lambda=3.0).fit(X, y, sample_weight=weights, init_score=offsets)
+    model = LGBMRegressor(**SETTINGS, reg_lambda=3.0).fit(
+        X, y, sample_weight=weights, init_score=offsets
+    )
     explainer = axil.Explainer(model, X, y, weights, init_score=offsets)
     rows = np.flatnonzero(fold_numbers(explainer._model) == 3)
     table = explainer.audit().set_index("row").sort_index()
@@ -94,7 +111,9 @@ def test_folds_are_those_of_refits_without_them():
 
 def test_classes_are_spread_over_the_folds():
     X, y = load_iris(return_X_y=True)
-    explainer = axil.Explainer(RandomForestClassifier(5, min_samples_leaf=5, random_state=0).fit(X, y), X, y)
+    explainer = axil.Explainer(
+        RandomForestClassifier(5, min_samples_leaf=5, random_state=0).fit(X, y), X, y
+    )
     folds = fold_numbers(explainer._model)
     counts = np.stack([np.bincount(folds[y == k], minlength=20) for k in range(3)])
     assert counts.min() == 2
@@ -113,7 +132,9 @@ def test_leave_one_out_by_name(case):
 
 def test_no_fit_without_each_row_unless_asked_for(case, monkeypatch):
     """Its time grows with the square of the number of trees."""
-    monkeypatch.setattr("axil.questions.leave_one_out.left_out", lambda model: pytest.fail("leave-one-out"))
+    monkeypatch.setattr(
+        "axil.questions.leave_one_out.left_out", lambda model: pytest.fail("leave-one-out")
+    )
     X, y, *_ = case
     explainer = axil.Explainer(LGBMRegressor(**SETTINGS).fit(X, y), X, y)
     explainer.audit()
@@ -158,7 +179,9 @@ def test_the_share_of_right_labels_among_those_marked(case):
     with pytest.raises(InputError, match="fdr is 2"):
         explainer.audit(fdr=2)
     X, y = load_iris(return_X_y=True)
-    classes = axil.Explainer(RandomForestClassifier(5, min_samples_leaf=5, random_state=0).fit(X, y), X, y)
+    classes = axil.Explainer(
+        RandomForestClassifier(5, min_samples_leaf=5, random_state=0).fit(X, y), X, y
+    )
     with pytest.raises(InputError, match="fdr is for numbers"):
         classes.audit(fdr=0.2)
 
@@ -168,7 +191,9 @@ def test_the_summary_says_how_far_targets_are_even_where_none_is_marked():
     rng = np.random.default_rng(1)
     X = rng.random((1500, 3))
     price = np.exp(3 + X[:, 0] + 0.15 * rng.standard_t(2.5, 1500))
-    model = TransformedTargetRegressor(LGBMRegressor(**SETTINGS), func=np.log, inverse_func=np.exp).fit(X, price)
+    model = TransformedTargetRegressor(
+        LGBMRegressor(**SETTINGS), func=np.log, inverse_func=np.exp
+    ).fit(X, price)
     table = axil.Explainer(model, X, price).audit(fdr=1e-9)
     assert not table["suspect"].any()
     far = table[table["quality"] < 0.01]
@@ -195,7 +220,12 @@ def test_the_scale_is_local():
     X = rng.random((800, 2))
     noisy = X[:, 0] > 0.5
     y = 5 * X[:, 1] + 9 * noisy + rng.normal(0, np.where(noisy, 1.0, 0.1))
-    table = axil.Explainer(LGBMRegressor(**SETTINGS).fit(X, y), X, y).audit().set_index("row").sort_index()
+    table = (
+        axil.Explainer(LGBMRegressor(**SETTINGS).fit(X, y), X, y)
+        .audit()
+        .set_index("row")
+        .sort_index()
+    )
     assert table["scale"][noisy].median() > 2 * table["scale"][~noisy].median()
 
 
@@ -222,11 +252,23 @@ def test_gain_is_that_of_blame(case):
 def test_prices_are_shown_and_logarithms_judged():
     X, y, wrong = made()
     price = np.exp(y / 10)
-    model = TransformedTargetRegressor(LGBMRegressor(**SETTINGS), func=np.log, inverse_func=np.exp).fit(X, price)
+    model = TransformedTargetRegressor(
+        LGBMRegressor(**SETTINGS), func=np.log, inverse_func=np.exp
+    ).fit(X, price)
     table = axil.Explainer(model, X, price).audit(X_val=X[:30], y_val=price[:30])
     inner = axil.Explainer(model.regressor_, X, np.log(price)).audit()
     assert list(table.columns) == [
-        *("row", "target", "expected", "residual", "scale (log)", "studentised", "quality", "suspect", "gain (log)")
+        *(
+            "row",
+            "target",
+            "expected",
+            "residual",
+            "scale (log)",
+            "studentised",
+            "quality",
+            "suspect",
+            "gain (log)",
+        )
     ]
     np.testing.assert_array_equal(table["row"], inner["row"])
     np.testing.assert_allclose(table["studentised"], inner["studentised"], rtol=1e-9)
@@ -245,10 +287,14 @@ def test_several_outputs_have_lines_of_their_own():
     own = table[table["output"] == 1].set_index("row").sort_index()
     np.testing.assert_array_equal(own["target"], X[:, 2])
     leaves = model.apply(X)
-    np.testing.assert_allclose(own["studentised"], by_hand(own["residual"].to_numpy(), leaves)[1], rtol=1e-9)
+    np.testing.assert_allclose(
+        own["studentised"], by_hand(own["residual"].to_numpy(), leaves)[1], rtol=1e-9
+    )
 
 
-@pytest.mark.parametrize("inside", [lambda model: model, lambda model: VotingRegressor([("one", model)])])
+@pytest.mark.parametrize(
+    "inside", [lambda model: model, lambda model: VotingRegressor([("one", model)])]
+)
 def test_rows_alone_in_a_leaf_are_judged_by_the_trees_in_which_they_are_not(inside):
     X, y, _ = made(60)
     X[7], y[7] = 50.0, 1000.0  # far away from all others
@@ -312,7 +358,8 @@ def test_classes_of_a_forest():
         mates = [(leaves[:, t] == leaves[j, t]) & (np.arange(200) != j) for t in range(20)]
         without = explainer.without(X[[j]], [j]).set_index("output")["after"]
         means = {
-            name: (np.mean([(y[own] == name).mean() for own in mates]) + without[name]) / 2 for name in model.classes_
+            name: (np.mean([(y[own] == name).mean() for own in mates]) + without[name]) / 2
+            for name in model.classes_
         }
         np.testing.assert_allclose(by_row["probability"][j], without[y[j]], atol=1e-12)
         np.testing.assert_allclose(by_row["quality"][j], means[y[j]], atol=1e-12)
@@ -327,7 +374,9 @@ def test_out_of_fold_probabilities_and_the_models_own():
     X = rng.random((200, 2))
     y = (X[:, 0] > 0.5).astype(int)
     y[:10] = 1 - y[:10]
-    explainer = axil.Explainer(RandomForestClassifier(30, min_samples_leaf=3, random_state=0).fit(X, y), X, y)
+    explainer = axil.Explainer(
+        RandomForestClassifier(30, min_samples_leaf=3, random_state=0).fit(X, y), X, y
+    )
     own = explainer.audit().set_index("row").sort_index()["probability"].to_numpy()
     second = np.clip(X[:, 0] + rng.normal(0, 0.2, 200), 0, 1)
     given = np.where(y == 1, second, 1 - second)
@@ -335,9 +384,12 @@ def test_out_of_fold_probabilities_and_the_models_own():
     np.testing.assert_allclose(table["probability"], given)
     np.testing.assert_allclose(table["quality"], (given + own) / 2)
     usual = given[y == 0].mean(), given[y == 1].mean()
-    confident = [{k for k in (0, 1) if (second[j] if k else 1 - second[j]) >= usual[k]} for j in range(200)]
+    confident = [
+        {k for k in (0, 1) if (second[j] if k else 1 - second[j]) >= usual[k]} for j in range(200)
+    ]
     contested = [
-        table["quality"][j] < 0.5 or (bool(confident[j]) and (y[j] not in confident[j] or given[j] < 0.5))
+        table["quality"][j] < 0.5
+        or (bool(confident[j]) and (y[j] not in confident[j] or given[j] < 0.5))
         for j in range(200)
     ]
     suspect = table["suspect"].to_numpy()
@@ -345,7 +397,10 @@ def test_out_of_fold_probabilities_and_the_models_own():
         max(own, key=lambda k, j=j: given[j] if k == y[j] else 1 - given[j], default=-1)
         for j, own in enumerate(confident)
     ]
-    shares = [np.mean([likely[j] != k for j in range(200) if y[j] == k and likely[j] >= 0]) for k in (0, 1)]
+    shares = [
+        np.mean([likely[j] != k for j in range(200) if y[j] == k and likely[j] >= 0])
+        for k in (0, 1)
+    ]
     estimated = round(sum((y == k).sum() * shares[k] for k in (0, 1)))
     assert suspect.sum() == min(sum(contested), estimated) > 5
     assert table["quality"][suspect].max() <= table["quality"][~suspect].min()
@@ -378,5 +433,7 @@ def test_a_fully_grown_forest_has_no_column_of_nothing():
 def test_one_class_has_no_wrong_labels():
     X, y = np.arange(20.0)[:, None], np.full(20, 7)
     explainer = axil.Explainer(RandomForestClassifier(3, random_state=0).fit(X, y), X, y)
-    with pytest.raises(axil.UnsupportedQuestionError, match="all training rows are of one class, 7"):
+    with pytest.raises(
+        axil.UnsupportedQuestionError, match="all training rows are of one class, 7"
+    ):
         explainer.audit()

@@ -26,11 +26,15 @@ def test_blame_is_the_change_of_the_validation_error(library, name, monkeypatch)
     )
     known = np.reshape(known, (len(y), -1))
     K, targets = weights_of(explainer, case.X_new), explainer._model.targets
-    model = explainer(case.X_new).predictions.reshape(known.shape)  # in float64, and to 1e-6 what the model itself says
+    model = explainer(case.X_new).predictions.reshape(
+        known.shape
+    )  # in float64, and to 1e-6 what the model itself says
     frame = explainer.blame(case.X_new, y)
     assert frame["gain"].dropna().is_monotonic_decreasing
     at = pd.Series(np.arange(len(targets)), index=explainer.index)[frame["row"]].to_numpy()
-    outputs = list(range(targets.shape[1])) if explainer.outputs is None else list(explainer.outputs)
+    outputs = (
+        list(range(targets.shape[1])) if explainer.outputs is None else list(explainer.outputs)
+    )
     k = (
         np.zeros(len(frame), int)
         if explainer.outputs is None
@@ -38,19 +42,34 @@ def test_blame_is_the_change_of_the_validation_error(library, name, monkeypatch)
     )
     np.testing.assert_array_equal(frame["target"], targets[at, k])
     gradient = 2 / len(y) * np.einsum("ikj,ik->jk", K, model - known)
-    np.testing.assert_allclose(frame["gradient"], gradient[at, k], rtol=0, atol=1e-10 * np.abs(gradient).max())
-    for line in [0, 1, len(frame) // 2, len(frame) - 1]:  # the loss itself, with the one target moved
-        row, output, moved = at[line], k[line], frame["corrected"].iloc[line] - frame["target"].iloc[line]
+    np.testing.assert_allclose(
+        frame["gradient"], gradient[at, k], rtol=0, atol=1e-10 * np.abs(gradient).max()
+    )
+    for line in [
+        0,
+        1,
+        len(frame) // 2,
+        len(frame) - 1,
+    ]:  # the loss itself, with the one target moved
+        row, output, moved = (
+            at[line],
+            k[line],
+            frame["corrected"].iloc[line] - frame["target"].iloc[line],
+        )
         if np.isnan(moved):
             continue
         before = model[:, output] - known[:, output]
         after = before + K[:, output, row] * moved
         gain = np.mean(before**2) - np.mean(after**2)
-        np.testing.assert_allclose(frame["gain"].iloc[line], gain, rtol=0, atol=1e-10 * np.mean(before**2))
+        np.testing.assert_allclose(
+            frame["gain"].iloc[line], gain, rtol=0, atol=1e-10 * np.mean(before**2)
+        )
     alone = explainer.blame(case.X_new, y, out_of_fold=None)
     assert "gain" not in alone.columns
     assert alone["gradient"].abs().is_monotonic_decreasing
-    np.testing.assert_allclose(np.sort(alone["gradient"]), np.sort(frame["gradient"]), rtol=0, atol=1e-15)
+    np.testing.assert_allclose(
+        np.sort(alone["gradient"]), np.sort(frame["gradient"]), rtol=0, atol=1e-15
+    )
 
 
 @pytest.mark.parametrize("name", ["linear regression", "ridge", "kernel ridge"])
@@ -77,10 +96,16 @@ def test_corrections_are_predictions_without_the_row():
 def test_left_out_values_agree_with_their_own_predictions_where_rows_cannot_be_deleted():
     """With its target at that value a row's prediction, structure held fixed, is that value."""
     case = case_of("lightgbm", "weighted")
-    model = GradientBoostingRegressor(init=Ridge(), n_estimators=5).fit(np.nan_to_num(case.X), case.y)
+    model = GradientBoostingRegressor(init=Ridge(), n_estimators=5).fit(
+        np.nan_to_num(case.X), case.y
+    )
     explainer = axil.Explainer(model, np.nan_to_num(case.X), case.y)
-    with pytest.warns(axil.ApproximationWarning, match=r"approximate here.*another model leaves over") as said:
-        frame = explainer.blame(np.nan_to_num(case.X_new), validation("lightgbm", "weighted")).set_index("row")
+    with pytest.warns(
+        axil.ApproximationWarning, match=r"approximate here.*another model leaves over"
+    ) as said:
+        frame = explainer.blame(
+            np.nan_to_num(case.X_new), validation("lightgbm", "weighted")
+        ).set_index("row")
     assert said[0].filename == __file__
     weights, intercepts = explainer.matrix(), explainer(np.nan_to_num(case.X)).intercepts
     for row in (0, 5, 17):
@@ -117,7 +142,10 @@ def test_corrections_of_ones_own():
     frame = explainer.blame(case.X_new, y, out_of_fold=own).set_index("row").sort_index()
     np.testing.assert_array_equal(frame["corrected"], own)
     two = explainer_of("xgboost", "one_output_per_tree")
-    X, y2 = case_of("xgboost", "one_output_per_tree").X_new, validation("xgboost", "one_output_per_tree")
+    X, y2 = (
+        case_of("xgboost", "one_output_per_tree").X_new,
+        validation("xgboost", "one_output_per_tree"),
+    )
     assert len(two.blame(X, y2, out_of_fold=two.targets)) == two.targets.size
     for bad, message in [
         (own[1:], "out_of_fold has shape"),

@@ -56,7 +56,8 @@ def test_no_smaller_set_crosses_the_line(nine, line, codes, pair):
 
 
 @pytest.mark.parametrize(
-    ("library", "name"), [("lightgbm", "weighted"), ("xgboost", "one_output_per_tree"), ("smoother", "neighbours")]
+    ("library", "name"),
+    [("lightgbm", "weighted"), ("xgboost", "one_output_per_tree"), ("smoother", "neighbours")],
 )
 def test_listed_rows_move_predictions_as_what_if_says(library, name):
     case, explainer = case_of(library, name), explainer_of(library, name)
@@ -83,7 +84,9 @@ def test_listed_rows_move_predictions_as_what_if_says(library, name):
                 new[row][k] += far * np.sign(weight)
             new = {row: value if n_outputs > 1 else value[0] for row, value in new.items()}
             change = explainer.what_if(X, new)["change"].to_numpy().reshape(3, n_outputs)[i, k]
-            np.testing.assert_allclose(own["prediction"].iloc[-1] - predictions[i, k], change, rtol=1e-9)
+            np.testing.assert_allclose(
+                own["prediction"].iloc[-1] - predictions[i, k], change, rtol=1e-9
+            )
             assert own["prediction"].iloc[-1] >= line > predictions[i, k]
             assert len(own) == 1 or own["prediction"].iloc[-2] < line
 
@@ -92,7 +95,12 @@ def test_on_the_line_and_nothing_to_explain(nine):
     explainer, X = nine
     at = float(explainer(X[:1]).predictions[0])
     assert explainer.budget(X[:1], at, 1.0)["fewest"][0] == 0
-    assert list(explainer.budget(X[:0], at, 1.0).columns) == ["query", "prediction", "fewest", "furthest"]
+    assert list(explainer.budget(X[:0], at, 1.0).columns) == [
+        "query",
+        "prediction",
+        "fewest",
+        "furthest",
+    ]
     assert list(explainer.budget(X[:0], at, 1.0, listed=True).columns) == [
         "query",
         "rank",
@@ -109,7 +117,10 @@ def test_refusals(nine):
         (-1.0, "numbers from 0 up"),
         (np.ones(3), "ranges has shape"),
         ((0.0, 1.0, 2.0), "ranges has 3 parts"),
-        ((3.0, 5.0), r"beyond its range from 3 to 5; expected ranges that hold the targets, as y_train was given\."),
+        (
+            (3.0, 5.0),
+            r"beyond its range from 3 to 5; expected ranges that hold the targets, as y_train was given\.",
+        ),
     ]:
         with pytest.raises(InputError, match=message):
             explainer.budget(X, 1.0, ranges)
@@ -130,5 +141,8 @@ def test_prices_where_logarithms_are_expected():
         explainer.budget(X[:2], line=300_000, ranges=(50_000, 2e6))
     with pytest.raises(InputError, match=f"ranges holds 50000, which {given}"):
         explainer.budget(X[:2], line=12.5, ranges=(50_000, 2e6))
-    with pytest.raises(InputError, match=r"'home \d+' is 1.*, beyond its range from 5 to 6; .*, transformed \(log\)"):
+    with pytest.raises(
+        InputError,
+        match=r"'home \d+' is 1.*, beyond its range from 5 to 6; .*, transformed \(log\)",
+    ):
         explainer.budget(X[:2], line=12.5, ranges=(5.0, 6.0))

@@ -28,7 +28,9 @@ def assert_sums(found, whole, U):
     for name in ("predictions", "intercepts", "contributions"):
         own, each = getattr(found, name), getattr(whole, name)
         expected = np.tensordot(U, each, (1, 0))
-        np.testing.assert_allclose(own, expected, rtol=0, atol=1e-9 * np.abs(each).max() * np.abs(U).sum(axis=1).max())
+        np.testing.assert_allclose(
+            own, expected, rtol=0, atol=1e-9 * np.abs(each).max() * np.abs(U).sum(axis=1).max()
+        )
 
 
 @pytest.mark.parametrize(("library", "name"), MODELS)
@@ -64,7 +66,9 @@ def test_every_kind_and_place(any_explainer, batches):
 def test_derivatives_of_combined_pushes():
     explainer = axil.Explainer(lgb.LGBMClassifier(**QUIET).fit(X, CLASSES > 1), X, CLASSES > 1)
     U, found = mixture(len(NEW)), explainer.combine(NEW, mixture(len(NEW)))
-    np.testing.assert_allclose(found.weights, U @ explainer(NEW).weights, rtol=0, atol=1e-12 * np.abs(U).sum())
+    np.testing.assert_allclose(
+        found.weights, U @ explainer(NEW).weights, rtol=0, atol=1e-12 * np.abs(U).sum()
+    )
     np.testing.assert_allclose(found[[2, 0]].weights, found.weights[[2, 0]], rtol=0, atol=1e-12)
     assert found.probabilities is None  # a sum of scores is no score
     assert "probability" not in found.top(2)
@@ -118,7 +122,9 @@ def test_one_pass_for_any_number_of_rows(monkeypatch):
 
 def test_logarithms_have_means_and_ratios():
     prices = np.exp(Y / 3)
-    model = TransformedTargetRegressor(lgb.LGBMRegressor(**QUIET), func=np.log, inverse_func=np.exp).fit(X, prices)
+    model = TransformedTargetRegressor(
+        lgb.LGBMRegressor(**QUIET), func=np.log, inverse_func=np.exp
+    ).fit(X, prices)
     explainer = axil.Explainer(model, X, prices)
     each = model.predict(NEW)
     mean = explainer.combine(NEW).top(1)["prediction"]
@@ -126,8 +132,12 @@ def test_logarithms_have_means_and_ratios():
     np.testing.assert_allclose(mean, np.exp(np.log(each).mean()), rtol=1e-7)
     pair = np.zeros(len(NEW))
     pair[:2] = 1, -1
-    np.testing.assert_allclose(explainer.combine(NEW, pair).top(1)["prediction"], each[0] / each[1], rtol=1e-7)
-    with pytest.raises(InputError, match="fitted to log of the targets, and coefficients that sum to 11"):
+    np.testing.assert_allclose(
+        explainer.combine(NEW, pair).top(1)["prediction"], each[0] / each[1], rtol=1e-7
+    )
+    with pytest.raises(
+        InputError, match="fitted to log of the targets, and coefficients that sum to 11"
+    ):
         explainer.combine(NEW, "sum")
 
 
@@ -141,12 +151,16 @@ def test_logarithms_have_means_and_ratios():
 )
 def test_sums_of_transformed_predictions_say_what_they_are(forward, inverse, mean, more):
     prices = np.exp(Y / 3)
-    model = TransformedTargetRegressor(lgb.LGBMRegressor(**QUIET), func=forward, inverse_func=inverse).fit(X, prices)
+    model = TransformedTargetRegressor(
+        lgb.LGBMRegressor(**QUIET), func=forward, inverse_func=inverse
+    ).fit(X, prices)
     explainer, n = axil.Explainer(model, X, prices), len(NEW)
     note = explainer.top(NEW, 1).attrs["axil"]
     whole = explainer.combine(NEW)
     for table in (whole.top(1), whole.group(GROUPS), whole[[0]].top(1)):
-        assert table.attrs["axil"] == f"{note}; each prediction is the {mean} of {n} predictions{more}"
+        assert (
+            table.attrs["axil"] == f"{note}; each prediction is the {mean} of {n} predictions{more}"
+        )
     some = explainer.combine(NEW, by=BY)
     counts = np.unique(BY, return_counts=True)[1]
     number = f"{counts.min()} to {counts.max()} predictions"
@@ -156,8 +170,14 @@ def test_sums_of_transformed_predictions_say_what_they_are(forward, inverse, mea
     uneven = explainer.combine(NEW, np.r_[0.9, 0.1, np.zeros(n - 2)])
     assert f"the weighted {mean} of 2 predictions{more}" in uneven.top(1).attrs["axil"]
     if forward is np.log:
-        gap = explainer.combine(NEW, np.array([[1, -1, 0, 0], [0.5, 0.5, -0.5, -0.5]]) @ np.eye(4, n))
-        assert gap.top(1).attrs["axil"].endswith("the ratio or ratio of geometric means of 2 to 4 predictions")
+        gap = explainer.combine(
+            NEW, np.array([[1, -1, 0, 0], [0.5, 0.5, -0.5, -0.5]]) @ np.eye(4, n)
+        )
+        assert (
+            gap.top(1)
+            .attrs["axil"]
+            .endswith("the ratio or ratio of geometric means of 2 to 4 predictions")
+        )
 
 
 def test_sums_of_plain_predictions_need_no_word():

@@ -19,7 +19,9 @@ def test_classes_answer_with_their_names():
     rng = np.random.default_rng(0)
     X = rng.random((120, 3))
     y = np.where(X[:, 0] > 0.5, "high", "low")
-    explainer = axil.Explainer(RandomForestClassifier(5, min_samples_leaf=5, random_state=0).fit(X, y), X, y)
+    explainer = axil.Explainer(
+        RandomForestClassifier(5, min_samples_leaf=5, random_state=0).fit(X, y), X, y
+    )
     frame = explainer.what_if(X[:4], {0: "high" if y[0] == "low" else "low"})
     assert set(frame["output"]) == {"high", "low"}
     np.testing.assert_allclose(frame.groupby("query")["change"].sum(), 0, atol=1e-15)
@@ -28,7 +30,9 @@ def test_classes_answer_with_their_names():
 
 
 def test_categories_keep_their_missing_values():
-    words = pl.DataFrame({"kind": ["a", None, "c"]}).with_columns(pl.col("kind").cast(pl.Categorical))
+    words = pl.DataFrame({"kind": ["a", None, "c"]}).with_columns(
+        pl.col("kind").cast(pl.Categorical)
+    )
     for X in (words, words.to_arrow(), words.to_pandas()):
         (found,) = inputs.feature_columns(X, np.array([2, 1, 1, 0]), [0])
         assert [None if word != word else word for word in found] == ["c", None, None, "a"]
@@ -67,7 +71,9 @@ def test_a_loaded_explainer_asks_for_the_training_rows(tmp_path):
     case, explainer = case_of("lightgbm", "bagging"), explainer_of("lightgbm", "bagging")
     explainer.save(tmp_path / "e")
     loaded = axil.load(tmp_path / "e", case.model)
-    np.testing.assert_allclose(loaded.removal(case.X_new), explainer.removal(case.X_new), atol=1e-12)
+    np.testing.assert_allclose(
+        loaded.removal(case.X_new), explainer.removal(case.X_new), atol=1e-12
+    )
     with pytest.raises(axil.UnsupportedQuestionError, match=r"X_train=X_train"):
         loaded.similar(case.X_new)
     again = axil.load(tmp_path / "e", case.model, X_train=case.X)
@@ -108,7 +114,9 @@ def test_questions_without_an_answer_are_refused_by_name(any_explainer, question
     assert question in dir(any_explainer)
     if question not in any_explainer._model.capabilities.refused:
         return
-    with pytest.raises(UnsupportedQuestionError, match=f"{question} has no answer here: .*[a-z)]\\. .*\\."):
+    with pytest.raises(
+        UnsupportedQuestionError, match=f"{question} has no answer here: .*[a-z)]\\. .*\\."
+    ):
         QUESTIONS[question](any_explainer)
 
 

@@ -30,7 +30,9 @@ def test_streamed_groups_are_those_of_the_explanation(library, name, monkeypatch
     groups = np.arange(len(case.y)) % 3
     expected = explainer(case.X_new).group(groups)
     small_batches(monkeypatch, explainer)
-    pd.testing.assert_frame_equal(explainer.group(case.X_new, groups), expected, rtol=1e-9, atol=1e-10)
+    pd.testing.assert_frame_equal(
+        explainer.group(case.X_new, groups), expected, rtol=1e-9, atol=1e-10
+    )
     assert len(explainer.group(case.X_new[:0], groups)) == 0
     with pytest.raises(InputError, match="groups has shape"):
         explainer.group(case.X_new, groups[1:])

@@ -8,12 +8,16 @@ from tests.questions.question_models import MODELS, full_tree
 from tests.test_contract import case_of, explainer_of, offsets_of
 
 
-@pytest.mark.parametrize(("library", "name"), [MODELS[0], MODELS[1], MODELS[3], MODELS[4], MODELS[9]])
+@pytest.mark.parametrize(
+    ("library", "name"), [MODELS[0], MODELS[1], MODELS[3], MODELS[4], MODELS[9]]
+)
 def test_noise_is_estimated_from_the_residuals(library, name):
     case, explainer = case_of(library, name), explainer_of(library, name)
     K = explainer.matrix()
     K = np.swapaxes(K, 0, 1) if K.ndim == 3 else [K] * explainer._model.targets.shape[1]
-    fitted = explainer(case.X, init_score=offsets_of(case)).predictions.reshape(explainer._model.targets.shape)
+    fitted = explainer(case.X, init_score=offsets_of(case)).predictions.reshape(
+        explainer._model.targets.shape
+    )
     left = [np.eye(len(own)) - own for own in K]
     rss = np.square(explainer._model.targets - fitted).sum(axis=0)
     sigma = np.sqrt(rss / [np.trace(one.T @ one) for one in left])
@@ -23,7 +27,10 @@ def test_noise_is_estimated_from_the_residuals(library, name):
 
 
 def test_standard_errors_of_linear_regression_are_the_textbooks():
-    case, explainer = case_of("smoother", "linear regression"), explainer_of("smoother", "linear regression")
+    case, explainer = (
+        case_of("smoother", "linear regression"),
+        explainer_of("smoother", "linear regression"),
+    )
     A, B = (np.hstack([np.ones((len(X), 1)), X]) for X in (case.X, case.X_new))
     residuals = case.y - case.model.predict(case.X)
     sigma = np.sqrt(residuals @ residuals / (len(A) - A.shape[1]))

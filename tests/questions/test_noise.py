@@ -72,7 +72,9 @@ def test_repeated_estimates_of_leverages_have_no_bias_and_scatter_as_they_say(mo
     values, errors = np.array(found).swapaxes(0, 1)
     off = (values - explainer.leverage()) / errors
     assert abs(off.mean()) < 0.1  # 40 means of some hundred rows each: 0.02 or so
-    assert np.sqrt(np.square(errors).mean()) == pytest.approx(values.std(axis=0, ddof=1).mean(), rel=0.1)
+    assert np.sqrt(np.square(errors).mean()) == pytest.approx(
+        values.std(axis=0, ddof=1).mean(), rel=0.1
+    )
     assert (np.abs(off) <= 2).mean() == pytest.approx(0.945, abs=0.02)  # of a t of 31 degrees
     assert np.square(errors).mean() < 0.6 * np.square(plain).mean()  # what the likeness is for
 
@@ -94,7 +96,10 @@ def test_standard_errors_of_repeated_estimates_are_their_scatter(monkeypatch):
     for seed in range(40):
         monkeypatch.setattr(np.random, "default_rng", lambda _, seed=seed: real(seed))
         found.append(noise._probe(explainer._model)[1])
-    scatter, said = np.std([one.value for one in found]), np.mean([one.standard_error for one in found])
+    scatter, said = (
+        np.std([one.value for one in found]),
+        np.mean([one.standard_error for one in found]),
+    )
     assert said == pytest.approx(scatter, rel=0.35)
 
 
@@ -108,7 +113,10 @@ def test_what_takes_too_long_is_estimated_and_says_so(monkeypatch):
         np.testing.assert_array_equal(explainer.standard_error(X, sigma="exact"), exact)
         monkeypatch.setattr(noise, "PATIENCE", 0.0)
         np.testing.assert_array_equal(explainer.standard_error(X, sigma="exact"), exact)
-    with pytest.warns(axil.ApproximationWarning, match=r"within .* %.*exactly it would take some .*sigma=\"exact\""):
+    with pytest.warns(
+        axil.ApproximationWarning,
+        match=r"within .* %.*exactly it would take some .*sigma=\"exact\"",
+    ):
         found = explainer.standard_error(X)
     np.testing.assert_array_equal(found, by_name)
     assert not np.array_equal(found, exact)

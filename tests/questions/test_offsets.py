@@ -32,8 +32,18 @@ XGBOOST = {
     "margin in the fit": ({}, Y, None, TRAINED),
     "parallel trees": ({"num_parallel_tree": 3, "learning_rate": 1.0}, Y, None, None),
     "dart": ({"booster": "dart", "rate_drop": 0.5}, Y, None, None),
-    "forest": ({"num_parallel_tree": 3, "learning_rate": 1.0, "n_estimators": 1, "base_score": 7.0}, Y, None, None),
-    "two outputs": ({"base_score": 0.5}, BOTH, None, None),  # of which XGBoost before 3.1 estimates none for each
+    "forest": (
+        {"num_parallel_tree": 3, "learning_rate": 1.0, "n_estimators": 1, "base_score": 7.0},
+        Y,
+        None,
+        None,
+    ),
+    "two outputs": (
+        {"base_score": 0.5},
+        BOTH,
+        None,
+        None,
+    ),  # of which XGBoost before 3.1 estimates none for each
     "two outputs that share trees": (
         {"multi_strategy": "multi_output_tree", "tree_method": "hist", "base_score": 0.5},
         BOTH,
@@ -67,24 +77,36 @@ def test_a_margin_takes_the_place_of_the_base(name: str, prepared: bool) -> None
     np.testing.assert_allclose(explanation.predictions, expected, **SAME)
     np.testing.assert_allclose(explainer(ASKED).predictions, model.predict(ASKED), **SAME)
     parts = list(explainer.iter(ASKED, batch_size=3, init_score=m))
-    np.testing.assert_allclose(np.concatenate([part.predictions for part in parts]), expected, **SAME)
+    np.testing.assert_allclose(
+        np.concatenate([part.predictions for part in parts]), expected, **SAME
+    )
     top, own = explainer.top(ASKED, 3, init_score=m), explanation.top(3)
     pd.testing.assert_frame_equal(top, own, rtol=1e-9)
-    for k in range(1 if y.ndim == 1 else 2):  # weights are the derivatives of these very predictions
+    for k in range(
+        1 if y.ndim == 1 else 2
+    ):  # weights are the derivatives of these very predictions
         changed = explainer.what_if(ASKED, {4: y[4] + 1.0}, init_score=m)
-        weights = explanation.weights[:, k] if explanation.weights.ndim == 3 else explanation.weights
+        weights = (
+            explanation.weights[:, k] if explanation.weights.ndim == 3 else explanation.weights
+        )
         moved = changed[changed.output == k] if y.ndim == 2 else changed
         np.testing.assert_allclose(moved.change, weights[:, 4], rtol=0, atol=1e-12)
-        np.testing.assert_allclose(moved.before, expected if y.ndim == 1 else expected[:, k], **SAME)
+        np.testing.assert_allclose(
+            moved.before, expected if y.ndim == 1 else expected[:, k], **SAME
+        )
 
 
-@pytest.mark.parametrize("name", ["estimated base", "constant base", "weights", "margin in the fit"])
+@pytest.mark.parametrize(
+    "name", ["estimated base", "constant base", "weights", "margin in the fit"]
+)
 def test_blame_and_baselines_with_a_margin(name: str) -> None:
     model, explainer, y = fitted(name)
     explanation = explainer(ASKED, init_score=MARGIN)
     error = explanation.predictions - VALID
     blamed = explainer.blame(ASKED, VALID, init_score=MARGIN).sort_values("row")
-    np.testing.assert_allclose(blamed.gradient, 2 / 7 * explanation.weights.T @ error, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(
+        blamed.gradient, 2 / 7 * explanation.weights.T @ error, rtol=0, atol=1e-5
+    )
     moved = blamed.corrected.to_numpy() - y
     after = np.square(error[:, None] + explanation.weights * moved).mean(axis=0)
     np.testing.assert_allclose(blamed.gain, np.square(error).mean() - after, rtol=0, atol=1e-4)
@@ -101,10 +123,14 @@ def test_other_libraries_add_offsets() -> None:
     """CatBoost's predict adds a baseline; LightGBM's takes none, so it is added to what it predicts."""
     cat = CatBoostRegressor(iterations=4, depth=3, verbose=0, allow_writing_files=False).fit(X, Y)
     expected = cat.predict(Pool(ASKED, baseline=MARGIN))
-    np.testing.assert_allclose(axil.Explainer(cat, X, Y)(ASKED, init_score=MARGIN).predictions, expected, **SAME)
+    np.testing.assert_allclose(
+        axil.Explainer(cat, X, Y)(ASKED, init_score=MARGIN).predictions, expected, **SAME
+    )
     light = lightgbm.LGBMRegressor(n_estimators=4, verbose=-1).fit(X, Y)
     expected = light.predict(ASKED) + MARGIN
-    np.testing.assert_allclose(axil.Explainer(light, X, Y)(ASKED, init_score=MARGIN).predictions, expected, **SAME)
+    np.testing.assert_allclose(
+        axil.Explainer(light, X, Y)(ASKED, init_score=MARGIN).predictions, expected, **SAME
+    )
 
 
 def test_margins_over_dask() -> None:
@@ -112,7 +138,9 @@ def test_margins_over_dask() -> None:
     for name in ("estimated base", "constant base", "two outputs"):
         model, whole, y = fitted(name)
         explainer = axil.Explainer(
-            model, da.from_array(X, chunks=(30, 4)), da.from_array(y, chunks=(30,) if y.ndim == 1 else (30, 2))
+            model,
+            da.from_array(X, chunks=(30, 4)),
+            da.from_array(y, chunks=(30,) if y.ndim == 1 else (30, 2)),
         )
         m = margins(y)
         expected = whole(ASKED, init_score=m)
@@ -120,7 +148,9 @@ def test_margins_over_dask() -> None:
         np.testing.assert_allclose(found.predictions, expected.predictions, rtol=0, atol=1e-12)
         np.testing.assert_allclose(found.weights, expected.weights, rtol=0, atol=1e-14)
         found, expected = explainer.top(ASKED, 3, init_score=m), whole.top(ASKED, 3, init_score=m)
-        pd.testing.assert_frame_equal(found.drop(columns="prediction"), expected.drop(columns="prediction"), rtol=1e-9)
+        pd.testing.assert_frame_equal(
+            found.drop(columns="prediction"), expected.drop(columns="prediction"), rtol=1e-9
+        )
         # Over Dask predictions are made of sums over leaves, less XGBoost's base, which is in single precision.
         np.testing.assert_allclose(found["prediction"], expected["prediction"], rtol=1e-6)
 
@@ -129,9 +159,13 @@ def test_margins_through_a_pipeline() -> None:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    model = make_pipeline(StandardScaler(), xgboost.XGBRegressor(n_estimators=5, max_depth=3)).fit(X, Y)
+    model = make_pipeline(StandardScaler(), xgboost.XGBRegressor(n_estimators=5, max_depth=3)).fit(
+        X, Y
+    )
     expected = model[-1].predict(model[0].transform(ASKED), base_margin=MARGIN)
-    np.testing.assert_allclose(axil.Explainer(model, X, Y)(ASKED, init_score=MARGIN).predictions, expected, **SAME)
+    np.testing.assert_allclose(
+        axil.Explainer(model, X, Y)(ASKED, init_score=MARGIN).predictions, expected, **SAME
+    )
 
 
 NEAR = Y + RNG.normal(size=80) - 3  # offsets near the targets, which the base is not to be added to
@@ -158,9 +192,16 @@ IN_THE_FIT = {
 }
 
 
-def without_each_row(model: xgboost.XGBRegressor, y: np.ndarray, margin: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def without_each_row(
+    model: xgboost.XGBRegressor, y: np.ndarray, margin: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
     """(N, K): each training row by the trees refitted without it at fixed leaves, starting from its margin alone."""
-    leaves = model.get_booster().predict(xgboost.DMatrix(X), pred_leaf=True).reshape(len(X), -1).astype(int)
+    leaves = (
+        model.get_booster()
+        .predict(xgboost.DMatrix(X), pred_leaf=True)
+        .reshape(len(X), -1)
+        .astype(int)
+    )
     settings = model.get_params()
     parallel, shared = settings["num_parallel_tree"] or 1, settings["multi_strategy"] is not None
     groups = [list(range(y.shape[1]))] if shared else [[k] for k in range(y.shape[1])]
@@ -183,7 +224,13 @@ def without_each_row(model: xgboost.XGBRegressor, y: np.ndarray, margin: np.ndar
 def test_a_margin_of_the_fit_takes_the_place_of_the_base_in_training_rows(name: str) -> None:
     """leave_one_out, the rows' own predictions and K itself, whether or not leaf space is there, here and over Dask."""
     settings, y, margin, weights = IN_THE_FIT[name]
-    settings = {"n_estimators": 3, "max_depth": 2, "min_child_weight": 5, "learning_rate": 0.3, **settings}
+    settings = {
+        "n_estimators": 3,
+        "max_depth": 2,
+        "min_child_weight": 5,
+        "learning_rate": 0.3,
+        **settings,
+    }
     model = xgboost.XGBRegressor(**settings).fit(X, y, sample_weight=weights, base_margin=margin)
     explainer = axil.Explainer(model, X, y, weights, margin)
     rows, offsets = y.reshape(80, -1), margin.reshape(80, -1)
@@ -202,7 +249,10 @@ def test_a_margin_of_the_fit_takes_the_place_of_the_base_in_training_rows(name: 
     pytest.importorskip("dask")
     from dask import array as da
 
-    parts = [None if a is None else da.from_array(a, chunks=(30, *a.shape[1:])) for a in (X, y, weights, margin)]
+    parts = [
+        None if a is None else da.from_array(a, chunks=(30, *a.shape[1:]))
+        for a in (X, y, weights, margin)
+    ]
     over_dask = axil.Explainer(model, *parts).leave_one_out()["prediction"]
     np.testing.assert_allclose(over_dask.to_numpy().reshape(found.shape), found, rtol=0, atol=1e-12)
 
@@ -226,9 +276,15 @@ def test_trex_with_a_margin_in_the_fit() -> None:
     model = xgboost.XGBRegressor(n_estimators=30, max_depth=3).fit(X, Y, base_margin=NEAR)
     trex = TREX(axil.Explainer(model, X, Y, init_score=NEAR), l2=1e-4)
     assert trex.fidelity[0] > 0.8  # with the base in one of them below 0
-    own = axil.Explainer(xgboost.XGBRegressor(n_estimators=30, max_depth=3, base_score=0).fit(X, Y - NEAR), X, Y - NEAR)
+    own = axil.Explainer(
+        xgboost.XGBRegressor(n_estimators=30, max_depth=3, base_score=0).fit(X, Y - NEAR),
+        X,
+        Y - NEAR,
+    )
     expected = TREX(own, l2=1e-4).scores(ASKED, VALID - MARGIN)
-    np.testing.assert_allclose(trex.scores(ASKED, VALID, MARGIN), expected, rtol=0, atol=1e-4 * np.abs(expected).max())
+    np.testing.assert_allclose(
+        trex.scores(ASKED, VALID, MARGIN), expected, rtol=0, atol=1e-4 * np.abs(expected).max()
+    )
 
 
 @pytest.mark.parametrize("objective", ["reg:squarederror", "count:poisson"])
@@ -240,8 +296,12 @@ def test_rows_without_offsets_of_an_xgboost_fit_with_offsets_are_told(objective)
     model = xgboost.XGBRegressor(objective=objective, n_estimators=3, max_depth=2, n_jobs=1)
     for placed in (np.asarray, partial(da.from_array, chunks=30)):
         rows = placed(X), placed(y)
-        explainer = axil.Explainer(model.fit(X, y, base_margin=offset), *rows, init_score=placed(offset))
-        with pytest.warns(UserWarning, match="X comes without any: its predictions start from the base"):
+        explainer = axil.Explainer(
+            model.fit(X, y, base_margin=offset), *rows, init_score=placed(offset)
+        )
+        with pytest.warns(
+            UserWarning, match="X comes without any: its predictions start from the base"
+        ):
             explainer.top(X[:1], 1)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -250,14 +310,18 @@ def test_rows_without_offsets_of_an_xgboost_fit_with_offsets_are_told(objective)
 
 
 WITH_OFFSETS = {
-    "lightgbm": lambda: lightgbm.LGBMRegressor(n_estimators=5, verbose=-1).fit(X, Y, init_score=TRAINED),
-    "lightgbm counts": lambda: lightgbm.LGBMRegressor(objective="poisson", n_estimators=5, verbose=-1).fit(
-        X, np.round(Y), init_score=TRAINED
+    "lightgbm": lambda: lightgbm.LGBMRegressor(n_estimators=5, verbose=-1).fit(
+        X, Y, init_score=TRAINED
     ),
-    "xgboost": lambda: xgboost.XGBRegressor(n_estimators=5, max_depth=2).fit(X, Y, base_margin=TRAINED),
-    "xgboost counts": lambda: xgboost.XGBRegressor(objective="count:poisson", n_estimators=5, max_depth=2).fit(
-        X, np.round(Y), base_margin=TRAINED
+    "lightgbm counts": lambda: lightgbm.LGBMRegressor(
+        objective="poisson", n_estimators=5, verbose=-1
+    ).fit(X, np.round(Y), init_score=TRAINED),
+    "xgboost": lambda: xgboost.XGBRegressor(n_estimators=5, max_depth=2).fit(
+        X, Y, base_margin=TRAINED
     ),
+    "xgboost counts": lambda: xgboost.XGBRegressor(
+        objective="count:poisson", n_estimators=5, max_depth=2
+    ).fit(X, np.round(Y), base_margin=TRAINED),
     "catboost": lambda: CatBoostRegressor(iterations=5, verbose=0, allow_writing_files=False).fit(
         Pool(X, Y, baseline=TRAINED)
     ),
@@ -270,7 +334,9 @@ def test_targets_of_rows_without_offsets_are_told(name, placed):
     """Their errors would be those of the offsets, whatever the library predicts without any."""
     y, rng = np.round(Y) if "counts" in name else Y, np.random.default_rng(5)
     rows, targets, margin = rng.normal(size=(30, 4)), rng.normal(size=30) + 20, rng.normal(size=30)
-    explainer = axil.Explainer(WITH_OFFSETS[name](), placed(X), placed(y), init_score=placed(TRAINED))
+    explainer = axil.Explainer(
+        WITH_OFFSETS[name](), placed(X), placed(y), init_score=placed(TRAINED)
+    )
     asked = ["blame"] if "counts" in name else ["calibrate", "blame", "shapley"]
     if placed is not np.asarray:
         asked = [question for question in asked if question == "calibrate"]

@@ -54,7 +54,14 @@ CAT = {
     "allow_writing_files": False,
 }
 
-LGB = {"n_estimators": 4, "num_leaves": 2, "min_child_samples": 1, "learning_rate": 0.5, "verbose": -1, "n_jobs": 1}
+LGB = {
+    "n_estimators": 4,
+    "num_leaves": 2,
+    "min_child_samples": 1,
+    "learning_rate": 0.5,
+    "verbose": -1,
+    "n_jobs": 1,
+}
 HIST = {"max_iter": 4, "max_leaf_nodes": 2, "min_samples_leaf": 1, "learning_rate": 0.5}
 
 STUMPS = {
@@ -65,22 +72,46 @@ STUMPS = {
     "catboost monotone": (CatBoostRegressor(**CAT, monotone_constraints=[1]), NUMBERS, WEIGHTS),
     "catboost median": (CatBoostRegressor(**CAT, loss_function="MAE"), NUMBERS, None),
     "catboost binary": (CatBoostClassifier(**CAT), BINARY, SOME_ZERO),
-    "catboost poisson": (CatBoostRegressor(**CAT, loss_function="Poisson"), CLASSES.astype(float), WEIGHTS),
+    "catboost poisson": (
+        CatBoostRegressor(**CAT, loss_function="Poisson"),
+        CLASSES.astype(float),
+        WEIGHTS,
+    ),
     "catboost classes": (CatBoostClassifier(**CAT), CLASSES, SOME_ZERO),
     "catboost class_weights": (CatBoostClassifier(**CAT, class_weights=[1, 3]), BINARY, WEIGHTS),
     "catboost Balanced": (CatBoostClassifier(**CAT, auto_class_weights="Balanced"), BINARY, None),
-    "catboost Balanced weighted": (CatBoostClassifier(**CAT, auto_class_weights="Balanced"), CLASSES, WEIGHTS),
-    "catboost Balanced whole weights": (CatBoostClassifier(**CAT, auto_class_weights="Balanced"), BINARY, WHOLE),
-    "catboost SqrtBalanced": (CatBoostClassifier(**CAT, auto_class_weights="SqrtBalanced"), BINARY, SOME_ZERO),
+    "catboost Balanced weighted": (
+        CatBoostClassifier(**CAT, auto_class_weights="Balanced"),
+        CLASSES,
+        WEIGHTS,
+    ),
+    "catboost Balanced whole weights": (
+        CatBoostClassifier(**CAT, auto_class_weights="Balanced"),
+        BINARY,
+        WHOLE,
+    ),
+    "catboost SqrtBalanced": (
+        CatBoostClassifier(**CAT, auto_class_weights="SqrtBalanced"),
+        BINARY,
+        SOME_ZERO,
+    ),
     "lightgbm balanced": (LGBMClassifier(**LGB, class_weight="balanced"), BINARY, None),
-    "lightgbm balanced weighted": (LGBMClassifier(**LGB, class_weight="balanced"), CLASSES, SOME_ZERO),
+    "lightgbm balanced weighted": (
+        LGBMClassifier(**LGB, class_weight="balanced"),
+        CLASSES,
+        SOME_ZERO,
+    ),
     "lightgbm class_weight": (LGBMClassifier(**LGB, class_weight={0: 1, 1: 3}), BINARY, WEIGHTS),
     "lightgbm is_unbalance": (LGBMClassifier(**LGB, is_unbalance=True), BINARY, SOME_ZERO),
     "lightgbm is_unbalance halves": (LGBMClassifier(**LGB, is_unbalance=True), HALVES, None),
     "lightgbm scale_pos_weight": (LGBMClassifier(**LGB, scale_pos_weight=3.0), BINARY, WEIGHTS),
     "lightgbm numbers": (LGBMRegressor(**LGB, reg_lambda=2.0), NUMBERS, SOME_ZERO),
     "lightgbm median": (LGBMRegressor(**LGB, objective="l1"), NUMBERS, WEIGHTS),
-    "histograms balanced": (HistGradientBoostingClassifier(**HIST, class_weight="balanced"), CLASSES, None),
+    "histograms balanced": (
+        HistGradientBoostingClassifier(**HIST, class_weight="balanced"),
+        CLASSES,
+        None,
+    ),
     "histograms balanced weighted": (
         HistGradientBoostingClassifier(**HIST, class_weight="balanced"),
         BINARY,
@@ -117,7 +148,9 @@ def test_a_retrained_stump_is_the_fit_without_the_rows(name):
         again = explainer.refit(drop=gone)
         np.testing.assert_allclose(raw(again.model, X_NEW), expected, rtol=0, atol=SINGLE)
         if len(gone) == 1:
-            effects = explainer.removal(X_NEW, method="exact").reshape(*expected.shape, N)[:, :, gone[0]]
+            effects = explainer.removal(X_NEW, method="exact").reshape(*expected.shape, N)[
+                :, :, gone[0]
+            ]
             np.testing.assert_allclose(effects, table(found, "change"), rtol=0, atol=1e-9)
     groups = np.where(np.isin(np.arange(N), GONE), "gone", "left")
     by_group = explainer.removal(X_NEW, groups=groups)
@@ -138,10 +171,14 @@ def test_targets_that_do_not_change_leave_the_model_as_it_is(name):
     explainer = axil.Explainer(deepcopy(model).fit(X, y, sample_weight=weights), X, y, weights)
     again = explainer.refit(targets={60: y[60]})
     assert len(again.index) == N
-    np.testing.assert_allclose(raw(again.model, X_NEW), raw(explainer.model, X_NEW), rtol=0, atol=SINGLE)
+    np.testing.assert_allclose(
+        raw(again.model, X_NEW), raw(explainer.model, X_NEW), rtol=0, atol=SINGLE
+    )
 
 
-@pytest.mark.parametrize("name", ["lightgbm balanced", "lightgbm is_unbalance", "catboost Balanced"])
+@pytest.mark.parametrize(
+    "name", ["lightgbm balanced", "lightgbm is_unbalance", "catboost Balanced"]
+)
 def test_weights_that_follow_the_labels_have_no_first_order(name):
     """To first order they would be held; every row is replayed instead."""
     model, y, weights = STUMPS[name]
@@ -151,7 +188,9 @@ def test_weights_that_follow_the_labels_have_no_first_order(name):
     assert np.isfinite(explainer.removal(X_NEW)).all()
 
 
-@pytest.mark.parametrize("name", ["lightgbm balanced weighted", "histograms balanced", "catboost Balanced weighted"])
+@pytest.mark.parametrize(
+    "name", ["lightgbm balanced weighted", "histograms balanced", "catboost Balanced weighted"]
+)
 def test_explainers_of_files_count_classes_again(name, tmp_path):
     model, y, weights = STUMPS[name]
     explainer = axil.Explainer(deepcopy(model).fit(X, y, sample_weight=weights), X, y, weights)
@@ -168,9 +207,13 @@ def test_class_weights_that_the_user_multiplied_in_are_the_users():
     explainer = axil.Explainer(model, X, BINARY, weights)
     plain = LGBMClassifier(**LGB).fit(X, BINARY, sample_weight=weights)
     expected = axil.Explainer(plain, X, BINARY, weights).without(X_NEW, GONE)["after"]
-    np.testing.assert_allclose(explainer.without(X_NEW, GONE)["after"], expected, rtol=0, atol=SINGLE)
+    np.testing.assert_allclose(
+        explainer.without(X_NEW, GONE)["after"], expected, rtol=0, atol=SINGLE
+    )
     again = explainer.refit(drop=GONE)
-    np.testing.assert_allclose(again.model.predict(X_NEW, raw_score=True), expected, rtol=0, atol=SINGLE)
+    np.testing.assert_allclose(
+        again.model.predict(X_NEW, raw_score=True), expected, rtol=0, atol=SINGLE
+    )
 
 
 @pytest.mark.parametrize("seed", [105, 123, 138, 250])
@@ -180,7 +223,9 @@ def test_leaves_of_saturated_classifiers_are_zero_again(seed):
     n = 40 if seed % 2 else 25
     x = rng.integers(0, 3, (n, 2)).astype(float)
     y = (x[:, 0] + rng.normal(size=n) * 0.3 > 1).astype(int)
-    model = GradientBoostingClassifier(n_estimators=60, max_depth=3, learning_rate=3.0, random_state=0).fit(x, y)
+    model = GradientBoostingClassifier(
+        n_estimators=60, max_depth=3, learning_rate=3.0, random_state=0
+    ).fit(x, y)
     explainer = axil.Explainer(model, x, y)
     zero = explainer._model.boosting.walked.zeroed
     assert zero.any()
@@ -194,7 +239,9 @@ def test_vector_leaves_are_refitted():
     rng = np.random.default_rng(1)
     x = rng.normal(size=(120, 3))
     y = np.digitize(x[:, 0] + rng.normal(size=120) / 2, [-0.5, 0.5])
-    model = XGBClassifier(n_estimators=4, max_depth=3, multi_strategy="multi_output_tree", n_jobs=1).fit(x, y)
+    model = XGBClassifier(
+        n_estimators=4, max_depth=3, multi_strategy="multi_output_tree", n_jobs=1
+    ).fit(x, y)
     explainer = axil.Explainer(model, x, y)
     expected = explainer.without(x[:5], GONE)["after"].to_numpy().reshape(5, -1)
     made = explainer.refit(drop=GONE).model.predict(x[:5], output_margin=True)
@@ -202,11 +249,21 @@ def test_vector_leaves_are_refitted():
     np.testing.assert_allclose(made, expected, rtol=0, atol=SINGLE)
 
 
-LIGHT = {"n_estimators": 6, "max_depth": 2, "reg_lambda": 0.0, "reg_alpha": 0.05, "min_child_weight": 1.0, "n_jobs": 1}
+LIGHT = {
+    "n_estimators": 6,
+    "max_depth": 2,
+    "reg_lambda": 0.0,
+    "reg_alpha": 0.05,
+    "min_child_weight": 1.0,
+    "n_jobs": 1,
+}
 VECTOR_LEAVES = {
     "classes": XGBClassifier(**LIGHT, multi_strategy="multi_output_tree"),
     "quantiles": XGBRegressor(
-        **LIGHT, multi_strategy="multi_output_tree", objective="reg:quantileerror", quantile_alpha=[0.1, 0.5, 0.9]
+        **LIGHT,
+        multi_strategy="multi_output_tree",
+        objective="reg:quantileerror",
+        quantile_alpha=[0.1, 0.5, 0.9],
     ),
 }
 
@@ -244,7 +301,12 @@ def test_huge_leaf_values_that_cancel_keep_the_targets():
     """Without l2 CatBoost's leaves of clipped residuals are 1e20 and more; residuals are targets less what trees add up to."""
     x = np.array([[0.0], [1.0], [0.0], [1.0]])
     y, weights = np.array([6.79519, 3.01726, -3.90791, -7.23378]), np.array([2.0, 1.0, 0.5, 1.0])
-    settings = CAT | {"iterations": 5, "l2_leaf_reg": 0, "loss_function": "Huber:delta=3", "boost_from_average": False}
+    settings = CAT | {
+        "iterations": 5,
+        "l2_leaf_reg": 0,
+        "loss_function": "Huber:delta=3",
+        "boost_from_average": False,
+    }
     model = CatBoostRegressor(**settings).fit(x, y, sample_weight=weights)
     assert np.abs(model.get_leaf_values()).max() > 1e18
     explainer = axil.Explainer(model, x, y, weights)
@@ -261,7 +323,10 @@ BALANCED_TREES = {
     "tree weighted": (DecisionTreeClassifier(**BALANCED), WEIGHTS),
     "trees": (ExtraTreesClassifier(5, **BALANCED), None),
     "trees weighted": (ExtraTreesClassifier(5, **BALANCED), WEIGHTS),
-    "trees by bag": (ExtraTreesClassifier(5, **LARGE_LEAVES, class_weight="balanced_subsample"), None),
+    "trees by bag": (
+        ExtraTreesClassifier(5, **LARGE_LEAVES, class_weight="balanced_subsample"),
+        None,
+    ),
     "bootstrap": (RandomForestClassifier(5, **BALANCED), None),
     "bagging": (BaggingClassifier(DecisionTreeClassifier(**BALANCED), 5, random_state=0), None),
 }
@@ -272,7 +337,10 @@ SINGLE_ROWS = [
     lambda explainer: explainer.leave_one_out(),
     lambda explainer: explainer.audit("leave-one-out"),
 ]
-DRAWS_BY_WEIGHT = tuple(map(int, sklearn.__version__.split(".")[:2])) >= (1, 9)  # forests, whose leaves then count rows
+DRAWS_BY_WEIGHT = tuple(map(int, sklearn.__version__.split(".")[:2])) >= (
+    1,
+    9,
+)  # forests, whose leaves then count rows
 TABLE = RNG.normal(size=(N, 3)) + CLASSES[:, None]
 
 
@@ -288,7 +356,9 @@ def shares_of_leaves(model, rows, y, weights, left):
     if DRAWS_BY_WEIGHT and isinstance(model, RandomForestClassifier):
         factors = np.ones(len(sizes))
     drawn = (
-        model.estimators_samples_ if bagging or getattr(model, "bootstrap", False) else [np.arange(N)] * len(members)
+        model.estimators_samples_
+        if bagging or getattr(model, "bootstrap", False)
+        else [np.arange(N)] * len(members)
     )
     total = np.zeros((len(rows), len(model.classes_)))
     for member, bag in zip(members, drawn):
@@ -310,7 +380,9 @@ def test_balanced_trees_count_classes_again(name):
     explainer = axil.Explainer(model, TABLE, CLASSES, weights)
     queries = TABLE[20:30]
     np.testing.assert_allclose(
-        shares_of_leaves(model, queries, CLASSES, weights, np.arange(N)), model.predict_proba(queries), atol=1e-9
+        shares_of_leaves(model, queries, CLASSES, weights, np.arange(N)),
+        model.predict_proba(queries),
+        atol=1e-9,
     )
     gone = np.concatenate(
         [np.flatnonzero(CLASSES == 2)[:6], np.flatnonzero(CLASSES == 0)[:1]]
@@ -329,7 +401,9 @@ def test_balanced_trees_count_classes_again(name):
 @pytest.mark.parametrize("name", BALANCED_TREES)
 def test_balanced_trees_refuse_deletions_of_single_rows(name, tmp_path):
     model, weights = BALANCED_TREES[name]
-    explainer = axil.Explainer(deepcopy(model).fit(TABLE, CLASSES, sample_weight=weights), TABLE, CLASSES, weights)
+    explainer = axil.Explainer(
+        deepcopy(model).fit(TABLE, CLASSES, sample_weight=weights), TABLE, CLASSES, weights
+    )
     explainer.save(tmp_path / "explainer.npz")
     loaded = axil.load(tmp_path / "explainer.npz", explainer.model)
     after = explainer.without(TABLE[:3], GONE)["after"]
@@ -340,14 +414,21 @@ def test_balanced_trees_refuse_deletions_of_single_rows(name, tmp_path):
         return
     for own in (explainer, loaded):
         for ask in SINGLE_ROWS:
-            with pytest.raises(axil.UnsupportedQuestionError, match=r"class weights are counted .*without\(X, rows\)"):
+            with pytest.raises(
+                axil.UnsupportedQuestionError,
+                match=r"class weights are counted .*without\(X, rows\)",
+            ):
                 ask(own)
     assert len(explainer.audit()) == N  # by folds
 
 
-@pytest.mark.parametrize("labels", [CLASSES, np.stack([BINARY, HALVES], axis=1)], ids=["classes", "labels"])
+@pytest.mark.parametrize(
+    "labels", [CLASSES, np.stack([BINARY, HALVES], axis=1)], ids=["classes", "labels"]
+)
 def test_classes_that_are_balanced_in_each_bag_refuse_deletions(labels):
-    model = RandomForestClassifier(5, max_depth=3, class_weight="balanced_subsample", random_state=0)
+    model = RandomForestClassifier(
+        5, max_depth=3, class_weight="balanced_subsample", random_state=0
+    )
     explainer = axil.Explainer(model.fit(TABLE, labels), TABLE, labels)
     for ask in (
         lambda: explainer.without(TABLE[:3], GONE),
@@ -372,7 +453,9 @@ def test_weights_that_the_model_alone_knows_refuse_deletions():
 def test_several_labels_are_balanced_again():
     """Weights of several labels are multiplied."""
     labels = np.stack([BINARY, HALVES], axis=1)
-    model = DecisionTreeClassifier(max_depth=3, class_weight="balanced", random_state=0).fit(TABLE, labels)
+    model = DecisionTreeClassifier(max_depth=3, class_weight="balanced", random_state=0).fit(
+        TABLE, labels
+    )
     left = np.delete(np.arange(N), GONE)
     weights = compute_sample_weight("balanced", labels[left])
     leaves = model.apply(TABLE)
@@ -397,7 +480,9 @@ def test_class_weights_of_a_dict_are_held(name):
     made = explainer.refit(drop=GONE).model.predict_proba(TABLE[:5])
     np.testing.assert_allclose(made.ravel(), after, rtol=0, atol=1e-9)
     single = explainer.without(TABLE[:5], [4])["change"].to_numpy()
-    np.testing.assert_allclose(explainer.removal(TABLE[:5])[..., 4].ravel(), single, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(
+        explainer.removal(TABLE[:5])[..., 4].ravel(), single, rtol=0, atol=1e-9
+    )
 
 
 #: Models whose refits fail for reasons that have nothing to do with deletions.
@@ -441,7 +526,9 @@ def deletions_agree(explainer, queries, tolerance, refits=True):
     gone = np.random.default_rng(0).choice(counted, min(7, len(counted) - 1), replace=False)
     found = explainer.without(queries, marked(n, gone))
     before, after = numbers(found, "before"), numbers(found, "after")
-    scale = max(np.abs(before).max(), np.abs(model.targets).max() if explainer.kind == "exact" else 0.0)
+    scale = max(
+        np.abs(before).max(), np.abs(model.targets).max() if explainer.kind == "exact" else 0.0
+    )
     try:
         again = explainer.refit(drop=marked(n, gone)) if refits else None
     except (axil.UnsupportedQuestionError, axil.UnsupportedModelError):
@@ -460,24 +547,35 @@ def deletions_agree(explainer, queries, tolerance, refits=True):
 @pytest.mark.filterwarnings("ignore")
 def test_deletions_of_exact_models_agree(library, name):
     """Libraries keep targets or sums in single precision, scikit-learn's trees and stages in double."""
-    case, explainer = test_contract.case_of(library, name), test_contract.explainer_of(library, name)
+    case, explainer = (
+        test_contract.case_of(library, name),
+        test_contract.explainer_of(library, name),
+    )
     tolerance = 1e-9 if library == "sklearn" and "hist" not in name else 1e-8
     model = explainer._model
     if getattr(model.adapter, "_balances_bags", False):
         pytest.skip("refused: test_classes_that_are_balanced_in_each_bag_refuse_deletions")
-    gone, scale = deletions_agree(explainer, rows_of(case.X_new, range(4)), tolerance, not UNWRITTEN.search(name))
+    gone, scale = deletions_agree(
+        explainer, rows_of(case.X_new, range(4)), tolerance, not UNWRITTEN.search(name)
+    )
     if has_balanced_trees(model):
         return
-    if model.deletion_seconds(model.budget.available)[0] >= LONG or getattr(model.adapter, "encodings", 0):
+    if model.deletion_seconds(model.budget.available)[0] >= LONG or getattr(
+        model.adapter, "encodings", 0
+    ):
         return  # rows whose categories are encoded are in other leaves in the fit than in predictions
     n, n_outputs = model.shape
     alone = numbers(explainer.leave_one_out(), "prediction").reshape(n, n_outputs)
     offsets = test_contract.offsets_of(case)
     for row in gone[:2]:
         own = None if offsets is None else np.asarray(offsets)[[row]]
-        after = numbers(explainer.without(rows_of(case.X, [row]), marked(n, [row]), init_score=own), "after")
+        after = numbers(
+            explainer.without(rows_of(case.X, [row]), marked(n, [row]), init_score=own), "after"
+        )
         if not np.isnan(alone[row]).any():  # offsets of queries are in double precision
-            np.testing.assert_allclose(alone[row], after, rtol=0, atol=(1e-9 if own is None else 1e-7) * scale)
+            np.testing.assert_allclose(
+                alone[row], after, rtol=0, atol=(1e-9 if own is None else 1e-7) * scale
+            )
 
 
 @pytest.mark.parametrize(("module", "name"), every(2, ADDITIVE))
@@ -500,7 +598,13 @@ def test_trees_of_dart_that_do_not_see_each_other_are_no_mean():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(12, 2))
     y = X[:, 0] + rng.normal(size=12)
-    settings = {"booster": "dart", "rate_drop": 1.0, "one_drop": 1, "learning_rate": 0.3, "min_child_weight": 0.0}
+    settings = {
+        "booster": "dart",
+        "rate_drop": 1.0,
+        "one_drop": 1,
+        "learning_rate": 0.3,
+        "min_child_weight": 0.0,
+    }
     model = XGBRegressor(n_estimators=3, max_depth=4, n_jobs=1, **settings).fit(X, y)
     explainer = axil.Explainer(model, X, y)
     leaves = model.apply(X)

@@ -38,42 +38,70 @@ CAT = {"iterations": 8, "depth": 3, "verbose": 0, "allow_writing_files": False, 
 MODELS = {
     "lightgbm": (lightgbm.LGBMRegressor(**LIGHT), "numbers"),
     "lightgbm l1": (lightgbm.LGBMRegressor(**LIGHT, reg_alpha=2.0, reg_lambda=1.0), "numbers"),
-    "lightgbm monotone": (lightgbm.LGBMRegressor(**LIGHT, monotone_constraints=[1, 0, -1]), "numbers"),
+    "lightgbm monotone": (
+        lightgbm.LGBMRegressor(**LIGHT, monotone_constraints=[1, 0, -1]),
+        "numbers",
+    ),
     "lightgbm clipped": (lightgbm.LGBMRegressor(**LIGHT, max_delta_step=0.5), "numbers"),
-    "lightgbm bagging": (lightgbm.LGBMRegressor(**LIGHT, subsample=0.7, subsample_freq=1), "numbers"),
-    "lightgbm goss": (lightgbm.LGBMRegressor(**LIGHT, data_sample_strategy="goss", learning_rate=0.5), "numbers"),
-    "lightgbm dart": (lightgbm.LGBMRegressor(**LIGHT, boosting_type="dart", drop_rate=0.5), "numbers"),
+    "lightgbm bagging": (
+        lightgbm.LGBMRegressor(**LIGHT, subsample=0.7, subsample_freq=1),
+        "numbers",
+    ),
+    "lightgbm goss": (
+        lightgbm.LGBMRegressor(**LIGHT, data_sample_strategy="goss", learning_rate=0.5),
+        "numbers",
+    ),
+    "lightgbm dart": (
+        lightgbm.LGBMRegressor(**LIGHT, boosting_type="dart", drop_rate=0.5),
+        "numbers",
+    ),
     "lightgbm forest": (
         lightgbm.LGBMRegressor(**LIGHT, boosting_type="rf", subsample=0.7, subsample_freq=1),
         "numbers",
     ),
     "lightgbm median": (lightgbm.LGBMRegressor(**LIGHT, objective="l1"), "numbers"),
     "lightgbm quantile bagging": (
-        lightgbm.LGBMRegressor(**LIGHT, objective="quantile", alpha=0.8, subsample=0.7, subsample_freq=1),
+        lightgbm.LGBMRegressor(
+            **LIGHT, objective="quantile", alpha=0.8, subsample=0.7, subsample_freq=1
+        ),
         "numbers",
     ),
     "lightgbm mape": (lightgbm.LGBMRegressor(**LIGHT, objective="mape"), "numbers"),
     "xgboost median": (xgboost.XGBRegressor(**XGB, objective="reg:absoluteerror"), "numbers"),
     "xgboost quantile subsample": (
-        xgboost.XGBRegressor(**XGB, objective="reg:quantileerror", quantile_alpha=0.8, subsample=0.7),
+        xgboost.XGBRegressor(
+            **XGB, objective="reg:quantileerror", quantile_alpha=0.8, subsample=0.7
+        ),
         "numbers",
     ),
     "xgboost median parallel": (
-        xgboost.XGBRegressor(**XGB, objective="reg:absoluteerror", num_parallel_tree=2, subsample=0.7),
+        xgboost.XGBRegressor(
+            **XGB, objective="reg:absoluteerror", num_parallel_tree=2, subsample=0.7
+        ),
         "numbers",
     ),
     "catboost median": (catboost.CatBoostRegressor(**CAT, loss_function="MAE"), "numbers"),
     "stages quantile": (
-        ensemble.GradientBoostingRegressor(n_estimators=8, loss="quantile", alpha=0.8, subsample=0.7, random_state=0),
+        ensemble.GradientBoostingRegressor(
+            n_estimators=8, loss="quantile", alpha=0.8, subsample=0.7, random_state=0
+        ),
         "numbers",
     ),
-    "histograms median": (ensemble.HistGradientBoostingRegressor(max_iter=8, loss="absolute_error"), "numbers"),
+    "histograms median": (
+        ensemble.HistGradientBoostingRegressor(max_iter=8, loss="absolute_error"),
+        "numbers",
+    ),
     "forest of medians": (
-        ensemble.RandomForestRegressor(5, criterion="absolute_error", min_samples_leaf=8, random_state=0),
+        ensemble.RandomForestRegressor(
+            5, criterion="absolute_error", min_samples_leaf=8, random_state=0
+        ),
         "numbers",
     ),
     "lightgbm two": (lightgbm.LGBMClassifier(**LIGHT, scale_pos_weight=2.0), "two"),
-    "lightgbm two bagging": (lightgbm.LGBMClassifier(**LIGHT, subsample=0.7, subsample_freq=1), "two"),
+    "lightgbm two bagging": (
+        lightgbm.LGBMClassifier(**LIGHT, subsample=0.7, subsample_freq=1),
+        "two",
+    ),
     "lightgbm three": (lightgbm.LGBMClassifier(**LIGHT), "three"),
     "lightgbm counts": (lightgbm.LGBMRegressor(**LIGHT, objective="poisson"), "counts"),
     "xgboost": (xgboost.XGBRegressor(**XGB), "numbers"),
@@ -81,14 +109,26 @@ MODELS = {
     "xgboost monotone": (xgboost.XGBRegressor(**XGB, monotone_constraints=(1, 0, -1)), "numbers"),
     "xgboost subsample": (xgboost.XGBRegressor(**XGB, subsample=0.7), "numbers"),
     "xgboost dart": (xgboost.XGBRegressor(**XGB, booster="dart", rate_drop=0.5), "numbers"),
-    "xgboost parallel": (xgboost.XGBRegressor(**XGB, num_parallel_tree=2, subsample=0.7), "numbers"),
+    "xgboost parallel": (
+        xgboost.XGBRegressor(**XGB, num_parallel_tree=2, subsample=0.7),
+        "numbers",
+    ),
     "xgboost forest": (xgboost.XGBRFRegressor(**XGB), "numbers"),
     "xgboost two": (xgboost.XGBClassifier(**XGB), "two numbers"),
     "xgboost three": (xgboost.XGBClassifier(**XGB), "three"),
-    "xgboost three vector leaves": (xgboost.XGBClassifier(**XGB, multi_strategy="multi_output_tree"), "three"),
-    "xgboost two by weight of class": (xgboost.XGBClassifier(**XGB, scale_pos_weight=3.0), "two numbers"),
+    "xgboost three vector leaves": (
+        xgboost.XGBClassifier(**XGB, multi_strategy="multi_output_tree"),
+        "three",
+    ),
+    "xgboost two by weight of class": (
+        xgboost.XGBClassifier(**XGB, scale_pos_weight=3.0),
+        "two numbers",
+    ),
     "xgboost two stumps": (xgboost.XGBClassifier(**{**XGB, "max_depth": 1}), "two numbers"),
-    "xgboost two stumps l1": (xgboost.XGBClassifier(**{**XGB, "max_depth": 1}, reg_alpha=0.5), "two numbers"),
+    "xgboost two stumps l1": (
+        xgboost.XGBClassifier(**{**XGB, "max_depth": 1}, reg_alpha=0.5),
+        "two numbers",
+    ),
     "xgboost two clipped": (xgboost.XGBClassifier(**XGB, max_delta_step=0.4), "two numbers"),
     "xgboost counts": (xgboost.XGBRegressor(**XGB, objective="count:poisson"), "counts"),
     "catboost": (catboost.CatBoostRegressor(**CAT), "numbers"),
@@ -96,8 +136,14 @@ MODELS = {
     "catboost two": (catboost.CatBoostClassifier(**CAT), "two"),
     "catboost three": (catboost.CatBoostClassifier(**CAT), "three"),
     "stages": (ensemble.GradientBoostingRegressor(n_estimators=8), "numbers"),
-    "stages subsample": (ensemble.GradientBoostingRegressor(n_estimators=8, subsample=0.7, random_state=0), "numbers"),
-    "stages early": (ensemble.GradientBoostingRegressor(n_estimators=8, n_iter_no_change=3, random_state=0), "numbers"),
+    "stages subsample": (
+        ensemble.GradientBoostingRegressor(n_estimators=8, subsample=0.7, random_state=0),
+        "numbers",
+    ),
+    "stages early": (
+        ensemble.GradientBoostingRegressor(n_estimators=8, n_iter_no_change=3, random_state=0),
+        "numbers",
+    ),
     "stages two": (ensemble.GradientBoostingClassifier(n_estimators=8), "two"),
     "stages three": (ensemble.GradientBoostingClassifier(n_estimators=8), "three"),
     "histograms": (ensemble.HistGradientBoostingRegressor(max_iter=8), "numbers"),
@@ -108,17 +154,27 @@ MODELS = {
     "histograms three": (ensemble.HistGradientBoostingClassifier(max_iter=8), "three"),
     "forest": (ensemble.RandomForestRegressor(8, min_samples_leaf=25, random_state=0), "numbers"),
     "tree three": (DecisionTreeClassifier(min_samples_leaf=30), "three"),
-    "tree two monotone": (DecisionTreeClassifier(min_samples_leaf=12, monotonic_cst=[-1, 0, -1]), "two"),
+    "tree two monotone": (
+        DecisionTreeClassifier(min_samples_leaf=12, monotonic_cst=[-1, 0, -1]),
+        "two",
+    ),
     "trees two monotone": (
-        ensemble.ExtraTreesClassifier(5, min_samples_leaf=12, monotonic_cst=[-1, 0, -1], random_state=0),
+        ensemble.ExtraTreesClassifier(
+            5, min_samples_leaf=12, monotonic_cst=[-1, 0, -1], random_state=0
+        ),
         "two",
     ),
     "line": (linear_model.LinearRegression(), "numbers"),
     "ridge": (linear_model.RidgeCV(), "numbers"),
     "pipeline": (make_pipeline(StandardScaler(), lightgbm.LGBMRegressor(**LIGHT)), "numbers"),
-    "search": (GridSearchCV(lightgbm.LGBMRegressor(**LIGHT), {"num_leaves": [4, 6]}, cv=2), "numbers"),
+    "search": (
+        GridSearchCV(lightgbm.LGBMRegressor(**LIGHT), {"num_leaves": [4, 6]}, cv=2),
+        "numbers",
+    ),
     "logarithms": (
-        TransformedTargetRegressor(lightgbm.LGBMRegressor(**LIGHT), func=np.log, inverse_func=np.exp),
+        TransformedTargetRegressor(
+            lightgbm.LGBMRegressor(**LIGHT), func=np.log, inverse_func=np.exp
+        ),
         "prices",
     ),
 }
@@ -137,7 +193,9 @@ def fitted(request):
 def predicted(explainer, rows):
     """What the library itself predicts: classes as probabilities."""
     model = explainer.model
-    return np.asarray(model.predict_proba(rows) if hasattr(model, "predict_proba") else model.predict(rows))
+    return np.asarray(
+        model.predict_proba(rows) if hasattr(model, "predict_proba") else model.predict(rows)
+    )
 
 
 def test_dropped_rows_give_the_model_of_without(fitted):
@@ -173,19 +231,29 @@ def test_added_rows_are_in_the_proof_and_in_the_next_refit(fitted):
     assert again.verification.n_rows == len(again.index) > len(explainer.index) * 0.9
     back = again.refit(drop=list(X.index[TRAIN:]))
     if "early" not in name:  # which leaves the rows out that were held out
-        assert np.allclose(predicted(back, X[TRAIN:]), predicted(explainer, X[TRAIN:]), rtol=SINGLE, atol=SINGLE)
+        assert np.allclose(
+            predicted(back, X[TRAIN:]), predicted(explainer, X[TRAIN:]), rtol=SINGLE, atol=SINGLE
+        )
 
 
-@pytest.mark.parametrize("name", ["lightgbm", "lightgbm three", "xgboost", "xgboost two", "catboost", "catboost three"])
+@pytest.mark.parametrize(
+    "name", ["lightgbm", "lightgbm three", "xgboost", "xgboost two", "catboost", "catboost three"]
+)
 def test_libraries_save_and_load_what_was_written(name, tmp_path):
     model, target = MODELS[name]
     y = TARGETS[target]
-    again = axil.Explainer(model.fit(X[:TRAIN], y[:TRAIN]), X[:TRAIN], y[:TRAIN]).refit(drop=["r1", "r2"])
+    again = axil.Explainer(model.fit(X[:TRAIN], y[:TRAIN]), X[:TRAIN], y[:TRAIN]).refit(
+        drop=["r1", "r2"]
+    )
     queries, path = X[TRAIN:], str(tmp_path / "model.json")
     if "lightgbm" in name:
         loaded = lightgbm.Booster(model_str=again.model.booster_.model_to_string())
-        assert np.array_equal(loaded.predict(queries, raw_score=True), again.model.predict(queries, raw_score=True))
-        shares = again.model.predict(queries, pred_contrib=True).reshape(len(queries), -1, X.shape[1] + 1)
+        assert np.array_equal(
+            loaded.predict(queries, raw_score=True), again.model.predict(queries, raw_score=True)
+        )
+        shares = again.model.predict(queries, pred_contrib=True).reshape(
+            len(queries), -1, X.shape[1] + 1
+        )
         scores = again.model.predict(queries, raw_score=True).reshape(len(queries), -1)
         assert np.allclose(shares.sum(axis=2), scores)
     elif "xgboost" in name:
@@ -196,7 +264,9 @@ def test_libraries_save_and_load_what_was_written(name, tmp_path):
     else:
         again.model.save_model(path, format="json")
         loaded = type(model)().load_model(path, format="json")
-        found, expected = (each.predict(queries, prediction_type="RawFormulaVal") for each in (loaded, again.model))
+        found, expected = (
+            each.predict(queries, prediction_type="RawFormulaVal") for each in (loaded, again.model)
+        )
         assert np.allclose(found, expected, rtol=1e-12)
     copied = pickle.loads(pickle.dumps(again.model))
     assert np.array_equal(copied.predict(queries), again.model.predict(queries))
@@ -209,7 +279,9 @@ def test_node_counts_and_weights_are_those_of_the_new_rows():
     tree = again.model.booster_.dump_model()["tree_info"][0]["tree_structure"]
     assert tree["internal_count"] == tree["internal_weight"] == 150
     assert tree["internal_value"] == pytest.approx(y[50:TRAIN].mean(), rel=1e-6)
-    forest = ensemble.RandomForestRegressor(3, min_samples_leaf=40, bootstrap=False).fit(X[:TRAIN], y[:TRAIN])
+    forest = ensemble.RandomForestRegressor(3, min_samples_leaf=40, bootstrap=False).fit(
+        X[:TRAIN], y[:TRAIN]
+    )
     again = axil.Explainer(forest, X[:TRAIN], y[:TRAIN]).refit(drop=list(X.index[:9]))
     assert [tree.tree_.n_node_samples[0] for tree in again.model.estimators_] == [191] * 3
     assert again.model.estimators_[0].tree_.value[0].item() == pytest.approx(y[9:TRAIN].mean())
@@ -218,12 +290,16 @@ def test_node_counts_and_weights_are_those_of_the_new_rows():
 WHOLE = {
     "extra": (ensemble.ExtraTreesRegressor(4, min_samples_leaf=20, random_state=0), "numbers"),
     "forest": (
-        ensemble.RandomForestRegressor(4, bootstrap=False, max_features=2, min_samples_leaf=20, random_state=0),
+        ensemble.RandomForestRegressor(
+            4, bootstrap=False, max_features=2, min_samples_leaf=20, random_state=0
+        ),
         "numbers",
     ),
     "extra three": (ensemble.ExtraTreesClassifier(4, min_samples_leaf=20, random_state=0), "three"),
     "forest two": (
-        ensemble.RandomForestClassifier(4, bootstrap=False, max_features=2, min_samples_leaf=20, random_state=0),
+        ensemble.RandomForestClassifier(
+            4, bootstrap=False, max_features=2, min_samples_leaf=20, random_state=0
+        ),
         "two",
     ),
 }
@@ -234,17 +310,27 @@ def test_forests_of_weighted_rows_that_were_not_drawn(name):
     """Leaves are means by weight, and the model keeps the weights of the rows that are left."""
     model, target = WHOLE[name]
     y, weights = TARGETS[target][:TRAIN], np.random.default_rng(3).uniform(0.2, 2.0, TRAIN)
-    explainer = axil.Explainer(model.fit(X[:TRAIN], y, sample_weight=weights), X[:TRAIN], y, weights)
+    explainer = axil.Explainer(
+        model.fit(X[:TRAIN], y, sample_weight=weights), X[:TRAIN], y, weights
+    )
     gone, queries = list(X.index[:5]), X[TRAIN:]
     again = explainer.refit(drop=gone, sample_weight={"r9": 3.0}).refit(targets={"r8": y.iloc[30]})
     weights[9], y = 3.0, y.copy()
     y["r8"] = y.iloc[30]
     classes = getattr(model, "classes_", None)
-    columns = y.to_numpy()[:, None] if classes is None else (y.to_numpy()[:, None] == classes).astype(float)
+    columns = (
+        y.to_numpy()[:, None]
+        if classes is None
+        else (y.to_numpy()[:, None] == classes).astype(float)
+    )
     leaves, asked = model.apply(X[5:TRAIN]), model.apply(queries)
     shares = [(own[:, None] == at) * weights[5:] for own, at in zip(asked.T, leaves.T)]
-    expected = np.mean([share @ columns[5:] / share.sum(axis=1, keepdims=True) for share in shares], axis=0)
-    np.testing.assert_allclose(predicted(again, queries).reshape(expected.shape), expected, rtol=0, atol=1e-12)
+    expected = np.mean(
+        [share @ columns[5:] / share.sum(axis=1, keepdims=True) for share in shares], axis=0
+    )
+    np.testing.assert_allclose(
+        predicted(again, queries).reshape(expected.shape), expected, rtol=0, atol=1e-12
+    )
     dropped, after = explainer.refit(drop=gone), explainer.without(queries, gone)["after"]
     np.testing.assert_allclose(predicted(dropped, queries).ravel(), after, rtol=0, atol=1e-12)
     left = np.delete(np.asarray(explainer._made.sample_weight), range(5))
@@ -258,7 +344,12 @@ def test_patterns_follow_the_rows_that_are_left():
     x = np.repeat([0.0, 1.0], 30)[:, None]
     y = np.where(x[:, 0] == 1, 1.0, -1.0)
     model = lightgbm.LGBMRegressor(
-        n_estimators=1, num_leaves=2, min_child_samples=5, learning_rate=1.0, reg_alpha=5.0, verbose=-1
+        n_estimators=1,
+        num_leaves=2,
+        min_child_samples=5,
+        learning_rate=1.0,
+        reg_alpha=5.0,
+        verbose=-1,
     ).fit(x, y)
     again = axil.Explainer(model, x, y).refit(drop=list(range(30, 58)))
     mean = y[[*range(30), 58, 59]].mean()
@@ -277,19 +368,30 @@ def test_rows_come_into_leaves_that_had_none(target):
 
 def test_weights_by_label_and_for_all_rows():
     y = TARGETS["numbers"]
-    explainer = axil.Explainer(lightgbm.LGBMRegressor(**LIGHT).fit(X[:TRAIN], y[:TRAIN]), X[:TRAIN], y[:TRAIN])
+    explainer = axil.Explainer(
+        lightgbm.LGBMRegressor(**LIGHT).fit(X[:TRAIN], y[:TRAIN]), X[:TRAIN], y[:TRAIN]
+    )
     heavy = np.ones(TRAIN)
     heavy[5] = 3.0
     found = explainer.refit(sample_weight={"r5": 3.0}), explainer.refit(sample_weight=heavy)
     assert np.array_equal(*(predicted(each, X) for each in found))
-    unweighted = explainer.refit(sample_weight={"r5": 0.0})  # it stays, without weight: only drop= deletes rows
+    unweighted = explainer.refit(
+        sample_weight={"r5": 0.0}
+    )  # it stays, without weight: only drop= deletes rows
     assert len(unweighted.index) == TRAIN
-    assert np.allclose(predicted(unweighted, X), predicted(explainer.refit(drop=["r5"]), X), rtol=SINGLE, atol=SINGLE)
+    assert np.allclose(
+        predicted(unweighted, X),
+        predicted(explainer.refit(drop=["r5"]), X),
+        rtol=SINGLE,
+        atol=SINGLE,
+    )
 
 
 def test_neighbours_are_fitted_anew():
     y = TARGETS["numbers"]
-    explainer = axil.Explainer(neighbors.KNeighborsRegressor().fit(X[:TRAIN], y[:TRAIN]), X[:TRAIN], y[:TRAIN])
+    explainer = axil.Explainer(
+        neighbors.KNeighborsRegressor().fit(X[:TRAIN], y[:TRAIN]), X[:TRAIN], y[:TRAIN]
+    )
     again = explainer.refit(drop=["r0"], targets={"r1": 9.0})
     changed = y[:TRAIN].copy()
     changed["r1"] = 9.0
@@ -311,14 +413,22 @@ def test_what_cannot_be_written_is_refused_by_name():
     y = TARGETS["numbers"]
     forest = ensemble.RandomForestRegressor(3, criterion="absolute_error", random_state=0)
     full = axil.Explainer(forest.fit(X[:TRAIN], y[:TRAIN]), X[:TRAIN], y[:TRAIN])
-    with pytest.raises(axil.UnsupportedQuestionError, match="leaves of averaged trees would lose all rows"):
+    with pytest.raises(
+        axil.UnsupportedQuestionError, match="leaves of averaged trees would lose all rows"
+    ):
         full.refit(drop=list(X.index[:20]))
-    voting = ensemble.VotingRegressor([("a", linear_model.LinearRegression()), ("b", lightgbm.LGBMRegressor(**LIGHT))])
-    with pytest.raises(axil.UnsupportedQuestionError, match="models of several others are not written"):
+    voting = ensemble.VotingRegressor(
+        [("a", linear_model.LinearRegression()), ("b", lightgbm.LGBMRegressor(**LIGHT))]
+    )
+    with pytest.raises(
+        axil.UnsupportedQuestionError, match="models of several others are not written"
+    ):
         axil.Explainer(voting.fit(X, y), X, y).refit(drop=["r1"])
     words = X.assign(a=np.array(list("abcdefgh"))[np.arange(N) % 8])
     encoded = catboost.CatBoostRegressor(**CAT, cat_features=["a"]).fit(words, y)
-    with pytest.raises(axil.UnsupportedQuestionError, match="categories were encoded by the targets"):
+    with pytest.raises(
+        axil.UnsupportedQuestionError, match="categories were encoded by the targets"
+    ):
         axil.Explainer(encoded, words, y).refit(drop=["r1"])
     logistic = linear_model.LogisticRegression(C=1.0, tol=1e-10).fit(X, TARGETS["two"])
     with pytest.raises(axil.UnsupportedQuestionError, match="no splits to keep"):
@@ -355,10 +465,14 @@ def test_rows_without_weight_keep_their_ranks(name):
     """CatBoost ranks them in leaves, and others take values between their ranks."""
     model, y = MODELS[name][0], TARGETS["numbers"][:TRAIN]
     weights = np.where(np.arange(TRAIN) % 3 == 0, 0.0, 1.5)
-    explainer = axil.Explainer(model.fit(X[:TRAIN], y, sample_weight=weights), X[:TRAIN], y, weights)
+    explainer = axil.Explainer(
+        model.fit(X[:TRAIN], y, sample_weight=weights), X[:TRAIN], y, weights
+    )
     gone, queries = list(X.index[:9]), X[TRAIN:]
     expected = explainer.without(queries, gone)["after"]
-    assert np.allclose(explainer.refit(drop=gone).model.predict(queries), expected, rtol=SINGLE, atol=SINGLE)
+    assert np.allclose(
+        explainer.refit(drop=gone).model.predict(queries), expected, rtol=SINGLE, atol=SINGLE
+    )
 
 
 def test_a_label_of_several_rows_drops_them_all_and_the_explainer_says_how_many():
@@ -376,10 +490,14 @@ def test_a_label_of_several_rows_drops_them_all_and_the_explainer_says_how_many(
 
 def test_added_rows_beside_dates():
     """Rows of arrays have no labels: they are numbered, and the dates of the others stay."""
-    dates = np.arange("2011-01-01", "2015-01-01", dtype="datetime64[D]").astype("datetime64[ns]")[:TRAIN]
+    dates = np.arange("2011-01-01", "2015-01-01", dtype="datetime64[D]").astype("datetime64[ns]")[
+        :TRAIN
+    ]
     rows, y = X.to_numpy(), TARGETS["numbers"].to_numpy()
     model = lightgbm.LGBMRegressor(**LIGHT).fit(rows[:TRAIN], y[:TRAIN])
-    again = axil.Explainer(model, rows[:TRAIN], y[:TRAIN], index=dates).refit(add=(rows[TRAIN:], y[TRAIN:]))
+    again = axil.Explainer(model, rows[:TRAIN], y[:TRAIN], index=dates).refit(
+        add=(rows[TRAIN:], y[TRAIN:])
+    )
     assert list(again.index[:TRAIN]) == list(dates)
     assert list(again.index[TRAIN:]) == list(range(N - TRAIN))
     assert again.refit(drop=[dates[3]]).verification.n_rows == N - 1
@@ -403,7 +521,9 @@ def replayed(leaves, queries, y, weights, l2, rate):
 def test_vector_leaves_of_xgboost(bends):
     """With L1 or clipped steps each output has a pattern of its own in the trees that all share."""
     y = np.column_stack([TARGETS["numbers"], 10 * RNG.normal(size=N)])[:TRAIN]
-    model = xgboost.XGBRegressor(**XGB, **bends, multi_strategy="multi_output_tree").fit(X[:TRAIN], y)
+    model = xgboost.XGBRegressor(**XGB, **bends, multi_strategy="multi_output_tree").fit(
+        X[:TRAIN], y
+    )
     explainer = axil.Explainer(model, X[:TRAIN], y)
     gone = X.index[:9].tolist()
     expected = np.asarray(explainer.without(X[TRAIN:], gone)["after"]).reshape(-1, 2)
@@ -413,7 +533,11 @@ def test_vector_leaves_of_xgboost(bends):
 
 def test_weights_of_several_outputs():
     """CatBoost scales l2 by the mean weight, and rounds it to float32 where there are several outputs."""
-    y = np.column_stack([TARGETS["numbers"], 10 * RNG.normal(size=N)])[:TRAIN].astype(np.float32).astype(float)
+    y = (
+        np.column_stack([TARGETS["numbers"], 10 * RNG.normal(size=N)])[:TRAIN]
+        .astype(np.float32)
+        .astype(float)
+    )
     weights = RNG.uniform(0.1, 1.1, TRAIN).astype(np.float32).astype(float)
     model = catboost.CatBoostRegressor(**CAT, loss_function="MultiRMSE", learning_rate=0.25)
     model.fit(X[:TRAIN], y, sample_weight=weights)
@@ -424,7 +548,9 @@ def test_weights_of_several_outputs():
     leaves, queries = model.calc_leaf_indexes(X[:TRAIN]), model.calc_leaf_indexes(X[TRAIN:])
     cases = {"drop": (left, weights), "sample_weight": (np.arange(TRAIN), changed)}
     for name, (rows, new) in cases.items():
-        again = explainer.refit(**({"drop": list(X.index[:7])} if name == "drop" else {"sample_weight": changed}))
+        again = explainer.refit(
+            **({"drop": list(X.index[:7])} if name == "drop" else {"sample_weight": changed})
+        )
         l2 = float(np.float32(3 * new[rows].mean()))
         expected = replayed(leaves[rows], queries, y[rows], new[rows], l2, 0.25)
         np.testing.assert_allclose(again.model.predict(X[TRAIN:]), expected, rtol=0, atol=1e-9)

@@ -57,7 +57,9 @@ def test_top_rows_have_the_largest_effects(library, name, method, small_blocks):
         close = {"rtol": 0, "atol": 1e-12 * np.abs(found).max()}
         assert list(part["rank"]) == [1, 2, 3, 4]
         np.testing.assert_allclose(found[part["row"]], part["effect"], **close)
-        np.testing.assert_allclose(np.abs(part["effect"]), np.sort(np.abs(found))[::-1][:4], **close)
+        np.testing.assert_allclose(
+            np.abs(part["effect"]), np.sort(np.abs(found))[::-1][:4], **close
+        )
     assert ("first-order" in table.attrs["axil"]) == (method == "first-order")
 
 
@@ -68,7 +70,9 @@ def test_outputs_that_share_trees_share_the_walk(small_blocks, monkeypatch):
     monkeypatch.setattr(
         deletion.Level,
         "walk",
-        lambda self, rows, *more, **named: walked.append(rows.start) or walk(self, rows, *more, **named),
+        lambda self, rows, *more, **named: (
+            walked.append(rows.start) or walk(self, rows, *more, **named)
+        ),
     )
     for ask in (
         explainer.removal,
@@ -88,7 +92,9 @@ def test_groups_are_deleted_whole(library, name):
     table = explainer.removal(case.X_new[:4], groups=labels)
     n_outputs = len(table) // (4 * 3)
     assert list(table["group"][:3]) == ["north", "south", "west"]
-    assert list(table["rows"][:3]) == [int((labels == name).sum()) for name in ("north", "south", "west")]
+    assert list(table["rows"][:3]) == [
+        int((labels == name).sum()) for name in ("north", "south", "west")
+    ]
     for group, part in table.groupby("group", sort=False):
         expected = explainer.without(case.X_new[:4], list(np.flatnonzero(labels == group)))
         assert len(part) == len(expected) == 4 * n_outputs
@@ -108,7 +114,12 @@ def test_without_the_only_group_nothing_is_left():
 
 def test_tables_of_no_queries_have_their_columns():
     case, explainer = case_of("lightgbm", "regressor"), explainer_of("lightgbm", "regressor")
-    assert list(explainer.removal(case.X_new[:0], k=10).columns) == ["query", "rank", "row", "effect"]
+    assert list(explainer.removal(case.X_new[:0], k=10).columns) == [
+        "query",
+        "rank",
+        "row",
+        "effect",
+    ]
     table = explainer.removal(case.X_new[:0], groups=np.zeros(len(case.y)))
     assert list(table.columns) == ["query", "group", "rows", "before", "after", "change"]
     assert len(table) == 0
@@ -119,7 +130,12 @@ FORESTS = {
     "forest": RandomForestRegressor(6, random_state=0),
     "bagged trees": BaggingRegressor(DecisionTreeRegressor(), 6, max_features=2, random_state=0),
     "lightgbm": LGBMRegressor(
-        boosting_type="rf", n_estimators=6, bagging_freq=1, bagging_fraction=0.5, min_child_samples=1, verbose=-1
+        boosting_type="rf",
+        n_estimators=6,
+        bagging_freq=1,
+        bagging_fraction=0.5,
+        min_child_samples=1,
+        verbose=-1,
     ),
     "lightgbm l2": LGBMRegressor(
         boosting_type="rf",
@@ -141,13 +157,17 @@ def leaves_and_draws(model, X, Q):
     if isinstance(model, LGBMRegressor):
         leaves = [model.booster_.predict(rows, pred_leaf=True) for rows in (X, Q)]
         s = axil.Explainer(model, X, forest_data()[1])._model.engines[0].structure
-        return *leaves, s.draws[s.cells // s.n_leaves[:, None]].T  # LightGBM does not say which rows it drew
+        return *leaves, s.draws[
+            s.cells // s.n_leaves[:, None]
+        ].T  # LightGBM does not say which rows it drew
     if isinstance(model, XGBRFRegressor):
         s = axil.Explainer(model, X, forest_data()[1])._model.engines[0].structure
         return model.apply(X), model.apply(Q), s.draws[s.cells // s.n_leaves[:, None]].T
     if isinstance(model, BaggingRegressor):
         drawn = zip(model.estimators_, model.estimators_features_)
-        X_leaves, Q_leaves = zip(*[(tree.apply(X[:, own]), tree.apply(Q[:, own])) for tree, own in drawn])
+        X_leaves, Q_leaves = zip(
+            *[(tree.apply(X[:, own]), tree.apply(Q[:, own])) for tree, own in drawn]
+        )
         counts = [np.bincount(rows, minlength=len(X)) for rows in model.estimators_samples_]
         return np.stack(X_leaves, 1), np.stack(Q_leaves, 1), np.stack(counts, 1)
     if isinstance(model, DecisionTreeRegressor):
@@ -206,7 +226,11 @@ def mean_of_ancestors(model, X, y, Q, gone):
     of_rows, of_queries, draws = leaves_and_draws(model, X, Q)
     left = ~np.isin(np.arange(len(X)), gone)
     boosted = isinstance(model, (LGBMRegressor, XGBRFRegressor))
-    l2 = (0.0 if isinstance(model, LGBMRegressor) else 1.0) if boosted and model.reg_lambda is None else 0.0
+    l2 = (
+        (0.0 if isinstance(model, LGBMRegressor) else 1.0)
+        if boosted and model.reg_lambda is None
+        else 0.0
+    )
     l2 = float(model.reg_lambda) if boosted and model.reg_lambda is not None else l2
     base = y[left].mean() if boosted else 0.0  # both estimate it
     base = base if not boosted or getattr(model, "base_score", None) is None else model.base_score
@@ -285,14 +309,26 @@ def test_sets_by_pushes_are_the_largest_of_one_sign(library, name, monkeypatch):
     case, explainer = case_of(library, name), explainer_of(library, name)
     steps = explainer.pushes(case.X_new)
     small_batches(monkeypatch, explainer)
-    np.testing.assert_allclose(explainer.pushes(case.X_new), steps, rtol=0, atol=1e-12 * np.abs(steps).max())
+    np.testing.assert_allclose(
+        explainer.pushes(case.X_new), steps, rtol=0, atol=1e-12 * np.abs(steps).max()
+    )
     frame = explainer.removal(case.X_new, k=3, same_sign=True, by="pushes")
-    assert list(frame.columns) == ["query", *(["output"] if steps.ndim == 3 else []), "rank", "row", "push"]
+    assert list(frame.columns) == [
+        "query",
+        *(["output"] if steps.ndim == 3 else []),
+        "rank",
+        "row",
+        "push",
+    ]
     assert frame.attrs["axil"] == notes.NOTE
     keys = ["query"] if steps.ndim == 2 else ["output", "query"]
     for key, own in frame.groupby(keys):
         *output, query = key
-        values = steps[query] if steps.ndim == 2 else steps[query, list(explainer.outputs).index(output[0])]
+        values = (
+            steps[query]
+            if steps.ndim == 2
+            else steps[query, list(explainer.outputs).index(output[0])]
+        )
         expected = max(np.sort(values)[-3:].clip(0).sum(), -np.sort(values)[:3].clip(None, 0).sum())
         np.testing.assert_allclose(np.abs(own["push"]).sum(), expected, rtol=1e-9)
         np.testing.assert_allclose(own["push"], values[own["row"]], rtol=1e-9)
@@ -328,7 +364,9 @@ def test_pushes_that_do_not_exist_are_refused():
 )
 def test_options_that_would_change_nothing_are_refused(given, message):
     case, explainer = case_of("lightgbm", "regressor"), explainer_of("lightgbm", "regressor")
-    given = {name: ["all"] * len(case.y) if name == "groups" else value for name, value in given.items()}
+    given = {
+        name: ["all"] * len(case.y) if name == "groups" else value for name, value in given.items()
+    }
     with pytest.raises(InputError, match=message):
         explainer.removal(case.X_new, **given)
 

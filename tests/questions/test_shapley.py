@@ -88,7 +88,9 @@ def test_groups_of_real_models(library, name):
         expected = brute_force(worth_of(explainer, X, y[:, k], targets.mean(), codes, k), 6)
         part = frame if n_outputs == 1 else frame[frame["output"] == explainer.outputs[k]]
         part = part.set_index("group").sort_index()
-        np.testing.assert_allclose(part["value"], expected, rtol=0, atol=1e-9 * np.abs(expected).max())
+        np.testing.assert_allclose(
+            part["value"], expected, rtol=0, atol=1e-9 * np.abs(expected).max()
+        )
         assert part["rows"].sum() == n
 
 
@@ -101,7 +103,9 @@ def test_values_sum_to_the_fall_of_the_error_also_of_what_others_say():
     unknown = {row: value for row, value in enumerate(others) if not np.isnan(value)}
     before = explainer.what_if(case.X_new, unknown)
     fall = np.mean((y - before["after"]) ** 2) - np.mean((y - before["before"]) ** 2)
-    np.testing.assert_allclose(frame["value"].sum(), fall, rtol=1e-6)  # before: LightGBM's own predictions
+    np.testing.assert_allclose(
+        frame["value"].sum(), fall, rtol=1e-6
+    )  # before: LightGBM's own predictions
     np.testing.assert_array_equal(frame["value"].isna(), np.isnan(others))
 
 
@@ -112,14 +116,19 @@ def test_rows_alone_in_their_leaves_have_the_values_of_the_nodes_above():
     explainer = axil.Explainer(DecisionTreeRegressor(random_state=0).fit(X, y), X, y)
     others = explainer.leave_one_out()["prediction"].to_numpy()
     assert not np.isclose(others, y).any()
-    fall = np.mean((y + 1 - others) ** 2) - 1.0  # of the error, from the targets of others to those of all rows
+    fall = (
+        np.mean((y + 1 - others) ** 2) - 1.0
+    )  # of the error, from the targets of others to those of all rows
     assert explainer.shapley(X, y + 1, "others")["value"].sum() == pytest.approx(fall, rel=1e-12)
 
 
 def test_refusals():
     case, explainer = case_of("lightgbm", "regressor"), explainer_of("lightgbm", "regressor")
     y = np.zeros(len(case.X_new))
-    for bad, message in [("median", 'expected "mean", "others"'), (np.zeros(3), "baseline has shape")]:
+    for bad, message in [
+        ("median", 'expected "mean", "others"'),
+        (np.zeros(3), "baseline has shape"),
+    ]:
         with pytest.raises(InputError, match=message):
             explainer.shapley(case.X_new, y, bad)
     with pytest.raises(InputError, match="X_val has no rows"):

@@ -34,7 +34,9 @@ PRICE = 1000 * FRAME["area"] * np.exp(-0.01 * FRAME["age"]) * (1 + 0.1 * DRAWS.n
 X, NEW, Y = FRAME.iloc[:N], FRAME.iloc[N:], PRICE.iloc[:N]
 OWNER = np.arange(N) // 4  # four sales per property
 OUTPUTS = np.column_stack([Y, Y[::-1].to_numpy()])
-DAYS = pd.Series(pd.Timestamp("2020-02-29") + pd.to_timedelta(DRAWS.integers(0, 2000, N + Q), "D"), FRAME.index)
+DAYS = pd.Series(
+    pd.Timestamp("2020-02-29") + pd.to_timedelta(DRAWS.integers(0, 2000, N + Q), "D"), FRAME.index
+)
 SOLD, NOW = DAYS.iloc[:N], DAYS.iloc[N:]
 BESIDE = pd.DataFrame({"sold": SOLD, "owner": OWNER}), pd.DataFrame({"sold": NOW})
 QUICK = {"n_estimators": 20, "min_child_samples": 5, "n_jobs": 1, "verbose": -1}
@@ -44,19 +46,31 @@ def made(name):
     if name == "boosting":
         return axil.Explainer(LGBMRegressor(**QUICK).fit(X, Y), X, Y)
     if name == "shrunk":  # weights do not sum to one
-        return axil.Explainer(LGBMRegressor(**QUICK, reg_lambda=20.0, boost_from_average=False).fit(X, Y), X, Y)
+        return axil.Explainer(
+            LGBMRegressor(**QUICK, reg_lambda=20.0, boost_from_average=False).fit(X, Y), X, Y
+        )
     if name == "forest":
-        return axil.Explainer(RandomForestRegressor(15, min_samples_leaf=3, random_state=0).fit(X, Y), X, Y)
+        return axil.Explainer(
+            RandomForestRegressor(15, min_samples_leaf=3, random_state=0).fit(X, Y), X, Y
+        )
     if name == "outputs":
         trees = XGBRegressor(
-            n_estimators=8, max_depth=3, n_jobs=1, base_score=0.5, multi_strategy="one_output_per_tree"
+            n_estimators=8,
+            max_depth=3,
+            n_jobs=1,
+            base_score=0.5,
+            multi_strategy="one_output_per_tree",
         )
         return axil.Explainer(trees.fit(X, OUTPUTS), X, OUTPUTS)
     if name == "classes":
         dear = (Y.median() < Y).to_numpy()
-        return axil.Explainer(RandomForestClassifier(9, max_depth=3, random_state=0).fit(X, dear), X, dear)
+        return axil.Explainer(
+            RandomForestClassifier(9, max_depth=3, random_state=0).fit(X, dear), X, dear
+        )
     if name == "log":
-        return axil.Explainer(LGBMRegressor(**QUICK).fit(X, np.log(Y)), X, np.log(Y), inverse_func=np.exp)
+        return axil.Explainer(
+            LGBMRegressor(**QUICK).fit(X, np.log(Y)), X, np.log(Y), inverse_func=np.exp
+        )
     own = TransformedTargetRegressor(LGBMRegressor(**QUICK), func=np.log1p, inverse_func=np.expm1)
     return axil.Explainer(own.fit(X, Y), X, Y)
 
@@ -78,8 +92,14 @@ def dense(explainer, rows):
     """Weights (n, K, N), targets (N, K) and predictions (n, K), on the scale of the fit."""
     found = explainer(rows)
     targets = explainer.targets.reshape(N, -1)
-    weights = np.broadcast_to(found.weights.reshape(len(rows), -1, N), (len(rows), targets.shape[1], N))
-    return weights, targets, np.einsum("ikj,jk->ik", weights, targets) + found.intercepts.reshape(len(rows), -1)
+    weights = np.broadcast_to(
+        found.weights.reshape(len(rows), -1, N), (len(rows), targets.shape[1], N)
+    )
+    return (
+        weights,
+        targets,
+        np.einsum("ikj,jk->ik", weights, targets) + found.intercepts.reshape(len(rows), -1),
+    )
 
 
 def expected(weights, k, among=None, labels=None, positive=False):
@@ -109,9 +129,15 @@ def test_adjusted_targets_and_the_footer(explainer):
         said = next(footer)
         # sums of 120 numbers in another order: rounding of float64
         np.testing.assert_allclose(said["mean"], inverse(np.array([mean]))[0], rtol=1e-9)
-        np.testing.assert_allclose(said[explainer.scale.label("bias")], bias, rtol=1e-9, atol=1e-9 * abs(targets).max())
-        np.testing.assert_allclose(said["prediction"], inverse(predictions[i, [output]])[0], rtol=1e-9)
-        np.testing.assert_allclose(said["share"], np.sort(abs(own))[-5:].sum() / abs(own).sum(), rtol=1e-9)
+        np.testing.assert_allclose(
+            said[explainer.scale.label("bias")], bias, rtol=1e-9, atol=1e-9 * abs(targets).max()
+        )
+        np.testing.assert_allclose(
+            said["prediction"], inverse(predictions[i, [output]])[0], rtol=1e-9
+        )
+        np.testing.assert_allclose(
+            said["share"], np.sort(abs(own))[-5:].sum() / abs(own).sum(), rtol=1e-9
+        )
         assert said["query"] == NEW.index[i]
         for _ in range(5):
             line = dict(zip(found.columns, next(lines)))
@@ -119,7 +145,9 @@ def test_adjusted_targets_and_the_footer(explainer):
             wanted = inverse(predictions[i, [output]] + residuals[j, [output]])[0]
             np.testing.assert_allclose(line["adjusted"], wanted, rtol=1e-9, atol=1e-9)
             assert line["adjusted (all)"] == said["mean"]
-            assert line["age (difference)"] == int(X["age"].iloc[j]) - int(NEW["age"].iloc[i])  # of unsigned numbers
+            assert line["age (difference)"] == int(X["age"].iloc[j]) - int(
+                NEW["age"].iloc[i]
+            )  # of unsigned numbers
     plain = explainer.similar(NEW, 5, by="weights")
     pd.testing.assert_frame_equal(found[plain.columns], plain)
 
@@ -130,7 +158,9 @@ def test_prices_of_a_model_of_logarithms():
     model = LGBMRegressor(**QUICK).fit(X, np.log(Y))
     rows = X.loc[found["row"]]
     wanted = Y[found["row"]] * np.exp(model.predict(NEW.head(1))) / np.exp(model.predict(rows))
-    np.testing.assert_allclose(found["adjusted"], wanted, rtol=1e-6)  # LightGBM fits gradients in float32
+    np.testing.assert_allclose(
+        found["adjusted"], wanted, rtol=1e-6
+    )  # LightGBM fits gradients in float32
     assert "local bias (log)" in found.attrs["axil"]
 
 
@@ -141,10 +171,19 @@ def test_the_rows_listed(explainer, monkeypatch, positive, kept, labels):
     monkeypatch.setattr("axil.machine.memory.Budget.batch_size", lambda self, *_: 4)
     among = None if kept is None else (X["year"] >= 2023).to_numpy()
     found = explainer.similar(
-        NEW, 9, [], by="weights", among=among, distinct=labels, sign="for" if positive else "any", adjust=True
+        NEW,
+        9,
+        [],
+        by="weights",
+        among=among,
+        distinct=labels,
+        sign="for" if positive else "any",
+        adjust=True,
     )
     weights, targets, _ = dense(explainer, NEW)
-    if explainer._model.classes is not None:  # rows of another class speak against the one that the line is about
+    if (
+        explainer._model.classes is not None
+    ):  # rows of another class speak against the one that the line is about
         weights = weights * np.where(targets.T > 0, 1.0, -1.0)
     rows = [
         (NEW.index[i], rank + 1, X.index[j])
@@ -187,7 +226,9 @@ def test_rows_without_a_label_stand_for_themselves(boosting):
 
 
 def test_of_rows_with_one_label_the_most_similar_is_listed(boosting):
-    found = boosting.similar(NEW, N, distinct=OWNER, by="leaves").set_index(["query", "row"])["similarity"]
+    found = boosting.similar(NEW, N, distinct=OWNER, by="leaves").set_index(["query", "row"])[
+        "similarity"
+    ]
     shared = pd.DataFrame(axil.similarity(boosting.model, NEW, X), NEW.index, X.index)
     for query, own in found.groupby(level="query"):
         largest = shared.loc[query].groupby(OWNER).max()
@@ -209,9 +250,14 @@ def test_sparse_weights_and_frames_of_other_libraries():
     values, new = X.to_numpy(float), NEW.to_numpy(float)
     forest = RandomForestRegressor(5, max_depth=4, random_state=0).fit(values, Y)
     wanted = axil.Explainer(forest, values, Y).similar(new, 3, adjust=True, distinct=OWNER)
-    others = {"polars": lambda one: pl.DataFrame(one, schema=["x0", "x1", "x2"]), "csr": sparse.csr_matrix}
+    others = {
+        "polars": lambda one: pl.DataFrame(one, schema=["x0", "x1", "x2"]),
+        "csr": sparse.csr_matrix,
+    }
     for convert in others.values():
-        found = axil.Explainer(forest, convert(values), Y).similar(convert(new), 3, adjust=True, distinct=OWNER)
+        found = axil.Explainer(forest, convert(values), Y).similar(
+            convert(new), 3, adjust=True, distinct=OWNER
+        )
         found = found.to_pandas() if isinstance(found, pl.DataFrame) else found
         pd.testing.assert_frame_equal(found, wanted)
 
@@ -219,13 +265,25 @@ def test_sparse_weights_and_frames_of_other_libraries():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"among": np.arange(N)}, "among holds numbers or text .int64.; expected True or False for each of the 120"),
+        (
+            {"among": np.arange(N)},
+            "among holds numbers or text .int64.; expected True or False for each of the 120",
+        ),
         ({"among": [True] * 5}, r"among has shape \(5,\); expected \(120,\)"),
-        ({"among": [None, *[True] * (N - 1)]}, "among holds None at position 0; expected True or False"),
+        (
+            {"among": [None, *[True] * (N - 1)]},
+            "among holds None at position 0; expected True or False",
+        ),
         ({"among": np.zeros(N, dtype=bool)}, "among allows none of the 120 training rows"),
-        ({"among": lambda rows: rows["price"] > 1}, "among raised KeyError: .*price.*function of the training rows"),
+        (
+            {"among": lambda rows: rows["price"] > 1},
+            "among raised KeyError: .*price.*function of the training rows",
+        ),
         ({"among": lambda rows: rows}, "What the function among returned has shape"),
-        ({"among": (X["year"] > 2020)[::-1]}, "among has the row labels of X_train in another order"),
+        (
+            {"among": (X["year"] > 2020)[::-1]},
+            "among has the row labels of X_train in another order",
+        ),
         ({"within": ("aera", 3)}, r"within names 'aera'; .* Did you mean 'area'\?"),
         ({"distinct": "parcel"}, "distinct names 'parcel'; expected names such as 'area'"),
         ({"distinct": [1, 2]}, r"distinct has shape \(2,\); expected \(120,\)"),
@@ -234,15 +292,27 @@ def test_sparse_weights_and_frames_of_other_libraries():
         ({"within": "sold"}, "within is 'sold'; expected a column and a distance"),
         ({"within": ("parcel", 3)}, "within names 'parcel'; expected names such as 'area'"),
         ({"within": ("area", -1)}, "within has the distance -1; expected"),
-        ({"within": ("area", "3Y")}, "within has the distance '3Y'; expected a number, as area holds numbers"),
-        ({"within": ("sold", "3 years"), "beside": BESIDE}, "within has the distance '3 years'; expected .*\"3Y\""),
-        ({"within": ("owner", 3), "beside": BESIDE}, "within names owner, which only the training rows have"),
+        (
+            {"within": ("area", "3Y")},
+            "within has the distance '3Y'; expected a number, as area holds numbers",
+        ),
+        (
+            {"within": ("sold", "3 years"), "beside": BESIDE},
+            "within has the distance '3 years'; expected .*\"3Y\"",
+        ),
+        (
+            {"within": ("owner", 3), "beside": BESIDE},
+            "within names owner, which only the training rows have",
+        ),
         (
             {"within": ("sold", "3Y"), "beside": (BESIDE[0].astype(str), BESIDE[1])},
             "sold of the training rows holds '20.*expected numbers or dates.*pandas.to_datetime",
         ),
         (
-            {"within": ("sold", "3Y"), "beside": (BESIDE[0], BESIDE[1].mask(BESIDE[1] == BESIDE[1].iloc[2, 0]))},
+            {
+                "within": ("sold", "3Y"),
+                "beside": (BESIDE[0], BESIDE[1].mask(BESIDE[1] == BESIDE[1].iloc[2, 0])),
+            },
             "sold of X has no value in row 2",
         ),
         (
@@ -250,25 +320,46 @@ def test_sparse_weights_and_frames_of_other_libraries():
             "sold of the training rows holds dates, and sold of X numbers",
         ),
         ({"beside": BESIDE[0]}, r"beside is one frame of shape \(120, 2\); expected two frames"),
-        ({"distinct": "parcel"}, "distinct names 'parcel'.* A column that is no feature comes with beside="),
-        ({"columns": ["parcel"]}, "columns names 'parcel'.* A column that is no feature comes with beside="),
+        (
+            {"distinct": "parcel"},
+            "distinct names 'parcel'.* A column that is no feature comes with beside=",
+        ),
+        (
+            {"columns": ["parcel"]},
+            "columns names 'parcel'.* A column that is no feature comes with beside=",
+        ),
         (
             {"among": [True]},
             r"among has shape \(1,\); expected \(120,\), True or False for each of the 120 training rows",
         ),
         ({"suspects": "leave"}, "suspects is 'leave'; expected"),
         ({"asof": "2023-01-01"}, "within is None; expected .*the column alone"),
-        ({"asof": "valued", "within": "year"}, "asof is 'valued'; expected a date such as .* comes with beside="),
-        ({"asof": "2023-01-01", "within": "year"}, "year of the training rows holds numbers, and asof dates"),
+        (
+            {"asof": "valued", "within": "year"},
+            "asof is 'valued'; expected a date such as .* comes with beside=",
+        ),
+        (
+            {"asof": "2023-01-01", "within": "year"},
+            "year of the training rows holds numbers, and asof dates",
+        ),
         ({"asof": None, "within": "year"}, "within is 'year'; expected a column and a distance"),
         ({"asof": [2], "within": "year"}, r"asof is \[2\]; expected a date"),
         ({"asof": float("nan"), "within": "year"}, "asof is nan; expected a date"),
         ({"asof": float("inf"), "within": "year"}, "asof is inf; expected a date"),
         ({"asof": 10**400, "within": "year"}, "asof is .*; expected a date"),
-        ({"asof": "owner", "within": "sold", "beside": BESIDE}, "asof names owner, which only the training rows have"),
-        ({"among": lambda rows, query: rows["x"]}, "among raised KeyError.*the training rows, and of a query"),
+        (
+            {"asof": "owner", "within": "sold", "beside": BESIDE},
+            "asof names owner, which only the training rows have",
+        ),
+        (
+            {"among": lambda rows, query: rows["x"]},
+            "among raised KeyError.*the training rows, and of a query",
+        ),
         ({"beside": BESIDE[::-1]}, "The first frame of beside has 6 rows; expected 120"),
-        ({"beside": (BESIDE[0][::-1], BESIDE[1])}, "The first frame of beside has the row labels .* in another order"),
+        (
+            {"beside": (BESIDE[0][::-1], BESIDE[1])},
+            "The first frame of beside has the row labels .* in another order",
+        ),
         ({"adjust": 1}, "adjust is 1; expected True or False"),
     ],
 )
@@ -298,12 +389,20 @@ def test_rows_within_a_distance_in_time(monkeypatch, name, given, distance):
     explainer = made(name)
     near, weights = within_by_definition(distance), dense(explainer, NEW)[0]
     for more in ({}, {"distinct": "owner", "among": (X["year"] >= 2019).to_numpy(), "sign": "for"}):
-        found = explainer.similar(NEW, 9, [], by="weights", within=("sold", given), beside=BESIDE, **more)
+        found = explainer.similar(
+            NEW, 9, [], by="weights", within=("sold", given), beside=BESIDE, **more
+        )
         rows = [
             (NEW.index[i], rank + 1, X.index[j])
             for i in range(Q)
             for rank, j in enumerate(
-                expected(weights[i, 0], 9, near[i] & more.get("among", True), OWNER if more else None, bool(more))
+                expected(
+                    weights[i, 0],
+                    9,
+                    near[i] & more.get("among", True),
+                    OWNER if more else None,
+                    bool(more),
+                )
             )
         ]
         assert list(zip(found["query"], found["rank"], found["row"])) == rows
@@ -322,8 +421,12 @@ def test_rows_within_a_distance_of_numbers(boosting):
     zoned = [pd.DataFrame({"sold": part["sold"].dt.tz_localize("UTC")}) for part in BESIDE]
     other = [pl.DataFrame({"sold": part["sold"].dt.date.tolist()}) for part in BESIDE]
     for beside in (plain, zoned, other):
-        pd.testing.assert_frame_equal(boosting.similar(NEW, 4, [], within=("sold", "1Y"), beside=beside), wanted)
-    missing = BESIDE[0].assign(sold=SOLD.where(np.arange(N) % 2 == 0))  # a row without a date is near no query
+        pd.testing.assert_frame_equal(
+            boosting.similar(NEW, 4, [], within=("sold", "1Y"), beside=beside), wanted
+        )
+    missing = BESIDE[0].assign(
+        sold=SOLD.where(np.arange(N) % 2 == 0)
+    )  # a row without a date is near no query
     found = boosting.similar(NEW, N, [], within=("sold", "1Y"), beside=(missing, BESIDE[1]))
     assert set(found["row"]) <= set(X.index[::2])
 
@@ -341,10 +444,22 @@ def test_rows_before_a_date(monkeypatch, name):
         ("valued", NOW),
         (NOW.iloc[0], [NOW.iloc[0]] * Q),
     ):
-        for within, least in (("sold", [pd.Timestamp.min] * Q), (("sold", "1Y"), [one - year for one in dates])):
-            found = explainer.similar(NEW, 9, ["sold"], by="weights", asof=asof, within=within, beside=(sales, homes))
-            near = [((sold < date) & (sold >= first)).to_numpy() for date, first in zip(dates, least)]
-            rows = [X.index[j] for i in range(Q) for own in weights[i] for j in expected(own, 9, near[i])]
+        for within, least in (
+            ("sold", [pd.Timestamp.min] * Q),
+            (("sold", "1Y"), [one - year for one in dates]),
+        ):
+            found = explainer.similar(
+                NEW, 9, ["sold"], by="weights", asof=asof, within=within, beside=(sales, homes)
+            )
+            near = [
+                ((sold < date) & (sold >= first)).to_numpy() for date, first in zip(dates, least)
+            ]
+            rows = [
+                X.index[j]
+                for i in range(Q)
+                for own in weights[i]
+                for j in expected(own, 9, near[i])
+            ]
             assert list(found["row"]) == rows
             assert "sold (query)" not in found
             assert len(rows) > Q
@@ -353,10 +468,15 @@ def test_rows_before_a_date(monkeypatch, name):
 def test_numbers_before_a_number(boosting):
     found = boosting.similar(NEW, N, ["year"], asof=2022, within=("year", 2))
     assert set(found["year (row)"]) == {2020, 2021}
-    assert set(boosting.similar(NEW, N, ["year"], asof=2020, within="year")["year (row)"]) == {2018, 2019}
+    assert set(boosting.similar(NEW, N, ["year"], asof=2020, within="year")["year (row)"]) == {
+        2018,
+        2019,
+    }
     single = X.astype(np.float32).assign(year=np.float32(0.7))  # rounded to less than 0.7
     other = axil.Explainer(LGBMRegressor(**QUICK).fit(single, Y), single, Y)
-    with pytest.warns(UserWarning, match=f"No training row meets the conditions for {Q} of {Q} rows of X"):
+    with pytest.warns(
+        UserWarning, match=f"No training row meets the conditions for {Q} of {Q} rows of X"
+    ):
         assert not len(other.similar(NEW, N, asof=0.7, within="year"))
 
 
@@ -388,7 +508,11 @@ def test_a_function_of_rows_and_query(monkeypatch, name):
     near = within_by_definition(pd.DateOffset(years=2))
     for more, also in (({}, True), ({"within": ("sold", "2Y")}, near)):
         found = explainer.similar(NEW, 9, [], by="weights", among=alike, beside=beside, **more)
-        rows = [X.index[j] for i, mask in enumerate(own & also) for j in expected(weights[i, 0], 9, mask)]
+        rows = [
+            X.index[j]
+            for i, mask in enumerate(own & also)
+            for j in expected(weights[i, 0], 9, mask)
+        ]
         assert list(found["row"]) == rows
         assert len(rows) > Q
     arrays = LGBMRegressor(**QUICK).fit(X.to_numpy(), Y)
@@ -402,7 +526,9 @@ def test_a_function_of_rows_and_query(monkeypatch, name):
 def test_suspects_are_marked_or_dropped(monkeypatch):
     prices = Y.copy()
     prices.iloc[[3, 50, 99]] *= [0.05, 12, 0.02]
-    explainer = axil.Explainer(LGBMRegressor(**QUICK).fit(X, np.log(prices)), X, np.log(prices), inverse_func=np.exp)
+    explainer = axil.Explainer(
+        LGBMRegressor(**QUICK).fit(X, np.log(prices)), X, np.log(prices), inverse_func=np.exp
+    )
     table = explainer.audit()
     wrong = set(table["row"][table["suspect"]])
     assert {X.index[3], X.index[50], X.index[99]} <= wrong
@@ -426,7 +552,10 @@ def test_suspects_of_ones_own(monkeypatch):
         marked = explainer.similar(NEW, N, [], suspects=given)
         assert set(marked["row"][marked["suspect"]]) == set(own) & set(marked["row"])
     for given in (("drop", list(own)), ("drop", mask)):
-        same(explainer.similar(NEW, 5, [], suspects=given), explainer.similar(NEW, 5, [], among=~mask))
+        same(
+            explainer.similar(NEW, 5, [], suspects=given),
+            explainer.similar(NEW, 5, [], among=~mask),
+        )
     assert not explainer.similar(NEW, 5, [], suspects=[])["suspect"].any()
     with pytest.raises(InputError, match="suspects names row"):
         explainer.similar(NEW, 5, suspects=["nobody"])
@@ -451,7 +580,9 @@ def test_suspects_by_out_of_fold_predictions():
 def test_a_check_that_takes_longer_than_the_rest_is_announced(monkeypatch):
     explainer = made("boosting")
     monkeypatch.setattr("axil.questions.similar.ON_PAGE", 0.0)
-    with pytest.warns(axil.CostWarning, match='longer than the rest of this call. Say suspects="keep"') as said:
+    with pytest.warns(
+        axil.CostWarning, match='longer than the rest of this call. Say suspects="keep"'
+    ) as said:
         explainer.similar(NEW, 3, [], suspects="mark")
     assert said[0].filename == __file__
     with warnings.catch_warnings():
@@ -473,7 +604,13 @@ def test_suspects_of_classes_and_of_several_outputs():
 
 def test_columns_beside_the_features(boosting):
     found = boosting.similar(NEW, 3, ["area", "owner", "sold"], beside=BESIDE)
-    assert list(found.columns[-5:]) == ["area (row)", "area (query)", "owner (row)", "sold (row)", "sold (query)"]
+    assert list(found.columns[-5:]) == [
+        "area (row)",
+        "area (query)",
+        "owner (row)",
+        "sold (row)",
+        "sold (query)",
+    ]
     places = X.index.get_indexer(found["row"])
     assert list(found["owner (row)"]) == list(OWNER[places])
     assert list(found["sold (row)"]) == list(SOLD.iloc[places])
@@ -500,7 +637,8 @@ def test_pushes_are_chosen_from_and_not_adjusted():
     dear = (Y.median() < Y).to_numpy()
     pushes = axil.Explainer(LGBMClassifier(**QUICK).fit(X, dear), X, dear)
     with pytest.raises(
-        UnsupportedQuestionError, match=r"similar\(adjust=True\) has no answer here: .*not a weighted sum"
+        UnsupportedQuestionError,
+        match=r"similar\(adjust=True\) has no answer here: .*not a weighted sum",
     ):
         pushes.similar(NEW, 3, adjust=True)
     found = pushes.similar(NEW, 3, by="pushes", sign="for", among=X["year"] > 2020)
@@ -516,21 +654,29 @@ def test_comparables_in_every_kind_of_table():
     kinds = {
         "numpy": lambda values: values,
         "csr": sparse.csr_matrix,
-        "pandas": lambda values: pd.DataFrame(values, columns=names, index=[f"h{i}" for i in range(len(values))]),
+        "pandas": lambda values: pd.DataFrame(
+            values, columns=names, index=[f"h{i}" for i in range(len(values))]
+        ),
         "polars": lambda values: pl.DataFrame(values, schema=names),
         "pyarrow": lambda values: pa.table(dict(zip(names, values.T))),
     }
     for kind, convert in kinds.items():
         explainer = axil.Explainer(case.model, convert(train), case.y)
         frame = explainer.similar(convert(new), 4, by="weights")
-        assert isinstance(frame, {"polars": pl.DataFrame, "pyarrow": pa.Table}.get(kind, pd.DataFrame))
+        assert isinstance(
+            frame, {"polars": pl.DataFrame, "pyarrow": pa.Table}.get(kind, pd.DataFrame)
+        )
         table = frame.to_pandas() if kind in ("polars", "pyarrow") else frame
         shown = [f"x{i}" for i in range(train.shape[1])] if kind in ("numpy", "csr") else names
         first = ["query", "prediction", "rank", "row", "weight", "share", "target", "contribution"]
-        assert list(table.columns) == first + [f"{n} ({of})" for n in shown for of in ("row", "query")]
+        assert list(table.columns) == first + [
+            f"{n} ({of})" for n in shown for of in ("row", "query")
+        ]
         rows = [int(str(row).lstrip("h")) for row in table["row"]]
         np.testing.assert_array_equal(table[[f"{n} (row)" for n in shown]], train[rows])
-        np.testing.assert_array_equal(table[[f"{n} (query)" for n in shown]], np.repeat(new, 4, axis=0))
+        np.testing.assert_array_equal(
+            table[[f"{n} (query)" for n in shown]], np.repeat(new, 4, axis=0)
+        )
         top = explainer(convert(new)).top(4)
         top = top.to_pandas() if kind in ("polars", "pyarrow") else top
         pd.testing.assert_frame_equal(table[top.columns], top)
@@ -540,10 +686,15 @@ def test_comparables_in_every_kind_of_table():
 
 
 def test_comparables_of_several_outputs_and_text():
-    case, explainer = case_of("xgboost", "one_output_per_tree"), explainer_of("xgboost", "one_output_per_tree")
+    case, explainer = (
+        case_of("xgboost", "one_output_per_tree"),
+        explainer_of("xgboost", "one_output_per_tree"),
+    )
     frame = explainer.similar(case.X_new[:3], 2, columns=[1, "x0"])
     assert list(frame.columns)[-4:] == ["x1 (row)", "x1 (query)", "x0 (row)", "x0 (query)"]
-    np.testing.assert_array_equal(frame["x1 (query)"], np.repeat(case.X_new[:3, 1], 2 * len(explainer.outputs)))
+    np.testing.assert_array_equal(
+        frame["x1 (query)"], np.repeat(case.X_new[:3, 1], 2 * len(explainer.outputs))
+    )
     np.testing.assert_array_equal(frame["x0 (row)"], case.X[frame["row"], 0])
     piped, case = explainer_of("smoother", "pipeline ridge"), case_of("smoother", "pipeline ridge")
     frame = piped.similar(case.X_new[:2], 3, columns="kind")
@@ -560,7 +711,10 @@ NUMBERS = {"exact": "weights", "additive": "pushes", "derivative": "derivatives"
 
 def test_comparables_of_every_kind_and_place(any_explainer, batches):
     rows, new = question_models.X, question_models.NEW
-    found, whole = any_explainer.similar(new, 3, columns=["age"], by=NUMBERS[any_explainer.kind]), any_explainer(new)
+    found, whole = (
+        any_explainer.similar(new, 3, columns=["age"], by=NUMBERS[any_explainer.kind]),
+        any_explainer(new),
+    )
     same(found[whole.top(3).columns], whole.top(3))
     np.testing.assert_array_equal(found["age (row)"], rows.loc[found["row"], "age"])
     np.testing.assert_array_equal(found["age (query)"], new.loc[found["query"], "age"])
@@ -569,11 +723,15 @@ def test_comparables_of_every_kind_and_place(any_explainer, batches):
     before = any_explainer.similar(new, 3, ["age"], asof=0.2, within=("age", 0.9))
     assert len(before)
     assert before["age (row)"].between(0.2 - 0.9, 0.2, inclusive="left").all()
-    alike = any_explainer.similar(new, 3, ["age"], among=lambda rows, query: rows["age"] > query["age"])
+    alike = any_explainer.similar(
+        new, 3, ["age"], among=lambda rows, query: rows["age"] > query["age"]
+    )
     assert len(alike)
     assert (alike["age (row)"] > alike["age (query)"]).all()
     if over_dask(any_explainer) or any_explainer.kind == "derivative":
-        with pytest.raises(UnsupportedQuestionError, match='suspects="drop" has no answer here: it asks audit, and'):
+        with pytest.raises(
+            UnsupportedQuestionError, match='suspects="drop" has no answer here: it asks audit, and'
+        ):
             any_explainer.similar(new, 3, suspects="drop")
     else:
         table = any_explainer.audit()
@@ -598,7 +756,10 @@ def alike_rows(similarity, k, allowed=None):
 def test_rows_that_share_most_leaves_of_every_kind_and_place(any_explainer, batches):
     rows, new = question_models.X, question_models.NEW
     if any_explainer.kind == "derivative":
-        with pytest.raises(UnsupportedQuestionError, match=r'similar\(by="leaves"\) has no answer here: .* no trees'):
+        with pytest.raises(
+            UnsupportedQuestionError,
+            match=r'similar\(by="leaves"\) has no answer here: .* no trees',
+        ):
             any_explainer.similar(new, 3, by="leaves")
         return
     whole = any_explainer(new)
@@ -610,11 +771,16 @@ def test_rows_that_share_most_leaves_of_every_kind_and_place(any_explainer, batc
     at = rows.index.get_indexer(found["row"]).reshape(len(new), n_outputs, 4)
     np.testing.assert_array_equal(at, np.broadcast_to(wanted[:, None], at.shape))
     seen = found["similarity"].to_numpy().reshape(at.shape)
-    np.testing.assert_allclose(seen, np.take_along_axis(similarity[:, None].repeat(n_outputs, 1), at, axis=2))
+    np.testing.assert_allclose(
+        seen, np.take_along_axis(similarity[:, None].repeat(n_outputs, 1), at, axis=2)
+    )
     contributions = whole.contributions.reshape(len(new), n_outputs, len(rows))
     own = next(name for name in found.columns if name.startswith("contribution"))
     np.testing.assert_allclose(
-        found[own].to_numpy().reshape(at.shape), np.take_along_axis(contributions, at, axis=2), rtol=1e-8, atol=1e-12
+        found[own].to_numpy().reshape(at.shape),
+        np.take_along_axis(contributions, at, axis=2),
+        rtol=1e-8,
+        atol=1e-12,
     )
     assert "share most leaves" in found.attrs["axil"]
     allowed = rows["age"].to_numpy() > 0
@@ -654,9 +820,15 @@ def test_rows_that_speak_for_a_class_of_a_forest_are_of_it():
 def test_rows_above_and_below_zero_by_leaves():
     explainer = made("boosting")
     for sign, side in (("for", 1), ("against", -1)):
-        found = explainer.similar(NEW, 3, ["area"], by="leaves", sign=sign, distinct=OWNER, adjust=True)
+        found = explainer.similar(
+            NEW, 3, ["area"], by="leaves", sign=sign, distinct=OWNER, adjust=True
+        )
         assert (side * found["weight"] > 0).all()
-        assert not found.assign(owner=OWNER[X.index.get_indexer(found["row"])]).duplicated(["query", "owner"]).any()
+        assert (
+            not found.assign(owner=OWNER[X.index.get_indexer(found["row"])])
+            .duplicated(["query", "owner"])
+            .any()
+        )
 
 
 def test_by_names_the_numbers_of_the_model():
@@ -667,6 +839,10 @@ def test_by_names_the_numbers_of_the_model():
 def test_forests_and_smoothers_list_their_largest_weights():
     """Their weights follow from shared leaves, or there are none."""
     explainer = made("forest")
-    pd.testing.assert_frame_equal(explainer.similar(NEW, 3), explainer.similar(NEW, 3, by="weights"))
-    found = explainer_of("smoother", "pipeline ridge").similar(case_of("smoother", "pipeline ridge").X_new[:2], 3)
+    pd.testing.assert_frame_equal(
+        explainer.similar(NEW, 3), explainer.similar(NEW, 3, by="weights")
+    )
+    found = explainer_of("smoother", "pipeline ridge").similar(
+        case_of("smoother", "pipeline ridge").X_new[:2], 3
+    )
     assert "similarity" not in found

@@ -50,8 +50,12 @@ def dense_measures(weights, top):
 
 
 MODELS = {
-    "boosting": lambda: lgb.LGBMRegressor(n_estimators=20, num_leaves=5, min_child_samples=5, verbose=-1, n_jobs=1),
-    "kernel ridge": lambda: KernelRidge(kernel="rbf", gamma=0.5, alpha=0.1),  # whose weights do not sum to one
+    "boosting": lambda: lgb.LGBMRegressor(
+        n_estimators=20, num_leaves=5, min_child_samples=5, verbose=-1, n_jobs=1
+    ),
+    "kernel ridge": lambda: KernelRidge(
+        kernel="rbf", gamma=0.5, alpha=0.1
+    ),  # whose weights do not sum to one
     "forest": lambda: RandomForestRegressor(5, random_state=0),
 }
 
@@ -88,7 +92,9 @@ def test_sparse_weights_have_the_same_measures(batches):
 
 def test_outputs_with_trees_of_their_own_have_measures_of_their_own(batches):
     kinds = np.digitize(Y, [-0.5, 0.5])
-    explainer = axil.Explainer(lgb.LGBMClassifier(n_estimators=4, verbose=-1, n_jobs=1).fit(X, kinds), X, kinds)
+    explainer = axil.Explainer(
+        lgb.LGBMClassifier(n_estimators=4, verbose=-1, n_jobs=1).fit(X, kinds), X, kinds
+    )
     found, pushes = explainer.statistics(NEW), explainer(NEW).contributions
     assert found["output"].tolist() == [0, 1, 2] * len(NEW)
     for k in range(3):
@@ -122,7 +128,10 @@ def test_tables_are_of_the_users_library_and_the_order_is_that_of_the_queries(ba
 @pytest.mark.parametrize("top", [0.0, -0.1, 1.5, "all", None, [0.1, 0.2]])
 def test_a_share_is_above_0_and_up_to_1(top):
     explainer = axil.Explainer(MODELS["kernel ridge"]().fit(X, Y), X, Y)
-    for ask in (lambda: explainer.statistics(NEW, top=top), lambda: explainer(NEW).statistics(top=top)):
+    for ask in (
+        lambda: explainer.statistics(NEW, top=top),
+        lambda: explainer(NEW).statistics(top=top),
+    ):
         with pytest.raises(axil.InputError, match="top"):
             ask()
 
@@ -179,5 +188,7 @@ def test_measures_of_every_kind_and_place(any_explainer, batches):
     assert found.attrs["axil"].startswith(NOTES[whole.kind])
     assert whole.statistics((0.3, 0.9), 0.1).attrs == found.attrs
     np.testing.assert_allclose(found["effective_size"], whole.effective_size.ravel(), rtol=1e-9)
-    np.testing.assert_allclose(found["negative_share"], whole.negative_share.ravel(), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        found["negative_share"], whole.negative_share.ravel(), rtol=1e-9, atol=1e-12
+    )
     assert len(any_explainer.statistics(rows.head(0))) == 0

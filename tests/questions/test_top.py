@@ -16,7 +16,9 @@ def test_top_is_that_of_the_explanation(any_explainer, batches, by):
             any_explainer.top(NEW, 3, by=by)
         return
     found, wanted = any_explainer.top(NEW, 3, by=by), whole.top(3, by=by)
-    note = NOTES["derivative" if by == "weight" and any_explainer.kind == "additive" else whole.kind]
+    note = NOTES[
+        "derivative" if by == "weight" and any_explainer.kind == "additive" else whole.kind
+    ]
     assert found.attrs["axil"].startswith(note)
     assert wanted.attrs == found.attrs
     if over_dask(any_explainer):
@@ -27,5 +29,7 @@ def test_top_is_that_of_the_explanation(any_explainer, batches, by):
 
 
 def test_no_rows(any_explainer):
-    assert list(any_explainer.top(NEW.head(0), 3).columns) == list(any_explainer.top(NEW, 3).columns)
+    assert list(any_explainer.top(NEW.head(0), 3).columns) == list(
+        any_explainer.top(NEW, 3).columns
+    )
     assert len(any_explainer.top(NEW.head(0), 3)) == 0

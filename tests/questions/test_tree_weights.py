@@ -28,7 +28,11 @@ def replayed(model, targets, base, mean, rule):
     scores = base + np.concatenate([np.zeros((len(X), 1)), np.cumsum(added, axis=1)], axis=1)
     errors = np.abs(np.asarray(targets)[:, None] - mean(scores))
     reduced = np.maximum(errors[:, :-1] - errors[:, 1:], 0.0)
-    weights = {"variance": np.tile(added.var(axis=0), (len(X), 1)), "error": reduced, "improved": 1.0 * (reduced > 0)}
+    weights = {
+        "variance": np.tile(added.var(axis=0), (len(X), 1)),
+        "error": reduced,
+        "improved": 1.0 * (reduced > 0),
+    }
     own = weights[rule] / weights[rule].sum(axis=1, keepdims=True)
     shared = model.predict(NEW, pred_leaf=True)[:, None] == leaves
     return (shared * own).sum(axis=2)
@@ -39,7 +43,10 @@ def replayed(model, targets, base, mean, rule):
 def test_rows_are_ranked_by_the_trees_that_count(kind, rule):
     if kind == "numbers":
         model = LGBMRegressor(**QUICK).fit(X, Y)
-        explainer, right = axil.Explainer(model, X, Y), replayed(model, Y, Y.mean(), lambda score: score, rule)
+        explainer, right = (
+            axil.Explainer(model, X, Y),
+            replayed(model, Y, Y.mean(), lambda score: score, rule),
+        )
     else:
         model, base = LGBMClassifier(**QUICK).fit(X, DEAR), np.log(DEAR.mean() / (1 - DEAR.mean()))
         explainer = axil.Explainer(model, X, DEAR)
@@ -54,13 +61,19 @@ def test_rows_are_ranked_by_the_trees_that_count(kind, rule):
     assert "took away" in found.attrs["axil"] or "variance" in found.attrs["axil"]
     some = explainer.similar(NEW, 5, [], tree_weights=rule, among=np.arange(len(X)) % 2 == 0)
     np.testing.assert_allclose(
-        some["similarity"].to_numpy().reshape(len(NEW), 5), -np.sort(-right[:, ::2], axis=1)[:, :5], rtol=1e-5
+        some["similarity"].to_numpy().reshape(len(NEW), 5),
+        -np.sort(-right[:, ::2], axis=1)[:, :5],
+        rtol=1e-5,
     )
 
 
-@pytest.mark.skipif(OLD, reason="before XGBoost 3.1 the outputs start from one mean, which is refused")
+@pytest.mark.skipif(
+    OLD, reason="before XGBoost 3.1 the outputs start from one mean, which is refused"
+)
 def test_trees_of_several_outputs_share_one_measure():
-    trees = XGBRegressor(n_estimators=8, max_depth=3, n_jobs=1, multi_strategy="one_output_per_tree")
+    trees = XGBRegressor(
+        n_estimators=8, max_depth=3, n_jobs=1, multi_strategy="one_output_per_tree"
+    )
     explainer = axil.Explainer(trees.fit(X, OUTPUTS), X, OUTPUTS)
     for rule in ("variance", "error", "improved"):
         found = explainer.similar(X.head(3), 1, [], tree_weights=rule)
@@ -72,7 +85,8 @@ def test_rules_that_do_not_fit_are_refused_by_name():
     model = LGBMRegressor(**QUICK).fit(X, Y)
     explainer = axil.Explainer(model, X, Y)
     with pytest.raises(
-        InputError, match=r'tree_weights is "error", and the rows listed are those of the largest weights'
+        InputError,
+        match=r'tree_weights is "error", and the rows listed are those of the largest weights',
     ):
         explainer.similar(NEW, 3, by="weights", tree_weights="error")
     with pytest.raises(InputError, match='expected "alike", "variance", "error" or "improved"'):

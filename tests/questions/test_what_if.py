@@ -48,7 +48,9 @@ def test_what_if_moves_predictions_by_the_weights(library, name):
     new, after = changed_targets(explainer, case)
     frame = explainer.what_if(case.X_new, new)
     model, n = predict(case, case.X_new), case.X_new.shape[0]
-    change = np.einsum("ikj,jk->ik", weights_of(explainer, case.X_new), after - explainer._model.targets)
+    change = np.einsum(
+        "ikj,jk->ik", weights_of(explainer, case.X_new), after - explainer._model.targets
+    )
     slack = 1e-12 * np.abs(after).max()
     np.testing.assert_allclose(lines(frame, "change", n), change, rtol=0, atol=slack)
     np.testing.assert_array_equal(lines(frame, "before", n), model)
@@ -58,7 +60,9 @@ def test_what_if_moves_predictions_by_the_weights(library, name):
     assert "structure held fixed" in frame.attrs["axil"]
 
 
-ACTIVE_SET = re.compile("l1|alpha|max_delta|monoton|quantile|absolute|MAE|mape|huber", re.IGNORECASE)
+ACTIVE_SET = re.compile(
+    "l1|alpha|max_delta|monoton|quantile|absolute|MAE|mape|huber", re.IGNORECASE
+)
 # Refitted models of these settings are refused, or do not agree with their own library yet.
 NOT_REFITTED = re.compile(
     "path_smooth|encoded|vector leaves|rf failing|dart forest|schedule stumps|multi_output_tree|class_weight|zero|"
@@ -103,9 +107,17 @@ TARGETS = np.array([10.0, 20.0, 30.0, 40.0, 50.0])
 def one_tree(library, loss, y, **given):
     if library == "catboost":
         own = {"depth": 1, "learning_rate": 1.0, "leaf_estimation_method": "Exact", "verbose": 0}
-        model = catboost.CatBoostRegressor(loss_function=loss, iterations=1, allow_writing_files=False, **own)
+        model = catboost.CatBoostRegressor(
+            loss_function=loss, iterations=1, allow_writing_files=False, **own
+        )
     else:
-        own = {"num_leaves": 2, "min_child_samples": 1, "min_data_in_bin": 1, "learning_rate": 1.0, "verbose": -1}
+        own = {
+            "num_leaves": 2,
+            "min_child_samples": 1,
+            "min_data_in_bin": 1,
+            "learning_rate": 1.0,
+            "verbose": -1,
+        }
         model = lgb.LGBMRegressor(objective=loss, n_estimators=1, **own)
     return model.fit(TINY, y, **given)
 
@@ -160,7 +172,9 @@ def test_a_loaded_explainer_of_a_quantile_answers_within_its_radius_alone(tmp_pa
     explainer.save(tmp_path / "quantile.npz")
     again = axil.load(tmp_path / "quantile.npz", case.model)
     near = {3: explainer.targets[3] + 0.5 * explainer.verification.held.radius}
-    pd.testing.assert_frame_equal(again.what_if(case.X_new, near), explainer.what_if(case.X_new, near))
+    pd.testing.assert_frame_equal(
+        again.what_if(case.X_new, near), explainer.what_if(case.X_new, near)
+    )
     with pytest.raises(axil.UnsupportedQuestionError, match="a file keeps no rule"):
         again.what_if(case.X_new, {3: 1e5})
 
@@ -192,9 +206,14 @@ def test_a_label_that_several_rows_share_means_all_of_them():
     repeated = pd.DataFrame(np.asarray(case.X), index=np.arange(len(case.y)) // 2)
     repeated.columns = getattr(case.model, "booster_", case.model).feature_name()
     explainer = axil.Explainer(case.model, repeated, case.y)
-    found, expected = explainer.what_if(case.X_new, {3: 1.0}), plain.what_if(case.X_new, {6: 1.0, 7: 1.0})
+    found, expected = (
+        explainer.what_if(case.X_new, {3: 1.0}),
+        plain.what_if(case.X_new, {6: 1.0, 7: 1.0}),
+    )
     pd.testing.assert_frame_equal(found, expected)
-    np.testing.assert_array_equal(explainer.reach(case.X_new, [3, 0]), plain.reach(case.X_new, [6, 7, 0, 1]))
+    np.testing.assert_array_equal(
+        explainer.reach(case.X_new, [3, 0]), plain.reach(case.X_new, [6, 7, 0, 1])
+    )
 
 
 def test_bad_changes_are_refused():
@@ -233,7 +252,9 @@ def test_reach_is_columns_of_the_weights(library, name, scored, monkeypatch):
     monkeypatch.setattr("axil.questions.what_if.COLUMNS", 3)
     explainer, case = explainer_of(library, name), case_of(library, name)
     rows = [5, 0, 17, 3]
-    offsets = np.arange(case.X_new.shape[0], dtype=float) if scored and library != "smoother" else None
+    offsets = (
+        np.arange(case.X_new.shape[0], dtype=float) if scored and library != "smoother" else None
+    )
     if offsets is not None and explainer.outputs is not None:
         offsets = np.stack([offsets] * len(explainer.outputs), axis=1)
     found = explainer.reach(case.X_new, explainer.index[rows], offsets)
@@ -251,7 +272,9 @@ def test_reach_refuses_what_it_cannot_answer():
     ]:
         with pytest.raises(axil.InputError, match=message):
             explainer.reach(X, rows)
-    small = axil.Explainer(*(getattr(case_of("lightgbm", "regressor"), part) for part in ("model", "X", "y")))
+    small = axil.Explainer(
+        *(getattr(case_of("lightgbm", "regressor"), part) for part in ("model", "X", "y"))
+    )
     small._model.budget.limit = 1000
     with pytest.raises(axil.InputError, match=r"would take .* memory_limit"):
         small.reach(X, small.index[:2])
@@ -262,7 +285,9 @@ BALANCED = {
     "lightgbm by number": lambda: lgb.LGBMClassifier(**pushed.LGB, class_weight={0: 1.0, 1: 3.0}),
     "lightgbm unbalanced": lambda: lgb.LGBMClassifier(**pushed.LGB, is_unbalance=True),
     "catboost": lambda: catboost.CatBoostClassifier(**pushed.CAT, auto_class_weights="Balanced"),
-    "catboost roots": lambda: catboost.CatBoostClassifier(**pushed.CAT, auto_class_weights="SqrtBalanced"),
+    "catboost roots": lambda: catboost.CatBoostClassifier(
+        **pushed.CAT, auto_class_weights="SqrtBalanced"
+    ),
     "catboost by number": lambda: catboost.CatBoostClassifier(**pushed.CAT, class_weights=[1, 3]),
     "histograms": lambda: HistGradientBoostingClassifier(**pushed.HIST, class_weight="balanced"),
 }
@@ -312,13 +337,22 @@ def test_class_weights_follow_the_new_classes(name, weights):
 
 @pytest.mark.parametrize(
     "name",
-    ["DecisionTreeClassifier balanced", "RandomForestClassifier costs bootstrap=False", "BaggingClassifier balanced"],
+    [
+        "DecisionTreeClassifier balanced",
+        "RandomForestClassifier costs bootstrap=False",
+        "BaggingClassifier balanced",
+    ],
 )
 def test_trees_whose_rows_weigh_by_class_are_refused(name):
     """Their leaves hold shares of weights, which follow the classes."""
     case, explainer = case_of("sklearn", name), explainer_of("sklearn", name)
-    label, other = explainer.index[3], next(one for one in explainer._model.classes if one != np.asarray(case.y)[3])
-    with pytest.raises(axil.UnsupportedQuestionError, match="class_weight gives a row the weight of its class"):
+    label, other = (
+        explainer.index[3],
+        next(one for one in explainer._model.classes if one != np.asarray(case.y)[3]),
+    )
+    with pytest.raises(
+        axil.UnsupportedQuestionError, match="class_weight gives a row the weight of its class"
+    ):
         explainer.what_if(case.X_new, {label: other})
     assert not explainer.what_if(case.X_new, {label: np.asarray(case.y)[3]})["change"].any()
 

@@ -19,14 +19,19 @@ CLOSE = {"rtol": 0, "atol": 1e-13}  # batches of other sizes add in another orde
 
 def data(n=150, outputs=1):
     rng = np.random.default_rng(0)
-    X = pd.DataFrame(rng.normal(size=(n, 4)), columns=list("abcd"), index=[f"row {i}" for i in range(n)])
+    X = pd.DataFrame(
+        rng.normal(size=(n, 4)), columns=list("abcd"), index=[f"row {i}" for i in range(n)]
+    )
     y = X.to_numpy()[:, :outputs] + rng.normal(size=(n, outputs))
     return X, y[:, 0] if outputs == 1 else y
 
 
 def explainers():
     X, y = data()
-    yield "one output", axil.Explainer(LGBMRegressor(n_estimators=10, verbose=-1, n_jobs=1).fit(X, y), X, y)
+    yield (
+        "one output",
+        axil.Explainer(LGBMRegressor(n_estimators=10, verbose=-1, n_jobs=1).fit(X, y), X, y),
+    )
     X, y = data(outputs=2)
     yield (
         "trees for each output",
@@ -34,7 +39,10 @@ def explainers():
     )
     X, y = data()
     labels = np.where(y > 0, "up", "down")
-    yield "classes", axil.Explainer(RandomForestClassifier(5, random_state=0).fit(X, labels), X, labels)
+    yield (
+        "classes",
+        axil.Explainer(RandomForestClassifier(5, random_state=0).fit(X, labels), X, labels),
+    )
 
 
 EXPLAINERS = dict(explainers())
@@ -59,7 +67,9 @@ def test_parquet(name, tmp_path):
     np.testing.assert_allclose(table["prediction"], explanation.predictions.ravel(), **CLOSE)
     np.testing.assert_allclose(table["intercept"], explanation.intercepts.ravel(), **CLOSE)
     weights = explanation.weights
-    expected = weights.reshape(-1, 150) if weights.ndim == 3 else np.repeat(weights, n_outputs, axis=0)
+    expected = (
+        weights.reshape(-1, 150) if weights.ndim == 3 else np.repeat(weights, n_outputs, axis=0)
+    )
     np.testing.assert_allclose(np.stack(table["weights"]), expected, **CLOSE)
 
 
@@ -88,7 +98,9 @@ def test_bad_paths_and_a_failure_on_the_way_leave_nothing_behind(tmp_path, monke
     (tmp_path / "weights.parquet").write_text("before")
     predictions = type(explainer._model.adapter).predictions
     monkeypatch.setattr(
-        type(explainer._model.adapter), "predictions", lambda self, X: predictions(self, X) + (X.index[0] != "row 0")
+        type(explainer._model.adapter),
+        "predictions",
+        lambda self, X: predictions(self, X) + (X.index[0] != "row 0"),
     )
     for path in ("weights.parquet", "weights.zarr"):
         with pytest.raises(axil.ExactnessError):
@@ -118,9 +130,13 @@ def test_odd_labels_are_written_as_text(name, suffix, tmp_path):
     path = tmp_path / f"weights{suffix}"
     explainer.write(X.head(6), path)
     found = (
-        pq.read_table(path)["query"].to_pylist() if suffix == ".parquet" else zarr.open_group(str(path))["query_index"]
+        pq.read_table(path)["query"].to_pylist()
+        if suffix == ".parquet"
+        else zarr.open_group(str(path))["query_index"]
     )
-    assert [str(label) for label in found[:]] == [str(label) for label in X.index.to_numpy()[:6].tolist()]
+    assert [str(label) for label in found[:]] == [
+        str(label) for label in X.index.to_numpy()[:6].tolist()
+    ]
 
 
 @pytest.mark.parametrize(
@@ -166,7 +182,10 @@ def test_files_of_every_kind_and_place(any_explainer, tmp_path):
     table = pd.read_parquet(tmp_path / "w.parquet")
     n_outputs = 1 if whole.outputs is None else len(whole.outputs)
     name = "contributions" if whole.kind == "additive" else "weights"
-    weights, wanted = np.stack(table[name].to_list()), getattr(whole, name).reshape(len(NEW) * n_outputs, -1)
+    weights, wanted = (
+        np.stack(table[name].to_list()),
+        getattr(whole, name).reshape(len(NEW) * n_outputs, -1),
+    )
     np.testing.assert_allclose(weights, wanted, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(table["prediction"], whole.predictions.ravel(), rtol=1e-9)
     assert list(table["query"]) == list(np.repeat(NEW.index, n_outputs))

@@ -116,7 +116,11 @@ def clipped(tree: Tree, raw: Array) -> Array:
         for child in (left, right):
             values[child] = min(max(raw[child], low), high)
         middle = (values[left] + values[right]) / 2
-        ways = {0: ((low, high), (low, high)), 1: ((low, middle), (middle, high)), -1: ((middle, high), (low, middle))}
+        ways = {
+            0: ((low, high), (low, high)),
+            1: ((low, middle), (middle, high)),
+            -1: ((middle, high), (low, middle)),
+        }
         for child, bounds in zip((left, right), ways[int(tree.signs[node])]):
             go(child, *bounds)
 
@@ -165,17 +169,43 @@ def orders(signs: list[int]) -> list[list[int]]:
 
 def of_catboost(weighted: bool = False, **params: Any) -> Pooled:
     X, y, weights = table()
-    y, w = y.astype(np.float32).astype(float), weights.astype(np.float32).astype(float) if weighted else None
-    quiet = {"verbose": False, "allow_writing_files": False, "thread_count": 1, "iterations": N_TREES}
-    settings = {"depth": 4, "learning_rate": RATE, "monotone_constraints": SIGNS.tolist(), **quiet, **params}
+    y, w = (
+        y.astype(np.float32).astype(float),
+        weights.astype(np.float32).astype(float) if weighted else None,
+    )
+    quiet = {
+        "verbose": False,
+        "allow_writing_files": False,
+        "thread_count": 1,
+        "iterations": N_TREES,
+    }
+    settings = {
+        "depth": 4,
+        "learning_rate": RATE,
+        "monotone_constraints": SIGNS.tolist(),
+        **quiet,
+        **params,
+    }
     model = cb.CatBoostRegressor(**settings).fit(X, y, sample_weight=w)
     with tempfile.TemporaryDirectory() as folder:
         model.save_model(f"{folder}/model.json", format="json")
         written = json.loads(Path(f"{folder}/model.json").read_text())
-    signs = [[int(SIGNS[s["float_feature_index"]]) for s in tree["splits"]] for tree in written["oblivious_trees"]]
+    signs = [
+        [int(SIGNS[s["float_feature_index"]]) for s in tree["splits"]]
+        for tree in written["oblivious_trees"]
+    ]
     said = model.get_all_params()
     rows = np.asarray(model.calc_leaf_indexes(X)).astype(int)
-    return Pooled(model, X, y, w, rows, signs, float(np.float32(said["l2_leaf_reg"])), said["model_shrink_rate"])
+    return Pooled(
+        model,
+        X,
+        y,
+        w,
+        rows,
+        signs,
+        float(np.float32(said["l2_leaf_reg"])),
+        said["model_shrink_rate"],
+    )
 
 
 def table(seed: int = 0) -> tuple[Array, Array, Array]:
@@ -189,23 +219,55 @@ def table(seed: int = 0) -> tuple[Array, Array, Array]:
 def of_lightgbm(method: str = "basic", weighted: bool = False, **params: Any) -> Fit:
     X, y, weights = table()
     settings = {
-        **{"objective": "regression", "learning_rate": RATE, "num_leaves": 15, "min_data_in_leaf": 4, "verbose": -1},
-        **{"monotone_constraints": SIGNS.tolist(), "monotone_constraints_method": method, "num_threads": 1, **params},
+        **{
+            "objective": "regression",
+            "learning_rate": RATE,
+            "num_leaves": 15,
+            "min_data_in_leaf": 4,
+            "verbose": -1,
+        },
+        **{
+            "monotone_constraints": SIGNS.tolist(),
+            "monotone_constraints_method": method,
+            "num_threads": 1,
+            **params,
+        },
     }
     w = weights if weighted else None
     booster = lgb.train(settings, lgb.Dataset(X, y, weight=w), N_TREES)
-    base = np.average(y.astype(np.float32).astype(float), weights=None if w is None else w.astype(np.float32))
+    base = np.average(
+        y.astype(np.float32).astype(float), weights=None if w is None else w.astype(np.float32)
+    )
     leaves = np.asarray(booster.predict(X, pred_leaf=True)).reshape(N_ROWS, -1)
     trees = []
     for t, block in enumerate(booster.model_to_string().split("\nTree=")[1:]):
         fields = dict(line.split("=", 1) for line in block.split("\n") if "=" in line)
         n = int(fields["num_leaves"]) - 1  # splits; leaf l is node n + l
-        sides = [np.array(fields[side].split(), dtype=int) for side in ("left_child", "right_child")]
-        left, right = (np.append(np.where(own < 0, n + ~own, own), np.full(n + 1, -1)) for own in sides)
-        signs = np.append(SIGNS[np.array(fields["split_feature"].split(), dtype=int)], np.zeros(n + 1, dtype=int))
-        values = np.append(np.full(n, np.nan), np.array(fields["leaf_value"].split(), float) - (base if t == 0 else 0))
-        trees.append(Tree(left, right, signs, n + leaves[:, t], values, settings.get("lambda_l2", 0.0)))
-    fit = Fit(booster, X, y, w, trees, settings.get("lambda_l1", 0.0), settings.get("max_delta_step", 0) or np.inf)
+        sides = [
+            np.array(fields[side].split(), dtype=int) for side in ("left_child", "right_child")
+        ]
+        left, right = (
+            np.append(np.where(own < 0, n + ~own, own), np.full(n + 1, -1)) for own in sides
+        )
+        signs = np.append(
+            SIGNS[np.array(fields["split_feature"].split(), dtype=int)], np.zeros(n + 1, dtype=int)
+        )
+        values = np.append(
+            np.full(n, np.nan),
+            np.array(fields["leaf_value"].split(), float) - (base if t == 0 else 0),
+        )
+        trees.append(
+            Tree(left, right, signs, n + leaves[:, t], values, settings.get("lambda_l2", 0.0))
+        )
+    fit = Fit(
+        booster,
+        X,
+        y,
+        w,
+        trees,
+        settings.get("lambda_l1", 0.0),
+        settings.get("max_delta_step", 0) or np.inf,
+    )
     if method == "basic":
         return fit
     return Fit(**{**vars(fit), "by_value": True}).with_patterns()
@@ -220,19 +282,37 @@ def of_xgboost(weighted: bool = False, **params: Any) -> Fit:
     booster = xgb.train(settings, matrix, N_TREES)
     leaves = booster.predict(matrix, pred_leaf=True).reshape(N_ROWS, -1).astype(int)
     trees = []
-    for t, tree in enumerate(json.loads(booster.save_raw("json"))["learner"]["gradient_booster"]["model"]["trees"]):
+    for t, tree in enumerate(
+        json.loads(booster.save_raw("json"))["learner"]["gradient_booster"]["model"]["trees"]
+    ):
         left, right = np.array(tree["left_children"]), np.array(tree["right_children"])
         signs = np.where(left < 0, 0, SIGNS[np.minimum(tree["split_indices"], len(SIGNS) - 1)])
         values = np.where(left < 0, np.array(tree["split_conditions"], dtype=float), np.nan)
         trees.append(Tree(left, right, signs, leaves[:, t], values, settings["reg_lambda"]))
-    return Fit(booster, X, y, w, trees, settings.get("reg_alpha", 0.0), settings.get("max_delta_step", 0) or np.inf)
+    return Fit(
+        booster,
+        X,
+        y,
+        w,
+        trees,
+        settings.get("reg_alpha", 0.0),
+        settings.get("max_delta_step", 0) or np.inf,
+    )
 
 
 def of_hist(weighted: bool = False, **params: Any) -> Fit:
     X, y, weights = table()
     w = weights if weighted else None
-    settings = {"learning_rate": RATE, "max_iter": N_TREES, "min_samples_leaf": 4, "early_stopping": False, **params}
-    model = HistGradientBoostingRegressor(monotonic_cst=SIGNS, max_leaf_nodes=15, **settings).fit(X, y, w)
+    settings = {
+        "learning_rate": RATE,
+        "max_iter": N_TREES,
+        "min_samples_leaf": 4,
+        "early_stopping": False,
+        **params,
+    }
+    model = HistGradientBoostingRegressor(monotonic_cst=SIGNS, max_leaf_nodes=15, **settings).fit(
+        X, y, w
+    )
     trees = []
     for (predictor,) in model._predictors:
         nodes, inner = predictor.nodes, predictor.nodes["is_leaf"] == 0
@@ -266,8 +346,12 @@ def of_trees(kind: Any, weighted: bool = False, **params: Any) -> Fit:
 _BENT: dict[str, Any] = {"lambda_l1": 1.0, "lambda_l2": 0.5, "max_delta_step": 0.8}
 MODELS: dict[str, Callable[[], Fit | Pooled]] = {
     "CatBoost": of_catboost,
-    "CatBoost weighted Gradient": lambda: of_catboost(True, leaf_estimation_method="Gradient", l2_leaf_reg=0.5),
-    "CatBoost without shrinking": lambda: of_catboost(True, model_shrink_rate=0, bootstrap_type="Bernoulli", depth=6),
+    "CatBoost weighted Gradient": lambda: of_catboost(
+        True, leaf_estimation_method="Gradient", l2_leaf_reg=0.5
+    ),
+    "CatBoost without shrinking": lambda: of_catboost(
+        True, model_shrink_rate=0, bootstrap_type="Bernoulli", depth=6
+    ),
     **{
         f"LightGBM {method}": lambda method=method: of_lightgbm(method)
         for method in ("basic", "intermediate", "advanced")
@@ -281,8 +365,12 @@ MODELS: dict[str, Callable[[], Fit | Pooled]] = {
     "LightGBM monotone_penalty": lambda: of_lightgbm(monotone_penalty=1.2, extra_trees=True),
     "XGBoost": of_xgboost,
     "XGBoost exact weighted": lambda: of_xgboost(True, tree_method="exact", gamma=0.5),
-    "XGBoost approx lossguide": lambda: of_xgboost(tree_method="approx", grow_policy="lossguide", max_leaves=12),
-    "XGBoost alpha and step": lambda: of_xgboost(True, reg_alpha=1.0, max_delta_step=0.8, reg_lambda=0.5),
+    "XGBoost approx lossguide": lambda: of_xgboost(
+        tree_method="approx", grow_policy="lossguide", max_leaves=12
+    ),
+    "XGBoost alpha and step": lambda: of_xgboost(
+        True, reg_alpha=1.0, max_delta_step=0.8, reg_lambda=0.5
+    ),
     "hist": of_hist,
     "hist weighted with L2": lambda: of_hist(True, l2_regularization=1.5),
     "tree": lambda: of_trees(DecisionTreeRegressor, max_depth=6),

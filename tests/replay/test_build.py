@@ -15,7 +15,13 @@ from tests.adapters.xgboost_models import VERSION
 
 X, Y = load_diabetes(return_X_y=True, as_frame=True)
 Y = Y.to_numpy()
-PARAMS = {"objective": "regression", "num_leaves": 15, "learning_rate": 0.1, "verbose": -1, "seed": 1}
+PARAMS = {
+    "objective": "regression",
+    "num_leaves": 15,
+    "learning_rate": 0.1,
+    "verbose": -1,
+    "seed": 1,
+}
 WEIGHTS = np.random.default_rng(0).uniform(0.5, 2, len(Y))
 
 
@@ -41,7 +47,9 @@ def test_the_right_data_pass(model):
 def test_rows_may_come_in_any_order_together(model):
     order = np.random.default_rng(1).permutation(len(Y))
     shuffled = axil.Explainer(model, X.iloc[order], Y[order])(X.head(3))
-    np.testing.assert_allclose(shuffled.weights, axil.Explainer(model, X, Y)(X.head(3)).weights[:, order], atol=1e-14)
+    np.testing.assert_allclose(
+        shuffled.weights, axil.Explainer(model, X, Y)(X.head(3)).weights[:, order], atol=1e-14
+    )
     assert list(shuffled.index) == list(X.index[order])
 
 
@@ -77,7 +85,14 @@ def test_one_wrong_target(model, size, message):
 
 def test_two_targets_exchanged(model):
     wrong = Y.copy()
-    i, j = 3, int(np.flatnonzero(model.predict(X, pred_leaf=True)[:, 0] != model.predict(X, pred_leaf=True)[3, 0])[0])
+    i, j = (
+        3,
+        int(
+            np.flatnonzero(
+                model.predict(X, pred_leaf=True)[:, 0] != model.predict(X, pred_leaf=True)[3, 0]
+            )[0]
+        ),
+    )
     wrong[[i, j]] = wrong[[j, i]]
     with pytest.raises(ExactnessError, match="mean agrees"):
         axil.Explainer(model, X, wrong)
@@ -170,7 +185,9 @@ def test_a_wrong_mean_far_from_zero():
     from xgboost import XGBRegressor
 
     far = Y + 1e6
-    fitted = XGBRegressor(n_estimators=1, learning_rate=1e-6, n_jobs=1).fit(X, far, sample_weight=WEIGHTS)
+    fitted = XGBRegressor(n_estimators=1, learning_rate=1e-6, n_jobs=1).fit(
+        X, far, sample_weight=WEIGHTS
+    )
     with pytest.raises(ExactnessError):
         axil.Explainer(fitted, X, far)
 
@@ -195,10 +212,14 @@ def test_single_leaves_of_zero_are_not_taken_for_any_targets():
     from xgboost import Booster, DMatrix, train
 
     fitted = train({"min_child_weight": 1000, "nthread": 1}, DMatrix(X, Y), 3)
-    np.testing.assert_allclose(axil.Explainer(fitted, X, Y)(X.head(2)).weights, 1 / len(Y), rtol=1e-6)
+    np.testing.assert_allclose(
+        axil.Explainer(fitted, X, Y)(X.head(2)).weights, 1 / len(Y), rtol=1e-6
+    )
     loaded = Booster(model_file=fitted.save_raw("json"))
     if VERSION >= (3, 4):
-        np.testing.assert_allclose(axil.Explainer(loaded, X, Y)(X.head(2)).weights, 1 / len(Y), rtol=1e-6)
+        np.testing.assert_allclose(
+            axil.Explainer(loaded, X, Y)(X.head(2)).weights, 1 / len(Y), rtol=1e-6
+        )
     else:
         with pytest.raises(ExactnessError):
             axil.Explainer(loaded, X, Y)
@@ -207,7 +228,9 @@ def test_single_leaves_of_zero_are_not_taken_for_any_targets():
 def test_errors_come_back_from_another_process():
     for error in (
         ExactnessError("value", 1.0, 2.0, "Why.", tree=3, leaf=4),
-        axil.UnsupportedModelError("lambda_l1", 1, "it is not linear", "Fit without.", "(ii)", derivative=True),
+        axil.UnsupportedModelError(
+            "lambda_l1", 1, "it is not linear", "Fit without.", "(ii)", derivative=True
+        ),
         axil.UnsupportedQuestionError("removal", "it has no weights", "Use what_if."),
     ):
         again = pickle.loads(pickle.dumps(error))

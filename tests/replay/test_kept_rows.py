@@ -32,7 +32,9 @@ SMOOTHERS = {
     "kernel ridge": KernelRidge(alpha=0.1, kernel="rbf"),
     "linear kernel ridge": KernelRidge(alpha=0.1),
     "gaussian process": GaussianProcessRegressor(alpha=0.1, optimizer=None),
-    "centred gaussian process": GaussianProcessRegressor(alpha=0.1, optimizer=None, normalize_y=True),
+    "centred gaussian process": GaussianProcessRegressor(
+        alpha=0.1, optimizer=None, normalize_y=True
+    ),
     "neighbours": KNeighborsRegressor(3),
     "weighted neighbours": KNeighborsRegressor(3, weights="distance", algorithm="brute"),
     "neighbours within a radius": RadiusNeighborsRegressor(3.0),
@@ -47,7 +49,9 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize("steps", [(), (StandardScaler(),), (SimpleImputer(), PCA(3))], ids=["plain", "scaled", "pca"])
+@pytest.mark.parametrize(
+    "steps", [(), (StandardScaler(),), (SimpleImputer(), PCA(3))], ids=["plain", "scaled", "pca"]
+)
 @pytest.mark.parametrize("kind", SMOOTHERS)
 def test_other_rows_are_refused(kind: str, steps: tuple[object, ...]) -> None:
     model = make_pipeline(*steps, SMOOTHERS[kind]) if steps else SMOOTHERS[kind]
@@ -58,7 +62,11 @@ def test_other_rows_are_refused(kind: str, steps: tuple[object, ...]) -> None:
             axil.Explainer(model, make(X), Y)
         if kind in KEEP:
             assert isinstance(error.value, axil.ExactnessError), mistake
-            expected = "another order" if mistake == "permuted" and not steps else "order of the fit|in its order"
+            expected = (
+                "another order"
+                if mistake == "permuted" and not steps
+                else "order of the fit|in its order"
+            )
             error.match(expected)
 
 
@@ -72,7 +80,9 @@ def test_fewer_rows_than_features(kind: str) -> None:
             axil.Explainer(model, make(WIDE), WIDE_Y)
 
 
-@pytest.mark.parametrize("kind", ["neighbours", "weighted neighbours", "neighbours within a radius"])
+@pytest.mark.parametrize(
+    "kind", ["neighbours", "weighted neighbours", "neighbours within a radius"]
+)
 def test_other_targets_of_neighbours_are_refused(kind: str) -> None:
     model = SMOOTHERS[kind].fit(X, Y)
     for targets, words in ((Y[::-1], "another order"), (Y + np.eye(50)[7], "row 7")):
@@ -105,9 +115,15 @@ def test_rows_of_other_types_are_the_same_rows() -> None:
         warnings.simplefilter("ignore")
         axil.Explainer(KNeighborsRegressor(3).fit(far, Y), far, Y)
     for given in (sparse.csr_matrix(holes), holes):
-        axil.Explainer(KNeighborsRegressor(3, algorithm="brute").fit(sparse.csr_matrix(holes), Y), given, Y)
+        axil.Explainer(
+            KNeighborsRegressor(3, algorithm="brute").fit(sparse.csr_matrix(holes), Y), given, Y
+        )
         with pytest.raises(axil.ExactnessError, match="another order"):
-            axil.Explainer(KNeighborsRegressor(3, algorithm="brute").fit(sparse.csr_matrix(holes), Y), given[::-1], Y)
+            axil.Explainer(
+                KNeighborsRegressor(3, algorithm="brute").fit(sparse.csr_matrix(holes), Y),
+                given[::-1],
+                Y,
+            )
     gaps = np.where(np.abs(X) < 0.1, np.nan, X)
     from sklearn.metrics import pairwise_distances
 

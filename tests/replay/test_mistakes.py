@@ -12,7 +12,11 @@ import polars as pl
 import pytest
 import xgboost
 from catboost import CatBoostRegressor
-from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.ensemble import (
+    GradientBoostingRegressor,
+    HistGradientBoostingRegressor,
+    RandomForestRegressor,
+)
 from sklearn.linear_model import Ridge
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.svm import SVR
@@ -21,7 +25,10 @@ import axil
 
 RNG = np.random.default_rng(0)
 N = 200
-X = pd.DataFrame(RNG.normal(size=(N, 4)) * [1, 10, 100, 3] + [5, 50, 0, -3], columns=["age", "size", "income", "rooms"])
+X = pd.DataFrame(
+    RNG.normal(size=(N, 4)) * [1, 10, 100, 3] + [5, 50, 0, -3],
+    columns=["age", "size", "income", "rooms"],
+)
 Y = pd.Series(np.exp(11 + 0.3 * RNG.normal(size=N) + 0.01 * X["size"]), name="price")
 SCALED = (X - X.mean()) / X.std(ddof=0)
 WEIGHTS = RNG.uniform(0.5, 2.5, N)
@@ -29,7 +36,9 @@ WEIGHTS = RNG.uniform(0.5, 2.5, N)
 MODELS: dict[str, Callable[[], Any]] = {
     "LightGBM": lambda: lightgbm.LGBMRegressor(n_estimators=5, verbose=-1),
     "XGBoost": lambda: xgboost.XGBRegressor(n_estimators=5, max_depth=3),
-    "CatBoost": lambda: CatBoostRegressor(iterations=5, depth=3, verbose=0, allow_writing_files=False),
+    "CatBoost": lambda: CatBoostRegressor(
+        iterations=5, depth=3, verbose=0, allow_writing_files=False
+    ),
     "GradientBoosting": lambda: GradientBoostingRegressor(n_estimators=5),
     "HistGradientBoosting": lambda: HistGradientBoostingRegressor(max_iter=5),
     "RandomForest": lambda: RandomForestRegressor(5, random_state=0),
@@ -44,8 +53,16 @@ WEIGHED = tuple(name for name in EVERY if name not in ("KNeighbors", "RandomFore
 ORDER = RNG.permutation(N)
 
 # mistake: which models, how they were fitted (X, y, weights), what axil is given, words that must be there, words that must not
-MISTAKES: dict[str, tuple[tuple[str, ...], tuple[Any, ...], tuple[Any, ...], list[str], list[str]]] = {
-    "logged target": (EVERY[:-1], (X, np.log(Y)), (X, Y), ["np.log(y_train)", "agree"], ["order", "-2"]),
+MISTAKES: dict[
+    str, tuple[tuple[str, ...], tuple[Any, ...], tuple[Any, ...], list[str], list[str]]
+] = {
+    "logged target": (
+        EVERY[:-1],
+        (X, np.log(Y)),
+        (X, Y),
+        ["np.log(y_train)", "agree"],
+        ["order", "-2"],
+    ),
     "log1p of the target": (EVERY[:-1], (X, np.log1p(Y)), (X, Y), ["np.log1p(y_train)"], ["order"]),
     "not logged target": (TREES, (X, Y), (X, np.log(Y)), ["np.exp(y_train)"], ["order"]),
     "weights invented": (
@@ -55,7 +72,13 @@ MISTAKES: dict[str, tuple[tuple[str, ...], tuple[Any, ...], tuple[Any, ...], lis
         ["ithout sample_weight", "eave sample_weight out"],
         ["order", "columns"],
     ),
-    "weights forgotten": (TREES[:4], (X, Y, WEIGHTS), (X, Y), ["sample_weight", "Pass the same"], []),
+    "weights forgotten": (
+        TREES[:4],
+        (X, Y, WEIGHTS),
+        (X, Y),
+        ["sample_weight", "Pass the same"],
+        [],
+    ),
     "columns scaled for the fit": (EVERY[:-1], (SCALED, Y), (X, Y), ["scaled"], ["bundle"]),
     "standardised target": (
         ("LightGBM", "Ridge"),
@@ -68,7 +91,9 @@ MISTAKES: dict[str, tuple[tuple[str, ...], tuple[Any, ...], tuple[Any, ...], lis
         ("LightGBM", "RandomForest", "Ridge"),
         (X, Y / 1000),
         (X, Y),
-        ["Reasons, the most likely first:\n- Was the target transformed for the fit? The model predicts"],
+        [
+            "Reasons, the most likely first:\n- Was the target transformed for the fit? The model predicts"
+        ],
         [],
     ),
     "columns scaled to 0 to 1": (
@@ -120,9 +145,13 @@ def test_reasons_stand_on_lines_of_their_own() -> None:
     assert len(lines) > 3
 
 
-@pytest.mark.parametrize(("found", "words"), [(2_999_000.0, "apart by 1000)"), (299_999.5, "apart by 0.5)")])
+@pytest.mark.parametrize(
+    ("found", "words"), [(2_999_000.0, "apart by 1000)"), (299_999.5, "apart by 0.5)")]
+)
 def test_a_distance_of_thousands_is_written_out(found: float, words: str) -> None:
-    assert words in str(axil.ExactnessError("number of training rows", found, found + float(words[9:-1]), "Why."))
+    assert words in str(
+        axil.ExactnessError("number of training rows", found, found + float(words[9:-1]), "Why.")
+    )
 
 
 def test_bagged_rows_in_another_order() -> None:
@@ -142,7 +171,10 @@ def test_numbers_are_those_of_the_model() -> None:
     model = fitted("LightGBM", (X, np.log(Y)))
     with pytest.raises(axil.ExactnessError) as error:
         axil.Explainer(model, X, Y)
-    leaves = [float(v) for v in model.booster_.model_to_string().split("leaf_value=")[1].split("\n")[0].split()]
+    leaves = [
+        float(v)
+        for v in model.booster_.model_to_string().split("leaf_value=")[1].split("\n")[0].split()
+    ]
     assert any(abs(error.value.expected - v) < 1e-9 for v in leaves)
     assert Y.min() < error.value.found < Y.max()
 
@@ -150,9 +182,13 @@ def test_numbers_are_those_of_the_model() -> None:
 def test_columns_too_many_are_named() -> None:
     frame = X.assign(price=Y)
     named, unnamed = fitted("LightGBM", (X, Y)), fitted("LightGBM", (X.to_numpy(), Y))
-    with pytest.raises(axil.InputError, match=r"unexpected \['price'\].*Column 'price' holds y_train"):
+    with pytest.raises(
+        axil.InputError, match=r"unexpected \['price'\].*Column 'price' holds y_train"
+    ):
         axil.Explainer(named, frame, Y)
-    with pytest.raises(axil.InputError, match=r"5 columns \(age, size, .*does not say which.*'price' holds y_train"):
+    with pytest.raises(
+        axil.InputError, match=r"5 columns \(age, size, .*does not say which.*'price' holds y_train"
+    ):
         axil.Explainer(unnamed, frame, Y)
     with pytest.raises(axil.InputError, match=r"missing \['rooms'\]"):
         axil.Explainer(named, X.drop(columns="rooms"), Y)
@@ -162,7 +198,9 @@ def test_columns_too_many_are_named() -> None:
 
 def test_a_target_among_the_features_of_the_fit() -> None:
     model = fitted("LightGBM", (X.assign(price=Y), Y))
-    with pytest.raises(axil.InputError, match="'price' is y_train: the model was fitted with its own target"):
+    with pytest.raises(
+        axil.InputError, match="'price' is y_train: the model was fitted with its own target"
+    ):
         axil.Explainer(model, X, Y)
 
 
@@ -224,8 +262,9 @@ def test_a_class_is_no_setting() -> None:
     with pytest.raises(axil.UnsupportedModelError) as error:
         axil.Explainer(SVR().fit(X, Y), X, Y)
     assert str(error.value).startswith("This model, of class SVR, has no exact weights: ")
-    assert "Exact weights need residuals and fitted values that are linear in the targets (condition (ii)" in str(
-        error.value
+    assert (
+        "Exact weights need residuals and fitted values that are linear in the targets (condition (ii)"
+        in str(error.value)
     )
 
 

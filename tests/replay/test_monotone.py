@@ -33,7 +33,9 @@ def predictions(fit: Fit | Pooled) -> np.ndarray:
         import xgboost
 
         return np.asarray(fit.model.predict(xgboost.DMatrix(fit.X)), dtype=float)
-    return np.asarray(fit.model.predict_proba(fit.X)[:, 1] if classes else fit.model.predict(fit.X), dtype=float)
+    return np.asarray(
+        fit.model.predict_proba(fit.X)[:, 1] if classes else fit.model.predict(fit.X), dtype=float
+    )
 
 
 def weights_of(name: str) -> np.ndarray:
@@ -46,7 +48,9 @@ def test_leaves_are_clipped_and_the_reference_is_the_model(name):
     fit, held = fitted(name), explained(name).verification.held
     assert held.bounded > 0.1 * held.n_leaves
     # Boosting libraries round residuals to float32 on the way, 6e-8 of the largest.
-    np.testing.assert_allclose(fit.again(fit.y), predictions(fit), atol=1e-6 * np.abs(predictions(fit)).max())
+    np.testing.assert_allclose(
+        fit.again(fit.y), predictions(fit), atol=1e-6 * np.abs(predictions(fit)).max()
+    )
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -55,7 +59,9 @@ def test_targets_move_predictions_by_the_weights(name):
     rng = np.random.default_rng(0)
     step = min(1e-3, radius / 2)
     for row in rng.choice(len(fit.y), 12, replace=False):
-        up, down = (fit.again(fit.y + sign * step * (np.arange(len(fit.y)) == row)) for sign in (1, -1))
+        up, down = (
+            fit.again(fit.y + sign * step * (np.arange(len(fit.y)) == row)) for sign in (1, -1)
+        )
         # The map is linear within the radius, so that only the rounding of the difference is left: 1e-15 / 1e-5.
         np.testing.assert_allclose((up - down) / (2 * step), weights[:, row], atol=1e-9, rtol=1e-7)
 
@@ -92,13 +98,19 @@ def test_trees_too_large_for_tables_of_leaves_are_refused():
     X = rng.normal(size=(1500, 3))
     y = X[:, 0] + np.sin(5 * X[:, 1]) + rng.normal(size=1500)
     model = ExtraTreesRegressor(4, monotonic_cst=[1, 0, 0], random_state=0).fit(X, y)
-    with pytest.raises(InputError, match=r"which leaves depend on which .* would take .* allowed by memory_limit"):
+    with pytest.raises(
+        InputError, match=r"which leaves depend on which .* would take .* allowed by memory_limit"
+    ):
         Explainer(model, X, y, memory_limit="30 MB")
 
 
 BENT = ("monoton", "reg_alpha", "max_delta_step")
 GRID = [
-    *(("xgboost", name) for name in xgboost_models.CASES if any(word in name for word in BENT) and "=0" not in name),
+    *(
+        ("xgboost", name)
+        for name in xgboost_models.CASES
+        if any(word in name for word in BENT) and "=0" not in name
+    ),
     *(("sklearn", name) for name in sklearn_models.CASES if "monoton" in name and "=0" not in name),
     *(("catboost", name) for name in catboost_models.CASES if name.startswith("monotone ")),
 ]
@@ -107,7 +119,9 @@ GRID = [
 @pytest.mark.parametrize(("library", "name"), every(3, GRID))
 def test_wrong_data_of_sampled_models_are_noticed(library, name):
     """One target changed, two swapped, a row left out, weights scaled; ``=500`` has no leaf but zero, and says nothing."""
-    case = {"xgboost": xgboost_models, "sklearn": sklearn_models, "catboost": catboost_models}[library].CASES[name]()
+    case = {"xgboost": xgboost_models, "sklearn": sklearn_models, "catboost": catboost_models}[
+        library
+    ].CASES[name]()
     margin = getattr(case, "base_margin", getattr(case, "baseline", None))
     rng, y = np.random.default_rng(2), np.asarray(case.y)
     changed, swapped = y.copy(), y.copy()
@@ -131,7 +145,9 @@ def test_wrong_data_of_sampled_models_are_noticed(library, name):
             ),
         ]
     )
-    if w is not None and "Forest" not in name and "Bagging" not in name:  # which draw by the weights' proportions
+    if (
+        w is not None and "Forest" not in name and "Bagging" not in name
+    ):  # which draw by the weights' proportions
         wrong.append((case.X, y, 1.01 * w, margin))
     for X, targets, weights, offsets in wrong:
         with pytest.raises(AxilError):

@@ -59,7 +59,9 @@ def test_queries_are_asked_by_one_thread(counted):
 def test_a_part_of_queries_is_what_it_would_be_by_itself():
     explainer, case = made("xgboost", "one_output_per_tree")
     proven, part = explainer._model, slice(2, 5)
-    offsets = np.arange(3.0 * case.X_new.shape[0]).reshape(-1, proven.targets.shape[1])[: case.X_new.shape[0]]
+    offsets = np.arange(3.0 * case.X_new.shape[0]).reshape(-1, proven.targets.shape[1])[
+        : case.X_new.shape[0]
+    ]
     whole = proven.queries(case.X_new, offsets)
     early = whole[part]
     whole.coordinates, whole.predictions  # noqa: B018  known from here on
@@ -87,9 +89,13 @@ def test_an_explainer_of_a_proven_model_answers_alike():
     np.testing.assert_array_equal(other(case.X_new).weights, explainer(case.X_new).weights)
 
 
-@pytest.mark.parametrize(("library", "name"), [("lightgbm", "regressor"), ("xgboost", "one_output_per_tree")])
+@pytest.mark.parametrize(
+    ("library", "name"), [("lightgbm", "regressor"), ("xgboost", "one_output_per_tree")]
+)
 def test_columns_go_to_the_engines_of_their_outputs(library, name):
     proven = made(library, name)[0]._model
     whole = np.concatenate([own for _, own in proven.by_output(proven.targets)], axis=1)
     np.testing.assert_array_equal(whole, proven.targets)
-    np.testing.assert_array_equal(proven.across(proven.targets, lambda engine, own: 2 * own), 2 * proven.targets)
+    np.testing.assert_array_equal(
+        proven.across(proven.targets, lambda engine, own: 2 * own), 2 * proven.targets
+    )

@@ -12,11 +12,20 @@ from tests.adapters.lightgbm_models import CASES
 from tests.reference import bent_values
 from tests.subsets import every
 
-NAMES = [name for name in CASES if name.startswith(("lambda_l1", "max_delta_step", "monotone")) and "=0" not in name]
+NAMES = [
+    name
+    for name in CASES
+    if name.startswith(("lambda_l1", "max_delta_step", "monotone")) and "=0" not in name
+]
 
 
 def explained(case, **changed):
-    given = {"sample_weight": case.sample_weight, "init_score": case.init_score, "y": case.y, "X": case.X} | changed
+    given = {
+        "sample_weight": case.sample_weight,
+        "init_score": case.init_score,
+        "y": case.y,
+        "X": case.X,
+    } | changed
     X, y = given.pop("X"), given.pop("y")
     return axil.Explainer(case.model, X, y, **given)
 
@@ -35,7 +44,9 @@ def test_weights_and_intercept_are_the_prediction(name):
         explanation = one(case.X_new)
         assert explanation.exact
         # Targets and residuals are float32 in LightGBM, so predictions differ by that.
-        np.testing.assert_allclose(explanation.weights @ case.y + explanation.intercepts, expected, atol=1e-5)
+        np.testing.assert_allclose(
+            explanation.weights @ case.y + explanation.intercepts, expected, atol=1e-5
+        )
     assert str(held) in repr(explainer.verification)
 
 
@@ -50,7 +61,9 @@ def test_wrong_data_do_not_pass(name, draws):
         with pytest.raises(axil.ExactnessError):
             explained(case, y=y)
     for i, j in rng.integers(0, len(case.y), (draws, 2)):
-        alike = (leaves[i] == leaves[j]).all()  # of two rows that share all leaves no model shows whose target is whose
+        alike = (
+            leaves[i] == leaves[j]
+        ).all()  # of two rows that share all leaves no model shows whose target is whose
         if alike or abs(case.y[i] - case.y[j]) < 0.1 * spread:
             continue
         y = case.y.copy()
@@ -76,13 +89,22 @@ def refit(case, structure, y):
         own = slice(s.starts[t], s.starts[t + 1])
         sums = np.zeros(s.total_leaves)
         sums[own] = np.bincount(s.cells[t], w * residual, s.n_leaves[t])
-        values[own] = bent_values(rule.l2, rule.l1, rule.max_step, rule.nodes, t, sums, s.leaf_weights)[0]
+        values[own] = bent_values(
+            rule.l2, rule.l1, rule.max_step, rule.nodes, t, sums, s.leaf_weights
+        )[0]
         residual = residual - s.rates[t] * values[own][s.cells[t]]
     return values
 
 
 @pytest.mark.parametrize(
-    "name", ["lambda_l1=2", "lambda_l1=40", "monotone", "monotone weighted lambda_l2=2", "lambda_l1 path_smooth=3"]
+    "name",
+    [
+        "lambda_l1=2",
+        "lambda_l1=40",
+        "monotone",
+        "monotone weighted lambda_l2=2",
+        "lambda_l1 path_smooth=3",
+    ],
 )
 def test_the_pattern_holds_up_to_the_radius(name):
     case = CASES[name]()
@@ -124,14 +146,18 @@ def test_the_radius_is_a_bound_for_every_direction(most, monkeypatch):
         targets, s = explainer._model.targets, engine.structure
         slopes = engine.sum_weights(np.eye(s.total_leaves))
         gaps = np.abs(np.abs(engine.fit(targets).sums[:, 0]) - s.regularisation.l1)
-        soonest = np.argsort(gaps / np.abs(slopes).max(axis=0))[:3]  # and the target that brings each of them nearest
+        soonest = np.argsort(gaps / np.abs(slopes).max(axis=0))[
+            :3
+        ]  # and the target that brings each of them nearest
         single = [*np.abs(slopes[:, soonest]).argmax(axis=0), *rng.integers(0, n, 4)]
         for direction in [*np.eye(n)[single], *-np.eye(n)[single], *rng.normal(size=(4, n))]:
             move = rng.choice([-1, 1]) * 0.999 * radius * direction / np.abs(direction).sum()
             assert leaves_beyond(engine, targets + move[:, None], targets) == 0
             moved += 1
     assert moved > 100
-    assert most is not None or bagged  # without a bound of the others' slopes all changes have to be looked at
+    assert (
+        most is not None or bagged
+    )  # without a bound of the others' slopes all changes have to be looked at
 
 
 def test_steps_add_up_to_the_prediction():
@@ -150,7 +176,9 @@ def test_saved_and_loaded(tmp_path):
     assert again.verification == explainer.verification
     np.testing.assert_array_equal(again(case.X_new).weights, explainer(case.X_new).weights)
     np.testing.assert_array_equal(again(case.X_new).intercepts, explainer(case.X_new).intercepts)
-    pd.testing.assert_frame_equal(again.what_if(case.X_new, {0: 1000.0}), explainer.what_if(case.X_new, {0: 1000.0}))
+    pd.testing.assert_frame_equal(
+        again.what_if(case.X_new, {0: 1000.0}), explainer.what_if(case.X_new, {0: 1000.0})
+    )
 
 
 def test_a_county(tmp_path):
@@ -158,11 +186,19 @@ def test_a_county(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(3000, 12))
     y = 300 + 40 * X[:, 0] + 30 * np.abs(X[:, 1]) + 20 * rng.normal(size=3000)
-    params = {"num_leaves": 235, "min_data_in_leaf": 2, "lambda_l1": 0.349, "learning_rate": 0.05, "verbose": -1}
+    params = {
+        "num_leaves": 235,
+        "min_data_in_leaf": 2,
+        "lambda_l1": 0.349,
+        "learning_rate": 0.05,
+        "verbose": -1,
+    }
     model = lgb.train(params, lgb.Dataset(X, y), 40)
     explainer = axil.Explainer(model, X, y)
     explanation = explainer(X[:5])
-    np.testing.assert_allclose(explanation.weights @ y + explanation.intercepts, model.predict(X[:5]), rtol=1e-6)
+    np.testing.assert_allclose(
+        explanation.weights @ y + explanation.intercepts, model.predict(X[:5]), rtol=1e-6
+    )
     assert 0 < explainer.verification.held.shift < 1  # cents of prices in thousands
 
 

@@ -46,7 +46,9 @@ def test_a_bag_that_is_wrong_is_never_used(bagged):
 
 
 def test_a_replay_that_misses_names_the_sampler_and_the_tree(bagged):
-    order = np.random.default_rng(0).permutation(len(Y))  # the same rows, but LightGBM draws them by their position
+    order = np.random.default_rng(0).permutation(
+        len(Y)
+    )  # the same rows, but LightGBM draws them by their position
     with pytest.raises(ExactnessError, match=r"LightGBM bagging.*pass them as bags=") as caught:
         axil.Explainer(bagged, X[order], Y[order])
     assert caught.value.tree == 0
@@ -54,7 +56,9 @@ def test_a_replay_that_misses_names_the_sampler_and_the_tree(bagged):
 
 def test_a_sampler_that_cannot_be_replayed_takes_recorded_bags():
     """scikit-learn without a seed: refused by name, unless the draws are given."""
-    model = GradientBoostingRegressor(n_estimators=6, subsample=0.5, random_state=np.random.RandomState(5)).fit(X, Y)
+    model = GradientBoostingRegressor(
+        n_estimators=6, subsample=0.5, random_state=np.random.RandomState(5)
+    ).fit(X, Y)
     with pytest.raises(axil.UnsupportedModelError, match="random_state"):
         axil.Explainer(model, X, Y)
     seeded = GradientBoostingRegressor(n_estimators=6, subsample=0.5, random_state=5).fit(X, Y)
@@ -79,7 +83,9 @@ def test_bad_bags(bagged, bags, message):
 
 def test_out_of_bag_rows_have_no_weight_in_their_tree():
     model = lgb.train(
-        {**QUIET, "bagging_fraction": 0.5, "bagging_freq": 1, "boost_from_average": False}, lgb.Dataset(X, Y), 1
+        {**QUIET, "bagging_fraction": 0.5, "bagging_freq": 1, "boost_from_average": False},
+        lgb.Dataset(X, Y),
+        1,
     )
     explainer = axil.Explainer(model, X, Y)
     out = bags_of(explainer)[:, 0] == 0
@@ -98,9 +104,9 @@ def test_rows_sum_to_one_columns_do_not_under_sampling(bagged):
 @pytest.mark.parametrize("strategy", ["one_output_per_tree", "multi_output_tree"])
 def test_several_outputs(strategy):
     targets = np.stack([Y, Y**2 / 10, -Y], axis=1)
-    model = xgb.XGBRegressor(n_estimators=5, multi_strategy=strategy, tree_method="hist", n_jobs=1, base_score=0.5).fit(
-        X, targets
-    )
+    model = xgb.XGBRegressor(
+        n_estimators=5, multi_strategy=strategy, tree_method="hist", n_jobs=1, base_score=0.5
+    ).fit(X, targets)
     explainer = axil.Explainer(model, X, targets)
     explanation = explainer(X[:7])
     own_trees = strategy == "one_output_per_tree"
@@ -112,7 +118,9 @@ def test_several_outputs(strategy):
     assert len(table) == 2 * 3 * 3
     assert list(table["output"][:9]) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
     assert explainer.matrix().shape == ((500, 3, 500) if own_trees else (500, 500))
-    for engine, found in zip(explainer._model.engines, np.swapaxes(explanation.weights.reshape(7, -1, 500), 0, 1)):
+    for engine, found in zip(
+        explainer._model.engines, np.swapaxes(explanation.weights.reshape(7, -1, 500), 0, 1)
+    ):
         s = engine.structure
         leaves = explainer._model.adapter.leaves(X[:7])
         expected, _ = dense_weights(s, leaves if s.columns is None else leaves[:, s.columns])

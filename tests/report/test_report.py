@@ -16,7 +16,17 @@ import axil
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.report import reports
 from axil.report.folder import LONGEST, PER_FOLDER, file_names
-from axil.report.wording import Words, cell, commas_from, difference, number, number_beside, percent, row_name, shares
+from axil.report.wording import (
+    Words,
+    cell,
+    commas_from,
+    difference,
+    number,
+    number_beside,
+    percent,
+    row_name,
+    shares,
+)
 from tests.output.page.page_models import HOSTILE
 
 N, Q = 150, 12
@@ -53,7 +63,9 @@ OPTIONS |= {"beside": (BESIDE.iloc[:N], BESIDE.iloc[N:])}
 
 @pytest.fixture(scope="module")
 def explainer():
-    return axil.Explainer(LGBMRegressor(**QUICK).fit(X, np.log(Y)), X, np.log(Y), inverse_func=np.exp)
+    return axil.Explainer(
+        LGBMRegressor(**QUICK).fit(X, np.log(Y)), X, np.log(Y), inverse_func=np.exp
+    )
 
 
 class Page(HTMLParser):
@@ -85,7 +97,9 @@ class Page(HTMLParser):
 
 
 def pages(folder):
-    return {path.name: path.read_text(encoding="utf-8") for path in (folder / "pages").rglob("*.html")}
+    return {
+        path.name: path.read_text(encoding="utf-8") for path in (folder / "pages").rglob("*.html")
+    }
 
 
 def entries(folder):
@@ -100,7 +114,12 @@ def entries(folder):
 
 def test_a_page_says_what_similar_says(explainer, tmp_path):
     predictive = explainer.calibrate(NEW, np.log(PRICE.iloc[N:]))
-    options = OPTIONS | {"by": "weights", "map": ("lat", "lon"), "within": ("sold", "2Y"), "search": ["street"]}
+    options = OPTIONS | {
+        "by": "weights",
+        "map": ("lat", "lon"),
+        "within": ("sold", "2Y"),
+        "search": ["street"],
+    }
     found = explainer.report(NEW, tmp_path / "out", interval=predictive, coverage=0.8, **options)
     assert (found.pages, found.written, found.index) == (Q, Q, tmp_path / "out" / "index.html")
     kept = {name: options[name] for name in ("k", "columns", "beside", "within")}
@@ -118,16 +137,24 @@ def test_a_page_says_what_similar_says(explainer, tmp_path):
         assert f"Estimated price as of {BESIDE['sold'][label].date()} {value}" in page.text
         lower, upper = (words.amount(ends[name][label]) for name in ("lower", "upper"))
         assert f"Between {lower} and {upper} : 8 of 10 such ranges hold the price." in page.text
-        moved = re.search(r"10 % higher, the estimate would be .* \(([\d.]+) %\) higher; the other 147", page.text)[1]
+        moved = re.search(
+            r"10 % higher, the estimate would be .* \(([\d.]+) %\) higher; the other 147", page.text
+        )[1]
         assert float(moved) == pytest.approx(100 * (1.1 ** said["value share"] - 1), abs=0.051)
         _, own, *rows, mean = page.cells
         # a home that is valued as of a date was not sold on it
         assert own[2:] == [value, "", "", BESIDE["street"][label], cell(NEW["area"][label]), ""]
-        assert mean[:3] == [f"Mean of these {len(lines)}", "", words.amount(lines["adjusted"].mean())]
+        assert mean[:3] == [
+            f"Mean of these {len(lines)}",
+            "",
+            words.amount(lines["adjusted"].mean()),
+        ]
         for line, (_, row) in zip(rows, lines.iterrows()):
             assert line[0] == f"{row['rank']}.\u00a0{row['row']}"
             assert line[1:3] == [words.amount(row["target"]), words.amount(row["adjusted"])]
-            assert line[3] == words.change(said["prediction"] * (1.1 ** row["weight"] - 1), said["prediction"])
+            assert line[3] == words.change(
+                said["prediction"] * (1.1 ** row["weight"] - 1), said["prediction"]
+            )
             gap = difference(row["area (row)"], row["area (query)"])
             assert line[5:7] == [row["street (row)"], f"{cell(row['area (row)'])} ({gap})"]
             assert re.fullmatch(r"[\d.]+ k?m", line[4])
@@ -147,7 +174,9 @@ def doubted():
     """Prices of which five are wrong, and the homes that list one of them."""
     prices = Y.copy()
     prices.iloc[[3, 30, 60, 90, 120]] *= [6, 0.1, 8, 0.15, 7]
-    explainer = axil.Explainer(LGBMRegressor(**QUICK).fit(X, np.log(prices)), X, np.log(prices), inverse_func=np.exp)
+    explainer = axil.Explainer(
+        LGBMRegressor(**QUICK).fit(X, np.log(prices)), X, np.log(prices), inverse_func=np.exp
+    )
     found = explainer.similar(X, 3, [], adjust=True, sign="for", suspects="mark", by="weights")
     return explainer, found
 
@@ -155,7 +184,9 @@ def doubted():
 def test_no_doubtful_price_is_shown_without_a_word(doubted, tmp_path):
     explainer, table = doubted
     odd, off = 0, []
-    explainer.report(X, tmp_path / "out", k=3, target="price", unit="$", rows="sales", query="home", by="weights")
+    explainer.report(
+        X, tmp_path / "out", k=3, target="price", unit="$", rows="sales", query="home", by="weights"
+    )
     files = entries(tmp_path / "out")
     for label, lines in table.groupby("query"):
         page = Page(tmp_path / "out" / files[label][0])
@@ -166,17 +197,27 @@ def test_no_doubtful_price_is_shown_without_a_word(doubted, tmp_path):
             assert ("more than twice the estimate" in line[2]) == (ratio > 2)
             assert ("less than half the estimate" in line[2]) == (ratio < 0.5)
             odd += ratio > 2 or ratio < 0.5
-        assert ("far from what the other sales lead one to expect" in page.text) == lines["suspect"].any()
+        assert ("far from what the other sales lead one to expect" in page.text) == lines[
+            "suspect"
+        ].any()
         gap = lines["adjusted"].mean() - estimate
-        said = re.search(r"The mean is (\$[\d,.]+) (above|below) the estimate(.*?\.) Adjusted", page.text)
+        said = re.search(
+            r"The mean is (\$[\d,.]+) (above|below) the estimate(.*?\.) Adjusted", page.text
+        )
         assert (said is not None) == (abs(gap) > 0.05 * estimate)
         if said is not None:
             assert float(said[1][1:].replace(",", "")) == pytest.approx(abs(gap), abs=1.5)
             assert said[2] == ("above" if gap > 0 else "below")
             off.append(said[3])
     assert odd > 10
-    assert any(re.fullmatch(r" because of number \d; without it the mean is \$[\d,]+\.", why) for why in off)
-    assert any("is higher than the model expects of them. The estimate rests on all 150 sales" in why for why in off)
+    assert any(
+        re.fullmatch(r" because of number \d; without it the mean is \$[\d,]+\.", why)
+        for why in off
+    )
+    assert any(
+        "is higher than the model expects of them. The estimate rests on all 150 sales" in why
+        for why in off
+    )
 
 
 def test_suspects_are_marked_left_out_or_kept(doubted, tmp_path):
@@ -184,19 +225,38 @@ def test_suspects_are_marked_left_out_or_kept(doubted, tmp_path):
     label = table["query"][table["suspect"]].iloc[0]
     wrong = set(table["row"][(table["query"] == label) & table["suspect"]])
     for suspects in ("mark", "drop", "keep"):
-        page = page_of(explainer, tmp_path / suspects, X.loc[[label]], suspects=suspects, columns=[], beside=None)
+        page = page_of(
+            explainer,
+            tmp_path / suspects,
+            X.loc[[label]],
+            suspects=suspects,
+            columns=[],
+            beside=None,
+        )
         listed = {line[0].split("\u00a0")[1].split()[0] for line in page.cells[2:-1]}
         assert (wrong <= listed) == (suspects != "drop")
         assert ("looks wrong" in " ".join(line[0] for line in page.cells)) == (suspects == "mark")
         assert ("of those that may be shown" in page.text) == (suspects == "drop")
-    for action, suspects in (("mark", sorted(wrong)), ("drop", ("drop", sorted(wrong)))):  # of one's own
+    for action, suspects in (
+        ("mark", sorted(wrong)),
+        ("drop", ("drop", sorted(wrong))),
+    ):  # of one's own
         given = page_of(
-            explainer, tmp_path / f"own {action}", X.loc[[label]], suspects=suspects, columns=[], beside=None
+            explainer,
+            tmp_path / f"own {action}",
+            X.loc[[label]],
+            suspects=suspects,
+            columns=[],
+            beside=None,
         )
-        audited = page_of(explainer, tmp_path / action, X.loc[[label]], suspects=action, columns=[], beside=None)
+        audited = page_of(
+            explainer, tmp_path / action, X.loc[[label]], suspects=action, columns=[], beside=None
+        )
         assert given.cells == audited.cells
     with pytest.raises(InputError, match="holds another report"):
-        page_of(explainer, tmp_path / "mark", X.loc[[label]], suspects="drop", columns=[], beside=None)
+        page_of(
+            explainer, tmp_path / "mark", X.loc[[label]], suspects="drop", columns=[], beside=None
+        )
 
 
 def test_as_of_a_date_or_of_a_column(explainer, tmp_path):
@@ -210,7 +270,9 @@ def test_as_of_a_date_or_of_a_column(explainer, tmp_path):
         least = str((pd.Timestamp(date) - pd.DateOffset(months=2)).date())
         assert all(least <= one < date for one in sold)
         assert page.cells[1][6] == ""
-    page = page_of(explainer, tmp_path / "year", asof=2000, within="built", columns=["built"], beside=None)
+    page = page_of(
+        explainer, tmp_path / "year", asof=2000, within="built", columns=["built"], beside=None
+    )
     assert "Estimated price as of 2000 $" in page.text
     assert all(int(line[4]) < 2000 for line in page.cells[2:-1])
 
@@ -225,7 +287,10 @@ def test_rows_fit_for_each_query(explainer, tmp_path, monkeypatch):
     explainer.report(NEW, tmp_path, **OPTIONS | alike)
     assert pages(tmp_path) == before
     for file, *_ in entries(tmp_path).values():
-        gaps = [line[5].partition("(")[2].rstrip(")").replace("−", "-") for line in Page(tmp_path / file).cells[2:-1]]
+        gaps = [
+            line[5].partition("(")[2].rstrip(")").replace("−", "-")
+            for line in Page(tmp_path / file).cells[2:-1]
+        ]
         assert gaps
         assert all(gap == "same" or abs(float(gap)) < 20 for gap in gaps)
 
@@ -234,9 +299,15 @@ def test_a_page_without_rows_says_so_and_is_counted(explainer, tmp_path):
     far = NEW.assign(area=NEW["area"].where(np.arange(len(NEW)) != 2, 1e6))
     found = explainer.report(far, tmp_path, **OPTIONS | {"within": ("area", 50)})
     assert (found.pages, found.written, found.unlisted) == (len(NEW), len(NEW), 1)
-    said = f"The model makes this estimate from {N} sales. None of these sales meets the conditions."
-    assert [said in Page(tmp_path / file).text for file, *_ in entries(tmp_path).values()].count(True) == 1
-    assert explainer.report(far, tmp_path, **OPTIONS | {"within": ("area", 50)}).unlisted == 0  # nothing was written
+    said = (
+        f"The model makes this estimate from {N} sales. None of these sales meets the conditions."
+    )
+    assert [said in Page(tmp_path / file).text for file, *_ in entries(tmp_path).values()].count(
+        True
+    ) == 1
+    assert (
+        explainer.report(far, tmp_path, **OPTIONS | {"within": ("area", 50)}).unlisted == 0
+    )  # nothing was written
 
 
 @pytest.mark.parametrize("sign", ["any", "for"])
@@ -251,7 +322,9 @@ def test_rows_that_are_most_alike(explainer, tmp_path, sign):
         assert "Alike: in how many of its steps the model treats it like this home." in page.text
         assert page.cells[0][4] == "Alike"
         rows = [(line[0].split("\u00a0")[1], line[4]) for line in page.cells[2:-1]]
-        assert rows == [(row, percent(share)) for row, share in zip(lines["row"], lines["similarity"])]
+        assert rows == [
+            (row, percent(share)) for row, share in zip(lines["row"], lines["similarity"])
+        ]
     with pytest.raises(InputError, match=r"differs in by \('leaves', now 'weights'\)"):
         explainer.report(NEW, tmp_path, by="weights", sign=sign, **OPTIONS)
 
@@ -316,7 +389,8 @@ def test_a_report_goes_on_after_an_interrupt(explainer, tmp_path, monkeypatch):
 
 def test_a_page_that_cannot_be_written_stops_the_report(explainer, tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "axil.machine.atomic.os.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left"))
+        "axil.machine.atomic.os.replace",
+        lambda *_: (_ for _ in ()).throw(OSError(28, "No space left")),
     )
     with pytest.raises(InputError, match=r"h15\d.html cannot be written: No space left"):
         explainer.report(NEW, tmp_path, **OPTIONS)
@@ -332,7 +406,9 @@ def _write_once(explainer, folder):
 def test_two_processes_at_once(explainer, tmp_path):
     """Both write the same folder, whatever comes first; it is as one alone leaves it."""
     context = multiprocessing.get_context("fork")
-    both = [context.Process(target=_write_once, args=(explainer, tmp_path / "both")) for _ in range(2)]
+    both = [
+        context.Process(target=_write_once, args=(explainer, tmp_path / "both")) for _ in range(2)
+    ]
     for one in both:
         one.start()
     for one in both:
@@ -354,9 +430,15 @@ def test_two_processes_at_once(explainer, tmp_path):
         ({"among": (X["area"] > 60).to_numpy()}, "differs in rows that may be listed"),
         ({"within": ("area", 50)}, "differs in rows that may be listed"),
         ({"X": NEW.assign(area=NEW["area"] + 1)}, "differs in X"),
-        ({"X": NEW.head(3), "beside": (BESIDE.iloc[:N], BESIDE.iloc[N:].head(3))}, r"X .*, pages \(12, now 3\)"),
+        (
+            {"X": NEW.head(3), "beside": (BESIDE.iloc[:N], BESIDE.iloc[N:].head(3))},
+            r"X .*, pages \(12, now 3\)",
+        ),
         ({"explainer": "forest"}, "differs in .*model"),
-        ({"beside": (BESIDE.iloc[:N].assign(street="?"), BESIDE.iloc[N:])}, "differs in training rows"),
+        (
+            {"beside": (BESIDE.iloc[:N].assign(street="?"), BESIDE.iloc[N:])},
+            "differs in training rows",
+        ),
     ],
     ids=lambda value: None if isinstance(value, str) else "-".join(value),
 )
@@ -366,7 +448,9 @@ def test_a_folder_of_another_report_is_refused(explainer, tmp_path, changes, mes
     options = OPTIONS | changes
     rows, asked = options.pop("X", NEW), explainer
     if options.pop("explainer", None):
-        asked = axil.Explainer(RandomForestRegressor(5, min_samples_leaf=3, random_state=0).fit(X, Y), X, Y)
+        asked = axil.Explainer(
+            RandomForestRegressor(5, min_samples_leaf=3, random_state=0).fit(X, Y), X, Y
+        )
     with pytest.raises(InputError, match=f"holds another report, whose report.json .*{message}"):
         asked.report(rows, tmp_path, **options)
     assert pages(tmp_path) == before
@@ -390,8 +474,14 @@ def test_a_folder_that_is_none_of_ours(explainer, tmp_path):
         ({"title": 3}, "title is 3; expected text"),
         ({"names": {"area": 3}}, "names is .*expected a dict"),
         ({"search": ["city"]}, "search names 'city'"),
-        ({"names": {"aera": "Floor area"}}, "names has 'aera', which is no column; .*Did you mean 'area'"),
-        ({"names": {"town": "Town"}, "beside": None, "columns": None}, "names has 'town'.* comes with beside="),
+        (
+            {"names": {"aera": "Floor area"}},
+            "names has 'aera', which is no column; .*Did you mean 'area'",
+        ),
+        (
+            {"names": {"town": "Town"}, "beside": None, "columns": None},
+            "names has 'town'.* comes with beside=",
+        ),
         ({"map": ("lat", "lon", "yards")}, "map has 'yards' as the unit of distances"),
         ({"suspects": True}, "suspects is True; expected"),
         ({"asof": "2023-01-01"}, "within is None; expected a column and a distance"),
@@ -412,7 +502,9 @@ def test_bad_input_leaves_no_folder(explainer, tmp_path, changes, message):
 
 
 def test_an_interval_of_another_model_is_refused(explainer, tmp_path):
-    other = axil.Explainer(LGBMRegressor(**QUICK, num_leaves=4).fit(X, Y), X, Y).calibrate(NEW, PRICE.iloc[N:])
+    other = axil.Explainer(LGBMRegressor(**QUICK, num_leaves=4).fit(X, Y), X, Y).calibrate(
+        NEW, PRICE.iloc[N:]
+    )
     with pytest.raises(InputError, match="interval predicts other values than this explainer"):
         explainer.report(NEW, tmp_path, interval=other, coverage=0.8, **OPTIONS)
 
@@ -420,7 +512,9 @@ def test_an_interval_of_another_model_is_refused(explainer, tmp_path):
 def test_what_has_no_report(tmp_path):
     dear = (Y.median() < Y).to_numpy()
     pushes = axil.Explainer(LGBMClassifier(**QUICK).fit(X, dear), X, dear)
-    with pytest.raises(UnsupportedQuestionError, match=r"report has no answer here: .*pushes, or .* make a score"):
+    with pytest.raises(
+        UnsupportedQuestionError, match=r"report has no answer here: .*pushes, or .* make a score"
+    ):
         pushes.report(NEW, tmp_path / "out")
     both = np.column_stack([Y, Y])
     several = axil.Explainer(RandomForestRegressor(3, random_state=0).fit(X, both), X, both)
@@ -468,12 +562,18 @@ def test_hostile_labels_are_shown_and_do_nothing(tmp_path):
     forest = RandomForestRegressor(5, min_samples_leaf=3, random_state=0).fit(rows.to_numpy(), Y)
     explainer = axil.Explainer(forest, rows, Y)
     words = dict.fromkeys(("title", "target", "unit", "rows", "query"), HOSTILE[1])
-    explainer.report(new, tmp_path / "out", k=N, search=[0], map=(2, 3), names={HOSTILE[0]: HOSTILE[2]}, **words)
+    explainer.report(
+        new, tmp_path / "out", k=N, search=[0], map=(2, 3), names={HOSTILE[0]: HOSTILE[2]}, **words
+    )
     for label, (file, _, _) in entries(tmp_path / "out").items():
         page = Page(tmp_path / "out" / file)
         assert not {"script", "img"} & set(page.tags)
         assert " ".join(label.split()) in page.text
-        assert (tmp_path / "out" / file).resolve().is_relative_to((tmp_path / "out" / "pages").resolve())
+        assert (
+            (tmp_path / "out" / file)
+            .resolve()
+            .is_relative_to((tmp_path / "out" / "pages").resolve())
+        )
     index = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
     assert index.count("<script>") == 1
     assert "<img" not in index
@@ -505,22 +605,38 @@ def test_cells_and_amounts():
         "2024-02-01",
         "x",
     ]
-    assert [Words(unit=unit).amount(-1500.0) for unit in ("", "$", "kWh")] == ["−1,500", "−$1,500", "−1,500 kWh"]
+    assert [Words(unit=unit).amount(-1500.0) for unit in ("", "$", "kWh")] == [
+        "−1,500",
+        "−$1,500",
+        "−1,500 kWh",
+    ]
     assert [Words(unit="$").amount(value) for value in (123.456, 12.3, -0.001, 7.0)] == [
         "$123",
         "$12.30",
         "$0.00",
         "$7",
     ]
-    assert [Words(unit="$").change(value, 9e5) for value in (12.3, -12.3, 0.001)] == ["+$12.30", "−$12.30", "$0.00"]
+    assert [Words(unit="$").change(value, 9e5) for value in (12.3, -12.3, 0.001)] == [
+        "+$12.30",
+        "−$12.30",
+        "$0.00",
+    ]
     assert [Words(unit="kg").change(value, 165.9) for value in (0.9406, -3.987, 0.001)] == [
         "+0.94 kg",
         "−3.99 kg",
         "0.00 kg",
     ]
-    assert [number_beside(-0.04, other) for other in (954280.0, 12.0, 0.0)] == ["0", "−0.040", "−0.04"]
+    assert [number_beside(-0.04, other) for other in (954280.0, 12.0, 0.0)] == [
+        "0",
+        "−0.040",
+        "−0.04",
+    ]
     years, areas = np.array([1890, 2023]), np.array([90.0, 2023.0, np.nan])
-    assert [cell(2023, commas_from(column)) for column in (years, areas, None)] == ["2023", "2,023", "2,023"]
+    assert [cell(2023, commas_from(column)) for column in (years, areas, None)] == [
+        "2023",
+        "2,023",
+        "2,023",
+    ]
     assert [shares(coverage) for coverage in (0.9, 0.8, 0.95, 0.99, 0.935)] == [
         "9 of 10",
         "8 of 10",
@@ -536,7 +652,9 @@ def test_cells_and_amounts():
         "14-21",
         "yes",
     ]
-    assert [difference(*pair) for pair in ((3, 1), (1, 3), (2, 2.0), ("a", "b"), (None, 1), (np.nan, 1))] == [
+    assert [
+        difference(*pair) for pair in ((3, 1), (1, 3), (2, 2.0), ("a", "b"), (None, 1), (np.nan, 1))
+    ] == [
         "+2",
         "−2",
         "same",
@@ -555,7 +673,8 @@ def test_pages_say_how_far_retraining_moves_an_estimate(tmp_path):
     share = found.std[0] / model.predict(NEW)[0]
     text = next(page for page in pages if page.stem == "h150").read_text(encoding="utf-8")
     assert re.search(
-        r"trained again from the start would move this estimate by about <b>± \$[\d,]+ \((.*?) ?%\)</b>", text
+        r"trained again from the start would move this estimate by about <b>± \$[\d,]+ \((.*?) ?%\)</b>",
+        text,
     )
     assert f"{100 * share:.1f}" in text or f"{100 * share:.0f}" in text
     with pytest.raises(InputError, match="refits has 12 predictions; expected those of the 3 rows"):

@@ -19,7 +19,9 @@ HOMES = pd.DataFrame(
     index=[f"14-21-310-{i:03d}-1024" for i in range(N)],
 )
 PRICE = 150 * HOMES["area"] + 500 * (HOMES["built"] - 1950) + DRAWS.normal(0, 5000, N) + 1e5
-SOLD = pd.DataFrame({"sold": pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(N), "D")}, index=HOMES.index)
+SOLD = pd.DataFrame(
+    {"sold": pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(N), "D")}, index=HOMES.index
+)
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +30,9 @@ def index(tmp_path_factory):
     model = LGBMRegressor(n_estimators=20, min_child_samples=5, n_jobs=1, verbose=-1)
     sales, prices = HOMES.iloc[:250], PRICE.iloc[:250].copy()
     prices.iloc[::60] *= 9
-    explainer = axil.Explainer(model.fit(sales, np.log(prices)), sales, np.log(prices), inverse_func=np.exp)
+    explainer = axil.Explainer(
+        model.fit(sales, np.log(prices)), sales, np.log(prices), inverse_func=np.exp
+    )
     words = {"title": "Valuation", "target": "price", "unit": "$", "rows": "sales", "query": "home"}
     dates = {
         "beside": (SOLD.iloc[:250], pd.DataFrame(index=HOMES.index[:250:60])),
@@ -36,7 +40,11 @@ def index(tmp_path_factory):
         "within": "sold",
     }
     interval = explainer.calibrate(HOMES.iloc[250:], np.log(PRICE.iloc[250:]))
-    more = {"columns": ["sold", "area", "built"], "map": ("lat", "lon", "miles"), "interval": interval}
+    more = {
+        "columns": ["sold", "area", "built"],
+        "map": ("lat", "lon", "miles"),
+        "interval": interval,
+    }
     folder = tmp_path_factory.mktemp("report") / "out"
     return explainer.report(sales[::60], folder, **words, **dates, **more).index
 
@@ -45,7 +53,9 @@ def index(tmp_path_factory):
 def page(browser, index, request):
     """The first home's page, on a screen of this width; nothing may be logged, thrown or fetched."""
     troubles = []
-    context = browser.new_context(**{"viewport": {"width": 1440, "height": 900}} | getattr(request, "param", {}))
+    context = browser.new_context(
+        **{"viewport": {"width": 1440, "height": 900}} | getattr(request, "param", {})
+    )
     found = context.new_page()
     found.on("console", lambda message: troubles.append(message.text))
     found.on("pageerror", lambda error: troubles.append(str(error)))
@@ -65,7 +75,9 @@ def test_an_owner_reads_it(page):
         assert word not in text
     head, own, *rows, mean = page.locator("tr").all()
     assert head.inner_text().split("\t")[0] == "Sales"
-    assert own.locator("td").nth(6).inner_text() == ""  # the home was not sold on the day of its valuation
+    assert (
+        own.locator("td").nth(6).inner_text() == ""
+    )  # the home was not sold on the day of its valuation
     assert mean.inner_text().startswith("Mean of these 5")
     area, built = (rows[0].locator("td").nth(i).inner_text().split()[0] for i in (7, 8))
     assert "," in area or float(area) < 1000
@@ -76,28 +88,40 @@ def test_a_wide_screen_is_used(page):
     assert page.locator("table").bounding_box()["width"] > 1300
 
 
-@pytest.mark.parametrize("page", [{"viewport": {"width": 960, "height": 800}}], indirect=True, ids=["small"])
+@pytest.mark.parametrize(
+    "page", [{"viewport": {"width": 960, "height": 800}}], indirect=True, ids=["small"]
+)
 def test_hyphens_do_not_break_labels(page):
     lines = """e => { const range = document.createRange(); range.selectNodeContents(e.firstChild);
         return range.getClientRects().length; }"""
     for media in ("screen", "print"):
         page.emulate_media(media=media)
         assert (
-            page.evaluate(f"[...document.querySelectorAll('td.n')].map({lines})") == [1] * page.locator("td.n").count()
+            page.evaluate(f"[...document.querySelectorAll('td.n')].map({lines})")
+            == [1] * page.locator("td.n").count()
         )
 
 
-@pytest.mark.parametrize("page", [{"viewport": {"width": 400, "height": 800}}], indirect=True, ids=["phone"])
+@pytest.mark.parametrize(
+    "page", [{"viewport": {"width": 400, "height": 800}}], indirect=True, ids=["phone"]
+)
 def test_a_phone_does_not_scroll_sideways(page):
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
-    named = page.evaluate("getComputedStyle(document.querySelector('.this td:nth-child(3)'), '::before').content")
+    named = page.evaluate(
+        "getComputedStyle(document.querySelector('.this td:nth-child(3)'), '::before').content"
+    )
     assert named == '"Estimate"'  # of the home itself nothing is adjusted
-    shown = page.evaluate("[...document.querySelectorAll('td')].every(e => e.scrollWidth <= e.clientWidth + 1)")
+    shown = page.evaluate(
+        "[...document.querySelectorAll('td')].every(e => e.scrollWidth <= e.clientWidth + 1)"
+    )
     assert shown
 
 
 @pytest.mark.parametrize(
-    "page", [{"color_scheme": "dark"}, {"color_scheme": "light"}], indirect=True, ids=["dark", "light"]
+    "page",
+    [{"color_scheme": "dark"}, {"color_scheme": "light"}],
+    indirect=True,
+    ids=["dark", "light"],
 )
 def test_words_of_caution_can_be_read(page):
     """By the contrast of the text with what is behind it, as the guidelines for accessible pages compute it."""
@@ -107,7 +131,9 @@ def test_words_of_caution_can_be_read(page):
         parts = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
         return parts @ [0.2126, 0.7152, 0.0722]
 
-    ground = light(page.evaluate("getComputedStyle(document.querySelector('section')).backgroundColor"))
+    ground = light(
+        page.evaluate("getComputedStyle(document.querySelector('section')).backgroundColor")
+    )
     for selector in (".word", ".soft", "td", "p.value"):
         ink = light(page.evaluate(f"getComputedStyle(document.querySelector({selector!r})).color"))
         assert (max(ink, ground) + 0.05) / (min(ink, ground) + 0.05) > 4.5

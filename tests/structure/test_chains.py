@@ -23,7 +23,11 @@ def example(seed):
     chains.check(N_LEAVES)
     weights = rng.uniform(1, 9, len(order)) * (rng.random(len(order)) > 0.25)
     sums = np.where(weights > 0, rng.normal(0, 3, len(order)), 0.0)
-    return Regularisation(np.full(len(order), 0.5), np.ones(len(order)), chains=chains), sums, weights
+    return (
+        Regularisation(np.full(len(order), 0.5), np.ones(len(order)), chains=chains),
+        sums,
+        weights,
+    )
 
 
 def by_regression(rule, sums, weights):
@@ -52,11 +56,21 @@ def test_values_and_pattern_are_those_of_an_isotonic_regression(seed):
     np.testing.assert_allclose(rule.leaf_values(sums, weights), expected, rtol=1e-13, atol=1e-14)
     pattern = hold(rule, sums, weights)
     np.testing.assert_allclose(affine(pattern, sums), expected, rtol=1e-13, atol=1e-14)
-    assert pattern.counts["bounded"] == (np.abs(expected - sums / (weights + rule.l2)) > 1e-12).sum() > 0
+    assert (
+        pattern.counts["bounded"]
+        == (np.abs(expected - sums / (weights + rule.l2)) > 1e-12).sum()
+        > 0
+    )
     assert sum(pattern.counts.values()) == pattern.counts["bounded"]
-    assert bytes_needed(rule, sums, weights) >= sum(12 * m.nnz for m in pattern.mixing if m is not None)
-    moved = sums + 1e-9 * np.random.default_rng(seed).normal(size=len(sums)) * (weights > 0)  # changes no pool
-    np.testing.assert_allclose(affine(pattern, moved), by_regression(rule, moved, weights), rtol=1e-13, atol=1e-14)
+    assert bytes_needed(rule, sums, weights) >= sum(
+        12 * m.nnz for m in pattern.mixing if m is not None
+    )
+    moved = sums + 1e-9 * np.random.default_rng(seed).normal(size=len(sums)) * (
+        weights > 0
+    )  # changes no pool
+    np.testing.assert_allclose(
+        affine(pattern, moved), by_regression(rule, moved, weights), rtol=1e-13, atol=1e-14
+    )
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -72,7 +86,9 @@ def test_pools_change_where_the_nearest_change_is(seed):
     assert len(gaps) > 5
     for _ in range(20):
         direction = rng.normal(size=len(sums)) * (weights > 0)
-        signed = np.sign(seeds.T @ sums)  # a gap is the size of a difference of values, which falls to zero
+        signed = np.sign(
+            seeds.T @ sums
+        )  # a gap is the size of a difference of values, which falls to zero
         speed = -signed * (seeds.T @ direction)
         first = (gaps[speed > 0] / speed[speed > 0]).min()
         assert beyond(sums + 0.999 * first * direction) < 1e-12

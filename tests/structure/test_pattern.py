@@ -93,7 +93,10 @@ def affine(pattern, n_leaves, sums):
 @pytest.mark.parametrize("name", SETTINGS)
 def test_values_and_pattern_against_a_walk_from_the_root(name, seed):
     rule, n_leaves, sums, weights = example(seed, **SETTINGS[name])
-    trees = [bent_values(rule.l2, rule.l1, rule.max_step, rule.nodes, t, sums, weights) for t in range(len(n_leaves))]
+    trees = [
+        bent_values(rule.l2, rule.l1, rule.max_step, rule.nodes, t, sums, weights)
+        for t in range(len(n_leaves))
+    ]
     expected = np.concatenate([values for values, _ in trees])
     np.testing.assert_allclose(rule.leaf_values(sums, weights), expected, rtol=1e-13, atol=1e-14)
     found = rule.node_values(sums, weights).bounded
@@ -101,7 +104,9 @@ def test_values_and_pattern_against_a_walk_from_the_root(name, seed):
         np.testing.assert_allclose(found[list(inner)], list(inner.values()), rtol=1e-13, atol=1e-14)
     pattern = hold(rule, sums, weights)
     np.testing.assert_allclose(affine(pattern, n_leaves, sums), expected, rtol=1e-12, atol=1e-13)
-    moved = sums + 1e-9 * np.random.default_rng(seed).normal(size=len(sums))  # too little to change a pattern
+    moved = sums + 1e-9 * np.random.default_rng(seed).normal(
+        size=len(sums)
+    )  # too little to change a pattern
     change = rule.leaf_values(moved, weights) - rule.leaf_values(sums, weights)
     np.testing.assert_allclose(affine(pattern, n_leaves, moved) - expected, change, atol=1e-14)
     assert sum(pattern.counts.values()) <= len(sums)
@@ -117,7 +122,9 @@ def test_the_nearest_change_of_a_pattern_is_where_it_says(name, seed):
     assert len(distances)
     assert (distances >= 0).all()
     sizes = np.linalg.norm(seeds, axis=0)
-    reached = np.divide(distances, sizes, out=np.full_like(sizes, np.inf), where=sizes > 1e-12)  # not what no sum moves
+    reached = np.divide(
+        distances, sizes, out=np.full_like(sizes, np.inf), where=sizes > 1e-12
+    )  # not what no sum moves
     first = np.argmin(reached)  # the way to it crosses no other change
     row, distance = seeds[:, first], distances[first]
     direction = row / (row @ row)  # changes the map at the rate of one
@@ -138,7 +145,10 @@ def test_the_nearest_change_of_a_pattern_is_where_it_says(name, seed):
 )
 def test_nodes_that_form_no_trees_are_refused(wrong):
     nodes, n_leaves = random_nodes(np.random.default_rng(0), 4)
-    parts = {name: np.array(getattr(nodes, name)) for name in ("starts", "children", "leaf", "l2", "values")}
+    parts = {
+        name: np.array(getattr(nodes, name))
+        for name in ("starts", "children", "leaf", "l2", "values")
+    }
     splits, ends = np.flatnonzero(nodes.leaf < 0), np.flatnonzero(nodes.leaf >= 0)
     if wrong == "child of two":
         parts["children"][splits[1], 0] = parts["children"][splits[0], 0]
@@ -147,7 +157,10 @@ def test_nodes_that_form_no_trees_are_refused(wrong):
     elif wrong == "leaf twice":
         parts["leaf"][ends[0]] = parts["leaf"][ends[1]]
     elif wrong == "foreign leaf":
-        parts["leaf"][ends[0]], parts["leaf"][ends[-1]] = parts["leaf"][ends[-1]], parts["leaf"][ends[0]]
+        parts["leaf"][ends[0]], parts["leaf"][ends[-1]] = (
+            parts["leaf"][ends[-1]],
+            parts["leaf"][ends[0]],
+        )
     elif wrong == "starts":
         parts["starts"][1] += 1
     else:

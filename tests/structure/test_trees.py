@@ -9,7 +9,8 @@ from tests.reference import random_structure
 
 
 @pytest.mark.parametrize(
-    ("leaves", "dtype"), [(1, np.uint8), (256, np.uint8), (257, np.uint16), (65536, np.uint16), (65537, np.uint32)]
+    ("leaves", "dtype"),
+    [(1, np.uint8), (256, np.uint8), (257, np.uint16), (65536, np.uint16), (65537, np.uint32)],
 )
 def test_leaf_numbers_take_the_smallest_type(leaves, dtype):
     assert cell_dtype(leaves) is dtype
@@ -17,7 +18,13 @@ def test_leaf_numbers_take_the_smallest_type(leaves, dtype):
 
 def test_a_structure_is_frozen():
     structure = random_structure(0, weighted=True, mixed=True)
-    arrays = [structure.cells, structure.rates, structure.row_weights, structure.starts, structure.mixing[0].data]
+    arrays = [
+        structure.cells,
+        structure.rates,
+        structure.row_weights,
+        structure.starts,
+        structure.mixing[0].data,
+    ]
     for array in arrays:
         with pytest.raises(ValueError, match="read-only"):
             array[...] = 0
@@ -31,7 +38,10 @@ def test_leaf_values_and_their_transpose_agree():
         structure = random_structure(1, mixed=mixed)
         for t, n in enumerate(structure.n_leaves):
             a, b = rng.normal(size=(2, n, 1))
-            left, right = b.T @ structure.leaf_values(t, a), structure.leaf_values_transpose(t, b).T @ a
+            left, right = (
+                b.T @ structure.leaf_values(t, a),
+                structure.leaf_values_transpose(t, b).T @ a,
+            )
             np.testing.assert_allclose(left, right, rtol=1e-12)
 
 
@@ -40,12 +50,17 @@ def wrong_parts():
     good = random_structure(0, weighted=True)
     total = good.n_leaves.sum()
     overflowing = good.n_leaves.copy()
-    overflowing[:2], overflowing[2] = 2**63 - 1, good.n_leaves[:3].sum() + 2  # adds up, in 64 bits, to the same
+    overflowing[:2], overflowing[2] = (
+        2**63 - 1,
+        good.n_leaves[:3].sum() + 2,
+    )  # adds up, in 64 bits, to the same
     yield {"n_leaves": overflowing}
     yield {"n_leaves": good.n_leaves.astype(float)}
     yield {"n_leaves": np.where(np.arange(6) == 3, 0, good.n_leaves)}
     yield {"n_leaves": np.zeros(0, np.int64), "cells": np.zeros((0, 40), np.uint8)}
-    yield {"n_leaves": np.where(np.arange(6) == 3, 257, good.n_leaves)}  # more than uint8 can number
+    yield {
+        "n_leaves": np.where(np.arange(6) == 3, 257, good.n_leaves)
+    }  # more than uint8 can number
     yield {"cells": good.cells.astype(np.int64)}
     yield {"cells": good.cells[:, ::2]}
     yield {"draws": np.ones((1, 1))}

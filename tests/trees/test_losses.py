@@ -56,7 +56,9 @@ def test_slopes_by_score_and_by_target(loss):
     for name in "g", "h":
         by_score = difference(lambda at, name=name: getattr(loss.slopes(Y, at), name), F)
         by_target = difference(lambda at, name=name: getattr(loss.slopes(at, F), name), Y)
-        np.testing.assert_allclose(full(getattr(slopes, f"{name}_by_score")) * own, by_score, atol=1e-7)
+        np.testing.assert_allclose(
+            full(getattr(slopes, f"{name}_by_score")) * own, by_score, atol=1e-7
+        )
         np.testing.assert_allclose(full(getattr(slopes, f"{name}_by_target")), by_target, atol=1e-7)
 
 
@@ -66,15 +68,22 @@ def test_mean_slopes(loss):
         up, down = F.copy(), F.copy()
         up[:, m] += STEP
         down[:, m] -= STEP
-        np.testing.assert_allclose(slopes[:, :, m], (loss.mean(up) - loss.mean(down)) / (2 * STEP), atol=1e-7)
+        np.testing.assert_allclose(
+            slopes[:, :, m], (loss.mean(up) - loss.mean(down)) / (2 * STEP), atol=1e-7
+        )
 
 
 def test_start_slopes(loss):
-    quotients = [(loss.start(MEANS + STEP * unit) - loss.start(MEANS - STEP * unit)) / (2 * STEP) for unit in np.eye(3)]
+    quotients = [
+        (loss.start(MEANS + STEP * unit) - loss.start(MEANS - STEP * unit)) / (2 * STEP)
+        for unit in np.eye(3)
+    ]
     np.testing.assert_allclose(loss.start_slopes(MEANS), np.transpose(quotients), atol=1e-7)
 
 
-@pytest.mark.parametrize("loss", [Squared(), Logistic(scale=1.7), Softmax(), poisson(), gamma(), tweedie(1.3)])
+@pytest.mark.parametrize(
+    "loss", [Squared(), Logistic(scale=1.7), Softmax(), poisson(), gamma(), tweedie(1.3)]
+)
 def test_the_link_is_the_inverse_of_the_mean(loss):
     np.testing.assert_allclose(loss.mean(loss.link(MEANS)[None])[0], MEANS, rtol=1e-14)
 
@@ -82,7 +91,9 @@ def test_the_link_is_the_inverse_of_the_mean(loss):
 def test_one_formula_is_poisson_to_the_bit():
     mean, found = np.exp(F), poisson(1.4).slopes(Y, F)
     expected = mean - Y, 1.4 * mean, mean, 1.4 * mean, full(-1.0), full(0.0)
-    for name, values in zip(("g", "h", "g_by_score", "h_by_score", "g_by_target", "h_by_target"), expected):
+    for name, values in zip(
+        ("g", "h", "g_by_score", "h_by_score", "g_by_target", "h_by_target"), expected
+    ):
         np.testing.assert_array_equal(full(getattr(found, name)), values, err_msg=name)
 
 
@@ -90,11 +101,15 @@ def test_one_formula_is_gamma_to_the_bit():
     inverse, found = np.exp(-F), gamma().slopes(Y, F)
     ratio = Y * inverse
     expected = 1 - ratio, ratio, ratio, -ratio, -inverse, inverse
-    for name, values in zip(("g", "h", "g_by_score", "h_by_score", "g_by_target", "h_by_target"), expected):
+    for name, values in zip(
+        ("g", "h", "g_by_score", "h_by_score", "g_by_target", "h_by_target"), expected
+    ):
         np.testing.assert_array_equal(full(getattr(found, name)), values, err_msg=name)
 
 
-@pytest.mark.parametrize(("loss", "y"), [(Logistic(), 1.5), (poisson(), -1.0), (poisson(), 0.0), (gamma(), 0.0)])
+@pytest.mark.parametrize(
+    ("loss", "y"), [(Logistic(), 1.5), (poisson(), -1.0), (poisson(), 0.0), (gamma(), 0.0)]
+)
 def test_targets_that_a_loss_does_not_take(loss, y):
     with pytest.raises(InputError, match="takes targets"):
         loss.check(np.array([[y]]))
@@ -103,7 +118,9 @@ def test_targets_that_a_loss_does_not_take(loss, y):
 @pytest.mark.parametrize("loss", [poisson(), tweedie(1.5)])
 def test_some_targets_of_a_fit_may_all_be_zero(loss):
     loss.check(np.zeros((2, 1)), "targets", whole=False)
-    with pytest.raises(InputError, match="targets goes down to -1; this loss takes targets from 0 up"):
+    with pytest.raises(
+        InputError, match="targets goes down to -1; this loss takes targets from 0 up"
+    ):
         loss.check(np.array([[-1.0]]), "targets", whole=False)
 
 

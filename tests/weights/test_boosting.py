@@ -17,7 +17,14 @@ from axil.weights.boosting import BoostedTrees
 from axil.weights.passes import leaf_sums
 from tests.away import Away
 from tests.devices import GPU
-from tests.reference import axil_backward, axil_forward, axil_oos, dense_weights, random_structure, replay
+from tests.reference import (
+    axil_backward,
+    axil_forward,
+    axil_oos,
+    dense_weights,
+    random_structure,
+    replay,
+)
 from tests.subsets import every
 
 # Sums of a few hundred products of order one in float64, in another order than the reference's.
@@ -42,7 +49,9 @@ def backend(request):
     return request.param
 
 
-@pytest.fixture(params=["one tree a pass", "shared passes", "leaf space by solves", "leaf space by look-ups"])
+@pytest.fixture(
+    params=["one tree a pass", "shared passes", "leaf space by solves", "leaf space by look-ups"]
+)
 def make(request, monkeypatch, backend):
     """Trees that are asked in one way, whatever the size of the problem."""
     if request.param == "one tree a pass":
@@ -68,12 +77,19 @@ def test_worked_example_of_the_paper(make):
     np.testing.assert_allclose(trees.ask(structure.leaves().T).dense(), K, **CLOSE)
     np.testing.assert_allclose(trees.apply(None, np.eye(4)), K, **CLOSE)
     np.testing.assert_allclose(trees.combine(None, np.eye(4)), K.T, **CLOSE)
-    np.testing.assert_allclose(trees.apply(None, y[:, None])[:, 0], [7 / 4, 9 / 4, 11 / 4, 13 / 4], **CLOSE)
+    np.testing.assert_allclose(
+        trees.apply(None, y[:, None])[:, 0], [7 / 4, 9 / 4, 11 / 4, 13 / 4], **CLOSE
+    )
 
 
 def test_equal_to_the_papers_algorithms(make):
     rng = np.random.default_rng(0)
-    leaves = np.stack([np.unique(rng.integers(0, m, 200), return_inverse=True)[1] for m in rng.integers(2, 40, 12)])
+    leaves = np.stack(
+        [
+            np.unique(rng.integers(0, m, 200), return_inverse=True)[1]
+            for m in rng.integers(2, 40, 12)
+        ]
+    )
     structure, rate = plain(leaves, 0.3), 0.3
     trees = make(structure)
     v = rng.normal(size=(200, 3))
@@ -95,7 +111,13 @@ SHAPES = {
     "mean and offsets": {"offsets": True, "weighted": True},
     "mixed leaves": {"mixed": True, "weighted": True},
     "shifted": {"shifted": True, "weighted": True, "draws": (1.0, 0.0)},
-    "shifted mixed drops": {"shifted": True, "mixed": True, "coefficients": "drops", "base": 1.0, "offsets": True},
+    "shifted mixed drops": {
+        "shifted": True,
+        "mixed": True,
+        "coefficients": "drops",
+        "base": 1.0,
+        "offsets": True,
+    },
     "one row": {"n_rows": 1},
     "one tree": {"n_trees": 1},
     "single leaves": {"most_leaves": 1},
@@ -118,7 +140,12 @@ def by_recursion(shape):
     """A structure, queries, and the dense weights of these and of the training rows."""
     structure = random_structure(3, **SHAPES[shape])
     queries = random_queries(structure, 11)
-    return structure, queries, dense_weights(structure, queries), dense_weights(structure, structure.leaves().T)
+    return (
+        structure,
+        queries,
+        dense_weights(structure, queries),
+        dense_weights(structure, structure.leaves().T),
+    )
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -132,11 +159,19 @@ def test_equal_to_the_dense_recursion(make, shape):
     np.testing.assert_allclose(trees.apply(None, eye), K, **CLOSE)
     np.testing.assert_allclose(trees.combine(None, eye), K.T, **CLOSE)
     offsets = np.zeros((structure.n_rows, 1)) if structure.offsets is None else structure.offsets
-    without_base = weights - (0 if structure.base is not None else np.outer(left, base_share(structure)))
-    expected = (0.0 if structure.base is None else structure.base) * left[:, None] - without_base @ offsets
+    without_base = weights - (
+        0 if structure.base is not None else np.outer(left, base_share(structure))
+    )
+    expected = (0.0 if structure.base is None else structure.base) * left[
+        :, None
+    ] - without_base @ offsets
     nothing = replace(structure, base=np.zeros(1), offsets=None)
-    expected = expected + replay(nothing, np.zeros(structure.n_rows), queries)[:, None]  # what shifts alone predict
-    np.testing.assert_allclose(trees.intercepts(adjoints, trees.constants(queries)), expected, rtol=0, atol=1e-11)
+    expected = (
+        expected + replay(nothing, np.zeros(structure.n_rows), queries)[:, None]
+    )  # what shifts alone predict
+    np.testing.assert_allclose(
+        trees.intercepts(adjoints, trees.constants(queries)), expected, rtol=0, atol=1e-11
+    )
 
 
 @pytest.mark.parametrize("base", [1.0, 0.0])
@@ -153,7 +188,8 @@ def test_no_queries_stand_for_the_training_rows(make, shape, base):
         (trees.apply(None, v, base), trees.apply(leaves, v, base)),
         (trees.combine(None, v, base), trees.combine(leaves, v, base)),
         (
-            trees.predicted(None, v[:, :n_outputs]) - (0.0 if structure.offsets is None else structure.offsets),
+            trees.predicted(None, v[:, :n_outputs])
+            - (0.0 if structure.offsets is None else structure.offsets),
             trees.predicted(leaves, v[:, :n_outputs]),
         ),
     ]:
@@ -163,7 +199,10 @@ def test_no_queries_stand_for_the_training_rows(make, shape, base):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_weights_times_targets_and_intercepts_are_the_fit(make, shape):
     structure = random_structure(5, **SHAPES[shape])
-    y, queries = np.random.default_rng(1).normal(size=structure.n_rows), random_queries(structure, 7)
+    y, queries = (
+        np.random.default_rng(1).normal(size=structure.n_rows),
+        random_queries(structure, 7),
+    )
     trees = make(structure)
     answer, expected = trees.ask(queries), replay(structure, y, queries)
     found = answer.dense() @ y + answer.intercepts[:, 0]
@@ -176,13 +215,22 @@ def test_weights_times_targets_and_intercepts_are_the_fit(make, shape):
         np.testing.assert_allclose(values, trees.fit(y[:, None]).values, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("shape", ["weighted", "shifted", "bags weighted l2", "drops", "mixed leaves"])
+@pytest.mark.parametrize(
+    "shape", ["weighted", "shifted", "bags weighted l2", "drops", "mixed leaves"]
+)
 def test_weights_of_leaf_sums(shape):
     structure = random_structure(6, **SHAPES[shape])
     trees, rng = BoostedTrees(structure, Cpu(1)), np.random.default_rng(2)
-    y, seeds = rng.normal(size=(2, structure.n_rows, 1)), rng.normal(size=(structure.total_leaves, 3))
-    difference = trees.fit(y[0]).sums - trees.fit(y[1]).sums  # an affine map: its differences are linear
-    np.testing.assert_allclose(seeds.T @ difference, trees.sum_weights(seeds).T @ (y[0] - y[1]), rtol=0, atol=1e-10)
+    y, seeds = (
+        rng.normal(size=(2, structure.n_rows, 1)),
+        rng.normal(size=(structure.total_leaves, 3)),
+    )
+    difference = (
+        trees.fit(y[0]).sums - trees.fit(y[1]).sums
+    )  # an affine map: its differences are linear
+    np.testing.assert_allclose(
+        seeds.T @ difference, trees.sum_weights(seeds).T @ (y[0] - y[1]), rtol=0, atol=1e-10
+    )
 
 
 def base_share(structure):
@@ -299,8 +347,12 @@ def test_what_is_kept_of_leaf_space_counts(monkeypatch):
     inverted = trees.prepared(1 << 20, 1 << 40)
     assert inverted is not solved
     assert trees.prepared(some, 1 << 40) is inverted
-    np.testing.assert_allclose(inverted.ask(one).dense(), solved.ask(one).dense(), rtol=1e-10, atol=1e-15)
-    np.testing.assert_allclose(trees.ask(one).dense(), solved.ask(one).dense(), rtol=1e-10, atol=1e-15)
+    np.testing.assert_allclose(
+        inverted.ask(one).dense(), solved.ask(one).dense(), rtol=1e-10, atol=1e-15
+    )
+    np.testing.assert_allclose(
+        trees.ask(one).dense(), solved.ask(one).dense(), rtol=1e-10, atol=1e-15
+    )
 
 
 def shared(structure):
@@ -312,7 +364,10 @@ def shared(structure):
 
 def test_shared_passes_cover_every_tree_once():
     most = 200
-    assert all(leaves.sum() <= most for leaves in shared(random_structure(2, n_rows=300, n_trees=40, most_leaves=150)))
+    assert all(
+        leaves.sum() <= most
+        for leaves in shared(random_structure(2, n_rows=300, n_trees=40, most_leaves=150))
+    )
 
 
 def test_large_trees_share_a_pass_where_their_tables_are_smaller_than_the_leaf_numbers():

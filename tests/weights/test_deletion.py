@@ -26,7 +26,13 @@ SHAPES |= {
     "l2 by one weight": {"l2": 2.0, "by_weight": True},
     "l2 by weight shifted": {"l2": 2.0, "by_weight": True, "weighted": True, "shifted": True},
     "l2 by weight many rows": {"l2": 50.0, "by_weight": True, "weighted": True, "n_rows": 400},
-    "steps drops offsets": {"l2": 2.0, "steps": 3, "coefficients": "drops", "offsets": True, "draws": (1.0, 0.0)},
+    "steps drops offsets": {
+        "l2": 2.0,
+        "steps": 3,
+        "coefficients": "drops",
+        "offsets": True,
+        "draws": (1.0, 0.0),
+    },
 }
 
 
@@ -46,7 +52,9 @@ def way(request, monkeypatch):
     monkeypatch.setattr(deletion_work, "BLOCK_ENTRIES", 200)
     monkeypatch.setattr(deletion, "EFFECT_ENTRIES", 200)
     monkeypatch.setattr(deletion, "HELD", (1 << 30) if request.param == "kept" else 0)
-    monkeypatch.setattr(deletion_work.Work, "uses_leaf_space", lambda self, available: request.param != "replays")
+    monkeypatch.setattr(
+        deletion_work.Work, "uses_leaf_space", lambda self, available: request.param != "replays"
+    )
     return request.param
 
 
@@ -58,7 +66,11 @@ def test_effects_are_those_of_a_fit_without_the_row(shape, way):
     rows = np.arange(0, s.n_rows, -(-s.n_rows // 30))
     (answer,) = engine_of(s, prepared=False).deletion(queries, y, ENOUGH)
     before = reweighted_replay(s, y[:, 0], weights_without(s, []), queries).real
-    after = [reweighted_replay(s, y[:, 0], weights_without(s, j), queries, 1).real for j in rows if s.n_rows > 1]
+    after = [
+        reweighted_replay(s, y[:, 0], weights_without(s, j), queries, 1).real
+        for j in rows
+        if s.n_rows > 1
+    ]
     expected = (
         np.array(after).T - before[:, None] if after else np.full((5, 1), np.nan)
     )  # without the only row nothing is left
@@ -74,20 +86,26 @@ def test_rows_are_left_out_of_their_own_predictions(shape, way):
     drawn = s.draws[s.cells // s.n_leaves[:, None]] * weights_without(s, [])
     expected = []
     for j in range(s.n_rows):
-        others = [np.delete(drawn[t] * (leaves[t] == leaves[t, j]), j).sum() for t in range(s.n_trees)]
+        others = [
+            np.delete(drawn[t] * (leaves[t] == leaves[t, j]), j).sum() for t in range(s.n_trees)
+        ]
         moved = s.leaf_scale[s.starts[:-1] + leaves[:, j].astype(int)] > 0
         lonely = (np.array(others) == 0) & (drawn[:, j] > 0) & moved
         if s.n_rows == 1 or (lonely.any() and not s.averages):
             expected.append(np.nan)
             continue
         offset = 0.0 if s.offsets is None else s.offsets[j, 0]
-        expected.append(reweighted_replay(s, y[:, 0], weights_without(s, j), leaves.T[[j]], 1).real[0] + offset)
+        expected.append(
+            reweighted_replay(s, y[:, 0], weights_without(s, j), leaves.T[[j]], 1).real[0] + offset
+        )
         if s.n_rows > 100 and j > 40:
             break
     np.testing.assert_allclose(found[: len(expected)], expected, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("shape", ["weighted", "l2", "offsets", "bags weighted l2", "shifted", "l2 by weight"])
+@pytest.mark.parametrize(
+    "shape", ["weighted", "l2", "offsets", "bags weighted l2", "shifted", "l2 by weight"]
+)
 def test_errors_after_every_number_of_trees_are_those_of_shorter_fits(shape):
     s = random_structure(6, n_rows=60, most_leaves=4, **SHAPES[shape])
     y = targets_of(s)
@@ -99,9 +117,13 @@ def test_errors_after_every_number_of_trees_are_those_of_shorter_fits(shape):
     for n in (1, 3, s.n_trees):
         shorter = first_trees(s, n)
         alone = engine_of(shorter, False).left_out(y, ENOUGH).predictions[kept, 0]
-        np.testing.assert_allclose(curve.left_out[n, 0], np.average((y[kept, 0] - alone) ** 2, weights=w), rtol=1e-11)
+        np.testing.assert_allclose(
+            curve.left_out[n, 0], np.average((y[kept, 0] - alone) ** 2, weights=w), rtol=1e-11
+        )
         own = engine_of(shorter, False).predicted(None, y)[kept, 0]
-        np.testing.assert_allclose(curve.fitted[n, 0], np.average((y[kept, 0] - own) ** 2, weights=w), rtol=1e-11)
+        np.testing.assert_allclose(
+            curve.fitted[n, 0], np.average((y[kept, 0] - own) ** 2, weights=w), rtol=1e-11
+        )
     assert curve.rows == kept.sum()
 
 
@@ -136,12 +158,19 @@ def test_a_row_that_outweighs_its_leaves_is_replayed():
     s = random_structure(4, weighted=True, l2=1e-9)
     w = s.row_weights.copy()
     w[3] *= 1e9
-    leaf_weights = np.concatenate([np.bincount(leaf, w, n) for leaf, n in zip(s.leaves(), s.n_leaves)])
-    s = replace(s, row_weights=w, leaf_weights=leaf_weights, leaf_scale=s.regularisation.scale(leaf_weights))
+    leaf_weights = np.concatenate(
+        [np.bincount(leaf, w, n) for leaf, n in zip(s.leaves(), s.n_leaves)]
+    )
+    s = replace(
+        s, row_weights=w, leaf_weights=leaf_weights, leaf_scale=s.regularisation.scale(leaf_weights)
+    )
     engine, y, queries = BoostedTrees(s, Cpu(2)), targets_of(s), random_queries(s, 5)
     assert 3 in engine.deletions(y, ENOUGH).by_replay(slice(0, s.n_rows))
     left = weights_without(s, 3)
-    expected = reweighted_replay(s, y[:, 0], left, queries, 1).real - reweighted_replay(s, y[:, 0], w, queries).real
+    expected = (
+        reweighted_replay(s, y[:, 0], left, queries, 1).real
+        - reweighted_replay(s, y[:, 0], w, queries).real
+    )
     found = gathered(engine.deletion(queries, y, ENOUGH)[0], len(y))
     np.testing.assert_allclose(found[:, 3], expected, rtol=0, atol=1e-11)
     own = reweighted_replay(s, y[:, 0], left, s.leaves().T[[3]], 1).real[0]
@@ -167,20 +196,36 @@ def test_models_against_fits_without_the_row(library, name):
     for k, effects in enumerate([found] if explainer.outputs is None else np.swapaxes(found, 0, 1)):
         shared = len(explainer._model.engines) == 1
         s = explainer._model.engines[0 if shared else k].structure
-        own, y = leaves if s.columns is None else leaves[:, s.columns], explainer._model.targets[:, k]
+        own, y = (
+            leaves if s.columns is None else leaves[:, s.columns],
+            explainer._model.targets[:, k],
+        )
         s = of_output(s, k if shared else 0)
         before = reweighted_replay(s, y, weights_without(s, []), own).real
-        expected = [reweighted_replay(s, y, weights_without(s, j), own, 1).real - before for j in rows]
+        expected = [
+            reweighted_replay(s, y, weights_without(s, j), own, 1).real - before for j in rows
+        ]
         scale = np.abs(effects).max()
-        np.testing.assert_allclose(effects[:, rows], np.array(expected).T, rtol=0, atol=1e-9 * scale)
-        part = left_out if explainer.outputs is None else left_out[left_out["output"] == explainer.outputs[k]]
+        np.testing.assert_allclose(
+            effects[:, rows], np.array(expected).T, rtol=0, atol=1e-9 * scale
+        )
+        part = (
+            left_out
+            if explainer.outputs is None
+            else left_out[left_out["output"] == explainer.outputs[k]]
+        )
         alone = part["prediction"].to_numpy() - explainer._model.fitted()[:, k]
         changes = [
-            (reweighted_replay(s, y, weights_without(s, j), s.leaves().T[[j]], 1) - fitted_of(s, y, j)).real[0]
+            (
+                reweighted_replay(s, y, weights_without(s, j), s.leaves().T[[j]], 1)
+                - fitted_of(s, y, j)
+            ).real[0]
             for j in rows
         ]
         known = ~np.isnan(alone[rows])
-        np.testing.assert_allclose(alone[rows][known], np.array(changes)[known], rtol=0, atol=1e-9 * np.abs(y).max())
+        np.testing.assert_allclose(
+            alone[rows][known], np.array(changes)[known], rtol=0, atol=1e-9 * np.abs(y).max()
+        )
         assert known.any() or "weights minute" in name
 
 
@@ -188,7 +233,9 @@ def fitted_of(s, y, j):
     return reweighted_replay(s, y, weights_without(s, []), s.leaves().T[[j]])
 
 
-@pytest.mark.parametrize("name", ["linear regression weighted", "ridge", "ridge weighted", "kernel ridge weighted"])
+@pytest.mark.parametrize(
+    "name", ["linear regression weighted", "ridge", "ridge weighted", "kernel ridge weighted"]
+)
 def test_smoothers_against_refits_without_rows(name):
     """1e-8: least squares of the library, solved again, keeps some ten digits of predictions of order ten."""
     case, explainer = case_of("smoother", name), explainer_of("smoother", name)
@@ -202,8 +249,12 @@ def test_smoothers_against_refits_without_rows(name):
         found = explainer.without(case.X_new, rows)
         np.testing.assert_allclose(found["after"], refit.predict(case.X_new), rtol=0, atol=1e-8)
         if len(rows) == 1:
-            np.testing.assert_allclose(effects[:, rows[0]], refit.predict(case.X_new) - before, rtol=0, atol=1e-8)
-            np.testing.assert_allclose(left_out[rows], refit.predict(case.X[rows]), rtol=0, atol=1e-8)
+            np.testing.assert_allclose(
+                effects[:, rows[0]], refit.predict(case.X_new) - before, rtol=0, atol=1e-8
+            )
+            np.testing.assert_allclose(
+                left_out[rows], refit.predict(case.X[rows]), rtol=0, atol=1e-8
+            )
 
 
 @pytest.mark.parametrize(
@@ -219,14 +270,26 @@ def test_sets_of_rows_against_a_fit_without_them(library, name):
     case, explainer = pair_of(library, name)
     rows = [0, 5, 6, 40, 90]
     table = explainer.without(case.X_new[:4], [explainer._model.index[j] for j in rows])
-    leaves, n_outputs = explainer._model.adapter.leaves(case.X_new[:4]), explainer._model.targets.shape[1]
+    leaves, n_outputs = (
+        explainer._model.adapter.leaves(case.X_new[:4]),
+        explainer._model.targets.shape[1],
+    )
     for k in range(n_outputs):
         shared = len(explainer._model.engines) == 1
         s = explainer._model.engines[0 if shared else k].structure
-        own, y = leaves if s.columns is None else leaves[:, s.columns], explainer._model.targets[:, k]
-        expected = reweighted_replay(of_output(s, k if shared else 0), y, weights_without(s, rows), own, len(rows)).real
-        np.testing.assert_allclose(table["after"][k::n_outputs], expected, rtol=0, atol=1e-9 * np.abs(y).max())
-    np.testing.assert_allclose(table["after"] - table["before"], table["change"], rtol=0, atol=1e-12 * np.abs(y).max())
+        own, y = (
+            leaves if s.columns is None else leaves[:, s.columns],
+            explainer._model.targets[:, k],
+        )
+        expected = reweighted_replay(
+            of_output(s, k if shared else 0), y, weights_without(s, rows), own, len(rows)
+        ).real
+        np.testing.assert_allclose(
+            table["after"][k::n_outputs], expected, rtol=0, atol=1e-9 * np.abs(y).max()
+        )
+    np.testing.assert_allclose(
+        table["after"] - table["before"], table["change"], rtol=0, atol=1e-12 * np.abs(y).max()
+    )
     assert "exact" in table.attrs["axil"]
 
 
@@ -237,7 +300,10 @@ def test_what_has_no_deletion_is_refused_by_name():
         "without": lambda: explainer.without(X, [0]),
         "leave_one_out": explainer.leave_one_out,
     }.items():
-        with pytest.raises(UnsupportedQuestionError, match=f"{question} has no answer here.*neighbours and Gaussian"):
+        with pytest.raises(
+            UnsupportedQuestionError,
+            match=f"{question} has no answer here.*neighbours and Gaussian",
+        ):
             ask()
 
 
@@ -261,7 +327,9 @@ def test_long_work_is_announced(monkeypatch):
     assert said[0].filename == __file__
     assert 'method="first-order" takes less' in str(said[0].message)
     median = LGBMRegressor(objective="l1", n_estimators=3, verbose=-1).fit(case.X[:60], case.y[:60])
-    with pytest.warns(axil.CostWarning, match=r"take .*explainer\.without\(X, rows\) is one replay"):  # no first order
+    with pytest.warns(
+        axil.CostWarning, match=r"take .*explainer\.without\(X, rows\) is one replay"
+    ):  # no first order
         axil.Explainer(median, case.X[:60], case.y[:60]).removal(case.X_new[:2])
 
 
@@ -271,7 +339,9 @@ def test_a_row_with_nearly_all_weight_leaves_the_others_their_answers():
     X = rng.normal(size=(400, 4))
     y, w = 3 * X[:, 0] + rng.normal(size=400), 10 ** rng.uniform(-3, 3, 400)
     w[0] = 3e7
-    model = CatBoostRegressor(iterations=3, depth=3, learning_rate=0.3, verbose=0, thread_count=1, random_seed=0)
+    model = CatBoostRegressor(
+        iterations=3, depth=3, learning_rate=0.3, verbose=0, thread_count=1, random_seed=0
+    )
     explainer = axil.Explainer(model.fit(X, y, sample_weight=w), X, y, w)
     found, rows = explainer.removal(X[:3]), [0, 1, 57, 111, 209, 399]
     assert np.isfinite(found).all()

@@ -25,7 +25,9 @@ def test_equal_to_the_dense_recursion(shape):
     forest = Forest(structure)
     rng = np.random.default_rng(0)
     queries = np.stack([rng.integers(0, n, 9) for n in structure.n_leaves], axis=1)
-    np.testing.assert_allclose(forest.ask(queries).dense(), dense_weights(structure, queries)[0], atol=1e-14)
+    np.testing.assert_allclose(
+        forest.ask(queries).dense(), dense_weights(structure, queries)[0], atol=1e-14
+    )
     K = dense_weights(structure, structure.leaves().T)[0]
     v = rng.normal(size=(structure.n_rows, 3))
     np.testing.assert_allclose(forest.apply(None, v), K @ v, atol=1e-12)
@@ -35,7 +37,9 @@ def test_equal_to_the_dense_recursion(shape):
 def test_boosting_is_no_forest():
     assert not is_forest(random_structure(0))
     assert not is_forest(random_structure(0, base=0.0, coefficients="parallel"))
-    assert not is_forest(random_structure(0, coefficients="forest"))  # its mean enters every prediction
+    assert not is_forest(
+        random_structure(0, coefficients="forest")
+    )  # its mean enters every prediction
 
 
 def test_weights_cost_the_leaves_met():
@@ -61,17 +65,30 @@ def test_classes_are_one_hot_targets():
     np.testing.assert_allclose(explanation.predictions, model.predict_proba(X[:5]), atol=1e-12)
     assert explanation.contributions.shape == (5, 3, 300)
     table = explanation.top(2)
-    assert list(table.columns) == ["query", "output", "prediction", "rank", "row", "weight", "target", "contribution"]
+    assert list(table.columns) == [
+        "query",
+        "output",
+        "prediction",
+        "rank",
+        "row",
+        "weight",
+        "target",
+        "contribution",
+    ]
     assert list(table["output"][:6]) == ["high", "high", "low", "low", "middle", "middle"]
     groups = explanation.group(y)
     own = groups[groups["output"] == groups["group"]]
-    np.testing.assert_allclose(own["contribution"].to_numpy().reshape(5, 3), explanation.predictions, atol=1e-12)
+    np.testing.assert_allclose(
+        own["contribution"].to_numpy().reshape(5, 3), explanation.predictions, atol=1e-12
+    )
 
 
 def test_unknown_classes():
     X, y = np.arange(10.0)[:, None], np.array(["a", "b"] * 5)
     model = RandomForestClassifier(2).fit(X, y)
-    with pytest.raises(axil.InputError, match="holds 'c' at position 0; the model knows the classes a, b"):
+    with pytest.raises(
+        axil.InputError, match="holds 'c' at position 0; the model knows the classes a, b"
+    ):
         axil.Explainer(model, X, np.array(["c"] * 10))
 
 
@@ -86,7 +103,9 @@ def test_parallel_trees_of_one_iteration(margin, n_outputs):
     rng = np.random.default_rng(0)
     X, y = rng.random((200, 4)), 5 + rng.random((200, n_outputs))
     offsets = rng.random((200, n_outputs)) if margin else None
-    model = xgb.XGBRegressor(n_estimators=1, num_parallel_tree=4, subsample=0.8, base_score=2.0, n_jobs=1)
+    model = xgb.XGBRegressor(
+        n_estimators=1, num_parallel_tree=4, subsample=0.8, base_score=2.0, n_jobs=1
+    )
     model.fit(X, y, base_margin=offsets)
     explanation = axil.Explainer(model, X, y, init_score=offsets)(X[:5])
     expected = model.predict(X[:5]).reshape(explanation.predictions.shape)

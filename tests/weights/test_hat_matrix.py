@@ -35,9 +35,14 @@ def test_both_ways_equal_the_dense_recursion(shape, ready, monkeypatch):
 
 def test_the_cheaper_way_that_fits_is_gone():
     def pays(structure, available):
-        return hat_matrix.LeverageWork.of(structure, Cpu(1).costs, ready=False, matrices=4).leaf_space_pays(available)
+        return hat_matrix.LeverageWork.of(
+            structure, Cpu(1).costs, ready=False, matrices=4
+        ).leaf_space_pays(available)
 
-    small, deep = random_structure(0, n_rows=9, most_leaves=60), random_structure(0, n_rows=4000, n_trees=4)
+    small, deep = (
+        random_structure(0, n_rows=9, most_leaves=60),
+        random_structure(0, n_rows=4000, n_trees=4),
+    )
     assert not pays(small, PLENTY)
     assert pays(deep, PLENTY)
     assert not pays(deep, 1000)  # it does not fit
@@ -57,8 +62,12 @@ def test_models(library, name):
     K, leverage = explainer.matrix(), explainer.leverage()
     assert leverage.shape == K.shape[:-1]
     K = np.swapaxes(K, 0, 1) if K.ndim == 3 else K[None]  # (outputs with trees of their own, N, N)
-    np.testing.assert_allclose(leverage.reshape(len(case.y), -1).T, np.diagonal(K, axis1=1, axis2=2), **CLOSE)
-    np.testing.assert_allclose(np.atleast_1d(explainer.degrees_of_freedom()), np.trace(K, axis1=1, axis2=2), **CLOSE)
+    np.testing.assert_allclose(
+        leverage.reshape(len(case.y), -1).T, np.diagonal(K, axis1=1, axis2=2), **CLOSE
+    )
+    np.testing.assert_allclose(
+        np.atleast_1d(explainer.degrees_of_freedom()), np.trace(K, axis1=1, axis2=2), **CLOSE
+    )
     squares = [engine.squares(PLENTY) for engine in explainer._model.engines]
     close = (
         CLOSE if library != "smoother" else {"rtol": 1e-8}
@@ -72,4 +81,6 @@ def test_results_do_not_depend_on_the_thread_count():
     one, three = (axil.Explainer(case.model, case.X, case.y, n_threads=n).prepare() for n in (1, 3))
     for engine, other in zip(one._model.engines, three._model.engines):
         for own in (hat_matrix.leverage_in_leaf_space, hat_matrix.squares_in_leaf_space):
-            np.testing.assert_array_equal(own(engine.leaf_space, engine.rows), own(other.leaf_space, other.rows))
+            np.testing.assert_array_equal(
+                own(engine.leaf_space, engine.rows), own(other.leaf_space, other.rows)
+            )

@@ -3,7 +3,12 @@
 import numpy as np
 import pytest
 from lightgbm import LGBMRegressor
-from sklearn.ensemble import BaggingRegressor, ExtraTreesRegressor, RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import (
+    BaggingRegressor,
+    ExtraTreesRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
 from sklearn.tree import DecisionTreeRegressor
 from xgboost import XGBRFRegressor
 
@@ -60,7 +65,9 @@ def pruned_predictions(model, y, weights, queries):
         paths = tree.decision_path(queries[:, features]).toarray().astype(bool)
         for query, path in enumerate(paths):
             nodes = [node for node in np.flatnonzero(path) if weight[inside[:, node]].sum() > 0]
-            rows = inside[:, max(nodes)] if nodes else np.ones(len(X), bool)  # numbers grow on the way down
+            rows = (
+                inside[:, max(nodes)] if nodes else np.ones(len(X), bool)
+            )  # numbers grow on the way down
             own = weight if nodes else weights
             total[query] += np.average(y[rows], axis=0, weights=own[rows])
     return total / len(parts)
@@ -166,13 +173,21 @@ def test_refits(name):
         np.testing.assert_allclose(again(QUERIES).predictions, expected, rtol=0, atol=tolerance)
         gone = [45, 50, 51, 52, 60, 70]
         both = explainer.without(QUERIES, [*rows, *gone])["after"]
-        np.testing.assert_allclose(again.without(QUERIES, gone)["after"], both, rtol=0, atol=tolerance)
-        np.testing.assert_allclose(again.refit(drop=gone).model.predict(QUERIES), both, rtol=0, atol=tolerance)
+        np.testing.assert_allclose(
+            again.without(QUERIES, gone)["after"], both, rtol=0, atol=tolerance
+        )
+        np.testing.assert_allclose(
+            again.refit(drop=gone).model.predict(QUERIES), both, rtol=0, atol=tolerance
+        )
         single = again.removal(QUERIES, method="exact")[:, list(again.index).index(50)]
-        np.testing.assert_allclose(single, again.without(QUERIES, [50])["change"], rtol=0, atol=tolerance)
+        np.testing.assert_allclose(
+            single, again.without(QUERIES, [50])["change"], rtol=0, atol=tolerance
+        )
         back = again.refit(add=(X[rows], Y[rows]))
         if name in UNSAMPLED:  # else rows that are added are in every bag
-            np.testing.assert_allclose(back.model.predict(QUERIES), model.predict(QUERIES), rtol=0, atol=tolerance)
+            np.testing.assert_allclose(
+                back.model.predict(QUERIES), model.predict(QUERIES), rtol=0, atol=tolerance
+            )
 
 
 @pytest.mark.filterwarnings("ignore::axil.SplitsWarning")
@@ -186,22 +201,36 @@ def test_refitted_forests_are_saved(tmp_path):
     assert "emptied" not in explainer.without(QUERIES, []).attrs
     loaded = axil.load(tmp_path / "forest.axil", again.model)
     expected = explainer.without(QUERIES, list(range(33)))["after"]
-    np.testing.assert_allclose(loaded.without(QUERIES, [30, 31, 32])["after"], expected, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        loaded.without(QUERIES, [30, 31, 32])["after"], expected, rtol=0, atol=1e-12
+    )
 
 
 def test_ancestors_of_random_trees():
-    children = [np.array([[1, ~0], [~1, 2], [~2, ~3]]), np.zeros((0, 2), dtype=np.int64), np.array([[~0, ~1]])]
+    children = [
+        np.array([[1, ~0], [~1, 2], [~2, ~3]]),
+        np.zeros((0, 2), dtype=np.int64),
+        np.array([[~0, ~1]]),
+    ]
     ancestors, n_leaves = Ancestors.of(children), np.array([4, 1, 2])
     ancestors.check(n_leaves)
     np.testing.assert_array_equal(ancestors.parents, [7, 8, 9, 9, -1, 10, 10, -1, 7, 8, -1])
-    np.testing.assert_array_equal(ancestors.totals(np.arange(7.0)), [0, 1, 2, 3, 4, 5, 6, 6, 6, 5, 11])
+    np.testing.assert_array_equal(
+        ancestors.totals(np.arange(7.0)), [0, 1, 2, 3, 4, 5, 6, 6, 6, 5, 11]
+    )
     has_rows = ancestors.totals(np.array([1.0, 1, 0, 0, 0, 0, 1])) > 0
-    np.testing.assert_array_equal(ancestors.nearest(np.array([2, 3, 4, 5, 0]), has_rows), [8, 8, -1, 10, 0])
+    np.testing.assert_array_equal(
+        ancestors.nearest(np.array([2, 3, 4, 5, 0]), has_rows), [8, 8, -1, 10, 0]
+    )
     filled = ancestors.totals(np.array([0.0, 1, 0, 1, 1, 1, 1])).astype(int)
-    np.testing.assert_array_equal(ancestors.nearest_beside(np.array([1, 3, 4, 5]), filled), [8, 8, -1, 10])
+    np.testing.assert_array_equal(
+        ancestors.nearest_beside(np.array([1, 3, 4, 5]), filled), [8, 8, -1, 10]
+    )
     nodes = ancestors.nodes(n_leaves, np.zeros(7))
     nodes.check(n_leaves)
-    np.testing.assert_array_equal(nodes.totals(np.arange(7.0)).sum(), ancestors.totals(np.arange(7.0)).sum())
+    np.testing.assert_array_equal(
+        nodes.totals(np.arange(7.0)).sum(), ancestors.totals(np.arange(7.0)).sum()
+    )
     with pytest.raises(ValueError, match="their own ancestors"):
         Ancestors(np.array([2, 3, 3, 2], dtype=np.int32)).check(np.array([2]))
     with pytest.raises(ValueError, match="below several roots"):
@@ -210,10 +239,14 @@ def test_ancestors_of_random_trees():
 
 def test_bagging_without_bootstrap_is_refitted():
     """Every tree is fitted to all rows, however many there are."""
-    model = BaggingRegressor(DecisionTreeRegressor(max_depth=3), 4, bootstrap=False, random_state=0).fit(X, Y)
+    model = BaggingRegressor(
+        DecisionTreeRegressor(max_depth=3), 4, bootstrap=False, random_state=0
+    ).fit(X, Y)
     explainer = axil.Explainer(model, X, Y)
     dropped = explainer.refit(drop=[3, 5])
     expected = explainer.without(QUERIES, [3, 5])["after"]
     np.testing.assert_allclose(dropped.model.predict(QUERIES), expected, rtol=0, atol=1e-12)
     back = dropped.refit(add=(X[[3, 5]], Y[[3, 5]]))
-    np.testing.assert_allclose(back.model.predict(QUERIES), model.predict(QUERIES), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        back.model.predict(QUERIES), model.predict(QUERIES), rtol=0, atol=1e-12
+    )

@@ -22,7 +22,9 @@ def gathered(weights, scale, k, parts):
 
 @pytest.mark.parametrize("by", ["weight", "contribution"])
 @pytest.mark.parametrize("k", [1, 7, 60])
-@pytest.mark.parametrize("merged", [(True, True, True), (False, True, True), (True, False, True), (True, True, False)])
+@pytest.mark.parametrize(
+    "merged", [(True, True, True), (False, True, True), (True, False, True), (True, True, False)]
+)
 def test_what_others_found_is_merged_as_blocks_are(by, k, merged):
     rng = np.random.default_rng(0)
     weights = rng.integers(-9, 10, (50, 4)) / 4  # with many ties, which go by row number

@@ -27,7 +27,9 @@ def test_leaf_values_from_sums_lead_to_the_predictions_of_a_replay(shape, invert
     started = y if s.offsets is None else y - s.offsets
     base = trees.mean(y) if s.base is None else np.repeat(s.base, 2)
     values = trees.leaf_space.leaf_values(leaf_sums(s, trees.rows, started), base)
-    np.testing.assert_allclose(values, Passes(s, trees.rows).forward(started, base, s.shifted_values)[1], **CLOSE)
+    np.testing.assert_allclose(
+        values, Passes(s, trees.rows).forward(started, base, s.shifted_values)[1], **CLOSE
+    )
     made = np.empty((s.n_rows, 2))
     stepped = np.repeat(s.final, s.n_leaves)[:, None] * values
     trees.rows.read_out(s.by_cells(stepped, drawn=False), s.beta[-1] * base, None, 0, made)
@@ -44,12 +46,15 @@ def test_co_occurrences_of_parts_add_up():
         part = type(whole)(**{**_arguments(whole), **changed})
         parts.append(cooccurrence(part, Cpu(1).rows_of(part), 0, part.n_trees))
     expected = LeafSpace.build(whole, Cpu(1), Cpu(1).rows_of(whole)).responses
-    nowhere = type(whole)(**{**_arguments(whole), "cells": whole.cells[:, :0].copy(), "total": whole.total_weight})
+    nowhere = type(whole)(
+        **{**_arguments(whole), "cells": whole.cells[:, :0].copy(), "total": whole.total_weight}
+    )
     np.testing.assert_array_equal(LeafSpace.of(nowhere, sum(parts), Cpu(1)).responses, expected)
     assert nowhere.total_weight == whole.total_weight
 
 
 def _arguments(structure):
     return {
-        name: getattr(structure, name) for name in ("cells", "n_leaves", "leaf_weights", "leaf_scale", "rates", "base")
+        name: getattr(structure, name)
+        for name in ("cells", "n_leaves", "leaf_weights", "leaf_scale", "rates", "base")
     }

@@ -13,13 +13,17 @@ HEAVY = {"even": 1.0, "one heavy": 1e9}
 
 @pytest.mark.parametrize("such", [Parts.lonely, Parts.dominant])
 @pytest.mark.parametrize("heavy", HEAVY)
-@pytest.mark.parametrize("own", [{"l2": 1e-9}, {"l2": 1e-9, "steps": 3, "draws": (1.0, 0.0)}, {"shifted": True}])
+@pytest.mark.parametrize(
+    "own", [{"l2": 1e-9}, {"l2": 1e-9, "steps": 3, "draws": (1.0, 0.0)}, {"shifted": True}]
+)
 def test_what_leaves_say_of_all_rows_is_what_each_row_says(own, heavy, such):
     s = random_structure(4, weighted=True, n_rows=300, most_leaves=4, **own)
     w = s.row_weights.copy()
     w[3] *= HEAVY[heavy]
     drawn = s.draws[s.cells // s.n_leaves[:, None]] * w
-    leaf_weights = np.concatenate([np.bincount(leaf, d, n) for leaf, d, n in zip(s.leaves(), drawn, s.n_leaves)])
+    leaf_weights = np.concatenate(
+        [np.bincount(leaf, d, n) for leaf, d, n in zip(s.leaves(), drawn, s.n_leaves)]
+    )
     scale = np.where(s.leaf_scale > 0, s.regularisation.scale(leaf_weights), 0.0)
     s = replace(s, row_weights=w, leaf_weights=leaf_weights, leaf_scale=scale)
     expected = such(Parts.of_rows(s, slice(0, 300)), s).any(axis=0)

@@ -25,7 +25,13 @@ MORE = {
     "steps": {"l2": 2.0, "steps": 4, "weighted": True},
     "l2 by weight": {"l2": 2.0, "by_weight": True, "weighted": True},
     "l2 by weight steps bags": {"l2": 2.0, "by_weight": True, "steps": 3, "draws": (1.0, 0.0, 2.5)},
-    "plain forest": {"base": 0.0, "coefficients": "forest", "draws": (0.0, 1.0, 2.0), "l2": 0.5, "weighted": True},
+    "plain forest": {
+        "base": 0.0,
+        "coefficients": "forest",
+        "draws": (0.0, 1.0, 2.0),
+        "l2": 0.5,
+        "weighted": True,
+    },
 }
 SHAPES = {name: shape for name, shape in (SHAPES | MORE).items() if not shape.get("mixed")}
 
@@ -124,7 +130,9 @@ CASES = [(library, name) for library, names in MODELS.items() for name in names]
 def forest_of(name):
     """Forests whose leaves hold several rows: in a leaf of one row the derivative is zero."""
     data = sklearn_models.table()
-    y = {"classifier": data.y > 5, "outputs": np.stack([data.y, data.y**2], axis=1)}.get(name, data.y)
+    y = {"classifier": data.y > 5, "outputs": np.stack([data.y, data.y**2], axis=1)}.get(
+        name, data.y
+    )
     kind = RandomForestClassifier if name == "classifier" else RandomForestRegressor
     model = kind(7, min_samples_leaf=6, random_state=0).fit(data.X, y, data.weight)
     case = sklearn_models.Case(model, data.X, y, data.weight, data.X_new)
@@ -133,12 +141,20 @@ def forest_of(name):
 
 def pair_of(library, name):
     """A case and its explainer."""
-    return forest_of(name) if library == "forest" else (case_of(library, name), explainer_of(library, name))
+    return (
+        forest_of(name)
+        if library == "forest"
+        else (case_of(library, name), explainer_of(library, name))
+    )
 
 
 def of_output(structure, k):
     """The structure with the base and the offsets of one output alone."""
-    base = None if structure.base is None else structure.base[k if len(structure.base) > 1 else 0].reshape(1)
+    base = (
+        None
+        if structure.base is None
+        else structure.base[k if len(structure.base) > 1 else 0].reshape(1)
+    )
     offsets = None if structure.offsets is None else structure.offsets[:, [k]]
     return replace(structure, base=base, offsets=offsets)
 
@@ -154,14 +170,20 @@ def test_models_against_a_weighted_replay(library, name):
         shared = len(explainer._model.engines) == 1
         s = explainer._model.engines[0 if shared else k].structure
         own = leaves if s.columns is None else leaves[:, s.columns]
-        expected = removal_effects(of_output(s, k if shared else 0), explainer._model.targets[:, k], own, rows)
-        np.testing.assert_allclose(effects[:, rows], expected, rtol=0, atol=1e-6 * max(np.abs(effects).max(), 1e-30))
+        expected = removal_effects(
+            of_output(s, k if shared else 0), explainer._model.targets[:, k], own, rows
+        )
+        np.testing.assert_allclose(
+            effects[:, rows], expected, rtol=0, atol=1e-6 * max(np.abs(effects).max(), 1e-30)
+        )
         largest = max(largest, np.abs(expected).max())
     assert largest > 0
     assert offsets_of(case) is None or explainer._model.engines[0].structure.offsets is not None
 
 
-@pytest.mark.parametrize("name", ["linear regression weighted", "ridge", "ridge weighted", "kernel ridge weighted"])
+@pytest.mark.parametrize(
+    "name", ["linear regression weighted", "ridge", "ridge weighted", "kernel ridge weighted"]
+)
 def test_smoothers_against_refits_with_other_weights(name):
     """Central differences of refits: their own error is a few 1e-8 of the effects."""
     case, explainer = case_of("smoother", name), explainer_of("smoother", name)
@@ -170,10 +192,13 @@ def test_smoothers_against_refits_with_other_weights(name):
     for j in (0, 17, 100):
         step = 1e-4 * (np.arange(len(w)) == j)
         up, down = (
-            clone(case.model).fit(case.X, case.y, sample_weight=w + s).predict(case.X_new) for s in (step, -step)
+            clone(case.model).fit(case.X, case.y, sample_weight=w + s).predict(case.X_new)
+            for s in (step, -step)
         )
         expected = -w[j] * (up - down) / 2e-4
-        np.testing.assert_allclose(effects[:, j], expected, rtol=0, atol=1e-5 * np.abs(effects).max())
+        np.testing.assert_allclose(
+            effects[:, j], expected, rtol=0, atol=1e-5 * np.abs(effects).max()
+        )
 
 
 def test_what_has_no_removal_is_refused_by_name():
@@ -185,7 +210,10 @@ def test_what_has_no_removal_is_refused_by_name():
         for ask in (explainer.removal, lambda X, e=explainer: e.removal(X, k=3, same_sign=True)):
             with pytest.raises(UnsupportedQuestionError, match=what):
                 ask(X)
-    smoothed, X = explainer_of("lightgbm", "path_smooth=2"), case_of("lightgbm", "path_smooth=2").X_new
+    smoothed, X = (
+        explainer_of("lightgbm", "path_smooth=2"),
+        case_of("lightgbm", "path_smooth=2").X_new,
+    )
     with pytest.raises(UnsupportedQuestionError, match=r"first-order.*path_smooth"):
         smoothed.removal(X, method="first-order")
 
@@ -203,7 +231,9 @@ SETS = [
 @pytest.mark.parametrize(("library", "name"), SETS)
 def test_sets_are_the_largest_effects_of_one_sign(library, name, method, monkeypatch):
     case, explainer = pair_of(library, name)
-    monkeypatch.setattr("axil.machine.memory.BATCH_BYTES", 8 * len(case.y) * 3 * len(explainer._model.engines))
+    monkeypatch.setattr(
+        "axil.machine.memory.BATCH_BYTES", 8 * len(case.y) * 3 * len(explainer._model.engines)
+    )
     effects = explainer.removal(case.X_new[:5], method=method).reshape(
         -1, len(case.y)
     )  # a line for each query and output
@@ -213,9 +243,13 @@ def test_sets_are_the_largest_effects_of_one_sign(library, name, method, monkeyp
     for (_, part), found in zip(parts, effects):
         up, down = np.sort(np.maximum(found, 0))[::-1][:6], np.sort(np.minimum(found, 0))[:6]
         expected = up if up.sum() >= -down.sum() else down
-        np.testing.assert_allclose(part["effect"], expected[expected != 0], rtol=0, atol=1e-12 * np.abs(found).max())
+        np.testing.assert_allclose(
+            part["effect"], expected[expected != 0], rtol=0, atol=1e-12 * np.abs(found).max()
+        )
         assert list(part["rank"]) == list(range(1, len(part) + 1))
-        np.testing.assert_allclose(found[part["row"]], part["effect"], rtol=0, atol=1e-12 * np.abs(found).max())
+        np.testing.assert_allclose(
+            found[part["row"]], part["effect"], rtol=0, atol=1e-12 * np.abs(found).max()
+        )
     assert ("first-order" in table.attrs["axil"]) == (method == "first-order")
 
 
@@ -249,7 +283,9 @@ def test_greedy_sets_have_exact_effects(library, name):
             for n_gone, (row, effect) in enumerate(zip(rows["row"], rows["effect"]), 1):
                 left[row] = 0.0
                 after = reweighted_replay(s, y, left, own[[i]], n_gone).real[0]
-                np.testing.assert_allclose(effect, after - before, rtol=0, atol=1e-10 * np.abs(y).max())
+                np.testing.assert_allclose(
+                    effect, after - before, rtol=0, atol=1e-10 * np.abs(y).max()
+                )
                 before = after
 
 
@@ -265,7 +301,9 @@ def test_greedy_sets_move_further():
             w = np.ones(s.n_rows)
             before = reweighted_replay(s, explainer.targets, w, leaves[[i]]).real[0]
             w[part["row"]] = 0.0
-            moved[greedy].append(abs(reweighted_replay(s, explainer.targets, w, leaves[[i]]).real[0] - before))
+            moved[greedy].append(
+                abs(reweighted_replay(s, explainer.targets, w, leaves[[i]]).real[0] - before)
+            )
     assert np.mean(moved[True]) >= np.mean(moved[False])
 
 
@@ -282,6 +320,11 @@ def test_limits_and_no_queries(monkeypatch):
     assert len(table) == 2 * len(case.y)
     assert "first-order" in table.attrs["axil"]
     assert explainer.removal(case.X[:0]).shape == (0, len(case.y))
-    assert list(explainer.removal(case.X[:0], k=2, same_sign=True).columns) == ["query", "rank", "row", "effect"]
+    assert list(explainer.removal(case.X[:0], k=2, same_sign=True).columns) == [
+        "query",
+        "rank",
+        "row",
+        "effect",
+    ]
     with pytest.raises(InputError, match="k is 0"):
         explainer.removal(case.X, k=0, same_sign=True)

@@ -25,16 +25,23 @@ SETTINGS = {
 def test_residuals_are_targets_less_the_prediction_so_far(setting, seed):
     """The prediction before tree t is that of the structure's table cut after row t."""
     s = random_structure(seed, **SETTINGS[setting])
-    y = np.random.default_rng(seed).normal(size=(s.n_rows, 2 if s.offsets is None and s.base is None else 1))
+    y = np.random.default_rng(seed).normal(
+        size=(s.n_rows, 2 if s.offsets is None and s.base is None else 1)
+    )
     fit = BoostedTrees(s, Cpu(1)).fit(y)
     leaves = s.leaves()
     offsets = 0.0 if s.offsets is None else s.offsets
-    omega = np.tril(np.tile(s.rates, (s.n_trees + 1, 1)), -1) if s.coefficients is None else s.coefficients.omega
+    omega = (
+        np.tril(np.tile(s.rates, (s.n_trees + 1, 1)), -1)
+        if s.coefficients is None
+        else s.coefficients.omega
+    )
     found = [r.copy() for r in fit.residuals(leaves, y - offsets)]
     assert len(found) == s.n_trees + 1
     for t, residual in enumerate(found):
         made = s.beta[t] * fit.base + sum(
-            omega[t, u] * fit.values[s.starts[u] + leaves[u].astype(int)] for u in range(min(t, s.n_trees))
+            omega[t, u] * fit.values[s.starts[u] + leaves[u].astype(int)]
+            for u in range(min(t, s.n_trees))
         )
         np.testing.assert_allclose(residual, y - offsets - made, rtol=0, atol=1e-12)
     for k, column in enumerate(y.T):
@@ -43,7 +50,9 @@ def test_residuals_are_targets_less_the_prediction_so_far(setting, seed):
         np.testing.assert_allclose((y - offsets - found[-1])[:, k], expected, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("setting", [name for name in SETTINGS if name != "mixed"])  # whose values are no quotients
+@pytest.mark.parametrize(
+    "setting", [name for name in SETTINGS if name != "mixed"]
+)  # whose values are no quotients
 def test_pulls_of_a_leaf_balance_its_l2(setting):
     """Weighted pulls of a leaf sum to l2 times its value: that is what its value solves."""
     s = random_structure(5, **SETTINGS[setting])
@@ -54,7 +63,9 @@ def test_pulls_of_a_leaf_balance_its_l2(setting):
     for rows in (slice(0, 17), slice(17, s.n_rows)):
         trees = []
         for step in fit.steps(rows):
-            np.testing.assert_array_equal(step.leaf, s.starts[step.tree] + s.leaves()[step.tree, rows].astype(int))
+            np.testing.assert_array_equal(
+                step.leaf, s.starts[step.tree] + s.leaves()[step.tree, rows].astype(int)
+            )
             np.add.at(sums, step.leaf, w[rows] * step.pull(0))
             trees.append(step.tree)
         assert trees == list(range(s.n_trees))

@@ -21,10 +21,22 @@ SMOOTH = {
 }
 NAMES = {
     lightgbm_models: [
-        *("lambda_l1=2", "lambda_l1=40", "monotone", "monotone dart", "monotone bagging", "monotone intermediate"),
+        *(
+            "lambda_l1=2",
+            "lambda_l1=40",
+            "monotone",
+            "monotone dart",
+            "monotone bagging",
+            "monotone intermediate",
+        ),
         *("monotone weighted lambda_l2=2", "monotone advanced", *SMOOTH),
     ],
-    xgboost_models: ["reg_alpha=2", "reg_alpha dart", "monotone", "monotone reg_alpha max_delta_step"],
+    xgboost_models: [
+        "reg_alpha=2",
+        "reg_alpha dart",
+        "monotone",
+        "monotone reg_alpha max_delta_step",
+    ],
     catboost_models: ["monotone constraints", "monotone weighted", "monotone l2_leaf_reg=0"],
     sklearn_models: ["hist monotonic_cst", "hist monotonic_cst l2 weighted"],
 }
@@ -51,14 +63,23 @@ def leaf_values(s, t, sums, weights, nodes):
         every[own], W[own] = sums, weights
         return bent_values(rule.l2, rule.l1, rule.max_step, nodes, t, every, W)[0]
     D = weights + rule.l2[own]
-    value = np.divide(np.sign(sums) * np.maximum(np.abs(sums) - rule.l1, 0.0), D, out=np.zeros_like(D), where=D > 0)
+    value = np.divide(
+        np.sign(sums) * np.maximum(np.abs(sums) - rule.l1, 0.0),
+        D,
+        out=np.zeros_like(D),
+        where=D > 0,
+    )
     if rule.chains is not None:
         order, starts = rule.chains.order, rule.chains.starts
         for first, last in pairwise(starts):
             at = order[first:last] - own.start
             if own.start <= order[first] < own.stop and len(at) > 1:
                 places = np.arange(len(at))
-                value[at] = IsotonicRegression().fit(places, value[at], np.maximum(D[at], 1e-300)).predict(places)
+                value[at] = (
+                    IsotonicRegression()
+                    .fit(places, value[at], np.maximum(D[at], 1e-300))
+                    .predict(places)
+                )
     return np.clip(value, -rule.max_step, rule.max_step)
 
 
@@ -70,24 +91,50 @@ def refit(s, y, gone, smooth):
     rule, nodes = s.regularisation, s.regularisation.nodes
     leaves = s.leaves().astype(int)
     draws = s.draws[(s.cells // s.n_leaves[:, None].astype(s.cells.dtype)).astype(int)]
-    omega = np.tril(np.tile(s.rates, (s.n_trees + 1, 1)), -1) if s.coefficients is None else s.coefficients.omega
+    omega = (
+        np.tril(np.tile(s.rates, (s.n_trees + 1, 1)), -1)
+        if s.coefficients is None
+        else s.coefficients.omega
+    )
     base = np.average(y, weights=w) if s.base is None else s.base[0]
     started = y if s.offsets is None else y - s.offsets[:, 0]
     if rule.by_weight:
         rule = type(rule)(
-            rule.l2 * w[left].mean() / before, rule.steps, True, rule.l1, rule.max_step, nodes, rule.chains
+            rule.l2 * w[left].mean() / before,
+            rule.steps,
+            True,
+            rule.l1,
+            rule.max_step,
+            nodes,
+            rule.chains,
         )
-        s = type(s)(**{**{f: getattr(s, f) for f in s.__dataclass_fields__ if f != "starts"}, "regularisation": rule})
+        s = type(s)(
+            **{
+                **{f: getattr(s, f) for f in s.__dataclass_fields__ if f != "starts"},
+                "regularisation": rule,
+            }
+        )
     if smooth:
-        counts = [np.bincount(leaves[t][left], draws[t][left] > 0, s.n_leaves[t]) for t in range(s.n_trees)]
+        counts = [
+            np.bincount(leaves[t][left], draws[t][left] > 0, s.n_leaves[t])
+            for t in range(s.n_trees)
+        ]
         n = nodes.totals(np.concatenate(counts).astype(float))
-        nodes = type(nodes)(**{**{f: getattr(nodes, f) for f in nodes.__dataclass_fields__}, "own": n / (n + smooth)})
+        nodes = type(nodes)(
+            **{
+                **{f: getattr(nodes, f) for f in nodes.__dataclass_fields__},
+                "own": n / (n + smooth),
+            }
+        )
     values = np.zeros(s.total_leaves)
     for t in range(s.n_trees):
         seen = started - s.beta[t] * base
         for u in range(t):
             seen = seen - omega[t, u] * values[s.starts[u] + leaves[u].astype(int)]
-        sums, weights = (np.bincount(leaves[t], w * draws[t] * v, s.n_leaves[t]) for v in (seen, np.ones(s.n_rows)))
+        sums, weights = (
+            np.bincount(leaves[t], w * draws[t] * v, s.n_leaves[t])
+            for v in (seen, np.ones(s.n_rows))
+        )
         values[s.starts[t] : s.starts[t + 1]] = leaf_values(s, t, sums, weights, nodes)
     return base, values
 
@@ -99,7 +146,10 @@ def predicted(s, base, values, leaves):
 def emptied(s, gone):
     """Whether some leaf has no row left."""
     left = np.delete(np.arange(s.n_rows), gone)
-    return any(len(np.unique(s.leaves()[t][left])) < len(np.unique(s.leaves()[t])) for t in range(s.n_trees))
+    return any(
+        len(np.unique(s.leaves()[t][left])) < len(np.unique(s.leaves()[t]))
+        for t in range(s.n_trees)
+    )
 
 
 def explained(case):
@@ -126,7 +176,9 @@ def test_fits_without_rows_follow_the_rule(name):
         if s.regularisation.nodes is not None and emptied(s, gone):
             continue
         found = explainer.without(case.X_new[:3], explainer.index[gone])
-        np.testing.assert_allclose(found["after"], predicted(s, *without(gone), leaves), rtol=0, atol=1e-9 * scale)
+        np.testing.assert_allclose(
+            found["after"], predicted(s, *without(gone), leaves), rtol=0, atol=1e-9 * scale
+        )
         assert found.attrs["axil"] == notes.PATTERN
         done += 1
     assert done
@@ -135,7 +187,9 @@ def test_fits_without_rows_follow_the_rule(name):
 @pytest.mark.parametrize(("name", "way"), SINGLE)
 def test_single_rows_that_change_the_pattern_are_replayed(name, way, monkeypatch):
     monkeypatch.setattr(
-        Work, "uses_leaf_space", lambda self, available: way == "leaf space" and self.in_leaf_space < np.inf
+        Work,
+        "uses_leaf_space",
+        lambda self, available: way == "leaf space" and self.in_leaf_space < np.inf,
     )
     case, explainer, s, leaves, without = asked(name)
     own, scale, some = s.leaves().T, np.abs(case.y).max(), np.arange(0, s.n_rows, 23)
@@ -154,7 +208,9 @@ def test_single_rows_that_change_the_pattern_are_replayed(name, way, monkeypatch
         )
         if not left_out["alone"][j]:
             expected = predicted(s, base, values, own[[j]]) + offsets[j]
-            np.testing.assert_allclose(left_out["prediction"][j], expected[0], rtol=0, atol=1e-8 * scale)
+            np.testing.assert_allclose(
+                left_out["prediction"][j], expected[0], rtol=0, atol=1e-8 * scale
+            )
     assert left_out.attrs["axil"].startswith(notes.PATTERN)
 
 
@@ -172,7 +228,11 @@ def test_a_node_without_rows_is_no_bound_of_others():
         np.array([0.0, 12, 10, 14]),
         np.full(4, 2.0),
     )
-    np.testing.assert_allclose(rule.leaf_values(sums, weights), [0, 4.5, 5, 7])  # the middle of 3 and 6
+    np.testing.assert_allclose(
+        rule.leaf_values(sums, weights), [0, 4.5, 5, 7]
+    )  # the middle of 3 and 6
     gone = np.array([False, False, True, True])
     rule = replace(rule, nodes=nodes.emptied(gone))
-    np.testing.assert_allclose(rule.leaf_values(np.where(gone, 0, sums), np.where(gone, 0, weights)), [0, 6, 0, 0])
+    np.testing.assert_allclose(
+        rule.leaf_values(np.where(gone, 0, sums), np.where(gone, 0, weights)), [0, 6, 0, 0]
+    )

@@ -54,9 +54,13 @@ def test_equal_to_loops(engine, shape, unknown):
     if unknown:
         values[::3] = np.nan
     leaves, made = structure.leaves(), ENGINES[engine](structure)
-    np.testing.assert_allclose(made.around(None, values), by_loops(leaves, leaves.T, values, True), rtol=1e-12)
+    np.testing.assert_allclose(
+        made.around(None, values), by_loops(leaves, leaves.T, values, True), rtol=1e-12
+    )
     queries = np.stack([rng.integers(0, n, 9) for n in structure.n_leaves], axis=1)
-    np.testing.assert_allclose(made.around(queries, values), by_loops(leaves, queries, values, False), rtol=1e-12)
+    np.testing.assert_allclose(
+        made.around(queries, values), by_loops(leaves, queries, values, False), rtol=1e-12
+    )
 
 
 def test_a_row_says_nothing_of_itself():
@@ -75,7 +79,9 @@ def test_sparse_weights_count_by_size():
     weights = csr_array(np.array([[0.5, -0.5, 0.0], [0.25, 0.25, 0.5], [0.0, 0.0, 1.0]]))
     values = np.array([[1.0], [3.0], [5.0]])
     np.testing.assert_allclose(around_weights(weights, values, own=False), [[2.0], [3.5], [5.0]])
-    np.testing.assert_allclose(around_weights(weights, values, own=True), [[3.0], [11 / 3], [np.nan]])
+    np.testing.assert_allclose(
+        around_weights(weights, values, own=True), [[3.0], [11 / 3], [np.nan]]
+    )
     values[0] = np.nan
     np.testing.assert_allclose(around_weights(weights, values, own=False), [[3.0], [13 / 3], [5.0]])
     np.testing.assert_allclose(everywhere(2, values), [[4.0], [4.0]])
@@ -86,9 +92,16 @@ def test_every_kind_of_engine_answers():
     X = rng.random((60, 3))
     y = X[:, 0] + rng.normal(size=60)
     values = rng.exponential(size=(60, 1))
-    forest, near = ExtraTreesRegressor(5, max_depth=3, random_state=0).fit(X, y), KNeighborsRegressor(4).fit(X, y)
-    alone = {name: _around(model, X, y, values) for name, model in (("forest", forest), ("near", near))}
-    np.testing.assert_allclose(_around(Ridge().fit(X, y), X, y, values), np.full((60, 1), values.mean()))
+    forest, near = (
+        ExtraTreesRegressor(5, max_depth=3, random_state=0).fit(X, y),
+        KNeighborsRegressor(4).fit(X, y),
+    )
+    alone = {
+        name: _around(model, X, y, values) for name, model in (("forest", forest), ("near", near))
+    }
+    np.testing.assert_allclose(
+        _around(Ridge().fit(X, y), X, y, values), np.full((60, 1), values.mean())
+    )
     nearest = near.kneighbors(X, return_distance=False)
     others = [[j for j in own if j != i] for i, own in enumerate(nearest)]
     np.testing.assert_allclose(alone["near"][:, 0], [values[own, 0].mean() for own in others])

@@ -13,7 +13,17 @@ from axil.adapters.registration import is_adapter, register, registered, require
 from axil.adapters.searches import unwrapped
 from axil.errors import InputError, UnsupportedModelError
 
-__all__ = ["Model", "around", "find", "fingerprint", "parts_of", "read", "read_leaves", "register", "unread"]
+__all__ = [
+    "Model",
+    "around",
+    "find",
+    "fingerprint",
+    "parts_of",
+    "read",
+    "read_leaves",
+    "register",
+    "unread",
+]
 
 # Library: what it calls the models that axil reads. Each has a package of the same name here.
 _LIBRARIES = {
@@ -55,7 +65,9 @@ def find(model: Any) -> Model | None:
     if is_adapter(model):
         require_contract(model)
         return cast(Model, model)
-    found: Model | None = search(model, [*registered.values(), *library_readers(_LIBRARIES, "adapter")], "wrappers")
+    found: Model | None = search(
+        model, [*registered.values(), *library_readers(_LIBRARIES, "adapter")], "wrappers"
+    )
     return found
 
 
@@ -82,7 +94,9 @@ def unread(model: Any) -> InputError | UnsupportedModelError:
         return InputError(f"The model is a {kind}, which holds the model that axil reads. {way}")
     inner = _innermost(model)
     if inner is not model:
-        reason = f"it is what this {type(model).__name__} predicts with, and axil reads {_readable()}"
+        reason = (
+            f"it is what this {type(model).__name__} predicts with, and axil reads {_readable()}"
+        )
         return UnsupportedModelError("class", _class_name(inner), reason, _INSIDE)
     if _has(model, "best_estimator_"):
         return InputError(

@@ -22,12 +22,16 @@ class RecordedBags:
 
     def __init__(self, bags: NDArray[np.float64], n_trees: int):
         if bags.shape[1] != n_trees:
-            raise InputError(f"bags has {bags.shape[1]} columns; expected one for each of the {n_trees} trees.")
+            raise InputError(
+                f"bags has {bags.shape[1]} columns; expected one for each of the {n_trees} trees."
+            )
         self.bags = bags
         whole = bool((bags == bags.astype(np.uint8)).all())
         self.dtype: type[np.generic] = np.uint8 if whole else np.float64  #: that holds the draws
 
-    def draw(self, trees: range, leaves: NDArray[np.integer[Any]], gradients: RowGradients | None) -> NDArray[Any]:
+    def draw(
+        self, trees: range, leaves: NDArray[np.integer[Any]], gradients: RowGradients | None
+    ) -> NDArray[Any]:
         """Return how often each row was drawn for each of these trees, (len(trees), N)."""
         return self.bags[:, trees.start : trees.stop].T
 

@@ -19,7 +19,16 @@ from numpy.typing import NDArray
 
 from axil.errors import UnsupportedModelError
 from axil.kernels import Backend
-from axil.structure import Ancestors, Chains, ClassCounts, Coefficients, Cut, Nodes, Ranks, Regularisation
+from axil.structure import (
+    Ancestors,
+    Chains,
+    ClassCounts,
+    Coefficients,
+    Cut,
+    Nodes,
+    Ranks,
+    Regularisation,
+)
 from axil.trees.losses import Loss, Squared
 from axil.types import Array
 
@@ -30,7 +39,9 @@ class RowGradients:
 
     #: (N, K) minus the gradients of the loss by the scores. With hessians they are multiplied by the row weights
     negative: Array
-    hessians: Array | None = None  #: (N, K), multiplied by the row weights; None: residuals of squared error, all one
+    hessians: Array | None = (
+        None  #: (N, K), multiplied by the row weights; None: residuals of squared error, all one
+    )
 
 
 class Sampler(Protocol):
@@ -40,7 +51,9 @@ class Sampler(Protocol):
     needs_gradients: bool  #: whether the rows depend on the gradients before the round
     dtype: type[np.generic]  #: of what `draw` returns
 
-    def draw(self, trees: range, leaves: NDArray[np.integer[Any]], gradients: RowGradients | None) -> NDArray[Any]:
+    def draw(
+        self, trees: range, leaves: NDArray[np.integer[Any]], gradients: RowGradients | None
+    ) -> NDArray[Any]:
         """Return how often, or with what factor, each row was drawn for these trees of one round.
 
         Parameters
@@ -69,7 +82,9 @@ class Placement(Protocol):
     def encodings(self) -> int:
         """How many encodings are held fixed, as splits are."""
 
-    def assign(self, out: NDArray[np.unsignedinteger[Any]], n_threads: int, backend: Backend | None = None) -> None:
+    def assign(
+        self, out: NDArray[np.unsignedinteger[Any]], n_threads: int, backend: Backend | None = None
+    ) -> None:
         """Fill ``out`` (T, N) with the leaves of all training rows."""
 
 
@@ -103,13 +118,19 @@ class Schedule:
     """
 
     learning_rates: Array  #: (T,) nan: the model does not state the rate, and the replay finds it
-    rounds: NDArray[np.int64]  #: (T,) the round of each tree, rising; trees of one round see the same scores
-    outputs: NDArray[np.int64] | None = None  #: (T,) the output that each tree serves; None: every tree serves all
+    rounds: NDArray[
+        np.int64
+    ]  #: (T,) the round of each tree, rising; trees of one round see the same scores
+    outputs: NDArray[np.int64] | None = (
+        None  #: (T,) the output that each tree serves; None: every tree serves all
+    )
     tree_shares: Array | None = None  #: (R + 1, T); None: plain boosting
     initial_shares: Array | None = None  #: (R + 1,); None: all one
 
     @classmethod
-    def one_by_one(cls, learning_rates: Array, coefficients: Coefficients | None = None) -> Schedule:
+    def one_by_one(
+        cls, learning_rates: Array, coefficients: Coefficients | None = None
+    ) -> Schedule:
         """Return the schedule of trees that serve all outputs and are a round each."""
         rounds = np.arange(len(learning_rates))
         if coefficients is None:
@@ -179,7 +200,9 @@ class BoostedFit:
     n_leaves: NDArray[np.int64]  #: (T,)
     #: (L, K), or (L, 1) where each tree serves one output: what each leaf adds to a prediction, learning rates included
     leaf_values: Array
-    leaf_counts: NDArray[np.int64] | None  #: (L,) rows in each leaf that were drawn, by the model's own account
+    leaf_counts: (
+        NDArray[np.int64] | None
+    )  #: (L,) rows in each leaf that were drawn, by the model's own account
     leaf_weights: Array | None  #: (L,) their total weight * draw, where the model says
     l2: Array  #: (L,) what regularisation adds to the leaf's denominator
     schedule: Schedule
@@ -191,28 +214,36 @@ class BoostedFit:
     max_step: float = np.inf  #: the largest |value| of a leaf before the learning rate
     #: where H is less than this, a value of exactly zero is the library's doing, not that of the data; inf: not known
     min_hessian: float = 0.0
-    nodes: Nodes | None = None  #: where leaf values depend on more than their own rows, or inner nodes are evidence
+    nodes: Nodes | None = (
+        None  #: where leaf values depend on more than their own rows, or inner nodes are evidence
+    )
     #: the nodes of averaged trees, whose values leaves without rows have; None: they have the values of their roots
     ancestors: Ancestors | None = None
     chains: Chains | None = None  #: along which values must rise
-    smoothing: Smoothing | None = None  #: what finds ``own`` of the nodes, tree by tree, from the sums of their leaves
+    smoothing: Smoothing | None = (
+        None  #: what finds ``own`` of the nodes, tree by tree, from the sums of their leaves
+    )
     steps: int | Array = 1  #: Newton steps, of all leaves or (L,) of each
     l2_by_weight: bool = False  #: whether l2 is in proportion to the mean weight of all rows
     #: (N,) the weights whose mean l2 is in proportion to, where rows have no weight for want of a target; None: ``row_weights``
     scaling_weights: Array | None = None
-    row_weights: Array | None = None  #: (N,) weights that the fit used in place of the sample weights
-    leaf_factors: Array | None = None  #: (N,) what multiplies row weights in leaves, but not in the initial scores
+    row_weights: Array | None = (
+        None  #: (N,) weights that the fit used in place of the sample weights
+    )
+    leaf_factors: Array | None = (
+        None  #: (N,) what multiplies row weights in leaves, but not in the initial scores
+    )
     #: how ``row_weights``, or the draws, follow from the labels of the rows; None: they do not
     class_counts: ClassCounts | None = None
-    held_out: NDArray[np.bool_] | None = None  #: (N,) rows that took no part in the fit (early stopping)
+    held_out: NDArray[np.bool_] | None = (
+        None  #: (N,) rows that took no part in the fit (early stopping)
+    )
     sampler: Sampler | None = None
     #: where a leaf's value is a percentile of its drawn rows' residuals; there is no regularisation then
     ranks: Ranks | None = None
     cut: Cut | None = None  #: where residuals are cut off before they are added up; takes K = 1
     based: bool = False  #: whether the first tree is the base: see `Adapter.starts_with_base`
-    averages: bool = (
-        False  #: whether trees are averaged, so that a leaf without rows takes the value of a node above it
-    )
+    averages: bool = False  #: whether trees are averaged, so that a leaf without rows takes the value of a node above it
     #: (L,) what the library adds to the values as it prints them: a base in the first tree's
     printed_shift: Array | float = 0.0
     #: (L,) how far sums in single precision, in an order that is not known, leave values off
@@ -220,16 +251,20 @@ class BoostedFit:
     #: (L,) sums of row weight times hessian over each leaf's rows, and over its outputs where these share trees, as the
     #: library recorded them; None: it did not
     leaf_hessians: Array | None = None
-    score_precision: type[np.floating[Any]] = np.float64  #: in which the library keeps the scores of its training rows
+    score_precision: type[np.floating[Any]] = (
+        np.float64
+    )  #: in which the library keeps the scores of its training rows
     #: why trees may disagree with the data of the last fit; it is asked with those (T,) that agree
     explain_mismatch: Callable[[NDArray[np.bool_]], UnsupportedModelError | None] | None = None
-    columns: NDArray[np.int64] | None = None  #: (T,) which columns of `Adapter.leaves` these trees are; None: all
+    columns: NDArray[np.int64] | None = (
+        None  #: (T,) which columns of `Adapter.leaves` these trees are; None: all
+    )
     #: (N,) what ``leaf_weights`` are sums of where the library recorded others than the rows' own
     recorded_by: Array | None = None
-    placement: Placement | None = None  #: None: training rows had the leaves that `Adapter.assign` gives them
-    initial_held: str = (
-        ""  #: why the initial scores do not follow the targets in a replay; empty: they do, or are constants
+    placement: Placement | None = (
+        None  #: None: training rows had the leaves that `Adapter.assign` gives them
     )
+    initial_held: str = ""  #: why the initial scores do not follow the targets in a replay; empty: they do, or are constants
     no_derivative: str = ""  #: why there are no derivatives by the targets; empty: there are
 
     @property
@@ -250,7 +285,9 @@ class BoostedFit:
     @cached_property
     def node_rule(self) -> Regularisation | None:
         """How leaf values follow from sums of negative gradients and hessians where nodes above bound or smooth them."""
-        rule = Regularisation(self.l2, np.ones_like(self.l2), False, self.l1, self.max_step, self.nodes)
+        rule = Regularisation(
+            self.l2, np.ones_like(self.l2), False, self.l1, self.max_step, self.nodes
+        )
         return rule if rule.mixes else None
 
     @property

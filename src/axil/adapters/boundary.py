@@ -13,12 +13,25 @@ from axil.errors import AxilError, InputError, shown
 
 # Methods of any adapter whose first argument is rows; a test compares these with the contracts.
 TAKES_ROWS = (
-    *("again", "assign", "check_kept", "coordinates", "leaves", "mean_probabilities", "rows_of", "smoother", "table"),
+    *(
+        "again",
+        "assign",
+        "check_kept",
+        "coordinates",
+        "leaves",
+        "mean_probabilities",
+        "rows_of",
+        "smoother",
+        "table",
+    ),
     *("unsolved", "whole_predictions"),
     *("predictions", "scores"),
 )
 _PREDICT = (*TAKES_ROWS[-2:], "mean_probabilities")  # nothing is asked of a library for no rows
-_OWN = ("_leaves", "through")  # of single adapters; ``through`` is that of pipelines, for all of the above
+_OWN = (
+    "_leaves",
+    "through",
+)  # of single adapters; ``through`` is that of pipelines, for all of the above
 DERIVATIVES = ("target_derivatives", "weight_derivatives")
 
 

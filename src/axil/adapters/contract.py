@@ -116,7 +116,9 @@ class TrainingRows:
     targets: Array  #: (N, K)
     weights: Array | None = None  #: (N,)
     offsets: Array | None = None  #: (N, K)
-    bags: Array | None = None  #: (N, T) how often each row was drawn for each tree, where that was recorded
+    bags: Array | None = (
+        None  #: (N, T) how often each row was drawn for each tree, where that was recorded
+    )
     #: of each entry of the trees, once the rows were walked through the fit, for an adapter that ``settles`` by them
     leaf_totals: list[LeafTotals] | None = None
 
@@ -135,8 +137,12 @@ class FittedSmoother:
     """A fitted linear smoother: predictions are ``features(x) @ solution @ targets``."""
 
     training: Any  #: (N, p) features of the training rows
-    solution: Array | LinearSteps | None  #: (p, N); None: the features of a query are its weights, sparse (n, N)
-    weighs_squares: bool = False  #: whether sample weights multiply the squared errors that the solution minimises
+    solution: (
+        Array | LinearSteps | None
+    )  #: (p, N); None: the features of a query are its weights, sparse (n, N)
+    weighs_squares: bool = (
+        False  #: whether sample weights multiply the squared errors that the solution minimises
+    )
     undeletable: str = ""  #: why the deletion of a row is not computed; empty: it is, where squared errors are weighted
 
 
@@ -147,15 +153,27 @@ class Model(Protocol):
     n_features: int
     feature_names: list[str] | None = None  #: None where the model was fitted without names
     takes_text: bool = False  #: whether columns may hold other things than numbers
-    tells_kinds_apart: bool = False  #: whether 1 and 1.0 in a list of rows are different things to it
-    classes: NDArray[Any] | None = None  #: of a classifier: its targets are one-hot, its predictions probabilities
+    tells_kinds_apart: bool = (
+        False  #: whether 1 and 1.0 in a list of rows are different things to it
+    )
+    classes: NDArray[Any] | None = (
+        None  #: of a classifier: its targets are one-hot, its predictions probabilities
+    )
     n_outputs: int = 1
-    repeats_targets: bool = False  #: whether all outputs were fitted to one column of targets, as several quantiles are
-    missing_targets: bool = False  #: whether a row may have targets of some outputs alone, nan where it has none
-    precision: type[np.floating[Any]] = np.float64  #: in which the library keeps targets and weights
+    repeats_targets: bool = (
+        False  #: whether all outputs were fitted to one column of targets, as several quantiles are
+    )
+    missing_targets: bool = (
+        False  #: whether a row may have targets of some outputs alone, nan where it has none
+    )
+    precision: type[np.floating[Any]] = (
+        np.float64
+    )  #: in which the library keeps targets and weights
     tolerance: float  #: of predictions, relative to the largest |prediction|
     fingerprint: str  #: of what was fitted; equal models have equal ones
-    fitted_rows: int | None = None  #: how many rows it was fitted on, where that must be known beforehand
+    fitted_rows: int | None = (
+        None  #: how many rows it was fitted on, where that must be known beforehand
+    )
     refused_draws: UnsupportedModelError | None = None  #: raised unless the user gives the draws
     #: whether a query's offset stands in for the base, and `predictions` takes offsets (n, K) beside rows; else it is added
     offset_replaces_base: bool = False
@@ -187,12 +205,18 @@ class Adapter(Model, Protocol):
     offset_precision: type[np.floating[Any]] = np.float64  #: in which the library keeps offsets
     residual_precision: type[np.floating[Any]]  #: in which it keeps residuals
     score_precision: type[np.floating[Any]]  #: in which it keeps predictions while it fits
-    base_precision: type[np.floating[Any]] = np.float64  #: in which it keeps a base that it estimates
+    base_precision: type[np.floating[Any]] = (
+        np.float64
+    )  #: in which it keeps a base that it estimates
     leaf_steps: int = 1  #: Newton steps that make a leaf value
     #: whether the trees begin with the base, a tree of one leaf: a percentile of the targets, where they do not start from a mean
     starts_with_base: bool = False
-    leaf_tolerance: float  #: of leaf values in a replay that rounds as the library does, relative likewise
-    records_other_weights: bool = False  #: whether it may record sums of other weights than the rows of a leaf have
+    leaf_tolerance: (
+        float  #: of leaf values in a replay that rounds as the library does, relative likewise
+    )
+    records_other_weights: bool = (
+        False  #: whether it may record sums of other weights than the rows of a leaf have
+    )
     settles: bool = False  #: whether `trees` is asked again, with the leaf totals, for what the model does not state
 
     @property
@@ -210,7 +234,11 @@ class Adapter(Model, Protocol):
         """(n, T): which leaf of each tree, from 0, every row of X falls into, by the library's own account."""
 
     def assign(
-        self, X: Any, out: NDArray[np.unsignedinteger[Any]], n_threads: int, backend: Backend | None = None
+        self,
+        X: Any,
+        out: NDArray[np.unsignedinteger[Any]],
+        n_threads: int,
+        backend: Backend | None = None,
     ) -> None:
         """Fill ``out`` (T, n) with the same leaves, by routes through the trees where there are any, on this back end."""
 
@@ -218,8 +246,12 @@ class Adapter(Model, Protocol):
 class Defaults(ReadsRows, Model):
     """Base class of adapters."""
 
-    label_classes: LabelClasses | None = None  #: of a classifier of several labels per row, which has no ``classes``
-    about_predictions: str = ""  #: what `predictions` are, where they are not the numbers that the model returns
+    label_classes: LabelClasses | None = (
+        None  #: of a classifier of several labels per row, which has no ``classes``
+    )
+    about_predictions: str = (
+        ""  #: what `predictions` are, where they are not the numbers that the model returns
+    )
     calibration: Any = None  #: what makes probabilities of scores, besides the link (`Calibration`); None: nothing does
 
 
@@ -269,7 +301,11 @@ class TreeModel(Defaults, Adapter):
         return None
 
     def assign(
-        self, X: Any, out: NDArray[np.unsignedinteger[Any]], n_threads: int, backend: Backend | None = None
+        self,
+        X: Any,
+        out: NDArray[np.unsignedinteger[Any]],
+        n_threads: int,
+        backend: Backend | None = None,
     ) -> None:
         """Fill ``out`` (T, n) with the leaves of the rows of X."""
         if self.starts_with_base:
@@ -278,7 +314,9 @@ class TreeModel(Defaults, Adapter):
         if self.routes is None or not X.shape[0]:
             out[...] = self.leaves(X).T
             return
-        step = DENSE_ROWS if sparse.issparse(X) else X.shape[0]  # of sparse rows some at a time are made dense
+        step = (
+            DENSE_ROWS if sparse.issparse(X) else X.shape[0]
+        )  # of sparse rows some at a time are made dense
         for first in range(0, X.shape[0], step):
             rows = X if step == X.shape[0] else X[first : first + step]
             table, own = self.table(rows), out[:, first : first + step]
@@ -294,6 +332,8 @@ class TreeModel(Defaults, Adapter):
         if self.routes is None:
             found: NDArray[np.integer[Any]] = self.leaves(X)
             return np.pad(found, ((0, 0), (1, 0))) if self.starts_with_base else found
-        leaves = np.empty((self.routes.n_trees + self.starts_with_base, X.shape[0]), dtype=np.uint16)
+        leaves = np.empty(
+            (self.routes.n_trees + self.starts_with_base, X.shape[0]), dtype=np.uint16
+        )
         self.assign(X, leaves, n_threads)
         return leaves.T

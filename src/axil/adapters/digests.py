@@ -20,7 +20,9 @@ def digest(objects: Any) -> str:
     hasher = _Hasher("md5")
     try:
         return str(hasher.hash(objects))
-    except Exception:  # a lock, a generator or an open file among the settings: each object says so in its own way
+    except (
+        Exception
+    ):  # a lock, a generator or an open file among the settings: each object says so in its own way
         return f"unpickled {type(objects).__module__}.{type(objects).__qualname__}"
 
 
@@ -29,7 +31,9 @@ class _Hasher(NumpyHasher):  # type: ignore[misc]  # joblib has no types
 
     def __init__(self, hash_name: str):
         super().__init__(hash_name)
-        self._open: set[int] = set()  # functions whose description is being written: one may close over itself
+        self._open: set[int] = (
+            set()
+        )  # functions whose description is being written: one may close over itself
 
     def reducer_override(self, value: Any) -> Any:
         """Describe what pickle cannot find by its name, and leave the rest to pickle."""

@@ -36,4 +36,6 @@ def seeds_of(estimator: Any) -> list[str]:
     """The names of its settings that are seeds, those of estimators inside it too."""
     found = [name for name in estimator.get_params() if name.rpartition("__")[2] in SEEDS]
     taken = signature(type(estimator).__init__).parameters
-    return found or [name for name in SEEDS if name in taken][:1]  # CatBoost names only settings that were given
+    return (
+        found or [name for name in SEEDS if name in taken][:1]
+    )  # CatBoost names only settings that were given

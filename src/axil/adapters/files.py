@@ -112,7 +112,9 @@ def _said(error: Exception) -> str:
 
 def _format_of(path: Path, head: bytes) -> Format:
     if not head:
-        raise InputError(f"The model {path} is empty; expected the file of a fitted model: {FORMATS}.")
+        raise InputError(
+            f"The model {path} is empty; expected the file of a fitted model: {FORMATS}."
+        )
     if head.startswith((b"tree\n", b"tree\r\n")):
         return LIGHTGBM
     if head.startswith(b"CBM1"):
@@ -144,7 +146,9 @@ def _described(path: Path, head: bytes) -> str:
 def _instead(head: bytes) -> str:
     """Advice for files that are models, but cannot be read back."""
     if b'"features_info"' in head or b'"boosting_params"' in head:
-        return f"This looks like CatBoost's JSON; write its binary form instead, with {CATBOOST.save}."
+        return (
+            f"This looks like CatBoost's JSON; write its binary form instead, with {CATBOOST.save}."
+        )
     if re.match(rb'\s*\{\s*"name"\s*:\s*"tree"', head):
         return f"This looks like LightGBM's dump_model, which cannot be read back; use {LIGHTGBM.save}."
     if head.startswith(b"binf") or re.match(rb'\s*\[?\s*\{?\s*"nodeid"', head):
@@ -201,7 +205,9 @@ def _skops(path: Path, trust: bool) -> Any:
             "If you know who made the file and expect these types in it, pass --trust."
         )
     if unknown:
-        warnings.warn(f"--trust: {path} is read with {', '.join(unknown)}", UserWarning, stacklevel=2)
+        warnings.warn(
+            f"--trust: {path} is read with {', '.join(unknown)}", UserWarning, stacklevel=2
+        )
     return read(path, trusted=unknown)
 
 
@@ -233,10 +239,28 @@ def _to_pickle(model: Any, path: Path) -> None:
     joblib.dump(model, path)
 
 
-LIGHTGBM = Format("a LightGBM model", "lightgbm", "booster.save_model('model.txt')", _lightgbm, _saved, (".txt",))
-XGBOOST = Format(
-    "an XGBoost model", "xgboost,scikit-learn", "model.save_model('model.json')", _xgboost, _saved, (".json", ".ubj")
+LIGHTGBM = Format(
+    "a LightGBM model", "lightgbm", "booster.save_model('model.txt')", _lightgbm, _saved, (".txt",)
 )
-CATBOOST = Format("a CatBoost model", "catboost", "model.save_model('model.cbm')", _catboost, _saved, (".cbm",))
-SKOPS = Format("a model saved by skops", "skops", "skops.io.dump(model, 'model.skops')", _skops, _to_skops, (".skops",))
-PICKLE = Format("a pickle", "scikit-learn", "joblib.dump(model, 'model.joblib')", _pickle, _to_pickle, PICKLES)
+XGBOOST = Format(
+    "an XGBoost model",
+    "xgboost,scikit-learn",
+    "model.save_model('model.json')",
+    _xgboost,
+    _saved,
+    (".json", ".ubj"),
+)
+CATBOOST = Format(
+    "a CatBoost model", "catboost", "model.save_model('model.cbm')", _catboost, _saved, (".cbm",)
+)
+SKOPS = Format(
+    "a model saved by skops",
+    "skops",
+    "skops.io.dump(model, 'model.skops')",
+    _skops,
+    _to_skops,
+    (".skops",),
+)
+PICKLE = Format(
+    "a pickle", "scikit-learn", "joblib.dump(model, 'model.joblib')", _pickle, _to_pickle, PICKLES
+)

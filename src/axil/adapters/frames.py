@@ -28,7 +28,9 @@ def compressed(X: Any) -> Any:
 
 def word_columns(frame: nw.DataFrame[Any]) -> list[str]:
     """The names of the columns of categories or text."""
-    return [name for name, dtype in frame.schema.items() if isinstance(dtype, _WORDS) or dtype in _WORDS]
+    return [
+        name for name, dtype in frame.schema.items() if isinstance(dtype, _WORDS) or dtype in _WORDS
+    ]
 
 
 def as_pandas(frame: nw.DataFrame[Any], objects: Collection[str], what: str) -> Any:
@@ -43,7 +45,9 @@ def as_pandas(frame: nw.DataFrame[Any], objects: Collection[str], what: str) -> 
 
 
 def floats(
-    frame: nw.DataFrame[Any], dtype: DTypeLike = np.float64, categories: Mapping[str, Sequence[Any]] | None = None
+    frame: nw.DataFrame[Any],
+    dtype: DTypeLike = np.float64,
+    categories: Mapping[str, Sequence[Any]] | None = None,
 ) -> NDArray[Any]:
     """(n, columns): the table in floats, nulls as nan; of a column named in ``categories`` the number of each category there."""
     found = np.empty(frame.shape, dtype=dtype, order="F")
@@ -69,7 +73,11 @@ def single_table(X: Any) -> NDArray[np.floating[Any]] | None:
     if frame is None:
         return array_of_floats(X)
     if not frame.implementation.is_pandas():
-        return None if any(not dtype.is_numeric() for dtype in frame.schema.values()) else floats(frame)
+        return (
+            None
+            if any(not dtype.is_numeric() for dtype in frame.schema.values())
+            else floats(frame)
+        )
     if any(not isinstance(dtype, np.dtype) or dtype.kind not in "biuf" for dtype in X.dtypes):
         return None
     return np.asarray(X.to_numpy(dtype=np.float32))

@@ -20,7 +20,10 @@ def check_rows(kept: Any, given: Any) -> None:
     shape = given.shape
     if kept.shape != shape:
         raise ExactnessError(
-            "number of features", shape[1], kept.shape[1], "Pass the rows that the model was fitted on."
+            "number of features",
+            shape[1],
+            kept.shape[1],
+            "Pass the rows that the model was fitted on.",
         )
     if sparse.issparse(kept) or sparse.issparse(given):
         apart = _apart_sparse(sparse.csr_matrix(kept), sparse.csr_matrix(given))
@@ -29,8 +32,12 @@ def check_rows(kept: Any, given: Any) -> None:
     if apart is None:
         return
     row, column = apart
-    dense = [part.toarray() if sparse.issparse(part) else np.asarray(part) for part in (given, kept)]
-    same = bool(np.array_equal(np.sort(dense[0], axis=0), np.sort(dense[1], axis=0), equal_nan=True))
+    dense = [
+        part.toarray() if sparse.issparse(part) else np.asarray(part) for part in (given, kept)
+    ]
+    same = bool(
+        np.array_equal(np.sort(dense[0], axis=0), np.sort(dense[1], axis=0), equal_nan=True)
+    )
     cause = (
         "Every feature has the same values as in the fit, so the rows are in another order: pass them, and their targets, in the "
         "order of the fit."
@@ -64,8 +71,14 @@ def _apart(kept: NDArray[Any], given: NDArray[Any]) -> tuple[int, int] | None:
         kept = kept.astype(np.float64) if kept.dtype.kind == "b" else kept
         given = given.astype(kept.dtype)  # as the fit rounded them
         with np.errstate(invalid="ignore"):
-            low, high, largest = np.nanmin(kept, axis=0), np.nanmax(kept, axis=0), np.nanmax(np.abs(kept))
-            close = np.abs(np.subtract(kept, given, dtype=np.float64)) <= _slack(kept.dtype, high - low, largest)
+            low, high, largest = (
+                np.nanmin(kept, axis=0),
+                np.nanmax(kept, axis=0),
+                np.nanmax(np.abs(kept)),
+            )
+            close = np.abs(np.subtract(kept, given, dtype=np.float64)) <= _slack(
+                kept.dtype, high - low, largest
+            )
         differ = ~(close | ((kept == given) | (np.isnan(kept) & np.isnan(given))))
     found = np.argwhere(differ)
     return None if not len(found) else (int(found[0, 0]), int(found[0, 1]))
@@ -74,10 +87,14 @@ def _apart(kept: NDArray[Any], given: NDArray[Any]) -> tuple[int, int] | None:
 def _apart_sparse(kept: Any, given: Any) -> tuple[int, int] | None:
     """Comparison of sparse rows."""
     kept = kept.astype(np.float64) if kept.dtype.kind == "b" else kept
-    low, high = (np.asarray(side.toarray()).ravel() for side in (kept.min(axis=0), kept.max(axis=0)))
+    low, high = (
+        np.asarray(side.toarray()).ravel() for side in (kept.min(axis=0), kept.max(axis=0))
+    )
     largest = float(np.abs(kept.data).max(initial=0.0))
     difference = (kept - given.astype(kept.dtype)).tocoo()
-    far = np.flatnonzero(np.abs(difference.data) > _slack(kept.dtype, high - low, largest)[difference.col])
+    far = np.flatnonzero(
+        np.abs(difference.data) > _slack(kept.dtype, high - low, largest)[difference.col]
+    )
     return None if not len(far) else (int(difference.row[far[0]]), int(difference.col[far[0]]))
 
 

@@ -29,7 +29,9 @@ class LinearTree:
     complete: NDArray[np.bool_]  #: (N,) rows that take part in the regression of their leaf
     values: NDArray[np.int64]  #: (L,) which coefficients are the leaves' values
     inverse: Any  #: sparse (P, P): from sums over the rows to coefficients, the rate included
-    steady: Array  #: (L,) the smallest eigenvalue of each leaf's regression, relative to the largest
+    steady: (
+        Array  #: (L,) the smallest eigenvalue of each leaf's regression, relative to the largest
+    )
 
     def solved(self, residuals: Array) -> Array:
         """(P, S): the coefficients that residuals (N, S) lead to."""

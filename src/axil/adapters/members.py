@@ -40,8 +40,12 @@ class Member:
     coefficient: float = 1.0  #: what its predictions are multiplied by
     output: int | None = None  #: the one output that it predicts; None: all
     columns: NDArray[np.intp] | None = None  #: the features that it looks at; None: all
-    rows: NDArray[np.intp] | None = None  #: the rows of its fit, in their order, repeated as they were drawn; None: all
-    draws: NDArray[np.intp] | None = None  #: (N,) how often each row was drawn, where its fit took that for weights
+    rows: NDArray[np.intp] | None = (
+        None  #: the rows of its fit, in their order, repeated as they were drawn; None: all
+    )
+    draws: NDArray[np.intp] | None = (
+        None  #: (N,) how often each row was drawn, where its fit took that for weights
+    )
     weighted: bool = True  #: whether its fit was given the sample weights
 
     def weights(self, weights: Array | None) -> Array | None:
@@ -94,10 +98,16 @@ class SumModel(Defaults):
         alone = members[0].output is not None
         self.n_outputs = len(members) if alone else members[0].model.n_outputs
         self.encodings = sum(member.model.encodings for member in members)
-        self.weighs_classes = any(getattr(member.model, "weighs_classes", False) for member in members)
+        self.weighs_classes = any(
+            getattr(member.model, "weighs_classes", False) for member in members
+        )
         self.tolerance = max(member.model.tolerance for member in members)
-        self.refused_draws = next((m.model.refused_draws for m in members if m.model.refused_draws is not None), None)
-        stated = [f"{member.model.fingerprint} {member.coefficient!r}" for member in members] + [repr(constant)]
+        self.refused_draws = next(
+            (m.model.refused_draws for m in members if m.model.refused_draws is not None), None
+        )
+        stated = [f"{member.model.fingerprint} {member.coefficient!r}" for member in members] + [
+            repr(constant)
+        ]
         self.fingerprint = hashlib.sha256("\n".join(stated).encode()).hexdigest()
 
     def spelling(self, name: str) -> str:
@@ -122,13 +132,19 @@ class SumModel(Defaults):
     def coordinates(self, X: Any, n_threads: int = 1) -> Coordinates:
         """The coordinates of the rows of X in every member."""
         each = zip(self.members, self.rows_of(X))
-        return Coordinates(tuple(member.model.coordinates(rows, n_threads) for member, rows in each))
+        return Coordinates(
+            tuple(member.model.coordinates(rows, n_threads) for member, rows in each)
+        )
 
     def predictions(self, X: Any) -> Array:
         """(n, K): what the whole model predicts by its own account."""
-        with warnings.catch_warnings():  # of names that rows have and the fit had not, or the other way round
+        with (
+            warnings.catch_warnings()
+        ):  # of names that rows have and the fit had not, or the other way round
             warnings.simplefilter("ignore")
-            return np.asarray(self._predict(self._rows(X)), dtype=np.float64).reshape(X.shape[0], self.n_outputs)
+            return np.asarray(self._predict(self._rows(X)), dtype=np.float64).reshape(
+                X.shape[0], self.n_outputs
+            )
 
     def causes(self, what: str) -> str:
         """Reasons for a disagreement of the sum, once every member agrees."""

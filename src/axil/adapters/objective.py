@@ -48,11 +48,15 @@ class Objective:
     function: Callable[..., Any]
     native: bool  #: called as (scores, data set), as of a Booster; else as (labels, scores, ...), as of an estimator
 
-    def loss(self, targets: Array, weights: Array | None, precision: Any, no_weights: Any) -> Custom:
+    def loss(
+        self, targets: Array, weights: Array | None, precision: Any, no_weights: Any
+    ) -> Custom:
         """The loss on rows with these targets (N, K) and weights; scores are given in this precision."""
         label = targets[:, 0] if targets.shape[1] == 1 else targets.argmax(axis=1)
         weight = no_weights if weights is None else weights.astype(np.float32)
-        return Custom(asked=partial(self.asked, TrainingSet(label.astype(np.float32), weight), precision))
+        return Custom(
+            asked=partial(self.asked, TrainingSet(label.astype(np.float32), weight), precision)
+        )
 
     def asked(self, rows: TrainingSet, precision: Any, F: Array) -> tuple[Any, Any]:
         """Gradients and hessians of these rows at scores (N, K)."""
@@ -85,6 +89,8 @@ class Objective:
 def as_objective(given: Any, own: Any, native: bool) -> Objective | None:
     """The objective that was given, else the model's own where that is a function; None: it has none."""
     if given is not None and not callable(given):
-        raise InputError(f"objective is {shown(given)}; expected the function that the model was fitted with.")
+        raise InputError(
+            f"objective is {shown(given)}; expected the function that the model was fitted with."
+        )
     function = given if given is not None else own if callable(own) else None
     return None if function is None else Objective(function, native)

@@ -18,10 +18,14 @@ BY_RANK = "a leaf takes its value from rows by their rank among all rows of the 
 def require_rows(rows: TrainingRows, setting: str, value: str) -> None:
     """Refuse rows that lie in several partitions, by the setting and value that need all of them."""
     if not rows.at_hand:
-        raise UnsupportedModelError(setting, f"{value} over partitions", BY_RANK, "Pass the training rows in memory.")
+        raise UnsupportedModelError(
+            setting, f"{value} over partitions", BY_RANK, "Pass the training rows in memory."
+        )
 
 
-def with_base(trees: BoostedFit, ranks: Ranks, rows: TrainingRows, start: float | None, slack: float) -> BoostedFit:
+def with_base(
+    trees: BoostedFit, ranks: Ranks, rows: TrainingRows, start: float | None, slack: float
+) -> BoostedFit:
     """The trees after one of a single leaf, the percentile ``start`` of the targets, which may be off by ``slack``.
 
     None: the fit starts from a constant, which stays the base, and the first tree counts for nothing.
@@ -31,10 +35,16 @@ def with_base(trees: BoostedFit, ranks: Ranks, rows: TrainingRows, start: float 
         omega = np.zeros((size + 2, size + 1))
         omega[1:, 1:], omega[1:, 0] = c.omega, rate * c.beta
         rate = float(omega[-1, 0])
-        c = Coefficients(omega, np.zeros(size + 2) if start is not None else np.append(c.beta[0], c.beta))
+        c = Coefficients(
+            omega, np.zeros(size + 2) if start is not None else np.append(c.beta[0], c.beta)
+        )
 
     def before(first: float, rest: Any) -> Any:
-        return None if rest is None else np.concatenate([[first], np.broadcast_to(rest, len(trees.leaf_values))])
+        return (
+            None
+            if rest is None
+            else np.concatenate([[first], np.broadcast_to(rest, len(trees.leaf_values))])
+        )
 
     doubt, n_rows, weight = trees.explain_mismatch, rows.totals.n_rows, rows.totals.weight
     if trees.held_out is not None:

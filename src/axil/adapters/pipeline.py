@@ -46,7 +46,9 @@ class PipelineAdapter(Around):
                 )
         first = _first_fitted(pipeline)
         names = getattr(first, "feature_names_in_", None)
-        self.feature_names: list[str] | None = None if names is None else [str(name) for name in names]
+        self.feature_names: list[str] | None = (
+            None if names is None else [str(name) for name in names]
+        )
         self.n_features = _width(first)
         self.takes_text = True
         self.fingerprint = fingerprint(last, self._steps)
@@ -79,7 +81,9 @@ class PipelineAdapter(Around):
             return method(np.zeros((0, self._inside.n_features)), *arguments)
         if self._steps is None:
             return method(X, *arguments)
-        with warnings.catch_warnings():  # those of the transformers, which came with the fit already
+        with (
+            warnings.catch_warnings()
+        ):  # those of the transformers, which came with the fit already
             warnings.simplefilter("ignore")
             transformed = self._steps.transform(X)
         return method(transformed, *arguments)
@@ -93,7 +97,9 @@ def _first_fitted(step: Any) -> Any:
     """The first step that was fitted; "passthrough" and None, also in pipelines of their own, hand columns on unseen."""
     if not _is_pipeline(step):
         return None if isinstance(step, str) else step
-    return next((found for _, inside in step.steps if (found := _first_fitted(inside)) is not None), None)
+    return next(
+        (found for _, inside in step.steps if (found := _first_fitted(inside)) is not None), None
+    )
 
 
 def _width(step: Any) -> int:
@@ -117,7 +123,9 @@ def last_step(model: Any) -> Any:
 
 
 def _is_pipeline(model: Any) -> bool:
-    return "sklearn.pipeline" in sys.modules and isinstance(model, sys.modules["sklearn.pipeline"].Pipeline)
+    return "sklearn.pipeline" in sys.modules and isinstance(
+        model, sys.modules["sklearn.pipeline"].Pipeline
+    )
 
 
 def calibrates(model: Any) -> bool:
@@ -130,13 +138,17 @@ def calibrates(model: Any) -> bool:
     return last_step(model) is not None and calibrates(model.steps[-1][1])
 
 
-Reader = Callable[[Any], Any]  # from a model to its adapter, None for an object that it does not know
+Reader = Callable[
+    [Any], Any
+]  # from a model to its adapter, None for an object that it does not know
 TREES = ("lightgbm", "xgboost", "catboost", "sklearn")  # libraries of trees
 
 
 def library_readers(libraries: Iterable[str], module: str, **settings: Any) -> list[Reader]:
     """``read`` of each ``axil.adapters.<library>.<module>`` whose library is loaded; imported when it is first called."""
-    return [partial(_read, library, module, settings) for library in libraries if library in sys.modules]
+    return [
+        partial(_read, library, module, settings) for library in libraries if library in sys.modules
+    ]
 
 
 def _read(library: str, module: str, settings: dict[str, Any], model: Any) -> Any:
@@ -167,7 +179,9 @@ def search(model: Any, readers: list[Reader], together: str = "") -> Any:
 
 def fingerprint(last: Any, steps: Any) -> str:
     """Digest of the last step and of what its transformers have learnt."""
-    from axil.adapters.digests import digest  # joblib comes with scikit-learn, which has made the steps
+    from axil.adapters.digests import (
+        digest,
+    )  # joblib comes with scikit-learn, which has made the steps
 
     return hashlib.sha256(f"{last.fingerprint} {digest(steps)}".encode()).hexdigest()
 
@@ -175,7 +189,9 @@ def fingerprint(last: Any, steps: Any) -> str:
 def transformers(step: Any) -> Iterator[Any]:
     """All fitted transformers inside a pipeline, a column transformer or a union, and the step itself."""
     inner = (
-        getattr(step, "steps", None) or getattr(step, "transformers_", None) or getattr(step, "transformer_list", None)
+        getattr(step, "steps", None)
+        or getattr(step, "transformers_", None)
+        or getattr(step, "transformer_list", None)
     )
     if not inner:
         if step is not None and not isinstance(step, str):
@@ -194,7 +210,12 @@ def uses_targets(transformer: Any) -> bool:
         return False
     try:
         demanded = signature(transformer.fit).parameters["y"].default is Parameter.empty
-    except (AttributeError, KeyError, TypeError, ValueError):  # no fit, none that takes targets, or one of C
+    except (
+        AttributeError,
+        KeyError,
+        TypeError,
+        ValueError,
+    ):  # no fit, none that takes targets, or one of C
         demanded = False
     if demanded or not hasattr(transformer, "get_params"):
         return demanded

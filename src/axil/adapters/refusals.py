@@ -17,7 +17,9 @@ R = TypeVar("R")
 # Reasons that several libraries share.
 LOGIT = "residuals pass through a sigmoid, and the logit of a mean, from which a fit may start, is not linear in the targets"
 SOFTMAX = "residuals pass through a softmax, and a fit may start from logarithms of means"
-EXPONENTIAL = "predictions pass through an exponential, and a fit may start from the logarithm of a mean"
+EXPONENTIAL = (
+    "predictions pass through an exponential, and a fit may start from the logarithm of a mean"
+)
 DAMPED = "residuals are damped by a non-linear function"
 ONE_OUTPUT = "axil explains the classes of one output at a time"
 OTHER_GRADIENTS = "its gradients are not known to be those of squared error"
@@ -37,7 +39,9 @@ class Refusal(Generic[R]):
     reason: str
     instead: str
     condition: str | None = None  #: which it breaks; None where it is linear but not replayed
-    derivative: bool = False  #: whether predictions are at least smooth in the targets, with the structure fixed
+    derivative: bool = (
+        False  #: whether predictions are at least smooth in the targets, with the structure fixed
+    )
     linear_only: bool = False  #: whether it stands in the way of exact weights alone
 
     def error(self, value: Any) -> UnsupportedModelError:

@@ -15,7 +15,10 @@ __all__ = ["is_adapter", "register", "registered", "require_contract"]
 
 registered: dict[str, Reader] = {}  #: readers by name, in the order in which they are tried
 # Methods of the contracts that have no body, which base classes inherit.
-_STUBS = {id(stub) for stub in (Model.coordinates, Model.predictions, Model.causes, Adapter.trees, Adapter.leaves)}
+_STUBS = {
+    id(stub)
+    for stub in (Model.coordinates, Model.predictions, Model.causes, Adapter.trees, Adapter.leaves)
+}
 
 
 def register(name: str, read: Callable[[Any], Model | None]) -> None:
@@ -32,7 +35,9 @@ def register(name: str, read: Callable[[Any], Model | None]) -> None:
     if not isinstance(name, str) or not name:
         raise InputError(f"name is {shown(name)}; expected what the library is called, as text.")
     if not callable(read):
-        raise InputError(f"read is {shown(read)}; expected a function from a model to its adapter or None.")
+        raise InputError(
+            f"read is {shown(read)}; expected a function from a model to its adapter or None."
+        )
     registered[name] = _checked(name, read)
 
 
@@ -70,10 +75,14 @@ def require_contract(adapter: Any) -> None:
     kind = type(adapter).__name__
     smoother = isinstance(adapter, SmootherModel) or hasattr(adapter, "smoother")
     if smoother and hasattr(adapter, "trees"):
-        raise InputError(f"The adapter {kind} has both trees and a smoother; expected one of the two.")
+        raise InputError(
+            f"The adapter {kind} has both trees and a smoother; expected one of the two."
+        )
     needed = [*_members(Model), *_members(SmootherModel if smoother else Adapter)]
     missing = [
-        name for name in needed if not hasattr(adapter, name) or id(getattr(type(adapter), name, None)) in _STUBS
+        name
+        for name in needed
+        if not hasattr(adapter, name) or id(getattr(type(adapter), name, None)) in _STUBS
     ]
     replaces = not missing and getattr(adapter, "offset_replaces_base", False)
     if replaces and len(signature(adapter.predictions).parameters) < 2:

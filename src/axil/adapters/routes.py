@@ -41,8 +41,12 @@ class Splits:
     features: NDArray[np.int64]  #: (M,)
     thresholds: Array  #: (M,); of no account for categories
     kinds: NDArray[np.int64]  #: (M,) of `SplitKind`
-    children: NDArray[np.int64]  #: (M, 2) left and right: nodes by their number within the tree, or leaves as ~leaf
-    outcomes: dict[int, NDArray[np.uint8]]  #: node -> 0 (left) or 1 for categories 0, 1, ..., for others, for missing
+    children: NDArray[
+        np.int64
+    ]  #: (M, 2) left and right: nodes by their number within the tree, or leaves as ~leaf
+    outcomes: dict[
+        int, NDArray[np.uint8]
+    ]  #: node -> 0 (left) or 1 for categories 0, 1, ..., for others, for missing
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,9 @@ class Routes:
             return False
         routes = (self.columns, self.thresholds, self.views, self.outcomes, self.nodes, self.starts)
         table = np.require(table, requirements="A")  # the kernel takes nothing else
-        odd = (backend or host_backend(n_threads)).assign(table, *routes, self.single, self.strict, self.zero, out)
+        odd = (backend or host_backend(n_threads)).assign(
+            table, *routes, self.single, self.strict, self.zero, out
+        )
         return self.infinite or not odd
 
 
@@ -105,7 +111,9 @@ class Ways:
         return True
 
 
-def make_routes(nodes: Splits, *, single: bool, strict: bool, zero: float, infinite: bool) -> Routes | None:
+def make_routes(
+    nodes: Splits, *, single: bool, strict: bool, zero: float, infinite: bool
+) -> Routes | None:
     """Routes through these trees; None where a column has too many thresholds or a tree too many leaves."""
     if -nodes.children.min(initial=0) > MOST_LEAVES:
         return None

@@ -8,12 +8,17 @@ from typing import Any
 from axil.adapters.refusals import not_fitted
 from axil.errors import InputError
 
-__all__ = ["CALIBRATED", "inside_of", "is_calibrated", "is_calibrated_ensemble", "kinds_of", "unwrapped"]
+__all__ = [
+    "CALIBRATED",
+    "inside_of",
+    "is_calibrated",
+    "is_calibrated_ensemble",
+    "kinds_of",
+    "unwrapped",
+]
 
 _MISSING = object()
-CALIBRATED = (
-    "calibrated_classifiers_"  # the attribute of a CalibratedClassifierCV that has classifiers with their curves
-)
+CALIBRATED = "calibrated_classifiers_"  # the attribute of a CalibratedClassifierCV that has classifiers with their curves
 # Classes of scikit-learn that predict with one fitted model inside: the attribute that has it. A threshold moves the class that
 # is predicted, not the probability.
 _AROUND_ONE = {
@@ -45,7 +50,11 @@ def inside_of(model: Any) -> tuple[str, Any] | None:
         return None
     found = vars(model).get(name or "best_estimator_", _MISSING)
     if found is _MISSING:
-        if name is None and model.refit is False and {"cv_results_", "best_params_", "study_"} & vars(model).keys():
+        if (
+            name is None
+            and model.refit is False
+            and {"cv_results_", "best_params_", "study_"} & vars(model).keys()
+        ):
             raise InputError(
                 f"This {type(model).__name__} has refit=False: it keeps no model, only scores. Fit a model with its "
                 "best_params_ to all rows and pass that, or search with refit=True."
@@ -78,5 +87,7 @@ def _is_search(model: Any) -> bool:
     own = getattr(model, "__dict__", {})  # looked up statically: a proxy answers to any name
     names = [kind.__name__ for kind in type(model).__mro__]
     named = "BaseSearchCV" in names or names[0].endswith("SearchCV")
-    fitted = "best_estimator_" in own and getattr_static(model, "best_params_", _MISSING) is not _MISSING
+    fitted = (
+        "best_estimator_" in own and getattr_static(model, "best_params_", _MISSING) is not _MISSING
+    )
     return "refit" in own and (named or fitted)

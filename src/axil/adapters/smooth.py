@@ -41,8 +41,12 @@ _CUSTOM = ("lightgbm", "xgboost")  # those that take a user's own objective
 class SmoothModel(Adapter, Protocol):
     """One fitted model, read once; construction refuses, by name, what is not differentiated."""
 
-    smooth_tolerance: float  #: of leaf values and scores in a replay in float64, relative to the largest
-    numbered_classes: int = 0  #: how many classes it has of which it keeps numbers and no names; names may be given
+    smooth_tolerance: (
+        float  #: of leaf values and scores in a replay in float64, relative to the largest
+    )
+    numbered_classes: int = (
+        0  #: how many classes it has of which it keeps numbers and no names; names may be given
+    )
     alone: str  #: a setting, in words, with which it is read alone, not as one of several outputs; empty: there is none
 
     def scores(self, X: Any) -> Array:
@@ -88,7 +92,9 @@ def one_hot(targets: Array) -> Array:
     return np.hstack([1 - targets, targets]) if targets.shape[1] == 1 else targets
 
 
-def weights_of_classes(model: SmoothModel, targets: Array, weights: Array | None, count: bool = False) -> Array | None:
+def weights_of_classes(
+    model: SmoothModel, targets: Array, weights: Array | None, count: bool = False
+) -> Array | None:
     """Return the weight of each class, (C,); None where all are one.
 
     ``model.class_weight``, where it has one, is by the numbers of the classes, or "balanced". ``count``: counted from these
@@ -105,7 +111,9 @@ def weights_of_classes(model: SmoothModel, targets: Array, weights: Array | None
     return rule(hot.sum(axis=0), own @ hot)
 
 
-def counted_weights(model: SmoothModel, targets: Array, weights: Array | None, count: bool = False) -> Array | None:
+def counted_weights(
+    model: SmoothModel, targets: Array, weights: Array | None, count: bool = False
+) -> Array | None:
     """Return the weights (N,) that rows count with: sample weights times those of their classes; see `weights_of_classes`."""
     by_class = weights_of_classes(model, targets, weights, count)
     if by_class is None:
@@ -135,7 +143,12 @@ def find(model: Any, objective: Any = None) -> SmoothModel | None:
                 f"objective is given, but the model is a {type(model).__name__}: only LightGBM and XGBoost take such functions. "
                 "Leave it out."
             )
-    if found is not None and found.n_outputs == 1 and found.classes is not None and len(found.classes) < 2:
+    if (
+        found is not None
+        and found.n_outputs == 1
+        and found.classes is not None
+        and len(found.classes) < 2
+    ):
         raise UnsupportedModelError(
             "classes_",
             shown(found.classes.tolist()),

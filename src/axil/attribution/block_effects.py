@@ -12,7 +12,9 @@ from axil.kernels import Backend
 from axil.machine.arrays import host
 from axil.types import Array
 
-Read = Callable[[], Iterator[tuple[int, Sequence[Any]]]]  #: the first row of each block, and for each output (rows, n)
+Read = Callable[
+    [], Iterator[tuple[int, Sequence[Any]]]
+]  #: the first row of each block, and for each output (rows, n)
 
 
 class NoEffects(Effects):
@@ -47,7 +49,13 @@ class BlockEffects(Effects):
         backend: Backend | None = None,
         first: int = 0,
     ):
-        self._read, self.shape, self.n, self.factors, self.backend = read, shape, n, factors, backend
+        self._read, self.shape, self.n, self.factors, self.backend = (
+            read,
+            shape,
+            n,
+            factors,
+            backend,
+        )
         self.first = first
         self.intercepts = np.zeros((n, shape[1])) if intercepts is None else intercepts
 
@@ -61,8 +69,17 @@ class Once(Effects):
     """Blocks that take a walk to read: sums over the rows are taken while they are read for something else."""
 
     def __init__(self, effects: BlockEffects, sizes: bool = True):
-        self._effects, self.n, self.shape, self.first = effects, effects.n, effects.shape, effects.first
-        self.factors, self.intercepts, self.backend = effects.factors, effects.intercepts, effects.backend
+        self._effects, self.n, self.shape, self.first = (
+            effects,
+            effects.n,
+            effects.shape,
+            effects.first,
+        )
+        self.factors, self.intercepts, self.backend = (
+            effects.factors,
+            effects.intercepts,
+            effects.backend,
+        )
         self.measured = sizes  #: whether somebody asks for sums of |effect|
         #: (n, K): what rows add to predictions; sums of |effect|
         self.total, self.sizes = np.zeros((2, self.n, self.shape[1]))

@@ -34,11 +34,17 @@ class Location(Enum):
 class Capabilities:
     """The methods that one verified model refuses, and those that it answers approximately."""
 
-    refused: Mapping[str, Refusal]  #: by method, or method with an option such as "removal(greedy=True)"
-    approximate: Mapping[str, str] = field(default_factory=dict)  #: by method the text of the warning
+    refused: Mapping[
+        str, Refusal
+    ]  #: by method, or method with an option such as "removal(greedy=True)"
+    approximate: Mapping[str, str] = field(
+        default_factory=dict
+    )  #: by method the text of the warning
 
     @classmethod
-    def of(cls, kind: Kind, location: Location, has_features: bool, more: Mapping[str, Refusal]) -> Capabilities:
+    def of(
+        cls, kind: Kind, location: Location, has_features: bool, more: Mapping[str, Refusal]
+    ) -> Capabilities:
         """Return the capabilities of a kind in a location.
 
         Parameters
@@ -55,7 +61,12 @@ class Capabilities:
         refused: dict[str, Refusal] = {}
         if not has_features:
             refused |= _WITHOUT_FEATURES
-        for table in (_BY_LOCATION[location], _BY_KIND[kind], _BY_BOTH.get((kind, location), {}), more):
+        for table in (
+            _BY_LOCATION[location],
+            _BY_KIND[kind],
+            _BY_BOTH.get((kind, location), {}),
+            more,
+        ):
             refused.update(table)
         return cls(refused)
 
@@ -100,9 +111,16 @@ _EXACT: dict[str, Refusal] = _each(
 )
 
 _WITHOUT_WEIGHTS: dict[str, Refusal] = {
-    **_each(("shapley", "budget", "leverage", "degrees_of_freedom", "standard_error", "calibrate"), NO_WEIGHTS, REFIT),
+    **_each(
+        ("shapley", "budget", "leverage", "degrees_of_freedom", "standard_error", "calibrate"),
+        NO_WEIGHTS,
+        REFIT,
+    ),
     **_each(("reach", "matrix"), NO_WEIGHTS, DERIVED),
-    "prepare": ("leaf space is made of exact weights, which this model does not have", "Leave the call out."),
+    "prepare": (
+        "leaf space is made of exact weights, which this model does not have",
+        "Leave the call out.",
+    ),
     **_each(
         ("leave_one_out", "loo_curve", "removal(greedy=True)"),
         NO_WEIGHTS,
@@ -137,7 +155,16 @@ _DERIVATIVE: dict[str, Refusal] = {
 _PARTITIONS: dict[str, Refusal] = {
     **_each(
         (
-            *("reach", "blame", "shapley", "budget", "matrix", "operator", "report", "to_html of intervals"),
+            *(
+                "reach",
+                "blame",
+                "shapley",
+                "budget",
+                "matrix",
+                "operator",
+                "report",
+                "to_html of intervals",
+            ),
             *("refit", "derivatives", "weight_derivatives", "weights", "similar(beside=)"),
             *("similar(tree_weights=)", "removal(greedy=True)"),
         ),
@@ -185,7 +212,9 @@ _BY_BOTH = {
     (Kind.ADDITIVE, Location.PARTITIONS): {
         **_each(("leave_one_out", "loo_curve"), NO_WEIGHTS, REFIT),
         **_each(
-            ("removal", "removal(greedy=True)", "without", "what_if", "reach", "matrix", "audit"), ELSEWHERE, IN_MEMORY
+            ("removal", "removal(greedy=True)", "without", "what_if", "reach", "matrix", "audit"),
+            ELSEWHERE,
+            IN_MEMORY,
         ),
     },
 }
@@ -195,7 +224,16 @@ _BY_BOTH = {
 #: Rows without a target of some outputs: methods that need a target of every row for every output.
 MISSING_TARGETS = _each(
     (
-        *("audit", "blame", "budget", "calibrate", "calibrate without X_cal and y_cal", "loo_curve", "refit", "report"),
+        *(
+            "audit",
+            "blame",
+            "budget",
+            "calibrate",
+            "calibrate without X_cal and y_cal",
+            "loo_curve",
+            "refit",
+            "report",
+        ),
         *("shapley", "similar", "standard_error"),
     ),
     "some rows have no target of some outputs, and this question needs all of them",

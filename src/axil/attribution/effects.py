@@ -27,7 +27,9 @@ class Effects(ABC):
 
     n: int  #: queries
     shape: tuple[int, int]  #: rows of the shard, and K
-    factors: Array | None = None  #: (rows, K) that turn the numbers into contributions; None: they are contributions
+    factors: Array | None = (
+        None  #: (rows, K) that turn the numbers into contributions; None: they are contributions
+    )
     intercepts: Array  #: (n, K) what no row adds to a prediction; the same in every shard
     backend: Backend | None = None  #: whose arrays the blocks are; None: the host's
     first: int = 0  #: the position of the first query in the whole request
@@ -118,7 +120,9 @@ def numbers_at(effects: Effects, rows: NDArray[np.int64]) -> tuple[Array, Array,
         for output in outputs:
             own = rows[:, output]
             picked = numbers[np.broadcast_to(asked, own.shape).ravel(), own.ravel()]
-            dense = picked.toarray() if issparse(picked) else np.asarray(picked)  # sparse from SciPy 1.15 on
+            dense = (
+                picked.toarray() if issparse(picked) else np.asarray(picked)
+            )  # sparse from SciPy 1.15 on
             found[:, output] = np.where(own < 0, 0.0, dense.reshape(own.shape))
             sizes[:, output] = abs(numbers).sum(axis=1)
     for outputs, first, block in effects.blocks() if sparse is None else ():
@@ -132,7 +136,9 @@ def numbers_at(effects: Effects, rows: NDArray[np.int64]) -> tuple[Array, Array,
     return found, total if sparse is None else effects.made(), sizes
 
 
-def add_made(total: Array, factors: Array | None, outputs: Sequence[int], first: int, block: Any) -> None:
+def add_made(
+    total: Array, factors: Array | None, outputs: Sequence[int], first: int, block: Any
+) -> None:
     """Add what a block of rows, dense or sparse, makes of the predictions (n, K)."""
     summed = None
     for output in outputs:

@@ -57,7 +57,10 @@ class SharedLeaves:
     @classmethod
     def of(cls, rows: Sequence[Rows], asked: Sequence[Leaves], n_threads: int = 1) -> SharedLeaves:
         """For leaves (n, T) of any type."""
-        own = [np.ascontiguousarray(leaves, dtype=part.cells.dtype) for part, leaves in zip(rows, asked)]
+        own = [
+            np.ascontiguousarray(leaves, dtype=part.cells.dtype)
+            for part, leaves in zip(rows, asked)
+        ]
         return cls(rows, own, n_threads)
 
     @property
@@ -69,7 +72,10 @@ class SharedLeaves:
     @property
     def _whole(self) -> float:
         """How much all trees count together."""
-        parts = [float(own.shape[1]) if w is None else w.sum() for own, w in zip(self.asked, self._of_trees)]
+        parts = [
+            float(own.shape[1]) if w is None else w.sum()
+            for own, w in zip(self.asked, self._of_trees)
+        ]
         return float(sum(parts)) or 1.0
 
     def block(self, first: int, n_rows: int) -> Array:
@@ -98,7 +104,11 @@ class SharedLeaves:
     def blocks(self) -> Iterator[tuple[int, Array]]:
         """The number of the first row, and shares (n, rows)."""
         n_rows = self.rows[0].n_rows
-        by_row = 0 if self.counted is None or self.counted.of_trees is not None else sum(a.shape[1] for a in self.asked)
+        by_row = (
+            0
+            if self.counted is None or self.counted.of_trees is not None
+            else sum(a.shape[1] for a in self.asked)
+        )
         step = max(1, BLOCK_BYTES // (8 * max(len(self.asked[0]), by_row, 1)))
         for first in range(0, n_rows, step):
             yield first, self.block(first, min(step, n_rows - first))
@@ -111,6 +121,8 @@ class SharedLeaves:
             self.rows[0].top_matches(self.asked[0], self._of_trees[0], values, rows)
             return values / self._whole, rows
         for first, block in self.blocks():
-            host_backend(self.n_threads).top(np.ascontiguousarray(block.T), first, None, values, rows)
+            host_backend(self.n_threads).top(
+                np.ascontiguousarray(block.T), first, None, values, rows
+            )
         rows[values <= 0] = -1
         return values, rows

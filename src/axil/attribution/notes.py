@@ -27,4 +27,8 @@ def replayed(n: int, n_rows: int) -> str:
 
 def of_class(text: str, scored: Any) -> str:
     """A note that names the class which scores are of, where one score stands for two classes; None: there are not two."""
-    return text if scored is None else f"{text}; scores are of class {scored}, whose rows have target 1"
+    return (
+        text
+        if scored is None
+        else f"{text}; scores are of class {scored}, whose rows have target 1"
+    )

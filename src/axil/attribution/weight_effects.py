@@ -17,7 +17,9 @@ from axil.weights.largest import Largest
 class WeightEffects(Effects):
     """The weights of n queries, from each engine; contributions are weights times targets."""
 
-    def __init__(self, answers: Sequence[Answer], targets: Sequence[Array], offsets: Array, first: int = 0):
+    def __init__(
+        self, answers: Sequence[Answer], targets: Sequence[Array], offsets: Array, first: int = 0
+    ):
         self.answers, self._targets, self.first = answers, targets, first
         self.factors = targets[0] if len(targets) == 1 else np.concatenate(targets, axis=1)
         self.n, self.shape = len(offsets), (len(self.factors), self.factors.shape[1])
@@ -27,7 +29,11 @@ class WeightEffects(Effects):
     @property
     def served(self) -> list[Sequence[int]]:
         """The outputs that each engine serves."""
-        return [range(self.shape[1])] if len(self.answers) == 1 else [(k,) for k in range(len(self.answers))]
+        return (
+            [range(self.shape[1])]
+            if len(self.answers) == 1
+            else [(k,) for k in range(len(self.answers))]
+        )
 
     def blocks(self) -> Iterator[tuple[Sequence[int], int, Any]]:
         for outputs, answer in zip(self.served, self.answers):
@@ -42,7 +48,9 @@ class WeightEffects(Effects):
         return [answer.dense() for answer in self.answers]
 
     def made(self) -> Array:
-        return np.concatenate([answer.product(own) for answer, own in zip(self.answers, self._targets)], axis=1)
+        return np.concatenate(
+            [answer.product(own) for answer, own in zip(self.answers, self._targets)], axis=1
+        )
 
     def largest(self, wanted: Sequence[Largest]) -> Array:
         for outputs, answer in zip(self.served, self.answers):

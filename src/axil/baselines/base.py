@@ -47,8 +47,12 @@ class Baseline(ABC):
                 "it is a baseline for ensembles of trees with their training rows in memory",
                 "Use what the explainer itself gives.",
             )
-        object.__setattr__(self, "classifier", FittedClassifier(model) if isinstance(model, ProvenPushes) else None)
-        if isinstance(model, ProvenModel) and isinstance(model.engines[0], (Smoother, Sum, Residual)):
+        object.__setattr__(
+            self, "classifier", FittedClassifier(model) if isinstance(model, ProvenPushes) else None
+        )
+        if isinstance(model, ProvenModel) and isinstance(
+            model.engines[0], (Smoother, Sum, Residual)
+        ):
             raise UnsupportedQuestionError(
                 self.name,
                 "it is a baseline for ensembles of trees, and this model is a linear smoother, or of several models",
@@ -78,11 +82,15 @@ class Baseline(ABC):
         classifiers. 8 * n * n_train bytes.
         """
         if y is None and self.needs_targets:
-            raise InputError(f"{self.name} scores the loss of the rows of X, which takes their targets: pass y.")
+            raise InputError(
+                f"{self.name} scores the loss of the rows of X, which takes their targets: pass y."
+            )
         proven, fit = self.explainer._model, self.classifier
         if fit is not None:
             if init_score is not None:
-                raise InputError("init_score is not taken for the rows of a classifier: leave it out.")
+                raise InputError(
+                    "init_score is not taken for the rows of a classifier: leave it out."
+                )
             asked = fit.queries(X, y)
             self._require(len(asked))
             return self._class_scores(fit, asked)
@@ -91,7 +99,10 @@ class Baseline(ABC):
         targets = None
         if y is not None:
             known = proven.on_scale(
-                inputs.as_targets(y, n, n_outputs, inputs.coding_of(proven.adapter), "y", "explained"), "y"
+                inputs.as_targets(
+                    y, n, n_outputs, inputs.coding_of(proven.adapter), "y", "explained"
+                ),
+                "y",
             )
             targets = known - offsets.values
             if offsets.replace_base:  # the baselines' predictions have the base
@@ -103,7 +114,9 @@ class Baseline(ABC):
         """Refuse scores of n explained rows that would not fit in memory."""
         model = self.explainer._model
         n_train = model.shape[0]
-        model.budget.require(8 * n * n_train, f"The {self.name} scores of {n} x {n_train} rows", FEWER)
+        model.budget.require(
+            8 * n * n_train, f"The {self.name} scores of {n} x {n_train} rows", FEWER
+        )
 
     @abstractmethod
     def _class_scores(self, fit: FittedClassifier, queries: ClassQueries) -> Array:

@@ -41,7 +41,9 @@ class BoostIn(TreeBaseline):
         super().__post_init__()
         for trees in self.trees:
             s = trees.fit.structure
-            unseen = s.coefficients is not None and s.n_trees > 1 and not s.coefficients.omega[:-1].any()
+            unseen = (
+                s.coefficients is not None and s.n_trees > 1 and not s.coefficients.omega[:-1].any()
+            )
             if unseen or is_forest(s):
                 raise UnsupportedQuestionError(
                     self.name,
@@ -55,14 +57,20 @@ class BoostIn(TreeBaseline):
     def _add_scores(self, queries: Batch, out: Array) -> None:
         assert queries.targets is not None
         for trees in self.trees:
-            tables = _tables(trees, trees.leaves(queries.coordinates), queries.targets[:, trees.outputs])
+            tables = _tables(
+                trees, trees.leaves(queries.coordinates), queries.targets[:, trees.outputs]
+            )
             for k, table in enumerate(tables):
-                add_effects(trees, table, partial(_pull, rates=trees.fit.structure.final, output=k), out)
+                add_effects(
+                    trees, table, partial(_pull, rates=trees.fit.structure.final, output=k), out
+                )
 
 
 def _pull(step: ResidualStep, rates: Array, output: int) -> Array:
     """(rows,): ``draw_j * (r_j - rate v[leaf(j)])``; with the rate, which `ResidualStep.pull` is without."""
-    return np.asarray(step.drawn * (step.residual[:, output] - rates[step.tree] * step.value[:, output]))
+    return np.asarray(
+        step.drawn * (step.residual[:, output] - rates[step.tree] * step.value[:, output])
+    )
 
 
 def _tables(trees: Trees, leaves: Leaves, targets: Array) -> list[Array]:

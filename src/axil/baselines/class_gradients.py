@@ -34,7 +34,9 @@ def add_boostin(fit: FittedClassifier, queries: ClassQueries, out: Array) -> Non
                 pulled = -np.einsum("im,im->i", step.inverse[leaf, place], gradients)
             table = np.zeros((len(step.value), len(queries)))
             table[leaf, np.arange(len(queries))] = -rate * pulled
-            value = 1.0 if step.inverse is not None else step.value[w.leaves[t]]  # which h then has in it
+            value = (
+                1.0 if step.inverse is not None else step.value[w.leaves[t]]
+            )  # which h then has in it
             brings = w.weights * w.counted(t) * (g[:, k] + rate * value * h[:, k])
             _sweep(fit, t, sums, ALL, table, brings, NONE)
     out += sums.T
@@ -45,8 +47,12 @@ def add_leaf_influence(fit: FittedClassifier, queries: ClassQueries, out: Array)
     w, sums = fit.walked, np.zeros(out.T.shape)
     assert queries.targets is not None
     n, columns = len(queries), np.arange(len(queries))
-    seeds = -np.broadcast_to(fit.loss.slopes(queries.targets, queries.scores).g, queries.scores.shape)
-    moves = [np.zeros((fit.n_rows, n)) for _ in range(seeds.shape[1])]  # of the loss by the rows' scores, less the sign
+    seeds = -np.broadcast_to(
+        fit.loss.slopes(queries.targets, queries.scores).g, queries.scores.shape
+    )
+    moves = [
+        np.zeros((fit.n_rows, n)) for _ in range(seeds.shape[1])
+    ]  # of the loss by the rows' scores, less the sign
     for one, rows, _ in fit.rounds(queries):
         slopes = fit.loss.slopes(w.targets, rows)
         g, h = (np.broadcast_to(one, rows.shape) for one in (slopes.g, slopes.h))
@@ -60,7 +66,15 @@ def add_leaf_influence(fit: FittedClassifier, queries: ClassQueries, out: Array)
             table[queries.leaves[:, t], columns] += seeds[:, k]
             table *= fit.rates[stage]
             leaf, counted = w.leaves[t], w.weights * w.counted(t)
-            _sweep(fit, t, sums, ALL, table, counted * (step.by_g[leaf] * g[:, k] + step.by_h[leaf] * h[:, k]), NONE)
+            _sweep(
+                fit,
+                t,
+                sums,
+                ALL,
+                table,
+                counted * (step.by_g[leaf] * g[:, k] + step.by_h[leaf] * h[:, k]),
+                NONE,
+            )
             passed = counted * (step.by_g[leaf] * second[:, k] + step.by_h[leaf] * third[:, k])
             _sweep(fit, t, moves[k], ALL, table, passed, NONE)
     out += sums.T
@@ -87,7 +101,11 @@ def _own_slopes(fit: FittedClassifier, rows: Array) -> Array:
     return np.asarray(p * (1 - p))
 
 
-def _sweep(fit: FittedClassifier, tree: int, state: Array, apply: Any, table: Array, rows: Any, gather: Any) -> None:
+def _sweep(
+    fit: FittedClassifier, tree: int, state: Array, apply: Any, table: Array, rows: Any, gather: Any
+) -> None:
     """``state[j] += rows[j] table[leaf of j]``, or ``table[l] = sum of state over l``."""
     leaves, starts = fit.walked.leaves[tree : tree + 1], np.array([0, len(table)])
-    host_backend(fit.n_threads).rows(leaves, starts).sweep(state, apply, table, rows, gather, table, None)
+    host_backend(fit.n_threads).rows(leaves, starts).sweep(
+        state, apply, table, rows, gather, table, None
+    )

@@ -30,7 +30,11 @@ class ClassQueries:
 
     def part(self, rows: slice) -> ClassQueries:
         """The queries in a slice of the rows."""
-        return ClassQueries(self.leaves[rows], self.scores[rows], None if self.targets is None else self.targets[rows])
+        return ClassQueries(
+            self.leaves[rows],
+            self.scores[rows],
+            None if self.targets is None else self.targets[rows],
+        )
 
 
 class FittedClassifier:
@@ -55,7 +59,9 @@ class FittedClassifier:
                 "baselines are defined for leaves of their own rows. Ask axil.Explainer, which takes both."
             )
         if not np.isin(self.walked.targets, (0.0, 1.0)).all():
-            raise InputError("y_train holds shares; expected classes, 0 and 1 for a model that has no names for them.")
+            raise InputError(
+                "y_train holds shares; expected classes, 0 and 1 for a model that has no names for them."
+            )
         #: (stages,) what a step's leaf values are multiplied by at the end
         self.rates = np.zeros(len(self.walked.steps))
         for one in self.walked.rounds:
@@ -104,6 +110,10 @@ class FittedClassifier:
             for t, k, gain in w.gains(one):
                 rows[:, k] -= gain[w.leaves[t]]
             for stage, coefficient in one.changes:
-                t, k, value = int(w.stage_tree[stage]), int(w.stage_output[stage]), w.steps[stage].value
+                t, k, value = (
+                    int(w.stage_tree[stage]),
+                    int(w.stage_output[stage]),
+                    w.steps[stage].value,
+                )
                 asked[:, k] -= coefficient * value[queries.leaves[:, t]]
             yield one, rows, asked

@@ -31,7 +31,9 @@ class LeafKernel:
     @classmethod
     def of(cls, structure: Structure, n_threads: int) -> LeafKernel:
         """Count every leaf's rows: O(T N)."""
-        return cls.from_leaves(structure.leaves(), structure.starts, structure.row_weights, n_threads)
+        return cls.from_leaves(
+            structure.leaves(), structure.starts, structure.row_weights, n_threads
+        )
 
     @classmethod
     def from_leaves(

@@ -47,9 +47,16 @@ class LeafInfluence(TreeBaseline):
         if steps > 1:
             _refuse("leaf_estimation_iterations", steps, "of one step", "fit with one iteration")
         if self.classifier is not None and self.classifier.loss.joint:
-            _refuse("loss_function", "MultiClass", "of one class each", "fit with MultiClassOneVsAll")
+            _refuse(
+                "loss_function", "MultiClass", "of one class each", "fit with MultiClassOneVsAll"
+            )
         if any(t.fit.structure.mixing is not None for t in self.trees):
-            _refuse("path_smooth", "positive", "that depend on their own leaf's rows alone", "fit without it")
+            _refuse(
+                "path_smooth",
+                "positive",
+                "that depend on their own leaf's rows alone",
+                "fit without it",
+            )
 
     def _add_class_scores(self, fit: FittedClassifier, queries: ClassQueries, out: Array) -> None:
         add_leaf_influence(fit, queries, out)
@@ -59,13 +66,15 @@ class LeafInfluence(TreeBaseline):
         assert errors is not None
         for trees, engine in zip(self.trees, self.proven.ready(WEIGHTS, queries.n_asked).engines):
             leaves = trees.leaves(queries.coordinates).T
-            adjoints = (engine if isinstance(engine, BoostedTrees) else trees.boosted).adjoints(leaves)
+            adjoints = (engine if isinstance(engine, BoostedTrees) else trees.boosted).adjoints(
+                leaves
+            )
             for k, error in enumerate(errors[:, trees.outputs].T):
                 add_effects(trees, adjoints.phi * error, partial(ResidualStep.pull, output=k), out)
 
 
 def _refuse(setting: str, value: object, kind: str, instead: str) -> None:
-    reason = (
-        f"it takes the derivative of quotients S / (W + l2), leaf values {kind}, and this model has {setting}={value}"
+    reason = f"it takes the derivative of quotients S / (W + l2), leaf values {kind}, and this model has {setting}={value}"
+    raise UnsupportedQuestionError(
+        "LeafInfluence", reason, f"Use BoostIn, TREX or TreeSim, or {instead}."
     )
-    raise UnsupportedQuestionError("LeafInfluence", reason, f"Use BoostIn, TREX or TreeSim, or {instead}.")

@@ -17,7 +17,10 @@ from axil.baselines.kernel import LeafKernel
 from axil.errors import UnsupportedQuestionError
 from axil.types import Array
 
-CLOSE, ENOUGH = 1e-13, 1e-9  # gradient relative to the first one: where to stop, and what must be reached
+CLOSE, ENOUGH = (
+    1e-13,
+    1e-9,
+)  # gradient relative to the first one: where to stop, and what must be reached
 MOST_STEPS, MOST_PRODUCTS = 60, 2000
 
 
@@ -60,7 +63,11 @@ def fit_classes(kernel: LeafKernel, targets: Array, l2: float, coupled: bool) ->
 
         def product(d: Array, p: Array = p) -> Array:
             moved = scores(d)
-            bent = p * (moved - (p * moved).sum(axis=1, keepdims=True)) if coupled else p * (1 - p) * moved
+            bent = (
+                p * (moved - (p * moved).sum(axis=1, keepdims=True))
+                if coupled
+                else p * (1 - p) * moved
+            )
             return gathered(bent) + 2.0 * l2 * d
 
         step = _conjugate(product, -gradient)

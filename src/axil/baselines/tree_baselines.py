@@ -81,18 +81,26 @@ class TreeBaseline(Baseline):
         out = np.zeros((n, len(self.proven.targets)))
         structures = [trees.fit.structure for trees in self.trees]
         # Of one query some tables over leaves, some vectors over rows
-        size = self.proven.budget.batch_size(8 * sum(3 * s.n_rows + 4 * int(s.cell_starts[-1]) for s in structures))
+        size = self.proven.budget.batch_size(
+            8 * sum(3 * s.n_rows + 4 * int(s.cell_starts[-1]) for s in structures)
+        )
         for start, part in self.proven.batches(queries, size, self.name):
             rows, coordinates = slice(start, start + len(part)), part.coordinates
-            made = np.concatenate([t.fit.predictions(t.leaves(coordinates)) for t in self.trees], axis=1)
+            made = np.concatenate(
+                [t.fit.predictions(t.leaves(coordinates)) for t in self.trees], axis=1
+            )
             self.proven.check(part, made)  # the replay's predictions must be the model's own
-            self._add_scores(Batch(coordinates, None if targets is None else targets[rows], made, n), out[rows])
+            self._add_scores(
+                Batch(coordinates, None if targets is None else targets[rows], made, n), out[rows]
+            )
         return out
 
     def _class_scores(self, fit: FittedClassifier, queries: ClassQueries) -> Array:
         n, n_outputs = queries.scores.shape
         out = np.zeros((n, fit.n_rows))
-        size = fit.proven.budget.batch_size(8 * ((n_outputs + 3) * fit.n_rows + 2 * int(fit.walked.starts[-1])))
+        size = fit.proven.budget.batch_size(
+            8 * ((n_outputs + 3) * fit.n_rows + 2 * int(fit.walked.starts[-1]))
+        )
         for start in track(range(0, n, size), self.name):
             rows = slice(start, start + size)
             self._add_class_scores(fit, queries.part(rows), out[rows])
@@ -120,7 +128,11 @@ class KernelBaseline(TreeBaseline):
         if fit is None:
             kernels = [LeafKernel.of(t.fit.structure, self.proven.n_threads) for t in self.trees]
         else:
-            kernels = [LeafKernel.from_leaves(fit.walked.leaves, fit.walked.starts, fit.row_weights, fit.n_threads)]
+            kernels = [
+                LeafKernel.from_leaves(
+                    fit.walked.leaves, fit.walked.starts, fit.row_weights, fit.n_threads
+                )
+            ]
         object.__setattr__(self, "kernels", kernels)
 
 
@@ -129,15 +141,21 @@ def trees_of(proven: ProvenModel) -> list[Trees]:
     found = []
     backend = host_backend(proven.n_threads)
     for engine, outputs in zip(proven.engines, proven.served()):
-        own = engine if isinstance(engine, BoostedTrees) else BoostedTrees(engine.structure, backend)
+        own = (
+            engine if isinstance(engine, BoostedTrees) else BoostedTrees(engine.structure, backend)
+        )
         found.append(Trees(own, own.fit(proven.targets[:, outputs]), outputs))
     return found
 
 
-BLOCK_NUMBERS = 1 << 16  # of scores held at a time, so that they stay in the cache from tree to tree
+BLOCK_NUMBERS = (
+    1 << 16
+)  # of scores held at a time, so that they stay in the cache from tree to tree
 
 
-def add_effects(trees: Trees, table: Array, brings: Callable[[ResidualStep], Array], out: Array) -> None:
+def add_effects(
+    trees: Trees, table: Array, brings: Callable[[ResidualStep], Array], out: Array
+) -> None:
     """``out[i, j] += w_j sum_t table[leaf_t(j), i] brings_t(j)`` for all training rows j.
 
     ``table`` (L, n), ``out`` (n, N); ``brings`` gives (rows,) for one tree and a block of rows. Cost O(T N n).
@@ -147,7 +165,9 @@ def add_effects(trees: Trees, table: Array, brings: Callable[[ResidualStep], Arr
         sums = np.zeros((rows.stop - rows.start, n))
         one = np.empty_like(sums)
         for step in trees.fit.steps(rows):
-            np.take(table, step.leaf, axis=0, out=one, mode="clip")  # leaves are in range; this mode takes no copy
+            np.take(
+                table, step.leaf, axis=0, out=one, mode="clip"
+            )  # leaves are in range; this mode takes no copy
             one *= brings(step)[:, None]
             sums += one
         out[:, rows] += (sums * trees.row_weights[rows, None]).T

@@ -68,7 +68,9 @@ class LeafMatch(KernelBaseline):
         return sum(len(kernel.starts) - 1 for kernel in self.kernels)
 
     def _add_class_scores(self, fit: FittedClassifier, queries: ClassQueries, out: Array) -> None:
-        out += self.kernels[0].matches(queries.leaves.T) * (fit.row_weights > 0) / max(self.n_trees, 1)
+        out += (
+            self.kernels[0].matches(queries.leaves.T) * (fit.row_weights > 0) / max(self.n_trees, 1)
+        )
 
     def _add_scores(self, queries: Batch, out: Array) -> None:
         for trees, kernel in zip(self.trees, self.kernels):

@@ -43,7 +43,9 @@ class TREX(KernelBaseline):
 
     l2: float = 0.003
     alpha: Array = field(init=False, repr=False, compare=False)  #: (N, K)
-    fidelity: Array = field(init=False, repr=False, compare=False)  #: (K,) R^2 of f as to the model, on training rows
+    fidelity: Array = field(
+        init=False, repr=False, compare=False
+    )  #: (K,) R^2 of f as to the model, on training rows
 
     def __post_init__(self) -> None:
         l2 = as_number(self.l2, "l2")
@@ -74,7 +76,9 @@ class TREX(KernelBaseline):
                 out[i] += terms[:, 0]
                 continue
             whole, y = terms.sum(axis=0, keepdims=True), queries.targets[i]
-            out[i] += losses(y, whole - terms, fit.loss.coupled) - losses(y, whole, fit.loss.coupled)
+            out[i] += losses(y, whole - terms, fit.loss.coupled) - losses(
+                y, whole, fit.loss.coupled
+            )
 
     def _fit(self, kernel: LeafKernel, trees: Trees) -> tuple[Array, Array]:
         """alpha (N, K) and the R^2 of f as to the model (K,)."""
@@ -82,7 +86,9 @@ class TREX(KernelBaseline):
         n_rows, n_leaves = len(targets), len(kernel.features)
         size = min(n_rows, n_leaves)
         instead = "Raise memory_limit, or use BoostIn or TreeSim."
-        self.proven.budget.require(8 * size**2 + 8 * BLOCK_NUMBERS, f"The system of TREX for {size} unknowns", instead)
+        self.proven.budget.require(
+            8 * size**2 + 8 * BLOCK_NUMBERS, f"The system of TREX for {size} unknowns", instead
+        )
         weights = np.ones(n_rows) if kernel.rows.weights is None else kernel.rows.weights
         ridge = self.l2 * float(weights.sum())
         solve = among_rows if n_rows <= n_leaves else among_leaves

@@ -20,17 +20,27 @@ TABLE = "FILE.csv, .tsv or .parquet; - for CSV from standard input"
 
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
-    whole = completion.Parser("axil", description=text.ABOUT, epilog=text.EXAMPLES, formatter_class=_Raw)
+    whole = completion.Parser(
+        "axil", description=text.ABOUT, epilog=text.EXAMPLES, formatter_class=_Raw
+    )
     whole.add_argument("--version", action="version", version=f"axil {axil.__version__}")
     named = whole.add_subparsers(metavar="COMMAND", required=True)
 
-    one = _command(named, "demo", "fit a model on built-in data and explain five predictions", demo.run)
+    one = _command(
+        named, "demo", "fit a model on built-in data and explain five predictions", demo.run
+    )
     one.add_argument(
-        "--save", metavar="DIRECTORY", help="write the model and its data here, to try the other commands on"
+        "--save",
+        metavar="DIRECTORY",
+        help="write the model and its data here, to try the other commands on",
     )
 
     one = _command(
-        named, "explain", "which training rows made these predictions", commands.explain, asked="the rows to explain"
+        named,
+        "explain",
+        "which training rows made these predictions",
+        commands.explain,
+        asked="the rows to explain",
     )
     one.add_argument(
         "--by",
@@ -64,7 +74,11 @@ def parser() -> argparse.ArgumentParser:
         metavar="COLUMN",
         help="a column of the training data: a region, a source",
     )
-    one.add_argument("--cut", metavar="A,B,...", help="bands of a column of numbers: below A, A to B, ..., and over")
+    one.add_argument(
+        "--cut",
+        metavar="A,B,...",
+        help="bands of a column of numbers: below A, A to B, ..., and over",
+    )
     _written(one, page="50")
 
     one = _command(
@@ -84,14 +98,27 @@ def parser() -> argparse.ArgumentParser:
         comparables_commands.report,
         asked="the rows to report on",
     )
-    one.add_argument("--out", required=True, metavar="FOLDER", help="the folder to write, made if it is not there")
+    one.add_argument(
+        "--out",
+        required=True,
+        metavar="FOLDER",
+        help="the folder to write, made if it is not there",
+    )
     _calibration(one)
-    parameters.add_options(one, Explainer.report, ("folder", "target", "interval", "beside", "out_of_fold"))
-    one.add_argument("--target-name", metavar="TEXT", help="what is predicted (default: what --target says)")
+    parameters.add_options(
+        one, Explainer.report, ("folder", "target", "interval", "beside", "out_of_fold")
+    )
+    one.add_argument(
+        "--target-name", metavar="TEXT", help="what is predicted (default: what --target says)"
+    )
 
-    one = _command(named, "check", "can this model be explained, and does it belong to this data", check.check)
+    one = _command(
+        named, "check", "can this model be explained, and does it belong to this data", check.check
+    )
     _data(one, required=False)
-    one.add_argument("--format", default="table", choices=("table", "json"), help="(default: table, for reading)")
+    one.add_argument(
+        "--format", default="table", choices=("table", "json"), help="(default: table, for reading)"
+    )
     _json(one)
 
     for command, short in signature.QUESTIONS.items():
@@ -101,45 +128,82 @@ def parser() -> argparse.ArgumentParser:
         for name, required in signature.files_of(question).items():
             about = "rows with their targets" if name == "validation" else "the rows to explain"
             about += "" if required else ", for what correcting would gain"
-            one.add_argument(f"--{name}", required=required, metavar="FILE", help=f"{about}: {TABLE}")
+            one.add_argument(
+                f"--{name}", required=required, metavar="FILE", help=f"{about}: {TABLE}"
+            )
         parameters.add_options(one, question)
         if command in signature.OF_ROWS:
             shown = f"how many training rows to show (default: {commands.ROWS})"
             one.add_argument("--top", type=int, metavar="K", help=shown)
         _written(one)
 
-    one = _command(named, "compare", "why predictions changed from an old model to a new one", commands.compare)
+    one = _command(
+        named, "compare", "why predictions changed from an old model to a new one", commands.compare
+    )
     one.add_argument("old", metavar="OLD", help="the old model")
     _data(one, "the rows to predict")
-    one.add_argument("--train-old", required=True, metavar="FILE", help=f"the training data of the old model: {TABLE}")
+    one.add_argument(
+        "--train-old",
+        required=True,
+        metavar="FILE",
+        help=f"the training data of the old model: {TABLE}",
+    )
     parameters.add_options(one, Comparison.to_html, ("k",))
-    one.add_argument("--top", type=int, metavar="K", help="list the training rows that did most, K for each prediction")
+    one.add_argument(
+        "--top",
+        type=int,
+        metavar="K",
+        help="list the training rows that did most, K for each prediction",
+    )
     _written(one, page="")
 
-    one = _command(named, "refit", "the model again at its own splits, on other rows", commands.refit, asked="")
+    one = _command(
+        named, "refit", "the model again at its own splits, on other rows", commands.refit, asked=""
+    )
     parameters.add_rows(one.add_mutually_exclusive_group(), "training rows to leave out")
     one.add_argument("--add", metavar="FILE", help=f"further rows with their targets: {TABLE}")
     parameters.add_options(one, Explainer.refit, ("drop", "add"))
-    one.add_argument("--out", required=True, metavar="FILE", help="the file of the new model, of the kind of MODEL")
+    one.add_argument(
+        "--out",
+        required=True,
+        metavar="FILE",
+        help="the file of the new model, of the kind of MODEL",
+    )
 
     one = _command(
-        named, "refits", "how far retraining moves these predictions", commands.refitted, asked="the rows to predict"
+        named,
+        "refits",
+        "how far retraining moves these predictions",
+        commands.refitted,
+        asked="the rows to predict",
     )
     parameters.add_options(one, axil.refits, commands.OF_REFITS)
     parameters.add_options(one, axil.Stability.table)
     _written(one)
 
     one = _command(
-        named, "write", "all weights of these predictions, in a file", commands.write, asked="the rows to explain"
+        named,
+        "write",
+        "all weights of these predictions, in a file",
+        commands.write,
+        asked="the rows to explain",
     )
-    one.add_argument("--out", required=True, metavar="FILE", help="FILE.parquet, or a folder that ends in .zarr")
+    one.add_argument(
+        "--out", required=True, metavar="FILE", help="FILE.parquet, or a folder that ends in .zarr"
+    )
 
     one = _command(
-        named, "intervals", "how sure these predictions are", commands.intervals, asked="the rows to predict"
+        named,
+        "intervals",
+        "how sure these predictions are",
+        commands.intervals,
+        asked="the rows to predict",
     )
     _calibration(one)
     one.add_argument(
-        "--skewed", action="store_true", help="cut the same share off at either end, rather than as far below as above"
+        "--skewed",
+        action="store_true",
+        help="cut the same share off at either end, rather than as far below as above",
     )
     parameters.add_options(one, Predictive.interval, ("symmetric", "groups"))
     parameters.add_options(one, Explainer.calibrate, ("X_cal", "y_cal", "out_of_fold"))
@@ -156,7 +220,9 @@ def parser() -> argparse.ArgumentParser:
 
 def _calibration(one: argparse.ArgumentParser) -> None:
     one.add_argument(
-        "--calibration", metavar="FILE", help=f"rows that the model was not fitted on, with targets: {TABLE}"
+        "--calibration",
+        metavar="FILE",
+        help=f"rows that the model was not fitted on, with targets: {TABLE}",
     )
     one.add_argument("--out-of-fold", **parameters.WORDS["out_of_fold"])
 
@@ -174,7 +240,9 @@ def _command(named: Any, name: str, short: str, run: Any, asked: str | None = No
     one = named.add_parser(name, help=short, description=about, formatter_class=_Raw)
     one.about = short
     one.add_argument(
-        "--quiet", action="store_true", help="print nothing but the answer: no proof, no notes, no progress"
+        "--quiet",
+        action="store_true",
+        help="print nothing but the answer: no proof, no notes, no progress",
     )
     one.add_argument("--debug", action="store_true", help="show the traceback of an error")
     one.set_defaults(run=run)
@@ -198,13 +266,20 @@ def _data(one: argparse.ArgumentParser, asked: str = "", required: bool = True) 
     )
     data.add_argument("--train", required=required, metavar="FILE", help=TABLE)
     data.add_argument(
-        "--target", required=required, metavar="COLUMN", help="what was predicted; for several outputs a,b,c"
+        "--target",
+        required=required,
+        metavar="COLUMN",
+        help="what was predicted; for several outputs a,b,c",
     )
     data.add_argument("--weights", metavar="COLUMN", help="the sample weights of the fit")
     data.add_argument(
-        "--offset", metavar="COLUMN", help="what the fit started from (init_score, base_margin, baseline)"
+        "--offset",
+        metavar="COLUMN",
+        help="what the fit started from (init_score, base_margin, baseline)",
     )
-    data.add_argument("--index", metavar="COLUMN", help="labels of the rows (default: 0, 1, 2, ... down the file)")
+    data.add_argument(
+        "--index", metavar="COLUMN", help="labels of the rows (default: 0, 1, 2, ... down the file)"
+    )
     data.add_argument(
         "--features",
         metavar="A,B,...",
@@ -217,12 +292,20 @@ def _data(one: argparse.ArgumentParser, asked: str = "", required: bool = True) 
         help="for targets transformed before the fit: what undoes it, such as exp for logarithms; the column may hold either",
     )
     data.add_argument(
-        "--categorical", metavar="A,B,...", help="columns of pandas' category type (default: as MODEL says)"
+        "--categorical",
+        metavar="A,B,...",
+        help="columns of pandas' category type (default: as MODEL says)",
     )
     work = one.add_argument_group("the work")
-    work.add_argument("--memory-limit", metavar="SIZE", help='bytes, or such as "2GiB" (default: most of what is free)')
     work.add_argument(
-        "--scratch", metavar="DIRECTORY", help="keep the leaf numbers of all training rows here, not in memory"
+        "--memory-limit",
+        metavar="SIZE",
+        help='bytes, or such as "2GiB" (default: most of what is free)',
+    )
+    work.add_argument(
+        "--scratch",
+        metavar="DIRECTORY",
+        help="keep the leaf numbers of all training rows here, not in memory",
     )
     work.add_argument("--threads", type=int, metavar="N", help="(default: all processors)")
     work.add_argument(
@@ -236,7 +319,9 @@ def _data(one: argparse.ArgumentParser, asked: str = "", required: bool = True) 
 def _written(one: argparse.ArgumentParser, page: str | None = None) -> None:
     """Where the answer goes, and the settings of its page; ``page`` says how many training rows it shows."""
     answer = one.add_argument_group("the answer")
-    forms = "csv, .parquet, .json, .jsonl" + (", or .html for a page that a browser shows" if page is not None else "")
+    forms = "csv, .parquet, .json, .jsonl" + (
+        ", or .html for a page that a browser shows" if page is not None else ""
+    )
     answer.add_argument("--out", metavar="FILE", help=f"write all of it here: FILE.{forms}")
     answer.add_argument(
         "--format",
@@ -246,9 +331,17 @@ def _written(one: argparse.ArgumentParser, page: str | None = None) -> None:
     _json(answer)
     if page:
         settings = one.add_argument_group("the page", "with --out FILE.html")
-        one.add_argument("--top", type=int, metavar="K", help=f"how many training rows to show (default: {page})")
+        one.add_argument(
+            "--top", type=int, metavar="K", help=f"how many training rows to show (default: {page})"
+        )
         parameters.add_options(settings, Explainer.to_html, ("k", *commands.NOT_OF_PAGES))
 
 
 def _json(one: Any) -> None:
-    one.add_argument("--json", dest="format", action="store_const", const="json", help="the same as --format json")
+    one.add_argument(
+        "--json",
+        dest="format",
+        action="store_const",
+        const="json",
+        help="the same as --format json",
+    )

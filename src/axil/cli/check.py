@@ -20,7 +20,10 @@ VERDICTS = {
     "derivative": "no exact weights, but derivatives",
     "no": "no exact weights",
 }
-PROVEN = {"exact": "exact weights", "additive": "pushes that add up to the score"}  # which this program explains
+PROVEN = {
+    "exact": "exact weights",
+    "additive": "pushes that add up to the score",
+}  # which this program explains
 
 OF_DATA = ("weights", "offset", "index", "features", "inverse_func", "categorical")  # options
 
@@ -28,13 +31,22 @@ OF_DATA = ("weights", "offset", "index", "features", "inverse_func", "categorica
 def check(arguments: argparse.Namespace, out: Any) -> int:
     """Whether a model can be explained; 0 where it can, 1 where not."""
     if (arguments.train is None) != (arguments.target is None):
-        given, lacking = ("--train", "--target") if arguments.target is None else ("--target", "--train")
-        raise InputError(f"{given} was given without {lacking}; give both to replay the fit, or neither.")
+        given, lacking = (
+            ("--train", "--target") if arguments.target is None else ("--target", "--train")
+        )
+        raise InputError(
+            f"{given} was given without {lacking}; give both to replay the fit, or neither."
+        )
     as_record = arguments.format == "json"
     if arguments.train is None:
         for name in OF_DATA:
-            option, why = f"--{name.replace('_', '-')}", "without --train and --target no fit is replayed"
-            refuse(option, getattr(arguments, name), why, "Give these two as well, or leave it out.")
+            option, why = (
+                f"--{name.replace('_', '-')}",
+                "without --train and --target no fit is replayed",
+            )
+            refuse(
+                option, getattr(arguments, name), why, "Give these two as well, or leave it out."
+            )
         model = files.load(arguments.model, arguments.trust)
         with files.usable(arguments.model), suppress(UnsupportedModelError):
             adapters.read(model)  # which a damaged file cannot
@@ -49,11 +61,20 @@ def check(arguments: argparse.Namespace, out: Any) -> int:
                 raise
             kind, setting, reason = "no", getattr(error, "setting", None), str(error)
         else:
-            kind, setting, said = explainer.kind, None, f"{PROVEN[explainer.kind]}, proven on {arguments.train}"
+            kind, setting, said = (
+                explainer.kind,
+                None,
+                f"{PROVEN[explainer.kind]}, proven on {arguments.train}",
+            )
             reason = f"{said[0].upper()}{said[1:]}."
             said += "" if arguments.quiet else f"\n{explainer.verification}"
     explained = kind in PROVEN
-    record = {"model": arguments.model, "train": arguments.train, "explained": explained, "kind": kind}
+    record = {
+        "model": arguments.model,
+        "train": arguments.train,
+        "explained": explained,
+        "kind": kind,
+    }
     record |= {"setting": setting, "reason": reason}
     print(as_json(record) if as_record else f"{arguments.model}: {said}", file=out)
     return 0 if explained else 1

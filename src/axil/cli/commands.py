@@ -32,7 +32,16 @@ TOP = 10  # training rows per prediction
 ROWS = 20  # of a table about training rows
 COVERAGE = 0.9
 OF_COLUMNS = (
-    *("group_by", "mean_by", "groups", "coefficients", "ranges", "sample_weight", "distinct", "columns"),
+    *(
+        "group_by",
+        "mean_by",
+        "groups",
+        "coefficients",
+        "ranges",
+        "sample_weight",
+        "distinct",
+        "columns",
+    ),
     *("within", "asof", "map", "search"),
 )
 OF_REFITS = ("estimator", "y", "X_new", "sample_weight")  # which files have
@@ -87,8 +96,16 @@ class CommandSubject:
         if found is not None and "sum_error" in found.details:
             error = f"; pushes add up to {found.details['sum_error']:.0e} of the largest score"
             return f"{self.name}: {self.adapter.library}, {rows}{error}"
-        error = "" if found is None else f"; replayed predictions agree to {found.max_error:.0e} of the largest"
-        held = "" if found is None or found.held is None else f"\nheld fixed besides the splits: {found.held}"
+        error = (
+            ""
+            if found is None
+            else f"; replayed predictions agree to {found.max_error:.0e} of the largest"
+        )
+        held = (
+            ""
+            if found is None or found.held is None
+            else f"\nheld fixed besides the splits: {found.held}"
+        )
         return f"{self.name}: {self.adapter.library}, {rows}{error}{held}"
 
 
@@ -119,7 +136,9 @@ def explain(arguments: argparse.Namespace, out: Any) -> int:
         explanations, features, queries, top, arguments.by, MOST_ON_SCREEN, per_class
     )
     left = n - MOST_ON_SCREEN if output.form else 0
-    return output.give([table], question.words(left=left), lambda _: printed_answers.on_screen(shown, queries))
+    return output.give(
+        [table], question.words(left=left), lambda _: printed_answers.on_screen(shown, queries)
+    )
 
 
 def _sums(arguments: argparse.Namespace, rows: data.FileRows) -> dict[str, Any]:
@@ -134,7 +153,9 @@ def _sums(arguments: argparse.Namespace, rows: data.FileRows) -> dict[str, Any]:
     return given
 
 
-def page_settings(arguments: argparse.Namespace, output: Output, page: Any = Explainer.to_html, also: str = "") -> Any:
+def page_settings(
+    arguments: argparse.Namespace, output: Output, page: Any = Explainer.to_html, also: str = ""
+) -> Any:
     """A reader of the settings of a page; without a page they are refused, but for that of the table ``also``."""
     for parameter in parameters_of(page, NOT_OF_PAGES):
         value = getattr(arguments, parameter.option.replace("-", "_"))
@@ -160,7 +181,8 @@ def group(arguments: argparse.Namespace, out: Any) -> int:
     table["group"] = names[table["group"].to_numpy()]
     rows = f"{counted(len(names), 'group')} of {len(codes)} training rows"
     return output.give(
-        [table], question.words(f"{counted(len(queries), 'prediction')} by {arguments.group_by}: {rows}")
+        [table],
+        question.words(f"{counted(len(queries), 'prediction')} by {arguments.group_by}: {rows}"),
     )
 
 
@@ -178,17 +200,25 @@ def refitted(arguments: argparse.Namespace, out: Any) -> int:
     """How far predictions move when the model is fitted again in earnest."""
     output, question = output_of(arguments, out), question_of(arguments)
     rows = question.rows(arguments.query)
-    found = refits(question, rows, **given_options(arguments, stability.refits, question, skipped=OF_REFITS))
-    words = AnswerWords(question.proof, repr(found).removeprefix("<axil.Stability: ").removesuffix(">"), "")
+    found = refits(
+        question, rows, **given_options(arguments, stability.refits, question, skipped=OF_REFITS)
+    )
+    words = AnswerWords(
+        question.proof, repr(found).removeprefix("<axil.Stability: ").removesuffix(">"), ""
+    )
     return output.give([found.table(**given_options(arguments, found.table, question))], words)
 
 
-def give_rows(output: Output, question: CommandSubject, table: Any, words: AnswerWords, given: int | None) -> int:
+def give_rows(
+    output: Output, question: CommandSubject, table: Any, words: AnswerWords, given: int | None
+) -> int:
     """A table about training rows, by position, with their features: files have all of it, the first lines are printed."""
     (table, rows), top = printed_answers.labelled(table, question.training.features), given or ROWS
     whole = printed_answers.with_features(table, rows)
     beside = printed_answers.features(rows.head(top))
-    return output.give([whole], words, lambda _: lines_of(table.head(top), more=beside), whole.head(top))
+    return output.give(
+        [whole], words, lambda _: lines_of(table.head(top), more=beside), whole.head(top)
+    )
 
 
 def refit(arguments: argparse.Namespace, out: Any) -> int:
@@ -200,9 +230,13 @@ def refit(arguments: argparse.Namespace, out: Any) -> int:
     change |= given_options(arguments, question.explainer.refit, question, skipped=("drop", "add"))
     if arguments.add is not None:
         more = question.rows(arguments.add, with_target=True)
-        change["add"] = (more.features, more.target, more.weights, more.offset)[: 3 if more.offset is None else 4]
+        change["add"] = (more.features, more.target, more.weights, more.offset)[
+            : 3 if more.offset is None else 4
+        ]
     if not change:
-        raise InputError("There is nothing to change. Give --rows or --where, --add, --set or --sample-weight.")
+        raise InputError(
+            "There is nothing to change. Give --rows or --where, --add, --set or --sample-weight."
+        )
     again = question.explainer.refit(**change)
     files.save(again.model, arguments.out, arguments.model)
     rows = f"{counted(len(again.index), 'row')}, {len(training.features)} before"
@@ -217,7 +251,11 @@ def compare(arguments: argparse.Namespace, out: Any) -> int:
     """Why predictions changed from an old model to a new one."""
     output = output_of(arguments, out, page=True)
     settings = page_settings(arguments, output, comparison.Comparison.to_html, also="k")
-    old = question_of(argparse.Namespace(**vars(arguments) | {"model": arguments.old, "train": arguments.train_old}))
+    old = question_of(
+        argparse.Namespace(
+            **vars(arguments) | {"model": arguments.old, "train": arguments.train_old}
+        )
+    )
     new = question_of(arguments)
     asked = new.rows(arguments.query)
     found = comparison.compare(old.explainer, new.explainer, asked.features, **asked.started)
@@ -252,7 +290,10 @@ def intervals(arguments: argparse.Namespace, out: Any) -> int:
 
 
 def calibrated(
-    question: CommandSubject, arguments: argparse.Namespace, groups: str | None = None, method: str | None = None
+    question: CommandSubject,
+    arguments: argparse.Namespace,
+    groups: str | None = None,
+    method: str | None = None,
 ) -> Predictive:
     """How sure the model's predictions are, from what the user gives; within groups of rows where a column names them."""
     explainer: Any = question.explainer  # one that cannot answer refuses, by name
@@ -263,7 +304,11 @@ def calibrated(
     if arguments.calibration is not None:
         held = question.rows(arguments.calibration, with_target=True)
         given |= {"X_cal": held.features, "y_cal": held.target, **held.started}
-    elif arguments.out_of_fold is None and explainer.kind == "exact" and not is_bagged(explainer._model):
+    elif (
+        arguments.out_of_fold is None
+        and explainer.kind == "exact"
+        and not is_bagged(explainer._model)
+    ):
         raise InputError(
             "There is nothing to calibrate with, as this model is no forest whose trees leave rows out. Give rows that it was "
             "not fitted on with --calibration, or a column of out-of-fold predictions with --out-of-fold."
@@ -303,16 +348,26 @@ def question_of(arguments: argparse.Namespace) -> CommandSubject:
         why = "it leads from sums of targets to prices, and this model has pushes that add up to a score"
         refuse("--inverse-func", arguments.inverse_func, why)
     columns = arguments.index, arguments.weights, arguments.features, arguments.categorical
-    more = {"marks": tested(getattr(arguments, "where", None)), "out_of_fold": getattr(arguments, "out_of_fold", None)}
-    roles = data.Roles(arguments.target, *columns, **more, offset=arguments.offset, others=_others(arguments))
+    more = {
+        "marks": tested(getattr(arguments, "where", None)),
+        "out_of_fold": getattr(arguments, "out_of_fold", None),
+    }
+    roles = data.Roles(
+        arguments.target, *columns, **more, offset=arguments.offset, others=_others(arguments)
+    )
     training = data.training_rows(arguments.train, roles, adapter)
     names = data.names_of_classes(training, adapter)
     if names is not None:
         model.classes_ = np.array(names, dtype=object)  # as an estimator has them
         adapter, _ = _adapter_of(model)
         numbered = ", ".join(f"{number} is {shown(name)}" for number, name in enumerate(names))
-        warnings.warn(f"the model's file has numbers of classes alone: {numbered}", data.Note, stacklevel=2)
-    limits: dict[str, Any] = {"n_threads": arguments.threads, "memory_limit": arguments.memory_limit}
+        warnings.warn(
+            f"the model's file has numbers of classes alone: {numbered}", data.Note, stacklevel=2
+        )
+    limits: dict[str, Any] = {
+        "n_threads": arguments.threads,
+        "memory_limit": arguments.memory_limit,
+    }
     limits |= {"device": arguments.device, "scratch": None if has_pushes else arguments.scratch}
     with files.usable(arguments.model, arguments.train):
         inverse, forward = (known.get(arguments.inverse_func) for known in (INVERSES, FORWARD))
@@ -320,7 +375,9 @@ def question_of(arguments: argparse.Namespace) -> CommandSubject:
         def proven(rows: data.FileRows) -> CommandSubject:
             made = {"inverse_func": inverse, **rows.started, **limits}
             explainer = Explainer(model, rows.features, rows.target, rows.weights, **made)
-            return CommandSubject(arguments.model, adapter, explainer, roles, rows, forward, rows is not training)
+            return CommandSubject(
+                arguments.model, adapter, explainer, roles, rows, forward, rows is not training
+            )
 
         try:
             return proven(training)
@@ -333,8 +390,6 @@ def question_of(arguments: argparse.Namespace) -> CommandSubject:
                 found = None
             if found is None:
                 raise
-    units = (
-        f"column {arguments.target} of {training.path} is in the units of the answers; its {forward.__name__} was taken"
-    )
+    units = f"column {arguments.target} of {training.path} is in the units of the answers; its {forward.__name__} was taken"
     warnings.warn(units, data.Note, stacklevel=2)
     return found

@@ -22,7 +22,17 @@ ON_SCREEN = 2  # queries whose comparables are for reading
 # The first columns to go in a narrow window
 SPARED = ("share", "contribution", "factor", "adjusted (all)", "rank", "prediction", "weight")
 # Parameters that are read here
-BY_HAND = ("folder", "target", "interval", "names", "beside", "within", "asof", "among", "out_of_fold")
+BY_HAND = (
+    "folder",
+    "target",
+    "interval",
+    "names",
+    "beside",
+    "within",
+    "asof",
+    "among",
+    "out_of_fold",
+)
 
 
 def similar(arguments: argparse.Namespace, out: Any) -> int:
@@ -40,10 +50,14 @@ def similar(arguments: argparse.Namespace, out: Any) -> int:
     def parts() -> Iterator[Any]:
         for some in spans(n, PART):
             beside, rows = (first, second.iloc[some]), asked.cut(some)
-            yield question.explainer.similar(rows.features, beside=beside, **rows.started, **options)
+            yield question.explainer.similar(
+                rows.features, beside=beside, **rows.started, **options
+            )
 
     asks = counted(n_asked, "prediction")
-    leaves = arguments.by == "leaves" or (arguments.by is None and question.explainer._model.is_boosted)
+    leaves = arguments.by == "leaves" or (
+        arguments.by is None and question.explainer._model.is_boosted
+    )
     share = "shares" if options["k"] == 1 else "share"
     which = f"that {share} most leaves with each" if leaves else "of largest weight in each"
     title = f"{asks} and the {counted(options['k'], 'training row')} {which}"
@@ -58,7 +72,12 @@ def report(arguments: argparse.Namespace, out: Any) -> int:
     sure = arguments.calibration is not None or arguments.out_of_fold is not None
     if not sure:
         why = "it is of intervals, and there is nothing to calibrate them with"
-        refuse("--coverage", arguments.coverage, why, "Give --calibration or --out-of-fold, or leave it out.")
+        refuse(
+            "--coverage",
+            arguments.coverage,
+            why,
+            "Give --calibration or --out-of-fold, or leave it out.",
+        )
     question = commands.question_of(arguments)
     explainer: Any = question.explainer  # one that cannot answer refuses, by name
     predictive = commands.calibrated(question, arguments) if sure else None
@@ -67,7 +86,11 @@ def report(arguments: argparse.Namespace, out: Any) -> int:
     found = explainer.report(
         asked.features,
         arguments.out,
-        names={name: other for name, other in _renamed(arguments.names).items() if name in shown_columns},
+        names={
+            name: other
+            for name, other in _renamed(arguments.names).items()
+            if name in shown_columns
+        },
         target=arguments.target_name or arguments.target,
         interval=predictive,
         beside=others,
@@ -84,7 +107,9 @@ def report(arguments: argparse.Namespace, out: Any) -> int:
     return 0
 
 
-def _judged_by(question: commands.CommandSubject, arguments: argparse.Namespace, default: str) -> dict[str, Any]:
+def _judged_by(
+    question: commands.CommandSubject, arguments: argparse.Namespace, default: str
+) -> dict[str, Any]:
     """Return the out-of-fold predictions that the audit of training rows goes by, where it is asked and there are some."""
     if arguments.out_of_fold is None or (arguments.suspects or default) == "keep":
         return {}
@@ -97,11 +122,24 @@ def _asked(
     """The queries; the further columns that options name, of training rows and of queries; and which rows may be listed."""
     training, queries = question.training, question.rows(arguments.query)
     features = list(training.features.columns)
-    near = None if arguments.within is None else _within(arguments.within, arguments.asof is not None)
+    near = (
+        None if arguments.within is None else _within(arguments.within, arguments.asof is not None)
+    )
     dated = near[0] if isinstance(near, tuple) else near
-    asof = arguments.asof if arguments.asof in (*queries.features.columns, *queries.others.columns) else None
-    columns, places, search = (listed(getattr(arguments, name, None)) for name in ("columns", "map", "search"))
-    named = [*columns, *places[:2], *search, *(name for name in (dated, asof, arguments.distinct) if name)]
+    asof = (
+        arguments.asof
+        if arguments.asof in (*queries.features.columns, *queries.others.columns)
+        else None
+    )
+    columns, places, search = (
+        listed(getattr(arguments, name, None)) for name in ("columns", "map", "search")
+    )
+    named = [
+        *columns,
+        *places[:2],
+        *search,
+        *(name for name in (dated, asof, arguments.distinct) if name),
+    ]
     known = {*features, *training.others.columns, *queries.others.columns}
     for name in (*named, *_renamed(getattr(arguments, "names", None))):
         if name not in known:
@@ -110,7 +148,8 @@ def _asked(
                 f"{data.columns_in_words(training)}{meant(name, known)}"
             )
     beside = [
-        frame.others[[name for name in frame.others.columns if name in named]].copy() for frame in (training, queries)
+        frame.others[[name for name in frame.others.columns if name in named]].copy()
+        for frame in (training, queries)
     ]
     for column, option in ((dated, "--within"), (asof, "--asof")):
         for frame, rows in zip(beside, (training, queries)):

@@ -72,7 +72,9 @@ def _bash(commands: Mapping[str, Parser]) -> str:
 
 
 def _zsh(commands: Mapping[str, Parser]) -> str:
-    described = [f"        {_quoted(f'{command}:{one.about}')}" for command, one in commands.items()]
+    described = [
+        f"        {_quoted(f'{command}:{one.about}')}" for command, one in commands.items()
+    ]
     cases = []
     for command, one in commands.items():
         specs = [_spec(option) for option in one.options]
@@ -118,7 +120,9 @@ def _spec(option: argparse.Action) -> str:
 def _fish(commands: Mapping[str, Parser]) -> str:
     lines = ["# Completes axil in fish. Load it with:  axil completion fish | source"]
     for command, one in commands.items():
-        lines.append(f"complete -c axil -f -n __fish_use_subcommand -a {command} -d {_quoted(one.about)}")
+        lines.append(
+            f"complete -c axil -f -n __fish_use_subcommand -a {command} -d {_quoted(one.about)}"
+        )
         where = _quoted(f"__fish_seen_subcommand_from {command}")
         for option in one.options:
             words = f" -a {_quoted(_words(option))}" if option.choices else ""
@@ -127,8 +131,12 @@ def _fish(commands: Mapping[str, Parser]) -> str:
                 takes = "" if value is None else " -r -F" if value in FILES else f" -x{words}"
             else:
                 takes = " -F" if value in FILES else f" -f{words}"
-            names = "".join(f" -l {name[2:]}" if name.startswith("--") else f" -s {name[1:]}" for name in named)
-            lines.append(f"complete -c axil -n {where}{names}{takes} -d {_quoted(option.help or '')}")
+            names = "".join(
+                f" -l {name[2:]}" if name.startswith("--") else f" -s {name[1:]}" for name in named
+            )
+            lines.append(
+                f"complete -c axil -n {where}{names}{takes} -d {_quoted(option.help or '')}"
+            )
     return "\n".join([*lines, ""])
 
 
@@ -137,4 +145,8 @@ def _quoted(text: str) -> str:
     return "'" + " ".join(text.split()).replace("'", "'\\''") + "'"
 
 
-SHELLS: dict[str, Callable[[Mapping[str, Parser]], str]] = {"bash": _bash, "zsh": _zsh, "fish": _fish}
+SHELLS: dict[str, Callable[[Mapping[str, Parser]], str]] = {
+    "bash": _bash,
+    "zsh": _zsh,
+    "fish": _fish,
+}

@@ -23,7 +23,9 @@ class Roles:
     target: str
     index: str | None = None
     weights: str | None = None
-    features: str | None = None  #: names with commas between them; None: what the model names, else all others
+    features: str | None = (
+        None  #: names with commas between them; None: what the model names, else all others
+    )
     categorical: str | None = None
     marks: str | None = None
     out_of_fold: str | None = None  #: predictions of the user's own cross-validation
@@ -68,33 +70,53 @@ def training_rows(path: str, roles: Roles, model: Model) -> FileRows:
     """The training data of a model."""
     import pandas as pd
 
-    known: dict[str, list[Any]] = getattr(model, "categories", {})  # of pandas, as the model's own file lists them
+    known: dict[str, list[Any]] = getattr(
+        model, "categories", {}
+    )  # of pandas, as the model's own file lists them
     frame = _table(path, roles.index, [name for name, values in known.items() if _are_text(values)])
     targets = _listed(frame, roles.target, path, "--target")
-    predicted = [] if roles.out_of_fold is None else _listed(frame, roles.out_of_fold, path, "--out-of-fold")
+    predicted = (
+        []
+        if roles.out_of_fold is None
+        else _listed(frame, roles.out_of_fold, path, "--out-of-fold")
+    )
     single = roles.index, roles.weights, roles.marks, roles.offset
     taken = {*targets, *predicted, *(name for name in single if name)}
     names = _feature_names(frame, roles, model, path, taken)
     target = _target(frame, targets, model, path)
     weights = None if roles.weights is None else _numbers(frame, roles.weights, path, "--weights")
     listed = {name: pd.CategoricalDtype(values) for name, values in known.items() if name in names}
-    named = [] if roles.categorical is None else _listed(frame, roles.categorical, path, "--categorical")
+    named = (
+        []
+        if roles.categorical is None
+        else _listed(frame, roles.categorical, path, "--categorical")
+    )
     strange = [name for name in named if name not in names]
     if strange:
-        raise InputError(f"--categorical names {shown(strange[0])}, which is not among the features: {some(names)}.")
+        raise InputError(
+            f"--categorical names {shown(strange[0])}, which is not among the features: {some(names)}."
+        )
     features = frame[names].astype(dict.fromkeys(named, "category") | listed)
     _refuse_features(features, model, path)
     out_of_fold = [_numbers(frame, name, path, "--out-of-fold") for name in predicted]
     given = None if not predicted else out_of_fold[0] if len(predicted) == 1 else frame[predicted]
     offset = None if roles.offset is None else _numbers(frame, roles.offset, path, "--offset")
-    return FileRows(path, features, target, weights, targets, given, offset, frame.drop(columns=names))
+    return FileRows(
+        path, features, target, weights, targets, given, offset, frame.drop(columns=names)
+    )
 
 
-def rows_like(training: FileRows, path: str, roles: Roles, model: Model, with_target: bool = False) -> FileRows:
+def rows_like(
+    training: FileRows, path: str, roles: Roles, model: Model, with_target: bool = False
+) -> FileRows:
     """Rows of another file with the features of the training data, in the same order and of the same categories."""
     import pandas as pd
 
-    kinds = {name: kind for name, kind in training.features.dtypes.items() if isinstance(kind, pd.CategoricalDtype)}
+    kinds = {
+        name: kind
+        for name, kind in training.features.dtypes.items()
+        if isinstance(kind, pd.CategoricalDtype)
+    }
     others = training.features.select_dtypes(exclude="number")
     text = [name for name, column in others.items() if _are_text(column.dropna())]
     frame = _table(path, roles.index, text)
@@ -116,7 +138,11 @@ def rows_like(training: FileRows, path: str, roles: Roles, model: Model, with_ta
         return rows
     for name in training.targets:
         _require(frame, name, path, "--target")
-    weights = None if roles.weights not in frame else _numbers(frame, str(roles.weights), path, "--weights")
+    weights = (
+        None
+        if roles.weights not in frame
+        else _numbers(frame, str(roles.weights), path, "--weights")
+    )
     target = _target(frame, training.targets, model, path)
     return replace(rows, target=target, targets=training.targets, weights=weights)
 
@@ -170,7 +196,11 @@ def _feature_names(frame: Any, roles: Roles, model: Model, path: str, taken: set
     if model.feature_names is None:
         return _counted(others, model, f"Without the target, {path} has")
     spelled = {model.spelling(name): name for name in others}
-    used = [name for name in sorted(taken) if name in frame.columns and model.spelling(name) in model.feature_names]
+    used = [
+        name
+        for name in sorted(taken)
+        if name in frame.columns and model.spelling(name) in model.feature_names
+    ]
     if used:
         options = {roles.index: "--index", roles.weights: "--weights", roles.marks: "--where"}
         options |= {roles.out_of_fold: "--out-of-fold", roles.offset: "--offset"}
@@ -188,7 +218,11 @@ def _feature_names(frame: Any, roles: Roles, model: Model, path: str, taken: set
     names = [spelled[name] for name in model.feature_names]
     unused = [name for name in others if name not in names and name not in roles.others]
     if unused:
-        warnings.warn(f"{path} has columns that are no features of the model: {some(unused)}", Note, stacklevel=2)
+        warnings.warn(
+            f"{path} has columns that are no features of the model: {some(unused)}",
+            Note,
+            stacklevel=2,
+        )
     return names
 
 
@@ -239,7 +273,11 @@ def _require_columns_of_outputs(names: list[str], model: Model) -> None:
 
 def _are_named(frame: Any, name: str, model: Model) -> bool:
     """Return whether a column has names of classes, of which the model keeps numbers alone."""
-    return bool(getattr(model, "numbered_classes", 0)) and name in frame and _are_text(frame[name].dropna())
+    return (
+        bool(getattr(model, "numbered_classes", 0))
+        and name in frame
+        and _are_text(frame[name].dropna())
+    )
 
 
 def names_of_classes(training: FileRows, model: Model) -> list[str] | None:
@@ -292,7 +330,9 @@ def as_dates(column: Any, path: str, option: str) -> Any:
     try:
         return pd.to_datetime(column, format="ISO8601")
     except (ValueError, TypeError):
-        odd = column[pd.to_datetime(column, format="ISO8601", errors="coerce").isna() & column.notna()]
+        odd = column[
+            pd.to_datetime(column, format="ISO8601", errors="coerce").isna() & column.notna()
+        ]
         raise InputError(
             f"Column {shown(str(column.name))} of {path} ({option}) holds {shown(odd.iloc[0])}; expected numbers, or dates "
             "written as 2024-03-31."
@@ -320,7 +360,9 @@ def _refuse_features(features: Any, model: Model, path: str) -> None:
     import pandas as pd
 
     for name, column in features.items():
-        if not (model.takes_text or _is_numeric(column) or isinstance(column.dtype, pd.CategoricalDtype)):
+        if not (
+            model.takes_text or _is_numeric(column) or isinstance(column.dtype, pd.CategoricalDtype)
+        ):
             raise InputError(
                 f"Column {shown(name)} of {path} holds {_first_text(column)}; the {model.library} model takes numbers. "
                 f"If the fit had it as a pandas category, pass --categorical {shown(name)}; if not, encode it as for the fit."
@@ -373,7 +415,9 @@ def _listed(frame: Any, text: str, path: str, option: str) -> list[str]:
 def _require(frame: Any, name: str, path: str, option: str) -> None:
     if name not in frame.columns:
         hint = meant(name, frame.columns) or f" Name one of its columns with {option}."
-        raise InputError(f"{path} has no column {shown(name)} ({option}); it has {some(frame.columns)}.{hint}")
+        raise InputError(
+            f"{path} has no column {shown(name)} ({option}); it has {some(frame.columns)}.{hint}"
+        )
 
 
 def some(names: Any) -> str:

@@ -39,9 +39,17 @@ def run(arguments: argparse.Namespace, out: Any) -> int:
 
     explainer = Explainer(model, X_train, y_train)
     training = data.FileRows("scikit-learn's diabetes data", X_train, y_train)
-    question = commands.CommandSubject("LGBMRegressor", adapters.read(model), explainer, data.Roles(TARGET), training)
-    _, shown = printed_answers.comparables(question.by_position.iter(asked), X_train, asked, TOP, "weight", N_ASKED)
-    answer = [*printed_answers.on_screen(shown, asked), "", *_by_age(explainer, training, asked.head(1))]
+    question = commands.CommandSubject(
+        "LGBMRegressor", adapters.read(model), explainer, data.Roles(TARGET), training
+    )
+    _, shown = printed_answers.comparables(
+        question.by_position.iter(asked), X_train, asked, TOP, "weight", N_ASKED
+    )
+    answer = [
+        *printed_answers.on_screen(shown, asked),
+        "",
+        *_by_age(explainer, training, asked.head(1)),
+    ]
     after = [] if folder is None else _next(folder)
     if folder is not None:
         validation = X_rest.iloc[N_ASKED:], y_rest.iloc[N_ASKED:]
@@ -55,7 +63,10 @@ def _by_age(explainer: Explainer, training: data.FileRows, first: Any) -> list[s
     codes, names = groups_of(training, "age", AGES)
     table = explainer.group(first, codes)
     table["group"] = names[table["group"].to_numpy()]
-    return [f"Query {first.index[0]} by age of the training patients", *lines_of(table.drop(columns="query"))]
+    return [
+        f"Query {first.index[0]} by age of the training patients",
+        *lines_of(table.drop(columns="query")),
+    ]
 
 
 def _made(folder: Path) -> Path:
@@ -69,7 +80,9 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def _save(folder: Path, booster: Any, training: tuple[Any, Any], asked: Any, validation: tuple[Any, Any]) -> None:
+def _save(
+    folder: Path, booster: Any, training: tuple[Any, Any], asked: Any, validation: tuple[Any, Any]
+) -> None:
     """The model and its data, as the other commands take them."""
     booster.save_model(folder / "model.txt")
     for name, (X, y) in {"train.csv": training, "validation.csv": validation}.items():
@@ -79,7 +92,9 @@ def _save(folder: Path, booster: Any, training: tuple[Any, Any], asked: Any, val
 
 def _next(folder: Path) -> list[str]:
     """Commands to try on the files."""
-    common = f"{folder / 'model.txt'} --train {folder / 'train.csv'} --target {TARGET} --index {INDEX}"
+    common = (
+        f"{folder / 'model.txt'} --train {folder / 'train.csv'} --target {TARGET} --index {INDEX}"
+    )
     query = f"{common} --query {folder / 'new.csv'}"
     return [
         f"The model and its data are in {folder}. Try next:",

@@ -46,10 +46,14 @@ def new_targets(training: FileRows, given: list[str], classes: Any, forward: Any
     for text in given:
         name, sign, value = (word.strip() for word in text.rpartition("="))
         if not sign or not name or not value:
-            raise InputError(f"--set is {shown(text)}; expected a row label and its new target, such as 12=80.")
+            raise InputError(
+                f"--set is {shown(text)}; expected a row label and its new target, such as 12=80."
+            )
         for label in labelled_rows(training, name, "--set"):
             if label in found:
-                raise InputError(f"--set names row {shown(str(label))} twice; give it one new target.")
+                raise InputError(
+                    f"--set names row {shown(str(label))} twice; give it one new target."
+                )
             found[label] = _target(value, len(training.targets), classes, forward)
     return found
 
@@ -58,7 +62,9 @@ def _target(text: str, n_outputs: int, classes: Any, forward: Any) -> Any:
     if classes is not None:
         known = {str(one): one for one in classes.tolist()}
         if text not in known:
-            raise InputError(f"--set gives the class {shown(text)}; the model has {some(list(known))}.")
+            raise InputError(
+                f"--set gives the class {shown(text)}; the model has {some(list(known))}."
+            )
         return known[text]
     words = text.split(":")
     try:
@@ -69,7 +75,11 @@ def _target(text: str, n_outputs: int, classes: Any, forward: Any) -> Any:
         with np.errstate(all="ignore"):
             numbers = forward(np.array(numbers)).tolist()
     if len(numbers) != n_outputs or not np.isfinite(numbers).all():
-        expected = "a number, such as 12=80" if n_outputs == 1 else f"{n_outputs} numbers, such as 12=80:90"
+        expected = (
+            "a number, such as 12=80"
+            if n_outputs == 1
+            else f"{n_outputs} numbers, such as 12=80:90"
+        )
         whose = "" if forward is None else f", of which there is a {forward.__name__}"
         raise InputError(f"--set gives the target {shown(text)}; expected {expected}{whose}.")
     return numbers[0] if n_outputs == 1 else numbers
@@ -106,15 +116,24 @@ def groups(training: FileRows, name: str, cut: str | None) -> tuple[NDArray[np.i
     column = column_of(training, name, "--by")
     if cut is None:
         codes, values = pd.factorize(column, sort=True, use_na_sentinel=True)
-        names = [str(int(v)) if isinstance(v, float) and v.is_integer() else str(v) for v in values.tolist()]
+        names = [
+            str(int(v)) if isinstance(v, float) and v.is_integer() else str(v)
+            for v in values.tolist()
+        ]
     else:
         edges = _edges(cut)
         if column.dtype.kind not in "biuf":
-            raise InputError(f"--cut needs numbers; column {shown(name)} (--by) is text. Leave --cut out.")
+            raise InputError(
+                f"--cut needs numbers; column {shown(name)} (--by) is text. Leave --cut out."
+            )
         codes = np.searchsorted(edges, column.to_numpy(), side="right")
         codes[column.isna()] = -1
         words = [f"{edge:.10g}" for edge in edges]
-        names = [f"below {words[0]}", *(f"{a} to {b}" for a, b in pairwise(words)), f"{words[-1]} and over"]
+        names = [
+            f"below {words[0]}",
+            *(f"{a} to {b}" for a, b in pairwise(words)),
+            f"{words[-1]} and over",
+        ]
     codes = np.where(codes < 0, len(names), codes)
     present, codes = np.unique(codes, return_inverse=True)  # a band may be empty
     return codes.astype(np.intp), np.array([*names, "missing"], dtype=object)[present]
@@ -126,7 +145,9 @@ def _edges(text: str) -> NDArray[np.float64]:
     except ValueError:
         edges = np.array([np.nan])
     if not np.isfinite(edges).all() or (np.diff(edges) <= 0).any():
-        raise InputError(f"--cut is {shown(text)}; expected rising numbers with commas between them, such as 40,50,60.")
+        raise InputError(
+            f"--cut is {shown(text)}; expected rising numbers with commas between them, such as 40,50,60."
+        )
     return edges
 
 
@@ -153,7 +174,9 @@ def mask(training: FileRows, text: str, option: str) -> Any:
             ) from None
     if found[2] in ("=", "==", "!="):
         return compare(column.astype(str), value).to_numpy()
-    dates, line = (as_dates(one, training.path, option) for one in (column, pd.Series([value], name=found[1])))
+    dates, line = (
+        as_dates(one, training.path, option) for one in (column, pd.Series([value], name=found[1]))
+    )
     return compare(dates, line.iloc[0]).to_numpy()
 
 

@@ -35,7 +35,9 @@ class Output:
     """Where the user wants an answer, checked before any work."""
 
     out: Any  #: standard output
-    form: str | None = None  #: of what is printed: "table", "csv" or "json"; None: only where the answer is
+    form: str | None = (
+        None  #: of what is printed: "table", "csv" or "json"; None: only where the answer is
+    )
     table: Path | None = None  #: the file for it
     page: Path | None = None
     quiet: bool = False
@@ -62,7 +64,11 @@ class Output:
         the table that the file has.
         """
         first, lines = printed, 0
-        text = Text(self.out, "csv" if self.form == "csv" else "jsonl") if self.form in ("csv", "json") else None
+        text = (
+            Text(self.out, "csv" if self.form == "csv" else "jsonl")
+            if self.form in ("csv", "json")
+            else None
+        )
         with nullcontext() if self.table is None else opened(self.table) as file:
             for part in parts if self.wants_table else ():
                 for writer in (file, text if printed is None else None):
@@ -78,10 +84,20 @@ class Output:
         left, what = words.left, "more prediction"
         if shown is None and printed is None and self.table is None:
             left, what = lines - MOST_ON_SCREEN, "more line"
-        has = " may have some: --out FILE or --format csv lists them" if first is not None and not len(first) else ""
-        more = [f"{counted(left, what)}{has or ': --out FILE or --format csv has them all'}."] if left > 0 else []
+        has = (
+            " may have some: --out FILE or --format csv lists them"
+            if first is not None and not len(first)
+            else ""
+        )
+        more = (
+            [f"{counted(left, what)}{has or ': --out FILE or --format csv has them all'}."]
+            if left > 0
+            else []
+        )
         if self.table is not None:
-            more.append(f"{counted(lines, words.called)}{words.about} {'is' if lines == 1 else 'are'} in {self.table}.")
+            more.append(
+                f"{counted(lines, words.called)}{words.about} {'is' if lines == 1 else 'are'} in {self.table}."
+            )
         if self.page is not None:
             more.append(f"The page is in {self.page}.")
         self.say([words.proof, words.title], answer, more, [words.note])
@@ -96,9 +112,14 @@ class Output:
             print("\n\n".join("\n".join(part) for part in paragraphs), file=self.out)
 
 
-def lines_of(table: Any, spared: tuple[str, ...] = (), more: Iterable[screen.TextColumn] = ()) -> list[str]:
+def lines_of(
+    table: Any, spared: tuple[str, ...] = (), more: Iterable[screen.TextColumn] = ()
+) -> list[str]:
     """The lines of a table on the screen; ``spared`` are columns that others need the room of, ``more`` further ones."""
-    columns = [screen.column(name, table[name].to_numpy(), printed_answers.is_signed(name)) for name in table.columns]
+    columns = [
+        screen.column(name, table[name].to_numpy(), printed_answers.is_signed(name))
+        for name in table.columns
+    ]
     return screen.fitted([*columns, *more], spared)
 
 
@@ -116,5 +137,7 @@ def output_of(arguments: argparse.Namespace, out: Any, page: bool = False) -> Ou
     known = [".csv", ".parquet", ".json", ".jsonl", *([".html"] if page else [])]
     said = f"--out is {arguments.out}; expected a file that ends in {', '.join(known[:-1])} or {known[-1]}."
     raise InputError(
-        f"{said} Pages are written by explain, group and intervals, and by report." if suffix in PAGES else said
+        f"{said} Pages are written by explain, group and intervals, and by report."
+        if suffix in PAGES
+        else said
     )

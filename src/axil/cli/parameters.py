@@ -25,25 +25,43 @@ NAMES = {
     "query": "query-name",
     "y": "actual",
 }  # as all commands say
-COLUMN, ACTUAL = {"metavar": "COLUMN"}, {"action": "store_true", "help": "the query file has targets too: show them"}
-SET = (
-    "the label of a training row and its new target; may be given again. Several rows: a,b=80; several outputs: a=80:90"
+COLUMN, ACTUAL = (
+    {"metavar": "COLUMN"},
+    {"action": "store_true", "help": "the query file has targets too: show them"},
 )
+SET = "the label of a training row and its new target; may be given again. Several rows: a,b=80; several outputs: a=80:90"
 WORDS: dict[str, dict[str, Any]] = {
-    "groups": COLUMN | {"help": "labels of the rows: a column of the training data, feature or not"},
+    "groups": COLUMN
+    | {"help": "labels of the rows: a column of the training data, feature or not"},
     "out_of_fold": COLUMN
     | {
         "help": "a column of the training data: predictions of its rows by fits without them; for several outputs a,b,c"
     },
-    "sample_weight": COLUMN | {"help": "other weights of the training rows: a column of their file"},
+    "sample_weight": COLUMN
+    | {"help": "other weights of the training rows: a column of their file"},
     "targets": {"metavar": "ROW=TARGET", "action": "append", "help": SET},
-    "ranges": {"metavar": "R", "help": "how far each target may move: a number, a column, or columns LOWEST,HIGHEST"},
-    "sigma": {"metavar": "S", "help": "the noise of the targets: a number, exact or estimate; on a page also none"},
+    "ranges": {
+        "metavar": "R",
+        "help": "how far each target may move: a number, a column, or columns LOWEST,HIGHEST",
+    },
+    "sigma": {
+        "metavar": "S",
+        "help": "the noise of the targets: a number, exact or estimate; on a page also none",
+    },
     "columns": {"metavar": "A,B,...", "help": "columns to show"},
-    "search": {"metavar": "A,B,...", "help": "columns of the query file that the index searches too"},
-    "among": {"metavar": "TEST", "help": "only rows that a column marks with 1, or such as year>=2023"},
+    "search": {
+        "metavar": "A,B,...",
+        "help": "columns of the query file that the index searches too",
+    },
+    "among": {
+        "metavar": "TEST",
+        "help": "only rows that a column marks with 1, or such as year>=2023",
+    },
     "distinct": COLUMN | {"help": "one row for each value of it, such as a property's number"},
-    "within": {"metavar": "COLUMN,D", "help": "only rows so near to the query, such as sale_date,3Y or area,20"},
+    "within": {
+        "metavar": "COLUMN,D",
+        "help": "only rows so near to the query, such as sale_date,3Y or area,20",
+    },
     "asof": {
         "metavar": "DATE",
         "help": "only rows before it, or before a column of the query; --within names their column",
@@ -52,13 +70,21 @@ WORDS: dict[str, dict[str, Any]] = {
     "names": {"metavar": "A=TEXT,...", "help": "what columns are called on the pages"},
     "map": {"metavar": "LAT,LON[,miles]"},
     "y": ACTUAL,
-    "refits": {"type": int, "metavar": "N", "help": "fit N times in earnest, and say how far that moves predictions"},
+    "refits": {
+        "type": int,
+        "metavar": "N",
+        "help": "fit N times in earnest, and say how far that moves predictions",
+    },
 }  # what argparse is told where type and docstring do not say it
-Reader = Callable[[Any, Any, Any], Any]  # of the option's value, the model with its data, and the rows asked about
+Reader = Callable[
+    [Any, Any, Any], Any
+]  # of the option's value, the model with its data, and the rows asked about
 READERS: dict[str, Reader] = {
     "groups": lambda name, subject, _: column_of(subject.training, name, "--groups").to_numpy(),
     "out_of_fold": lambda _, subject, __: subject.training.out_of_fold,
-    "sample_weight": lambda name, subject, _: column_of(subject.training, name, "--sample-weight").to_numpy(),
+    "sample_weight": lambda name, subject, _: column_of(
+        subject.training, name, "--sample-weight"
+    ).to_numpy(),
     "targets": lambda given, subject, _: subject.new_targets(given),
     "ranges": lambda text, subject, _: ranges(text, subject.training),
     "sigma": lambda text, _, __: False if text == "none" else number_or_word(text),
@@ -121,7 +147,9 @@ def parameters_of(question: Any, skipped: tuple[str, ...] = ()) -> Iterator[Ques
         if parameter.name not in (*FROM_FILES, *skipped):
             found = re.search(rf"^{parameter.name} : (.*)\n((?:    .*\n?)+)", text, re.M)
             kind, said = (found[1], " ".join(found[2].split())) if found else ("", "")
-            sentence = re.split(r"(?<=[.;:])\s", said)[0].rstrip(".;:").replace("`", "").replace("%", "%%")
+            sentence = (
+                re.split(r"(?<=[.;:])\s", said)[0].rstrip(".;:").replace("`", "").replace("%", "%%")
+            )
             about = sentence[:1].lower() + sentence[1:]
             yield QuestionParameter(parameter.name, parameter.default, kind, about)
 
@@ -139,12 +167,18 @@ def add_rows(which: Any, about: str) -> None:
     """The two ways to name training rows."""
     which.add_argument("--rows", metavar="A,B,...", help=f"{about}; their labels")
     which.add_argument(
-        "--where", metavar="TEST", help="the same rows by a column that marks them with 1, or customer=17"
+        "--where",
+        metavar="TEST",
+        help="the same rows by a column that marks them with 1, or customer=17",
     )
 
 
 def given_options(
-    arguments: argparse.Namespace, question: Any, subject: Any, rows: Any = None, skipped: tuple[str, ...] = ()
+    arguments: argparse.Namespace,
+    question: Any,
+    subject: Any,
+    rows: Any = None,
+    skipped: tuple[str, ...] = (),
 ) -> dict[str, Any]:
     """The options that were given, as the question takes them."""
     given: dict[str, Any] = {}
@@ -166,7 +200,9 @@ def refuse(option: str, given: object, why: str, instead: str = "Leave it out.")
     Limits (threads, memory, scratch, device) change no answer anyway, and are taken by every command.
     """
     if given is not None:
-        raise InputError(f"{option} is {shown(given)}, which would change nothing: {why}. {instead}")
+        raise InputError(
+            f"{option} is {shown(given)}, which would change nothing: {why}. {instead}"
+        )
 
 
 def named_rows(arguments: argparse.Namespace, training: Any) -> Any:
@@ -185,7 +221,11 @@ def ranges(text: str, training: Any) -> Any:
     found = []
     for word in text.split(","):
         number = number_or_word(word.strip())
-        found.append(column_of(training, number, "--ranges").to_numpy() if isinstance(number, str) else number)
+        found.append(
+            column_of(training, number, "--ranges").to_numpy()
+            if isinstance(number, str)
+            else number
+        )
     return found[0] if len(found) == 1 else tuple(found)
 
 
@@ -198,7 +238,9 @@ def refits(subject: Any, rows: Any, **given: Any) -> stability.Stability:
         )
     training = subject.training
     if training.offset is not None:
-        raise InputError("Refits take no offsets. Leave refits out, or fit the model without --offset.")
+        raise InputError(
+            "Refits take no offsets. Leave refits out, or fit the model without --offset."
+        )
     fitted = subject.explainer.model, training.features, training.target
     return stability.refits(*fitted, rows.features, sample_weight=training.weights, **given)
 

@@ -37,10 +37,15 @@ class PrintedAnswer:
 
     def lines(self, queries: Any) -> list[str]:
         """A title, the table with features as far as there is room, the query's own above them, and the share."""
-        names = [name for name in self.top.columns if name not in ("query", "output", "prediction", *LINKED)]
+        names = [
+            name
+            for name in self.top.columns
+            if name not in ("query", "output", "prediction", *LINKED)
+        ]
         above = ("", "") if queries is None else ("query", " ")
         columns = [
-            screen.column(name, self.top[name].to_numpy(), is_signed(name), above[name != "row"]) for name in names
+            screen.column(name, self.top[name].to_numpy(), is_signed(name), above[name != "row"])
+            for name in names
         ]
         own = None if queries is None else queries.iloc[[self.query]]
         columns += features(self.rows, own)
@@ -70,7 +75,9 @@ def comparables(
         top, own = labelled(part.top(k, by, per_class=per_class), training)
         outputs = 1 if part.outputs is None or not per_class else len(part.outputs)
         lines = len(top) // (len(part) * outputs)
-        answers += _answers(part, top, own, lines, outputs, start)[: n_shown * outputs - len(answers)]
+        answers += _answers(part, top, own, lines, outputs, start)[
+            : n_shown * outputs - len(answers)
+        ]
         each = np.repeat(np.arange(start, start + len(part)), lines * outputs)
         asked = None if queries is None else queries.iloc[each]
         parts.append(with_features(top, own, asked))
@@ -84,9 +91,13 @@ def on_screen(shown: list[PrintedAnswer], queries: Any) -> list[str]:
     return found[1:]
 
 
-def _answers(part: Explanation, top: Any, rows: Any, lines: int, outputs: int, start: int) -> list[PrintedAnswer]:
+def _answers(
+    part: Explanation, top: Any, rows: Any, lines: int, outputs: int, start: int
+) -> list[PrintedAnswer]:
     """An answer for each prediction and output of a batch."""
-    pushed = part.kind == "additive" and "weight" not in top.columns  # whose weights nobody asked for
+    pushed = (
+        part.kind == "additive" and "weight" not in top.columns
+    )  # whose weights nobody asked for
     quantity = "contribution" if pushed else "weight"
     sizes = np.abs(part.contributions if pushed else part.weights).sum(axis=-1)
     # Outputs that share trees share weights
@@ -97,9 +108,13 @@ def _answers(part: Explanation, top: Any, rows: Any, lines: int, outputs: int, s
             at = slice((query * outputs + output) * lines, (query * outputs + output + 1) * lines)
             own = top.iloc[at]
             name = (
-                "" if part.outputs is None or outputs == 1 else f", output {screen.visible(str(part.outputs[output]))}"
+                ""
+                if part.outputs is None or outputs == 1
+                else f", output {screen.visible(str(part.outputs[output]))}"
             )
-            share = own[quantity].abs().sum() / sizes[query, output] if sizes[query, output] else 0.0
+            share = (
+                own[quantity].abs().sum() / sizes[query, output] if sizes[query, output] else 0.0
+            )
             label = shortened(screen.visible(screen.plain(part.query_index[query])), LONGEST_VALUE)
             stands = LINKED.get(part.meaning)
             value = own["prediction"].iloc[0]

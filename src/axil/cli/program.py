@@ -13,7 +13,14 @@ from typing import Any
 from axil.cli.arguments import parser
 from axil.cli.data import Note
 from axil.cli.screen import visible
-from axil.errors import LONGEST, ApproximationWarning, AxilError, ExactnessError, UnsupportedModelError, shortened
+from axil.errors import (
+    LONGEST,
+    ApproximationWarning,
+    AxilError,
+    ExactnessError,
+    UnsupportedModelError,
+    shortened,
+)
 from axil.machine.progress import silent
 
 OPTIONS = {
@@ -42,7 +49,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as stop:  # argparse has said why
         return int(stop.code or 0)
     try:
-        with silent() if arguments.quiet else contextlib.nullcontext(), _quiet_libraries(arguments.quiet) as out:
+        with (
+            silent() if arguments.quiet else contextlib.nullcontext(),
+            _quiet_libraries(arguments.quiet) as out,
+        ):
             return int(arguments.run(arguments, out))
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -77,7 +87,9 @@ def _report(error: Exception) -> int:
 
 def _in_options(text: str) -> str:
     """A last line that gives the options for the Python names in a message; empty where it has none."""
-    named = [f"{name} is {option}" for name, option in OPTIONS.items() if re.search(rf"\b{name}\b", text)]
+    named = [
+        f"{name} is {option}" for name, option in OPTIONS.items() if re.search(rf"\b{name}\b", text)
+    ]
     return f"\nOn the command line {', '.join(named)}." if named else ""
 
 
@@ -100,7 +112,9 @@ def _quiet_libraries(quiet: bool) -> Iterator[Any]:
 
     out = sys.stdout
     if hasattr(out, "reconfigure"):
-        out.reconfigure(errors="backslashreplace")  # a label that the terminal cannot show is no error
+        out.reconfigure(
+            errors="backslashreplace"
+        )  # a label that the terminal cannot show is no error
     with warnings.catch_warnings(), contextlib.redirect_stdout(sys.stderr):
         warnings.showwarning = warn
         yield out

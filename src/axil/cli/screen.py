@@ -24,7 +24,9 @@ DEFAULT_WIDTH = 100  # where nobody is looking
 
 def visible(text: str, kept: str = "") -> str:
     """The text with control characters written out, as in \\x1b: they could clear a screen or reverse letters."""
-    return "".join(char if char in kept or not _is_control(char) else repr(char)[1:-1] for char in text)
+    return "".join(
+        char if char in kept or not _is_control(char) else repr(char)[1:-1] for char in text
+    )
 
 
 def _is_control(char: str) -> bool:
@@ -46,7 +48,11 @@ def column(name: str, values: Any, signed: bool = False, above: str = "") -> Tex
     """Values under a name, with ``above`` as a first cell; numbers have as many decimals as the largest needs."""
     values = np.asarray(values)
     numeric = values.dtype.kind in "biuf"
-    made = [digits(value) for value in values] if name.startswith("factor") and numeric else texts(values, signed)
+    made = (
+        [digits(value) for value in values]
+        if name.startswith("factor") and numeric
+        else texts(values, signed)
+    )
     name = visible(name)
     cells = [name, above, *made] if above else [name, *made]
     width = max(map(len, cells))
@@ -64,7 +70,9 @@ def texts(values: Any, signed: bool = False) -> list[str]:
     if values.dtype.kind == "f":
         form = f"{'+' if signed else ''}.{decimals(values)}f"
         return ["-" if math.isnan(value) else format(float(value), form) for value in values]
-    every = values if values.dtype.kind == "M" else values.tolist()  # which has no dates but numbers
+    every = (
+        values if values.dtype.kind == "M" else values.tolist()
+    )  # which has no dates but numbers
     cut = (visible(plain(value)[: WIDEST_TEXT + 1]) for value in every)
     return [text if len(text) <= WIDEST_TEXT else text[: WIDEST_TEXT - 3] + "..." for text in cut]
 
@@ -99,5 +107,7 @@ def fitted(columns: list[TextColumn], spared: tuple[str, ...] = ()) -> list[str]
     left = [one.cells[0].strip() for one in columns if not any(one is other for other in kept)]
     if left:
         named = f"{', '.join(left[:5])}{', ...' if len(left) > 5 else ''}"
-        made.append(f"({counted(len(left), 'more column')} in a wider window or with --out: {named})")
+        made.append(
+            f"({counted(len(left), 'more column')} in a wider window or with --out: {named})"
+        )
     return made

@@ -31,7 +31,13 @@ QUESTIONS = {
     "leverage": "the weight of each training row in its own prediction",
     "degrees-of-freedom": "how many free parameters the fit is worth",
 }
-OF_ROWS = ("audit", "blame", "shapley", "leave-one-out", "leverage")  # whose tables have a line per training row
+OF_ROWS = (
+    "audit",
+    "blame",
+    "shapley",
+    "leave-one-out",
+    "leverage",
+)  # whose tables have a line per training row
 ARRAYS = {
     "reach": ("weight", "query", "output", "row"),
     "standard_error": ("standard_error", "query", "output"),
@@ -47,13 +53,19 @@ def question_named(command: str) -> Any:
 
 def about(question: Any) -> str:
     """The first two paragraphs of a question's docstring."""
-    return "\n\n".join((inspect.getdoc(question) or "").split("\n\n")[:2]).replace("``", "").replace("`", "")
+    return (
+        "\n\n".join((inspect.getdoc(question) or "").split("\n\n")[:2])
+        .replace("``", "")
+        .replace("`", "")
+    )
 
 
 def files_of(question: Any) -> dict[str, bool]:
     """The files besides the training data that a question takes, "query" and "validation", and whether it needs them."""
     taken = inspect.signature(question).parameters.items()
-    return {FILES[name]: one.default is inspect.Parameter.empty for name, one in taken if name in FILES}
+    return {
+        FILES[name]: one.default is inspect.Parameter.empty for name, one in taken if name in FILES
+    }
 
 
 def run(arguments: argparse.Namespace, out: Any) -> int:
@@ -66,8 +78,16 @@ def run(arguments: argparse.Namespace, out: Any) -> int:
         if path is None:
             continue
         rows = subject.rows(path, with_target=name == "validation")
-        given |= {"X": rows.features} if name == "query" else {"X_val": rows.features, "y_val": rows.target}
-        given |= {name: value for name, value in rows.started.items() if name in inspect.signature(asked).parameters}
+        given |= (
+            {"X": rows.features}
+            if name == "query"
+            else {"X_val": rows.features, "y_val": rows.target}
+        )
+        given |= {
+            name: value
+            for name, value in rows.started.items()
+            if name in inspect.signature(asked).parameters
+        }
         n_rows = f"{counted(len(rows.features), f'{name} row')} of {path}: "
     given |= given_options(arguments, asked, subject)
     if arguments.command == "removal" and not {"k", "groups"} & set(given):
@@ -96,7 +116,11 @@ def _title_of_audit(table: Any) -> str:
 
 
 def _title(
-    arguments: argparse.Namespace, subject: CommandSubject, given: dict[str, Any], n_rows: str, table: Any
+    arguments: argparse.Namespace,
+    subject: CommandSubject,
+    given: dict[str, Any],
+    n_rows: str,
+    table: Any,
 ) -> str:
     """The question, and the number of rows that it is about."""
     labels = subject.training.features.index
@@ -123,5 +147,7 @@ def _table(found: Any, name: str, explainer: Explainer, given: dict[str, Any]) -
     labels["row"] = explainer.index[given["rows"]] if "rows" in given else explainer.index
     grids = np.meshgrid(*(np.arange(n) for n in np.shape(values)), indexing="ij")
     columns = {axis: np.asarray(labels[axis])[at.ravel()] for axis, at in zip(axes, grids)}
-    columns |= {called: np.ravel(values)} | ({} if errors is None else {"standard_error": np.ravel(errors)})
+    columns |= {called: np.ravel(values)} | (
+        {} if errors is None else {"standard_error": np.ravel(errors)}
+    )
     return pd.DataFrame(columns)

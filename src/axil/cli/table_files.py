@@ -28,7 +28,11 @@ def read_table(path: str, text: Iterable[str] = ()) -> Any:
     if path != PIPED and not Path(path).is_file():
         what = "is a directory, not a file" if Path(path).is_dir() else "does not exist"
         raise InputError(f"{path} {what}. Check the name, or the directory that you are in.")
-    frame = _csv(path, "\t" if suffix == ".tsv" else ",", text) if suffix in (".csv", ".tsv") else _parquet(path)
+    frame = (
+        _csv(path, "\t" if suffix == ".tsv" else ",", text)
+        if suffix in (".csv", ".tsv")
+        else _parquet(path)
+    )
     if len(frame) == 0:
         raise InputError(f"{path} has columns but no rows; expected at least one row.")
     frame.columns = [str(name) for name in frame.columns]
@@ -42,23 +46,35 @@ def _csv(path: str, separator: str, text: Iterable[str]) -> Any:
     import pandas as pd
 
     # A last digit that is off can move a row across a threshold. pandas keeps it by default from 3.1 on, which wants no option.
-    exact = {} if tuple(map(int, pd.__version__.split(".")[:2])) >= (3, 1) else {"float_precision": "round_trip"}
+    exact = (
+        {}
+        if tuple(map(int, pd.__version__.split(".")[:2])) >= (3, 1)
+        else {"float_precision": "round_trip"}
+    )
     try:
         source, kinds = sys.stdin if path == PIPED else path, dict.fromkeys(text, str)
         frame = pd.read_csv(source, sep=separator, dtype=kinds, low_memory=False, **exact)
     except pd.errors.EmptyDataError:
-        raise InputError(f"{path} is empty; expected a line of column names and one line per row.") from None
+        raise InputError(
+            f"{path} is empty; expected a line of column names and one line per row."
+        ) from None
     except UnicodeDecodeError as error:
         raise InputError(
             f"{path} is not UTF-8 text (byte {error.start}); save it as CSV with UTF-8 encoding."
         ) from None
     except Exception as error:  # of the parser, or of what unpacks the file
         said = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise InputError(f"{path} cannot be read as a table: {said}. Repair the file, or save it again.") from None
+        raise InputError(
+            f"{path} cannot be read as a table: {said}. Repair the file, or save it again."
+        ) from None
     if not isinstance(frame.index, pd.RangeIndex):
-        raise InputError(f"{path} has more values in its rows than names in its first line; name every column.")
+        raise InputError(
+            f"{path} has more values in its rows than names in its first line; name every column."
+        )
     if len(frame.columns) == 1 and ";" in str(frame.columns[0]):
-        raise InputError(f"{path} has semicolons between its columns; expected commas. Save it with commas.")
+        raise InputError(
+            f"{path} has semicolons between its columns; expected commas. Save it with commas."
+        )
     return frame
 
 
@@ -72,4 +88,6 @@ def _parquet(path: str) -> Any:
             f"Reading {path} needs pyarrow. Run: pip install 'axil[parquet]', or give a CSV file."
         ) from None
     except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]} Save it again.") from None
+        raise InputError(
+            f"{path} cannot be read as Parquet: {str(error).splitlines()[0]} Save it again."
+        ) from None

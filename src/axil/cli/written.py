@@ -46,7 +46,9 @@ class Parquet:
             import pyarrow
             from pyarrow import parquet
         except ImportError:
-            raise InputError("Writing Parquet needs pyarrow. Run: pip install 'axil[parquet]', or write CSV.") from None
+            raise InputError(
+                "Writing Parquet needs pyarrow. Run: pip install 'axil[parquet]', or write CSV."
+            ) from None
         self._made, self._opened = pyarrow.Table.from_pandas, parquet.ParquetWriter
         self._place = place
         self._writer: Any = None
@@ -81,7 +83,10 @@ def opened(path: Path) -> Iterator[Text | Parquet]:
 
 def as_json(record: dict[str, Any]) -> str:
     """A JSON object on one line, all digits kept; what is missing or not finite is null."""
-    finite = {key: None if isinstance(v, float) and not math.isfinite(v) else v for key, v in record.items()}
+    finite = {
+        key: None if isinstance(v, float) and not math.isfinite(v) else v
+        for key, v in record.items()
+    }
     return json.dumps(finite, default=str, allow_nan=False)
 
 

@@ -50,7 +50,9 @@ def proven(
             ) from None
         data = Collections.of(X, y, sample_weight, init_score)
         held, found = build_pushes.build(adapter, data, cluster, limits, verify)
-        return PartitionedPushes(adapter, held, cluster, limits, found, X, data.X, layout(X), verify=verify)
+        return PartitionedPushes(
+            adapter, held, cluster, limits, found, X, data.X, layout(X), verify=verify
+        )
     if not adapter.scale.is_identity:
         raise UnsupportedModelError(
             "transform of the targets",

@@ -64,7 +64,9 @@ def build(
     report = _check_scores(adapter, fit, sums, walked) if check else None
     kind = label_dtype(cluster, partitions, sizes)
     leaf_sizes = _leaf_sizes(walked, sums, limits)
-    return HeldPushes(partitions, sizes, kind, walked, cluster.share(walked), sums.largest, leaf_sizes), report
+    return HeldPushes(
+        partitions, sizes, kind, walked, cluster.share(walked), sums.largest, leaf_sizes
+    ), report
 
 
 def _read(
@@ -78,7 +80,9 @@ def _read(
         f"The targets and weights of {total} training rows, gathered here",
         "Raise memory_limit.",
     )
-    needed = ([getattr(part, name) for part in observed] for name in ("targets", "weights", "offsets"))
+    needed = (
+        [getattr(part, name) for part in observed] for name in ("targets", "weights", "offsets")
+    )
     targets, weights, offsets = (_joined(cluster.collect(parts)) for parts in needed)
     assert targets is not None
     require_rows(total, weights is None or bool(weights.any()))
@@ -98,7 +102,9 @@ def _refuse(fit: BoostedFit) -> None:
     """Refuse by name what is not summed over partitions."""
     rounds = fit.schedule.rounds
     outputs = fit.schedule.outputs
-    place = rounds if outputs is None else rounds * (int(outputs.max()) + 1) + outputs  # round and output of each tree
+    place = (
+        rounds if outputs is None else rounds * (int(outputs.max()) + 1) + outputs
+    )  # round and output of each tree
     sampled = "" if fit.sampler is None else fit.sampler.name
     refuse_encoded(fit)
     found = {
@@ -110,8 +116,14 @@ def _refuse(fit: BoostedFit) -> None:
             "boosting",
             "dart" if fit.schedule.tree_shares is not None and not fit.averages else "",
         ): "trees are taken out of the scores and put back on the way",
-        ("boosting", "rf" if fit.averages else ""): "axil does not average trees over partitions with this loss",
-        ("objective", "custom" if fit.loss.recorded else ""): "its gradients are asked for on all rows at once",
+        (
+            "boosting",
+            "rf" if fit.averages else "",
+        ): "axil does not average trees over partitions with this loss",
+        (
+            "objective",
+            "custom" if fit.loss.recorded else "",
+        ): "its gradients are asked for on all rows at once",
         (
             "objective",
             fit.loss.name if fit.loss.pooled else "",
@@ -131,7 +143,9 @@ def _refuse(fit: BoostedFit) -> None:
     }
     if fit.node_rule is not None:
         name = "monotone_constraints" if fit.smoothing is None else "path_smooth"
-        found[name, "set"] = "axil does not sum the nodes of such trees of this loss over partitions"
+        found[name, "set"] = (
+            "axil does not sum the nodes of such trees of this loss over partitions"
+        )
     for (setting, value), reason in found.items():
         if value:
             instead = "Use training rows in memory, or fit without it."
@@ -140,10 +154,14 @@ def _refuse(fit: BoostedFit) -> None:
 
 def _without_rows(fit: BoostedFit) -> BoostedFit:
     """The part of the fit that holds for all partitions alike."""
-    return replace(fit, row_weights=None, held_out=None, sampler=None, base=fit.base_value, leaf_factors=None)
+    return replace(
+        fit, row_weights=None, held_out=None, sampler=None, base=fit.base_value, leaf_factors=None
+    )
 
 
-def _settled(adapter: SmoothModel, fit: BoostedFit, sums: GradientSums, check: bool) -> WalkedStages:
+def _settled(
+    adapter: SmoothModel, fit: BoostedFit, sums: GradientSums, check: bool
+) -> WalkedStages:
     """The walk of all rows from their sums: one row per leaf stands for all that are in it, tree by tree."""
     width, n_outputs = int(fit.n_leaves.max()), len(fit.base_value)
     leaves = np.minimum(np.arange(width), fit.n_leaves[:, None] - 1).astype(cell_dtype(width))
@@ -157,18 +175,31 @@ def _settled(adapter: SmoothModel, fit: BoostedFit, sums: GradientSums, check: b
     found = walk(adapter, standing, leaves, np.zeros((width, n_outputs)), None, check, 1)
     nothing = leaves[:, :0]
     none = np.empty((0, n_outputs))
-    return replace(found, fit=fit, leaves=nothing, targets=none, weights=np.empty(0), score=none, gradients=None)
+    return replace(
+        found,
+        fit=fit,
+        leaves=nothing,
+        targets=none,
+        weights=np.empty(0),
+        score=none,
+        gradients=None,
+    )
 
 
 def _leaf_sizes(walked: WalkedStages, sums: GradientSums, limits: Limits) -> Array:
     found = np.zeros_like(sums.sizes)
     for term in (term for terms in Pushes(walked, limits).terms for term in terms):
-        own, column = slice(*walked.starts[term.tree : term.tree + 2]), walked.fit.schedule.column(term.output)
+        own, column = (
+            slice(*walked.starts[term.tree : term.tree + 2]),
+            walked.fit.schedule.column(term.output),
+        )
         found[own, column] += np.abs(term.scale) * sums.sizes[own, column]
     return mixed_terms(walked, found)
 
 
-def _rounds(fit: BoostedFit, sums: GradientSums, width: int, n_outputs: int) -> list[tuple[Array, Array]]:
+def _rounds(
+    fit: BoostedFit, sums: GradientSums, width: int, n_outputs: int
+) -> list[tuple[Array, Array]]:
     """G and H (width, K) of each iteration: row i stands for leaf i of the iteration's tree of that output."""
     starts, found = np.concatenate([[0], np.cumsum(fit.n_leaves)]).astype(np.int64), []
     for iteration in np.unique(fit.schedule.rounds):
@@ -181,12 +212,23 @@ def _rounds(fit: BoostedFit, sums: GradientSums, width: int, n_outputs: int) -> 
     return found
 
 
-def _check_scores(adapter: SmoothModel, fit: BoostedFit, sums: GradientSums, walked: WalkedStages) -> Verification:
+def _check_scores(
+    adapter: SmoothModel, fit: BoostedFit, sums: GradientSums, walked: WalkedStages
+) -> Verification:
     """Compare scores with the model's; leaf values were compared in the walk. What was found."""
     scale = max(sums.largest, 1e-300)
     details = {"loss": fit.loss.name}
-    errors = check_miss(adapter, sums.miss, scale), walked.leaf_error, adapter.smooth_tolerance, scale
+    errors = (
+        check_miss(adapter, sums.miss, scale),
+        walked.leaf_error,
+        adapter.smooth_tolerance,
+        scale,
+    )
     n_trees, recovered = len(fit.n_leaves), dict(walked.recovered)
     return Verification(
-        int(sums.counts[: fit.n_leaves[0]].sum()), n_trees, *errors, recovered=recovered, details=details
+        int(sums.counts[: fit.n_leaves[0]].sum()),
+        n_trees,
+        *errors,
+        recovered=recovered,
+        details=details,
     )

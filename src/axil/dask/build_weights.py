@@ -87,19 +87,34 @@ class Collections:
     bags: list[Any]
 
     @classmethod
-    def of(cls, X: Any, y: Any, sample_weight: Any, init_score: Any, bags: Any = None) -> Collections:
+    def of(
+        cls, X: Any, y: Any, sample_weight: Any, init_score: Any, bags: Any = None
+    ) -> Collections:
         """The partitions of these collections, which must be those of X."""
         parts = partitions(X, "X")
         given = {"y": y, "sample_weight": sample_weight, "init_score": init_score, "bags": bags}
         if y is None:
-            raise InputError("y is None; expected the targets, a Dask Series or Array with the partitions of X.")
+            raise InputError(
+                "y is None; expected the targets, a Dask Series or Array with the partitions of X."
+            )
         nothing: list[Any] = [None] * len(parts)
         like = layout(X)
-        return cls(parts, *(nothing if own is None else partitions(own, what, like) for what, own in given.items()))
+        return cls(
+            parts,
+            *(
+                nothing if own is None else partitions(own, what, like)
+                for what, own in given.items()
+            ),
+        )
 
     def observed(self, cluster: Cluster, adapter: Any, look: Callable[..., Any]) -> list[Any]:
         """Targets, weights and offsets of each partition, delayed and held, as `observe` or another function sees them."""
-        precision = Precision(adapter.n_outputs, inputs.coding_of(adapter), adapter.precision, adapter.offset_precision)
+        precision = Precision(
+            adapter.n_outputs,
+            inputs.coding_of(adapter),
+            adapter.precision,
+            adapter.offset_precision,
+        )
         arguments = zip(range(len(self.y)), self.y, self.weights, self.offsets)
         return cluster.hold([task(look, *parts, precision) for parts in arguments])
 
@@ -129,16 +144,28 @@ def build(
     _refuse_sampled(fitted, data.recorded)
     _require_leaf_space(fitted, limits.budget)
     sizes = [part.n_rows for part in each]
-    shared = cluster.share(Shared(adapter, [_without_rows(t) for t in fitted], checked_each(sizes), n_threads))
-    own = places(sizes, [trees.row_weights for trees in fitted], [trees.held_out for trees in fitted])
-    walked = [task(replay_partition, *parts, shared) for parts in zip(data.X, observed, data.bags, own)]
+    shared = cluster.share(
+        Shared(adapter, [_without_rows(t) for t in fitted], checked_each(sizes), n_threads)
+    )
+    own = places(
+        sizes, [trees.row_weights for trees in fitted], [trees.held_out for trees in fitted]
+    )
+    walked = [
+        task(replay_partition, *parts, shared) for parts in zip(data.X, observed, data.bags, own)
+    ]
     partitions, evidence = held_pairs(cluster, walked)
-    every: list[LeafSums] = [cluster.total([part.sums[e] for part in evidence]) for e in range(len(fitted))]
-    fitted = adapter.trees(PartitionedRows(whole, [LeafTotals(sums.leaf_weights, sums.residuals) for sums in every]))
+    every: list[LeafSums] = [
+        cluster.total([part.sums[e] for part in evidence]) for e in range(len(fitted))
+    ]
+    fitted = adapter.trees(
+        PartitionedRows(whole, [LeafTotals(sums.leaf_weights, sums.residuals) for sums in every])
+    )
     entries, found = [], []
     for e, (trees, sums) in enumerate(zip(fitted, every)):
         walked_all = _walked(trees, sums, whole.n_rows)
-        leaf_error = check_leaves(adapter, _without_rows(trees), walked_all, sums.extent) if check else 0.0
+        leaf_error = (
+            check_leaves(adapter, _without_rows(trees), walked_all, sums.extent) if check else 0.0
+        )
         boosted = BoostedTrees(walked_all.structure, host_backend(n_threads), sums.offsets)
         if check:
             boosted = prepared(cluster, partitions, boosted, e, n_threads)
@@ -150,7 +177,9 @@ def build(
     return HeldWeights(partitions, sizes, label_dtype(cluster, partitions, sizes), entries), report
 
 
-def prepared(cluster: Cluster, partitions: list[Any], trees: BoostedTrees, entry: int, n_threads: int) -> BoostedTrees:
+def prepared(
+    cluster: Cluster, partitions: list[Any], trees: BoostedTrees, entry: int, n_threads: int
+) -> BoostedTrees:
     """The trees in leaf space: O(T^2 N) on the workers, 8 L^2 bytes from each of them and here."""
     if trees.leaf_space is not None:
         return trees
@@ -192,7 +221,9 @@ def _readable(model: Model, recorded: bool) -> Adapter:
 def require_rows(n_rows: int, weighs: bool) -> None:
     """Refuse partitions without rows, or without any weight."""
     if n_rows == 0:
-        raise InputError("X has no rows in any partition; expected the rows that the model was fitted on.")
+        raise InputError(
+            "X has no rows in any partition; expected the rows that the model was fitted on."
+        )
     if not weighs:
         raise InputError("sample_weight is zero everywhere; expected at least one positive weight.")
 
@@ -252,7 +283,9 @@ def _walked(trees: BoostedFit, sums: LeafSums, n_rows: int) -> Replay:
     found = sums.counts, sums.leaf_weights, sums.residuals, score, sums.drawn_weights
     draws = np.ones(1) if sums.cut is None else np.array([1.0, 0.0])
     walked = Walked(nothing, draws, *found, cut=sums.cut)
-    offsets = None if sums.offsets is None else score  # of no row, but there: trees that see them are no forest
+    offsets = (
+        None if sums.offsets is None else score
+    )  # of no row, but there: trees that see them are no forest
     return replayed(_without_rows(trees), walked, offsets, (sums.extent.weight, n_rows))
 
 
@@ -269,8 +302,12 @@ def _furthest(
     s, extent = trees.structure, sums.extent
     base = extent.sums / extent.weight if s.base is None else s.base
     assert trees.leaf_space is not None
-    values = np.repeat(s.final, s.n_leaves)[:, None] * trees.leaf_space.leaf_values(sums.started, base)
+    values = np.repeat(s.final, s.n_leaves)[:, None] * trees.leaf_space.leaf_values(
+        sums.started, base
+    )
     made = literal((values, s.beta[-1] * base))
-    tasks = [task(furthest_row, *pair, entry, made, n_threads) for pair in zip(partitions, evidence)]
+    tasks = [
+        task(furthest_row, *pair, entry, made, n_threads) for pair in zip(partitions, evidence)
+    ]
     found: list[Miss] = [miss for miss in cluster.collect(tasks) if miss is not None]
     return reduce(worse, found)

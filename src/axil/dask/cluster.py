@@ -34,7 +34,11 @@ def refuse_gpu(device: str) -> None:
 
 def layout(values: Any) -> tuple[float, ...]:
     """How many rows each partition of a Dask collection has, nan where that is not known yet."""
-    return tuple(values.chunks[0]) if isinstance(values, da.Array) else (float("nan"),) * values.npartitions
+    return (
+        tuple(values.chunks[0])
+        if isinstance(values, da.Array)
+        else (float("nan"),) * values.npartitions
+    )
 
 
 def partitions(values: Any, what: str, like: tuple[float, ...] | None = None) -> list[Any]:
@@ -42,7 +46,9 @@ def partitions(values: Any, what: str, like: tuple[float, ...] | None = None) ->
 
     ``like`` is the layout that they must have. Where it is not known the partitions are compared once they are there.
     """
-    if not dask.is_dask_collection(values) or not hasattr(type(values), "to_delayed"):  # a Delayed has every attribute
+    if not dask.is_dask_collection(values) or not hasattr(
+        type(values), "to_delayed"
+    ):  # a Delayed has every attribute
         raise InputError(
             f"{what} is a {type(values).__module__}.{type(values).__name__}; expected a Dask DataFrame, Series or Array "
             "with the partitions of X, as X_train is a Dask collection. Pass all of them as collections, or all in memory."

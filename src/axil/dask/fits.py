@@ -25,7 +25,13 @@ from axil.weights.parts import Parts
 from axil.weights.passes import leaf_sums
 from axil.weights.removal import left_of
 from axil.weights.residuals import FittedValues, predictions
-from axil.weights.rows_left import bends, known_regularisation, rescaled, sums_by_rule, with_leaf_weights
+from axil.weights.rows_left import (
+    bends,
+    known_regularisation,
+    rescaled,
+    sums_by_rule,
+    with_leaf_weights,
+)
 
 WALKED = 1 << 20  # residuals of trees and rows that are walked at a time
 
@@ -60,7 +66,14 @@ class RowPart:
         target, parts = partition.own_targets(entry)[row], Parts.of_rows(s, at)
         weight = 1.0 if s.row_weights is None else float(s.row_weights[row])
         started = target if s.offsets is None else target - s.offsets[row]
-        return cls(partition.start + row, weight, target, started, parts.leaf[:, 0], np.array(parts.weight[:, 0]))
+        return cls(
+            partition.start + row,
+            weight,
+            target,
+            started,
+            parts.leaf[:, 0],
+            np.array(parts.weight[:, 0]),
+        )
 
     def taken_from(self, sums: RowSums) -> RowSums:
         """The sums over all rows without this one; co-occurrences are changed in place."""
@@ -68,9 +81,13 @@ class RowPart:
         leaf_weights, started = sums.leaf_weights.copy(), sums.started.copy()
         leaf_weights[self.leaves] = left_of(leaf_weights[self.leaves], self.drawn)
         started[self.leaves] -= self.drawn[:, None] * self.started
-        sums.together[np.ix_(self.leaves, self.leaves)] -= np.triu(np.tile(self.drawn, (len(self.drawn), 1)), 1)
+        sums.together[np.ix_(self.leaves, self.leaves)] -= np.triu(
+            np.tile(self.drawn, (len(self.drawn), 1)), 1
+        )
         moment = sums.moment - self.weight * self.target
-        return RowSums(sums.weight - self.weight, sums.n_rows - 1, moment, leaf_weights, started, sums.together)
+        return RowSums(
+            sums.weight - self.weight, sums.n_rows - 1, moment, leaf_weights, started, sums.together
+        )
 
 
 def refits_of(
@@ -101,7 +118,14 @@ def row_sums(partition: Partition, entry: int, gone: Any, counted: bool, n_threa
     moment = targets.sum(axis=0) if s.row_weights is None else s.row_weights @ targets
     together = np.asarray(cooccurrence(s, rows, 0, s.n_trees)) if counted else None
     n_rows = s.n_rows - len(np.unique(np.asarray(gone, dtype=np.intp)))
-    return RowSums(weight, n_rows, moment, leaf_sums(s, rows, ones)[:, 0], leaf_sums(s, rows, started), together)
+    return RowSums(
+        weight,
+        n_rows,
+        moment,
+        leaf_sums(s, rows, ones)[:, 0],
+        leaf_sums(s, rows, started),
+        together,
+    )
 
 
 def places(partition: Partition, asked: NDArray[Any], _: Any) -> NDArray[np.intp]:
@@ -158,7 +182,10 @@ class Fit(Transferable):
         before = structure.total_weight / structure.n_present
         rule = known_regularisation(structure, "without").scaled(sums.weight / sums.n_rows / before)
         if rule.nodes is not None:
-            rule = replace(rule, nodes=rule.nodes.emptied((structure.leaf_weights > 0) & (sums.leaf_weights == 0)))
+            rule = replace(
+                rule,
+                nodes=rule.nodes.emptied((structure.leaf_weights > 0) & (sums.leaf_weights == 0)),
+            )
         s = replace(
             with_leaf_weights(structure, sums.leaf_weights),
             total=sums.weight,
@@ -172,12 +199,20 @@ class Fit(Transferable):
         base = mean if s.base is None else s.base
         values, of_leaves = sums_by_rule(s, sums.together, sums.started, base)
         values = inherited_values(s, values, of_leaves, mean)
-        return cls(s, base, values, of_leaves, mean)  # of which predictions are asked alone, and no pattern
+        return cls(
+            s, base, values, of_leaves, mean
+        )  # of which predictions are asked alone, and no pattern
 
     def on(self, partition: Partition, entry: int) -> FittedValues:
         """This fit with a partition's rows in it."""
         own = partition.structures[entry]
-        s = replace(self.structure, cells=own.cells, row_weights=own.row_weights, offsets=own.offsets, draws=own.draws)
+        s = replace(
+            self.structure,
+            cells=own.cells,
+            row_weights=own.row_weights,
+            offsets=own.offsets,
+            draws=own.draws,
+        )
         return FittedValues(s, partition.own_targets(entry), self.base, self.values, self.sums)
 
     def predictions(self, leaves: NDArray[np.integer[Any]], base: float = 1.0) -> Array:

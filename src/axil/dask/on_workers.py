@@ -52,19 +52,27 @@ class OnWorkers:
         """The number of the first row of each shard, and of all rows."""
         return np.cumsum([0, *self.sizes])
 
-    def _tasks(self, work: Callable[..., Any], shared: Any, columns: Sequence[Any] | None) -> list[Any]:
+    def _tasks(
+        self, work: Callable[..., Any], shared: Any, columns: Sequence[Any] | None
+    ) -> list[Any]:
         own: Any = shared if hasattr(shared, "dask") else literal(shared)
         given = [None] * len(self.parts) if columns is None else columns
         return [task(work, part, own, column) for part, column in zip(self.parts, given)]
 
     def total(
-        self, work: Callable[..., Any], shared: Any, columns: Sequence[Any] | None = None, here: bool = False
+        self,
+        work: Callable[..., Any],
+        shared: Any,
+        columns: Sequence[Any] | None = None,
+        here: bool = False,
     ) -> Any:
         """The sum of ``work(shard, shared, column)``, added on the workers, or in this process where it is large."""
         tasks = self._tasks(work, shared, columns)
         return reduce(add, self.cluster.each(tasks)) if here else self.cluster.total(tasks)
 
-    def each(self, work: Callable[..., Any], shared: Any, columns: Sequence[Any] | None = None) -> Sequence[Any]:
+    def each(
+        self, work: Callable[..., Any], shared: Any, columns: Sequence[Any] | None = None
+    ) -> Sequence[Any]:
         """The results of ``work(shard, shared, column)``, held on the workers."""
         return self.cluster.hold(self._tasks(work, shared, columns))
 

@@ -66,7 +66,9 @@ class PartitionedModel(Proven):
 
     def _column(self, name: str, shape: tuple[int, ...], dtype: Any) -> Any:
         held = zip(self.held.partitions, self.held.sizes)
-        return da.concatenate([da.from_delayed(getattr(part, name), (n, *shape), dtype) for part, n in held if n])
+        return da.concatenate(
+            [da.from_delayed(getattr(part, name), (n, *shape), dtype) for part, n in held if n]
+        )
 
     @property
     def gathered(self) -> tuple[Array, NDArray[Any]]:
@@ -75,7 +77,10 @@ class PartitionedModel(Proven):
 
     def _gather(self) -> tuple[Array, NDArray[Any]]:
         held = [part for part, size in zip(self.held.partitions, self.held.sizes) if size]
-        found = (self.cluster.collect([getattr(part, name) for part in held]) for name in ("targets", "index"))
+        found = (
+            self.cluster.collect([getattr(part, name) for part in held])
+            for name in ("targets", "index")
+        )
         targets, labels = map(np.concatenate, found)
         return targets, labels
 
@@ -126,7 +131,9 @@ class PartitionedModel(Proven):
             labels = self._feature(labels, what)
         return self.shards.each(coded_rows, what, self.cut(labels, what))
 
-    def gathered_groups(self, labels: Any, what: str = "groups") -> tuple[NDArray[np.intp], NDArray[Any]]:
+    def gathered_groups(
+        self, labels: Any, what: str = "groups"
+    ) -> tuple[NDArray[np.intp], NDArray[Any]]:
         found = self.cluster.collect(list(self.coded(labels, what)))
         names = np.concatenate([own[codes] for codes, own in found if len(codes)])
         return inputs.group_codes(names, len(names), what)
@@ -139,11 +146,15 @@ class PartitionedModel(Proven):
         if isinstance(self.features, da.Array):
             names = inputs.column_names((), self.adapter.feature_names, self.features.shape[1])
             return self.features[:, inputs.chosen_columns(name, names, what)[0]]
-        place = inputs.chosen_columns(name, [str(column) for column in self.features.columns], what)[0]
+        place = inputs.chosen_columns(
+            name, [str(column) for column in self.features.columns], what
+        )[0]
         return self.features.iloc[:, place]
 
     def choice(self, known: Any, k: Any, rules: Any) -> tuple[Any, Sequence[Any]]:
-        choice = Choice(inputs.as_count(k, "k"), distinct=rules.distinct is not None, n_threads=self.n_threads)
+        choice = Choice(
+            inputs.as_count(k, "k"), distinct=rules.distinct is not None, n_threads=self.n_threads
+        )
         nothing: list[Any] = [None] * len(self.held.sizes)
         masks, by_query, keys, values = nothing, nothing, nothing, nothing
         if rules.is_by_query:
@@ -153,7 +164,9 @@ class PartitionedModel(Proven):
             masks = self._masks(rules.among)
         if rules.distinct is not None:
             named = isinstance(rules.distinct, str) or inputs.is_whole(rules.distinct)
-            keys = self.cut(self._feature(rules.distinct, "distinct") if named else rules.distinct, "distinct")
+            keys = self.cut(
+                self._feature(rules.distinct, "distinct") if named else rules.distinct, "distinct"
+            )
         about: Any = None
         if rules.within is not None or rules.asof is not None:
             place, (points, what, _) = rules.column(known)[0], rules.points(known)
@@ -197,7 +210,9 @@ class PartitionedModel(Proven):
         same = not hasattr(X, "index") or np.array_equal(inputs.row_labels(X), one.labels)
         n_leaves, entries = self.trees
         now = assign_leaves(self.adapter, X, n, n_leaves, self.limits)
-        same = same and all(np.array_equal(now[own], then) for own, then in zip(entries, one.leaves))
+        same = same and all(
+            np.array_equal(now[own], then) for own, then in zip(entries, one.leaves)
+        )
         if not same:
             raise InputError(
                 f"Rows of partition {p} (from 0) of X_train are not those that the explainer was made of; expected a collection "
@@ -230,7 +245,9 @@ def allowed_rows(shard: Any, about: Any, given: list[Any]) -> Allowed:
         for what, own in (*every, ("among", mask), ("distinct", keys), ("within", values)):
             refuse_other_order(shard, own, what)
         among = None if mask is None else np.flatnonzero(inputs.as_mask(mask, n, "among"))
-        bits = None if masks is None else packed((inputs.as_mask(one, n, "among") for one in masks), n)
+        bits = (
+            None if masks is None else packed((inputs.as_mask(one, n, "among") for one in masks), n)
+        )
         labels = None if keys is None else inputs.as_labels(keys, n, "distinct").astype(object)
         codes = None if labels is None else inputs.label_codes(labels, n, "distinct")
         points = None if values is None else measured(np.asarray(values), *about)
@@ -260,7 +277,9 @@ def taken(X: Any, partition: Any, rows: NDArray[np.intp]) -> Taken:
     return Taken(inputs.take_rows(X, rows), partition.index[rows], leaves)
 
 
-def by_partition(positions: NDArray[np.int64], starts: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+def by_partition(
+    positions: NDArray[np.int64], starts: NDArray[np.int64]
+) -> Iterator[tuple[int, NDArray[np.int64]]]:
     """Partitions with rows among these, sorted positions among all rows, and the rows' positions there."""
     owners = np.searchsorted(starts, positions, side="right") - 1
     for p in np.unique(owners):

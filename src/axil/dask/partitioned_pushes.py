@@ -53,13 +53,19 @@ class PartitionedPushes(PartitionedModel):
 
     def _starts(self, queries: Queries) -> Array:
         """(n, K): where scores start."""
-        found: Array = queries.offsets.base * self.held.walked.fit.base_value + queries.offsets.values
+        found: Array = (
+            queries.offsets.base * self.held.walked.fit.base_value + queries.offsets.values
+        )
         return found
 
     def asked(self, batch: Any, source: Source) -> Any:
         if isinstance(batch, Combination):
-            tables = Pushes(self.held.walked, self.limits).mixed_tables(batch.coordinates, batch.factors)
-            own = AskedPushes(tables, batch.of(self._starts(batch.queries)), batch.start, self.n_threads)
+            tables = Pushes(self.held.walked, self.limits).mixed_tables(
+                batch.coordinates, batch.factors
+            )
+            own = AskedPushes(
+                tables, batch.of(self._starts(batch.queries)), batch.start, self.n_threads
+            )
         else:
             leaves = np.ascontiguousarray(batch.coordinates)
             own = AskedPushes(leaves, self._starts(batch), batch.start, self.n_threads)
@@ -72,10 +78,14 @@ class PartitionedPushes(PartitionedModel):
         held, fit = self.held, self.held.walked.fit
         rows = batch.queries if isinstance(batch, Combination) else batch
         starts = self._starts(rows)
-        of_leaves, as_added = (leaf_scores(fit, rows.coordinates, starts, rounded=own) for own in (False, True))
+        of_leaves, as_added = (
+            leaf_scores(fit, rows.coordinates, starts, rounded=own) for own in (False, True)
+        )
         sizes = sizes_of(fit, fit.base_value, held.leaf_sizes, rows.coordinates)
         sizes += np.abs(rows.offsets.values)
-        check_sums(as_added, rows.predictions, sizes, self.adapter.smooth_tolerance, held.largest, CHANGED)
+        check_sums(
+            as_added, rows.predictions, sizes, self.adapter.smooth_tolerance, held.largest, CHANGED
+        )
         if predictions is not None:
             check_added(batch, predictions, of_leaves, sizes, held.largest)
 
@@ -85,4 +95,8 @@ class PartitionedPushes(PartitionedModel):
 
     def bytes_per_query(self, source: Source, whole: bool = False) -> int:
         n_rows, n_outputs = self.shape
-        return 16 * n_rows * n_outputs if whole else 8 * (len(self.held.walked.leaves) + 64 * n_outputs)
+        return (
+            16 * n_rows * n_outputs
+            if whole
+            else 8 * (len(self.held.walked.leaves) + 64 * n_outputs)
+        )

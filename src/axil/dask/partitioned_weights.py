@@ -70,7 +70,9 @@ class PartitionedWeights(PartitionedModel):
     def _entries(self) -> list[BoostedTrees]:
         held = self.held
         each = enumerate(held.entries)
-        return [prepared(self.cluster, held.partitions, entry, e, self.n_threads) for e, entry in each]
+        return [
+            prepared(self.cluster, held.partitions, entry, e, self.n_threads) for e, entry in each
+        ]
 
     @property
     def structures(self) -> list[Structure] | None:
@@ -81,7 +83,9 @@ class PartitionedWeights(PartitionedModel):
     @property
     def trees(self) -> tuple[NDArray[np.int64], list[Any]]:
         structures = [entry.structure for entry in self.held.entries]
-        return all_n_leaves(structures), [slice(None) if s.columns is None else s.columns for s in structures]
+        return all_n_leaves(structures), [
+            slice(None) if s.columns is None else s.columns for s in structures
+        ]
 
     @property
     def starts_elsewhere(self) -> bool:
@@ -108,12 +112,16 @@ class PartitionedWeights(PartitionedModel):
             leaves.append(met)
             totals.append(entry.structure.total_weight)
         own = batch.offsets.values
-        found = AskedWeights(phi, beta, intercepts, totals, leaves, own, batch.start, self.n_threads)
+        found = AskedWeights(
+            phi, beta, intercepts, totals, leaves, own, batch.start, self.n_threads
+        )
         if source.quantity is Quantity.WEIGHT:
             return found
         if source.quantity is not Quantity.CONTRIBUTION:
             self.refits.refuse_unknown("removal")
-        return task(Planned, literal(found), *self.refits.plans(source.quantity is Quantity.DELETION))
+        return task(
+            Planned, literal(found), *self.refits.plans(source.quantity is Quantity.DELETION)
+        )
 
     @property
     def refits(self) -> Refits:
@@ -163,8 +171,12 @@ class PartitionedWeights(PartitionedModel):
     def training_errors(self, folds: Any, compute: Any, method: str) -> tuple[Sequence[Any], str]:
         shards, forest = self.shards, all(is_forest(entry.structure) for entry in self.held.entries)
         if folds is not None:
-            return shards.each(out_of_fold_of, None, [list(one) for one in enumerate(folds)]), "out-of-fold"
-        if forest and any(shards.collected(lambda part, *_: any(s.leaves_rows_out for s in part.structures))):
+            return shards.each(
+                out_of_fold_of, None, [list(one) for one in enumerate(folds)]
+            ), "out-of-fold"
+        if forest and any(
+            shards.collected(lambda part, *_: any(s.leaves_rows_out for s in part.structures))
+        ):
             return shards.each(out_of_bag_of, self.refits.fits()), "out-of-bag"
         if method == "leaves" and self.structures is not None:
             return shards.each(left_over, (self.refits.fits(), self.n_threads)), "fit"
@@ -191,7 +203,9 @@ class PartitionedWeights(PartitionedModel):
         self.refits.refuse_unknown("without")
         before, left = self.predicted(queries), self.refits.without(rows)
         if left is None:
-            raise InputError("Without these rows none of any weight is left; ask for a smaller set.")
+            raise InputError(
+                "Without these rows none of any weight is left; ask for a smaller set."
+            )
         emptied = [fit.structure.emptied for fit in left]
         n_emptied = sum(int(own.sum()) for own in emptied if own is not None)
         return WithoutRows(before, self.refits.predicted(left, queries), n_emptied)
@@ -211,7 +225,9 @@ class PartitionedWeights(PartitionedModel):
         before = self.predicted(queries)
         after = np.full((*before.shape, len(groups)), np.nan)
         for g in track(range(len(groups)), "groups"):
-            left = self.refits.without([task(members, pair, own.get(g, -1)) for pair, own in zip(coded, local)])
+            left = self.refits.without(
+                [task(members, pair, own.get(g, -1)) for pair, own in zip(coded, local)]
+            )
             if left is not None:
                 after[:, :, g] = self.refits.predicted(left, queries)
         return WithoutGroups(groups, counts, before, after)
@@ -220,7 +236,11 @@ class PartitionedWeights(PartitionedModel):
         """(N, K): the prediction of each training row by the fit without it."""
         n_train, n_outputs = self.shape
         needed = tables.bytes_of(n_train * n_outputs, 6)
-        self.budget.require(needed, f"The table of {n_train * n_outputs} lines, gathered here", "Raise memory_limit.")
+        self.budget.require(
+            needed,
+            f"The table of {n_train * n_outputs} lines, gathered here",
+            "Raise memory_limit.",
+        )
         return np.concatenate(self.cluster.collect(self.refits.left_out()))
 
     def prove(self, batch: Any, predictions: Array | None) -> None:
@@ -229,4 +249,8 @@ class PartitionedWeights(PartitionedModel):
 
     def bytes_per_query(self, source: Source, whole: bool = False) -> int:
         entries = self.held.entries
-        return 8 * (self.shape[0] * len(entries) if whole else sum(e.structure.total_leaves for e in entries))
+        return 8 * (
+            self.shape[0] * len(entries)
+            if whole
+            else sum(e.structure.total_leaves for e in entries)
+        )

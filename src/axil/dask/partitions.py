@@ -29,7 +29,16 @@ from axil.replay.build import own_leaves_of, with_rows
 from axil.replay.checks import CHECKED_ROWS, Extent, Miss, furthest, with_predictions
 from axil.replay.recover import assign_leaves, fitted_structure, regularisation_of
 from axil.replay.walk import round_to, walk
-from axil.structure import CutRows, Pattern, RowTotals, Structure, Transferable, aligned, all_n_leaves, served
+from axil.structure import (
+    CutRows,
+    Pattern,
+    RowTotals,
+    Structure,
+    Transferable,
+    aligned,
+    all_n_leaves,
+    served,
+)
 from axil.types import Array
 from axil.weights.boosting import BoostedTrees
 from axil.weights.leaf_space import cooccurrence
@@ -86,7 +95,9 @@ class Place:
             X = inputs.as_features(X, adapter, "X")
             n = len(observed.targets)
             if X.shape[0] != n:
-                raise InputError(f"X has {X.shape[0]} rows and y {n}; expected the same rows. Repartition them alike.")
+                raise InputError(
+                    f"X has {X.shape[0]} rows and y {n}; expected the same rows. Repartition them alike."
+                )
         labels = inputs.row_labels(X)
         return X, frozen(labels if hasattr(X, "index") else labels + self.start)
 
@@ -142,13 +153,17 @@ class Partition(HeldPart, Attribution["AskedWeights | DeletionQueries"]):
     def contribution_effects(self, query_batch: AskedWeights | DeletionQueries) -> Effects:
         return self._deletions(query_batch, Quantity.CONTRIBUTION)
 
-    def deletion_effects(self, query_batch: AskedWeights | DeletionQueries, available: int) -> Effects:
+    def deletion_effects(
+        self, query_batch: AskedWeights | DeletionQueries, available: int
+    ) -> Effects:
         return self._deletions(query_batch, Quantity.DELETION)
 
     def first_order_effects(self, query_batch: AskedWeights | DeletionQueries) -> Effects:
         return self._deletions(query_batch, Quantity.FIRST_ORDER)
 
-    def _deletions(self, query_batch: AskedWeights | DeletionQueries, quantity: Quantity) -> Effects:
+    def _deletions(
+        self, query_batch: AskedWeights | DeletionQueries, quantity: Quantity
+    ) -> Effects:
         """Return what deleting these rows does, which the queries know."""
         assert not isinstance(query_batch, AskedWeights)
         return query_batch.effects(self, quantity)
@@ -159,19 +174,29 @@ class Partition(HeldPart, Attribution["AskedWeights | DeletionQueries"]):
         n_outputs, several = self.targets.shape[1], len(self.structures) > 1
         if not len(self.index):
             parts = np.concatenate(asked.intercepts, axis=1)
-            served: list[Sequence[int]] = [(k,) for k in range(n_outputs)] if several else [range(n_outputs)]
-            return NoEffects(served, np.broadcast_to(parts, (len(parts), n_outputs)) + asked.offsets, asked.first)
+            served: list[Sequence[int]] = (
+                [(k,) for k in range(n_outputs)] if several else [range(n_outputs)]
+            )
+            return NoEffects(
+                served, np.broadcast_to(parts, (len(parts), n_outputs)) + asked.offsets, asked.first
+            )
         answers = []
         for e, s in enumerate(self.structures):
-            own = replace(s, total=asked.totals[e], offsets=None)  # whose sums are in the intercepts
+            own = replace(
+                s, total=asked.totals[e], offsets=None
+            )  # whose sums are in the intercepts
             adjoints = Adjoints(asked.phi[e], asked.beta[e])
             answers.append(
-                ReadOutAnswer(BoostedTrees(own, host_backend(asked.n_threads)), adjoints, asked.intercepts[e])
+                ReadOutAnswer(
+                    BoostedTrees(own, host_backend(asked.n_threads)), adjoints, asked.intercepts[e]
+                )
             )
         targets = [self.own_targets(e) for e in range(len(answers))]
         weights = WeightEffects(answers, targets, asked.offsets, asked.first)
         weights.alike = lambda: SharedLeaves.of(
-            leaf_rows(self.structures, 0, host_backend(asked.n_threads)), asked.leaves, asked.n_threads
+            leaf_rows(self.structures, 0, host_backend(asked.n_threads)),
+            asked.leaves,
+            asked.n_threads,
         )
         return weights
 
@@ -243,7 +268,9 @@ def observe(number: int, y: Any, weights: Any, offsets: Any, precision: Precisio
         )
 
 
-def replay_partition(X: Any, observed: Observed, bags: Any, place: Place, shared: Shared) -> tuple[Partition, Evidence]:
+def replay_partition(
+    X: Any, observed: Observed, bags: Any, place: Place, shared: Shared
+) -> tuple[Partition, Evidence]:
     """Assign the rows to their leaves and walk them through the fit; cost as on one machine, n * T cell numbers kept."""
     X, labels = place.read(X, observed, shared.adapter)
     adapter, n = shared.adapter, len(observed.targets)
@@ -256,7 +283,9 @@ def replay_partition(X: Any, observed: Observed, bags: Any, place: Place, shared
     for e, (trees, output) in enumerate(zip(shared.fitted, served(len(shared.fitted)))):
         trees = replace(trees, row_weights=place.row_weights[e], held_out=place.held_out[e])
         trees = with_rows(trees, observed.weights, bags)
-        own = leaves if trees.columns is None else own_leaves_of(leaves, trees.columns, limits.budget)
+        own = (
+            leaves if trees.columns is None else own_leaves_of(leaves, trees.columns, limits.budget)
+        )
         targets, offsets = (
             observed.targets[:, output],
             None if observed.offsets is None else observed.offsets[:, output],
@@ -288,7 +317,9 @@ def replay_partition(X: Any, observed: Observed, bags: Any, place: Place, shared
 def together(partition: Partition, entry: int, n_threads: int) -> Array:
     """(L, L): the co-occurrence of leaves in these rows; O(T^2 n)."""
     structure = partition.structures[entry]
-    return np.asarray(cooccurrence(structure, host_backend(n_threads).rows_of(structure), 0, structure.n_trees))
+    return np.asarray(
+        cooccurrence(structure, host_backend(n_threads).rows_of(structure), 0, structure.n_trees)
+    )
 
 
 def furthest_row(
@@ -298,8 +329,14 @@ def furthest_row(
     score = evidence.scores[entry]
     if not len(score):
         return None
-    found, structure, (values, base) = np.empty(score.shape), partition.structures[entry], aligned(made)
-    host_backend(n_threads).rows_of(structure).read_out(structure.by_cells(values, drawn=False), base, None, 0, found)
+    found, structure, (values, base) = (
+        np.empty(score.shape),
+        partition.structures[entry],
+        aligned(made),
+    )
+    host_backend(n_threads).rows_of(structure).read_out(
+        structure.by_cells(values, drawn=False), base, None, 0, found
+    )
     if structure.offsets is not None:
         found += structure.offsets
     miss = furthest(found, score)

@@ -11,7 +11,14 @@ import numpy as np
 from axil.dask.cluster import added, literal, task
 from axil.dask.fits import Fit, RowSums, refits_of, residual_sums, row_sums
 from axil.dask.partitions import together
-from axil.dask.row_deletions import DeletionPlan, alone, levels_of, replayed_rows, responses_of_sums, row_weights_of
+from axil.dask.row_deletions import (
+    DeletionPlan,
+    alone,
+    levels_of,
+    replayed_rows,
+    responses_of_sums,
+    row_weights_of,
+)
 from axil.errors import UnsupportedQuestionError
 from axil.replay.queries import Queries
 from axil.types import Array
@@ -33,7 +40,9 @@ class Refits:
 
     def fits(self) -> list[Fit]:
         """The fit to the targets as given, entry by entry; made once."""
-        found: list[Fit] = self.model.kept.get("fits", lambda: [self._fit(e) for e in range(len(self.model.entries))])
+        found: list[Fit] = self.model.kept.get(
+            "fits", lambda: [self._fit(e) for e in range(len(self.model.entries))]
+        )
         return found
 
     def _fit(self, e: int) -> Fit:
@@ -43,7 +52,9 @@ class Refits:
         if not bends(fit.structure):
             return fit
         shared = literal(fit)
-        sums = self.model.cluster.total([task(residual_sums, part, e, shared) for part in self.model.held.partitions])
+        sums = self.model.cluster.total(
+            [task(residual_sums, part, e, shared) for part in self.model.held.partitions]
+        )
         return replace(fit, sums=sums)
 
     def _sums_without(self, e: int, gone: list[Any], counted: bool) -> Any:
@@ -64,7 +75,9 @@ class Refits:
 
     def predicted(self, fits: list[Fit], queries: Queries) -> Array:
         """(n, K): predictions of these fits, offsets included."""
-        leaves = [np.ascontiguousarray(own_leaves(fit.structure, queries.coordinates)) for fit in fits]
+        leaves = [
+            np.ascontiguousarray(own_leaves(fit.structure, queries.coordinates)) for fit in fits
+        ]
         parts = [fit.predictions(met, queries.offsets.base) for fit, met in zip(fits, leaves)]
         return np.concatenate(parts, axis=1) + queries.offsets.values
 
@@ -79,29 +92,42 @@ class Refits:
                 )
             if rule.nodes is not None and rule.nodes.own is not None:
                 raise UnsupportedQuestionError(
-                    question, "path_smooth follows numbers of rows, which are not counted over partitions", IN_MEMORY
+                    question,
+                    "path_smooth follows numbers of rows, which are not counted over partitions",
+                    IN_MEMORY,
                 )
 
     def plans(self, exact: bool) -> tuple[Any, list[Any]]:
         """Plans of all entries, shared, and their responses, held; without these and levels unless ``exact``."""
         self.fits()
-        found: tuple[Any, list[Any]] = self.model.kept.get(("plans", exact), lambda: self._made_plans(exact))
+        found: tuple[Any, list[Any]] = self.model.kept.get(
+            ("plans", exact), lambda: self._made_plans(exact)
+        )
         return found
 
     def _made_plans(self, exact: bool) -> tuple[Any, list[Any]]:
         plans, known = [], []
         for e, fit in enumerate(self.fits()):
-            plan, responses = self._exact_plan(e, fit) if exact else (DeletionPlan(fit, [(0.0, fit)], {}), None)
+            plan, responses = (
+                self._exact_plan(e, fit) if exact else (DeletionPlan(fit, [(0.0, fit)], {}), None)
+            )
             plans.append(plan)
             known.append(responses)
         return self.model.cluster.share(plans), known
 
     def _exact_plan(self, e: int, fit: Fit) -> tuple[DeletionPlan, Any]:
-        structure, n_threads, cluster, held = fit.structure, self.model.n_threads, self.model.cluster, self.model.held
+        structure, n_threads, cluster, held = (
+            fit.structure,
+            self.model.n_threads,
+            self.model.cluster,
+            self.model.held,
+        )
         if is_forest(structure):
             return DeletionPlan(fit, [(0.0, fit)], {}), None
         weights = cluster.collect([task(row_weights_of, part, e) for part in held.partitions])
-        shares = [float(share) for share in shares_of(structure, np.unique(np.concatenate(weights)))]
+        shares = [
+            float(share) for share in shares_of(structure, np.unique(np.concatenate(weights)))
+        ]
         structures = [at_share(structure, share) for share in shares]
         counted = added([task(together, part, e, n_threads) for part in held.partitions])
         sums = self._sums_without(e, [()] * len(held.sizes), False)
@@ -110,9 +136,16 @@ class Refits:
         plan = DeletionPlan(fit, list(zip(shares, cluster.collect([fits])[0])), {})
         return replace(plan, refits=self._refits(e, plan, responses, counted, sums)), responses
 
-    def _refits(self, e: int, plan: DeletionPlan, responses: Any, counted: Any, sums: RowSums) -> dict[int, Fit]:
+    def _refits(
+        self, e: int, plan: DeletionPlan, responses: Any, counted: Any, sums: RowSums
+    ) -> dict[int, Fit]:
         """Fits without rows that the formula does not hold for, by their number among all rows; see `InLeafSpace.by_replay`."""
-        fit, held, starts, cluster = plan.fit, self.model.held, self.model.shards.starts, self.model.cluster
+        fit, held, starts, cluster = (
+            plan.fit,
+            self.model.held,
+            self.model.shards.starts,
+            self.model.cluster,
+        )
         shared, n_threads, by_sums = literal(fit.structure), self.model.n_threads, None
         if bends(fit.structure) and fit.structure.mixing is None:
             (by_sums,) = cluster.hold([task(responses_of_sums, counted, shared, n_threads)])
@@ -134,13 +167,19 @@ class Refits:
         )
         refits: dict[int, Fit] = {}
         if changing:
-            refits = cluster.collect([task(refits_of, counted, shared, literal(sums), literal(parts), n_threads)])[0]
-        for p, row in chain.from_iterable([(p, row) for row in rows] for p, rows in enumerate(heavy)):
+            refits = cluster.collect(
+                [task(refits_of, counted, shared, literal(sums), literal(parts), n_threads)]
+            )[0]
+        for p, row in chain.from_iterable(
+            [(p, row) for row in rows] for p, rows in enumerate(heavy)
+        ):
             gone: list[Any] = [()] * len(held.sizes)
             gone[p] = [row]
             left = self._sums_without(e, gone, True)
             if left.weight > 0:
-                refits[int(starts[p]) + row] = Fit.without(fit.structure, left, self.model.n_threads)
+                refits[int(starts[p]) + row] = Fit.without(
+                    fit.structure, left, self.model.n_threads
+                )
         return refits
 
     def n_refits(self) -> int:
@@ -152,4 +191,7 @@ class Refits:
         """(n, K) of each partition, delayed: the predictions of its rows by fits without them."""
         self.refuse_unknown("leave_one_out")
         plans, known = self.plans(True)
-        return [task(alone, part, plans, known, self.model.n_threads) for part in self.model.held.partitions]
+        return [
+            task(alone, part, plans, known, self.model.n_threads)
+            for part in self.model.held.partitions
+        ]

@@ -69,17 +69,27 @@ class Planned(Transferable):
         """Return the effects of a partition's rows: `DELETION`, `FIRST_ORDER` or `CONTRIBUTION`."""
         n, n_outputs = len(self.asked.offsets), partition.targets.shape[1]
         if not len(partition.index):
-            return NoEffects([(k,) for k in range(n_outputs)], np.zeros((n, n_outputs)), self.asked.first)
+            return NoEffects(
+                [(k,) for k in range(n_outputs)], np.zeros((n, n_outputs)), self.asked.first
+            )
         parts = zip(self.plans, self.known)
-        found = [effects_of(partition, e, *pair, quantity, self.asked) for e, pair in enumerate(parts)]
+        found = [
+            effects_of(partition, e, *pair, quantity, self.asked) for e, pair in enumerate(parts)
+        ]
         return DeletionEffects(found, partition.targets.shape, n)
 
 
 def row_weights_of(partition: Partition, entry: int) -> Array:
     """The different row weights of these rows, sorted, the least and the largest among them."""
     weights = partition.structures[entry].row_weights
-    found = np.ones(min(partition.structures[entry].n_rows, 1)) if weights is None else np.unique(weights)
-    return found if len(found) <= MANY else found[np.linspace(0, len(found) - 1, MANY).astype(np.intp)]
+    found = (
+        np.ones(min(partition.structures[entry].n_rows, 1))
+        if weights is None
+        else np.unique(weights)
+    )
+    return (
+        found if len(found) <= MANY else found[np.linspace(0, len(found) - 1, MANY).astype(np.intp)]
+    )
 
 
 def levels_of(
@@ -87,7 +97,9 @@ def levels_of(
 ) -> tuple[list[Fit], Responses]:
     """The fits of structures at several shares, and their responses, from co-occurrences over all rows, (L, L)."""
     spaces = [space_of(s, together, n_threads) for s in structures]
-    return [Fit.of(space, sums) for space in spaces], Responses([space.responses for space in spaces])
+    return [Fit.of(space, sums) for space in spaces], Responses(
+        [space.responses for space in spaces]
+    )
 
 
 def responses_of_sums(together: Array, structure: Structure, n_threads: int) -> Array:
@@ -96,7 +108,12 @@ def responses_of_sums(together: Array, structure: Structure, n_threads: int) -> 
 
 
 def replayed_rows(
-    partition: Partition, entry: int, plan: DeletionPlan, known: Responses, sums: Array | None, n_threads: int
+    partition: Partition,
+    entry: int,
+    plan: DeletionPlan,
+    known: Responses,
+    sums: Array | None,
+    n_threads: int,
 ) -> tuple[list[int], list[RowPart]]:
     """The rows that the formula does not hold for: positions of those that outweigh the rest of a leaf, and the others.
 
@@ -109,8 +126,12 @@ def replayed_rows(
     if s.mixing is not None:  # leaves depend on others, and no formula knows how
         found = np.arange(n)
     else:
-        found = deletion_of(partition, entry, replace(plan, refits=None), known, n_threads, sums).by_replay(every)
-    return np.flatnonzero(heavy).tolist(), [RowPart.of(partition, entry, int(row)) for row in found if not heavy[row]]
+        found = deletion_of(
+            partition, entry, replace(plan, refits=None), known, n_threads, sums
+        ).by_replay(every)
+    return np.flatnonzero(heavy).tolist(), [
+        RowPart.of(partition, entry, int(row)) for row in found if not heavy[row]
+    ]
 
 
 def effects_of(
@@ -131,13 +152,21 @@ def effects_of(
         return [removal.ReadOutEffects(fit, adjoints) for fit in removal.fits(rows, fitted)]
     if is_forest(fitted.structure):
         mean = plan.fit.mean
-        return [ForestEffects(fitted, queries, k, asked_of.n_threads, mean) for k in range(fitted.values.shape[1])]
+        return [
+            ForestEffects(fitted, queries, k, asked_of.n_threads, mean)
+            for k in range(fitted.values.shape[1])
+        ]
     assert known is not None
     return deletion_of(partition, entry, plan, known, asked_of.n_threads).effects(queries)
 
 
 def deletion_of(
-    partition: Partition, entry: int, plan: DeletionPlan, known: Responses, n_threads: int, sums: Array | None = None
+    partition: Partition,
+    entry: int,
+    plan: DeletionPlan,
+    known: Responses,
+    n_threads: int,
+    sums: Array | None = None,
 ) -> InLeafSpace:
     """The fits without each of these rows."""
     backend, levels, refits, start = host_backend(n_threads), [], plan.refits, partition.start
@@ -169,7 +198,10 @@ class ForestEffects(RowEffects):
 
     def blocks(self) -> Iterator[tuple[int, Array]]:
         s, n = self.fitted.structure, len(self.queries)
-        rows, table = host_backend(self.n_threads).rows_of(s), s.by_cells(asked(s, self.queries), drawn=False)
+        rows, table = (
+            host_backend(self.n_threads).rows_of(s),
+            s.by_cells(asked(s, self.queries), drawn=False),
+        )
         beside = beside_of(self.fitted)
         for part in blocks_of(s, max(n, s.n_trees), BLOCK_ENTRIES):
             out = np.empty((part.stop - part.start, n))
@@ -185,7 +217,9 @@ def beside_of(fitted: FittedValues) -> InheritedValues:
     return InheritedValues(fitted.structure, sums)
 
 
-def forest_changes(fitted: FittedValues, rows: slice, beside: InheritedValues, mean: Array) -> Array:
+def forest_changes(
+    fitted: FittedValues, rows: slice, beside: InheritedValues, mean: Array
+) -> Array:
     """Return the changes of the values of each row's leaves without it, (T, rows, K).
 
     ``mean`` (K,): of the targets of all rows, in all partitions.
@@ -200,13 +234,17 @@ def forest_changes(fitted: FittedValues, rows: slice, beside: InheritedValues, m
     others = removal.left_of(np.full(len(targets), s.total_weight), weights)[:, None]
     rest = s.total_weight * mean - weights[:, None] * targets
     of_others = np.divide(rest, others, out=np.full_like(rest, np.nan), where=others > 0)
-    inherited = np.where(beside.has_rows[parts.leaf][:, :, None], beside.values[parts.leaf], of_others)
+    inherited = np.where(
+        beside.has_rows[parts.leaf][:, :, None], beside.values[parts.leaf], of_others
+    )
 
     changes = np.where((left == 0)[:, :, None], inherited, made) - fitted.values[parts.leaf]
     return np.where(drawn[:, :, None], changes, 0.0)
 
 
-def alone(partition: Partition, plans: list[DeletionPlan], known: list[Responses | None], n_threads: int) -> Array:
+def alone(
+    partition: Partition, plans: list[DeletionPlan], known: list[Responses | None], n_threads: int
+) -> Array:
     """(n, K): the predictions of these rows by fits without them; nan where no other row says anything of one."""
     found, n_outputs = [], partition.targets.shape[1]
     for e, (plan, tables) in enumerate(zip(plans, known)):
@@ -218,6 +256,8 @@ def alone(partition: Partition, plans: list[DeletionPlan], known: list[Responses
         s, made, beside = fitted.structure, np.empty_like(fitted.targets), beside_of(fitted)
         for rows in blocks_of(s, s.n_trees * n_outputs, BLOCK_ENTRIES):
             changes = forest_changes(fitted, rows, beside, plan.fit.mean)
-            made[rows] = fitted.predictions(s.leaves(rows)) + np.einsum("t,tjk->jk", s.final, changes)
+            made[rows] = fitted.predictions(s.leaves(rows)) + np.einsum(
+                "t,tjk->jk", s.final, changes
+            )
         found.append(made)
     return np.concatenate(found, axis=1)

@@ -57,10 +57,16 @@ class WalkedRows(HeldPart, Attribution["AskedPushes"]):
         assert walked is not None
         if not len(self.index):
             return NoEffects([(k,) for k in range(n_outputs)], asked.starts, asked.first)
-        own = replace(walked, leaves=self.leaves, targets=self.rounded, weights=self.weights, start=self.score)
+        own = replace(
+            walked, leaves=self.leaves, targets=self.rounded, weights=self.weights, start=self.score
+        )
         pushes = Pushes(own, Limits(asked.n_threads, Budget(None)))
-        read = partial(pushes.read if isinstance(asked.leaves, list) else pushes.blocks, asked.leaves)
-        found = BlockEffects(read, self.targets.shape, len(asked.starts), asked.starts, first=asked.first)
+        read = partial(
+            pushes.read if isinstance(asked.leaves, list) else pushes.blocks, asked.leaves
+        )
+        found = BlockEffects(
+            read, self.targets.shape, len(asked.starts), asked.starts, first=asked.first
+        )
         found.alike = lambda: SharedLeaves.of([pushes.rows], [asked.leaves])
         return found
 
@@ -77,10 +83,14 @@ class GradientSums(RowTotals):
     lost: float = field(
         metadata={"both": max}
     )  #: what is lost in the rounding of the scores that these rows start from
-    miss: Miss = field(metadata={"both": worse})  #: the largest distance of a score from the model's
+    miss: Miss = field(
+        metadata={"both": worse}
+    )  #: the largest distance of a score from the model's
 
 
-def observe_targets(number: int, y: Any, weights: Any, offsets: Any, precision: Precision) -> Observed:
+def observe_targets(
+    number: int, y: Any, weights: Any, offsets: Any, precision: Precision
+) -> Observed:
     """Check and round what goes with the rows; of two classes, whether a row is of the second."""
     found = observe(number, y, weights, offsets, precision)
     if precision.classes is None or precision.n_outputs > 1:
@@ -88,7 +98,9 @@ def observe_targets(number: int, y: Any, weights: Any, offsets: Any, precision: 
     return replace(found, given=found.given[:, 1:], targets=found.targets[:, 1:])
 
 
-def walk_partition(X: Any, observed: Observed, place: Place, shared: SharedFit) -> tuple[WalkedRows, GradientSums]:
+def walk_partition(
+    X: Any, observed: Observed, place: Place, shared: SharedFit
+) -> tuple[WalkedRows, GradientSums]:
     """Assign the rows to their leaves and walk them through the fit; n * T leaf numbers are kept."""
     X, labels = place.read(X, observed, shared.adapter)
     n, (weights,), (held_out,) = len(observed.targets), place.row_weights, place.held_out
@@ -98,7 +110,9 @@ def walk_partition(X: Any, observed: Observed, place: Place, shared: SharedFit) 
     leaves = assign_leaves(adapter, X, n, trees.n_leaves, limits)
     start = shared.start if observed.offsets is None else shared.start + observed.offsets
     rows = WalkedRows(place.start, observed.given, labels, leaves, observed.targets, weights, start)
-    counts, g, h, sizes, score = _sums(rows, shared.fit, slice(None) if held_out is None else ~held_out)
+    counts, g, h, sizes, score = _sums(
+        rows, shared.fit, slice(None) if held_out is None else ~held_out
+    )
     asked = np.arange(0, n, max(1, -(-n // shared.n_checked)))
     expected = adapter.scores(inputs.take_rows(X, asked))
     found = leaf_scores(shared.fit, leaves[:, asked].T, rounded=True)
@@ -110,7 +124,9 @@ def walk_partition(X: Any, observed: Observed, place: Place, shared: SharedFit) 
     return rows, GradientSums(counts, g, h, sizes, largest, lost_beside(start), miss)
 
 
-def _sums(rows: WalkedRows, fit: BoostedFit, fitted: Any) -> tuple[NDArray[np.int64], Array, Array, Array, Array]:
+def _sums(
+    rows: WalkedRows, fit: BoostedFit, fitted: Any
+) -> tuple[NDArray[np.int64], Array, Array, Array, Array]:
     """Counts of the rows of the fit, sums of g, h and |g| over leaves, and the scores in the end."""
     loss = fit.loss
     starts = fit.starts
@@ -123,7 +139,9 @@ def _sums(rows: WalkedRows, fit: BoostedFit, fitted: Any) -> tuple[NDArray[np.in
             leaf, own, n = rows.leaves[t], slice(starts[t], starts[t + 1]), int(fit.n_leaves[t])
             counts[own] = np.bincount(leaf[fitted], minlength=n)
             for column, k in enumerate(fit.schedule.outputs_of(t, score.shape[1])):
-                G[own, column], H[own, column] = (np.bincount(leaf, each[:, k], n) for each in (g, h))
+                G[own, column], H[own, column] = (
+                    np.bincount(leaf, each[:, k], n) for each in (g, h)
+                )
                 sizes[own, column] = np.bincount(leaf, np.abs(g[:, k]), n)
                 score[:, k] += fit.leaf_values[own, column].astype(score.dtype, copy=False)[leaf]
     return counts, G, H, sizes, score

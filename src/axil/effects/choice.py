@@ -28,11 +28,21 @@ class Allowed:
     """The rows of one shard that may be listed, and what is known of them besides."""
 
     among: NDArray[np.intp] | None = None  #: positions of the rows allowed, ascending; None for all
-    by_query: NDArray[np.uint8] | None = None  #: (n, rows / 8) bits of the rows allowed beside each query; None for all
-    codes: NDArray[np.intp] | None = None  #: (rows,) rows of one number are listed once, by the largest of them
-    keys: NDArray[Any] | None = None  #: (rows,) the labels that the numbers stand for, which other shards may have too
-    values: NDArray[Any] | None = None  #: (rows,) of the column that must lie within a query's range
-    residuals: Array | None = None  #: (rows, K) targets less the rows' own predictions, for adjusted targets
+    by_query: NDArray[np.uint8] | None = (
+        None  #: (n, rows / 8) bits of the rows allowed beside each query; None for all
+    )
+    codes: NDArray[np.intp] | None = (
+        None  #: (rows,) rows of one number are listed once, by the largest of them
+    )
+    keys: NDArray[Any] | None = (
+        None  #: (rows,) the labels that the numbers stand for, which other shards may have too
+    )
+    values: NDArray[Any] | None = (
+        None  #: (rows,) of the column that must lie within a query's range
+    )
+    residuals: Array | None = (
+        None  #: (rows, K) targets less the rows' own predictions, for adjusted targets
+    )
     kept: dict[Any, list[Array]] = field(default_factory=dict, repr=False)
 
     def beside_ones(self, served: list[Sequence[int]]) -> list[Array]:
@@ -41,7 +51,9 @@ class Allowed:
         name = tuple(map(tuple, served))
         if name not in self.kept:
             ones, own = np.ones((len(self.residuals), 1)), self.residuals
-            self.kept[name] = [np.concatenate([ones, own[:, list(outputs)]], axis=1) for outputs in served]
+            self.kept[name] = [
+                np.concatenate([ones, own[:, list(outputs)]], axis=1) for outputs in served
+            ]
         return self.kept[name]
 
     @property
@@ -71,7 +83,9 @@ class Compared(Found):
         """(n, K, k): of the rows down to each one in the sum of all sizes."""
         listed = np.where(self.best.size < 0, 0.0, np.abs(self.best.columns["effect"]))
         whole = np.broadcast_to(self.sizes[:, :, None], listed.shape)
-        found: Array = np.divide(np.cumsum(listed, axis=2), whole, out=np.zeros_like(listed), where=whole > 0)
+        found: Array = np.divide(
+            np.cumsum(listed, axis=2), whole, out=np.zeros_like(listed), where=whole > 0
+        )
         return found
 
 
@@ -89,32 +103,49 @@ class Choice(Reduction[Compared]):
     tree_weights: TreeWeights | None = None  #: how much each tree counts for these; None: all alike
     #: (n, K) 1 or -1: the sign that effects must have to be listed, of all queries; None: any
     sides: Array | None = None
-    of_class: bool = False  #: whether effects of rows of another class than the output's count as below zero
+    of_class: bool = (
+        False  #: whether effects of rows of another class than the output's count as below zero
+    )
 
     @property
     def is_plain(self) -> bool:
         """Whether the largest are listed, whatever their sign, label and range."""
-        return not (self.positive or self.distinct or self.ranges is not None or self.sides is not None)
+        return not (
+            self.positive or self.distinct or self.ranges is not None or self.sides is not None
+        )
 
     def of(self, shard: Shard, effects: Effects, column: Any) -> Compared:
         allowed: Allowed = Allowed() if column is None else column
         n_rows, n_outputs = effects.shape
         if self.by_leaves or self.sides is not None:
             return self._of_some(shard, effects, allowed)
-        once = Once(effects) if isinstance(effects, BlockEffects) and allowed.residuals is None else None
+        once = (
+            Once(effects)
+            if isinstance(effects, BlockEffects) and allowed.residuals is None
+            else None
+        )
         if self.is_plain and allowed.among is None and allowed.by_query is None:
             largest = collectors(effects, self.k, self.n_threads)
-            made = (once or effects).largest(largest) if n_rows else np.zeros((effects.n, n_outputs))
+            made = (
+                (once or effects).largest(largest) if n_rows else np.zeros((effects.n, n_outputs))
+            )
         else:
             largest = self._chosen(once or effects, allowed)
             made = effects.made() if once is None else once.total
         best = best_of(shard, largest, self.k, made, effects.intercepts, effects.factors)
         none = np.zeros_like(made)
         sums = self._sums(effects, allowed) if once is None else (once.sizes, none, none)
-        return self._compared(best, np.stack([one.rows for one in largest], axis=1), allowed, n_rows, sums)
+        return self._compared(
+            best, np.stack([one.rows for one in largest], axis=1), allowed, n_rows, sums
+        )
 
     def _compared(
-        self, best: Best, rows: NDArray[np.int64], allowed: Allowed, n_rows: int, sums: tuple[Array, Array, Array]
+        self,
+        best: Best,
+        rows: NDArray[np.int64],
+        allowed: Allowed,
+        n_rows: int,
+        sums: tuple[Array, Array, Array],
     ) -> Compared:
         """The rows (n, K, k) chosen, with what is known of them."""
         if self.distinct:
@@ -131,7 +162,13 @@ class Choice(Reduction[Compared]):
     def _of_some(self, shard: Shard, effects: Effects, allowed: Allowed) -> Compared:
         """The rows are chosen first; then effects are read once for all of them."""
         n_rows = effects.shape[0]
-        if self.by_leaves and self.is_plain and allowed.among is None and allowed.by_query is None and n_rows:
+        if (
+            self.by_leaves
+            and self.is_plain
+            and allowed.among is None
+            and allowed.by_query is None
+            and n_rows
+        ):
             found = collectors(effects, self.k, self.n_threads)
             values, rows = self._alike(effects).largest(found[0].k)
             for one in found:
@@ -141,7 +178,9 @@ class Choice(Reduction[Compared]):
         rows = np.stack([one.rows for one in found], axis=1)
         ranks = np.where(rows < 0, -1.0, np.stack([one.values for one in found], axis=1))
         numbers, made, sizes = numbers_at(effects, rows)
-        walked = isinstance(effects, BlockEffects)  # else sums have an order that the other queries do not change
+        walked = isinstance(
+            effects, BlockEffects
+        )  # else sums have an order that the other queries do not change
         made = made if walked else effects.made()
         for output, one in enumerate(found):
             one.values = numbers[:, output]
@@ -164,7 +203,9 @@ class Choice(Reduction[Compared]):
             if alike is None:
                 yield from ((outputs, first, block.T) for outputs, first, block in effects.parts())
             else:
-                yield from ((range(effects.shape[1]), first, shares) for first, shares in alike.blocks())
+                yield from (
+                    (range(effects.shape[1]), first, shares) for first, shares in alike.blocks()
+                )
             return
         sides = self.sides[effects.first : effects.first + effects.n]
         for outputs, first, block in effects.parts():
@@ -173,8 +214,14 @@ class Choice(Reduction[Compared]):
             for output in outputs:
                 signed = dense * sides[:, output, None]
                 if self.of_class and effects.factors is not None:
-                    signed *= np.where(effects.factors[first : first + dense.shape[1], output] > 0, 1.0, -1.0)
-                yield (output,), first, np.maximum(signed, 0.0) if near is None else np.where(signed > 0, near, 0.0)
+                    signed *= np.where(
+                        effects.factors[first : first + dense.shape[1], output] > 0, 1.0, -1.0
+                    )
+                yield (
+                    (output,),
+                    first,
+                    np.maximum(signed, 0.0) if near is None else np.where(signed > 0, near, 0.0),
+                )
 
     def _sums(self, effects: Effects, allowed: Allowed) -> tuple[Array, Array, Array]:
         """(n, K) each: sums of |effect|, of effects, and of effect * residual."""
@@ -184,11 +231,15 @@ class Choice(Reduction[Compared]):
             return none, none, none
         served = effects.served
         parts = effects.moments([ones] * len(served))
-        sizes = np.concatenate([np.tile(own[0], len(outputs)) for own, outputs in zip(parts, served)], axis=1)
+        sizes = np.concatenate(
+            [np.tile(own[0], len(outputs)) for own, outputs in zip(parts, served)], axis=1
+        )
         if allowed.residuals is None:
             return sizes, none, none
         sums = effects.products(allowed.beside_ones(served))
-        weights = np.concatenate([np.tile(own[:, :1], len(outputs)) for own, outputs in zip(sums, served)], axis=1)
+        weights = np.concatenate(
+            [np.tile(own[:, :1], len(outputs)) for own, outputs in zip(sums, served)], axis=1
+        )
         return sizes, weights, np.concatenate([own[:, 1:] for own in sums], axis=1)
 
     # -- rows -----------------------------------------------------------------------------------------------------------
@@ -209,14 +260,20 @@ class Choice(Reduction[Compared]):
                 one.merge(*_merged(values, rows, allowed.codes if self.distinct else None, one.k))
         return found
 
-    def listed(self, numbers: Any, first: int, allowed: Allowed, query: int) -> tuple[Array, NDArray[np.int64]]:
+    def listed(
+        self, numbers: Any, first: int, allowed: Allowed, query: int
+    ) -> tuple[Array, NDArray[np.int64]]:
         """Values and rows (n, k) to list of a block of rows from ``first`` on, from its numbers (n, rows)."""
         n, n_rows = numbers.shape
         among = None
         if allowed.among is not None:
             inside = allowed.among[(allowed.among >= first) & (allowed.among < first + n_rows)]
             among = inside - first
-        codes = allowed.codes[first : first + n_rows] if self.distinct and allowed.codes is not None else None
+        codes = (
+            allowed.codes[first : first + n_rows]
+            if self.distinct and allowed.codes is not None
+            else None
+        )
         if self.ranges is None and allowed.by_query is None:
             values, rows = self._rows(numbers, among, codes)
         else:
@@ -241,8 +298,13 @@ class Choice(Reduction[Compared]):
             at, inside = query + some[0], np.ones(n_rows, dtype=bool)
             if self.ranges is not None:
                 assert allowed.values is not None
-                values, (lowest, highest) = allowed.values[first : first + n_rows], (edge[at] for edge in self.ranges)
-                inside = (values >= lowest) & (values <= highest)  # neither is true of what is missing
+                values, (lowest, highest) = (
+                    allowed.values[first : first + n_rows],
+                    (edge[at] for edge in self.ranges),
+                )
+                inside = (values >= lowest) & (
+                    values <= highest
+                )  # neither is true of what is missing
             if allowed.by_query is not None:
                 inside &= np.unpackbits(allowed.by_query[at])[first : first + n_rows].astype(bool)
             yield some, np.flatnonzero(inside)
@@ -255,7 +317,9 @@ class Choice(Reduction[Compared]):
             numbers = numbers[:, among]
             codes = None if codes is None else codes[among]
         if self.positive:
-            numbers = numbers.maximum(0.0).tocsr() if issparse(numbers) else np.maximum(numbers, 0.0)
+            numbers = (
+                numbers.maximum(0.0).tocsr() if issparse(numbers) else np.maximum(numbers, 0.0)
+            )
         k = min(self.k, numbers.shape[1])
         if codes is None:
             one = Largest.of(numbers, k, n_threads=self.n_threads)
@@ -266,7 +330,9 @@ class Choice(Reduction[Compared]):
         return values, np.where(values > 0, rows, -1) if self.positive else rows
 
 
-def _distinct(numbers: Any, k: int, codes: NDArray[np.intp], n_threads: int) -> tuple[Array, NDArray[np.int64]]:
+def _distinct(
+    numbers: Any, k: int, codes: NDArray[np.intp], n_threads: int
+) -> tuple[Array, NDArray[np.int64]]:
     """The largest of each number of a label. More rows are read until every prediction has k of them."""
     n, n_rows = numbers.shape
     values, rows = np.zeros((n, k)), np.full((n, k), -1, dtype=np.int64)
@@ -296,10 +362,15 @@ def _merged(
             kept[np.unique(np.where(at < 0, -1, codes[at]), return_index=True)[1]] = True
             own[~kept] = -1.0
         order = np.argsort(-size, axis=1, kind="stable")
-        values, rows, size = (np.take_along_axis(each, order, axis=1) for each in (values, rows, size))
+        values, rows, size = (
+            np.take_along_axis(each, order, axis=1) for each in (values, rows, size)
+        )
     free = size < 0
     values, rows = np.where(free, 0.0, values)[:, :k], np.where(free, -1, rows)[:, :k]
     missing = k - values.shape[1]
     if missing > 0:
-        values, rows = np.pad(values, ((0, 0), (0, missing))), np.pad(rows, ((0, 0), (0, missing)), constant_values=-1)
+        values, rows = (
+            np.pad(values, ((0, 0), (0, missing))),
+            np.pad(rows, ((0, 0), (0, missing)), constant_values=-1),
+        )
     return values, rows

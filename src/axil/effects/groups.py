@@ -68,11 +68,15 @@ def _summed(effects: Effects, codes: NDArray[np.intp], n_groups: int) -> tuple[A
             if effects.factors is None:
                 contributions[:, output] += plain
             else:
-                contributions[:, output] += _by_group(effects.factors[own, output], codes[own], ends, n_groups, rows)
+                contributions[:, output] += _by_group(
+                    effects.factors[own, output], codes[own], ends, n_groups, rows
+                )
     return sums, contributions
 
 
-def _by_group(values: Array, codes: NDArray[np.intp], ends: NDArray[np.intp], n_groups: int, block: Any) -> Array:
+def _by_group(
+    values: Array, codes: NDArray[np.intp], ends: NDArray[np.intp], n_groups: int, block: Any
+) -> Array:
     """(n, groups): sums of a block (rows, n) times values (rows,) by group."""
     member = csc_array((values, codes, ends), shape=(n_groups, len(values)))
     total = member @ block

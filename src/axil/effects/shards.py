@@ -19,14 +19,22 @@ class Shards(Protocol):
         """The number of rows in each place."""
 
     def total(
-        self, work: Callable[..., Any], shared: Any, columns: Sequence[Any] | None = None, here: bool = False
+        self,
+        work: Callable[..., Any],
+        shared: Any,
+        columns: Sequence[Any] | None = None,
+        here: bool = False,
     ) -> Any:
         """The sum of ``work(shard, shared, column)`` over the shards, added in their order; ``here``: in this process."""
 
-    def each(self, work: Callable[..., Any], shared: Any, columns: Sequence[Any] | None = None) -> Sequence[Any]:
+    def each(
+        self, work: Callable[..., Any], shared: Any, columns: Sequence[Any] | None = None
+    ) -> Sequence[Any]:
         """The results of ``work(shard, shared, column)``, kept where the shards are."""
 
-    def collected(self, work: Callable[..., Any], shared: Any, columns: Sequence[Any] | None = None) -> Sequence[Any]:
+    def collected(
+        self, work: Callable[..., Any], shared: Any, columns: Sequence[Any] | None = None
+    ) -> Sequence[Any]:
         """The results of ``work(shard, shared, column)``, in this process."""
 
 
@@ -41,11 +49,17 @@ class Here:
         return [len(self.shard.targets)]
 
     def total(
-        self, work: Callable[..., Any], shared: Any, columns: Sequence[Any] | None = None, here: bool = False
+        self,
+        work: Callable[..., Any],
+        shared: Any,
+        columns: Sequence[Any] | None = None,
+        here: bool = False,
     ) -> Any:
         return work(self.shard, shared, None if columns is None else columns[0])
 
-    def each(self, work: Callable[..., Any], shared: Any, columns: Sequence[Any] | None = None) -> Sequence[Any]:
+    def each(
+        self, work: Callable[..., Any], shared: Any, columns: Sequence[Any] | None = None
+    ) -> Sequence[Any]:
         return [self.total(work, shared, columns)]
 
     collected = each
@@ -55,7 +69,12 @@ F = TypeVar("F", bound=Found)
 
 
 def answer(
-    model: Any, queries: Any, source: Source, want: Reduction[F], size: int, columns: Sequence[Any] | None = None
+    model: Any,
+    queries: Any,
+    source: Source,
+    want: Reduction[F],
+    size: int,
+    columns: Sequence[Any] | None = None,
 ) -> Iterator[tuple[Any, F]]:
     """Batches of ``size`` queries, each with its reduced effects; the sums must be the model's predictions.
 

@@ -33,17 +33,24 @@ class Best(Found):
         """The best of both; the rows of ``other`` come after these."""
         mine = [part for part in (self, other) if part.size.shape[2]] or [self]
         size = np.concatenate([part.size for part in mine], axis=2)
-        columns = {name: np.concatenate([part.columns[name] for part in mine], axis=2) for name in self.columns}
+        columns = {
+            name: np.concatenate([part.columns[name] for part in mine], axis=2)
+            for name in self.columns
+        }
         order = np.argsort(-size, axis=2, kind="stable")
         if self.distinct:
-            size = np.where(_repeated(np.take_along_axis(columns["key"], order, axis=2)), -1.0, _by(order, size))
+            size = np.where(
+                _repeated(np.take_along_axis(columns["key"], order, axis=2)), -1.0, _by(order, size)
+            )
             again = np.argsort(-size, axis=2, kind="stable")[:, :, : self.k]
             size, order = _by(again, size), _by(again, order)
         else:
             order = order[:, :, : self.k]
             size = _by(order, size)
         chosen = {name: _by(order, column) for name, column in columns.items()}
-        chosen["position"] = np.where(size < 0, -1, chosen["position"])  # also where a label was there before
+        chosen["position"] = np.where(
+            size < 0, -1, chosen["position"]
+        )  # also where a label was there before
         return Best(self.made + other.made, self.intercepts, self.k, size, chosen, self.distinct)
 
 
@@ -62,12 +69,22 @@ def _repeated(keys: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def best_of(
-    shard: Any, largest: list[Largest], k: int, made: Array, intercepts: Array, factors: Array | None = None
+    shard: Any,
+    largest: list[Largest],
+    k: int,
+    made: Array,
+    intercepts: Array,
+    factors: Array | None = None,
 ) -> Best:
     """The result from the largest of each output, with what is known of the rows; see `Effects.factors`."""
-    values, rows = (np.stack([getattr(one, name) for one in largest], axis=1) for name in ("values", "rows"))
+    values, rows = (
+        np.stack([getattr(one, name) for one in largest], axis=1) for name in ("values", "rows")
+    )
     outputs = np.arange(values.shape[1])[:, None]
-    sizes = [np.abs(one.values if one.scale is None else one.values * one.scale[one.rows]) for one in largest]
+    sizes = [
+        np.abs(one.values if one.scale is None else one.values * one.scale[one.rows])
+        for one in largest
+    ]
     columns = {
         "position": np.where(rows < 0, -1, shard.start + rows),
         "row": shard.index[rows],
@@ -78,11 +95,16 @@ def best_of(
     return Best(made, intercepts, k, np.where(rows < 0, -1.0, np.stack(sizes, axis=1)), columns)
 
 
-def collectors(effects: Effects, k: int, n_threads: int, scales: Array | None = None, **hints: Any) -> list[Largest]:
+def collectors(
+    effects: Effects, k: int, n_threads: int, scales: Array | None = None, **hints: Any
+) -> list[Largest]:
     """For each output what collects the k largest of these effects, or with scales (rows, K) of effects times these."""
     n_rows, n_outputs = effects.shape
     columns = [None] * n_outputs if scales is None else scales.T
-    return [Largest(effects.n, k, n_rows, own, n_threads, backend=effects.backend, **hints) for own in columns]
+    return [
+        Largest(effects.n, k, n_rows, own, n_threads, backend=effects.backend, **hints)
+        for own in columns
+    ]
 
 
 @dataclass(frozen=True)
@@ -96,9 +118,17 @@ class TopRows(Reduction[Best]):
     n_threads: int = 1
 
     def of(self, shard: Shard, effects: Effects, column: Any) -> Best:
-        scales = column if column is not None else effects.factors if self.by == "contribution" else None
-        largest = collectors(effects, self.k, self.n_threads, scales, n_queries=self.n_queries, room=self.room)
-        made = effects.largest(largest) if effects.shape[0] else np.zeros((effects.n, effects.shape[1]))
+        scales = (
+            column if column is not None else effects.factors if self.by == "contribution" else None
+        )
+        largest = collectors(
+            effects, self.k, self.n_threads, scales, n_queries=self.n_queries, room=self.room
+        )
+        made = (
+            effects.largest(largest)
+            if effects.shape[0]
+            else np.zeros((effects.n, effects.shape[1]))
+        )
         return best_of(shard, largest, self.k, made, effects.intercepts, effects.factors)
 
 
@@ -116,8 +146,12 @@ class Ranking(Found):
             return self.sides[0]
         above, below = self.sides
         falls = (below.size.sum(axis=2) > above.size.sum(axis=2))[:, :, None]
-        columns = {name: np.where(falls, below.columns[name], own) for name, own in above.columns.items()}
-        return Best(above.made, above.intercepts, above.k, np.where(falls, below.size, above.size), columns)
+        columns = {
+            name: np.where(falls, below.columns[name], own) for name, own in above.columns.items()
+        }
+        return Best(
+            above.made, above.intercepts, above.k, np.where(falls, below.size, above.size), columns
+        )
 
 
 @dataclass(frozen=True)
@@ -140,7 +174,9 @@ class Ranked(Reduction[Ranking]):
                 clipped = clip(numbers, 0.0)
                 for output in outputs:
                     if issparse(block):
-                        side[output].add_sparse(csr_array((clipped, block.indices, block.indptr), block.shape[::-1]))
+                        side[output].add_sparse(
+                            csr_array((clipped, block.indices, block.indptr), block.shape[::-1])
+                        )
                     else:
                         side[output].add(clipped, first)
         sides = [best_of(shard, side, self.k, made, effects.intercepts) for side in largest]

@@ -17,7 +17,10 @@ from axil.effects.reduction import Found, Reduction
 def _beside(mine: list[Any], theirs: list[Any]) -> list[Any]:
     """Effects (n, rows) of other rows beside these, part by part, sparse where both are."""
     both = list(zip(mine, theirs))
-    return [hstack(two, format="csr") if all(map(issparse, two)) else np.concatenate(two, axis=1) for two in both]
+    return [
+        hstack(two, format="csr") if all(map(issparse, two)) else np.concatenate(two, axis=1)
+        for two in both
+    ]
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,9 @@ class Whole(Reduction[Gathered]):
     def of(self, shard: Shard, effects: Effects, column: Any) -> Gathered:
         once = Once(effects, sizes=False) if isinstance(effects, BlockEffects) else None
         known = effects.sparse() if self.sparse else None
-        parts: list[Any] = (once or effects).dense() if known is None or len(known) > 1 else [known[0][1]]
+        parts: list[Any] = (
+            (once or effects).dense() if known is None or len(known) > 1 else [known[0][1]]
+        )
         if self.sparse and len(parts) == 1:
             parts = [csr_array(parts[0])]
         made = np.zeros((effects.n, effects.shape[1]))

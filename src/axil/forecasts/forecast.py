@@ -20,7 +20,13 @@ CLOSE = 1e-6  # of the largest forecast: single precision, in which some librari
 
 
 def forecast(
-    forecaster: Any, data: Any, h: int = 12, *, exog: Any = None, model: str | None = None, **settings: Any
+    forecaster: Any,
+    data: Any,
+    h: int = 12,
+    *,
+    exog: Any = None,
+    model: str | None = None,
+    **settings: Any,
 ) -> Forecast:
     """Which dates, of which series, made the next h forecasts, and by exactly how much.
 
@@ -71,7 +77,9 @@ class Forecast:
                 "Ask axil.Explainer about the model itself.",
             )
         seen = Probe(reader.model)
-        self.series, self.dates, self.values = reader.run(seen, h)  #: (h, S) each; values are the forecaster's own
+        self.series, self.dates, self.values = reader.run(
+            seen, h
+        )  #: (h, S) each; values are the forecaster's own
         n_series = self.values.shape[1]
         zeros = Probe(reader.model, np.zeros((h, n_series)))
         constants = reader.run(zeros, h)[2]
@@ -118,7 +126,9 @@ class Forecast:
             whole = inputs.stack_rows(whole, rows)
         if hasattr(self._rows.X, "columns"):
             pd = needed_pandas("Rows of a forecaster")
-            return pd.DataFrame(_numbers(whole), columns=self._rows.X.columns).astype(self._rows.X.dtypes.to_dict())
+            return pd.DataFrame(_numbers(whole), columns=self._rows.X.columns).astype(
+                self._rows.X.dtypes.to_dict()
+            )
         return whole
 
     def explain(self) -> Explanation:
@@ -135,7 +145,10 @@ class Forecast:
         if not np.abs(made - own).max() <= CLOSE * max(float(np.abs(own).max()), 1.0):
             worst = np.unravel_index(np.abs(made - own).argmax(), own.shape)
             raise ExactnessError(
-                "forecast", float(made[worst]), float(own[worst]), "The forecaster was changed since its fit."
+                "forecast",
+                float(made[worst]),
+                float(own[worst]),
+                "The forecaster was changed since its fit.",
             )
         return found
 
@@ -163,7 +176,9 @@ class Forecast:
             "step": np.tile(np.arange(1, h + 1), n_series),
             "forecast": self.values.T.ravel(),
             "base": self._constants.T.ravel(),
-            "forecast features": np.array([own[k].sum() for k in range(n_series) for own in self._path]),
+            "forecast features": np.array(
+                [own[k].sum() for k in range(n_series) for own in self._path]
+            ),
         }
         return needed_pandas("A forecast").DataFrame(columns)
 
@@ -189,7 +204,9 @@ class Forecast:
             for t in range(h)
             for i in np.flatnonzero(self._path[t][k])
         ]
-        return needed_pandas("A forecast").DataFrame(lines, columns=["series", "date", "step", "feature", "value"])
+        return needed_pandas("A forecast").DataFrame(
+            lines, columns=["series", "date", "step", "feature", "value"]
+        )
 
     def _labels(self, word: str) -> NDArray[Any]:
         if word == "series":
@@ -197,14 +214,18 @@ class Forecast:
         pd = needed_pandas("Groups by date")
         dates = pd.to_datetime(self._rows.dates)
         if word not in ("year", "month"):
-            raise InputError(f'groups is {word!r}; expected "year", "month", "series", or a label for each row.')
+            raise InputError(
+                f'groups is {word!r}; expected "year", "month", "series", or a label for each row.'
+            )
         return np.asarray(dates.year if word == "year" else dates.month)
 
     def _with_dates(self, table: Any, queries: Any) -> Any:
         """The table with series, date and step of each forecast in the place of its label."""
         about = self.table()
         about.index = self._names
-        own = about.loc[queries.to_numpy(), ["series", "date", "step", "forecast", "base"]].reset_index(drop=True)
+        own = about.loc[
+            queries.to_numpy(), ["series", "date", "step", "forecast", "base"]
+        ].reset_index(drop=True)
         pd = needed_pandas("A forecast")
         if self.is_log:
             table = table.rename(columns={"contribution": "contribution (log)"})

@@ -100,9 +100,17 @@ class MLForecastReader(Reader):
     def rows(self) -> FitRows:
         own = copy.deepcopy(self._forecaster)  # preprocess overwrites what it keeps of the series
         ts = self._forecaster.ts
-        static = None if ts.static_features_ is None else [c for c in ts.static_features_.columns if c != ts.id_col]
+        static = (
+            None
+            if ts.static_features_ is None
+            else [c for c in ts.static_features_.columns if c != ts.id_col]
+        )
         made = own.preprocess(
-            self._data, id_col=ts.id_col, time_col=ts.time_col, target_col=ts.target_col, static_features=static
+            self._data,
+            id_col=ts.id_col,
+            time_col=ts.time_col,
+            target_col=ts.target_col,
+            static_features=static,
         )
         X = made[list(ts.features_order_)]
         return FitRows(
@@ -125,7 +133,11 @@ class MLForecastReader(Reader):
                 "and date of the steps."
             ) from error
         shape = found[ts.id_col].nunique(), h
-        parts = (found[ts.id_col].to_numpy(), found[ts.time_col].to_numpy(), found[self._name].to_numpy())
+        parts = (
+            found[ts.id_col].to_numpy(),
+            found[ts.time_col].to_numpy(),
+            found[self._name].to_numpy(),
+        )
         series, dates, values = (part.reshape(shape).T for part in parts)
         return series, dates, values.astype(np.float64)
 
@@ -136,7 +148,9 @@ class RecursiveReader(Reader):
     @property
     def model(self) -> Any:
         if not self._forecaster.is_fitted:
-            raise InputError(f"This {type(self._forecaster).__name__} is not fitted: call its fit first.")
+            raise InputError(
+                f"This {type(self._forecaster).__name__} is not fitted: call its fit first."
+            )
         return self._forecaster.estimator
 
     def rows(self) -> FitRows:
@@ -147,7 +161,12 @@ class RecursiveReader(Reader):
         own = copy.deepcopy(self._forecaster)
         X, y = own.create_train_X_y(y=self._data, exog=fitted_exog)
         name = self._forecaster.series_name_in_ or "y"
-        return FitRows(X, y.to_numpy().astype(np.float64), np.full(len(y), name, dtype=object), y.index.to_numpy())
+        return FitRows(
+            X,
+            y.to_numpy().astype(np.float64),
+            np.full(len(y), name, dtype=object),
+            y.index.to_numpy(),
+        )
 
     def _check_exog(self) -> None:
         """Raise unless the further features are there that the forecaster was fitted with, at all dates of the fit."""
@@ -165,7 +184,11 @@ class RecursiveReader(Reader):
             raise InputError(
                 f"exog is a {type(self._exog).__name__}; expected a pandas frame with dates for its index."
             )
-        columns = list(getattr(self._exog, "columns", [self._exog.name if hasattr(self._exog, "name") else None]))
+        columns = list(
+            getattr(
+                self._exog, "columns", [self._exog.name if hasattr(self._exog, "name") else None]
+            )
+        )
         missing = [name for name in names if name not in columns]
         if missing:
             raise InputError(
@@ -217,10 +240,15 @@ class SeveralReader(RecursiveReader):
             )
 
     def rows(self) -> FitRows:
-        own, names = copy.deepcopy(self._forecaster), np.array(self._forecaster.series_names_in_, dtype=object)
+        own, names = (
+            copy.deepcopy(self._forecaster),
+            np.array(self._forecaster.series_names_in_, dtype=object),
+        )
         X, y = own.create_train_X_y(series=self._data)
         if self._forecaster.encoding is None:
-            raise InputError(f"This ForecasterRecursiveMultiSeries has encoding=None: no row says its series. {ADVICE}")
+            raise InputError(
+                f"This ForecasterRecursiveMultiSeries has encoding=None: no row says its series. {ADVICE}"
+            )
         if self._forecaster.encoding == "onehot":
             codes = X[list(names)].to_numpy().argmax(axis=1)
         else:
@@ -231,12 +259,19 @@ class SeveralReader(RecursiveReader):
         own = copy.copy(self._forecaster)
         own.estimator = probe
         found = own.predict(steps=h)  # step after step, and in each all series
-        parts = found["level"].to_numpy(), found.index.to_numpy(), found["pred"].to_numpy().astype(np.float64)
+        parts = (
+            found["level"].to_numpy(),
+            found.index.to_numpy(),
+            found["pred"].to_numpy().astype(np.float64),
+        )
         series, dates, values = (part.reshape(h, -1) for part in parts)
         return series, dates, values
 
 
-RECURSIVE = {"ForecasterRecursive": RecursiveReader, "ForecasterRecursiveMultiSeries": SeveralReader}
+RECURSIVE = {
+    "ForecasterRecursive": RecursiveReader,
+    "ForecasterRecursiveMultiSeries": SeveralReader,
+}
 
 
 def reader_of(forecaster: Any, data: Any, exog: Any, model: str | None) -> Reader:

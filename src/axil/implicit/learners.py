@@ -42,7 +42,9 @@ class Linear:
         self._coefficients, self._features = coefficients, features
         self._training = features(X)
         self.parameters = coefficients.ravel()
-        self.bytes_a_direction = 8 * (3 * self._training.shape[0] * len(coefficients) + 2 * coefficients.size)
+        self.bytes_a_direction = 8 * (
+            3 * self._training.shape[0] * len(coefficients) + 2 * coefficients.size
+        )
 
     def scores(self, X: Any) -> Array:
         """(n, K)."""
@@ -53,7 +55,9 @@ class Linear:
         phi = self._features(X)
         phi = phi.toarray() if issparse(phi) else phi
         n_outputs = len(self._coefficients)
-        return np.asarray(np.einsum("kj,nq->nkjq", np.eye(n_outputs), phi).reshape(len(phi), n_outputs, -1))
+        return np.asarray(
+            np.einsum("kj,nq->nkjq", np.eye(n_outputs), phi).reshape(len(phi), n_outputs, -1)
+        )
 
     def push(self, directions: Array) -> Array:
         """(N, K, m)."""
@@ -94,7 +98,9 @@ def read(given: Given) -> Implicit | None:
         return None
     require_fitted(last)
     if given.loss is not None:
-        raise InputError(f"loss is {shown(given.loss)}; a {kind} says itself what it was fitted to: leave it out.")
+        raise InputError(
+            f"loss is {shown(given.loss)}; a {kind} says itself what it was fitted to: leave it out."
+        )
     refuse_learners(model)
     own = SklearnAdapter(last)  # type: ignore[abstract]  # its columns alone are meant
     columns: SklearnAdapter | PipelineAdapter = own
@@ -127,11 +133,21 @@ def read(given: Given) -> Implicit | None:
         remedy=LBFGS if kind.startswith("MLP") else _TOLERANCE,
         unfinished=_unfinished(plain),
     )
-    return Implicit(predictor, reading.learner, reading.training, rows, limits.n_threads, limits.budget, given.verify)
+    return Implicit(
+        predictor,
+        reading.learner,
+        reading.training,
+        rows,
+        limits.n_threads,
+        limits.budget,
+        given.verify,
+    )
 
 
 def _kind(model: Any) -> str | None:
-    names = [kind.__name__ for kind in type(model).__mro__ if kind.__module__.startswith("sklearn.")]
+    names = [
+        kind.__name__ for kind in type(model).__mro__ if kind.__module__.startswith("sklearn.")
+    ]
     return next((name for name in names if name in READERS), None)
 
 
@@ -154,7 +170,9 @@ def _prepare(may_be_sparse: bool, X: Any) -> Any:
     rows = numbers(X, np.float64)
     rows = rows.toarray() if issparse(rows) and not may_be_sparse else rows
     if not np.isfinite(rows.data if issparse(rows) else rows).all():
-        raise InputError("The rows hold values that are missing or not finite, which this model does not take.")
+        raise InputError(
+            "The rows hold values that are missing or not finite, which this model does not take."
+        )
     return rows
 
 
@@ -163,7 +181,10 @@ def _predict(model: Any, reading: LearnerFit, output: str, rows: Any) -> Array:
     shape = rows.shape[0], reading.training.targets.shape[1]
     if output == "raw" and hasattr(model, "decision_function"):
         return np.asarray(model.decision_function(rows), dtype=float).reshape(shape)
-    found = np.asarray(model.predict_proba(rows) if hasattr(model, "classes_") else model.predict(rows), dtype=float)
+    found = np.asarray(
+        model.predict_proba(rows) if hasattr(model, "classes_") else model.predict(rows),
+        dtype=float,
+    )
     found = found[:, 1:] if hasattr(model, "classes_") and shape[1] == 1 else found.reshape(shape)
     if output == "probability" or reading.link == row_losses.identity_link:
         return found
@@ -188,7 +209,9 @@ def _logistic(model: Any, rows: Any, targets: Array, weights: Array) -> LearnerF
         penalty=penalty,
         flat=_flat(penalty, targets.shape[1]) if several else None,
     )
-    return LearnerFit(learner, training, row_losses.softmax_link if several else row_losses.sigmoid_link)
+    return LearnerFit(
+        learner, training, row_losses.softmax_link if several else row_losses.sigmoid_link
+    )
 
 
 def _class_weights(model: Any, targets: Array, weights: Array) -> Array:
@@ -211,7 +234,9 @@ def _flat(penalty: Array, n_classes: int) -> Array:
     return flat.reshape(len(penalty), -1)
 
 
-def _linear(model: Any, rows: Any, l2: float | Array, of_intercept: float = 0.0) -> tuple[Linear, Array]:
+def _linear(
+    model: Any, rows: Any, l2: float | Array, of_intercept: float = 0.0
+) -> tuple[Linear, Array]:
     """The learner of a linear model and its penalties; l2 may differ by output."""
     coefficients = np.atleast_2d(np.asarray(model.coef_, dtype=float))
     by_output = np.broadcast_to(np.reshape(l2, (-1, 1)), coefficients.shape)
@@ -222,7 +247,9 @@ def _linear(model: Any, rows: Any, l2: float | Array, of_intercept: float = 0.0)
     return Linear(np.hstack([coefficients, intercepts]), with_ones, rows), penalty.ravel()
 
 
-def _generalised(power: Callable[[Any], float], log_link: Callable[[Any], bool]) -> Callable[..., LearnerFit]:
+def _generalised(
+    power: Callable[[Any], float], log_link: Callable[[Any], bool]
+) -> Callable[..., LearnerFit]:
     """sum_i w_i l_i / sum_i w_i + alpha |coefficients|^2 / 2, so that the penalty grows with the weights."""
 
     def reading(model: Any, rows: Any, targets: Array, weights: Array) -> LearnerFit:
@@ -235,7 +262,9 @@ def _generalised(power: Callable[[Any], float], log_link: Callable[[Any], bool])
             penalty=penalty * weights.sum(),
             penalty_growth=penalty,
         )
-        return LearnerFit(learner, training, row_losses.exp_link if log else row_losses.identity_link)
+        return LearnerFit(
+            learner, training, row_losses.exp_link if log else row_losses.identity_link
+        )
 
     return reading
 
@@ -260,7 +289,9 @@ def _network(model: Any, rows: Any, targets: Array, weights: Array) -> LearnerFi
     if model.out_activation_ == "softmax":
         flat = np.zeros((len(penalty), 1))
         flat[-targets.shape[1] :] = 1 / np.sqrt(targets.shape[1])
-    return LearnerFit(learner, Training(loss, targets, weights, penalty, flat=flat, convex=False), link)
+    return LearnerFit(
+        learner, Training(loss, targets, weights, penalty, flat=flat, convex=False), link
+    )
 
 
 READERS: dict[str, Callable[[Any, Any, Array, Array], LearnerFit]] = {

@@ -55,9 +55,13 @@ class MeanAdapter(Defaults):
             self.about_predictions = parts.about.replace("scores", "probabilities")
         self.calibration = parts.calibration
         self.members: list[tuple[Member, InMemory]] = []  #: once they are proven
-        stated = [f"{type(member.model).__name__} {member.coefficient!r}" for member in parts.members]
+        stated = [
+            f"{type(member.model).__name__} {member.coefficient!r}" for member in parts.members
+        ]
         self.fingerprint = hashlib.sha256("\n".join(stated).encode()).hexdigest()
-        self.n_outputs = 1 if parts.classes is not None and len(parts.classes) == 2 else parts.n_outputs
+        self.n_outputs = (
+            1 if parts.classes is not None and len(parts.classes) == 2 else parts.n_outputs
+        )
 
     def spelling(self, name: str) -> str:
         """scikit-learn keeps names as they are."""
@@ -66,13 +70,18 @@ class MeanAdapter(Defaults):
     def rows_of(self, X: Any) -> list[Any]:
         """Return the rows of X as each of the members gets them."""
         X = X if self._parts.read is None else self._parts.read(X)
-        return [X if member.columns is None else X[:, member.columns] for member in self._parts.members]
+        return [
+            X if member.columns is None else X[:, member.columns] for member in self._parts.members
+        ]
 
     def predictions(self, X: Any) -> Array:
         """Return what is explained, (n, K), from the members' own predictions or scores."""
         found = np.zeros((X.shape[0], self.n_outputs))
         for (member, proven), rows in zip(self.members, self.rows_of(X)):
-            own = _columns(_explained(proven, proven.queries(rows)), self.n_outputs if member.output is None else 1)
+            own = _columns(
+                _explained(proven, proven.queries(rows)),
+                self.n_outputs if member.output is None else 1,
+            )
             if member.output is None:
                 found += member.coefficient * own
             else:
@@ -83,7 +92,9 @@ class MeanAdapter(Defaults):
         """Return the same by the whole's own account, (n, K); None where it has none."""
         if not self._compares:
             return None
-        with warnings.catch_warnings():  # of names that rows have and the fit had not, or the other way round
+        with (
+            warnings.catch_warnings()
+        ):  # of names that rows have and the fit had not, or the other way round
             warnings.simplefilter("ignore")
             found = self._parts.predict(X if self._parts.read is None else self._parts.read(X))
         if found is None:
@@ -101,7 +112,9 @@ class MeanAdapter(Defaults):
 def _explained(proven: InMemory, queries: Queries) -> Array:
     """Return what a member's derivatives are of: of boosted trees scores or what their link makes of them."""
     boosting = getattr(proven, "boosting", None)
-    return queries.predictions if boosting is None else np.asarray(boosting.predictions(queries.rows))
+    return (
+        queries.predictions if boosting is None else np.asarray(boosting.predictions(queries.rows))
+    )
 
 
 def _columns(values: Array, n_outputs: int) -> Array:
@@ -147,11 +160,25 @@ def read(given: Given, prove: Callable[[Given], InMemory]) -> ProvenMean | None:
             )
         own.members.append((member, proven))
     kinds = {proven.kind for _, proven in own.members}
-    kind: type[ProvenMean] = MeanOfPushes if kinds == {Kind.ADDITIVE} and parts.of_scores else MeanOfDerivatives
+    kind: type[ProvenMean] = (
+        MeanOfPushes if kinds == {Kind.ADDITIVE} and parts.of_scores else MeanOfDerivatives
+    )
     own.classes = parts.classes if kind is MeanOfPushes else None
     labels = frozen(inputs.row_index(given.index, X, adapter.feature_names, n_rows))
-    about = adapter, labels, X, inputs.backend_of(X), given.limits, _verified(own, adapter, X, given.verify)
-    return kind(*about, members=tuple(own.members), targets=frozen(_columns(targets, own.n_outputs)), parts=parts)
+    about = (
+        adapter,
+        labels,
+        X,
+        inputs.backend_of(X),
+        given.limits,
+        _verified(own, adapter, X, given.verify),
+    )
+    return kind(
+        *about,
+        members=tuple(own.members),
+        targets=frozen(_columns(targets, own.n_outputs)),
+        parts=parts,
+    )
 
 
 def _refuse_settings(given: Given, parts: Any) -> None:
@@ -166,7 +193,9 @@ def _refuse_settings(given: Given, parts: Any) -> None:
         )
 
 
-def _given_of(given: Given, parts: Any, member: Member, X: Any, targets: Array, weights: Array | None) -> Given:
+def _given_of(
+    given: Given, parts: Any, member: Member, X: Any, targets: Array, weights: Array | None
+) -> Given:
     """Return a member with the rows, targets and weights of its own fit."""
     output = given.output if parts.of_scores else "probability"
     own = targets if member.output is None else targets[:, [member.output]]
@@ -179,7 +208,9 @@ def _given_of(given: Given, parts: Any, member: Member, X: Any, targets: Array, 
         codes = own[:, 0].astype(np.intp) if own.shape[1] == 1 else own.argmax(axis=1)
         labels = np.asarray(names)[codes]
     y, sample_weight = labels, member.weights(weights)
-    return replace(given, model=member.model, X=X, y=y, sample_weight=sample_weight, output=output, index=None)
+    return replace(
+        given, model=member.model, X=X, y=y, sample_weight=sample_weight, output=output, index=None
+    )
 
 
 def _verified(own: MeanAdapter, adapter: Any, X: Any, verify: bool) -> Verification | None:
@@ -190,7 +221,9 @@ def _verified(own: MeanAdapter, adapter: Any, X: Any, verify: bool) -> Verificat
     expected = adapter.whole_predictions(X)
     error = 0.0 if expected is None else check_predictions(adapter.predictions(X), expected)
     whole = worst([replace(one, n_rows=X.shape[0]) for one in found])
-    details = max((one.details for one in found), key=lambda details: details.get("newton_step", 0.0))
+    details = max(
+        (one.details for one in found), key=lambda details: details.get("newton_step", 0.0)
+    )
     return replace(whole, n_rows=X.shape[0], max_error=max(whole.max_error, error), details=details)
 
 
@@ -207,11 +240,15 @@ class ProvenMean(InMemory):
     def outputs(self) -> NDArray[Any] | None:
         if self.targets.shape[1] == 1:
             return None
-        return np.arange(self.targets.shape[1]) if self.parts.classes is None else self.parts.classes
+        return (
+            np.arange(self.targets.shape[1]) if self.parts.classes is None else self.parts.classes
+        )
 
     def queries(self, X: Any, init_score: Any = None) -> Queries:
         if init_score is not None:
-            raise InputError("init_score is not taken here: a model of several others has no offsets. Leave it out.")
+            raise InputError(
+                "init_score is not taken here: a model of several others has no offsets. Leave it out."
+            )
         return super().queries(as_rows(X))
 
     def asked_of(self, batch: Queries) -> ProvenMean:
@@ -228,7 +265,10 @@ class ProvenMean(InMemory):
     def _numbers(self, source: Source, asked: Queries) -> tuple[Array, Array]:
         """Return (K, n, N) numbers of the training rows, and (n, K) what predictions start from."""
         n_rows, n_outputs = self.shape
-        numbers, starts = np.zeros((n_outputs, len(asked), n_rows)), np.zeros((len(asked), n_outputs))
+        numbers, starts = (
+            np.zeros((n_outputs, len(asked), n_rows)),
+            np.zeros((len(asked), n_outputs)),
+        )
         for (member, proven), rows in zip(self.members, self.adapter.rows_of(asked.rows)):
             queries = proven.queries(rows)
             found = proven.effects(_source_of(proven, source), queries)
@@ -239,7 +279,9 @@ class ProvenMean(InMemory):
             width = n_outputs if member.output is None else 1
             if width == 1 and len(by_output) == 2:
                 by_output, own_starts = by_output[1:], own_starts[:, 1:]
-            places = slice(None) if member.output is None else slice(member.output, member.output + 1)
+            places = (
+                slice(None) if member.output is None else slice(member.output, member.output + 1)
+            )
             share = 1.0 if member.output is not None else member.coefficient
             starts[:, places] += share * own_starts
             for total, own in zip(numbers[places], by_output, strict=True):
@@ -256,7 +298,9 @@ class ProvenMean(InMemory):
 
     def bytes_per_query(self, source: Source, whole: bool = False) -> int:
         n_rows, n_outputs = self.shape
-        inside = max(proven.bytes_per_query(_source_of(proven, source), True) for _, proven in self.members)
+        inside = max(
+            proven.bytes_per_query(_source_of(proven, source), True) for _, proven in self.members
+        )
         return 32 * n_rows * n_outputs + inside
 
 
@@ -321,7 +365,9 @@ class MeanOfPushes(ProvenMean):
             contributions = self._summed(self.source, query_batch)
             starts = query_batch.of(self._numbers(self.source, query_batch.queries)[1])
         blocks = [(0, [of_output.T for of_output in contributions])]
-        return BlockEffects(lambda: iter(blocks), self.shape, len(query_batch), starts, first=query_batch.start)
+        return BlockEffects(
+            lambda: iter(blocks), self.shape, len(query_batch), starts, first=query_batch.start
+        )
 
     def share_of(self, rows: NDArray[np.intp]) -> float:
         """Return the share of these rows among all."""

@@ -119,6 +119,8 @@ class Network:
             weights.insert(0, found.reshape(len(found), -1))
             biases.insert(0, change.sum(axis=1))
             if layer > 0:
-                onward = change @ self._weights[layer].T + deltas[layer] @ np.swapaxes(by_weights[layer], 1, 2)
+                onward = change @ self._weights[layer].T + deltas[layer] @ np.swapaxes(
+                    by_weights[layer], 1, 2
+                )
                 change = onward * first + back * second * moved[layer - 1]
         return np.concatenate([*weights, *biases], axis=1).T

@@ -12,7 +12,13 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from axil.adapters.boundary import ReadsRows
-from axil.errors import ApproximationWarning, ExactnessError, InputError, UnsupportedModelError, warn
+from axil.errors import (
+    ApproximationWarning,
+    ExactnessError,
+    InputError,
+    UnsupportedModelError,
+    warn,
+)
 from axil.implicit.row_losses import Link, Loss
 from axil.implicit.solvers import DENSE_PARAMETERS, ConjugateGradients, Dense, Singular, Solver
 from axil.inputs import ModelColumns
@@ -22,7 +28,9 @@ from axil.types import Array
 
 NEAR = 1e-2  # a Newton step that moves no score by more than this, relative to their spread, is an optimum
 FAR = 0.1  # and one that moves some score by more than this is none
-SCORE_TOLERANCE = 1e-5  # of predictions computed here from the model's own, relative: libraries may keep float32
+SCORE_TOLERANCE = (
+    1e-5  # of predictions computed here from the model's own, relative: libraries may keep float32
+)
 RESIDUAL = 1e-4  # of conjugate gradients, above which the user is warned
 
 
@@ -56,7 +64,9 @@ class Training:
     targets: Array  #: (N, K)
     weights: Array  #: (N,) as the loss has them
     penalty: Array  #: (P,)
-    weight_factors: Array | float = 1.0  #: (N,) d (weight in the loss) / d (weight given): class weights
+    weight_factors: Array | float = (
+        1.0  #: (N,) d (weight in the loss) / d (weight given): class weights
+    )
     #: (P,) d penalty / d (any row's weight), of losses that are means over the rows
     penalty_growth: Array | float = 0.0
     flat: Array | None = None  #: (P, r) orthonormal directions that move no prediction and no loss
@@ -139,7 +149,9 @@ class Implicit(ReadsRows):
 
     def _choose(self, product: Callable[[Array], Array], budget: Budget) -> Solver:
         n_parameters, may_damp = len(self._learner.parameters), not self._training.convex
-        flat = self._training.flat if self._training.flat is not None else np.zeros((n_parameters, 0))
+        flat = (
+            self._training.flat if self._training.flat is not None else np.zeros((n_parameters, 0))
+        )
         try:
             if n_parameters <= DENSE_PARAMETERS and 24 * n_parameters**2 <= budget.available:
                 return Dense(product, n_parameters, self._learner.bytes_a_direction, flat, may_damp)
@@ -210,11 +222,15 @@ class Implicit(ReadsRows):
     def predictions(self, X: Any) -> Array:
         """(n, K): the model's own."""
         rows = self._predictor.prepare(X)
-        return self._predictor.predict(rows) if rows.shape[0] else np.zeros((0, self.targets.shape[1]))
+        return (
+            self._predictor.predict(rows) if rows.shape[0] else np.zeros((0, self.targets.shape[1]))
+        )
 
     def target_derivatives(self, X: Any) -> Array:
         """(K, n, N): -s' C_k, of output k's prediction by column k of the targets."""
-        return self._derivatives(X, lambda k, s, pushed: np.einsum("ijq,ij->qi", pushed, -self._cross[:, :, k]))
+        return self._derivatives(
+            X, lambda k, s, pushed: np.einsum("ijq,ij->qi", pushed, -self._cross[:, :, k])
+        )
 
     def crossed_derivatives(self, X: Any, output: int, columns: Sequence[int]) -> Array:
         """(columns, n, N): of one output's prediction by these columns of the targets."""
@@ -250,7 +266,9 @@ class Implicit(ReadsRows):
     def weight_derivatives(self, X: Any) -> Array:
         """(K, n, N): of output k's prediction by the weights given; class weights and penalties are held fixed."""
         t = self._training
-        pull = np.broadcast_to(np.asarray(t.penalty_growth) * self._learner.parameters, self._learner.parameters.shape)
+        pull = np.broadcast_to(
+            np.asarray(t.penalty_growth) * self._learner.parameters, self._learner.parameters.shape
+        )
 
         def by_weights(k: int, s: Array, pushed: Array) -> Array:
             own = np.einsum("ijq,ij->qi", pushed, self._gradient)
@@ -276,10 +294,15 @@ class Implicit(ReadsRows):
     def bytes_per_query(self) -> int:
         """Bytes per query: gradients, solutions and pushes for all outputs, and the result."""
         (n_train, n_outputs), n_parameters = self.targets.shape, len(self._learner.parameters)
-        return int(8 * (n_outputs * (2 * n_parameters + n_train) + 6 * n_parameters) + self._learner.bytes_a_direction)
+        return int(
+            8 * (n_outputs * (2 * n_parameters + n_train) + 6 * n_parameters)
+            + self._learner.bytes_a_direction
+        )
 
 
-def _hessian_product(learner: Learner, penalty: Array, weighted: tuple[Array, Array], directions: Array) -> Array:
+def _hessian_product(
+    learner: Learner, penalty: Array, weighted: tuple[Array, Array], directions: Array
+) -> Array:
     """(P, m): the Hessian of the training loss, whose rows have these derivatives by the scores, times directions (P, m)."""
     return learner.product(directions, *weighted) + penalty[:, None] * directions
 

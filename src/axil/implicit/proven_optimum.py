@@ -53,7 +53,9 @@ class ProvenOptimum(InMemory):
             derivatives = self.adapter.target_derivatives(query_batch.rows)
         else:
             size = self.budget.batch_size(self.adapter.bytes_per_query())
-            derivatives = mixed(query_batch, size, lambda part: self.adapter.target_derivatives(part.rows))
+            derivatives = mixed(
+                query_batch, size, lambda part: self.adapter.target_derivatives(part.rows)
+            )
         return derived(derivatives, query_batch.predictions, self.targets, query_batch.start)
 
     def times(self, v: Array) -> Array:

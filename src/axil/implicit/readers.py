@@ -49,7 +49,11 @@ class Given:
 def as_rows(X: Any) -> Any:
     """X itself, or as an array where it is one of another library, such as a tensor."""
     X = inputs.on_host(X, "X")
-    if isinstance(X, (list, tuple, np.ndarray)) or inputs.is_sparse(X) or inputs.as_frame(X) is not None:
+    if (
+        isinstance(X, (list, tuple, np.ndarray))
+        or inputs.is_sparse(X)
+        or inputs.as_frame(X) is not None
+    ):
         return X
     return np.asarray(X) if hasattr(X, "__array__") and getattr(X, "ndim", 0) > 0 else X
 

@@ -24,7 +24,9 @@ class RowLosses:
 Loss = Callable[[Array, Array], RowLosses]  # from scores (N, K) and targets (N, K)
 
 
-Link = Callable[[Array], tuple[Array, Array]]  # scores (n, K) to predictions (n, K) and their derivatives (n, K, K)
+Link = Callable[
+    [Array], tuple[Array, Array]
+]  # scores (n, K) to predictions (n, K) and their derivatives (n, K, K)
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,9 @@ class Separate:
 
     def __call__(self, scores: Array, targets: Array) -> RowLosses:
         found = self.loss.slopes(targets, scores)
-        curvature, cross = (np.broadcast_to(each, scores.shape) for each in (found.g_by_score, found.g_by_target))
+        curvature, cross = (
+            np.broadcast_to(each, scores.shape) for each in (found.g_by_score, found.g_by_target)
+        )
         return RowLosses(found.g, _diagonal(curvature), _diagonal(cross))
 
 

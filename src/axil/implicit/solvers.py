@@ -50,7 +50,9 @@ class Dense:
     name = "cholesky"
     residual = 0.0
 
-    def __init__(self, product: Product, n_parameters: int, bytes_a_column: int, flat: Array, may_damp: bool):
+    def __init__(
+        self, product: Product, n_parameters: int, bytes_a_column: int, flat: Array, may_damp: bool
+    ):
         hessian = np.empty((n_parameters, n_parameters))
         size = max(1, CHUNK_BYTES // max(bytes_a_column, 1))
         for part in spans(n_parameters, size):
@@ -122,7 +124,9 @@ class ConjugateGradients:
     def _damp(self, curvature: float) -> None:
         if not self._may_damp:
             raise Singular
-        self.damping = max(2 * self.damping, CG_FLOOR * self._largest, needed_damping(curvature, self._largest))
+        self.damping = max(
+            2 * self.damping, CG_FLOOR * self._largest, needed_damping(curvature, self._largest)
+        )
 
     def solve(self, right: Array) -> Array:
         """(P, m): stops when every residual is within `CG_TOLERANCE` of its right-hand side, or after `CG_STEPS`."""
@@ -147,7 +151,9 @@ class ConjugateGradients:
             if (curvature[open_] + self.damping <= 0).any():
                 return float(curvature[open_].min())
             applied += self.damping * direction
-            step = np.where(open_, norm / np.where(open_, (curvature + self.damping) * length, 1.0), 0.0)
+            step = np.where(
+                open_, norm / np.where(open_, (curvature + self.damping) * length, 1.0), 0.0
+            )
             solution += step * direction
             residual -= step * applied
             before, norm = norm, np.einsum("pm,pm->m", residual, residual)

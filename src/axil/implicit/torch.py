@@ -21,13 +21,18 @@ from axil.implicit.torch_module import TorchModule
 from axil.types import Array
 
 _KINKED = (
-    *("L1Loss", "HingeEmbeddingLoss", "MultiMarginLoss", "MultiLabelMarginLoss", "MarginRankingLoss", "CTCLoss"),
+    *(
+        "L1Loss",
+        "HingeEmbeddingLoss",
+        "MultiMarginLoss",
+        "MultiLabelMarginLoss",
+        "MarginRankingLoss",
+        "CTCLoss",
+    ),
     *("TripletMarginLoss", "TripletMarginWithDistanceLoss", "CosineEmbeddingLoss"),
 )
 _COUPLED = ("BatchNorm", "SyncBatchNorm", "LazyBatchNorm", "InstanceNorm")
-_REMEDY = (
-    "Train on (full batches, a smaller rate, or torch.optim.LBFGS) until the gradient vanishes, with some weight decay."
-)
+_REMEDY = "Train on (full batches, a smaller rate, or torch.optim.LBFGS) until the gradient vanishes, with some weight decay."
 
 
 @dataclass(frozen=True)
@@ -75,7 +80,9 @@ def read(given: Given) -> Implicit | None:
     if given.init_score is not None:
         raise InputError("A torch module takes no offsets (init_score): leave them out.")
     if output == "probability" and loss.link == "identity":
-        raise InputError('The loss does not say how outputs become probabilities; use output="raw", or name a link.')
+        raise InputError(
+            'The loss does not say how outputs become probabilities; use output="raw", or name a link.'
+        )
     X = _array(given.X)
     columns = _AnyColumns(int(np.shape(X)[1]) if np.ndim(X) == 2 else -1)
     X = inputs.as_features(X, columns, "X_train")
@@ -106,7 +113,9 @@ def read(given: Given) -> Implicit | None:
         outputs=None if module.n_outputs == 1 else np.arange(module.n_outputs),
         remedy=_REMEDY,
     )
-    return Implicit(predictor, module, training, _prepare(X), limits.n_threads, limits.budget, given.verify)
+    return Implicit(
+        predictor, module, training, _prepare(X), limits.n_threads, limits.budget, given.verify
+    )
 
 
 class _AnyColumns:
@@ -163,8 +172,12 @@ def _training_loss(loss: Any) -> TrainingLoss:
         )
     own = getattr(rows, "reduction", None)
     reduction = given.reduction or (own if own in ("mean", "sum") else "mean")
-    known = {nn.BCEWithLogitsLoss: "sigmoid", nn.CrossEntropyLoss: "softmax"}.get(type(rows), "identity")
-    return replace(given, reduction=reduction, link=known if given.link == "identity" else given.link)
+    known = {nn.BCEWithLogitsLoss: "sigmoid", nn.CrossEntropyLoss: "softmax"}.get(
+        type(rows), "identity"
+    )
+    return replace(
+        given, reduction=reduction, link=known if given.link == "identity" else given.link
+    )
 
 
 def _refuse_layers(model: Any) -> None:
@@ -172,7 +185,11 @@ def _refuse_layers(model: Any) -> None:
         name = type(layer).__name__
         noisy = "Dropout" in name and getattr(layer, "p", 0) > 0
         if noisy or name.startswith(_COUPLED):
-            reason = "its training loss is noisy" if noisy else "its training loss ties the rows of a batch together"
+            reason = (
+                "its training loss is noisy"
+                if noisy
+                else "its training loss ties the rows of a batch together"
+            )
             raise UnsupportedModelError(
                 "layer",
                 name,
@@ -181,7 +198,10 @@ def _refuse_layers(model: Any) -> None:
             )
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise UnsupportedModelError(
-            "parameters", "none", "no parameter is trained (requires_grad)", "Unfreeze those that were fitted."
+            "parameters",
+            "none",
+            "no parameter is trained (requires_grad)",
+            "Unfreeze those that were fitted.",
         )
 
 
@@ -190,13 +210,19 @@ def _targets(y: Any, n_rows: int, n_outputs: int, loss: TrainingLoss) -> Array:
     if np.ndim(y) == 1 and n_outputs > 1 and loss.link == "softmax":
         return inputs.one_hot(y, n_rows, np.arange(n_outputs))
     if np.ndim(y) == 2 and np.shape(y)[1] != n_outputs:
-        raise InputError(f"y_train has {np.shape(y)[1]} columns; the module has {n_outputs} outputs.")
+        raise InputError(
+            f"y_train has {np.shape(y)[1]} columns; the module has {n_outputs} outputs."
+        )
     return inputs.as_targets(y, n_rows, n_outputs, None)
 
 
 def _decay(model: Any, weight_decay: float | Mapping[str, float]) -> Array:
     """(P,)."""
-    names = {name: parameter.numel() for name, parameter in model.named_parameters() if parameter.requires_grad}
+    names = {
+        name: parameter.numel()
+        for name, parameter in model.named_parameters()
+        if parameter.requires_grad
+    }
     if not isinstance(weight_decay, Mapping):
         weight_decay = dict.fromkeys(names, weight_decay)
     unknown = [name for name in weight_decay if name not in names]
@@ -204,7 +230,9 @@ def _decay(model: Any, weight_decay: float | Mapping[str, float]) -> Array:
         raise InputError(
             f"weight_decay is {weight_decay!r}; expected numbers from 0 up, for parameters among {', '.join(list(names)[:5])}."
         )
-    return np.concatenate([np.full(size, float(weight_decay.get(name, 0.0))) for name, size in names.items()])
+    return np.concatenate(
+        [np.full(size, float(weight_decay.get(name, 0.0))) for name, size in names.items()]
+    )
 
 
 def _linked_outputs(model: Any, link: row_losses.Link, rows: Array) -> Array:
@@ -222,7 +250,9 @@ def _linked_outputs(model: Any, link: row_losses.Link, rows: Array) -> Array:
     return link(np.asarray(found.reshape(len(rows), -1).double().cpu().numpy()))[0]
 
 
-def _differentiated(rows: Callable[[Any, Any], Any], scores: Array, targets: Array) -> row_losses.RowLosses:
+def _differentiated(
+    rows: Callable[[Any, Any], Any], scores: Array, targets: Array
+) -> row_losses.RowLosses:
     """Derivatives of the loss of rows by their scores and targets, by automatic differentiation."""
     import torch
     from torch.func import grad, jacrev, vmap

@@ -21,8 +21,14 @@ class TorchModule:
 
         module = copy.deepcopy(model).double().cpu().eval()
         self._module = module
-        self._trained = {name: part.detach() for name, part in module.named_parameters() if part.requires_grad}
-        self._fixed = {name: part.detach() for name, part in module.named_parameters() if not part.requires_grad}
+        self._trained = {
+            name: part.detach() for name, part in module.named_parameters() if part.requires_grad
+        }
+        self._fixed = {
+            name: part.detach()
+            for name, part in module.named_parameters()
+            if not part.requires_grad
+        }
         self._fixed |= dict(module.named_buffers())
         self._theta = torch.cat([part.reshape(-1) for part in self._trained.values()])
         self._training = torch.as_tensor(X)
@@ -31,7 +37,9 @@ class TorchModule:
             found = self._outputs(self._theta, self._training)
         self.n_outputs = int(found.shape[1])
         # What one direction holds on its way: what the layers give for each row, and itself.
-        self.bytes_a_direction = 8 * (len(X) * (self.n_outputs + _width(module)) + 2 * len(self.parameters))
+        self.bytes_a_direction = 8 * (
+            len(X) * (self.n_outputs + _width(module)) + 2 * len(self.parameters)
+        )
 
     def _outputs(self, theta: Any, rows: Any) -> Any:
         """Outputs of rows with these parameters."""
@@ -39,8 +47,12 @@ class TorchModule:
         from torch.func import functional_call
 
         split = torch.split(theta, [part.numel() for part in self._trained.values()])
-        named = {name: part.reshape(own.shape) for part, (name, own) in zip(split, self._trained.items())}
-        return functional_call(self._module, {**named, **self._fixed}, (rows,)).reshape(len(rows), -1)
+        named = {
+            name: part.reshape(own.shape) for part, (name, own) in zip(split, self._trained.items())
+        }
+        return functional_call(self._module, {**named, **self._fixed}, (rows,)).reshape(
+            len(rows), -1
+        )
 
     def scores(self, X: Array) -> Array:
         """(n, K)."""
@@ -55,14 +67,18 @@ class TorchModule:
         from torch.func import jacrev, vmap
 
         one = jacrev(lambda theta, row: self._outputs(theta, row[None])[0])
-        return np.asarray(vmap(one, (None, 0), chunk_size=self._chunk())(self._theta, torch.as_tensor(X)).numpy())
+        return np.asarray(
+            vmap(one, (None, 0), chunk_size=self._chunk())(self._theta, torch.as_tensor(X)).numpy()
+        )
 
     def push(self, directions: Array) -> Array:
         """(N, K, m): forwards along each direction."""
         from torch.func import jvp
 
         def one(direction: Any) -> Any:
-            return jvp(lambda theta: self._outputs(theta, self._training), (self._theta,), (direction,))[1]
+            return jvp(
+                lambda theta: self._outputs(theta, self._training), (self._theta,), (direction,)
+            )[1]
 
         return np.moveaxis(self._map(one, directions), 0, 2)
 

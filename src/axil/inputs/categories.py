@@ -37,7 +37,9 @@ def share_categories(frame: Frame, more: Frame) -> tuple[Frame, Frame]:
 
 def category_columns(frame: Frame) -> list[str]:
     """Return the names of the columns of categories or text."""
-    return [name for name, dtype in frame.schema.items() if _is_categories(dtype) or dtype == nw.String]
+    return [
+        name for name, dtype in frame.schema.items() if _is_categories(dtype) or dtype == nw.String
+    ]
 
 
 def distinct_values(frame: Frame, name: str) -> list[Any]:
@@ -67,7 +69,9 @@ def _pandas_dtypes(frame: Frame, like: Frame) -> dict[Any, Any]:
         known = fitted[name].dtype if name in fitted.columns else None
         if not (isinstance(dtype, pd.CategoricalDtype) and isinstance(known, pd.CategoricalDtype)):
             continue
-        is_alike = list(dtype.categories) == list(known.categories) and dtype.ordered == known.ordered
+        is_alike = (
+            list(dtype.categories) == list(known.categories) and dtype.ordered == known.ordered
+        )
         if is_alike and dtype.categories.dtype == known.categories.dtype:
             continue
         further = _further(X[name].cat.remove_unused_categories().cat.categories, known.categories)
@@ -85,7 +89,9 @@ def _with_dtypes(frame: Frame, dtype_by_column: dict[Any, Any]) -> Frame:
     for (
         name,
         dtype,
-    ) in dtype_by_column.items():  # pandas takes dtypes of another order for equal, and astype leaves them
+    ) in (
+        dtype_by_column.items()
+    ):  # pandas takes dtypes of another order for equal, and astype leaves them
         table[name] = table[name].cat.set_categories(dtype.categories, ordered=dtype.ordered)
     return nw.from_native(table, eager_only=True)
 

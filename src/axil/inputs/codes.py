@@ -15,7 +15,16 @@ from axil.inputs.libraries import loaded_pandas
 
 BLOCK = 1 << 16  # labels that are turned into objects of Python at a time
 # Kinds of which one value stands for none: nan and NaT.
-UNEQUAL_TO_ITSELF = (float, np.floating, complex, np.complexfloating, Decimal, datetime, np.datetime64, np.timedelta64)
+UNEQUAL_TO_ITSELF = (
+    float,
+    np.floating,
+    complex,
+    np.complexfloating,
+    Decimal,
+    datetime,
+    np.datetime64,
+    np.timedelta64,
+)
 
 
 def is_missing(value: Any) -> bool:
@@ -29,7 +38,11 @@ def missing(values: NDArray[Any]) -> NDArray[np.bool_]:
     """`is_missing` for each value of an array of one dimension."""
     if values.dtype.kind == "O":
         return np.array([is_missing(value) for value in values.tolist()], dtype=np.bool_)
-    return np.asarray(values != values) if values.dtype.kind in "fcmM" else np.zeros(len(values), dtype=np.bool_)
+    return (
+        np.asarray(values != values)
+        if values.dtype.kind in "fcmM"
+        else np.zeros(len(values), dtype=np.bool_)
+    )
 
 
 def keys(values: NDArray[Any]) -> list[Hashable]:
@@ -59,10 +72,14 @@ def _key(value: Any) -> Hashable:
     if isinstance(value, (np.datetime64, np.timedelta64)):
         return _instants(np.array([value]))[0]
     if isinstance(value, datetime) and value.tzinfo is None:
-        exact = value.to_datetime64() if hasattr(value, "to_datetime64") else np.datetime64(value)  # of pandas, in ns
+        exact = (
+            value.to_datetime64() if hasattr(value, "to_datetime64") else np.datetime64(value)
+        )  # of pandas, in ns
         return _instants(np.array([exact]))[0]
     if isinstance(value, timedelta):
-        exact = value.to_timedelta64() if hasattr(value, "to_timedelta64") else np.timedelta64(value)
+        exact = (
+            value.to_timedelta64() if hasattr(value, "to_timedelta64") else np.timedelta64(value)
+        )
         return _instants(np.array([exact]))[0]
     return value  # type: ignore[no-any-return]
 
@@ -85,7 +102,9 @@ def numbered(values: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[Any]]:
         groups, codes = np.unique(values, return_inverse=True)
         return codes.reshape(-1).astype(np.intp, copy=False), groups
     seen: dict[Any, int] = {}  # as they are; then by their keys, of the different ones alone
-    codes = np.fromiter((seen.setdefault(label, len(seen)) for label in values.tolist()), np.intp, len(values))
+    codes = np.fromiter(
+        (seen.setdefault(label, len(seen)) for label in values.tolist()), np.intp, len(values)
+    )
     known: dict[Hashable, int] = {}
     labels: list[Any] = []
     merged = np.empty(len(seen), dtype=np.intp)
@@ -138,7 +157,11 @@ def places(asked: NDArray[Any], index: NDArray[Any]) -> NDArray[np.intp]:
     known = {key: i for i, key in enumerate(keys(asked))}
     if index.dtype.kind in "iuf" and None not in known:
         numbers = [key for key in known if isinstance(key, (Real, Decimal))]
-        rows = np.flatnonzero(np.isin(index, np.array(numbers))) if numbers else np.empty(0, dtype=np.intp)
+        rows = (
+            np.flatnonzero(np.isin(index, np.array(numbers)))
+            if numbers
+            else np.empty(0, dtype=np.intp)
+        )
     else:
         rows = np.arange(len(index))
     found = [(known[key], row) for row, key in zip(rows, _keys(index[rows])) if key in known]

@@ -39,7 +39,9 @@ def chosen_columns(columns: Any, names: list[str], what: str = "columns") -> lis
     try:
         given = [columns] if isinstance(columns, str) or is_whole(columns) else list(columns)
     except Exception:  # nothing that can be gone through
-        raise InputError(f"{what} is {shown(columns)}; expected a list of names or positions.") from None
+        raise InputError(
+            f"{what} is {shown(columns)}; expected a list of names or positions."
+        ) from None
     found = []
     for column in given:
         place = position_of(column, names)
@@ -80,13 +82,17 @@ def _values(series: nw.Series[Any]) -> NDArray[Any]:
     return np.asarray(series.to_numpy())
 
 
-def row_values(given: Any, features: Any, known: list[str] | None, what: str, rows: str = "training") -> Any:
+def row_values(
+    given: Any, features: Any, known: list[str] | None, what: str, rows: str = "training"
+) -> Any:
     """One value per row of training, or of another kind: those given, or the column of the rows that a text names.
 
     ``features`` are the rows, None where they are not at hand; ``known`` the names that the model has for its columns.
     """
     if not isinstance(given, str):
-        refuse_other_order(features, given, what, {"training": "X_train", "calibration": "X_cal"}.get(rows, "X"))
+        refuse_other_order(
+            features, given, what, {"training": "X_train", "calibration": "X_cal"}.get(rows, "X")
+        )
         return given
     if features is None:
         raise InputError(
@@ -141,7 +147,9 @@ def row_keys(X: Any, targets: Array, single: bool) -> Keys:
         for first in range(0, len(X), step):
             part = X[first : first + step]
             if part.dtype.kind in "biuf":
-                found[first : first + step] += _mixed(_numbers(part), np.arange(p), single).sum(axis=1, dtype=np.uint64)
+                found[first : first + step] += _mixed(_numbers(part), np.arange(p), single).sum(
+                    axis=1, dtype=np.uint64
+                )
             else:
                 for i in range(p):
                     found[first : first + step] += _mixed(_numbers(part[:, i]), i, single)
@@ -166,13 +174,17 @@ def _number(label: Any) -> float:
     if isinstance(label, Real):
         return float(label)
     text = label if isinstance(label, str) else repr(label)
-    whole = int.from_bytes(blake2b(text.encode("utf-8", "backslashreplace"), digest_size=6).digest(), "big")
+    whole = int.from_bytes(
+        blake2b(text.encode("utf-8", "backslashreplace"), digest_size=6).digest(), "big"
+    )
     return float(whole) + 0.5  # below 2^53, and no whole number that a code might be
 
 
 def _mixed(values: Array, columns: Any, single: bool) -> Keys:
     """A random number for each value in its column, zero for zero; the function of Steele, Lea and Flood, 2014 (SplitMix64)."""
-    bits = np.where(np.isnan(values), np.nan, values + 0.0).view(np.uint64)  # one nan, and no zero below zero
+    bits = np.where(np.isnan(values), np.nan, values + 0.0).view(
+        np.uint64
+    )  # one nan, and no zero below zero
     if single:
         bits = (bits + (np.uint64(1) << (SINGLE_BITS - np.uint64(1)))) >> SINGLE_BITS
     with np.errstate(over="ignore"):

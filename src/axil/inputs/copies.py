@@ -36,7 +36,11 @@ def owned_rows(X: Any) -> Any:
     frame = None if is_sparse(X) else as_frame(X)
     if frame is not None:
         pandas = frame.implementation.is_pandas()
-        kept = frame.to_native().copy(deep=not _copies_on_write()) if pandas else frame.clone().to_native()
+        kept = (
+            frame.to_native().copy(deep=not _copies_on_write())
+            if pandas
+            else frame.clone().to_native()
+        )
         return nw.from_native(kept, eager_only=True) if X is frame else kept
     if is_sparse(X):
         return X.copy()

@@ -16,7 +16,12 @@ from axil.inputs.labels import is_truth
 
 DOUBLE = np.finfo(np.float64).eps
 DAY = np.timedelta64(1, "D")
-UNITS: dict[str, Any] = {"D": DAY, "W": 7 * DAY, "M": np.timedelta64(1, "M"), "Y": np.timedelta64(12, "M")}
+UNITS: dict[str, Any] = {
+    "D": DAY,
+    "W": 7 * DAY,
+    "M": np.timedelta64(1, "M"),
+    "Y": np.timedelta64(12, "M"),
+}
 FIRST, LAST = np.datetime64("0001-01-01"), np.datetime64("9999-12-31")
 MOST_DAYS = int((LAST - FIRST) / DAY)
 IN_TIME = 'a number of days, a timedelta, or text such as "90D", "18M" or "3Y"'
@@ -30,11 +35,15 @@ def as_points(values: NDArray[Any], what: str) -> NDArray[Any]:
         return values.astype(np.float64)
     gone = missing(values)
     known = values[~gone].tolist() if values.dtype.kind == "O" else list(values[~gone][:1])
-    strange = [one for one in known if is_truth(one) or not isinstance(one, (date, np.datetime64, Real))]
+    strange = [
+        one for one in known if is_truth(one) or not isinstance(one, (date, np.datetime64, Real))
+    ]
     is_date = [isinstance(one, (date, np.datetime64)) for one in known]
     if strange or (any(is_date) and not all(is_date)):
         found = shown(strange[0]) if strange else "both numbers and dates"
-        raise InputError(f"{what} holds {found}; expected numbers or dates. pandas.to_datetime makes dates of text.")
+        raise InputError(
+            f"{what} holds {found}; expected numbers or dates. pandas.to_datetime makes dates of text."
+        )
     if not any(is_date):
         made = np.full(len(values), np.nan)
         made[~gone] = known
@@ -47,7 +56,9 @@ def as_points(values: NDArray[Any], what: str) -> NDArray[Any]:
 def _instant(value: Any) -> np.datetime64:
     """A date in microseconds, one with a time zone in UTC."""
     if isinstance(value, datetime):
-        value = value if value.tzinfo is None else value.astimezone(timezone.utc).replace(tzinfo=None)
+        value = (
+            value if value.tzinfo is None else value.astimezone(timezone.utc).replace(tzinfo=None)
+        )
         value = value.to_datetime64() if hasattr(value, "to_datetime64") else value  # of pandas
     return np.datetime64(value).astype("M8[us]")  # type: ignore[no-any-return]
 
@@ -63,7 +74,9 @@ def interval_around(
     what = f"within has the distance {shown(distance)}"
     if points.dtype.kind == "f":
         if not _is_size(distance):
-            raise InputError(f"{what}; expected a number, as {name} holds numbers, of zero or more.")
+            raise InputError(
+                f"{what}; expected a number, as {name} holds numbers, of zero or more."
+            )
         radius = float(distance)
         if radius == 0.0:
             return points, points
@@ -73,7 +86,9 @@ def interval_around(
     if step is None:
         raise InputError(f"{what}; expected {IN_TIME}, as {name} holds dates.")
     far = (
-        abs(step) > np.timedelta64(MOST_DAYS, "D") if step.dtype == "m8[us]" else abs(step.astype(int)) > MOST_DAYS / 28
+        abs(step) > np.timedelta64(MOST_DAYS, "D")
+        if step.dtype == "m8[us]"
+        else abs(step.astype(int)) > MOST_DAYS / 28
     )
     ends = (points, points) if far else (_moved(points, -step), _moved(points, step))
     if far or any(((end < FIRST) | (end > LAST + DAY)).any() for end in ends):
@@ -87,12 +102,17 @@ def just_before(points: NDArray[Any], dtypes: tuple[np.dtype[Any], ...] = ()) ->
     """(n,): the highest values that lie before these points; numbers that were only rounded lie at them, not before."""
     if points.dtype.kind != "f":
         return np.asarray(points - np.timedelta64(1, "us"))
-    return np.asarray(np.minimum(points - _rounding(dtypes) * np.abs(points), np.nextafter(points, -np.inf)))
+    return np.asarray(
+        np.minimum(points - _rounding(dtypes) * np.abs(points), np.nextafter(points, -np.inf))
+    )
 
 
 def _rounding(dtypes: tuple[np.dtype[Any], ...]) -> float:
     """How far a number of these types may be from the one that was meant: either by half an eps of its type, and sums besides."""
-    return float(max([np.finfo(one).eps for one in dtypes if one.kind == "f"], default=DOUBLE)) + 2 * DOUBLE
+    return (
+        float(max([np.finfo(one).eps for one in dtypes if one.kind == "f"], default=DOUBLE))
+        + 2 * DOUBLE
+    )
 
 
 def _step(distance: Any) -> Any:
@@ -106,7 +126,11 @@ def _step(distance: Any) -> Any:
     if isinstance(distance, np.timedelta64) and np.datetime_data(distance.dtype)[0] in ("Y", "M"):
         return None  # of no certain length
     if isinstance(distance, (timedelta, np.timedelta64)):
-        span = distance.to_timedelta64() if hasattr(distance, "to_timedelta64") else np.timedelta64(distance)
+        span = (
+            distance.to_timedelta64()
+            if hasattr(distance, "to_timedelta64")
+            else np.timedelta64(distance)
+        )
         span = span.astype("m8[us]")
         return span if span >= np.timedelta64(0, "us") else None  # no NaT either
     if not _is_size(distance):
@@ -127,4 +151,8 @@ def _moved(points: NDArray[Any], step: Any) -> NDArray[Any]:
 
 
 def _is_size(value: Any) -> bool:
-    return isinstance(value, (Real, np.number)) and not is_truth(value) and 0 <= float(value) < float("inf")
+    return (
+        isinstance(value, (Real, np.number))
+        and not is_truth(value)
+        and 0 <= float(value) < float("inf")
+    )

@@ -25,12 +25,16 @@ class LabelClasses:
     @property
     def names(self) -> NDArray[Any]:
         """Return the name of each column: the number of its label, and its class."""
-        return np.array([f"{label}: {name}" for label, own in enumerate(self.classes) for name in own.tolist()])
+        return np.array(
+            [f"{label}: {name}" for label, own in enumerate(self.classes) for name in own.tolist()]
+        )
 
     def one_hot(self, values: Any, n_rows: int, what: str, rows: str) -> Array:
         """Return (N, K) targets from a table with a column for each label."""
         columns = self._columns(values, what)
-        parts = [one_hot(column, n_rows, own, what, rows) for column, own in zip(columns, self.classes)]
+        parts = [
+            one_hot(column, n_rows, own, what, rows) for column, own in zip(columns, self.classes)
+        ]
         return np.concatenate(parts, axis=1)
 
     def codes(self, targets: Array) -> NDArray[np.intp]:
@@ -49,7 +53,11 @@ class LabelClasses:
         if isinstance(native, nw.DataFrame):
             found = [native.get_column(name).to_native() for name in native.columns]
         elif hasattr(native, "iloc"):
-            found = [native.iloc[:, column] for column in range(native.shape[1])] if native.ndim == 2 else []
+            found = (
+                [native.iloc[:, column] for column in range(native.shape[1])]
+                if native.ndim == 2
+                else []
+            )
         else:
             table = np.asarray(values)
             found = list(table.T) if table.ndim == 2 else []

@@ -11,7 +11,11 @@ import narwhals.stable.v2 as nw
 
 from axil.errors import InputError
 
-FRAMES = ("pandas", "polars", "pyarrow")  # the first that is installed makes the tables about arrays
+FRAMES = (
+    "pandas",
+    "polars",
+    "pyarrow",
+)  # the first that is installed makes the tables about arrays
 
 
 def loaded_pandas() -> Any:
@@ -36,7 +40,9 @@ def needed_pandas(what: str) -> Any:
     try:
         return importlib.import_module("pandas")
     except ImportError:
-        raise InputError(f"{what} takes pandas, which is not installed: pip install pandas.") from None
+        raise InputError(
+            f"{what} takes pandas, which is not installed: pip install pandas."
+        ) from None
 
 
 def is_installed(name: str) -> bool:

@@ -111,7 +111,9 @@ def as_numbers(values: Any, what: str, expected: str = "real numbers") -> Array:
             f"{what} is not numeric: it has dtype {shown(error)}; expected {expected}.{error.advice}"
         ) from None
     except Exception as error:  # each kind of array has its own
-        raise InputError(f"{what} is not numeric ({shown(error, 200)}); expected {expected}.") from None
+        raise InputError(
+            f"{what} is not numeric ({shown(error, 200)}); expected {expected}."
+        ) from None
     kind = found.dtype.kind
     if kind == "O":
         return from_objects(found, what, expected)
@@ -120,7 +122,9 @@ def as_numbers(values: Any, what: str, expected: str = "real numbers") -> Array:
             f"{what} is not numeric: it has dtype {found.dtype}; expected {expected}. {_ADVICE.get(kind, '')}"
         )
     with np.errstate(over="ignore"):  # of a longdouble; infinity is refused where it matters
-        return np.require(found.astype(np.float64, copy=False), requirements="A")  # the core takes nothing else
+        return np.require(
+            found.astype(np.float64, copy=False), requirements="A"
+        )  # the core takes nothing else
 
 
 class _NoNumbers(Exception):
@@ -138,15 +142,21 @@ def _plain(values: Any) -> NDArray[Any]:
     if pd is not None and isinstance(native, (pd.Series, pd.DataFrame)):
         dtypes = [native.dtype] if isinstance(native, pd.Series) else list(native.dtypes)
         for dtype in dtypes:
-            if (not is_number_dtype(dtype) and getattr(dtype, "kind", "") not in "cOmMV") or str(dtype) == "category":
+            if (not is_number_dtype(dtype) and getattr(dtype, "kind", "") not in "cOmMV") or str(
+                dtype
+            ) == "category":
                 raise _NoNumbers(dtype)
-        if all(isinstance(dtype, np.dtype) for dtype in dtypes) or not all(map(is_number_dtype, dtypes)):
+        if all(isinstance(dtype, np.dtype) for dtype in dtypes) or not all(
+            map(is_number_dtype, dtypes)
+        ):
             return np.asarray(native.to_numpy())
         return np.asarray(native.to_numpy(dtype=np.float64, na_value=np.nan))
     if isinstance(native, nw.Series):
         return _column(native)
     if isinstance(native, nw.DataFrame):
-        return np.column_stack([_column(native[name]) for name in native.columns] or [np.empty((len(native), 0))])
+        return np.column_stack(
+            [_column(native[name]) for name in native.columns] or [np.empty((len(native), 0))]
+        )
     return np.asarray(native)
 
 
@@ -169,7 +179,9 @@ def from_objects(values: NDArray[Any], what: str, expected: str) -> Array:
     None and pandas.NA become nan.
     """
     kinds = set(map(type, values.flat))
-    plain = all(issubclass(kind, (*_REAL, type(None))) and not issubclass(kind, _NO_REAL) for kind in kinds)
+    plain = all(
+        issubclass(kind, (*_REAL, type(None))) and not issubclass(kind, _NO_REAL) for kind in kinds
+    )
     if plain:
         try:
             return values.astype(np.float64)
@@ -196,7 +208,9 @@ def from_objects(values: NDArray[Any], what: str, expected: str) -> Array:
     return numbers
 
 
-def as_vector(values: Any, n_rows: int, what: str, rows: str = "training", missing: bool = False) -> Array:
+def as_vector(
+    values: Any, n_rows: int, what: str, rows: str = "training", missing: bool = False
+) -> Array:
     """One finite float64 number per row, or nan where numbers may be ``missing``."""
     vector = as_numbers(values, what, f"one number for each of the {n_rows} {rows} rows")
     if vector.ndim == 2 and vector.shape[1] == 1:
@@ -215,14 +229,21 @@ def as_vector(values: Any, n_rows: int, what: str, rows: str = "training", missi
 
 
 def as_table(
-    values: Any, n_rows: int, n_outputs: int, what: str, rows: str = "training", missing: bool = False
+    values: Any,
+    n_rows: int,
+    n_outputs: int,
+    what: str,
+    rows: str = "training",
+    missing: bool = False,
 ) -> Array:
     """(N, K): finite numbers, or nan where they may be ``missing``, one column per output; (N,) will do for one output."""
     if n_outputs == 1:
         return as_vector(values, n_rows, what, rows, missing)[:, None]
     table = as_numbers(values, what, f"a table of numbers, ({n_rows}, {n_outputs})")
     if table.shape != (n_rows, n_outputs):
-        raise InputError(f"{what} has shape {table.shape}; expected ({n_rows}, {n_outputs}), one column per output.")
+        raise InputError(
+            f"{what} has shape {table.shape}; expected ({n_rows}, {n_outputs}), one column per output."
+        )
     return np.stack([as_vector(column, n_rows, what, rows, missing) for column in table.T], axis=1)
 
 
@@ -239,7 +260,9 @@ def as_bags(values: Any, n_rows: int) -> Array | None:
     if bags.ndim != 2 or len(bags) != n_rows:
         raise InputError(f"bags has shape {bags.shape}; expected ({n_rows}, number of trees).")
     if not (np.isfinite(bags).all() and (bags >= 0).all()):
-        raise InputError("bags holds numbers that are negative or not finite; expected how often each row was drawn.")
+        raise InputError(
+            "bags holds numbers that are negative or not finite; expected how often each row was drawn."
+        )
     return bags
 
 
@@ -280,24 +303,34 @@ def _setting(value: Any, what: str, expected: str, fits: Callable[[Array], Any])
 def as_sizes(value: Any, n: int, what: str) -> Array:
     """A number from 0 up, or n of them."""
     expected = f"a number from 0 up, or {n} of them, one per output"
-    return _setting(value, what, expected, lambda x: x.shape in ((), (n,)) and (np.isfinite(x) & (x >= 0)).all())
+    return _setting(
+        value, what, expected, lambda x: x.shape in ((), (n,)) and (np.isfinite(x) & (x >= 0)).all()
+    )
 
 
 def as_shares(shares: Any) -> Array:
     """Shares above 0 and up to 1."""
     expected = "numbers above 0 and up to 1, such as (0.5, 0.8, 0.95)"
-    fitting = _setting(shares, "shares", expected, lambda x: x.ndim < 2 and x.size and ((x > 0) & (x <= 1)).all())
+    fitting = _setting(
+        shares, "shares", expected, lambda x: x.ndim < 2 and x.size and ((x > 0) & (x <= 1)).all()
+    )
     return np.atleast_1d(fitting)
 
 
 def as_share(value: Any, what: str) -> float:
     """One share above 0 and up to 1."""
-    return float(_setting(value, what, "a number above 0 and up to 1", lambda x: x.shape == () and 0 < x <= 1))
+    return float(
+        _setting(
+            value, what, "a number above 0 and up to 1", lambda x: x.shape == () and 0 < x <= 1
+        )
+    )
 
 
 def as_number(value: Any, what: str) -> float:
     """One finite number."""
-    return float(_setting(value, what, "a finite number", lambda x: x.shape == () and np.isfinite(x)))
+    return float(
+        _setting(value, what, "a finite number", lambda x: x.shape == () and np.isfinite(x))
+    )
 
 
 def is_whole(value: Any) -> bool:
@@ -309,7 +342,9 @@ def as_count(value: Any, what: str, least: int = 1, most: int = MOST_COUNTED) ->
     """A whole number from ``least`` up."""
     if not is_whole(value) or not least <= value <= most:
         below = "" if most == MOST_COUNTED else f" to {most}"
-        raise InputError(f"{what} is {shown(value)}; expected a whole number from {least} up{below}.")
+        raise InputError(
+            f"{what} is {shown(value)}; expected a whole number from {least} up{below}."
+        )
     return int(value)
 
 
@@ -324,7 +359,9 @@ def as_choice(value: Any, choices: tuple[str, ...], what: str) -> str:
     """One of a few words."""
     if not isinstance(value, str) or value not in choices:
         words = [f'"{choice}"' for choice in choices]
-        raise InputError(f"{what} is {shown(value)}; expected {', '.join(words[:-1])} or {words[-1]}.")
+        raise InputError(
+            f"{what} is {shown(value)}; expected {', '.join(words[:-1])} or {words[-1]}."
+        )
     return str(value)
 
 
@@ -337,5 +374,7 @@ def as_bytes(value: Any) -> int:
     elif is_whole(value) or isinstance(value, (float, np.floating)):
         found = value
     if found is None or not 1 <= found <= MOST_COUNTED:
-        raise InputError(f'memory_limit is {shown(value)}; expected a positive number of bytes or text such as "2GiB".')
+        raise InputError(
+            f'memory_limit is {shown(value)}; expected a positive number of bytes or text such as "2GiB".'
+        )
     return int(found)

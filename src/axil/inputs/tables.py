@@ -18,20 +18,33 @@ from axil.inputs.categories import align_categories, share_categories
 from axil.inputs.label_classes import LabelClasses
 from axil.inputs.labels import distinct_labels, one_hot
 from axil.inputs.libraries import frame_library
-from axil.inputs.numbers import as_numbers, as_table, from_objects, is_number_dtype, is_sparse, unmasked
+from axil.inputs.numbers import (
+    as_numbers,
+    as_table,
+    from_objects,
+    is_number_dtype,
+    is_sparse,
+    unmasked,
+)
 from axil.types import Array
 
 ONE_ROW = " For one row pass X.iloc[[0]], X[[0]] or x.reshape(1, -1)."
 INSTEAD = {
     "LazyFrame": " Pass X.collect().",
-    **dict.fromkeys(("DMatrix", "QuantileDMatrix", "Dataset", "Pool"), " Pass the table that it was made from."),
-    **dict.fromkeys(("str", "PosixPath", "WindowsPath"), " Read the file first, such as with pandas.read_csv."),
+    **dict.fromkeys(
+        ("DMatrix", "QuantileDMatrix", "Dataset", "Pool"), " Pass the table that it was made from."
+    ),
+    **dict.fromkeys(
+        ("str", "PosixPath", "WindowsPath"), " Read the file first, such as with pandas.read_csv."
+    ),
 }  # by the name of a type that is no table
 
 
 def _advice(X: Any, what: str) -> str:
     """The end of a message about what is no table."""
-    return INSTEAD.get(type(X).__name__, ONE_ROW if what == "X" and len(getattr(X, "shape", ())) == 1 else "")
+    return INSTEAD.get(
+        type(X).__name__, ONE_ROW if what == "X" and len(getattr(X, "shape", ())) == 1 else ""
+    )
 
 
 def backend_of(X: Any) -> str:
@@ -50,7 +63,9 @@ def as_frame(X: Any) -> nw.DataFrame[Any] | None:
         names = [*map(str, getattr(X, "columns", ()))]
         twice = next((name for name in names if names.count(name) > 1), None)
         found = (
-            f"cannot be read ({shown(error, 200)})" if twice is None else f"has several columns named {shown(twice)}"
+            f"cannot be read ({shown(error, 200)})"
+            if twice is None
+            else f"has several columns named {shown(twice)}"
         )
         raise InputError(
             f"A table {found}; expected columns of different names. Rename columns, or drop some."
@@ -95,7 +110,9 @@ def as_features(X: Any, model: ModelColumns, what: str, like: Any = None) -> Any
         fitted = frame if what == "X_train" else None if like is None else as_frame(like)
         _check_names(frame, model, what, fitted)
     if X.shape[1] != model.n_features:
-        named = "" if frame is None else f" ({shortened(', '.join(map(str, frame.columns[:20])), 400)})"
+        named = (
+            "" if frame is None else f" ({shortened(', '.join(map(str, frame.columns[:20])), 400)})"
+        )
         unsaid = "" if model.feature_names is not None else " and does not say which"
         raise InputError(
             f"{what} has {X.shape[1]} columns{named}; the {model.library} model was fitted on {model.n_features}{unsaid}. "
@@ -114,11 +131,15 @@ def as_features(X: Any, model: ModelColumns, what: str, like: Any = None) -> Any
         return from_objects(X, what, "numbers; encode the columns as they were for the fit")
     kinds = "biufOUS" if model.takes_text and not is_sparse(X) else "biuf"
     if X.dtype.kind not in kinds:
-        raise InputError(f"{what} has dtype {X.dtype}; expected numbers. Encode the columns as they were for the fit.")
+        raise InputError(
+            f"{what} has dtype {X.dtype}; expected numbers. Encode the columns as they were for the fit."
+        )
     if not is_sparse(X):
         return np.asarray(X if X.dtype.isnative else X.astype(X.dtype.newbyteorder("=")))
     rows = X.tocsr()
-    return rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float64)  # some libraries read no others
+    return (
+        rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float64)
+    )  # some libraries read no others
 
 
 def _rows_of_any_kind(rows: Sequence[Any], model: ModelColumns, what: str) -> NDArray[Any]:
@@ -130,22 +151,34 @@ def _rows_of_any_kind(rows: Sequence[Any], model: ModelColumns, what: str) -> ND
         plain = np.asarray(rows)
         as_they_are = np.array(rows, dtype=object)
     except ValueError as error:
-        raise InputError(f"{what} is no table ({shown(error, 200)}); expected rows of equal length.") from None
+        raise InputError(
+            f"{what} is no table ({shown(error, 200)}); expected rows of equal length."
+        ) from None
     keeps_kinds = getattr(model, "tells_kinds_apart", False)
     if plain.dtype.kind in "biu" or (plain.dtype.kind == "f" and not keeps_kinds):
         return plain
     return as_they_are
 
 
-def _check_names(frame: nw.DataFrame[Any], model: ModelColumns, what: str, fitted: nw.DataFrame[Any] | None) -> None:
-    distinct_labels(np.array([*frame.columns, None], dtype=object)[:-1], f"The list of {what}'s columns")
+def _check_names(
+    frame: nw.DataFrame[Any], model: ModelColumns, what: str, fitted: nw.DataFrame[Any] | None
+) -> None:
+    distinct_labels(
+        np.array([*frame.columns, None], dtype=object)[:-1], f"The list of {what}'s columns"
+    )
     given = _spelled(frame, model)
-    twice = {name for name in given if given.count(name) > 1} if len(set(given)) < len(given) else ()
+    twice = (
+        {name for name in given if given.count(name) > 1} if len(set(given)) < len(given) else ()
+    )
     if twice:
-        raise InputError(f"{what} has several columns named {shown(min(twice))}; expected columns of different names.")
+        raise InputError(
+            f"{what} has several columns named {shown(min(twice))}; expected columns of different names."
+        )
     names, library = model.feature_names, model.library
     known = [] if fitted is None else _spelled(fitted, model)
-    renames = getattr(model, "renames", False)  # a fit may name the columns of a frame, and predict goes by places
+    renames = getattr(
+        model, "renames", False
+    )  # a fit may name the columns of a frame, and predict goes by places
     if renames and len(known) == model.n_features and not {*known} & {*(names or ())}:
         names = None
     if names is None and fitted is not None:
@@ -192,9 +225,13 @@ def _with_numeric_columns(X: Any, frame: nw.DataFrame[Any], model: ModelColumns,
     """
     if frame.implementation.is_pandas():
         dtype_by_column = dict(zip(frame.columns, frame.to_native().dtypes))
-        numeric = {name for name, dtype in dtype_by_column.items() if _is_usable_pandas_dtype(dtype)}
+        numeric = {
+            name for name, dtype in dtype_by_column.items() if _is_usable_pandas_dtype(dtype)
+        }
         of_objects = [name for name, dtype in dtype_by_column.items() if dtype == np.dtype(object)]
-        complex_numbers = {name for name, dtype in dtype_by_column.items() if getattr(dtype, "kind", "") == "c"}
+        complex_numbers = {
+            name for name, dtype in dtype_by_column.items() if getattr(dtype, "kind", "") == "c"
+        }
     else:
         dtype_by_column = dict(frame.schema)
         numeric = {name for name, dtype in dtype_by_column.items() if _is_usable_dtype(dtype)}
@@ -209,7 +246,9 @@ def _with_numeric_columns(X: Any, frame: nw.DataFrame[Any], model: ModelColumns,
         odd = [name for name in dtype_by_column if name not in numeric]
     if odd:
         names = ", ".join(f"{name} ({dtype_by_column[name]})" for name in odd[:5])
-        raise InputError(f"{what} has columns that are not numeric: {names}. Encode them as for the fit.")
+        raise InputError(
+            f"{what} has columns that are not numeric: {names}. Encode them as for the fit."
+        )
     if not of_objects:
         return X
     if frame.implementation.is_pandas():
@@ -217,7 +256,10 @@ def _with_numeric_columns(X: Any, frame: nw.DataFrame[Any], model: ModelColumns,
         for name, values in floats_by_column.items():
             table[name] = values
         return table
-    columns = [nw.new_series(name, values, backend=frame.implementation) for name, values in floats_by_column.items()]
+    columns = [
+        nw.new_series(name, values, backend=frame.implementation)
+        for name, values in floats_by_column.items()
+    ]
     return frame.with_columns(columns).to_native()
 
 
@@ -247,7 +289,9 @@ def take_rows(X: Any, rows: slice | NDArray[np.intp]) -> Any:
     frame = as_frame(X)
     if frame is not None:
         return frame[rows].to_native()
-    return (X.tocsr() if is_sparse(X) and X.format in ("bsr", "coo", "dia") else X)[rows]  # these have no rows to take
+    return (X.tocsr() if is_sparse(X) and X.format in ("bsr", "coo", "dia") else X)[
+        rows
+    ]  # these have no rows to take
 
 
 def stack_rows(X: Any, more: Any) -> Any:
@@ -256,7 +300,9 @@ def stack_rows(X: Any, more: Any) -> Any:
     if frame is not None:
         other = as_frame(more)
         if other is None:
-            other = nw.from_dict(dict(zip(frame.columns, np.asarray(more).T)), backend=frame.implementation)
+            other = nw.from_dict(
+                dict(zip(frame.columns, np.asarray(more).T)), backend=frame.implementation
+            )
         frame, other = share_categories(frame, other.select(frame.columns))
         return nw.concat([frame, other], how="vertical").to_native()
     if is_sparse(X):
@@ -267,7 +313,11 @@ def stack_rows(X: Any, more: Any) -> Any:
 def row_labels(X: Any) -> NDArray[Any]:
     """The user's names for the rows, copied: the index of a pandas frame, else 0, 1, 2, ..."""
     index = getattr(X, "index", None) if as_frame(X) is not None else None
-    return np.arange(X.shape[0]) if index is None else distinct_labels(np.array(index.to_numpy()), "The index")
+    return (
+        np.arange(X.shape[0])
+        if index is None
+        else distinct_labels(np.array(index.to_numpy()), "The index")
+    )
 
 
 def coding_of(model: Any) -> NDArray[Any] | LabelClasses | None:
@@ -304,9 +354,13 @@ def as_directory(value: Any) -> Path:
     """A directory that files can be written to."""
     path = as_path(value, "scratch")
     if not path.is_dir():
-        raise InputError(f"scratch is {str(path)!r}, which is no directory; expected one that files can be written to.")
+        raise InputError(
+            f"scratch is {str(path)!r}, which is no directory; expected one that files can be written to."
+        )
     if not os.access(path, os.W_OK):
-        raise InputError(f"scratch is {str(path)!r}, which cannot be written to; choose another directory.")
+        raise InputError(
+            f"scratch is {str(path)!r}, which cannot be written to; choose another directory."
+        )
     return path
 
 
@@ -320,7 +374,9 @@ def as_path(value: Any, what: str = "path") -> Path:
     except FileNotFoundError:
         return path
     except TypeError:
-        raise InputError(f"{what} is a {type(value).__name__}; expected a path: text or a pathlib.Path.") from None
+        raise InputError(
+            f"{what} is a {type(value).__name__}; expected a path: text or a pathlib.Path."
+        ) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(
@@ -333,7 +389,11 @@ def as_file(value: Any, what: str = "path", is_folder: bool = False) -> Path:
     """A path that a file can be written to: its directory is there, and it is not a directory itself, unless it is to be one."""
     path = as_path(value, what)
     if not path.absolute().parent.is_dir():
-        raise InputError(f"There is no directory {path.absolute().parent} to write {path.name} to. Make it first.")
+        raise InputError(
+            f"There is no directory {path.absolute().parent} to write {path.name} to. Make it first."
+        )
     if path.is_dir() and not is_folder:
-        raise InputError(f"{what} is {str(path)!r}, a directory; expected the name of a file to write.")
+        raise InputError(
+            f"{what} is {str(path)!r}, a directory; expected the name of a file to write."
+        )
     return path

@@ -68,7 +68,9 @@ class Program:
     scales: Array  #: the tables of all terms, one number per cell of the tree, one table after the other
     moves: Numbers  #: (Q, 2) tree and output of each
     steps: Array  #: the tables of all moves
-    draws: NDArray[np.uint8] | None  #: (T, N) what multiplies a row's gradient in each tree; None for ones
+    draws: (
+        NDArray[np.uint8] | None
+    )  #: (T, N) what multiplies a row's gradient in each tree; None for ones
     link: str  #: of LINKS: the state itself, ``1 / (1 + state)``, or the state over the sum of the row's states
     product: bool  #: whether moves multiply a state, or are added
 
@@ -84,9 +86,15 @@ class Rows(ABC):
     starts: Numbers  #: (T + 1,) where the cells of each tree begin
     every: Numbers  #: (T,) the numbers of all trees
     n_threads: int = 1  #: of the host, that prepare what kernels are given
-    swept: int = 128  #: queries that share a sweep, so that tables of their leaves stay in the caches
-    shared_leaves: int = 200  #: up to which trees pay for sharing a pass, through the co-occurrence of their leaves
-    shared_bytes: int = 0  #: per row and tree, for the co-occurrence of larger trees that share a pass
+    swept: int = (
+        128  #: queries that share a sweep, so that tables of their leaves stay in the caches
+    )
+    shared_leaves: int = (
+        200  #: up to which trees pay for sharing a pass, through the co-occurrence of their leaves
+    )
+    shared_bytes: int = (
+        0  #: per row and tree, for the co-occurrence of larger trees that share a pass
+    )
     times: int = 1  #: how many times more rows are walked at once than stay in a CPU's caches
 
     @abstractmethod
@@ -122,7 +130,9 @@ class Rows(ABC):
         return sums
 
     @abstractmethod
-    def read_out(self, table: Array, constant: Array, weights: Array | None, first: int, out: Array) -> None:
+    def read_out(
+        self, table: Array, constant: Array, weights: Array | None, first: int, out: Array
+    ) -> None:
         """Fills ``out`` (rows, S): ``out[j - first] = w_j (constant + sum_t table[cell_t(j)])`` for the rows from ``first`` on.
 
         ``constant`` is (S,). The rows of ``table`` and of ``out`` may lie apart. T look-ups per row and column.
@@ -133,7 +143,9 @@ class Rows(ABC):
         return a @ b
 
     @abstractmethod
-    def moments(self, table: Array, constant: Array, weights: Array | None, values: Array, out: Array) -> None:
+    def moments(
+        self, table: Array, constant: Array, weights: Array | None, values: Array, out: Array
+    ) -> None:
         """Sums values (N, M) under the sizes of what `read_out` gives for all rows, which is never written down.
 
             out[0, s, m] = sum_j |k_js| values[j, m],     out[1, s, m] = sum_j k_js^2 values[j, m]
@@ -165,7 +177,9 @@ class Rows(ABC):
         """
 
     @abstractmethod
-    def top_matches(self, queries: Cells, weights: Array | None, values: Array, rows: Numbers) -> None:
+    def top_matches(
+        self, queries: Cells, weights: Array | None, values: Array, rows: Numbers
+    ) -> None:
         """Fills the k largest of what `matches` gives for all rows, (S, k) each: largest first, equal ones by row number.
 
         A row that shares no cell with a query has no place. Free places have row -1 and value 0; all are free before the call.
@@ -217,7 +231,9 @@ class Rows(ABC):
         """
 
     @abstractmethod
-    def residual_factors(self, steps: Array, levels: Array, draws: Array, start: Array, first: int, out: Array) -> None:
+    def residual_factors(
+        self, steps: Array, levels: Array, draws: Array, start: Array, first: int, out: Array
+    ) -> None:
         """Walks through the trees and records how far each row's residual is from the level of its cell.
 
         With ``r_j = start[j - first]`` at first and ``c = cell_t(j)``, for t = 0 .. T - 1:
@@ -229,7 +245,13 @@ class Rows(ABC):
 
     @abstractmethod
     def gradient_factors(
-        self, program: Program, intercepts: Array, slopes: Array, state: Array, first: int, out: Array
+        self,
+        program: Program,
+        intercepts: Array,
+        slopes: Array,
+        state: Array,
+        first: int,
+        out: Array,
     ) -> None:
         """Walks through the rounds of a fit and records what each row's own gradient puts into each place.
 
@@ -341,7 +363,9 @@ class Backend(ABC):
         """Keeps a factor (L, L); what lies below its diagonal is ignored."""
 
     @abstractmethod
-    def top(self, block: Array, first: int, scale: Array | None, values: Array, rows: Numbers) -> None:
+    def top(
+        self, block: Array, first: int, scale: Array | None, values: Array, rows: Numbers
+    ) -> None:
         """Merges a block (rows, S) of the rows from ``first`` on into the k largest ``|scale_j block[j - first, s]|`` of every s.
 
         ``values`` (S, k) are not scaled, ``rows`` (S, k) their row numbers: largest first, equal ones by row number. Free

@@ -70,7 +70,15 @@ class Bounded:
         parts = [slice(0, n)] if n <= 2 * PROBED else [slice(0, PROBED), slice(PROBED, n)]
         for part in parts if blocks is not None else []:
             own = xp.ascontiguousarray(table[:, part]), xp.ascontiguousarray(constant[part])
-            search(blocks, *own, *factors, int(n_look_ups / SHARE), values[part], rows[part], done[part])
+            search(
+                blocks,
+                *own,
+                *factors,
+                int(n_look_ups / SHARE),
+                values[part],
+                rows[part],
+                done[part],
+            )
             if done[part].mean() < 0.5:
                 if factors[1] is None and values.shape[1] <= FEW:
                     self.blocks, self._wanted = None, False
@@ -81,7 +89,13 @@ class Bounded:
             read(table, constant, *factors, values, rows)
         elif len(left):
             some, places = values[left], rows[left]
-            read(xp.ascontiguousarray(table[:, xp.asarray(left)]), constant[xp.asarray(left)], *factors, some, places)
+            read(
+                xp.ascontiguousarray(table[:, xp.asarray(left)]),
+                constant[xp.asarray(left)],
+                *factors,
+                some,
+                places,
+            )
             values[left], rows[left] = some, places
 
 

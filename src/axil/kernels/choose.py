@@ -29,7 +29,9 @@ def settled(limits: Limits, n_visits: float) -> Limits:
     if limits.device != "auto":
         return limits
     device = "cuda" if _gpu_pays(n_visits, limits.n_threads) and why_no_gpu() is None else "cpu"
-    return Limits(limits.n_threads, budget_of(device, limits.budget.limit, limits.budget.scratch), device)
+    return Limits(
+        limits.n_threads, budget_of(device, limits.budget.limit, limits.budget.scratch), device
+    )
 
 
 def _gpu_pays(n_visits: float, n_threads: int) -> bool:
@@ -90,7 +92,11 @@ def limits_of(
     if n_threads is not None:
         threads = inputs.as_count(n_threads, "n_threads", most=inputs.MOST_THREADS)
     else:
-        threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        threads = (
+            len(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else os.cpu_count() or 1
+        )
     limit = None if memory_limit is None else inputs.as_bytes(memory_limit)
     missing = why_no_gpu() if inputs.as_choice(device, DEVICES, "device") == "cuda" else None
     if missing is not None:

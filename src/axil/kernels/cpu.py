@@ -22,10 +22,20 @@ from axil.types import Array
 BLOCK = 256  # leaves worked on between two moments at which Ctrl-C takes effect
 SWEPT_CELLS = 4096  # of a tree times columns: the tables of a pass stay in the second-level cache
 LEAST_SWEPT = 16  # columns: a row of the state is whole cache lines
-FEW_COLUMNS = 8  # columns up to which all rows are read sooner in double precision than screened in single
+FEW_COLUMNS = (
+    8  # columns up to which all rows are read sooner in double precision than screened in single
+)
 READ_ROWS = 1 << 17  # rows of few columns that are read at a time
 COSTS = Costs(
-    sweep=1.0, pair=0.8, fill=20.0, walk=2.7, read=0.18, solve=0.09, inverse=0.035, product=0.14, visit_seconds=3e-10
+    sweep=1.0,
+    pair=0.8,
+    fill=20.0,
+    walk=2.7,
+    read=0.18,
+    solve=0.09,
+    inverse=0.035,
+    product=0.14,
+    visit_seconds=3e-10,
 )  # two cores
 
 
@@ -33,9 +43,18 @@ def _walked(kernel: Callable[..., None]) -> Callable[..., None]:
     """The method of `Rows` that walks through the rounds of a `Program`."""
 
     def method(self: CpuRows, program: Program, *arguments: Any, **named: Any) -> None:
-        rounds = program.rounds, program.terms, program.scales, program.moves, program.steps, program.draws
+        rounds = (
+            program.rounds,
+            program.terms,
+            program.scales,
+            program.moves,
+            program.steps,
+            program.draws,
+        )
         link = LINKS.index(program.link), program.product
-        kernel(self.cells, self.starts, *rounds, *link, *arguments, **named, n_threads=self.n_threads)
+        kernel(
+            self.cells, self.starts, *rounds, *link, *arguments, **named, n_threads=self.n_threads
+        )
 
     return method
 
@@ -63,7 +82,9 @@ class CpuRows(Rows):
     deletions = _passed(_core.deletions)
     replay = _passed(_core.replay)
     gradient_factors = _walked(_core.gradient_factors)
-    gradient_sums = _walked(_core.gradient_sums)  #: the sums of what it puts into each term's cells, and of their sizes
+    gradient_sums = _walked(
+        _core.gradient_sums
+    )  #: the sums of what it puts into each term's cells, and of their sizes
 
     def __init__(self, cells: Cells, starts: Numbers, weights: Array | None, n_threads: int):
         self.cells, self.starts, self.weights, self.n_threads = cells, starts, weights, n_threads
@@ -92,10 +113,18 @@ class CpuRows(Rows):
         rows: Numbers,
     ) -> None:
         search = partial(_core.top_blocks, n_threads=self.n_threads)
-        self._bounded.top(search, self._read_top, self.cells.size, table, constant, (weights, scale), values, rows)
+        self._bounded.top(
+            search, self._read_top, self.cells.size, table, constant, (weights, scale), values, rows
+        )
 
     def _read_top(
-        self, table: Array, constant: Array, weights: Array | None, scale: Array | None, values: Array, rows: Numbers
+        self,
+        table: Array,
+        constant: Array,
+        weights: Array | None,
+        scale: Array | None,
+        values: Array,
+        rows: Numbers,
     ) -> None:
         """`top` by reading all rows: many columns in single precision first, few as they are. The bits are the same."""
         if len(constant) > FEW_COLUMNS:
@@ -116,7 +145,9 @@ class CpuRows(Rows):
 
     def _make_blocks(self) -> _core.Blocks | None:
         sampled = np.linspace(0, self.n_rows - 1, min(SAMPLE, self.n_rows)).astype(np.intp)
-        some = CpuRows(np.ascontiguousarray(self.cells[:, sampled]), self.starts, None, self.n_threads)
+        some = CpuRows(
+            np.ascontiguousarray(self.cells[:, sampled]), self.starts, None, self.n_threads
+        )
         return _core.blocks(self.cells, self.starts, places(self, some), self.n_threads)
 
     def cooccurrence(self, first: int, last: int, weights: Array | None, out: Array) -> None:
@@ -127,8 +158,12 @@ class CpuRows(Rows):
         self, table: Array, factors: Array, first: int, out: Array, trees: Numbers | None = None
     ) -> None:
         if trees is None:
-            return _core.scaled_read_out(self.cells, self.starts, table, factors, first, out, self.n_threads)
-        some, starts = self._some(trees)  # the kernel takes neighbouring trees: a copy, of these rows alone
+            return _core.scaled_read_out(
+                self.cells, self.starts, table, factors, first, out, self.n_threads
+            )
+        some, starts = self._some(
+            trees
+        )  # the kernel takes neighbouring trees: a copy, of these rows alone
         cells = np.ascontiguousarray(self.cells[some, first : first + len(out)])
         _core.scaled_read_out(cells, starts, table, factors, 0, out, self.n_threads)
 
@@ -137,7 +172,11 @@ class CpuRows(Rows):
     ) -> None:
         some, starts = self._some(trees)
         n = len(codes)
-        if factors.shape != (len(some), n) or len(sums) != starts[-1] or not 0 <= first <= self.n_rows - n:
+        if (
+            factors.shape != (len(some), n)
+            or len(sums) != starts[-1]
+            or not 0 <= first <= self.n_rows - n
+        ):
             raise ValueError(
                 f"factors {factors.shape}, sums {sums.shape}, {n} rows from {first} on do not fit together"
             )
@@ -200,7 +239,9 @@ def bootstrapped(seed: int, n_rows: int, n_drawn: int) -> Numbers:
     return times
 
 
-def drawn_sums(leaves: NDArray[Any], draws: Array, values: Array, n_leaves: int) -> tuple[Array, Numbers]:
+def drawn_sums(
+    leaves: NDArray[Any], draws: Array, values: Array, n_leaves: int
+) -> tuple[Array, Numbers]:
     """(L, S) sums of the values (N, S) of rows in each leaf of a tree, times their draws, and (L,) how many were drawn."""
     sums, counts = np.empty((n_leaves, values.shape[1])), np.empty(n_leaves, dtype=np.int64)
     _core.drawn_sums(leaves, draws, values, sums, counts)
@@ -215,7 +256,12 @@ def ranges(leaves: NDArray[Any], values: Array, n_leaves: int) -> tuple[Array, A
 
 
 def leaf_rows(
-    cells: Cells, starts: Numbers, draws: Array, weights: Array | None, factors: Array, n_threads: int = 1
+    cells: Cells,
+    starts: Numbers,
+    draws: Array,
+    weights: Array | None,
+    factors: Array,
+    n_threads: int = 1,
 ) -> tuple[Array, NDArray[np.int32], Numbers]:
     """The entries of rows in their leaves, the rows, and where those of each leaf begin: (L + 1,); see `_core.leaf_rows`."""
     given = cells, starts, np.ascontiguousarray(draws), weights, factors
@@ -228,11 +274,21 @@ def leaf_rows(
     return data, rows, ends
 
 
-Ways, descend = _core.Ways, _core.descend  # large trees, and the leaves of rows in them, node by node
+Ways, descend = (
+    _core.Ways,
+    _core.descend,
+)  # large trees, and the leaves of rows in them, node by node
 
 
 def refit_rounds(
-    cells: Cells, starts: Numbers, rounds: Numbers, moves: Numbers, steps: Array, terms: Numbers, link: str, *rest: Any
+    cells: Cells,
+    starts: Numbers,
+    rounds: Numbers,
+    moves: Numbers,
+    steps: Array,
+    terms: Numbers,
+    link: str,
+    *rest: Any,
 ) -> None:
     """Moves the states of several fits through rounds and sums their gradients over leaves; see `_core.refit_rounds`."""
     _core.refit_rounds(cells, starts, rounds, moves, steps, terms, LINKS.index(link), *rest)
@@ -263,7 +319,9 @@ class CpuTriangle(Triangle):
         """The inverse of a diagonal block."""
 
         def made() -> Array:
-            return np.ascontiguousarray(np.triu(lapack.dtrtri(self.factor[own, own].T, lower=1, unitdiag=1)[0].T))
+            return np.ascontiguousarray(
+                np.triu(lapack.dtrtri(self.factor[own, own].T, lower=1, unitdiag=1)[0].T)
+            )
 
         return self._kept.get(own.start, made)
 
@@ -303,7 +361,9 @@ class Cpu(Backend):
     def triangle(self, factor: Array) -> CpuTriangle:
         return CpuTriangle(factor, self.n_threads)
 
-    def top(self, block: Array, first: int, scale: Array | None, values: Array, rows: Numbers) -> None:
+    def top(
+        self, block: Array, first: int, scale: Array | None, values: Array, rows: Numbers
+    ) -> None:
         _core.top(block, first, scale, values, rows, self.n_threads)
 
     def sums(self, block: Array, values: Array, measure: int = 0) -> Array:

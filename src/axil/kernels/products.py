@@ -11,17 +11,25 @@ from axil.kernels import MEASURES
 from axil.kernels.cpu import column_sums
 from axil.types import Array
 
-BLOCK_ROWS = 2048  # whose sums are made one after the other, then added block by block; as in the core
+BLOCK_ROWS = (
+    2048  # whose sums are made one after the other, then added block by block; as in the core
+)
 
 
-def weighted(weights: Any, values: Array | None = None, measure: str = "weight", n_threads: int = 1) -> Array:
+def weighted(
+    weights: Any, values: Array | None = None, measure: str = "weight", n_threads: int = 1
+) -> Array:
     """(n, M), or (K, n, M): ``sum_j f(k_j) v_j`` of weights (n, N), or (K, n, N), and values (N, M); None for ones.
 
     f is the weight itself, its size or its square. Sparse weights, in the order of their rows, give the bits of dense ones.
     """
     if weights.ndim == 3:
         return np.stack([weighted(own, values, measure, n_threads) for own in weights])
-    own = np.ones((weights.shape[1], 1)) if values is None else np.ascontiguousarray(values, dtype=np.float64)
+    own = (
+        np.ones((weights.shape[1], 1))
+        if values is None
+        else np.ascontiguousarray(values, dtype=np.float64)
+    )
     if issparse(weights):
         return _sparse(weights, own, measure)
     return column_sums(weights.T, own, MEASURES.index(measure), n_threads)
@@ -32,7 +40,9 @@ def _sparse(weights: Any, values: Array, measure: str) -> Array:
     (n, n_rows), data = ordered.shape, ordered.data
     found = data if measure == "weight" else np.abs(data) if measure == "size" else data * data
     blocks = -(-n_rows // BLOCK_ROWS)
-    place = np.repeat(np.arange(n) * blocks, np.diff(ordered.indptr)) + ordered.indices // BLOCK_ROWS
+    place = (
+        np.repeat(np.arange(n) * blocks, np.diff(ordered.indptr)) + ordered.indices // BLOCK_ROWS
+    )
     sums = np.zeros((n, values.shape[1]))
     for m, own in enumerate(values.T):  # bincount and cumsum add one number after the other
         parts = np.bincount(place, found * own[ordered.indices], n * blocks).reshape(n, blocks)

@@ -33,7 +33,9 @@ def is_away(values: Any) -> bool:
 
 def module_of(values: Any) -> str:
     """The module whose arrays answers about these values are: that of an array on a GPU which has a way back, else numpy."""
-    return str(namespace(values).__name__) if is_away(values) and hasattr(values, "get") else "numpy"
+    return (
+        str(namespace(values).__name__) if is_away(values) and hasattr(values, "get") else "numpy"
+    )
 
 
 def like(array: NDArray[Any], other: Any) -> Any:

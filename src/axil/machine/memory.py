@@ -30,7 +30,9 @@ def free_memory() -> int:
         free.append(1024 * int(pages.split("MemAvailable:")[1].split()[0]))
         limit = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
         if limit != "max":
-            free.append(int(limit) - int(Path("/sys/fs/cgroup/memory.current").read_text(encoding="ascii")))
+            free.append(
+                int(limit) - int(Path("/sys/fs/cgroup/memory.current").read_text(encoding="ascii"))
+            )
     except (OSError, IndexError, ValueError):
         pass
     if not free:
@@ -85,7 +87,9 @@ class Budget:
         available = self.available
         if n_bytes > available:
             origin = "is free" if self.limit is None else "is allowed by memory_limit"
-            raise InputError(f"{what} would take {in_words(n_bytes)}, but {in_words(available)} {origin}. {instead}")
+            raise InputError(
+                f"{what} would take {in_words(n_bytes)}, but {in_words(available)} {origin}. {instead}"
+            )
 
     def empty(self, shape: tuple[int, int], dtype: Any, what: str, instead: str) -> NDArray[Any]:
         """An array of rows times trees, in a file where there is a place for it; not initialised."""
@@ -118,7 +122,11 @@ def _allocate(file: IO[bytes], n_bytes: int) -> None:
         try:
             return os.posix_fallocate(file.fileno(), 0, n_bytes)
         except OSError as error:
-            if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS):  # what this file system cannot do
+            if error.errno not in (
+                errno.EINVAL,
+                errno.EOPNOTSUPP,
+                errno.ENOSYS,
+            ):  # what this file system cannot do
                 raise
     zeros = bytes(min(n_bytes, 1 << 20))
     for start in range(0, n_bytes, len(zeros)):

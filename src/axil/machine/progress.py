@@ -61,4 +61,6 @@ def in_time(seconds: float) -> str:
         return "longer than is allowed"
     if seconds < 100:
         return f"some {max(seconds, 1):.0f} seconds"
-    return f"some {seconds / 60:.0f} minutes" if seconds < 6000 else f"some {seconds / 3600:.0f} hours"
+    return (
+        f"some {seconds / 60:.0f} minutes" if seconds < 6000 else f"some {seconds / 3600:.0f} hours"
+    )

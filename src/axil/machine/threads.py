@@ -60,7 +60,9 @@ class _Block:
 
 
 _limits = Lock()
-_limited: WeakSet[_Block] = WeakSet()  # those that run now; one that Ctrl-C stops at its very end leaves by itself
+_limited: WeakSet[_Block] = (
+    WeakSet()
+)  # those that run now; one that Ctrl-C stops at its very end leaves by itself
 _before: Any = None  # what it had before the first of them
 
 
@@ -97,5 +99,7 @@ def _blas() -> threadpoolctl.ThreadpoolController:
 def _take_control() -> None:
     """Let this thread set OpenBLAS's number, which threadpoolctl leaves to the one that did so first; here blocks take turns."""
     controller: Any = getattr(threadpoolctl, "OpenBLASController", None)
-    if hasattr(controller, "clear_controlling_thread"):  # not in older versions, where every thread may
+    if hasattr(
+        controller, "clear_controlling_thread"
+    ):  # not in older versions, where every thread may
         controller.clear_controlling_thread(force=True)

@@ -63,7 +63,9 @@ def write(
     """Write the file whole or not at all: it takes its name only once it is complete. With a key it is signed."""
     target = as_file(path)
     contents = {**arrays, **_label_arrays(index)}
-    stated = json.loads(json.dumps({"format": FORMAT, "version": VERSION, **header}))  # as it will be read
+    stated = json.loads(
+        json.dumps({"format": FORMAT, "version": VERSION, **header})
+    )  # as it will be read
     seal = {"digest": digest(stated, contents)}
     if key is not None:
         seal["signature"] = signature(stated, contents, as_key(key))
@@ -78,7 +80,9 @@ def read(path: Any, budget: Budget, key: bytes | None = None) -> Archive:
     path = as_path(path)
     key = None if key is None else as_key(key)
     if not path.exists():
-        raise InputError(f"There is no file {path}. Check the path; explainer.save(path) writes one.")
+        raise InputError(
+            f"There is no file {path}. Check the path; explainer.save(path) writes one."
+        )
     if not path.is_file():
         raise InputError(f"{path} is not a file; expected one that explainer.save wrote.")
     try:
@@ -98,8 +102,12 @@ def read(path: Any, budget: Budget, key: bytes | None = None) -> Archive:
     except (InputError, MemoryError):
         raise
     except PermissionError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}. Allow it, or choose another file.") from error
-    except Exception as error:  # a damaged file can raise anything in the parsers of zip, npy and JSON
+        raise InputError(
+            f"{path} cannot be read: {error.strerror}. Allow it, or choose another file."
+        ) from error
+    except (
+        Exception
+    ) as error:  # a damaged file can raise anything in the parsers of zip, npy and JSON
         raise damaged(path, error) from error
 
 
@@ -132,13 +140,19 @@ def _fed(state: Any, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) ->
 
 
 def _check_signature(
-    path: Path, header: dict[str, Any], arrays: dict[str, NDArray[Any]], stated: Any, key: bytes | None
+    path: Path,
+    header: dict[str, Any],
+    arrays: dict[str, NDArray[Any]],
+    stated: Any,
+    key: bytes | None,
 ) -> None:
     """Raise unless the file is signed with the key; without a key, unless it is not signed."""
     if key is None and stated is None:
         return
     if key is None:
-        raise InputError(f"{path} is signed. Pass the key that it was saved with: axil.load(path, model, key=key).")
+        raise InputError(
+            f"{path} is signed. Pass the key that it was saved with: axil.load(path, model, key=key)."
+        )
     if stated is None:
         raise InputError(
             f"{path} is not signed, so the key proves nothing about it. Load it without key=, if you trust where it comes from; "
@@ -175,7 +189,9 @@ def _read(path: Path, budget: Budget) -> dict[str, NDArray[Any]]:
         size = sum(one.file_size for one in members)
         if size > path.stat().st_size:
             raise ValueError("members that overlap")
-        labels = sum(8 * one.file_size for one in members if one.filename == "index.ends.npy")  # as objects of Python
+        labels = sum(
+            8 * one.file_size for one in members if one.filename == "index.ends.npy"
+        )  # as objects of Python
         budget.require(size + labels, f"The explainer in {path}", "Raise memory_limit.")
         return {one.filename.removesuffix(".npy"): _array(stream, one) for one in members}
 
@@ -186,10 +202,16 @@ def _array(stream: io.BufferedReader, member: zipfile.ZipInfo) -> NDArray[Any]:
     local = stream.read(30)
     if local[:4] != _LOCAL:
         raise ValueError(f"{member.filename} is not where it should be")
-    start = stream.seek(int.from_bytes(local[26:28], "little") + int.from_bytes(local[28:], "little"), 1)
+    start = stream.seek(
+        int.from_bytes(local[26:28], "little") + int.from_bytes(local[28:], "little"), 1
+    )
     try:
         version = np.lib.format.read_magic(stream)
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        read = (
+            np.lib.format.read_array_header_1_0
+            if version == (1, 0)
+            else np.lib.format.read_array_header_2_0
+        )
         shape, fortran, dtype = read(stream)
     except Exception as error:  # a parser of Python's own literals
         raise ValueError(f"no header of an array in {member.filename}") from error
@@ -220,7 +242,13 @@ def _labels(arrays: dict[str, NDArray[Any]]) -> NDArray[Any]:
     index, ends = arrays.pop("index"), arrays.pop("index.ends", None)
     if ends is None:
         return index
-    if index.dtype != np.uint8 or index.ndim != 1 or ends.dtype != np.int64 or ends.ndim != 1 or not len(ends):
+    if (
+        index.dtype != np.uint8
+        or index.ndim != 1
+        or ends.dtype != np.int64
+        or ends.ndim != 1
+        or not len(ends)
+    ):
         raise ValueError(f"labels of type {index.dtype} and {ends.dtype}")
     if ends[0] < 0 or (ends[1:] < ends[:-1]).any() or ends[-1] != len(index):
         raise ValueError("labels that do not follow one another")
@@ -236,7 +264,11 @@ def plain_labels(index: NDArray[Any]) -> NDArray[Any]:
     if index.dtype != object:
         return index
     plain = np.array(list(index))
-    if plain.shape != index.shape or plain.dtype == object or not all(isinstance(label, str) for label in index):
+    if (
+        plain.shape != index.shape
+        or plain.dtype == object
+        or not all(isinstance(label, str) for label in index)
+    ):
         found = type(next((label for label in index if not isinstance(label, str)), None)).__name__
         raise InputError(
             f"The training rows' labels are of type {found}, which cannot be saved without pickle. "

@@ -39,17 +39,30 @@ PAGE = """<!DOCTYPE html>
 
 
 def write(
-    changed: Any, top: Any, parts: Sequence[str], scale: TargetScale, path: Any, title: str | None, target: str | None
+    changed: Any,
+    top: Any,
+    parts: Sequence[str],
+    scale: TargetScale,
+    path: Any,
+    title: str | None,
+    target: str | None,
 ) -> str | None:
     """The page of a table of changes and of the rows that did most; its text if there is no path.
 
     The parts of a model fitted to logarithms are factors, as in its waterfall.
     """
-    place, title, target = template.as_target(path), as_words(title, "title"), as_words(target, "target")
+    place, title, target = (
+        template.as_target(path),
+        as_words(title, "title"),
+        as_words(target, "target"),
+    )
     head = title or f"Why predictions{'' if target is None else f' of {target}'} changed"
     lines, rows = _columns(changed), _columns(top)
     k = len(rows["query"]) // max(len(lines["query"]), 1)
-    body = [_section(lines, rows, i, slice(i * k, i * k + k), parts, scale) for i in range(len(lines["query"]))]
+    body = [
+        _section(lines, rows, i, slice(i * k, i * k + k), parts, scale)
+        for i in range(len(lines["query"]))
+    ]
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     text = PAGE.format(
         policy=policy,

@@ -50,7 +50,9 @@ def listed(about: Predicted, found: Compared, per_class: bool = True, first: int
     best, share = found.best, found.shares
     if not per_class:
         return _by_row(about, found, first)
-    lines = tables.top_columns(about.labels, about.outputs, about.scale, best, about.meant, about.weighted)
+    lines = tables.top_columns(
+        about.labels, about.outputs, about.scale, best, about.meant, about.weighted
+    )
     made: dict[str, Any] = {}
     before = "weight" if about.weighted else "contribution"  # of the share
     alike = best.columns.get("similarity")
@@ -61,7 +63,9 @@ def listed(about: Predicted, found: Compared, per_class: bool = True, first: int
     summary: dict[str, Any] = {}
     if "residual" in best.columns:
         predictions = found.predictions
-        mean = _inverse(about.scale, predictions + _over(found.bias, found.weights, found.weights > 0))
+        mean = _inverse(
+            about.scale, predictions + _over(found.bias, found.weights, found.weights > 0)
+        )
         adjusted = _inverse(about.scale, predictions[:, :, None] + best.columns["residual"])
         repeated = np.broadcast_to(mean[:, :, None], best.size.shape)
         made |= {"adjusted": adjusted.ravel(), "adjusted (all)": repeated.ravel()}
@@ -83,7 +87,11 @@ def _by_row(about: Predicted, found: Compared, first: int) -> Listed:
     probabilities = {"probability": predictions[np.arange(len(likely)), likely]}
     made = tables.predicted_columns(about.labels, None, about.classes[likely], k, probabilities) | {
         "row": best.columns["row"][:, 0].ravel(),
-        **({"similarity": best.columns["similarity"][:, 0].ravel()} if "similarity" in best.columns else {}),
+        **(
+            {"similarity": best.columns["similarity"][:, 0].ravel()}
+            if "similarity" in best.columns
+            else {}
+        ),
         "weight": best.columns["effect"][:, 0].ravel(),
         "share": found.shares[:, 0].ravel(),
         "target": about.classes[best.columns["target"].argmax(axis=1).ravel()],
@@ -91,7 +99,9 @@ def _by_row(about: Predicted, found: Compared, first: int) -> Listed:
     return Listed(_filled(made, found, first, 1), {})
 
 
-def _filled(made: dict[str, Any], found: Compared, first: int, n_outputs: int | None = None) -> dict[str, Any]:
+def _filled(
+    made: dict[str, Any], found: Compared, first: int, n_outputs: int | None = None
+) -> dict[str, Any]:
     """The columns without free places, with positions of rows and predictions."""
     positions = found.best.columns["position"][:, :n_outputs]
     asked = np.broadcast_to(first + np.arange(len(positions))[:, None, None], positions.shape)
@@ -103,7 +113,9 @@ def _filled(made: dict[str, Any], found: Compared, first: int, n_outputs: int | 
 def _inverse(scale: TargetScale, values: Array) -> Array:
     """Numbers (n, K) or (n, K, k) of the scale of the fit, as people read them."""
     moved = np.moveaxis(values, 1, -1)
-    return np.moveaxis(scale.inverse(moved.reshape(-1, moved.shape[-1])).reshape(moved.shape), -1, 1)
+    return np.moveaxis(
+        scale.inverse(moved.reshape(-1, moved.shape[-1])).reshape(moved.shape), -1, 1
+    )
 
 
 def _over(above: Array, below: Array, known: NDArray[np.bool_]) -> Array:
@@ -165,7 +177,9 @@ def similar_table(
     for about, compared in parts:
         if not compared.allowed:
             n = beside.n_targets[0]
-            raise InputError(f"among allows none of the {n} training rows; expected a mask that is True for some.")
+            raise InputError(
+                f"among allows none of the {n} training rows; expected a mask that is True for some."
+            )
         lines = listed(about, compared, per_class, first)
         found.append(lines.columns)
         summaries.append(lines.summary)
@@ -179,14 +193,24 @@ def similar_table(
     if suspects is not None:
         made["suspect"] = suspects[positions]
     known = beside.known
-    for i, own, queried in zip(chosen, features(positions, chosen), known.of_queries(made.pop("asked"), chosen)):
+    for i, own, queried in zip(
+        chosen, features(positions, chosen), known.of_queries(made.pop("asked"), chosen)
+    ):
         both = {f"{known.names[i]} (row)": own, f"{known.names[i]} (query)": queried}
         made |= {name: column for name, column in both.items() if column is not None}
-        numbers = [one.astype(float) for one in both.values() if one is not None and one.dtype.kind in "iuf"]
+        numbers = [
+            one.astype(float)
+            for one in both.values()
+            if one is not None and one.dtype.kind in "iuf"
+        ]
         if adjusted and len(numbers) == 2:
             made[f"{known.names[i]} (difference)"] = numbers[0] - numbers[1]
     frame = tables.make(made, beside.backend)
-    return _footed(frame, tables.joined(summaries), beside) if adjusted else tables.note(frame, beside.note)
+    return (
+        _footed(frame, tables.joined(summaries), beside)
+        if adjusted
+        else tables.note(frame, beside.note)
+    )
 
 
 def _warn_of(labels: list[Any], n: int) -> None:
@@ -203,7 +227,9 @@ def _warn_of(labels: list[Any], n: int) -> None:
 
 def _footed(frame: Any, summary: dict[str, Any], beside: Beside) -> Any:
     """The frame, with a footer where its library has a place for one."""
-    lines = [dict(zip(summary, line)) for line in zip(*(column.tolist() for column in summary.values()))]
+    lines = [
+        dict(zip(summary, line)) for line in zip(*(column.tolist() for column in summary.values()))
+    ]
     *_, named = summary
     fitted = named.removeprefix("bias").strip(" ()")
     text = f"{beside.note}; adjusted = target + F(query) - F(row)"

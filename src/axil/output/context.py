@@ -21,7 +21,9 @@ class Context:
     X: Any  #: (n, features); None of sums of predictions, which have no features
     X_train: Any  #: (n_train, features); None where they are not kept
     feature_names: list[str] | None  #: as the model has them
-    predictions: Array | None  #: (n, K) the model's own, offsets included; None where it was not asked
+    predictions: (
+        Array | None
+    )  #: (n, K) the model's own, offsets included; None where it was not asked
     held: str = ""  #: what is held fixed besides the splits
     #: (n,) what sums of predictions are in the targets' own units, such as "geometric mean of 4 predictions"; None: as they are
     combined: NDArray[Any] | None = None
@@ -29,7 +31,11 @@ class Context:
     def names(self) -> list[str]:
         """The names of the columns."""
         given = tuple(rows for rows in (self.X_train, self.X) if rows is not None)
-        return column_names(given, self.feature_names, given[0].shape[1]) if given else list(self.feature_names or [])
+        return (
+            column_names(given, self.feature_names, given[0].shape[1])
+            if given
+            else list(self.feature_names or [])
+        )
 
     def columns(self, chosen: list[int], n: int) -> list[NDArray[Any]]:
         """These columns, by position, of the n rows explained; None in them where there are no rows."""
@@ -50,7 +56,9 @@ class Account:
     """Numbers beside an additive account: what the link makes of the scores, and derivatives, computed when asked for."""
 
     meaning: str  #: of a score behind the link: "probability", "mean", or "" where the score is all there is
-    means: Array | None  #: (n, K) what the link makes of the scores; None where it leaves them as they are
+    means: (
+        Array | None
+    )  #: (n, K) what the link makes of the scores; None where it leaves them as they are
     #: the `WeightedSums` of derivatives by the targets, for rows (n, features) and their offsets
     derive: Callable[[Any, Any], Any]
     offsets: Any = None  #: of the rows, which can be taken by position; None for none

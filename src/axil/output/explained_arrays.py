@@ -137,7 +137,9 @@ class Arrays:
         """
         context = self._sums.context
         if context is None:
-            raise InputError("The explanation keeps no features; expected one that an explainer made: explainer(X).")
+            raise InputError(
+                "The explanation keeps no features; expected one that an explainer made: explainer(X)."
+            )
         (place,) = chosen_columns([name], context.names(), "name")
         (own,) = context.columns([place], len(self))
         if context.X_train is None:
@@ -153,17 +155,22 @@ class Arrays:
         if self._sums.additive:
             return self._given("contributions", queries_first(self._sums.weights))
         parts = [
-            weights.multiply(y).tocsr() if issparse(weights) else weights * y for weights, y in self._sums.by_output()
+            weights.multiply(y).tocsr() if issparse(weights) else weights * y
+            for weights, y in self._sums.by_output()
         ]
         if self.outputs is not None and issparse(self._sums.weights):
             return parts
-        return self._given("contributions", parts[0] if self.outputs is None else np.stack(parts, axis=1))
+        return self._given(
+            "contributions", parts[0] if self.outputs is None else np.stack(parts, axis=1)
+        )
 
     @property
     def values(self) -> Any:
         """(n, n_train) or (n, n_train, K): `contributions` by the name and in the order of axes that shap has."""
         found = self.contributions
-        return found if self.outputs is None or isinstance(found, list) else np.moveaxis(found, 1, -1)
+        return (
+            found if self.outputs is None or isinstance(found, list) else np.moveaxis(found, 1, -1)
+        )
 
     @property
     def base_values(self) -> Array:

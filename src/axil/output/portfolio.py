@@ -31,7 +31,9 @@ class Portfolio:
     def __init__(self, top: float, shares: Array):
         """``top``: the share of training rows, the largest first, that ``top_share`` is about; ``shares`` of sum |weight|."""
         self.top, self.shares = top, shares
-        self._before: Array | None = None  # (1, n_train) or (K, n_train): the weights of the query before
+        self._before: Array | None = (
+            None  # (1, n_train) or (K, n_train): the weights of the query before
+        )
 
     def columns(self, sums: WeightedSums) -> dict[str, Any]:
         """The columns of `Explanation.statistics`."""
@@ -41,7 +43,9 @@ class Portfolio:
         targets = np.asarray(sums.targets, dtype=np.float64).reshape(len(sums.targets), -1)
         last = np.zeros((len(parts), len(sums.targets)))
         for k, weights in enumerate(parts):
-            held = max(1, math.ceil(self.top * weights.shape[1] * (1 - ROUNDING)))  # rows that the share is, rounded up
+            held = max(
+                1, math.ceil(self.top * weights.shape[1] * (1 - ROUNDING))
+            )  # rows that the share is, rounded up
             before = None if self._before is None else self._before[k]
             for i in range(n):
                 row = weights[[i]].toarray()[0] if issparse(weights) else weights[i]
@@ -80,8 +84,13 @@ class Portfolio:
 
 def _relevance(weights: Array, targets: Array) -> tuple[float, float]:
     """fit and asymmetry of one query; nan where its weights, or the targets, are all the same."""
-    longs, shorts = _correlation(np.maximum(weights, 0), targets), _correlation(np.minimum(weights, 0), targets)
-    return _correlation(weights, targets) ** 2, (np.nan_to_num(longs) - np.nan_to_num(shorts)) ** 2 / 2
+    longs, shorts = (
+        _correlation(np.maximum(weights, 0), targets),
+        _correlation(np.minimum(weights, 0), targets),
+    )
+    return _correlation(weights, targets) ** 2, (
+        np.nan_to_num(longs) - np.nan_to_num(shorts)
+    ) ** 2 / 2
 
 
 def _correlation(a: Array, b: Array) -> float:

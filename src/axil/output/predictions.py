@@ -42,16 +42,24 @@ class WeightedSums:
     query_index: NDArray[Any]  #: (n,) the user's labels of the explained rows
     #: "exact"; "additive": weights are pushes; "derivative": they only differentiate the prediction
     kind: str = "exact"
-    outputs: NDArray[Any] | None = None  #: (K,) numbers of the outputs or names of the classes; None for one output
+    outputs: NDArray[Any] | None = (
+        None  #: (K,) numbers of the outputs or names of the classes; None for one output
+    )
     backend: str = "pandas"  #: the frame library that tables are made with
     n_threads: int = 1
-    context: Context | None = None  #: features and the model's own predictions, where they are known
+    context: Context | None = (
+        None  #: features and the model's own predictions, where they are known
+    )
     scale: TargetScale = IDENTITY  #: of the fit
-    seen: Array | None = None  #: (n_train, K) targets as people read them; None where those are the targets here
+    seen: Array | None = (
+        None  #: (n_train, K) targets as people read them; None where those are the targets here
+    )
     account: Account | None = None  #: of an additive account
     #: (n, K) by name: what is shown beside predictions that weights make, such as calibrated probabilities
     beside: dict[str, Array] = field(default_factory=dict)
-    classes: NDArray[Any] | None = None  #: names of the classes that the targets stand for; None for numbers
+    classes: NDArray[Any] | None = (
+        None  #: names of the classes that the targets stand for; None for numbers
+    )
     note: str = notes.NOTE  #: on the numbers of tables
     start: ClassVar[int] = 0  #: of the training rows, which are one shard
 
@@ -78,7 +86,9 @@ class WeightedSums:
         context = None if self.context is None else self.context[which]
         account = None if self.account is None else self.account[which]
         beside = {name: values[which] for name, values in self.beside.items()}
-        return replace(self, weights=weights, context=context, account=account, beside=beside, **kept)
+        return replace(
+            self, weights=weights, context=context, account=account, beside=beside, **kept
+        )
 
     @property
     def additive(self) -> bool:
@@ -93,7 +103,11 @@ class WeightedSums:
     @property
     def labels(self) -> Array:
         """(n_train,) or (n_train, K): the targets on the scale of the fit; of an account the true ones."""
-        return self.seen.reshape(self.targets.shape) if self.additive and self.seen is not None else self.targets
+        return (
+            self.seen.reshape(self.targets.shape)
+            if self.additive and self.seen is not None
+            else self.targets
+        )
 
     @property
     def derived(self) -> WeightedSums:
@@ -135,7 +149,11 @@ class WeightedSums:
     @property
     def class_numbers(self) -> NDArray[np.intp]:
         """(n_train,): the place of each training row's class among `classes`."""
-        return self.shown.argmax(axis=1) if self.shown.shape[1] > 1 else self.shown[:, 0].astype(np.intp)
+        return (
+            self.shown.argmax(axis=1)
+            if self.shown.shape[1] > 1
+            else self.shown[:, 0].astype(np.intp)
+        )
 
     @property
     def is_shared(self) -> bool:
@@ -199,7 +217,10 @@ class WeightedSums:
         """The k largest of each prediction, for each output, or for the first ``outputs`` of them."""
         some = self.by_output()[:outputs]
         scaled = by == "contribution"
-        return [Largest.of(weights, k, targets if scaled else None, self.n_threads) for weights, targets in some]
+        return [
+            Largest.of(weights, k, targets if scaled else None, self.n_threads)
+            for weights, targets in some
+        ]
 
     def top_columns(self, k: int, by: str) -> dict[str, Any]:
         """The columns of `Explanation.top`."""
@@ -209,23 +230,37 @@ class WeightedSums:
         """The columns of `Explanation.top` for rows that are chosen already."""
         shape = len(self), len(largest)
         made, none = self.predictions.reshape(shape), np.zeros(shape)
-        best = best_of(self, largest, largest[0].k, made, none, self.targets.reshape(len(self.targets), -1))
-        return tables.top_columns(self.query_index, self.outputs, self.scale, best, self.meant, not self.additive)
+        best = best_of(
+            self, largest, largest[0].k, made, none, self.targets.reshape(len(self.targets), -1)
+        )
+        return tables.top_columns(
+            self.query_index, self.outputs, self.scale, best, self.meant, not self.additive
+        )
 
-    def compared(self, choice: Choice, allowed: Allowed | None = None) -> tuple[Predicted, Compared]:
+    def compared(
+        self, choice: Choice, allowed: Allowed | None = None
+    ) -> tuple[Predicted, Compared]:
         """These predictions, with the training rows to list beside each."""
-        about = Predicted(self.query_index, self.outputs, self.scale, self.meant, not self.additive, self.classes)
+        about = Predicted(
+            self.query_index, self.outputs, self.scale, self.meant, not self.additive, self.classes
+        )
         return about, choice.of(cast(Shard, self), self._effects, allowed)
 
     @property
     def _effects(self) -> SumEffects:
         shape = len(self), 1 if self.outputs is None else len(self.outputs)
-        return SumEffects(self.weights, self.targets.reshape(len(self.targets), -1), self.intercepts.reshape(shape))
+        return SumEffects(
+            self.weights,
+            self.targets.reshape(len(self.targets), -1),
+            self.intercepts.reshape(shape),
+        )
 
     def group_columns(self, codes: NDArray[np.intp], groups: NDArray[Any]) -> dict[str, Any]:
         """The columns of `Explanation.group`, for rows of these group numbers (n_train,)."""
         found = Groups().of(cast(Shard, self), self._effects, (codes, groups))
-        return tables.group_columns(self.query_index, self.outputs, self.scale, found, not self.additive)
+        return tables.group_columns(
+            self.query_index, self.outputs, self.scale, found, not self.additive
+        )
 
     def curves(self, shares: Array, ranks: NDArray[np.intp]) -> tuple[NDArray[np.int64], Array]:
         """(n, S, shares) rows needed for each share of sum |k|, and (n, S, ranks) the shares of the first ``ranks`` rows.
@@ -234,7 +269,9 @@ class WeightedSums:
         """
         parts = self.weights if self.weights.ndim == 3 else [self.weights]
         found = [_curves(weights, shares, ranks) for weights in parts]
-        return np.stack([one[0] for one in found], axis=1), np.stack([one[1] for one in found], axis=1)
+        return np.stack([one[0] for one in found], axis=1), np.stack(
+            [one[1] for one in found], axis=1
+        )
 
 
 def ratio(above: Array, below: Array) -> Array:
@@ -242,12 +279,18 @@ def ratio(above: Array, below: Array) -> Array:
     return np.divide(above, below, out=np.zeros_like(below), where=below > 0)
 
 
-def _curves(weights: Any, shares: Array, ranks: NDArray[np.intp]) -> tuple[NDArray[np.int64], Array]:
+def _curves(
+    weights: Any, shares: Array, ranks: NDArray[np.intp]
+) -> tuple[NDArray[np.int64], Array]:
     """(n, shares) rows for each share, and (n, ranks) the shares of the first ``ranks`` rows, by weights (n, n_train)."""
     counts = np.zeros((weights.shape[0], len(shares)), dtype=np.int64)
     held = np.zeros((weights.shape[0], len(ranks)))
     for i in range(len(counts)):
-        own = weights.data[weights.indptr[i] : weights.indptr[i + 1]] if issparse(weights) else weights[i]
+        own = (
+            weights.data[weights.indptr[i] : weights.indptr[i + 1]]
+            if issparse(weights)
+            else weights[i]
+        )
         total = np.cumsum(np.sort(np.abs(own))[::-1])
         if len(total) and total[-1] > 0:
             counts[i] = np.searchsorted(total, shares * total[-1] * (1 - ROUNDING)) + 1

@@ -31,7 +31,10 @@ class Rules:
     @property
     def are_any(self) -> bool:
         """Whether some rows may not be listed."""
-        return any(one is not None for one in (self.among, self.distinct, self.within, self.asof, self.dropped))
+        return any(
+            one is not None
+            for one in (self.among, self.distinct, self.within, self.asof, self.dropped)
+        )
 
     def choice(self, known: Columns, k: Any, n_threads: int = 1) -> tuple[Choice, Allowed]:
         """How rows are chosen, and which of them may be."""
@@ -52,7 +55,9 @@ class Rules:
             given = inspect.signature(self.among).parameters.values()
         except (TypeError, ValueError):  # a function that does not say what it takes
             return False
-        return sum(one.kind in PLACES and one.default is inspect.Parameter.empty for one in given) == 2
+        return (
+            sum(one.kind in PLACES and one.default is inspect.Parameter.empty for one in given) == 2
+        )
 
     def _everywhere(self, known: Columns) -> NDArray[np.intp] | None:
         """The positions of the training rows that may be listed beside any query; None for all."""
@@ -70,7 +75,9 @@ class Rules:
         if not self.is_by_query:
             return None
         rows = known.training_rows()
-        masks = (_mask(known, said_by(self.among, rows, one), RETURNED) for one in known.each_query())
+        masks = (
+            _mask(known, said_by(self.among, rows, one), RETURNED) for one in known.each_query()
+        )
         return packed(masks, known.training[0].shape[0])
 
     # -- within and asof ------------------------------------------------------------------------------------------------
@@ -81,7 +88,9 @@ class Rules:
         if self.asof is not None and (isinstance(within, str) or inputs.is_whole(within)):
             within = within, None
         if not isinstance(within, (tuple, list)) or len(within) != 2:
-            alone = "" if self.asof is None else ', or with asof the column alone, such as "sale_date"'
+            alone = (
+                "" if self.asof is None else ', or with asof the column alone, such as "sale_date"'
+            )
             raise InputError(
                 f'within is {shown(within)}; expected a column and a distance, such as ("sale_date", "3Y"){alone}.'
             )
@@ -96,7 +105,10 @@ class Rules:
         n, asof = known.queries[0].shape[0], self.asof
         if asof is None or (isinstance(asof, str) and asof in known.names):
             place = self.column(known)[0] if asof is None else known.names.index(asof)
-            name, queried = known.names[place], known.of_all_queries(place, "within" if asof is None else "asof")
+            name, queried = (
+                known.names[place],
+                known.of_all_queries(place, "within" if asof is None else "asof"),
+            )
             found, dtype = inputs.as_points(queried, f"{name} of X"), queried.dtype
             lost = np.flatnonzero(np.isnan(found) if found.dtype.kind == "f" else np.isnat(found))
             if len(lost):
@@ -117,9 +129,13 @@ class Rules:
         if self.asof is None:
             return nearest
         least = np.full_like(points, -np.inf if points.dtype.kind == "f" else inputs.FIRST)
-        return least if distance is None else nearest[0], inputs.just_before(points, (dtype, *dtypes))
+        return least if distance is None else nearest[0], inputs.just_before(
+            points, (dtype, *dtypes)
+        )
 
-    def _near(self, known: Columns) -> tuple[NDArray[Any], tuple[NDArray[Any], NDArray[Any]]] | None:
+    def _near(
+        self, known: Columns
+    ) -> tuple[NDArray[Any], tuple[NDArray[Any], NDArray[Any]]] | None:
         """A column of the training rows, and the ranges that it must lie in."""
         if self.within is None and self.asof is None:
             return None
@@ -134,9 +150,13 @@ def measured(column: NDArray[Any], name: str, points: NDArray[Any], what: str) -
     if not len(points) or values.dtype.kind == points.dtype.kind:
         return values
     if not np.isfinite(values).any():  # of which nothing says what they are
-        return np.full(len(values), np.nan if points.dtype.kind == "f" else np.datetime64("NaT"), points.dtype)
+        return np.full(
+            len(values), np.nan if points.dtype.kind == "f" else np.datetime64("NaT"), points.dtype
+        )
     kinds = ["numbers" if one.dtype.kind == "f" else "dates" for one in (values, points)]
-    raise InputError(f"{name} of the training rows holds {kinds[0]}, and {what} {kinds[1]}; expected the same in both.")
+    raise InputError(
+        f"{name} of the training rows holds {kinds[0]}, and {what} {kinds[1]}; expected the same in both."
+    )
 
 
 RETURNED = "What the function among returned"
@@ -176,15 +196,15 @@ def _codes(known: Columns, distinct: Any) -> NDArray[np.intp] | None:
 
 def _date(asof: Any, known: Columns) -> NDArray[Any]:
     """(1,): a date or a number, from itself or from its text."""
-    expected = (
-        'expected a date such as "2025-01-01", a number where the column holds numbers, or the name of a column of X'
-    )
+    expected = 'expected a date such as "2025-01-01", a number where the column holds numbers, or the name of a column of X'
     given = asof
     if isinstance(asof, str):
         try:
             given = np.datetime64(asof)
         except ValueError:
-            raise InputError(f"asof is {shown(asof)}; {expected}.{meant(asof, known.names)}{known.hint}") from None
+            raise InputError(
+                f"asof is {shown(asof)}; {expected}.{meant(asof, known.names)}{known.hint}"
+            ) from None
     try:
         point = inputs.as_points(np.array([given], dtype=object), "asof")
     except (InputError, OverflowError):

@@ -25,7 +25,16 @@ from axil.replay.proven import ProvenModel
 from axil.replay.recover import check_placement
 from axil.replay.walk import leaf_totals
 from axil.scale import INVERSES, FittedTargets, loaded_targets, user_scale
-from axil.structure import Ancestors, Chains, ClassCounts, Coefficients, Cut, Nodes, Regularisation, Structure
+from axil.structure import (
+    Ancestors,
+    Chains,
+    ClassCounts,
+    Coefficients,
+    Cut,
+    Nodes,
+    Regularisation,
+    Structure,
+)
 
 UNPROVEN = "This explainer was made with verify=False, and only a proven one is saved. Make it with verify=True."
 _NODES = [part.name for part in fields(Nodes)]
@@ -59,7 +68,9 @@ def _function_name(proven: ProvenModel) -> str | None:
     """
     if proven.scale.backward is None or not proven.adapter.scale.is_identity:
         return None
-    return next((name for name, known in INVERSES.items() if known is proven.scale.backward), "other")
+    return next(
+        (name for name, known in INVERSES.items() if known is proven.scale.backward), "other"
+    )
 
 
 def load(
@@ -85,7 +96,9 @@ def load(
     except (AttributeError, TypeError, ValueError) as error:
         raise file.damaged(error) from error
     cells = sum(int(structure.cell_starts[-1]) for structure in structures)
-    budget.require(24 * cells * targets.shape[1], f"The sums over the leaves of {path}", "Raise memory_limit.")
+    budget.require(
+        24 * cells * targets.shape[1], f"The sums over the leaves of {path}", "Raise memory_limit."
+    )
     limits = settled(limits, sum(structure.cells.size for structure in structures))
 
     def proven() -> ProvenModel:
@@ -124,7 +137,10 @@ def _contents(file: Archive) -> tuple[list[Structure], NDArray[Any], NDArray[Any
     """Structures, targets and targets to show."""
     arrays = dict(file.arrays)
     targets, seen = arrays.pop("targets"), arrays.pop("shown", None)
-    structures = [_structure(arrays, f"{i}.") for i in range(_count(file.header["structures"], targets.shape[1]))]
+    structures = [
+        _structure(arrays, f"{i}.")
+        for i in range(_count(file.header["structures"], targets.shape[1]))
+    ]
     if arrays:
         raise ValueError(f"{len(arrays)} arrays too many")
     _check_fit(structures, targets, file.index)
@@ -137,7 +153,9 @@ def _scaled(
     """The targets on both scales, by the model's own inverse, the one given or the one that the file names."""
     own = adapter.scale
     if not own.is_identity and inverse_func is not None:
-        raise InputError(f"This model transforms its targets itself ({own.name}). Leave inverse_func out.")
+        raise InputError(
+            f"This model transforms its targets itself ({own.name}). Leave inverse_func out."
+        )
     if own.is_identity and inverse_func is None and named is not None:
         if named not in INVERSES:
             raise InputError(
@@ -158,13 +176,17 @@ def _with_features(proven: ProvenModel, X_train: Any, fitted: NDArray[np.float64
     """The proven model with its training rows, once their predictions are those (n_train, K) that the file leads to."""
     features = owned_rows(as_features(X_train, proven.adapter, "X_train"))
     if features.shape[0] != len(fitted):
-        raise InputError(f"X_train has {features.shape[0]} rows; the explainer was made of {len(fitted)}. Pass those.")
+        raise InputError(
+            f"X_train has {features.shape[0]} rows; the explainer was made of {len(fitted)}. Pass those."
+        )
     some, s = checked_rows(len(fitted)), proven.engines[0].structure
     labelled = replace(proven.queries(take_rows(features, some)), labels=proven.index[some])
     held = None if proven.verification is None else proven.verification.held
     if held is not None and held.encodings:  # predictions are made in other leaves
         rows = TrainingRows(features, proven.targets, s.row_weights, s.offsets)
-        check_placement(cast(Adapter, proven.adapter).trees(rows)[0].placement, s.leaves(), proven.limits)
+        check_placement(
+            cast(Adapter, proven.adapter).trees(rows)[0].placement, s.leaves(), proven.limits
+        )
         proven.predicted(labelled)
     else:
         proven.check(labelled, fitted[some])
@@ -194,7 +216,9 @@ def _check_fit(structures: list[Structure], targets: NDArray[Any], index: NDArra
         if (s.columns is None) != (len(structures) == 1):
             raise ValueError("columns where all trees serve all outputs, or none where they do not")
     if len(structures) > 1:
-        columns = np.unique(np.concatenate([s.columns for s in structures if s.columns is not None]))
+        columns = np.unique(
+            np.concatenate([s.columns for s in structures if s.columns is not None])
+        )
         if not np.array_equal(columns, np.arange(len(columns))):
             raise ValueError("columns that are not all trees")
 
@@ -213,18 +237,24 @@ def _check_leaves(s: Structure, n_threads: int) -> None:
         raise ValueError("weights of leaves that are not those of their rows")
     rule = s.regularisation
     assert rule is not None  # every file has one
-    free = rule.scale(s.uncut().leaf_weights if s.cut is not None and s.cut.weighs else s.leaf_weights)
+    free = rule.scale(
+        s.uncut().leaf_weights if s.cut is not None and s.cut.weighs else s.leaf_weights
+    )
     right = np.isclose(s.leaf_scale, free, rtol=ROUNDING, atol=0.0)
     if rule.bends:
         right |= s.leaf_scale == 0  # a leaf whose value the pattern holds
     if not right.all():
-        raise ValueError("scales of leaves that do not follow from their weights and regularisation")
+        raise ValueError(
+            "scales of leaves that do not follow from their weights and regularisation"
+        )
 
 
 def _arrays(structure: Structure) -> dict[str, NDArray[Any]]:
     """The structure's arrays by name, its parts flattened."""
     arrays = {f.name: getattr(structure, f.name) for f in fields(Structure) if f.init}
-    del arrays["ranks"]  # rules of libraries are no arrays: what follows from them is refused of a file
+    del arrays[
+        "ranks"
+    ]  # rules of libraries are no arrays: what follows from them is refused of a file
     arrays |= _packed(arrays.pop("mixing"))
     ancestors = arrays.pop("ancestors")
     if ancestors is not None:
@@ -234,13 +264,19 @@ def _arrays(structure: Structure) -> dict[str, NDArray[Any]]:
         arrays |= {"omega": coefficients.omega, "beta": coefficients.beta}
     class_counts = arrays.pop("class_counts")
     if class_counts is not None:
-        arrays |= {f"class_counts.{f.name}": getattr(class_counts, f.name) for f in fields(ClassCounts)}
+        arrays |= {
+            f"class_counts.{f.name}": getattr(class_counts, f.name) for f in fields(ClassCounts)
+        }
     cut = arrays.pop("cut")
     if cut is not None:
         arrays["cut"] = np.array([cut.delta, cut.weighs, cut.closed])
     regularisation = arrays.pop("regularisation")
     if regularisation is not None:
-        arrays |= {"l2": regularisation.l2, "steps": regularisation.steps, "l2_by_weight": regularisation.by_weight}
+        arrays |= {
+            "l2": regularisation.l2,
+            "steps": regularisation.steps,
+            "l2_by_weight": regularisation.by_weight,
+        }
         arrays |= {"l1": regularisation.l1, "max_step": regularisation.max_step}
         if regularisation.nodes is not None:
             arrays |= {f"nodes.{name}": getattr(regularisation.nodes, name) for name in _NODES}
@@ -251,9 +287,15 @@ def _arrays(structure: Structure) -> dict[str, NDArray[Any]]:
 
 def _structure(arrays: dict[str, NDArray[Any]], prefix: str) -> Structure:
     """The inverse of `_arrays`; takes its arrays out of all."""
-    own = {name[len(prefix) :]: arrays.pop(name) for name in list(arrays) if name.startswith(prefix)}
-    coefficients = Coefficients(own.pop("omega"), own.pop("beta")) if {"omega", "beta"} & own.keys() else None
-    nodes: dict[str, Any] = {name: own.pop(f"nodes.{name}") for name in _NODES if f"nodes.{name}" in own}
+    own = {
+        name[len(prefix) :]: arrays.pop(name) for name in list(arrays) if name.startswith(prefix)
+    }
+    coefficients = (
+        Coefficients(own.pop("omega"), own.pop("beta")) if {"omega", "beta"} & own.keys() else None
+    )
+    nodes: dict[str, Any] = {
+        name: own.pop(f"nodes.{name}") for name in _NODES if f"nodes.{name}" in own
+    }
     if "slack" in nodes and nodes["slack"].ndim == 0:
         nodes["slack"] = nodes["slack"].item()
     if nodes:
@@ -274,13 +316,19 @@ def _structure(arrays: dict[str, NDArray[Any]], prefix: str) -> Structure:
     class_counts = None
     if "class_counts.own" in own:
         labels, weights = own.pop("class_counts.labels"), own.pop("class_counts.own")
-        class_counts = ClassCounts(labels, weights, own.pop("class_counts.by_weight").item() is True)
+        class_counts = ClassCounts(
+            labels, weights, own.pop("class_counts.by_weight").item() is True
+        )
     parts: dict[str, Any] = {"base": None, "class_counts": class_counts, **own}
     if "cut" in parts:
         delta, weighs, closed = parts.pop("cut").tolist()
         parts["cut"] = Cut(_number(np.array(delta)), weighs == 1, closed == 1)
     return Structure(
-        **parts, mixing=mixing, coefficients=coefficients, regularisation=regularisation, ancestors=ancestors
+        **parts,
+        mixing=mixing,
+        coefficients=coefficients,
+        regularisation=regularisation,
+        ancestors=ancestors,
     )
 
 
@@ -310,9 +358,16 @@ def _unpacked(own: dict[str, NDArray[Any]]) -> tuple[csr_array | None, ...] | No
     """The inverse of `_packed`; takes its arrays out of all."""
     if "mixed" not in own:
         return None
-    mixed, data, columns, ends = (own.pop(name) for name in ("mixed", "mixing.data", "mixing.columns", "mixing.ends"))
+    mixed, data, columns, ends = (
+        own.pop(name) for name in ("mixed", "mixing.data", "mixing.columns", "mixing.ends")
+    )
     sizes = own["n_leaves"]
-    if mixed.dtype != np.bool_ or mixed.shape != sizes.shape or data.shape != columns.shape or data.dtype != np.float64:
+    if (
+        mixed.dtype != np.bool_
+        or mixed.shape != sizes.shape
+        or data.shape != columns.shape
+        or data.dtype != np.float64
+    ):
         raise ValueError("matrices of trees that do not fit")
     starts = np.concatenate([[0], ends])
     if sizes[mixed].sum() != len(ends) or (np.diff(starts) < 0).any() or starts[-1] != len(data):

@@ -13,7 +13,9 @@ from axil import inputs
 from axil.errors import InputError, shown
 from axil.inputs.copies import owned_rows
 
-HINT = " A column that is no feature comes with beside=(columns of the training rows, columns of X)."
+HINT = (
+    " A column that is no feature comes with beside=(columns of the training rows, columns of X)."
+)
 EXPECTED = "expected two frames, of the training rows and of the rows of X"
 
 
@@ -23,7 +25,9 @@ class Columns:
 
     names: list[str]
     n_features: int  #: the first of them
-    training: tuple[Any, Any]  #: features (N, features) and the frame of further columns, None for none
+    training: tuple[
+        Any, Any
+    ]  #: features (N, features) and the frame of further columns, None for none
     queries: tuple[Any, Any]
 
     def chosen(self, columns: Any, what: str = "columns") -> list[int]:
@@ -33,11 +37,15 @@ class Columns:
         except InputError as error:
             raise InputError(f"{error}{self.hint}") from None
 
-    def of_training(self, rows: NDArray[np.intp], chosen: Sequence[int]) -> list[NDArray[Any] | None]:
+    def of_training(
+        self, rows: NDArray[np.intp], chosen: Sequence[int]
+    ) -> list[NDArray[Any] | None]:
         """Some columns of some training rows; None for one that only queries have."""
         return self._some(self.training, rows, chosen)
 
-    def of_queries(self, rows: NDArray[np.intp], chosen: Sequence[int]) -> list[NDArray[Any] | None]:
+    def of_queries(
+        self, rows: NDArray[np.intp], chosen: Sequence[int]
+    ) -> list[NDArray[Any] | None]:
         """Some columns of some queries; None for one that only the training rows have."""
         return self._some(self.queries, rows, chosen)
 
@@ -45,7 +53,9 @@ class Columns:
         """A column of all training rows, which they must have."""
         (own,) = self.of_training(np.arange(self.training[0].shape[0]), [i])
         if own is None:
-            raise InputError(f"{what} names {self.names[i]}, which only X has. Add it to the first frame of beside.")
+            raise InputError(
+                f"{what} names {self.names[i]}, which only X has. Add it to the first frame of beside."
+            )
         return own
 
     def of_all_queries(self, i: int, what: str) -> NDArray[Any]:
@@ -60,11 +70,16 @@ class Columns:
     def training_rows(self) -> Any:
         """The training rows as they were given, a frame with the further columns too; a copy, whatever becomes of it."""
         features, further = self.training
-        frame, more = inputs.as_frame(features), None if further is None else inputs.as_frame(further)
+        frame, more = (
+            inputs.as_frame(features),
+            None if further is None else inputs.as_frame(further),
+        )
         if frame is None or more is None or frame.implementation is not more.implementation:
             return owned_rows(features)
         return owned_rows(
-            frame.with_columns(*(more[name] for name in more.columns if name not in frame.columns)).to_native()
+            frame.with_columns(
+                *(more[name] for name in more.columns if name not in frame.columns)
+            ).to_native()
         )
 
     def each_query(self) -> Iterator[Any]:
@@ -85,7 +100,9 @@ class Columns:
         """The end of a message about a column that is not there."""
         return "" if self.n_features < len(self.names) else HINT
 
-    def _some(self, given: tuple[Any, Any], rows: NDArray[np.intp], chosen: Sequence[int]) -> list[NDArray[Any] | None]:
+    def _some(
+        self, given: tuple[Any, Any], rows: NDArray[np.intp], chosen: Sequence[int]
+    ) -> list[NDArray[Any] | None]:
         """Return some columns of some rows, None for one that is not there; each table is read once for all of them."""
         features, further = given
         own = [i for i in chosen if i < self.n_features]
@@ -116,13 +133,19 @@ def _pair(features: Any, rows: Any, beside: Any) -> tuple[Any, Any]:
     except Exception:  # nothing that can be taken apart
         frames = None, None
     if frames[0] is None or frames[1] is None or isinstance(beside, dict):
-        found = shown(beside) if inputs.as_frame(beside) is None else f"one frame of shape {beside.shape}"
+        found = (
+            shown(beside)
+            if inputs.as_frame(beside) is None
+            else f"one frame of shape {beside.shape}"
+        )
         raise InputError(f"beside is {found}; {EXPECTED}, as beside=(sales, homes).")
     given = zip((first, second), ("first", "second"))
     for (frame, which), (name, own) in zip(given, (("X_train", features), ("X", rows))):
         n = own.shape[0]
         if frame.shape[0] != n:
-            raise InputError(f"The {which} frame of beside has {frame.shape[0]} rows; expected {n}, those of {name}.")
+            raise InputError(
+                f"The {which} frame of beside has {frame.shape[0]} rows; expected {n}, those of {name}."
+            )
         inputs.refuse_other_order(own, frame, f"The {which} frame of beside", name)
     return owned_rows(first), owned_rows(second)
 

@@ -23,7 +23,9 @@ FOOT = 18  # of its height, below all circles, for the scale bar and its text
 KM_PER_DEGREE = 6371.0088 * np.pi / 180  # of latitude: mean radius of the earth, IUGG
 UNITS = {"km": 1.0, "miles": 1.609344}  # km in each
 LEAST_KM = 0.1  # the least width of a map: of rows at one address
-STEPS = np.array([m * 10.0**e for e in range(-2, 5) for m in (1, 2, 5)])  # lengths that scale bars have
+STEPS = np.array(
+    [m * 10.0**e for e in range(-2, 5) for m in (1, 2, 5)]
+)  # lengths that scale bars have
 LARGEST, SMALLEST = 15.0, 6.0  # radii of circles
 LIMITS = {"latitude": 90.0, "longitude": 360.0}
 
@@ -59,7 +61,9 @@ def as_places(given: Any, known: Columns) -> Places | None:
         raise InputError(f"map is {shown(given)}; {expected}.")
     *given, unit = given if len(given) == 3 else (*given, "km")
     if unit not in UNITS:
-        raise InputError(f'map has {shown(unit)} as the unit of distances; expected "km" or "miles".')
+        raise InputError(
+            f'map has {shown(unit)} as the unit of distances; expected "km" or "miles".'
+        )
     found: list[list[Array]] = [[], []]
     for (kind, limit), place in zip(LIMITS.items(), known.chosen(given, "map")):
         both = known.of_all_training(place, "map"), known.of_all_queries(place, "map")
@@ -79,7 +83,9 @@ def as_places(given: Any, known: Columns) -> Places | None:
     return Places(training, queries, unit)
 
 
-def sheets(places: Places, asked: NDArray[np.intp], rows: NDArray[np.integer[Any]], weights: Array) -> Sheets:
+def sheets(
+    places: Places, asked: NDArray[np.intp], rows: NDArray[np.integer[Any]], weights: Array
+) -> Sheets:
     """Drawings of the queries asked (m,), each with its rows (m, k), -1 for none, and their weights (m, k)."""
     own = places.queries[asked]
     other = np.where((rows >= 0)[:, :, None], places.training[rows], np.nan)
@@ -92,18 +98,24 @@ def sheets(places: Places, asked: NDArray[np.intp], rows: NDArray[np.integer[Any
     away = points * (KM_PER_DEGREE / UNITS[places.unit])
     lowest, highest = np.fmin.reduce(away, axis=1), np.fmax.reduce(away, axis=1)
     size = np.maximum(highest - lowest, LEAST_KM / UNITS[places.unit])
-    per_unit = np.minimum((HEIGHT - FOOT - 2 * MARGIN) / size[:, 0], (WIDTH - 2 * MARGIN) / size[:, 1])[:, None]
+    per_unit = np.minimum(
+        (HEIGHT - FOOT - 2 * MARGIN) / size[:, 0], (WIDTH - 2 * MARGIN) / size[:, 1]
+    )[:, None]
     centre = ((lowest + highest) / 2)[:, None]
     x = WIDTH / 2 + (away[:, :, 1] - centre[:, :, 1]) * per_unit
     y = (HEIGHT - FOOT) / 2 - (away[:, :, 0] - centre[:, :, 0]) * per_unit
-    length = STEPS[np.maximum(np.searchsorted(STEPS, WIDTH / 4 / per_unit[:, 0], side="right") - 1, 0)]
+    length = STEPS[
+        np.maximum(np.searchsorted(STEPS, WIDTH / 4 / per_unit[:, 0], side="right") - 1, 0)
+    ]
     sizes = np.abs(weights)
     most = sizes.max(axis=1, initial=0.0, keepdims=True)
     shares = np.divide(sizes, most, out=np.zeros_like(sizes), where=most > 0)
     radius = SMALLEST + (LARGEST - SMALLEST) * np.sqrt(shares)
     bar = np.stack([length * per_unit[:, 0], length], axis=1)
     apart = np.hypot(*np.moveaxis(away[:, 1:], 2, 0))
-    return Sheets(x[:, 1:], y[:, 1:], radius, apart, np.stack([x, y], axis=2)[:, 0], bar, places.unit)
+    return Sheets(
+        x[:, 1:], y[:, 1:], radius, apart, np.stack([x, y], axis=2)[:, 0], bar, places.unit
+    )
 
 
 def distance_text(away: float, unit: str, form: str = ".1f") -> str:
@@ -112,7 +124,11 @@ def distance_text(away: float, unit: str, form: str = ".1f") -> str:
         return "\u2013"
     if unit == "km":
         return f"{away:{form}} km" if away >= 1 else f"{1000 * away:.0f} m"
-    return f"{away:{form}} {'mile' if away == 1 else 'miles'}" if away >= 0.1 else f"{5280 * away:.0f} feet"
+    return (
+        f"{away:{form}} {'mile' if away == 1 else 'miles'}"
+        if away >= 0.1
+        else f"{5280 * away:.0f} feet"
+    )
 
 
 def svg(one: Sheets, i: int, titles: list[str], about: str) -> str:
@@ -122,7 +138,9 @@ def svg(one: Sheets, i: int, titles: list[str], about: str) -> str:
     """
     if np.isnan(one.query[i]).any():
         return ""
-    made = [f'<svg class="map" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(about)}">']
+    made = [
+        f'<svg class="map" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(about)}">'
+    ]
     for j in np.argsort(-one.radius[i], kind="stable").tolist():
         x, y, r = one.x[i, j], one.y[i, j], one.radius[i, j]
         if j < len(titles) and not np.isnan(x):
@@ -136,5 +154,7 @@ def svg(one: Sheets, i: int, titles: list[str], about: str) -> str:
     left, low = MARGIN / 2, HEIGHT - MARGIN / 2
     made.append(f'<path class="bar" d="M{left:g} {low - 5:g}v5h{length:.1f}v-5"/>')
     text = distance_text(away, one.unit, "g")
-    made.append(f'<text class="bar" x="{left + length + 6:.1f}" y="{low - 3:g}">{text}</text></svg>')
+    made.append(
+        f'<text class="bar" x="{left + length + 6:.1f}" y="{low - 3:g}">{text}</text></svg>'
+    )
     return "".join(made)

@@ -44,7 +44,11 @@ def make(columns: dict[str, Any], backend: str) -> Any:
 COPIES = 3.5  # the columns of all batches, joined, and in the frame: freed memory is not always given back
 SMALLER = "Ask for fewer rows of X at a time, for fewer lines of each, or raise memory_limit."
 
-NOTES = {"exact": notes.NOTE, "additive": notes.ADDITIVE, "derivative": notes.DERIVATIVE}  # by what the weights are
+NOTES = {
+    "exact": notes.NOTE,
+    "additive": notes.ADDITIVE,
+    "derivative": notes.DERIVATIVE,
+}  # by what the weights are
 
 
 def note(frame: Any, text: str, **more: Any) -> Any:
@@ -73,7 +77,9 @@ def top_columns(
     Predictions (n, K) of ``best``, as contributions, are on the scale of the fit. ``meant`` has what scores stand for, (n, K) by
     name, which comes after them. Pushes, which are no weights, have no column of these.
     """
-    found = predicted_columns(query_index, outputs, scale.inverse(best.predictions), best.size.shape[2], meant)
+    found = predicted_columns(
+        query_index, outputs, scale.inverse(best.predictions), best.size.shape[2], meant
+    )
     found["row"] = best.columns["row"].ravel()
     if weighted:
         found["weight"] = best.columns["effect"].ravel()
@@ -82,7 +88,11 @@ def top_columns(
 
 
 def group_columns(
-    query_index: NDArray[Any], outputs: NDArray[Any] | None, scale: TargetScale, found: Grouped, weighted: bool
+    query_index: NDArray[Any],
+    outputs: NDArray[Any] | None,
+    scale: TargetScale,
+    found: Grouped,
+    weighted: bool,
 ) -> dict[str, Any]:
     """query, (output,) group, weight and contribution; pushes have no weight."""
     made = label_columns(query_index, outputs, "group", found.groups)
@@ -102,7 +112,11 @@ def predicted_columns(
     columns = label_columns(query_index, outputs, "rank", np.arange(1, k + 1))
     rank = columns.pop("rank")
     each = {"prediction": predictions, **meant}
-    return columns | {name: np.repeat(np.ravel(values), k) for name, values in each.items()} | {"rank": rank}
+    return (
+        columns
+        | {name: np.repeat(np.ravel(values), k) for name, values in each.items()}
+        | {"rank": rank}
+    )
 
 
 def contribution_columns(values: Array, scale: TargetScale) -> dict[str, Array]:

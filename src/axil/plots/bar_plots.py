@@ -77,7 +77,9 @@ def group(
     """
     as_choice(by, ("weight", "contribution"), "by")
     k = as_count(k, "k")
-    if says(source, notes.ADDITIVE) or (isinstance(source, Explanation) and source.kind == "additive"):
+    if says(source, notes.ADDITIVE) or (
+        isinstance(source, Explanation) and source.kind == "additive"
+    ):
         by = "contribution"  # there are no weights
     names, sums, head, exact, fitted = _sums(source, groups, by, query, output, exact)
     derived = "derivative" if by == "weight" else "derivative × target"
@@ -96,7 +98,9 @@ def group(
     ax = marks.bar_axes(ax, names)
     marks.sign_bars(ax, names, values, rest=len(shown) if rest else None)
     canvas.few_ticks(ax)
-    return canvas.dress(ax, title, f"sum of {name}s{f' ({fitted})' if fitted else ''}", "group", grid="x")
+    return canvas.dress(
+        ax, title, f"sum of {name}s{f' ({fitted})' if fitted else ''}", "group", grid="x"
+    )
 
 
 def _sums(
@@ -113,14 +117,28 @@ def _sums(
         lines, name = one_query(source, query, output, ("group", column))
         head = canvas.shorten(name, canvas.TITLE) + "\n"
         sums = numbers_in(lines, column)
-        return lines["group"].tolist(), sums, head, exact and not says(source, notes.DERIVATIVE), fitted
+        return (
+            lines["group"].tolist(),
+            sums,
+            head,
+            exact and not says(source, notes.DERIVATIVE),
+            fitted,
+        )
     if groups is None:
-        raise InputError("An explanation has no groups of its own; pass groups, a label for each training row.")
+        raise InputError(
+            "An explanation has no groups of its own; pass groups, a label for each training row."
+        )
     one = one_prediction(source, query, output, None, exact)
     codes, found = group_codes(group_labels(source, groups), len(one.weights), "groups")
     parts = one.weights if by == "weight" else np.asarray(one.contributions)
     sums = np.bincount(codes, parts, len(found)).astype(np.float64)
-    return found.tolist(), sums, canvas.head(one), one.exact, one.scale.name if by == "contribution" else ""
+    return (
+        found.tolist(),
+        sums,
+        canvas.head(one),
+        one.exact,
+        one.scale.name if by == "contribution" else "",
+    )
 
 
 BLAME = {
@@ -158,7 +176,9 @@ def blame(
     chosen = np.argsort(-keys, kind="stable")[:k]
     chosen = chosen[~np.isnan(values[chosen])]
     if not len(chosen):
-        raise InputError(f"No {by} in the frame is known; expected some. Try by='gradient', which always is.")
+        raise InputError(
+            f"No {by} in the frame is known; expected some. Try by='gradient', which always is."
+        )
     shown = as_list(names[chosen])
     ax = marks.bar_axes(ax, shown)
     beside = _beside(lines, chosen, corrected=by == "gain")
@@ -166,7 +186,11 @@ def blame(
     marks.sign_bars(ax, shown, values[chosen], texts=texts)
     canvas.few_ticks(ax)
     title = f"Blame: {len(chosen)} largest {by}s of {len(values):,} training rows"
-    title += f"\nIn brackets: target{' → corrected target' if '→' in beside[0] else ''}" if beside[0] else ""
+    title += (
+        f"\nIn brackets: target{' → corrected target' if '→' in beside[0] else ''}"
+        if beside[0]
+        else ""
+    )
     name = _error_axis(source, lines, by) + (f" ({fitted})" if fitted else "")
     return canvas.dress(ax, title, canvas.fixed(name), "training row", grid="x")
 
@@ -174,19 +198,25 @@ def blame(
 def _error_axis(source: Any, lines: Columns, by: str) -> str:
     """The name of the axis: what `blame` computed from which error, as far as the frame says it."""
     known = {name for name in ("gain", "gradient") if labelled(lines, name)[0] in lines}
-    if known == {"gain"} and "corrected" in lines:  # of classes, by pushes; frames of `audit` say "expected"
+    if (
+        known == {"gain"} and "corrected" in lines
+    ):  # of classes, by pushes; frames of `audit` say "expected"
         return BLAME["class"]
     if says(source, notes.FIRST_ORDER):
         return BLAME[by].format(error="mean validation deviance")
     squared = "gain" in known or says(source, notes.NOTE)
-    return BLAME[by].format(error="mean squared validation error" if squared else "mean validation error")
+    return BLAME[by].format(
+        error="mean squared validation error" if squared else "mean validation error"
+    )
 
 
 def _beside(lines: Columns, chosen: NDArray[np.intp], corrected: bool) -> list[str]:
     """Words after the number of each bar: the target, and what it would be corrected to; none where the target is unknown."""
     if "target" not in lines:
         return [""] * len(chosen)
-    to = [name for name in ("corrected", "expected") if name in lines][:1]  # expected: in a frame of `audit`
+    to = [name for name in ("corrected", "expected") if name in lines][
+        :1
+    ]  # expected: in a frame of `audit`
     values = [lines[name][chosen] for name in ("target", *(to if corrected else []))]
     if all(column.dtype.kind == "f" for column in values):
         written = np.reshape(canvas.numbers(np.ravel(values)), np.shape(values)).tolist()

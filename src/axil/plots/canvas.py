@@ -21,7 +21,14 @@ if TYPE_CHECKING:
 
 POSITIVE, NEGATIVE = "#1b5e9b", "#e8805c"  # apart for every eye, and dark and light without colour
 ON_DARK = "#8fcbff", "#cc5522"  # the same on dark styles, light and dark without colour
-LINES = ("#1b5e9b", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#7f7f7f")  # Okabe and Ito's, in an order of contrast
+LINES = (
+    "#1b5e9b",
+    "#d55e00",
+    "#009e73",
+    "#cc79a7",
+    "#56b4e9",
+    "#7f7f7f",
+)  # Okabe and Ito's, in an order of contrast
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)))
 GREY = "0.5"  # of marks: seen on light and on dark
 
@@ -56,13 +63,17 @@ def new_axes(ax: Axes | None, height: float = 3.8, width: float = WIDTH) -> Axes
     try:
         from matplotlib.axes import Axes
     except ImportError:
-        raise InputError("Plots are drawn with matplotlib, which is not installed: pip install axil[plots].") from None
+        raise InputError(
+            "Plots are drawn with matplotlib, which is not installed: pip install axil[plots]."
+        ) from None
     if ax is None:
         from matplotlib import pyplot
 
         return pyplot.figure(figsize=(width, height), layout="constrained").subplots()
     if not isinstance(ax, Axes):
-        raise InputError(f"ax is a {type(ax).__name__}; expected matplotlib axes, as from fig, ax = plt.subplots().")
+        raise InputError(
+            f"ax is a {type(ax).__name__}; expected matplotlib axes, as from fig, ax = plt.subplots()."
+        )
     return ax
 
 
@@ -118,7 +129,9 @@ def fixed(name: str) -> str:
 
 def dress(ax: Axes, title: str, x: str, y: str, grid: Any = "both") -> Axes:
     """Title, names of the axes, ticks with separators, a faint grid behind and no frame above or to the right."""
-    wrapped = [textwrap.wrap(line, max(20, int(11.7 * room(ax)))) for line in title.split("\n")]  # letters an inch
+    wrapped = [
+        textwrap.wrap(line, max(20, int(11.7 * room(ax)))) for line in title.split("\n")
+    ]  # letters an inch
     lines = [part for parts in wrapped for part in parts]
     ax.set_title("\n".join(lines), loc="left", fontsize=TEXT + 1, parse_math=False)
     ax.set_xlabel(x, fontsize=TEXT, parse_math=False)
@@ -151,7 +164,9 @@ def tick(value: float, ticks: Array) -> str:
     step = float(np.diff(np.sort(ticks)).min(initial=size or 1.0))
     if size and not 1e-4 <= size < 1e12:
         return format(value + 0.0, ".3g").replace("-", "−")
-    decimals = next((d for d in range(12) if np.all(np.abs(np.round(ticks, d) - ticks) <= 1e-3 * step)), 12)
+    decimals = next(
+        (d for d in range(12) if np.all(np.abs(np.round(ticks, d) - ticks) <= 1e-3 * step)), 12
+    )
     return format(value + 0.0, f"{',' if size >= SEPARATED else ''}.{decimals}f").replace("-", "−")
 
 
@@ -195,7 +210,9 @@ def diverging(ax: Axes) -> Any:
 
     own = colours(ax)
     return (
-        LinearSegmentedColormap.from_list("axil", [own.negative, own.ground, own.positive]) if own.is_dark else "RdBu"
+        LinearSegmentedColormap.from_list("axil", [own.negative, own.ground, own.positive])
+        if own.is_dark
+        else "RdBu"
     )
 
 
@@ -203,7 +220,9 @@ def name_cells(ax: Axes, rows: NDArray[Any], columns: NDArray[Any]) -> None:
     """Labels down and across a heat map; none on a side that has more of them than can be read."""
     across, down = inches(ax)
     for axis, labels, room, turn in ((ax.yaxis, rows, down, 0), (ax.xaxis, columns, across, 90)):
-        size, step = letters(60 * room, len(labels))  # less than 72 points an inch: names and the scale take some
+        size, step = letters(
+            60 * room, len(labels)
+        )  # less than 72 points an inch: names and the scale take some
         named = list(labels) if step == 1 else []
         texts = [shorten(label, SHORTEST) for label in named]
         axis.set_ticks(range(len(named)), texts, fontsize=size, rotation=turn, parse_math=False)

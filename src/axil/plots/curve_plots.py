@@ -43,7 +43,13 @@ def concentration(
     for mark in MARKED:
         rows = int(np.searchsorted(share, mark - ROUNDING))
         counts.append(f"{mark:.0%}: {rows:,} row{'s' * (rows != 1)}")
-        ax.plot([rows, rows, 0], [0, share[rows], share[rows]], color=canvas.GREY, linewidth=0.8, linestyle=":")
+        ax.plot(
+            [rows, rows, 0],
+            [0, share[rows], share[rows]],
+            color=canvas.GREY,
+            linewidth=0.8,
+            linestyle=":",
+        )
         ax.plot(rows, share[rows], "o", color=canvas.colours(ax).ink, markersize=4)
     marks.corner(ax, "\n".join(counts))
     ax.set_xlim(0, 1.02 * len(sizes))
@@ -99,9 +105,13 @@ def removal(
     cumulative, retrained = as_flag(cumulative, "cumulative"), as_flag(retrained, "retrained")
     curve_by_name = dict(curves) if isinstance(curves, Mapping) else {"": curves}
     if not curve_by_name:
-        raise InputError("curves is empty; expected a frame of removal, an array or {name: curve, ...}.")
+        raise InputError(
+            "curves is empty; expected a frame of removal, an array or {name: curve, ...}."
+        )
     if retrained and any(as_frame(curve) is not None for curve in curve_by_name.values()):
-        raise InputError("A frame of removal holds the structure fixed; retrained=True is for measured arrays alone.")
+        raise InputError(
+            "A frame of removal holds the structure fixed; retrained=True is for measured arrays alone."
+        )
     totals, heads = {}, set()
     for name, curve in curve_by_name.items():
         if as_frame(curve) is None:
@@ -119,7 +129,15 @@ def removal(
         }
         marker = "o" if len(total) <= 30 else None
         line = np.concatenate([[0.0], total])
-        ax.plot(np.arange(len(line)), line, label=str(name), linewidth=1.8, marker=marker, markersize=3, **style)
+        ax.plot(
+            np.arange(len(line)),
+            line,
+            label=str(name),
+            linewidth=1.8,
+            marker=marker,
+            markersize=3,
+            **style,
+        )
     title = "Removal of training rows"
     if len(heads) == 1:
         title = f"{canvas.shorten(heads.pop(), canvas.TITLE)}\n{title}"
@@ -142,7 +160,9 @@ def _totals_of_array(curve: Any, cumulative: bool) -> Array:
     return effects if cumulative else np.cumsum(effects)
 
 
-def _changes_without(curve: Any, explainer: Any, X: Any, query: Any, output: Any) -> tuple[Array, str]:
+def _changes_without(
+    curve: Any, explainer: Any, X: Any, query: Any, output: Any
+) -> tuple[Array, str]:
     """Return the changes (m,) of a prediction without the first rows of a frame of `removal`, and what to call it."""
     if not hasattr(explainer, "without") or X is None:
         raise InputError(
@@ -175,12 +195,20 @@ def loo_curve(frame: Any, *, output: Any = None, ax: Axes | None = None) -> Axes
 
     ``frame``: what ``explainer.loo_curve()`` returns. No mark where it is lowest: that is no rule for when to stop.
     """
-    (error, fitted), (training_error, _) = labelled(frame, "error"), labelled(frame, "training_error")
+    (error, fitted), (training_error, _) = (
+        labelled(frame, "error"),
+        labelled(frame, "training_error"),
+    )
     lines, of = one_output(frame, output, ("trees", error, training_error), "explainer.loo_curve()")
     name = "" if of is None else f"Output {of}\n"
     ax = canvas.new_axes(ax)
-    for i, (column, label) in enumerate({error: "without the row", training_error: "with all rows"}.items()):
-        style: dict[str, Any] = {"color": canvas.colours(ax).lines[i], "linestyle": canvas.DASHES[i]}
+    for i, (column, label) in enumerate(
+        {error: "without the row", training_error: "with all rows"}.items()
+    ):
+        style: dict[str, Any] = {
+            "color": canvas.colours(ax).lines[i],
+            "linestyle": canvas.DASHES[i],
+        }
         ax.plot(lines["trees"], lines[column], label=label, linewidth=1.8, **style)
     size = canvas.fixed(f"mean squared error{f' ({fitted})' if fitted else ''}")
     canvas.dress(ax, f"{name}Errors of training rows after every number of trees", "trees", size)
@@ -199,10 +227,17 @@ def leverage(values: Any, *, output: int = 0, ranked: bool = False, ax: Axes | N
     mean = float(found.mean())
     ax = canvas.new_axes(ax)
     freedom = f"{canvas.number(found.sum())} degrees of freedom / {len(found):,}"
-    title = f"Leverage of {len(found):,} training rows\nDashed: mean {canvas.number(mean)} = {freedom}"
+    title = (
+        f"Leverage of {len(found):,} training rows\nDashed: mean {canvas.number(mean)} = {freedom}"
+    )
     name = "weight of a row in its own prediction"
     if ranked:
-        ax.plot(np.arange(1, len(found) + 1), np.sort(found)[::-1], color=canvas.colours(ax).positive, linewidth=1.8)
+        ax.plot(
+            np.arange(1, len(found) + 1),
+            np.sort(found)[::-1],
+            color=canvas.colours(ax).positive,
+            linewidth=1.8,
+        )
         ax.axhline(mean, color=canvas.colours(ax).ink, linestyle="--", linewidth=1.0)
         canvas.dress(ax, title, "training rows, largest leverage first", name)
     else:

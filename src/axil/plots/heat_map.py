@@ -42,7 +42,11 @@ def matrix(
     the 99th percentile of |weight|, so that the largest do not hide the others. Of more than ``most`` rows or columns ``most``
     are drawn, evenly spaced, and the title says so. ``labels`` (n_train,): names of the columns, and of the rows of a square K.
     """
-    most, cluster, colorbar = as_count(most, "most"), as_flag(cluster, "cluster"), as_flag(colorbar, "colorbar")
+    most, cluster, colorbar = (
+        as_count(most, "most"),
+        as_flag(cluster, "cluster"),
+        as_flag(colorbar, "colorbar"),
+    )
     K, rows, columns, exact = _read(source, output, exact)
     square = K.shape[0] == K.shape[1] and not isinstance(source, Explanation)
     if labels is not None:
@@ -61,7 +65,14 @@ def matrix(
     sizes = np.abs(part)
     # Where colours end; the largest where almost all weights are zero
     limit = float(np.percentile(sizes, SATURATED)) or float(sizes.max()) or 1.0
-    image = ax.imshow(part, cmap=canvas.diverging(ax), vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest")
+    image = ax.imshow(
+        part,
+        cmap=canvas.diverging(ax),
+        vmin=-limit,
+        vmax=limit,
+        aspect="auto",
+        interpolation="nearest",
+    )
     name = "weight" if exact else "derivative"
     title = f"{name}s".capitalize() + f"\n{K.shape[0]:,} explained × {K.shape[1]:,} training rows"
     if part.shape != K.shape:
@@ -83,15 +94,28 @@ def _read(source: Any, output: Any, exact: bool) -> tuple[Any, NDArray[Any], NDA
     exact = as_flag(exact, "exact")
     if isinstance(source, Explanation):
         weights = source.weights
-        k = output_position(output, source.outputs) if weights.ndim == 3 or output is not None else 0
+        k = (
+            output_position(output, source.outputs)
+            if weights.ndim == 3 or output is not None
+            else 0
+        )
         if not len(source):
-            raise InputError("The explanation is of no rows, so there is nothing to draw; expected some.")
-        return weights[:, k] if weights.ndim == 3 else weights, source.query_index, source.index, source.exact
+            raise InputError(
+                "The explanation is of no rows, so there is nothing to draw; expected some."
+            )
+        return (
+            weights[:, k] if weights.ndim == 3 else weights,
+            source.query_index,
+            source.index,
+            source.exact,
+        )
     K = source
     frame = as_frame(source)
     index, columns = getattr(source, "index", None), getattr(source, "columns", None)
     if frame is not None and (index is None or columns is None):
-        raise InputError("Only pandas keeps labels of both sides in its frames; pass the explanation or its .weights.")
+        raise InputError(
+            "Only pandas keeps labels of both sides in its frames; pass the explanation or its .weights."
+        )
     if not issparse(K):
         K = as_numbers(K, "What to draw", "weights (n, n_train)")
     if K.ndim == 3:
@@ -99,10 +123,17 @@ def _read(source: Any, output: Any, exact: bool) -> tuple[Any, NDArray[Any], NDA
     elif output is not None:
         raise InputError(f"output is {shown(output)}, but there is one matrix only; leave it out.")
     if K.ndim != 2 or 0 in K.shape or K.dtype.kind not in "biuf":
-        raise InputError(f"The weights have shape {K.shape} and dtype {K.dtype}; expected numbers (n, n_train).")
+        raise InputError(
+            f"The weights have shape {K.shape} and dtype {K.dtype}; expected numbers (n, n_train)."
+        )
     K = K.tocsr() if issparse(K) else K
     if frame is not None:
-        return K, np.asarray(index), np.asarray(columns), exact and not says(source, notes.DERIVATIVE)
+        return (
+            K,
+            np.asarray(index),
+            np.asarray(columns),
+            exact and not says(source, notes.DERIVATIVE),
+        )
     return K, np.arange(K.shape[0]), np.arange(K.shape[1]), exact
 
 

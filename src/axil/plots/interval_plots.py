@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 ENDS = ("prediction", "lower", "upper")
 BINS = 10  # groups by the local scale, where none are given
 FEWEST = 20  # rows of such a group
-ELSEWHERE = 10.0  # times the range of all intervals: targets that are all further away are on another scale
+ELSEWHERE = (
+    10.0  # times the range of all intervals: targets that are all further away are on another scale
+)
 
 
 def fan(frame: Any, *rows: Any, y: Any = None, output: Any = None, ax: Axes | None = None) -> Axes:
@@ -36,7 +38,9 @@ def fan(frame: Any, *rows: Any, y: Any = None, output: Any = None, ax: Axes | No
     frame, y = _intervals_of(frame, rows, y)
     named = dict(frame) if isinstance(frame, Mapping) else {"interval": frame}
     if not named:
-        raise InputError("frame is empty; expected what predictive.interval(X) returns, or {name: frame, ...}.")
+        raise InputError(
+            "frame is empty; expected what predictive.interval(X) returns, or {name: frame, ...}."
+        )
     read = {str(name): _lines(one, output, ENDS) for name, one in named.items()}
     made = next(iter(read.values()))["prediction"]
     if any(not np.array_equal(lines["prediction"], made) for lines in read.values()):
@@ -44,14 +48,22 @@ def fan(frame: Any, *rows: Any, y: Any = None, output: Any = None, ax: Axes | No
             "The frames are of different predictions; expected intervals of the same rows, in the same order."
         )
     order = np.argsort(made, kind="stable")
-    widest_first = sorted(read.items(), key=lambda one: -float(np.sum(one[1]["upper"] - one[1]["lower"])))
+    widest_first = sorted(
+        read.items(), key=lambda one: -float(np.sum(one[1]["upper"] - one[1]["lower"]))
+    )
     at = np.arange(len(order), dtype=np.float64)
     ax = canvas.new_axes(ax)
     for i, (name, lines) in enumerate(widest_first):
         opacity = 0.22 + 0.3 * i / len(read)
         ends = lines["lower"][order], lines["upper"][order]
         ax.fill_between(
-            at, *ends, color=canvas.colours(ax).positive, alpha=opacity, linewidth=0, step="mid", label=name
+            at,
+            *ends,
+            color=canvas.colours(ax).positive,
+            alpha=opacity,
+            linewidth=0,
+            step="mid",
+            label=name,
         )
     ax.plot(at, made[order], color=canvas.colours(ax).ink, linewidth=1.2, label="prediction")
     title, label = f"{counted(len(order), 'prediction', ',')}, the lowest first", "target"
@@ -73,7 +85,9 @@ def _intervals_of(frame: Any, rows: tuple[Any, ...], y: Any) -> tuple[Any, Any]:
     targets = [*rows, *([] if y is None else [y])]
     if hasattr(frame, "interval"):
         if not rows:
-            raise InputError("fan got a predictive without rows; expected fan(predictive, X) or fan(predictive, X, y).")
+            raise InputError(
+                "fan got a predictive without rows; expected fan(predictive, X) or fan(predictive, X, y)."
+            )
         frame, targets = frame.interval(rows[0]), targets[1:]
     if len(targets) > 1:
         raise InputError(
@@ -92,18 +106,29 @@ def calibration(values: Any, *, ax: Axes | None = None) -> Axes:
     given = as_numbers(values, "values", "what predictive.cdf(X, y) returns")
     ranks = as_vector(given, len(given) if given.ndim else 1, "values", "drawn")
     if not len(ranks) or (ranks < 0).any() or (ranks > 1).any():
-        raise InputError("values are no probabilities; expected what predictive.cdf(X, y) returns, from 0 to 1.")
+        raise InputError(
+            "values are no probabilities; expected what predictive.cdf(X, y) returns, from 0 to 1."
+        )
     promised = np.linspace(0.0, 1.0, 101)
     inside = np.sort(np.abs(2 * ranks - 1))
     held = np.searchsorted(inside, promised, side="right") / len(inside)
     slack = 1.96 * np.sqrt(promised * (1 - promised) / len(inside))
     ax = canvas.new_axes(ax)
-    ax.fill_between(promised, promised - slack, promised + slack, color=canvas.colours(ax).ink, linewidth=0, alpha=0.15)
+    ax.fill_between(
+        promised,
+        promised - slack,
+        promised + slack,
+        color=canvas.colours(ax).ink,
+        linewidth=0,
+        alpha=0.15,
+    )
     ax.plot([0, 1], [0, 1], color=canvas.colours(ax).ink, linewidth=0.8, linestyle="--")
     ax.plot(promised, held, color=canvas.colours(ax).positive, linewidth=1.8)
     for mark in (0.5, 0.8, 0.9):
         ax.plot(mark, held[round(100 * mark)], "o", color=canvas.colours(ax).ink, markersize=4)
-    held_at = "\n".join(f"{mark:.0%} holds {held[round(100 * mark)]:.1%}" for mark in (0.5, 0.8, 0.9))
+    held_at = "\n".join(
+        f"{mark:.0%} holds {held[round(100 * mark)]:.1%}" for mark in (0.5, 0.8, 0.9)
+    )
     marks.corner(ax, held_at)
     ax.set_xlim(0, 1)
     ax.set_ylim(0, 1)
@@ -114,7 +139,13 @@ def calibration(values: Any, *, ax: Axes | None = None) -> Axes:
 
 
 def coverage(
-    frame: Any, y: Any, groups: Any = None, *, coverage: float = 0.9, output: Any = None, ax: Axes | None = None
+    frame: Any,
+    y: Any,
+    groups: Any = None,
+    *,
+    coverage: float = 0.9,
+    output: Any = None,
+    ax: Axes | None = None,
 ) -> Axes:
     """The share of targets inside their intervals by group, or from the smallest local scale to the largest.
 
@@ -129,7 +160,9 @@ def coverage(
             f"coverage is {shown(coverage)}; expected a number between 0 and 1, as the intervals were asked for."
         )
     inside = (lines["lower"] <= truth) & (truth <= lines["upper"])
-    codes, names = _by_scale(lines[scale]) if groups is None else group_codes(groups, len(truth), "groups")
+    codes, names = (
+        _by_scale(lines[scale]) if groups is None else group_codes(groups, len(truth), "groups")
+    )
     rows = np.bincount(codes, minlength=len(names))
     held = np.bincount(codes, inside, len(names)) / np.maximum(rows, 1)
     error = np.sqrt(promised * (1 - promised) / np.maximum(rows, 1))
@@ -192,7 +225,9 @@ def _by_scale(scale: Array) -> tuple[NDArray[np.intp], list[str]]:
     parts = np.array_split(np.argsort(scale, kind="stable"), n)
     for i, part in enumerate(parts):
         codes[part] = i
-    return codes, [f"{canvas.number(scale[part[0]])} to {canvas.number(scale[part[-1]])}" for part in parts]
+    return codes, [
+        f"{canvas.number(scale[part[0]])} to {canvas.number(scale[part[-1]])}" for part in parts
+    ]
 
 
 def _lines(frame: Any, output: Any, columns: tuple[str, ...]) -> dict[str, Array]:

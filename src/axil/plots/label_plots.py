@@ -31,7 +31,9 @@ def audit(frame: Any, *, output: Any = None, ax: Axes | None = None) -> Axes:
     numbers = read is not None and "studentised" in read.columns
     needed = ("target", "expected", "quality", "suspect") if numbers else ("quality", "suspect")
     if read is None or not {"target", "expected", *needed} <= set(read.columns) or not len(read):
-        raise InputError(f"frame is {shown(frame)}; expected what explainer.audit() returns, with at least one row.")
+        raise InputError(
+            f"frame is {shown(frame)}; expected what explainer.audit() returns, with at least one row."
+        )
     lines, _ = one_query(frame, 0, output, needed)
     suspect = _marks(lines["suspect"])
     values = {name: as_numbers(lines[name], f'the column "{name}"') for name in needed[:-1]}
@@ -55,19 +57,30 @@ def audit(frame: Any, *, output: Any = None, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def _against_expected(ax: Axes, values: Columns, suspect: NDArray[np.bool_], fixed: bool) -> tuple[str, str]:
+def _against_expected(
+    ax: Axes, values: Columns, suspect: NDArray[np.bool_], fixed: bool
+) -> tuple[str, str]:
     """Draws targets against the values expected, and names the axes."""
     marks.sign_points(ax, values["expected"], values["target"], np.where(suspect, -1.0, 1.0), NAMES)
-    ends = [(column.min(initial=np.inf), column.max(initial=-np.inf)) for column in values.values()][:2]
+    ends = [
+        (column.min(initial=np.inf), column.max(initial=-np.inf)) for column in values.values()
+    ][:2]
     low, high = max(low for low, _ in ends), min(high for _, high in ends)
     if low < high:
         ax.plot(
-            [low, high], [low, high], color=canvas.colours(ax).ink, linewidth=1.0, linestyle="--", label="as expected"
+            [low, high],
+            [low, high],
+            color=canvas.colours(ax).ink,
+            linewidth=1.0,
+            linestyle="--",
+            label="as expected",
         )
     return canvas.fixed("expected without the row") if fixed else "expected", "target"
 
 
-def _by_quality(ax: Axes, values: Columns, suspect: NDArray[np.bool_], fixed: bool) -> tuple[str, str]:
+def _by_quality(
+    ax: Axes, values: Columns, suspect: NDArray[np.bool_], fixed: bool
+) -> tuple[str, str]:
     """Draws the qualities of labels in order, and names the axes."""
     quality = values["quality"]
     order = np.argsort(quality, kind="stable")
@@ -75,10 +88,14 @@ def _by_quality(ax: Axes, values: Columns, suspect: NDArray[np.bool_], fixed: bo
     marks.sign_points(ax, at, quality[order], np.where(suspect[order], -1.0, 1.0), NAMES)
     ax.set_ylim(-0.03, 1.03)
     name = "share of the row's class around it"
-    return "training rows, lowest quality first", canvas.fixed(name) if fixed else "quality of the label"
+    return "training rows, lowest quality first", canvas.fixed(
+        name
+    ) if fixed else "quality of the label"
 
 
 def _marks(column: NDArray[Any]) -> NDArray[np.bool_]:
     if not all(isinstance(mark, (bool, np.bool_)) for mark in column.tolist()):
-        raise InputError('The column "suspect" holds other things than True and False; expected explainer.audit().')
+        raise InputError(
+            'The column "suspect" holds other things than True and False; expected explainer.audit().'
+        )
     return column.astype(bool)

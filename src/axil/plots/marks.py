@@ -35,7 +35,12 @@ def label_bars(ax: Axes, labels: Sequence[Any]) -> float:
     across, down = canvas.inches(ax)
     size, step = canvas.letters(72 * down, n)
     shown, most = range(0, n, step), int(np.clip(0.6 * across / LETTER, SHORTEST, LONGEST))
-    ax.set_yticks(list(shown), [canvas.shorten(labels[i], most) for i in shown], fontsize=size, parse_math=False)
+    ax.set_yticks(
+        list(shown),
+        [canvas.shorten(labels[i], most) for i in shown],
+        fontsize=size,
+        parse_math=False,
+    )
     ax.set_ylim(n - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
     return size
@@ -58,7 +63,9 @@ def sign_bars(
     left = np.zeros(len(values)) if starts is None else starts
     drawn = ax.barh(np.arange(len(values)), values, left=left, color=colours, height=0.72)
     if rest is not None:
-        drawn[rest].set(facecolor=(*own.ink[:3], 0.2), edgecolor=own.ink, hatch="///", linewidth=0.6)
+        drawn[rest].set(
+            facecolor=(*own.ink[:3], 0.2), edgecolor=own.ink, hatch="///", linewidth=0.6
+        )
     size = label_bars(ax, labels)
     ends = left + values
     _write_numbers(ax, ends, values < 0, texts or canvas.numbers(values), min(size, TEXT - 1))
@@ -66,7 +73,9 @@ def sign_bars(
         ax.axvline(0.0, color=own.ink, linewidth=0.8)
 
 
-def _write_numbers(ax: Axes, ends: Array, leftward: NDArray[np.bool_], texts: list[str], size: float) -> None:
+def _write_numbers(
+    ax: Axes, ends: Array, leftward: NDArray[np.bool_], texts: list[str], size: float
+) -> None:
     """A number at the end of each bar, outwards, and limits wide enough for them; none where they would be too small."""
     if size < LEAST + 1:
         return
@@ -88,10 +97,15 @@ def _write_numbers(ax: Axes, ends: Array, leftward: NDArray[np.bool_], texts: li
     low, high = ax.dataLim.x0, ax.dataLim.x1
     sides = int(leftward.any()) + int(not leftward.all())
     pad = share / (1 - sides * share) * ((high - low) or 1.0)
-    ax.set_xlim(low - (pad if leftward.any() else 0.02 * pad), high + (pad if not leftward.all() else 0.02 * pad))
+    ax.set_xlim(
+        low - (pad if leftward.any() else 0.02 * pad),
+        high + (pad if not leftward.all() else 0.02 * pad),
+    )
 
 
-def sign_points(ax: Axes, x: Array, y: Array, signs: Array, names: tuple[str, str] = ("positive", "negative")) -> None:
+def sign_points(
+    ax: Axes, x: Array, y: Array, signs: Array, names: tuple[str, str] = ("positive", "negative")
+) -> None:
     """Points in the colour and shape of their sign: blue circles and orange triangles; those of sign 0 small and grey."""
     own = canvas.colours(ax)
     size = float(np.clip(6000 / max(len(x), 1), 5, 30))
@@ -123,8 +137,12 @@ def spread(x: Array, share: float = 0.3) -> Array:
         return x
     gap = float(np.diff(places).min(initial=np.inf)) if len(places) > 1 else 1.0
     ranks = np.empty(len(x), dtype=np.intp)
-    ranks[np.argsort(codes, kind="stable")] = np.arange(len(x)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return np.asarray(x + share * gap * (2 * ranks / np.maximum(counts[codes] - 1, 1) - (counts[codes] > 1)))
+    ranks[np.argsort(codes, kind="stable")] = np.arange(len(x)) - np.repeat(
+        np.cumsum(counts) - counts, counts
+    )
+    return np.asarray(
+        x + share * gap * (2 * ranks / np.maximum(counts[codes] - 1, 1) - (counts[codes] > 1))
+    )
 
 
 def corner(ax: Axes, lines: str) -> None:
@@ -147,5 +165,10 @@ def key(ax: Axes) -> None:
     """A legend of what was drawn, where there is most room."""
     own = canvas.colours(ax)
     ax.legend(
-        fontsize=TEXT - 1, frameon=True, framealpha=0.85, edgecolor="none", facecolor=own.ground, labelcolor=own.ink
+        fontsize=TEXT - 1,
+        frameon=True,
+        framealpha=0.85,
+        edgecolor="none",
+        facecolor=own.ground,
+        labelcolor=own.ink,
     )

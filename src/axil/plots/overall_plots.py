@@ -65,9 +65,13 @@ def overall(
     'mean |weight|'
     """
     if not isinstance(explanation, Explanation):
-        raise InputError(f"explanation is {shown(explanation)}; expected an axil.Explanation: explainer(X).")
+        raise InputError(
+            f"explanation is {shown(explanation)}; expected an axil.Explanation: explainer(X)."
+        )
     if not len(explanation):
-        raise InputError("The explanation is of no rows, so there is nothing to draw; expected some.")
+        raise InputError(
+            "The explanation is of no rows, so there is nothing to draw; expected some."
+        )
     k, swarm = as_count(k, "k"), as_flag(swarm, "swarm")
     by = None if by is None else as_choice(by, ("weight", "contribution"), "by")
     place = output_position(output, explanation.outputs)
@@ -111,7 +115,14 @@ def _parts(explanation: Explanation, by: str | None, k: int) -> tuple[Any, str]:
         from_mean = targets - targets.mean()
         own = own.multiply(from_mean).tocsr() if issparse(own) else own * from_mean
     word = "weight" if explanation.kind == "exact" else "derivative"
-    return own, "contribution" if additive else f"{word} × (target − mean)" if by == "contribution" else word
+    return (
+        own,
+        "contribution"
+        if additive
+        else f"{word} × (target − mean)"
+        if by == "contribution"
+        else word,
+    )
 
 
 def _draw_swarm(ax: Axes, parts: Array) -> None:
@@ -119,6 +130,8 @@ def _draw_swarm(ax: Axes, parts: Array) -> None:
     rows = np.linspace(0, len(parts) - 1, min(len(parts), MOST_POINTS)).astype(np.intp)
     across = parts[rows]
     down = np.tile(np.arange(across.shape[1], dtype=np.float64), (len(across), 1))
-    down += 0.3 * np.sin(2.4 * np.arange(len(across)))[:, None]  # the golden angle: neighbours end up far apart
+    down += (
+        0.3 * np.sin(2.4 * np.arange(len(across)))[:, None]
+    )  # the golden angle: neighbours end up far apart
     marks.sign_points(ax, across.ravel(), down.ravel(), np.sign(across.ravel()))
     ax.axvline(0.0, color=canvas.colours(ax).ink, linewidth=0.8)

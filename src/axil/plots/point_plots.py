@@ -85,7 +85,11 @@ def weights_against(
     title = f"{canvas.head(one)}{one.quantity.capitalize()}s of {known.sum():,} training rows"
     canvas.dress(ax, title, below, one.long_name)
     if ticks is not None:
-        ax.set_xticks(range(len(ticks)), [canvas.shorten(tick, 72 // len(ticks)) for tick in ticks], parse_math=False)
+        ax.set_xticks(
+            range(len(ticks)),
+            [canvas.shorten(tick, 72 // len(ticks)) for tick in ticks],
+            parse_math=False,
+        )
         ax.grid(visible=False, axis="x")
     elif x.dtype.kind == "M":
         canvas.date_ticks(ax)
@@ -96,7 +100,9 @@ def weights_against(
     return ax
 
 
-def _column(source: Any, values: Any, query: Any, name: str | None, own: Any) -> tuple[str, Any, Any]:
+def _column(
+    source: Any, values: Any, query: Any, name: str | None, own: Any
+) -> tuple[str, Any, Any]:
     """The name of the column given or named, (n_train,) its values, and the explained row's own; None: not known."""
     named = str(name or getattr(values, "name", None) or "value")
     if not isinstance(source, Explanation):
@@ -105,7 +111,9 @@ def _column(source: Any, values: Any, query: Any, name: str | None, own: Any) ->
     if isinstance(values, str):
         trained, asked = source.column(values)
         if trained is None:
-            raise InputError("The explanation keeps no features of training rows; pass values as an array (n_train,).")
+            raise InputError(
+                "The explanation keeps no features of training rows; pass values as an array (n_train,)."
+            )
         return str(name or values), trained, asked[place] if own is None else own
     known = getattr(values, "name", None)
     if own is None and known in source.feature_names:
@@ -129,7 +137,9 @@ def _positions(values: Any, n: int) -> tuple[NDArray[Any], list[Any] | None]:
             f"values has {len(groups)} kinds of text; expected up to {MOST_GROUPS}. Use axil.plots.group, or parse dates first."
         )
     x = np.full(n, np.nan)
-    x[known] = codes + np.linspace(-0.3, 0.3, len(codes))  # rows of one kind side by side, in their order
+    x[known] = codes + np.linspace(
+        -0.3, 0.3, len(codes)
+    )  # rows of one kind side by side, in their order
     return x, groups.tolist()
 
 
@@ -139,7 +149,9 @@ def _position_of(own: Any, x: NDArray[Any], ticks: list[Any] | None) -> Any:
         return position_of(own, ticks)
     place = along([own], 1, "own")
     if place is None or (place.dtype.kind == "M") != (x.dtype.kind == "M"):
-        raise InputError(f"own is {shown(own)}; expected a value as those of the training rows: a number or a date.")
+        raise InputError(
+            f"own is {shown(own)}; expected a value as those of the training rows: a number or a date."
+        )
     return None if missing(place)[0] else place[0]
 
 
@@ -159,7 +171,9 @@ def targets(
     one = one_prediction(source, query, output, None, exact)
     if (one.targets is None) == (targets is None):
         found = "none were found" if targets is None else "the source has its own"
-        raise InputError(f"targets are to be given with an array of weights, and only then; {found}.")
+        raise InputError(
+            f"targets are to be given with an array of weights, and only then; {found}."
+        )
     y = as_vector(one.targets if targets is None else targets, len(one.weights), "targets")
     ax = canvas.new_axes(ax)
     marks.sign_points(ax, one.weights, y, np.sign(one.weights))

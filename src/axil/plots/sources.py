@@ -80,7 +80,9 @@ def one_prediction(source: Any, query: Any, output: Any, labels: Any, exact: boo
 def whole_prediction(source: Any, query: Any, output: Any, exact: bool) -> Prediction:
     """One prediction with all training rows: not out of a frame of the largest."""
     if as_frame(source) is not None:
-        raise InputError("A frame holds the largest rows only; pass an axil.Explanation or weights (n_train,).")
+        raise InputError(
+            "A frame holds the largest rows only; pass an axil.Explanation or weights (n_train,)."
+        )
     return one_prediction(source, query, output, None, exact)
 
 
@@ -109,7 +111,9 @@ def _of_explanation(explanation: Explanation, query: Any, output: Any, labels: A
 
 def _output_of(one: Explanation, output: Any) -> int:
     """Where the output of this name stands; by default the class that this prediction is for, which outputs of numbers lack."""
-    of_classes = one.outputs is not None and one.data.ndim == 1  # a row has one class, and a number for each output
+    of_classes = (
+        one.outputs is not None and one.data.ndim == 1
+    )  # a row has one class, and a number for each output
     if output is None and of_classes:
         return int(np.argmax(one.predictions.ravel()))
     return output_position(output, one.outputs)
@@ -121,7 +125,10 @@ def _of_frame(source: Any, query: Any, output: Any, labels: Any, exact: bool) ->
     lines, name = one_query(source, query, output, ("row", values))
     weights = numbers_in(lines, values)
     targets = numbers_in(lines, "target") if "target" in lines else None
-    scale, contributions = IDENTITY, weights if additive else None if targets is None else weights * targets
+    scale, contributions = (
+        IDENTITY,
+        weights if additive else None if targets is None else weights * targets,
+    )
     column, label = labelled(lines, "contribution")
     if label:
         scale, contributions = TargetScale(label), numbers_in(lines, column)
@@ -164,10 +171,14 @@ def one_query(source: Any, query: Any, output: Any, needed: tuple[str, ...]) -> 
     """The lines of a tidy frame that are of one query and output, column by column, and what to call them."""
     frame = as_frame(source)
     if frame is None:
-        raise InputError(f"The table is a {type(source).__name__}; expected a pandas, polars or pyarrow frame.")
+        raise InputError(
+            f"The table is a {type(source).__name__}; expected a pandas, polars or pyarrow frame."
+        )
     missing = [name for name in needed if name not in frame.columns]
     if missing:
-        raise InputError(f"The frame has no column {missing[0]!r}, but {frame.columns[:8]}; expected {list(needed)}.")
+        raise InputError(
+            f"The frame has no column {missing[0]!r}, but {frame.columns[:8]}; expected {list(needed)}."
+        )
     columns = {name: column_values(frame[name]) for name in frame.columns}
     label = None
     if "query" in columns:
@@ -180,18 +191,28 @@ def one_query(source: Any, query: Any, output: Any, needed: tuple[str, ...]) -> 
         of = outputs[output_position(output, outputs)]
         columns = _where(columns, "output", of)
     elif output is not None:
-        raise InputError(f"output is {shown(output)}, but the frame has no column 'output'; leave it out.")
+        raise InputError(
+            f"output is {shown(output)}, but the frame has no column 'output'; leave it out."
+        )
     if "rank" in columns and len(set(columns["rank"].tolist())) < len(columns["rank"]):
-        raise InputError(f"Query {label} stands for several predictions in the frame; give X unique row labels.")
+        raise InputError(
+            f"Query {label} stands for several predictions in the frame; give X unique row labels."
+        )
     return columns, "" if label is None else _name(label, of)
 
 
-def one_output(source: Any, output: Any, needed: tuple[str, ...], made_by: str) -> tuple[Columns, Any]:
+def one_output(
+    source: Any, output: Any, needed: tuple[str, ...], made_by: str
+) -> tuple[Columns, Any]:
     """These columns of a table, of one output, the first where none is named; and its name, None for a single one."""
     frame = as_frame(source)
     if frame is None or not set(needed) <= set(frame.columns) or not len(frame):
-        raise InputError(f"frame is {shown(source)}; expected what {made_by} returns, with at least one row.")
-    columns = {name: column_values(frame[name]) for name in frame.columns if name in (*needed, "output")}
+        raise InputError(
+            f"frame is {shown(source)}; expected what {made_by} returns, with at least one row."
+        )
+    columns = {
+        name: column_values(frame[name]) for name in frame.columns if name in (*needed, "output")
+    }
     outputs = np.array(_distinct(columns["output"])) if "output" in columns else None
     place = 0 if output is None else output_position(output, outputs)
     if outputs is None:
@@ -223,7 +244,9 @@ def output_position(output: Any, outputs: NDArray[Any] | None) -> int:
     """Where the output of this name stands among all; 0 of a single one, which has no name."""
     if outputs is None:
         if output is not None:
-            raise InputError(f"output is {shown(output)}, but there is one output only; leave it out.")
+            raise InputError(
+                f"output is {shown(output)}, but there is one output only; leave it out."
+            )
         return 0
     names = outputs.tolist()
     if output is None and len(names) == 1:
@@ -242,7 +265,9 @@ def query_position(query: Any, labels: Any) -> int:
     n = len(labels)
     if is_whole(query) and -n <= query < n:
         return int(query)
-    places = [] if query is None else [i for i, label in enumerate(labels) if _is_called(label, query)]
+    places = (
+        [] if query is None else [i for i, label in enumerate(labels) if _is_called(label, query)]
+    )
     if not places:
         known = f", or a label such as {shown(text(labels[0]))}" if n else ""
         raise InputError(
@@ -267,7 +292,11 @@ def _is_called(label: Any, query: Any) -> bool:
 
 def one_row(source: Any, position: int, what: str, name: str = "query") -> Array:
     """(n,): an array itself, or the row at this position, which the user calls ``name``."""
-    array = as_numbers(source.toarray() if issparse(source) else source, "What to draw", f"{EXPECTED} (n,) or (m, n)")
+    array = as_numbers(
+        source.toarray() if issparse(source) else source,
+        "What to draw",
+        f"{EXPECTED} (n,) or (m, n)",
+    )
     if array.ndim not in (1, 2):
         raise InputError(
             f"What to draw is a {type(source).__name__} of shape {array.shape}; expected {EXPECTED} (n,) or (m, n)."
@@ -297,7 +326,9 @@ def group_labels(explanation: Explanation, labels: Any) -> Any:
         return labels
     trained, _ = explanation.column(labels)
     if trained is None:
-        raise InputError("The explanation keeps no features of training rows; pass a label for each of them.")
+        raise InputError(
+            "The explanation keeps no features of training rows; pass a label for each of them."
+        )
     return trained
 
 
@@ -310,7 +341,9 @@ def along(values: Any, n: int, what: str) -> NDArray[Any] | None:
     if found.dtype.kind == "c":
         raise InputError(f"{what} are complex numbers; expected real ones, such as {what}.real.")
     if found.dtype.kind == "m":
-        raise InputError(f"{what} are spans of time; expected numbers, such as days: {what}.dt.days.")
+        raise InputError(
+            f"{what} are spans of time; expected numbers, such as days: {what}.dt.days."
+        )
     if found.dtype.kind == "M":
         return found
     known = ~missing(found)
@@ -321,7 +354,9 @@ def along(values: Any, n: int, what: str) -> NDArray[Any] | None:
         pass
     else:
         if np.isinf(x).any():
-            raise InputError(f"{what} has an infinite number; expected finite ones, or nan where there is none.")
+            raise InputError(
+                f"{what} has an infinite number; expected finite ones, or nan where there is none."
+            )
         return x
     if all(isinstance(value, date) for value in found[known]):
         return as_points(found, what)

@@ -28,7 +28,9 @@ from axil.types import Array
 if TYPE_CHECKING:
     from axil.plots.canvas import Axes
 
-WIDE = 20.0  # times the lowest price that the highest one is, from where on ticks are at powers of ten
+WIDE = (
+    20.0  # times the lowest price that the highest one is, from where on ticks are at powers of ten
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,13 +107,17 @@ def waterfall(
     if isinstance(source, Comparison):
         return _changes(source, query, output, ax)
     given = ("intercept", intercept), ("prediction", prediction)
-    intercept, prediction = (None if value is None else as_number(value, name) for name, value in given)
+    intercept, prediction = (
+        None if value is None else as_number(value, name) for name, value in given
+    )
     asked = as_reference(reference)
     _check(source, intercept, prediction, asked)
     if isinstance(source, Explanation) or as_frame(source) is not None:
         one = one_prediction(source, query, output, labels, exact)
         if one.targets is None:
-            raise InputError("The frame has no column 'target'; expected one made by top or similar.")
+            raise InputError(
+                "The frame has no column 'target'; expected one made by top or similar."
+            )
         at = reference_of(source, one, asked)
         parts = np.asarray(one.contributions) - one.weights * (at or 0.0)
     else:
@@ -123,7 +129,9 @@ def waterfall(
     ax = marks.bar_axes(ax, [steps.first, *steps.names, "prediction"])
     _draw(ax, steps, one.scale)
     shown = min(k, len(parts))
-    title = f"{canvas.head(one)}{shown} largest contributions" + (f" of {len(parts):,}" if one.complete else "")
+    title = f"{canvas.head(one)}{shown} largest contributions" + (
+        f" of {len(parts):,}" if one.complete else ""
+    )
     title += "" if one.exact else "\nderivative × target: not a decomposition"
     return canvas.dress(ax, title, running(one, at), "training row", grid="x")
 
@@ -131,8 +139,17 @@ def waterfall(
 def _changes(source: Comparison, query: Any, output: Any, ax: Axes | None) -> Axes:
     """The parts of the change of one prediction, from the old model to the new one."""
     i, k = query_position(query, source.query_index), output_position(output, source.outputs)
-    parts = {name: float(own[i, k]) for name, own in source.parts.items() if name != "base" or own.any()}
-    steps = Steps(float(source.before[i, k]), "old model", list(parts), np.array([*parts.values()]), False, "new model")
+    parts = {
+        name: float(own[i, k]) for name, own in source.parts.items() if name != "base" or own.any()
+    }
+    steps = Steps(
+        float(source.before[i, k]),
+        "old model",
+        list(parts),
+        np.array([*parts.values()]),
+        False,
+        "new model",
+    )
     ax = marks.bar_axes(ax, [steps.first, *steps.names, steps.last])
     _draw(ax, steps, source.scale)
     named = f"Query {text(source.query_index[i])}" + (
@@ -140,14 +157,20 @@ def _changes(source: Comparison, query: Any, output: Any, ax: Axes | None) -> Ax
     )
     below = "running product" if source.scale.is_log else "running sum of the parts of the change"
     return canvas.dress(
-        ax, f"{canvas.shorten(named, canvas.TITLE)}\nFrom the old model to the new one", below, "", grid="x"
+        ax,
+        f"{canvas.shorten(named, canvas.TITLE)}\nFrom the old model to the new one",
+        below,
+        "",
+        grid="x",
     )
 
 
 def reference_of(source: Any, one: Prediction, asked: float | None) -> float | None:
     """The level that targets count from, on the scale of the fit; None for none. By default the mean, which explanations know."""
     if one.additive and asked is not None:
-        raise InputError("Pushes are not multiples of the targets, so they count from no reference; leave it out.")
+        raise InputError(
+            "Pushes are not multiples of the targets, so they count from no reference; leave it out."
+        )
     if asked is not None:
         return asked or None
     if one.additive or not isinstance(source, Explanation):
@@ -179,17 +202,27 @@ def level(value: float, scale: TargetScale) -> str:
     return canvas.number(float(scale.inverse(np.array([value]))[0]) if scale.is_log else value)
 
 
-def _check(source: Any, intercept: float | None, prediction: float | None, reference: float | None) -> None:
+def _check(
+    source: Any, intercept: float | None, prediction: float | None, reference: float | None
+) -> None:
     if isinstance(source, Explanation):
         if intercept is not None or prediction is not None:
-            raise InputError("An explanation has its own intercept and prediction; leave out intercept and prediction.")
+            raise InputError(
+                "An explanation has its own intercept and prediction; leave out intercept and prediction."
+            )
         return
     if reference is not None:
-        raise InputError("reference needs the weights of all rows; pass an axil.Explanation, or leave it out.")
+        raise InputError(
+            "reference needs the weights of all rows; pass an axil.Explanation, or leave it out."
+        )
     if as_frame(source) is None and prediction is not None:
-        raise InputError("Contributions of all rows and the intercept add up to the prediction; leave out prediction.")
+        raise InputError(
+            "Contributions of all rows and the intercept add up to the prediction; leave out prediction."
+        )
     if as_frame(source) is not None and prediction is None:
-        raise InputError("A frame of the largest rows does not say what all others add; pass prediction= as well.")
+        raise InputError(
+            "A frame of the largest rows does not say what all others add; pass prediction= as well."
+        )
 
 
 def _steps(
@@ -216,7 +249,9 @@ def _steps(
     others = f"{left:,} other row{'s' * (left > 1)}" if one.complete else "all other rows"
     if first == "start":  # nobody said what the intercept is, so it is in the rest
         others += ", intercept"
-    return Steps(start, first, [*names, others], np.append(values, end - start - values.sum()), rest=True)
+    return Steps(
+        start, first, [*names, others], np.append(values, end - start - values.sum()), rest=True
+    )
 
 
 def _draw(ax: Axes, steps: Steps, scale: TargetScale) -> None:
@@ -224,13 +259,26 @@ def _draw(ax: Axes, steps: Steps, scale: TargetScale) -> None:
     n = len(steps.values)
     values = np.concatenate([[0.0], steps.values, [0.0]])
     ends = steps.start + np.cumsum(values)
-    texts = [f"× {factor:.4g}" for factor in scale.factors(values)] if scale.is_log else canvas.numbers(values)
-    texts[0], texts[-1] = (f"\u2002{level(end, scale)}" for end in (ends[0], ends[-1]))  # a space for the mark
+    texts = (
+        [f"× {factor:.4g}" for factor in scale.factors(values)]
+        if scale.is_log
+        else canvas.numbers(values)
+    )
+    texts[0], texts[-1] = (
+        f"\u2002{level(end, scale)}" for end in (ends[0], ends[-1])
+    )  # a space for the mark
     rest = n if steps.rest else None
     last = steps.last if scale.is_log else scale.label(steps.last)
     marks.sign_bars(ax, [steps.first, *steps.names, last], values, ends - values, rest, texts)
     ax.plot(ends[[0, n + 1]], [0, n + 1], "D", color=canvas.colours(ax).ink, markersize=5)
-    ax.vlines(ends[:-1], np.arange(n + 1), np.arange(1, n + 2), color=canvas.GREY, linewidth=0.6, zorder=0.5)
+    ax.vlines(
+        ends[:-1],
+        np.arange(n + 1),
+        np.arange(1, n + 2),
+        color=canvas.GREY,
+        linewidth=0.6,
+        zorder=0.5,
+    )
     canvas.few_ticks(ax)
     if scale.is_log:
         _price_ticks(ax, scale)

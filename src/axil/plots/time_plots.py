@@ -68,7 +68,9 @@ def timeline(
     at = reference_of(explanation, one, as_reference(reference))
     x = along(dates, len(one.weights), "dates")
     if x is None:
-        raise InputError("dates are text; expected dates or numbers. Parse them first: pandas.to_datetime(dates).")
+        raise InputError(
+            "dates are text; expected dates or numbers. Parse them first: pandas.to_datetime(dates)."
+        )
     lines = [_added_up(own, x, at or 0.0) for own in ones]
     ax = canvas.new_axes(ax)
     if isinstance(source, Forecast):
@@ -88,7 +90,9 @@ def timeline(
     return ax
 
 
-def _horizons(source: Forecast, series: Any, dates: Any) -> tuple[Explanation, list[Prediction], NDArray[Any]]:
+def _horizons(
+    source: Forecast, series: Any, dates: Any
+) -> tuple[Explanation, list[Prediction], NDArray[Any]]:
     """The forecasts of one series, horizon after horizon, each with what no target makes in its intercept."""
     if dates is not None:
         raise InputError("A forecast has the dates of its training rows; leave dates out.")
@@ -99,7 +103,15 @@ def _horizons(source: Forecast, series: Any, dates: Any) -> tuple[Explanation, l
     for t in range(h):
         one = one_prediction(explanation, k * h + t, None, None, True)
         intercept = float(one.intercept or 0.0) + float(source.base[t, k])
-        ones.append(replace(one, intercept=intercept, value=None, scale=scale, name=f"{names[k]}, 1 to {h} ahead"))
+        ones.append(
+            replace(
+                one,
+                intercept=intercept,
+                value=None,
+                scale=scale,
+                name=f"{names[k]}, 1 to {h} ahead",
+            )
+        )
     return explanation, ones, source.row_dates
 
 
@@ -107,7 +119,9 @@ def _added_up(one: Prediction, x: NDArray[Any], reference: float) -> Line:
     """The contributions summed by date, then added up in the order of dates."""
     known = ~(np.isnat(x) if x.dtype.kind == "M" else np.isnan(x))
     if not known.any():
-        raise InputError("No training row has a date; expected dates or numbers, of which some may be missing.")
+        raise InputError(
+            "No training row has a date; expected dates or numbers, of which some may be missing."
+        )
     parts = np.asarray(one.contributions) - one.weights * reference
     times, codes = np.unique(x[known], return_inverse=True)
     sums = np.bincount(codes, parts[known], len(times))
@@ -117,13 +131,23 @@ def _added_up(one: Prediction, x: NDArray[Any], reference: float) -> Line:
 
 def _draw(ax: Axes, one: Prediction, line: Line, reference: float | None) -> None:
     """The levels in steps between two marks: where they start, and the prediction, where they end."""
-    first = f"all targets at {level(reference, one.scale)}" if reference else "base" if one.additive else "intercept"
+    first = (
+        f"all targets at {level(reference, one.scale)}"
+        if reference
+        else "base"
+        if one.additive
+        else "intercept"
+    )
     end = float(line.levels[-1])
     times, levels = np.append(line.times[:1], line.times), np.append(line.start, line.levels)
     levels = one.scale.inverse(levels) if one.scale.is_log else levels
     ax.axhline(levels[0], color=canvas.GREY, linestyle=":", linewidth=1.2, label=first)
     ax.axhline(
-        levels[-1], color=canvas.GREY, linestyle="--", linewidth=1.2, label=f"prediction {level(end, one.scale)}"
+        levels[-1],
+        color=canvas.GREY,
+        linestyle="--",
+        linewidth=1.2,
+        label=f"prediction {level(end, one.scale)}",
     )
     ax.plot(times, levels, color=canvas.colours(ax).positive, linewidth=1.6, drawstyle="steps-post")
     ax.plot(times[-1:], levels[-1:], "o", color=canvas.colours(ax).positive, markersize=5)
@@ -140,7 +164,12 @@ def _draw_horizons(ax: Axes, ones: list[Prediction], lines: list[Line]) -> None:
         look: dict[str, Any] = {"color": colour, "alpha": 0.3 + 0.7 * (t + 1) / len(lines)}
         label = f"{t + 1} ahead: {level(end, one.scale)}" if t in named else None
         ax.plot(
-            np.append(line.times[:1], line.times), levels, linewidth=1.3, drawstyle="steps-post", label=label, **look
+            np.append(line.times[:1], line.times),
+            levels,
+            linewidth=1.3,
+            drawstyle="steps-post",
+            label=label,
+            **look,
         )
         ax.plot(line.times[-1:], levels[-1:], "o", markersize=4, **look)
     marks.key(ax)

@@ -18,7 +18,9 @@ from axil.replay.checks import Miss, checked_rows, compare, compare_nodes, furth
 from axil.types import Array
 
 LOST = 4  # roundings of the largest score, below which a value changes no score that it is added to
-HESSIAN_TOLERANCE = 1e-4  # of a leaf's sum: scores are float32 sums, and exponentials may be off by a rounding
+HESSIAN_TOLERANCE = (
+    1e-4  # of a leaf's sum: scores are float32 sums, and exponentials may be off by a rounding
+)
 ROUNDING = 1e-6  # of a row's weight: what is left of a second derivative of a probability next to 0 or 1 in float32
 SUBTRACTED = 1e-12  # of the sum over a tree
 ADDED_ENTRIES = 1 << 18  # leaf values added up at a time, of all trees
@@ -29,14 +31,22 @@ def lost_beside(scores: Array) -> float:
     return LOST * float(np.finfo(np.float64).eps) * float(np.abs(scores).max(initial=0.0))
 
 
-def check_start(adapter: SmoothModel, found: Array, trees: BoostedFit, targets: Array, rounding: Array) -> None:
+def check_start(
+    adapter: SmoothModel, found: Array, trees: BoostedFit, targets: Array, rounding: Array
+) -> None:
     """Compare the scores (K,) that the targets lead to at first with those that the fit started from, up to rounding (K,)."""
     for mine, own, slack in zip(found, trees.base_value, rounding):
-        if not abs(mine - own) <= slack + adapter.smooth_tolerance * max(1.0, float(np.abs(targets).max()), abs(own)):
-            raise ExactnessError("score that the fit starts from", float(mine), float(own), adapter.causes("values"))
+        if not abs(mine - own) <= slack + adapter.smooth_tolerance * max(
+            1.0, float(np.abs(targets).max()), abs(own)
+        ):
+            raise ExactnessError(
+                "score that the fit starts from", float(mine), float(own), adapter.causes("values")
+            )
 
 
-def check_counts(adapter: SmoothModel, trees: BoostedFit, rows: Rows, drawn: NDArray[Any] | None) -> None:
+def check_counts(
+    adapter: SmoothModel, trees: BoostedFit, rows: Rows, drawn: NDArray[Any] | None
+) -> None:
     """Compare how many rows fall into each leaf, or how many of those drawn (T, N), with what the model records."""
     if trees.leaf_counts is None:
         return
@@ -44,9 +54,14 @@ def check_counts(adapter: SmoothModel, trees: BoostedFit, rows: Rows, drawn: NDA
         taken = np.ones(rows.n_rows) if trees.held_out is None else (~trees.held_out).astype(float)
         return compare_counts(adapter, trees, rows.leaf_sums(taken[:, None], None)[:, 0])
     # a tree without a split does not always say how many rows it had
-    counted = (rows.tree(t).leaf_sums((own > 0)[:, None].astype(float), None) for t, own in enumerate(drawn))
+    counted = (
+        rows.tree(t).leaf_sums((own > 0)[:, None].astype(float), None)
+        for t, own in enumerate(drawn)
+    )
     found = np.where(
-        np.repeat(trees.n_leaves == 1, trees.n_leaves), trees.leaf_counts, np.concatenate(list(counted))[:, 0]
+        np.repeat(trees.n_leaves == 1, trees.n_leaves),
+        trees.leaf_counts,
+        np.concatenate(list(counted))[:, 0],
     )
     compare("row count", found, trees.leaf_counts, 0.5, trees, adapter.causes("counts"))
 
@@ -79,15 +94,26 @@ def check_values(
     if not (np.abs(found - trees.leaf_values) <= slack).all():
         slack = slack + noise()
     for k in range(found.shape[1]):
-        compare("value", found[:, k], trees.leaf_values[:, k], slack[:, k], trees, adapter.causes("values"))
+        compare(
+            "value",
+            found[:, k],
+            trees.leaf_values[:, k],
+            slack[:, k],
+            trees,
+            adapter.causes("values"),
+        )
     return float(np.abs(found - trees.leaf_values).max(initial=0.0)) / largest
 
 
-def check_hessians(adapter: SmoothModel, fit: BoostedFit, found: Array, leaf_weights: Array) -> None:
+def check_hessians(
+    adapter: SmoothModel, fit: BoostedFit, found: Array, leaf_weights: Array
+) -> None:
     """Compare sums (L,) of row weight times second derivative with those recorded, in leaves of rows of these weights (L,)."""
     assert fit.leaf_hessians is not None
     trees = np.repeat(np.arange(len(fit.n_leaves)), fit.n_leaves)
-    of_trees = np.bincount(trees, fit.leaf_hessians)[trees]  # a library may subtract one child's sum from its parent's
+    of_trees = np.bincount(trees, fit.leaf_hessians)[
+        trees
+    ]  # a library may subtract one child's sum from its parent's
     slack = HESSIAN_TOLERANCE * fit.leaf_hessians + ROUNDING * leaf_weights + SUBTRACTED * of_trees
     compare("sum of hessians", found, fit.leaf_hessians, slack, fit, adapter.causes("weights"))
 
@@ -100,7 +126,9 @@ def check_nodes(adapter: SmoothModel, trees: BoostedFit, found: Array) -> None:
     compare_nodes(nodes, found, slack, adapter.causes("values"))
 
 
-def check_scores(adapter: SmoothModel, X: Any, fit: BoostedFit, leaves: NDArray[Any]) -> tuple[float, float | None]:
+def check_scores(
+    adapter: SmoothModel, X: Any, fit: BoostedFit, leaves: NDArray[Any]
+) -> tuple[float, float | None]:
     """Compare the sums of the leaves, (T, N), with the scores that the library gives; the largest difference, relative.
 
     With it the largest difference of sums in float64, such as pushes make, where the library adds in single precision; else
@@ -138,9 +166,9 @@ def leaf_scores(
     the library adds them, in its precision, in which a thousand trees are off by 1e-5 and more.
     """
     trees, table = fit, fit.leaf_values if values is None else values
-    made = (fit.schedule.shares_of_initial[-1] * trees.base_value if start is None else start) + np.zeros(
-        (len(leaves), 1)
-    )
+    made = (
+        fit.schedule.shares_of_initial[-1] * trees.base_value if start is None else start
+    ) + np.zeros((len(leaves), 1))
     if rounded:
         made = made.astype(fit.score_precision)
     firsts = np.cumsum(trees.n_leaves) - trees.n_leaves
@@ -153,6 +181,10 @@ def leaf_scores(
     for begin in range(0, len(leaves), step):
         rows = slice(begin, begin + step)
         for own, some in served:  # tree after tree, as `cumsum` adds
-            met = table[firsts[some] + leaves[rows, some].astype(np.intp)].astype(made.dtype, copy=False)
-            made[rows, own] = np.cumsum(np.concatenate([made[rows, None, own], met], axis=1), axis=1)[:, -1]
+            met = table[firsts[some] + leaves[rows, some].astype(np.intp)].astype(
+                made.dtype, copy=False
+            )
+            made[rows, own] = np.cumsum(
+                np.concatenate([made[rows, None, own], met], axis=1), axis=1
+            )[:, -1]
     return np.asarray(made, dtype=np.float64)

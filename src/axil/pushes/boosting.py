@@ -61,7 +61,9 @@ def read(given: Given) -> Boosting | None:
     if n_rows == 0:
         raise InputError("X_train has no rows; expected the rows that the model was fitted on.")
     repeated = adapter.repeats_targets
-    targets = inputs.as_targets(given.y, n_rows, adapter.n_outputs, adapter.classes, repeated=repeated)
+    targets = inputs.as_targets(
+        given.y, n_rows, adapter.n_outputs, adapter.classes, repeated=repeated
+    )
     if adapter.classes is not None and adapter.n_outputs == 1:
         targets = targets[:, 1:]  # of two classes: whether a row is of the second
     own = inputs.as_weights(given.sample_weight, n_rows)
@@ -91,7 +93,11 @@ class KnownLeaves:
     def checked(self, n_leaves: NDArray[np.int64], n_rows: int) -> NDArray[np.unsignedinteger[Any]]:
         """The leaves, once they are such as trees of these sizes have; a ValueError else."""
         shape, dtype = (len(n_leaves), n_rows), cell_dtype(int(n_leaves.max()))
-        if self.leaves.shape != shape or self.leaves.dtype != dtype or not self.leaves.flags.c_contiguous:
+        if (
+            self.leaves.shape != shape
+            or self.leaves.dtype != dtype
+            or not self.leaves.flags.c_contiguous
+        ):
             raise ValueError(f"leaves of shape {self.leaves.shape} and type {self.leaves.dtype}")
         if (self.leaves.max(axis=1) >= n_leaves).any():
             raise ValueError("leaves that their trees do not have")
@@ -134,30 +140,43 @@ class Boosting:
             size = 4 * targets.size * (int(fitted.schedule.rounds[-1]) + 1)
             limits.budget.require(size, "The gradients of your objective", "Raise memory_limit.")
         if found is None:
-            leaves = frozen(assign_leaves(adapter, X, len(targets), n_leaves, limits, fitted.placement))
+            leaves = frozen(
+                assign_leaves(adapter, X, len(targets), n_leaves, limits, fitted.placement)
+            )
         else:
             leaves = found.checked(n_leaves, len(targets))
         self.walked = walk(adapter, fitted, leaves, targets, offsets, verify, limits.n_threads)
         self.adapter, self._n_threads, self._raw = adapter, limits.n_threads, output == "raw"
         self.targets, self.underived, self.classes = targets, fitted.no_derivative, adapter.classes
-        self.rows = TrainingRows(None, targets, weights, offsets, bags)  #: as the library keeps them; no features
+        self.rows = TrainingRows(
+            None, targets, weights, offsets, bags
+        )  #: as the library keeps them; no features
         self.label_weights = LabelWeights(adapter, self.rows, counts_classes)
         self._as_fitted: FitsAgain | None = None
         self.offsets: Offsets | None = None  #: of the rows that are asked about
         self.pushes = Pushes(self.walked, limits)
         self.verification: Verification | None = None
         if verify:
-            errors = self.check_rows(X) if found is None else (found.score_error, found.rounding_error)
+            errors = (
+                self.check_rows(X) if found is None else (found.score_error, found.rounding_error)
+            )
             self.verification = self._findings(fitted, *errors)
         self._verify = verify
         several = adapter.n_outputs > 1
         self.outputs = (
-            (np.arange(adapter.n_outputs) if adapter.classes is None else adapter.classes) if several else None
+            (np.arange(adapter.n_outputs) if adapter.classes is None else adapter.classes)
+            if several
+            else None
         )
 
-    def _findings(self, fitted: BoostedFit, score_error: float, rounding_error: float | None) -> Verification:
+    def _findings(
+        self, fitted: BoostedFit, score_error: float, rounding_error: float | None
+    ) -> Verification:
         """``rounding_error``: of scores that the library adds in single precision; None where there is none, or none is known."""
-        n_trees, scale = len(fitted.n_leaves), float(np.abs(self.walked.score).max(initial=0.0)) or 1.0
+        n_trees, scale = (
+            len(fitted.n_leaves),
+            float(np.abs(self.walked.score).max(initial=0.0)) or 1.0,
+        )
         errors = score_error, self.walked.leaf_error, self.adapter.smooth_tolerance, scale
         details = {"loss": fitted.loss.name, "sum_error": self.pushes.prove()}
         details |= {} if rounding_error is None else {"rounding_error": rounding_error}
@@ -167,7 +186,13 @@ class Boosting:
         placement, n_leaves = fitted.placement, int(fitted.n_leaves.sum())
         held = None if placement is None else Held.encoded(n_leaves, placement)
         return Verification(
-            len(self.targets), n_trees, *errors, compared=compared, recovered=recovered, held=held, details=details
+            len(self.targets),
+            n_trees,
+            *errors,
+            compared=compared,
+            recovered=recovered,
+            held=held,
+            details=details,
         )
 
     def check_rows(self, X: Any) -> tuple[float, float | None]:
@@ -184,7 +209,9 @@ class Boosting:
     def fitted(self) -> Array:
         """(N, K): the scores of the training rows with the offsets of the fit, which may stand in for the base."""
         w, offsets = self.walked, self.rows.offsets
-        replaced = offsets is not None and Offsets.of(offsets, len(offsets), self.adapter).replace_base
+        replaced = (
+            offsets is not None and Offsets.of(offsets, len(offsets), self.adapter).replace_base
+        )
         return w.score - w.base if replaced else w.score
 
     @property
@@ -226,7 +253,11 @@ class Boosting:
 
     def _scores(self, X: Any) -> Array:
         """(n, K): by the library's own account, with the offsets of these rows."""
-        return self.adapter.scores(X) if self.offsets is None else self.offsets.predictions(self.adapter, X)
+        return (
+            self.adapter.scores(X)
+            if self.offsets is None
+            else self.offsets.predictions(self.adapter, X)
+        )
 
     def predictions(self, X: Any) -> Array:
         """(n, K): raw scores, or their means by the link."""
@@ -286,7 +317,9 @@ class Boosting:
     def as_targets(self, given: Any, n: int, what: str, rows: str) -> Array:
         """(n, K): targets, or classes, as the user gives them, rounded as the library keeps them."""
         repeated = self.adapter.repeats_targets
-        found = inputs.as_targets(given, n, self.adapter.n_outputs, self.classes, what, rows, repeated)
+        found = inputs.as_targets(
+            given, n, self.adapter.n_outputs, self.classes, what, rows, repeated
+        )
         if self.classes is not None and self.adapter.n_outputs == 1:
             found = found[:, 1:]
         found = round_to(self.adapter.precision, found)
@@ -313,17 +346,24 @@ class Boosting:
         self.label_weights.require_rule("refit")
         if self.loss.recorded:
             raise UnsupportedQuestionError(
-                "refit", "the gradients come from a function of all rows", "Train again with your objective."
+                "refit",
+                "the gradients come from a function of all rows",
+                "Train again with your objective.",
             )
         adapter, walked = self.adapter, self.walked
         weights, by_class = change.weights, None
         if self.label_weights.counts_classes:
             weights = smooth.counted_weights(adapter, change.targets, change.weights, count=True)
-            by_class = smooth.weights_of_classes(adapter, change.targets, change.weights, count=True)
+            by_class = smooth.weights_of_classes(
+                adapter, change.targets, change.weights, count=True
+            )
         rows = RefitRows.of(change, adapter, weights, walked.fit.n_leaves, self.limits)
         self.loss.check(rows.targets, "targets")
         given = TrainingRows(change.X, rows.targets, rows.weights, rows.offsets)
-        leaves, drawn = rows.leaves(walked.leaves), None if walked.drawn is None else rows.draws(walked.drawn)
+        leaves, drawn = (
+            rows.leaves(walked.leaves),
+            None if walked.drawn is None else rows.draws(walked.drawn),
+        )
         found = leaf_fit(adapter, walked, given, leaves, drawn, self._n_threads)
         found = replace(found, class_weights=by_class)
         return found, None if drawn is None else drawn.T.astype(np.float64)
@@ -339,7 +379,9 @@ class Boosting:
                 "Use pushes or contributions: they add up to the score for every loss.",
             )
         remaining = self.label_weights.without(self.walked, gone)
-        return self._started(refit(self.walked, self.targets, self.loss, remaining, self._n_threads))
+        return self._started(
+            refit(self.walked, self.targets, self.loss, remaining, self._n_threads)
+        )
 
     def _started(self, found: FitsAgain) -> FitsAgain:
         """A refit for rows whose offsets may stand in for the base: then it moves nothing."""
@@ -411,8 +453,14 @@ class Boosting:
         self.require_derivatives()
         leaves, scores = self.located(X)
         n, n_outputs = scores.shape
-        seeds = np.tile(np.eye(n_outputs), (n, 1, 1)) if self._raw or raw else self.loss.mean_slopes(scores)
-        return Reverse(self.walked, self.pushes.rows, leaves, seeds[:, outputs], self._n_threads, self._bases)
+        seeds = (
+            np.tile(np.eye(n_outputs), (n, 1, 1))
+            if self._raw or raw
+            else self.loss.mean_slopes(scores)
+        )
+        return Reverse(
+            self.walked, self.pushes.rows, leaves, seeds[:, outputs], self._n_threads, self._bases
+        )
 
     def prove(self, asked: Queries | Combination, made: Array | None) -> None:
         """Compare the sums of leaves with the scores of the model, and what pushes add up to (n, K) with those."""

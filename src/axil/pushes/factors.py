@@ -22,7 +22,9 @@ from axil.pushes.stages import WalkedStages
 from axil.types import Array
 
 LARGEST = 300.0  # of |a F|: far from where exp(a F) overflows
-FULL_DIGITS = 7.0  # of |a F|: a gradient of some exp(-2 |a F|) is still known to ten digits beside one
+FULL_DIGITS = (
+    7.0  # of |a F|: a gradient of some exp(-2 |a F|) is still known to ten digits beside one
+)
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,9 @@ class Factors:
         w = self.walked
         if not w.loss.exponent:
             return 0.0
-        gained: dict[tuple[int, int], tuple[Array, float]] = {}  # by each tree so far, and the largest of it
+        gained: dict[
+            tuple[int, int], tuple[Array, float]
+        ] = {}  # by each tree so far, and the largest of it
         most = reached = float(np.abs(w.start).max(initial=0.0))
         for t, k, gain in (move for one in self._moves for move in one):
             before, size = gained.get((t, k), (np.zeros(()), 0.0))
@@ -119,19 +123,31 @@ class Factors:
     def _program(self) -> Program | None:
         """The rounds as a kernel walks through them; None for a loss or leaves that it does not know."""
         w, a = self.walked, self._exponent
-        form = None if w.loss.single else w.loss.affine(w.targets[:1])  # kernels compute in double precision
+        form = (
+            None if w.loss.single else w.loss.affine(w.targets[:1])
+        )  # kernels compute in double precision
         terms = [term for one in self.terms for term in one]
-        if form is None or w.gradients is not None or a != w.loss.exponent or any(t.scale.ndim > 1 for t in terms):
+        if (
+            form is None
+            or w.gradients is not None
+            or a != w.loss.exponent
+            or any(t.scale.ndim > 1 for t in terms)
+        ):
             return None
         if w.drawn is not None and w.drawn.dtype != np.uint8:
             return None
         moves = [move for one in self._moves for move in one]
         begin = np.append(0, np.cumsum([len(own) for own in self.trees]))
-        bounds = [(0, 0), *((len(some), len(others)) for some, others in zip(self.terms, self._moves))]
+        bounds = [
+            (0, 0),
+            *((len(some), len(others)) for some, others in zip(self.terms, self._moves)),
+        ]
         steps = np.concatenate([np.zeros(0), *(gain for *_, gain in moves)])
         return Program(
             rounds=np.cumsum(bounds, axis=0, dtype=np.int64),
-            terms=_numbers([(term.tree, term.output, begin[term.output] + term.place) for term in terms], 3),
+            terms=_numbers(
+                [(term.tree, term.output, begin[term.output] + term.place) for term in terms], 3
+            ),
             scales=np.concatenate([np.zeros(0), *(term.scale for term in terms)]),
             moves=_numbers([(t, k) for t, k, _ in moves], 2),
             steps=np.exp(a * steps) if a else steps,
@@ -182,12 +198,18 @@ class Factors:
 
     def _start(self, rows: slice) -> Array:
         w = self.walked
-        return np.broadcast_to(w.start if w.start.ndim == 1 else w.start[rows], w.targets[rows].shape)
+        return np.broadcast_to(
+            w.start if w.start.ndim == 1 else w.start[rows], w.targets[rows].shape
+        )
 
     def _counted(self, rows: slice) -> Array:
         """(rows,): what multiplies gradients in every tree."""
         w = self.walked
-        return w.weights[rows] if w.fit.leaf_factors is None else w.weights[rows] * w.fit.leaf_factors[rows]
+        return (
+            w.weights[rows]
+            if w.fit.leaf_factors is None
+            else w.weights[rows] * w.fit.leaf_factors[rows]
+        )
 
     def _given(self, rows: slice) -> tuple[Any, Any, Any]:
         """Intercepts, slopes and first states of these rows, (K, rows) each, as the kernel takes them: the states may change."""
@@ -200,7 +222,9 @@ class Factors:
     @cached_property
     def _kept(self) -> list[Any]:
         """Intercepts, slopes and first states of all rows, where a device keeps them."""
-        return [self.backend.xp.asarray(part) for part in self._made(slice(0, len(self.walked.targets)))]
+        return [
+            self.backend.xp.asarray(part) for part in self._made(slice(0, len(self.walked.targets)))
+        ]
 
     def _made(self, rows: slice) -> tuple[Array, Array, Array]:
         w, a, counted = self.walked, self._exponent, self._counted(rows)
@@ -208,7 +232,9 @@ class Factors:
         assert form is not None  # there is a program
         start = self._start(rows).T
         state = np.ascontiguousarray(np.exp(a * start)) if a else np.array(start, order="C")
-        intercepts, slopes = (np.ascontiguousarray(counted * part.T) for part in (form.intercepts, form.slopes))
+        intercepts, slopes = (
+            np.ascontiguousarray(counted * part.T) for part in (form.intercepts, form.slopes)
+        )
         return intercepts, slopes, state
 
     def _share(self, found: list[Array], rows: slice) -> None:

@@ -36,9 +36,15 @@ def save(path: Any, proven: ProvenPushes, key: bytes | None = None) -> None:
     if model.found is None:
         raise InputError(UNPROVEN)
     arrays = {"leaves": model.found.leaves, "targets": model.rows.targets}
-    arrays |= {name: own for name in ("weights", "offsets") if (own := getattr(model.rows, name)) is not None}
+    arrays |= {
+        name: own
+        for name in ("weights", "offsets")
+        if (own := getattr(model.rows, name)) is not None
+    }
     if model.rows.bags is not None:
-        arrays["bags"] = model.rows.bags.astype(RecordedBags(model.rows.bags, len(model.found.leaves)).dtype)
+        arrays["bags"] = model.rows.bags.astype(
+            RecordedBags(model.rows.bags, len(model.found.leaves)).dtype
+        )
     header = {
         "kind": KIND,
         "fingerprint": model.adapter.fingerprint,
@@ -51,7 +57,9 @@ def save(path: Any, proven: ProvenPushes, key: bytes | None = None) -> None:
     archive.write(path, header, proven.index, arrays, key)
 
 
-def load(file: Archive, model: Any, limits: Limits, X_train: Any, objective: Any) -> Callable[[], ProvenPushes]:
+def load(
+    file: Archive, model: Any, limits: Limits, X_train: Any, objective: Any
+) -> Callable[[], ProvenPushes]:
     """The proof of a file's model, for the same fitted model, once the arrays fit each other; called, it replays the fit."""
     adapter = smooth.find(model, objective)
     if adapter is None:
@@ -68,14 +76,20 @@ def load(file: Archive, model: Any, limits: Limits, X_train: Any, objective: Any
             raise ValueError(f"{len(arrays)} arrays too many")
         if not len(targets):
             raise ValueError("no rows")
-        if weights is not None and (_numbers(weights[:, None], len(targets)).min() < 0 or not weights.any()):
+        if weights is not None and (
+            _numbers(weights[:, None], len(targets)).min() < 0 or not weights.any()
+        ):
             raise ValueError("weights below 0, or 0 everywhere")
         if offsets is not None and _numbers(offsets, len(targets)).shape != targets.shape:
             raise ValueError("offsets of other outputs")
         if bags is not None and bags.shape[1] != len(leaves):
             raise ValueError("bags of other trees")
         output, off, rounded = header["output"], header["score_error"], header.get("rounding_error")
-        if output not in OUTPUTS or type(off) is not float or not 0 <= off <= adapter.smooth_tolerance:
+        if (
+            output not in OUTPUTS
+            or type(off) is not float
+            or not 0 <= off <= adapter.smooth_tolerance
+        ):
             raise ValueError("a header that proves nothing")
         counts_classes = header["counts_classes"]
         if type(counts_classes) is not bool:
@@ -88,13 +102,25 @@ def load(file: Archive, model: Any, limits: Limits, X_train: Any, objective: Any
     require_model(file, adapter, targets.shape[1])
     X = None if X_train is None else inputs.as_features(X_train, adapter, "X_train")
     if X is not None and X.shape[0] != len(targets):
-        raise InputError(f"X_train has {X.shape[0]} rows; the explainer was made of {len(targets)}.")
+        raise InputError(
+            f"X_train has {X.shape[0]} rows; the explainer was made of {len(targets)}."
+        )
 
     def proven() -> ProvenPushes:
         try:
             known = KnownLeaves(frozen(leaves), off, rounded)
             found = Boosting(
-                adapter, None, targets, weights, offsets, output, limits, True, known, bags, counts_classes
+                adapter,
+                None,
+                targets,
+                weights,
+                offsets,
+                output,
+                limits,
+                True,
+                known,
+                bags,
+                counts_classes,
             )
         except InputError:
             raise
@@ -102,15 +128,24 @@ def load(file: Archive, model: Any, limits: Limits, X_train: Any, objective: Any
             raise file.damaged(error) from error
         if X is not None:
             found.check_again(X, found.limits)
-        return ProvenPushes(adapter, file.index, X, backend, found.limits, found.verification, boosting=found)
+        return ProvenPushes(
+            adapter, file.index, X, backend, found.limits, found.verification, boosting=found
+        )
 
     return proven
 
 
 def _numbers(values: NDArray[Any], n_rows: int) -> Array:
     """(N, K): finite numbers, K at least 1."""
-    if values.dtype != np.float64 or values.ndim != 2 or len(values) != n_rows or not values.shape[1]:
-        raise ValueError(f"numbers of type {values.dtype} and shape {values.shape} for {n_rows} rows")
+    if (
+        values.dtype != np.float64
+        or values.ndim != 2
+        or len(values) != n_rows
+        or not values.shape[1]
+    ):
+        raise ValueError(
+            f"numbers of type {values.dtype} and shape {values.shape} for {n_rows} rows"
+        )
     if not np.isfinite(values).all():
         raise ValueError("numbers that are not finite")
     return values

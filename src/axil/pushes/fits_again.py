@@ -44,7 +44,9 @@ class FitsAgain:
         w = self.walked
         made = self.base[:, None] + np.zeros((len(self.base), len(queries), w.targets.shape[1]))
         for t in range(len(w.leaves)):
-            made[:, :, w.fit.schedule.outputs_served(t)] += self.values[:, w.starts[t] + queries[:, t].astype(np.intp)]
+            made[:, :, w.fit.schedule.outputs_served(t)] += self.values[
+                :, w.starts[t] + queries[:, t].astype(np.intp)
+            ]
         return made
 
 
@@ -59,7 +61,9 @@ def require_rows_in_leaves(n_empty: int) -> None:
         )
 
 
-def refit(walked: WalkedStages, targets: Array, loss: Loss, remaining: RemainingRows, n_threads: int = 1) -> FitsAgain:
+def refit(
+    walked: WalkedStages, targets: Array, loss: Loss, remaining: RemainingRows, n_threads: int = 1
+) -> FitsAgain:
     """Return the fits to targets (N, K), whose loss may be another too, of the rows that remain in each.
 
     O(C T N). A leaf that no row of any weight is left in adds nothing.
@@ -82,8 +86,12 @@ class _Copies:
         trees = walked.fit
         self.base = np.tile(trees.base_value, (self.n_copies, 1))
         if trees.base is None:
-            with np.errstate(divide="ignore"):  # the logarithm of a mean that is 0 without these rows
-                self.base = np.stack([loss.start_of(targets, row_weights) for row_weights in counted])
+            with np.errstate(
+                divide="ignore"
+            ):  # the logarithm of a mean that is 0 without these rows
+                self.base = np.stack(
+                    [loss.start_of(targets, row_weights) for row_weights in counted]
+                )
         self.row_weights = weights
         self.weights = weights if factors is None else weights * factors
         self.l2_factors = remaining.l2_factors
@@ -126,7 +134,9 @@ class _Copies:
             return None
         n, K = w.targets.shape
         score = self.score.reshape(self.n_copies, n, K)
-        return States.of(self.loss, w.leaves, w.starts, self.targets[:n], self.weights, w.drawn, score, n_threads)
+        return States.of(
+            self.loss, w.leaves, w.starts, self.targets[:n], self.weights, w.drawn, score, n_threads
+        )
 
     def _leaves(self, t: int) -> Rows:
         """(C * N,): leaves of tree t, those of each copy after those of the copies before."""
@@ -140,13 +150,18 @@ class _Copies:
         leaves = {t: self._leaves(t) for t in {int(w.stage_tree[s]) for s in one.stages}}
         if loss.joint:
             ((t, own),) = leaves.items()
-            return joint_steps(slopes[0], loss.mean(self.score), self._counted(t), own, self._l2(t, 0))
+            return joint_steps(
+                slopes[0], loss.mean(self.score), self._counted(t), own, self._l2(t, 0)
+            )
         found = []
         for stage in one.stages:
             t, k = int(w.stage_tree[stage]), int(w.stage_output[stage])
             counted, n = self._counted(t), self.n_copies * int(w.fit.n_leaves[t])
             g, h = (np.broadcast_to(each, self.targets.shape)[:, k] for each in slopes)
-            G, H = (np.asarray(np.bincount(leaves[t], counted * each, n), dtype=np.float64) for each in (g, h))
+            G, H = (
+                np.asarray(np.bincount(leaves[t], counted * each, n), dtype=np.float64)
+                for each in (g, h)
+            )
             found.append(self._step(t, k, G, H))
         return found
 
@@ -155,7 +170,11 @@ class _Copies:
         if not self.loss.pooled:
             return self.loss.leaf_slopes(self.targets, self.score)
         parts = []
-        copies = zip(np.split(self.targets, self.n_copies), np.split(self.score, self.n_copies), self.row_weights)
+        copies = zip(
+            np.split(self.targets, self.n_copies),
+            np.split(self.score, self.n_copies),
+            self.row_weights,
+        )
         for targets, score, weights in copies:
             parts.append(self.loss.of_round(targets, score, weights).leaf_slopes(targets, score))
         g, h = zip(*parts)
@@ -168,7 +187,10 @@ class _Copies:
         found = states.sums([(moves, terms)])
         if not all(np.isfinite(sums).all() for sums in found):
             return None
-        return [self._step(t, k, *sums.transpose(2, 0, 1).reshape(2, -1)) for (t, k), sums in zip(terms, found)]
+        return [
+            self._step(t, k, *sums.transpose(2, 0, 1).reshape(2, -1))
+            for (t, k), sums in zip(terms, found)
+        ]
 
     def _step(self, t: int, k: int, G: Array, H: Array) -> Step:
         """The step of tree t for output k from sums (C * L_t,) of gradients and hessians."""
@@ -176,7 +198,11 @@ class _Copies:
         if w.fit.averages:
             require_rows_in_leaves(int((H == 0).sum()))
         step = leaf_step(G, H, self._l2(t, k, H), w.fit.l1, w.fit.max_step)
-        return step if w.fit.node_rule is None else replace(step, value=self._bounded(w.fit.node_rule, t, G, H))
+        return (
+            step
+            if w.fit.node_rule is None
+            else replace(step, value=self._bounded(w.fit.node_rule, t, G, H))
+        )
 
     def _bounded(self, bounds: Regularisation, t: int, G: Array, H: Array) -> Array:
         """(C * L_t,): the values of monotone trees; a node that no row of a copy is left in is no bound there."""
@@ -184,7 +210,9 @@ class _Copies:
         assert rule.nodes is not None
         for g, h in zip(G.reshape(self.n_copies, -1), H.reshape(self.n_copies, -1)):
             nodes = rule.nodes.emptied(h == 0)
-            values.append((rule if nodes is rule.nodes else replace(rule, nodes=nodes)).leaf_values(-g, h))
+            values.append(
+                (rule if nodes is rule.nodes else replace(rule, nodes=nodes)).leaf_values(-g, h)
+            )
         return np.concatenate(values)
 
     def _counted(self, t: int) -> Array:

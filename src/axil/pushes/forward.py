@@ -44,7 +44,9 @@ def moved(walked: WalkedStages, direction: Array) -> Array:
     return dF
 
 
-def _tangents(w: WalkedStages, stages: Sequence[int], score: Array, dF: Array, dy: Array) -> dict[int, Array]:
+def _tangents(
+    w: WalkedStages, stages: Sequence[int], score: Array, dF: Array, dy: Array
+) -> dict[int, Array]:
     """Return by stage how the values of its leaves move, (L_t,)."""
     slopes = w.loss.slopes(w.targets, score)
     moves = dF
@@ -62,7 +64,9 @@ def _tangents(w: WalkedStages, stages: Sequence[int], score: Array, dF: Array, d
     return found
 
 
-def _joint_tangents(w: WalkedStages, stages: Sequence[int], score: Array, dF: Array, dy: Array) -> dict[int, Array]:
+def _joint_tangents(
+    w: WalkedStages, stages: Sequence[int], score: Array, dF: Array, dy: Array
+) -> dict[int, Array]:
     """Return the same where the values of a leaf for all classes are solved together."""
     t, inverse = int(w.stage_tree[stages[0]]), w.steps[stages[0]].inverse
     assert inverse is not None
@@ -71,7 +75,10 @@ def _joint_tangents(w: WalkedStages, stages: Sequence[int], score: Array, dF: Ar
     values = np.stack(solved_values, axis=1)[leaf]
     p = w.loss.mean(score)
     dp = p * (dF - (p * dF).sum(axis=1, keepdims=True))
-    inner, moved_inner = (p * values).sum(axis=1, keepdims=True), (dp * values).sum(axis=1, keepdims=True)
+    inner, moved_inner = (
+        (p * values).sum(axis=1, keepdims=True),
+        (dp * values).sum(axis=1, keepdims=True),
+    )
     by_row = dp - dy + dp * (values - inner) - p * moved_inner  # dg + dH v
     sums = np.stack([np.bincount(leaf, rows * column, len(inverse)) for column in by_row.T], axis=1)
     solved = -np.einsum("lkm,lm->lk", inverse, sums)

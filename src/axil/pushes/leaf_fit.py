@@ -44,7 +44,9 @@ def leaf_fit(
     if estimated:
         base = np.asarray(fit.loss.start_of(targets, counted), dtype=np.float64)
     old, starts = walked.leaves, walked.starts
-    empty = np.concatenate([np.bincount(leaf, minlength=int(n)) == 0 for leaf, n in zip(old, np.diff(starts))])
+    empty = np.concatenate(
+        [np.bincount(leaf, minlength=int(n)) == 0 for leaf, n in zip(old, np.diff(starts))]
+    )
     fit = replace(
         fit,
         l2=Regularisation(fit.l2, np.ones_like(fit.l2)).reached(empty).l2,
@@ -57,7 +59,13 @@ def leaf_fit(
     )
     with row_blocks(len(targets), n_threads) as each:
         walk = _StageRefit(
-            adapter, fit, np.ascontiguousarray(leaves), targets, rows.offsets, each, host_backend(n_threads)
+            adapter,
+            fit,
+            np.ascontiguousarray(leaves),
+            targets,
+            rows.offsets,
+            each,
+            host_backend(n_threads),
         )
         walk.old = walked
         if drawn is not None:
@@ -108,7 +116,10 @@ class _StageRefit(StageWalk):
     old: WalkedStages
 
     def run(self, check: bool) -> WalkedStages:
-        self.pulls, self.bent = np.zeros_like(self.fit.leaf_values), np.zeros_like(self.fit.leaf_values)
+        self.pulls, self.bent = (
+            np.zeros_like(self.fit.leaf_values),
+            np.zeros_like(self.fit.leaf_values),
+        )
         return super().run(check)
 
     def _states(self) -> None:

@@ -38,7 +38,14 @@ class PushEffects(BlockEffects):
 
     def __init__(self, pushes: Pushes, leaves: Leaves, starts: Array, kept: Kept, first: int = 0):
         shape = len(pushes.walked.targets), pushes.n_outputs
-        super().__init__(lambda: pushes.blocks(leaves), shape, len(leaves), starts, backend=pushes.backend, first=first)
+        super().__init__(
+            lambda: pushes.blocks(leaves),
+            shape,
+            len(leaves),
+            starts,
+            backend=pushes.backend,
+            first=first,
+        )
         self._pushes, self._leaves, self._kept = pushes, leaves, kept
         self.alike = self._alike
 
@@ -106,19 +113,28 @@ class ProvenPushes(Refittable):
         if isinstance(query_batch, Queries):
             model = self.asked_of(query_batch)
             starts = model.starts(len(query_batch))
-            return PushEffects(model.pushes, query_batch.coordinates, starts, self.kept, query_batch.start)
+            return PushEffects(
+                model.pushes, query_batch.coordinates, starts, self.kept, query_batch.start
+            )
         rows = query_batch.queries
         pushes = self.asked_of(rows).pushes  # of all sums from one walk through the training rows
         tables = pushes.mixed_tables(rows.coordinates, query_batch.factors)
         starts = query_batch.of(self.asked_of(rows).starts(len(rows)))
         n = len(query_batch)
-        return BlockEffects(lambda: pushes.read(tables), self.shape, n, starts, backend=pushes.backend)
+        return BlockEffects(
+            lambda: pushes.read(tables), self.shape, n, starts, backend=pushes.backend
+        )
 
     def derivative_effects(self, query_batch: Queries | Combination) -> Effects:
         if isinstance(query_batch, Queries):
             model = self.asked_of(query_batch)
             predictions = model.predictions(query_batch.rows)
-            return derived(model.target_derivatives(query_batch.rows), predictions, self.targets, query_batch.start)
+            return derived(
+                model.target_derivatives(query_batch.rows),
+                predictions,
+                self.targets,
+                query_batch.start,
+            )
         rows = query_batch.queries
         model = self.asked_of(rows)
         size = self.budget.batch_size(self.boosting.bytes_per_query())
@@ -133,10 +149,16 @@ class ProvenPushes(Refittable):
     def first_order_effects(self, query_batch: Queries | Combination) -> Effects:
         assert isinstance(query_batch, Queries)
         model, rows = self.asked_of(query_batch), query_batch.rows
-        return BlockEffects(lambda: iter([(0, [own.T for own in model.deletions(rows)])]), self.shape, len(query_batch))
+        return BlockEffects(
+            lambda: iter([(0, [own.T for own in model.deletions(rows)])]),
+            self.shape,
+            len(query_batch),
+        )
 
     def prove(self, batch: Queries | Combination, predictions: Array | None) -> None:
-        self.asked_of(batch.queries if isinstance(batch, Combination) else batch).prove(batch, predictions)
+        self.asked_of(batch.queries if isinstance(batch, Combination) else batch).prove(
+            batch, predictions
+        )
 
     # -- changes of the training rows -----------------------------------------------------------------------------------
 
@@ -165,7 +187,10 @@ class ProvenPushes(Refittable):
     def moved(self, queries: Queries, targets: Array) -> tuple[Array, Array]:
         self.prove(queries, None)
         model, leaves = self.asked_of(queries), queries.coordinates
-        change = model.refitted(targets).scores(leaves)[0] - model.refitted(model.targets).scores(leaves)[0]
+        change = (
+            model.refitted(targets).scores(leaves)[0]
+            - model.refitted(model.targets).scores(leaves)[0]
+        )
         return queries.predictions, change
 
     def loss_slopes(self, queries: Queries, y: Array) -> Array:
@@ -189,7 +214,9 @@ class ProvenPushes(Refittable):
         left = self.boosting.walked.weights.copy()
         left[rows] = 0.0
         if not left.any():
-            raise InputError(f"Without {len(rows)} rows none of any weight is left; ask for a smaller set.")
+            raise InputError(
+                f"Without {len(rows)} rows none of any weight is left; ask for a smaller set."
+            )
         asked = self.asked_of(queries)
         found = asked.deleted([rows[:0], rows], "without").scores(queries.coordinates)
         change = found[1] - found[0]
@@ -201,7 +228,9 @@ class ProvenPushes(Refittable):
 
     def own_predictions_without(self, sets_of_rows: Sequence[NDArray[np.intp]]) -> Iterator[Array]:
         offsets = Offsets.of(self.boosting.rows.offsets, self.shape[0], self.adapter)
-        model = self.boosting.shifted(offsets)  # which may stand in for the base, and then it does not move
+        model = self.boosting.shifted(
+            offsets
+        )  # which may stand in for the base, and then it does not move
         leaves = model.walked.leaves.T
         no_rows = np.zeros(0, dtype=np.intp)
         with_all = model.deleted([no_rows], "without").scores(leaves)[0]

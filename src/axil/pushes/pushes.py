@@ -40,7 +40,9 @@ BLOCK_ENTRIES = 1 << 21  # factors held at a time, over all trees and outputs
 SUMMED_ROWS = 1 << 17  # whose states and gradients are made at a time
 EXACT = 1e-6  # of all pushes on a score, in absolute value: how closely they add up
 
-DIVERGED = 1e7  # by how much other scores are larger where single precision has no digit left of this one
+DIVERGED = (
+    1e7  # by how much other scores are larger where single precision has no digit left of this one
+)
 NOT_ADDED_UP = "Please report it: the account of this model does not add up."
 CHANGED = "The model may have changed since the explainer was made: make a new one."
 
@@ -140,7 +142,11 @@ class Pushes(Factors):
 
     def _own(self, k: int) -> NDArray[np.int64] | None:
         """The trees of output k, as kernels take them: None for all."""
-        return None if len(self.trees[k]) == len(self.walked.leaves) else self.trees[k].astype(np.int64)
+        return (
+            None
+            if len(self.trees[k]) == len(self.walked.leaves)
+            else self.trees[k].astype(np.int64)
+        )
 
     def _table(self, queries: Leaves, k: int) -> Any:
         """(C_k, n): 1 at the leaves of each query in the trees of output k; what rows of others put in, where leaves mix."""
@@ -151,13 +157,20 @@ class Pushes(Factors):
 
     def cells_by_group(self, codes: NDArray[np.intp], n_groups: int) -> list[Array]:
         """For each output (C_k, groups): what the rows of each group, numbered (N,), together put into each leaf; one walk."""
-        return [self._mixed(k, sums, False) for k, (sums,) in enumerate(self._own_sums(codes, n_groups))]
+        return [
+            self._mixed(k, sums, False) for k, (sums,) in enumerate(self._own_sums(codes, n_groups))
+        ]
 
-    def _own_sums(self, codes: NDArray[np.intp], n_groups: int, sizes: bool = False) -> list[list[Array]]:
+    def _own_sums(
+        self, codes: NDArray[np.intp], n_groups: int, sizes: bool = False
+    ) -> list[list[Array]]:
         """For each output (C_k, groups): what rows put into their own leaves; with ``sizes`` its absolute values, too."""
         xp = self.backend.xp
         with self.backend.guard():
-            sums = [[xp.zeros((int(starts[-1]), n_groups)) for _ in range(1 + sizes)] for starts in self.starts]
+            sums = [
+                [xp.zeros((int(starts[-1]), n_groups)) for _ in range(1 + sizes)]
+                for starts in self.starts
+            ]
             for rows in track(self._blocks(0), "pushes"):
                 own_codes = xp.asarray(codes[rows].astype(np.int64))
                 for k, factors in enumerate(self.factors(rows)):
@@ -209,7 +222,9 @@ class Pushes(Factors):
         worst = np.unravel_index(int(error.argmax()), error.shape)
         if not error[worst] <= EXACT:
             expected = float(w.fit.leaf_values[worst])
-            raise ExactnessError("sum of the pushes in a leaf", float(found[worst]), expected, CHANGED)
+            raise ExactnessError(
+                "sum of the pushes in a leaf", float(found[worst]), expected, CHANGED
+            )
         step = -(-len(w.targets) // CHECKED_ROWS)
         asked = w.leaves.T[::step]
         if largest > DIVERGED * float(self.sizes(asked).min()):
@@ -265,12 +280,17 @@ def mixed_terms(walked: WalkedStages, sizes: Array) -> Array:
     terms = sizes.copy()
     for t, k, step in zip(walked.stage_tree.tolist(), walked.stage_output.tolist(), walked.steps):
         if step.mix is not None:
-            own, column = slice(walked.starts[t], walked.starts[t + 1]), walked.fit.schedule.column(k)
+            own, column = (
+                slice(walked.starts[t], walked.starts[t + 1]),
+                walked.fit.schedule.column(k),
+            )
             terms[own, column] = step.mix.terms @ sizes[own, column]
     return terms
 
 
-def sizes_of(fit: BoostedFit, base: Array, leaf_sizes: Array, leaves: Leaves, least: float | None = None) -> Array:
+def sizes_of(
+    fit: BoostedFit, base: Array, leaf_sizes: Array, leaves: Leaves, least: float | None = None
+) -> Array:
     """(n, K): the absolute values that scores are sums of: of the base (K,), and of the terms of their leaves (n, T).
 
     Errors are relative to these terms, since beside a score of 1e27 any other would pass for exact. Less than an ordinary leaf
@@ -292,7 +312,9 @@ def ordinary_size(fit: BoostedFit, base: Array, leaf_sizes: Array) -> float:
     return float(typical.max())
 
 
-def check_added(asked: Queries | Combination, made: Array, of_leaves: Array, sizes: Array, largest: float) -> None:
+def check_added(
+    asked: Queries | Combination, made: Array, of_leaves: Array, sizes: Array, largest: float
+) -> None:
     """Raise unless what pushes add up to, (n, K), are the scores of leaves of these rows, or the sums of them asked for."""
     if isinstance(asked, Combination):
         of_leaves, sizes = asked.of(of_leaves), np.asarray(abs(asked.coefficients) @ sizes)
@@ -300,7 +322,13 @@ def check_added(asked: Queries | Combination, made: Array, of_leaves: Array, siz
 
 
 def check_sums(
-    found: Array, expected: Array, sizes: Array, tolerance: float, largest: float, cause: str, step: int = 0
+    found: Array,
+    expected: Array,
+    sizes: Array,
+    tolerance: float,
+    largest: float,
+    cause: str,
+    step: int = 0,
 ) -> None:
     """Raise where scores (n, K) are further apart than the tolerance times their sizes; see `sizes_of`.
 
@@ -310,7 +338,9 @@ def check_sums(
     beyond = np.flatnonzero(~(error <= allowed).all(axis=1))
     if not len(beyond):
         return
-    at = np.unravel_index(int((error[beyond] - allowed[beyond]).argmax()), error[beyond].shape)  # nan before all others
+    at = np.unravel_index(
+        int((error[beyond] - allowed[beyond]).argmax()), error[beyond].shape
+    )  # nan before all others
     row = int(beyond[at[0]])
     if not largest <= DIVERGED * float(sizes[row].max()):
         cause = (

@@ -27,7 +27,9 @@ class RemainingRows:
     """The rows of C fits, each without some rows of the N that the model was fitted to."""
 
     weights: Array  #: (C, N) as the base counts rows; deleted rows have none
-    factors: Array | None  #: (C, N) what multiplies them in leaves, or (1, N) in all fits; None: ones
+    factors: (
+        Array | None
+    )  #: (C, N) what multiplies them in leaves, or (1, N) in all fits; None: ones
     l2_factors: Array  #: (C,) what l2 is multiplied by
 
     @classmethod
@@ -94,7 +96,9 @@ class LabelWeights:
         """Return what row weights (N,) change by where only these rows remain; None: nothing."""
         if not self._has_rule:
             return None
-        found = weights_of_classes(self.adapter, self.rows.targets[present], self._own[present], count=True)
+        found = weights_of_classes(
+            self.adapter, self.rows.targets[present], self._own[present], count=True
+        )
         assert found is not None
         return np.asarray(self._hot @ (found / self._by_class))
 
@@ -105,7 +109,9 @@ class LabelWeights:
         found[present] = 1.0 if made is None else made
         return found
 
-    def with_targets(self, walked: WalkedStages, targets: Array, factors: Array | None) -> RemainingRows:
+    def with_targets(
+        self, walked: WalkedStages, targets: Array, factors: Array | None
+    ) -> RemainingRows:
         """Return the rows of one fit to other targets (N, K), whose factors are (N,): rows weigh what their new classes do."""
         remaining = RemainingRows.all_of(walked, factors)
         if not self.counts_classes or np.array_equal(targets, self.rows.targets):

@@ -41,22 +41,42 @@ class Reverse:
     """Reverse mode for n queries and O outputs; the columns of every table are outputs times queries."""
 
     def __init__(
-        self, walked: WalkedStages, rows: Rows, queries: Leaves, seeds: Array, n_threads: int, base: float = 1.0
+        self,
+        walked: WalkedStages,
+        rows: Rows,
+        queries: Leaves,
+        seeds: Array,
+        n_threads: int,
+        base: float = 1.0,
     ):
         """``rows``: the walked ones; ``queries`` (n, T): leaves; ``seeds`` (n, O, K): how output o moves with score m.
 
         ``base``: how often the base counts in the scores of the queries.
         """
-        self.walked, self.rows, self.queries, self.xp = walked, rows, queries.astype(np.intp), rows.xp
+        self.walked, self.rows, self.queries, self.xp = (
+            walked,
+            rows,
+            queries.astype(np.intp),
+            rows.xp,
+        )
         self.n_threads, self.base = n_threads, base
         n, n_outputs, n_scores = seeds.shape
-        self.n, self.n_outputs, self.n_scores, self.n_rows = n, n_outputs, n_scores, len(walked.targets)
+        self.n, self.n_outputs, self.n_scores, self.n_rows = (
+            n,
+            n_outputs,
+            n_scores,
+            len(walked.targets),
+        )
         self.seeds = np.ascontiguousarray(seeds.transpose(2, 1, 0).reshape(n_scores, n_outputs * n))
         self.P = [self.xp.zeros((self.n_rows, n_outputs * n)) for _ in range(n_scores)]
         self.y, self.weights = self.xp.asarray(walked.targets), self.xp.asarray(walked.weights)
-        self.factors = None if walked.fit.leaf_factors is None else self.xp.asarray(walked.fit.leaf_factors)
+        self.factors = (
+            None if walked.fit.leaf_factors is None else self.xp.asarray(walked.fit.leaf_factors)
+        )
         self.score = self.xp.array(walked.score)
-        self.a: dict[int, Any] = {}  # by stage: how the outputs move with its leaf values, (L_t, O * n)
+        self.a: dict[
+            int, Any
+        ] = {}  # by stage: how the outputs move with its leaf values, (L_t, O * n)
 
     def by_targets(self) -> Array:
         """(O, n, N): output o by column o of the targets, in O(T N) a query and output."""
@@ -69,7 +89,9 @@ class Reverse:
         Scores of classes are coupled by softmax, so the score of one class moves with the labels of all; each stage hands on
         what its own output's column asks.
         """
-        return np.stack([part.T for part in self._by_columns(dict.fromkeys(columns, slice(0, self.n)))])
+        return np.stack(
+            [part.T for part in self._by_columns(dict.fromkeys(columns, slice(0, self.n)))]
+        )
 
     def _by_columns(self, wanted: dict[int, slice]) -> list[Array]:
         """For each of these columns of the targets (N, outputs times queries): those of this slice by the column."""
@@ -79,7 +101,9 @@ class Reverse:
         def take(stage: int, slopes: Any) -> None:
             k = int(w.stage_output[stage])
             if k in out:
-                self._put(out[k], stage, slopes.g_by_target, slopes.h_by_target, self.weights, wanted[k])
+                self._put(
+                    out[k], stage, slopes.g_by_target, slopes.h_by_target, self.weights, wanted[k]
+                )
 
         start = self._run(take) @ w.start_slopes()  # (O * n, K): by the means
         counted = w.weights * w.start_factors
@@ -105,7 +129,9 @@ class Reverse:
     def _by_weights(self) -> tuple[Any, Any]:
         """(N, O * n): the outputs by the row weights, and (O * n,) by the weight of any row through l2."""
         w = self.walked
-        out, by_l2 = (self.xp.zeros((*shape, self.n_outputs * self.n)) for shape in ((self.n_rows,), ()))
+        out, by_l2 = (
+            self.xp.zeros((*shape, self.n_outputs * self.n)) for shape in ((self.n_rows,), ())
+        )
 
         def take(stage: int, slopes: Any) -> None:
             self._put(out, stage, slopes.g, slopes.h, None)
@@ -141,7 +167,9 @@ class Reverse:
             if one.base:
                 by_base += one.base * self._by_all_scores()
             for t, k, gain in w.gains(one):
-                self.score[:, k] -= self._numbers(partial(_looked_up, self.xp.asarray(gain), self.rows.cells[t]))
+                self.score[:, k] -= self._numbers(
+                    partial(_looked_up, self.xp.asarray(gain), self.rows.cells[t])
+                )
             # a tree that no score has anything of, as one without a split under DART, asks for nothing
             one = replace(one, stages=tuple(stage for stage in one.stages if stage in self.a))
             if not one.stages:
@@ -178,7 +206,10 @@ class Reverse:
 
     def _asked(self, t: int, k: int, sums: Any) -> None:
         """Add what the queries' own scores ask of their leaves in tree t."""
-        at = self.xp.asarray(np.tile(self.queries[:, t], self.n_outputs)), self.xp.arange(self.n_outputs * self.n)
+        at = (
+            self.xp.asarray(np.tile(self.queries[:, t], self.n_outputs)),
+            self.xp.arange(self.n_outputs * self.n),
+        )
         sums[at] += self.xp.asarray(self.seeds[k])
 
     def _pull(self, one: Round, slopes: Any) -> None:
@@ -213,7 +244,9 @@ class Reverse:
         """(N, K): the values of the rows' leaves that this round's systems were solved for."""
         leaf = self.rows.cells[int(self.walked.stage_tree[one.stages[0]])]
         values = [self.walked.steps[stage].solved for stage in one.stages]
-        return self.xp.stack([self.xp.asarray(value)[leaf] for value in values if value is not None], axis=1)
+        return self.xp.stack(
+            [self.xp.asarray(value)[leaf] for value in values if value is not None], axis=1
+        )
 
     def _pull_joint(self, one: Round, slopes: Any) -> None:
         """`_pull` where H is whole: with u for ``a`` now, v the leaf's values and p the probabilities,
@@ -222,7 +255,11 @@ class Reverse:
         """
         w = self.walked
         t = int(w.stage_tree[one.stages[0]])
-        p, v, rows = w.loss.mean(self.score), self._solved(one), self.weights * self.xp.asarray(w.counted(t))
+        p, v, rows = (
+            w.loss.mean(self.score),
+            self._solved(one),
+            self.weights * self.xp.asarray(w.counted(t)),
+        )
         vp = (p * v).sum(axis=1)
         up, mixed = self.xp.zeros_like(self.P[0]), self.xp.zeros_like(self.P[0])
         for k, stage in enumerate(one.stages):
@@ -235,7 +272,14 @@ class Reverse:
             self.P[k] += (own * v[:, k])[:, None] * up + own[:, None] * mixed
 
     def _put(
-        self, state: Any, stage: int, g: Any, h: Any, weights: Any, columns: slice = slice(None), times: Any = None
+        self,
+        state: Any,
+        stage: int,
+        g: Any,
+        h: Any,
+        weights: Any,
+        columns: slice = slice(None),
+        times: Any = None,
     ) -> None:
         """Add ``a w c (v_G g + v_H h)`` of every row to a state, g and h as slopes are; no weights for ones.
 
@@ -247,14 +291,21 @@ class Reverse:
             parts = [(xp.ascontiguousarray(asked), step.by_g, step.by_h)]
         else:  # values move with the sums of other leaves: what is asked of them is asked of these
             one, none = np.ones_like(step.value), np.zeros_like(step.value)
-            parts = [(xp.asarray(step.mix.by_g.T) @ asked, one, none), (xp.asarray(step.mix.by_h.T) @ asked, none, one)]
+            parts = [
+                (xp.asarray(step.mix.by_g.T) @ asked, one, none),
+                (xp.asarray(step.mix.by_h.T) @ asked, none, one),
+            ]
         for table, by_g, by_h in parts:
             rows = self._rows_of(stage, g, h, weights, xp.asarray(by_g), xp.asarray(by_h))
             self._apply(state, t, table, rows if times is None else rows * times)
 
     def _rows_of(self, stage: int, g: Any, h: Any, weights: Any, by_g: Any, by_h: Any) -> Any:
         """(N,): ``w c (v_G g + v_H h)`` of every row, from v_G and v_H of its leaf."""
-        w, t, k = self.walked, int(self.walked.stage_tree[stage]), int(self.walked.stage_output[stage])
+        w, t, k = (
+            self.walked,
+            int(self.walked.stage_tree[stage]),
+            int(self.walked.stage_output[stage]),
+        )
         leaf, drawn = self.rows.cells[t], None if w.drawn is None else self.xp.asarray(w.drawn[t])
 
         def make(rows: slice) -> Any:
@@ -276,7 +327,10 @@ class Reverse:
             if w.loss.anywhere:
                 return w.loss.slopes(self.y, self.score)
             found = w.loss.slopes(w.targets, host(self.score))
-            return replace(found, **{name: self.xp.asarray(own) for name, own in vars(found).items() if np.ndim(own)})
+            return replace(
+                found,
+                **{name: self.xp.asarray(own) for name, own in vars(found).items() if np.ndim(own)},
+            )
         kinds = w.loss.slopes(self.y[:1], self.score[:1])
         made = {name: np.empty_like(self.y) for name, own in vars(kinds).items() if np.ndim(own)}
 
@@ -304,7 +358,9 @@ class Reverse:
         """``state[j] += rows[j] * table[leaf of j]``."""
         self._sweep(tree, state, ALL, table, rows, NONE)
 
-    def _sweep(self, tree: int, state: Any, apply: Numbers, table: Any, rows: Any, gather: Numbers) -> None:
+    def _sweep(
+        self, tree: int, state: Any, apply: Numbers, table: Any, rows: Any, gather: Numbers
+    ) -> None:
         self.rows.tree(tree).sweep(state, apply, table, rows, gather, table, None)
 
 
@@ -312,15 +368,25 @@ class Combined(Reverse):
     """Reverse mode for one number that moves with the scores of n queries: J'u, over all outputs and columns of the targets."""
 
     def __init__(
-        self, walked: WalkedStages, rows: Rows, queries: Leaves, slopes: Array, n_threads: int, base: float = 1.0
+        self,
+        walked: WalkedStages,
+        rows: Rows,
+        queries: Leaves,
+        slopes: Array,
+        n_threads: int,
+        base: float = 1.0,
     ):
         """``queries`` (n, T): leaves; ``slopes`` (n, K): how the number moves with each score."""
-        super().__init__(walked, rows, queries[:1], slopes.sum(axis=0)[None, None, :], n_threads, base)
+        super().__init__(
+            walked, rows, queries[:1], slopes.sum(axis=0)[None, None, :], n_threads, base
+        )
         self.queries, self.slopes = queries.astype(np.intp), slopes
 
     def by_targets(self) -> Array:
         """(N, K): by every column of the targets, in O(T N) for each score."""
-        return np.concatenate(self._by_columns(dict.fromkeys(range(self.n_scores), slice(0, 1))), axis=1)
+        return np.concatenate(
+            self._by_columns(dict.fromkeys(range(self.n_scores), slice(0, 1))), axis=1
+        )
 
     def _asked(self, t: int, k: int, sums: Any) -> None:
         sums[:, 0] += self.xp.asarray(np.bincount(self.queries[:, t], self.slopes[:, k], len(sums)))

@@ -25,7 +25,13 @@ from axil.kernels import NONE, Backend
 from axil.kernels.choose import host_backend
 from axil.machine.blocks import Each, row_blocks
 from axil.machine.progress import track
-from axil.pushes.agreement import check_counts, check_hessians, check_nodes, check_start, check_values
+from axil.pushes.agreement import (
+    check_counts,
+    check_hessians,
+    check_nodes,
+    check_start,
+    check_values,
+)
 from axil.pushes.states import FARTHEST, Move, States, Term
 from axil.pushes.steps import Step, StepSearch, bounded_step, joint_steps, leaf_step, whole_steps
 from axil.replay.recover import recover_rates
@@ -37,7 +43,9 @@ Leaves = NDArray[np.unsignedinteger[Any]]
 
 ROUNDINGS = 8  # of the sum of |w g| that a leaf's sum of w g may be off by
 WALKED_LEAVES = 1 << 14  # of trees that the core walks through at a time
-ROUNDED = 1e-3  # of a leaf value: what rounding may add to it; more is seen in values near zero alone
+ROUNDED = (
+    1e-3  # of a leaf value: what rounding may add to it; more is seen in values near zero alone
+)
 
 
 @dataclass(frozen=True)
@@ -56,7 +64,9 @@ class WalkedStages:
     fit: BoostedFit
     leaves: Leaves  #: (T, N)
     starts: NDArray[np.int64]  #: (T + 1,) where each tree's leaves begin among all
-    drawn: NDArray[Any] | None  #: (T, N) with what factor each row was drawn for each tree; None: all were
+    drawn: (
+        NDArray[Any] | None
+    )  #: (T, N) with what factor each row was drawn for each tree; None: all were
     targets: Array  #: (N, K)
     weights: Array  #: (N,) as the base counts rows; 0 for one that the fit held out
     stage_tree: NDArray[np.int64]
@@ -70,7 +80,9 @@ class WalkedStages:
     start: Array  #: (N, K) or (K,) scores of the training rows, before the first round
     #: (L, K) values that the library set to zero for their weight, where K share trees
     zeroed: NDArray[np.bool_] | None = None
-    keeps_light_values: bool = False  #: whether the library kept a value whose weight is less than ``lightest``
+    keeps_light_values: bool = (
+        False  #: whether the library kept a value whose weight is less than ``lightest``
+    )
     gradients: Array | None = None  #: (rounds, N, K) where a loss cannot be asked about single rows
     round_losses: tuple[Loss, ...] = ()  #: the loss of each round where it depends on all rows
 
@@ -92,7 +104,10 @@ class WalkedStages:
         """The gains of scores after a round: (tree, output, (L_t,) by its leaf), once for each tree and output."""
         found: dict[Term, Array] = {}
         for s, c in one.changes:
-            term, gain = (int(self.stage_tree[s]), int(self.stage_output[s])), c * self.steps[s].value
+            term, gain = (
+                (int(self.stage_tree[s]), int(self.stage_output[s])),
+                c * self.steps[s].value,
+            )
             found[term] = found[term] + gain if term in found else gain
         if one.base:
             for k, base in enumerate(self.fit.base_value):
@@ -164,7 +179,9 @@ def walk(
     With ``check``, counts, leaf values and the start of the fit that disagree with the model's raise `ExactnessError`.
     """
     with row_blocks(len(targets), n_threads) as each:
-        return StageWalk(adapter, fit, leaves, targets, offsets, each, host_backend(n_threads)).run(check)
+        return StageWalk(adapter, fit, leaves, targets, offsets, each, host_backend(n_threads)).run(
+            check
+        )
 
 
 class StageWalk:
@@ -200,7 +217,9 @@ class StageWalk:
         # the scores as the library keeps them, if otherwise; where trees are dropped, it adds them up again
         kept = fit.score_precision if fit.schedule.tree_shares is None else np.float64
         self.kept = None if kept is np.float64 else self.score.astype(kept)
-        self.bends = np.empty((targets.shape[1], n_rows, 2))  # g and h of the scores reached, filled again and again
+        self.bends = np.empty(
+            (targets.shape[1], n_rows, 2)
+        )  # g and h of the scores reached, filled again and again
         self.gradients: list[Array] = []
         self.round_losses: list[Loss] = []
         self.drawn = None if fit.draw_type is None else np.zeros(leaves.shape, dtype=fit.draw_type)
@@ -209,16 +228,28 @@ class StageWalk:
         self.steps: list[Step] = []
         self.scales: list[float] = []
         self.rounds: list[Round] = []
-        self.ends: list[tuple[int, list[int]]] = []  # of each iteration: its last round, and its stages
-        self.zeroed = np.zeros(fit.leaf_values.shape, dtype=np.bool_) if fit.min_hessian > 0 else None
+        self.ends: list[
+            tuple[int, list[int]]
+        ] = []  # of each iteration: its last round, and its stages
+        self.zeroed = (
+            np.zeros(fit.leaf_values.shape, dtype=np.bool_) if fit.min_hessian > 0 else None
+        )
         self.keeps_light_values = False
         self.replayed = np.zeros_like(fit.leaf_values)  # leaf values before the rate
-        self.hessians = np.zeros(len(fit.leaf_values))  # (L,) sums of w h over the rows of each leaf, and its outputs
-        self.node_values: list[Array] = []  # of each tree, before the rate, where splits must be monotone
+        self.hessians = np.zeros(
+            len(fit.leaf_values)
+        )  # (L,) sums of w h over the rows of each leaf, and its outputs
+        self.node_values: list[
+            Array
+        ] = []  # of each tree, before the rate, where splits must be monotone
         self.shares: list[Array] = []  # of the nodes of each tree, where they are smoothed
-        self.found: dict[Term, Array] | None = None  # (L_t, 2) sums of g and h of all trees, where the core walks
+        self.found: dict[Term, Array] | None = (
+            None  # (L_t, 2) sums of g and h of all trees, where the core walks
+        )
         self.states: States | None = None  # where the core walks trees of several steps
-        self.ahead: list[list[Step]] = []  # the steps of such a tree that are still to be taken, before their factors
+        self.ahead: list[
+            list[Step]
+        ] = []  # the steps of such a tree that are still to be taken, before their factors
         # (L, K) of the sums of |w g| that they are made of, where `_noise` asks for them
         self.sizes: Array | None = None
 
@@ -226,7 +257,13 @@ class StageWalk:
         if check and self.fit.base is None:
             counted = self.weights * start_factors(self.fit, len(self.targets))
             found = self.loss.start_of(self.targets, counted)
-            check_start(self.adapter, found, self.fit, self.targets, self.loss.start_rounding(self.fit.base_value))
+            check_start(
+                self.adapter,
+                found,
+                self.fit,
+                self.targets,
+                self.loss.start_rounding(self.fit.base_value),
+            )
         if check and self.drawn is None:  # before any leaf value is computed
             check_counts(self.adapter, self.fit, self.backend.rows(self.leaves, self.starts), None)
         iterations = self.fit.schedule.trees_of_rounds
@@ -241,10 +278,16 @@ class StageWalk:
         if self.found is not None:
             self.score, self.states = self._scores(), None
         if check and self.drawn is not None:
-            check_counts(self.adapter, self.fit, self.backend.rows(self.leaves, self.starts), self.drawn)
+            check_counts(
+                self.adapter, self.fit, self.backend.rows(self.leaves, self.starts), self.drawn
+            )
         rates, recovered = recover_rates(self.fit, self.replayed)
         replayed = self.replayed * np.repeat(rates, self.fit.n_leaves)[:, None]
-        error = check_values(self.adapter, self.fit, replayed, self.start, self._noise) if check else 0.0
+        error = (
+            check_values(self.adapter, self.fit, replayed, self.start, self._noise)
+            if check
+            else 0.0
+        )
         if check and self.fit.leaf_hessians is not None:
             check_hessians(self.adapter, self.fit, self.hessians, self._leaf_weights())
         if check and self.node_values:
@@ -283,15 +326,32 @@ class StageWalk:
         fit, a = self.fit, self.loss.exponent
         needs_gradients = fit.sampler is not None and fit.sampler.needs_gradients
         plain = fit.schedule.is_plain and not needs_gradients and not self.loss.recorded
-        if self.n_steps > 1 and (self.drawn is not None or fit.node_rule is not None or self.zeroed is not None):
+        if self.n_steps > 1 and (
+            self.drawn is not None or fit.node_rule is not None or self.zeroed is not None
+        ):
             return None
-        if not plain or self.loss.single or self.kept is not None or np.any(np.diff(fit.schedule.shares_of_initial)):
+        if (
+            not plain
+            or self.loss.single
+            or self.kept is not None
+            or np.any(np.diff(fit.schedule.shares_of_initial))
+        ):
             return None
         most = np.abs(self.score).max(initial=0.0)
-        most += sum(np.abs(own).max(initial=0.0) for own in np.split(self.fit.leaf_values, self.starts[1:-1]))
+        most += sum(
+            np.abs(own).max(initial=0.0)
+            for own in np.split(self.fit.leaf_values, self.starts[1:-1])
+        )
         if not a or not abs(a) * most <= FARTHEST:
             return None
-        given = self.leaves, self.starts, self.targets, self.counted[None], self.drawn, self.score[None]
+        given = (
+            self.leaves,
+            self.starts,
+            self.targets,
+            self.counted[None],
+            self.drawn,
+            self.score[None],
+        )
         return States.of(self.loss, *given, self.backend.n_threads)
 
     def _all_sums(self, states: States, iterations: list[range]) -> dict[Term, Array]:
@@ -317,11 +377,16 @@ class StageWalk:
 
     def _values(self, t: int, k: int) -> Array:
         """(L_t,): the model's own leaf values of a tree for an output."""
-        return self.fit.leaf_values[self.starts[t] : self.starts[t + 1], self.fit.schedule.column(k)]
+        return self.fit.leaf_values[
+            self.starts[t] : self.starts[t + 1], self.fit.schedule.column(k)
+        ]
 
     def _scores(self) -> Array:
         """(N, K): the scores that the model's own leaf values lead to."""
-        table, found = np.zeros((self.starts[-1], self.targets.shape[1])), np.empty_like(self.targets)
+        table, found = (
+            np.zeros((self.starts[-1], self.targets.shape[1])),
+            np.empty_like(self.targets),
+        )
         for t in range(len(self.leaves)):
             place = slice(self.starts[t], self.starts[t + 1])
             table[place, self._outputs(t)] = self.fit.leaf_values[place]
@@ -332,14 +397,24 @@ class StageWalk:
     def _noise(self) -> Array:
         """(L, K): roundings of the sums of all |w g| in each leaf, in the library's precision; the fit is walked once more."""
         found = np.zeros_like(self.replayed)
-        if self.drawn is not None or self.loss.recorded or self.loss.joint or self.n_steps > 1 or self.node_values:
+        if (
+            self.drawn is not None
+            or self.loss.recorded
+            or self.loss.joint
+            or self.n_steps > 1
+            or self.node_values
+        ):
             return found  # which are not walked twice
-        again = StageWalk(self.adapter, self.fit, self.leaves, self.targets, None, self.each, self.backend)
+        again = StageWalk(
+            self.adapter, self.fit, self.leaves, self.targets, None, self.each, self.backend
+        )
         again.start, again.score = self.start, self.start + np.zeros_like(self.targets)
         again.sizes = found
         for number, trees in enumerate(self.fit.schedule.trees_of_rounds):
             again.iterate(number, trees)
-        rates = np.repeat(np.nan_to_num(self.fit.learning_rates, nan=1.0), self.fit.n_leaves)[:, None]
+        rates = np.repeat(np.nan_to_num(self.fit.learning_rates, nan=1.0), self.fit.n_leaves)[
+            :, None
+        ]
         return np.asarray(ROUNDINGS * float(np.finfo(self.adapter.precision).eps) * rates * found)
 
     def _leaf_weights(self) -> Array:
@@ -370,9 +445,12 @@ class StageWalk:
             for column, k in enumerate(self._outputs(t)):
                 self._add(t, k, share * self.fit.leaf_values[place, column])
         if self.states is not None:
-            self.states.move([(t, k, self._values(t, k)[None]) for t in trees for k in self._outputs(t)])
+            self.states.move(
+                [(t, k, self._values(t, k)[None]) for t in trees for k in self._outputs(t)]
+            )
         moved = float(
-            self.fit.schedule.shares_of_initial[iteration + 1] - self.fit.schedule.shares_of_initial[iteration]
+            self.fit.schedule.shares_of_initial[iteration + 1]
+            - self.fit.schedule.shares_of_initial[iteration]
         )
         if moved:
             self.score += moved * self.fit.base_value
@@ -390,7 +468,11 @@ class StageWalk:
         assert sampler is not None
         gradients = None
         if sampler.needs_gradients:
-            w = self.weights if self.fit.leaf_factors is None else self.weights * self.fit.leaf_factors
+            w = (
+                self.weights
+                if self.fit.leaf_factors is None
+                else self.weights * self.fit.leaf_factors
+            )
             g = np.broadcast_to(slopes.g, self.targets.shape)
             h = np.broadcast_to(slopes.h, self.targets.shape)
             gradients = RowGradients(-w[:, None] * g, w[:, None] * h)
@@ -400,7 +482,9 @@ class StageWalk:
     def _moved(self, iteration: int) -> Array:
         """(T,): by how much the coefficients of all trees change after an iteration of DART."""
         assert self.fit.schedule.tree_shares is not None
-        return np.asarray(self.fit.schedule.tree_shares[iteration + 1] - self.fit.schedule.tree_shares[iteration])
+        return np.asarray(
+            self.fit.schedule.tree_shares[iteration + 1] - self.fit.schedule.tree_shares[iteration]
+        )
 
     def _shares(self, iteration: int, trees: range) -> list[tuple[int, float]]:
         """Trees whose part in the scores changes after an iteration, and by how much of their final values."""
@@ -441,7 +525,15 @@ class StageWalk:
             return self.found[t, k][:, 0], self.found[t, k][:, 1]
         rows = self.backend.rows(self.leaves[t : t + 1], self.starts[t : t + 2] - self.starts[t])
         sums = np.empty((rows.n_cells, 2))
-        rows.sweep(self.bends[k], NONE, sums, None, rows.every, sums, None if w is self.counted and self.even else w)
+        rows.sweep(
+            self.bends[k],
+            NONE,
+            sums,
+            None,
+            rows.every,
+            sums,
+            None if w is self.counted and self.even else w,
+        )
         return sums[:, 0], sums[:, 1]
 
     def _scales(self, t: int) -> list[float]:
@@ -460,13 +552,18 @@ class StageWalk:
             return [0.0]
         weight = sizes if self.even else np.bincount(self.leaves[t], self.weights, len(values))
         found, ahead = [], self.ahead
-        for leaf in {self._least(t, usable), int(usable[np.abs(values[usable]).max(axis=1).argmax()])}:
+        for leaf in {
+            self._least(t, usable),
+            int(usable[np.abs(values[usable]).max(axis=1).argmax()]),
+        }:
             goal = values[leaf] / self.fit.learning_rates[t]
             way = whole_steps(self.loss, ahead, leaf, float(weight[leaf]), goal) if ahead else None
             if way is None:
                 rows = self.leaves[t] == leaf
                 score = self.score[rows] if self.states is None else self.states.scores(rows)
-                search = StepSearch(self.loss, self.targets[rows], score, self.weights[rows], float(l2[leaf]), goal)
+                search = StepSearch(
+                    self.loss, self.targets[rows], score, self.weights[rows], float(l2[leaf]), goal
+                )
                 way = search.way(self.n_steps)
             found.append(way)
         scales = max(found, key=lambda way: (way[0], len(way[1])))[1]
@@ -494,7 +591,9 @@ class StageWalk:
                 bent = sum(1.0 / step.share[usable] for step in self.ahead[0])
             l2 = self.fit.l2[self.starts[t] : self.starts[t + 1]][usable]
             return int(usable[np.argmin(bent - len(self.ahead[0]) * l2)])
-        h = np.broadcast_to(self.loss.slopes(self.targets, self.score).h, self.targets.shape).sum(axis=1)
+        h = np.broadcast_to(self.loss.slopes(self.targets, self.score).h, self.targets.shape).sum(
+            axis=1
+        )
         return int(usable[np.bincount(self.leaves[t], self.weights * h)[usable].argmin()])
 
     def _outputs(self, t: int) -> list[int]:
@@ -503,9 +602,15 @@ class StageWalk:
     def _stages(self, t: int, slopes: Any, scale: float) -> list[int]:
         """One step of tree t, a stage for each of its outputs."""
         place = slice(self.starts[t], self.starts[t + 1])
-        w = self.counted if self.drawn is None or self.found is not None else self.counted * self.drawn[t]
+        w = (
+            self.counted
+            if self.drawn is None or self.found is not None
+            else self.counted * self.drawn[t]
+        )
         if self.loss.joint:
-            steps = joint_steps(slopes.g, self.loss.mean(self.score), w, self.leaves[t], self.fit.l2[place])
+            steps = joint_steps(
+                slopes.g, self.loss.mean(self.score), w, self.leaves[t], self.fit.l2[place]
+            )
         elif self.states is not None:
             steps = self.ahead.pop(0)
         else:
@@ -517,7 +622,10 @@ class StageWalk:
                 if self.zeroed is not None:
                     self.zeroed[place, column] = self._zeroed(place, column, H)
                     l2 = np.where(self.zeroed[place, column], np.inf, l2)
-                step, bounds = leaf_step(G, H, l2, self.fit.l1, self.fit.max_step), self.fit.node_rule
+                step, bounds = (
+                    leaf_step(G, H, l2, self.fit.l1, self.fit.max_step),
+                    self.fit.node_rule,
+                )
                 if bounds is not None:
                     rule = self._smoothed(t, self._bounds_of_rows(bounds, t), -G, H)
                     step = bounded_step(rule, G, H, step)
@@ -525,7 +633,9 @@ class StageWalk:
                 steps.append(step)
                 if self.sizes is not None:
                     sums = np.bincount(self.leaves[t], w * np.abs(slopes.g[:, k]), len(G))
-                    self.sizes[place, column] = sums * step.share if step.mix is None else np.abs(step.mix.share) @ sums
+                    self.sizes[place, column] = (
+                        sums * step.share if step.mix is None else np.abs(step.mix.share) @ sums
+                    )
         first = len(self.steps)
         for column, (k, step) in enumerate(zip(self._outputs(t), steps)):
             step = step.scaled(scale)
@@ -552,7 +662,9 @@ class StageWalk:
         nodes = rule.nodes.emptied(np.bincount(leaf, minlength=len(rule.l2)) == 0)
         return rule if nodes is rule.nodes else replace(rule, nodes=nodes)
 
-    def _smoothed(self, t: int, rule: Regularisation, sums: Array, weights: Array) -> Regularisation:
+    def _smoothed(
+        self, t: int, rule: Regularisation, sums: Array, weights: Array
+    ) -> Regularisation:
         """The rule of a tree, with the shares that smoothing left its nodes."""
         if self.fit.smoothing is None or rule.nodes is None:
             return rule
@@ -591,11 +703,15 @@ class StageWalk:
         for iteration, (number, stages) in enumerate(self.ends):
             one = self.rounds[number]
             if self.fit.schedule.tree_shares is None:
-                done = {s: rates[self.stage_tree[s]] - (0.0 if s in one.stages else 1.0) for s in stages}
+                done = {
+                    s: rates[self.stage_tree[s]] - (0.0 if s in one.stages else 1.0) for s in stages
+                }
             else:
                 moved = self._moved(iteration)
                 done = {s: moved[t] for t in np.flatnonzero(moved) for s in stages_of[int(t)]}
-            self.rounds[number] = replace(one, changes=tuple((s, float(c)) for s, c in done.items()))
+            self.rounds[number] = replace(
+                one, changes=tuple((s, float(c)) for s, c in done.items())
+            )
             for s in stages:
                 t, column = self.stage_tree[s], self.fit.schedule.column(self.stage_output[s])
                 place = slice(self.starts[t], self.starts[t + 1])
@@ -607,4 +723,6 @@ class StageWalk:
                     mix = replace(mix, share=factor[:, None] * mix.share)
                 if s in one.stages and rates[t] != 0:
                     value = value + (own[place, column] / rates[t] - self.replayed[place, column])
-                self.steps[s] = Step(value, step.by_g, step.by_h, step.by_l2, share, step.inverse, step.solved, mix)
+                self.steps[s] = Step(
+                    value, step.by_g, step.by_h, step.by_l2, share, step.inverse, step.solved, mix
+                )

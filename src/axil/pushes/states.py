@@ -18,7 +18,9 @@ from axil.types import Array
 FARTHEST = 300.0  # of |a F|: far from where exp(a F) overflows
 
 Term = tuple[int, int]  # tree and output
-Move = tuple[int, int, Array]  # tree, output and (C, L_t): what is added to the scores of its leaves
+Move = tuple[
+    int, int, Array
+]  # tree, output and (C, L_t): what is added to the scores of its leaves
 
 
 @dataclass(frozen=True)
@@ -49,30 +51,63 @@ class States:
     ) -> States | None:
         """The states for targets (N, K), row weights (C, N) and scores (C, N, K); None where the core has no form of the loss."""
         affine, curvature = loss.affine(targets), loss.curvature
-        if affine is None or curvature is None or loss.cancels or (drawn is not None and drawn.dtype != np.uint8):
+        if (
+            affine is None
+            or curvature is None
+            or loss.cancels
+            or (drawn is not None and drawn.dtype != np.uint8)
+        ):
             return None
         with np.errstate(over="ignore", invalid="ignore"):
             state = np.exp(loss.exponent * score.transpose(0, 2, 1), order="C")
-        form = Affine(affine.link, *(np.ascontiguousarray(part.T) for part in (affine.intercepts, affine.slopes)))
+        form = Affine(
+            affine.link,
+            *(np.ascontiguousarray(part.T) for part in (affine.intercepts, affine.slopes)),
+        )
         return cls(leaves, starts, loss.exponent, form, curvature, weights, drawn, state, n_threads)
 
     def sums(self, rounds: Sequence[tuple[Sequence[Move], Sequence[Term]]]) -> list[Array]:
         """For each term of these rounds (C, L_t, 2): the sums of weighted g and h over its leaves, after its round's moves."""
         moves, terms = ([one for own in kind for one in own] for kind in zip(*rounds))
-        gains = np.concatenate([np.zeros((len(self.state), 0)), *(gain for *_, gain in moves)], axis=1)
-        with np.errstate(over="ignore"):  # sums that are not finite are computed again in another form
+        gains = np.concatenate(
+            [np.zeros((len(self.state), 0)), *(gain for *_, gain in moves)], axis=1
+        )
+        with np.errstate(
+            over="ignore"
+        ):  # sums that are not finite are computed again in another form
             steps = np.exp(self.exponent * gains)
         lengths = np.diff(self.starts)[[t for t, _ in terms]]
-        bounds = np.cumsum([(0, 0), *((len(moved), len(own)) for moved, own in rounds)], axis=0, dtype=np.int64)
-        moved, wanted = (np.array(each, dtype=np.int64).reshape(-1, 2) for each in ([m[:2] for m in moves], terms))
-        return np.split(self._walk(bounds, moved, steps, wanted, int(lengths.sum())), np.cumsum(lengths)[:-1], axis=1)
+        bounds = np.cumsum(
+            [(0, 0), *((len(moved), len(own)) for moved, own in rounds)], axis=0, dtype=np.int64
+        )
+        moved, wanted = (
+            np.array(each, dtype=np.int64).reshape(-1, 2)
+            for each in ([m[:2] for m in moves], terms)
+        )
+        return np.split(
+            self._walk(bounds, moved, steps, wanted, int(lengths.sum())),
+            np.cumsum(lengths)[:-1],
+            axis=1,
+        )
 
     def _walk(
-        self, bounds: NDArray[np.int64], moved: NDArray[np.int64], steps: Array, wanted: NDArray[np.int64], n: int
+        self,
+        bounds: NDArray[np.int64],
+        moved: NDArray[np.int64],
+        steps: Array,
+        wanted: NDArray[np.int64],
+        n: int,
     ) -> Array:
         """(C, n, 2): what `_core.refit_rounds` sums up."""
         sums = np.empty((len(self.state), n, 2))
-        by_state = self.form.link, self.curvature, self.form.intercepts, self.form.slopes, self.weights, self.drawn
+        by_state = (
+            self.form.link,
+            self.curvature,
+            self.form.intercepts,
+            self.form.slopes,
+            self.weights,
+            self.drawn,
+        )
         given = self.leaves, self.starts, bounds, moved, steps, wanted
         refit_rounds(*given, *by_state, self.state, sums, self.n_threads)
         return sums
@@ -81,10 +116,16 @@ class States:
         """Add these moves to the scores."""
         terms = np.array([move[:2] for move in moves], dtype=np.int64)
         gains = np.concatenate([gains for *_, gains in moves], axis=1)
-        self._walk(np.array([(0, 0), (len(moves), 0)]), terms, np.exp(self.exponent * gains), terms[:0], 0)
+        self._walk(
+            np.array([(0, 0), (len(moves), 0)]), terms, np.exp(self.exponent * gains), terms[:0], 0
+        )
 
     def steps(
-        self, tree: int, outputs: Sequence[int], scales: Sequence[float], made: Callable[[Array], Step]
+        self,
+        tree: int,
+        outputs: Sequence[int],
+        scales: Sequence[float],
+        made: Callable[[Array], Step],
     ) -> list[list[Step]]:
         """The steps of a tree for these outputs that ``made`` makes of sums (L_t, 2), each from where the last ones ended.
 
@@ -98,7 +139,9 @@ class States:
         for scale in scales:
             given = (later, terms) if found else (first, terms[:0])
             sums = self._walk(*given, np.exp(self.exponent * gains), terms, n * n_leaves)
-            found.append([made(sums[0, a : a + n_leaves]) for a in range(0, n * n_leaves, n_leaves)])
+            found.append(
+                [made(sums[0, a : a + n_leaves]) for a in range(0, n * n_leaves, n_leaves)]
+            )
             gains = scale * np.concatenate([step.value for step in found[-1]])[None]
             reached += gains
             if not abs(self.exponent) * np.abs(reached).max() <= FARTHEST:

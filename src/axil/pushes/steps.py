@@ -68,13 +68,19 @@ class Step:
     by_l2: Array
     share: Array  #: ``-value / G``: a row of the leaf puts ``-w g share`` into its value
     inverse: Array | None = None
-    solved: Array | None = None  #: (L_t,) the value that was solved for, where the step is a part of that
+    solved: Array | None = (
+        None  #: (L_t,) the value that was solved for, where the step is a part of that
+    )
     #: where leaves depend on each other; ``by_g`` and ``by_h`` are nan then, and ``share`` is 1
     mix: LeafMix | None = None
 
     def moved(self, G: NDArray[Any], H: NDArray[Any]) -> Array:
         """(L_t,): how the values move as the leaves' sums do by G and H."""
-        return np.asarray(self.by_g * G + self.by_h * H if self.mix is None else self.mix.by_g @ G + self.mix.by_h @ H)
+        return np.asarray(
+            self.by_g * G + self.by_h * H
+            if self.mix is None
+            else self.mix.by_g @ G + self.mix.by_h @ H
+        )
 
     def scaled(self, factor: float) -> Step:
         """The step times a factor."""
@@ -135,7 +141,10 @@ def joint_steps(g: Array, p: Array, w: Array, leaf: NDArray[Any], l2: Array) -> 
     inverse[whole] = np.linalg.inv(H[whole] + l2[whole, None, None] * np.eye(K))
     values = -np.einsum("lkm,lm->lk", inverse, G)
     minus = -np.ones(n)
-    return [Step(values[:, k], minus, minus, -values[:, k], -minus, inverse, values[:, k]) for k in range(K)]
+    return [
+        Step(values[:, k], minus, minus, -values[:, k], -minus, inverse, values[:, k])
+        for k in range(K)
+    ]
 
 
 def rounded(loss: Loss, share: float, size: float) -> float:
@@ -182,7 +191,9 @@ class StepSearch:
         """Whether the goal was reached, and the factor of each step on the way that ends closest to it."""
         size = float(np.abs(self.goal).max(initial=0.0))
         self._best: tuple[float, list[float]] = (np.inf, [1.0] * n_steps)
-        bent = self.l2 + self.w @ np.broadcast_to(self.loss.leaf_slopes(self.y, self.score)[1], self.score.shape)
+        bent = self.l2 + self.w @ np.broadcast_to(
+            self.loss.leaf_slopes(self.y, self.score)[1], self.score.shape
+        )
         share = float(self.w.sum() / bent.min()) if bent.min() > 0 else 0.0
         self._close, self._rounded = CLOSE * size, rounded(self.loss, share, size)
         self._go(np.zeros_like(self.goal), n_steps, [])

@@ -137,9 +137,13 @@ class Audit(Question):
         model.capabilities.require("audit")
         if (X_val is None) != (y_val is None):
             given, lacking = ("X_val", "y_val") if y_val is None else ("y_val", "X_val")
-            raise InputError(f"{given} was given without {lacking}; give both for the column gain, or neither.")
+            raise InputError(
+                f"{given} was given without {lacking}; give both for the column gain, or neither."
+            )
         if model.kind is Kind.ADDITIVE and X_val is not None:
-            raise InputError("X_val and y_val are for models with exact weights; this one has pushes. Leave them out.")
+            raise InputError(
+                "X_val and y_val are for models with exact weights; this one has pushes. Leave them out."
+            )
         asked = None if X_val is None else validation(model, X_val, y_val, init_score)
         return judged(model, out_of_fold, asked, fdr).table(model.backend)
 
@@ -147,7 +151,9 @@ class Audit(Question):
 def suspects(model: Any, out_of_fold: Any = "folds") -> NDArray[np.bool_]:
     """Return whether the target of each training row looks wrong, in some output; (N,)."""
     model.capabilities.require("audit")
-    marks: NDArray[np.bool_] = judged(model, out_of_fold).columns["suspect"].reshape(model.shape[0], -1).any(axis=1)
+    marks: NDArray[np.bool_] = (
+        judged(model, out_of_fold).columns["suspect"].reshape(model.shape[0], -1).any(axis=1)
+    )
     return marks
 
 
@@ -166,14 +172,15 @@ class Judged:
         unknown = int(np.isnan(columns["quality"]).sum())
         text = self.basis
         if unknown:
-            text += (
-                f"; nan in {unknown} lines: no other row is in one of the row's leaves, so there are no {self.lacking}"
-            )
+            text += f"; nan in {unknown} lines: no other row is in one of the row's leaves, so there are no {self.lacking}"
         return tables.note(tables.make(columns, backend), text)
 
 
 def judged(
-    model: Any, out_of_fold: Any = "folds", asked: tuple[Queries, Array] | None = None, fdr: float | None = None
+    model: Any,
+    out_of_fold: Any = "folds",
+    asked: tuple[Queries, Array] | None = None,
+    fdr: float | None = None,
 ) -> Judged:
     """Judge the labels of the training rows; see `Audit.audit`."""
     if isinstance(out_of_fold, str):
@@ -183,7 +190,9 @@ def judged(
         class_names = model.boosting.class_names
         if not model.boosting.loss.meaning:
             raise UnsupportedQuestionError(
-                "audit", "it is of classes, counts and amounts", "Fit with squared error, which has exact weights."
+                "audit",
+                "it is of classes, counts and amounts",
+                "Fit with squared error, which has exact weights.",
             )
         if isinstance(out_of_fold, str) and out_of_fold == "leave-one-out":
             raise UnsupportedQuestionError(
@@ -192,7 +201,9 @@ def judged(
                 'Leave it out: "folds" takes a few replays.',
             )
     if class_names is None:
-        return _numbers(model, out_of_fold, asked, FDR if fdr is None else inputs.as_share(fdr, "fdr"))
+        return _numbers(
+            model, out_of_fold, asked, FDR if fdr is None else inputs.as_share(fdr, "fdr")
+        )
     if fdr is not None:
         raise InputError(
             "fdr is for numbers, whose residuals have a distribution; this model predicts classes. Leave it out: lines are "
@@ -209,7 +220,9 @@ def around_rows(model: Any, values: Array) -> Array:
     if model.kind is Kind.EXACT:
         if model.classes is None or len(model.engines) == 1:
             return model.across(values, lambda engine, own: engine.around(None, own))  # type: ignore[no-any-return]
-        return np.asarray(np.mean([engine.around(None, values) for engine in model.engines], axis=0))
+        return np.asarray(
+            np.mean([engine.around(None, values) for engine in model.engines], axis=0)
+        )
     walked = model.boosting.pushes.walked
     n_leaves = np.diff(walked.starts)
     ones, trees = np.ones(int(walked.starts[-1])), np.ones(len(n_leaves))
@@ -224,7 +237,9 @@ def _gains(proven: ProvenModel, queries: Queries, y: Array, corrected: Array) ->
 # -- classes ------------------------------------------------------------------------------------------------------------
 
 
-def _classes(model: Any, names: NDArray[Any], out_of_fold: Any, asked: tuple[Queries, Array] | None) -> Judged:
+def _classes(
+    model: Any, names: NDArray[Any], out_of_fold: Any, asked: tuple[Queries, Array] | None
+) -> Judged:
     """Judge classes by those of the rows around, or by probabilities given, and by the model's own without the row."""
     if len(names) == 1:
         raise UnsupportedQuestionError(
@@ -283,14 +298,18 @@ class Studentised:
     n_far: int  #: the number of labels whose quality is below `FAR`
 
     @classmethod
-    def of(cls, residuals: Array, around: Array, tails: Array | None = None, fdr: float = FDR) -> Studentised:
+    def of(
+        cls, residuals: Array, around: Array, tails: Array | None = None, fdr: float = FDR
+    ) -> Studentised:
         """Judge residuals by the mean sizes around them, (N, K) each; nan: not known.
 
         No quality is below ``tails``, where a distribution is known whose tail probabilities they are.
         """
         sizes = np.abs(residuals)
         known = ~np.isnan(sizes)
-        everywhere = np.array([own[there].mean() if there.any() else np.nan for own, there in zip(sizes.T, known.T)])
+        everywhere = np.array(
+            [own[there].mean() if there.any() else np.nan for own, there in zip(sizes.T, known.T)]
+        )
         local = np.where(np.isnan(around), everywhere, np.maximum(around, 0.0))
         scale = (local + TOWARDS_ALL * everywhere) / (1 + TOWARDS_ALL)
         ratio = np.divide(sizes, scale, out=np.where(known, 0.0, np.nan), where=scale > 0)
@@ -316,7 +335,12 @@ class Studentised:
 
     def columns(self, scale: str) -> dict[str, Any]:
         """Return the columns of the table, (N * K,) each, with that of the scale under this name."""
-        found = {scale: self.scale, "studentised": self.value, "quality": self.quality, "suspect": self.suspect}
+        found = {
+            scale: self.scale,
+            "studentised": self.value,
+            "quality": self.quality,
+            "suspect": self.suspect,
+        }
         return {name: values.ravel() for name, values in found.items()}
 
     def summary(self, shown: Array, expected: Array, fdr: float) -> str:
@@ -330,7 +354,9 @@ class Studentised:
         far = self.quality < FAR
         if not far.any():
             return f"{about}; {marked}; none has a quality below {FAR:g}"
-        usual = f"{self.n_far} have a quality below {FAR:g}, as {FAR * n_known:.0f} right ones would"
+        usual = (
+            f"{self.n_far} have a quality below {FAR:g}, as {FAR * n_known:.0f} right ones would"
+        )
         return f"{about}; {marked}; {usual}, {_how_far(shown[far], expected[far])}"
 
 
@@ -374,7 +400,9 @@ def _n_beyond(far: Array, n: int) -> int:
     return round(float(clear.max(initial=0.0)))
 
 
-def _numbers(model: Any, out_of_fold: Any, asked: tuple[Queries, Array] | None, fdr: float) -> Judged:
+def _numbers(
+    model: Any, out_of_fold: Any, asked: tuple[Queries, Array] | None, fdr: float
+) -> Judged:
     """Judge numbers by their residuals in fits without the rows, or by predictions given."""
     if not isinstance(out_of_fold, str):
         expected, basis = model.folds(out_of_fold), BY_PREDICTION
@@ -385,9 +413,17 @@ def _numbers(model: Any, out_of_fold: Any, asked: tuple[Queries, Array] | None, 
     residuals, scale = model.targets - expected, model.scale
     columns = output_columns("row", model.index, model.outputs)
     seen = scale.inverse(expected)
-    columns |= {"target": model.shown.ravel(), "expected": seen.ravel(), "residual": (model.shown - seen).ravel()}
+    columns |= {
+        "target": model.shown.ravel(),
+        "expected": seen.ravel(),
+        "residual": (model.shown - seen).ravel(),
+    }
     power = model.boosting.variance_power if model.kind is Kind.ADDITIVE else None
-    least = None if power is None else tails(power, model.targets, expected, model.boosting.walked.weights)
+    least = (
+        None
+        if power is None
+        else tails(power, model.targets, expected, model.boosting.walked.weights)
+    )
     found = Studentised.of(residuals, around_rows(model, np.abs(residuals)), least, fdr)
     columns |= found.columns(scale.label("scale"))
     if asked is not None:

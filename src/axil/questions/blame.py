@@ -23,7 +23,9 @@ from axil.types import Array
 class Blame(Question):
     """The question, as a method of `Explainer`."""
 
-    def blame(self, X_val: Any, y_val: Any, out_of_fold: Any = "folds", init_score: Any = None) -> Any:
+    def blame(
+        self, X_val: Any, y_val: Any, out_of_fold: Any = "folds", init_score: Any = None
+    ) -> Any:
         """Which training targets raise the error on validation rows, and what correcting each would gain.
 
         A frame with the columns row, target, gradient, corrected, gain, and output if there are several, largest gain first.
@@ -64,7 +66,9 @@ class Blame(Question):
         model.capabilities.require("blame")
         if model.kind is Kind.ADDITIVE:
             if not (isinstance(out_of_fold, str) and out_of_fold == "folds"):
-                raise InputError("out_of_fold is for models with exact weights; this one has pushes. Leave it out.")
+                raise InputError(
+                    "out_of_fold is for models with exact weights; this one has pushes. Leave it out."
+                )
             if not model.boosting.loss.meaning:
                 raise UnsupportedQuestionError(
                     "blame",
@@ -76,28 +80,48 @@ class Blame(Question):
         corrected = None if out_of_fold is None else corrections(model, out_of_fold)
         gradient = error_gradient(model, queries, y)
         if model.kind is Kind.ADDITIVE and model.boosting.class_names is not None:
-            return sorted_table(model, *_by_class(model.boosting, gradient, model.index), notes.FIRST_ORDER)
+            return sorted_table(
+                model, *_by_class(model.boosting, gradient, model.index), notes.FIRST_ORDER
+            )
         columns, keys = output_columns("row", model.index, model.outputs), np.abs(gradient.ravel())
         columns |= {"target": model.shown.ravel(), model.scale.label("gradient"): gradient.ravel()}
         if corrected is None:
-            return sorted_table(model, columns, keys, notes.FIRST_ORDER if model.kind is Kind.ADDITIVE else notes.NOTE)
+            return sorted_table(
+                model,
+                columns,
+                keys,
+                notes.FIRST_ORDER if model.kind is Kind.ADDITIVE else notes.NOTE,
+            )
         gain = gains(model, queries, gradient, corrected).ravel()
-        columns |= {"corrected": model.scale.inverse(corrected).ravel(), model.scale.label("gain"): gain}
-        return sorted_table(model, columns, gain, leave_one_out.note_on(np.isnan(corrected).ravel()))
+        columns |= {
+            "corrected": model.scale.inverse(corrected).ravel(),
+            model.scale.label("gain"): gain,
+        }
+        return sorted_table(
+            model, columns, gain, leave_one_out.note_on(np.isnan(corrected).ravel())
+        )
 
 
 def sorted_table(model: Any, columns: dict[str, Any], keys: Array, note: str) -> Any:
     """The table, the row of the largest key first, nan last."""
     order = np.argsort(-keys, kind="stable")
-    return tables.note(tables.make({name: values[order] for name, values in columns.items()}, model.backend), note)
+    return tables.note(
+        tables.make({name: values[order] for name, values in columns.items()}, model.backend), note
+    )
 
 
 def _by_class(model: Any, gradient: Array, index: NDArray[Any]) -> tuple[dict[str, Any], Array]:
     """Columns and gains: the best other class of each row, to first order."""
     names = model.class_names
     assert names is not None
-    full = gradient if gradient.shape[1] > 1 else np.column_stack([np.zeros(len(gradient)), gradient])
-    targets = model.targets if gradient.shape[1] > 1 else np.column_stack([1 - model.targets, model.targets])
+    full = (
+        gradient if gradient.shape[1] > 1 else np.column_stack([np.zeros(len(gradient)), gradient])
+    )
+    targets = (
+        model.targets
+        if gradient.shape[1] > 1
+        else np.column_stack([1 - model.targets, model.targets])
+    )
     own = targets.argmax(axis=1)
     every = np.arange(len(own))
     others = full.copy()

@@ -33,7 +33,13 @@ class BudgetQuestion(Question):
     """The question, as a method of `Explainer`."""
 
     def budget(
-        self, X: Any, line: Any, ranges: Any, groups: Any = None, listed: bool = False, init_score: Any = None
+        self,
+        X: Any,
+        line: Any,
+        ranges: Any,
+        groups: Any = None,
+        listed: bool = False,
+        init_score: Any = None,
     ) -> Any:
         """The fewest training targets, each moved within its range, that bring each prediction of X to a line or across it.
 
@@ -75,7 +81,9 @@ class BudgetQuestion(Question):
         """
         asked = self._ask("budget", X, init_score)
         proven = asked.model
-        at = proven.on_scale(np.full((1, proven.shape[1]), inputs.as_number(line, "line")), "line")[0]
+        at = proven.on_scale(np.full((1, proven.shape[1]), inputs.as_number(line, "line")), "line")[
+            0
+        ]
         within = Ranges.of(ranges, proven)
         codes = None if groups is None else proven.coded(groups)[0]
         listed = inputs.as_flag(listed, "listed")
@@ -104,7 +112,9 @@ class Ranges:
         n, n_outputs = targets.shape
         if isinstance(given, tuple):
             if len(given) != 2:
-                raise InputError(f"ranges has {len(given)} parts; expected a pair: the lowest and the highest targets.")
+                raise InputError(
+                    f"ranges has {len(given)} parts; expected a pair: the lowest and the highest targets."
+                )
             low, high = (_spread(part, n, n_outputs, "ranges") for part in given)
             found = cls._between(low, high, proven)
             for row, k in np.argwhere((targets < low) | (targets > high))[:1]:
@@ -118,7 +128,11 @@ class Ranges:
             raise InputError(
                 f"ranges has {shown(far.min())}; expected numbers from 0 up: how far each target may move."
             )
-        return cls(-far, far) if proven.scale.onward is None else cls._between(targets - far, targets + far, proven)
+        return (
+            cls(-far, far)
+            if proven.scale.onward is None
+            else cls._between(targets - far, targets + far, proven)
+        )
 
     @classmethod
     def _between(cls, low: Array, high: Array, proven: ProvenModel) -> Ranges:
@@ -129,7 +143,9 @@ def _spread(given: Any, n: int, n_outputs: int, what: str) -> Array:
     """(N, K) from one number, (N,) or (N, K)."""
     if isinstance(given, (int, float, np.number)):
         return np.full((n, n_outputs), inputs.as_number(given, what))
-    return np.broadcast_to(inputs.as_table(given, n, _width(given, n_outputs), what), (n, n_outputs))
+    return np.broadcast_to(
+        inputs.as_table(given, n, _width(given, n_outputs), what), (n, n_outputs)
+    )
 
 
 def _width(given: Any, n_outputs: int) -> int:
@@ -165,14 +181,18 @@ def search(prediction: float, line: float, can_add: Array) -> Crossing:
     return Crossing(prediction, furthest, order[:count], sign * can_add[order[:count]], True)
 
 
-def _search_all(part: WeightedSums, line: Array, ranges: Ranges, groups: Groups | None) -> Iterator[Crossing]:
+def _search_all(
+    part: WeightedSums, line: Array, ranges: Ranges, groups: Groups | None
+) -> Iterator[Crossing]:
     """The findings for each prediction, output by output."""
     predictions = part.predictions.reshape(len(part.query_index), len(line))
     n, n_outputs = predictions.shape
     for i in range(n):
         for k in range(n_outputs):
             weights = (
-                part.weights[k if part.weights.shape[0] > 1 else 0, i] if part.weights.ndim == 3 else part.weights[[i]]
+                part.weights[k if part.weights.shape[0] > 1 else 0, i]
+                if part.weights.ndim == 3
+                else part.weights[[i]]
             )
             row = np.asarray(weights.toarray() if issparse(weights) else weights).ravel()
             sign = 1.0 if line[k] > predictions[i, k] else -1.0
@@ -194,7 +214,9 @@ def _counted(proven: ProvenModel, found: list[Crossing]) -> dict[str, Any]:
     furthest = np.array([one.furthest for one in found], dtype=np.float64)
     return {
         "prediction": _as_read(proven, before, outputs),
-        "fewest": np.array([len(one.players) if one.crosses else np.nan for one in found], dtype=np.float64),
+        "fewest": np.array(
+            [len(one.players) if one.crosses else np.nan for one in found], dtype=np.float64
+        ),
         "furthest": _as_read(proven, furthest, outputs),
     }
 
@@ -206,7 +228,10 @@ def _listed(proven: ProvenModel, found: list[Crossing], groups: Groups | None) -
     players = joined([one.players for one in found], np.intp).astype(np.intp)
     names = proven.index if groups is None else groups[1]
     after = joined([one.prediction + np.cumsum(one.added) for one in found], np.float64)
-    outputs = joined([np.full(len(one.players), i) for i, one in enumerate(found)], np.intp) % proven.targets.shape[1]
+    outputs = (
+        joined([np.full(len(one.players), i) for i, one in enumerate(found)], np.intp)
+        % proven.targets.shape[1]
+    )
     return {
         "rank": joined([np.arange(1, len(one.players) + 1) for one in found], np.int64),
         "row" if groups is None else "group": names[players],

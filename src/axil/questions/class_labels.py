@@ -63,10 +63,16 @@ class ClassLabels:
         others = np.where(labels > 0, -1.0, means).argmax(axis=1)
         return cls(own, np.where(suspect, others, expected), quality, suspect)
 
-    def columns(self, index: NDArray[Any], classes: Any, probabilities: Array | None) -> dict[str, Any]:
+    def columns(
+        self, index: NDArray[Any], classes: Any, probabilities: Array | None
+    ) -> dict[str, Any]:
         """Return the columns of the table, in the order of the rows."""
         names = np.asarray(classes)
-        columns: dict[str, Any] = {"row": index, "target": names[self.own], "expected": names[self.expected]}
+        columns: dict[str, Any] = {
+            "row": index,
+            "target": names[self.own],
+            "expected": names[self.expected],
+        }
         if probabilities is not None:
             columns["probability"] = probabilities[np.arange(len(self.own)), self.own]
         return columns | {"quality": self.quality, "suspect": self.suspect}

@@ -24,7 +24,9 @@ ROUNDING = 1e-9  # of sums of coefficients
 class Combine(Question):
     """The question, as a method of `Explainer`."""
 
-    def combine(self, X: Any, coefficients: Any = "mean", *, by: Any = None, init_score: Any = None) -> Explanation:
+    def combine(
+        self, X: Any, coefficients: Any = "mean", *, by: Any = None, init_score: Any = None
+    ) -> Explanation:
         """Sums of predictions as one explanation: what carries the total of a district, why A is dearer than B.
 
         The weights of ``sum_i u_i F(x_i)`` are ``sum_i u_i k(x_i)``: one pass backwards through the trees for all n rows, so
@@ -69,7 +71,9 @@ class Combine(Question):
             known, names = _by(asked, X, by, coefficients)
         else:
             if by is not None:
-                raise InputError('by is for coefficients of "mean" or "sum"; with an array leave it out.')
+                raise InputError(
+                    'by is for coefficients of "mean" or "sum"; with an array leave it out.'
+                )
             known, names = _given(coefficients, n)
         check_scale(model.scale, known)
         model.require(len(names), "Ask for fewer sums at a time, or raise memory_limit.")
@@ -88,7 +92,9 @@ def _by(asked: Asked, X: Any, by: Any, word: str) -> tuple[csr_array, NDArray[An
         raise InputError(f"X has no rows, so there is nothing to take the {word} of.")
     codes, names = np.zeros(n, dtype=np.intp), np.array([word], dtype=object)
     if by is not None:
-        values = inputs.row_values(by, asked.queries.rows, asked.model.adapter.feature_names, "by", "explained")
+        values = inputs.row_values(
+            by, asked.queries.rows, asked.model.adapter.feature_names, "by", "explained"
+        )
         codes, names = inputs.group_codes(values, n, "by")
     counts = np.bincount(codes, minlength=len(names))
     each = 1.0 / counts[codes] if word == "mean" else np.ones(n)
@@ -104,7 +110,9 @@ def _given(coefficients: Any, n: int) -> tuple[csr_array, NDArray[Any]]:
         raise InputError(f"coefficients has shape {numbers.shape}; expected {expected}.")
     bad = numbers[~np.isfinite(numbers)]
     if len(bad):
-        raise InputError(f"coefficients holds {bad[0]}; expected finite numbers, 0 for rows that do not count.")
+        raise InputError(
+            f"coefficients holds {bad[0]}; expected finite numbers, 0 for rows that do not count."
+        )
     frame = inputs.as_frame(coefficients)
     names = inputs.row_labels(coefficients) if frame is not None else np.arange(len(numbers))
     return csr_array(numbers), names
@@ -117,7 +125,9 @@ def _meanings(scale: TargetScale, coefficients: csr_array) -> tuple[NDArray[Any]
         where = f", {scale.shift:g} added to each" if scale.shift else ""
     parts = np.split(coefficients.data, coefficients.indptr[1:-1])
     kinds, counts = [_kind(scale, own) for own in parts], np.diff(coefficients.indptr)
-    words = [f"{kind} of {counted(n, 'prediction')}{where}" for kind, n in zip(kinds, counts.tolist())]
+    words = [
+        f"{kind} of {counted(n, 'prediction')}{where}" for kind, n in zip(kinds, counts.tolist())
+    ]
     low, high = counts.min(initial=coefficients.shape[1]), counts.max(initial=0)
     number = counted(high, "prediction") if low >= high else f"{low} to {high} predictions"
     sentence = f"each prediction is the {' or '.join(dict.fromkeys(kinds))} of {number}{where}"

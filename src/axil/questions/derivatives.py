@@ -22,7 +22,9 @@ FEWER = "Ask for fewer rows at a time, or raise memory_limit."
 class Derivatives(Question):
     """The questions, as methods of `Explainer`."""
 
-    def derivatives(self, X: Any, output: Any = None, target: Any = None, init_score: Any = None) -> Array:
+    def derivatives(
+        self, X: Any, output: Any = None, target: Any = None, init_score: Any = None
+    ) -> Array:
         """(n, n_train): how the prediction of one class moves with the labels, moved slightly towards a class.
 
         Entry (i, j) is ``d prediction_i of output / d target_j``, the target being 1 where row j is of class ``target`` and 0
@@ -61,12 +63,18 @@ class Derivatives(Question):
             own, columns = 0, [0]
         else:
             own = _output(model, output, "output")
-            columns = list(range(len(model.outputs))) if target is None else [_output(model, target, "target")]
+            columns = (
+                list(range(len(model.outputs)))
+                if target is None
+                else [_output(model, target, "target")]
+            )
         n_rows, n_outputs = model.shape
         what = f"The derivatives of {counted(n, 'prediction')} by {counted(n_rows, 'training row')}"
         model.budget.require(8 * n * n_rows * (n_outputs + 2 * len(columns) + 1), what, FEWER)
         found = model.asked_of(asked.queries).crossed_derivatives(asked.queries.rows, own, columns)
-        return np.swapaxes(found, 0, 1) if model.outputs is not None and target is None else found[0]
+        return (
+            np.swapaxes(found, 0, 1) if model.outputs is not None and target is None else found[0]
+        )
 
     def weight_derivatives(self, X: Any, init_score: Any = None) -> Array:
         """(n, n_train) or (n, K, n_train): how predictions move with each row's sample weight.
@@ -109,9 +117,14 @@ class Derivatives(Question):
         n, n_outputs = model.shape
         several = model.outputs is not None and not model.shares_weights
         size = n * n_outputs if several else n
-        times, transposed = partial(_by_row, model.times, n), partial(_by_row, model.times_transposed, n)
+        times, transposed = (
+            partial(_by_row, model.times, n),
+            partial(_by_row, model.times_transposed, n),
+        )
         together = {} if several else {"matmat": times, "rmatmat": transposed}
-        return LinearOperator((size, size), matvec=times, rmatvec=transposed, dtype=np.float64, **together)
+        return LinearOperator(
+            (size, size), matvec=times, rmatvec=transposed, dtype=np.float64, **together
+        )
 
 
 def _by_row(multiply: Callable[[Array], Array], n: int, values: Any) -> Array:
@@ -125,5 +138,7 @@ def _output(model: Any, name: Any, what: str) -> int:
     found = inputs.position_of(name, model.outputs.tolist())
     if found is None:
         names = ", ".join(map(shown, model.outputs.tolist()[:5]))
-        raise InputError(f"{what} is {shown(name)}; expected one of explainer.outputs: {names}, ...")
+        raise InputError(
+            f"{what} is {shown(name)}; expected one of explainer.outputs: {names}, ..."
+        )
     return found

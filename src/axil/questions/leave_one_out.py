@@ -19,9 +19,7 @@ from axil.weights.left_out import Curve, LeftOut
 
 LONGEST = 6 * 3600.0  # seconds of replays, above which they are refused
 ALONE = "no other training row of any weight is in one of the row's leaves, so no fit without it says what it would be"
-INSTEAD = (
-    "audit and calibrate do without where they get your own: out_of_fold=cross_val_predict(model, X_train, y_train)."
-)
+INSTEAD = "audit and calibrate do without where they get your own: out_of_fold=cross_val_predict(model, X_train, y_train)."
 
 
 class LeaveOneOut(Question):
@@ -57,10 +55,17 @@ class LeaveOneOut(Question):
         model = self._model
         model.capabilities.require("leave_one_out")
         targets, index = model.gathered
-        targets, made = targets if model.seen is None else model.seen, model.left_out_predictions(predictions)
+        targets, made = (
+            targets if model.seen is None else model.seen,
+            model.left_out_predictions(predictions),
+        )
         found = model.scale.inverse(made)
         columns = output_columns("row", index, model.outputs)
-        columns |= {"target": targets.ravel(), "prediction": found.ravel(), "residual": (targets - found).ravel()}
+        columns |= {
+            "target": targets.ravel(),
+            "prediction": found.ravel(),
+            "residual": (targets - found).ravel(),
+        }
         columns["alone"] = np.isnan(found).ravel()
         note = model.note(note_on(columns["alone"], model.deletion_note()))
         return tables.note(tables.make(columns, model.backend), note)
@@ -133,7 +138,11 @@ def _left_out(proven: ProvenModel) -> list[LeftOut]:
 
 def seconds_of(proven: ProvenModel) -> float:
     """The time that `left_out` takes, roughly: none where it is known; inf where it is refused."""
-    return 0.0 if "left out" in proven.kept.known() else proven.deletion_seconds(proven.budget.available)[0]
+    return (
+        0.0
+        if "left out" in proven.kept.known()
+        else proven.deletion_seconds(proven.budget.available)[0]
+    )
 
 
 def predictions(proven: ProvenModel) -> Array:

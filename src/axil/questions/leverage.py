@@ -78,8 +78,14 @@ class Leverage(Question):
         self._model.capabilities.require("degrees_of_freedom")
         estimate = is_estimated(method)
         model = self._model
-        found = noise.estimated_trace(model) if estimate else noise.Estimate(noise.leverages(model).sum(axis=0), None)
-        value, error = (float(part[0]) if part is not None and len(part) == 1 else part for part in found)
+        found = (
+            noise.estimated_trace(model)
+            if estimate
+            else noise.Estimate(noise.leverages(model).sum(axis=0), None)
+        )
+        value, error = (
+            float(part[0]) if part is not None and len(part) == 1 else part for part in found
+        )
         return noise.Estimate(value, error) if estimate else value
 
     def standard_error(self, X: Any, sigma: Any = None) -> Array:
@@ -146,7 +152,11 @@ def _of_engine(engine: Engine, n_rows: int) -> tuple[Array, Array]:
             of_near += np.square(b).sum(axis=1)
             of_both += np.einsum("ij,ij->i", a, b)
     own, near = own / PROBES, near / PROBES
-    of_own, of_near, of_both = of_own / PROBES - own**2, of_near / PROBES - near**2, of_both / PROBES - own * near
+    of_own, of_near, of_both = (
+        of_own / PROBES - own**2,
+        of_near / PROBES - near**2,
+        of_both / PROBES - own * near,
+    )
     c = of_both.sum() / of_near.sum() if of_near.sum() > 0 else 0.0  # of least scatter
     scatter = of_own - 2 * c * of_both + c**2 * of_near
     return own - c * near, np.sqrt(np.maximum(scatter, 0.0) / (PROBES - 1))

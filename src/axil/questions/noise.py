@@ -46,7 +46,9 @@ def leverages(proven: ProvenModel) -> Array:
 def _leverages(proven: ProvenModel) -> Array:
     available = proven.budget.available
     seconds = sum(engine.costs(available).leverage for engine in proven.engines)
-    announce(f"The leverages of {len(proven.targets)} training rows take", seconds, WITHOUT_LEVERAGES)
+    announce(
+        f"The leverages of {len(proven.targets)} training rows take", seconds, WITHOUT_LEVERAGES
+    )
     found = np.stack([engine.leverage(available) for engine in proven.engines], axis=1)
     found.setflags(write=False)
     return found
@@ -100,7 +102,9 @@ def for_page(proven: ProvenModel, asked: bool = False) -> tuple[Array | None, st
         if not (asked or "estimated sigma" in known or estimating <= ON_PAGE):
             return None, None
         found = estimated(proven)
-        return np.asarray(found.value), f"sigma is estimated, within {off(found):.2g} % (one standard error)"
+        return np.asarray(
+            found.value
+        ), f"sigma is estimated, within {off(found):.2g} % (one standard error)"
     except InputError:
         if asked:
             raise
@@ -123,7 +127,11 @@ def exact(proven: ProvenModel) -> Array:
 def _exact(proven: ProvenModel) -> Array:
     own, available = leverages(proven).sum(axis=0), proven.budget.available
     seconds = sum(engine.costs(available).squares for engine in proven.engines)
-    announce(f"The squared weights of {len(proven.targets)} training rows take", seconds, WITHOUT_LEVERAGES)
+    announce(
+        f"The squared weights of {len(proven.targets)} training rows take",
+        seconds,
+        WITHOUT_LEVERAGES,
+    )
     squares = [engine.squares(available) for engine in proven.engines]
     freedom = len(proven.targets) - 2 * own + np.array(squares)
     _require_freedom(proven, freedom)
@@ -159,7 +167,9 @@ def _probe(proven: ProvenModel) -> tuple[Estimate, Estimate]:
     for _ in range(0, PROBES, TOGETHER):
         z = np.where(stream.random((n, TOGETHER)) < 0.5, -1.0, 1.0)
         made = [engine.apply(None, z) for engine in proven.engines]
-        found.append(np.array([[(z * own).sum(axis=0), np.square(z - own).sum(axis=0)] for own in made]))
+        found.append(
+            np.array([[(z * own).sum(axis=0), np.square(z - own).sum(axis=0)] for own in made])
+        )
     values = np.concatenate(found, axis=2)  # (engines, 2, probes)
     mean, error = values.mean(axis=2), values.std(axis=2, ddof=1) / np.sqrt(PROBES)
     return Estimate(mean[:, 0], error[:, 0]), Estimate(mean[:, 1], error[:, 1])
@@ -171,7 +181,9 @@ def _rss(proven: ProvenModel) -> Array:
 
 def _require_one_size(proven: ProvenModel) -> None:
     if proven.adapter.classes is not None:
-        raise InputError("The noise of class labels is not of one size; pass sigma, the size of the targets' noise.")
+        raise InputError(
+            "The noise of class labels is not of one size; pass sigma, the size of the targets' noise."
+        )
 
 
 def _require_freedom(proven: ProvenModel, freedom: Array) -> None:

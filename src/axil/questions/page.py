@@ -91,13 +91,25 @@ class Pages(Question, page.Shown):
         True
         """
         place = page.as_target(path)
-        options = {"k": k, "columns": columns, "map": map, "y": y, "title": title, "unit": unit, "target": target}
+        options = {
+            "k": k,
+            "columns": columns,
+            "map": map,
+            "y": y,
+            "title": title,
+            "unit": unit,
+            "target": target,
+        }
         options["refits"] = refits
         if interval is not None:
             if not is_of(interval, self._model):
-                raise InputError(f"interval is {shown(interval)}; expected what calibrate of this explainer returned.")
+                raise InputError(
+                    f"interval is {shown(interval)}; expected what calibrate of this explainer returned."
+                )
             if sigma is not None and sigma is not False:
-                raise InputError("interval takes the place of standard errors. Leave out sigma, or interval.")
+                raise InputError(
+                    "interval takes the place of standard errors. Leave out sigma, or interval."
+                )
             return interval.to_html(X, path, groups=groups, init_score=init_score, **options)
         asked, way = self._ask("to_html", X, init_score), as_asked(sigma, y)
         chosen = asked.page_options(groups, sigma if way is None else None, options)

@@ -90,7 +90,10 @@ class Asked:
         return answer(model, self.queries, own, want, size, columns)
 
     def table(
-        self, parts: Iterator[tuple[Queries, Any]], make: Callable[[Queries, Any], dict[str, Any]], note: str
+        self,
+        parts: Iterator[tuple[Queries, Any]],
+        make: Callable[[Queries, Any], dict[str, Any]],
+        note: str,
     ) -> Any:
         """One frame of what ``make`` makes of each batch, with a note on its numbers."""
         made = [make(batch, found) for batch, found in parts]
@@ -101,7 +104,10 @@ class Asked:
     def whole(self, size: int, sparse: bool = False) -> Iterator[WeightedSums]:
         """Predictions as sums over all training rows, in batches of ``size``; one empty batch of no queries."""
         model, own = self.model, self.model.source
-        answers, done = answer(model.ready(own, len(self)), self.queries, own, Whole(sparse), size), 0
+        answers, done = (
+            answer(model.ready(own, len(self)), self.queries, own, Whole(sparse), size),
+            0,
+        )
         for batch, found in answers:
             wanted = min(size, len(self) - done)
             if len(found) < wanted:  # workers are asked about fewer queries at a time
@@ -117,7 +123,9 @@ class Asked:
     def size(self, more_bytes: int = 0) -> int:
         """The number of queries to ask at a time where all their effects are held, and each takes ``more_bytes`` more."""
         model = self.model
-        found: int = model.budget.batch_size(model.bytes_per_query(model.source, whole=True) + more_bytes)
+        found: int = model.budget.batch_size(
+            model.bytes_per_query(model.source, whole=True) + more_bytes
+        )
         return found
 
     # -- training rows --------------------------------------------------------------------------------------------------
@@ -148,7 +156,13 @@ def take(asked: Asked, rows: Any) -> Asked:
     """Some of the rows, by position."""
     offsets = asked.queries.offsets
     own = inputs.take_rows(asked.queries.rows, rows)
-    picked = Queries(asked.queries.adapter, own, offsets[rows], asked.queries.labels[rows], asked.queries.n_threads)
+    picked = Queries(
+        asked.queries.adapter,
+        own,
+        offsets[rows],
+        asked.queries.labels[rows],
+        asked.queries.n_threads,
+    )
     return Asked(asked.model, picked)
 
 

@@ -33,24 +33,38 @@ class Made:
     init_score: Array | None
     settings: dict[str, Any]  #: keyword arguments of `Explainer` besides
     make: Callable[..., Any]  #: `Explainer` itself
-    dropped: int = 0  #: training rows that ``drop`` of `refit` left out, all rows of the labels given
+    dropped: int = (
+        0  #: training rows that ``drop`` of `refit` left out, all rows of the labels given
+    )
 
     @classmethod
-    def of(cls, model: Any, y: Any, sample_weight: Any, init_score: Any, settings: Any, make: Any) -> Made:
+    def of(
+        cls, model: Any, y: Any, sample_weight: Any, init_score: Any, settings: Any, make: Any
+    ) -> Made:
         """From the arguments of `Explainer`, which has checked them; what can be changed is copied."""
         given = inputs.as_array(y.detach() if hasattr(y, "detach") else y, "y_train")
         weights = inputs.as_weights(sample_weight, len(given))
         offsets = None
         if init_score is not None:
             offsets = owned(inputs.as_array(init_score, "init_score").astype(np.float64))
-        return cls(model, owned(given), None if weights is None else owned(weights), offsets, settings, make)
+        return cls(
+            model,
+            owned(given),
+            None if weights is None else owned(weights),
+            offsets,
+            settings,
+            make,
+        )
 
     @property
     def is_picklable(self) -> bool:
         """Whether a pickle can hold it: no function in it was defined within another, or has no name."""
         inside = unwrapped(self.model)
         last = last_step(inside)
-        parts = [*self.settings.values(), *getattr(inside if last is None else last, "__dict__", {}).values()]
+        parts = [
+            *self.settings.values(),
+            *getattr(inside if last is None else last, "__dict__", {}).values(),
+        ]
         return not any("<" in getattr(part, "__qualname__", "") for part in parts)
 
 
@@ -149,7 +163,10 @@ def again(
 ) -> Any:
     """Refit as `Explainer.refit` does, without a warning about splits; ``added_labels`` name the rows of ``add``."""
     made = made_of(self)
-    if adapters.fingerprint(made.model, made.settings.get("objective")) != self._model.adapter.fingerprint:
+    if (
+        adapters.fingerprint(made.model, made.settings.get("objective"))
+        != self._model.adapter.fingerprint
+    ):
         raise InputError(
             "The model was fitted again or changed since this explainer was made of it. Make a new explainer."
         )
@@ -162,7 +179,9 @@ def again(
     given, labels = _changed(self._model, made, drop, add, targets, sample_weight, added_labels)
     if hasattr(self._model.adapter, "smoother"):
         targets = given.y
-        if not self._model.adapter.scale.is_identity:  # around the smoother the model transforms its targets
+        if (
+            not self._model.adapter.scale.is_identity
+        ):  # around the smoother the model transforms its targets
             targets = given.targets[:, 0] if given.targets.shape[1] == 1 else given.targets
         fit = partial(_fitted_anew, given, targets)
         model, bags = rewritten(made.model, fit, given.X), None
@@ -177,7 +196,9 @@ def _fitted_anew(given: Change, targets: NDArray[Any], model: Any, X: Any) -> An
     """Return a smoother with the settings of ``model``, fitted to these rows and targets as they reach it."""
     found = writer(model)
     if not hasattr(found, "again"):
-        raise UnsupportedQuestionError("refit", "models of this kind are not written", "Fit its model to the new rows.")
+        raise UnsupportedQuestionError(
+            "refit", "models of this kind are not written", "Fit its model to the new rows."
+        )
     return found.again(model, X, targets, given.weights)
 
 
@@ -213,7 +234,11 @@ def _changed(
         if weights is not None or more.weights is not None:
             ones = np.ones(len(more.y)) if more.weights is None else more.weights
             weights = np.concatenate([np.ones(len(kept)) if weights is None else weights, ones])
-        offsets = None if offsets is None or more.offsets is None else np.concatenate([offsets, more.offsets])
+        offsets = (
+            None
+            if offsets is None or more.offsets is None
+            else np.concatenate([offsets, more.offsets])
+        )
         if added_labels is None:
             added_labels = _added_labels(model, more.X, n)
         labels = inputs.joined(labels, added_labels)
@@ -241,7 +266,9 @@ def _weights(model: Any, made: Made, sample_weight: Any) -> Array | None:
 def _added(model: Any, made: Made, add: Any) -> Change:
     """Further rows, checked."""
     if not isinstance(add, (tuple, list)) or not 2 <= len(add) <= 4:
-        raise InputError("add has to be (X, y), (X, y, sample_weight) or (X, y, sample_weight, init_score).")
+        raise InputError(
+            "add has to be (X, y), (X, y, sample_weight) or (X, y, sample_weight, init_score)."
+        )
     X, y, weights, offsets = (*add, None, None)[:4]
     for part, given in enumerate(add[1:], 1):
         inputs.refuse_other_order(X, given, f"add[{part}]", "add[0]")
@@ -250,7 +277,11 @@ def _added(model: Any, made: Made, add: Any) -> Change:
     n = rows.shape[0]
     fitted = model.as_targets(y, n, "add[1]", "added")
     if (offsets is None) != (made.init_score is None):
-        need = "takes none, as the fit had none" if made.init_score is None else "needs one, as the fit had one"
+        need = (
+            "takes none, as the fit had none"
+            if made.init_score is None
+            else "needs one, as the fit had one"
+        )
         raise InputError(f"add has {len(add)} parts, and init_score {need}.")
     given = owned(inputs.as_array(y, "add[1]")).reshape(n, *made.y.shape[1:])
     own = inputs.as_weights(weights, n)

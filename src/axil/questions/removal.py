@@ -132,16 +132,22 @@ class Removal(Question):
         return dense(self._ask("pushes", X), None, True)
 
 
-def _refuse_unused(k: Any, groups: Any, method: Any, pushed: bool, one_sign: bool, greedy: bool, offsets: Any) -> None:
+def _refuse_unused(
+    k: Any, groups: Any, method: Any, pushed: bool, one_sign: bool, greedy: bool, offsets: Any
+) -> None:
     """Refuse options that would change nothing, by name."""
     if groups is not None and (k is not None or method is not None or pushed or one_sign):
-        raise InputError("groups deletes whole groups, each at once: leave k, method, by, same_sign and greedy out.")
+        raise InputError(
+            "groups deletes whole groups, each at once: leave k, method, by, same_sign and greedy out."
+        )
     if groups is None and offsets is not None:
         raise InputError("init_score is taken with groups, or by without(X, rows): leave it out.")
     if k is None and one_sign:
         raise InputError("same_sign and greedy choose rows to list: say how many with k.")
     if pushed and (method is not None or greedy):
-        raise InputError('method and greedy compute effects, and by="pushes" has none: leave them out.')
+        raise InputError(
+            'method and greedy compute effects, and by="pushes" has none: leave them out.'
+        )
 
 
 def pushes_of(model: Any) -> Source:
@@ -180,11 +186,17 @@ def dense(asked: Asked, method: str | None, pushed: bool) -> Array:
     array = 8 * n * n_train * n_outputs
     source = pushes_of(model) if pushed else source_of(model, method, array)
     working = model.bytes_per_query(source) + 8 * n_train * n_outputs
-    room = 3 * 8 * min(n * n_train, BLOCK_ENTRIES)  # for a block of effects, with what they are made of
-    model.budget.require(array + working + room, f"An array of {n} predictions by {n_train} rows", INSTEAD)
+    room = (
+        3 * 8 * min(n * n_train, BLOCK_ENTRIES)
+    )  # for a block of effects, with what they are made of
+    model.budget.require(
+        array + working + room, f"An array of {n} predictions by {n_train} rows", INSTEAD
+    )
     found = np.empty((n_train, n_outputs, n)).T  # effects come row by row
     size = model.budget.batch_size(working, array + room)
-    for batch, part in answer(model.ready(source, n), asked.queries, source, Whole(adds_up=source.adds_up), size):
+    for batch, part in answer(
+        model.ready(source, n), asked.queries, source, Whole(adds_up=source.adds_up), size
+    ):
         if n_outputs == 1 and len(batch) == n:
             found = part.parts[0][:, None]  # all of them already, in one array
             break
@@ -204,8 +216,13 @@ def listed(asked: Asked, source: Source, k: int, same_sign: bool, greedy: bool) 
         seconds = 2 * len(asked) * model.shape[1] * min(k, model.shape[0]) * model.pass_seconds
         instead = "Fewer predictions, smaller sets or greedy=False take less."
         announce(f"Greedy sets of {len(asked)} predictions take", seconds, instead, once=False)
-    name, parts = model.scale.label("push" if source.quantity is Quantity.CONTRIBUTION else "effect"), []
-    for batch, found in asked.answers(want, min(k, model.shape[0]), 4, source=source, line_bytes=6 * 8):
+    name, parts = (
+        model.scale.label("push" if source.quantity is Quantity.CONTRIBUTION else "effect"),
+        [],
+    )
+    for batch, found in asked.answers(
+        want, min(k, model.shape[0]), 4, source=source, line_bytes=6 * 8
+    ):
         unranked += found.unranked
         best = found.best
         if greedy:
@@ -218,7 +235,9 @@ def listed(asked: Asked, source: Source, k: int, same_sign: bool, greedy: bool) 
 
 def _columns(model: Any, batch: Queries, best: Best, name: str) -> dict[str, Any]:
     """query, (output,) rank, row and effect; rows without effect are left out."""
-    made = tables.label_columns(batch.labels, model.outputs, "rank", np.arange(1, best.size.shape[2] + 1))
+    made = tables.label_columns(
+        batch.labels, model.outputs, "rank", np.arange(1, best.size.shape[2] + 1)
+    )
     made |= {"row": best.columns["row"].ravel(), name: best.columns["effect"].ravel()}
     kept = best.size.ravel() > 0
     return {column: values[kept] for column, values in made.items()}
@@ -228,7 +247,9 @@ def by_group(asked: Asked, coded: Sequence[Any]) -> Any:
     """The table of deletions of whole groups."""
     model, n_groups = asked.model, asked.model.n_groups(coded)
     n_lines = len(asked) * model.shape[1] * n_groups
-    model.budget.require(tables.bytes_of(n_lines, 6), f"The table of {n_lines} lines", tables.SMALLER)
+    model.budget.require(
+        tables.bytes_of(n_lines, 6), f"The table of {n_lines} lines", tables.SMALLER
+    )
     announce(
         f"Fits without each of {n_groups} groups take",
         n_groups * model.pass_seconds,
@@ -241,9 +262,16 @@ def by_group(asked: Asked, coded: Sequence[Any]) -> Any:
     warn_emptied(int(np.isnan(after[:, :, some]).sum()), after.size)
     start = np.repeat(model.scale.inverse(before).ravel(), len(counts))
     wide = np.moveaxis(after, 1, 2)
-    ends = np.moveaxis(model.scale.inverse(wide.reshape(-1, wide.shape[2])).reshape(wide.shape), 2, 1).ravel()
+    ends = np.moveaxis(
+        model.scale.inverse(wide.reshape(-1, wide.shape[2])).reshape(wide.shape), 2, 1
+    ).ravel()
     columns = tables.label_columns(asked.queries.labels, model.outputs, "group", found.names)
-    columns |= {"rows": np.tile(counts, before.size), "before": start, "after": ends, "change": ends - start}
+    columns |= {
+        "rows": np.tile(counts, before.size),
+        "before": start,
+        "after": ends,
+        "change": ends - start,
+    }
     return tables.note(tables.make(columns, model.backend), model.replay_note)
 
 

@@ -32,7 +32,12 @@ class Shapley(Question):
     """The question, as a method of `Explainer`."""
 
     def shapley(
-        self, X_val: Any, y_val: Any, baseline: Any = "mean", groups: Any = None, init_score: Any = None
+        self,
+        X_val: Any,
+        y_val: Any,
+        baseline: Any = "mean",
+        groups: Any = None,
+        init_score: Any = None,
     ) -> Any:
         """The exact Shapley value of every training target for the error on validation rows.
 
@@ -82,14 +87,18 @@ class Shapley(Question):
         moved = np.where(known, proven.targets - found, 0.0)
         after = y - proven.predicted(queries)
         coordinates, base = queries.coordinates, queries.offsets.base
-        before = after + proven.across(moved, lambda engine, own: engine.apply(coordinates, own, base))
+        before = after + proven.across(
+            moved, lambda engine, own: engine.apply(coordinates, own, base)
+        )
         seen = proven.pulled_back(queries, before + after)
         warn_beyond(proven, proven.targets - moved)
         values, name = np.where(known, moved * seen / len(y), np.nan), proven.scale.label("value")
         if coded is not None:
             columns = _group_columns(proven, values, *coded)
         else:
-            columns = output_columns("row", proven.index, proven.outputs) | {"target": proven.shown.ravel()}
+            columns = output_columns("row", proven.index, proven.outputs) | {
+                "target": proven.shown.ravel()
+            }
             columns |= {"baseline": proven.scale.inverse(found).ravel(), name: values.ravel()}
         note = leave_one_out.note_on(~known.ravel()) if coded is None else notes.NOTE
         return sorted_table(proven, columns, columns[name], note)
@@ -130,7 +139,9 @@ def baselines(proven: ProvenModel, baseline: Any) -> Array:
     )
 
 
-def _group_columns(proven: ProvenModel, values: Array, codes: NDArray[np.intp], names: NDArray[Any]) -> dict[str, Any]:
+def _group_columns(
+    proven: ProvenModel, values: Array, codes: NDArray[np.intp], names: NDArray[Any]
+) -> dict[str, Any]:
     """group, (output,) rows and value."""
     n_outputs = values.shape[1]
     sums = [np.bincount(codes, np.nan_to_num(column), len(names)) for column in values.T]

@@ -166,7 +166,9 @@ class Similar(Question):
             comparables.as_per_class(per_class, model.classes is not None and model.shares_weights),
         )
         suspected = suspect_rows(model, suspects, out_of_fold, len(asked))
-        choice, allowed = model.choice(listing.known, k, Rules(among, distinct, within, asof, suspected.dropped))
+        choice, allowed = model.choice(
+            listing.known, k, Rules(among, distinct, within, asof, suspected.dropped)
+        )
         choice = ranked(asked, choice, by, inputs.as_choice(sign, SIGNS, "sign"), tree_weights)
         told = f"{RANKED[choice.by_leaves].format(model.source.name)}{COUNTED[tree_weights]}"
         listing = replace(listing, note=f"{listing.note}; {told}")
@@ -178,7 +180,11 @@ class Similar(Question):
 
 
 def ranked(
-    asked: Asked, choice: Choice, by: str | None, sign: str | None = "any", tree_weights: str = "alike"
+    asked: Asked,
+    choice: Choice,
+    by: str | None,
+    sign: str | None = "any",
+    tree_weights: str = "alike",
 ) -> Choice:
     """The choice by shared leaves or by the numbers that make predictions, and of one side of them.
 
@@ -196,7 +202,11 @@ def ranked(
             'Say by="leaves", or leave tree_weights out.'
         )
     counted = model.tree_weights(tree_weights)
-    sign = ("any" if by == "leaves" else "for") if sign is None else inputs.as_choice(sign, SIGNS, "sign")
+    sign = (
+        ("any" if by == "leaves" else "for")
+        if sign is None
+        else inputs.as_choice(sign, SIGNS, "sign")
+    )
     if sign == "for" and by != "leaves" and model.classes is None:
         return replace(choice, positive=True)
     sides = None
@@ -206,7 +216,9 @@ def ranked(
             sides = np.where(asked.queries.predictions > 0, 1.0, -1.0)
         sides = -sides if sign == "against" else sides
     one_hot = model.classes is not None and model.source.quantity is Quantity.WEIGHT
-    return replace(choice, by_leaves=by == "leaves", tree_weights=counted, sides=sides, of_class=one_hot)
+    return replace(
+        choice, by_leaves=by == "leaves", tree_weights=counted, sides=sides, of_class=one_hot
+    )
 
 
 @dataclass(frozen=True)
@@ -259,7 +271,9 @@ def _own_suspects(model: Any, rows: Any) -> NDArray[np.bool_] | None:
     return marks
 
 
-def _audited_suspects(model: Any, action: str, out_of_fold: Any, n_queries: int) -> NDArray[np.bool_]:
+def _audited_suspects(
+    model: Any, action: str, out_of_fold: Any, n_queries: int
+) -> NDArray[np.bool_]:
     """Return which training rows `audit` suspects, (N,); found once for each explainer where out_of_fold is None."""
     try:
         if out_of_fold is not None:
@@ -294,10 +308,19 @@ def compared(
     """Predictions with the rows to list beside each, batch by batch."""
     model = asked.model
     columns = model.with_residuals(allowed) if adjust else allowed
-    for batch, found in asked.answers(choice, min(choice.k, model.shape[0]), n_columns, columns, line_bytes=24 * 8):
+    for batch, found in asked.answers(
+        choice, min(choice.k, model.shape[0]), n_columns, columns, line_bytes=24 * 8
+    ):
         is_push = model.source.quantity is Quantity.CONTRIBUTION
         yield (
-            Predicted(batch.labels, model.outputs, model.scale, model.meant_by(batch), not is_push, model.classes),
+            Predicted(
+                batch.labels,
+                model.outputs,
+                model.scale,
+                model.meant_by(batch),
+                not is_push,
+                model.classes,
+            ),
             found,
         )
 

@@ -19,7 +19,11 @@ class Statistics(Question):
     """The question, as a method of `Explainer`."""
 
     def statistics(
-        self, X: Any, shares: Sequence[float] = (0.5, 0.8, 0.95), top: float = 0.05, init_score: Any = None
+        self,
+        X: Any,
+        shares: Sequence[float] = (0.5, 0.8, 0.95),
+        top: float = 0.05,
+        init_score: Any = None,
     ) -> Any:
         """The table of `Explanation.statistics`, for any number of rows of X: never holds an (n, n_train) array.
 
@@ -57,7 +61,9 @@ class Statistics(Question):
         working = model.bytes_per_query(model.source, whole=True) + LINE_BYTES * n_outputs
         n_columns = 10 + len(wanted) + (model.outputs is not None)
         size = tables.batch_size(model.budget, len(asked), n_outputs, n_columns, working)
-        portfolio = Portfolio(share, wanted)  # which remembers the prediction before, for its turnover
+        portfolio = Portfolio(
+            share, wanted
+        )  # which remembers the prediction before, for its turnover
         parts = [portfolio.columns(part) for part in asked.whole(size, model.is_sparse)]
         return tables.note(tables.concatenate(parts, model.backend), model.note(model.source.note))
 

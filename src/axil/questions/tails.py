@@ -12,7 +12,9 @@ from axil.types import Array
 QUARTILES = np.array([0.25, 0.75])
 SHAPES = np.geomspace(0.05, 1e4, 400)  # of gamma distributions
 DISPERSIONS = np.geomspace(1e-6, 1e12, 400)
-EXCESSES = np.geomspace(1e-4, 20.0, 40)  # of the variance of counts over the mean, by the squared mean
+EXCESSES = np.geomspace(
+    1e-4, 20.0, 40
+)  # of the variance of counts over the mean, by the squared mean
 LEAST_BEYOND = 0.05  # of counts that are beyond the quartiles
 MANY = 100.0  # amounts expected in a sum, from where on it is nearly gamma
 TINY = float(np.finfo(float).tiny)
@@ -30,7 +32,9 @@ def tails(power: float, y: Array, means: Array, weights: Array) -> Array:
     return np.where(known, np.minimum(2 * np.minimum(upper, lower), 1.0), np.nan)
 
 
-def _poisson(y: Array, means: Array, weights: Array, known: NDArray[np.bool_]) -> tuple[Array, Array]:
+def _poisson(
+    y: Array, means: Array, weights: Array, known: NDArray[np.bool_]
+) -> tuple[Array, Array]:
     """(N, 1) twice: probabilities of counts from y up, and up to y.
 
     Counts per exposure, fitted with the exposures for weights, are no whole numbers; times their weights they are. Counts whose
@@ -59,7 +63,10 @@ def _excess(y: Array, means: Array, known: NDArray[np.bool_]) -> float:
     found = float(((at < low) | (at > high)).mean())
 
     def beyond(excess: float) -> float:
-        upper, lower = _negative_binomial(high, own, 1 / excess), _negative_binomial(low, own, 1 / excess)
+        upper, lower = (
+            _negative_binomial(high, own, 1 / excess),
+            _negative_binomial(low, own, 1 / excess),
+        )
         return float((2.0 - upper[1] - lower[0]).mean())
 
     usual = beyond(EXCESSES[0])
@@ -85,7 +92,9 @@ def _gamma(y: Array, means: Array, known: NDArray[np.bool_]) -> tuple[Array, Arr
     """(N, 1) twice: probabilities of amounts above and below y, with the shape that the quartiles of log(y / mean) have."""
     ratios = y / np.where(known, means, 1.0)
     low, high = np.quantile(np.log(ratios[known]), QUARTILES) if known.any() else (-1.0, 1.0)
-    widths = np.diff(np.log(gammaincinv(SHAPES[:, None], QUARTILES)), axis=1)[:, 0]  # falls with the shape
+    widths = np.diff(np.log(gammaincinv(SHAPES[:, None], QUARTILES)), axis=1)[
+        :, 0
+    ]  # falls with the shape
     shape = np.interp(-(high - low), -widths, SHAPES)
     return gammaincc(shape, shape * ratios), gammainc(shape, shape * ratios)
 
@@ -100,11 +109,21 @@ def _tweedie(power: float, y: Array, means: Array, known: NDArray[np.bool_]) -> 
     zeros = float((y[known] == 0).mean()) if known.any() else 0.0
     counts_at_one = mu ** (2 - power) / (2 - power)  # expected numbers of amounts, at dispersion 1
     if 0 < zeros < 1:
-        made = np.array([np.exp(-counts_at_one[known] / size).mean() for size in DISPERSIONS])  # rises
+        made = np.array(
+            [np.exp(-counts_at_one[known] / size).mean() for size in DISPERSIONS]
+        )  # rises
         dispersion = float(np.exp(np.interp(zeros, made, np.log(DISPERSIONS))))
     else:
-        dispersion = float(np.median(((y - mu) ** 2 / mu**power)[known])) / chi2.ppf(0.5, 1) if known.any() else 1.0
-    number, size, steps = counts_at_one / dispersion, (2 - power) / (power - 1), dispersion * (power - 1)
+        dispersion = (
+            float(np.median(((y - mu) ** 2 / mu**power)[known])) / chi2.ppf(0.5, 1)
+            if known.any()
+            else 1.0
+        )
+    number, size, steps = (
+        counts_at_one / dispersion,
+        (2 - power) / (power - 1),
+        dispersion * (power - 1),
+    )
     # of the gamma distribution with the same mean and variance, which sums of many tend to
     shape = (2 - power) * number
     upper, lower = gammaincc(shape, shape * y / mu), gammainc(shape, shape * y / mu)

@@ -19,7 +19,15 @@ from axil.replay.queries import Queries
 class Top(Question):
     """The question, as a method of `Explainer`."""
 
-    def top(self, X: Any, k: int = 10, by: str | None = None, init_score: Any = None, *, per_class: bool = True) -> Any:
+    def top(
+        self,
+        X: Any,
+        k: int = 10,
+        by: str | None = None,
+        init_score: Any = None,
+        *,
+        per_class: bool = True,
+    ) -> Any:
         """The table of `Explanation.top`, for any number of rows of X: never holds an (n, n_train) array.
 
         Parameters
@@ -54,7 +62,9 @@ class Top(Question):
 
         def make(batch: Queries, best: Best) -> dict[str, Any]:
             meant = model.meant_by(batch) if source is model.source else {}
-            return tables.top_columns(batch.labels, model.outputs, model.scale, best, meant, not is_push)
+            return tables.top_columns(
+                batch.labels, model.outputs, model.scale, best, meant, not is_push
+            )
 
         return asked.table(parts, make, model.note(source.note))
 
@@ -62,11 +72,15 @@ class Top(Question):
 def _by_row(asked: Asked, k: int, by: str | None) -> Any:
     """The table with one line per training row, where classes share their weights."""
     if by == "contribution":
-        raise InputError('per_class=False lists rows by weight, which all classes share. Leave by="contribution" out.')
+        raise InputError(
+            'per_class=False lists rows by weight, which all classes share. Leave by="contribution" out.'
+        )
     choice = Choice(k, n_threads=asked.model.n_threads)
     parts = compared(asked, choice, None, False, 8)
     made = [listed(about, found, per_class=False).columns for about, found in parts]
     for part in made:
         for name in ("share", "position", "asked"):
             del part[name]
-    return tables.note(tables.concatenate(made, asked.model.backend), asked.model.note(asked.model.source.note))
+    return tables.note(
+        tables.concatenate(made, asked.model.backend), asked.model.note(asked.model.source.note)
+    )

@@ -27,7 +27,9 @@ from axil.weights.smoother import Smoother
 
 FEW_ROWS, MANY_ROWS = 2_000, 20_000
 METHODS = ("folds", "leave-one-out")  # of predictions that the model makes of its own training rows
-MOST_UNKNOWN = 0.5  # of the training rows: above it their predictions without themselves correct too few
+MOST_UNKNOWN = (
+    0.5  # of the training rows: above it their predictions without themselves correct too few
+)
 BY_FOLDS = "by {} fits with the fitted structure held fixed, each without one fold of the rows; not a retraining"
 BY_WEIGHTS = "by what the weights of the other rows say of each target; not a retraining"
 WITH_METHODS = (
@@ -59,7 +61,9 @@ def fold_numbers(model: Refittable) -> NDArray[np.intp]:
     n_rows = model.shape[0]
     order = np.random.default_rng(0).permutation(n_rows)
     if model.classes is not None:
-        classes = model.targets.argmax(axis=1) if model.targets.shape[1] > 1 else model.targets[:, 0]
+        classes = (
+            model.targets.argmax(axis=1) if model.targets.shape[1] > 1 else model.targets[:, 0]
+        )
         order = order[np.argsort(classes[order], kind="stable")]
     folds = np.empty(n_rows, dtype=np.intp)
     folds[order] = np.arange(n_rows) % number_of_folds(model)
@@ -134,7 +138,11 @@ def unseen_predictions(proven: ProvenModel, method: str) -> tuple[Array, str]:
 
 def _agreeing_values(proven: ProvenModel, reason: str) -> Array:
     """Return `agreeing_values`; warn where they are only near to predictions without the row."""
-    lost = any(getattr(engine.structure, "is_ranked", False) for engine in proven.engines if isinstance(engine, Forest))
+    lost = any(
+        getattr(engine.structure, "is_ranked", False)
+        for engine in proven.engines
+        if isinstance(engine, Forest)
+    )
     if lost or any(isinstance(engine, (BoostedTrees, Sum, Residual)) for engine in proven.engines):
         warn(
             f"The predictions of fits without the rows are approximate here: {reason}. In their place are the targets at which "
@@ -153,7 +161,9 @@ def agreeing_values(proven: ProvenModel) -> Array:
     leverage = leverages(proven)
     left = 1.0 - leverage
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(left > LEAST_LEFT, (proven.fitted() - leverage * proven.targets) / left, np.nan)
+        return np.where(
+            left > LEAST_LEFT, (proven.fitted() - leverage * proven.targets) / left, np.nan
+        )
 
 
 def as_method(given: str, others: str = "") -> str:

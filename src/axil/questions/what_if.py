@@ -78,7 +78,10 @@ class WhatIf(Question):
         asked = self._ask("reach", X, init_score)
         which = asked.model.positions(rows)
         model, n, n_train = asked.model, len(asked), asked.model.shape[0]
-        array, working = 8 * n * len(which) * len(model.engines), COPIES * 8 * COLUMNS * (n + n_train)
+        array, working = (
+            8 * n * len(which) * len(model.engines),
+            COPIES * 8 * COLUMNS * (n + n_train),
+        )
         instead = "Ask for fewer rows of X or fewer training rows at a time, or raise memory_limit."
         model.budget.require(array + working, f"The weights of {n} x {len(which)} rows", instead)
         model.predicted(asked.queries)  # which checks them
@@ -99,13 +102,17 @@ def changed_targets(model: Any, targets: Mapping[Any, Any]) -> Array:
     which, rows = inputs.positions(labels, model.index, "targets")
     made: Array = model.targets.copy()
     if len(rows):
-        made[rows] = model.within(model.as_targets(values, len(values), "targets", "changed")[which], rows)
+        made[rows] = model.within(
+            model.as_targets(values, len(values), "targets", "changed")[which], rows
+        )
     return made
 
 
 def by_label(given: Any, what: str, kind: str) -> tuple[list[Any], list[Any]]:
     """Labels of training rows and the values that a mapping gives them; refuses anything else."""
     if not hasattr(given, "items") or len(getattr(given, "shape", ())) > 1:
-        raise InputError(f"{what} is a {type(given).__name__}; expected {{row label: {kind}, ...}}.")
+        raise InputError(
+            f"{what} is a {type(given).__name__}; expected {{row label: {kind}, ...}}."
+        )
     pairs = list(given.items())
     return [label for label, _ in pairs], [value for _, value in pairs]

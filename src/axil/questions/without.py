@@ -92,7 +92,11 @@ def change_columns(model: Any, queries: Queries, before: Array, after: Array) ->
     meant = {"before": model.meant(before), "after": model.meant(after)}
     if not model.scale.is_identity:
         before, after = model.scale.inverse(before), model.scale.inverse(after)
-    columns |= {"before": before.ravel(), "after": after.ravel(), "change": (after - before).ravel()}
+    columns |= {
+        "before": before.ravel(),
+        "after": after.ravel(),
+        "change": (after - before).ravel(),
+    }
     for when, means in meant.items():
         columns |= {f"{name} {when}": found.ravel() for name, found in means.items()}
     return columns

@@ -49,7 +49,9 @@ class Write(Question):
         place = as_path(path)
         writers = {".parquet": _write_parquet, ".zarr": _write_zarr}
         if place.suffix not in writers:
-            raise InputError(f"{place} ends in {place.suffix!r}; expected a path that ends in .parquet or .zarr.")
+            raise InputError(
+                f"{place} ends in {place.suffix!r}; expected a path that ends in .parquet or .zarr."
+            )
         place = as_file(place, is_folder=place.suffix == ".zarr")
         queries, rows = map(labels_as_written, (asked.queries.labels, asked.model.gathered[1]))
         with atomic(place) as part:
@@ -69,14 +71,20 @@ def labels_as_written(labels: NDArray[Any]) -> NDArray[Any]:
                 f"The label {shown(label)} is not valid text, which no file can keep. Rename it."
             ) from None
         if label.endswith("\0"):
-            raise InputError(f"The label {shown(label)} ends in a character of code 0, which zarr drops. Rename it.")
+            raise InputError(
+                f"The label {shown(label)} ends in a character of code 0, which zarr drops. Rename it."
+            )
     if len(set(texts)) < len(set(keys(labels))):
         raise InputError("Different labels are the same as text, such as 1 and '1'. Rename them.")
     return texts
 
 
 def _write_parquet(
-    parts: Iterator[WeightedSums], queries: NDArray[Any], index: NDArray[Any], n_outputs: int, path: Path
+    parts: Iterator[WeightedSums],
+    queries: NDArray[Any],
+    index: NDArray[Any],
+    n_outputs: int,
+    path: Path,
 ) -> None:
     """One line per query and output: query, output, prediction, intercept, weights (a list in the order of the rows)."""
     try:
@@ -90,7 +98,9 @@ def _write_parquet(
     try:
         for one in parts:
             weights = (
-                one.weights if one.weights.ndim == 3 else np.broadcast_to(one.weights, (n_outputs, *one.weights.shape))
+                one.weights
+                if one.weights.ndim == 3
+                else np.broadcast_to(one.weights, (n_outputs, *one.weights.shape))
             )
             each = np.repeat(np.arange(start, start + len(one)), n_outputs)
             flat = np.ascontiguousarray(np.swapaxes(weights, 0, 1)).reshape(-1)
@@ -104,7 +114,9 @@ def _write_parquet(
             }
             table = pa.table(columns)
             if writer is None:
-                writer = pq.ParquetWriter(path, table.schema, compression="zstd", use_dictionary=False)
+                writer = pq.ParquetWriter(
+                    path, table.schema, compression="zstd", use_dictionary=False
+                )
             writer.write_table(table)
             start += len(one)
     finally:
@@ -113,7 +125,11 @@ def _write_parquet(
 
 
 def _write_zarr(
-    parts: Iterator[WeightedSums], queries: NDArray[Any], index: NDArray[Any], n_outputs: int, path: Path
+    parts: Iterator[WeightedSums],
+    queries: NDArray[Any],
+    index: NDArray[Any],
+    n_outputs: int,
+    path: Path,
 ) -> None:
     """A group of arrays: weights (n, N) or (n, K, N), or contributions, predictions, intercepts, and labels of both sides."""
     try:
@@ -126,7 +142,9 @@ def _write_zarr(
 
     def make(name: str, shape: tuple[int, ...], chunks: tuple[int, ...], dtype: Any) -> Any:
         chunks = tuple(max(min(size, chunk), 1) for size, chunk in zip(shape, chunks))
-        return zarr.open_array(store=f"{path}/{name}", mode="w", shape=shape, chunks=chunks, dtype=dtype, **version)
+        return zarr.open_array(
+            store=f"{path}/{name}", mode="w", shape=shape, chunks=chunks, dtype=dtype, **version
+        )
 
     def label(name: str, labels: NDArray[Any]) -> None:
         labels = labels.astype(str) if labels.dtype == object else labels
@@ -140,7 +158,9 @@ def _write_zarr(
         part = slice(start, start + len(one))
         if not arrays:
             own, scores = one.weights.shape[:-2], one.predictions.shape[1:]
-            arrays[one.name] = make(one.name, (n, *own, len(index)), (CHUNK[0], *own, CHUNK[1]), np.float64)
+            arrays[one.name] = make(
+                one.name, (n, *own, len(index)), (CHUNK[0], *own, CHUNK[1]), np.float64
+            )
             for name in ("predictions", "intercepts"):
                 arrays[name] = make(name, (n, *scores), (1 << 16, *scores), np.float64)
         arrays[one.name][part] = queries_first(one.weights)

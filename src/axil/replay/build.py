@@ -17,7 +17,14 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.adapters.bags import RecordedBags
 from axil.adapters.boosted_fit import BoostedFit
-from axil.adapters.contract import Adapter, FittedSmoother, LeafTotals, Model, SmootherModel, TrainingRows
+from axil.adapters.contract import (
+    Adapter,
+    FittedSmoother,
+    LeafTotals,
+    Model,
+    SmootherModel,
+    TrainingRows,
+)
 from axil.adapters.members import ResidualModel, SumModel
 from axil.errors import InputError, UnsupportedModelError
 from axil.kernels.choose import backend_of
@@ -52,14 +59,18 @@ SINGLE = 1e-6  # relative: single precision, in which some libraries keep target
 SPREAD = 10
 
 
-def build(model: Model, rows: TrainingRows, labels: NDArray[Any], limits: Limits, check: bool = True) -> ProvenModel:
+def build(
+    model: Model, rows: TrainingRows, labels: NDArray[Any], limits: Limits, check: bool = True
+) -> ProvenModel:
     """Read the model, replay its fit on the rows, as they were given, and return both, proven; raise where they disagree."""
     engines, verification = _prove(model, rows, limits, check)
     about = labels, rows.X, inputs.backend_of(rows.X), limits, verification
     return ProvenModel(model, *about, engines=engines, targets=_filled(model, rows.targets))
 
 
-def _prove(model: Model, rows: TrainingRows, limits: Limits, check: bool) -> tuple[list[Engine], Verification | None]:
+def _prove(
+    model: Model, rows: TrainingRows, limits: Limits, check: bool
+) -> tuple[list[Engine], Verification | None]:
     """The engines for the outputs, and the proof."""
     n_rows = len(rows.targets)
     if rows.bags is None and model.refused_draws is not None:
@@ -70,11 +81,15 @@ def _prove(model: Model, rows: TrainingRows, limits: Limits, check: bool) -> tup
     rows = replace(rows, targets=round_to(model.precision, rows.targets), weights=weights)
     if hasattr(model, "members"):
         if rows.offsets is not None or rows.bags is not None:
-            raise InputError("A model of several others takes neither init_score nor bags: leave them out.")
+            raise InputError(
+                "A model of several others takes neither init_score nor bags: leave them out."
+            )
         inside = partial(_prove, limits=limits, check=check)
         if hasattr(model, "kept_rows"):
             together = cast(ResidualModel, model)
-            return prove_residual(together, rows, limits.n_threads, inside, partial(tree_engine, limits=limits))
+            return prove_residual(
+                together, rows, limits.n_threads, inside, partial(tree_engine, limits=limits)
+            )
         return prove_sum(cast(SumModel, model), rows, limits.n_threads, check, inside)
     if hasattr(model, "smoother"):
         if rows.offsets is not None or rows.bags is not None:
@@ -85,7 +100,9 @@ def _prove(model: Model, rows: TrainingRows, limits: Limits, check: bool) -> tup
     return _prove_trees(cast(Adapter, model), rows, limits, check)
 
 
-def _prove_smoother(model: SmootherModel, rows: TrainingRows, check: bool) -> tuple[list[Engine], Verification | None]:
+def _prove_smoother(
+    model: SmootherModel, rows: TrainingRows, check: bool
+) -> tuple[list[Engine], Verification | None]:
     """Solve for the smoother again, without the targets, and compare what it makes of them with the predictions."""
     X, targets = rows.X, rows.targets
     weights = model.row_weights(targets, rows.weights)
@@ -95,7 +112,9 @@ def _prove_smoother(model: SmootherModel, rows: TrainingRows, check: bool) -> tu
     if not check:
         return engines, None
     each = zip(engines, served(len(engines)))
-    found = np.concatenate([engine.predicted(None, targets[:, output]) for engine, output in each], axis=1)
+    found = np.concatenate(
+        [engine.predicted(None, targets[:, output]) for engine, output in each], axis=1
+    )
     scale = float(np.abs(found).max()) or 1.0
     asked = checked_rows(len(targets))
     miss = furthest(found, with_predictions(model, X, asked, None, found.copy(), slice(None)))
@@ -103,7 +122,9 @@ def _prove_smoother(model: SmootherModel, rows: TrainingRows, check: bool) -> tu
     if not miss.error <= tolerance * scale / SPREAD:
         again = model.again(X, targets, weights)
         left = SPREAD * (0.0 if again is None else furthest(found, again).error / scale)
-        if miss.error <= left * scale:  # the solver itself stays as far from the solution on these very data
+        if (
+            miss.error <= left * scale
+        ):  # the solver itself stays as far from the solution on these very data
             tolerance = max(tolerance, left)
         if tolerance > model.widest:
             raise model.unsolved(X, weights, miss.error / scale)
@@ -111,7 +132,9 @@ def _prove_smoother(model: SmootherModel, rows: TrainingRows, check: bool) -> tu
     return engines, Verification(len(targets), 0, miss.error / scale, 0.0, tolerance, scale)
 
 
-def _smoother_engines(fitted: FittedSmoother | list[FittedSmoother], n_outputs: int) -> list[Engine]:
+def _smoother_engines(
+    fitted: FittedSmoother | list[FittedSmoother], n_outputs: int
+) -> list[Engine]:
     """Return the engine of all outputs, or one for each output where they have different weights."""
     if isinstance(fitted, list):
         return [Smoother(smoother, 1) for smoother in fitted]
@@ -138,10 +161,14 @@ def _prove_trees(
             if trees.ranks is not None:
                 _require_stable(adapter, extent, furthest(made, walked.score).error)
             if trees.placement is None:
-                miss = furthest(made, with_predictions(adapter, X, asked, own_offsets, walked.score, output))
+                miss = furthest(
+                    made, with_predictions(adapter, X, asked, own_offsets, walked.score, output)
+                )
             else:  # predictions of the same rows are made in other leaves
                 some = inputs.take_rows(X, asked)
-                predicted = engine.predicted(adapter.coordinates(some, limits.n_threads), targets[:, output])
+                predicted = engine.predicted(
+                    adapter.coordinates(some, limits.n_threads), targets[:, output]
+                )
                 miss = furthest(predicted, adapter.predictions(some)[:, output])
                 miss = worse(furthest(made, walked.score), replace(miss, row=int(asked[miss.row])))
             held = Held.of(walked, engine, targets[:, output], trees.placement)
@@ -150,17 +177,23 @@ def _prove_trees(
     return engines, worst(found) if check else None
 
 
-def walked_trees(adapter: Adapter, rows: TrainingRows, limits: Limits) -> Iterable[tuple[BoostedFit, slice, Walked]]:
+def walked_trees(
+    adapter: Adapter, rows: TrainingRows, limits: Limits
+) -> Iterable[tuple[BoostedFit, slice, Walked]]:
     """The trees with the weights and draws of the rows, the outputs that they serve, and the walk of the rows through them.
 
     Where an adapter ``settles`` by the leaf totals, it is asked for its trees again: what it settles has no part in the walk.
     """
     fitted, targets = adapter.trees(rows), _filled(adapter, rows.targets)
-    leaves = assign_leaves(adapter, rows.X, len(targets), all_n_leaves(fitted), limits, fitted[0].placement)
+    leaves = assign_leaves(
+        adapter, rows.X, len(targets), all_n_leaves(fitted), limits, fitted[0].placement
+    )
     outputs = served(len(fitted))
     walks: list[Walked] = []
     for trees, output in zip(fitted, outputs):
-        own_leaves = leaves if trees.columns is None else own_leaves_of(leaves, trees.columns, limits.budget)
+        own_leaves = (
+            leaves if trees.columns is None else own_leaves_of(leaves, trees.columns, limits.budget)
+        )
         own_offsets = None if rows.offsets is None else rows.offsets[:, output]
         own = with_rows(trees, rows.weights, rows.bags)
         walks.append(walk(adapter, own, own_leaves, targets[:, output], own_offsets, limits))
@@ -187,7 +220,9 @@ def _require_stable(adapter: Adapter, extent: Extent, error: float) -> None:
         )
 
 
-def confirm(model: Model, engines: list[Engine], targets: Array, stated: Any) -> tuple[Verification, Array]:
+def confirm(
+    model: Model, engines: list[Engine], targets: Array, stated: Any
+) -> tuple[Verification, Array]:
     """Confirms what a file states of the proof from the arrays beside it, and gives the predictions (n_train, K) they make.
 
     Answers are compared with the model within bounds that grow with ``scale`` and ``rounding``, so neither is taken from the
@@ -206,19 +241,30 @@ def confirm(model: Model, engines: list[Engine], targets: Array, stated: Any) ->
         predictions[:, output] = score if s.offsets is None else score - s.offsets
     scale, rounding = max(extent.scale for extent in extents), max(roundings)
     numbers = [found.max_error, found.leaf_error, found.scale, found.rounding]
-    if any(isinstance(n, bool) or not isinstance(n, (int, float)) or not 0 <= n < np.inf for n in numbers):
+    if any(
+        isinstance(n, bool) or not isinstance(n, (int, float)) or not 0 <= n < np.inf
+        for n in numbers
+    ):
         raise ValueError("a verification of other things than numbers from 0 up")
     slack = 2 * (model.tolerance * scale + rounding) + SINGLE * scale
-    if not (abs(found.scale - scale) <= slack and abs(found.rounding - rounding) <= SINGLE * rounding):
-        raise ValueError(f"it says that predictions go up to {found.scale:.6g}; its arrays make {scale:.6g}")
+    if not (
+        abs(found.scale - scale) <= slack and abs(found.rounding - rounding) <= SINGLE * rounding
+    ):
+        raise ValueError(
+            f"it says that predictions go up to {found.scale:.6g}; its arrays make {scale:.6g}"
+        )
     if not found.max_error * found.scale <= slack:
-        raise ValueError(f"it says that predictions agree within {found.max_error:.1e}, which is no proof")
+        raise ValueError(
+            f"it says that predictions agree within {found.max_error:.1e}, which is no proof"
+        )
     based = getattr(model, "starts_with_base", False)
     trees = sum(engine.structure.n_trees - based for engine in engines)
     if (found.n_rows, found.n_trees) != (len(targets), trees):
         raise ValueError(f"a verification of {found.n_trees} trees and {found.n_rows} rows")
     lists = [found.compared, *found.recovered.values()]
-    if not all(isinstance(part, list) for part in lists) or not all(isinstance(name, str) for name in found.compared):
+    if not all(isinstance(part, list) for part in lists) or not all(
+        isinstance(name, str) for name in found.compared
+    ):
         raise ValueError("a verification without lists of what was compared and recovered")
     return replace(found, tolerance=model.tolerance), predictions
 
@@ -238,14 +284,18 @@ def with_rows(trees: BoostedFit, weights: Array | None, bags: Array | None) -> B
 
 def tree_engine(structure: Structure, limits: Limits) -> Engine:
     """The engine for a structure: an inverted index for forests, sweeps and leaf space for all others."""
-    return Forest(structure) if is_forest(structure) else BoostedTrees(structure, backend_of(limits))
+    return (
+        Forest(structure) if is_forest(structure) else BoostedTrees(structure, backend_of(limits))
+    )
 
 
 def own_leaves_of(
     leaves: NDArray[np.unsignedinteger[Any]], columns: NDArray[np.int64], budget: Budget
 ) -> NDArray[np.unsignedinteger[Any]]:
     """A copy of the leaf numbers of one output's trees."""
-    own = budget.empty((len(columns), leaves.shape[1]), leaves.dtype, "The leaf numbers of one output", ELSEWHERE)
+    own = budget.empty(
+        (len(columns), leaves.shape[1]), leaves.dtype, "The leaf numbers of one output", ELSEWHERE
+    )
     for t, column in enumerate(columns):
         own[t] = leaves[column]
     return own

@@ -33,7 +33,9 @@ FAR_OFF = (
     "This row is far from all training rows, and the fit kept rounding errors that grow with the distance, as it does where "
     "columns hardly vary beside their size: centre and scale the columns, and fit again."
 )  # of smoothers alone: trees do not extrapolate
-ROUNDING = 1e-12  # of sums in float64 over any order of the rows, relative to the largest |prediction|
+ROUNDING = (
+    1e-12  # of sums in float64 over any order of the rows, relative to the largest |prediction|
+)
 
 
 @dataclass(frozen=True)
@@ -48,35 +50,54 @@ class Verification:
     tolerance: float  #: what max_error had to stay within
     scale: float  #: the largest |prediction|
     rounding: float = 0.0  #: what rounding targets and offsets, if they are far larger, may add to an error, absolute
-    compared: list[str] = field(default_factory=list)  #: what the model records of its leaves and was found equal
+    compared: list[str] = field(
+        default_factory=list
+    )  #: what the model records of its leaves and was found equal
     #: what the model does not state, e.g. {"rates": [[tree, rate]]}
     recovered: dict[str, Any] = field(default_factory=dict)
-    replayed: str = ""  #: what drew the rows of each tree, where they were drawn again, e.g. "LightGBM bagging"
-    held: Held | None = None  #: the pattern that is held fixed besides the splits; None where there is none
+    replayed: str = (
+        ""  #: what drew the rows of each tree, where they were drawn again, e.g. "LightGBM bagging"
+    )
+    held: Held | None = (
+        None  #: the pattern that is held fixed besides the splits; None where there is none
+    )
     #: further findings by name: the loss of boosted trees, how far an optimum is from a stationary point
     details: dict[str, Any] = field(default_factory=dict)
 
     @property
     def error(self) -> float:
         """The largest error that was measured, of predictions, leaf values, sums of pushes, or of an optimum its Newton step."""
-        further = (self.details.get(name, 0.0) for name in ("sum_error", "rounding_error", "newton_step"))
+        further = (
+            self.details.get(name, 0.0) for name in ("sum_error", "rounding_error", "newton_step")
+        )
         return float(max(self.max_error, self.leaf_error, *further))
 
     def _lines(self) -> tuple[str, list[tuple[str, str]]]:
         """A title and lines of a name and what was found."""
         pushed = "loss" in self.details
         within = f"within {self.max_error:.1e} (allowed {self.tolerance:.0e})"
-        predictions = ("scores", f"{within}, added up as the library adds them") if pushed else ("predictions", within)
+        predictions = (
+            ("scores", f"{within}, added up as the library adds them")
+            if pushed
+            else ("predictions", within)
+        )
         rows = counted(self.n_rows, "training row")
         details = [
-            (name, f"{found:.1e}" if isinstance(found, float) else str(found)) for name, found in self.details.items()
+            (name, f"{found:.1e}" if isinstance(found, float) else str(found))
+            for name, found in self.details.items()
         ]
         if not self.n_trees:
             kind = "an optimum" if details else "a linear smoother"
             return f"axil.Verification: {kind} of {rows}", [predictions, *details]
         return f"axil.Verification: {counted(self.n_trees, 'tree')} replayed on {rows}", [
-            ("equal", " and ".join(self.compared) or "nothing that the model records of its leaves"),
-            ("leaf values", f"within {self.leaf_error:.1e} of the largest {'of them' if pushed else 'prediction'}"),
+            (
+                "equal",
+                " and ".join(self.compared) or "nothing that the model records of its leaves",
+            ),
+            (
+                "leaf values",
+                f"within {self.leaf_error:.1e} of the largest {'of them' if pushed else 'prediction'}",
+            ),
             predictions,
             *([("draws", f"{self.replayed} replayed")] if self.replayed else []),
             *([("held", str(self.held))] if self.held is not None else []),
@@ -101,14 +122,22 @@ class Extent(RowTotals):
     sums: Array  #: (K,) of weight * target
     largest_target: float = field(metadata={"both": max})  #: in absolute value, as all that follow
     largest_offset: float = field(metadata={"both": max})
-    largest_score: float = field(metadata={"both": max})  #: of the predictions by the model's own leaf values
+    largest_score: float = field(
+        metadata={"both": max}
+    )  #: of the predictions by the model's own leaf values
 
     @classmethod
-    def of(cls, targets: Array, weights: Array | None, offsets: Array | None, score: Array) -> Extent:
+    def of(
+        cls, targets: Array, weights: Array | None, offsets: Array | None, score: Array
+    ) -> Extent:
         """The extent of rows with targets (N, K), row weights (N,), offsets (N, K) and predictions (N, K)."""
         n = len(targets)
-        total, sums = (n, targets.sum(axis=0)) if weights is None else (weights.sum(), weights @ targets)
-        largest = (0.0 if part is None else largest_size(part) for part in (targets, offsets, score))
+        total, sums = (
+            (n, targets.sum(axis=0)) if weights is None else (weights.sum(), weights @ targets)
+        )
+        largest = (
+            0.0 if part is None else largest_size(part) for part in (targets, offsets, score)
+        )
         return cls(n, float(total), sums, *largest)
 
     @property
@@ -119,7 +148,11 @@ class Extent(RowTotals):
     def rounding(self, model: Model, base: Array | None) -> float:
         """The error of a prediction that rounded targets, offsets and a constant base (K,) may cause: scores go through them."""
         start = 0.0 if base is None else largest_size(base)
-        return MEAN_SLACK * float(np.finfo(model.precision).eps) * max(self.largest_target, self.largest_offset, start)
+        return (
+            MEAN_SLACK
+            * float(np.finfo(model.precision).eps)
+            * max(self.largest_target, self.largest_offset, start)
+        )
 
 
 @dataclass(frozen=True)
@@ -159,8 +192,20 @@ def verified(
     known = {"leaf counts": trees.leaf_counts, "leaf weights": trees.leaf_weights}
     compared = [name for name, recorded in known.items() if recorded is not None]
     n_trees = len(trees.n_leaves) - trees.based
-    found = extent.n_rows, n_trees, miss.error / scale, leaf_error, adapter.tolerance, scale, rounding
-    drawn = [] if trees.sampler is None or isinstance(trees.sampler, RecordedBags) else [trees.sampler.name]
+    found = (
+        extent.n_rows,
+        n_trees,
+        miss.error / scale,
+        leaf_error,
+        adapter.tolerance,
+        scale,
+        rounding,
+    )
+    drawn = (
+        []
+        if trees.sampler is None or isinstance(trees.sampler, RecordedBags)
+        else [trees.sampler.name]
+    )
     drawn += [] if trees.held_out is None else ["the rows held out for early stopping"]
     return Verification(*found, compared, walked.recovered, " and ".join(drawn), held)
 
@@ -181,7 +226,9 @@ def worst(found: list[Verification]) -> Verification:
         first.compared,
         {name: [v.recovered.get(name, []) for v in found] for v in found for name in v.recovered},
         first.replayed,
-        reduce(Held.__add__, patterns) if (patterns := [v.held for v in found if v.held is not None]) else None,
+        reduce(Held.__add__, patterns)
+        if (patterns := [v.held for v in found if v.held is not None])
+        else None,
     )
 
 
@@ -208,11 +255,23 @@ def check_counts(adapter: Adapter, trees: BoostedFit, walked: Replay) -> None:
         if n_fitted != n_given and trees.sampler is None:
             _ask(trees, np.flatnonzero(walked.counts != trees.leaf_counts))
             refuse_rows(
-                adapter, n_given, n_fitted, weighed=trees.leaf_weights is not None and _whole(trees.leaf_weights)
+                adapter,
+                n_given,
+                n_fitted,
+                weighed=trees.leaf_weights is not None and _whole(trees.leaf_weights),
             )
-        compare("row count", walked.counts, trees.leaf_counts, 0.5, trees, before + adapter.causes("counts"))
+        compare(
+            "row count",
+            walked.counts,
+            trees.leaf_counts,
+            0.5,
+            trees,
+            before + adapter.causes("counts"),
+        )
     if trees.leaf_weights is not None:
-        ranked = trees.ranks is not None and trees.row_weights is not None  # whose structure does not know the weights
+        ranked = (
+            trees.ranks is not None and trees.row_weights is not None
+        )  # whose structure does not know the weights
         slack = WEIGHT_SLACK * (float(trees.row_weights.sum()) if ranked else s.total_weight)  # type: ignore[union-attr]
         cause = _weighing(trees, walked) + before + adapter.causes("weights")
         found = walked.drawn_weights
@@ -225,10 +284,12 @@ def _weighing(trees: BoostedFit, walked: Replay) -> str:
     """Whether the model had sample weights, as far as the weights of its leaves say."""
     assert trees.leaf_weights is not None
     given = walked.structure.row_weights is not None
-    if given and trees.sampler is None and np.allclose(trees.leaf_weights, walked.counts, rtol=1e-6):
-        return (
-            "The model's leaves weigh as much as they have rows: it was fitted without sample_weight. Leave it out.\n"
-        )
+    if (
+        given
+        and trees.sampler is None
+        and np.allclose(trees.leaf_weights, walked.counts, rtol=1e-6)
+    ):
+        return "The model's leaves weigh as much as they have rows: it was fitted without sample_weight. Leave it out.\n"
     if not given and not _whole(trees.leaf_weights):
         return "The model's leaves do not weigh as much as they have rows: it was fitted with sample_weight. Pass the same.\n"
     return ""
@@ -245,17 +306,23 @@ def check_base(adapter: Adapter, trees: BoostedFit, extent: Extent) -> None:
     found = extent.sums / extent.weight
     slack = (MEAN_SLACK * float(np.finfo(adapter.precision).eps) + ROUNDING) * extent.largest_target
     for k in np.flatnonzero(~(np.abs(found - trees.base_value) <= slack)):
-        raise ExactnessError("mean of the targets", found[k], float(trees.base_value[k]), adapter.causes("values"))
+        raise ExactnessError(
+            "mean of the targets", found[k], float(trees.base_value[k]), adapter.causes("values")
+        )
 
 
 def check_values(adapter: Adapter, trees: BoostedFit, walked: Replay, scale: float) -> float:
     """Compare leaf values with the model's; the largest difference, relative to the largest |prediction|."""
     values = walked.values * np.repeat(walked.structure.final, trees.n_leaves)[:, None]
-    largest = float(np.abs(trees.leaf_values[int(trees.based) :]).max(initial=0.0))  # a base says nothing of the leaves
+    largest = float(
+        np.abs(trees.leaf_values[int(trees.based) :]).max(initial=0.0)
+    )  # a base says nothing of the leaves
     slack = adapter.leaf_tolerance * largest + ROUNDING * scale + trees.value_slack
     first = slice(0, trees.n_leaves[0])
     weights = walked.structure.leaf_weights[first]
-    shift = np.abs(weights @ (values[first] - trees.leaf_values[first])) / max(weights.sum(), 1e-300)
+    shift = np.abs(weights @ (values[first] - trees.leaf_values[first])) / max(
+        weights.sum(), 1e-300
+    )
     # Compared by `check_base`; a hidden base is known from the targets alone.
     compared = trees.base is None and not np.any(trees.printed_shift)
     if not compared and shift.max() > adapter.tolerance * scale:
@@ -264,7 +331,15 @@ def check_values(adapter: Adapter, trees: BoostedFit, walked: Replay, scale: flo
         cause = "The targets' mean agrees, so the same targets may be in another order, or single ones differ.\n"
     for k in range(values.shape[1]):
         reasons = cause + adapter.causes("values")
-        compare("value", values[:, k], trees.leaf_values[:, k], slack, trees, reasons, trees.printed_shift)
+        compare(
+            "value",
+            values[:, k],
+            trees.leaf_values[:, k],
+            slack,
+            trees,
+            reasons,
+            trees.printed_shift,
+        )
     return float(np.abs(values - trees.leaf_values).max(initial=0.0)) / scale
 
 
@@ -277,8 +352,14 @@ def check_nodes(adapter: Adapter, trees: BoostedFit, walked: Replay, scale: floa
     bent = inheriting(s).regularisation
     assert bent is not None
     nodes, sizes = rule.nodes, np.diff(rule.nodes.starts)
-    found = np.repeat(s.final, sizes) * bent.node_values(walked.sums[:, 0], walked.drawn_weights).bounded
-    slack = adapter.leaf_tolerance * float(np.abs(trees.leaf_values).max(initial=0.0)) + ROUNDING * scale
+    found = (
+        np.repeat(s.final, sizes)
+        * bent.node_values(walked.sums[:, 0], walked.drawn_weights).bounded
+    )
+    slack = (
+        adapter.leaf_tolerance * float(np.abs(trees.leaf_values).max(initial=0.0))
+        + ROUNDING * scale
+    )
     compare_nodes(nodes, found, slack, adapter.causes("values"))
 
 
@@ -298,7 +379,12 @@ def checked_rows(n_rows: int) -> NDArray[np.intp]:
 
 
 def with_predictions(
-    adapter: Model, X: Any, asked: NDArray[np.intp], offsets: Array | None, score: Array, output: slice
+    adapter: Model,
+    X: Any,
+    asked: NDArray[np.intp],
+    offsets: Array | None,
+    score: Array,
+    output: slice,
 ) -> Array:
     """(N, K): the model's predictions: the library's own for the rows ``asked``, sums of its leaf values, ``score``, for others.
 
@@ -312,7 +398,9 @@ def with_predictions(
 
 def furthest(found: Array, expected: Array) -> Miss:
     """Where what the linear map makes of the targets, (N, K), is furthest from the model's predictions; nan is furthest."""
-    parts = [slice(start, start + COMPARED_ROWS) for start in range(0, max(len(found), 1), COMPARED_ROWS)]
+    parts = [
+        slice(start, start + COMPARED_ROWS) for start in range(0, max(len(found), 1), COMPARED_ROWS)
+    ]
     return reduce(worse, (_furthest(found[part], expected[part], part.start) for part in parts))
 
 
@@ -320,7 +408,9 @@ def _furthest(found: Array, expected: Array, first: int) -> Miss:
     """The miss of some rows, the first of which has this number."""
     error = np.abs(found - expected)
     worst = np.unravel_index(int(error.argmax()), error.shape)  # nan before all others
-    return Miss(float(error[worst]), first + int(worst[0]), float(found[worst]), float(expected[worst]))
+    return Miss(
+        float(error[worst]), first + int(worst[0]), float(found[worst]), float(expected[worst])
+    )
 
 
 def worse(one: Miss, other: Miss) -> Miss:
@@ -355,7 +445,9 @@ def check_answer(
         cause = "The model may have changed since the explainer was made: make a new one."
         if not verification.n_trees:
             cause = f"{FAR_OFF}\n{cause}"
-        raise ExactnessError(f"prediction of row {labels[miss.row]}", miss.found, miss.expected, cause)
+        raise ExactnessError(
+            f"prediction of row {labels[miss.row]}", miss.found, miss.expected, cause
+        )
     return expected
 
 
@@ -381,9 +473,16 @@ def compare(
         leaf = first - int(ends[tree] - trees.n_leaves[tree])
         more = float(np.broadcast_to(hidden, found.shape)[first])
         if tree < trees.based:
-            raise ExactnessError(f"{what} of the base", float(found[first]), float(expected[first]), cause)
+            raise ExactnessError(
+                f"{what} of the base", float(found[first]), float(expected[first]), cause
+            )
         raise ExactnessError(
-            what, float(found[first]) + more, float(expected[first]) + more, cause, tree - trees.based, leaf
+            what,
+            float(found[first]) + more,
+            float(expected[first]) + more,
+            cause,
+            tree - trees.based,
+            leaf,
         )
 
 

@@ -53,9 +53,14 @@ class RefitRows:
     offsets: Array | None  #: (N, K)
 
     @classmethod
-    def of(cls, change: Change, adapter: Any, weights: Array | None, n_leaves: Any, limits: Limits) -> RefitRows:
+    def of(
+        cls, change: Change, adapter: Any, weights: Array | None, n_leaves: Any, limits: Limits
+    ) -> RefitRows:
         """The rows of a change, with the weights that they count with."""
-        own, new = inputs.as_offsets(change.offsets, len(change.y), adapter.n_outputs, "training"), None
+        own, new = (
+            inputs.as_offsets(change.offsets, len(change.y), adapter.n_outputs, "training"),
+            None,
+        )
         if change.added is not None:
             new = assign_leaves(adapter, change.added, change.added.shape[0], n_leaves, limits)
         return cls(
@@ -88,14 +93,20 @@ class RefitRows:
 def _draws(s: Structure, rows: RefitRows) -> Array | None:
     """(N, T): how often each row is drawn for each tree; None: all are, once."""
     if s.ranks is not None:
-        return None if s.ranks.drawn is None else rows.draws(s.ranks.drawn[int(s.ranks.based) :]).T.astype(np.float64)
+        return (
+            None
+            if s.ranks.drawn is None
+            else rows.draws(s.ranks.drawn[int(s.ranks.based) :]).T.astype(np.float64)
+        )
     if len(s.draws) == 1:
         return None
     levels = s.cells // s.n_leaves[:, None].astype(s.cells.dtype)
     return rows.draws(s.whole_draws[levels.astype(np.intp)]).T
 
 
-def leaf_fit(adapter: Adapter, s: Structure, rows: RefitRows, budget: Budget, ranks: Ranks | None) -> LeafFit:
+def leaf_fit(
+    adapter: Adapter, s: Structure, rows: RefitRows, budget: Budget, ranks: Ranks | None
+) -> LeafFit:
     """The leaves of one structure's trees, fitted to these rows; by the ranks of the rows where there is a rule for them."""
     weights = rows.weights
     total = float(len(rows.targets) if weights is None else weights.sum())
@@ -103,9 +114,15 @@ def leaf_fit(adapter: Adapter, s: Structure, rows: RefitRows, budget: Budget, ra
         raise InputError("No row of any weight is left to fit again; keep some.")
     rule = _rule(s).reached(s.leaf_weights == 0)
     if rule.by_weight:
-        rule = replace(rule, l2=adapter.l2_at(rule.l2, s.total_weight / s.n_rows, total / len(rows.targets)))
+        rule = replace(
+            rule, l2=adapter.l2_at(rule.l2, s.total_weight / s.n_rows, total / len(rows.targets))
+        )
     base = np.average(rows.targets, axis=0, weights=weights) if s.base is None else s.base
-    base = np.broadcast_to(base, rows.targets.shape[1:]).astype(adapter.base_precision).astype(np.float64)
+    base = (
+        np.broadcast_to(base, rows.targets.shape[1:])
+        .astype(adapter.base_precision)
+        .astype(np.float64)
+    )
     draws = _draws(s, rows)
     trees = BoostedFit(
         n_leaves=s.n_leaves,
@@ -122,7 +139,9 @@ def leaf_fit(adapter: Adapter, s: Structure, rows: RefitRows, budget: Budget, ra
         ranks=ranks,
         based=s.ranks is not None and s.ranks.based,
     )
-    walk = _TreeRefit(adapter, trees, rows.leaves(s.leaves(), s.columns), rows.targets, rows.offsets, budget)
+    walk = _TreeRefit(
+        adapter, trees, rows.leaves(s.leaves(), s.columns), rows.targets, rows.offsets, budget
+    )
     walk.rule, walk.final = rule, s.final
     found = walk.run()
     emptied = _emptied(s, found)
@@ -139,10 +158,21 @@ def leaf_fit(adapter: Adapter, s: Structure, rows: RefitRows, budget: Budget, ra
     raw, parts = walk.raw, (found.sums, found.drawn_weights, found.counts)
     if emptied.any():
         left = replace(s, emptied=emptied, leaf_weights=found.leaf_weights, regularisation=rule)
-        raw = inherited_values(left, raw, found.sums, np.average(rows.targets, axis=0, weights=weights))
+        raw = inherited_values(
+            left, raw, found.sums, np.average(rows.targets, axis=0, weights=weights)
+        )
         rule = rule if rule.nodes is None else known_regularisation(inheriting(left))
     made = LeafFit(
-        s.n_leaves, columns, s.final, raw, *parts, base, float(s.beta[-1]), s.base is None, len(rows.targets), rule
+        s.n_leaves,
+        columns,
+        s.final,
+        raw,
+        *parts,
+        base,
+        float(s.beta[-1]),
+        s.base is None,
+        len(rows.targets),
+        rule,
     )
     made = replace(made, inherits=s.averages)
     if s.cut is None or s.cut.weighs:
@@ -169,7 +199,15 @@ def _ranked_fit(s: Structure, found: Walked, raw: Array, based: bool, n_rows: in
         base, share, estimated = raw[0], float(s.final[0]), True
     weights, counts, raw = found.drawn_weights[first:], found.counts[first:], raw[first:]
     plain = Regularisation(np.zeros(len(raw)), np.ones(len(raw)))
-    parts = s.n_leaves[first:], columns[first:] - first, s.final[first:], raw, raw * weights[:, None], weights, counts
+    parts = (
+        s.n_leaves[first:],
+        columns[first:] - first,
+        s.final[first:],
+        raw,
+        raw * weights[:, None],
+        weights,
+        counts,
+    )
     return LeafFit(*parts, base, share, estimated, n_rows, plain)
 
 
@@ -195,21 +233,31 @@ class _TreeRefit(TreeWalk):
         if self.trees.ranks is not None and self.trees.based and t == 0:
             targets, ranks = self._seen(0)[:, 0], self.trees.ranks
             picked = ranks.picks(self.leaves[0], targets, np.ones(len(targets)), True)
-            return np.array([[ranks.base(targets, picked)]]).astype(self.adapter.base_precision).astype(np.float64)
+            return (
+                np.array([[ranks.base(targets, picked)]])
+                .astype(self.adapter.base_precision)
+                .astype(np.float64)
+            )
         if self.trees.ranks is not None:
             return sums[own] if self.shift is None else sums[own] + self.shift[own, None]
         one = rule.tree(t, own)
-        if rule.bounds and sums.shape[1] > 1:  # shares of two classes, whose bounds are those of the first
+        if (
+            rule.bounds and sums.shape[1] > 1
+        ):  # shares of two classes, whose bounds are those of the first
             return hold(one, sums[own, 0], weights[own]).values(self.trees.n_leaves[[t]], sums[own])
         if rule.bends or rule.mixes:
-            return np.stack([one.leaf_values(column, weights[own]) for column in sums[own].T], axis=1)
+            return np.stack(
+                [one.leaf_values(column, weights[own]) for column in sums[own].T], axis=1
+            )
         return np.asarray(one.scale(weights[own])[:, None] * sums[own])
 
 
 def _rule(s: Structure) -> Regularisation:
     if s.regularisation is None or (s.is_ranked and s.ranks is None):
         raise UnsupportedQuestionError(
-            "refit", "how leaf values follow from row weights was not recorded", "Make the explainer again."
+            "refit",
+            "how leaf values follow from row weights was not recorded",
+            "Make the explainer again.",
         )
     if s.regularisation.nodes is not None and s.regularisation.nodes.own is not None:
         raise UnsupportedQuestionError(
@@ -225,7 +273,9 @@ def leaf_fits(model: Any, change: Change) -> tuple[list[LeafFit], Array | None]:
     adapter, engines = model.adapter, model.engines
     if not all(isinstance(engine, TreeEngine) for engine in engines):
         raise UnsupportedQuestionError(
-            "refit", "models of several others are not written", "Refit its members, each as a model of its own."
+            "refit",
+            "models of several others are not written",
+            "Refit its members, each as a model of its own.",
         )
     if change.weights is not None and getattr(adapter, "weights_drawn", False):
         raise UnsupportedQuestionError(
@@ -240,7 +290,9 @@ def leaf_fits(model: Any, change: Change) -> tuple[list[LeafFit], Array | None]:
     n_leaves = all_n_leaves(structures)
     weights = change.weights
     if hasattr(adapter, "counted_weights"):  # those of classes are counted from the new labels
-        weights = adapter.counted_weights(TrainingRows(change.X, change.targets, change.weights, change.offsets))
+        weights = adapter.counted_weights(
+            TrainingRows(change.X, change.targets, change.weights, change.offsets)
+        )
     rows = RefitRows.of(change, adapter, weights, n_leaves, model.limits)
     first, rules = _rules(adapter, structures, columns, change, rows)
     recorded_by = _recorded_by(adapter, change, rows)
@@ -248,7 +300,9 @@ def leaf_fits(model: Any, change: Change) -> tuple[list[LeafFit], Array | None]:
     for s, own, output, ranks in zip(structures, columns, model.served(), rules):
         made = leaf_fit(adapter, s, rows.served(output), model.budget, ranks)
         if recorded_by is not None:
-            leaves = rows.leaves(s.leaves(), s.columns)[-len(made.n_leaves) :]  # without the base, if that is a tree
+            leaves = rows.leaves(s.leaves(), s.columns)[
+                -len(made.n_leaves) :
+            ]  # without the base, if that is a tree
             made = replace(made, weights=_leaf_sums(leaves, made.n_leaves, recorded_by))
         found.append(replace(made, row_weights=rows.weights))
         drawn = _draws(s, rows)
@@ -270,7 +324,11 @@ def _leaf_sums(leaves: Leaves, n_leaves: NDArray[np.int64], weights: Array) -> A
 
 
 def _rules(
-    adapter: Adapter, structures: list[Structure], columns: list[NDArray[Any]], change: Change, rows: RefitRows
+    adapter: Adapter,
+    structures: list[Structure],
+    columns: list[NDArray[Any]],
+    change: Change,
+    rows: RefitRows,
 ) -> tuple[int, list[Ranks | None]]:
     """How many trees are the base, and for each structure the rule of its percentiles for these rows; None: it has means."""
     if not any(s.is_ranked for s in structures):
@@ -279,7 +337,9 @@ def _rules(
     trees = np.concatenate([own[first:] for own in columns])
     if len(np.unique(trees)) < len(trees):
         raise UnsupportedQuestionError(
-            "refit", "percentiles of several outputs share their trees", "Ask explainer.without(X, rows)."
+            "refit",
+            "percentiles of several outputs share their trees",
+            "Ask explainer.without(X, rows).",
         )
     fitted = adapter.trees(TrainingRows(change.X, rows.targets, rows.weights, rows.offsets))
     return first, [own.ranks for own in fitted]

@@ -13,7 +13,14 @@ from axil.adapters.contract import Model, TrainingRows
 from axil.adapters.members import Member, ResidualModel, SumModel
 from axil.errors import ExactnessError
 from axil.inputs import take_rows
-from axil.replay.checks import Verification, check_predictions, checked_rows, furthest, with_predictions, worst
+from axil.replay.checks import (
+    Verification,
+    check_predictions,
+    checked_rows,
+    furthest,
+    with_predictions,
+    worst,
+)
 from axil.structure import Structure, served
 from axil.weights.engine import Engine
 from axil.weights.members import Residual, Sum, Term
@@ -24,7 +31,11 @@ Proof = tuple[list[Engine], Verification | None]
 
 
 def prove_sum(
-    model: SumModel, rows: TrainingRows, n_threads: int, check: bool, prove: Callable[[Model, TrainingRows], Proof]
+    model: SumModel,
+    rows: TrainingRows,
+    n_threads: int,
+    check: bool,
+    prove: Callable[[Model, TrainingRows], Proof],
 ) -> Proof:
     """The engines for the outputs and the proof; ``prove`` does the same for one model inside."""
     if check:
@@ -36,10 +47,16 @@ def prove_sum(
         with naming(member):
             engines, verification = prove(member.model, _own_rows(member, X, rows))
         training = _training(member, X, n_threads)
-        terms.append([Term(engine, member.coefficient, i, member.rows, training) for engine in engines])
+        terms.append(
+            [Term(engine, member.coefficient, i, member.rows, training) for engine in engines]
+        )
         found += [] if verification is None else [verification]
-    added = zip(*terms, strict=True) if members[0].output is None else ((term,) for (term,) in terms)
-    total: list[Engine] = [Sum(tuple(own), len(rows.targets), constant=model.constant) for own in added]
+    added = (
+        zip(*terms, strict=True) if members[0].output is None else ((term,) for (term,) in terms)
+    )
+    total: list[Engine] = [
+        Sum(tuple(own), len(rows.targets), constant=model.constant) for own in added
+    ]
     if not check:
         return total, None
     errors = [abs(member.coefficient) * _error(proof) for member, proof in zip(members, found)]
@@ -99,13 +116,20 @@ def _error(proof: Verification) -> float:
 
 
 def _check(
-    model: SumModel, engines: list[Engine], members: list[Verification], rows: TrainingRows, allowed: float
+    model: SumModel,
+    engines: list[Engine],
+    members: list[Verification],
+    rows: TrainingRows,
+    allowed: float,
 ) -> Verification:
     """Compare the sum with the predictions, within what its members together, or the worst one beside others, may be off."""
     targets = rows.targets
     each = zip(engines, served(len(engines)))
     made = np.concatenate([engine.predicted(None, targets[:, own]) for engine, own in each], axis=1)
-    miss = furthest(made, with_predictions(model, rows.X, checked_rows(len(targets)), None, made.copy(), slice(None)))
+    miss = furthest(
+        made,
+        with_predictions(model, rows.X, checked_rows(len(targets)), None, made.copy(), slice(None)),
+    )
     check_predictions(model, miss, allowed)
     scale = float(np.abs(made).max()) or 1.0
     return replace(
@@ -115,7 +139,9 @@ def _check(
         tolerance=allowed / scale,
         scale=scale,
         rounding=0.0,
-        compared=[name for name in members[0].compared if all(name in proof.compared for proof in members)],
+        compared=[
+            name for name in members[0].compared if all(name in proof.compared for proof in members)
+        ],
         replayed=" and ".join(dict.fromkeys(proof.replayed for proof in members if proof.replayed)),
     )
 
@@ -127,4 +153,6 @@ def naming(member: Member) -> Iterator[None]:
         yield
     except ExactnessError as error:
         cause = f"This is about {member.name}, one of the models inside.\n{error.cause}"
-        raise ExactnessError(error.what, error.found, error.expected, cause, error.tree, error.leaf) from None
+        raise ExactnessError(
+            error.what, error.found, error.expected, cause, error.tree, error.leaf
+        ) from None

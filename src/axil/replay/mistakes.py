@@ -151,12 +151,18 @@ def _scaled(X: Any) -> Iterator[tuple[str, Any]]:
         warnings.simplefilter("ignore")
         least, most = np.nanmin(table, axis=0), np.nanmax(table, axis=0)
         ways = {
-            "mean 0 and standard deviation 1": (np.nanmean(table, axis=0), np.nanstd(table, axis=0)),
+            "mean 0 and standard deviation 1": (
+                np.nanmean(table, axis=0),
+                np.nanstd(table, axis=0),
+            ),
             "0 to 1": (least, most - least),
         }
     for how, (shift, size) in ways.items():
         scaled = (table - shift) / np.where(size > 0, size, 1.0)
-        yield how, type(X)(scaled, columns=X.columns, index=X.index) if hasattr(X, "set_axis") else scaled
+        yield (
+            how,
+            type(X)(scaled, columns=X.columns, index=X.index) if hasattr(X, "set_axis") else scaled,
+        )
 
 
 def names_target(error: InputError, X: Any, y: Any) -> InputError:
@@ -172,7 +178,11 @@ def names_target(error: InputError, X: Any, y: Any) -> InputError:
         targets = np.asarray(y, dtype=np.float64).ravel()
         table = X if frame is None else {name: frame[name].to_numpy() for name in frame.columns}
         columns = table.items() if isinstance(table, dict) else enumerate(np.asarray(X).T)
-        same = [name for name, column in columns if np.array_equal(np.asarray(column, dtype=np.float64), targets)]
+        same = [
+            name
+            for name, column in columns
+            if np.array_equal(np.asarray(column, dtype=np.float64), targets)
+        ]
     except Exception:  # whatever is wrong with them: the error itself says so
         return error
     if not same:

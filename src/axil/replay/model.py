@@ -12,7 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
-from axil.attribution import STEP_CONTRIBUTIONS, Attribution, Capabilities, Kind, Location, Source, notes
+from axil.attribution import (
+    STEP_CONTRIBUTIONS,
+    Attribution,
+    Capabilities,
+    Kind,
+    Location,
+    Source,
+    notes,
+)
 from axil.attribution.capabilities import Refusal, without_shared_leaves
 from axil.attribution.leaf_matches import TreeWeights
 from axil.effects import Here, Shards
@@ -35,7 +43,9 @@ class WithoutRows:
 
     before: Array  #: (n, K) with all rows
     after: Array  #: (n, K)
-    emptied: int = 0  #: leaves of averaged trees that lose all their rows, and have their ancestors' values
+    emptied: int = (
+        0  #: leaves of averaged trees that lose all their rows, and have their ancestors' values
+    )
 
 
 @dataclass(frozen=True)
@@ -68,7 +78,9 @@ class Proven(ABC):
     backend: str  #: the name of the frame library that tables are made with
     features: Any  #: (N, features) the training rows; None where they are not at hand
     scale: TargetScale  #: of the fit
-    seen: Array | None = None  #: (N, K) targets as people read them; None where that is the scale of the fit
+    seen: Array | None = (
+        None  #: (N, K) targets as people read them; None where that is the scale of the fit
+    )
     verification: Any  #: what the replay found; None where it was not asked for
     has_leaves: bool = False  #: whether rows can be compared by the leaves that they share
     kept: Kept
@@ -212,7 +224,9 @@ class Proven(ABC):
     def calibrated(self, scores: Array, means: Array) -> Array:
         """(n, K): what a calibration makes of scores and their means by the link; the means where there is none."""
         calibration = getattr(self.adapter, "calibration", None)
-        return means if calibration is None else np.asarray(calibration.probabilities(scores, means))
+        return (
+            means if calibration is None else np.asarray(calibration.probabilities(scores, means))
+        )
 
     @property
     def is_sparse(self) -> bool:
@@ -251,7 +265,11 @@ class Proven(ABC):
             new = (
                 []
                 if known is None
-                else [value for value in inputs.distinct_values(frame, name) if str(value) not in known]
+                else [
+                    value
+                    for value in inputs.distinct_values(frame, name)
+                    if str(value) not in known
+                ]
             )
             if not new:
                 continue
@@ -320,7 +338,9 @@ class Proven(ABC):
         values = inputs.row_values(labels, self.features, self.adapter.feature_names, what)
         return [inputs.group_codes(values, self.shape[0], what)]
 
-    def gathered_groups(self, labels: Any, what: str = "groups") -> tuple[NDArray[np.intp], NDArray[Any]]:
+    def gathered_groups(
+        self, labels: Any, what: str = "groups"
+    ) -> tuple[NDArray[np.intp], NDArray[Any]]:
         """(N,) the group number of each training row, and the names of the groups, in this process."""
         (coded,) = self.coded(labels, what)
         found: tuple[NDArray[np.intp], NDArray[Any]] = coded
@@ -379,7 +399,11 @@ class Proven(ABC):
         scale = self.scale
         if scale.is_identity:
             return "as y_train was given"
-        kind = "not transformed: the model does that itself" if scale.onward else f"transformed ({scale.name})"
+        kind = (
+            "not transformed: the model does that itself"
+            if scale.onward
+            else f"transformed ({scale.name})"
+        )
         return f"as y_train was given, {kind}"
 
     def within(self, given: Array, rows: NDArray[np.intp]) -> Array:
@@ -400,7 +424,11 @@ class Proven(ABC):
 
     def deletion_note(self) -> str:
         """The note on exact deletions of single rows: where there is a pattern, how many rows are replayed."""
-        return notes.replayed(self.kept.get("replayed", self.n_replayed), self.shape[0]) if self.bends else notes.NOTE
+        return (
+            notes.replayed(self.kept.get("replayed", self.n_replayed), self.shape[0])
+            if self.bends
+            else notes.NOTE
+        )
 
     def n_replayed(self) -> int:
         """How many rows change a pattern if they are deleted, or are replayed for other reasons."""
@@ -465,7 +493,9 @@ class Refittable(InMemory):
 
     def held_out(self, sample_weight: Array | None) -> NDArray[np.bool_]:
         """Return which rows the fit held out of itself, (N,): not those that the user gave no weight."""
-        counted = np.ones(self.shape[0], dtype=np.bool_) if sample_weight is None else sample_weight > 0
+        counted = (
+            np.ones(self.shape[0], dtype=np.bool_) if sample_weight is None else sample_weight > 0
+        )
         return np.asarray((self.row_weights == 0) & counted)
 
     @abstractmethod
@@ -521,7 +551,9 @@ class Refittable(InMemory):
 
     def without(self, queries: Queries, rows: NDArray[np.intp]) -> WithoutRows:
         """Return predictions of the fit, and of the fit without these rows; the splits are held fixed."""
-        return WithoutRows(self.predicted(queries), self.fitted_without(queries, rows))  # the first checks them
+        return WithoutRows(
+            self.predicted(queries), self.fitted_without(queries, rows)
+        )  # the first checks them
 
     def without_groups(self, queries: Queries, coded: Sequence[Any]) -> WithoutGroups:
         """Predictions without each of some groups of training rows."""

@@ -133,13 +133,19 @@ class ProvenModel(Refittable):
 
     def own_targets(self) -> list[Array]:
         """The targets engine by engine, always the same arrays: engines keep sums of them."""
-        return self.kept.get("targets", lambda: [np.ascontiguousarray(self.targets[:, own]) for own in self.served()])
+        return self.kept.get(
+            "targets", lambda: [np.ascontiguousarray(self.targets[:, own]) for own in self.served()]
+        )
 
     def prepared(self) -> ProvenModel:
         """This model, with all done ahead that makes queries cheaper; refused where that does not fit into memory."""
         needed = sum(engine.memory.preparation for engine in self.engines)
-        self.budget.require(needed, "Leaf space", "Explanations work without it, by sweeps over the trees.")
-        return replace(self, engines=[engine.prepared() for engine in self.engines], is_prepared=True)
+        self.budget.require(
+            needed, "Leaf space", "Explanations work without it, by sweeps over the trees."
+        )
+        return replace(
+            self, engines=[engine.prepared() for engine in self.engines], is_prepared=True
+        )
 
     # -- queries --------------------------------------------------------------------------------------------------------
 
@@ -153,7 +159,9 @@ class ProvenModel(Refittable):
 
     def weight_effects(self, query_batch: Queries | Combination) -> Effects:
         offsets = query_batch.offsets.values
-        weights = WeightEffects(self.ask(query_batch), self.own_targets(), offsets, query_batch.start)
+        weights = WeightEffects(
+            self.ask(query_batch), self.own_targets(), offsets, query_batch.start
+        )
         if isinstance(query_batch, Queries) and self.has_leaves:
             weights.alike = partial(self._alike, query_batch)
         return weights
@@ -167,17 +175,23 @@ class ProvenModel(Refittable):
     def deletion_effects(self, query_batch: Queries | Combination, available: int) -> Effects:
         leaves = query_batch.coordinates
         return self._row_effects(
-            query_batch, lambda engine, targets: engine.deletable("removal").deletion(leaves, targets, available)
+            query_batch,
+            lambda engine, targets: engine.deletable("removal").deletion(
+                leaves, targets, available
+            ),
         )
 
     def first_order_effects(self, query_batch: Queries | Combination) -> Effects:
         leaves = query_batch.coordinates
         return self._row_effects(
-            query_batch, lambda engine, targets: engine.deletable("removal").removal(leaves, targets)
+            query_batch,
+            lambda engine, targets: engine.deletable("removal").removal(leaves, targets),
         )
 
     def _row_effects(
-        self, query_batch: Queries | Combination, compute: Callable[[Engine, Array], Sequence[RowEffects]]
+        self,
+        query_batch: Queries | Combination,
+        compute: Callable[[Engine, Array], Sequence[RowEffects]],
     ) -> Effects:
         """Return the numbers that ``compute`` has of each engine, with the targets of the outputs that it serves."""
         numbers = [compute(engine, targets) for engine, targets in self.by_output(self.targets)]
@@ -199,8 +213,12 @@ class ProvenModel(Refittable):
 
     def _alike(self, asked: Queries) -> SharedLeaves:
         structures = [cast(Any, engine).structure for engine in self.engines]
-        based = int(getattr(self.adapter, "starts_with_base", False))  # a first tree that the model does not have
-        rows = self.kept.get("leaves", lambda: leaf_rows(structures, based, backend_of(self.limits)))
+        based = int(
+            getattr(self.adapter, "starts_with_base", False)
+        )  # a first tree that the model does not have
+        rows = self.kept.get(
+            "leaves", lambda: leaf_rows(structures, based, backend_of(self.limits))
+        )
         leaves = [own_leaves(s, asked.coordinates)[:, based:] for s in structures]
         return SharedLeaves.of(rows, leaves, self.n_threads)
 
@@ -210,10 +228,15 @@ class ProvenModel(Refittable):
 
     def _tree_weights(self, rule: str) -> TreeWeights:
         based = int(getattr(self.adapter, "starts_with_base", False))
-        fits = [cast(BoostedTrees, engine).fit(own) for engine, own in zip(self.engines, self.own_targets())]
+        fits = [
+            cast(BoostedTrees, engine).fit(own)
+            for engine, own in zip(self.engines, self.own_targets())
+        ]
         if rule == "variance":
             return TreeWeights([fit.spreads()[based:] for fit in fits])
-        return TreeWeights(None, lambda rows: [fit.reductions(rows)[based:] for fit in fits], rule == "improved")
+        return TreeWeights(
+            None, lambda rows: [fit.reductions(rows)[based:] for fit in fits], rule == "improved"
+        )
 
     def prove(self, batch: Queries, predictions: Array | None) -> None:
         if predictions is None:
@@ -246,7 +269,9 @@ class ProvenModel(Refittable):
     def check(self, queries: Queries | Combination, predictions: Array) -> Array | None:
         """Compare predictions (n, K), offsets included, with the model's own on every use, and return those."""
         sizes = queries.sizes
-        return check_answer(self.verification, predictions, queries.labels, lambda: queries.predictions, sizes)
+        return check_answer(
+            self.verification, predictions, queries.labels, lambda: queries.predictions, sizes
+        )
 
     def predicted(self, queries: Queries) -> Array:
         """(n, K): the predictions, offsets included, as sums over the targets, which must be the model's own.
@@ -277,18 +302,25 @@ class ProvenModel(Refittable):
 
     def with_residuals(self, allowed: Sequence[Any]) -> Sequence[Any]:
         """The rows that may be listed with their residuals, for adjusted targets."""
-        residuals = self.kept.get("residuals", lambda: self.targets - self.kept.get("fitted", self.fitted))
+        residuals = self.kept.get(
+            "residuals", lambda: self.targets - self.kept.get("fitted", self.fitted)
+        )
         return [replace(one, residuals=residuals) for one in allowed]
 
     @property
     def starts_elsewhere(self) -> bool:
-        return getattr(self.adapter, "offset_replaces_base", False) and not self.engines[0].structure.own_base
+        return (
+            getattr(self.adapter, "offset_replaces_base", False)
+            and not self.engines[0].structure.own_base
+        )
 
     def base_offsets(self) -> Array | None:
         """(N, K): the offsets that stood in for the base in the fit; None where it started from the base."""
         if not self.starts_elsewhere:
             return None
-        return np.concatenate([cast(Array, engine.structure.offsets) for engine in self.engines], axis=1)
+        return np.concatenate(
+            [cast(Array, engine.structure.offsets) for engine in self.engines], axis=1
+        )
 
     # -- changes of the training rows -----------------------------------------------------------------------------------
 
@@ -309,7 +341,9 @@ class ProvenModel(Refittable):
     def as_targets(self, given: Any, n: int, what: str, rows: str) -> Array:
         how = self.adapter.repeats_targets, self.missing is not None
         classes = inputs.coding_of(self.adapter)
-        return self.on_scale(inputs.as_targets(given, n, self.shape[1], classes, what, rows, *how), what)
+        return self.on_scale(
+            inputs.as_targets(given, n, self.shape[1], classes, what, rows, *how), what
+        )
 
     def within(self, given: Array, rows: NDArray[np.intp]) -> Array:
         if self.missing is None:
@@ -334,9 +368,13 @@ class ProvenModel(Refittable):
         before = self.predicted(queries)  # which checks them
         if self._keeps_active_set(targets):
             at, base = queries.coordinates, queries.offsets.base
-            change = self.across(targets - self.targets, lambda engine, own: engine.apply(at, own, base))
+            change = self.across(
+                targets - self.targets, lambda engine, own: engine.apply(at, own, base)
+            )
         else:
-            as_fitted = round_to(self.adapter.precision, targets)  # the library's own numbers decide ties
+            as_fitted = round_to(
+                self.adapter.precision, targets
+            )  # the library's own numbers decide ties
             engines = [engine.with_targets(own) for engine, own in self.by_output(as_fitted)]
             again = replace(self, engines=engines, targets=targets, verification=None, kept=Kept())
             change = again.predicted(queries) - before
@@ -365,7 +403,9 @@ class ProvenModel(Refittable):
 
     def without(self, queries: Queries, rows: NDArray[np.intp]) -> WithoutRows:
         left = self._without(rows)
-        return WithoutRows(self.predicted(queries), left.predicted(queries), left.n_emptied - self.n_emptied)
+        return WithoutRows(
+            self.predicted(queries), left.predicted(queries), left.n_emptied - self.n_emptied
+        )
 
     @property
     def n_emptied(self) -> int:
@@ -373,7 +413,10 @@ class ProvenModel(Refittable):
 
     def _without(self, rows: NDArray[np.intp]) -> ProvenModel:
         """Return the fit without these rows; there is no model to compare its predictions with."""
-        engines = [engine.deletable("without").without(rows, own) for engine, own in self.by_output(self.targets)]
+        engines = [
+            engine.deletable("without").without(rows, own)
+            for engine, own in self.by_output(self.targets)
+        ]
         return replace(self, engines=engines, verification=None)
 
     def own_predictions_without(self, sets_of_rows: Sequence[NDArray[np.intp]]) -> Iterator[Array]:
@@ -386,7 +429,9 @@ class ProvenModel(Refittable):
         if not isinstance(first, TreeEngine):
             return np.ones(len(self.targets))
         if self.missing is not None:
-            return np.asarray(np.max([cast(Array, e.structure.row_weights) for e in self.engines], axis=0))
+            return np.asarray(
+                np.max([cast(Array, e.structure.row_weights) for e in self.engines], axis=0)
+            )
         s = first.structure
         if s.ranks is not None and s.ranks.rows is not None:
             return np.bincount(s.ranks.rows, minlength=s.n_rows).astype(np.float64)
@@ -409,7 +454,9 @@ class ProvenModel(Refittable):
 
     @property
     def has_first_order(self) -> bool:
-        return not any(s.mixing is not None or s.is_ranked or s.cut is not None for s in self._structures)
+        return not any(
+            s.mixing is not None or s.is_ranked or s.cut is not None for s in self._structures
+        )
 
     @property
     def bends(self) -> bool:
@@ -421,12 +468,21 @@ class ProvenModel(Refittable):
 
     def removed_in_turn(self, batch: Queries, best: Best) -> Best:
         """Sets of rows as large as those chosen: each of largest effect once those before are gone; exact effects."""
-        size, columns = np.zeros_like(best.size), {name: column.copy() for name, column in best.columns.items()}
-        served = [(engine, own, k) for engine, own in self.by_output(self.targets) for k in range(own.shape[1])]
+        size, columns = (
+            np.zeros_like(best.size),
+            {name: column.copy() for name, column in best.columns.items()},
+        )
+        served = [
+            (engine, own, k)
+            for engine, own in self.by_output(self.targets)
+            for k in range(own.shape[1])
+        ]
         for i in track(range(len(batch)), "greedy sets"):
             for output, (engine, targets, k) in enumerate(served):
                 first = best.columns["effect"][i, output][best.size[i, output] > 0]
-                rows, effects = removed_in_turn(engine, batch.coordinates[i : i + 1], targets, k, first)
+                rows, effects = removed_in_turn(
+                    engine, batch.coordinates[i : i + 1], targets, k, first
+                )
                 n = len(rows)
                 size[i, output, :n], columns["effect"][i, output, :n] = np.abs(effects), effects
                 columns["row"][i, output, :n] = self.index[rows]
@@ -436,10 +492,14 @@ class ProvenModel(Refittable):
 
     def require(self, n: int, instead: str) -> None:
         n_train = len(self.targets)
-        self.budget.require(8 * n * n_train * len(self.engines), f"The weights of {n} x {n_train} rows", instead)
+        self.budget.require(
+            8 * n * n_train * len(self.engines), f"The weights of {n} x {n_train} rows", instead
+        )
 
 
-def removed_in_turn(engine: Engine, query: Any, targets: Array, k: int, first: Array) -> tuple[list[int], list[float]]:
+def removed_in_turn(
+    engine: Engine, query: Any, targets: Array, k: int, first: Array
+) -> tuple[list[int], list[float]]:
     """A set of as many rows as ``first`` has effects, in their direction: each of largest effect once those before are gone.
 
     After each removal the fit to output k of the targets is computed again, structure held fixed: some four passes over trees.
@@ -452,7 +512,9 @@ def removed_in_turn(engine: Engine, query: Any, targets: Array, k: int, first: A
         exact = isinstance(left, Forest) or any(mixes(s) or s.is_ranked for s in left.structures)
         rest = left.deletable("removal")
         found = rest.deletion(query, targets, 0) if exact else rest.removal(query, targets)
-        gains = sign * np.nan_to_num(gathered(found[k], len(targets))[0])  # nan: without the row nothing is left
+        gains = sign * np.nan_to_num(
+            gathered(found[k], len(targets))[0]
+        )  # nan: without the row nothing is left
         gains[rows] = 0.0  # which are gone
         best = int(gains.argmax())
         if gains[best] <= 0:

@@ -73,18 +73,28 @@ class Queries:
     @property
     def coordinates(self) -> Any:
         """Where the rows are for the weights: their leaves in all the model's trees, (n, T), or features."""
-        return self.kept.get("coordinates", lambda: self.adapter.coordinates(self.rows, self.n_threads))
+        return self.kept.get(
+            "coordinates", lambda: self.adapter.coordinates(self.rows, self.n_threads)
+        )
 
     @property
     def predictions(self) -> Array:
         """(n, K): the model's own predictions, with offsets."""
-        return self.kept.get("predictions", lambda: self.offsets.predictions(self.adapter, self.rows))
+        return self.kept.get(
+            "predictions", lambda: self.offsets.predictions(self.adapter, self.rows)
+        )
 
     def __getitem__(self, part: slice) -> Queries:
         """Some of the rows, with what is known of them by now."""
         rows = inputs.take_rows(self.rows, part)
-        offsets, labels, start = self.offsets[part], self.labels[part], self.start + (part.start or 0)
-        return replace(self, rows=rows, offsets=offsets, labels=labels, kept=self.kept.cut(part), start=start)
+        offsets, labels, start = (
+            self.offsets[part],
+            self.labels[part],
+            self.start + (part.start or 0),
+        )
+        return replace(
+            self, rows=rows, offsets=offsets, labels=labels, kept=self.kept.cut(part), start=start
+        )
 
     @property
     def sizes(self) -> Array:

@@ -43,7 +43,9 @@ class Held:
     #: while targets move by less than this in all, the pattern stays: the smallest change of a single target that changes it, or
     #: a lower bound of that; 0: no bound is known
     radius: float = np.nan
-    cut: float = 0.0  #: the share of residuals, over all rows and trees, that were cut off (Huber's loss)
+    cut: float = (
+        0.0  #: the share of residuals, over all rows and trees, that were cut off (Huber's loss)
+    )
     encodings: int = 0  #: of categories by the targets, which would move with them
 
     @property
@@ -52,32 +54,60 @@ class Held:
         return (self.moved + self.zero + self.clipped + self.bounded + self.ranked) / self.n_leaves
 
     def __str__(self) -> str:
-        others = [f"{counted(self.encodings, 'encoding')} of categories by the targets"] if self.encodings else []
+        others = (
+            [f"{counted(self.encodings, 'encoding')} of categories by the targets"]
+            if self.encodings
+            else []
+        )
         others += [f"which {100 * self.cut:.3g} % of the residuals are cut off"] if self.cut else []
         if self.encodings and not self.cut and not self.share:
             return others[0]
-        kinds = {"moved": "moved by L1", "zero": "at zero", "clipped": "clipped", "bounded": "at a monotone bound"}
+        kinds = {
+            "moved": "moved by L1",
+            "zero": "at zero",
+            "clipped": "clipped",
+            "bounded": "at a monotone bound",
+        }
         kinds["ranked"] = "by the ranks of their rows"
-        named = ", ".join(f"{getattr(self, kind):,} {words}" for kind, words in kinds.items() if getattr(self, kind))
+        named = ", ".join(
+            f"{getattr(self, kind):,} {words}"
+            for kind, words in kinds.items()
+            if getattr(self, kind)
+        )
         pattern = f"the pattern of {100 * self.share:.3g} % of {self.n_leaves:,} leaves ({named or 'none'})"
         pattern = "; ".join([*others, pattern] if self.share or not others else others)
         if np.isnan(self.radius):
             return pattern
-        holds = f"; it holds while one target moves by less than {self.radius:.3g}" if self.radius else ""
+        holds = (
+            f"; it holds while one target moves by less than {self.radius:.3g}"
+            if self.radius
+            else ""
+        )
         return f"{pattern}; its constants make at most {self.shift:.3g} of a prediction{holds}"
 
     def __add__(self, other: Held) -> Held:
         """The pattern of both, for outputs with trees of their own."""
-        counts = {name: getattr(self, name) + getattr(other, name) for name in (*list(asdict(self))[:6], "encodings")}
-        shift, radius = np.maximum(self.shift, other.shift), np.minimum(self.radius, other.radius)  # nan stays nan
-        cut = (self.n_leaves * self.cut + other.n_leaves * other.cut) / (self.n_leaves + other.n_leaves)
+        counts = {
+            name: getattr(self, name) + getattr(other, name)
+            for name in (*list(asdict(self))[:6], "encodings")
+        }
+        shift, radius = (
+            np.maximum(self.shift, other.shift),
+            np.minimum(self.radius, other.radius),
+        )  # nan stays nan
+        cut = (self.n_leaves * self.cut + other.n_leaves * other.cut) / (
+            self.n_leaves + other.n_leaves
+        )
         return Held(**counts, shift=float(shift), radius=float(radius), cut=cut)
 
     @classmethod
     def stated(cls, numbers: Any) -> Held:
         """Numbers that a file states. Raises ValueError or TypeError."""
         found = cls(**numbers)
-        if any(isinstance(n, bool) or not isinstance(n, (int, float)) or not n >= 0 for n in numbers.values()):
+        if any(
+            isinstance(n, bool) or not isinstance(n, (int, float)) or not n >= 0
+            for n in numbers.values()
+        ):
             raise ValueError("a pattern of other things than numbers from 0 up")
         return found
 
@@ -88,11 +118,17 @@ class Held:
 
     @classmethod
     def of(
-        cls, walked: Replay, engine: Any, targets: Array | None = None, placement: Placement | None = None
+        cls,
+        walked: Replay,
+        engine: Any,
+        targets: Array | None = None,
+        placement: Placement | None = None,
     ) -> Held | None:
         """The pattern and encodings of a replay, whose weights the engine computes of these targets; None: neither."""
         s, encodings = walked.structure, 0 if placement is None else placement.encodings
-        if s.regularisation is None or not (s.regularisation.bends or s.is_ranked or s.cut is not None):
+        if s.regularisation is None or not (
+            s.regularisation.bends or s.is_ranked or s.cut is not None
+        ):
             return None if placement is None else cls.encoded(s.total_leaves, placement)
         if engine is None or targets is None:
             return cls(s.total_leaves, **walked.held)
@@ -101,17 +137,28 @@ class Held:
             reach = 0.0 if s.regularisation.bends else rank_changes.radius(engine, targets)
             held = dict(walked.held)
             if s.ranks is not None and s.ranks.rule.spreads:  # rows that do not count are beyond
-                own = s.cells[int(s.ranks.based) :, slice(None) if s.ranks.rows is None else s.ranks.rows]
+                own = s.cells[
+                    int(s.ranks.based) :, slice(None) if s.ranks.rows is None else s.ranks.rows
+                ]
                 held["cut"] = float(np.mean(own // s.n_leaves[int(s.ranks.based) :, None] == 0))
             return cls(s.total_leaves, **held, shift=constants, radius=reach, encodings=encodings)
         sums, shift = engine.fit(targets).sums[:, 0], _shift(engine)
-        return cls(s.total_leaves, **walked.held, shift=shift, radius=_radius(s, sums, engine), encodings=encodings)
+        return cls(
+            s.total_leaves,
+            **walked.held,
+            shift=shift,
+            radius=_radius(s, sums, engine),
+            encodings=encodings,
+        )
 
 
 def leaves_beyond(engine: Engine, targets: Array, before: Array) -> int:
     """How many leaves a fit to these targets (N, K) on the same splits would give another pattern than one to those before."""
     if isinstance(engine, Sum):
-        return sum(leaves_beyond(term.engine, term.taken(targets), term.taken(before)) for term in engine.terms)
+        return sum(
+            leaves_beyond(term.engine, term.taken(targets), term.taken(before))
+            for term in engine.terms
+        )
     if isinstance(engine, (BoostedTrees, Forest)) and engine.structure.is_ranked:
         return rank_changes.leaves_beyond(engine, before, targets)
     s = engine.structure if isinstance(engine, BoostedTrees) else None
@@ -122,7 +169,9 @@ def leaves_beyond(engine: Engine, targets: Array, before: Array) -> int:
     fit = engine.fit(targets)
     if s.cut is not None:
         sums, weights = fit.whole(s.cut)
-        return pattern_changes.leaves_beyond(replace(s.uncut(), leaf_weights=weights), sums, fit.values)
+        return pattern_changes.leaves_beyond(
+            replace(s.uncut(), leaf_weights=weights), sums, fit.values
+        )
     return pattern_changes.leaves_beyond(fit.structure, fit.sums, fit.values)
 
 
@@ -162,10 +211,18 @@ def _radius(s: Structure, sums: Array, engine: BoostedTrees) -> float:
             return radius
         steepest = np.abs(engine.sum_weights(seeds[:, own])).max(axis=0)
         # At a rate of one a leaf that comes again has a sum of l1 whatever the targets: what is left of its slope is rounding.
-        steepest[steepest <= ROUNDING * (np.abs(seeds[:, own]) * s.leaf_weights[:, None]).max(axis=0)] = 0.0
-        radii = np.divide(distances[own], steepest, out=np.full_like(steepest, np.inf), where=steepest > 0)
+        steepest[
+            steepest <= ROUNDING * (np.abs(seeds[:, own]) * s.leaf_weights[:, None]).max(axis=0)
+        ] = 0.0
+        radii = np.divide(
+            distances[own], steepest, out=np.full_like(steepest, np.inf), where=steepest > 0
+        )
         radius = min(radius, float(radii.min(initial=np.inf)))
-    return radius if len(distances) <= most else min(radius, _least(seeds[:, most:], distances[most:], bound))
+    return (
+        radius
+        if len(distances) <= most
+        else min(radius, _least(seeds[:, most:], distances[most:], bound))
+    )
 
 
 def _least(seeds: Array, distances: Array, bound: Array | None) -> float:
@@ -180,7 +237,12 @@ def _steepest(s: Structure) -> Array | None:
     has a norm of at most one in the weighted mean square, as its eigenvalues are between ``1 - eta`` and 1. A target that moves
     by one moves residuals by at most ``sqrt(w_j)`` in that norm, and a leaf's sum by at most ``sqrt(w_j W_l)``.
     """
-    plain = s.coefficients is None and len(s.draws) == 1 and s.draws[0] == 1.0 and bool((s.rates <= 2.0).all())
+    plain = (
+        s.coefficients is None
+        and len(s.draws) == 1
+        and s.draws[0] == 1.0
+        and bool((s.rates <= 2.0).all())
+    )
     if not plain or s.mixing is not None or s.regularisation is None or s.regularisation.mixes:
         return None
     heaviest = 1.0 if s.row_weights is None else float(s.row_weights.max(initial=0.0))

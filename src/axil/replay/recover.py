@@ -31,7 +31,9 @@ Leaves = NDArray[np.unsignedinteger[Any]]
 
 SMALLER_TREES = "Fit trees of fewer leaves, raise memory_limit, or fit without monotone constraints and smoothing."
 
-OTHER_ROWS = "The rows are not those of the fit, or their columns were scaled or otherwise changed for it."
+OTHER_ROWS = (
+    "The rows are not those of the fit, or their columns were scaled or otherwise changed for it."
+)
 
 BLOCK_ENTRIES = 1 << 22  # leaf numbers asked of the library at a time
 GPU_ENTRIES = 1 << 28  # and of a GPU
@@ -81,21 +83,31 @@ def check_placement(placement: Placement | None, leaves: Leaves, limits: Limits)
     """Raise unless training rows that are given again have the leaves (T, N) that they had."""
     if placement is None:
         return
-    found = limits.budget.empty(leaves.shape, np.uint16, "The leaf numbers of all training rows", ELSEWHERE)
+    found = limits.budget.empty(
+        leaves.shape, np.uint16, "The leaf numbers of all training rows", ELSEWHERE
+    )
     placement.assign(found, limits.n_threads)
     if not np.array_equal(found, leaves):
-        raise InputError("X_train is not what the explainer was made of; expected the same rows in the same order.")
+        raise InputError(
+            "X_train is not what the explainer was made of; expected the same rows in the same order."
+        )
 
 
 def replay(
-    trees: BoostedFit, walked: Walked, offsets: Array | None, budget: Budget, targets: Array | None = None
+    trees: BoostedFit,
+    walked: Walked,
+    offsets: Array | None,
+    budget: Budget,
+    targets: Array | None = None,
 ) -> Replay:
     """The replay of these trees from a walk over all rows at once.
 
     ``targets`` (N, K): averaged trees without any row of their sample predict their mean.
     """
     needed = bytes_needed(regularisation_of(trees), walked.sums[:, 0], walked.leaf_weights)
-    budget.require(needed, "Tables of which leaves depend on which (bounded or smoothed leaves)", SMALLER_TREES)
+    budget.require(
+        needed, "Tables of which leaves depend on which (bounded or smoothed leaves)", SMALLER_TREES
+    )
     found = replayed(trees, walked, offsets)
     if targets is None or walked.ranks is not None or walked.cut is not None:
         return found
@@ -114,7 +126,9 @@ def _with_inherited(found: Replay, trees: BoostedFit, mean: Array) -> Replay:
         return found
     final = np.repeat(s.final, s.n_leaves)[:, None]
     values = inherited_values(replace(s, emptied=empty), found.values, found.sums, mean)
-    apart = [np.abs(final * made - trees.leaf_values).sum(axis=1) for made in (values, found.values)]
+    apart = [
+        np.abs(final * made - trees.leaf_values).sum(axis=1) for made in (values, found.values)
+    ]
     emptied = empty & (apart[0] <= apart[1])
     if not emptied.any():
         return found
@@ -129,11 +143,16 @@ def _with_inherited(found: Replay, trees: BoostedFit, mean: Array) -> Replay:
 
 
 def replayed(
-    trees: BoostedFit, walked: Walked, offsets: Array | None, totals: tuple[float, int] | None = None
+    trees: BoostedFit,
+    walked: Walked,
+    offsets: Array | None,
+    totals: tuple[float, int] | None = None,
 ) -> Replay:
     """Return the replay from sums over all rows; ``totals``: their weight and number, where they are not here."""
     rule = regularisation_of(trees)
-    alike = rule.l1 == 0 and rule.max_step == np.inf  # bounds alone: classes of a tree are all at theirs together
+    alike = (
+        rule.l1 == 0 and rule.max_step == np.inf
+    )  # bounds alone: classes of a tree are all at theirs together
     assert walked.sums.shape[1] == 1 or alike, "outputs that share trees have patterns of their own"
     pattern = hold(rule, walked.sums[:, 0], walked.leaf_weights)
     if walked.shift is not None:
@@ -144,18 +163,33 @@ def replayed(
     held: dict[str, Any] = pattern.counts if trees.ranks is None else {"ranked": len(walked.sums)}
     if walked.cut is not None:
         constants = replace(pattern, shift=None).values(trees.n_leaves, walked.cut.sums)[:, 0]
-        pattern = replace(pattern, shift=constants if pattern.shift is None else pattern.shift + constants)
+        pattern = replace(
+            pattern, shift=constants if pattern.shift is None else pattern.shift + constants
+        )
         leaf_weights, held = walked.cut.free, held | {"cut": walked.cut.share}
-    structure = fitted_structure(trees, walked.cells, walked.draws, leaf_weights, pattern, offsets, totals)
+    structure = fitted_structure(
+        trees, walked.cells, walked.draws, leaf_weights, pattern, offsets, totals
+    )
     structure = structure if walked.ranks is None else replace(structure, ranks=walked.ranks)
-    return Replay(structure, walked.counts, walked.sums, values, walked.score, recovered, held, walked.drawn_weights)
+    return Replay(
+        structure,
+        walked.counts,
+        walked.sums,
+        values,
+        walked.score,
+        recovered,
+        held,
+        walked.drawn_weights,
+    )
 
 
 def regularisation_of(trees: BoostedFit) -> Regularisation:
     """How leaf values follow from their sums and weights; see `BoostedFit`."""
     l2 = np.asarray(trees.l2, dtype=np.float64)
     steps = np.broadcast_to(np.asarray(trees.steps, dtype=np.float64), l2.shape)
-    return Regularisation(l2, steps, trees.l2_by_weight, trees.l1, trees.max_step, trees.nodes, trees.chains)
+    return Regularisation(
+        l2, steps, trees.l2_by_weight, trees.l1, trees.max_step, trees.nodes, trees.chains
+    )
 
 
 def fitted_structure(
@@ -231,5 +265,10 @@ def _refuse_other_rows(trees: BoostedFit, counts: NDArray[np.int64], t: int, own
     if len(apart):
         leaf = int(apart[0])
         raise ExactnessError(
-            "row count", float(counts[own][leaf]), float(trees.leaf_counts[own][leaf]), OTHER_ROWS, t, leaf
+            "row count",
+            float(counts[own][leaf]),
+            float(trees.leaf_counts[own][leaf]),
+            OTHER_ROWS,
+            t,
+            leaf,
         )

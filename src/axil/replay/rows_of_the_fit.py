@@ -9,7 +9,9 @@ from scipy.special import betaln, logsumexp
 from axil.errors import InputError, warn
 
 FEW = 3  # training rows that a row equals: more are a value that is common, which says nothing of where a row is from
-CHANCE = 1e-4  # the probability of as many equal rows, or more, below which they are not equal by chance
+CHANCE = (
+    1e-4  # the probability of as many equal rows, or more, below which they are not equal by chance
+)
 MOST = 0.5  # of the rows: where more of them are training rows the others are not used either
 
 
@@ -23,7 +25,12 @@ def twins_among(trained: NDArray[np.intp]) -> tuple[int, int]:
 
 
 def rows_of_the_fit(
-    held: NDArray[np.intp], trained: tuple[int, int], rows: str, alike: str, harm: str, instead: str = ""
+    held: NDArray[np.intp],
+    trained: tuple[int, int],
+    rows: str,
+    alike: str,
+    harm: str,
+    instead: str = "",
 ) -> NDArray[np.bool_]:
     """Which rows are to be left out as rows of the fit; raises where that is most of them.
 
@@ -45,7 +52,9 @@ def rows_of_the_fit(
     share = (m / n - by_chance) / (1.0 - by_chance)
     found = f"{m} of the {len(held)} {rows} rows are training rows: {alike}"
     if by_chance:
-        found += f" ({by_chance:.0%} of the training rows equal another one, which does not explain it)"
+        found += (
+            f" ({by_chance:.0%} of the training rows equal another one, which does not explain it)"
+        )
     if share > MOST:
         raise InputError(f"{found}. {harm}. Pass rows that were not in the fit{instead}.")
     warn(
@@ -59,4 +68,10 @@ def _tail(m: int, n: int, twins: int, n_train: int) -> float:
     """The probability that m or more of n rows equal a training row, where ``twins`` of n_train do (a beta-binomial tail)."""
     j = np.arange(m, n + 1)
     a, b = twins + 1, n_train - twins + 1
-    return float(np.exp(logsumexp(betaln(j + a, n - j + b) - betaln(a, b) - betaln(j + 1, n - j + 1) - np.log(n + 1))))
+    return float(
+        np.exp(
+            logsumexp(
+                betaln(j + a, n - j + b) - betaln(a, b) - betaln(j + 1, n - j + 1) - np.log(n + 1)
+            )
+        )
+    )

@@ -68,7 +68,9 @@ def round_to(precision: type[np.floating[Any]], values: Array) -> Array:
     return rounded
 
 
-def leaf_totals(leaves: Leaves, n_leaves: NDArray[np.int64], weights: Array | None, n_threads: int) -> Array:
+def leaf_totals(
+    leaves: Leaves, n_leaves: NDArray[np.int64], weights: Array | None, n_threads: int
+) -> Array:
     """(L,): the sum of the weights of every leaf's rows, their number where there are no weights."""
     starts = np.concatenate([[0], np.cumsum(n_leaves)])
     counted = np.ones((leaves.shape[1], 1)) if weights is None else weights[:, None]
@@ -76,29 +78,58 @@ def leaf_totals(leaves: Leaves, n_leaves: NDArray[np.int64], weights: Array | No
 
 
 def _walk_fast(
-    adapter: Adapter, trees: BoostedFit, leaves: Leaves, targets: Array, offsets: Array | None, limits: Limits
+    adapter: Adapter,
+    trees: BoostedFit,
+    leaves: Leaves,
+    targets: Array,
+    offsets: Array | None,
+    limits: Limits,
 ) -> Walked:
     """Plain boosting on all rows: the residuals of a row depend on no other, so a kernel walks block by block."""
     weights = trees.row_weights
     starts = np.concatenate([[0], np.cumsum(trees.n_leaves)])
-    leaves.setflags(write=False)  # they are the cells of the structure: a back end may keep one copy for both
-    rows, score = backend_of(limits).rows(leaves, starts, weights), np.empty(targets.shape, order="F")
+    leaves.setflags(
+        write=False
+    )  # they are the cells of the structure: a back end may keep one copy for both
+    rows, score = (
+        backend_of(limits).rows(leaves, starts, weights),
+        np.empty(targets.shape, order="F"),
+    )
     sums, counts = np.empty((starts[-1], targets.shape[1])), np.empty(starts[-1])
-    single, single_score = (p is np.float32 for p in (adapter.residual_precision, adapter.score_precision))
+    single, single_score = (
+        p is np.float32 for p in (adapter.residual_precision, adapter.score_precision)
+    )
     for k in range(targets.shape[1]):
         own, total = score[:, k], np.empty(starts[-1])
         own[:] = trees.base_value[k]
         if offsets is not None:
             own += offsets[:, k]
-        values, target = np.ascontiguousarray(trees.leaf_values[:, k]), np.ascontiguousarray(targets[:, k])
+        values, target = (
+            np.ascontiguousarray(trees.leaf_values[:, k]),
+            np.ascontiguousarray(targets[:, k]),
+        )
         if single_score:
             own[:], values = own.astype(np.float32), values.astype(np.float32).astype(np.float64)
         rows.replay(values, target, weights, single, single_score, own, total, counts)
         sums[:, k] = total
-    leaf_weights = counts if weights is None else leaf_totals(leaves, trees.n_leaves, weights, limits.n_threads)
+    leaf_weights = (
+        counts
+        if weights is None
+        else leaf_totals(leaves, trees.n_leaves, weights, limits.n_threads)
+    )
     if trees.held_out is not None:
-        counts = leaf_totals(leaves, trees.n_leaves, (~trees.held_out).astype(float), limits.n_threads)
-    return Walked(leaves, np.ones(1), np.rint(counts).astype(np.int64), leaf_weights, sums, score, leaf_weights)
+        counts = leaf_totals(
+            leaves, trees.n_leaves, (~trees.held_out).astype(float), limits.n_threads
+        )
+    return Walked(
+        leaves,
+        np.ones(1),
+        np.rint(counts).astype(np.int64),
+        leaf_weights,
+        sums,
+        score,
+        leaf_weights,
+    )
 
 
 class TreeWalk:
@@ -114,28 +145,50 @@ class TreeWalk:
         budget: Budget,
     ):
         self.adapter, self.trees, self.targets, self.offsets = adapter, trees, targets, offsets
-        self.leaves, self.budget = np.ascontiguousarray(leaves), budget  # which those of some rows may not be
+        self.leaves, self.budget = (
+            np.ascontiguousarray(leaves),
+            budget,
+        )  # which those of some rows may not be
         self.starts = np.concatenate([[0], np.cumsum(trees.n_leaves)])
-        self.score = self._start(1.0 if trees.schedule.coefficients is None else trees.schedule.coefficients.beta[0])
+        self.score = self._start(
+            1.0 if trees.schedule.coefficients is None else trees.schedule.coefficients.beta[0]
+        )
         self.added = 0  # trees up to here are in the predictions
         # (T,): after which trees the coefficients of others, or the base, change
         self.changes = np.zeros(0, dtype=np.bool_)
         if trees.schedule.coefficients is not None:
             omega, beta = trees.schedule.coefficients.omega, trees.schedule.coefficients.beta
             self.changes = (omega[1:] != omega[:-1]).any(axis=1) | (beta[1:] != beta[:-1])
-        self._counted: tuple[Any, Array] = None, np.empty(0)  # the score, and (N, 1 + K) weights and weighted residuals
-        self.levels = [1.0]  # first, so that a structure with a single level of draws is one without sampling
-        self.known = np.zeros(0, dtype=np.uint16)  # the codes of whole numbers of draws; MOST_DRAWS: not yet met
+        self._counted: tuple[Any, Array] = (
+            None,
+            np.empty(0),
+        )  # the score, and (N, 1 + K) weights and weighted residuals
+        self.levels = [
+            1.0
+        ]  # first, so that a structure with a single level of draws is one without sampling
+        self.known = np.zeros(
+            0, dtype=np.uint16
+        )  # the codes of whole numbers of draws; MOST_DRAWS: not yet met
         # Codes of the draws, two bytes if there are many.
-        self.codes = None if trees.sampler is None and trees.ranks is None else self._empty(np.uint8)
-        self.shares = None if trees.ranks is None else np.zeros((3 + trees.ranks.spreads, int(self.starts[-1])))
+        self.codes = (
+            None if trees.sampler is None and trees.ranks is None else self._empty(np.uint8)
+        )
+        self.shares = (
+            None
+            if trees.ranks is None
+            else np.zeros((3 + trees.ranks.spreads, int(self.starts[-1])))
+        )
         self.drawn = None if trees.sampler is None or trees.ranks is None else self._empty(np.uint8)
         self.shift: Array | None = None
-        self.beyond = None if trees.cut is None else self._empty(np.uint8)  # whose residuals are cut off
+        self.beyond = (
+            None if trees.cut is None else self._empty(np.uint8)
+        )  # whose residuals are cut off
 
     def _empty(self, dtype: type[np.unsignedinteger[Any]]) -> Leaves:
         shape = (self.leaves.shape[0], self.leaves.shape[1])
-        return self.budget.empty(shape, dtype, "How often each row was drawn for each tree", ELSEWHERE)
+        return self.budget.empty(
+            shape, dtype, "How often each row was drawn for each tree", ELSEWHERE
+        )
 
     def run(self) -> Walked:
         trees, n_trees = self.trees, len(self.trees.n_leaves)
@@ -147,9 +200,13 @@ class TreeWalk:
             own, n = slice(self.starts[t], self.starts[t + 1]), int(trees.n_leaves[t])
             residuals = self._seen(t)
             draw = self._draw(t, residuals)
-            taken = draw if trees.held_out is None else np.where(trees.held_out, 0.0, draw)  # held out: of weight 0
+            taken = (
+                draw if trees.held_out is None else np.where(trees.held_out, 0.0, draw)
+            )  # held out: of weight 0
             if self._in_core:
-                weighted, counts[own] = drawn_sums(self.leaves[t], taken, self._weighted(residuals), n)
+                weighted, counts[own] = drawn_sums(
+                    self.leaves[t], taken, self._weighted(residuals), n
+                )
                 drawn_weights[own] = self.leaf_weights[own] = weighted[:, 0]
                 self.sums[own] = weighted[:, 1:]
             else:
@@ -158,10 +215,16 @@ class TreeWalk:
                 if trees.ranks is None:
                     self.sums[own] = self._leaf_sums(t, residuals, draw, drawn)
                 else:
-                    self.sums[own], self.leaf_weights[own] = self._pick(t, trees.ranks, residuals, draw)
+                    self.sums[own], self.leaf_weights[own] = self._pick(
+                        t, trees.ranks, residuals, draw
+                    )
                 counts[own] = np.bincount(self.leaves[t], taken > 0, n)
             self._advance(t)
-        draws, ranks, cut = np.array(self.levels) if self.shares is None else self.shares, None, None
+        draws, ranks, cut = (
+            np.array(self.levels) if self.shares is None else self.shares,
+            None,
+            None,
+        )
         if trees.ranks is not None:
             rows = None if trees.held_out is None else np.flatnonzero(~trees.held_out)
             single = self.adapter.residual_precision is np.float32
@@ -182,7 +245,9 @@ class TreeWalk:
 
     @staticmethod
     def _rounded(values: Array, precision: type[np.floating[Any]]) -> Array:
-        return values.astype(precision).astype(np.float64) if precision is not np.float64 else values
+        return (
+            values.astype(precision).astype(np.float64) if precision is not np.float64 else values
+        )
 
     def _draw(self, t: int, residuals: Array) -> Array:
         """(N,): how often each row was drawn for tree t; told apart by a code for the structure's cells."""
@@ -196,7 +261,11 @@ class TreeWalk:
         draw: Array = drawn.astype(np.float64)
         if self.shares is not None:
             return draw
-        most = int(drawn.max(initial=0)) if drawn.dtype.kind in "iu" and drawn.min(initial=0) >= 0 else MOST_DRAWS
+        most = (
+            int(drawn.max(initial=0))
+            if drawn.dtype.kind in "iu" and drawn.min(initial=0) >= 0
+            else MOST_DRAWS
+        )
         if most < MOST_DRAWS:
             more = most + 1 - len(self.known)
             self.known = np.append(self.known, np.full(max(more, 0), MOST_DRAWS, dtype=np.uint16))
@@ -252,24 +321,38 @@ class TreeWalk:
     @property
     def _in_core(self) -> bool:
         """Whether nothing is rounded or picked on the way from residuals to the sums of leaves."""
-        return self.adapter.residual_precision is np.float64 and self.trees.ranks is None and self.beyond is None
+        return (
+            self.adapter.residual_precision is np.float64
+            and self.trees.ranks is None
+            and self.beyond is None
+        )
 
     def _weighted(self, residuals: Array) -> Array:
         """(N, 1 + K): the weights of the rows, and weight * residual."""
         if self._counted[0] is not self.score:  # a forest's residuals are those of all its trees
-            weights = np.ones(len(residuals)) if self.trees.row_weights is None else self.trees.row_weights
+            weights = (
+                np.ones(len(residuals))
+                if self.trees.row_weights is None
+                else self.trees.row_weights
+            )
             self._counted = self.score, np.column_stack([weights, residuals * weights[:, None]])
         return self._counted[1]
 
     def _leaf_sums(self, t: int, residuals: Array, draw: Array, drawn: Array) -> Array:
         precision, weights = self.adapter.residual_precision, self.trees.row_weights
         if weights is not None or self.beyond is not None:
-            residuals = self._rounded(residuals if weights is None else residuals * weights[:, None], precision)
+            residuals = self._rounded(
+                residuals if weights is None else residuals * weights[:, None], precision
+            )
         if self.trees.sampler is not None:
             residuals = self._rounded(residuals * draw[:, None], precision)
         n = int(self.trees.n_leaves[t])
         if self.beyond is not None and self.trees.cut is not None:
-            own, off, leaf = slice(self.starts[t], self.starts[t + 1]), self.beyond[t] != 0, self.leaves[t]
+            own, off, leaf = (
+                slice(self.starts[t], self.starts[t + 1]),
+                self.beyond[t] != 0,
+                self.leaves[t],
+            )
             self.cut_sums[own, 0] = np.bincount(leaf[off], residuals[off, 0], n)
             self.free[own] = np.bincount(leaf[~off], drawn[~off], n)
             if not self.trees.cut.weighs:
@@ -288,18 +371,29 @@ class TreeWalk:
         if not self.changes[t]:
             return
         changed = np.flatnonzero(c.omega[t + 1] - c.omega[t])
-        again = self.adapter.score_precision is not np.float64 and bool((changed < self.added).any())
+        again = self.adapter.score_precision is not np.float64 and bool(
+            (changed < self.added).any()
+        )
         if again:
             self.score = self._start(c.beta[t + 1])
             changed = np.flatnonzero(c.omega[t + 1])
         elif c.beta[t + 1] != c.beta[t]:
             self.score = self.score + (c.beta[t + 1] - c.beta[t]) * self.trees.base_value
         change = c.omega[t + 1, changed] - (0.0 if again else c.omega[t, changed])
-        shares = np.divide(change, c.omega[-1, changed], out=np.zeros(len(changed)), where=c.omega[-1, changed] != 0)
-        if self.adapter.score_precision is np.float64 and len(changed) == len(c.omega) - 1:  # a forest
+        shares = np.divide(
+            change,
+            c.omega[-1, changed],
+            out=np.zeros(len(changed)),
+            where=c.omega[-1, changed] != 0,
+        )
+        if (
+            self.adapter.score_precision is np.float64 and len(changed) == len(c.omega) - 1
+        ):  # a forest
             table = self.trees.leaf_values * np.repeat(shares, self.trees.n_leaves)[:, None]
             added = np.empty_like(self.score)
-            host_backend(1).rows(self.leaves, self.starts).read_out(table, np.zeros(table.shape[1]), None, 0, added)
+            host_backend(1).rows(self.leaves, self.starts).read_out(
+                table, np.zeros(table.shape[1]), None, 0, added
+            )
             self.score = self.score + added
         else:
             for s, share in zip(changed, shares):
@@ -309,12 +403,16 @@ class TreeWalk:
     def _start(self, beta: float) -> Array:
         """The predictions before any tree."""
         start = beta * self.trees.base_value + np.zeros_like(self.targets)
-        return self._rounded(start if self.offsets is None else start + self.offsets, self.adapter.score_precision)
+        return self._rounded(
+            start if self.offsets is None else start + self.offsets, self.adapter.score_precision
+        )
 
     def _add(self, s: int, share: float) -> None:
         """Add a share of what tree s adds in the end."""
         precision = self.adapter.score_precision
-        values = self._rounded(share * self.trees.leaf_values[self.starts[s] : self.starts[s + 1]], precision)
+        values = self._rounded(
+            share * self.trees.leaf_values[self.starts[s] : self.starts[s + 1]], precision
+        )
         self.score = self._rounded(self.score + values[self.leaves[s]], precision)
 
     def _cells(self) -> Leaves:
@@ -322,7 +420,9 @@ class TreeWalk:
         codes, half = self.codes, len(self.levels)
         if self.beyond is None and (codes is None or (self.shares is None and half == 1)):
             return self.leaves
-        levels = (half if self.beyond is None else 2 * half) if self.shares is None else len(self.shares)
+        levels = (
+            (half if self.beyond is None else 2 * half) if self.shares is None else len(self.shares)
+        )
         dtype = cell_dtype(int(self.trees.n_leaves.max()) * levels)
         cells = self.leaves if dtype is self.leaves.dtype.type else self._empty(dtype)
         for t, n in enumerate(self.trees.n_leaves):

@@ -58,7 +58,11 @@ def render(known: Cases, i: int, name: str, words: Words, sure: str, back: str) 
     ]
     if len(lines):
         mean = _mean(known, i, words)
-        parts += [_table(known, i, words), f"<p>{escape(mean)}</p>" if mean else "", _notes(known, lines, words)]
+        parts += [
+            _table(known, i, words),
+            f"<p>{escape(mean)}</p>" if mean else "",
+            _notes(known, lines, words),
+        ]
     parts.append("</section>")
     drawn = _map(known, i, lines, words)
     if drawn:
@@ -103,7 +107,9 @@ def _carried(known: Cases, i: int, words: Words) -> str:
     if known.alike is None:
         which = f"are the {listed} that count most" if listed > 1 else "is the one that counts most"
     else:
-        which = f"{f'are the {listed}' if listed > 1 else 'is the one'} most like this {words.query}"
+        which = (
+            f"{f'are the {listed}' if listed > 1 else 'is the one'} most like this {words.query}"
+        )
     made += f"Listed {which}{may}. "
     moved, value = known.moved[i], known.values[i]
     if np.isnan(moved):
@@ -129,8 +135,15 @@ def _table(known: Cases, i: int, words: Words) -> str:
     if known.drawings is not None:
         heads.append("Distance")
     is_ = [escape(head) for head in (*heads, *(words.name(name) for name in shown.names))]
-    own = ["" if column is None else cell(column[i], plain) for column, plain in zip(known.queried, shown.plain)]
-    made = ["<table><thead><tr>", *(f"<th>{head}</th>" for head in is_), '</tr></thead><tbody><tr class="this">']
+    own = [
+        "" if column is None else cell(column[i], plain)
+        for column, plain in zip(known.queried, shown.plain)
+    ]
+    made = [
+        "<table><thead><tr>",
+        *(f"<th>{head}</th>" for head in is_),
+        '</tr></thead><tbody><tr class="this">',
+    ]
     made += [_cell(is_[0], f"This {words.query}"), "<td></td>", _cell("Estimate", estimate)]
     made += ["<td></td>" for _ in heads[3:]]
     made += [_cell(head, text) for head, text in zip(is_[len(heads) :], own)]
@@ -147,14 +160,26 @@ def _table(known: Cases, i: int, words: Words) -> str:
         if known.alike is not None:
             made.append(_cell("Alike", percent(known.alike[line])))
         if known.drawings is not None:
-            made.append(_cell("Distance", site_map.distance_text(known.drawings.away[i, rank], known.drawings.unit)))
-        for head, row, queried, plain in zip(is_[len(heads) :], known.own, known.queried, shown.plain):
+            made.append(
+                _cell(
+                    "Distance",
+                    site_map.distance_text(known.drawings.away[i, rank], known.drawings.unit),
+                )
+            )
+        for head, row, queried, plain in zip(
+            is_[len(heads) :], known.own, known.queried, shown.plain
+        ):
             gap = "" if row is None or queried is None else difference(row[line], queried[i], plain)
             made.append(_cell(head, "" if row is None else cell(row[line], plain), gap))
     made.append("</tr>")
     if len(lines) > 1:
         mean = words.amount(known.adjusted[lines.start : lines.stop].mean())
-        made += ['<tr class="this">', _cell(is_[0], f"Mean of these {len(lines)}"), "<td></td>", _cell(is_[2], mean)]
+        made += [
+            '<tr class="this">',
+            _cell(is_[0], f"Mean of these {len(lines)}"),
+            "<td></td>",
+            _cell(is_[2], mean),
+        ]
         made += ["<td></td>" for _ in is_[3:]]
     made.append("</tr></tbody></table>")
     return "".join(made)
@@ -164,7 +189,13 @@ def _cell(head: str, text: str, gap: str = "", word: str = "") -> str:
     """A cell under a head that is escaped already, with a difference or a word of caution; short ones are not broken."""
     if not text:
         return "<td></td>"
-    kept = ' class="n"' if len(text) <= UNBROKEN and " " not in text else ' class="s"' if len(text) <= SHORT else ""
+    kept = (
+        ' class="n"'
+        if len(text) <= UNBROKEN and " " not in text
+        else ' class="s"'
+        if len(text) <= SHORT
+        else ""
+    )
     more = f" <small>({escape(gap)})</small>" if gap else ""
     more += f' <small class="word">{escape(word)}</small>' if word else ""
     return f'<td{kept} data-is="{head}">{escape(text)}{more}</td>'
@@ -173,7 +204,13 @@ def _cell(head: str, text: str, gap: str = "", word: str = "") -> str:
 def _far(known: Cases, i: int, line: int) -> str:
     """A word for an adjusted target that is far from the estimate; nothing for others."""
     ratio = known.adjusted[line] / known.values[i] if known.values[i] else 1.0
-    return "more than twice the estimate" if ratio > FAR else "less than half the estimate" if ratio < 1 / FAR else ""
+    return (
+        "more than twice the estimate"
+        if ratio > FAR
+        else "less than half the estimate"
+        if ratio < 1 / FAR
+        else ""
+    )
 
 
 def _mean(known: Cases, i: int, words: Words) -> str:
@@ -188,7 +225,9 @@ def _mean(known: Cases, i: int, words: Words) -> str:
     rest = adjusted[~odd].mean() if odd.any() and not odd.all() else np.inf
     if abs(rest - value) <= abs(gap) / 2:
         *most, last = (str(rank + 1) for rank in np.flatnonzero(odd))
-        whose, them = (f"numbers {', '.join(most)} and {last}", "them") if most else (f"number {last}", "it")
+        whose, them = (
+            (f"numbers {', '.join(most)} and {last}", "them") if most else (f"number {last}", "it")
+        )
         return f"{said} because of {whose}; without {them} the mean is {words.amount(rest)}."
     way = "higher" if gap > 0 else "lower"
     return (
@@ -205,7 +244,9 @@ def _notes(known: Cases, lines: range, words: Words) -> str:
     )
     if known.alike is not None:
         made += f" Alike: in how many of its steps the model treats it like this {words.query}."
-    if any(known.queried[j] is not None and known.own[j] is not None for j in range(len(known.own))):
+    if any(
+        known.queried[j] is not None and known.own[j] is not None for j in range(len(known.own))
+    ):
         made += f" In brackets: the difference from this {words.query}."
     if any(known.suspect[line] for line in lines):
         made += (
@@ -219,4 +260,6 @@ def _map(known: Cases, i: int, lines: range, words: Words) -> str:
     if known.drawings is None or not len(lines):
         return ""
     titles = [row_name(known.rows[line]) for line in lines]
-    return site_map.svg(known.drawings, i, titles, f"Map of this {words.query} and of {len(titles)} {words.rows}")
+    return site_map.svg(
+        known.drawings, i, titles, f"Map of this {words.query} and of {len(titles)} {words.rows}"
+    )

@@ -53,7 +53,9 @@ class ShownBeside:
     plain: list[float]  #: for each of them, the number from which on numbers have commas
     n_train: int
     is_restricted: bool  #: whether some training rows may not be listed
-    dates: tuple[int, NDArray[Any]] | None  #: the column that says when rows were, and (n,) the dates of the estimates
+    dates: (
+        tuple[int, NDArray[Any]] | None
+    )  #: the column that says when rows were, and (n,) the dates of the estimates
     on_map: Places | None
     suspects: NDArray[np.bool_] | None  #: (N,) training rows to mark
     refits: Array | None = None  #: (n,) how far real refits move the estimates
@@ -84,7 +86,12 @@ def raised(
 
 
 def cases(
-    about: Predicted, found: Compared, places: NDArray[np.intp], values: Array, k: int, shown: ShownBeside
+    about: Predicted,
+    found: Compared,
+    places: NDArray[np.intp],
+    values: Array,
+    k: int,
+    shown: ShownBeside,
 ) -> Cases:
     """The content of pages on a batch of predictions of these values, at these positions of X, with k rows each."""
     lines = comparables.listed(about, found).columns
@@ -98,9 +105,13 @@ def cases(
         at = asked, lines["rank"] - 1
         wide[at], weights[at] = rows, lines["weight"]
         drawings = site_map.sheets(shown.on_map, places, wide, weights)
-    moves, moved = raised(about.scale, np.asarray(lines["weight"]), np.asarray(lines["target"]), values, starts)
+    moves, moved = raised(
+        about.scale, np.asarray(lines["weight"]), np.asarray(lines["target"]), values, starts
+    )
     queried = known.of_queries(places, shown.chosen)
-    date = None if shown.dates is None else shown.dates[0]  # an estimate is of a date; nothing was sold on it
+    date = (
+        None if shown.dates is None else shown.dates[0]
+    )  # an estimate is of a date; nothing was sold on it
     return Cases(
         places=places,
         values=values,

@@ -26,7 +26,9 @@ PER_FOLDER = 1000  # pages of a sub-folder
 LONGEST = 80  # letters of a file name, before its suffix
 MANIFEST = "report.json"
 FORMAT = 2  # of pages and index: another one is another report
-TAKEN = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\.|$)", re.I)  # names that Windows gives to devices
+TAKEN = re.compile(
+    r"(con|prn|aux|nul|com\d|lpt\d)(\.|$)", re.I
+)  # names that Windows gives to devices
 
 
 def file_names(labels: Sequence[str]) -> list[str]:
@@ -50,7 +52,9 @@ def file_names(labels: Sequence[str]) -> list[str]:
 
 
 def _safe(label: str) -> str:
-    name = re.sub(r"[^A-Za-z0-9._-]", lambda sign: "".join(f"~{byte:02x}" for byte in sign[0].encode()), label)
+    name = re.sub(
+        r"[^A-Za-z0-9._-]", lambda sign: "".join(f"~{byte:02x}" for byte in sign[0].encode()), label
+    )
     if len(name) > LONGEST:
         name = f"{name[: LONGEST - 17]}~.{hashlib.sha256(label.encode()).hexdigest()[:15]}"
     return f"~{name}" if not name or name[0] in ".-" or TAKEN.match(name) else name
@@ -62,7 +66,9 @@ def fingerprint(*columns: Any) -> str:
     for column in columns:
         values = np.asarray(column)
         if values.dtype.kind in "OUSV":
-            texts = [str(value).encode("utf-8", "surrogatepass") for value in values.ravel().tolist()]
+            texts = [
+                str(value).encode("utf-8", "surrogatepass") for value in values.ravel().tolist()
+            ]
             made.update(f"text{values.shape}{list(map(len, texts))}".encode())
             made.update(b"".join(texts))
             continue
@@ -85,7 +91,9 @@ class Folder:
             own = self.path / "pages" / name
             own.mkdir(parents=True, exist_ok=True)
             there |= {f"{name}/{file}" for file in os.listdir(own)}
-        return np.array([i for i, file in enumerate(self.files) if file not in there], dtype=np.intp)
+        return np.array(
+            [i for i, file in enumerate(self.files) if file not in there], dtype=np.intp
+        )
 
     def write(self, i: int, text: str) -> None:
         """The page of query i."""
@@ -97,16 +105,30 @@ def opened(path: Any, files: list[str], made_of: dict[str, Any]) -> Folder:
     found = as_path(path, "folder")
     manifest = found / MANIFEST
     if not found.absolute().parent.is_dir():
-        raise InputError(f"There is no directory {found.absolute().parent} to make {found.name} in. Make it first.")
+        raise InputError(
+            f"There is no directory {found.absolute().parent} to make {found.name} in. Make it first."
+        )
     if found.exists() and not found.is_dir():
-        raise InputError(f"folder is {str(found)!r}, a file; expected a directory, which is made if it is not there.")
-    if found.is_dir() and not manifest.exists() and any(not name.startswith(".") for name in os.listdir(found)):
-        raise InputError(f"folder is {str(found)!r}, which holds other files; expected a new or an empty directory.")
-    whole_text = json.dumps({"axil": "report", "format": FORMAT, **made_of}, indent=1, sort_keys=True) + "\n"
+        raise InputError(
+            f"folder is {str(found)!r}, a file; expected a directory, which is made if it is not there."
+        )
+    if (
+        found.is_dir()
+        and not manifest.exists()
+        and any(not name.startswith(".") for name in os.listdir(found))
+    ):
+        raise InputError(
+            f"folder is {str(found)!r}, which holds other files; expected a new or an empty directory."
+        )
+    whole_text = (
+        json.dumps({"axil": "report", "format": FORMAT, **made_of}, indent=1, sort_keys=True) + "\n"
+    )
     try:
         found.mkdir(exist_ok=True)
     except OSError as error:
-        raise InputError(f"{found} cannot be made: {error.strerror or error}. Choose another place.") from error
+        raise InputError(
+            f"{found} cannot be made: {error.strerror or error}. Choose another place."
+        ) from error
     if not manifest.exists():
         whole(manifest, whole_text, only_new=True)
     _compare(manifest, json.loads(whole_text))
@@ -117,12 +139,16 @@ def _compare(manifest: Path, wanted: dict[str, Any]) -> None:
     """Refuse a folder whose manifest says that it is of another report."""
     try:
         known = json.loads(manifest.read_text(encoding="utf-8"))
-        different = [name for name in sorted({*known, *wanted}) if known.get(name) != wanted.get(name)]
+        different = [
+            name for name in sorted({*known, *wanted}) if known.get(name) != wanted.get(name)
+        ]
     except (OSError, ValueError, TypeError):
         different = ["all of it: it cannot be read"]
     if different:
         said = [
-            f"{name} ({shown(known.get(name))}, now {shown(wanted.get(name))})" if name in wanted else name
+            f"{name} ({shown(known.get(name))}, now {shown(wanted.get(name))})"
+            if name in wanted
+            else name
             for name in different
         ]
         raise InputError(
@@ -135,7 +161,12 @@ PER_SHARD = 4000  # labels of a file: some 200 kB
 
 
 def write_index(
-    folder: Path, labels: list[str], files: list[str], values: list[str], more: list[str], words: Words
+    folder: Path,
+    labels: list[str],
+    files: list[str],
+    values: list[str],
+    more: list[str],
+    words: Words,
 ) -> None:
     """Write ``search/0.js``, ... with labels in the order of a browser, lower case, and then ``index.html``."""
     keys = [label.lower() for label in labels]

@@ -53,7 +53,11 @@ class Plan:
             "model": fingerprint(model.targets, np.float32(fitted)),
             "training rows": fingerprint(
                 model.index,
-                *(one for one in known.of_training(np.arange(model.shape[0]), shown.chosen) if one is not None),
+                *(
+                    one
+                    for one in known.of_training(np.arange(model.shape[0]), shown.chosen)
+                    if one is not None
+                ),
             ),
             "X": fingerprint(
                 self.labels,
@@ -62,25 +66,41 @@ class Plan:
                 *([] if self.offsets is None else [self.offsets]),
             ),
             "rows that may be listed": fingerprint(
-                *(one for one in (allowed.among, allowed.by_query, allowed.codes, allowed.values) if one is not None),
+                *(
+                    one
+                    for one in (allowed.among, allowed.by_query, allowed.codes, allowed.values)
+                    if one is not None
+                ),
                 *(choice.ranges or ()),
             ),
-            "map": None if place is None else fingerprint(place.training, place.queries, place.unit),
+            "map": None
+            if place is None
+            else fingerprint(place.training, place.queries, place.unit),
             "dates": None if shown.dates is None else fingerprint(shown.dates[1]),
             "suspects": None if shown.suspects is None else fingerprint(shown.suspects),
             "refits": None if shown.refits is None else fingerprint(shown.refits),
-            "interval": None if self.predictive is None else f"{self.predictive!r} at {self.coverage:g}",
+            "interval": None
+            if self.predictive is None
+            else f"{self.predictive!r} at {self.coverage:g}",
             "k": choice.k,
             "sign": self.sign,
             "by": "leaves" if choice.by_leaves else "weights",
             "columns": shown.names,
-            "words": {name: getattr(self.words, name) for name in ("title", "target", "unit", "rows", "query")},
+            "words": {
+                name: getattr(self.words, name)
+                for name in ("title", "target", "unit", "rows", "query")
+            },
             "names": dict(self.words.names),
         }
 
 
 def shown_of(
-    known: Columns, columns: Any, rules: Rules, map: Any, suspects: NDArray[np.bool_] | None, n_train: int
+    known: Columns,
+    columns: Any,
+    rules: Rules,
+    map: Any,
+    suspects: NDArray[np.bool_] | None,
+    n_train: int,
 ) -> ShownBeside:
     """Things that pages show beside the numbers of the model, checked."""
     first = [*range(known.n_features, len(known.names)), *range(known.n_features)][:MOST_COLUMNS]
@@ -91,7 +111,16 @@ def shown_of(
         points = rules.points(known)[0]
         if rules.asof is not None or points.dtype.kind == "M":
             dates = rules.column(known)[0], points
-    return ShownBeside(known, chosen, plain, n_train, rules.are_any, dates, site_map.as_places(map, known), suspects)
+    return ShownBeside(
+        known,
+        chosen,
+        plain,
+        n_train,
+        rules.are_any,
+        dates,
+        site_map.as_places(map, known),
+        suspects,
+    )
 
 
 def refuse_names(words: Words, known: Columns) -> None:
@@ -106,7 +135,10 @@ def refuse_names(words: Words, known: Columns) -> None:
 
 def page_labels(X: Any) -> list[str]:
     """The labels of the rows as text, no two of which may be the same."""
-    labels = [row_name(own) if not isinstance(own, str) else own for own in inputs.as_list(inputs.row_labels(X))]
+    labels = [
+        row_name(own) if not isinstance(own, str) else own
+        for own in inputs.as_list(inputs.row_labels(X))
+    ]
     if len(set(labels)) < len(labels):
         twice = Counter(labels).most_common(1)[0][0]
         raise InputError(
@@ -128,4 +160,6 @@ def refuse(asked: Asked, interval: Any) -> None:
     if not len(asked):
         raise InputError("X has no rows, so there is nothing to report on.")
     if interval is not None and not isinstance(interval, Predictive):
-        raise InputError(f"interval is {shown(interval)}; expected what explainer.calibrate(...) returned.")
+        raise InputError(
+            f"interval is {shown(interval)}; expected what explainer.calibrate(...) returned."
+        )

@@ -28,7 +28,9 @@ from axil.types import Array
 
 CHUNK = 64  # pages that a thread writes at a time
 WAITING = 64  # chunks that may wait to be written
-SAME = 1e-6  # of the largest prediction: how far those of an interval may be from those of the report
+SAME = (
+    1e-6  # of the largest prediction: how far those of an interval may be from those of the report
+)
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,9 @@ class Written:
     index: Path  #: the page to begin with
     pages: int  #: in the folder
     written: int  #: by this call; the others were there
-    unlisted: int  #: of those written, pages that list no training row, as none meets the conditions
+    unlisted: (
+        int  #: of those written, pages that list no training row, as none meets the conditions
+    )
 
 
 class Reports(Question):
@@ -189,7 +193,19 @@ class Reports(Question):
             sure = ("" if interval.source == "held out" else "about ") + shares(coverage)
         values = model.scale.inverse(asked.queries.predictions)[:, 0]
         offsets = inputs.as_offsets(init_score, len(labels), 1, "explained")
-        plan = Plan(words, choice, sign, allowed, shown_there, interval, coverage, sure, labels, values, offsets)
+        plan = Plan(
+            words,
+            choice,
+            sign,
+            allowed,
+            shown_there,
+            interval,
+            coverage,
+            sure,
+            labels,
+            values,
+            offsets,
+        )
         place = opened(folder, file_names(labels), plan.made_of(asked, fitted_of(model)))
         missing = place.missing()
         unlisted = _write(plan, place, asked, missing) if len(missing) else 0
@@ -235,7 +251,9 @@ def _cases(plan: Plan, asked: Asked, places: NDArray[np.intp]) -> Iterator[Cases
         made = cases(about, found, some, values, choice.k, plan.shown)
         if plan.predictive is not None:
             offset = None if plan.offsets is None else plan.offsets[some]
-            made = replace(made, interval=_ends(plan, inputs.take_rows(rows, part), offset, made.values))
+            made = replace(
+                made, interval=_ends(plan, inputs.take_rows(rows, part), offset, made.values)
+            )
         yield made
 
 
@@ -244,7 +262,9 @@ def _ends(plan: Plan, rows: Any, offsets: Array | None, values: Array) -> tuple[
     assert plan.predictive is not None
     found = inputs.as_frame(plan.predictive.interval(rows, plan.coverage, init_score=offsets))
     assert found is not None
-    own, lower, upper = (np.asarray(found[name].to_numpy()) for name in ("prediction", "lower", "upper"))
+    own, lower, upper = (
+        np.asarray(found[name].to_numpy()) for name in ("prediction", "lower", "upper")
+    )
     if not np.allclose(own, values, rtol=0, atol=SAME * np.abs(values).max(initial=1e-300)):
         raise InputError(
             "interval predicts other values than this explainer; expected what its own calibrate returned."
@@ -255,11 +275,20 @@ def _ends(plan: Plan, rows: Any, offsets: Array | None, values: Array) -> tuple[
 def _pages(place: Folder, plan: Plan, known: Cases, some: range) -> None:
     for i in some:
         at = int(known.places[i])
-        place.write(at, case_page.render(known, i, plan.labels[at], plan.words, plan.sure, "../../index.html"))
+        place.write(
+            at,
+            case_page.render(known, i, plan.labels[at], plan.words, plan.sure, "../../index.html"),
+        )
 
 
 def _index(place: Folder, plan: Plan, found: list[int]) -> None:
     values = [plan.words.amount(value) for value in plan.values.tolist()]
-    columns = [one for one in plan.shown.known.of_queries(np.arange(len(values)), found) if one is not None]
-    more = [", ".join(cell(value) for value in line) for line in zip(*columns)] if columns else [""] * len(values)
+    columns = [
+        one for one in plan.shown.known.of_queries(np.arange(len(values)), found) if one is not None
+    ]
+    more = (
+        [", ".join(cell(value) for value in line) for line in zip(*columns)]
+        if columns
+        else [""] * len(values)
+    )
     write_index(place.path, plan.labels, place.files, values, more, plan.words)

@@ -27,7 +27,9 @@ class Words:
     unit: str = ""  #: of the target: a sign of money goes in front
     rows: str = "records"  #: the training rows, in the plural
     query: str = "case"  #: one row of X
-    names: Mapping[str, str] = field(default_factory=dict)  #: of columns, where they are to be called something else
+    names: Mapping[str, str] = field(
+        default_factory=dict
+    )  #: of columns, where they are to be called something else
 
     def __post_init__(self) -> None:
         """Refuse what is no text."""
@@ -35,8 +37,12 @@ class Words:
             if not isinstance(getattr(self, name), str):
                 raise InputError(f"{name} is {shown(getattr(self, name))}; expected text.")
         own = self.names
-        if not isinstance(own, Mapping) or not all(isinstance(x, str) for pair in own.items() for x in pair):
-            raise InputError(f"names is {shown(own)}; expected a dict from columns to what people call them.")
+        if not isinstance(own, Mapping) or not all(
+            isinstance(x, str) for pair in own.items() for x in pair
+        ):
+            raise InputError(
+                f"names is {shown(own)}; expected a dict from columns to what people call them."
+            )
 
     def amount(self, value: float, beside: float | None = None) -> str:
         """A number in the unit of the target; of money from a hundred on without cents. ``beside``: one of as many decimals."""
@@ -88,7 +94,12 @@ def commas_from(values: NDArray[Any] | None) -> float:
     if values is None or values.dtype.kind not in "iuf":
         return 1000.0
     known = values[np.isfinite(values)]
-    years = len(known) and YEARS[0] <= known.min() and known.max() <= YEARS[1] and (known == known.round()).all()
+    years = (
+        len(known)
+        and YEARS[0] <= known.min()
+        and known.max() <= YEARS[1]
+        and (known == known.round()).all()
+    )
     return np.inf if years else 1000.0
 
 
@@ -110,7 +121,11 @@ def percent(share: float) -> str:
 
 def row_name(value: Any) -> str:
     """The name of a row, a number as it is written in records."""
-    if isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and value == value:
+    if (
+        isinstance(value, (int, float, np.number))
+        and not isinstance(value, bool)
+        and value == value
+    ):
         return str(int(value)) if value == int(value) else str(value)
     return cell(value)
 
@@ -144,7 +159,9 @@ def difference(own: Any, queried: Any, plain: float = 1000.0) -> str:
     if own == queried:
         return "same"
     numbers = (int, float, np.integer, np.floating)
-    if not (isinstance(own, numbers) and isinstance(queried, numbers)) or isinstance(own, (bool, np.bool_)):
+    if not (isinstance(own, numbers) and isinstance(queried, numbers)) or isinstance(
+        own, (bool, np.bool_)
+    ):
         return ""
     gap = float(own) - float(queried)
     return ("+" if gap > 0 else "") + number(gap, plain)

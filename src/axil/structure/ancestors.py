@@ -81,12 +81,18 @@ class Ancestors(Transferable):
             return
         total, size = int(n_leaves.sum()), len(self.parents)
         if self.parents.dtype != np.int32 or self.parents.ndim != 1 or size < total:
-            raise ValueError(f"parents of nodes are {self.parents.dtype} {self.parents.shape}, expected int32 numbers")
+            raise ValueError(
+                f"parents of nodes are {self.parents.dtype} {self.parents.shape}, expected int32 numbers"
+            )
         inside = (self.parents == NO_NODE) | ((self.parents >= total) & (self.parents < size))
         if not inside.all():
             raise ValueError("a parent that is no inner node")
-        if self.l2 is not None and (self.l2.dtype != np.float64 or self.l2.shape != (size - total,)):
-            raise ValueError(f"l2 of inner nodes is {self.l2.dtype} {self.l2.shape}, expected {(size - total,)}")
+        if self.l2 is not None and (
+            self.l2.dtype != np.float64 or self.l2.shape != (size - total,)
+        ):
+            raise ValueError(
+                f"l2 of inner nodes is {self.l2.dtype} {self.l2.shape}, expected {(size - total,)}"
+            )
         self._climb()  # which refuses a node that is its own ancestor
         top = np.arange(size)
         above = self.parents[top] != NO_NODE
@@ -94,8 +100,12 @@ class Ancestors(Transferable):
             top[above] = self.parents[top[above]]
             above = self.parents[top] != NO_NODE
         roots = np.split(top[:total], np.cumsum(n_leaves)[:-1])
-        if len({int(own[0]) for own in roots}) < len(roots) or any((own != own[0]).any() for own in roots):
-            raise ValueError("leaves of one tree below several roots, or of several trees below one")
+        if len({int(own[0]) for own in roots}) < len(roots) or any(
+            (own != own[0]).any() for own in roots
+        ):
+            raise ValueError(
+                "leaves of one tree below several roots, or of several trees below one"
+            )
         vars(self)["_checked"] = n_leaves
 
     def _climb(self) -> Ids:
@@ -171,7 +181,11 @@ class Ancestors(Transferable):
             at = self.parents[at].astype(np.int64)
             inside = at != NO_NODE
             at, leaf = at[inside], leaf[inside]
-        index = (np.concatenate(rows), np.concatenate(columns)) if rows else (np.zeros(0, int), np.zeros(0, int))
+        index = (
+            (np.concatenate(rows), np.concatenate(columns))
+            if rows
+            else (np.zeros(0, int), np.zeros(0, int))
+        )
         return csr_array((np.ones(len(index[0])), index), shape=(len(nodes), n_leaves))
 
     def l2_of(self, nodes: Ids, n_leaves: int) -> Array:

@@ -35,17 +35,27 @@ class Chains(Transferable):
         ends = np.concatenate([[0], np.cumsum(n_leaves)])
         for name, array in vars(self).items():
             if array.ndim != 1 or array.dtype != np.int64:
-                raise ValueError(f"{name} of the chains is {array.dtype} {array.shape}, expected numbers in a row")
+                raise ValueError(
+                    f"{name} of the chains is {array.dtype} {array.shape}, expected numbers in a row"
+                )
         if not np.array_equal(self.trees, ends) or len(self.order) != ends[-1]:
             raise ValueError(
                 f"chains of {len(self.order)} leaves, expected the {ends[-1]} of all trees, tree after tree"
             )
         tree = np.repeat(np.arange(len(n_leaves)), n_leaves)
-        if not np.array_equal(np.sort(self.order), np.arange(ends[-1])) or not np.array_equal(tree[self.order], tree):
+        if not np.array_equal(np.sort(self.order), np.arange(ends[-1])) or not np.array_equal(
+            tree[self.order], tree
+        ):
             raise ValueError("a leaf that is in the chains of another tree, twice or not at all")
-        rising = (np.diff(self.starts) > 0).all() and (self.starts >= 0).all() and (self.starts <= ends[-1]).all()
+        rising = (
+            (np.diff(self.starts) > 0).all()
+            and (self.starts >= 0).all()
+            and (self.starts <= ends[-1]).all()
+        )
         if not (rising and np.isin(ends, self.starts).all()):
-            raise ValueError("chains that do not begin one after the other, or go on in another tree")
+            raise ValueError(
+                "chains that do not begin one after the other, or go on in another tree"
+            )
 
     def tree(self, t: int) -> Chains:
         """The chains of one tree, its leaves numbered from 0."""
@@ -55,7 +65,9 @@ class Chains(Transferable):
 
     def longest(self) -> Ids:
         """(T,): how many leaves the longest chain of each tree has."""
-        return np.maximum.reduceat(np.diff(self.starts), np.searchsorted(self.starts, self.trees[:-1]))
+        return np.maximum.reduceat(
+            np.diff(self.starts), np.searchsorted(self.starts, self.trees[:-1])
+        )
 
     def pools(self, sums: Array, denominators: Array) -> Ids:
         """(L,): the pool that each leaf of these sums and ``W + l2`` is in, numbered along the order."""
@@ -67,7 +79,9 @@ class Chains(Transferable):
             found: list[tuple[int, float, float]] = []
             for begin in range(start, end):
                 s, d = S[begin], D[begin]
-                while found and found[-1][1] * d >= s * found[-1][2]:  # their quotients, without a division
+                while (
+                    found and found[-1][1] * d >= s * found[-1][2]
+                ):  # their quotients, without a division
                     begin, s, d = found[-1][0], s + found[-1][1], d + found[-1][2]
                     found.pop()
                 found.append((begin, s, d))
@@ -80,7 +94,9 @@ class Chains(Transferable):
     def pooled(self, sums: Array, denominators: Array) -> tuple[Array, Array]:
         """(L,) twice: sums and ``W + l2`` of the pool that each leaf is in."""
         pool = self.pools(sums, denominators)
-        of_sums, of_denominators = (np.bincount(pool, own).astype(np.float64)[pool] for own in (sums, denominators))
+        of_sums, of_denominators = (
+            np.bincount(pool, own).astype(np.float64)[pool] for own in (sums, denominators)
+        )
         return of_sums, of_denominators
 
     def entries(self, sums: Array, denominators: Array) -> int:
@@ -98,18 +114,27 @@ class Chains(Transferable):
                 found.append(None)
                 continue
             inside = csr_array((np.ones(end - start), (own, np.arange(end - start))))
-            scale = np.divide(1.0, total[pool[start:end]], out=np.zeros(end - start), where=total[pool[start:end]] > 0)
+            scale = np.divide(
+                1.0,
+                total[pool[start:end]],
+                out=np.zeros(end - start),
+                where=total[pool[start:end]] > 0,
+            )
             found.append(csr_array(inside.T @ inside).multiply(scale[:, None]).tocsr())
         return found
 
-    def nearest(self, sums: Array, leaf_weights: Array, denominators: Array, k: int) -> tuple[Array, Array]:
+    def nearest(
+        self, sums: Array, leaf_weights: Array, denominators: Array, k: int
+    ) -> tuple[Array, Array]:
         """(L, k') and (k',): the k nearest changes, as maps of the leaf sums, and how far each is.
 
         Two neighbouring pools come together where their values meet; a pool comes apart where the value of its first leaves
         no longer exceeds that of its last ones. Both are differences of the values left and right of a place in a chain.
         """
         pool = self.pools(sums, denominators)[self.order]
-        before, after = self._halves(pool, np.stack([sums, denominators, leaf_weights])[:, self.order])
+        before, after = self._halves(
+            pool, np.stack([sums, denominators, leaf_weights])[:, self.order]
+        )
         places = np.setdiff1d(np.arange(len(pool)), self.starts)
         left, right = before[:, places - 1], after[:, places]
         gaps = np.abs(right[0] / right[1] - left[0] / left[1])
@@ -120,7 +145,10 @@ class Chains(Transferable):
         seeds = np.zeros((len(pool), len(kept)))
         for i, at in enumerate(kept):
             place = places[at]
-            start, end = np.searchsorted(pool, pool[place - 1]), np.searchsorted(pool, pool[place], side="right")
+            start, end = (
+                np.searchsorted(pool, pool[place - 1]),
+                np.searchsorted(pool, pool[place], side="right"),
+            )
             seeds[self.order[start:place], i] = -1.0 / left[1, at]
             seeds[self.order[place:end], i] = 1.0 / right[1, at]
         return seeds, gaps[kept]

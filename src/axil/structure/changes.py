@@ -72,16 +72,30 @@ def _to_thresholds(rule: Regularisation, sums: Array, denominators: Array) -> Ar
     return gaps
 
 
-def _near_nodes(rule: Regularisation, nodes: Nodes, values: Values, sums: Array, leaf_weights: Array) -> Near:
+def _near_nodes(
+    rule: Regularisation, nodes: Nodes, values: Values, sums: Array, leaf_weights: Array
+) -> Near:
     """All changes of nodes that leaves depend on."""
     used, n = _used(nodes, values), len(nodes.leaf)
     denominators = nodes.totals(leaf_weights) + nodes.l2
-    free = used & (values.raw == values.bounded)  # a value at a bound is what it is whatever made the value beyond
-    back = np.stack([values.raw < values.bounded, values.raw > values.bounded])  # the bound that it may come back from
-    apart = values.bounds[0] < values.bounds[1]  # between two bounds of one value there is no way out
+    free = used & (
+        values.raw == values.bounded
+    )  # a value at a bound is what it is whatever made the value beyond
+    back = np.stack(
+        [values.raw < values.bounded, values.raw > values.bounded]
+    )  # the bound that it may come back from
+    apart = (
+        values.bounds[0] < values.bounds[1]
+    )  # between two bounds of one value there is no way out
     to_bounds = np.where((free | (used & back)) & apart, np.abs(values.raw - values.bounds), np.inf)
-    gaps = [np.where(free, _to_thresholds(rule, nodes.totals(sums), denominators), np.inf), *to_bounds]
-    order = [gaps[0], *np.where(np.isfinite(to_bounds), to_bounds, 0.0) * np.minimum(denominators, 1e300)]
+    gaps = [
+        np.where(free, _to_thresholds(rule, nodes.totals(sums), denominators), np.inf),
+        *to_bounds,
+    ]
+    order = [
+        gaps[0],
+        *np.where(np.isfinite(to_bounds), to_bounds, 0.0) * np.minimum(denominators, 1e300),
+    ]
     kinds, at = np.repeat([THRESHOLD, LOWER, UPPER], n), np.tile(np.arange(n), 3)
     if nodes.rivals is not None:
         node, side, other = nodes.rivals.T
@@ -90,7 +104,9 @@ def _near_nodes(rule: Regularisation, nodes: Nodes, values: Values, sums: Array,
         apart = np.abs(values.bounded[other] - values.bounded[node])
         apart[~held | (apart == 0)] = np.inf  # rivals of one value are at one bound
         gaps.append(apart)
-        order.append(np.where(held, apart, 0.0) * np.minimum(denominators[other], denominators[node]))
+        order.append(
+            np.where(held, apart, 0.0) * np.minimum(denominators[other], denominators[node])
+        )
         kinds, at = np.append(kinds, np.full(len(node), RIVAL)), np.append(at, np.arange(len(node)))
     return Near(kinds, at, np.concatenate(gaps), np.concatenate(order))
 
@@ -104,14 +120,18 @@ def _used(nodes: Nodes, values: Values) -> NDArray[np.bool_]:
     ends = values.ends[side, bounded]
     n_used_before = -1
     n_used = int(used.sum())
-    while n_used != n_used_before:  # a value may be in the middle of values that are bounded themselves
+    while (
+        n_used != n_used_before
+    ):  # a value may be in the middle of values that are bounded themselves
         used[ends[used[bounded]]] = True
         n_used_before = n_used
         n_used = int(used.sum())
     return used
 
 
-def _seeds(rule: Regularisation, nodes: Nodes, near: Near, values: Values, sums: Array, leaf_weights: Array) -> Array:
+def _seeds(
+    rule: Regularisation, nodes: Nodes, near: Near, values: Values, sums: Array, leaf_weights: Array
+) -> Array:
     """(L, k): the sums and the differences of values that change their signs, as maps of the leaf sums, tree by tree."""
     seeds, at = np.zeros((len(sums), len(near.at))), near.at
     if nodes.rivals is not None:
@@ -126,7 +146,9 @@ def _seeds(rule: Regularisation, nodes: Nodes, near: Near, values: Values, sums:
             if kind == THRESHOLD:
                 seeds[leaves, i] = inside[node - first]
             elif kind == RIVAL and nodes.rivals is not None:
-                seeds[leaves, i] = maps.rows[nodes.rivals[near.at[i], 2] - first] - maps.rows[node - first]
+                seeds[leaves, i] = (
+                    maps.rows[nodes.rivals[near.at[i], 2] - first] - maps.rows[node - first]
+                )
             else:
                 middle = values.ends[kind - LOWER, node] - first
                 seeds[leaves, i] = maps.raw[node - first] - maps.rows[middle].mean(axis=0)

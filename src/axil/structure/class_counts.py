@@ -23,7 +23,9 @@ class ClassCounts(Transferable):
 
     labels: NDArray[np.int64]  #: (N, labels) the number of the class of each row, from 0
     own: Array  #: (N,) the rows' own weights
-    by_weight: bool = False  #: whether a class counts by the own weights of its rows; else by their number
+    by_weight: bool = (
+        False  #: whether a class counts by the own weights of its rows; else by their number
+    )
 
     @property
     def is_known(self) -> bool:
@@ -38,7 +40,9 @@ class ClassCounts(Transferable):
         for label in self.labels.T:
             sizes = np.bincount(label, counted)
             n_classes = len(np.unique(label[present]))
-            factors = np.divide(counted.sum(), n_classes * sizes, out=np.zeros_like(sizes), where=sizes > 0)
+            factors = np.divide(
+                counted.sum(), n_classes * sizes, out=np.zeros_like(sizes), where=sizes > 0
+            )
             found *= factors[label]
         return found
 

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from axil.structure.regularisation import Regularisation
 from axil.types import Array
 
-NEGLIGIBLE = 2.0**-70  # far below the least second derivative of one row, 1e-16, and held by single precision
+NEGLIGIBLE = (
+    2.0**-70
+)  # far below the least second derivative of one row, 1e-16, and held by single precision
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,9 @@ class LeafFit:
     estimated: bool  #: whether the base follows from the targets
     n_rows: int  #: of the fit
     rule: Regularisation  #: how values follow from sums and weights, or hessians
-    outputs: NDArray[np.int64] | None = None  #: (T,) the output that each tree serves; None: all of them
+    outputs: NDArray[np.int64] | None = (
+        None  #: (T,) the output that each tree serves; None: all of them
+    )
     #: (L, 1), or (L, K) of each output, of weight * draw * second derivative; None: these are 1, as of squared error
     hessians: Array | None = None
     #: (outputs,) the targets' means that scores of ``base`` stand for; None: the base itself
@@ -61,7 +65,9 @@ class LeafFit:
         """(L, K): what each leaf adds to a prediction."""
         return np.repeat(self.rates, self.n_leaves)[:, None] * self.raw
 
-    def nodes(self, t: int, children: NDArray[np.integer[Any]], leaves: NDArray[np.integer[Any]]) -> NodeFit:
+    def nodes(
+        self, t: int, children: NDArray[np.integer[Any]], leaves: NDArray[np.integer[Any]]
+    ) -> NodeFit:
         """All M nodes of tree t: children (M, 2), negative at leaves, which ``leaves`` (L_t,) names in their order.
 
         A node has a larger number than its parent, and nodes of the rule are numbered likewise.
@@ -77,26 +83,40 @@ class LeafFit:
         for node in np.flatnonzero(children[:, 0] >= 0)[::-1]:
             totals[node] = totals[children[node]].sum(axis=0)
             sizes[node] = sizes[children[node]].sum()
-        sums, bends, weights, counts = totals[:, :n_outputs], totals[:, n_outputs:-2], totals[:, -2], totals[:, -1]
+        sums, bends, weights, counts = (
+            totals[:, :n_outputs],
+            totals[:, n_outputs:-2],
+            totals[:, -2],
+            totals[:, -1],
+        )
         l2 = self.rule.l2[own][np.isfinite(self.rule.l2[own])].min(initial=np.inf)
         if self.rule.nodes is None:
             of_outputs = np.broadcast_to(bends, sums.shape)
-            steps = [self.rule.step(column, own_bends + l2) for column, own_bends in zip(sums.T, of_outputs.T)]
+            steps = [
+                self.rule.step(column, own_bends + l2)
+                for column, own_bends in zip(sums.T, of_outputs.T)
+            ]
             values = np.stack(steps, axis=1)
         else:
-            values = self._node_values[int(self.rule.nodes.starts[t]) :][: len(children), None].copy()
+            values = self._node_values[int(self.rule.nodes.starts[t]) :][
+                : len(children), None
+            ].copy()
             if n_outputs == 2:  # shares of two classes
                 values = np.hstack([values, 1.0 - values])
         values[leaves] = self.raw[own]
         if self.inherits:
             for node in np.flatnonzero(children[:, 0] >= 0):
-                below = children[node][(weights[children[node]] == 0) & (children[children[node], 0] >= 0)]
+                below = children[node][
+                    (weights[children[node]] == 0) & (children[children[node], 0] >= 0)
+                ]
                 values[below] = values[node]
         gains = np.zeros(len(values))
         if np.isfinite(l2):  # of a plain sum S it is S^2 / (H + l2)
             lowered = 2 * (sums * values - self.rule.l1 * np.abs(values)) - (bends + l2) * values**2
             gains = lowered.sum(axis=1)
-        return NodeFit(values, weights, bends.mean(axis=1), np.rint(counts).astype(np.int64), gains, sizes)
+        return NodeFit(
+            values, weights, bends.mean(axis=1), np.rint(counts).astype(np.int64), gains, sizes
+        )
 
     @cached_property
     def _node_values(self) -> Array:

@@ -28,11 +28,21 @@ class Nodes(Transferable):
     children: Ids  #: (M, 2) left and right child of a split; -1, -1 for a leaf
     leaf: Ids  #: (M,) the number of a leaf among all L; -1 for a split
     l2: Array  #: (M,) what regularisation adds to the node's weight
-    values: Array  #: (M,) what the model says each node would add to a prediction; nan: it does not say
-    slack: Array | float = 0.0  #: (M,) how far these values may be off for the digits they are kept in
-    signs: NDArray[np.int8] | None = None  #: (M,) whether predictions must rise (1) or fall (-1) from left to right
-    own: Array | None = None  #: (M,) the share of a node's own value where the rest is its parent's; None: all
-    path_smooth: float = 0.0  #: n / (n + path_smooth) of n rows is that share, where n may be an estimate
+    values: (
+        Array  #: (M,) what the model says each node would add to a prediction; nan: it does not say
+    )
+    slack: Array | float = (
+        0.0  #: (M,) how far these values may be off for the digits they are kept in
+    )
+    signs: NDArray[np.int8] | None = (
+        None  #: (M,) whether predictions must rise (1) or fall (-1) from left to right
+    )
+    own: Array | None = (
+        None  #: (M,) the share of a node's own value where the rest is its parent's; None: all
+    )
+    path_smooth: float = (
+        0.0  #: n / (n + path_smooth) of n rows is that share, where n may be an estimate
+    )
     #: (R, 3) a node, 0 or 1, and one its value must not be below (0) or above (1); see `stages`
     rivals: Ids | None = None
 
@@ -44,7 +54,13 @@ class Nodes(Transferable):
     def check(self, n_leaves: NDArray[np.int64]) -> None:
         """Refuse nodes that do not form trees of these numbers of leaves, (T,): readers follow children unchecked."""
         sizes, m, n_trees = 2 * n_leaves - 1, len(self.leaf), len(n_leaves)
-        shapes = {"starts": (n_trees + 1,), "children": (m, 2), "leaf": (m,), "l2": (m,), "values": (m,)}
+        shapes = {
+            "starts": (n_trees + 1,),
+            "children": (m, 2),
+            "leaf": (m,),
+            "l2": (m,),
+            "values": (m,),
+        }
         if self.signs is not None:
             shapes["signs"] = (m,)
         if self.own is not None:
@@ -53,18 +69,37 @@ class Nodes(Transferable):
         for name, shape in shapes.items():
             array = getattr(self, name)
             if array.shape != shape or array.dtype.kind != kinds.get(name, "i"):
-                raise ValueError(f"{name} of the nodes is {array.dtype} {array.shape}, expected {shape}")
-        if not np.array_equal(np.diff(self.starts), sizes) or self.starts[0] != 0 or self.starts[-1] != m:
-            raise ValueError(f"expected 2 L - 1 nodes for each tree of L leaves, {sizes.sum()} in all; {m} are there")
+                raise ValueError(
+                    f"{name} of the nodes is {array.dtype} {array.shape}, expected {shape}"
+                )
+        if (
+            not np.array_equal(np.diff(self.starts), sizes)
+            or self.starts[0] != 0
+            or self.starts[-1] != m
+        ):
+            raise ValueError(
+                f"expected 2 L - 1 nodes for each tree of L leaves, {sizes.sum()} in all; {m} are there"
+            )
         splits, tree = np.flatnonzero(self.leaf < 0), np.repeat(np.arange(n_trees), sizes)
         children, below = self.children[splits], np.setdiff1d(np.arange(m), self.starts[:-1])
-        if not (children > splits[:, None]).all() or not np.array_equal(np.sort(children.ravel()), below):
-            raise ValueError("nodes that are their own ancestors, have two parents or are not there")
+        if not (children > splits[:, None]).all() or not np.array_equal(
+            np.sort(children.ravel()), below
+        ):
+            raise ValueError(
+                "nodes that are their own ancestors, have two parents or are not there"
+            )
         first, leaves = np.cumsum(n_leaves) - n_leaves, self.leaf[self.leaf >= 0]
         of_leaves = np.flatnonzero(self.leaf >= 0)
-        if not (tree[children] == tree[splits][:, None]).all() or len(np.unique(leaves)) != n_leaves.sum():
-            raise ValueError("nodes below a tree they do not belong to, or a leaf that is there twice")
-        if not ((leaves >= first[tree[of_leaves]]) & (leaves < (first + n_leaves)[tree[of_leaves]])).all():
+        if (
+            not (tree[children] == tree[splits][:, None]).all()
+            or len(np.unique(leaves)) != n_leaves.sum()
+        ):
+            raise ValueError(
+                "nodes below a tree they do not belong to, or a leaf that is there twice"
+            )
+        if not (
+            (leaves >= first[tree[of_leaves]]) & (leaves < (first + n_leaves)[tree[of_leaves]])
+        ).all():
             raise ValueError("a leaf number of another tree")
         if self.rivals is not None:
             self._check_rivals(tree)
@@ -74,11 +109,19 @@ class Nodes(Transferable):
         rows = self.rivals
         assert rows is not None
         if rows.ndim != 2 or rows.shape[1] != 3 or rows.dtype.kind != "i":
-            raise ValueError(f"rivals of the nodes are {rows.dtype} {rows.shape}, expected three columns of numbers")
+            raise ValueError(
+                f"rivals of the nodes are {rows.dtype} {rows.shape}, expected three columns of numbers"
+            )
         node, side, other = rows.T
         known = (rows >= 0).all() and (rows[:, ::2] < len(tree)).all() and (side <= 1).all()
-        if not (known and (tree[node] == tree[other]).all() and (self.parents[other] < self.parents[node]).all()):
-            raise ValueError("a rival of another tree, or that is not made before the node it limits")
+        if not (
+            known
+            and (tree[node] == tree[other]).all()
+            and (self.parents[other] < self.parents[node]).all()
+        ):
+            raise ValueError(
+                "a rival of another tree, or that is not made before the node it limits"
+            )
 
     @cached_property
     def levels(self) -> list[Ids]:
@@ -99,7 +142,9 @@ class Nodes(Transferable):
             return self.levels
         splits = np.flatnonzero(self.leaf < 0)
         splits = splits[np.argsort(self._ages[splits], kind="stable")]
-        return np.split(splits, np.flatnonzero(np.diff(self._ages[splits])) + 1) if len(splits) else []
+        return (
+            np.split(splits, np.flatnonzero(np.diff(self._ages[splits])) + 1) if len(splits) else []
+        )
 
     @cached_property
     def _ages(self) -> Ids:
@@ -179,7 +224,9 @@ class Nodes(Transferable):
         """Return the rows of the left child of each split by its share of the split's weight, rounded on the right side."""
         totals = self.totals(weights)
         whole = totals[splits]
-        right = np.divide(totals[self.children[splits, 1]], whole, out=np.zeros(len(splits)), where=whole > 0)
+        right = np.divide(
+            totals[self.children[splits, 1]], whole, out=np.zeros(len(splits)), where=whole > 0
+        )
         all_rows = self.totals(rows)[splits]
         return np.asarray(all_rows - np.floor(all_rows * right + 0.5))
 
@@ -190,8 +237,12 @@ class Nodes(Transferable):
         gone = self.totals((~leaves).astype(np.float64)) == 0
         signs, rivals = self.signs, self.rivals
         if signs is not None:
-            signs = np.where((self.leaf < 0) & gone[self.children].any(axis=1), 0, signs).astype(signs.dtype)
-        return replace(self, signs=signs, rivals=None if rivals is None else rivals[~gone[rivals[:, 2]]])
+            signs = np.where((self.leaf < 0) & gone[self.children].any(axis=1), 0, signs).astype(
+                signs.dtype
+            )
+        return replace(
+            self, signs=signs, rivals=None if rivals is None else rivals[~gone[rivals[:, 2]]]
+        )
 
     def tree(self, t: int) -> Nodes:
         """The nodes of one tree, its leaves numbered from 0."""

@@ -80,7 +80,9 @@ def hold(rule: Regularisation, sums: Array, leaf_weights: Array) -> Pattern:
                 shift[own] = maps.shift
             mixing.append(None if maps is None else csr_array(maps.rows))
     mixed = any(matrix is not None for matrix in mixing)
-    counts = {kind: int((found & ~bounded).sum()) for kind, found in kinds.items()} | {"bounded": int(bounded.sum())}
+    counts = {kind: int((found & ~bounded).sum()) for kind, found in kinds.items()} | {
+        "bounded": int(bounded.sum())
+    }
     return Pattern(scale, shift if shift.any() else None, tuple(mixing) if mixed else None, counts)
 
 
@@ -89,11 +91,15 @@ def bytes_needed(rule: Regularisation, sums: Array, leaf_weights: Array) -> int:
     if not rule.mixes:
         return 0
     if rule.chains is not None:
-        return 3 * 12 * rule.chains.entries(sums, leaf_weights + rule.l2)  # while one is made of the product of two
+        return (
+            3 * 12 * rule.chains.entries(sums, leaf_weights + rule.l2)
+        )  # while one is made of the product of two
     nodes, values = _nodes(rule), rule.node_values(sums, leaf_weights)
     n_leaves = (np.diff(nodes.starts) + 1) // 2
     most = np.repeat(n_leaves, np.diff(nodes.starts))
-    if nodes.own is not None and not np.isin(nodes.own, (0.0, 1.0)).all():  # every leaf depends on the root
+    if (
+        nodes.own is not None and not np.isin(nodes.own, (0.0, 1.0)).all()
+    ):  # every leaf depends on the root
         entries = int((n_leaves**2).sum())
     else:
         support = nodes.totals(np.ones(len(sums)))
@@ -103,7 +109,9 @@ def bytes_needed(rule: Regularisation, sums: Array, leaf_weights: Array) -> int:
                 has_parents = nodes.own[children] == 0
                 support[children[has_parents]] = np.repeat(support[splits], 2)[has_parents]
             bounded = children[values.raw[children] != values.bounded[children]]
-            ends = values.ends[(values.raw[bounded] > values.bounded[bounded]).astype(np.int64), bounded]
+            ends = values.ends[
+                (values.raw[bounded] > values.bounded[bounded]).astype(np.int64), bounded
+            ]
             support[bounded] = np.minimum(support[ends].sum(axis=1), most[bounded])
         entries = int(support[nodes.ends[0]].sum())
     return 12 * entries + 4 * 16 * int(n_leaves.max()) ** 2
@@ -129,7 +137,9 @@ class LeafMaps:
 
     by_sum: Array  #: derivatives by the sums
     by_weight: Array  #: derivatives by the weights
-    share: Array  #: ``values = share @ sums``; no entry is negative, or larger than that of ``terms``
+    share: (
+        Array  #: ``values = share @ sums``; no entry is negative, or larger than that of ``terms``
+    )
     #: the same without l1 and a largest step: ``terms @ sums of |w g|`` bounds what rows put into values
     terms: Array
 
@@ -164,7 +174,9 @@ def leaf_maps(rule: Regularisation, sums: Array, leaf_weights: Array) -> LeafMap
     def mixed(by_node: Array) -> Array:
         """Return leaf values by the sums of leaves, (L, L), for nodes whose value is ``by_node`` times their sum."""
         rows = by_node[:, None] * inside
-        return _down(nodes, rows, np.zeros_like(shift), values.raw, values.bounded, values.ends).rows[leaves]
+        return _down(
+            nodes, rows, np.zeros_like(shift), values.raw, values.bounded, values.ends
+        ).rows[leaves]
 
     return LeafMaps(
         by_sum=maps.rows,
@@ -174,7 +186,9 @@ def leaf_maps(rule: Regularisation, sums: Array, leaf_weights: Array) -> LeafMap
     )
 
 
-def node_maps(rule: Regularisation, t: int, sums: Array, leaf_weights: Array, values: Values) -> tuple[Maps, slice]:
+def node_maps(
+    rule: Regularisation, t: int, sums: Array, leaf_weights: Array, values: Values
+) -> tuple[Maps, slice]:
     """The maps of all nodes of one tree, and which of all L leaves are its own."""
     nodes, first, last = _nodes(rule), *_nodes(rule).starts[t : t + 2]
     numbers = nodes.leaf[first:last]
@@ -194,11 +208,16 @@ def _down(tree: Nodes, rows: Array, shift: Array, raw: Array, bounded: Array, en
             if tree.own is not None:
                 own = tree.own[child]
                 maps.raw[child] = own * maps.raw[child] + (1.0 - own) * maps.rows[parent]
-                maps.raw_shift[child] = own * maps.raw_shift[child] + (1.0 - own) * maps.shift[parent]
+                maps.raw_shift[child] = (
+                    own * maps.raw_shift[child] + (1.0 - own) * maps.shift[parent]
+                )
             maps.rows[child], maps.shift[child] = maps.raw[child], maps.raw_shift[child]
             if raw[child] != bounded[child]:
                 middle = ends[int(raw[child] > bounded[child]), child]
-                maps.rows[child], maps.shift[child] = maps.rows[middle].mean(axis=0), maps.shift[middle].mean()
+                maps.rows[child], maps.shift[child] = (
+                    maps.rows[middle].mean(axis=0),
+                    maps.shift[middle].mean(),
+                )
     return maps
 
 
@@ -209,7 +228,9 @@ def _affine(rule: Regularisation, sums: Array, denominators: Array) -> tuple[Arr
     shift = -rule.l1 * sign * scale
     zero = (size <= rule.l1) & (rule.l1 > 0)
     with np.errstate(invalid="ignore"):  # no step times no limit
-        clipped = (size - rule.l1 > rule.max_step * denominators) & (denominators > 0)  # 0: left at zero
+        clipped = (size - rule.l1 > rule.max_step * denominators) & (
+            denominators > 0
+        )  # 0: left at zero
     scale[zero | clipped] = shift[zero] = 0.0
     shift[clipped] = sign[clipped] * rule.max_step
     return scale, shift

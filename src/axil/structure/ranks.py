@@ -37,14 +37,18 @@ class Picks:
 
     def value(self, residuals: Array) -> float:
         """The percentile of the first leaf."""
-        return float(self.values(residuals)[0]) + (0.0 if self.shifts is None else float(self.shifts[0]))
+        return float(self.values(residuals)[0]) + (
+            0.0 if self.shifts is None else float(self.shifts[0])
+        )
 
     def values(self, residuals: Array) -> Array:
         """(n,): what these rows with their shares make of residuals (N,), shifts apart."""
         found = np.asarray((self.shares * residuals[self.rows]).sum(axis=0))
         if self.free is None or self.free_at is None or self.free_shares is None:
             return found
-        return found + self.free_shares * np.bincount(self.free_at, residuals[self.free], len(found))
+        return found + self.free_shares * np.bincount(
+            self.free_at, residuals[self.free], len(found)
+        )
 
     def codes(self, n_rows: int) -> NDArray[np.uint8]:
         """(N,): 1 for the lower row of a leaf, also where it is the upper one too, 2 for the upper, 3 for free ones, else 0."""
@@ -58,7 +62,11 @@ class Picks:
     @property
     def levels(self) -> Array:
         """(2, n) or (3, n): the shares of a row of each code from 1 on."""
-        return self.shares if self.free_shares is None else np.concatenate([self.shares, self.free_shares[None]])
+        return (
+            self.shares
+            if self.free_shares is None
+            else np.concatenate([self.shares, self.free_shares[None]])
+        )
 
 
 @dataclass(frozen=True)
@@ -68,7 +76,9 @@ class Ranks(Transferable, ABC):
     alpha: float  #: the share of rows below, 0.5 for a median
     weights: Array | None = None  #: (N,) of the rows; None: all alike
     by_draws: bool = False  #: whether a row that was drawn twice counts twice
-    spreads: ClassVar[bool] = False  #: whether all rows of a leaf may count, beside those of a certain rank
+    spreads: ClassVar[bool] = (
+        False  #: whether all rows of a leaf may count, beside those of a certain rank
+    )
 
     @abstractmethod
     def even(self, counts: Positions) -> tuple[Positions, Array]:
@@ -79,7 +89,11 @@ class Ranks(Transferable, ABC):
         """Lower and upper rank from 0 and the share of the upper one, for a leaf whose rows have these weights by rank."""
 
     def picks(
-        self, leaf: NDArray[np.integer[Any]], residuals: Array, draw: NDArray[Any], is_base: bool = False
+        self,
+        leaf: NDArray[np.integer[Any]],
+        residuals: Array,
+        draw: NDArray[Any],
+        is_base: bool = False,
     ) -> Picks:
         """The rows picked for the leaves (N,) of one tree, or the base, from residuals (N,) of rows drawn so often, (N,)."""
         rows, weights = np.flatnonzero(draw), self.weights
@@ -119,7 +133,9 @@ class Ranks(Transferable, ABC):
         """The percentile of all targets (N,) from the rows picked for it, as the library rounds it."""
         return picked.value(targets)
 
-    def values(self, leaf: NDArray[np.integer[Any]], residuals: Array, draw: NDArray[Any], n_leaves: int) -> Array:
+    def values(
+        self, leaf: NDArray[np.integer[Any]], residuals: Array, draw: NDArray[Any], n_leaves: int
+    ) -> Array:
         """(n_leaves,): the percentiles; 0 where a leaf has no rows."""
         found, out = self.picks(leaf, residuals, draw), np.zeros(n_leaves)
         out[found.leaves] = found.values(residuals)
@@ -132,7 +148,9 @@ class RankedFit(Transferable):
 
     rule: Ranks  #: with the weights of all N rows
     based: bool  #: whether the first tree is the base, the percentile of all targets
-    drawn: NDArray[np.uint8] | None = None  #: (T, N) how often each row was drawn for each tree; None: all were, once
+    drawn: NDArray[np.uint8] | None = (
+        None  #: (T, N) how often each row was drawn for each tree; None: all were, once
+    )
     rows: NDArray[np.intp] | None = None  #: the rows that the fit has; None: all
     single: bool = False  #: whether the library ranks residuals in single precision: which are equal depends on it
 
@@ -152,7 +170,9 @@ class RankedFit(Transferable):
         if own is None:
             return self.rule.picks(leaf, residuals, draw, is_base)
         found = self.rule.of_rows(own).picks(leaf[own], residuals[own], draw[own], is_base)
-        return replace(found, rows=own[found.rows], free=None if found.free is None else own[found.free])
+        return replace(
+            found, rows=own[found.rows], free=None if found.free is None else own[found.free]
+        )
 
     def last(self, leaves: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
         """(T, N): whether a row counts in a tree, and no other row of its leaf, (T, N), does."""

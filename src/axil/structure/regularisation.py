@@ -127,7 +127,9 @@ class Regularisation(Transferable):
         assert self.nodes is not None
         nodes, n = self.nodes, len(self.nodes.leaf)
         raw = self.step(nodes.totals(sums), nodes.totals(leaf_weights) + nodes.l2)
-        values = Values(raw, raw.copy(), np.repeat([[-np.inf], [np.inf]], n, axis=1), np.full((2, n, 2), -1))
+        values = Values(
+            raw, raw.copy(), np.repeat([[-np.inf], [np.inf]], n, axis=1), np.full((2, n, 2), -1)
+        )
         inner, inner_ends = values.bounds.copy(), values.ends.copy()  # of the values below a node
         for stage, splits in enumerate(nodes.stages if self.mixes else ()):
             children = nodes.children[splits]
@@ -149,7 +151,9 @@ class Regularisation(Transferable):
         if t not in self._trees:
             nodes = None if self.nodes is None else self.nodes.tree(t)
             chains = None if self.chains is None else self.chains.tree(t)
-            own = replace(self, l2=self.l2[leaves], steps=self.steps[leaves], nodes=nodes, chains=chains)
+            own = replace(
+                self, l2=self.l2[leaves], steps=self.steps[leaves], nodes=nodes, chains=chains
+            )
             self._trees[t] = own
         return self._trees[t]
 
@@ -172,10 +176,15 @@ def _meet(values: Values, rivals: Ids) -> None:
     values.ends[side[nearest], node[nearest]] = other[nearest, None]
 
 
-def _cut(signs: NDArray[np.int8], children: Ids, bounded: Array, inner: Array, inner_ends: Ids) -> None:
+def _cut(
+    signs: NDArray[np.int8], children: Ids, bounded: Array, inner: Array, inner_ends: Ids
+) -> None:
     """Bound what is below the children of monotone splits by the middle of their values."""
     middles = bounded[children].mean(axis=1)
-    for sign, sides in ((1, (1, 0)), (-1, (0, 1))):  # rising: left gets an upper bound, right a lower one
+    for sign, sides in (
+        (1, (1, 0)),
+        (-1, (0, 1)),
+    ):  # rising: left gets an upper bound, right a lower one
         at = np.flatnonzero(signs == sign)
         for side, own in zip(sides, children[at].T):
             inner[side, own], inner_ends[side, own] = middles[at], children[at]

@@ -19,7 +19,11 @@ class RowTotals:
         found: dict[str, Any] = {}
         for own in fields(self):  # type: ignore[arg-type]
             mine, theirs = getattr(self, own.name), getattr(other, own.name)
-            found[own.name] = None if mine is None or theirs is None else own.metadata.get("both", add)(mine, theirs)
+            found[own.name] = (
+                None
+                if mine is None or theirs is None
+                else own.metadata.get("both", add)(mine, theirs)
+            )
         return type(self)(**found)
 
 

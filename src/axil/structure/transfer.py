@@ -13,7 +13,9 @@ def aligned(values: Any) -> Any:
     if isinstance(values, (list, tuple)):
         return type(values)(map(aligned, values))
     if isinstance(values, csr_array):
-        return csr_array(tuple(map(aligned, (values.data, values.indices, values.indptr))), shape=values.shape)
+        return csr_array(
+            tuple(map(aligned, (values.data, values.indices, values.indptr))), shape=values.shape
+        )
     return np.require(values, requirements="A") if isinstance(values, np.ndarray) else values
 
 

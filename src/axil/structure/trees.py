@@ -38,7 +38,9 @@ def all_n_leaves(sets: Sequence[Any]) -> NDArray[np.int64]:
     """(T,): the numbers of leaves of all trees, from ``n_leaves`` and ``columns`` of each set of trees, of whatever output."""
     if sets[0].columns is None:
         return np.asarray(sets[0].n_leaves)
-    n_leaves = np.zeros(1 + max(int(own.columns.max()) for own in sets), dtype=np.int64)  # outputs may share trees
+    n_leaves = np.zeros(
+        1 + max(int(own.columns.max()) for own in sets), dtype=np.int64
+    )  # outputs may share trees
     for own in sets:
         n_leaves[own.columns] = own.n_leaves
     return n_leaves
@@ -47,7 +49,9 @@ def all_n_leaves(sets: Sequence[Any]) -> NDArray[np.int64]:
 def _expect(name: str, array: NDArray[Any], dtype: Any, shape: tuple[int, ...]) -> None:
     """Refuse an array of another type or shape."""
     if array.dtype != dtype or array.shape != shape:
-        raise ValueError(f"{name} is {array.dtype} {array.shape}, expected {np.dtype(dtype)} {shape}")
+        raise ValueError(
+            f"{name} is {array.dtype} {array.shape}, expected {np.dtype(dtype)} {shape}"
+        )
 
 
 @dataclass(frozen=True)
@@ -79,31 +83,47 @@ class Structure(Transferable):
     leaf_weights: Array  #: (L,) sum of row weight * draw in each leaf
     leaf_scale: Array  #: (L,) what a leaf's sum is multiplied by: 1 / (leaf weight + l2)
     rates: Array  #: (T,)
-    base: Array | None  #: (K,) the constants predictions start from; None: the weighted means of the targets
+    base: (
+        Array | None
+    )  #: (K,) the constants predictions start from; None: the weighted means of the targets
     row_weights: Array | None = None  #: (N,); None: all one
     offsets: Array | None = None  #: (N, K) what each training row's prediction starts from besides
-    mixing: tuple[csr_array | None, ...] | None = None  #: (L_t, L_t) of each tree; None: by leaf_scale alone
-    shift: Array | None = None  #: (L,) what leaf values have besides, before the rate; None: nothing
+    mixing: tuple[csr_array | None, ...] | None = (
+        None  #: (L_t, L_t) of each tree; None: by leaf_scale alone
+    )
+    shift: Array | None = (
+        None  #: (L,) what leaf values have besides, before the rate; None: nothing
+    )
     #: (D,), or (D, L) where leaves are percentiles: the shares of the rows that each is taken from. With ``cut`` the second half
     #: are zeros, for the rows of the first half whose residuals were cut off
     draws: Array = field(default_factory=lambda: np.ones(1))
     coefficients: Coefficients | None = None  #: None: plain boosting by the rates
-    columns: NDArray[np.int64] | None = None  #: (T,) which of all the model's trees these are; None: all, in order
+    columns: NDArray[np.int64] | None = (
+        None  #: (T,) which of all the model's trees these are; None: all, in order
+    )
     #: how leaf_scale came about; None: not known, nor asked unless weights change
     regularisation: Regularisation | None = None
-    ranks: RankedFit | None = None  #: how shares of percentiles came about; None: there are none, or not known as above
+    ranks: RankedFit | None = (
+        None  #: how shares of percentiles came about; None: there are none, or not known as above
+    )
     total: float | None = None  #: the weight of all training rows, where not all of them are here
-    total_rows: int | None = None  #: the number of all training rows, where not all of them are here
+    total_rows: int | None = (
+        None  #: the number of all training rows, where not all of them are here
+    )
     #: (N,) the row weights whose mean l2 is in proportion to, where rows without a target have no weight; None: ``row_weights``
     scaling_weights: Array | None = None
-    present: NDArray[np.bool_] | None = None  #: (N,) rows that were not deleted; None: all. Deleted rows have weight 0
+    present: NDArray[np.bool_] | None = (
+        None  #: (N,) rows that were not deleted; None: all. Deleted rows have weight 0
+    )
     #: (L,) leaves of averaged trees that lost all their rows, and have their nearest ancestors' values; None: there is none
     emptied: NDArray[np.bool_] | None = None
     ancestors: Ancestors | None = None  #: the nodes of averaged trees; None: trees are not averaged
     cut: Cut | None = None  #: where residuals were cut off; None: nowhere
     #: how row weights follow from the labels of the rows that are left; None: they do not
     class_counts: ClassCounts | None = None
-    starts: NDArray[np.int64] = field(init=False)  #: (T + 1,) where each tree's leaves begin among all L
+    starts: NDArray[np.int64] = field(
+        init=False
+    )  #: (T + 1,) where each tree's leaves begin among all L
 
     def __post_init__(self) -> None:
         self._check_cells()
@@ -112,7 +132,11 @@ class Structure(Transferable):
         self._check()
         for value in vars(self).values():
             for part in value if isinstance(value, tuple) else (value,):
-                for array in (part.data, part.indices, part.indptr) if isinstance(part, csr_array) else (part,):
+                for array in (
+                    (part.data, part.indices, part.indptr)
+                    if isinstance(part, csr_array)
+                    else (part,)
+                ):
                     if isinstance(array, np.ndarray):
                         array.setflags(write=False)
 
@@ -121,14 +145,24 @@ class Structure(Transferable):
         _expect("n_leaves", self.n_leaves, np.int64, (len(self.n_leaves),))
         by_leaf = (int(self.n_leaves.sum()),) if self.draws.ndim == 2 else ()
         _expect("draws", self.draws, np.float64, (len(self.draws), *by_leaf))
-        if self.cells.dtype.kind != "u" or self.cells.ndim != 2 or not self.cells.flags.c_contiguous:
+        if (
+            self.cells.dtype.kind != "u"
+            or self.cells.ndim != 2
+            or not self.cells.flags.c_contiguous
+        ):
             raise ValueError(
                 f"cells is {self.cells.dtype} {self.cells.shape}, expected unsigned numbers of trees by rows"
             )
         _expect("cells", self.cells, self.cells.dtype, (len(self.n_leaves), self.cells.shape[1]))
         most = (int(np.iinfo(self.cells.dtype).max) + 1) // max(len(self.draws), 1)
-        if not (len(self.n_leaves) and len(self.draws) and ((self.n_leaves >= 1) & (self.n_leaves <= most)).all()):
-            raise ValueError(f"expected trees of 1 to {most} leaves, as many as {self.cells.dtype} cells can number")
+        if not (
+            len(self.n_leaves)
+            and len(self.draws)
+            and ((self.n_leaves >= 1) & (self.n_leaves <= most)).all()
+        ):
+            raise ValueError(
+                f"expected trees of 1 to {most} leaves, as many as {self.cells.dtype} cells can number"
+            )
         if self.cells.size and not (self.cells.max(axis=1) < len(self.draws) * self.n_leaves).all():
             raise ValueError("a cell number beyond the cells of its tree")
 
@@ -139,17 +173,27 @@ class Structure(Transferable):
         shapes |= {"rates": trees, "row_weights": rows, "scaling_weights": rows}
         if self.present is not None:
             _expect("present", self.present, np.bool_, rows)
-        expected: list[tuple[str, Any, tuple[int, ...]]] = [(n, getattr(self, n), shape) for n, shape in shapes.items()]
+        expected: list[tuple[str, Any, tuple[int, ...]]] = [
+            (n, getattr(self, n), shape) for n, shape in shapes.items()
+        ]
         if self.offsets is not None:
             expected.append(("offsets", self.offsets, (*rows, self.offsets.shape[-1])))
         if self.base is not None:
             expected.append(("base", self.base, (len(self.base),)))
         if self.mixing is not None:
             if len(self.mixing) != self.n_trees:
-                raise ValueError(f"mixing has {len(self.mixing)} tables, expected one for each of {self.n_trees} trees")
-            expected += [("mixing", matrix, (int(n), int(n))) for matrix, n in zip(self.mixing, self.n_leaves)]
+                raise ValueError(
+                    f"mixing has {len(self.mixing)} tables, expected one for each of {self.n_trees} trees"
+                )
+            expected += [
+                ("mixing", matrix, (int(n), int(n)))
+                for matrix, n in zip(self.mixing, self.n_leaves)
+            ]
         if self.regularisation is not None:
-            expected += [("l2", self.regularisation.l2, leaves), ("steps", self.regularisation.steps, leaves)]
+            expected += [
+                ("l2", self.regularisation.l2, leaves),
+                ("steps", self.regularisation.steps, leaves),
+            ]
             if self.regularisation.nodes is not None:
                 self.regularisation.nodes.check(self.n_leaves)
             if self.regularisation.chains is not None:
@@ -170,7 +214,9 @@ class Structure(Transferable):
             _expect("labels", counts.labels, np.int64, (*rows, counts.labels.shape[-1]))
             if counts.labels.size and counts.labels.min() < 0:
                 raise ValueError("the number of a class below 0")
-        if self.cut is not None and (len(self.draws) % 2 or self.draws[len(self.draws) // 2 :].any()):
+        if self.cut is not None and (
+            len(self.draws) % 2 or self.draws[len(self.draws) // 2 :].any()
+        ):
             raise ValueError("draws of rows whose residuals were cut off that are not zero")
         if self.columns is not None:
             _expect("columns", self.columns, np.int64, trees)
@@ -208,7 +254,9 @@ class Structure(Transferable):
     @property
     def l2_total(self) -> float:
         """The sum of ``l2_weights``."""
-        return self.total_weight if self.scaling_weights is None else float(self.scaling_weights.sum())
+        return (
+            self.total_weight if self.scaling_weights is None else float(self.scaling_weights.sum())
+        )
 
     @property
     def n_present(self) -> int:
@@ -274,7 +322,11 @@ class Structure(Transferable):
     def leaves_rows_out(self) -> bool:
         """Whether trees were fitted without some rows, and it is known which."""
         if self.is_ranked:
-            return self.ranks is not None and self.ranks.drawn is not None and not self.ranks.drawn.all()
+            return (
+                self.ranks is not None
+                and self.ranks.drawn is not None
+                and not self.ranks.drawn.all()
+            )
         return bool((self.whole_draws == 0).any())
 
     def unseen(self, rows: Any) -> NDArray[np.bool_]:
@@ -312,13 +364,23 @@ class Structure(Transferable):
 
     def row_draws(self, rows: Any = slice(None)) -> Array:
         """(T, rows): how often each row counts in each tree."""
-        level, leaf = np.divmod(self.cells[:, rows], self.n_leaves[:, None].astype(self.cells.dtype))
+        level, leaf = np.divmod(
+            self.cells[:, rows], self.n_leaves[:, None].astype(self.cells.dtype)
+        )
         level = level.astype(np.intp)
-        return self.draws[level, self.starts[:-1, None] + leaf] if self.is_ranked else self.draws[level]
+        return (
+            self.draws[level, self.starts[:-1, None] + leaf]
+            if self.is_ranked
+            else self.draws[level]
+        )
 
     def tree_draws(self, t: int) -> Array:
         """(D, L_t), or (D, 1) where all leaves of tree t have the same: how often rows count."""
-        return self.draws[:, self.starts[t] : self.starts[t + 1]] if self.is_ranked else self.draws[:, None]
+        return (
+            self.draws[:, self.starts[t] : self.starts[t + 1]]
+            if self.is_ranked
+            else self.draws[:, None]
+        )
 
     def to_cells(self, t: int, of_leaves: Any, drawn: bool) -> Any:
         """Tree t's table by leaves, (L_t, S), as one by cells, times the draws where ``drawn``."""
@@ -326,21 +388,28 @@ class Structure(Transferable):
         if levels == 1:
             return of_leaves
         factors = like(self.tree_draws(t) if drawn else np.ones((levels, 1)), of_leaves)
-        return (factors[:, :, None] * of_leaves).reshape(levels * len(of_leaves), of_leaves.shape[1])
+        return (factors[:, :, None] * of_leaves).reshape(
+            levels * len(of_leaves), of_leaves.shape[1]
+        )
 
     def by_cells(self, of_leaves: Any, drawn: bool) -> Any:
         """A table of all trees by leaves, (L, S), as one by cells, times the draws where ``drawn``."""
         if len(self.draws) == 1:
             return of_leaves
         return np.concatenate(
-            [self.to_cells(t, of_leaves[a:b], drawn) for t, (a, b) in enumerate(pairwise(self.starts))]
+            [
+                self.to_cells(t, of_leaves[a:b], drawn)
+                for t, (a, b) in enumerate(pairwise(self.starts))
+            ]
         )
 
     def to_leaves(self, t: int, of_cells: Any, drawn: bool) -> Any:
         """The transpose of `to_cells`: sums over the cells of each leaf of tree t."""
         if len(self.draws) == 1:
             return of_cells
-        by_draw = of_cells.reshape(len(self.draws), len(of_cells) // len(self.draws), of_cells.shape[1])
+        by_draw = of_cells.reshape(
+            len(self.draws), len(of_cells) // len(self.draws), of_cells.shape[1]
+        )
         if not drawn:
             return by_draw.sum(axis=0)
         if self.is_ranked:
@@ -352,7 +421,10 @@ class Structure(Transferable):
         if len(self.draws) == 1:
             return of_cells
         return np.concatenate(
-            [self.to_leaves(t, of_cells[a:b], drawn) for t, (a, b) in enumerate(pairwise(self.cell_starts))]
+            [
+                self.to_leaves(t, of_cells[a:b], drawn)
+                for t, (a, b) in enumerate(pairwise(self.cell_starts))
+            ]
         )
 
     def leaf_values(self, t: int, sums: Any) -> Any:
@@ -366,7 +438,9 @@ class Structure(Transferable):
         """`leaf_values` with their shifts."""
         values = self.leaf_values(t, sums)
         return (
-            values if self.shift is None else values + like(self.shift[self.starts[t] : self.starts[t + 1], None], sums)
+            values
+            if self.shift is None
+            else values + like(self.shift[self.starts[t] : self.starts[t + 1], None], sums)
         )
 
     def leaf_values_transpose(self, t: int, adjoints: Any) -> Any:

@@ -71,7 +71,9 @@ class Loss(ABC):
     near: float = NEAR  #: distance of a mean from 0 or 1 within which the library cuts its logit or logarithm off
     #: whether the library computes in single precision, by the operations of `seen` and `kept_link`
     single: bool = False
-    newton_start: bool = False  #: whether a fit starts from one Newton step from 0, in which the rows' factors count
+    newton_start: bool = (
+        False  #: whether a fit starts from one Newton step from 0, in which the rows' factors count
+    )
 
     #: whether g and h of an output depend on the scores of the others
     coupled = False
@@ -107,7 +109,11 @@ class Loss(ABC):
     def slopes(self, y: Array, F: Array) -> Slopes:
         """Derivatives at targets and scores (N, K), as the library uses them."""
         found = self._slopes(y, F)
-        return Slopes(found.g, 1.0, found.g_by_score, 0.0, found.g_by_target) if self.unit_hessian else found
+        return (
+            Slopes(found.g, 1.0, found.g_by_score, 0.0, found.g_by_target)
+            if self.unit_hessian
+            else found
+        )
 
     @property
     def anywhere(self) -> bool:
@@ -123,7 +129,9 @@ class Loss(ABC):
         """(N, K) each: g and h times row weights (N,), as the library made leaves of them: rounded where it is ``single``."""
         if not self.single:
             g, h = self.leaf_slopes(y, F)
-            return weights[:, None] * np.broadcast_to(g, F.shape), weights[:, None] * np.broadcast_to(h, F.shape)
+            return weights[:, None] * np.broadcast_to(g, F.shape), weights[
+                :, None
+            ] * np.broadcast_to(h, F.shape)
         return self._single(*(part.astype(np.float32) for part in (y, F, weights[:, None])))
 
     def _single(self, y: Any, F: Any, w: Any) -> tuple[Any, Any]:
@@ -161,7 +169,9 @@ class Loss(ABC):
         """(K,): the scores that a fit starts from, given the targets' weighted means (K,)."""
         if not self.newton_start:
             return self.link(means)
-        at = self._at_zero(means)  # g and h are affine in the target: at the mean they are the means of g and h
+        at = self._at_zero(
+            means
+        )  # g and h are affine in the target: at the mean they are the means of g and h
         return np.asarray(-np.broadcast_to(at.g / at.h, (1, len(means)))[0])
 
     def start_slopes(self, means: Array) -> Array:
@@ -240,7 +250,9 @@ class Logit(Loss):
     """p = 1 / (1 + exp(-s F))."""
 
     scale: float = 1.0  #: s, LightGBM's sigmoid
-    from_mean: bool = False  #: whether a mean is taken for a score, as XGBoost's binary:logitraw does
+    from_mean: bool = (
+        False  #: whether a mean is taken for a score, as XGBoost's binary:logitraw does
+    )
 
     def link(self, means: Array) -> Array:
         """Logits over the scale."""
@@ -281,7 +293,9 @@ class Logit(Loss):
     def check(self, y: Array, what: str = "y_train", whole: bool = True) -> None:
         """Require targets from 0 to 1."""
         if y.min(initial=0.0) < 0 or y.max(initial=0.0) > 1:
-            raise InputError(f"{what} goes from {y.min():g} to {y.max():g}; this loss takes targets from 0 to 1.")
+            raise InputError(
+                f"{what} goes from {y.min():g} to {y.max():g}; this loss takes targets from 0 to 1."
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -418,7 +432,9 @@ class Deviance(Loss):
         one, two, c = 1 - self.power, 2 - self.power, self.factor
         a, b = np.exp(one * F), np.exp(two * F)
         bend = two * b - one * y * a
-        return Slopes(b - y * a, c * bend, bend, c * (two**2 * b - one**2 * y * a), -a, -c * one * a)
+        return Slopes(
+            b - y * a, c * bend, bend, c * (two**2 * b - one**2 * y * a), -a, -c * one * a
+        )
 
     def gradient(self, y: Array, F: Array) -> Array:
         """exp((2 - r) F) - y exp((1 - r) F)."""
@@ -437,7 +453,11 @@ class Deviance(Loss):
         """Poisson: exp(F) - y; gamma: 1 - y exp(-F)."""
         if not self.exponent:
             return None
-        return Affine("identity", -y, np.ones_like(y)) if self.power == 1 else Affine("identity", np.ones_like(y), -y)
+        return (
+            Affine("identity", -y, np.ones_like(y))
+            if self.power == 1
+            else Affine("identity", np.ones_like(y), -y)
+        )
 
     def link(self, means: Array) -> Array:
         """Logarithms."""

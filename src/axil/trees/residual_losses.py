@@ -17,7 +17,17 @@ from axil.errors import InputError, shown
 from axil.trees.losses import Logit, Slopes, Squared
 from axil.types import Array
 
-__all__ = ["Custom", "Exponential", "Fair", "Huber", "LogCosh", "Pinball", "PseudoHuber", "ResidualLoss", "SquaredLog"]
+__all__ = [
+    "Custom",
+    "Exponential",
+    "Fair",
+    "Huber",
+    "LogCosh",
+    "Pinball",
+    "PseudoHuber",
+    "ResidualLoss",
+    "SquaredLog",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +56,12 @@ class Huber(ResidualLoss):
     def bends(self, d: Array) -> tuple[Any, Any, Any, Any]:
         """See the class."""
         inside = (np.abs(d) < self.delta if self.flat else np.abs(d) <= self.delta).astype(float)
-        return np.clip(d, -self.delta, self.delta), inside if self.flat else np.ones_like(d), inside, 0.0
+        return (
+            np.clip(d, -self.delta, self.delta),
+            inside if self.flat else np.ones_like(d),
+            inside,
+            0.0,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +133,9 @@ class SquaredLog(Squared):
     def _slopes(self, y: Array, F: Array) -> Slopes:
         F = np.maximum(F, np.float64(np.float32(-1 + 1e-6)))
         apart = np.log1p(F) - np.log1p(y)
-        return Slopes(apart / (1 + F), np.maximum((1 - apart) / (1 + F) ** 2, 1e-6), np.nan, np.nan, np.nan)
+        return Slopes(
+            apart / (1 + F), np.maximum((1 - apart) / (1 + F) ** 2, 1e-6), np.nan, np.nan, np.nan
+        )
 
     def check(self, y: Array, what: str = "y_train", whole: bool = True) -> None:
         """Require targets above -1."""
@@ -140,7 +157,9 @@ class Exponential(Logit):
         return Slopes(g, h, h, g, -up - down, down - up)
 
 
-Asked = Callable[[Array], tuple[Any, Any]]  # scores (N, K) -> g and h as the user's function returns them
+Asked = Callable[
+    [Array], tuple[Any, Any]
+]  # scores (N, K) -> g and h as the user's function returns them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,6 +188,8 @@ class Custom(Squared):
                     f"objective returned {shown(part)} for the {what} of {y.shape[0]} rows; expected {y.size} numbers."
                 )
             if not np.isfinite(values).all():
-                raise InputError(f"objective returned a {what} that is not finite; expected numbers as in the fit.")
+                raise InputError(
+                    f"objective returned a {what} that is not finite; expected numbers as in the fit."
+                )
             found.append(values.reshape(y.shape))
         return Slopes(found[0], found[1], np.nan, np.nan, np.nan)

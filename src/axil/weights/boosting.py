@@ -53,7 +53,9 @@ from axil.weights.residuals import FittedValues, predictions
 from axil.weights.rows_left import bends, fit_without, known_regularisation, without
 from axil.weights.tree_answers import ReadOutAnswer, SweptAnswer, guarded
 
-TURNED_ROWS = 1 << 10  # rows of a state copied to lie query by query at a time: both sides stay in the caches
+TURNED_ROWS = (
+    1 << 10
+)  # rows of a state copied to lie query by query at a time: both sides stay in the caches
 
 # Up to that many queries take as long as one: of a pass over the rows memory sets the pace, as of a factor that is read.
 FEW_SWEPT, FEW_READ, FEW_SOLVED = 4, 3, 8
@@ -69,7 +71,13 @@ class BoostedTrees(TreeEngine):
     A kept value is published whole, by one assignment, so any number of threads may ask, and an exception breaks nothing.
     """
 
-    def __init__(self, structure: Structure, backend: Backend, offset_sums: Array | None = None, once: bool = False):
+    def __init__(
+        self,
+        structure: Structure,
+        backend: Backend,
+        offset_sums: Array | None = None,
+        once: bool = False,
+    ):
         """Keeps the rows on the back end; ``offset_sums`` (L, K): the leaf sums of the offsets, where rows are elsewhere.
 
         ``once``: these trees are fitted to one column of targets, and asked nothing else; see `Passes`.
@@ -79,7 +87,9 @@ class BoostedTrees(TreeEngine):
         self.rows = backend.rows_of(s)
         self.leaf_space: LeafSpace | None = None  # None: by sweeps
         self._passes = Passes(s, self.rows, once)
-        self._target_sums: list[tuple[Array, Any]] = []  # arrays with their leaf sums, the latest last
+        self._target_sums: list[
+            tuple[Array, Any]
+        ] = []  # arrays with their leaf sums, the latest last
         self._kept_fit: FittedValues | None = None
         self._last_deletions: tuple[Array, Deletion] | None = None  # with the targets of its fit
         self._kept = Kept()  # these trees in leaf space
@@ -97,7 +107,9 @@ class BoostedTrees(TreeEngine):
         """The weights of the predictions in these trees' leaves, (n, T). Cost O(T N) per query."""
         if self.leaf_space is None:
             state, adjoints = self._swept(leaves, base)
-            return SweptAnswer(self.backend, state, self.intercepts(adjoints, self.constants(leaves)))
+            return SweptAnswer(
+                self.backend, state, self.intercepts(adjoints, self.constants(leaves))
+            )
         adjoints = self.adjoints(leaves, base)
         return ReadOutAnswer(self, adjoints, self.intercepts(adjoints, self.constants(leaves)))
 
@@ -109,7 +121,9 @@ class BoostedTrees(TreeEngine):
         base = self._counted(queries, base)
         if queries is None and base == 1.0:
             return np.asarray(v - residual)
-        return predictions(self.structure, base * start, values, own_leaves(self.structure, queries).T)
+        return predictions(
+            self.structure, base * start, values, own_leaves(self.structure, queries).T
+        )
 
     @guarded
     def combine(self, queries: Leaves | None, u: Array, base: float = 1.0) -> Array:
@@ -128,7 +142,9 @@ class BoostedTrees(TreeEngine):
         alpha, counted = self._mixed_sources(leaves, u, self._counted(queries, base))
         state = xp.zeros((s.n_rows, u.shape[1]))
         adjoints = self._passes.backward(state, alpha, counted)
-        return SweptAnswer(self.backend, state, self.intercepts(adjoints, u.T @ self.constants(leaves)))
+        return SweptAnswer(
+            self.backend, state, self.intercepts(adjoints, u.T @ self.constants(leaves))
+        )
 
     def mixed_adjoints(self, leaves: Leaves, u: Any, base: float) -> tuple[Adjoints, Array]:
         """The adjoints of sums of predictions in these trees' leaves, (n, T), and `intercepts`, from leaf space alone."""
@@ -184,20 +200,25 @@ class BoostedTrees(TreeEngine):
         table = s.by_cells(each * host(leaf_sums(s, self.rows, v)), drawn=False)
         made, diagonal = np.empty_like(v), np.empty((s.n_rows, 1))
         self.rows.read_out(table, np.zeros(v.shape[1]), None, 0, made)
-        self.rows.read_out(s.by_cells(each, drawn=True), np.zeros(1), self.rows.weights, 0, diagonal)
+        self.rows.read_out(
+            s.by_cells(each, drawn=True), np.zeros(1), self.rows.weights, 0, diagonal
+        )
         return made, diagonal[:, 0]
 
     def costs(self, available: int) -> Seconds:
         each = self.backend.costs
         known = (
-            self.structure.regularisation is not None and (self.structure.ranks is not None) == self.structure.is_ranked
+            self.structure.regularisation is not None
+            and (self.structure.ranks is not None) == self.structure.is_ranked
         )
         deletions = self._deletion_work if known else None
         return Seconds(
             leverage=self._work(1).seconds(available),
             squares=self._work(hat_matrix.MATRICES).seconds(available),
             column=each.visit_seconds * each.sweep * self.structure.n_rows * self.structure.n_trees,
-            deletion=deletions.in_leaf_space if deletions and deletions.needed <= available else np.inf,
+            deletion=deletions.in_leaf_space
+            if deletions and deletions.needed <= available
+            else np.inf,
             replays=deletions.by_replay if deletions else np.inf,
         )
 
@@ -207,7 +228,9 @@ class BoostedTrees(TreeEngine):
         adjoints = self.adjoints(own_leaves(self.structure, queries))
         return [removal.ReadOutEffects(fit, adjoints) for fit in fits]
 
-    def deletion(self, queries: Leaves | None, targets: Array, available: int) -> Sequence[RowEffects]:
+    def deletion(
+        self, queries: Leaves | None, targets: Array, available: int
+    ) -> Sequence[RowEffects]:
         return self.deletions(targets, available).effects(own_leaves(self.structure, queries))
 
     @guarded
@@ -279,8 +302,16 @@ class BoostedTrees(TreeEngine):
             return self
         if n_queries is None:
             return self._in_space(LeafSpace.inverts(self.structure))
-        fits = "prepared" in self._kept.known() or available is None or 2 * LeafSpace.size(self.structure) <= available
-        return self._in_space(self.inverse_pays(n_queries)) if fits and self.prepare_pays(n_queries) else self
+        fits = (
+            "prepared" in self._kept.known()
+            or available is None
+            or 2 * LeafSpace.size(self.structure) <= available
+        )
+        return (
+            self._in_space(self.inverse_pays(n_queries))
+            if fits and self.prepare_pays(n_queries)
+            else self
+        )
 
     # -- the fit --------------------------------------------------------------------------------------------------------
 
@@ -289,7 +320,9 @@ class BoostedTrees(TreeEngine):
         kept = self._kept_fit
         if kept is None or not np.array_equal(kept.targets, targets):
             _, _, values, sums = self._replay(targets)
-            self._kept_fit = kept = FittedValues(self.structure, targets.copy(), self._base(targets), values, sums)
+            self._kept_fit = kept = FittedValues(
+                self.structure, targets.copy(), self._base(targets), values, sums
+            )
         return kept
 
     def _replay(self, targets: Array) -> tuple[Array, Array, Array, Array]:
@@ -339,7 +372,9 @@ class BoostedTrees(TreeEngine):
     def mean(self, v: Array) -> Array:
         """(S,): the weighted means of (N, S) vectors, where the base is estimated."""
         s = self.structure
-        return np.asarray((v.sum(axis=0) if s.row_weights is None else s.row_weights @ v) / s.total_weight)
+        return np.asarray(
+            (v.sum(axis=0) if s.row_weights is None else s.row_weights @ v) / s.total_weight
+        )
 
     # -- rows of K ------------------------------------------------------------------------------------------------------
 
@@ -391,34 +426,51 @@ class BoostedTrees(TreeEngine):
     @one_blas_thread()
     def product(self, adjoints: Adjoints, targets: Array) -> Array:
         """(S, K): weights times targets (N, K) from their leaf sums, kept for the latest arrays: no pass over the rows."""
-        sums = next((sums for known, sums in self._target_sums if have_same_values(known, targets)), None)
+        sums = next(
+            (sums for known, sums in self._target_sums if have_same_values(known, targets)), None
+        )
         if sums is None:
             sums = leaf_sums(self.structure, self.rows, self.rows.xp.asarray(targets))
             self._target_sums = [*self._target_sums[1 - KEPT_SUMS :], (targets, sums)]
         made = host(self.rows.product(like(sums, adjoints.phi).T, adjoints.phi)).T
-        return made if self.structure.base is not None else made + np.outer(host(adjoints.beta), self.mean(targets))
+        return (
+            made
+            if self.structure.base is not None
+            else made + np.outer(host(adjoints.beta), self.mean(targets))
+        )
 
     def _read(self, adjoints: Adjoints) -> tuple[Any, Any]:
         """Table by cells and constant, from the base, of the weights ``w_j (constant + sum_t draw_tj phi_t[leaf_t(j)])``."""
-        return self.structure.by_cells(adjoints.phi, drawn=True), adjoints.beta * self.structure.mean_weight
+        return self.structure.by_cells(
+            adjoints.phi, drawn=True
+        ), adjoints.beta * self.structure.mean_weight
 
     @one_blas_thread()
     def intercepts(self, adjoints: Adjoints, constants: Array) -> Array:
         """(S, K): the part of predictions that no target makes, without the queries' offsets; see `constants` (S,)."""
         base = self.structure.base
         n_outputs = 1 if base is None else len(base)
-        constant = np.zeros((len(adjoints.beta), n_outputs)) if base is None else np.outer(host(adjoints.beta), base)
+        constant = (
+            np.zeros((len(adjoints.beta), n_outputs))
+            if base is None
+            else np.outer(host(adjoints.beta), base)
+        )
         constant += constants[:, None]
         if self._offset_sums is None:
             return constant
-        return constant - host(self.rows.product(like(self._offset_sums.T, adjoints.phi), adjoints.phi)).T
+        return (
+            constant
+            - host(self.rows.product(like(self._offset_sums.T, adjoints.phi), adjoints.phi)).T
+        )
 
     @one_blas_thread()
     def _combine_own(self, u: Array) -> Array:
         """(N, S): K'u without the training rows' leaves: the residuals' adjoints start from -u."""
         xp = self.rows.xp
         p = xp.array(-u, order="C")
-        self._passes.backward(p, xp.zeros((self.structure.total_leaves, u.shape[1])), xp.asarray(weighted(u.T)[:, 0]))
+        self._passes.backward(
+            p, xp.zeros((self.structure.total_leaves, u.shape[1])), xp.asarray(weighted(u.T)[:, 0])
+        )
         return host(p) + u
 
     # -- leaf space -----------------------------------------------------------------------------------------------------
@@ -467,16 +519,26 @@ class BoostedTrees(TreeEngine):
         s, costs, known = self.structure, self.backend.costs, self._kept.known()
         visits = s.n_trees + sum(len(group.changes) for group in self._passes.groups)
         sweep = costs.sweep * max(n_queries, FEW_SWEPT) * s.n_rows * visits / 2
-        build = costs.pair * s.n_rows * s.n_trees * (s.n_trees - 1) / 2 + costs.fill * s.total_leaves**2
+        build = (
+            costs.pair * s.n_rows * s.n_trees * (s.n_trees - 1) / 2 + costs.fill * s.total_leaves**2
+        )
         space = 0.0 if "prepared" in known else build
         space += costs.read * max(n_queries, FEW_READ) * s.n_trees * s.n_rows
         solve = costs.solve * max(n_queries, FEW_SOLVED) * s.total_leaves**2
         inverse = 0.0 if "inverted" in known else costs.inverse * s.total_leaves**3
-        return sweep, space + solve, space + inverse + costs.read * n_queries * s.n_trees * s.total_leaves
+        return (
+            sweep,
+            space + solve,
+            space + inverse + costs.read * n_queries * s.n_trees * s.total_leaves,
+        )
 
     def _work(self, matrices: int) -> hat_matrix.LeverageWork:
-        return hat_matrix.LeverageWork.of(self.structure, self.backend.costs, self.leaf_space is not None, matrices)
+        return hat_matrix.LeverageWork.of(
+            self.structure, self.backend.costs, self.leaf_space is not None, matrices
+        )
 
     def _own_weights(self, available: int) -> Iterator[tuple[int, Array]]:
         s = self.structure
-        return hat_matrix.batches(s, lambda leaves: self._answer(leaves, s.own_base).dense(), available)
+        return hat_matrix.batches(
+            s, lambda leaves: self._answer(leaves, s.own_base).dense(), available
+        )

@@ -50,7 +50,9 @@ from axil.weights.pattern_changes import changing_rows
 from axil.weights.replays import ByReplay
 from axil.weights.residuals import FittedValues
 
-EFFECT_ENTRIES = 1 << 19  # of outputs by trees, or queries, by rows whose effects are read out at a time
+EFFECT_ENTRIES = (
+    1 << 19
+)  # of outputs by trees, or queries, by rows whose effects are read out at a time
 HELD = 1 << 29  # bytes of additions to sums that are kept from one batch of queries to the next
 
 
@@ -96,7 +98,9 @@ class InLeafSpace:
         s, outputs = self.fitted.structure, self.fitted.targets.shape[1]
         self._holds = 8 * len(levels) * outputs * s.n_trees * s.n_rows <= min(HELD, available // 4)
         self._kept = Kept()
-        self._last: dict[int, tuple[slice, Any]] = {}  # of each level, the block of rows that was walked last
+        self._last: dict[
+            int, tuple[slice, Any]
+        ] = {}  # of each level, the block of rows that was walked last
         self._dominant, self._responses, self._known = Which(s, Parts.dominant), responses, known
 
     @property
@@ -130,7 +134,10 @@ class InLeafSpace:
 
     def alone(self, rows: slice) -> Any:
         s, base, xp = self.fitted.structure, base_without(self.fitted, rows), self._rows.xp
-        found, basis = xp.empty((len(base), s.n_trees + 1, base.shape[1])), xp.asarray(self.basis(rows))
+        found, basis = (
+            xp.empty((len(base), s.n_trees + 1, base.shape[1])),
+            xp.asarray(self.basis(rows)),
+        )
         self.levels[0].walk(rows, base, residuals=found)
         if len(self.levels) > 1:
             part = xp.empty(found.shape)
@@ -147,7 +154,9 @@ class InLeafSpace:
         adjoints = [level.adjoints(queries) for level in self.levels]
         before = self.fitted.predictions(queries.T)
         started = [level.fitted.predictions(queries.T) - before for level in self.levels]
-        return [LeafSpaceEffects(self, queries, adjoints, started, k) for k in range(before.shape[1])]
+        return [
+            LeafSpaceEffects(self, queries, adjoints, started, k) for k in range(before.shape[1])
+        ]
 
     def basis(self, rows: slice) -> Array:
         """(levels, rows): the shares of the levels in the answer about each row: Lagrange's polynomials.
@@ -166,7 +175,9 @@ class InLeafSpace:
         weights = np.prod(np.sign(between), axis=1) * np.exp(logs.min() - logs)
         met = apart == 0
         found = weights[:, None] / np.where(met, 1.0, apart)
-        return np.asarray(np.where(met.any(axis=0), met, found / found.sum(axis=0)), dtype=np.float64)
+        return np.asarray(
+            np.where(met.any(axis=0), met, found / found.sum(axis=0)), dtype=np.float64
+        )
 
     def by_replay(self, rows: slice) -> NDArray[np.intp]:
         """The positions of the rows that are replayed: they outweigh the rest of a leaf by far, or change the pattern of one."""
@@ -176,7 +187,9 @@ class InLeafSpace:
         if self._responses is not None:
             found = found | self._kept.get("changing", self._changing)[rows]
             if self.fitted.structure.averages:  # a leaf without rows has another node's pattern
-                found = found | Parts.of_rows(self.fitted.structure, rows).last(self.fitted.structure).any(axis=0)
+                found = found | Parts.of_rows(self.fitted.structure, rows).last(
+                    self.fitted.structure
+                ).any(axis=0)
         return np.asarray(rows.start + np.flatnonzero(found))
 
     def _changing(self) -> NDArray[np.bool_]:
@@ -206,15 +219,21 @@ class LeafSpaceEffects(RowEffects):
     def _blocks(self) -> Iterator[tuple[int, Array]]:
         d, k, n = self.deletion, self.output, len(self.queries)
         s, put = d.fitted.structure, d.levels[0].rows.xp.asarray
-        tables = [s.by_cells(adjoints.phi, drawn=False) for adjoints in self.asked]  # draws are in the additions
+        tables = [
+            s.by_cells(adjoints.phi, drawn=False) for adjoints in self.asked
+        ]  # draws are in the additions
         started = [put(of_level[:, k]) for of_level in self.started]
-        per_row = max(n, s.n_trees) * len(d.fitted.base)  # a block of every output is held at a time
+        per_row = max(n, s.n_trees) * len(
+            d.fitted.base
+        )  # a block of every output is held at a time
         for rows in blocks_of(s, per_row, EFFECT_ENTRIES * d.times):
             changed = base_without(d.fitted, rows)[k] - d.fitted.base[k]
             basis, by_base = put(d.basis(rows)), put(changed)
             out, part = d.levels[0].rows.xp.zeros((2, rows.stop - rows.start, n))
             for i, level in enumerate(d.levels):
-                level.rows.scaled_read_out(tables[i], basis[i] * d.added(i, rows)[k], rows.start, part)
+                level.rows.scaled_read_out(
+                    tables[i], basis[i] * d.added(i, rows)[k], rows.start, part
+                )
                 out += part
                 out += np.outer(basis[i] * by_base, self.asked[i].beta)
                 out += np.outer(basis[i], started[i])
@@ -233,9 +252,13 @@ class LeafSpaceEffects(RowEffects):
         if not values.any():
             return np.zeros(1)
         structure, level = deletion.fitted.structure, deletion.levels[0]
-        table = level.rows.xp.asarray(structure.by_cells(asked(structure, self.queries), drawn=False))
+        table = level.rows.xp.asarray(
+            structure.by_cells(asked(structure, self.queries), drawn=False)
+        )
         found = level.rows.xp.zeros((rows.stop - rows.start, len(self.queries)))
-        level.rows.scaled_read_out(table, level.rows.xp.asarray(np.ascontiguousarray(values)), rows.start, found)
+        level.rows.scaled_read_out(
+            table, level.rows.xp.asarray(np.ascontiguousarray(values)), rows.start, found
+        )
         return host(found)
 
 

@@ -37,15 +37,22 @@ class Work:
         built = levels - (ready and 0.0 in shares)
         leaf_space = costs.pair * s.n_rows * s.n_trees**2 / 2 + costs.inverse * s.total_leaves**3
         pairs = levels * costs.walk * s.n_rows * s.n_trees**2 / 2
-        replay = REPLAYS * costs.visit_seconds * costs.sweep * s.n_rows * s.n_trees + GROUP_SECONDS * s.n_trees
+        replay = (
+            REPLAYS * costs.visit_seconds * costs.sweep * s.n_rows * s.n_trees
+            + GROUP_SECONDS * s.n_trees
+        )
         matrix = 8 * s.total_leaves**2
         blocks = COPIES * 8 * min(BLOCK_ENTRIES, s.n_rows * s.n_trees)
         needed = built * LeafSpace.size(s) + levels * matrix + blocks
         if bends(s):  # the responses of leaf sums, too
             needed += 3 * LeafSpace.size(s)
         if s.is_ranked:  # rows are ranked again
-            return cls(np.inf, s.n_rows * (RANKED_SECONDS * s.n_rows + RANKING_SECONDS) * s.n_trees, needed)
-        if s.mixing is not None or s.cut is not None:  # leaves depend on others, and no formula knows how
+            return cls(
+                np.inf, s.n_rows * (RANKED_SECONDS * s.n_rows + RANKING_SECONDS) * s.n_trees, needed
+            )
+        if (
+            s.mixing is not None or s.cut is not None
+        ):  # leaves depend on others, and no formula knows how
             return cls(np.inf, s.n_rows * replay, needed)
         return cls(costs.visit_seconds * (built * leaf_space + pairs), s.n_rows * replay, needed)
 

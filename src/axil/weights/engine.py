@@ -33,7 +33,9 @@ class Seconds:
     leverage: float
     squares: float
     column: float  #: of K v, for each of its vectors
-    deletion: float  #: of exact deletions of every row by itself; inf where they do not fit into memory
+    deletion: (
+        float  #: of exact deletions of every row by itself; inf where they do not fit into memory
+    )
     replays: float  #: of the same by one replay per row
 
 
@@ -192,7 +194,11 @@ def own_leaves(structure: Structure, queries: Leaves | None) -> Leaves:
         if len(beyond):
             tree = int(beyond[0])
             raise ExactnessError(
-                "largest leaf number", structure.n_leaves[tree] - 1, int(own[:, tree].max()), changed, tree
+                "largest leaf number",
+                structure.n_leaves[tree] - 1,
+                int(own[:, tree].max()),
+                changed,
+                tree,
             )
     return own
 

@@ -40,11 +40,19 @@ def is_forest(structure: Structure) -> bool:
     c, base = structure.coefficients, structure.base
     if structure.regularisation is not None and structure.regularisation.bends:
         return False
-    if c is None or base is None or structure.offsets is not None or structure.mixing or structure.shift is not None:
+    if (
+        c is None
+        or base is None
+        or structure.offsets is not None
+        or structure.mixing
+        or structure.shift is not None
+    ):
         return False
     if structure.regularisation is not None and structure.regularisation.by_weight:
         return False  # a row's deletion would change every leaf
-    return structure.averages and not c.omega[:-1].any() and (not base.any() or not c.beta[:-1].any())
+    return (
+        structure.averages and not c.omega[:-1].any() and (not base.any() or not c.beta[:-1].any())
+    )
 
 
 class Forest(TreeEngine):
@@ -63,13 +71,17 @@ class Forest(TreeEngine):
         factors = s.leaf_scale * self._final
         draws = s.draws if s.is_ranked else s.draws[:, None]
         data, rows, ends = leaf_rows(s.cells, s.starts, draws, s.row_weights, factors)
-        ends = ends.astype(np.int32) if len(data) <= np.iinfo(np.int32).max else ends  # else rows become as wide
+        ends = (
+            ends.astype(np.int32) if len(data) <= np.iinfo(np.int32).max else ends
+        )  # else rows become as wide
         index = csr_array((data, rows, ends), shape=(s.total_leaves, s.n_rows))
         self._scale = s.leaf_scale
         self._node = np.arange(
             s.total_leaves
         )  # of the trees, that each row of the index has; -1: of a tree without rows
-        self._place: Ids | None = None  # the row of the index that each leaf has the value of; None: its own
+        self._place: Ids | None = (
+            None  # the row of the index that each leaf has the value of; None: its own
+        )
         if picked is not None:
             index = csr_array(index + csr_array(picked * self._final[:, None]))
         elif s.emptied is not None:
@@ -89,7 +101,9 @@ class Forest(TreeEngine):
         filled = np.flatnonzero(s.leaf_weights > 0)
         scale = 1.0 / (weights[known] + l2_of(s, ancestors, known))
         below = csr_array(ancestors.below(known, filled, s.total_leaves) * scale[:, None])
-        unscaled = np.divide(1.0, s.leaf_scale, out=np.zeros_like(s.leaf_scale), where=s.leaf_scale > 0)
+        unscaled = np.divide(
+            1.0, s.leaf_scale, out=np.zeros_like(s.leaf_scale), where=s.leaf_scale > 0
+        )
         of_nodes = csr_array(below * unscaled) @ index
         final = self._final[s.starts[-1 - lost]]
         of_trees = np.outer(final, self._all_rows)
@@ -132,7 +146,9 @@ class Forest(TreeEngine):
         table = table if self._place is None else table[self._place]
         columns = np.ascontiguousarray(table.reshape(len(table), -1))
         out = np.empty((s.n_rows, columns.shape[1]))
-        host_backend(1).rows(s.leaves(), s.starts).read_out(columns, np.zeros(columns.shape[1]), None, 0, out)
+        host_backend(1).rows(s.leaves(), s.starts).read_out(
+            columns, np.zeros(columns.shape[1]), None, 0, out
+        )
         return out.reshape(s.n_rows, *table.shape[1:])
 
     def combine(self, queries: Leaves | None, u: Any, base: float = 1.0) -> Array:
@@ -175,12 +191,17 @@ class Forest(TreeEngine):
             found.append(KnownEffects(csr_array(met @ effects)))
         return found
 
-    def deletion(self, queries: Leaves | None, targets: Array, available: int) -> Sequence[RowEffects]:
+    def deletion(
+        self, queries: Leaves | None, targets: Array, available: int
+    ) -> Sequence[RowEffects]:
         """No tree sees another, so a row's deletion changes its own leaves alone: see `_changes`."""
         met = self._met(queries)
         leaves, rows, changes = self._changes(targets)
         shape = self._rows_of_leaves.shape
-        return [KnownEffects(csr_array(met @ csr_array((change, (leaves, rows)), shape=shape))) for change in changes.T]
+        return [
+            KnownEffects(csr_array(met @ csr_array((change, (leaves, rows)), shape=shape)))
+            for change in changes.T
+        ]
 
     def left_out(self, targets: Array, available: int) -> LeftOut:
         """A row meets no other leaves than its own, so its prediction changes by the sum of what they do."""
@@ -214,7 +235,9 @@ class Forest(TreeEngine):
         changes = self._final[place][:, None] * (after - all_values[place])
         return place, rows, np.asarray(changes)
 
-    def _values_beside(self, place: Ids, rows: Ids, sums: Array, weights: Array, targets: Array) -> Array:
+    def _values_beside(
+        self, place: Ids, rows: Ids, sums: Array, weights: Array, targets: Array
+    ) -> Array:
         """Return the values (n, K) that rows of the index have without the last training row each of them is made of."""
         s, ancestors = self.structure, ancestors_of(self.structure)
         node, n_leaves = self._node[place], s.total_leaves

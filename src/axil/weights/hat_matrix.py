@@ -50,16 +50,22 @@ class LeverageWork:
     def of(cls, structure: Structure, costs: Costs, ready: bool, matrices: int) -> LeverageWork:
         """The work on one matrix for leverage, on `MATRICES` for squares; ``ready``: leaf space is there already."""
         s = structure
-        pairs = costs.pair * s.n_rows * s.n_trees**2 / 2  # to build leaf space, to look at its pairs, or to count them
+        pairs = (
+            costs.pair * s.n_rows * s.n_trees**2 / 2
+        )  # to build leaf space, to look at its pairs, or to count them
         cubes = costs.inverse * (1 - ready) + (costs.product if matrices > 1 else 0.0)
         in_leaf_space = pairs * (1 - ready + (2 if matrices > 1 else 1)) + cubes * s.total_leaves**3
         by_rows = (costs.read if ready else costs.sweep) * s.n_trees * s.n_rows**2
-        needed = LeafSpace.size(s) * (1 - ready) + 8 * matrices * s.total_leaves**2 * len(s.draws) ** 2
+        needed = (
+            LeafSpace.size(s) * (1 - ready) + 8 * matrices * s.total_leaves**2 * len(s.draws) ** 2
+        )
         return cls(s, costs.visit_seconds, in_leaf_space, by_rows, needed)
 
     def seconds(self, available: int) -> float:
         """The seconds that it takes, roughly; inf where it is refused."""
-        ways = [self.in_leaf_space] * (self.needed <= available) + [self.by_rows] * (self.by_rows <= MOST_WORK)
+        ways = [self.in_leaf_space] * (self.needed <= available) + [self.by_rows] * (
+            self.by_rows <= MOST_WORK
+        )
         return self.visit_seconds * min(ways, default=np.inf)
 
     def leaf_space_pays(self, available: int) -> bool:
@@ -79,7 +85,9 @@ class LeverageWork:
         )
 
 
-def batches(structure: Structure, weights: Callable[[Leaves], Array], available: int) -> Iterator[tuple[int, Array]]:
+def batches(
+    structure: Structure, weights: Callable[[Leaves], Array], available: int
+) -> Iterator[tuple[int, Array]]:
     """K in batches of rows (rows, N), with the number of their first; ``weights`` gives those of queries in leaves (n, T).
 
     Cost O(T N^2).
@@ -94,7 +102,9 @@ def batches(structure: Structure, weights: Callable[[Leaves], Array], available:
 def leverage_in_leaf_space(space: LeafSpace, training: Rows) -> Array:
     """(N,): ``K[j, j]`` by look-ups of pairs of leaves. Cost O(T^2 N)."""
     s, Q = space.structure, _responses(space)
-    of_base = (like(s.base_share, Q) @ Q)[:, None]  # what each leaf met subtracts from the base's adjoint
+    of_base = (like(s.base_share, Q) @ Q)[
+        :, None
+    ]  # what each leaf met subtracts from the base's adjoint
     out = np.empty(s.n_rows)
     step = s.n_rows if len(s.draws) == 1 else FACTOR_ROWS
     for first in range(0, s.n_rows, step):
@@ -116,17 +126,25 @@ def squares_in_leaf_space(space: LeafSpace, training: Rows) -> float:
     s, n, Q = space.structure, space.structure.total_leaves, host(_responses(space))
     w = np.ones(s.n_rows) if s.row_weights is None else s.row_weights
     of_base = -s.base_share @ Q  # Q[base, :]; Q[base, base] is beta and Q[:, base] is 0
-    with_base = leaf_sums(s, training, (w * s.mean_weight)[:, None])[:, 0]  # drawn, the base with each leaf
+    with_base = leaf_sums(s, training, (w * s.mean_weight)[:, None])[
+        :, 0
+    ]  # drawn, the base with each leaf
     base = np.sum((w * s.mean_weight) ** 2)
     seen = gram(s, training, w**2, drawn=True)
     for rows in track(spans(n, BLOCK), "squares"):  # drawn @ Q, in place of drawn
         for own in reversed(spans(n, BLOCK)):
-            seen[rows, own] = seen[rows, : own.stop] @ Q[: own.stop, own] + np.outer(with_base[rows], of_base[own])
+            seen[rows, own] = seen[rows, : own.stop] @ Q[: own.stop, own] + np.outer(
+                with_base[rows], of_base[own]
+            )
     seen_base = with_base @ Q + base * of_base  # of the base's row
     plain = gram(s, training, None, drawn=False)
     total = 0.0
-    for own in track(spans(n, BLOCK), "squares"):  # Q' (drawn @ Q), which is symmetric, on and right of the diagonal
-        made = Q[: own.stop, own].T @ seen[: own.stop, own.start :] + np.outer(of_base[own], seen_base[own.start :])
+    for own in track(
+        spans(n, BLOCK), "squares"
+    ):  # Q' (drawn @ Q), which is symmetric, on and right of the diagonal
+        made = Q[: own.stop, own].T @ seen[: own.stop, own.start :] + np.outer(
+            of_base[own], seen_base[own.start :]
+        )
         made *= plain[own, own.start :]
         size = own.stop - own.start
         total += float(made[:, :size].sum() + 2 * made[:, size:].sum())
@@ -150,7 +168,11 @@ def gram(s: Structure, rows: Rows, weights: Array | None, drawn: bool) -> Array:
 def _responses(space: LeafSpace) -> Any:
     """(L, L), of the back end: Q, column l the adjoints of the leaf sums for a prediction that meets leaf l alone."""
     s, table = space.structure, space.responses
-    return np.multiply(table.T, like(np.repeat(s.final, s.n_leaves), table), out=space.backend.xp.empty(table.shape))
+    return np.multiply(
+        table.T,
+        like(np.repeat(s.final, s.n_leaves), table),
+        out=space.backend.xp.empty(table.shape),
+    )
 
 
 def _drawn_rows(space: LeafSpace, training: Rows, rows: slice) -> tuple[Array | None, Rows]:

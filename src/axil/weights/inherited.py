@@ -77,7 +77,9 @@ def inherited_values(s: Structure, values: Array, sums: Array, mean: Array) -> A
         assert bent is not None
         if sums.shape[1] > 1:  # the outputs of a tree share its pattern
             return hold(bent, sums[:, 0], s.leaf_weights).values(s.n_leaves, sums)
-        found[:, 0] = bent.leaf_values(sums[:, 0], s.leaf_weights)  # a node without rows bounds no others
+        found[:, 0] = bent.leaf_values(
+            sums[:, 0], s.leaf_weights
+        )  # a node without rows bounds no others
         return found
     ancestors = ancestors_of(s)
     weights = ancestors.totals(s.leaf_weights)
@@ -144,4 +146,6 @@ class InheritedValues:
     @cached_property
     def of_base(self) -> Array:
         """(L,): by how much the values fall for each unit that the base rises."""
-        return np.repeat(self.structure.beta[:-1], self.structure.n_leaves) * self.scale * self.weights
+        return (
+            np.repeat(self.structure.beta[:-1], self.structure.n_leaves) * self.scale * self.weights
+        )

@@ -64,7 +64,9 @@ class Largest:
             self.values, self.rows = values, rows
             return
         values, rows = np.append(self.values, values, axis=1), np.append(self.rows, rows, axis=1)
-        size = np.where(rows < 0, -1.0, np.abs(values if self.scale is None else values * self.scale[rows]))
+        size = np.where(
+            rows < 0, -1.0, np.abs(values if self.scale is None else values * self.scale[rows])
+        )
         order = np.lexsort((rows, -size))[:, : self.k]
         self.values = np.take_along_axis(values, order, axis=1)
         self.rows = np.take_along_axis(rows, order, axis=1)
@@ -78,7 +80,12 @@ class Largest:
             size = np.abs(values if self.scale is None else values * self.scale[rows])
             order = np.lexsort((rows, -size))[:k]
             if len(order) < k:
-                others = np.setdiff1d(np.arange(min(k + len(rows), self.n_rows)), rows)[: k - len(order)]
-                values, rows = np.append(values[order], np.zeros(len(others))), np.append(rows[order], others)
+                others = np.setdiff1d(np.arange(min(k + len(rows), self.n_rows)), rows)[
+                    : k - len(order)
+                ]
+                values, rows = (
+                    np.append(values[order], np.zeros(len(others))),
+                    np.append(rows[order], others),
+                )
                 order = np.arange(k)
             self.values[i], self.rows[i] = values[order], rows[order]

@@ -56,15 +56,25 @@ class LeafSpace:
         triangle = None if factor is None else backend.triangle(factor)
         wanted = self.inverts(structure) if inverts is None else inverts
         self._triangle: Triangle | None = None if wanted else triangle
-        self._table = _responses(structure, triangle.inverse(overwrite=True)) if triangle and wanted else responses
+        self._table = (
+            _responses(structure, triangle.inverse(overwrite=True))
+            if triangle and wanted
+            else responses
+        )
 
     @classmethod
-    def build(cls, structure: Structure, backend: Backend, rows: Rows, inverts: bool | None = None) -> LeafSpace:
+    def build(
+        cls, structure: Structure, backend: Backend, rows: Rows, inverts: bool | None = None
+    ) -> LeafSpace:
         """Counts co-occurrences over all pairs of trees: O(T^2 N) time, 8 L^2 bytes."""
-        return cls.of(structure, cooccurrence(structure, rows, 0, structure.n_trees), backend, inverts)
+        return cls.of(
+            structure, cooccurrence(structure, rows, 0, structure.n_trees), backend, inverts
+        )
 
     @classmethod
-    def of(cls, structure: Structure, together: Any, backend: Backend, inverts: bool | None = None) -> LeafSpace:
+    def of(
+        cls, structure: Structure, together: Any, backend: Backend, inverts: bool | None = None
+    ) -> LeafSpace:
         """Starts from co-occurrences over all rows, (L, L), which are overwritten; the rows themselves are not needed."""
         s, factor = structure, together
         pulled = None if s.shift is None else np.zeros((s.total_leaves, 1))
@@ -73,7 +83,9 @@ class LeafSpace:
             if s.coefficients is None:
                 coefficient: Any = float(s.rates[t])
             else:
-                coefficient = like(np.repeat(s.coefficients.omega[t + 1 : -1, t], s.n_leaves[t + 1 :]), factor)
+                coefficient = like(
+                    np.repeat(s.coefficients.omega[t + 1 : -1, t], s.n_leaves[t + 1 :]), factor
+                )
             scaled = factor[own, later] * coefficient
             if pulled is not None and s.shift is not None:
                 pulled[later, 0] += host(scaled.T @ like(s.shift[own], factor))
@@ -130,7 +142,10 @@ class LeafSpace:
         else:
             if self._triangle is not None:
                 self._triangle.solve(sums, transposed=True)
-            trees = [s.leaf_values(t, sums[first:last]) for t, (first, last) in enumerate(pairwise(s.starts))]
+            trees = [
+                s.leaf_values(t, sums[first:last])
+                for t, (first, last) in enumerate(pairwise(s.starts))
+            ]
             values = np.ascontiguousarray(np.concatenate(trees))
         return values if s.shift is None else values + s.shift[:, None]
 
@@ -143,7 +158,11 @@ class LeafSpace:
         if self._table is not None:
             return self._table
         xp, triangle = self.backend.xp, self._triangle
-        inverse = xp.eye(self.structure.total_leaves) if triangle is None else triangle.inverse(overwrite=False)
+        inverse = (
+            xp.eye(self.structure.total_leaves)
+            if triangle is None
+            else triangle.inverse(overwrite=False)
+        )
         return _responses(self.structure, inverse)
 
     def _solve(self, alpha: Any) -> Any:
@@ -157,11 +176,20 @@ class LeafSpace:
         return phi
 
     def _look_up(self, queries: NDArray[np.integer[Any]]) -> Any:
-        s, table, rate, xp = self.structure, self._table, float(self.structure.final[-1]), self.backend.xp
+        s, table, rate, xp = (
+            self.structure,
+            self._table,
+            float(self.structure.final[-1]),
+            self.backend.xp,
+        )
         assert table is not None
         others = np.flatnonzero(s.final != rate)  # often one: a first tree whose rate was recovered
         if len(others) > FEW_RATES:
-            table, rate, others = table * xp.asarray(np.repeat(s.final, s.n_leaves)[:, None]), 1.0, others[:0]
+            table, rate, others = (
+                table * xp.asarray(np.repeat(s.final, s.n_leaves)[:, None]),
+                1.0,
+                others[:0],
+            )
         phi, none = xp.empty((s.total_leaves, len(queries))), xp.zeros(s.total_leaves)
         for first in range(0, len(queries), LOOKED_UP):
             leaves = np.ascontiguousarray(queries[first : first + LOOKED_UP].T, dtype=np.uint32)
@@ -169,11 +197,16 @@ class LeafSpace:
             for t in range(0, s.n_trees, ABREAST):  # no adjoint of a tree comes from an earlier one
                 own = slice(s.starts[t], s.starts[min(t + ABREAST, s.n_trees)])
                 later, starts = table[own.start :, own], s.starts[t:] - own.start
-                self.backend.rows(leaves[t:], starts).read_out(later, none[own], None, 0, found[:, own])
+                self.backend.rows(leaves[t:], starts).read_out(
+                    later, none[own], None, 0, found[:, own]
+                )
             part = phi[:, first : first + LOOKED_UP]
             np.multiply(found.T, rate, out=part)
             for other in others:
-                met, end = xp.asarray(s.starts[other] + leaves[other].astype(np.int64)), s.starts[other + 1]
+                met, end = (
+                    xp.asarray(s.starts[other] + leaves[other].astype(np.int64)),
+                    s.starts[other + 1],
+                )
                 part[:end] += float(s.final[other] - rate) * table[met, :end].T
         return phi
 
@@ -232,9 +265,15 @@ def _ranked_together(s: Structure, first: int, last: int) -> Array:
     for t in range(first + 1, last):
         level, leaf = np.divmod(s.cells[t].astype(np.int64), int(s.n_leaves[t]))
         rows = np.flatnonzero(level)
-        share, n, at = s.draws[level[rows], s.starts[t] + leaf[rows]], int(s.n_leaves[t]), starts[t - first]
+        share, n, at = (
+            s.draws[level[rows], s.starts[t] + leaf[rows]],
+            int(s.n_leaves[t]),
+            starts[t - first],
+        )
         for before in range(first, t):
             size, start = int(s.n_leaves[before]), starts[before - first]
             pair = s.cells[before, rows].astype(np.int64) % size * n + leaf[rows]
-            out[start : start + size, at : at + n] = np.bincount(pair, share, size * n).reshape(size, n)
+            out[start : start + size, at : at + n] = np.bincount(pair, share, size * n).reshape(
+                size, n
+            )
     return out

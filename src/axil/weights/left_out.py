@@ -48,7 +48,9 @@ class Curve:
             for t, residual in enumerate(model.residuals(s.leaves(rows), model.started(rows))):
                 if t in self.trees:
                     seen = residual + replaced if t == s.n_trees else residual
-                    sums[np.searchsorted(self.trees, t)] += np.einsum("jk,jk,j->k", seen, seen, counted)
+                    sums[np.searchsorted(self.trees, t)] += np.einsum(
+                        "jk,jk,j->k", seen, seen, counted
+                    )
             total += counted.sum()
         return means(sums, total)
 
@@ -60,7 +62,9 @@ class LeftOut:
     predictions: Array  #: (N, K); nan: no other row says anything of it
     #: (N, K) the same, of rows that leave a leaf empty too, which then adds nothing; None: they have none
     rest: Array | None = None
-    curve: Curve | None = None  #: None: there is none, as the trees are not fitted one after the other
+    curve: Curve | None = (
+        None  #: None: there is none, as the trees are not fitted one after the other
+    )
     #: (N,) rows of averaged trees without which no weight is left; None: trees are not averaged
     emptied: NDArray[np.bool_] | None = None
 
@@ -81,7 +85,11 @@ def left_out(deletion: Deletion) -> LeftOut:
         return _averaged(deletion)
     s, lonely = fitted.structure, _lonely(fitted.structure)
     trees = stages(s)
-    found, sums, total = np.empty_like(fitted.targets), np.zeros((len(trees), len(fitted.base))), 0.0
+    found, sums, total = (
+        np.empty_like(fitted.targets),
+        np.zeros((len(trees), len(fitted.base))),
+        0.0,
+    )
     rest = np.empty_like(found)
     every = np.empty(s.n_rows, dtype=np.bool_)
     for rows in track(deletion.blocks(), "training rows"):
@@ -90,7 +98,9 @@ def left_out(deletion: Deletion) -> LeftOut:
             left = left[:, like(trees, left)]
         every[rows] = kept = ~(lonely(rows) | np.isnan(host(left[:, 0])).any(axis=0))
         counted = counts(s, rows, kept)
-        if not s.own_base:  # the last residuals have the base in them, which the row's offset stands in for
+        if (
+            not s.own_base
+        ):  # the last residuals have the base in them, which the row's offset stands in for
             left[:, -1] += like(s.beta[-1] * base_without(fitted, rows), left)
         rest[rows] = fitted.targets[rows] - host(left[:, -1]).T
         found[rows] = np.where(kept[:, None], rest[rows], np.nan)

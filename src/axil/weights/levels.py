@@ -17,7 +17,10 @@ from axil.weights.removal import ROUNDING, left_of
 from axil.weights.residuals import FittedValues
 from axil.weights.rows_left import known_regularisation, rescaled
 
-CONFLICT, LINE = 64, 8  # numbers: rows of a table a multiple of this long meet in a cache; those of one line of it
+CONFLICT, LINE = (
+    64,
+    8,
+)  # numbers: rows of a table a multiple of this long meet in a cache; those of one line of it
 LOST = 1e-17  # what interpolation may leave, of the answer
 
 
@@ -99,7 +102,9 @@ def base_without(fitted: FittedValues, rows: slice) -> Array:
     left = left_of(np.array(s.total_weight), w)
     left = np.where(left > 0, left, np.nan)
     before = fitted.base[:, None] + np.zeros_like(targets)
-    return np.asarray(before - (w / left) * (targets - before if s.base is None else np.zeros_like(targets)))
+    return np.asarray(
+        before - (w / left) * (targets - before if s.base is None else np.zeros_like(targets))
+    )
 
 
 def shares_of(s: Structure, weights: Array | None = None) -> Array:
@@ -135,4 +140,8 @@ def l2_shares(s: Structure, weights: Array) -> Array:
 
 def at_share(s: Structure, share: float) -> Structure:
     """Return the structure where l2 is less by this share; all else as it is."""
-    return s if share == 0 else rescaled(replace(s, regularisation=known_regularisation(s).scaled(1 - share)))
+    return (
+        s
+        if share == 0
+        else rescaled(replace(s, regularisation=known_regularisation(s).scaled(1 - share)))
+    )

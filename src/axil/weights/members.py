@@ -17,13 +17,23 @@ from axil.machine.progress import track
 from axil.structure import Structure
 from axil.types import Array
 from axil.weights.answers import Answer, KnownAnswer, KnownEffects, RowEffects, gathered
-from axil.weights.engine import Deletable, Engine, Memory, Seconds, diagonal, rows_of_weights, sum_of_squares
+from axil.weights.engine import (
+    Deletable,
+    Engine,
+    Memory,
+    Seconds,
+    diagonal,
+    rows_of_weights,
+    sum_of_squares,
+)
 from axil.weights.left_out import LeftOut
 from axil.weights.rows_left import NothingLeft
 from axil.weights.smoother import Smoother
 from axil.weights.spread import everywhere
 
-ROUNDING = 1e-12  # of all coefficients: those of the models that are left are none where they are less
+ROUNDING = (
+    1e-12  # of all coefficients: those of the models that are left are none where they are less
+)
 
 
 @dataclass(frozen=True)
@@ -33,7 +43,9 @@ class Term:
     engine: Engine
     coefficient: float
     member: int  #: whose coordinates of queries it takes
-    rows: NDArray[np.intp] | None = None  #: which of the N rows its own training rows are; None: they are the same
+    rows: NDArray[np.intp] | None = (
+        None  #: which of the N rows its own training rows are; None: they are the same
+    )
     training: Any = None  #: coordinates of all N rows, where its own are others
 
     def own(self, queries: Coordinates | None) -> Any:
@@ -53,7 +65,9 @@ class Term:
         if self.rows is None:
             return self.coefficient * weights
         n_own = len(self.rows)
-        places = csr_array((np.full(n_own, self.coefficient), self.rows, np.arange(n_own + 1)), (n_own, n_rows))
+        places = csr_array(
+            (np.full(n_own, self.coefficient), self.rows, np.arange(n_own + 1)), (n_own, n_rows)
+        )
         return weights @ places
 
 
@@ -92,22 +106,32 @@ class Sum(Deletable):
         intercepts = self._intercepts(answers, 1.0)
         known = [answer.sparse() if self.is_sparse else None for answer in answers]
         if all(part is not None for part in known):
-            return KnownAnswer(sum(t.spread(part, self.n_rows) for t, part in zip(self.terms, known)), intercepts)
+            return KnownAnswer(
+                sum(t.spread(part, self.n_rows) for t, part in zip(self.terms, known)), intercepts
+            )
         return self._added(answers, intercepts)
 
     def apply(self, queries: Any, v: Array, base: float = 1.0) -> Array:
-        return _total(t.coefficient * t.engine.apply(t.own(queries), t.taken(v), base) for t in self.terms)
+        return _total(
+            t.coefficient * t.engine.apply(t.own(queries), t.taken(v), base) for t in self.terms
+        )
 
     def combine(self, queries: Any, u: Array, base: float = 1.0) -> Array:
-        return _total(t.spread(t.engine.combine(t.own(queries), u, base).T, self.n_rows).T for t in self.terms)
+        return _total(
+            t.spread(t.engine.combine(t.own(queries), u, base).T, self.n_rows).T for t in self.terms
+        )
 
     def mixed(self, queries: Any, u: Any, base: float = 1.0) -> Answer:
         answers = [term.engine.mixed(term.own(queries), u, base) for term in self.terms]
-        return self._added(answers, self._intercepts(answers, np.asarray(u.sum(axis=0)).reshape(-1, 1)))
+        return self._added(
+            answers, self._intercepts(answers, np.asarray(u.sum(axis=0)).reshape(-1, 1))
+        )
 
     def _added(self, answers: Sequence[Answer], intercepts: Array) -> Answer:
         each = zip(self.terms, answers)
-        return KnownAnswer(_total(term.spread(answer.dense(), self.n_rows) for term, answer in each), intercepts)
+        return KnownAnswer(
+            _total(term.spread(answer.dense(), self.n_rows) for term, answer in each), intercepts
+        )
 
     def _intercepts(self, answers: Sequence[Answer], counted: Any) -> Array:
         """The intercepts of the models' answers, and the constant as often as it is counted."""
@@ -115,8 +139,13 @@ class Sum(Deletable):
         return np.asarray(own + self.constant * counted)
 
     def predicted(self, queries: Any, targets: Array) -> Array:
-        each = ((t.coefficient, t.engine.predicted(t.own(queries), t.taken(targets))) for t in self.terms)
-        return self.constant + (self._mean(each) if self.thinned else _total(c * made for c, made in each))
+        each = (
+            (t.coefficient, t.engine.predicted(t.own(queries), t.taken(targets)))
+            for t in self.terms
+        )
+        return self.constant + (
+            self._mean(each) if self.thinned else _total(c * made for c, made in each)
+        )
 
     def _mean(self, each: Iterator[tuple[float, Array]]) -> Array:
         """The sum of coefficients times predictions; models that have none, nan, leave their share to the others."""
@@ -156,12 +185,16 @@ class Sum(Deletable):
         found = [(t.coefficient, *like) for t, like in known if like is not None]
         if not found:
             return None
-        return _total(c * made for c, made, _ in found), _total(c * diagonal for c, _, diagonal in found)
+        return _total(c * made for c, made, _ in found), _total(
+            c * diagonal for c, _, diagonal in found
+        )
 
     def costs(self, available: int) -> Seconds:
         found = [(term, term.engine.costs(available)) for term in self.terms]
         column = sum(costs.column for _, costs in found)
-        leverage = sum(self.n_rows * c.column if term.rows is not None else c.leverage for term, c in found)
+        leverage = sum(
+            self.n_rows * c.column if term.rows is not None else c.leverage for term, c in found
+        )
         if len(self.terms) == 1 and self.terms[0].rows is None:
             return replace(found[0][1], leverage=leverage)
         deletion = sum(costs.deletion for _, costs in found) if self._all_rows else np.inf
@@ -178,19 +211,28 @@ class Sum(Deletable):
     def removal(self, queries: Any, targets: Array) -> Sequence[RowEffects]:
         terms = self._saying(queries, targets) if self.thinned else self.terms
         return self._effects(
-            terms, lambda term: term.engine.deletable("removal").removal(term.own(queries), term.taken(targets))
+            terms,
+            lambda term: term.engine.deletable("removal").removal(
+                term.own(queries), term.taken(targets)
+            ),
         )
 
     def _saying(self, queries: Any, targets: Array) -> Sequence[Term]:
         """The terms of the mean of the models that still say something of all these queries."""
-        made = [term.engine.predicted(term.own(queries), term.taken(targets)) for term in self.terms]
+        made = [
+            term.engine.predicted(term.own(queries), term.taken(targets)) for term in self.terms
+        ]
         said = [term for term, own in zip(self.terms, made) if not np.isnan(own).any()]
         return self._of(said).terms if said else self.terms
 
     def _of(self, terms: Sequence[Term]) -> Sum:
         """The mean of these models alone."""
         ratio = self._whole / sum(term.coefficient for term in terms)
-        return replace(self, terms=tuple(replace(t, coefficient=ratio * t.coefficient) for t in terms), thinned=True)
+        return replace(
+            self,
+            terms=tuple(replace(t, coefficient=ratio * t.coefficient) for t in terms),
+            thinned=True,
+        )
 
     def deletion(self, queries: Any, targets: Array, available: int) -> Sequence[RowEffects]:
         """A row is deleted from every model by itself, so that changes add up; copies of a row in one model do not."""
@@ -200,14 +242,21 @@ class Sum(Deletable):
         changes = np.full((before.shape[1], len(before), self.n_rows), np.nan)
         for row in track(range(self.n_rows), "deletions"):
             try:
-                changes[:, :, row] = (self.without(np.array([row]), targets).predicted(queries, targets) - before).T
+                changes[:, :, row] = (
+                    self.without(np.array([row]), targets).predicted(queries, targets) - before
+                ).T
             except NothingLeft:
                 continue
         return [KnownEffects(own) for own in changes]
 
-    def _deletion(self, queries: Any, targets: Array, before: Array, available: int) -> Sequence[RowEffects]:
+    def _deletion(
+        self, queries: Any, targets: Array, before: Array, available: int
+    ) -> Sequence[RowEffects]:
         """The changes of models fitted to all rows, added up."""
-        asked = [(t, t.engine.deletable("removal").deletion(t.own(queries), targets, available)) for t in self.terms]
+        asked = [
+            (t, t.engine.deletable("removal").deletion(t.own(queries), targets, available))
+            for t in self.terms
+        ]
         own = [t.engine.predicted(t.own(queries), targets) for t in self.terms]
         found: list[RowEffects] = []
         for k in range(before.shape[1]):
@@ -221,7 +270,9 @@ class Sum(Deletable):
                     change = np.where(empty, -own[i][:, [k]], change)
                 total = total + term.coefficient * change
             if gone:
-                left = self._whole - sum(self.terms[i].coefficient * empty for i, empty in gone.items())
+                left = self._whole - sum(
+                    self.terms[i].coefficient * empty for i, empty in gone.items()
+                )
                 at = before[:, [k]] - self.constant
                 total = np.where(left == self._whole, total, self._ratio(left) * (at + total) - at)
             found.append(KnownEffects(total))
@@ -237,7 +288,10 @@ class Sum(Deletable):
                 "of a row.",
             )
         share = available // len(self.terms)
-        each = [(t.coefficient, t.engine.deletable("leave_one_out").left_out(targets, share)) for t in self.terms]
+        each = [
+            (t.coefficient, t.engine.deletable("leave_one_out").left_out(targets, share))
+            for t in self.terms
+        ]
         made = self.constant + self._mean((c, one.predictions) for c, one in each)
         for _, one in each:
             lonely = np.isnan(one.predictions).any(axis=1)
@@ -250,15 +304,23 @@ class Sum(Deletable):
 
     def pushes(self, queries: Any, targets: Array) -> Sequence[RowEffects]:
         return self._effects(
-            self.terms, lambda term: term.engine.deletable("pushes").pushes(term.own(queries), term.taken(targets))
+            self.terms,
+            lambda term: term.engine.deletable("pushes").pushes(
+                term.own(queries), term.taken(targets)
+            ),
         )
 
-    def _effects(self, terms: Sequence[Term], ask: Callable[[Term], Sequence[RowEffects]]) -> list[RowEffects]:
+    def _effects(
+        self, terms: Sequence[Term], ask: Callable[[Term], Sequence[RowEffects]]
+    ) -> list[RowEffects]:
         """The effects in these models on each output, added up."""
         asked = [(term, ask(term)) for term in terms]
         found: list[RowEffects] = []
         for output in range(len(asked[0][1])):
-            total = _total(term.spread(term.gathered(own[output], self.n_rows), self.n_rows) for term, own in asked)
+            total = _total(
+                term.spread(term.gathered(own[output], self.n_rows), self.n_rows)
+                for term, own in asked
+            )
             found.append(KnownEffects(total))
         return found
 
@@ -270,7 +332,11 @@ class Sum(Deletable):
         n = self.n_rows if queries is None else queries.shape[0]
 
         def means(term: Term) -> Array:
-            return everywhere(n, values) if term.rows is not None else term.engine.around(term.own(queries), values)
+            return (
+                everywhere(n, values)
+                if term.rows is not None
+                else term.engine.around(term.own(queries), values)
+            )
 
         sizes = [abs(term.coefficient) for term in self.terms]
         return _total(size / sum(sizes) * means(term) for size, term in zip(sizes, self.terms))
@@ -288,11 +354,16 @@ class Sum(Deletable):
             except NothingLeft:
                 continue
         if not left:
-            raise NothingLeft(f"Without {len(rows)} rows none of any weight is left; ask for a smaller set.")
+            raise NothingLeft(
+                f"Without {len(rows)} rows none of any weight is left; ask for a smaller set."
+            )
         return self._of(left)
 
     def with_targets(self, targets: Array) -> Sum:
-        terms = [replace(term, engine=term.engine.with_targets(term.taken(targets))) for term in self.terms]
+        terms = [
+            replace(term, engine=term.engine.with_targets(term.taken(targets)))
+            for term in self.terms
+        ]
         return replace(self, terms=tuple(terms))
 
     @property
@@ -304,7 +375,10 @@ class Sum(Deletable):
     def prepared(self, n_queries: int | None = None, available: int | None = None) -> Sum:
         share = None if available is None else available // len(self.terms)
         return replace(
-            self, terms=tuple(replace(term, engine=term.engine.prepared(n_queries, share)) for term in self.terms)
+            self,
+            terms=tuple(
+                replace(term, engine=term.engine.prepared(n_queries, share)) for term in self.terms
+            ),
         )
 
 
@@ -333,14 +407,18 @@ class Residual(Engine):
 
     def _both(self, before: Answer, after: Answer) -> Answer:
         weights = after.dense()
-        total = before.dense() + weights - self.first.combine(None, np.ascontiguousarray(weights.T)).T
+        total = (
+            before.dense() + weights - self.first.combine(None, np.ascontiguousarray(weights.T)).T
+        )
         n_outputs = before.intercepts.shape[1]
         left = weighted(weights, self.first.predicted(None, np.zeros((self.n_rows, n_outputs))))
         return KnownAnswer(total, before.intercepts + after.intercepts - left)
 
     def apply(self, queries: Any, v: Array, base: float = 1.0) -> Array:
         first, then = self._parts(queries)
-        return self.first.apply(first, v, base) + self.then.apply(then, v - self.first.apply(None, v), base)
+        return self.first.apply(first, v, base) + self.then.apply(
+            then, v - self.first.apply(None, v), base
+        )
 
     def combine(self, queries: Any, u: Array, base: float = 1.0) -> Array:
         first, then = self._parts(queries)
@@ -383,12 +461,17 @@ class Residual(Engine):
     def memory(self) -> Memory:
         each = [self.first.memory, self.then.memory]
         return Memory(
-            sum(part.per_query for part in each) + 2 * 8 * self.n_rows, sum(part.preparation for part in each)
+            sum(part.per_query for part in each) + 2 * 8 * self.n_rows,
+            sum(part.preparation for part in each),
         )
 
     def prepared(self, n_queries: int | None = None, available: int | None = None) -> Residual:
         share = None if available is None else available // 2
-        return replace(self, first=self.first.prepared(n_queries, share), then=self.then.prepared(n_queries, share))
+        return replace(
+            self,
+            first=self.first.prepared(n_queries, share),
+            then=self.then.prepared(n_queries, share),
+        )
 
 
 def _drops(engine: Engine) -> bool:

@@ -31,14 +31,18 @@ class Parts:
     def of_cells(cls, s: Structure) -> Parts:
         """The parts of a row in each cell, (C,)."""
         leaves = [np.tile(np.arange(a, b), len(s.draws)) for a, b in pairwise(s.starts)]
-        return cls(np.concatenate(leaves), np.concatenate([np.repeat(s.draws, n) for n in s.n_leaves]))
+        return cls(
+            np.concatenate(leaves), np.concatenate([np.repeat(s.draws, n) for n in s.n_leaves])
+        )
 
     @classmethod
     def of_rows(cls, s: Structure, rows: slice) -> Parts:
         """The parts of each row in each tree, (T, rows)."""
         cells = s.cells[:, rows]
         level, leaf = (
-            (slice(None), cells) if len(s.draws) == 1 else np.divmod(cells, s.n_leaves[:, None].astype(cells.dtype))
+            (slice(None), cells)
+            if len(s.draws) == 1
+            else np.divmod(cells, s.n_leaves[:, None].astype(cells.dtype))
         )
         weight = s.draws[level] if s.draws.ndim == 1 else s.row_draws(rows)
         if s.row_weights is not None:

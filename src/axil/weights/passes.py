@@ -23,7 +23,9 @@ from axil.weights.leaf_space import cooccurrence
 # Trees share a pass: counting their co-occurrence once costs less than the passes it avoids, two of them or one of a few columns.
 SHARED_TREES = 4
 SHARED_CELLS = 2048  # their co-occurrence is counted by cells: 32 MiB
-LARGE_LEAVES = 768  # of larger trees that share a pass: tables of 16 columns stay in the second-level cache
+LARGE_LEAVES = (
+    768  # of larger trees that share a pass: tables of 16 columns stay in the second-level cache
+)
 EXACT_SINGLE = 1 << 24  # up to which single precision holds every count
 
 
@@ -89,8 +91,12 @@ class Passes:
                 if group.in_turn:
                     for before in range(group.first, t):
                         shared = self._table(group)[before - group.first]
-                        here = slice(leaves.start - s.starts[before + 1], leaves.stop - s.starts[before + 1])
-                        taken = values[s.starts[before] : s.starts[before + 1]] * float(s.rates[before])
+                        here = slice(
+                            leaves.start - s.starts[before + 1], leaves.stop - s.starts[before + 1]
+                        )
+                        taken = values[s.starts[before] : s.starts[before + 1]] * float(
+                            s.rates[before]
+                        )
                         own = own - shared[:, here].T.astype(np.float64, copy=False) @ taken
                 of_leaves[leaves], values[leaves] = own, value_of(t, own)
             for t, coefficient in group.changes:
@@ -178,7 +184,9 @@ class Passes:
     def _count(self, group: TreeGroup) -> list[Array]:
         s, dtype = self.structure, _table_type(self.structure)
         together = cooccurrence(s, self.rows, group.first, group.last + 1)
-        starts = [int(start - s.starts[group.first]) for start in s.starts[group.first : group.last + 2]]
+        starts = [
+            int(start - s.starts[group.first]) for start in s.starts[group.first : group.last + 2]
+        ]
         return [together[a:b, b:].astype(dtype, order="C") for a, b in pairwise(starts[:-1])]
 
 
@@ -214,16 +222,29 @@ def shared_groups(structure: Structure, rows: Rows) -> list[TreeGroup]:
         leaves = structure.n_leaves[first : t + 1].astype(np.int64)
         pairs = (int(leaves.sum()) ** 2 - int(np.square(leaves).sum())) // 2
         few = leaves.sum() <= rows.shared_leaves
-        kept = _table_type(structure).itemsize * pairs <= rows.shared_bytes * structure.n_rows * len(leaves)
+        kept = _table_type(
+            structure
+        ).itemsize * pairs <= rows.shared_bytes * structure.n_rows * len(leaves)
         fits = few or (kept and leaves.sum() <= LARGE_LEAVES)
-        if t - first == SHARED_TREES or not fits or len(structure.draws) * leaves.sum() > SHARED_CELLS:
+        if (
+            t - first == SHARED_TREES
+            or not fits
+            or len(structure.draws) * leaves.sum() > SHARED_CELLS
+        ):
             bounds.append(t)
     bounds.append(structure.n_trees)
     spans = [range(a, b) for a, b in pairwise(bounds)]
-    return [TreeGroup(s[0], s[-1], [(t, float(structure.rates[t])) for t in s], in_turn=True) for s in spans]
+    return [
+        TreeGroup(s[0], s[-1], [(t, float(structure.rates[t])) for t in s], in_turn=True)
+        for s in spans
+    ]
 
 
 def _table_type(structure: Structure) -> np.dtype[Any]:
     """Single precision where co-occurrences are counts of rows, which it holds exactly."""
-    counts = structure.row_weights is None and len(structure.draws) == 1 and structure.n_rows <= EXACT_SINGLE
+    counts = (
+        structure.row_weights is None
+        and len(structure.draws) == 1
+        and structure.n_rows <= EXACT_SINGLE
+    )
     return np.dtype(np.float32 if counts else np.float64)

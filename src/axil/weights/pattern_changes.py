@@ -32,12 +32,16 @@ def leaves_beyond(s: Structure, sums: Array, values: Array) -> int:
 
 def sum_responses(s: Structure, together: Any, backend: Backend) -> Array:
     """(L, L): the responses of leaf sums to leaf sums, from co-occurrences over all rows, which are overwritten."""
-    free = np.where(s.leaf_scale > 0, s.leaf_scale, TINY)  # of a constant leaf the sum counts, and moves nothing
+    free = np.where(
+        s.leaf_scale > 0, s.leaf_scale, TINY
+    )  # of a constant leaf the sum counts, and moves nothing
     space = LeafSpace.of(replace(s, leaf_scale=free, shift=None), together, backend)
     return np.asarray(host(space.responses) / free[:, None])
 
 
-def changing_rows(fitted: FittedValues, added: Any, rows: slice, responses: Array) -> NDArray[np.bool_]:
+def changing_rows(
+    fitted: FittedValues, added: Any, rows: slice, responses: Array
+) -> NDArray[np.bool_]:
     """(rows,): whether the deletion of each of these rows changes the pattern of a leaf.
 
     ``added`` (K, T, rows) is what the deletions add to the sums of the rows' leaves, ``responses`` those of `sum_responses`. Leaf
@@ -47,19 +51,28 @@ def changing_rows(fitted: FittedValues, added: Any, rows: slice, responses: Arra
     rule, shift = known_regularisation(s), np.zeros(s.total_leaves) if s.shift is None else s.shift
     parts = Parts.of_rows(s, rows)
     column = np.broadcast_to(np.arange(n), parts.leaf.shape)
-    placed = csr_array((host(added)[0].ravel(), (column.ravel(), parts.leaf.ravel())), shape=(n, s.total_leaves))
+    placed = csr_array(
+        (host(added)[0].ravel(), (column.ravel(), parts.leaf.ravel())), shape=(n, s.total_leaves)
+    )
     moved = base_without(f, rows)[0] - f.base[0]
     sums = f.sums[:, 0] + placed @ responses.T - np.outer(moved, responses @ s.base_share)
     values, weights = s.leaf_scale * sums + shift, np.tile(s.leaf_weights, (n, 1))
     left, scale, after = parts.left(s), parts.of(s.leaf_scale), parts.left_scale(s)
     ratio = np.divide(after, scale, out=np.zeros_like(scale), where=scale > 0)
     own = np.divide(
-        values[column, parts.leaf] - parts.of(shift) * ratio, after, out=np.zeros_like(scale), where=after > 0
+        values[column, parts.leaf] - parts.of(shift) * ratio,
+        after,
+        out=np.zeros_like(scale),
+        where=after > 0,
     )
-    sums[column, parts.leaf] = np.where(scale > 0, own, np.where(left > 0, sums[column, parts.leaf], 0.0))
+    sums[column, parts.leaf] = np.where(
+        scale > 0, own, np.where(left > 0, sums[column, parts.leaf], 0.0)
+    )
     weights[column, parts.leaf] = left
     mixes, rule = rule.mixes, rule if rule.mixes else replace(rule, nodes=None)
-    each = zip(sums, weights) if mixes else [(sums, weights)]  # bounds that hold no leaf may do so without a row
+    each = (
+        zip(sums, weights) if mixes else [(sums, weights)]
+    )  # bounds that hold no leaf may do so without a row
     ruled = np.vstack([rule.leaf_values(*own) for own in each])
     apart = np.abs(ruled - values) > BEYOND * np.abs(values).max(axis=1, initial=0.0)[:, None]
     return np.asarray(apart.any(axis=1) & ~np.isnan(moved))

@@ -89,7 +89,12 @@ def radius(engine: Trees, targets: Array) -> float:
         for edges, (r, slopes) in zip(_edges(s), both):
             for edge in edges:
                 steep = np.abs(edge.slopes(slopes)).max(axis=1)
-                ratio = np.divide(np.abs(edge.gaps(r)), steep, out=np.full(s.n_rows, np.inf), where=steep > ROUNDING)
+                ratio = np.divide(
+                    np.abs(edge.gaps(r)),
+                    steep,
+                    out=np.full(s.n_rows, np.inf),
+                    where=steep > ROUNDING,
+                )
                 least = min(least, float(ratio[edge.others].min(initial=np.inf)))
     return least if np.isfinite(least) else 0.0
 
@@ -106,7 +111,10 @@ def _residuals(engine: Trees, targets: Array, slopes: bool = False) -> Iterator[
         yield from (found for _, found in zip(range(s.n_trees), fit.residuals(s.leaves(), targets)))
         return
     fit = engine.fit(targets)
-    yield from (found[:, 0].copy() for _, found in zip(range(s.n_trees), fit.residuals(s.leaves(), fit.started())))
+    yield from (
+        found[:, 0].copy()
+        for _, found in zip(range(s.n_trees), fit.residuals(s.leaves(), fit.started()))
+    )
 
 
 @dataclass(frozen=True)

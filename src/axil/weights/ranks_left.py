@@ -43,7 +43,13 @@ def without(structure: Structure, targets: Array) -> Structure:
     ):  # a forest that starts from nothing has the rows: see `inherited_rows`
         shift[emptied] = fitted.values[emptied, 0]
         has_shift = True
-    return replace(fitted.structure, cells=cells, draws=shares, leaf_scale=there, shift=shift if has_shift else None)
+    return replace(
+        fitted.structure,
+        cells=cells,
+        draws=shares,
+        leaf_scale=there,
+        shift=shift if has_shift else None,
+    )
 
 
 def inherited_rows(structure: Structure, targets: Array) -> csr_array:
@@ -56,7 +62,11 @@ def inherited_rows(structure: Structure, targets: Array) -> csr_array:
             leaves.append(found)
             rows.append(row)
             shares.append(share)
-    index = (np.concatenate(leaves), np.concatenate(rows)) if leaves else (np.zeros(0, int), np.zeros(0, int))
+    index = (
+        (np.concatenate(leaves), np.concatenate(rows))
+        if leaves
+        else (np.zeros(0, int), np.zeros(0, int))
+    )
     data = np.concatenate(shares) if shares else np.zeros(0)
     return csr_array((data, index), shape=(s.total_leaves, s.n_rows))
 
@@ -149,7 +159,12 @@ def _walked(s: Structure, targets: Array) -> tuple[FittedValues, list[Picks]]:
     """The fit, and the rows picked for every tree."""
     assert s.ranks is not None
     assert s.base is not None  # a percentile is in the first tree
-    values, there, leaves, picks = np.zeros((s.total_leaves, 1)), np.zeros(s.total_leaves), s.leaves(), []
+    values, there, leaves, picks = (
+        np.zeros((s.total_leaves, 1)),
+        np.zeros(s.total_leaves),
+        s.leaves(),
+        [],
+    )
     fitted = FittedValues(s, targets, s.base, values, values)
     seen = np.empty(0)
     for t, residual in zip(range(s.n_trees), fitted.residuals(leaves, fitted.started())):

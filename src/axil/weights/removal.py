@@ -60,11 +60,17 @@ class RemovalFit:
         """(T, rows), an array of the back end: b_tj (r_tj - level_t[l])."""
         s, k = self.fitted.structure, self.output
         out = self.training.xp.empty((s.n_trees, rows.stop - rows.start))
-        if s.coefficients is not None or s.cut is not None:  # residuals are not simply what the trees before leave over
+        if (
+            s.coefficients is not None or s.cut is not None
+        ):  # residuals are not simply what the trees before leave over
             for step in self.fitted.steps(rows):
-                out[step.tree] = like(step.drawn * (step.residual[:, k] - self.level[step.leaf]), out)
+                out[step.tree] = like(
+                    step.drawn * (step.residual[:, k] - self.level[step.leaf]), out
+                )
             return out
-        tables = np.stack([np.repeat(s.rates, s.n_leaves) * self.fitted.values[:, k], self.level], axis=1)
+        tables = np.stack(
+            [np.repeat(s.rates, s.n_leaves) * self.fitted.values[:, k], self.level], axis=1
+        )
         steps, levels = np.ascontiguousarray(s.by_cells(tables, drawn=False).T)
         draws = s.by_cells(np.ones((s.total_leaves, 1)), drawn=True)[:, 0]
         start = self.fitted.started(rows)[:, k] - self.fitted.base[k]
@@ -87,7 +93,10 @@ class RemovalFit:
 def fits(training: Rows, fitted: FittedValues) -> list[RemovalFit]:
     """The fits of each of the K outputs to the targets of these rows."""
     level, drift = levels(fitted.structure)
-    return [RemovalFit(training, fitted, k, level * values, drift * values) for k, values in enumerate(fitted.values.T)]
+    return [
+        RemovalFit(training, fitted, k, level * values, drift * values)
+        for k, values in enumerate(fitted.values.T)
+    ]
 
 
 def levels(s: Structure) -> tuple[Array, Array]:
@@ -138,13 +147,19 @@ class ReadOutEffects(RowEffects):
             out = xp.empty((rows.stop - rows.start, n))
             self.fit.training.scaled_read_out(table, self.fit.factors(rows), rows.start, out)
             out += np.outer(xp.asarray(self.fit.from_base(rows)), beta)
-            out *= self.sign if s.row_weights is None else xp.asarray(self.sign * s.row_weights[rows, None])
+            out *= (
+                self.sign
+                if s.row_weights is None
+                else xp.asarray(self.sign * s.row_weights[rows, None])
+            )
             if moves_l2:
                 out += np.outer(xp.asarray(self.fit.l2_changes(rows)), of_l2)
             yield rows.start, host(out)
 
 
-def pushes(training: Rows, fitted: FittedValues, queries: NDArray[np.integer[Any]]) -> list[ReadOutEffects]:
+def pushes(
+    training: Rows, fitted: FittedValues, queries: NDArray[np.integer[Any]]
+) -> list[ReadOutEffects]:
     """For each of the K outputs of a fit what each row puts into the steps of the trees at queries in these leaves, (n, T).
 
         s_j = sum_t final_t w_j b_tj r_tj [leaf_t(j) = leaf_t(x)] / (W + l2),       sum_j s_j = F(x) - base
@@ -163,7 +178,9 @@ def pushes(training: Rows, fitted: FittedValues, queries: NDArray[np.integer[Any
             continue
         values, sums = fitted.values[a:b], whole[a:b]
         linear = s.leaf_values(t, sums)
-        fixed = np.where(linear == 0, np.divide(values, sums, out=np.zeros_like(sums), where=sums != 0), 0.0)
+        fixed = np.where(
+            linear == 0, np.divide(values, sums, out=np.zeros_like(sums), where=sums != 0), 0.0
+        )
         share = np.divide(values, linear, out=np.zeros_like(sums), where=linear != 0)
         table[a:b] = s.leaf_values_transpose(t, share * table[a:b]) + fixed * table[a:b]
     none, adjoints = np.zeros(s.total_leaves), Adjoints(table, np.zeros(len(queries)))

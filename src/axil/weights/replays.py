@@ -23,7 +23,9 @@ class ByReplay:
 
     fitted: FittedValues  #: with all rows
     refit: Callable[[int, Array], FittedValues]  #: without this row, to these targets
-    _kept: dict[int, FittedValues | None] = field(default_factory=dict)  #: fits without single rows, as far as they fit
+    _kept: dict[int, FittedValues | None] = field(
+        default_factory=dict
+    )  #: fits without single rows, as far as they fit
 
     def blocks(self) -> list[slice]:
         return walked_blocks(self.fitted.structure, self.fitted.targets.shape[1])
@@ -53,7 +55,11 @@ class ByReplay:
     def changes(self, j: int, queries: Leaves) -> Array:
         """(n, K): the changes of predictions in these leaves, (n, T), without row j."""
         before, fitted = self.fitted.predictions(queries.T), self.without(j)
-        return np.full_like(before, np.nan) if fitted is None else fitted.predictions(queries.T) - before
+        return (
+            np.full_like(before, np.nan)
+            if fitted is None
+            else fitted.predictions(queries.T) - before
+        )
 
     def effects(self, queries: Leaves) -> Sequence[RowEffects]:
         return [ReplayedEffects(self, queries, k) for k in range(self.fitted.targets.shape[1])]

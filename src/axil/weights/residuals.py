@@ -76,7 +76,9 @@ class FittedValues:
         s = self.structure
         cells = s.cells[:, rows]
         n_leaves = s.n_leaves[:, None].astype(cells.dtype)
-        leaves, draws = (cells, None) if len(s.draws) == 1 else (cells % n_leaves, s.row_draws(rows))
+        leaves, draws = (
+            (cells, None) if len(s.draws) == 1 else (cells % n_leaves, s.row_draws(rows))
+        )
         if s.cut is not None:
             draws = s.whole_draws[cells // n_leaves]
         started = self.started(rows)
@@ -98,7 +100,9 @@ class FittedValues:
             own, n, r = slice(s.starts[t], s.starts[t + 1]), int(s.n_leaves[t]), residual[:, 0]
             drawn = s.whole_draws[rows[t]] * (1.0 if s.row_weights is None else s.row_weights)
             sums[own, 0] = np.bincount(leaves[t], drawn * cut.kept(r), n)
-            weights[own] = np.bincount(leaves[t], drawn if cut.weighs else drawn * ~cut.beyond(r), n)
+            weights[own] = np.bincount(
+                leaves[t], drawn if cut.weighs else drawn * ~cut.beyond(r), n
+            )
         return sums, weights
 
 

@@ -35,7 +35,9 @@ def known_regularisation(s: Structure, question: str = "removal") -> Regularisat
     """How leaf values follow from row weights; the question is refused where that is not known."""
     if s.regularisation is None or (s.is_ranked and s.ranks is None):
         raise UnsupportedQuestionError(
-            question, "how leaf values follow from row weights was not recorded", "Make the explainer again."
+            question,
+            "how leaf values follow from row weights was not recorded",
+            "Make the explainer again.",
         )
     return s.regularisation
 
@@ -57,20 +59,30 @@ def estimates_rows(s: Structure) -> bool:
     if rule is None or rule.nodes is None or rule.nodes.own is None:
         return False
     drawn, weights = s.whole_draws[s.whole_draws > 0], s.row_weights
-    return bool((drawn != drawn[:1]).any() or (weights is not None and (weights != weights[:1]).any()))
+    return bool(
+        (drawn != drawn[:1]).any() or (weights is not None and (weights != weights[:1]).any())
+    )
 
 
-def without(structure: Structure, rows: NDArray[np.intp], targets: Array, backend: Backend) -> Structure:
+def without(
+    structure: Structure, rows: NDArray[np.intp], targets: Array, backend: Backend
+) -> Structure:
     """The structure of a fit to these targets in which the rows have no weight and the splits are held fixed. Cost O(T N)."""
     if structure.is_ranked:
         return ranks_left.without(ranked_less(structure, rows), targets)
     if structure.cut is not None:
         return _cut_without(structure, structure.cut, rows, targets).structure
     left = inheriting(lighter(structure, rows, backend))
-    return with_pattern(left, fit_by_rule(left, targets, backend).sums) if bends(left) else rescaled(left)
+    return (
+        with_pattern(left, fit_by_rule(left, targets, backend).sums)
+        if bends(left)
+        else rescaled(left)
+    )
 
 
-def fit_without(structure: Structure, rows: NDArray[np.intp], targets: Array, backend: Backend) -> FittedValues:
+def fit_without(
+    structure: Structure, rows: NDArray[np.intp], targets: Array, backend: Backend
+) -> FittedValues:
     """The fit to these targets in which the rows have no weight, where `bends`: `without` and its fit, with no pattern made."""
     if structure.is_ranked:
         return ranks_left.fit(ranked_less(structure, rows), targets)
@@ -85,11 +97,15 @@ def ranked_less(structure: Structure, rows: NDArray[np.intp]) -> Structure:
     assert structure.ranks is not None
     ranks = structure.ranks.less(rows, structure.n_rows)
     if ranks.rows is not None and not len(ranks.rows):
-        raise NothingLeft(f"Without {len(rows)} rows none of any weight is left; ask for a smaller set.")
+        raise NothingLeft(
+            f"Without {len(rows)} rows none of any weight is left; ask for a smaller set."
+        )
     return replace(structure, ranks=ranks)
 
 
-def _cut_without(structure: Structure, cut: Cut, rows: NDArray[np.intp], targets: Array) -> FittedValues:
+def _cut_without(
+    structure: Structure, cut: Cut, rows: NDArray[np.intp], targets: Array
+) -> FittedValues:
     """`fit_without` where residuals are cut off: which of them are is found out tree by tree, in the structure of the fit."""
     s, rule = structure, structure.regularisation
     assert rule is not None
@@ -99,26 +115,38 @@ def _cut_without(structure: Structure, cut: Cut, rows: NDArray[np.intp], targets
     drawn = [weights * s.whole_draws[own] for own in level]
     rule = rule.scaled(l2_factor(s, present))
     if rule.nodes is not None or s.averages:
-        left = np.concatenate([np.bincount(own, w, n) for own, w, n in zip(leaf, drawn, s.n_leaves)])
+        left = np.concatenate(
+            [np.bincount(own, w, n) for own, w, n in zip(leaf, drawn, s.n_leaves)]
+        )
         before = s.uncut().leaf_weights
         emptied = (before > 0) & (left == 0)
         nodes = rule.nodes if rule.mixes else None
-        rule = replace(rule, nodes=None if nodes is None else _nodes_left(s, nodes, rows, before, left))
+        rule = replace(
+            rule, nodes=None if nodes is None else _nodes_left(s, nodes, rows, before, left)
+        )
         if s.averages:
             s = replace(s, emptied=_emptied_now(s, emptied), regularisation=rule)
             rule = known_regularisation(inheriting(replace(s, leaf_weights=left)))
     base = np.average(targets, axis=0, weights=weights) if s.base is None else s.base
     whole, sums, constants, free = (np.zeros(s.total_leaves) for _ in range(4))
-    cells, fit = np.empty_like(s.cells), FittedValues(s, targets, base, *np.zeros((2, s.total_leaves, 1)))
+    cells, fit = (
+        np.empty_like(s.cells),
+        FittedValues(s, targets, base, *np.zeros((2, s.total_leaves, 1))),
+    )
     for t, residual in zip(range(s.n_trees), fit.residuals(leaf, fit.started())):
         own, n, r = slice(s.starts[t], s.starts[t + 1]), int(s.n_leaves[t]), residual[:, 0]
         off = cut.beyond(r)
         added = drawn[t] * cut.kept(r)
-        sums[own], constants[own] = np.bincount(leaf[t], added, n), np.bincount(leaf[t][off], added[off], n)
+        sums[own], constants[own] = (
+            np.bincount(leaf[t], added, n),
+            np.bincount(leaf[t][off], added[off], n),
+        )
         free[own] = np.bincount(leaf[t][~off], drawn[t][~off], n)
         whole[own] = np.bincount(leaf[t], drawn[t], n) if cut.weighs else free[own]
         fit.values[own, 0] = rule.tree(t, own).leaf_values(sums[own], whole[own])
-        cells[t] = leaf[t] + (level[t] % half + half * off).astype(cells.dtype) * cells.dtype.type(n)
+        cells[t] = leaf[t] + (level[t] % half + half * off).astype(cells.dtype) * cells.dtype.type(
+            n
+        )
     found = hold(rule, sums, whole)
     shift = replace(found, shift=None).values(s.n_leaves, constants[:, None])[:, 0]
     shift = shift if found.shift is None else found.shift + shift
@@ -134,7 +162,9 @@ def _left_weights(s: Structure, rows: NDArray[np.intp]) -> Array:
         weights = s.class_counts.weights(present_without(s, rows))
     weights[rows] = 0.0
     if not weights.any():
-        raise NothingLeft(f"Without {len(rows)} rows none of any weight is left; ask for a smaller set.")
+        raise NothingLeft(
+            f"Without {len(rows)} rows none of any weight is left; ask for a smaller set."
+        )
     return weights
 
 
@@ -165,11 +195,15 @@ def lighter(structure: Structure, rows: NDArray[np.intp], backend: Backend) -> S
         rule = replace(rule, nodes=None)  # evidence of the fit with all rows alone
     elif rule.nodes is not None:
         nodes = _nodes_left(s, rule.nodes, rows, s.leaf_weights, leaf_weights)
-        rule = rule if nodes is rule.nodes else replace(rule, nodes=nodes)  # which may know the rules of single trees
+        rule = (
+            rule if nodes is rule.nodes else replace(rule, nodes=nodes)
+        )  # which may know the rules of single trees
     return replace(with_leaf_weights(weighted, leaf_weights), regularisation=rule)
 
 
-def _nodes_left(s: Structure, nodes: Nodes, rows: NDArray[np.intp], before: Array, left: Array) -> Nodes:
+def _nodes_left(
+    s: Structure, nodes: Nodes, rows: NDArray[np.intp], before: Array, left: Array
+) -> Nodes:
     """Return the nodes as far as they depend on rows: shares of smoothing, and bounds, which a node without rows does not set.
 
     ``before`` and ``left``: the weights of leaves (L,) with the deleted rows and without them.
@@ -185,7 +219,9 @@ def _counts(s: Structure, rows: NDArray[np.intp]) -> Array:
     """(L,): how many of these rows were drawn for the tree of each leaf and are in the leaf."""
     level, leaf = np.divmod(s.cells[:, rows].astype(np.int64), s.n_leaves[:, None])
     drawn = (s.whole_draws[level] > 0).astype(np.float64)
-    return np.bincount((s.starts[:-1, None] + leaf).ravel(), drawn.ravel(), s.total_leaves).astype(np.float64)
+    return np.bincount((s.starts[:-1, None] + leaf).ravel(), drawn.ravel(), s.total_leaves).astype(
+        np.float64
+    )
 
 
 def with_leaf_weights(structure: Structure, leaf_weights: Array) -> Structure:
@@ -212,7 +248,11 @@ def rescaled(structure: Structure) -> Structure:
     if shift is not None:
         moving = s.leaf_scale > 0
         scale = np.where(moving & (s.leaf_weights > 0), scale, 0.0)
-        shift = np.where(moving, shift * np.divide(scale, s.leaf_scale, out=np.zeros_like(scale), where=moving), shift)
+        shift = np.where(
+            moving,
+            shift * np.divide(scale, s.leaf_scale, out=np.zeros_like(scale), where=moving),
+            shift,
+        )
     return replace(s, leaf_scale=scale, shift=shift)
 
 
@@ -233,12 +273,18 @@ def fit_by_rule(structure: Structure, targets: Array, backend: Backend) -> Fitte
     return FittedValues(s, targets, base, host(values), host(sums))
 
 
-def sums_by_rule(structure: Structure, together: Array, started: Array, base: Array) -> tuple[Array, Array]:
+def sums_by_rule(
+    structure: Structure, together: Array, started: Array, base: Array
+) -> tuple[Array, Array]:
     """(L, K) twice: the leaf values and sums of `fit_by_rule` from sums over rows that are elsewhere.
 
     ``together`` (L, L): co-occurrences of leaves. ``started`` (L, K): leaf sums of targets less offsets.
     """
-    s, values, sums = structure, np.empty_like(started), started - np.outer(structure.base_share, base)
+    s, values, sums = (
+        structure,
+        np.empty_like(started),
+        started - np.outer(structure.base_share, base),
+    )
     for t in range(s.n_trees):
         own, later = slice(s.starts[t], s.starts[t + 1]), slice(s.starts[t + 1], None)
         values[own] = by_rule(s, t, sums[own])

@@ -18,7 +18,14 @@ from axil.machine.threads import one_blas_thread
 from axil.structure import Structure
 from axil.types import Array
 from axil.weights.answers import Answer, KnownAnswer, KnownEffects, RowEffects, dense
-from axil.weights.engine import Deletable, Memory, Seconds, diagonal, rows_of_weights, sum_of_squares
+from axil.weights.engine import (
+    Deletable,
+    Memory,
+    Seconds,
+    diagonal,
+    rows_of_weights,
+    sum_of_squares,
+)
 from axil.weights.left_out import LEAST_LEFT, LeftOut
 from axil.weights.spread import around_weights, everywhere
 
@@ -152,7 +159,9 @@ class Smoother(Deletable):
         """(N, K): the residual of each row in the fit without it; nan where nothing but the row determines its prediction."""
         left = 1.0 - self.leverage(available)[:, None]
         residuals = targets - self.predicted(None, targets)
-        return np.divide(residuals, left, out=np.full_like(residuals, np.nan), where=left > LEAST_LEFT)
+        return np.divide(
+            residuals, left, out=np.full_like(residuals, np.nan), where=left > LEAST_LEFT
+        )
 
     def around(self, queries: Any, values: Array) -> Array:
         """By |weight| where weights are sparse; a dense smoother has no rows around a query, and one mean for all."""

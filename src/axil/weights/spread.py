@@ -60,7 +60,9 @@ def leaf_moments(sums: Array, met: NDArray[np.int64], own: Array | None) -> Arra
     if own is None:
         n, trees = met.shape
         ones, ends = np.ones(met.size), np.arange(0, met.size + 1, trees)
-        found = csr_array((ones, met.ravel(), ends), shape=(n, len(sums))) @ np.concatenate(_leaf_means(sums), axis=1)
+        found = csr_array((ones, met.ravel(), ends), shape=(n, len(sums))) @ np.concatenate(
+            _leaf_means(sums), axis=1
+        )
         return np.asarray(np.stack(np.split(found, 2, axis=1)))
     total = np.zeros((2, len(met), sums.shape[1]))
     for leaves in met.T:
@@ -112,7 +114,9 @@ def around_weights(weights: csr_array, values: Array, own: bool) -> Array:
     known = _known(values)
     size = csr_array(abs(weights))
     if own:
-        size = csr_array(size - csr_array((size.diagonal(), (range(size.shape[0]),) * 2), shape=size.shape))
+        size = csr_array(
+            size - csr_array((size.diagonal(), (range(size.shape[0]),) * 2), shape=size.shape)
+        )
     found = size @ np.column_stack([np.where(known[:, None], values, 0.0), known])
     total, weight = np.asarray(found[:, :-1]), np.asarray(found[:, -1:])
     return np.asarray(np.divide(total, weight, out=np.full_like(total, np.nan), where=weight > 0))

@@ -70,7 +70,12 @@ class SweptAnswer(Answer):
     @guarded
     @one_blas_thread()
     def moments(self, values: Array) -> Array:
-        return np.stack([self.backend.sums(self.state, values, MEASURES.index(name)) for name in ("size", "square")])
+        return np.stack(
+            [
+                self.backend.sums(self.state, values, MEASURES.index(name))
+                for name in ("size", "square")
+            ]
+        )
 
 
 @dataclass(frozen=True)

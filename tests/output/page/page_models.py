@@ -27,7 +27,9 @@ HOSTILE = [
 
 def data_of(text):
     """The summary that a page carries."""
-    packed = re.search(r'<script type="application/octet-stream" id="data">([A-Za-z0-9+/=]*)</script>', text)
+    packed = re.search(
+        r'<script type="application/octet-stream" id="data">([A-Za-z0-9+/=]*)</script>', text
+    )
     return json.loads(zlib.decompress(base64.b64decode(packed[1])))
 
 
@@ -45,7 +47,9 @@ def sales():
         },
         index=[f"parcel {i:03d}" for i in range(n)],
     )
-    y = (1800 * X["area"] + 900 * (X["year built"] - 1950) + rng.normal(0, 20000, n) + 150000).round(-2)
+    y = (
+        1800 * X["area"] + 900 * (X["year built"] - 1950) + rng.normal(0, 20000, n) + 150000
+    ).round(-2)
     model = LGBMRegressor(n_estimators=40, num_leaves=8, verbose=-1).fit(X[:300], y[:300])
     return model, X, y, rng.integers(2018, 2024, 300)
 

@@ -6,7 +6,11 @@ from io import BytesIO
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import (
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
 from sklearn.linear_model import LogisticRegression
 
 import axil
@@ -36,7 +40,12 @@ def visit(browser, tmp_path):
         page.on("console", lambda message: troubles.append(f"console: {message.text}"))
         page.on("pageerror", lambda error: troubles.append(f"error: {error}"))
         page.on("dialog", lambda dialog: troubles.append(f"dialog: {dialog.message}"))
-        page.on("request", lambda request: request.url == path.as_uri() or troubles.append(f"request: {request.url}"))
+        page.on(
+            "request",
+            lambda request: (
+                request.url == path.as_uri() or troubles.append(f"request: {request.url}")
+            ),
+        )
         page.goto(path.as_uri())
         until(page, "document.getElementById('about').textContent !== 'Loading.'")
         return page
@@ -90,10 +99,14 @@ def test_it_shows_the_numbers_of_the_explanation(visit, report):
 
 def test_the_foot_of_the_table_adds_up(visit, report):
     page = visit(report)
-    feet = dict(zip(*(page.locator(f"#rows tfoot tr > :nth-child({i})").all_inner_texts() for i in (1, 6))))
+    feet = dict(
+        zip(*(page.locator(f"#rows tfoot tr > :nth-child({i})").all_inner_texts() for i in (1, 6)))
+    )
     rest = next(text for name, text in feet.items() if name.endswith("other rows"))
     total = sum(numbers([*column(page, 5), rest, feet["Mean of targets"]]))
-    assert total == pytest.approx(numbers([feet["Prediction"]])[0], abs=0.5 * 22)  # 22 numbers rounded to one
+    assert total == pytest.approx(
+        numbers([feet["Prediction"]])[0], abs=0.5 * 22
+    )  # 22 numbers rounded to one
 
 
 def test_tables_count_from_where_the_waterfall_does(visit, report):
@@ -105,13 +118,22 @@ def test_tables_count_from_where_the_waterfall_does(visit, report):
     for start, reference in (("mean", mean), ("intercept", 0.0)):
         page.locator("#start").select_option(start)
         # Shown to one; weights and targets of the page have seven digits.
-        np.testing.assert_allclose(numbers(column(page, 5)), top["weight"] * (top["target"] - reference), atol=0.6)
+        np.testing.assert_allclose(
+            numbers(column(page, 5)), top["weight"] * (top["target"] - reference), atol=0.6
+        )
         found = numbers(page.locator("#groups-table tbody td:nth-child(3)").all_inner_texts())
-        np.testing.assert_allclose(found, groups["contribution"] - groups["weight"] * reference, atol=0.6)
-        assert (f"count from the mean, {mean:,.0f}" in page.locator("#groups-note").inner_text()) == (start == "mean")
+        np.testing.assert_allclose(
+            found, groups["contribution"] - groups["weight"] * reference, atol=0.6
+        )
+        assert (
+            f"count from the mean, {mean:,.0f}" in page.locator("#groups-note").inner_text()
+        ) == (start == "mean")
     page.locator("#start").select_option("mean")
     assert f"from the mean, {mean:,.0f}." in page.locator("#waterfall-note").inner_text()
-    assert page.locator("#waterfall text").all_text_contents()[:2] == ["Mean of targets", f"{mean:,.0f}"]
+    assert page.locator("#waterfall text").all_text_contents()[:2] == [
+        "Mean of targets",
+        f"{mean:,.0f}",
+    ]
 
 
 def test_every_column_sorts_both_ways(visit, report):
@@ -128,7 +150,9 @@ def test_every_column_sorts_both_ways(visit, report):
             values = numbers(texts) if at not in (0, 9) else texts
             assert values == sorted(values, reverse=way == "descending")
             assert page.locator('#rows th[aria-sort="none"]').count() == heads.count() - 1
-            assert heads.nth(at).locator("button").evaluate("node => node === document.activeElement")
+            assert (
+                heads.nth(at).locator("button").evaluate("node => node === document.activeElement")
+            )
         assert seen == {"ascending", "descending"}
     missing = column(page, 8)
     page.locator("#rows thead button").nth(8).click()
@@ -165,19 +189,33 @@ def test_all_of_it_works_by_keyboard(visit, report):
     page.locator("#find").focus()
     page.keyboard.press("ArrowDown")
     assert page.locator("#list").evaluate("node => node === document.activeElement")
-    for key, name in {"ArrowDown": "301", "End": "339", "ArrowUp": "338", "Home": "300", "PageDown": "310"}.items():
+    for key, name in {
+        "ArrowDown": "301",
+        "End": "339",
+        "ArrowUp": "338",
+        "Home": "300",
+        "PageDown": "310",
+    }.items():
         page.keyboard.press(key)
         assert page.locator("#name").inner_text() == f"parcel {name}"
         active = page.locator("#list").get_attribute("aria-activedescendant")
         assert page.locator(f"#{active}").get_attribute("aria-selected") == "true"
         assert page.locator('[aria-selected="true"]').count() == 1
-    inside = "n => n.getBoundingClientRect().bottom <= n.parentNode.getBoundingClientRect().bottom + 1"
+    inside = (
+        "n => n.getBoundingClientRect().bottom <= n.parentNode.getBoundingClientRect().bottom + 1"
+    )
     page.keyboard.press("End")
     assert page.locator('[aria-selected="true"]').evaluate(inside)
     page.locator("#rows thead button").nth(2).focus()
     page.keyboard.press("Enter")
-    assert page.locator("#rows thead tr:first-child th").nth(2).get_attribute("aria-sort") == "descending"
-    assert page.locator("#rows thead button").nth(2).evaluate("n => getComputedStyle(n).outlineStyle") == "solid"
+    assert (
+        page.locator("#rows thead tr:first-child th").nth(2).get_attribute("aria-sort")
+        == "descending"
+    )
+    assert (
+        page.locator("#rows thead button").nth(2).evaluate("n => getComputedStyle(n).outlineStyle")
+        == "solid"
+    )
 
 
 def test_light_and_dark(visit, report):
@@ -187,7 +225,9 @@ def test_light_and_dark(visit, report):
     assert before != dark.evaluate(ground)
     light.locator("#theme").click()
     assert light.evaluate(ground) == dark.evaluate(ground)
-    assert light.locator("#theme").inner_text() == dark.locator("#theme").inner_text() == "Light mode"
+    assert (
+        light.locator("#theme").inner_text() == dark.locator("#theme").inner_text() == "Light mode"
+    )
     dark.locator("#theme").click()
     assert dark.evaluate(ground) == before
 
@@ -204,14 +244,18 @@ def test_the_waterfall_starts_where_it_is_told(visit, report):
     page.locator("#start").select_option("mean")
     texts = page.locator("#waterfall text").all_text_contents()
     assert numbers(texts[1:2])[0] == pytest.approx(explainer.targets.mean(), abs=1)
-    assert sum(numbers(texts[1:-1:2])) == pytest.approx(explainer(X[:1]).predictions[0], abs=0.5 * len(steps))
+    assert sum(numbers(texts[1:-1:2])) == pytest.approx(
+        explainer(X[:1]).predictions[0], abs=0.5 * len(steps)
+    )
 
 
 def test_groups(visit, report):
     explainer, X, years = houses()
     page = visit(report)
     expected = explainer.group(X[:1], years).sort_values("weight", ascending=False, key=abs)
-    assert page.locator("#groups-table tbody th").all_inner_texts() == [str(name) for name in expected["group"]]
+    assert page.locator("#groups-table tbody th").all_inner_texts() == [
+        str(name) for name in expected["group"]
+    ]
     found = numbers(page.locator("#groups-table tbody td:nth-child(2)").all_inner_texts())
     np.testing.assert_allclose(found, expected["weight"], atol=6e-5)
     assert visit(explainer(X[:2]).to_html()).locator("#groups").is_hidden()
@@ -225,7 +269,9 @@ def test_hostile_names_do_nothing(visit):
         assert page.evaluate("window.hacked") is None
         assert page.locator("#name").get_attribute("title") == X.index[i]
     assert page.locator("#main img, #main script").count() == 0
-    heads = page.locator("#rows thead button").evaluate_all("nodes => nodes.map((node) => node.title)")
+    heads = page.locator("#rows thead button").evaluate_all(
+        "nodes => nodes.map((node) => node.title)"
+    )
     assert heads[6:] == HOSTILE
     page.locator("#find").fill("<script>")
     assert page.locator("#list li").count() == sum("<script>" in label for label in X.index)
@@ -236,10 +282,14 @@ def test_outputs_are_chosen(visit, exact):
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(120, 4)), rng.normal(size=(120, 3))
     if exact:
-        explanation = axil.Explainer(RandomForestRegressor(8, random_state=0).fit(X, Y), X, Y)(X[:6])
+        explanation = axil.Explainer(RandomForestRegressor(8, random_state=0).fit(X, Y), X, Y)(
+            X[:6]
+        )
     else:
         labels = np.array(["low", "middle", "high"])[Y.argmax(axis=1)]
-        explanation = axil.Explainer(HistGradientBoostingClassifier(max_iter=5).fit(X, labels), X, labels)(X[:6])
+        explanation = axil.Explainer(
+            HistGradientBoostingClassifier(max_iter=5).fit(X, labels), X, labels
+        )(X[:6])
     page = visit(explanation.to_html())
     assert ("pushes that add up" in page.locator("#about").inner_text()) is not exact
     heads = page.locator("#rows thead button").all_inner_texts()
@@ -250,7 +300,10 @@ def test_outputs_are_chosen(visit, exact):
     page.locator("#output").select_option("2")
     name = f"output {explanation.outputs[2]}" if exact else f"{explanation.outputs[2]} (class)"
     assert page.locator("#name").inner_text() == f"Prediction 0: {name}"
-    assert f"= {explanation.predictions[0, 2]:,.9f}".replace("-", "−") in page.locator("#proof").inner_text()
+    assert (
+        f"= {explanation.predictions[0, 2]:,.9f}".replace("-", "−")
+        in page.locator("#proof").inner_text()
+    )
 
 
 def test_the_page_of_a_classifier_opens_on_the_predicted_class(visit):
@@ -277,20 +330,31 @@ def test_the_page_of_a_classifier_opens_on_the_predicted_class(visit):
     for i in range(12):
         page.locator("#list li").nth(i).click()
         assert page.locator("#name").inner_text() == f"Prediction {i}: {model.classes_[0]} (class)"
-        assert f"= {explanation.predictions[i, 0]:,.9f}".replace("-", "−") in page.locator("#proof").inner_text()
+        assert (
+            f"= {explanation.predictions[i, 0]:,.9f}".replace("-", "−")
+            in page.locator("#proof").inner_text()
+        )
     other = next(i for i in range(12) if predicted[i] != model.classes_[0])
     page.locator("#list li").nth(other).click()
     assert f"predicted: {predicted[other]}" in page.locator("#cards").inner_text()
     # What the column shows adds up to the score, to the digits shown.
-    sums = [float(text.replace("−", "-")) for text in page.locator("#groups-table tbody td.number").all_inner_texts()]
-    assert abs(explanation.intercepts[other, 0] + sum(sums) - explanation.predictions[other, 0]) < 1e-4
+    sums = [
+        float(text.replace("−", "-"))
+        for text in page.locator("#groups-table tbody td.number").all_inner_texts()
+    ]
+    assert (
+        abs(explanation.intercepts[other, 0] + sum(sums) - explanation.predictions[other, 0]) < 1e-4
+    )
 
 
 def test_narrow_screens_do_not_scroll_sideways(visit, report):
     page = visit(report, viewport={"width": 360, "height": 740})
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     page.locator("#rows thead button").nth(5).click()
-    assert page.locator("#rows thead tr:first-child th").nth(5).get_attribute("aria-sort") == "descending"
+    assert (
+        page.locator("#rows thead tr:first-child th").nth(5).get_attribute("aria-sort")
+        == "descending"
+    )
     assert page.locator("#waterfall svg").evaluate("node => node.viewBox.baseVal.width") < 360
     page.set_viewport_size({"width": 1200, "height": 740})
     until(page, "document.querySelector('#waterfall svg').viewBox.baseVal.width > 400")
@@ -300,10 +364,13 @@ def test_very_many_rows(visit):
     rng = np.random.default_rng(0)
     n, k, n_train = 3000, 50, 150_000
     weights = sp.csr_array(
-        (rng.random(n * k), rng.permutation(n_train), np.arange(0, n * k + 1, k)), shape=(n, n_train)
+        (rng.random(n * k), rng.permutation(n_train), np.arange(0, n * k + 1, k)),
+        shape=(n, n_train),
     )
     labels = np.arange(n_train)
-    explanation = axil.Explanation(WeightedSums(weights, np.zeros(n), rng.normal(size=n_train), labels, labels[:n]))
+    explanation = axil.Explanation(
+        WeightedSums(weights, np.zeros(n), rng.normal(size=n_train), labels, labels[:n])
+    )
     page = visit(explanation.to_html())
     assert "the first 2,000 are listed" in page.locator("#found").inner_text()
     page.locator("#find").fill("2999")
@@ -317,18 +384,33 @@ def test_print_leaves_the_prediction_only(visit, report):
     assert page.locator("nav").is_hidden()
     assert page.locator("#theme").is_hidden()
     assert page.locator("#rows").is_visible()
-    assert max(page.locator("#rows tr").evaluate_all("rows => rows.map((row) => row.offsetHeight)")) < 60
+    assert (
+        max(page.locator("#rows tr").evaluate_all("rows => rows.map((row) => row.offsetHeight)"))
+        < 60
+    )
     assert page.locator(".tall").evaluate("node => node.scrollHeight <= node.clientHeight + 1")
     # Heads are text, which is repeated on every sheet; the foot is there once; nothing is wider than the sheet.
     drawn = "nodes => nodes.map((node) => getComputedStyle(node, '::before').content)"
     assert page.locator("#rows thead th[data-name]").evaluate_all(drawn)[:2] == ['"Row"', '"Rank"']
-    assert page.locator("#rows tfoot").evaluate("node => getComputedStyle(node).display") == "table-row-group"
-    assert max(page.locator(".chart svg").evaluate_all("nodes => nodes.map((node) => node.clientWidth)")) <= 512
+    assert (
+        page.locator("#rows tfoot").evaluate("node => getComputedStyle(node).display")
+        == "table-row-group"
+    )
+    assert (
+        max(
+            page.locator(".chart svg").evaluate_all(
+                "nodes => nodes.map((node) => node.clientWidth)"
+            )
+        )
+        <= 512
+    )
 
 
 def test_pages_of_nothing_and_of_little(visit):
     explainer, X, _ = houses()
-    assert visit(explainer(X[:0]).to_html()).locator("#about").inner_text().startswith("0 predictions")
+    assert (
+        visit(explainer(X[:0]).to_html()).locator("#about").inner_text().startswith("0 predictions")
+    )
     page = visit(bare(explainer, X[:1]).to_html())
     assert page.locator("#rows thead tr:first-child th").count() == 6
     assert "not compared with the model" in page.locator("#proof").inner_text()
@@ -336,9 +418,13 @@ def test_pages_of_nothing_and_of_little(visit):
 
 def test_screenshots_differ_where_they_should(visit, report):
     """Pictures of the page in three settings: none is blank, and dark is darker."""
-    image = pytest.importorskip("PIL.Image", reason="pillow is not installed: pip install axil[browser]")
+    image = pytest.importorskip(
+        "PIL.Image", reason="pillow is not installed: pip install axil[browser]"
+    )
     settings = [{}, {"color_scheme": "dark"}, {"viewport": {"width": 390, "height": 844}}]
-    shots = [image.open(BytesIO(visit(report, **one).screenshot())).convert("L") for one in settings]
+    shots = [
+        image.open(BytesIO(visit(report, **one).screenshot())).convert("L") for one in settings
+    ]
     light, dark, narrow = (np.asarray(shot, dtype=float) for shot in shots)
     assert min(shot.std() for shot in (light, dark, narrow)) > 5
     assert light.mean() > 200 > 80 > dark.mean()
@@ -354,8 +440,12 @@ def test_names_of_steps_are_cut_only_where_they_do_not_fit(visit, width):
     page = visit(axil.Explanation(sums).to_html(k=50), viewport={"width": width, "height": 900})
     names = page.locator("#waterfall text").all_text_contents()
     assert "2,350 rows not listed" in names
-    assert [name for name in names if name.endswith("…")] == [name for name in names if name.startswith("a label")]
-    boxes = page.locator("#waterfall text").evaluate_all("texts => texts.map((text) => text.getBBox().x)")
+    assert [name for name in names if name.endswith("…")] == [
+        name for name in names if name.startswith("a label")
+    ]
+    boxes = page.locator("#waterfall text").evaluate_all(
+        "texts => texts.map((text) => text.getBBox().x)"
+    )
     assert min(boxes) >= 0
 
 
@@ -382,7 +472,12 @@ def test_prices_of_transformed_targets(visit, name):
     listed = explainer.top(X[:1], 100)
     listed = listed[listed["weight"] != 0]
     assert column(page, 4) == [f"{target:,.0f}" for target in listed["target"]]
-    shown = np.array([float(text.replace("×", "").replace(",", "").replace("−", "-")) for text in column(page, 5)])
+    shown = np.array(
+        [
+            float(text.replace("×", "").replace(",", "").replace("−", "-"))
+            for text in column(page, 5)
+        ]
+    )
     if name == "log":
         np.testing.assert_allclose(shown, listed["factor"], rtol=1e-4)  # five digits are shown
         assert price in page.locator("#waterfall").inner_text()
@@ -395,7 +490,10 @@ def test_prices_of_transformed_targets(visit, name):
     assert f"({name})" in page.locator("#proof").inner_text()
     assert price in page.locator("#proof").inner_text()
     page = visit(explainer.combine(X[:4]).to_html(k=5))
-    mean, more = {"log": ("Geometric mean", ""), "sqrt": ("Mean", " on the scale of the fit (sqrt)")}[name]
+    mean, more = {
+        "log": ("Geometric mean", ""),
+        "sqrt": ("Mean", " on the scale of the fit (sqrt)"),
+    }[name]
     assert f"{mean} of 4 predictions{more}" in page.locator("#cards").inner_text()
     proof = page.locator("#proof").inner_text()
     assert "The same sum of the model's own predictions is" in proof
@@ -417,22 +515,38 @@ def test_intervals_take_the_place_of_the_standard_error(visit):
         assert "Standard error" not in cards
         assert ("Alarm: less sure" in cards) == (alarm >= 0.95)
         assert ("surer than" in cards) == (alarm < 0.5)
-        assert page.locator("#wide-table tbody th").all_inner_texts() == list(why["row"][10 * at : 10 * at + 10])
+        assert page.locator("#wide-table tbody th").all_inner_texts() == list(
+            why["row"][10 * at : 10 * at + 10]
+        )
         shares = page.locator("#wide-table tbody td:nth-child(2)").all_inner_texts()
-        np.testing.assert_allclose(numbers(shares), 100 * why["share"][10 * at : 10 * at + 10], atol=0.5)  # as shown
+        np.testing.assert_allclose(
+            numbers(shares), 100 * why["share"][10 * at : 10 * at + 10], atol=0.5
+        )  # as shown
     note = page.locator("#wide-note").inner_text()
-    assert "9 of 10 such intervals hold the target, of rows like the 20 calibration rows (held out)." in note
-    page = visit(predictive.to_html(new, coverage=0.5), color_scheme="dark", viewport={"width": 480, "height": 900})
+    assert (
+        "9 of 10 such intervals hold the target, of rows like the 20 calibration rows (held out)."
+        in note
+    )
+    page = visit(
+        predictive.to_html(new, coverage=0.5),
+        color_scheme="dark",
+        viewport={"width": 480, "height": 900},
+    )
     assert "50 % interval" in page.locator("#cards").inner_text()
 
 
 def test_errors_of_logarithms_are_factors(visit):
     _, X, y, _ = sales()
-    forest = RandomForestRegressor(30, min_samples_leaf=5, random_state=0).fit(X[["area"]][:300], np.log(y[:300]))
+    forest = RandomForestRegressor(30, min_samples_leaf=5, random_state=0).fit(
+        X[["area"]][:300], np.log(y[:300])
+    )
     explainer = axil.Explainer(forest, X[["area"]][:300], np.log(y[:300]), inverse_func=np.exp)
     predictive = explainer.calibrate()
     page = visit(predictive.to_html(X[["area"]][300:]))
-    errors = [float(text[2:]) for text in page.locator("#wide-table tbody td:nth-child(3)").all_inner_texts()]
+    errors = [
+        float(text[2:])
+        for text in page.locator("#wide-table tbody td:nth-child(3)").all_inner_texts()
+    ]
     expected = np.exp(predictive.why(X[["area"]][300:301], 10)["error (log)"])
     np.testing.assert_allclose(errors, expected, rtol=1e-4)  # five digits are shown
     assert "About 9 of 10 such intervals" in page.locator("#wide-note").inner_text()
@@ -462,17 +576,27 @@ def test_each_prediction_has_a_link(visit, report):
 def test_actual_values_title_and_unit(visit):
     model, _, y, _ = sales()
     explainer, new, _ = houses()
-    page = visit(explainer.to_html(new, y=y[300:], title="Sales of <2023>", unit="$", target="price"))
+    page = visit(
+        explainer.to_html(new, y=y[300:], title="Sales of <2023>", unit="$", target="price")
+    )
     assert page.title() == page.locator("h1").inner_text() == "Sales of <2023>"
     predicted, cards = model.predict(new), page.locator("#cards").inner_text()
     typical = f"${np.median(np.abs(predicted - y[300:])):,.0f}"
     assert f"Prediction: price\n${predicted[0]:,.0f}" in cards
     side = "above" if y.iloc[300] > predicted[0] else "below"
-    assert f"Actual price\n${y.iloc[300]:,.0f}\n${abs(y.iloc[300] - predicted[0]):,.0f} {side} the prediction" in cards
+    assert (
+        f"Actual price\n${y.iloc[300]:,.0f}\n${abs(y.iloc[300] - predicted[0]):,.0f} {side} the prediction"
+        in cards
+    )
     assert f"Typical error\n{typical}" in cards
     assert "Standard error" not in cards  # it gives way to real errors
-    assert f"Half of them are within {typical} of the actual value." in page.locator("#about").inner_text()
-    assert column(page, 4) == [f"{target:,.0f}" for target in explainer.similar(new[:1], 50, by="weights")["target"]]
+    assert (
+        f"Half of them are within {typical} of the actual value."
+        in page.locator("#about").inner_text()
+    )
+    assert column(page, 4) == [
+        f"{target:,.0f}" for target in explainer.similar(new[:1], 50, by="weights")["target"]
+    ]
     heads = page.locator("#rows thead button").all_inner_texts()
     assert heads[4:6] == ["price ($)", "Contribution ($)"]
 
@@ -483,7 +607,9 @@ def test_classes_are_named(visit, kind):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(150, 3))
     if kind == "forest":
-        labels = np.array([7, 8, 9])[np.argmax(X + 0.7 * rng.normal(size=X.shape), axis=1)]  # names that are numbers
+        labels = np.array([7, 8, 9])[
+            np.argmax(X + 0.7 * rng.normal(size=X.shape), axis=1)
+        ]  # names that are numbers
         model = RandomForestClassifier(12, min_samples_leaf=4, random_state=0).fit(X, labels)
         explainer = axil.Explainer(model, X, labels)
     else:
@@ -492,11 +618,16 @@ def test_classes_are_named(visit, kind):
         explainer = axil.Explainer(model, X, labels)
     page = visit(explainer.to_html(X[:9], y=labels[:9], k=10))
     predicted, chances = model.predict(X[:9]), model.predict_proba(X[:9]).max(axis=1)
-    assert f"{(predicted == labels[:9]).sum()} of 9 classes are predicted right" in page.locator("#about").inner_text()
+    assert (
+        f"{(predicted == labels[:9]).sum()} of 9 classes are predicted right"
+        in page.locator("#about").inner_text()
+    )
     for i in range(9):
         page.locator("#list li").nth(i).click()
         assert page.locator("#name").inner_text() == f"Prediction {i}: {predicted[i]} (class)"
-        name, chance = page.locator("#list li").nth(i).locator("span").nth(1).inner_text().split(": ")
+        name, chance = (
+            page.locator("#list li").nth(i).locator("span").nth(1).inner_text().split(": ")
+        )
         assert name == str(predicted[i])
         assert abs(float(chance) - chances[i]) < 1e-3
         cards = page.locator("#cards").inner_text()
@@ -508,20 +639,27 @@ def test_classes_are_named(visit, kind):
     if kind == "forest":  # weights times being of that class, from the share of the class
         held, own = numbers(column(page, 2)), np.array(column(page, at)) == str(predicted[8])
         expected = np.array(held) * (own - (labels == predicted[8]).mean())
-        np.testing.assert_allclose(numbers(column(page, 5)), expected, atol=1e-4)  # four digits are shown
+        np.testing.assert_allclose(
+            numbers(column(page, 5)), expected, atol=1e-4
+        )  # four digits are shown
         assert f"Share of {predicted[8]}" in page.locator("#waterfall").inner_text()
 
 
 def test_derivatives_are_not_said_to_add_up(visit):
     X, y = np.random.default_rng(0).normal(size=(60, 2)), np.arange(60) % 2
-    page = visit(axil.Explainer(LogisticRegression(tol=1e-10).fit(X, y), X, y).to_html(X[:3], groups=y))
+    page = visit(
+        axil.Explainer(LogisticRegression(tol=1e-10).fit(X, y), X, y).to_html(X[:3], groups=y)
+    )
     assert page.locator("#adding").is_hidden()
     assert page.locator("#proof").inner_text() == ""
     assert page.locator("#proof-title").inner_text() == "What a derivative says"
     heads = page.locator("#rows thead button").all_inner_texts()
     assert heads == ["Row", "Rank", "Derivative", "Share so far", "Target", "x0", "x1"]
     assert page.locator("#rows tfoot tr").count() == 1  # all other rows; no intercept, no sum
-    assert page.locator("#groups-table thead th").all_inner_texts() == ["Group", "Sum of derivatives"]
+    assert page.locator("#groups-table thead th").all_inner_texts() == [
+        "Group",
+        "Sum of derivatives",
+    ]
 
 
 def test_many_groups_fold_and_come_first_where_no_row_says_much(visit):
@@ -540,7 +678,9 @@ def test_many_groups_fold_and_come_first_where_no_row_says_much(visit):
         assert numbers(rest[2:3])[0] == pytest.approx(left, abs=0.6)
         page.locator("#by").select_option("groups")
         steps = page.locator("#waterfall text").all_text_contents()
-        assert sum(numbers(steps[1:-1:2])) == pytest.approx(explainer(X[:1]).predictions[0], abs=0.5 * 12)
+        assert sum(numbers(steps[1:-1:2])) == pytest.approx(
+            explainer(X[:1]).predictions[0], abs=0.5 * 12
+        )
         page.locator("#unfold").click()
         assert page.locator("#groups-table tbody tr").count() == 12
         assert page.locator("#unfold").inner_text() == "Show 8 groups"

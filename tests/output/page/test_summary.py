@@ -5,7 +5,11 @@ import pandas as pd
 import polars as pl
 import pytest
 import scipy.sparse as sp
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import (
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
 from sklearn.linear_model import LogisticRegression
 
 import axil
@@ -33,7 +37,9 @@ def adds_up(summary):
         s = k if len(rows) > 1 else 0
         parts = np.where(rows[s] >= 0, weights[s] * own[rows[s].astype(int)], 0.0)
         slack = 3 * SHORT * (np.abs(parts).sum(axis=1) + np.abs(rest[k]))
-        assert (np.abs(parts.sum(axis=1) + rest[k] + intercepts[k] - prediction) <= slack + 1e-12).all()
+        assert (
+            np.abs(parts.sum(axis=1) + rest[k] + intercepts[k] - prediction) <= slack + 1e-12
+        ).all()
 
 
 def test_all_numbers_are_those_of_the_explanation():
@@ -44,16 +50,26 @@ def test_all_numbers_are_those_of_the_explanation():
     rows = grid(summary, "rows", 7)[0].astype(int).ravel()
     assert [summary["training"]["labels"][row] for row in rows] == list(top["row"])
     assert summary["queries"]["labels"] == list(X.index)
-    np.testing.assert_allclose(np.array(summary["training"]["targets"])[0][rows], top["target"], rtol=SHORT)
+    np.testing.assert_allclose(
+        np.array(summary["training"]["targets"])[0][rows], top["target"], rtol=SHORT
+    )
     np.testing.assert_allclose(grid(summary, "weights", 7)[0].ravel(), top["weight"], rtol=SHORT)
     np.testing.assert_allclose(
         summary["predictions"][0], explanation.predictions, rtol=1e-14
     )  # the proof keeps every digit
     np.testing.assert_array_equal(summary["model"][0], sales()[0].predict(X))
-    np.testing.assert_allclose(summary["effective_sizes"][0], explanation.effective_size, rtol=SHORT)
-    np.testing.assert_allclose(summary["negative_shares"][0], explanation.negative_share, rtol=SHORT)
-    np.testing.assert_allclose(summary["standard_errors"][0], explainer.standard_error(X), rtol=SHORT)
-    np.testing.assert_allclose(summary["sizes"][0], np.abs(explanation.weights).sum(axis=1), rtol=SHORT)
+    np.testing.assert_allclose(
+        summary["effective_sizes"][0], explanation.effective_size, rtol=SHORT
+    )
+    np.testing.assert_allclose(
+        summary["negative_shares"][0], explanation.negative_share, rtol=SHORT
+    )
+    np.testing.assert_allclose(
+        summary["standard_errors"][0], explainer.standard_error(X), rtol=SHORT
+    )
+    np.testing.assert_allclose(
+        summary["sizes"][0], np.abs(explanation.weights).sum(axis=1), rtol=SHORT
+    )
     needed = explainer.statistics(X)[[f"rows for {share}%" for share in (50, 80, 95)]]
     np.testing.assert_array_equal(grid(summary, "needed", 3)[0], needed)
     rest = explanation.weights.sum(axis=1) - top["weight"].to_numpy().reshape(n, 7).sum(axis=1)
@@ -73,7 +89,9 @@ def test_features_are_those_of_the_rows(monkeypatch):
     summary = data_of(explainer(X).to_html(k=5))
     assert summary["features"] == list(X.columns)
     for name, column in zip(summary["features"], summary["queries"]["features"]):
-        expected = [None if pd.isna(x) else float(f"{x:.7g}") if name == "distance" else x for x in X[name]]
+        expected = [
+            None if pd.isna(x) else float(f"{x:.7g}") if name == "distance" else x for x in X[name]
+        ]
         assert column == expected
     train = sales()[1].loc[summary["training"]["labels"]]
     assert summary["training"]["features"][1] == list(train["year built"])
@@ -82,7 +100,9 @@ def test_features_are_those_of_the_rows(monkeypatch):
     assert chosen["features"] == ["condition", "area"]
     with pytest.raises(InputError, match="columns names 'rooms'"):
         explainer(X).to_html(columns=["rooms"])
-    monkeypatch.setattr("axil.questions.noise.for_page", lambda asked: pytest.fail("worked before it looked"))
+    monkeypatch.setattr(
+        "axil.questions.noise.for_page", lambda asked: pytest.fail("worked before it looked")
+    )
     for wrong in ({"columns": ["rooms"]}, {"k": 0}, {"path": 3}, {"groups": [1]}):
         with pytest.raises(InputError):
             explainer.to_html(X, **wrong)
@@ -94,7 +114,14 @@ def test_batches_make_the_same_page(monkeypatch):
     monkeypatch.setattr("axil.machine.memory.BATCH_BYTES", 8 * len(explainer.targets) * 9)
     found, expected = data_of(explainer.to_html(X, groups=years)), data_of(whole)
     # Sums may be taken in another order, so numbers with every digit differ in the last, and short ones where they are rounded.
-    for name in ("predictions", "model", "intercepts", "weights", "rest_contributions", "rest_weights"):
+    for name in (
+        "predictions",
+        "model",
+        "intercepts",
+        "weights",
+        "rest_contributions",
+        "rest_weights",
+    ):
         np.testing.assert_allclose(found.pop(name), expected.pop(name), rtol=2 * SHORT, atol=1e-9)
     assert found.keys() == expected.keys()
     for name in ("queries", "training", "rows", "needed", "groups", "group_rows"):
@@ -113,8 +140,14 @@ def test_groups_sum_to_what_group_says(monkeypatch):
         found = grid(summary, "group_weights", kept)[0]
         np.testing.assert_allclose(found, np.take_along_axis(weights, which, axis=1), rtol=SHORT)
         assert (np.diff(np.abs(found), axis=1) <= SHORT).all()
-        for name, total in (("weight", weights.sum(axis=1)), ("contribution", explainer(X).predictions)):
-            sums = grid(summary, f"group_{name}s", kept)[0].sum(axis=1) + summary[f"group_rest_{name}s"][0]
+        for name, total in (
+            ("weight", weights.sum(axis=1)),
+            ("contribution", explainer(X).predictions),
+        ):
+            sums = (
+                grid(summary, f"group_{name}s", kept)[0].sum(axis=1)
+                + summary[f"group_rest_{name}s"][0]
+            )
             np.testing.assert_allclose(
                 sums + (explainer(X).intercepts if name == "contribution" else 0), total, rtol=1e-5
             )
@@ -128,7 +161,9 @@ def test_several_outputs(shared):
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(120, 4)), rng.normal(size=(120, 3))
     if shared:
-        explanation = axil.Explainer(RandomForestRegressor(8, random_state=0).fit(X, Y), X, Y)(X[:6])
+        explanation = axil.Explainer(RandomForestRegressor(8, random_state=0).fit(X, Y), X, Y)(
+            X[:6]
+        )
     else:
         model = HistGradientBoostingClassifier(max_iter=5).fit(X, Y.argmax(axis=1))
         explainer = axil.Explainer(model, X, Y.argmax(axis=1))
@@ -143,10 +178,14 @@ def test_several_outputs(shared):
         assert summary["standard_errors"] is None
         with pytest.raises(axil.UnsupportedQuestionError, match="sigma"):
             explanation.to_html(sigma=[1.0, 2.0, 3.0])
-        np.testing.assert_allclose(np.transpose(summary["means_of_scores"]), explanation.probabilities, rtol=SHORT)
+        np.testing.assert_allclose(
+            np.transpose(summary["means_of_scores"]), explanation.probabilities, rtol=SHORT
+        )
         assert summary["meaning"] == "probability"
         return
-    norms = np.atleast_2d(np.linalg.norm(explanation.weights, axis=-1)) * np.array([[1.0], [2.0], [3.0]])
+    norms = np.atleast_2d(np.linalg.norm(explanation.weights, axis=-1)) * np.array(
+        [[1.0], [2.0], [3.0]]
+    )
     np.testing.assert_allclose(summary["standard_errors"], norms, rtol=SHORT)
     assert summary["features"] == ["x0", "x1", "x2", "x3"]
     adds_up(summary)
@@ -227,8 +266,12 @@ def test_offsets_of_queries_are_in_the_intercepts():
     explainer, X, _ = houses()
     offsets = np.arange(len(X), dtype=float)
     summary = summarise([explainer(X, init_score=offsets)._sums], Options())
-    assert data_of(explainer.to_html(X, init_score=offsets))["predictions"] == summary["predictions"]
-    np.testing.assert_allclose(np.subtract(summary["predictions"][0], summary["model"][0]), 0, atol=1)
+    assert (
+        data_of(explainer.to_html(X, init_score=offsets))["predictions"] == summary["predictions"]
+    )
+    np.testing.assert_allclose(
+        np.subtract(summary["predictions"][0], summary["model"][0]), 0, atol=1
+    )
     adds_up(summary)
 
 
@@ -277,14 +320,18 @@ def test_intervals_are_those_of_the_predictive():
     both = [[one["training"]["labels"][row] for row in one["rows"][0]] for one in (summary, plain)]
     assert both[0] == both[1]
     other = {"intervals", "training", "rows", "standard_errors", "about_sigma"}
-    assert {key: summary[key] for key in summary.keys() - other} == {key: plain[key] for key in plain.keys() - other}
+    assert {key: summary[key] for key in summary.keys() - other} == {
+        key: plain[key] for key in plain.keys() - other
+    }
 
 
 def test_intervals_of_several_outputs_and_of_prices():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 3))
     y = np.exp(X[:, :2] + 0.3 * rng.normal(size=(200, 2)))
-    forest = RandomForestRegressor(30, min_samples_leaf=5, random_state=0).fit(X[:150], np.log(y[:150]))
+    forest = RandomForestRegressor(30, min_samples_leaf=5, random_state=0).fit(
+        X[:150], np.log(y[:150])
+    )
     predictive = axil.Explainer(forest, X[:150], np.log(y[:150]), inverse_func=np.exp).calibrate()
     summary = data_of(predictive.to_html(X[150:], symmetric=False))
     known = summary["intervals"]
@@ -361,4 +408,6 @@ def test_what_a_page_cannot_be_told(tmp_path):
         other.to_html(new, interval=predictive)
     assert list(tmp_path.iterdir()) == []
     words = {"y": y[300:], "title": "Sales", "unit": "$", "target": "price"}
-    assert explainer.to_html(new, interval=predictive, k=3, **words) == predictive.to_html(new, k=3, **words)
+    assert explainer.to_html(new, interval=predictive, k=3, **words) == predictive.to_html(
+        new, k=3, **words
+    )

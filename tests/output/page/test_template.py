@@ -45,24 +45,30 @@ def test_previews_escape_names():
 
 def test_only_its_own_script_may_run_and_nothing_is_fetched():
     text = houses()[0].to_html(houses()[1])
-    policy = next(tag for name, tag in Tags(text).found if tag.get("http-equiv") == "Content-Security-Policy")[
-        "content"
-    ]
+    policy = next(
+        tag for name, tag in Tags(text).found if tag.get("http-equiv") == "Content-Security-Policy"
+    )["content"]
     assert policy.startswith("default-src 'none'; ")
     for kind in ("script", "style"):
         inside = re.search(rf"<{kind}>(.*?)</{kind}>", text, re.S)[1]
         digest = base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()
         assert f"{kind}-src 'sha256-{digest}'" in policy
     assert set(re.findall(r"https?://[^\"' ]+", text)) == {"http://www.w3.org/2000/svg"}
-    assert not re.findall(r"url\(|@import|innerHTML|insertAdjacentHTML|document\.write|eval\(", text)
+    assert not re.findall(
+        r"url\(|@import|innerHTML|insertAdjacentHTML|document\.write|eval\(", text
+    )
     assert "{{" not in text
 
 
 def test_a_thousand_predictions_of_fifty_rows_and_twenty_features_stay_small():
     rng = np.random.default_rng(0)
     n, k, n_train = 1000, 50, 100_000
-    columns = rng.choice(n_train, n * k, replace=False)  # every listed row is another one: the worst case
-    weights = sp.csr_array((rng.normal(size=n * k), columns, np.arange(0, n * k + 1, k)), shape=(n, n_train))
+    columns = rng.choice(
+        n_train, n * k, replace=False
+    )  # every listed row is another one: the worst case
+    weights = sp.csr_array(
+        (rng.normal(size=n * k), columns, np.arange(0, n * k + 1, k)), shape=(n, n_train)
+    )
     X_train, X = rng.normal(size=(n_train, 20)), rng.normal(size=(n, 20))
     sums = WeightedSums(
         weights=weights,

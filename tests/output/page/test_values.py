@@ -36,7 +36,15 @@ def test_cells_of_every_kind():
         np.array(["2020-01-02", "NaT"], dtype="datetime64[ns]"),
         np.array([np.int64(3), np.bool_(True)], dtype=object),
     ]
-    expected = [[1, 2], [True, False], [1.25, None], ["a", None], [1.5, None], ["2020-01-02", None], [3, True]]
+    expected = [
+        [1, 2],
+        [True, False],
+        [1.25, None],
+        ["a", None],
+        [1.5, None],
+        ["2020-01-02", None],
+        [3, True],
+    ]
     assert [cells(column) for column in columns] == expected
     json.dumps([cells(column) for column in columns], allow_nan=False)
 

@@ -19,7 +19,9 @@ def rows(n, seed):
 @cache
 def explainer():
     X, y = rows(300, 0)
-    model = LGBMRegressor(n_estimators=25, num_leaves=7, min_child_samples=5, verbose=-1, n_jobs=1).fit(X, y)
+    model = LGBMRegressor(
+        n_estimators=25, num_leaves=7, min_child_samples=5, verbose=-1, n_jobs=1
+    ).fit(X, y)
     return axil.Explainer(model, X, y, n_threads=1)
 
 

@@ -35,12 +35,17 @@ MODELS = {
     "lightgbm": (LGBMRegressor(n_estimators=20, verbose=-1, n_jobs=1), "fit"),
     "xgboost": (XGBRegressor(n_estimators=20, max_depth=3, n_jobs=1), "fit"),
     "catboost": (
-        CatBoostRegressor(iterations=20, depth=3, verbose=0, allow_writing_files=False, thread_count=1),
+        CatBoostRegressor(
+            iterations=20, depth=3, verbose=0, allow_writing_files=False, thread_count=1
+        ),
         "fit",
     ),
     "sklearn": (GradientBoostingRegressor(n_estimators=20), "fit"),
     "forest": (RandomForestRegressor(30, random_state=0), "out-of-bag"),
-    "trees to the end": (ExtraTreesRegressor(30, random_state=0), "leave-one-out"),  # by ancestors of leaves of one row
+    "trees to the end": (
+        ExtraTreesRegressor(30, random_state=0),
+        "leave-one-out",
+    ),  # by ancestors of leaves of one row
     "ridge": (Ridge(), "leave-one-out"),
     "neighbours": (KNeighborsRegressor(5), "leverage"),
 }
@@ -52,7 +57,9 @@ def test_every_kind_of_model(name):
     own = axil.Explainer(model.fit(X, Y), X, Y).calibrate(X_CAL, Y_CAL)
     assert own.training_errors == errors
     table = own.interval(Q)
-    np.testing.assert_allclose(table["prediction"], model.predict(Q), rtol=1e-5, atol=1e-5)  # float32 libraries
+    np.testing.assert_allclose(
+        table["prediction"], model.predict(Q), rtol=1e-5, atol=1e-5
+    )  # float32 libraries
     held = ((table["lower"] <= Y_Q) & (table["upper"] >= Y_Q)).mean()
     assert abs(held - 0.9) < 4 * np.sqrt(0.09 * (1 / 102 + 1 / 400))
 
@@ -60,12 +67,16 @@ def test_every_kind_of_model(name):
 def test_out_of_bag_predictions_are_those_of_the_library():
     forest = RandomForestRegressor(30, min_samples_leaf=2, oob_score=True, random_state=0).fit(X, Y)
     explained = axil.Explainer(forest, X, Y)
-    np.testing.assert_allclose(out_of_bag(explained._model)[:, 0], forest.oob_prediction_, rtol=1e-10)
+    np.testing.assert_allclose(
+        out_of_bag(explained._model)[:, 0], forest.oob_prediction_, rtol=1e-10
+    )
     own = explained.calibrate()
     assert own.source == "out-of-bag"
     assert own.n_calibration == 200
     table = own.interval(Q)
-    assert 0.86 < ((table["lower"] <= Y_Q) & (table["upper"] >= Y_Q)).mean() < 0.96  # near 0.9, without a promise
+    assert (
+        0.86 < ((table["lower"] <= Y_Q) & (table["upper"] >= Y_Q)).mean() < 0.96
+    )  # near 0.9, without a promise
 
 
 def test_rows_in_every_tree_are_no_calibration_rows():
@@ -82,9 +93,15 @@ def test_out_of_fold_around_leaves_of_few_rows():
     for seed in range(3):
         draws = np.random.default_rng(seed)
         noise, y = draws.normal(size=(1600, 6)), draws.normal(size=1600)
-        model = LGBMRegressor(n_estimators=100, min_child_samples=2, n_jobs=1, verbose=-1).fit(noise[:800], y[:800])
+        model = LGBMRegressor(n_estimators=100, min_child_samples=2, n_jobs=1, verbose=-1).fit(
+            noise[:800], y[:800]
+        )
         folds = cross_val_predict(model, noise[:800], y[:800])
-        found = axil.Explainer(model, noise[:800], y[:800]).calibrate(out_of_fold=folds).interval(noise[800:], 0.9)
+        found = (
+            axil.Explainer(model, noise[:800], y[:800])
+            .calibrate(out_of_fold=folds)
+            .interval(noise[800:], 0.9)
+        )
         held.append(np.mean((found["lower"] <= y[800:]) & (y[800:] <= found["upper"])))
     assert np.mean(held) > 0.87  # 0.74 from the leaves of few rows too
 
@@ -93,11 +110,19 @@ def test_out_of_fold():
     folds = cross_val_predict(LGBMRegressor(n_estimators=20, verbose=-1, n_jobs=1), X, Y, cv=5)
     explained = axil.Explainer(LGBMRegressor(n_estimators=20, verbose=-1, n_jobs=1).fit(X, Y), X, Y)
     own = explained.calibrate(out_of_fold=folds)
-    assert (own.source, own.training_errors, own.n_calibration) == ("out-of-fold", "out-of-fold", 200)
+    assert (own.source, own.training_errors, own.n_calibration) == (
+        "out-of-fold",
+        "out-of-fold",
+        200,
+    )
     table = own.interval(Q)
     assert 0.86 < ((table["lower"] <= Y_Q) & (table["upper"] >= Y_Q)).mean() < 0.96
     both = explained.calibrate(X_CAL, Y_CAL, out_of_fold=folds)
-    assert (both.source, both.training_errors, both.n_calibration) == ("held out", "out-of-fold", 100)
+    assert (both.source, both.training_errors, both.n_calibration) == (
+        "held out",
+        "out-of-fold",
+        100,
+    )
 
 
 def around(queries, own=False):
@@ -115,7 +140,10 @@ def around(queries, own=False):
                 n, mean = there.sum(), errors[there].mean()
                 sums[:, i] += np.array([[mean, 1.0], [mean / n, 1 / n]])
     return np.divide(
-        sums[..., 0], sums[..., 1], out=np.full_like(sums[..., 0], errors.mean()), where=sums[..., 1] > 0
+        sums[..., 0],
+        sums[..., 1],
+        out=np.full_like(sums[..., 0], errors.mean()),
+        where=sums[..., 1] > 0,
     ).T
 
 
@@ -126,28 +154,45 @@ def test_errors_nearby_are_those_of_the_rows_in_the_same_leaves():
     folds = explainer().calibrate(out_of_fold=fitted)
     for made, expected in ((held, around(X_CAL)), (folds, around(X_, own=True))):
         sizes = np.log(np.sqrt(expected**2 + least) / y.std())
-        np.testing.assert_allclose(made._rows[0].features[:, :2], sizes, atol=1e-6)  # LightGBM keeps targets in single
+        np.testing.assert_allclose(
+            made._rows[0].features[:, :2], sizes, atol=1e-6
+        )  # LightGBM keeps targets in single
 
 
 def test_exact_errors_nearby():
     own = explainer().calibrate(X_CAL, Y_CAL, method="exact")
     assert own.training_errors == "leave-one-out"
-    weights, errors = np.abs(explainer()(X_CAL).weights), explainer().leave_one_out()["residual"].abs().to_numpy()
+    weights, errors = (
+        np.abs(explainer()(X_CAL).weights),
+        explainer().leave_one_out()["residual"].abs().to_numpy(),
+    )
     least = (SMALL * errors.mean()) ** 2
     for k, sizes in enumerate((weights, weights**2)):
-        nearby = np.sqrt((sizes @ errors / sizes.sum(axis=1)) ** 2 + least) / explainer().targets.std()
-        np.testing.assert_allclose(own._rows[0].features[:, k], np.log(nearby), rtol=1e-7, atol=1e-9)
+        nearby = (
+            np.sqrt((sizes @ errors / sizes.sum(axis=1)) ** 2 + least) / explainer().targets.std()
+        )
+        np.testing.assert_allclose(
+            own._rows[0].features[:, k], np.log(nearby), rtol=1e-7, atol=1e-9
+        )
     with pytest.raises(InputError, match='method is \'fast\'; expected "leaves" or "exact"'):
         explainer().calibrate(X_CAL, Y_CAL, method="fast")
 
 
 def test_own_weights_are_left_out_of_training_rows():
     """With targets that the model cannot follow elsewhere: sums around a training row are those of the other rows."""
-    own = explainer().calibrate(out_of_fold=explainer().leave_one_out()["prediction"], method="exact")
-    weights, errors = np.abs(explainer().matrix()), explainer().leave_one_out()["residual"].to_numpy()
+    own = explainer().calibrate(
+        out_of_fold=explainer().leave_one_out()["prediction"], method="exact"
+    )
+    weights, errors = (
+        np.abs(explainer().matrix()),
+        explainer().leave_one_out()["residual"].to_numpy(),
+    )
     np.fill_diagonal(weights, 0.0)
     least = (SMALL * np.abs(errors).mean()) ** 2
-    nearby = np.sqrt((weights @ np.abs(errors) / weights.sum(axis=1)) ** 2 + least) / explainer().targets.std()
+    nearby = (
+        np.sqrt((weights @ np.abs(errors) / weights.sum(axis=1)) ** 2 + least)
+        / explainer().targets.std()
+    )
     np.testing.assert_allclose(own._rows[0].features[:, 0], np.log(nearby), rtol=1e-7, atol=1e-9)
 
 
@@ -155,15 +200,21 @@ def test_more_rows_than_are_used(monkeypatch):
     monkeypatch.setattr(calibrate, "MOST_ROWS", 50)
     own = explainer().calibrate(X_CAL, Y_CAL)
     assert own.n_calibration == 50
-    np.testing.assert_array_equal(own.interval(Q)["upper"], explainer().calibrate(X_CAL, Y_CAL).interval(Q)["upper"])
+    np.testing.assert_array_equal(
+        own.interval(Q)["upper"], explainer().calibrate(X_CAL, Y_CAL).interval(Q)["upper"]
+    )
 
 
 def test_offsets():
     X_, y, offsets = X, Y, 3 * X[:, 0]
     model = LGBMRegressor(n_estimators=10, verbose=-1, n_jobs=1).fit(X_, y, init_score=offsets)
-    own = axil.Explainer(model, X_, y, init_score=offsets).calibrate(X_CAL, Y_CAL, init_score=3 * X_CAL[:, 0])
+    own = axil.Explainer(model, X_, y, init_score=offsets).calibrate(
+        X_CAL, Y_CAL, init_score=3 * X_CAL[:, 0]
+    )
     table = own.interval(Q, init_score=3 * Q[:, 0])
-    np.testing.assert_allclose(table["prediction"], model.predict(Q) + 3 * Q[:, 0], atol=1e-6)  # float32 offsets
+    np.testing.assert_allclose(
+        table["prediction"], model.predict(Q) + 3 * Q[:, 0], atol=1e-6
+    )  # float32 offsets
     held = ((table["lower"] <= Y_Q) & (table["upper"] >= Y_Q)).mean()
     assert abs(held - 0.9) < 4 * np.sqrt(0.09 * (1 / 102 + 1 / 400))
 
@@ -183,7 +234,9 @@ def test_a_loaded_explainer(tmp_path):
     explained.save(tmp_path / "e.npz")
     loaded = axil.load(tmp_path / "e.npz", model)
     upper = loaded.calibrate(X_CAL, Y_CAL).interval(Q)["upper"]
-    np.testing.assert_allclose(upper, explained.calibrate(X_CAL, Y_CAL).interval(Q)["upper"], rtol=1e-9)
+    np.testing.assert_allclose(
+        upper, explained.calibrate(X_CAL, Y_CAL).interval(Q)["upper"], rtol=1e-9
+    )
     with pytest.raises(InputError, match="X_train=X_train"):
         loaded.calibrate(out_of_fold=Y)
 
@@ -219,16 +272,24 @@ def test_training_rows_are_no_calibration_rows(name):
     table = TABLES[name]()
     explained = axil.Explainer(boosted(table, Y), table, Y)
     with pytest.raises(
-        InputError, match=r"80 of the 80 calibration rows are training rows: the same features.*out_of_fold="
+        InputError,
+        match=r"80 of the 80 calibration rows are training rows: the same features.*out_of_fold=",
     ):
         explained.calibrate(inputs.take_rows(table, np.arange(40, 120)), Y[40:120])
-    assert explained.calibrate(inputs.take_rows(table, np.arange(40, 120)), Y_CAL[:80]).n_calibration == 80
+    assert (
+        explained.calibrate(inputs.take_rows(table, np.arange(40, 120)), Y_CAL[:80]).n_calibration
+        == 80
+    )
 
 
 def test_training_rows_are_found_in_another_kind_of_table():
     frame = pd.DataFrame(X, columns=list("abcd"))
     explained = axil.Explainer(boosted(frame, Y), frame, Y)
-    for table, targets in ((X, Y), (frame.astype(np.float32), Y.astype(np.float32)), (frame.iloc[::-1], Y[::-1])):
+    for table, targets in (
+        (X, Y),
+        (frame.astype(np.float32), Y.astype(np.float32)),
+        (frame.iloc[::-1], Y[::-1]),
+    ):
         with pytest.raises(InputError, match="200 of the 200 calibration rows"):
             explained.calibrate(table, targets)
 
@@ -237,27 +298,37 @@ def test_a_few_training_rows_are_left_out():
     explained = axil.Explainer(boosted(X, Y), X, Y)
     mixed, targets = np.concatenate([X[:30], X_CAL]), np.append(Y[:30], Y_CAL)
     with pytest.warns(
-        UserWarning, match=r"30 of the 130 calibration rows are training rows.*100 calibration rows stay"
+        UserWarning,
+        match=r"30 of the 130 calibration rows are training rows.*100 calibration rows stay",
     ) as said:
         own = explained.calibrate(mixed, targets)
     assert said[0].filename == __file__
     assert own.n_calibration == 100
-    np.testing.assert_array_equal(own.interval(Q)["upper"], explained.calibrate(X_CAL, Y_CAL).interval(Q)["upper"])
+    np.testing.assert_array_equal(
+        own.interval(Q)["upper"], explained.calibrate(X_CAL, Y_CAL).interval(Q)["upper"]
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert explained.calibrate(mixed[29:], targets[29:]).n_calibration == 101  # one may be equal by chance
+        assert (
+            explained.calibrate(mixed[29:], targets[29:]).n_calibration == 101
+        )  # one may be equal by chance
 
 
 def test_rows_equal_by_chance_are_calibration_rows():
     """Features of a few levels: nearly all rows equal others, in the training data as well."""
     draws = np.random.default_rng(0)
     for levels, n in ((3, 400), (9, 100)):
-        coarse, targets = draws.integers(levels, size=(600, 2)).astype(float), draws.integers(4, size=600).astype(float)
+        coarse, targets = (
+            draws.integers(levels, size=(600, 2)).astype(float),
+            draws.integers(4, size=600).astype(float),
+        )
         explained = axil.Explainer(boosted(coarse[:n], targets[:n]), coarse[:n], targets[:n])
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             assert explained.calibrate(coarse[n:], targets[n:]).n_calibration == 600 - n
-    with pytest.raises(InputError, match=r"% of the training rows equal another one, which does not explain it"):
+    with pytest.raises(
+        InputError, match=r"% of the training rows equal another one, which does not explain it"
+    ):
         explained.calibrate(coarse[:n], targets[:n])
 
 

@@ -35,7 +35,10 @@ def test_atoms_are_where_ranks_of_a_refitted_ridge_change(n):
         for i in range(n):
             if not 0 < found[q, i] < np.inf:
                 continue
-            for factor, above in ((1 - 1e-6, True), (1 + 1e-6, False)):  # rounding is 1e-9 of these at most
+            for factor, above in (
+                (1 - 1e-6, True),
+                (1 + 1e-6, False),
+            ):  # rounding is 1e-9 of these at most
                 tried = np.append(errors[:n], factor * found[q, i])
                 at = np.append(np.arange(n), n + q)
                 score = scores(features[at], sizes[at], tried)
@@ -75,7 +78,9 @@ def test_the_true_error_is_at_every_place_alike(n):
         places[(rows.atoms(features[n:], sizes[n:]) < errors[n]).sum()] += 1
     expected = repetitions / (n + 1)
     chi = ((places - expected) ** 2 / expected).sum()
-    assert chi < n + 4.5 * np.sqrt(2 * n) + 6  # mean n, variance 2 n: less than one in 10,000 is above
+    assert (
+        chi < n + 4.5 * np.sqrt(2 * n) + 6
+    )  # mean n, variance 2 n: less than one in 10,000 is above
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
@@ -100,7 +105,10 @@ def test_ends_hold_errors_of_one_sign_among_features_of_heavy_tails(sign):
 def test_atoms_at_places_are_those_of_all_atoms_in_order(n, tails):
     """With heavy tails some rows turn the inequality round (1 + u <= 0), and all rows may be at any place."""
     draws = np.random.default_rng(n)
-    features, errors = 3 * draws.standard_t(tails, size=(n + 50, P)), draws.standard_t(2, n) * (draws.random(n) < 0.9)
+    features, errors = (
+        3 * draws.standard_t(tails, size=(n + 50, P)),
+        draws.standard_t(2, n) * (draws.random(n) < 0.9),
+    )
     rows = Conformal(features[:n], np.exp(draws.normal(size=n)), errors, PENALTY)
     new = features[n:], np.exp(draws.normal(size=50))
     places = sorted({0, n // 2, (9 * n) // 10, n - 1})
@@ -112,9 +120,15 @@ def test_atoms_at_places_are_those_of_all_atoms_in_order(n, tails):
 
 def test_few_rows_are_looked_at_for_the_atoms_at_two_places(monkeypatch):
     features, sizes, errors = drawn(3100)
-    rows, looked_at, left_of = Conformal(features[:3000], sizes[:3000], errors[:3000], PENALTY), [], Conformal._left_of
+    rows, looked_at, left_of = (
+        Conformal(features[:3000], sizes[:3000], errors[:3000], PENALTY),
+        [],
+        Conformal._left_of,
+    )
     monkeypatch.setattr(
-        Conformal, "_left_of", lambda self, *given: looked_at.append(len(given[1])) or left_of(self, *given)
+        Conformal,
+        "_left_of",
+        lambda self, *given: looked_at.append(len(given[1])) or left_of(self, *given),
     )
     rows.at_places(features[3000:], sizes[3000:], [1500, 2700])
     assert sum(looked_at) < 300

@@ -48,12 +48,16 @@ def test_coverage_of_20_rows_over_repetitions():
         own = explainer().calibrate(X[first - n : first], y[first - n : first])
         for symmetric, found in held.items():
             table = own.interval(X[first:last], 0.9, symmetric)
-            found.append(((table["lower"] <= y[first:last]) & (table["upper"] >= y[first:last])).mean())
+            found.append(
+                ((table["lower"] <= y[first:last]) & (table["upper"] >= y[first:last])).mean()
+            )
     for symmetric, found in held.items():
         assert_covers(found, n, 0.9, symmetric)
 
 
-@pytest.mark.parametrize("n", [9, 100, *(pytest.param(n, marks=pytest.mark.slow) for n in (20, 400))])
+@pytest.mark.parametrize(
+    "n", [9, 100, *(pytest.param(n, marks=pytest.mark.slow) for n in (20, 400))]
+)
 def test_coverage_over_repetitions(n):
     """Likewise for several coverages, with all that is known around the rows computed once."""
     own, size = predictive(), n + TEST
@@ -63,7 +67,9 @@ def test_coverage_over_repetitions(n):
     errors, held = y - local.predictions[:, 0], {}
     for i in range(REPETITIONS):
         cal, test = slice(i * size, i * size + n), slice(i * size + n, (i + 1) * size)
-        calibrated = Conformal(local.features[cal, 0], local.sizes[cal, 0], errors[cal], own._rows[0].penalty)
+        calibrated = Conformal(
+            local.features[cal, 0], local.sizes[cal, 0], errors[cal], own._rows[0].penalty
+        )
         some = replace(own, _rows=(calibrated,))
         for coverage in (0.5, 0.8, 0.9):
             for symmetric in (True, False):
@@ -77,7 +83,9 @@ def test_coverage_over_repetitions(n):
 
 def test_too_few_rows_are_an_error():
     few = explainer().calibrate(*rows(8, 3))
-    with pytest.raises(InputError, match=r"coverage is 0.9, which takes at least 9 calibration rows; there are 8"):
+    with pytest.raises(
+        InputError, match=r"coverage is 0.9, which takes at least 9 calibration rows; there are 8"
+    ):
         few.interval(Q)
     assert np.isfinite(few.interval(Q, 0.85)["upper"]).all()
     with pytest.raises(InputError, match="at least 19"):
@@ -91,12 +99,16 @@ def test_quantiles_are_in_order_and_are_the_ends_of_intervals(atoms):
     table = predictive().interval(Q, 0.9, symmetric=False)
     ends = table[["lower", "upper"]].to_numpy()  # at (1 - 0.9) / 2, which is one rounding from 0.05
     np.testing.assert_allclose(predictive().quantiles(Q, [0.05, 0.95]), ends, rtol=1e-12)
-    np.testing.assert_allclose(predictive().quantiles(Q, 0.5)[:, 0], np.median(atoms, axis=1), rtol=1e-12)
+    np.testing.assert_allclose(
+        predictive().quantiles(Q, 0.5)[:, 0], np.median(atoms, axis=1), rtol=1e-12
+    )
 
 
 def test_symmetric_intervals_are_around_the_prediction():
     table = predictive().interval(Q)
-    np.testing.assert_allclose((table["lower"] + table["upper"]) / 2, table["prediction"], rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        (table["lower"] + table["upper"]) / 2, table["prediction"], rtol=1e-9, atol=1e-9
+    )
     np.testing.assert_allclose(table["prediction"], explainer()(Q).predictions, rtol=1e-9)
     half = predictive().interval(Q, 0.5)  # as many rows below as above: 30 or 31 of 60
     assert (table["scale"] <= (half["upper"] - half["lower"]) / 2 + 1e-12).all()
@@ -137,19 +149,31 @@ def test_samples_are_atoms(atoms):
 def test_results_respect_the_memory_limit():
     (X, y), (X_cal, y_cal) = rows(300, 6), rows(60, 7)
     model = LGBMRegressor(n_estimators=5, verbose=-1, n_jobs=1).fit(X, y)
-    free, limited = (axil.Explainer(model, X, y, memory_limit=limit).calibrate(X_cal, y_cal) for limit in (None, "4MB"))
-    with pytest.raises(InputError, match=r"50 x 100000 draws would take .* allowed by memory_limit. Ask for fewer"):
+    free, limited = (
+        axil.Explainer(model, X, y, memory_limit=limit).calibrate(X_cal, y_cal)
+        for limit in (None, "4MB")
+    )
+    with pytest.raises(
+        InputError, match=r"50 x 100000 draws would take .* allowed by memory_limit. Ask for fewer"
+    ):
         limited.sample(Q, 100_000)
     with pytest.raises(InputError, match=r"300 x 5000 quantiles would take"):
         limited.quantiles(X, np.linspace(0.1, 0.9, 5000))
-    for ask in (lambda own: own.sample(Q, 2000, 0), lambda own: own.quantiles(Q, np.linspace(0.1, 0.9, 200))):
-        np.testing.assert_allclose(ask(free), ask(limited), rtol=1e-12)  # products of fewer rows differ in last bits
+    for ask in (
+        lambda own: own.sample(Q, 2000, 0),
+        lambda own: own.quantiles(Q, np.linspace(0.1, 0.9, 200)),
+    ):
+        np.testing.assert_allclose(
+            ask(free), ask(limited), rtol=1e-12
+        )  # products of fewer rows differ in last bits
 
 
 def test_samples_of_several_outputs_depend_on_each_other_as_errors_do():
     X, X_cal = rows(300, 6)[0], rows(200, 7)[0]
     noise, more = (np.random.default_rng(seed).normal(size=n) for seed, n in ((0, 300), (1, 200)))
-    targets = [np.column_stack([5 * A[:, 0] + e, 5 * A[:, 0] - e]) for A, e in ((X, noise), (X_cal, more))]
+    targets = [
+        np.column_stack([5 * A[:, 0] + e, 5 * A[:, 0] - e]) for A, e in ((X, noise), (X_cal, more))
+    ]
     model = RandomForestRegressor(30, min_samples_leaf=5, random_state=0).fit(X, targets[0])
     own = axil.Explainer(model, X, targets[0]).calibrate(X_cal, targets[1])
     drawn = own.sample(Q[:5], 2000, random_state=0)
@@ -178,7 +202,9 @@ def test_intervals_of_prices(inverse):
         one, other = logs.interval(Q, 0.9, symmetric), prices.interval(Q, 0.9, symmetric)
         ends = np.sort(inverse(one[["lower", "upper"]].to_numpy()), axis=1)
         np.testing.assert_allclose(other[["lower", "upper"]], ends, rtol=1e-12)
-        np.testing.assert_allclose(other["prediction"], inverse(one["prediction"].to_numpy()), rtol=1e-12)
+        np.testing.assert_allclose(
+            other["prediction"], inverse(one["prediction"].to_numpy()), rtol=1e-12
+        )
         column = "scale (log)" if inverse is np.exp else prices._model.scale.label("scale")
         np.testing.assert_array_equal(other[column], one["scale"])
     atoms = np.sort(inverse(logs.quantiles(Q, np.arange(1, 61) / 61)), axis=1)
@@ -189,7 +215,9 @@ def test_intervals_of_prices(inverse):
     np.testing.assert_allclose(
         prices.crps(Q, Y_Q / 10), np.abs(atoms - truth[:, None]).mean(axis=1) - apart / 2, rtol=1e-9
     )
-    np.testing.assert_allclose(prices.cdf(Q, Y_Q / 10), ((atoms < truth[:, None]).sum(axis=1) + 0.5) / 61, rtol=1e-12)
+    np.testing.assert_allclose(
+        prices.cdf(Q, Y_Q / 10), ((atoms < truth[:, None]).sum(axis=1) + 0.5) / 61, rtol=1e-12
+    )
 
 
 def test_infinite_ends_stay_so_in_prices():
@@ -205,10 +233,22 @@ def test_infinite_ends_stay_so_in_prices():
 def test_several_outputs_are_each_their_own():
     """A forest of two outputs: the second is a copy of the first times ten, and so are its intervals."""
     (X, y), (X_cal, y_cal) = rows(200, 6), rows(40, 7)
-    both = RandomForestRegressor(20, min_samples_leaf=4, random_state=0).fit(X, np.column_stack([y, 10 * y]))
-    own = axil.Explainer(both, X, np.column_stack([y, 10 * y])).calibrate(X_cal, np.column_stack([y_cal, 10 * y_cal]))
+    both = RandomForestRegressor(20, min_samples_leaf=4, random_state=0).fit(
+        X, np.column_stack([y, 10 * y])
+    )
+    own = axil.Explainer(both, X, np.column_stack([y, 10 * y])).calibrate(
+        X_cal, np.column_stack([y_cal, 10 * y_cal])
+    )
     table = own.interval(Q[:5])
-    assert list(table.columns) == ["query", "output", "prediction", "lower", "upper", "scale", "alarm"]
+    assert list(table.columns) == [
+        "query",
+        "output",
+        "prediction",
+        "lower",
+        "upper",
+        "scale",
+        "alarm",
+    ]
     for column in ("lower", "upper", "scale"):
         np.testing.assert_allclose(
             10 * table[column][table["output"] == 0].to_numpy(), table[column][table["output"] == 1]

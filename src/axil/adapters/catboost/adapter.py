@@ -21,7 +21,14 @@ from axil.adapters.catboost.permutations import AveragingFold
 from axil.adapters.catboost.placement import EncodedRows
 from axil.adapters.catboost.pool import most_categories, pool, zeros_above_negatives
 from axil.adapters.catboost.refusals import MISSING, REFUSALS, CatBoostReading, doubt
-from axil.adapters.catboost.settings import Stage, base_factor, coefficients, fit, settings_of_each_tree, shrunk_further
+from axil.adapters.catboost.settings import (
+    Stage,
+    base_factor,
+    coefficients,
+    fit,
+    settings_of_each_tree,
+    shrunk_further,
+)
 from axil.adapters.causes import OTHER_COLUMNS, OTHER_ROWS, OTHER_TARGETS
 from axil.adapters.contract import TrainingRows, TreeModel
 from axil.adapters.frames import single_table
@@ -92,12 +99,18 @@ class CatBoostAdapter(TreeModel):
         self.leaf_steps = max(fit.steps for fit in self._fits)
         self._n_leaves = np.asarray(model.get_tree_leaf_counts(), dtype=np.int64)
         if len(self._n_leaves) == 0:
-            raise InputError("This CatBoost model has no trees: fit it with iterations of at least 1.")
+            raise InputError(
+                "This CatBoost model has no trees: fit it with iterations of at least 1."
+            )
         self.encodings = self._blob.features("target statistics")
         self._cat_features = [int(i) for i in model.get_cat_feature_indices()]
-        self.records_other_weights = bool(self._cat_features)  # those of rows that were shuffled for the categories
+        self.records_other_weights = bool(
+            self._cat_features
+        )  # those of rows that were shuffled for the categories
         self.n_features = len(names)
-        self.feature_names: list[str] | None = None if names == [str(i) for i in range(len(names))] else names
+        self.feature_names: list[str] | None = (
+            None if names == [str(i) for i in range(len(names))] else names
+        )
         self.n_outputs = self._blob.n_outputs
         # CatBoost leaves lighter leaves at 0 (CalcLeafDers, catboost/private/libs/algo/approx_calcer.cpp).
         several = any(loss.startswith("MultiRMSE") for loss in self._reading.losses)
@@ -121,7 +134,10 @@ class CatBoostAdapter(TreeModel):
         minimum, so some 1e-8 of a leaf. A GPU makes a leaf value in float32: its sum, its weight, their quotient and the rate
         times that are rounded; and a score, to which it adds tree by tree, loses half a digit more with every tree.
         """
-        self.tolerance, self.leaf_tolerance = 1e-6, 1e-6 if any(fit.backtracks for fit in self._fits) else 1e-12
+        self.tolerance, self.leaf_tolerance = (
+            1e-6,
+            1e-6 if any(fit.backtracks for fit in self._fits) else 1e-12,
+        )
         if self._reading.on_gpu:
             self.residual_precision = self.score_precision = np.float32
             self.tolerance = max(1e-6, 3 * ROUNDING * float(np.sqrt(len(self._n_leaves))))
@@ -133,7 +149,10 @@ class CatBoostAdapter(TreeModel):
         """Digest of splits, leaf values, scale and bias; in float32, because JSON loses a last digit."""
         blob = self._blob
         digest = hashlib.sha256(blob.splits)
-        for numbers in (self._n_leaves, *(np.float32(part) for part in (blob.leaf_values, blob.bias, blob.scale))):
+        for numbers in (
+            self._n_leaves,
+            *(np.float32(part) for part in (blob.leaf_values, blob.bias, blob.scale)),
+        ):
             digest.update(numbers.tobytes())
         return digest.hexdigest()
 
@@ -155,7 +174,9 @@ class CatBoostAdapter(TreeModel):
         there = ~np.isnan(rows.targets)
         weights = there * (1.0 if rows.weights is None else rows.weights[:, None])
         for k in np.flatnonzero(~weights.any(axis=0))[:1]:
-            raise InputError(f"y_train has no number in column {k}; expected a target of some row for each output.")
+            raise InputError(
+                f"y_train has no number in column {k}; expected a target of some row for each output."
+            )
         means = (weights * np.nan_to_num(rows.targets)).sum(axis=0) / weights.sum(axis=0)
         whole = self._entry(rows, means)
         return [
@@ -209,13 +230,19 @@ class CatBoostAdapter(TreeModel):
             placement=self._placement(rows),
             cut=self._reading.cut,
             explain_mismatch=partial(
-                doubt, self._reading.continued, zeros_above_negatives(rows.X) if rows.at_hand else None
+                doubt,
+                self._reading.continued,
+                zeros_above_negatives(rows.X) if rows.at_hand else None,
             ),
         )
 
     def _placement(self, rows: TrainingRows) -> EncodedRows | None:
         """The training rows' leaves where categories were encoded by the targets; else those of predictions."""
-        return EncodedRows(self._blob, self._n_leaves, rows, self.starts_with_base) if self.encodings else None
+        return (
+            EncodedRows(self._blob, self._n_leaves, rows, self.starts_with_base)
+            if self.encodings
+            else None
+        )
 
     def _percentiles(self, rows: TrainingRows) -> list[BoostedFit]:
         """One entry per output of trees whose leaf values are percentiles of residuals."""
@@ -245,7 +272,11 @@ class CatBoostAdapter(TreeModel):
                 placement=self._placement(rows),
             )
             start = float(blob.bias[k] / factor)
-            entries.append(with_base(entry, rule, rows, start if self._estimated else None, 4 * ROUNDING * abs(start)))
+            entries.append(
+                with_base(
+                    entry, rule, rows, start if self._estimated else None, 4 * ROUNDING * abs(start)
+                )
+            )
         return entries
 
     def _shrunk_further(self, rows: TrainingRows, base: Array) -> float:
@@ -287,9 +318,9 @@ class CatBoostAdapter(TreeModel):
         """(N,): the weights that rows have in this record, where they are not their own."""
         if rows.totals.even or not self._shuffled(rows) or rows.weights is None:
             return None
-        return AveragingFold.of(rows.totals.n_rows, self._reading.last, bool(self._blob.trees.length(5))).recorded(
-            rows.weights
-        )
+        return AveragingFold.of(
+            rows.totals.n_rows, self._reading.last, bool(self._blob.trees.length(5))
+        ).recorded(rows.weights)
 
     def _shuffled(self, rows: TrainingRows) -> bool:
         """Whether the fit shuffled the rows."""
@@ -298,7 +329,9 @@ class CatBoostAdapter(TreeModel):
             return bool(self.encodings) and not in_order
         if not rows.at_hand or rows.X is None:
             return False
-        encoded = min(size or 2 for size in self._reading.values("cat_feature_params", "one_hot_max_size"))
+        encoded = min(
+            size or 2 for size in self._reading.values("cat_feature_params", "one_hot_max_size")
+        )
         return most_categories(rows.X, self._cat_features) > encoded
 
     def _regularisation(self, rows: TrainingRows, base: Array) -> tuple[Array, Array, int | Array]:
@@ -306,7 +339,11 @@ class CatBoostAdapter(TreeModel):
         n_trees, last = len(self._n_leaves), self._fits[-1]
         mean_weight = rows.totals.weight / rows.totals.n_rows
         if not self.settles or rows.leaf_totals is None:
-            return np.full(n_trees, last.rate), np.full(self._n_leaves.sum(), last.scaled_l2(mean_weight)), last.steps
+            return (
+                np.full(n_trees, last.rate),
+                np.full(self._n_leaves.sum(), last.scaled_l2(mean_weight)),
+                last.steps,
+            )
         return settings_of_each_tree(self._fits, self._stages(rows, base), mean_weight)
 
     def l2_at(self, l2: Array, before: float, after: float) -> Array:
@@ -314,7 +351,9 @@ class CatBoostAdapter(TreeModel):
         scaled = super().l2_at(l2, before, after)
         for settings in self._fits:
             if settings.rounds_l2:
-                scaled[np.isclose(l2, settings.scaled_l2(before), rtol=ROUNDING, atol=0)] = settings.scaled_l2(after)
+                scaled[np.isclose(l2, settings.scaled_l2(before), rtol=ROUNDING, atol=0)] = (
+                    settings.scaled_l2(after)
+                )
         return scaled
 
     def _stages(self, rows: TrainingRows, base: Array) -> Iterator[Stage]:
@@ -327,9 +366,13 @@ class CatBoostAdapter(TreeModel):
             yield from (Stage(*part, negligible) for part in parts)
             return
         w = np.ones(len(rows.targets)) if rows.weights is None else rows.weights
-        residuals = rows.targets - base if rows.offsets is None else rows.targets - base - rows.offsets
+        residuals = (
+            rows.targets - base if rows.offsets is None else rows.targets - base - rows.offsets
+        )
         leaf, own = self._training_leaves(rows)[0], values[0]
-        weights, *sums = (np.bincount(leaf, each, len(own)).astype(np.float64) for each in (w, *(w * residuals.T)))
+        weights, *sums = (
+            np.bincount(leaf, each, len(own)).astype(np.float64) for each in (w, *(w * residuals.T))
+        )
         yield Stage(np.stack(sums, axis=1), weights, own, negligible)
 
     def _training_leaves(self, rows: TrainingRows) -> NDArray[np.integer[Any]]:
@@ -380,7 +423,9 @@ _COUNTS = (
     "The fit had sample weights: pass the same.",
     OTHER_COLUMNS,
 )
-_BUNDLES = "CatBoost bundled columns that overlap: fit again with sparse_features_conflict_fraction=0."
+_BUNDLES = (
+    "CatBoost bundled columns that overlap: fit again with sparse_features_conflict_fraction=0."
+)
 _WEIGHTS = (
     "sample_weight is not what the fit was given: pass the same weights, in the order of the rows, or none if it had none; group "
     "weights multiply them.",

@@ -109,7 +109,8 @@ class ModelBlob:
     def splits(self) -> bytes:
         """The trees' splits, for telling models apart."""
         return b"".join(
-            self.trees.numbers(field, kind).tobytes() for field, kind in ((1, "<i4"), (2, "<i4"), (10, "<u4"))
+            self.trees.numbers(field, kind).tobytes()
+            for field, kind in ((1, "<i4"), (2, "<i4"), (10, "<u4"))
         )
 
     @cached_property
@@ -129,7 +130,9 @@ class ModelBlob:
         Splits are numbered by the borders of these features, feature after feature, and then by those of other kinds.
         """
         features = self.trees.tables(5)
-        own = np.repeat([feature.integer(1) for feature in features], [f.length(3) for f in features])
+        own = np.repeat(
+            [feature.integer(1) for feature in features], [f.length(3) for f in features]
+        )
         split = np.minimum(self.split_numbers, len(own))
         return np.asarray(np.append(own, -1)[split], dtype=np.int64)
 
@@ -161,7 +164,10 @@ class ModelBlob:
     @cached_property
     def present_classes(self) -> list[int]:
         """Which of the classes that a classifier names were in its data, by their places; those alone have outputs."""
-        return [int(place) for place in json.loads(self.info.get("class_params") or "{}").get("class_to_label", [])]
+        return [
+            int(place)
+            for place in json.loads(self.info.get("class_params") or "{}").get("class_to_label", [])
+        ]
 
     @cached_property
     def settings(self) -> list[dict[str, Any]]:

@@ -16,10 +16,13 @@ from axil.kernels.cpu import number_keys
 Words = NDArray[np.uint64]
 
 K0, K1, K2, K3 = (
-    np.uint64(k) for k in (0xC3A5C85C97CB3127, 0xB492B66FBE98F273, 0x9AE16A3B2F90404F, 0xC949D7C7509E6557)
+    np.uint64(k)
+    for k in (0xC3A5C85C97CB3127, 0xB492B66FBE98F273, 0x9AE16A3B2F90404F, 0xC949D7C7509E6557)
 )
 JOINED = np.uint64(0x9DDFEA08EB382D69)  # of two words made one
-COMBINED = np.uint64(0x4906BA494954CB65)  # of categories made a combination (CalcHash, catboost/libs/model/hash.h)
+COMBINED = np.uint64(
+    0x4906BA494954CB65
+)  # of categories made a combination (CalcHash, catboost/libs/model/hash.h)
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,11 @@ class Categories:
             labels: list[Any] = found.tolist()
         else:
             seen: dict[Any, int] = {}
-            codes = np.fromiter((seen.setdefault(label, len(seen)) for label in values.tolist()), np.int64, len(values))
+            codes = np.fromiter(
+                (seen.setdefault(label, len(seen)) for label in values.tolist()),
+                np.int64,
+                len(values),
+            )
             labels = list(seen)
             if any(label is None or label != label for label in labels):
                 raise InputError(
@@ -51,7 +58,9 @@ class Categories:
 
     def words(self, rows: NDArray[np.int64]) -> Words:
         """Hashes of some rows, with the sign that CatBoost gives them when it combines them."""
-        return np.asarray(self.hashes.view(np.int32).astype(np.int64).view(np.uint64)[self.codes[rows]])
+        return np.asarray(
+            self.hashes.view(np.int32).astype(np.int64).view(np.uint64)[self.codes[rows]]
+        )
 
 
 def _text(label: Any) -> bytes:
@@ -68,7 +77,9 @@ def column(X: Any, i: int) -> NDArray[Any]:
     if not isinstance(frame, nw.DataFrame):
         return np.asarray(np.asarray(X)[:, i])
     values = frame.get_column(frame.columns[i])  # names may be numbers
-    return np.asarray(values.to_numpy() if values.dtype.is_integer() else np.array(values.to_list(), dtype=object))
+    return np.asarray(
+        values.to_numpy() if values.dtype.is_integer() else np.array(values.to_list(), dtype=object)
+    )
 
 
 def combined(parts: list[Words]) -> Words:
@@ -85,7 +96,9 @@ def hashes(texts: list[bytes]) -> NDArray[np.uint32]:
     found = np.empty(len(texts), dtype=np.uint64)
     for size in np.unique(sizes).tolist():
         chosen = np.flatnonzero(sizes == size)
-        table = np.frombuffer(b"".join(texts[i] for i in chosen), np.uint8).reshape(len(chosen), size)
+        table = np.frombuffer(b"".join(texts[i] for i in chosen), np.uint8).reshape(
+            len(chosen), size
+        )
         found[chosen] = _Texts(table).hash()
     return (found & np.uint64(0xFFFFFFFF)).astype(np.uint32)
 
@@ -132,7 +145,9 @@ class _Texts:
             return _joined(n + (self._word(0, 4) << np.uint64(3)), self._word(-4, 4))
         if not self._length:
             return np.full(len(self._table), K2)
-        first, middle, last = (self._table[:, i].astype(np.uint64) for i in (0, self._length >> 1, self._length - 1))
+        first, middle, last = (
+            self._table[:, i].astype(np.uint64) for i in (0, self._length >> 1, self._length - 1)
+        )
         y, z = first + (middle << np.uint64(8)), n + (last << np.uint64(2))
         return _mixed(y * K2 ^ z * K3) * K2
 

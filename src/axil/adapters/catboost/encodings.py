@@ -41,7 +41,9 @@ class Counted:
     def of(cls, base: Table) -> Counted:
         """From TModelCtrBase."""
         combination = base.table(0)
-        tests, one_hot = (combination.numbers(i, np.dtype(f"<i4,{kind}")) for i, kind in ((1, "<f4"), (2, "<i4")))
+        tests, one_hot = (
+            combination.numbers(i, np.dtype(f"<i4,{kind}")) for i, kind in ((1, "<f4"), (2, "<i4"))
+        )
         return cls(
             tuple(combination.numbers(0, "<i4").tolist()),
             tuple(tests.tolist()),
@@ -116,7 +118,9 @@ class FinalTable:
 
     counted: Counted
     hashes: Words
-    counts: NDArray[np.int32]  #: (values,), or (values, classes); of means, sums beside numbers of rows
+    counts: NDArray[
+        np.int32
+    ]  #: (values,), or (values, classes); of means, sums beside numbers of rows
     denominator: int
 
     @classmethod
@@ -147,7 +151,9 @@ class Fold:
     def parts(self, counted: Counted) -> list[tuple[NDArray[Any], int]]:
         """Categories and tests of a combination: codes (N,), and how many there may be."""
         own = [self.categories[i] for i in counted.categories]
-        tests = [self.is_above(*test) for test in counted.tests] + [self.equals(*pair) for pair in counted.one_hot]
+        tests = [self.is_above(*test) for test in counted.tests] + [
+            self.equals(*pair) for pair in counted.one_hot
+        ]
         return [*((each.codes, len(each.hashes)) for each in own), *((test, 2) for test in tests)]
 
     def words(self, counted: Counted, rows: NDArray[np.int64]) -> Words:
@@ -192,7 +198,9 @@ class RowsByCategory:
         most = max(1 << 16, 2 * len(numbers))
         for codes, n in parts[1:]:
             if size * n > most:
-                keys, size = number_keys(numbers.astype(np.uint64) * np.uint64(n) + codes.astype(np.uint64))
+                keys, size = number_keys(
+                    numbers.astype(np.uint64) * np.uint64(n) + codes.astype(np.uint64)
+                )
                 numbers = keys.astype(np.uint32)
             else:
                 numbers *= np.uint32(n)
@@ -218,7 +226,9 @@ class Encoder:
         self._sharing: dict[tuple[Counted, int], list[int]] = {}  # encodings of the same counts
         for i, own in enumerate(self.encodings):
             self._sharing.setdefault((own.counted, own.target_border), []).append(i)
-        self._grouped: RowsByCategory | None = None  # the last, as encodings of one combination follow each other
+        self._grouped: RowsByCategory | None = (
+            None  # the last, as encodings of one combination follow each other
+        )
         self._bins: dict[int, Bins] = {}  # likewise
 
     def bins(self, i: int) -> Bins:
@@ -226,23 +236,35 @@ class Encoder:
         if i not in self._bins:
             counted, border = self.encodings[i].counted, self.encodings[i].target_border
             same = self._sharing[counted, border]
-            self._bins = dict(zip(same, (self._before if counted.needs_classes else self._occurrences)(same)))
+            self._bins = dict(
+                zip(same, (self._before if counted.needs_classes else self._occurrences)(same))
+            )
         return self._bins[i]
 
     def _before(self, same: list[int]) -> Bins:
         """(E, N): encodings by the rows before each that share its category: those of the classes counted, and all of them."""
-        counted, target_border = self.encodings[same[0]].counted, self.encodings[same[0]].target_border
+        counted, target_border = (
+            self.encodings[same[0]].counted,
+            self.encodings[same[0]].target_border,
+        )
         groups, classes = self._groups(counted), self._classified(counted)
         if counted.kind == MEAN:
-            values: Any = classes.astype(np.float32) / np.float32(self._fold.classification(counted).n_borders)
+            values: Any = classes.astype(np.float32) / np.float32(
+                self._fold.classification(counted).n_borders
+            )
         else:
-            values = (classes > target_border if counted.kind == BORDERS else classes == target_border).view(np.uint8)
+            values = (
+                classes > target_border if counted.kind == BORDERS else classes == target_border
+            ).view(np.uint8)
         scales = np.array([self.encodings[i].bin_scale for i in same], dtype=np.float32)
         return encodings_before(groups.numbers, groups.size, values, scales)
 
     def _groups(self, counted: Counted) -> RowsByCategory:
         if self._grouped is None or self._grouped.what != counted.what:
-            groups, most = RowsByCategory.of(counted.what, self._fold.parts(counted)), self._fold.most
+            groups, most = (
+                RowsByCategory.of(counted.what, self._fold.parts(counted)),
+                self._fold.most,
+            )
             if groups.size > most and not (counted.is_simple and self._fold.all_simple):
                 n = len(groups.found()[0])
                 if n > most:
@@ -281,11 +303,19 @@ class Encoder:
     def _classified(self, counted: Counted) -> NDArray[np.int64]:
         """(N,): the class of each row's target, in the order of the fold."""
         if counted.classes not in self._classes:
-            known = [table for table in self._tables.values() if table.counted.classes == counted.classes]
-            parted = next((table for table in known if table.counted.kind in (BORDERS, BUCKETS)), None)
+            known = [
+                table for table in self._tables.values() if table.counted.classes == counted.classes
+            ]
+            parted = next(
+                (table for table in known if table.counted.kind in (BORDERS, BUCKETS)), None
+            )
             how = self._fold.classification(counted)
             target = how.target(self._fold.targets)
-            found = how.classes(target) if parted is None else classes_of(target, parted.counts.sum(axis=0))
+            found = (
+                how.classes(target)
+                if parted is None
+                else classes_of(target, parted.counts.sum(axis=0))
+            )
             self._classes[counted.classes] = found[self._fold.order]
         return self._classes[counted.classes]
 
@@ -311,7 +341,9 @@ class Classification:
         if self.by_class:
             return np.minimum(target.astype(np.int64), self.n_borders)
         single = target.astype(np.float32)
-        borders = np.asarray(calculate_quantization_grid(single, self.n_borders, self.kind), dtype=np.float32)
+        borders = np.asarray(
+            calculate_quantization_grid(single, self.n_borders, self.kind), dtype=np.float32
+        )
         return np.searchsorted(np.sort(borders), single, "left").astype(np.int64)
 
 
@@ -319,13 +351,24 @@ def classifications(settings: dict[str, Any], n_outputs: int) -> list[Classifica
     """Classifications of a fit, from number 1 on (InitCtrHelper, catboost/private/libs/algo/ctr_helper.cpp)."""
     own, loss = settings["cat_feature_params"], str(settings["loss_function"]["type"])
     by_column = sorted(own["per_feature_ctrs"].items(), key=lambda item: int(item[0]))
-    described = [*(several for _, several in by_column), own["simple_ctrs"], own["combinations_ctrs"]]
-    binarized = [parts for several in described for one in several if (parts := one.get("target_binarization"))]
+    described = [
+        *(several for _, several in by_column),
+        own["simple_ctrs"],
+        own["combinations_ctrs"],
+    ]
+    binarized = [
+        parts
+        for several in described
+        for one in several
+        if (parts := one.get("target_binarization"))
+    ]
     found = list[Classification]()
     for parts in binarized:
         for output in range(n_outputs if loss == "MultiRMSE" else 1):
             by_class = loss.startswith("MultiClass")
-            one = Classification(output, int(parts["border_count"]), str(parts["border_type"]), by_class)
+            one = Classification(
+                output, int(parts["border_count"]), str(parts["border_type"]), by_class
+            )
             found += [] if one in found else [one]
     return found
 
@@ -341,11 +384,15 @@ def classes_of(target: Array, totals: NDArray[np.integer[Any]]) -> NDArray[np.in
     if int(totals.sum()) != len(target) or (ranked[inside - 1] == ranked[inside]).any():
         raise ExactnessError(
             "number of targets up to the border that encodes categories",
-            float(np.searchsorted(ranked, ranked[inside[0] - 1], "right")) if len(inside) else float(len(target)),
+            float(np.searchsorted(ranked, ranked[inside[0] - 1], "right"))
+            if len(inside)
+            else float(len(target)),
             float(inside[0]) if len(inside) else float(totals.sum()),
             "The targets are not those of the fit, or rows are missing.",
         )
-    borders = [np.inf if end == len(ranked) else ranked[end] for end in ends]  # the least target of the class above
+    borders = [
+        np.inf if end == len(ranked) else ranked[end] for end in ends
+    ]  # the least target of the class above
     found = np.zeros(len(target), dtype=np.int64)
     for border in borders:
         found += target >= border

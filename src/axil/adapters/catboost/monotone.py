@@ -24,7 +24,9 @@ def signs_of(settings: dict[str, Any]) -> dict[int, int]:
 
 def chains(blob: ModelBlob, signs: dict[int, int]) -> Chains | None:
     """The chains of all trees; None where no split is constrained."""
-    of_splits = np.array([signs.get(feature, 0) for feature in blob.split_features.tolist()], dtype=np.int64)
+    of_splits = np.array(
+        [signs.get(feature, 0) for feature in blob.split_features.tolist()], dtype=np.int64
+    )
     if not of_splits.any():
         return None
     order, sizes, trees = [], [], [0]

@@ -49,30 +49,47 @@ class CatBoostPercentile(Ranks):
         return at, at, 0.0
 
     def picks(
-        self, leaf: NDArray[np.integer[Any]], residuals: Array, draw: NDArray[Any], is_base: bool = False
+        self,
+        leaf: NDArray[np.integer[Any]],
+        residuals: Array,
+        draw: NDArray[Any],
+        is_base: bool = False,
     ) -> Picks:
         """The rows picked, and on which side of them delta puts the value."""
         weights = self.weights if self.weighs_leaves or is_base else None
         if self.by_size:
-            ones = np.ones(len(leaf), dtype=np.float32) if weights is None else weights.astype(np.float32)
-            weights = (ones / np.maximum(np.float32(1.0), np.abs(residuals.astype(np.float32)))).astype(np.float64)
-        found = super(CatBoostPercentile, replace(self, weights=weights)).picks(leaf, residuals, draw)
+            ones = (
+                np.ones(len(leaf), dtype=np.float32)
+                if weights is None
+                else weights.astype(np.float32)
+            )
+            weights = (
+                ones / np.maximum(np.float32(1.0), np.abs(residuals.astype(np.float32)))
+            ).astype(np.float64)
+        found = super(CatBoostPercentile, replace(self, weights=weights)).picks(
+            leaf, residuals, draw
+        )
         if self.delta <= 0:
             return found
         value, n = np.zeros(int(leaf.max()) + 1), int(leaf.max()) + 1
         value[found.leaves] = residuals[found.rows[0]]
         w = np.ones(len(leaf)) if weights is None else weights
         below, equal = (residuals < value[leaf]), (residuals == value[leaf])
-        above = self._searched(leaf, residuals, value, n)[leaf]  # the search ends above these values
+        above = self._searched(leaf, residuals, value, n)[
+            leaf
+        ]  # the search ends above these values
         below, equal = below | (equal & above), equal & ~above
         less, same, total = (
-            np.bincount(leaf, w * part, n)[found.leaves] for part in (below, equal, np.ones(len(leaf)))
+            np.bincount(leaf, w * part, n)[found.leaves]
+            for part in (below, equal, np.ones(len(leaf)))
         )
         down = less + same * self.alpha >= total * self.alpha - EPSILON
         return replace(found, shifts=np.where(down, -self.delta, self.delta))
 
     @staticmethod
-    def _searched(leaf: NDArray[np.integer[Any]], residuals: Array, value: Array, n: int) -> NDArray[np.bool_]:
+    def _searched(
+        leaf: NDArray[np.integer[Any]], residuals: Array, value: Array, n: int
+    ) -> NDArray[np.bool_]:
         """(n,): leaves of many rows whose value a hundred bisections do not meet: it is zero, or nearly, and not the largest."""
         low, high = np.full(n, np.inf), np.full(n, -np.inf)
         np.minimum.at(low, leaf, residuals)
@@ -93,4 +110,7 @@ def rules(loss: dict[str, Any], weights: Array | None) -> list[CatBoostPercentil
     if name == "MAPE":
         return [CatBoostPercentile(0.5, weights, by_size=True)]
     delta = float(given.get("delta", 1e-6))
-    return [CatBoostPercentile(alpha, weights, False, delta, name == "MultiQuantile") for alpha in alphas]
+    return [
+        CatBoostPercentile(alpha, weights, False, delta, name == "MultiQuantile")
+        for alpha in alphas
+    ]

@@ -22,7 +22,9 @@ WORD = (1 << 64) - 1
 HALF = (1 << 31) - 1
 # Rows that every fold samples for borders of texts, whether there are texts or not (InitOnlineEstimatedFeatures, fold.cpp)
 SAMPLED = 100_000
-QUANTIZED = 200_000  # likewise for borders of numbers, before the folds, where there are columns of numbers
+QUANTIZED = (
+    200_000  # likewise for borders of numbers, before the folds, where there are columns of numbers
+)
 
 Order = NDArray[np.int64]
 
@@ -43,15 +45,23 @@ class _Stream:
         self._state = int(x[-1]) if n else self._state
         mixed = (((x >> np.uint64(18)) ^ x) >> np.uint64(27)) & np.uint64(0xFFFFFFFF)
         turn = x >> np.uint64(59)
-        return ((mixed >> turn) | (mixed << ((np.uint64(32) - turn) & np.uint64(31)))) & np.uint64(0xFFFFFFFF)
+        return ((mixed >> turn) | (mixed << ((np.uint64(32) - turn) & np.uint64(31)))) & np.uint64(
+            0xFFFFFFFF
+        )
 
     def skip(self, n: int) -> None:
         """Leave out n outputs."""
         factor, addend, multiplier, increment = 1, 0, MULTIPLIER, self._increment
         while n:
             if n & 1:
-                factor, addend = factor * multiplier & WORD, (addend * multiplier + increment) & WORD
-            increment, multiplier = (multiplier + 1) * increment & WORD, multiplier * multiplier & WORD
+                factor, addend = (
+                    factor * multiplier & WORD,
+                    (addend * multiplier + increment) & WORD,
+                )
+            increment, multiplier = (
+                (multiplier + 1) * increment & WORD,
+                multiplier * multiplier & WORD,
+            )
             n >>= 1
         self._state = (factor * self._state + addend) & WORD
 

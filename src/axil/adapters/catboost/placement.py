@@ -99,11 +99,19 @@ class EncodedRows:
         # A feature has its number among those of its kind, and then that among all.
         features = [feature for feature in self.blob.trees.tables(5) if feature.length(3)]
         categories = [feature for feature in self.blob.trees.tables(4) if feature.number(3, "b", 1)]
-        order = AveragingFold.of(len(self.rows.targets), settings, bool(self.blob.trees.length(5))).rows
+        order = AveragingFold.of(
+            len(self.rows.targets), settings, bool(self.blob.trees.length(5))
+        ).rows
         return Fold(
             order,
-            {feature.integer(0): Categories.of(column(X, feature.integer(1))[order]) for feature in categories},
-            {feature.integer(1): number_column(X, feature.integer(2))[order] for feature in features},
+            {
+                feature.integer(0): Categories.of(column(X, feature.integer(1))[order])
+                for feature in categories
+            },
+            {
+                feature.integer(1): number_column(X, feature.integer(2))[order]
+                for feature in features
+            },
             {feature.integer(1) for feature in features if is_high(feature)},
             self.rows.targets,
             int(own["ctr_leaf_count_limit"]),
@@ -118,7 +126,11 @@ class Tests:
     def __init__(self, blob: ModelBlob, fold: Fold):
         self._fold, self._encoder = fold, Encoder(blob, fold)
         numbers = [feature for feature in blob.trees.tables(5) if feature.length(3)]
-        one_hot = [(f.integer(0), value) for f in blob.trees.tables(6) for value in f.numbers(1, "<i4").tolist()]
+        one_hot = [
+            (f.integer(0), value)
+            for f in blob.trees.tables(6)
+            for value in f.numbers(1, "<i4").tolist()
+        ]
         sizes = [
             *(f.length(3) for f in numbers),
             *([1] * len(one_hot)),
@@ -151,12 +163,16 @@ class Tests:
         n, m = len(self._numbers), len(self._one_hot)
         if i < n:
             return self._fold.numbers[self._numbers[i]]
-        return self._fold.equals(*self._one_hot[i - n]) if i < n + m else self._encoder.bins(i - n - m)
+        return (
+            self._fold.equals(*self._one_hot[i - n]) if i < n + m else self._encoder.bins(i - n - m)
+        )
 
     def passed(self, values: NDArray[Any], split: int) -> NDArray[np.bool_]:
         """(N,): whether rows with these values go right."""
         if values.dtype.kind != "f":
-            return np.asarray(values > int(self.borders[split]))  # borders are whole, or 0.5 of two values
+            return np.asarray(
+                values > int(self.borders[split])
+            )  # borders are whole, or 0.5 of two values
         return above(values, self.borders[split], bool(self.high[split]))
 
     def groups(self, starts: Ids, split: Ids) -> Iterator[tuple[int, int]]:
@@ -184,6 +200,8 @@ def number_column(X: Any, i: int) -> NDArray[np.float32]:
     else:
         values = frame.get_column(frame.columns[i]).cast(nw.Float64).to_numpy()
     if values.dtype.kind not in "biuf":
-        values = np.array([np.nan if value is None else value for value in values.tolist()], dtype=np.float64)
+        values = np.array(
+            [np.nan if value is None else value for value in values.tolist()], dtype=np.float64
+        )
     with np.errstate(over="ignore"):
         return np.ascontiguousarray(values, dtype=np.float32)

@@ -61,8 +61,14 @@ class CatBoostReading:
     def continued(self) -> bool:
         """Whether training went on from another model."""
         last = self.last["boosting_options"]
-        started_before = bool(np.any(self.blob.bias != 0)) and not last.get("boost_from_average", False)
-        return len(self.blob.settings) > 1 or len(self.blob.depths) > int(last["iterations"]) or started_before
+        started_before = bool(np.any(self.blob.bias != 0)) and not last.get(
+            "boost_from_average", False
+        )
+        return (
+            len(self.blob.settings) > 1
+            or len(self.blob.depths) > int(last["iterations"])
+            or started_before
+        )
 
     @property
     def ranked(self) -> bool:
@@ -80,7 +86,10 @@ class CatBoostReading:
         plain = self.losses == ["Huber"] and self.steps == 1 and not self.on_gpu
         if not plain or any(self.shrink_rates) or self.monotone:
             return None
-        delta, newton = float(self.last["loss_function"]["params"]["delta"]), self.methods == ["Newton"]
+        delta, newton = (
+            float(self.last["loss_function"]["params"]["delta"]),
+            self.methods == ["Newton"],
+        )
         return Cut(delta, weighs=not newton, closed=False)
 
     @property
@@ -149,11 +158,21 @@ _OTHERS = {
     "Lq": ("residuals are raised to a power", "(ii)"),
     "Expectile": ("residuals above and below zero weigh differently", "(ii)"),
     "RMSPE": ("rows are weighted by their own targets", "(ii)"),
-    "RMSEWithUncertainty": ("residuals are divided by a variance that is fitted to the targets", "(ii)"),
+    "RMSEWithUncertainty": (
+        "residuals are divided by a variance that is fitted to the targets",
+        "(ii)",
+    ),
     **dict.fromkeys(("Focal", "MultiLogloss", "MultiCrossEntropy"), (LOGIT, "(i)")),
     **dict.fromkeys(
         (
-            *("YetiRank", "YetiRankPairwise", "PairLogit", "PairLogitPairwise", "QuerySoftMax", "QueryCrossEntropy"),
+            *(
+                "YetiRank",
+                "YetiRankPairwise",
+                "PairLogit",
+                "PairLogitPairwise",
+                "QuerySoftMax",
+                "QueryCrossEntropy",
+            ),
             *("StochasticFilter", "StochasticRank", "LambdaMart"),
         ),
         ("residuals depend on how the rows compare with each other", "(ii)"),
@@ -182,7 +201,14 @@ def _missing_otherwise(model: CatBoostReading) -> str:
 
 
 def _held_out(model: CatBoostReading) -> str:
-    return next((f"{share:g}" for share in model.values("data_processing_options", "eval_fraction") if share), "")
+    return next(
+        (
+            f"{share:g}"
+            for share in model.values("data_processing_options", "eval_fraction")
+            if share
+        ),
+        "",
+    )
 
 
 def _flag(name: str) -> Callable[[CatBoostReading], str]:
@@ -196,8 +222,14 @@ def _continued_shrinkage(model: CatBoostReading) -> str:
 def _lost_classes(model: CatBoostReading) -> str:
     """A JSON file keeps no numbers of classifications: with several, CatBoost itself may predict otherwise."""
     known = classifications(model.last, model.blob.n_outputs) if model.encoded else []
-    lost = any(own.counted.needs_classes and not own.counted.classes for own in encodings(model.blob))
-    return f"{len(known)} ways to part the targets, in a file of JSON" if lost and len(known) > 1 else ""
+    lost = any(
+        own.counted.needs_classes and not own.counted.classes for own in encodings(model.blob)
+    )
+    return (
+        f"{len(known)} ways to part the targets, in a file of JSON"
+        if lost and len(known) > 1
+        else ""
+    )
 
 
 def _method(model: CatBoostReading) -> str:
@@ -208,7 +240,11 @@ def _method(model: CatBoostReading) -> str:
 def _backtracks(model: CatBoostReading) -> str:
     steps = model.values("tree_learner_options", "leaf_estimation_iterations")
     backtracking = model.values("tree_learner_options", "leaf_estimation_backtracking")
-    found = (f"{how} of {n} steps on a GPU" for n, how in zip(steps, backtracking) if n and int(n) > 1 and how != "No")
+    found = (
+        f"{how} of {n} steps on a GPU"
+        for n, how in zip(steps, backtracking)
+        if n and int(n) > 1 and how != "No"
+    )
     return next(found, "")
 
 
@@ -227,7 +263,9 @@ def _continued(found: Agreement) -> str:
     parted = 2 <= last <= len(agree) - 2 and agree[-last:].all()
     known = found.continued and agree[[0, -1]].any()
     return (
-        f"a model, with {int(agree.sum())} of {len(agree)} trees that agree with these data" if known or parted else ""
+        f"a model, with {int(agree.sum())} of {len(agree)} trees that agree with these data"
+        if known or parted
+        else ""
     )
 
 
@@ -243,7 +281,8 @@ DOUBTS: tuple[Refusal[Agreement], ...] = (
     Refusal(
         "features",
         lambda found: (
-            found.sparse is not None and f"sparse, with zeros above negative numbers in column {found.sparse} (from 0)"
+            found.sparse is not None
+            and f"sparse, with zeros above negative numbers in column {found.sparse} (from 0)"
         ),
         "when it fits, CatBoost can put such zeros into other leaves than when it predicts, and its leaves disagree with "
         "these rows",
@@ -252,7 +291,9 @@ DOUBTS: tuple[Refusal[Agreement], ...] = (
 )
 
 
-def doubt(continued: bool, sparse: int | None, agree: NDArray[np.bool_]) -> UnsupportedModelError | None:
+def doubt(
+    continued: bool, sparse: int | None, agree: NDArray[np.bool_]
+) -> UnsupportedModelError | None:
     """Why only these trees (T,) agree with the data, as far as it is known."""
     return refusal(DOUBTS, Agreement(agree, continued, sparse))
 
@@ -276,7 +317,9 @@ EXACT = (
 REFUSALS: tuple[Refusal[CatBoostReading], ...] = (
     Refusal(
         "loss_function",
-        lambda model: model.on_gpu and "MultiClass" in model.losses and "MultiClass with task_type=GPU",
+        lambda model: (
+            model.on_gpu and "MultiClass" in model.losses and "MultiClass with task_type=GPU"
+        ),
         "a GPU makes leaves of several classes of other second derivatives than a CPU, which axil does not replay",
         'Fit with task_type="CPU".',
     ),
@@ -312,13 +355,16 @@ The shares are the weights that sum_models was given.""",
     Refusal(
         "loss_function",
         lambda model: (
-            any(loss.startswith(("PythonUser", "UserPer", "UserQuery")) for loss in model.losses) and "custom"
+            any(loss.startswith(("PythonUser", "UserPer", "UserQuery")) for loss in model.losses)
+            and "custom"
         ),
         OTHER_GRADIENTS,
         _RMSE,
         "(ii)",
     ),
-    Refusal("loss_function", _other_loss, "it is not squared error", _RMSE, "(ii)", linear_only=True),
+    Refusal(
+        "loss_function", _other_loss, "it is not squared error", _RMSE, "(ii)", linear_only=True
+    ),
     *(
         Refusal(
             name,
@@ -338,14 +384,18 @@ The shares are the weights that sum_models was given.""",
     ),
     Refusal(
         "leaf_estimation_iterations",
-        lambda model: model.pools and model.steps > 1 and f"{model.steps} with monotone_constraints",
+        lambda model: (
+            model.pools and model.steps > 1 and f"{model.steps} with monotone_constraints"
+        ),
         "leaves are pooled again after each step, and axil replays the pools of one step only",
         "Fit with leaf_estimation_iterations=1.",
         linear_only=True,
     ),
     Refusal(
         "leaf_estimation_method",
-        lambda model: model.pools and "Simple" in model.methods and "Simple with monotone_constraints",
+        lambda model: (
+            model.pools and "Simple" in model.methods and "Simple with monotone_constraints"
+        ),
         "with monotone_constraints, CatBoost divides the sum of such a leaf by l2_leaf_reg alone, not by the weight of its rows",
         'Fit with leaf_estimation_method="Newton" or "Gradient", or without monotone_constraints.',
         linear_only=True,
@@ -390,7 +440,9 @@ The shares are the weights that sum_models was given.""",
     ),
     Refusal(
         "simple_ctr, combinations_ctr",
-        lambda model: next((f"of type {own.counted.kind}" for own in encodings(model.blob) if not own.is_known), ""),
+        lambda model: next(
+            (f"of type {own.counted.kind}" for own in encodings(model.blob) if not own.is_known), ""
+        ),
         "axil does not know how training rows are encoded by it",
         "Fit with encodings of types Borders, Buckets, BinarizedTargetMeanValue and Counter.",
     ),

@@ -22,7 +22,9 @@ class FitSettings:
     l2: float
     steps: int = 1
     backtracks: bool = False  #: gives up a step that does not lower the loss, be it by rounding
-    scales_l2: bool = True  #: by the mean weight; a GPU does not (catboost/cuda/methods/leaves_estimation)
+    scales_l2: bool = (
+        True  #: by the mean weight; a GPU does not (catboost/cuda/methods/leaves_estimation)
+    )
     #: l2 stays in float32 when it is scaled (CalcDeltaNewtonMulti, algo_helpers/online_predictor.cpp)
     rounds_l2: bool = False
     leaves_zero: bool = False  #: as the method "Simple" does for several outputs
@@ -67,7 +69,9 @@ def fit(settings: dict[str, Any]) -> FitSettings:
     )
 
 
-def coefficients(fit: FitSettings, rates: Array, scale: float, last_beta: float) -> Coefficients | None:
+def coefficients(
+    fit: FitSettings, rates: Array, scale: float, last_beta: float
+) -> Coefficients | None:
     """Model shrinkage and the scale of predictions; None for neither, or where rates are open."""
     n_trees = len(rates)
     if (fit.shrink == 0.0 and scale == 1.0) or np.isnan(rates).any():
@@ -89,7 +93,9 @@ def base_factor(fit: FitSettings, n_trees: int, scale: float, bias: Array, means
     catboost/libs/train_lib/train_model.cpp), and set_scale_and_bias scales it or not: whichever leads to the means.
     """
     last = fit.iterations if fit.shrink else n_trees
-    shrunk = np.cumprod([fit.shrinkage(t) if fit.shrink else 1.0 for t in range(max(n_trees, last))])[n_trees - 1 :]
+    shrunk = np.cumprod(
+        [fit.shrinkage(t) if fit.shrink else 1.0 for t in range(max(n_trees, last))]
+    )[n_trees - 1 :]
     factors = np.concatenate([shrunk, scale * shrunk])
     apart = np.abs(bias - np.outer(factors, means)).sum(axis=1)
     return float(factors[np.argmin(apart)])
@@ -122,7 +128,9 @@ class Stage:
     def solve(self) -> tuple[float, float] | None:
         """rate and l2 from ``values * weights = rate * sums - l2 * values``, by least squares; None: more than one pair."""
         known = np.stack([self.sums.ravel(), -self.values.ravel()], axis=1)
-        found, _, rank, _ = np.linalg.lstsq(known, (self.values * self.weights[:, None]).ravel(), rcond=1e-9)
+        found, _, rank, _ = np.linalg.lstsq(
+            known, (self.values * self.weights[:, None]).ravel(), rcond=1e-9
+        )
         return (float(found[0]), float(found[1])) if rank == 2 else None
 
     def agrees(self, fit: FitSettings, mean_weight: float) -> bool:
@@ -139,7 +147,9 @@ class Stage:
         return found if found.l2 >= 0 and self.agrees(found, mean_weight) else None
 
 
-def shrunk_further(fit: FitSettings, n_trees: int, first: Stage, mean_weight: float, chains: Chains | None) -> float:
+def shrunk_further(
+    fit: FitSettings, n_trees: int, first: Stage, mean_weight: float, chains: Chains | None
+) -> float:
     """Factor of the trees that are left, from those that ``shrink`` removed after the fit, as the first tree shows.
 
     ``chains`` are those of the first tree.
@@ -175,7 +185,9 @@ def settings_of_each_tree(
         chosen.append(own)
         seen.append(stage)
     for fit in known[len(fits) :]:
-        values = np.concatenate([stage.values.ravel() for own, stage in zip(chosen, seen) if own is fit])
+        values = np.concatenate(
+            [stage.values.ravel() for own, stage in zip(chosen, seen) if own is fit]
+        )
         if len(np.unique(values[values != 0])) <= 2:
             chosen = [None if own is fit else own for own in chosen]
     rates = np.array([np.nan if own is None else own.rate for own in chosen])

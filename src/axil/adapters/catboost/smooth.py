@@ -26,17 +26,24 @@ from axil.types import Array
 _LOSSES: dict[str, Callable[[dict[str, Any], bool], Loss]] = {
     "RMSE": lambda settings, gradient: Squared(unit_hessian=gradient),
     **dict.fromkeys(
-        ("Logloss", "CrossEntropy", "MultiClassOneVsAll"), lambda settings, gradient: Logistic(unit_hessian=gradient)
+        ("Logloss", "CrossEntropy", "MultiClassOneVsAll"),
+        lambda settings, gradient: Logistic(unit_hessian=gradient),
     ),
     "MultiClass": lambda settings, gradient: Softmax(unit_hessian=gradient, joint=not gradient),
     "Poisson": lambda settings, gradient: poisson(unit_hessian=gradient),
-    "Tweedie": lambda settings, gradient: tweedie(float(settings.get("variance_power", 1.5)), unit_hessian=gradient),
-    "Huber": lambda settings, gradient: Huber(delta=float(settings["delta"]), flat=True, unit_hessian=gradient),
+    "Tweedie": lambda settings, gradient: tweedie(
+        float(settings.get("variance_power", 1.5)), unit_hessian=gradient
+    ),
+    "Huber": lambda settings, gradient: Huber(
+        delta=float(settings["delta"]), flat=True, unit_hessian=gradient
+    ),
     "LogCosh": lambda settings, gradient: LogCosh(unit_hessian=gradient),
     # of gradient steps; leaves that are medians are refused by leaf_estimation_method
     "MAE": lambda settings, gradient: Pinball(near=1e-6, unit_hessian=True),
     "Quantile": lambda settings, gradient: Pinball(
-        alpha=float(settings.get("alpha", 0.5)), near=float(settings.get("delta", 1e-6)), unit_hessian=True
+        alpha=float(settings.get("alpha", 0.5)),
+        near=float(settings.get("delta", 1e-6)),
+        unit_hessian=True,
     ),
 }
 
@@ -66,13 +73,23 @@ def _l2(model: CatBoostReading) -> float:
 
 
 def _border(model: CatBoostReading) -> str:
-    named = (settings["loss_function"].get("params", {}).get("border") for settings in model.blob.settings)
-    found = [border for border in (*named, *model.values("data_processing_options", "target_border")) if border]
+    named = (
+        settings["loss_function"].get("params", {}).get("border")
+        for settings in model.blob.settings
+    )
+    found = [
+        border
+        for border in (*named, *model.values("data_processing_options", "target_border"))
+        if border
+    ]
     return str(found[0]) if found else ""
 
 
 def _gave_up(model: CatBoostReading) -> str:
-    backtracks = model.values("tree_learner_options", "leaf_estimation_backtracking")[-1] != "No" and model.steps > 1
+    backtracks = (
+        model.values("tree_learner_options", "leaf_estimation_backtracking")[-1] != "No"
+        and model.steps > 1
+    )
     zeros = backtracks and not model.blob.leaf_values.any()
     return f"AnyImprovement with leaf_estimation_iterations={model.steps}" if zeros else ""
 
@@ -109,7 +126,12 @@ SMOOTH = smooth_refusals(
         "a leaf's values for all classes are then not determined",
         "Fit with l2_leaf_reg above 0.",
     ),
-    Refusal("target_border", _border, "axil does not read which targets counted as 1", "Fit on targets of 0 and 1."),
+    Refusal(
+        "target_border",
+        _border,
+        "axil does not read which targets counted as 1",
+        "Fit on targets of 0 and 1.",
+    ),
     Refusal(
         "init_model",
         lambda model: len(model.blob.settings) > 1 and f"{len(model.blob.settings)} fits",
@@ -136,12 +158,16 @@ class SmoothCatBoost(CatBoostAdapter):
         names = np.asarray(model.classes_)
         self._named = len(names)
         self._present = self._blob.present_classes
-        if len(names) and "CrossEntropy" not in self._reading.losses:  # whose targets are probabilities
+        if (
+            len(names) and "CrossEntropy" not in self._reading.losses
+        ):  # whose targets are probabilities
             self.classes = names if self._all_present else names[self._present]
         # Those of auto_class_weights and scale_pos_weight too, as numbers.
         weighed = self._reading.values("data_processing_options", "class_weights")[-1]
         places = range(len(names)) if self._all_present else self._present
-        self.class_weight = {k: float(weighed[place]) for k, place in enumerate(places)} if weighed else None
+        self.class_weight = (
+            {k: float(weighed[place]) for k, place in enumerate(places)} if weighed else None
+        )
         self.counts_classes_by = _RULES.get(
             str(self._reading.values("data_processing_options", "auto_class_weights")[-1])
         )
@@ -160,7 +186,9 @@ class SmoothCatBoost(CatBoostAdapter):
         """(n, K): of the classes that were in the data; CatBoost gives others a score of minus infinity."""
         if self._all_present:
             return self.predictions(X)
-        found = np.asarray(self._model.predict(self._pool(X), prediction_type="RawFormulaVal"), dtype=np.float64)
+        found = np.asarray(
+            self._model.predict(self._pool(X), prediction_type="RawFormulaVal"), dtype=np.float64
+        )
         return found[:, self._present]
 
     def smooth_trees(self, rows: TrainingRows) -> BoostedFit:
@@ -174,7 +202,9 @@ class SmoothCatBoost(CatBoostAdapter):
         loss = self._loss()
         from_mean = not isinstance(loss, ResidualLoss)  # others start from medians or quantiles
         recorded = None if not rows.totals.even and self._shuffled(rows) else self._recorded()
-        l2 = np.full(int(self._n_leaves.sum()), last.scaled_l2(rows.totals.weight / rows.totals.n_rows))
+        l2 = np.full(
+            int(self._n_leaves.sum()), last.scaled_l2(rows.totals.weight / rows.totals.n_rows)
+        )
         if recorded is not None:
             l2 = np.where(recorded <= self._least_weight, np.inf, l2)
         rounds = np.arange(n_trees)
@@ -192,7 +222,9 @@ class SmoothCatBoost(CatBoostAdapter):
             placement=self._placement(rows),
             loss=loss,
             l2_by_weight=last.scales_l2,
-            initial_held="" if from_mean or not self._estimated else "the fit starts from a median or a quantile",
+            initial_held=""
+            if from_mean or not self._estimated
+            else "the fit starts from a median or a quantile",
             no_derivative=""
             if loss.smooth
             else "its gradient has corners, between which it does not follow the targets",
@@ -203,7 +235,9 @@ class SmoothCatBoost(CatBoostAdapter):
         found = f"{weighed_classes(self.class_weight)}\n{super().causes(what)}".lstrip()
         if what != "values" or not any(fit.backtracks for fit in self._fits):
             return found
-        return f"{found}\nBacktracking shortened a step: fit with leaf_estimation_backtracking='No'."
+        return (
+            f"{found}\nBacktracking shortened a step: fit with leaf_estimation_backtracking='No'."
+        )
 
     def _loss(self) -> Loss:
         said = self._reading.last["loss_function"]

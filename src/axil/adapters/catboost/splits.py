@@ -9,12 +9,8 @@ from axil.adapters.catboost.blob import ModelBlob, Table
 from axil.adapters.routes import Routes, SplitKind, Splits, make_routes
 from axil.types import Array
 
-DEEPEST = (
-    10  # symmetric trees of more levels are left to CatBoost, which tests one split per level and not one per node
-)
-NONE_AS_LARGE = (
-    2  # NanValueTreatment, catboost/libs/model/flatbuffers/features.fbs: a missing value is above every border
-)
+DEEPEST = 10  # symmetric trees of more levels are left to CatBoost, which tests one split per level and not one per node
+NONE_AS_LARGE = 2  # NanValueTreatment, catboost/libs/model/flatbuffers/features.fbs: a missing value is above every border
 
 Ids = NDArray[np.int64]
 
@@ -23,7 +19,9 @@ def routes(blob: ModelBlob, n_leaves: Ids) -> Routes | None:
     """Values in float32, left up to the border; None where splits are on something else than numbers."""
     features = blob.trees.tables(5)
     of_border = np.repeat(np.arange(len(features)), [feature.length(3) for feature in features])
-    borders = np.concatenate([np.zeros(0), *(feature.numbers(3, "<f4").astype(np.float64) for feature in features)])
+    borders = np.concatenate(
+        [np.zeros(0), *(feature.numbers(3, "<f4").astype(np.float64) for feature in features)]
+    )
     columns = np.array([feature.integer(2) for feature in features], dtype=np.int64)
     high = np.array([is_high(feature) for feature in features], dtype=bool)
     if not blob.trees.length(10) and blob.depths.max(initial=0) > DEEPEST:
@@ -35,7 +33,9 @@ def routes(blob: ModelBlob, n_leaves: Ids) -> Routes | None:
     return split_routes(starts, columns[own], borders[split], high[own], children)
 
 
-def split_routes(starts: Ids, columns: Ids, borders: Array, high: NDArray[np.bool_], children: Ids) -> Routes | None:
+def split_routes(
+    starts: Ids, columns: Ids, borders: Array, high: NDArray[np.bool_], children: Ids
+) -> Routes | None:
     """Routes through nodes of these columns, borders and children; ``high``: missing values are above every border."""
     kinds = np.where(high, SplitKind.RIGHT, SplitKind.LEFT).astype(np.int64)
     nodes = Splits(starts, columns, borders, kinds, children, {})
@@ -59,11 +59,17 @@ def _symmetric(blob: ModelBlob) -> tuple[Ids, Ids, Ids]:
     for own in np.split(blob.split_numbers, ends[:-1]):
         levels = np.arange(len(own))
         splits.append(np.repeat(own[::-1], 1 << levels))
-        below = np.arange(1, (1 << len(own)) * 2 - 1).reshape(-1, 2)  # numbered level by level, leaves last
+        below = np.arange(1, (1 << len(own)) * 2 - 1).reshape(
+            -1, 2
+        )  # numbered level by level, leaves last
         inner = (1 << len(own)) - 1
         children.append(np.where(below < inner, below, ~(below - inner)))
     starts = np.append(0, np.cumsum((1 << blob.depths) - 1))
-    return starts, np.concatenate(splits).astype(np.int64), np.concatenate(children).astype(np.int64)
+    return (
+        starts,
+        np.concatenate(splits).astype(np.int64),
+        np.concatenate(children).astype(np.int64),
+    )
 
 
 def _nested(blob: ModelBlob, n_leaves: Ids) -> tuple[Ids, Ids, Ids]:
@@ -77,5 +83,7 @@ def _nested(blob: ModelBlob, n_leaves: Ids) -> tuple[Ids, Ids, Ids]:
     starts = np.append(0, np.cumsum(np.bincount(tree[inner], minlength=len(sizes))))
     own = ~(leaf - (np.cumsum(n_leaves) - n_leaves)[tree])
     below = np.arange(len(steps))[:, None] + steps
-    children = np.where((steps == 0) | ~inner[below], own[below], number[below] - starts[tree][:, None])
+    children = np.where(
+        (steps == 0) | ~inner[below], own[below], number[below] - starts[tree][:, None]
+    )
     return starts, blob.split_numbers[inner], children[inner]

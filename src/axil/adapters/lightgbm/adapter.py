@@ -32,7 +32,9 @@ from axil.scale import IDENTITY, TargetScale
 from axil.structure import Cut, Regularisation
 from axil.types import Array
 
-CLOSE = 1e-9  # tolerance of leaf values beyond which residuals are rounded otherwise than the library's
+CLOSE = (
+    1e-9  # tolerance of leaf values beyond which residuals are rounded otherwise than the library's
+)
 ROUNDING = 1e-13  # of the largest value of a tree: what sums in another order are off by
 
 
@@ -93,7 +95,13 @@ class LightGBMAdapter(TreeModel):
     tolerance = 1e-6
     renames = True  # fit takes feature_name= for the columns of a frame, which predict then takes by their places
 
-    def __init__(self, booster: Any, stops_early: str = "", own_objective: bool = False, leaves_only: bool = False):
+    def __init__(
+        self,
+        booster: Any,
+        stops_early: str = "",
+        own_objective: bool = False,
+        leaves_only: bool = False,
+    ):
         # best_iteration is 0 or -1 where there was no early stopping: all iterations.
         saved = booster.model_to_string(num_iteration=max(int(booster.best_iteration), 0) or -1)
         text = parse(saved)
@@ -109,7 +117,9 @@ class LightGBMAdapter(TreeModel):
             )
         self._settings = LightGBMSettings(text.parameters, booster.params or {})
         decay_rate = _refit_decay_rate(booster, text.parameters)
-        self._reading = LightGBMReading(text, self._settings, decay_rate, stops_early, own_objective)
+        self._reading = LightGBMReading(
+            text, self._settings, decay_rate, stops_early, own_objective
+        )
         refuse(() if leaves_only else self.refusals, self._reading)
         self._trees = text.trees
         self._n_leaves = np.array([tree.n_leaves for tree in text.trees], dtype=np.int64)
@@ -138,7 +148,11 @@ class LightGBMAdapter(TreeModel):
             return [refitted_trees(self._trees, self._settings, rule.l2)]
         totals = rows.totals
         coefficients, gradients = self._coefficients(rows), self._gradients(rows)
-        start, single = (float(totals.means[0]), 0.0) if gradients is None else gradients.start(rows.targets[:, 0])
+        start, single = (
+            (float(totals.means[0]), 0.0)
+            if gradients is None
+            else gradients.start(rows.targets[:, 0])
+        )
         base, base_value, hidden = self._base(start, totals, coefficients)
         holds = self._n_leaves > 1 if self._reading.forest else np.arange(len(self._trees)) == 0
         of_trees = np.where(holds, hidden, 0.0)
@@ -146,13 +160,23 @@ class LightGBMAdapter(TreeModel):
         if self._reading.forest:
             values = [own / len(values) for own in values]
             if nodes is not None:
-                nodes = replace(nodes, values=nodes.values / len(values), slack=nodes.slack / len(values))
+                nodes = replace(
+                    nodes, values=nodes.values / len(values), slack=nodes.slack / len(values)
+                )
         hides = coefficients is None and hidden != 0.0 and self._trees[0].n_leaves > 1
-        rates = stated_rates(self._trees, self._settings) if coefficients is None else coefficients.omega[-1].copy()
+        rates = (
+            stated_rates(self._trees, self._settings)
+            if coefficients is None
+            else coefficients.omega[-1].copy()
+        )
         if hides:
             rates[0] = hidden_rate(values[0], rates[1:], self._settings)
-        weights = rows.weights if rows.at_hand else None  # for draws, which are not replayed on several machines
-        evidence = replace(self._evidence(totals.n_rows, weights), values=np.concatenate(values), rates=rates)
+        weights = (
+            rows.weights if rows.at_hand else None
+        )  # for draws, which are not replayed on several machines
+        evidence = replace(
+            self._evidence(totals.n_rows, weights), values=np.concatenate(values), rates=rates
+        )
         if gradients is not None:
             evidence = replace(evidence, ranks=gradients.ranks, leaf_weights=self._goss_weights())
         leaf_weights = self._leaf_weights(totals)
@@ -189,7 +213,9 @@ class LightGBMAdapter(TreeModel):
                     )
                 coefficients.omega[:, lone] = 0.0
                 trees = trees.with_learning_rates(coefficients.omega[-1].copy())
-            return [with_base(trees, gradients.ranks, rows, start if base is None else None, single)]
+            return [
+                with_base(trees, gradients.ranks, rows, start if base is None else None, single)
+            ]
         return [self._smoothed(trees, rows, evidence) if self._estimates(totals) else trees]
 
     def _without_base(self, hidden: Array) -> tuple[list[Array], Nodes | None]:
@@ -205,7 +231,9 @@ class LightGBMAdapter(TreeModel):
             return values, None
         of_nodes = nodes.values - np.repeat(hidden, np.diff(nodes.starts))
         roots = nodes.starts[:-1][nodes.leaf[nodes.starts[:-1]] < 0]
-        if not (np.abs(of_nodes[roots]) > np.broadcast_to(nodes.slack, of_nodes.shape)[roots]).any():
+        if not (
+            np.abs(of_nodes[roots]) > np.broadcast_to(nodes.slack, of_nodes.shape)[roots]
+        ).any():
             of_nodes[roots] = np.nan
         return values, replace(nodes, values=of_nodes)
 
@@ -213,7 +241,9 @@ class LightGBMAdapter(TreeModel):
         """Whether LightGBM smoothed by estimated row counts: rows weigh differently, by their weights or the factors of GOSS."""
         return self._rule.smooth > 0 and (self._reading.goss or not totals.even)
 
-    def _smoothed(self, trees: BoostedFit, rows: TrainingRows, evidence: LeafEvidence) -> BoostedFit:
+    def _smoothed(
+        self, trees: BoostedFit, rows: TrainingRows, evidence: LeafEvidence
+    ) -> BoostedFit:
         """The trees with the row counts that their values were smoothed by, which the sums of their leaves show."""
         assert trees.nodes is not None  # path_smooth is above zero
         rates, tolerance = trees.learning_rates.copy(), self._rule.tolerance
@@ -225,8 +255,12 @@ class LightGBMAdapter(TreeModel):
             return trees
         (totals,), ends = rows.leaf_totals, evidence.starts[1:-1]
         found = zip(np.split(totals.sums[:, 0], ends), np.split(totals.weights, ends))
-        hidden = np.broadcast_to(trees.printed_shift, len(trees.leaf_values))[evidence.starts[:-1]].tolist()
-        own = [smooth.own(t, *each, evidence.tree_values(t), hidden[t]) for t, each in enumerate(found)]
+        hidden = np.broadcast_to(trees.printed_shift, len(trees.leaf_values))[
+            evidence.starts[:-1]
+        ].tolist()
+        own = [
+            smooth.own(t, *each, evidence.tree_values(t), hidden[t]) for t, each in enumerate(found)
+        ]
         return replace(trees, nodes=replace(trees.nodes, own=np.concatenate(own)))
 
     def _gradients(self, rows: TrainingRows) -> Gradients | None:
@@ -235,21 +269,31 @@ class LightGBMAdapter(TreeModel):
             return None
         name = self._reading.text.objective
         require_rows(rows, "objective", name)
-        return Gradients.of(name, self._settings.precisely("alpha")[0], rows.targets[:, 0], rows.weights)
+        return Gradients.of(
+            name, self._settings.precisely("alpha")[0], rows.targets[:, 0], rows.weights
+        )
 
     def _base(
         self, start: float, totals: Totals, coefficients: Coefficients | None
     ) -> tuple[float | None, float, float]:
         """The base (None: the mean), as a number, and how much of it the leaves of the first tree (all, of a forest) have."""
         first, mean = self._trees[0], start
-        scale = 1.0 if coefficients is None or self._reading.forest else float(coefficients.beta[-1])
-        shrinkage = first.shrinkage if scale == 1 else f"{float(first.shrinkage) / scale:.5g}"  # but for DART's factors
+        scale = (
+            1.0 if coefficients is None or self._reading.forest else float(coefficients.beta[-1])
+        )
+        shrinkage = (
+            first.shrinkage if scale == 1 else f"{float(first.shrinkage) / scale:.5g}"
+        )  # but for DART's factors
         from_average = self._settings.flag("boost_from_average") and not totals.offset
         # A mean of zero is not boosted from (src/boosting/gbdt.cpp), but with other targets the fit starts from theirs.
         zero = abs(mean) <= 1e-14 * totals.size / totals.n_rows
-        if self._reading.forest:  # without a feature to split on it starts from the mean in any case
+        if (
+            self._reading.forest
+        ):  # without a feature to split on it starts from the mean in any case
             folded = (from_average or self._reading.no_features) and not zero and abs(mean) > 1e-15
-        elif first.n_leaves == 1:  # holds the mean even where boost_from_average is off, and 0 where there are offsets
+        elif (
+            first.n_leaves == 1
+        ):  # holds the mean even where boost_from_average is off, and 0 where there are offsets
             minute = 0 < abs(mean) <= 1e-15 and first.floats("leaf_value")[0] == 0.0
             folded = not totals.offset and not minute
         elif shrinkage != "1":
@@ -276,7 +320,9 @@ class LightGBMAdapter(TreeModel):
     def _drops(self, rows: TrainingRows) -> Coefficients:
         """How DART's iterations add up, each of one tree for every output."""
         n = self._n_iterations
-        printed = np.array([float(tree.shrinkage) for tree in self._trees]).reshape(n, self.n_outputs)
+        printed = np.array([float(tree.shrinkage) for tree in self._trees]).reshape(
+            n, self.n_outputs
+        )
         split = (self._n_leaves > 1).reshape(printed.shape)  # others hold nothing but a base
         dart = self._settings.dart()
         for stages in self._stages(rows):
@@ -315,7 +361,9 @@ class LightGBMAdapter(TreeModel):
                 return
             n_rows = rows.totals.n_rows
             start = self._settings.bagging(n_rows) if self._reading.bags else None
-            for outcomes in histories(start, self.leaves(rows.X), self._evidence(n_rows, None), n - T):
+            for outcomes in histories(
+                start, self.leaves(rows.X), self._evidence(n_rows, None), n - T
+            ):
                 yield [outcomes]
 
     def _evidence(self, n_rows: int, weights: Array | None) -> LeafEvidence:
@@ -330,7 +378,9 @@ class LightGBMAdapter(TreeModel):
             counts_alone=rule.smooth > 0 and (self._reading.goss or weights is not None),
         )
 
-    def _sampler(self, evidence: LeafEvidence, n_rows: int, gradients: Gradients | None = None) -> DrawReplay | None:
+    def _sampler(
+        self, evidence: LeafEvidence, n_rows: int, gradients: Gradients | None = None
+    ) -> DrawReplay | None:
         """Which rows each tree was fitted on; None: all of them."""
         # Trees that are added one by one leave num_iterations as it was.
         failures = max(int(self._settings.number("num_iterations")) - self._n_iterations, 100)
@@ -338,13 +388,19 @@ class LightGBMAdapter(TreeModel):
         if self._reading.cuts and evidence.weights is not None:
             seen = partial(Seen.weighed, evidence.weights)
         if self._reading.goss:
-            return DrawReplay("LightGBM GOSS", self._settings.goss(n_rows), evidence, failures, seen=seen)
+            return DrawReplay(
+                "LightGBM GOSS", self._settings.goss(n_rows), evidence, failures, seen=seen
+            )
         if not self._reading.bags:
             return None
         states = [self._settings.bagging(n_rows)]
-        return DrawReplay("LightGBM bagging", states, evidence, failures, self._reading.forest, seen)
+        return DrawReplay(
+            "LightGBM bagging", states, evidence, failures, self._reading.forest, seen
+        )
 
-    def _count_lone_leaves(self, evidence: LeafEvidence, leaf_weights: Array | None, n_rows: int) -> None:
+    def _count_lone_leaves(
+        self, evidence: LeafEvidence, leaf_weights: Array | None, n_rows: int
+    ) -> None:
         """Fill in how many rows the trees of a forest had that found no split, which LightGBM does not record."""
         lone = np.flatnonzero(self._n_leaves[1:] == 1) + 1
         state = self._settings.bagging(n_rows)
@@ -362,16 +418,24 @@ class LightGBMAdapter(TreeModel):
         if not self._reading.goss or self._reading.on_gpu:
             return None
         unrecorded = np.full(1, np.nan)
-        trees = [tree.floats("leaf_weight") if tree.n_leaves > 1 else unrecorded for tree in self._trees]
+        trees = [
+            tree.floats("leaf_weight") if tree.n_leaves > 1 else unrecorded for tree in self._trees
+        ]
         return np.concatenate(trees)
 
     def _leaf_weights(self, totals: Totals) -> Array | None:
         """(L,): the sums of weights that LightGBM recorded; None where it summed rounded ones."""
-        if self._reading.on_gpu or self._rule.renewed or (self._reading.text.objective == "mape" and not totals.even):
+        if (
+            self._reading.on_gpu
+            or self._rule.renewed
+            or (self._reading.text.objective == "mape" and not totals.even)
+        ):
             return None
         # A tree of one leaf records none, or 0 where it is still in memory.
         alone = np.array([totals.weight])
-        return np.concatenate([tree.floats("leaf_weight") if tree.n_leaves > 1 else alone for tree in self._trees])
+        return np.concatenate(
+            [tree.floats("leaf_weight") if tree.n_leaves > 1 else alone for tree in self._trees]
+        )
 
     def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
         """(n, T): which leaf of each tree every row falls into."""
@@ -406,7 +470,9 @@ class LightGBMAdapter(TreeModel):
         listed = self._booster.pandas_categorical or []
         names = self.feature_names or []
         known = sorted(self._reading.text.category_counts)
-        if len(known) != len(listed):  # one of a single category is written as a feature that is not used
+        if len(known) != len(
+            listed
+        ):  # one of a single category is written as a feature that is not used
             return {}
         return {str(names[i]): list(values) for i, values in zip(known, listed)}
 

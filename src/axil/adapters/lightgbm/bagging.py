@@ -26,11 +26,15 @@ CHUNK = 4096  # rows that GOSS settles at a time
 MOST_THREADS = 256  # thread counts that are tried for GOSS
 MOST_STEPS = 20_000  # trees looked at in search of attempts that found no split
 MANY_ROWS = 100_000  # from here on, leaf counts do not agree by coincidence
-CLOSE_WEIGHTS = 1e-6  # of the weight of a leaf: what it may be off for its rounding to single precision
+CLOSE_WEIGHTS = (
+    1e-6  # of the weight of a leaf: what it may be off for its rounding to single precision
+)
 
 LOW = np.uint32(0x7FFFFFFF)
 FACTORS: Words = np.cumprod(np.full(BLOCK, 214013, dtype=np.uint32), dtype=np.uint32)
-TERMS: Words = np.uint32(2531011) * (np.cumsum(np.r_[np.uint32(0), FACTORS[:-1]], dtype=np.uint32) + np.uint32(1))
+TERMS: Words = np.uint32(2531011) * (
+    np.cumsum(np.r_[np.uint32(0), FACTORS[:-1]], dtype=np.uint32) + np.uint32(1)
+)
 
 
 def streams(seed: int, n_rows: int) -> Words:
@@ -150,7 +154,9 @@ class Goss:
         blocks.ravel()[: len(small)] = small
         steps = np.cumsum(blocks, axis=1)
         last = steps[:, -1]
-        after = np.where(last > 0, FACTORS[last - 1] * self.generators + TERMS[last - 1], self.generators)
+        after = np.where(
+            last > 0, FACTORS[last - 1] * self.generators + TERMS[last - 1], self.generators
+        )
         words = FACTORS[steps - 1] * self.generators[:, None] + TERMS[steps - 1]
         return words.ravel()[: len(small)], after
 
@@ -160,12 +166,18 @@ class Goss:
         A row is drawn with probability needed / left, which depends on those drawn before it: chunks of rows are settled
         by iteration, each of which is right for at least one row more.
         """
-        n, top, others = len(big), max(1, int(len(big) * self.top_rate)), int(len(big) * self.other_rate)
+        n, top, others = (
+            len(big),
+            max(1, int(len(big) * self.top_rate)),
+            int(len(big) * self.other_rate),
+        )
         drawn = big.copy()
         if others == 0:
             return drawn
         small = np.flatnonzero(big == 0)
-        left = (n - small) - (top - (small - np.arange(len(small))))  # as many large rows came before as are not small
+        left = (n - small) - (
+            top - (small - np.arange(len(small)))
+        )  # as many large rows came before as are not small
         u = ((words[small] & LOW) >> np.uint32(16)) / 32768.0
         factor = np.float32(n - top) / np.float32(others)
         needed = others
@@ -183,7 +195,9 @@ class Goss:
 State = Bagging | Goss  # a sampler between two iterations; never changed, only replaced
 
 
-def goss(top_rate: float, other_rate: float, seed: int, n_rows: int, n_threads: int) -> tuple[Goss, ...]:
+def goss(
+    top_rate: float, other_rate: float, seed: int, n_rows: int, n_threads: int
+) -> tuple[Goss, ...]:
     """One state for each way that threads may have split the rows, that of ``n_threads`` (if known) first."""
     generators = streams(seed, n_rows)
     most = min(len(generators), MOST_THREADS)
@@ -208,7 +222,9 @@ class LeafEvidence:
     rule: Regularisation
     weights: Array | None  #: (N,)
     ranks: Ranks | None = None  #: where leaf values are percentiles
-    counts_alone: bool = False  #: whether the values do not follow from sums by the rule: row counts were estimated
+    counts_alone: bool = (
+        False  #: whether the values do not follow from sums by the rule: row counts were estimated
+    )
     #: (L,) sums of second derivatives that the model records, where leaf values do not show them
     leaf_weights: Array | None = None
 
@@ -220,7 +236,9 @@ class LeafEvidence:
         """Whether a tree found no split."""
         return int(self.starts[tree + 1] - self.starts[tree]) == 1
 
-    def agreement(self, tree: int, leaf: NDArray[Any], drawn: NDArray[Any], seen: Seen | None, output: int = 0) -> int:
+    def agreement(
+        self, tree: int, leaf: NDArray[Any], drawn: NDArray[Any], seen: Seen | None, output: int = 0
+    ) -> int:
         """0: the leaves have other counts, 1: the same counts but other values, 2: both are the same."""
         own = slice(self.starts[tree], self.starts[tree + 1])
         counts, n = self.counts[own], int(self.starts[tree + 1] - self.starts[tree])
@@ -242,7 +260,9 @@ class LeafEvidence:
         )
         return self._compared(tree, self.rule.tree(tree, own).leaf_values(sums, total))
 
-    def _weighs(self, own: slice, leaf: NDArray[Any], drawn: NDArray[Any], seen: Seen, output: int) -> bool:
+    def _weighs(
+        self, own: slice, leaf: NDArray[Any], drawn: NDArray[Any], seen: Seen, output: int
+    ) -> bool:
         """Return whether the leaves of a tree weigh as much as the model records, where it does."""
         if self.leaf_weights is None:
             return True
@@ -289,7 +309,9 @@ class DrawReplay:
         self._states = self._starts  # several, as long as the data do not show which is right
         self._left = self._n_failures
 
-    def draw(self, trees: range, leaves: NDArray[np.integer[Any]], gradients: RowGradients | None) -> NDArray[Any]:
+    def draw(
+        self, trees: range, leaves: NDArray[np.integer[Any]], gradients: RowGradients | None
+    ) -> NDArray[Any]:
         """Return with what factor each row was drawn for the trees of one iteration, which share their rows."""
         assert gradients is not None  # GOSS draws by them, and the evidence of leaves needs them
         if gradients.hessians is None:
@@ -299,7 +321,9 @@ class DrawReplay:
         drawn = self.draw_iteration(trees, leaves, seen)
         return np.broadcast_to(drawn, (len(trees), len(drawn)))
 
-    def draw_iteration(self, trees: range, leaves: NDArray[np.integer[Any]], seen: Seen) -> NDArray[Any]:
+    def draw_iteration(
+        self, trees: range, leaves: NDArray[np.integer[Any]], seen: Seen
+    ) -> NDArray[Any]:
         """(N,): with what factor each row was drawn for these trees, whose ``leaves`` are (trees, N)."""
         tree = trees[0]
         if tree == 0:
@@ -317,13 +341,17 @@ class DrawReplay:
         best = -1
         chosen: tuple[NDArray[Any], tuple[State, ...], int] = everyone, self._states, 0
         for drawn, states, failures in self._candidates(tree, full, everyone, seen):
-            agreement = min(self._evidence.agreement(t, leaves[t - tree], drawn, seen, t - tree) for t in split)
+            agreement = min(
+                self._evidence.agreement(t, leaves[t - tree], drawn, seen, t - tree) for t in split
+            )
             if agreement > best:
                 best, chosen = agreement, (drawn, states, failures)
             if agreement == 2:
                 break
         found, self._states, failures = chosen
-        self._left = self._left - failures if best > 0 else -1  # once lost, the draws go on but are not searched
+        self._left = (
+            self._left - failures if best > 0 else -1
+        )  # once lost, the draws go on but are not searched
         return found
 
     def _candidates(
@@ -337,7 +365,11 @@ class DrawReplay:
             for state in lanes:
                 drawn, after = state.attempt(full, seen)
                 attempts.append(after)
-                same = self._states if full and after is state and len(self._states) > 1 else (after.grown(),)
+                same = (
+                    self._states
+                    if full and after is state and len(self._states) > 1
+                    else (after.grown(),)
+                )
                 yield drawn, same, failures
             if full and failures == 0 and search:  # an earlier training without a sampler
                 yield everyone, self._states, 0

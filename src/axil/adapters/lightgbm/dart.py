@@ -55,7 +55,9 @@ class LightGBMDart:
                 factor = drops.grown()
                 model[dropped] *= factor
                 score[dropped] += model[dropped]
-                base = np.array([base[0] * factor, base[1] + base[0] * factor]) if holds_base else base
+                base = (
+                    np.array([base[0] * factor, base[1] + base[0] * factor]) if holds_base else base
+                )
         omega[n_trees], beta[n_trees] = model[:n_trees], base[0]
         return omega, beta
 
@@ -79,13 +81,19 @@ class _Drops:
             chance = np.full(n, min(d.drop_rate, d.max_drop / n))
         elif not d.uniform and n:
             inverse = n / self._total
-            capped = min(d.drop_rate, d.max_drop * inverse / self._total) if d.max_drop > 0 else d.drop_rate
+            capped = (
+                min(d.drop_rate, d.max_drop * inverse / self._total)
+                if d.max_drop > 0
+                else d.drop_rate
+            )
             chance = capped * self._weights * inverse
         self._dropped = np.zeros(0, dtype=np.int64)
         if not self._draw(1)[0] < d.skip_drop:
             before = self._word
             self._dropped = np.flatnonzero(self._draw(n) < chance)
-            if 0 <= d.max_drop <= len(self._dropped) and len(self._dropped):  # looked at after a drop: 0 allows one
+            if 0 <= d.max_drop <= len(self._dropped) and len(
+                self._dropped
+            ):  # looked at after a drop: 0 allows one
                 self._dropped = self._dropped[: max(d.max_drop, 1)]
                 self._word = before
                 self._draw(int(self._dropped[-1]) + 1)
@@ -96,8 +104,12 @@ class _Drops:
     def grown(self) -> float:
         """Note that the attempt led to a tree; by what factor the dropped ones, their sign turned, come back."""
         d, k = self._dart, len(self._dropped)
-        share = 1 / (k + d.rate) if d.xgboost else 1 / (k + 1)  # not d.rate / (k + d.rate), as it should be
-        for i in self._dropped:  # one after the other, since draws are compared with these to the last digit
+        share = (
+            1 / (k + d.rate) if d.xgboost else 1 / (k + 1)
+        )  # not d.rate / (k + d.rate), as it should be
+        for i in (
+            self._dropped
+        ):  # one after the other, since draws are compared with these to the last digit
             self._total -= self._weights[i] * share
         self._weights[self._dropped] *= k / (k + d.rate) if d.xgboost else k / (k + 1)
         self._weights = np.append(self._weights, self._new)

@@ -56,21 +56,32 @@ def leaves_of(tree: TreeText, n_features: int) -> list[LinearLeaf]:
     """The leaves of a tree."""
     n, values = tree.n_leaves, tree.floats("leaf_value")
     constants = tree.floats("leaf_const") if tree.is_linear else values
-    ends = np.cumsum(tree.integers("num_features") if tree.is_linear else np.zeros(n, dtype=np.int64))[:-1]
-    columns, slopes = (np.split(part, ends) for part in (tree.integers("leaf_features"), tree.floats("leaf_coeff")))
+    ends = np.cumsum(
+        tree.integers("num_features") if tree.is_linear else np.zeros(n, dtype=np.int64)
+    )[:-1]
+    columns, slopes = (
+        np.split(part, ends) for part in (tree.integers("leaf_features"), tree.floats("leaf_coeff"))
+    )
     above: list[frozenset[int]] = [frozenset()] * (2 * n - 1)
     if n > 1:
         number = (tree.integers("decision_type") & CATEGORICAL) == 0
-        for split, (feature, children) in enumerate(zip(tree.integers("split_feature").tolist(), tree.children)):
+        for split, (feature, children) in enumerate(
+            zip(tree.integers("split_feature").tolist(), tree.children)
+        ):
             for child in children:
                 above[child] = above[split] | ({feature} if number[split] else frozenset())
     found: list[LinearLeaf] = []
     for leaf, (own, slope, constant, value) in enumerate(zip(columns, slopes, constants, values)):
         plain = not len(own) and constant == value
         one = [] if plain or constant == 0.0 else [constant]
-        first, branch = found[-1].place + 1 if found else 0, np.array(sorted(above[n - 1 + leaf]), dtype=np.int64)
+        first, branch = (
+            found[-1].place + 1 if found else 0,
+            np.array(sorted(above[n - 1 + leaf]), dtype=np.int64),
+        )
         with_one = np.append(own, [n_features] * len(one)).astype(np.int64)
-        found.append(LinearLeaf(branch, with_one, np.append(slope, one), first, float(value), plain))
+        found.append(
+            LinearLeaf(branch, with_one, np.append(slope, one), first, float(value), plain)
+        )
     return found
 
 
@@ -82,7 +93,9 @@ class LinearLightGBM(SmootherModel, LightGBMAdapter):
         self._leaves = [leaves_of(tree, self.n_features) for tree in self._trees]
         self._rates = stated_rates(self._trees, self._settings)
         self._penalty = self._settings.precisely("linear_lambda")[0]
-        self._compared: tuple[Any, Array | None, LinearSteps] | None = None  # for `smoother`, which is asked next
+        self._compared: tuple[Any, Array | None, LinearSteps] | None = (
+            None  # for `smoother`, which is asked next
+        )
         if self._trees[0].n_leaves > 1 and self._trees[0].shrinkage == "1":  # which hides a base
             self._rates[0] = self._settings.precisely("learning_rate")[0]
         if np.isnan(self._rates).any():
@@ -122,19 +135,30 @@ class LinearLightGBM(SmootherModel, LightGBMAdapter):
     @one_blas_thread()
     def _steps(self, X: Any, weights: Array | None, targets: Array | None) -> LinearSteps:
         """The map, on a walk through the fit; with targets, every leaf is compared with the model."""
-        leaves, table = TreeModel.coordinates(self, X).T, self._table(X).astype(np.float32).astype(np.float64)
+        leaves, table = (
+            TreeModel.coordinates(self, X).T,
+            self._table(X).astype(np.float32).astype(np.float64),
+        )
         given = np.zeros((len(table), 1)) if targets is None else targets
         totals = Totals.of(given, weights, None)
         _, base, hidden = self._base(float(totals.means[0]), totals, None)
-        stated = [np.concatenate([np.append(leaf.coefficients, leaf.value) for leaf in own]) for own in self._leaves]
+        stated = [
+            np.concatenate([np.append(leaf.coefficients, leaf.value) for leaf in own])
+            for own in self._leaves
+        ]
         stated[0][[leaf.place for leaf in self._leaves[0]]] -= hidden
         evidence = replace(
             self._evidence(len(table), weights),
-            values=np.concatenate([each[[leaf.place for leaf in own]] for each, own in zip(stated, self._leaves)]),
+            values=np.concatenate(
+                [each[[leaf.place for leaf in own]] for each, own in zip(stated, self._leaves)]
+            ),
             rates=self._rates,
             counts_alone=targets is None,
         )
-        sampler, counted = self._sampler(evidence, len(table)), np.ones(len(table)) if weights is None else weights
+        sampler, counted = (
+            self._sampler(evidence, len(table)),
+            np.ones(len(table)) if weights is None else weights,
+        )
         score, trees = np.full(given.shape, base), []
         for t, leaf in enumerate(leaves):
             left = (given - score).astype(np.float32).astype(np.float64)
@@ -142,7 +166,11 @@ class LinearLightGBM(SmootherModel, LightGBMAdapter):
             if sampler is not None:
                 (drawn,) = sampler.draw(range(t, t + 1), leaf[None], RowGradients(left))
             self._compare(
-                "count", np.bincount(leaf, drawn, self._n_leaves[t]), self._trees[t].leaf_counts(len(leaf)), 0.0, t
+                "count",
+                np.bincount(leaf, drawn, self._n_leaves[t]),
+                self._trees[t].leaf_counts(len(leaf)),
+                0.0,
+                t,
             )
             trees.append(self._tree(t, leaf, table, counted * drawn))
             if targets is not None and self._n_leaves[t] > 1:
@@ -152,32 +180,51 @@ class LinearLightGBM(SmootherModel, LightGBMAdapter):
         from_mean = self._settings.flag("boost_from_average") or self._n_leaves[0] == 1
         return LinearSteps(counted / counted.sum() if from_mean else np.zeros(len(counted)), trees)
 
-    def _tree(self, t: int, leaf: NDArray[np.integer[Any]], table: Array, weights: Array) -> LinearTree:
+    def _tree(
+        self, t: int, leaf: NDArray[np.integer[Any]], table: Array, weights: Array
+    ) -> LinearTree:
         """One tree with its regressions."""
         own, rate = self._leaves[t], float(self._rates[t])
-        total = np.bincount(leaf, weights, len(own)) + self._rule.denominators(self._trees[t])[len(own) - 1 :]
+        total = (
+            np.bincount(leaf, weights, len(own))
+            + self._rule.denominators(self._trees[t])[len(own) - 1 :]
+        )
         complete = ~np.array([each.plain for each in own])[leaf]
         order, steady = np.argsort(leaf, kind="stable"), np.ones(len(own))
         blocks: list[Array] = []
-        for each, rows in enumerate(np.split(order, np.cumsum(np.bincount(leaf, minlength=len(own)))[:-1])):
+        for each, rows in enumerate(
+            np.split(order, np.cumsum(np.bincount(leaf, minlength=len(own)))[:-1])
+        ):
             about = own[each]
             complete[rows] &= ~np.isnan(table[np.ix_(rows, about.branch)]).any(axis=1)
             rows = rows[complete[rows]]
             basis = table[np.ix_(rows, about.columns)]
             penalty = np.where(about.columns < self.n_features, self._penalty, 0.0)
-            made, steady[each] = _inverse((basis * weights[rows, None]).T @ basis + np.diag(penalty))
+            made, steady[each] = _inverse(
+                (basis * weights[rows, None]).T @ basis + np.diag(penalty)
+            )
             if steady[each] < SINGULAR:
                 raise self._rounded_leaf(each, t)
             block = np.zeros((len(made) + 1, len(made) + 1))
-            block[:-1, :-1], block[-1, -1] = rate * made, rate / total[each] if total[each] > 0 else 0.0
+            block[:-1, :-1], block[-1, -1] = (
+                rate * made,
+                rate / total[each] if total[each] > 0 else 0.0,
+            )
             blocks.append(block)
         places = np.array([each.place for each in own])
         inverse = sparse.csr_array(sparse.block_diag(blocks, format="csr"))
-        return LinearTree(_features(own, leaf, table), leaf, weights, complete, places, inverse, steady)
+        return LinearTree(
+            _features(own, leaf, table), leaf, weights, complete, places, inverse, steady
+        )
 
-    def _compare_coefficients(self, t: int, tree: LinearTree, left: Array, stated: Array, totals: Totals) -> None:
+    def _compare_coefficients(
+        self, t: int, tree: LinearTree, left: Array, stated: Array, totals: Totals
+    ) -> None:
         """Compare what residuals (N, 1) lead to with the model's weights, values and coefficients (P,) of a tree."""
-        weight, recorded = np.bincount(tree.leaf, tree.weights), self._trees[t].floats("leaf_weight")
+        weight, recorded = (
+            np.bincount(tree.leaf, tree.weights),
+            self._trees[t].floats("leaf_weight"),
+        )
         self._compare("weight", weight, recorded, WEIGHT_SLACK * totals.weight, t)
         found, added = tree.solved(left)[:, 0], tree.features @ stated
         largest = max(totals.largest, float(np.abs(added).max()))
@@ -189,7 +236,10 @@ class LinearLightGBM(SmootherModel, LightGBMAdapter):
             leaf = int(tree.leaf[worst])
             if tree.steady[leaf] < UNSTEADY:
                 raise self._rounded_leaf(leaf, t)
-            what, made = f"step of training row {worst} (from 0)", float((tree.features @ found)[worst])
+            what, made = (
+                f"step of training row {worst} (from 0)",
+                float((tree.features @ found)[worst]),
+            )
             raise ExactnessError(what, made, float(added[worst]), self.causes("values"), t, leaf)
 
     def _rounded_leaf(self, leaf: int, tree: int) -> UnsupportedModelError:
@@ -200,11 +250,15 @@ class LinearLightGBM(SmootherModel, LightGBMAdapter):
             "Fit with a larger linear_lambda, with columns of similar size, or without those that follow from others.",
         )
 
-    def _compare(self, what: str, found: NDArray[Any], stated: NDArray[Any], slack: float, tree: int) -> None:
+    def _compare(
+        self, what: str, found: NDArray[Any], stated: NDArray[Any], slack: float, tree: int
+    ) -> None:
         """Raise for the first leaf whose number is further than ``slack`` from the model's."""
         for leaf in np.flatnonzero(~(np.abs(found - stated) <= slack))[:1]:
             causes = self.causes({"count": "counts", "weight": "weights"}.get(what, "values"))
-            raise ExactnessError(what, float(found[leaf]), float(stated[leaf]), causes, tree, int(leaf))
+            raise ExactnessError(
+                what, float(found[leaf]), float(stated[leaf]), causes, tree, int(leaf)
+            )
 
 
 def _rounded(left: Array, weights: Array | None) -> Array:
@@ -235,7 +289,9 @@ def _features(leaves: list[LinearLeaf], leaf: NDArray[np.integer[Any]], table: A
     columns = np.full((len(leaves), widest + 1), -1)
     for row, own in zip(columns, leaves):
         row[: len(own.columns)] = own.columns
-    first, place, plain = (np.array([getattr(own, name) for own in leaves]) for name in ("first", "place", "plain"))
+    first, place, plain = (
+        np.array([getattr(own, name) for own in leaves]) for name in ("first", "place", "plain")
+    )
     asked = columns[leaf]
     kept, data = asked >= 0, np.take_along_axis(table, np.maximum(asked, 0), axis=1)
     by_value = plain[leaf] | (kept & np.isnan(data)).any(axis=1)
@@ -243,4 +299,6 @@ def _features(leaves: list[LinearLeaf], leaf: NDArray[np.integer[Any]], table: A
     kept[by_value], kept[by_value, -1], data[by_value, -1] = False, True, 1.0
     places[by_value, -1] = place[leaf[by_value]]
     starts = np.append(0, np.cumsum(kept.sum(axis=1)))
-    return sparse.csr_array((data[kept], places[kept], starts), shape=(len(table), int(place[-1]) + 1))
+    return sparse.csr_array(
+        (data[kept], places[kept], starts), shape=(len(table), int(place[-1]) + 1)
+    )

@@ -23,7 +23,9 @@ from axil.adapters.lightgbm.text import CATEGORICAL, TreeText
 
 Ids = NDArray[np.int64]
 LAST = 1 << 30  # beyond all thresholds
-ANY = -1  # in place of a feature: limits whatever is split, by the intermediate method and for categories
+ANY = (
+    -1
+)  # in place of a feature: limits whatever is split, by the intermediate method and for categories
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,9 @@ class Limit(NamedTuple):
 class LeafLimits:
     """Limits of one leaf for splits on one feature: of values from below and from above."""
 
-    def __init__(self, sides: tuple[list[Limit], list[Limit]], stale: tuple[bool, bool] = (False, False)):
+    def __init__(
+        self, sides: tuple[list[Limit], list[Limit]], stale: tuple[bool, bool] = (False, False)
+    ):
         self.sides, self.stale = sides, list(stale)
 
     def copy(self) -> LeafLimits:
@@ -68,7 +72,9 @@ class Path(NamedTuple):
     right: bool  #: whether the leaf is on its right
 
 
-def all_rivals(trees: Sequence[TreeText], starts: Ids, signs: NDArray[np.int8], advanced: bool) -> Ids:
+def all_rivals(
+    trees: Sequence[TreeText], starts: Ids, signs: NDArray[np.int8], advanced: bool
+) -> Ids:
     """(R, 3): those of all trees, whose nodes begin at ``starts`` and have these signs."""
     found = [np.empty((0, 3), dtype=np.int64)]
     for tree, start in zip(trees, starts):
@@ -105,7 +111,9 @@ class _Growing:
         self.made = 0  # splits so far; a node below this is no leaf any more
         self.keys = [f if advanced and n else ANY for f, n in zip(self.features, self.numerical)]
         self.below = self._keys_below()
-        self.limits: dict[int, dict[int, LeafLimits]] = {0: {key: LeafLimits(([], [])) for key in self.below[0]}}
+        self.limits: dict[int, dict[int, LeafLimits]] = {
+            0: {key: LeafLimits(([], [])) for key in self.below[0]}
+        }
         self.below_monotone = {0: False}
 
     def _keys_below(self) -> list[frozenset[int]]:
@@ -121,7 +129,9 @@ class _Growing:
         limits, at = self.limits[split][self.keys[split]].sides[side], self.thresholds[split]
         if self.keys[split] == ANY:
             return [limit.node for limit in limits]
-        return [limit.node for limit in limits if (limit.stop > at + 1 if child else limit.first <= at)]
+        return [
+            limit.node for limit in limits if (limit.stop > at + 1 if child else limit.first <= at)
+        ]
 
     def split(self, split: int) -> None:
         """Make the split, which is a leaf still, and bring the limits of all leaves up to date."""
@@ -156,7 +166,9 @@ class _Growing:
             right = self.children[above][1] == node
             if self._says_more(path, above, right):
                 if self.signs[above]:
-                    side = int((self.signs[above] > 0) == right)  # leaves across are below a leaf that must be larger
+                    side = int(
+                        (self.signs[above] > 0) == right
+                    )  # leaves across are below a leaf that must be larger
                     touched += self._go_down(self.children[above][not right], split, side, path)
                 path.append(Path(self.features[above], self.thresholds[above], right))
             node = above
@@ -175,10 +187,16 @@ class _Growing:
                 touched.append(node)
                 continue
             below = [left, right], [left, right]
-            if self.numerical[node] and self.numerical[split] and self.features[node] == self.features[split]:
+            if (
+                self.numerical[node]
+                and self.numerical[split]
+                and self.features[node] == self.features[split]
+            ):
                 below[1][0] &= self.thresholds[node] < self.thresholds[split]
                 below[0][1] &= self.thresholds[node] > self.thresholds[split]
-            for child, goes, (to_left, to_right) in zip(self.children[node], self._ways(node, path), below):
+            for child, goes, (to_left, to_right) in zip(
+                self.children[node], self._ways(node, path), below
+            ):
                 if goes:
                     waiting.append((child, to_left, to_right))
         return touched
@@ -186,7 +204,9 @@ class _Growing:
     def _look_again(self, leaf: int) -> None:
         """Find the limits of a leaf again where they are stale; of two stale sides LightGBM looks for the lower one only."""
         for feature, limits in self.limits[leaf].items():
-            if feature == ANY or not any(limits.stale):  # with categories they are never looked for again
+            if feature == ANY or not any(
+                limits.stale
+            ):  # with categories they are never looked for again
                 continue
             side = 0 if limits.stale[0] else 1
             limits.sides[side][:] = self._limits_around(leaf, feature, side)
@@ -210,7 +230,9 @@ class _Growing:
             node = above
         return found
 
-    def _gather(self, top: Limit, feature: int, crossed: int, side: int, path: list[Path]) -> list[Limit]:
+    def _gather(
+        self, top: Limit, feature: int, crossed: int, side: int, path: list[Path]
+    ) -> list[Limit]:
         """The leaves below a node; of two children that both touch, where one's values are smaller, only one counts."""
         found: list[Limit] = []
         waiting = [top]
@@ -221,18 +243,27 @@ class _Growing:
                 continue
             same, sign, at = self.features[node] == feature, self.signs[node], self.thresholds[node]
             both = sign == 0 or (same and crossed != feature)
-            only = int((sign > 0) != bool(side))  # the child with the tighter values: 1 is the right one
+            only = int(
+                (sign > 0) != bool(side)
+            )  # the child with the tighter values: 1 is the right one
             ways, (left, right) = self._ways(node, path), self.children[node]
             parts = Limit(first, stop, left), Limit(first, stop, right)
             if same and self.numerical[node]:
-                parts = Limit(first, min(stop, at + 1), left), Limit(max(first, at + 1), stop, right)
-            waiting += [parts[i] for i in (0, 1) if ways[i] and (both or only == i or not ways[not i])]
+                parts = (
+                    Limit(first, min(stop, at + 1), left),
+                    Limit(max(first, at + 1), stop, right),
+                )
+            waiting += [
+                parts[i] for i in (0, 1) if ways[i] and (both or only == i or not ways[not i])
+            ]
         return found
 
     def _says_more(self, path: list[Path], above: int, right: bool) -> bool:
         """Whether leaves across a split may touch; not across a second one on the same side of the same feature."""
         feature = self.features[above]
-        return self.numerical[above] and not any(step.feature == feature and step.right == right for step in path)
+        return self.numerical[above] and not any(
+            step.feature == feature and step.right == right for step in path
+        )
 
     def _ways(self, node: int, path: list[Path]) -> tuple[bool, bool]:
         """Whether leaves left and right of a split may touch what the path leads up from."""

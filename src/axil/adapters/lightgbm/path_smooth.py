@@ -38,7 +38,13 @@ _UNEVEN = "LightGBM smooths by row counts that it estimates from the weights of 
 
 def _bounded(model: LightGBMReading) -> str:
     on = f"{model.settings.text('path_smooth')} with rows that weigh differently and "
-    return on + "monotone_constraints" if model.monotone_signs.any() else on + "device_type=cuda" if model.cuda else ""
+    return (
+        on + "monotone_constraints"
+        if model.monotone_signs.any()
+        else on + "device_type=cuda"
+        if model.cuda
+        else ""
+    )
 
 
 #: Of models whose rows weigh differently.
@@ -46,7 +52,8 @@ ESTIMATES: tuple[Refusal[LightGBMReading], ...] = (
     Refusal(
         "path_smooth",
         _bounded,
-        _UNEVEN + "and which those were cannot be told beside bounds, or from the sums of this device",
+        _UNEVEN
+        + "and which those were cannot be told beside bounds, or from the sums of this device",
         'Fit with path_smooth=0, without sample_weight and GOSS, or without monotone_constraints and with device_type="cpu".',
     ),
 )
@@ -61,12 +68,16 @@ class PathSmooth:
     counts: Array  #: (M,) rows
     rates: Array  #: (T,)
     tolerance: float  #: of leaf values, relative to the largest of a tree
-    rounding: float  #: how far leaf values are off for sums that are rounded otherwise, relative likewise
+    rounding: (
+        float  #: how far leaf values are off for sums that are rounded otherwise, relative likewise
+    )
     most: float  #: how far the roundings of all bins may lead an estimate away from the share of second derivatives
     lost: list[int] = field(default_factory=list)  #: trees whose values no counts lead to
 
     @classmethod
-    def of(cls, rule: LightGBMRule, rates: Array, nodes: Nodes, tolerance: float, rounding: float) -> PathSmooth:
+    def of(
+        cls, rule: LightGBMRule, rates: Array, nodes: Nodes, tolerance: float, rounding: float
+    ) -> PathSmooth:
         """The nodes as they stand once a base is taken out of their values; refuses what hides the counts."""
         reading = rule.reading
         refuse(ESTIMATES, reading)
@@ -77,13 +88,17 @@ class PathSmooth:
                 _UNEVEN + "which leaf values show where the rates are known",
                 "Fit with one learning rate, with path_smooth=0, or without sample_weight and GOSS.",
             )
-        counts = nodes.totals(np.concatenate([tree.leaf_counts(1) for tree in reading.text.trees]).astype(np.float64))
+        counts = nodes.totals(
+            np.concatenate([tree.leaf_counts(1) for tree in reading.text.trees]).astype(np.float64)
+        )
         bins = max([reading.settings.number("max_bin"), *reading.text.category_counts.values()])
         l2 = rule.leaf_denominators()
         own = Regularisation(l2, np.ones_like(l2), False, rule.l1, rule.max_step, nodes)
         return cls(own, rule.smooth, counts, rates, tolerance, rounding, bins / 2 + 1)
 
-    def own(self, tree: int, sums: Array, weights: Array, values: Array, hidden: float = 0.0) -> Array:
+    def own(
+        self, tree: int, sums: Array, weights: Array, values: Array, hidden: float = 0.0
+    ) -> Array:
         """(M_t,): the share of each node's raw value in its value, from the leaves' sums, second derivatives and values.
 
         ``hidden``: a base that was taken out of the values.
@@ -94,10 +109,15 @@ class PathSmooth:
         if len(sums) == 1 or not rate:
             return np.ones(len(nodes.leaf))
         hessians, (ends, leaves) = nodes.totals(weights), nodes.ends
-        said, slack = nodes.values / rate, np.broadcast_to(nodes.slack / rate, nodes.values.shape).copy()
+        said, slack = (
+            nodes.values / rate,
+            np.broadcast_to(nodes.slack / rate, nodes.values.shape).copy(),
+        )
         said[ends] = values[leaves] / rate
         largest = float(np.abs(said[ends]).max())
-        slack[ends] = self.rounding * largest + 4 * float(np.finfo(np.float64).eps * abs(hidden / rate))
+        slack[ends] = self.rounding * largest + 4 * float(
+            np.finfo(np.float64).eps * abs(hidden / rate)
+        )
         counts = self.counts[self._nodes.starts[tree] : self._nodes.starts[tree + 1]]
         raw = rule.step(nodes.totals(sums), hessians + nodes.l2)
         close = self.tolerance * largest
@@ -154,7 +174,9 @@ class SmoothedNodes:
             above = float(made[split])
             taken[k], alone = self._left(k, above)
             told &= alone
-            for child, n in zip(self.nodes.children[split].tolist(), (taken[k], self.rows[k] - taken[k])):
+            for child, n in zip(
+                self.nodes.children[split].tolist(), (taken[k], self.rows[k] - taken[k])
+            ):
                 made[child] = (n * self.raw[child] + self.smooth * above) / (n + self.smooth)
         return taken, told
 
@@ -165,7 +187,9 @@ class SmoothedNodes:
             return 0.0, np.inf
         n = self.smooth * (above - value) / (value - raw)
         off = float(self.slack[node]) * (n + self.smooth) ** 2 / (self.smooth * abs(above - raw))
-        return (n, off) if off < (n + self.smooth) / 4 else (0.0, np.inf)  # else it is not in proportion to the slack
+        return (
+            (n, off) if off < (n + self.smooth) / 4 else (0.0, np.inf)
+        )  # else it is not in proportion to the slack
 
     def _left(self, k: int, above: float) -> tuple[float, bool]:
         """The rows to the left of a split of this value, and whether no other whole number agrees with its children's values."""
@@ -176,7 +200,9 @@ class SmoothedNodes:
         if other_off < off:
             n, off = rows - other, other_off
         if off < SURE:
-            return min(max(round(n if abs(n - expected) <= self.most else expected), 0.0), rows), True
+            return min(
+                max(round(n if abs(n - expected) <= self.most else expected), 0.0), rows
+            ), True
         first = np.ceil(max(0.0, expected - self.most, n - off))
         last = np.floor(min(rows, expected + self.most, n + off))
         nearest = round(expected) if first > last else min(max(round(expected), first), last)
@@ -223,7 +249,10 @@ class SmoothedNodes:
 
     def _fit(self, taken: Array, free: NDArray[np.bool_]) -> tuple[Array, Array]:
         """(S,): the rows to the left of each split, those that are free fitted to the values; and how far these may be off."""
-        low, high = np.maximum(self.expected - self.most, 0.0), np.minimum(self.expected + self.most, self.rows)
+        low, high = (
+            np.maximum(self.expected - self.most, 0.0),
+            np.minimum(self.expected + self.most, self.rows),
+        )
         strain, damping = self._misfit(taken), 1.0
         for _ in range(MOST_STEPS if free.any() else 0):
             step, _ = self._step(taken, free, damping)
@@ -267,11 +296,15 @@ class SmoothedNodes:
             split = int(self.splits[k])
             lines = []  # weight, change with the parent's value, change with the rows to the left, what is left over
             for child, n, side in zip(
-                self.nodes.children[split].tolist(), (taken[k], self.rows[k] - taken[k]), (1.0, -1.0)
+                self.nodes.children[split].tolist(),
+                (taken[k], self.rows[k] - taken[k]),
+                (1.0, -1.0),
             ):
                 share = s / (n + s)
                 slope = side * share * (self.raw[child] - made[split]) / (n + s)
-                lines.append((float(precision[child]), float(share), float(slope), float(best[child])))
+                lines.append(
+                    (float(precision[child]), float(share), float(slope), float(best[child]))
+                )
             if free[k]:
                 by_rows = sum(w * d * d for w, _, d, _ in lines)
                 prior = 1.0 / self.most**2
@@ -282,9 +315,15 @@ class SmoothedNodes:
                     (w * v / total, a * e - b * d, m * e - n * d)
                     for (w, a, d, m), (v, b, e, n) in combinations(lines, 2)
                 ]
-                found, pull = sum(w * x * x for w, x, _ in pairs), sum(w * x * y for w, x, y in pairs)
+                found, pull = (
+                    sum(w * x * x for w, x, _ in pairs),
+                    sum(w * x * y for w, x, y in pairs),
+                )
             else:
-                found, pull = sum(w * a * a for w, a, _, _ in lines), sum(w * a * m for w, a, _, m in lines)
+                found, pull = (
+                    sum(w * a * a for w, a, _, _ in lines),
+                    sum(w * a * m for w, a, _, m in lines),
+                )
             passed.append(lines)
             both = precision[split] + found
             if both > 0:

@@ -22,12 +22,14 @@ PERCENTILES = ("quantile", "regression_l1", "mape")  # objectives
 class Percentile(Ranks):
     """The rule of LightGBM. Settings of sums (lambda_l1, lambda_l2, path_smooth) do not reach its leaf values."""
 
-    own_segment: bool = (
-        True  #: from 4.7 on; before, weighted percentiles were mixed by the weights of the rows one further up
-    )
+    own_segment: bool = True  #: from 4.7 on; before, weighted percentiles were mixed by the weights of the rows one further up
 
-    by_size: bool = False  #: MAPE: whether ``weights`` are those of the samples over the sizes of the targets
-    sample_weights: Array | None = None  #: (N,) which `with_targets` of MAPE begins from; None: all one
+    by_size: bool = (
+        False  #: MAPE: whether ``weights`` are those of the samples over the sizes of the targets
+    )
+    sample_weights: Array | None = (
+        None  #: (N,) which `with_targets` of MAPE begins from; None: all one
+    )
 
     @classmethod
     def of_mape(cls, targets: Array, sample_weights: Array | None, own_segment: bool) -> Percentile:
@@ -42,7 +44,9 @@ class Percentile(Ranks):
         return self.by_size
 
     def with_targets(self, targets: Array) -> Percentile:
-        return self.of_mape(targets, self.sample_weights, self.own_segment) if self.by_size else self
+        return (
+            self.of_mape(targets, self.sample_weights, self.own_segment) if self.by_size else self
+        )
 
     def of_rows(self, rows: NDArray[np.intp]) -> Ranks:
         """Return the rule of a fit that has only these rows; ones that are left over are dropped again."""
@@ -98,8 +102,12 @@ class Gradients:
 
     def start(self, targets: Array) -> tuple[float, float]:
         """Where the fit starts, the same percentile of the targets (N,), and how far float32 may leave it off."""
-        found = self.ranks.picks(np.zeros(len(targets), dtype=np.int64), targets, np.ones(len(targets)))
-        return self.ranks.base(targets, found), 2.0**-22 * float(np.abs(targets[found.rows[:, 0]]).max())
+        found = self.ranks.picks(
+            np.zeros(len(targets), dtype=np.int64), targets, np.ones(len(targets))
+        )
+        return self.ranks.base(targets, found), 2.0**-22 * float(
+            np.abs(targets[found.rows[:, 0]]).max()
+        )
 
     def seen(self, residuals: Array) -> Seen:
         """The gradients where these residuals (N, 1) are left."""

@@ -21,7 +21,9 @@ SHOWN = 1e-6  # of the largest leaf value: from here on a rate can be recovered 
 NEGLIGIBLE = 1e-6  # of the largest leaf value: what rounding leaves of a base that was taken out
 
 
-def stated_rates(trees: Sequence[TreeText], settings: LightGBMSettings, n_outputs: int = 1) -> Array:
+def stated_rates(
+    trees: Sequence[TreeText], settings: LightGBMSettings, n_outputs: int = 1
+) -> Array:
     """(T,): the learning rate where it is one number, surely known; nan otherwise, and 0 for trees of one leaf."""
     printed = {tree.shrinkage for tree in trees[n_outputs:] if tree.n_leaves > 1}
     printed |= {tree.shrinkage for tree in trees[:n_outputs]} - {"1"}  # which a base hides
@@ -40,7 +42,9 @@ def hidden_rate(values: Array, others: Array, settings: LightGBMSettings) -> flo
     Two leaves do not separate the rate from the targets, so it is taken for that of all ``others``; see `FIRST`. Else nan: to be
     recovered.
     """
-    different = np.count_nonzero(np.abs(values) > NEGLIGIBLE * np.abs(values).max())  # L1 may put some to zero
+    different = np.count_nonzero(
+        np.abs(values) > NEGLIGIBLE * np.abs(values).max()
+    )  # L1 may put some to zero
     recoverable = different > 2 or bool(np.isnan(others).any())
     return np.nan if recoverable else settings.precisely("learning_rate")[0]
 
@@ -84,7 +88,11 @@ def refit_rates(trees: Sequence[TreeText], settings: LightGBMSettings) -> tuple[
     were set or, where the booster was loaded meanwhile, as printed. nan: these may differ, and the tree's leaves show it.
     """
     values = [np.abs(tree.floats("leaf_value")) for tree in trees]
-    largest, rates, error = max(float(own.max()) for own in values) or 1.0, np.ones(len(values)), 0.0
+    largest, rates, error = (
+        max(float(own.max()) for own in values) or 1.0,
+        np.ones(len(values)),
+        0.0,
+    )
     for t, (own, tree) in enumerate(zip(values, trees)):
         rates[t], lost = settings.precisely("", tree.shrinkage)
         if lost and np.count_nonzero(own > SHOWN * largest) > 2:

@@ -18,9 +18,7 @@ class LightGBMReading:
     text: ModelText
     settings: LightGBMSettings
     refit: str  #: the decay rate of Booster.refit, empty where the model was not refit as far as can be seen
-    stops_early: str = (
-        ""  #: pred_early_stop of an estimator, which its predict hands to the booster; empty: it does not stop
-    )
+    stops_early: str = ""  #: pred_early_stop of an estimator, which its predict hands to the booster; empty: it does not stop
     own_objective: bool = False  #: whether the user gave the function that it was fitted with
 
     @property
@@ -31,7 +29,9 @@ class LightGBMReading:
         (src/treelearner/feature_histogram.cpp).
         """
         most = self.settings.number("max_cat_to_onehot")
-        return frozenset(feature for feature, bins in self.text.category_counts.items() if bins > most)
+        return frozenset(
+            feature for feature, bins in self.text.category_counts.items() if bins > most
+        )
 
     @property
     def splits_subsets(self) -> bool:
@@ -76,7 +76,9 @@ class LightGBMReading:
     @property
     def monotone_signs(self) -> NDArray[np.int64]:
         """(features,): 1 where predictions must rise with a feature, -1 where they must fall, else 0."""
-        written = self.text.header.get("monotone_constraints") or self.settings.text("monotone_constraints")
+        written = self.text.header.get("monotone_constraints") or self.settings.text(
+            "monotone_constraints"
+        )
         signs = np.zeros(self.text.n_features, dtype=np.int64)
         if self.cuda:  # which does not enforce them
             return signs
@@ -108,7 +110,11 @@ class LightGBMReading:
             "device_type": self.on_gpu,
             "device_type=cuda": self.cuda,
         }
-        has = (name for name in names if (special[name] if name in special else self.settings.number(name) > 0))
+        has = (
+            name
+            for name in names
+            if (special[name] if name in special else self.settings.number(name) > 0)
+        )
         shown = {"objective": f"objective={self.text.objective}"}
         return next((f"{value} with {shown.get(name, name)}" for name in has), "")
 
@@ -134,14 +140,23 @@ class LightGBMReading:
     @property
     def bags(self) -> bool:
         """Whether each tree has rows drawn at random; the fractions of positive and negative rows are for classes only."""
-        return self.settings.number("bagging_fraction") < 1 and self.settings.number("bagging_freq") > 0
+        return (
+            self.settings.number("bagging_fraction") < 1
+            and self.settings.number("bagging_freq") > 0
+        )
 
     @property
     def _bags_by_class(self) -> bool:
         """Whether rows of two classes are drawn with a fraction for each."""
-        fractions = [self.settings.text(f"{name}_bagging_fraction") or "1" for name in ("pos", "neg")]
+        fractions = [
+            self.settings.text(f"{name}_bagging_fraction") or "1" for name in ("pos", "neg")
+        ]
         has_fractions = any(float(fraction) < 1 for fraction in fractions)
-        return has_fractions and self.text.objective.startswith("binary") and self.settings.number("bagging_freq") > 0
+        return (
+            has_fractions
+            and self.text.objective.startswith("binary")
+            and self.settings.number("bagging_freq") > 0
+        )
 
     @property
     def goss(self) -> bool:

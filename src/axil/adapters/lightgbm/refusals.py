@@ -9,7 +9,16 @@ from __future__ import annotations
 from axil.adapters.causes import OTHER_COLUMNS, OTHER_ROWS, OTHER_TARGETS, OTHER_WEIGHTS
 from axil.adapters.lightgbm.percentile import PERCENTILES
 from axil.adapters.lightgbm.reading import LightGBMReading
-from axil.adapters.refusals import DAMPED, EXPONENTIAL, LOGIT, OTHER_GRADIENTS, RANKED, SOFTMAX, Refusal, by_name
+from axil.adapters.refusals import (
+    DAMPED,
+    EXPONENTIAL,
+    LOGIT,
+    OTHER_GRADIENTS,
+    RANKED,
+    SOFTMAX,
+    Refusal,
+    by_name,
+)
 
 EXACT_OBJECTIVES = ("regression", "regression sqrt", "huber", *PERCENTILES)  # "sqrt": with reg_sqrt
 _L2 = 'Fit with objective="regression" (squared error) instead.'
@@ -32,27 +41,51 @@ def _objective(model: LightGBMReading) -> list[str]:
 
 def _other_objective(model: LightGBMReading) -> str:
     name = model.text.objective
-    return "custom" if not name or name.startswith(("none", "custom")) else "" if name in EXACT_OBJECTIVES else name
+    return (
+        "custom"
+        if not name or name.startswith(("none", "custom"))
+        else ""
+        if name in EXACT_OBJECTIVES
+        else name
+    )
 
 
 def _changed_signs(model: LightGBMReading) -> str:
     """Constraints of the last iterations that are not those of the first, which the header keeps."""
-    first, last = model.text.header.get("monotone_constraints", ""), model.settings.text("monotone_constraints")
-    same = first.split() == last.split(",") or (not model.monotone_signs.any() and not last.strip("0,"))
-    return f"{first.replace(' ', ',') or 'none'}, then {last or 'none'}" if last and not same else ""
+    first, last = (
+        model.text.header.get("monotone_constraints", ""),
+        model.settings.text("monotone_constraints"),
+    )
+    same = first.split() == last.split(",") or (
+        not model.monotone_signs.any() and not last.strip("0,")
+    )
+    return (
+        f"{first.replace(' ', ',') or 'none'}, then {last or 'none'}" if last and not same else ""
+    )
 
 
 def _missing_rightward(model: LightGBMReading) -> str:
     # Such splits are searched from left to right, where advanced bounds are those of the first bin (feature_histogram.hpp).
     if not model.monotone_signs.any() or model.monotone_method != "advanced":
         return ""
-    return "advanced with missing values" if any(tree.sends_missing_right.any() for tree in model.text.trees) else ""
+    return (
+        "advanced with missing values"
+        if any(tree.sends_missing_right.any() for tree in model.text.trees)
+        else ""
+    )
 
 
 def _linear_beside(model: LightGBMReading) -> str:
     """The first setting beside which linear leaves are not replayed."""
     boosting = "objective", "boosting=dart", "boosting=rf", "GOSS", "Booster.refit"
-    leaves = "monotone_constraints", "use_quantized_grad", "device_type", "lambda_l1", "max_delta_step", "path_smooth"
+    leaves = (
+        "monotone_constraints",
+        "use_quantized_grad",
+        "device_type",
+        "lambda_l1",
+        "max_delta_step",
+        "path_smooth",
+    )
     return model.beside("True", *boosting, *leaves) if model.linear else ""
 
 
@@ -69,7 +102,14 @@ def _refit_beside(model: LightGBMReading) -> str:
     src/treelearner/serial_tree_learner.cpp); a refit knows neither drops nor averages of trees. lambda_l1 and max_delta_step
     would hide wrong targets: no inner values.
     """
-    others = "path_smooth", "lambda_l1", "max_delta_step", "objective", "boosting=dart", "boosting=rf"
+    others = (
+        "path_smooth",
+        "lambda_l1",
+        "max_delta_step",
+        "objective",
+        "boosting=dart",
+        "boosting=rf",
+    )
     return model.beside(model.refit, *others) if model.refitted else ""
 
 
@@ -79,7 +119,9 @@ def _wide_bins(model: LightGBMReading) -> str:
         return ""
     for tree in model.text.trees:
         counts = tree.integers("leaf_count")
-        if tree.n_leaves > 1 and abs(int(counts.sum()) - int(tree.integers("internal_count")[0])) > len(counts):
+        if tree.n_leaves > 1 and abs(
+            int(counts.sum()) - int(tree.integers("internal_count")[0])
+        ) > len(counts):
             return f"{model.settings.text('max_bin')} with device_type=cuda"
     return ""
 
@@ -131,7 +173,10 @@ REFUSALS: tuple[Refusal[LightGBMReading], ...] = (
     Refusal(
         "objective",
         lambda model: (
-            model.cuts and model.beside("huber", "device_type", "num_machines", "boosting=rf", "use_quantized_grad")
+            model.cuts
+            and model.beside(
+                "huber", "device_type", "num_machines", "boosting=rf", "use_quantized_grad"
+            )
         ),
         "huber cuts residuals off, and axil holds which on one machine's processor, not with rf or use_quantized_grad",
         _L2,
@@ -140,13 +185,17 @@ REFUSALS: tuple[Refusal[LightGBMReading], ...] = (
     ),
     Refusal(
         "objective",
-        lambda model: model.ranked and model.beside(model.text.objective, "device_type=cuda", "num_machines"),
+        lambda model: (
+            model.ranked and model.beside(model.text.objective, "device_type=cuda", "num_machines")
+        ),
         "percentiles of residuals are then computed in another way, or are means over machines",
         'Fit on one machine with device_type="cpu".',
     ),
     Refusal(
         "num_tree_per_iteration",
-        lambda model: (number := model.text.header.get("num_tree_per_iteration", "1")) != "1" and number,
+        lambda model: (
+            (number := model.text.header.get("num_tree_per_iteration", "1")) != "1" and number
+        ),
         "axil expects one tree an iteration",
         "Fit one model per output.",
         linear_only=True,
@@ -167,7 +216,10 @@ REFUSALS: tuple[Refusal[LightGBMReading], ...] = (
     Refusal(
         "monotone_constraints_method",
         # Forced splits are neither bounded nor bound others (GatherInfoForThreshold, src/treelearner/feature_histogram.hpp).
-        lambda model: model.monotone_signs.any() and model.beside(model.monotone_method, "forcedsplits_filename"),
+        lambda model: (
+            model.monotone_signs.any()
+            and model.beside(model.monotone_method, "forcedsplits_filename")
+        ),
         "forced splits are not bounded, and the model does not record which splits were forced",
         "Fit without forced splits, or without monotone_constraints.",
     ),
@@ -198,7 +250,9 @@ REFUSALS: tuple[Refusal[LightGBMReading], ...] = (
     ),
     Refusal(
         "use_quantized_grad",
-        lambda model: model.settings.flag("use_quantized_grad") and model.beside("True", "device_type=cuda"),
+        lambda model: (
+            model.settings.flag("use_quantized_grad") and model.beside("True", "device_type=cuda")
+        ),
         "its trees send rows into other leaves than the fit did (seen in LightGBM 4.7)",
         'Fit with use_quantized_grad=False, or with device_type="cpu".',
     ),
@@ -289,6 +343,12 @@ def cause(model: LightGBMReading, what: str, digits_lost: bool) -> str:
     apart = model.machines > 1 and model.settings.flag("boost_from_average")
     machines = (_MACHINES.format(model.machines),) if apart else ()
     single = (_SINGLE,) if model.adds_in_single else ()
-    turned = (_TURNED,) if model.dart and any(float(tree.shrinkage) < 0 for tree in model.text.trees) else ()
+    turned = (
+        (_TURNED,)
+        if model.dart and any(float(tree.shrinkage) < 0 for tree in model.text.trees)
+        else ()
+    )
     changed = (_PERCENTILES,) if model.ranked else ()
-    return "\n".join((*turned, *machines, *_VALUES, *([_DIGITS] if digits_lost else ()), *single, *changed))
+    return "\n".join(
+        (*turned, *machines, *_VALUES, *([_DIGITS] if digits_lost else ()), *single, *changed)
+    )

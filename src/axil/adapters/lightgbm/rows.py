@@ -34,7 +34,9 @@ def as_lightgbm(X: Any, categories: list[Any]) -> Any:
 
 def from_pandas(frame: Any, categories: list[Any]) -> Array | None:
     """A pandas frame in float64, categories numbered as at the fit; None where it has columns of other kinds."""
-    kinds = [getattr(dtype, "kind", "") if isinstance(dtype, np.dtype) else "" for dtype in frame.dtypes]
+    kinds = [
+        getattr(dtype, "kind", "") if isinstance(dtype, np.dtype) else "" for dtype in frame.dtypes
+    ]
     categorical = [i for i, dtype in enumerate(frame.dtypes) if str(dtype) == "category"]
     if any(kind not in "biuf" or not kind for i, kind in enumerate(kinds) if i not in categorical):
         return None

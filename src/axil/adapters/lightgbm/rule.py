@@ -52,7 +52,9 @@ class LightGBMRule:
         step, step_lost = settings.precisely("max_delta_step")
         renewed = settings.flag("use_quantized_grad")
         if reading.ranked:  # whose leaves are renewed without any of them
-            l2 = cat_l2 = smooth = l1 = step = lost = cat_lost = smooth_lost = l1_lost = step_lost = 0.0
+            l2 = cat_l2 = smooth = l1 = step = lost = cat_lost = smooth_lost = l1_lost = (
+                step_lost
+            ) = 0.0
             if reading.text.objective == "quantile":
                 lost = settings.precisely("alpha")[1]
         elif reading.cuts:
@@ -65,7 +67,9 @@ class LightGBMRule:
         smallest = min(float(tree.floats("leaf_weight").min(initial=np.inf)) for tree in trees)
         rounded = 1e-8 if reading.on_gpu else 1e-10
         tolerance = rounded + (lost and lost / (smallest + l2))
-        if l1_lost or step_lost:  # absolute, so relative to half of what the leaves of a tree are apart at least
+        if (
+            l1_lost or step_lost
+        ):  # absolute, so relative to half of what the leaves of a tree are apart at least
             largest = _largest_range(trees) / 2
             off = settings.number("learning_rate") * (l1_lost / (smallest + l2) + step_lost)
             tolerance += off / largest if largest > 0 else 0.0
@@ -93,20 +97,30 @@ class LightGBMRule:
         lambda_l2, and cat_l2 below a split that groups categories (src/treelearner/feature_histogram.cpp).
         """
         if self.reading.forest and tree.n_leaves == 1 and tree.floats("leaf_value")[0] == 0.0:
-            return np.array([np.inf])  # the first of a forest, if it found no split (src/boosting/rf.hpp)
+            return np.array(
+                [np.inf]
+            )  # the first of a forest, if it found no split (src/boosting/rf.hpp)
         l2 = np.full(2 * tree.n_leaves - 1, self.l2)
         l2[tree.children[tree.splits_on(self.reading.subset_features)]] += self.cat_l2
         return l2
 
     def leaf_denominators(self) -> Array:
         """(L,): what regularisation adds to the denominators of the leaves of all trees."""
-        return np.concatenate([self.denominators(tree)[tree.n_leaves - 1 :] for tree in self._trees])
+        return np.concatenate(
+            [self.denominators(tree)[tree.n_leaves - 1 :] for tree in self._trees]
+        )
 
     def slack(self, values: Array) -> Array:
         """(L,): how far leaf values, before any base, are off by what LightGBM adds to their weights, and by a GPU's sums."""
         alone = np.full(1, np.inf)  # not divided by a weight
-        weights = [tree.floats("leaf_weight") if tree.n_leaves > 1 else alone for tree in self._trees]
-        own = EPSILON * np.abs(values) / np.maximum(np.concatenate(weights) + self.leaf_denominators(), EPSILON)
+        weights = [
+            tree.floats("leaf_weight") if tree.n_leaves > 1 else alone for tree in self._trees
+        ]
+        own = (
+            EPSILON
+            * np.abs(values)
+            / np.maximum(np.concatenate(weights) + self.leaf_denominators(), EPSILON)
+        )
         return np.asarray(own + self.single_slack(values) if self.reading.adds_in_single else own)
 
     def single_slack(self, values: Array) -> Array:
@@ -115,7 +129,9 @@ class LightGBMRule:
         A leaf's sum is the difference of sums over more rows, up to those of all, so it is off by what those are off by.
         """
         shares = [self._shares(tree)[tree.n_leaves - 1 :] for tree in self._trees]
-        return np.asarray(SINGLE_SLACK * float(np.abs(values).max(initial=0.0)) / np.concatenate(shares))
+        return np.asarray(
+            SINGLE_SLACK * float(np.abs(values).max(initial=0.0)) / np.concatenate(shares)
+        )
 
     def _shares(self, tree: TreeText) -> Array:
         """(2L - 1,): the weight of each split and then each leaf, l2 included, as a share of that of all rows."""
@@ -152,7 +168,9 @@ class LightGBMRule:
             children[splits] = start + tree.children
             if not self.renewed:
                 values[splits] = tree.floats("internal_value")
-            if self.reading.cuda:  # which sums all rows up otherwise (src/treelearner/cuda/cuda_leaf_splits.cu)
+            if (
+                self.reading.cuda
+            ):  # which sums all rows up otherwise (src/treelearner/cuda/cuda_leaf_splits.cu)
                 values[start] = np.nan
             number = (tree.integers("decision_type") & CATEGORICAL) == 0
             ways[splits] = np.where(number, signs[tree.integers("split_feature")], 0)
@@ -164,10 +182,14 @@ class LightGBMRule:
         nodes = Nodes(starts, children, leaf, l2, values, slack, ways if signs.any() else None)
         if signs.any() and self.reading.monotone_method != "basic":
             advanced = self.reading.monotone_method == "advanced"
-            nodes = replace(nodes, signs=None, rivals=all_rivals(self._trees, starts, ways, advanced))
+            nodes = replace(
+                nodes, signs=None, rivals=all_rivals(self._trees, starts, ways, advanced)
+            )
         if not self.smooth:
             return nodes
-        counts = nodes.totals(np.concatenate([tree.leaf_counts(1) for tree in self._trees]).astype(np.float64))
+        counts = nodes.totals(
+            np.concatenate([tree.leaf_counts(1) for tree in self._trees]).astype(np.float64)
+        )
         own = (counts / self.smooth) / (counts / self.smooth + 1.0)
         return replace(nodes, own=own, path_smooth=self.smooth)
 

@@ -34,8 +34,13 @@ EPSILON = float(np.float32(1e-15))  # kEpsilon, include/LightGBM/meta.h
 _LOSSES: dict[str, Callable[[SmoothLightGBM], Loss]] = {
     "regression": lambda model: Squared(),
     "cross_entropy": lambda model: Logistic(near=EPSILON),
-    **dict.fromkeys(("binary", "multiclassova"), lambda model: Logistic(scale=model.option("sigmoid"), near=EPSILON)),
-    "multiclass": lambda model: Softmax(factor=model.n_outputs / (model.n_outputs - 1), near=EPSILON),
+    **dict.fromkeys(
+        ("binary", "multiclassova"),
+        lambda model: Logistic(scale=model.option("sigmoid"), near=EPSILON),
+    ),
+    "multiclass": lambda model: Softmax(
+        factor=model.n_outputs / (model.n_outputs - 1), near=EPSILON
+    ),
     "poisson": lambda model: poisson(float(np.exp(model.setting("poisson_max_delta_step")))),
     "gamma": lambda model: gamma(),
     "tweedie": lambda model: tweedie(model.setting("tweedie_variance_power")),
@@ -59,7 +64,9 @@ def read(model: Any, objective: Any = None) -> SmoothLightGBM | None:
     own = as_objective(objective, given, native=booster is model)
     stops = str(settings.get("pred_early_stop") or "")
     stops = "" if stops.lower() in ("false", "0", "-") else stops
-    return SmoothLightGBM(booster, getattr(model, "classes_", None), settings.get("class_weight"), own, stops)
+    return SmoothLightGBM(
+        booster, getattr(model, "classes_", None), settings.get("class_weight"), own, stops
+    )
 
 
 def _name(model: LightGBMReading) -> str:
@@ -104,7 +111,11 @@ SMOOTH = smooth_refusals(
     REFUSALS,
     Refusal(
         "objective",
-        lambda model: not model.own_objective and _name(model) not in _LOSSES and (model.text.objective or "custom"),
+        lambda model: (
+            not model.own_objective
+            and _name(model) not in _LOSSES
+            and (model.text.objective or "custom")
+        ),
         "axil does not know its gradient",
         "Pass the function that it was fitted with as objective=, or fit with objective binary, cross_entropy, multiclass, "
         "poisson, gamma, tweedie, huber or fair.",
@@ -182,8 +193,12 @@ class SmoothLightGBM(LightGBMAdapter):
         self._class_weight, self._custom = class_weight, custom
         self.class_weight = class_weight
         if isinstance(class_weight, dict) and classes is not None:
-            self.class_weight = {k: class_weight.get(name, 1.0) for k, name in enumerate(classes.tolist())}
-        self._dropped: Coefficients | None = None  # of DART, once the rows are known; other targets leave it as it is
+            self.class_weight = {
+                k: class_weight.get(name, 1.0) for k, name in enumerate(classes.tolist())
+            }
+        self._dropped: Coefficients | None = (
+            None  # of DART, once the rows are known; other targets leave it as it is
+        )
         if custom is not None and _name(self._reading):
             raise InputError(
                 f"objective is given, but this LightGBM model was fitted with objective={_name(self._reading)}: leave it out."
@@ -193,7 +208,9 @@ class SmoothLightGBM(LightGBMAdapter):
         self._options = dict(option.split(":", 1) for option in options if ":" in option)
         self.n_outputs = int(self._reading.text.header.get("num_tree_per_iteration", "1"))
         if classes is None:
-            self.numbered_classes = {"binary": 2}.get(objective, self.n_outputs if objective in _OF_CLASSES else 0)
+            self.numbered_classes = {"binary": 2}.get(
+                objective, self.n_outputs if objective in _OF_CLASSES else 0
+            )
         if objective in _OF_CLASSES:
             self.classes = np.arange(self.n_outputs) if classes is None else classes
         elif objective in ("binary", "custom") and classes is not None:
@@ -205,7 +222,9 @@ class SmoothLightGBM(LightGBMAdapter):
         """(n, K)."""
         found = self._booster.predict(self._rows(X), raw_score=True)
         found = np.asarray(found, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
-        return found / self._n_iterations if self._reading.forest else found  # raw scores of forests are sums
+        return (
+            found / self._n_iterations if self._reading.forest else found
+        )  # raw scores of forests are sums
 
     def smooth_trees(self, rows: TrainingRows) -> BoostedFit:
         """The trees, their bases taken out of the first iteration's, where LightGBM hides them."""
@@ -225,7 +244,9 @@ class SmoothLightGBM(LightGBMAdapter):
             self._dropped = self._drops(rows)
         drops = self._dropped
         hidden = np.zeros(n_trees)
-        hidden[: min(n_outputs, n_trees)] = (base if drops is None else drops.beta[-1] * base)[:n_trees]
+        hidden[: min(n_outputs, n_trees)] = (base if drops is None else drops.beta[-1] * base)[
+            :n_trees
+        ]
         omega = None if drops is None else np.repeat(drops.omega, n_outputs, axis=1)
         if self._reading.forest:
             drops = self._averaged(base)
@@ -238,14 +259,20 @@ class SmoothLightGBM(LightGBMAdapter):
                 scaled = nodes.values / self._n_iterations, nodes.slack / self._n_iterations
                 nodes = replace(nodes, values=scaled[0], slack=scaled[1])
         mixes = self._reading.monotone_signs.any() or self._rule.smooth > 0
-        rates = stated_rates(self._trees, self._settings, n_outputs) if omega is None else omega[-1].copy()
+        rates = (
+            stated_rates(self._trees, self._settings, n_outputs)
+            if omega is None
+            else omega[-1].copy()
+        )
         alone = self._rule.smooth > 0  # values do not follow from sums by the rule
         evidence = self._evidence(len(targets), weights)
         evidence = replace(evidence, values=np.concatenate(values), rates=rates, counts_alone=alone)
         fit = BoostedFit(
             n_leaves=self._n_leaves,
             leaf_values=evidence.values[:, None],
-            leaf_counts=None if self._reading.cuda else evidence.counts,  # there by second derivatives
+            leaf_counts=None
+            if self._reading.cuda
+            else evidence.counts,  # there by second derivatives
             leaf_weights=None,
             l2=evidence.rule.l2,
             schedule=Schedule(
@@ -257,13 +284,19 @@ class SmoothLightGBM(LightGBMAdapter):
             ),
             base=None if started else base,
             base_value=base,
-            value_slack=self._rule.single_slack(evidence.values) if self._reading.adds_in_single else 0.0,
+            value_slack=self._rule.single_slack(evidence.values)
+            if self._reading.adds_in_single
+            else 0.0,
             nodes=nodes if mixes else None,
-            loss=self._loss if self._custom is None else self._custom.loss(targets, weights, np.float64, None),
+            loss=self._loss
+            if self._custom is None
+            else self._custom.loss(targets, weights, np.float64, None),
             sampler=self._balanced(evidence, targets) or self._sampler(evidence, len(targets)),
             averages=self._reading.forest,
             l1=self._settings.precisely("lambda_l1")[0],
-            max_step=np.inf if self._reading.cuda else self._settings.precisely("max_delta_step")[0] or np.inf,
+            max_step=np.inf
+            if self._reading.cuda
+            else self._settings.precisely("max_delta_step")[0] or np.inf,
             leaf_factors=self.label_factors(targets),
             no_derivative=self._underived,
         )
@@ -307,7 +340,11 @@ class SmoothLightGBM(LightGBMAdapter):
         if not self._rule.smooth or trees.nodes is None:
             return None
         return PathSmooth.of(
-            self._rule, trees.learning_rates, trees.nodes, self.smooth_tolerance, self.smooth_tolerance / 10
+            self._rule,
+            trees.learning_rates,
+            trees.nodes,
+            self.smooth_tolerance,
+            self.smooth_tolerance / 10,
         )
 
     def causes(self, what: str) -> str:
@@ -341,7 +378,11 @@ class SmoothLightGBM(LightGBMAdapter):
         """Why there are no derivatives."""
         if self._custom is not None:
             return "how the gradients of a user's own objective move with the targets is not known"
-        return "" if self._loss.smooth else "its gradient has corners, between which it does not follow the targets"
+        return (
+            ""
+            if self._loss.smooth
+            else "its gradient has corners, between which it does not follow the targets"
+        )
 
     @property
     def _loss(self) -> Loss:
@@ -361,7 +402,10 @@ class SmoothLightGBM(LightGBMAdapter):
         """Return the factors (N,) of scale_pos_weight and is_unbalance, which do not reach the start (binary_objective.hpp)."""
         if self._objective != "binary":
             return None
-        scale, balanced = self._settings.precisely("scale_pos_weight")[0], self._settings.flag("is_unbalance")
+        scale, balanced = (
+            self._settings.precisely("scale_pos_weight")[0],
+            self._settings.flag("is_unbalance"),
+        )
         positive = float((targets > 0).sum())
         negative = len(targets) - positive
         if not balanced or not positive or not negative:

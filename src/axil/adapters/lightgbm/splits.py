@@ -33,7 +33,9 @@ def routes(trees: Sequence[TreeText]) -> Routes | None:
         children=np.stack([stacked["left_child"], stacked["right_child"]], axis=1),
         outcomes=outcomes,
     )
-    return make_routes(nodes, single=False, strict=False, zero=float(np.float32(1e-35)), infinite=True)
+    return make_routes(
+        nodes, single=False, strict=False, zero=float(np.float32(1e-35)), infinite=True
+    )
 
 
 def _kinds(decision_types: NDArray[np.int64]) -> NDArray[np.int64]:

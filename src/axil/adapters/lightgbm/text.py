@@ -27,8 +27,22 @@ from axil.structure.leaves import NEGLIGIBLE
 CATEGORICAL, DEFAULT_LEFT, MISSING_SHIFT = 1, 2, 2
 
 # The fields that decide leaf membership and predictions; not leaf_weight, which a loaded one-leaf tree has lost.
-_STRUCTURE = ("num_leaves", "split_feature", "threshold", "decision_type", "left_child", "right_child")
-_DECISIVE = (*_STRUCTURE, "cat_boundaries", "cat_threshold", "leaf_value", "leaf_count", "shrinkage")
+_STRUCTURE = (
+    "num_leaves",
+    "split_feature",
+    "threshold",
+    "decision_type",
+    "left_child",
+    "right_child",
+)
+_DECISIVE = (
+    *_STRUCTURE,
+    "cat_boundaries",
+    "cat_threshold",
+    "leaf_value",
+    "leaf_count",
+    "shrinkage",
+)
 
 _LINEAR = ("leaf_const", "num_features", "leaf_features", "leaf_coeff")
 _OF_LEAVES = ("leaf_value", "leaf_count", "leaf_weight", *_LINEAR[:2])
@@ -96,20 +110,38 @@ class TreeText:
             self.floats(key)  # a tree is numbers alone
         n, splits = self.n_leaves, self.n_leaves - 1
         slopes = self.integers("leaf_features")
-        sizes = {len(slopes), len(self.floats("leaf_coeff")), int(self.integers("num_features").sum())}
+        sizes = {
+            len(slopes),
+            len(self.floats("leaf_coeff")),
+            int(self.integers("num_features").sum()),
+        }
         if self.is_linear and (len(sizes) > 1 or ((slopes < 0) | (slopes >= n_features)).any()):
-            raise InputError(_damaged("the coefficients of a tree's leaves are not those of its features"))
+            raise InputError(
+                _damaged("the coefficients of a tree's leaves are not those of its features")
+            )
         if n == 1:
             return
         lengths = dict.fromkeys(_OF_SPLITS, splits) | dict.fromkeys(_OF_LEAVES, n)
-        wrong = [key for key, length in lengths.items() if key in self.fields and len(self.floats(key)) != length]
+        wrong = [
+            key
+            for key, length in lengths.items()
+            if key in self.fields and len(self.floats(key)) != length
+        ]
         features, sides = self.integers("split_feature"), ("left_child", "right_child")
-        if n < 1 or wrong or not {"split_feature", "threshold", "leaf_value", *sides} <= self.fields.keys():
-            raise InputError(_damaged(f"a tree of {n} leaves has other numbers of {', '.join(wrong) or 'parts'}"))
+        if (
+            n < 1
+            or wrong
+            or not {"split_feature", "threshold", "leaf_value", *sides} <= self.fields.keys()
+        ):
+            raise InputError(
+                _damaged(f"a tree of {n} leaves has other numbers of {', '.join(wrong) or 'parts'}")
+            )
         children, parents = self.children, np.arange(splits)[:, None]
         ordered = (children > parents) & (children < 2 * n - 1)
         if not ordered.all() or len(np.unique(children)) < 2 * splits:
-            raise InputError(_damaged("a node of a tree is its own ancestor, has two parents or is not there"))
+            raise InputError(
+                _damaged("a node of a tree is its own ancestor, has two parents or is not there")
+            )
         if (features < 0).any() or (features >= n_features).any():
             raise InputError(_damaged(f"a tree splits on feature {features.max()} of {n_features}"))
         bounds, sets = self.integers("cat_boundaries"), self.floats("threshold")
@@ -141,7 +173,9 @@ class TreeText:
     def splits_on(self, features: frozenset[int]) -> NDArray[np.bool_]:
         """(L - 1,): which splits are categorical and on one of these features."""
         categorical = (self.integers("decision_type") & CATEGORICAL) != 0
-        found: NDArray[np.bool_] = np.isin(self.integers("split_feature"), sorted(features)) & categorical
+        found: NDArray[np.bool_] = (
+            np.isin(self.integers("split_feature"), sorted(features)) & categorical
+        )
         return found
 
 
@@ -169,7 +203,11 @@ class ModelText:
         Numeric features are written ``[min:max]``, unused ones ``none``, categorical ones ``-1:3:0:...``.
         """
         infos = self.header.get("feature_infos", "").split()
-        return {i: info.count(":") + 1 for i, info in enumerate(infos) if info != "none" and not info.startswith("[")}
+        return {
+            i: info.count(":") + 1
+            for i, info in enumerate(infos)
+            if info != "none" and not info.startswith("[")
+        }
 
     def fingerprint(self) -> str:
         """Digest that is equal for a model and for its copies through a file, a string or a pickle."""
@@ -184,14 +222,18 @@ def parse(text: str) -> ModelText:
     """Take a model text apart."""
     forest, _, rest = text.partition("\nend of trees")
     head, *trees = forest.split("\nTree=")
-    return ModelText(_fields(head), tuple(TreeText(_fields(tree)) for tree in trees), _parameters(rest))
+    return ModelText(
+        _fields(head), tuple(TreeText(_fields(tree)) for tree in trees), _parameters(rest)
+    )
 
 
 def check(text: str) -> None:
     """Refuse a damaged model text, before the library reads it: on such a text LightGBM may loop or end the process."""
     model = parse(text)
     n_features = model.n_features
-    listed = [len(model.header.get(key, "").split(" ")) for key in ("feature_names", "feature_infos")]
+    listed = [
+        len(model.header.get(key, "").split(" ")) for key in ("feature_names", "feature_infos")
+    ]
     if "\0" in text or listed != [n_features] * 2:
         raise InputError(_damaged(f"its header does not list {n_features} features"))
     signs = model.header.get("monotone_constraints", "0").split()
@@ -202,7 +244,12 @@ def check(text: str) -> None:
     starts = [found.start() + 1 for found in re.finditer(r"\nTree=", text)]
     ends = [*starts[1:], text.find("\nend of trees") + 1]
     sizes = [len(text[a:b].encode()) for a, b in zip(starts, ends)]
-    settings = text.partition("\nparameters:\n")[2].partition("\nend of parameters")[0].strip().splitlines()
+    settings = (
+        text.partition("\nparameters:\n")[2]
+        .partition("\nend of parameters")[0]
+        .strip()
+        .splitlines()
+    )
     if not all(re.fullmatch(r"\[\w+: .*\]", line) for line in settings):
         raise InputError(_damaged("a line of its parameters is not [name: value]"))
     stated = model.header.get("tree_sizes")  # where the library begins to read each tree
@@ -244,7 +291,13 @@ class LightGBMSettings:
         """Setting as printed. Before 4.2 the block leaves out data_sample_strategy and the settings of quantized training."""
         if name in self.printed:
             return self.printed[name]
-        return next((str(int(value)) if isinstance(value, bool) else str(value) for value in self.given(name)), "")
+        return next(
+            (
+                str(int(value)) if isinstance(value, bool) else str(value)
+                for value in self.given(name)
+            ),
+            "",
+        )
 
     def number(self, name: str) -> float:
         return float(self.text(name) or 0.0)
@@ -255,8 +308,14 @@ class LightGBMSettings:
     def precisely(self, name: str, printed: str | None = None) -> tuple[float, float]:
         """A number, by default as the block prints it, and how far off it may be: 0 unless the last digits are lost."""
         printed = self.text(name) or "0" if printed is None else printed
-        for value in self.given(name):  # a booster that was loaded remembers the printed number only
-            if isinstance(value, (int, float)) and f"{value:g}" == printed and float(value) != float(printed):
+        for value in self.given(
+            name
+        ):  # a booster that was loaded remembers the printed number only
+            if (
+                isinstance(value, (int, float))
+                and f"{value:g}" == printed
+                and float(value) != float(printed)
+            ):
                 return float(value), 0.0
         mantissa, _, exponent = printed.partition("e")
         digits = mantissa.lstrip("-").replace(".", "").lstrip("0")
@@ -271,7 +330,9 @@ class LightGBMSettings:
     def bagging(self, n_rows: int) -> Bagging:
         """Bagging of N rows; its seed is printed as it was used, also where it came of the master seed."""
         seed, frequency = self._integers("bagging_seed", "bagging_freq")
-        return Bagging(self.precisely("bagging_fraction")[0], frequency, streams(seed, n_rows), n_rows)
+        return Bagging(
+            self.precisely("bagging_fraction")[0], frequency, streams(seed, n_rows), n_rows
+        )
 
     def goss(self, n_rows: int) -> tuple[Goss, ...]:
         """GOSS of N rows."""
@@ -280,7 +341,9 @@ class LightGBMSettings:
         return goss(top_rate, other_rate, seed, n_rows, n_threads)
 
     def dart(self) -> LightGBMDart:
-        rate, drop_rate, skip_drop = (self.precisely(name)[0] for name in ("learning_rate", "drop_rate", "skip_drop"))
+        rate, drop_rate, skip_drop = (
+            self.precisely(name)[0] for name in ("learning_rate", "drop_rate", "skip_drop")
+        )
         max_drop, seed = self._integers("max_drop", "drop_seed")
         uniform, xgboost = self.flag("uniform_drop"), self.flag("xgboost_dart_mode")
         return LightGBMDart(rate, drop_rate, skip_drop, max_drop, seed, uniform, xgboost)

@@ -21,7 +21,9 @@ def write(model: Any, fits: list[LeafFit]) -> Any:
     made.best_iteration, made.best_score = booster.best_iteration, copy.deepcopy(booster.best_score)
     made.pandas_categorical = booster.pandas_categorical
     if booster is model:
-        if hasattr(model, "classes_"):  # names of classes that were given to a booster, which keeps none
+        if hasattr(
+            model, "classes_"
+        ):  # names of classes that were given to a booster, which keeps none
             made.classes_ = model.classes_
         return made
     written = copy.copy(model)

@@ -8,7 +8,11 @@ from typing import Any, TypeVar
 from axil.adapters.contract import Model
 from axil.adapters.refusals import not_fitted
 from axil.adapters.searches import kinds_of
-from axil.adapters.sklearn.boosting import GradientBoostingAdapter, HistGradientBoostingAdapter, leaves_of
+from axil.adapters.sklearn.boosting import (
+    GradientBoostingAdapter,
+    HistGradientBoostingAdapter,
+    leaves_of,
+)
 from axil.adapters.sklearn.neighbours import NeighboursAdapter
 from axil.adapters.sklearn.refusals import fits_init, refuse_class
 from axil.adapters.sklearn.smoothers import (
@@ -29,8 +33,18 @@ ADAPTERS: dict[str, Callable[[Any], Model]] = {
     "HistGradientBoostingRegressor": HistGradientBoostingAdapter,
     **dict.fromkeys(
         (
-            *("DecisionTreeRegressor", "DecisionTreeClassifier", "ExtraTreeRegressor", "ExtraTreeClassifier"),
-            *("RandomForestRegressor", "RandomForestClassifier", "ExtraTreesRegressor", "ExtraTreesClassifier"),
+            *(
+                "DecisionTreeRegressor",
+                "DecisionTreeClassifier",
+                "ExtraTreeRegressor",
+                "ExtraTreeClassifier",
+            ),
+            *(
+                "RandomForestRegressor",
+                "RandomForestClassifier",
+                "ExtraTreesRegressor",
+                "ExtraTreesClassifier",
+            ),
             *("BaggingRegressor", "BaggingClassifier"),
         ),
         ForestAdapter,
@@ -45,7 +59,12 @@ ADAPTERS: dict[str, Callable[[Any], Model]] = {
     "KernelRidge": KernelRidgeAdapter,
     "GaussianProcessRegressor": GaussianProcessAdapter,
     **dict.fromkeys(
-        ("KNeighborsRegressor", "KNeighborsClassifier", "RadiusNeighborsRegressor", "RadiusNeighborsClassifier"),
+        (
+            "KNeighborsRegressor",
+            "KNeighborsClassifier",
+            "RadiusNeighborsRegressor",
+            "RadiusNeighborsClassifier",
+        ),
         NeighboursAdapter,
     ),
     "TransformedTargetRegressor": TransformedAdapter.of,
@@ -61,7 +80,9 @@ def read(model: Any, leaves_only: bool = False) -> Model | None:
         if kind in ADAPTERS:
             break
     reader = reader_of(model, ADAPTERS)
-    return None if reader is None or _of_several(model) else reader(model)  # of several: see `wrappers`
+    return (
+        None if reader is None or _of_several(model) else reader(model)
+    )  # of several: see `wrappers`
 
 
 def reader_of(model: Any, readers: Mapping[str, Reader]) -> Reader | None:

@@ -19,7 +19,12 @@ from axil.adapters.percentiles import require_rows, with_base
 from axil.adapters.refusals import refusal, refuse
 from axil.adapters.routes import Routes, SplitKind, Splits, make_routes
 from axil.adapters.sklearn.draws import StageSampler, training_rows
-from axil.adapters.sklearn.percentile import PERCENTILES, SklearnHuber, SklearnPercentile, share_below
+from axil.adapters.sklearn.percentile import (
+    PERCENTILES,
+    SklearnHuber,
+    SklearnPercentile,
+    share_below,
+)
 from axil.adapters.sklearn.refusals import DRAWS, LOSSES, STAGES, fits_init
 from axil.adapters.sklearn.trees import (
     SklearnAdapter,
@@ -58,7 +63,10 @@ class GradientBoostingAdapter(StackAdapter):
         if not self.starts_with_base:
             return [found]
         require_rows(rows, "loss", self._model.loss)
-        start, constant = self._start()[0], getattr(self._model.init_, "strategy", "constant") == "constant"
+        start, constant = (
+            self._start()[0],
+            getattr(self._model.init_, "strategy", "constant") == "constant",
+        )
         ranks = SklearnPercentile(share_below(self._model), rows.weights, weighs_leaves=True)
         if self._model.loss == "huber":
             if not rows.totals.even:
@@ -91,13 +99,19 @@ class GradientBoostingAdapter(StackAdapter):
 
     def _stages(self, rows: TrainingRows, labels: Array | None = None) -> BoostedFit:
         model, n_rows = self._model, rows.totals.n_rows
-        rate, fitted, (start, from_mean) = float(model.learning_rate), self.kept_rows(n_rows, labels), self._start()
+        rate, fitted, (start, from_mean) = (
+            float(model.learning_rate),
+            self.kept_rows(n_rows, labels),
+            self._start(),
+        )
         sampler = None
         if model.subsample < 1 and self.refused_draws is None:
             how = float(model.subsample), int(model.random_state), self.n_outputs
             sampler = StageSampler(n_rows, fitted, *how)
         counted = rows.totals.lightest > 0  # trees do not count rows of weight zero
-        values, samples, weights = self._stack.gather("value", "n_node_samples", "weighted_n_node_samples")
+        values, samples, weights = self._stack.gather(
+            "value", "n_node_samples", "weighted_n_node_samples"
+        )
         return BoostedFit(
             n_leaves=self._stack.n_leaves,
             leaf_values=rate * values[:, :, 0],
@@ -117,7 +131,9 @@ class StagesAfterInit(GradientBoostingAdapter):
 
     def __init__(self, model: Any):
         super().__init__(model)
-        self._model.init_ = copy.deepcopy(model.init_)  # it is the user's own: scikit-learn fits it without a copy
+        self._model.init_ = copy.deepcopy(
+            model.init_
+        )  # it is the user's own: scikit-learn fits it without a copy
 
     def trees(self, rows: TrainingRows) -> list[BoostedFit]:
         """The trees, which take offsets."""
@@ -125,7 +141,9 @@ class StagesAfterInit(GradientBoostingAdapter):
 
     def predictions(self, X: Any) -> Array:
         """(n, 1): what the trees add to the predictions of init."""
-        first = np.asarray(self._model.init_.predict(self._rows(X)), dtype=np.float64).reshape(-1, 1)
+        first = np.asarray(self._model.init_.predict(self._rows(X)), dtype=np.float64).reshape(
+            -1, 1
+        )
         return np.asarray(super().predictions(X) - first)
 
     def whole(self, X: Any) -> Array:
@@ -167,7 +185,15 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
     def _digest(self) -> str:
         digest = hashlib.sha256(np.asarray(self._model._baseline_prediction).tobytes())
         for predictor in self._predictors:
-            for name in ("left", "right", "feature_idx", "num_threshold", "missing_go_to_left", "value", "is_leaf"):
+            for name in (
+                "left",
+                "right",
+                "feature_idx",
+                "num_threshold",
+                "missing_go_to_left",
+                "value",
+                "is_leaf",
+            ):
                 digest.update(np.ascontiguousarray(predictor.nodes[name]).tobytes())
             digest.update(np.ascontiguousarray(predictor.raw_left_cat_bitsets).tobytes())
         return digest.hexdigest()
@@ -176,9 +202,13 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
         """The trees; rows that early stopping held out, class by class (N,), are drawn again from the seed of the model."""
         no_offsets(rows)
         if not rows.totals.weighted and getattr(self._model, "_fitted_with_sw", False):
-            raise InputError("This model was fitted with sample weights: pass the same as sample_weight.")
+            raise InputError(
+                "This model was fitted with sample weights: pass the same as sample_weight."
+            )
         if not rows.totals.even and getattr(self._model, "_fitted_with_sw", None) is False:
-            raise InputError("This model was fitted without sample weights: leave sample_weight out.")
+            raise InputError(
+                "This model was fitted without sample weights: leave sample_weight out."
+            )
         n_rows = rows.totals.n_rows
         n_leaves = np.array([len(inner) for inner in self._inner], dtype=np.int64)
         # Against division by zero (compute_node_value, sklearn/ensemble/_hist_gradient_boosting/splitting.pyx).
@@ -224,7 +254,9 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
         return stacked(sizes, np.where(inner[:, None], below, -1), values, signs, l2)
 
     def _gather(self, name: str) -> NDArray[Any]:
-        return np.concatenate([tree.nodes[name][inner] for tree, inner in zip(self._predictors, self._inner)])
+        return np.concatenate(
+            [tree.nodes[name][inner] for tree, inner in zip(self._predictors, self._inner)]
+        )
 
     def _training_rows(self, n_rows: int, labels: Array | None) -> Indices | None:
         """The rows of the fit; None: all, as where the caller gave rows of his own to stop early by."""
@@ -266,13 +298,23 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
         if categorical.any() and self._model._preprocessor is None:
             return None
         n_splits = np.bincount(tree[inner], minlength=len(sizes))
-        first_split, first_leaf = np.cumsum(n_splits) - n_splits, np.cumsum(n_splits + 1) - n_splits - 1
-        number = np.where(inner, np.cumsum(inner) - 1 - first_split[tree], ~(np.cumsum(~inner) - 1 - first_leaf[tree]))
-        below = np.stack([table["left"], table["right"]], axis=1)[inner].astype(np.int64) + starts[tree[inner]][:, None]
-        left = table["missing_go_to_left"][inner] != 0
-        kinds = np.where(categorical, SplitKind.CATEGORIES, np.where(left, SplitKind.LEFT, SplitKind.RIGHT)).astype(
-            np.int64
+        first_split, first_leaf = (
+            np.cumsum(n_splits) - n_splits,
+            np.cumsum(n_splits + 1) - n_splits - 1,
         )
+        number = np.where(
+            inner,
+            np.cumsum(inner) - 1 - first_split[tree],
+            ~(np.cumsum(~inner) - 1 - first_leaf[tree]),
+        )
+        below = (
+            np.stack([table["left"], table["right"]], axis=1)[inner].astype(np.int64)
+            + starts[tree[inner]][:, None]
+        )
+        left = table["missing_go_to_left"][inner] != 0
+        kinds = np.where(
+            categorical, SplitKind.CATEGORIES, np.where(left, SplitKind.LEFT, SplitKind.RIGHT)
+        ).astype(np.int64)
         nodes = Splits(
             starts=np.append(0, np.cumsum(n_splits)),
             features=table["feature_idx"][inner].astype(np.int64),
@@ -310,7 +352,9 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
             pd = needed_pandas("An array for a model fitted on a frame with categories")
             return pd.DataFrame(X, columns=self.feature_names)
         if not frame.implementation.is_pandas():
-            X = as_pandas(frame, word_columns(frame), "A table of another library for a model with categories")
+            X = as_pandas(
+                frame, word_columns(frame), "A table of another library for a model with categories"
+            )
         if self.feature_names is None:
             return X.to_numpy()
         return X.set_axis(self.feature_names, axis=1)
@@ -318,7 +362,9 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
 
 def bits(words: NDArray[np.uint32]) -> NDArray[np.bool_]:
     """(256,): which bits are set, the lowest of the first word first."""
-    found: NDArray[np.bool_] = np.unpackbits(np.ascontiguousarray(words).view(np.uint8), bitorder="little") != 0
+    found: NDArray[np.bool_] = (
+        np.unpackbits(np.ascontiguousarray(words).view(np.uint8), bitorder="little") != 0
+    )
     return found
 
 
@@ -336,7 +382,9 @@ def leaves_of(model: Any) -> StackAdapter | HistGradientBoostingAdapter | None:
     if hasattr(model, "_predictors"):
         return HistGradientBoostingAdapter(model, leaves_only=True)
     members = getattr(model, "estimators_", [])
-    members = list(members.ravel() if isinstance(members, np.ndarray) else members)  # which may be ensembles themselves
+    members = list(
+        members.ravel() if isinstance(members, np.ndarray) else members
+    )  # which may be ensembles themselves
     if hasattr(model, "tree_"):
         members = [model]
     if not members or not all(hasattr(own, "tree_") for own in members):

@@ -119,7 +119,9 @@ def folds_of(model: Any, X: Any, codes: NDArray[np.intp]) -> list[NDArray[np.int
     """
     every = np.arange(len(codes))
     try:
-        splits = [every[train] for train, _ in check_cv(model.cv, codes, classifier=True).split(X, codes)]
+        splits = [
+            every[train] for train, _ in check_cv(model.cv, codes, classifier=True).split(X, codes)
+        ]
     except Exception as error:  # a list of splits of more rows, too few rows for as many folds
         raise InputError(
             f"The model's cv does not split these {len(codes)} rows ({error}). Pass exactly the rows that it was fitted on."
@@ -169,7 +171,9 @@ class CalibratedEnsemble(SumModel):
 
     def mean_probabilities(self, X: Any) -> Array:
         """Return the calibrated probabilities that the model predicts: (n, K)."""
-        with warnings.catch_warnings():  # of names that rows have and the fit had not, or the other way round
+        with (
+            warnings.catch_warnings()
+        ):  # of names that rows have and the fit had not, or the other way round
             warnings.simplefilter("ignore")
             return np.asarray(self._whole.predict_proba(X), dtype=np.float64)
 

@@ -21,12 +21,16 @@ _LARGEST = (
 )  # RAND_R_MAX, the bound of the one number that each tree's splitter draws (sklearn/tree/_utils.pyx)
 
 
-def training_rows(n_rows: int, held_out: float | int, seed: int, classes: Array | None = None) -> Indices:
+def training_rows(
+    n_rows: int, held_out: float | int, seed: int, classes: Array | None = None
+) -> Indices:
     """The rows that are left to fit on, in the order of the fit, once early stopping has held some out of each class (N,)."""
     from sklearn.model_selection import train_test_split
 
     try:
-        rows: Indices = train_test_split(np.arange(n_rows), test_size=held_out, random_state=seed, stratify=classes)[0]
+        rows: Indices = train_test_split(
+            np.arange(n_rows), test_size=held_out, random_state=seed, stratify=classes
+        )[0]
     except ValueError as error:
         raise InputError(
             f"X has {n_rows} rows, too few to hold out {held_out} of them as the fit did for early stopping ({error}). "
@@ -47,14 +51,23 @@ class StageSampler:
     needs_gradients = False
     dtype: type[np.generic] = np.uint8
 
-    def __init__(self, n_rows: int, rows: Indices | None, subsample: float, seed: int, trees_per_stage: int = 1):
+    def __init__(
+        self,
+        n_rows: int,
+        rows: Indices | None,
+        subsample: float,
+        seed: int,
+        trees_per_stage: int = 1,
+    ):
         self._n_rows, self._trees_per_stage = n_rows, trees_per_stage
         self._rows = np.arange(n_rows) if rows is None else rows
         self._n_drawn = max(1, int(subsample * len(self._rows)))
         self._seed = seed
         self._masks = DrawnAgain(self._stages)
 
-    def draw(self, trees: range, leaves: NDArray[Any], gradients: RowGradients | None) -> NDArray[Any]:
+    def draw(
+        self, trees: range, leaves: NDArray[Any], gradients: RowGradients | None
+    ) -> NDArray[Any]:
         """Return 1 for the rows of the stage that each of these trees belongs to, (len(trees), N)."""
         return np.stack([self.bag(tree) for tree in trees])
 
@@ -70,7 +83,9 @@ class StageSampler:
 
         stream = np.random.RandomState(self._seed)
         while True:
-            yield np.asarray(_random_sample_mask(len(self._rows), self._n_drawn, stream), dtype=bool)
+            yield np.asarray(
+                _random_sample_mask(len(self._rows), self._n_drawn, stream), dtype=bool
+            )
             stream.randint(0, _LARGEST, self._trees_per_stage)
 
 
@@ -100,7 +115,9 @@ class BootstrapSampler:
             first = bootstrapped(seeds[0], n_rows, n_drawn)
             self._seeds = seeds if np.array_equal(first, self.bag(0)) else None
 
-    def draw(self, trees: range, leaves: NDArray[Any], gradients: RowGradients | None) -> NDArray[Any]:
+    def draw(
+        self, trees: range, leaves: NDArray[Any], gradients: RowGradients | None
+    ) -> NDArray[Any]:
         """Return how often each row is in the bag of each of these trees, (len(trees), N)."""
         return np.stack([self.bag(tree) for tree in trees])
 

@@ -20,7 +20,9 @@ def _multilabel(model: Any) -> bool:
 def _l1(model: Any) -> str:
     """By the setting penalty, or by l1_ratio alone in versions that drop it."""
     penalty = getattr(model, "penalty", "deprecated")
-    given = getattr(model, "l1_ratio_", getattr(model, "l1_ratio", None))  # the one that was chosen, or set
+    given = getattr(
+        model, "l1_ratio_", getattr(model, "l1_ratio", None)
+    )  # the one that was chosen, or set
     ratios = np.asarray(given, dtype=object).ravel()
     shrunk = any(ratio is not None and ratio > 0 for ratio in ratios)
     if penalty is None or penalty == "l2":
@@ -74,7 +76,10 @@ REFUSALS: tuple[Refusal[Any], ...] = (
     ),
     Refusal(
         "classes",
-        lambda model: (isinstance(getattr(model, "classes_", None), list) or _multilabel(model)) and "multilabel",
+        lambda model: (
+            (isinstance(getattr(model, "classes_", None), list) or _multilabel(model))
+            and "multilabel"
+        ),
         ONE_OUTPUT,
         "Fit one classifier for each label.",
     ),

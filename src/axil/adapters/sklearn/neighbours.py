@@ -28,7 +28,11 @@ class NeighboursAdapter(SmootherAdapter):
             self.classes = owned(np.asarray(classes))
         super().__init__(model)
         wanted, self.fitted_rows = getattr(model, "n_neighbors", None), int(model.n_samples_fit_)
-        if wanted is not None and not hasattr(model, "radius_neighbors") and wanted > self.fitted_rows:
+        if (
+            wanted is not None
+            and not hasattr(model, "radius_neighbors")
+            and wanted > self.fitted_rows
+        ):
             raise InputError(
                 f"This {type(model).__name__} has n_neighbors={wanted} and was fitted on {self.fitted_rows} rows: its own "
                 f"predict fails. Fit with n_neighbors of at most {self.fitted_rows}."
@@ -105,7 +109,11 @@ class NeighboursAdapter(SmootherAdapter):
         return weights
 
     def _neighbours(self, rows: Array) -> tuple[Any, Any]:
-        find = self._model.radius_neighbors if hasattr(self._model, "radius_neighbors") else self._model.kneighbors
+        find = (
+            self._model.radius_neighbors
+            if hasattr(self._model, "radius_neighbors")
+            else self._model.kneighbors
+        )
         try:
             return find(rows)  # type: ignore[no-any-return]
         except ValueError as error:  # haversine distances in three dimensions, say

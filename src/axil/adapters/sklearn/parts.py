@@ -37,9 +37,15 @@ class ModelsInside:
     classes: NDArray[Any] | None  #: of the whole
     n_outputs: int  #: columns of targets: classes, labels or numbers
     about: str  #: what is explained, for the note of tables
-    of_scores: bool = False  #: whether the members' scores are explained, before what the whole makes of them
-    predict: Callable[[Any], Any] | None = None  #: what is explained, by the whole's own account; None: it has none
-    read: Callable[[Any], Any] | None = None  #: what the whole makes of rows before it hands them on
+    of_scores: bool = (
+        False  #: whether the members' scores are explained, before what the whole makes of them
+    )
+    predict: Callable[[Any], Any] | None = (
+        None  #: what is explained, by the whole's own account; None: it has none
+    )
+    read: Callable[[Any], Any] | None = (
+        None  #: what the whole makes of rows before it hands them on
+    )
     calibration: Any = None  #: notes on the probability beside the score
 
     def members_on(self, rows: TrainingRows) -> list[Member]:
@@ -63,7 +69,11 @@ def parts_of(model: Any) -> ModelsInside | None:
 
 def voting_members(model: Any) -> list[Member]:
     """Return the members of a voting model with their shares in the mean."""
-    used = [(name, weight) for (name, part), weight in zip(model.estimators, _weights(model)) if not is_dropped(part)]
+    used = [
+        (name, weight)
+        for (name, part), weight in zip(model.estimators, _weights(model))
+        if not is_dropped(part)
+    ]
     total = sum(weight for _, weight in used)
     return [
         Member(f"named_estimators_[{name!r}]", estimator, weight / total)
@@ -72,7 +82,11 @@ def voting_members(model: Any) -> list[Member]:
 
 
 def _weights(model: Any) -> list[float]:
-    return [1.0] * len(model.estimators) if model.weights is None else [float(weight) for weight in model.weights]
+    return (
+        [1.0] * len(model.estimators)
+        if model.weights is None
+        else [float(weight) for weight in model.weights]
+    )
 
 
 def is_dropped(estimator: Any) -> bool:
@@ -83,11 +97,15 @@ def is_dropped(estimator: Any) -> bool:
 def bagging_members(model: Any) -> list[Member]:
     """Return the members of a bagging model with the rows and columns that were drawn for them."""
     by_weight = _takes_weights(model.estimators_[0])
-    drawn_by_weight = hasattr(model, "_sample_weight")  # from 1.8 on weights decide what is drawn, and nothing else
+    drawn_by_weight = hasattr(
+        model, "_sample_weight"
+    )  # from 1.8 on weights decide what is drawn, and nothing else
     every = np.arange(model.n_features_in_)
     members = []
     for i, (estimator, features, bag) in enumerate(
-        zip(model.estimators_, model.estimators_features_, bags(with_bags(model, model.estimators_)))
+        zip(
+            model.estimators_, model.estimators_features_, bags(with_bags(model, model.estimators_))
+        )
     ):
         members.append(
             Member(
@@ -135,7 +153,9 @@ def _bagging(model: Any) -> ModelsInside | None:
     if bags_trees(model):
         return None
     kept = as_it_is(model)
-    vars(kept).pop("feature_names_in_", None)  # rows reach it as an array, so it must not look for names
+    vars(kept).pop(
+        "feature_names_in_", None
+    )  # rows reach it as an array, so it must not look for names
     return replace(_mean(model, bagging_members(model), kept), read=bagged_numbers)
 
 
@@ -144,7 +164,9 @@ def _mean(model: Any, members: list[Member], kept: Any) -> ModelsInside:
     classes = getattr(model, "classes_", None)
     if classes is None:
         about = "predictions are means of those of the models inside"
-        return ModelsInside(model, members, None, _n_outputs(members[0].model), about, predict=kept.predict)
+        return ModelsInside(
+            model, members, None, _n_outputs(members[0].model), about, predict=kept.predict
+        )
     about = "predictions are probabilities, means of those of the models inside"
     names = owned(np.asarray(classes))
     for member in members:
@@ -189,14 +211,23 @@ def _side_by_side(model: Any) -> ModelsInside | None:
         return None
     output = None if len(found.inside) == 1 and found.classes is not None else 0
     members = [
-        Member(f"estimators_[{k}]", part, output=None if output is None else k) for k, part in enumerate(found.inside)
+        Member(f"estimators_[{k}]", part, output=None if output is None else k)
+        for k, part in enumerate(found.inside)
     ]
     n_outputs = 2 if output is None else len(members)
-    about = "scores are those of each class against the rest, before anything is made of all of them"
+    about = (
+        "scores are those of each class against the rest, before anything is made of all of them"
+    )
     if found.classes is None:
         about = "each output is predicted by a model of its own"
     return ModelsInside(
-        model, members, found.classes, n_outputs, about, of_scores=True, predict=partial(_own_scores, found)
+        model,
+        members,
+        found.classes,
+        n_outputs,
+        about,
+        of_scores=True,
+        predict=partial(_own_scores, found),
     )
 
 
@@ -219,7 +250,9 @@ def _calibrated(model: Any) -> ModelsInside | None:
     refuse(CALIBRATION, model)
     names, members = owned(np.asarray(model.classes_)), ensemble_members(model)
     about = MeanOfCurves.notes["derivative"]
-    return ModelsInside(model, members, names, len(names), about, of_scores=True, calibration=MeanOfCurves())
+    return ModelsInside(
+        model, members, names, len(names), about, of_scores=True, calibration=MeanOfCurves()
+    )
 
 
 _PARTS: dict[str, Callable[[Any], ModelsInside | None]] = {

@@ -23,8 +23,12 @@ PERCENTILES = ("absolute_error", "quantile", "huber")  # losses
 class SklearnPercentile(Ranks):
     """np.percentile without weights, and with them the first row that reaches the share of the weights."""
 
-    averages: bool = False  #: whether the mean of two rows is taken where a row has just the share, as trees do
-    weighs_leaves: bool = False  #: as gradient boosting weighs leaves where no weights were given: by ones
+    averages: bool = (
+        False  #: whether the mean of two rows is taken where a row has just the share, as trees do
+    )
+    weighs_leaves: bool = (
+        False  #: as gradient boosting weighs leaves where no weights were given: by ones
+    )
 
     def even(self, counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], Array]:
         """Return ranks and the shares of the next ones, linear between ranks."""
@@ -42,7 +46,11 @@ class SklearnPercentile(Ranks):
         return at, min(int(np.searchsorted(total, threshold, side="right")), len(weights) - 1), 0.5
 
     def picks(
-        self, leaf: NDArray[np.integer[Any]], residuals: Array, draw: NDArray[Any], is_base: bool = False
+        self,
+        leaf: NDArray[np.integer[Any]],
+        residuals: Array,
+        draw: NDArray[Any],
+        is_base: bool = False,
     ) -> Picks:
         """The rows picked."""
         own = (
@@ -73,7 +81,11 @@ class SklearnHuber(SklearnPercentile):
     spreads = True
 
     def picks(
-        self, leaf: NDArray[np.integer[Any]], residuals: Array, draw: NDArray[Any], is_base: bool = False
+        self,
+        leaf: NDArray[np.integer[Any]],
+        residuals: Array,
+        draw: NDArray[Any],
+        is_base: bool = False,
     ) -> Picks:
         """The median of each leaf, the rows that are within delta of it, and what those beyond add."""
         found = super().picks(leaf, residuals, draw, is_base)
@@ -88,4 +100,6 @@ class SklearnHuber(SklearnPercentile):
         shares = np.stack([(1 + np.bincount(at[beyond], minlength=n)) / counts, np.zeros(n)])
         free = ~beyond & (rows != found.rows[0][at])
         constants = np.bincount(at[beyond], delta * np.sign(apart[beyond]), n) / counts
-        return Picks(found.leaves, found.rows[[0, 0]], shares, constants, rows[free], at[free], 1.0 / counts)
+        return Picks(
+            found.leaves, found.rows[[0, 0]], shares, constants, rows[free], at[free], 1.0 / counts
+        )

@@ -33,16 +33,21 @@ def _never(
     condition: str = "(ii)",
 ) -> Refusal[str]:
     """The refusal of a class none of whose models has exact weights."""
-    return Refusal("class", str, reason, instead, condition, derivative=reason in (_LOGIT, _BENT, _LINK))
+    return Refusal(
+        "class", str, reason, instead, condition, derivative=reason in (_LOGIT, _BENT, _LINK)
+    )
 
 
 CLASSES: dict[str, Refusal[str]] = {
     "GradientBoostingClassifier": _never(_LOGIT, _FOREST, "(i)"),
     "HistGradientBoostingClassifier": _never(_LOGIT, _FOREST, "(i)"),
     "AdaBoostRegressor": _never("its prediction is a weighted median of its trees' predictions"),
-    "AdaBoostClassifier": _never("its trees vote with weights that depend on their errors", _FOREST),
+    "AdaBoostClassifier": _never(
+        "its trees vote with weights that depend on their errors", _FOREST
+    ),
     "StackingClassifier": _never(
-        "its last model is fitted to predictions of the others, which change with the targets", _BASE
+        "its last model is fitted to predictions of the others, which change with the targets",
+        _BASE,
     ),
     **dict.fromkeys(
         ("RegressorChain", "ClassifierChain"),
@@ -64,11 +69,25 @@ CLASSES: dict[str, Refusal[str]] = {
     "MLPClassifier": _never(_BENT),
     **dict.fromkeys(("SVR", "NuSVR", "LinearSVR", "SVC", "NuSVC", "LinearSVC"), _never(_MARGIN)),
     **dict.fromkeys(
-        ("Lasso", "LassoCV", "ElasticNet", "ElasticNetCV", "LassoLars", "LassoLarsCV", "LassoLarsIC"),
+        (
+            "Lasso",
+            "LassoCV",
+            "ElasticNet",
+            "ElasticNetCV",
+            "LassoLars",
+            "LassoLarsCV",
+            "LassoLarsIC",
+        ),
         _never(_SPARSE),
     ),
     **dict.fromkeys(
-        ("LogisticRegression", "LogisticRegressionCV", "PoissonRegressor", "GammaRegressor", "TweedieRegressor"),
+        (
+            "LogisticRegression",
+            "LogisticRegressionCV",
+            "PoissonRegressor",
+            "GammaRegressor",
+            "TweedieRegressor",
+        ),
         _never(_LINK),
     ),
     "GaussianProcessClassifier": _never(
@@ -115,7 +134,11 @@ SEED = "Fit again with an integer random_state."
 
 
 def _other_loss(model: Any) -> str:
-    return "" if isinstance(model.loss, str) and model.loss in ("squared_error", *PERCENTILES) else str(model.loss)
+    return (
+        ""
+        if isinstance(model.loss, str) and model.loss in ("squared_error", *PERCENTILES)
+        else str(model.loss)
+    )
 
 
 def fits_init(model: Any) -> bool:
@@ -125,11 +148,17 @@ def fits_init(model: Any) -> bool:
 
 def unknown_init(model: Any) -> str:
     """A first prediction that is neither the mean, a constant nor that of another model."""
-    if model.loss in PERCENTILES:  # whose fits start from the same percentile, if not from a constant
+    if (
+        model.loss in PERCENTILES
+    ):  # whose fits start from the same percentile, if not from a constant
         own = not fits_init(model) and (model.init is None or isinstance(model.init_, str))
         constant = not fits_init(model) and getattr(model.init_, "strategy", "") == "constant"
         return "" if own or constant else f"{model.init_} with {model.loss}"
-    plain = fits_init(model) or isinstance(model.init_, str) or model.init_.strategy in ("mean", "constant")
+    plain = (
+        fits_init(model)
+        or isinstance(model.init_, str)
+        or model.init_.strategy in ("mean", "constant")
+    )
     return "" if plain else str(model.init_)
 
 
@@ -147,11 +176,21 @@ def _monotonic(tree: Any) -> bool:
     return signs is not None and bool(np.any(signs))
 
 
-_KNOWN = ("squared_error", "friedman_mse", "poisson", "gini", "entropy", "log_loss", "absolute_error")
+_KNOWN = (
+    "squared_error",
+    "friedman_mse",
+    "poisson",
+    "gini",
+    "entropy",
+    "log_loss",
+    "absolute_error",
+)
 
 
 def _other_criterion(tree: Any) -> str:
-    return "" if isinstance(tree.criterion, str) and tree.criterion in _KNOWN else str(tree.criterion)
+    return (
+        "" if isinstance(tree.criterion, str) and tree.criterion in _KNOWN else str(tree.criterion)
+    )
 
 
 #: Of gradient boosting, with and without histograms.
@@ -164,7 +203,13 @@ LOSSES: tuple[Refusal[Any], ...] = (
         "(ii)",
         derivative=True,
     ),
-    Refusal("loss", _other_loss, "its leaf values are not means of residuals of squared error", _L2, "(ii)"),
+    Refusal(
+        "loss",
+        _other_loss,
+        "its leaf values are not means of residuals of squared error",
+        _L2,
+        "(ii)",
+    ),
 )
 
 UNKNOWN_SPLIT: Refusal[Any] = Refusal(
@@ -203,7 +248,9 @@ DRAWS: tuple[Refusal[Any], ...] = (
     Refusal(
         "random_state",
         lambda model: (
-            model.subsample < 1 and _unseeded(model) and f"{model.random_state} with subsample={model.subsample:g}"
+            model.subsample < 1
+            and _unseeded(model)
+            and f"{model.random_state} with subsample={model.subsample:g}"
         ),
         "linear in the targets, but which rows each tree was fitted on cannot be drawn again",
         f"{SEED[:-1]}, or pass the draws as bags=.",
@@ -214,7 +261,11 @@ DRAWS: tuple[Refusal[Any], ...] = (
 TREES: tuple[Refusal[Any], ...] = (
     Refusal(
         "criterion",
-        lambda tree: tree.criterion == "absolute_error" and _monotonic(tree) and "absolute_error with monotonic_cst",
+        lambda tree: (
+            tree.criterion == "absolute_error"
+            and _monotonic(tree)
+            and "absolute_error with monotonic_cst"
+        ),
         "medians that are clipped to keep predictions monotone are not replayed",
         'Fit without monotonic_cst, or with criterion="squared_error".',
     ),
@@ -257,7 +308,9 @@ def _folds_drawn_anew(model: Any) -> str:
         return ""
     if not hasattr(splitter, "split"):
         return (
-            "" if isinstance(splitter, (list, tuple, np.ndarray)) else f"{type(splitter).__name__} of splits, used up"
+            ""
+            if isinstance(splitter, (list, tuple, np.ndarray))
+            else f"{type(splitter).__name__} of splits, used up"
         )
     kinds = {kind.__name__ for kind in type(splitter).__mro__}
     if "GroupsConsumerMixin" in kinds:
@@ -282,7 +335,11 @@ def _grown_on(agree: NDArray[np.bool_]) -> str:
     """How many trees at the end agree with the data while none before does; single wrong targets miss trees here and there."""
     last = len(agree) - int(agree.argmax())
     apart = agree[-last:].all() and not agree[:-last].any()
-    return f"True and {last} last trees that agree with these data" if apart and 2 <= last <= len(agree) - 2 else ""
+    return (
+        f"True and {last} last trees that agree with these data"
+        if apart and 2 <= last <= len(agree) - 2
+        else ""
+    )
 
 
 #: Of forests and bagging with warm_start, asked with the trees (T,) that agree with the data where some do not.

@@ -77,7 +77,9 @@ def classifiers_of(model: Any) -> Classifiers | None:
 
 def _one_vs_rest(model: Any) -> Classifiers:
     found = Classifiers(
-        model, list(model.estimators_), None if model.multilabel_ else owned(np.asarray(model.classes_))
+        model,
+        list(model.estimators_),
+        None if model.multilabel_ else owned(np.asarray(model.classes_)),
     )
     if any(type(part).__name__ == "_ConstantPredictor" for part in found.inside):
         raise found.refuse("a label that all rows or none have")
@@ -110,7 +112,9 @@ def read_exact(model: Any, inside: Read) -> Any:
     if len(members) == 1 and found.classes is not None:
         members[0].classes = found.classes
         return members[0]
-    parts = [Member(f"estimators_[{k}]", OfSecond(member), output=k) for k, member in enumerate(members)]
+    parts = [
+        Member(f"estimators_[{k}]", OfSecond(member), output=k) for k, member in enumerate(members)
+    ]
     kept = [as_it_is(part) for part in found.inside]
     whole = SumModel(partial(_second, kept), parts, members[0], found.classes)
     whole.calibration = found.normalised
@@ -139,7 +143,9 @@ class OfSecond(Around):
         """Raise unless the training data are what the model itself keeps of them."""
         self._inside.check_kept(X, _both(targets), weights)
 
-    def _read_rows(self, read: Callable[[TrainingRows], list[BoostedFit]], rows: TrainingRows) -> list[BoostedFit]:
+    def _read_rows(
+        self, read: Callable[[TrainingRows], list[BoostedFit]], rows: TrainingRows
+    ) -> list[BoostedFit]:
         both = replace(rows, targets=_both(rows.targets))
         return [
             replace(
@@ -191,8 +197,14 @@ class SideBySide(Defaults):
         self.takes_text, self.spelling = first.takes_text, first.spelling  # type: ignore[method-assign]
         self.precision, self.offset_precision = first.precision, first.offset_precision
         self.smooth_tolerance = max(member.smooth_tolerance for member in members)
-        self.refused_draws = next((m.refused_draws for m in members if m.refused_draws is not None), None)
-        self.classes, self.n_outputs, self.calibration = classifiers.classes, len(members), classifiers.normalised
+        self.refused_draws = next(
+            (m.refused_draws for m in members if m.refused_draws is not None), None
+        )
+        self.classes, self.n_outputs, self.calibration = (
+            classifiers.classes,
+            len(members),
+            classifiers.normalised,
+        )
         self.encodings = sum(member.encodings for member in members)
         stated = "\n".join(member.fingerprint for member in members)
         self.fingerprint = hashlib.sha256(stated.encode()).hexdigest()
@@ -212,7 +224,11 @@ class SideBySide(Defaults):
         return np.hstack([member.leaves(X) for member in self._members])
 
     def assign(
-        self, X: Any, out: NDArray[np.unsignedinteger[Any]], n_threads: int, backend: Backend | None = None
+        self,
+        X: Any,
+        out: NDArray[np.unsignedinteger[Any]],
+        n_threads: int,
+        backend: Backend | None = None,
     ) -> None:
         """Fill ``out`` (T, n) with the leaves."""
         assert self._ends is not None  # trees are read first
@@ -240,15 +256,21 @@ class SideBySide(Defaults):
             if any(getattr(part, name) is not None for part in parts):
                 raise self._classifiers.refuse(f"trees with {name}")
         if not all(part.schedule.is_plain for part in parts):
-            raise self._classifiers.refuse("trees that are scaled again after later ones were fitted")
+            raise self._classifiers.refuse(
+                "trees that are scaled again after later ones were fitted"
+            )
         first = parts[0]
         for part in parts[1:]:
             same = [getattr(part, name) == getattr(first, name) for name in _SAME]
-            same += [np.array_equal(getattr(part, name), getattr(first, name)) for name in _SAME_ROWS]
+            same += [
+                np.array_equal(getattr(part, name), getattr(first, name)) for name in _SAME_ROWS
+            ]
             same.append((part.base is None) == (first.base is None))
             same.append((part.sampler is None) == (first.sampler is None))
             if not all(same):
-                raise self._classifiers.refuse("settings, or rows held out, that differ from output to output")
+                raise self._classifiers.refuse(
+                    "settings, or rows held out, that differ from output to output"
+                )
 
     def causes(self, what: str) -> str:
         """The most likely reasons for a disagreement."""
@@ -268,7 +290,16 @@ _SAME = (
     "no_derivative",
 )
 _SAME_ROWS = ("row_weights", "held_out", "recorded_by")
-_STACKED = ("n_leaves", "leaf_values", "leaf_counts", "leaf_weights", "leaf_hessians", "l2", "base", "base_value")
+_STACKED = (
+    "n_leaves",
+    "leaf_values",
+    "leaf_counts",
+    "leaf_weights",
+    "leaf_hessians",
+    "l2",
+    "base",
+    "base_value",
+)
 _STACKED_BY_LEAF = ("steps", "printed_shift", "value_slack")
 
 
@@ -282,7 +313,9 @@ class MemberSampler:
         self.needs_gradients = any(sampler.needs_gradients for sampler in samplers)
         self.dtype: type[np.generic] = np.result_type(*[sampler.dtype for sampler in samplers]).type
 
-    def draw(self, trees: range, leaves: NDArray[np.integer[Any]], gradients: RowGradients | None) -> NDArray[Any]:
+    def draw(
+        self, trees: range, leaves: NDArray[np.integer[Any]], gradients: RowGradients | None
+    ) -> NDArray[Any]:
         """Return how often each row was drawn for these trees of one member, (len(trees), N)."""
         member = int(np.searchsorted(self._ends, trees.start, side="right"))
         first = 0 if member == 0 else int(self._ends[member - 1])
@@ -290,7 +323,9 @@ class MemberSampler:
             output = slice(member, member + 1)
             hessians = None if gradients.hessians is None else gradients.hessians[:, output]
             gradients = RowGradients(gradients.negative[:, output], hessians)
-        return self._samplers[member].draw(range(trees.start - first, trees.stop - first), leaves, gradients)
+        return self._samplers[member].draw(
+            range(trees.start - first, trees.stop - first), leaves, gradients
+        )
 
 
 def _joined(parts: list[BoostedFit], ends: NDArray[np.int64]) -> BoostedFit:
@@ -308,7 +343,9 @@ def _joined(parts: list[BoostedFit], ends: NDArray[np.int64]) -> BoostedFit:
     first_rounds = np.cumsum([0, *(part.schedule.n_rounds for part in parts)])
     schedule = Schedule(
         learning_rates=np.concatenate([part.learning_rates for part in parts]),
-        rounds=np.concatenate([part.schedule.rounds + first for part, first in zip(parts, first_rounds)]),
+        rounds=np.concatenate(
+            [part.schedule.rounds + first for part, first in zip(parts, first_rounds)]
+        ),
         outputs=np.repeat(np.arange(len(parts)), np.diff(ends, prepend=0)),
     )
     return replace(

@@ -26,9 +26,7 @@ from axil.trees.losses import Logistic, Loss, Softmax, Squared, gamma, poisson
 from axil.trees.residual_losses import Exponential
 from axil.types import Array
 
-LIGHTEST = (
-    1e-150  # mean second derivative of a leaf below which its value is zero (_safe_divide, sklearn/ensemble/_gb.py)
-)
+LIGHTEST = 1e-150  # mean second derivative of a leaf below which its value is zero (_safe_divide, sklearn/ensemble/_gb.py)
 
 
 class StageLoss(Loss):
@@ -153,12 +151,18 @@ class SmoothStages(GradientBoostingAdapter):
     @property
     def alone(self) -> str:
         """Early stopping, which holds rows of each class out."""
-        return _STOPS if self.classes is not None and self._model.n_iter_no_change is not None else ""
+        return (
+            _STOPS if self.classes is not None and self._model.n_iter_no_change is not None else ""
+        )
 
     def scores(self, X: Any) -> Array:
         """(n, K)."""
         rows = self._rows(X)
-        found = self._model.predict(rows) if self.classes is None else self._model.decision_function(rows)
+        found = (
+            self._model.predict(rows)
+            if self.classes is None
+            else self._model.decision_function(rows)
+        )
         return np.asarray(found, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
 
     def _start(self) -> tuple[Array, bool]:
@@ -203,7 +207,9 @@ class SmoothHistograms(HistGradientBoostingAdapter):
 
     def __init__(self, model: Any):
         super().__init__(model)
-        self.class_weight = getattr(model, "class_weight", None)  # by the numbers of the classes, not by their names
+        self.class_weight = getattr(
+            model, "class_weight", None
+        )  # by the numbers of the classes, not by their names
 
     @property
     def alone(self) -> str:

@@ -31,9 +31,7 @@ from axil.inputs.copies import owned
 from axil.types import Array
 
 #: Why the deletion of a row changes the weights of all others.
-RECOUNTED = (
-    "class_weight='balanced' counts the classes of the rows that are left, which changes the weight of every row"
-)
+RECOUNTED = "class_weight='balanced' counts the classes of the rows that are left, which changes the weight of every row"
 
 
 class SmootherAdapter(SklearnAdapter, SmootherModel):
@@ -51,7 +49,9 @@ class SmootherAdapter(SklearnAdapter, SmootherModel):
             self.tolerance, self.widest = 1e-6, 1e-5
         self.tolerance = max(self.tolerance, self._rounding_of_targets())
         self.widest = max(self.widest, self.tolerance)
-        self.fingerprint = hashlib.sha256(pickle.dumps([type(model).__name__, self._state()], 4)).hexdigest()
+        self.fingerprint = hashlib.sha256(
+            pickle.dumps([type(model).__name__, self._state()], 4)
+        ).hexdigest()
 
     def _count_outputs(self, model: Any) -> int:
         coefficients = np.asarray(model.coef_)
@@ -64,7 +64,9 @@ class SmootherAdapter(SklearnAdapter, SmootherModel):
     def _in_single_precision(self) -> bool:
         """Whether the features came in float32, in which scikit-learn then solves."""
         state = self._state()
-        return any(part.dtype == np.float32 for part in (state if isinstance(state, tuple) else (state,)))
+        return any(
+            part.dtype == np.float32 for part in (state if isinstance(state, tuple) else (state,))
+        )
 
     def _rounding_of_targets(self) -> float:
         """Return how far predictions may be off because the model keeps its targets in less than double precision."""
@@ -138,7 +140,11 @@ def dense(rows: Any) -> Any:
 
 def _precision(X: Any) -> type[np.floating[Any]]:
     """The one that scikit-learn computes with: float32 if all columns have it, else float64."""
-    types = [*X.dtypes] if hasattr(X, "columns") and hasattr(X, "dtypes") else [getattr(X, "dtype", None)]
+    types = (
+        [*X.dtypes]
+        if hasattr(X, "columns") and hasattr(X, "dtypes")
+        else [getattr(X, "dtype", None)]
+    )
     return np.float32 if all(kind == np.float32 for kind in types) else np.float64
 
 
@@ -156,11 +162,16 @@ class LinearRegressionAdapter(SmootherAdapter):
             return
         centred = self._centred(self._rows(X), weights)
         found = np.linalg.svd(centred, compute_uv=False)[: len(kept)]
-        slack = (1e-3 if np.asarray(kept).dtype == np.float32 else 1e-6) * float(np.max(kept, initial=0.0))
+        slack = (1e-3 if np.asarray(kept).dtype == np.float32 else 1e-6) * float(
+            np.max(kept, initial=0.0)
+        )
         if len(found) < len(kept) or not np.all(np.abs(found - kept) <= slack):
             cause = "These are not the rows, or not the weights, that the model was fitted on: pass exactly those."
             raise ExactnessError(
-                "size of the features (largest singular value)", float(found[0]), float(kept[0]), cause
+                "size of the features (largest singular value)",
+                float(found[0]),
+                float(kept[0]),
+                cause,
             )
 
     def _centred(self, rows: Array, weights: Array | None) -> Array:
@@ -172,9 +183,15 @@ class LinearRegressionAdapter(SmootherAdapter):
     def smoother(self, X: Any, weights: Array | None) -> FittedSmoother | list[FittedSmoother]:
         """Return the map from the targets to intercept and coefficients; one for each output where penalties differ."""
         rows = self._rows(X)
-        kept, features, intercept = self._kept(rows, weights), with_ones(rows), bool(self._model.fit_intercept)
+        kept, features, intercept = (
+            self._kept(rows, weights),
+            with_ones(rows),
+            bool(self._model.fit_intercept),
+        )
         smoothers = [
-            FittedSmoother(features, least_squares(kept, weights, penalty, intercept), weighs_squares=True)
+            FittedSmoother(
+                features, least_squares(kept, weights, penalty, intercept), weighs_squares=True
+            )
             for penalty in self._penalties()
         ]
         return smoothers[0] if len(smoothers) == 1 else smoothers
@@ -203,7 +220,9 @@ class LinearRegressionAdapter(SmootherAdapter):
         for penalty in self._penalties():
             penalties = np.broadcast_to(penalty, len(moments))
             used = np.isfinite(penalties)
-            conditions.append(condition_number(moments[np.ix_(used, used)] + np.diag(penalties[used])))
+            conditions.append(
+                condition_number(moments[np.ix_(used, used)] + np.diag(penalties[used]))
+            )
         return max(conditions)
 
 
@@ -245,7 +264,9 @@ class RidgeClassifierAdapter(RidgeAdapter):
     penalised, so doubling the targets and taking one away does the same to the predictions.
     """
 
-    about_predictions = "predictions are (1 + decision_function) / 2, the ridge regression of targets 0 and 1"
+    about_predictions = (
+        "predictions are (1 + decision_function) / 2, the ridge regression of targets 0 and 1"
+    )
 
     def __init__(self, model: Any):
         refuse(RIDGE_CLASSIFIERS, model)
@@ -264,7 +285,9 @@ class RidgeClassifierAdapter(RidgeAdapter):
         from sklearn.utils.class_weight import compute_sample_weight
 
         labels = targets if self.classes is None else self.classes[targets.argmax(axis=1)]
-        factors = np.asarray(compute_sample_weight(self._model.class_weight, labels), dtype=np.float64)
+        factors = np.asarray(
+            compute_sample_weight(self._model.class_weight, labels), dtype=np.float64
+        )
         return factors if weights is None else weights * factors
 
     def smoother(self, X: Any, weights: Array | None) -> FittedSmoother | list[FittedSmoother]:
@@ -350,7 +373,9 @@ class KernelRidgeAdapter(KernelAdapter):
     def _condition(self, X: Any, weights: Array | None) -> float:
         root = 1.0 if weights is None else np.sqrt(np.outer(weights, weights))
         gram = self._gram(X) * root
-        return max(condition_number(gram + penalty * np.eye(len(gram))) for penalty in self._penalties())
+        return max(
+            condition_number(gram + penalty * np.eye(len(gram))) for penalty in self._penalties()
+        )
 
     def coordinates(self, X: Any, n_threads: int = 1) -> Array:
         """(n, N): the kernel with the training rows."""
@@ -364,7 +389,12 @@ def _solved(fitted: FittedSmoother | list[FittedSmoother], targets: Array) -> Ar
     """Return what the solution itself predicts for the training rows, (N, K)."""
     smoothers = fitted if isinstance(fitted, list) else [fitted]
     columns = np.array_split(targets, len(smoothers), axis=1)
-    return np.hstack([part.training @ (np.asarray(part.solution) @ column) for part, column in zip(smoothers, columns)])
+    return np.hstack(
+        [
+            part.training @ (np.asarray(part.solution) @ column)
+            for part, column in zip(smoothers, columns)
+        ]
+    )
 
 
 def rounding_of_mean(targets: Any, n_terms: int) -> float:
@@ -377,7 +407,9 @@ def rounding_of_mean(targets: Any, n_terms: int) -> float:
 
 def _dual(gram: Array, weights: Array | None, l2: float) -> Array:
     try:
-        with warnings.catch_warnings():  # of an ill-conditioned matrix: the replay shows whether it matters
+        with (
+            warnings.catch_warnings()
+        ):  # of an ill-conditioned matrix: the replay shows whether it matters
             warnings.simplefilter("ignore")
             return kernel_ridge(gram, weights, l2)
     except np.linalg.LinAlgError:
@@ -430,5 +462,9 @@ class GaussianProcessAdapter(KernelAdapter):
         """(n, N): the kernel with the training rows, and one where the targets' mean is added again."""
         rows = self._rows(X)
         fitted = self._model.X_train_
-        kernel = np.asarray(self._model.kernel_(rows, fitted)) if len(rows) else np.zeros((0, len(fitted)))
+        kernel = (
+            np.asarray(self._model.kernel_(rows, fitted))
+            if len(rows)
+            else np.zeros((0, len(fitted)))
+        )
         return np.hstack([kernel, np.ones((len(kernel), 1))]) if self._model.normalize_y else kernel

@@ -70,7 +70,9 @@ def kernel_ridge(gram: Array, weights: Array | None, l2: float) -> Array:
     return np.asarray(root[:, None] * linalg.solve(regular, np.diag(root), assume_a="pos"))
 
 
-def neighbour_weights(distances: Any, neighbours: Any, rule: str | Callable[[Any], Any], n_rows: int) -> csr_array:
+def neighbour_weights(
+    distances: Any, neighbours: Any, rule: str | Callable[[Any], Any], n_rows: int
+) -> csr_array:
     """(n, N): each query's neighbours, weighted equally, by inverse distance or by the user's function, to sum one."""
     data, columns, ends = [], [], [0]
     for distance, found in zip(distances, neighbours):
@@ -79,10 +81,16 @@ def neighbour_weights(distances: Any, neighbours: Any, rule: str | Callable[[Any
             near = distance == 0
             weight = near.astype(float) if near.any() else 1.0 / distance
         elif callable(rule):
-            with np.errstate(divide="ignore", invalid="ignore"):  # one divided by a distance of zero, say
+            with np.errstate(
+                divide="ignore", invalid="ignore"
+            ):  # one divided by a distance of zero, say
                 weight = np.asarray(rule(distance), dtype=float)
-        with np.errstate(invalid="ignore", divide="ignore"):  # infinite shares, which the caller refuses
+        with np.errstate(
+            invalid="ignore", divide="ignore"
+        ):  # infinite shares, which the caller refuses
             data.append(weight / weight.sum() if len(weight) else weight)
         columns.append(found)
         ends.append(ends[-1] + len(found))
-    return csr_array((np.concatenate(data), np.concatenate(columns), ends), shape=(len(data), n_rows))
+    return csr_array(
+        (np.concatenate(data), np.concatenate(columns), ends), shape=(len(data), n_rows)
+    )

@@ -58,7 +58,11 @@ def _searched_sparse(fit: Unsolved) -> str:
 
 
 def _of(fit: Unsolved) -> str:
-    alpha = getattr(fit.model, "alpha_", None) if hasattr(fit.model, "alphas") else getattr(fit.model, "alpha", None)
+    alpha = (
+        getattr(fit.model, "alpha_", None)
+        if hasattr(fit.model, "alphas")
+        else getattr(fit.model, "alpha", None)
+    )
     smallest = "" if alpha is None else f" with alpha={np.min(alpha):g}"
     return f"{fit.condition:.1e}{smallest} ({fit.off})"
 
@@ -112,7 +116,9 @@ def seeds_of_runs(model: Any) -> list[int | None]:
     return list(range(RUNS))
 
 
-def run_again(model: Any, X: Any, targets: Array, weights: Array | None, seed: int | None = None) -> Any:
+def run_again(
+    model: Any, X: Any, targets: Array, weights: Array | None, seed: int | None = None
+) -> Any:
     """Return the model fitted again, all that was chosen by the targets held fixed; None where it cannot be."""
     from sklearn.base import clone
 
@@ -121,7 +127,9 @@ def run_again(model: Any, X: Any, targets: Array, weights: Array | None, seed: i
         model = _with_alphas(model)
     how = {} if weights is None else {"sample_weight": weights}
     try:
-        with warnings.catch_warnings():  # that it did not converge, say: the first fit has warned of that
+        with (
+            warnings.catch_warnings()
+        ):  # that it did not converge, say: the first fit has warned of that
             warnings.simplefilter("ignore")
             solver = {"solver": model.solver_} if hasattr(model, "solver_") else {}
             settings = chosen(model) or solver
@@ -129,7 +137,9 @@ def run_again(model: Any, X: Any, targets: Array, weights: Array | None, seed: i
                 settings = {**settings, "random_state": seed}
             found = clone(model).set_params(**settings).fit(X, y, **how)
             return found if _estimated_alike(model, found) else None
-    except Exception:  # a user's own subclass or kernel may do anything: then there is no such evidence
+    except (
+        Exception
+    ):  # a user's own subclass or kernel may do anything: then there is no such evidence
         return None
 
 
@@ -139,7 +149,9 @@ def _estimated_alike(model: Any, again: Any) -> bool:
     if not estimated:
         return True
     first, second = estimated
-    return all(np.allclose(own, other, rtol=SAME_ESTIMATE, atol=0) for own, other in zip(first, second))
+    return all(
+        np.allclose(own, other, rtol=SAME_ESTIMATE, atol=0) for own, other in zip(first, second)
+    )
 
 
 def has_chosen_for_each_output(model: Any) -> bool:

@@ -25,7 +25,9 @@ class TransformedAdapter(Around):
     def __init__(self, inner: Model, scale: TargetScale):
         self._inside = inner
         self.scale = scale
-        self.fingerprint = hashlib.sha256(f"{inner.fingerprint} transformed targets".encode()).hexdigest()
+        self.fingerprint = hashlib.sha256(
+            f"{inner.fingerprint} transformed targets".encode()
+        ).hexdigest()
 
     @classmethod
     def of(cls, model: Any) -> TransformedAdapter:
@@ -51,7 +53,9 @@ class TransformedAdapter(Around):
                 "Fit with one of the two, or with one function that does both.",
             )
         own = model.transformer_
-        backward, onward = (partial(_quietly, method) for method in (own.inverse_transform, own.transform))
+        backward, onward = (
+            partial(_quietly, method) for method in (own.inverse_transform, own.transform)
+        )
         return cls(inner, TargetScale(_name(own), backward, onward))
 
 

@@ -38,7 +38,9 @@ def numbers(X: Any, dtype: DTypeLike) -> Any:
     """Rows of any kind as an array or csr matrix of this type, nulls as nan."""
     if bool(sparse.issparse(X)):
         rows = sparse.csr_matrix(X, dtype=dtype)
-        if rows.indices.dtype != np.intc and rows.nnz <= np.iinfo(np.intc).max:  # the only one that trees take
+        if (
+            rows.indices.dtype != np.intc and rows.nnz <= np.iinfo(np.intc).max
+        ):  # the only one that trees take
             parts = rows.data, rows.indices.astype(np.intc), rows.indptr.astype(np.intc)
             rows = sparse.csr_matrix(parts, shape=rows.shape)
         return rows
@@ -79,7 +81,10 @@ class TreeStack:
 
     def gather(self, *names: str) -> list[NDArray[Any]]:
         """(L, ...) each: arrays of the trees' nodes, at their leaves."""
-        found = [[getattr(tree, name)[leaves] for name in names] for tree, leaves in zip(self._trees, self._inner)]
+        found = [
+            [getattr(tree, name)[leaves] for name in names]
+            for tree, leaves in zip(self._trees, self._inner)
+        ]
         return [np.concatenate(parts) for parts in zip(*found)]
 
     def nodes(self, signs: list[Array], factor: float) -> Nodes:
@@ -92,13 +97,19 @@ class TreeStack:
             children.append(np.where(below < 0, -1, below + start))
             values.append(factor * np.where(inner, tree.value[:, 0, 0], np.nan))
             found.append(np.where(inner, own[np.maximum(tree.feature, 0)], 0).astype(np.int8))
-        return stacked(sizes, np.concatenate(children), np.concatenate(values), np.concatenate(found))
+        return stacked(
+            sizes, np.concatenate(children), np.concatenate(values), np.concatenate(found)
+        )
 
     @cached_property
     def routes(self) -> Routes | Ways | None:
         """Values in float32, left up to the threshold, which is a float64 (sklearn/tree/_tree.pyx)."""
         if (self.n_leaves - 1).mean() > LARGE:
-            return None if self.n_leaves.max() > MOST_LEAVES else Ways(map(self._way, range(len(self._trees))))
+            return (
+                None
+                if self.n_leaves.max() > MOST_LEAVES
+                else Ways(map(self._way, range(len(self._trees))))
+            )
         parts = []
         for t, tree in enumerate(self._trees):
             splits, below = self._splits(t)
@@ -127,12 +138,22 @@ class TreeStack:
     def _feature(self, t: int) -> NDArray[np.int64]:
         """(nodes,): the column that each node of tree t looks at; any for leaves."""
         own: NDArray[np.int64] = self._trees[t].feature
-        return own if self._features is None else self._features[t].astype(np.int64)[np.maximum(own, 0)]
+        return (
+            own
+            if self._features is None
+            else self._features[t].astype(np.int64)[np.maximum(own, 0)]
+        )
 
     def _way(self, t: int) -> tuple[NDArray[Any], ...]:
         """The nodes of tree t, as `Ways` takes them."""
         tree = self._trees[t]
-        return tree.children_left, tree.children_right, self._feature(t), tree.threshold, tree.missing_go_to_left
+        return (
+            tree.children_left,
+            tree.children_right,
+            self._feature(t),
+            tree.threshold,
+            tree.missing_go_to_left,
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         """Everything but the routes, which are made again."""
@@ -160,7 +181,11 @@ class TreeStack:
 
 
 def stacked(
-    sizes: Indices, children: NDArray[np.int64], values: Array, signs: NDArray[np.int8], l2: float = 0.0
+    sizes: Indices,
+    children: NDArray[np.int64],
+    values: Array,
+    signs: NDArray[np.int8],
+    l2: float = 0.0,
 ) -> Nodes:
     """The nodes of trees of these sizes (T,), their leaves numbered in the order of the nodes."""
     ends = children[:, 0] < 0
@@ -188,7 +213,9 @@ class SklearnAdapter(Defaults):
     def __init__(self, model: Any):
         self.n_features = number_of_features(model)
         names = getattr(model, "feature_names_in_", None)
-        self.feature_names: list[str] | None = None if names is None else [str(name) for name in names]
+        self.feature_names: list[str] | None = (
+            None if names is None else [str(name) for name in names]
+        )
         # Rows reach the model as an array, so it must not look for names: it would warn.
         self._model = as_it_is(model)
         vars(self._model).pop("feature_names_in_", None)
@@ -225,7 +252,9 @@ def as_it_is(model: Any) -> Any:
     large, and no fit changes one; where someone does, predictions show it.
     """
     kept = copy.copy(model)
-    trees = hasattr(model, "estimators_") or hasattr(model, "_predictors") or hasattr(model, "tree_")
+    trees = (
+        hasattr(model, "estimators_") or hasattr(model, "_predictors") or hasattr(model, "tree_")
+    )
     for name, value in vars(model).items():
         if name in ("estimators_", "_predictors"):
             setattr(kept, name, copy.copy(value))
@@ -308,7 +337,9 @@ class ForestAdapter(StackAdapter):
         n_trees = len(self._members)
         row_weights = self._row_weights(rows)
         # Trees do not count rows of weight zero, and bagging may have counted a row as often as it was drawn.
-        positive = rows.totals.lightest > 0 if row_weights is None else bool(np.all(row_weights != 0))
+        positive = (
+            rows.totals.lightest > 0 if row_weights is None else bool(np.all(row_weights != 0))
+        )
         counted = positive and not self._bagging
         omega = np.zeros((n_trees + 1, n_trees))
         omega[-1] = 1 / n_trees
@@ -319,13 +350,17 @@ class ForestAdapter(StackAdapter):
             leaf_counts=samples.astype(np.int64) if counted else None,
             leaf_weights=weights,
             l2=np.zeros(int(self._stack.n_leaves.sum())),
-            schedule=Schedule.one_by_one(np.full(n_trees, 1 / n_trees), Coefficients(omega, np.zeros(n_trees + 1))),
+            schedule=Schedule.one_by_one(
+                np.full(n_trees, 1 / n_trees), Coefficients(omega, np.zeros(n_trees + 1))
+            ),
             base=np.zeros(self.n_outputs),
             base_value=np.zeros(self.n_outputs),
             row_weights=row_weights,
             class_counts=self._class_counts(rows, row_weights),
             sampler=self._sampler(rows) if self._sampled else None,
-            explain_mismatch=partial(refusal, STEPS) if getattr(self._model, "warm_start", False) else None,
+            explain_mismatch=partial(refusal, STEPS)
+            if getattr(self._model, "warm_start", False)
+            else None,
             nodes=self._nodes(),
             ancestors=self._stack.ancestors(),
         )
@@ -358,7 +393,9 @@ class ForestAdapter(StackAdapter):
         if self.label_classes is not None:
             values = self._stack.gather("value")[0]
             sizes = [len(own) for own in self.label_classes.classes]
-            return np.concatenate([values[:, label, :size] for label, size in enumerate(sizes)], axis=1)
+            return np.concatenate(
+                [values[:, label, :size] for label, size in enumerate(sizes)], axis=1
+            )
         if self.classes is None:
             return np.asarray(self._stack.gather("value")[0][:, :, 0], dtype=np.float64)
         if all(len(member.classes_) == self.n_outputs for member in self._members):
@@ -411,7 +448,9 @@ class ForestAdapter(StackAdapter):
         if isinstance(self._class_weight, str):
             return self._balanced(rows).weights(np.ones(len(rows.targets), dtype=np.bool_))
         if self.label_classes is not None:
-            labels = np.stack([own.astype(object) for own in self.label_classes.labels(rows.targets)], axis=1)
+            labels = np.stack(
+                [own.astype(object) for own in self.label_classes.labels(rows.targets)], axis=1
+            )
         else:
             codes = rows.targets.argmax(axis=1)
             labels = codes if self._bagging or self.classes is None else self.classes[codes]
@@ -451,9 +490,13 @@ class ForestAdapter(StackAdapter):
             codes = rows.targets.argmax(axis=1)
             if self.label_classes is not None:
                 codes = self.label_classes.codes(rows.targets)
-            return np.asarray(compute_sample_weight("balanced", codes, indices=bag), dtype=np.float64)
+            return np.asarray(
+                compute_sample_weight("balanced", codes, indices=bag), dtype=np.float64
+            )
 
-        by_bag = not self._bagging and getattr(self._model, "class_weight", None) == "balanced_subsample"
+        by_bag = (
+            not self._bagging and getattr(self._model, "class_weight", None) == "balanced_subsample"
+        )
         name = f"the bags of scikit-learn's {type(self._model).__name__}"
         given = name, rows.totals.n_rows, lambda: bags(self._bagged), balanced if by_bag else None
         seeds: list[Any] = [getattr(member, "random_state", None) for member in self._members]

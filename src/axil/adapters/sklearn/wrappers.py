@@ -16,7 +16,12 @@ from axil.adapters.searches import unwrapped
 from axil.adapters.sklearn.adapter import reader_of
 from axil.adapters.sklearn.boosting import StagesAfterInit
 from axil.adapters.sklearn.calibration import CalibratedEnsemble, ensemble_members
-from axil.adapters.sklearn.parts import bagging_members, is_dropped, require_soft_voting, voting_members
+from axil.adapters.sklearn.parts import (
+    bagging_members,
+    is_dropped,
+    require_soft_voting,
+    voting_members,
+)
 from axil.adapters.sklearn.refusals import CALIBRATION, fits_init
 from axil.adapters.sklearn.side_by_side import read_exact
 from axil.adapters.sklearn.trees import SklearnAdapter, as_it_is, bagged_numbers, numbers
@@ -40,7 +45,9 @@ def _voting(model: Any, inside: Read) -> SumModel:
     members = _read_members(inside, voting_members(model))
     classes, kept = getattr(model, "classes_", None), as_it_is(model)
     predict = kept.predict if classes is None else kept.predict_proba
-    return SumModel(predict, members, members[0].model, None if classes is None else owned(np.asarray(classes)))
+    return SumModel(
+        predict, members, members[0].model, None if classes is None else owned(np.asarray(classes))
+    )
 
 
 def _stacking(model: Any, inside: Read) -> SumModel:
@@ -67,16 +74,27 @@ def _stacking(model: Any, inside: Read) -> SumModel:
         )
     used = [name for name, part in model.estimators if not is_dropped(part)]
     members = [
-        Member(name, _read(inside, estimator, f"named_estimators_[{name!r}]", "y"), float(coefficient))
+        Member(
+            name, _read(inside, estimator, f"named_estimators_[{name!r}]", "y"), float(coefficient)
+        )
         for name, estimator, coefficient in zip(used, model.estimators_, coefficients, strict=True)
     ]
-    return SumModel(as_it_is(model).predict, members, members[0].model, constant=float(np.ravel(last.intercept_)[0]))
+    return SumModel(
+        as_it_is(model).predict,
+        members,
+        members[0].model,
+        constant=float(np.ravel(last.intercept_)[0]),
+    )
 
 
 def _each_output(model: Any, inside: Read) -> SumModel:
     """One model for each output, side by side."""
     members = [
-        Member(f"output {k}", _read(inside, estimator, f"estimators_[{k}]", takes_derivatives=True), output=k)
+        Member(
+            f"output {k}",
+            _read(inside, estimator, f"estimators_[{k}]", takes_derivatives=True),
+            output=k,
+        )
         for k, estimator in enumerate(model.estimators_)
     ]
     return SumModel(as_it_is(model).predict, members, members[0].model)
@@ -96,7 +114,9 @@ class BaggingModel(SumModel):
         if kept is None:
             raise InputError("This model was fitted without sample_weight: leave it out.")
         if weights is None:
-            raise InputError("The rows of this model's bags were drawn by sample_weight: pass the same.")
+            raise InputError(
+                "The rows of this model's bags were drawn by sample_weight: pass the same."
+            )
         found, expected = weights / weights.sum(), kept / kept.sum()
         for row in np.flatnonzero(~(np.abs(found - expected) <= SAME * expected))[:1]:
             cause = "sample_weight is not what the fit was given: pass the same weights, in the order of the rows."
@@ -126,7 +146,9 @@ def _bagging(model: Any, inside: Read) -> SumModel:
                 "Fit with more rows in each bag, or explain the models of estimators_ one by one.",
             )
     kept = as_it_is(model)
-    vars(kept).pop("feature_names_in_", None)  # rows reach it as an array, so it must not look for names
+    vars(kept).pop(
+        "feature_names_in_", None
+    )  # rows reach it as an array, so it must not look for names
     predict = kept.predict if classes is None else kept.predict_proba
     names, read = None if classes is None else owned(np.asarray(classes)), bagged_numbers
     found = BaggingModel(predict, members, outer, names, read=read)
@@ -138,7 +160,9 @@ def _bagging(model: Any, inside: Read) -> SumModel:
     return found
 
 
-WIDEST_INIT = 1e-3  # of predictions of an init: float32 times the condition numbers of common tables
+WIDEST_INIT = (
+    1e-3  # of predictions of an init: float32 times the condition numbers of common tables
+)
 
 
 def _after_init(model: Any, inside: Read) -> SumModel | None:
@@ -148,7 +172,10 @@ def _after_init(model: Any, inside: Read) -> SumModel | None:
     stages = StagesAfterInit(model)
     first = _read(inside, model.init_, "init")
     _allow_single_precision(first)
-    members, read = [Member("init", first), Member("the trees", stages)], partial(numbers, dtype=np.float32)
+    members, read = (
+        [Member("init", first), Member("the trees", stages)],
+        partial(numbers, dtype=np.float32),
+    )
     found = ResidualModel(stages.whole, members, stages, read=read)
     found.stages = stages
     return found
@@ -196,7 +223,11 @@ def _read_members(inside: Read, members: list[Member]) -> list[Member]:
     without_weights: UnsupportedModelError | None = None
     for member in members:
         try:
-            found.append(replace(member, model=_read(inside, member.model, member.name, takes_derivatives=True)))
+            found.append(
+                replace(
+                    member, model=_read(inside, member.model, member.name, takes_derivatives=True)
+                )
+            )
         except UnsupportedModelError as error:
             if not error.derivative:
                 raise
@@ -206,7 +237,9 @@ def _read_members(inside: Read, members: list[Member]) -> list[Member]:
     return found
 
 
-def _read(inside: Read, estimator: Any, name: str, targets: str = "", takes_derivatives: bool = False) -> Model:
+def _read(
+    inside: Read, estimator: Any, name: str, targets: str = "", takes_derivatives: bool = False
+) -> Model:
     """Return the adapter of a model inside; what is refused says which.
 
     Parameters
@@ -228,14 +261,18 @@ def _read(inside: Read, estimator: Any, name: str, targets: str = "", takes_deri
         instead, derivative = error.instead, error.derivative and takes_derivatives
         if error.derivative and not takes_derivatives:
             explained = (
-                f":\n    axil.Explainer(model.{name}, X, {targets})" if targets else ", on the rows of its own fit."
+                f":\n    axil.Explainer(model.{name}, X, {targets})"
+                if targets
+                else ", on the rows of its own fit."
             )
             instead = (
                 "The sum of these members' predictions is not explained. Fit the whole with members that have exact weights, "
                 f"such as forests. Or explain {name} by itself{explained}"
             )
         setting = f"{name}.{error.setting}"
-        raise UnsupportedModelError(setting, error.value, error.reason, instead, error.condition, derivative) from None
+        raise UnsupportedModelError(
+            setting, error.value, error.reason, instead, error.condition, derivative
+        ) from None
     if found is None:
         raise UnsupportedModelError(
             name,

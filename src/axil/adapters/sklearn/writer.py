@@ -27,13 +27,17 @@ def write(model: Any, fits: list[LeafFit]) -> Any:
     if hasattr(model, "_predictors"):
         _put_histograms(written, fit)
     elif hasattr(model, "init_"):
-        written.n_iter_no_change = None  # rows that early stopping held out are not among the new ones
+        written.n_iter_no_change = (
+            None  # rows that early stopping held out are not among the new ones
+        )
         learning_rate = float(model.learning_rate)
         for t, tree in enumerate(written.estimators_.ravel()):
             factor = float(fit.rates[t]) / learning_rate if learning_rate else 1.0
             _put(tree.tree_, fit, t, factor)
         if fit.estimated and fit.means is None:
-            written.init_.constant_ = np.asarray(fit.base, dtype=np.float64).reshape(written.init_.constant_.shape)
+            written.init_.constant_ = np.asarray(fit.base, dtype=np.float64).reshape(
+                written.init_.constant_.shape
+            )
         elif fit.estimated and fit.means is not None:
             prior = fit.means if len(fit.means) > 1 else np.append(1 - fit.means, fit.means)
             written.init_.class_prior_ = prior
@@ -41,11 +45,20 @@ def write(model: Any, fits: list[LeafFit]) -> Any:
         members = getattr(written, "estimators_", [written])
         labels = getattr(model, "classes_", ())
         if any(len(getattr(member, "classes_", ())) != len(labels) for member in members):
-            raise UnsupportedQuestionError("refit", "some of its trees were fitted on bags without some class", INSTEAD)
+            raise UnsupportedQuestionError(
+                "refit", "some of its trees were fitted on bags without some class", INSTEAD
+            )
         for t, member in enumerate(members):
-            _put(member.tree_, fit, t, sizes=[len(own) for own in labels] if isinstance(labels, list) else None)
+            _put(
+                member.tree_,
+                fit,
+                t,
+                sizes=[len(own) for own in labels] if isinstance(labels, list) else None,
+            )
         if hasattr(written, "_n_samples"):
-            if getattr(written, "_max_samples", None) == written._n_samples:  # each tree of the bag sees all rows
+            if (
+                getattr(written, "_max_samples", None) == written._n_samples
+            ):  # each tree of the bag sees all rows
                 written._max_samples = fit.n_rows
             written._n_samples = fit.n_rows
         if hasattr(written, "_sample_weight"):  # from 1.9 on, also where no rows were drawn by them
@@ -53,7 +66,9 @@ def write(model: Any, fits: list[LeafFit]) -> Any:
     return written
 
 
-def _put(tree: Any, fit: LeafFit, t: int, factor: float = 1.0, sizes: list[int] | None = None) -> None:
+def _put(
+    tree: Any, fit: LeafFit, t: int, factor: float = 1.0, sizes: list[int] | None = None
+) -> None:
     """Other values for one tree, in its own memory; the impurities of its nodes stay as they were.
 
     ``sizes``: the numbers of classes of several labels, which a tree keeps in rows as long as the longest.
@@ -74,7 +89,9 @@ def _put(tree: Any, fit: LeafFit, t: int, factor: float = 1.0, sizes: list[int] 
 def _put_histograms(model: Any, fit: LeafFit) -> None:
     """Other values for histogram boosting, whose rows that early stopping held out are not among the new ones."""
     model.early_stopping, model.do_early_stopping_ = False, False
-    for t, predictor in enumerate(predictor for iteration in model._predictors for predictor in iteration):
+    for t, predictor in enumerate(
+        predictor for iteration in model._predictors for predictor in iteration
+    ):
         table = predictor.nodes
         below = np.stack([table["left"], table["right"]], axis=1).astype(np.int64)
         ends = table["is_leaf"] != 0
@@ -84,7 +101,9 @@ def _put_histograms(model: Any, fit: LeafFit) -> None:
         own[ends] *= fit.rates[t]
         table["value"], table["count"] = own, nodes.counts
     if fit.estimated:
-        model._baseline_prediction = np.asarray(fit.base).reshape(np.shape(model._baseline_prediction))
+        model._baseline_prediction = np.asarray(fit.base).reshape(
+            np.shape(model._baseline_prediction)
+        )
 
 
 def again(model: Any, X: Any, y: Any, sample_weight: Any) -> Any:
@@ -93,7 +112,9 @@ def again(model: Any, X: Any, y: Any, sample_weight: Any) -> Any:
     from sklearn.utils.validation import has_fit_parameter
 
     if sample_weight is not None and not has_fit_parameter(model, "sample_weight"):
-        raise UnsupportedQuestionError("refit", f"{type(model).__name__} takes no sample_weight", "Leave it out.")
+        raise UnsupportedQuestionError(
+            "refit", f"{type(model).__name__} takes no sample_weight", "Leave it out."
+        )
     if hasattr(model, "lambda_") or has_chosen_for_each_output(model):
         return _with_penalties(model, X, y, sample_weight)
     made = clone(model).set_params(**chosen(model))

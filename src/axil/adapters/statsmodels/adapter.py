@@ -48,13 +48,17 @@ class LeastSquaresAdapter(SmootherModel):
         self._params = np.array(results.params, dtype=np.float64)
         self.fitted_rows = int(self._model.nobs)
         if self._formula is not None:
-            self.feature_names = _named(self._formula, [str(name) for name in self._model.data.frame.columns])
+            self.feature_names = _named(
+                self._formula, [str(name) for name in self._model.data.frame.columns]
+            )
             self.n_features, self.takes_text = len(self.feature_names), True
         else:
             self.n_features = len(self._params)
             framed = hasattr(self._model.data.orig_exog, "columns")
             self.feature_names = [str(name) for name in self._model.exog_names] if framed else None
-        self.fingerprint = hashlib.sha256(f"{self._kind} {self._formula}".encode() + self._params.tobytes()).hexdigest()
+        self.fingerprint = hashlib.sha256(
+            f"{self._kind} {self._formula}".encode() + self._params.tobytes()
+        ).hexdigest()
 
     def coordinates(self, X: Any, n_threads: int = 1) -> Array:
         """(n, p): the columns of the design matrix."""
@@ -62,9 +66,13 @@ class LeastSquaresAdapter(SmootherModel):
             return np.zeros((0, len(self._params)))
         if self._formula is None:
             return np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
-        rows = np.asarray(self._results._transform_predict_exog(X, transform=True)[0], dtype=np.float64)
+        rows = np.asarray(
+            self._results._transform_predict_exog(X, transform=True)[0], dtype=np.float64
+        )
         if not np.isfinite(rows).all():
-            raise InputError("The formula makes missing or infinite values of these rows. Leave such rows out.")
+            raise InputError(
+                "The formula makes missing or infinite values of these rows. Leave such rows out."
+            )
         return rows
 
     def predictions(self, X: Any) -> Array:
@@ -76,7 +84,9 @@ class LeastSquaresAdapter(SmootherModel):
         """The model keeps rows and targets, unless its data were removed."""
         if self._model.exog is not None:
             check_rows(np.asarray(self._model.exog), self.coordinates(X))
-            check_targets(np.asarray(self._model.endog, dtype=np.float64).reshape(targets.shape), targets)
+            check_targets(
+                np.asarray(self._model.endog, dtype=np.float64).reshape(targets.shape), targets
+            )
 
     def smoother(self, X: Any, weights: Array | None) -> FittedSmoother:
         """Coefficients from the targets."""
@@ -91,7 +101,9 @@ class LeastSquaresAdapter(SmootherModel):
     def _root(self, n_rows: int) -> Array:
         """W: (N,) where errors are independent, else (N, N)."""
         if self._kind == "WLS":
-            return np.sqrt(np.broadcast_to(np.asarray(self._model.weights, dtype=np.float64), (n_rows,)))
+            return np.sqrt(
+                np.broadcast_to(np.asarray(self._model.weights, dtype=np.float64), (n_rows,))
+            )
         whitening = getattr(self._model, "cholsigmainv", None) if self._kind == "GLS" else None
         return np.ones(n_rows) if whitening is None else np.asarray(whitening, dtype=np.float64)
 
@@ -114,7 +126,9 @@ class LeastSquaresAdapter(SmootherModel):
         how = {"WLS": "weights", "GLS": "sigma"}.get(self._kind)
         given = {} if how is None else {how: getattr(self._model, how)}
         rows = self.coordinates(X)
-        return np.asarray(type(self._model)(targets[:, 0], rows, **given).fit().predict(rows)).reshape(-1, 1)
+        return np.asarray(
+            type(self._model)(targets[:, 0], rows, **given).fit().predict(rows)
+        ).reshape(-1, 1)
 
     def causes(self, what: str) -> str:
         """Reasons for a disagreement."""

@@ -28,7 +28,10 @@ _CLASSES = {  # name: reason, condition
 def fitted_by(results: Any) -> str:
     """The class of the model that these are the results of; its parent's where it is the user's own."""
     kinds = type(results.model).__mro__
-    return next((kind.__name__ for kind in kinds if kind.__module__.startswith("statsmodels.")), kinds[0].__name__)
+    return next(
+        (kind.__name__ for kind in kinds if kind.__module__.startswith("statsmodels.")),
+        kinds[0].__name__,
+    )
 
 
 def _regularised(results: Any) -> str:
@@ -55,5 +58,10 @@ REFUSALS: tuple[Refusal[Any], ...] = (
     ),
     *by_name("class", lambda results: [fitted_by(results)], _CLASSES, _OLS),
     Refusal("class", _other, "axil reads OLS, WLS and GLS of statsmodels", _OLS),
-    Refusal("params", _several, "axil reads least squares of one output", "Fit one model for each output."),
+    Refusal(
+        "params",
+        _several,
+        "axil reads least squares of one output",
+        "Fit one model for each output.",
+    ),
 )

@@ -23,7 +23,15 @@ from axil.adapters.xgboost.draws import DrawPlan, Subsample
 from axil.adapters.xgboost.matrix import as_matrix, coded_table
 from axil.adapters.xgboost.percentile import PERCENTILES, XGBoostPercentile, alphas
 from axil.adapters.xgboost.plan import drop_factors, plan_of, plan_of_draws
-from axil.adapters.xgboost.rates import LEAF_ROUNDING, ROUNDING, Leaves, confirmed, is_silent, rate_of_steps, recover
+from axil.adapters.xgboost.rates import (
+    LEAF_ROUNDING,
+    ROUNDING,
+    Leaves,
+    confirmed,
+    is_silent,
+    rate_of_steps,
+    recover,
+)
 from axil.adapters.xgboost.refusals import REFUSALS, XGBoostReading, causes, continued, pruned
 from axil.adapters.xgboost.rule import XGBoostRule
 from axil.errors import InputError, UnsupportedModelError
@@ -100,7 +108,10 @@ class XGBoostAdapter(TreeModel):
         self._n_iterations = n_iterations or int(model.iterations[-1]) + 1
         self._n_trees = int(np.searchsorted(model.iterations, self._n_iterations))
         self._trees = model.trees[: self._n_trees]
-        self._groups, self._iterations = model.groups[: self._n_trees], model.iterations[: self._n_trees]
+        self._groups, self._iterations = (
+            model.groups[: self._n_trees],
+            model.iterations[: self._n_trees],
+        )
         self.n_features = int(booster.num_features())
         self.feature_names: list[str] | None = booster.feature_names
         self.n_outputs = model.n_outputs
@@ -111,7 +122,9 @@ class XGBoostAdapter(TreeModel):
             self.leaf_tolerance *= 2  # the drop weights are rounded likewise
         self._rule = XGBoostRule.of(self._settings, self.n_features)
         if self._rule.signs.any():
-            self.leaf_tolerance *= 2  # bounds are rounded once more than the values that they come from
+            self.leaf_tolerance *= (
+                2  # bounds are rounded once more than the values that they come from
+            )
         self.starts_with_base = self._reading.objective in PERCENTILES and not leaves_only
         self.starts_with_percentile = self.starts_with_base and model.base_estimated
         self.repeats_targets = self._reading.objective == "reg:quantileerror"
@@ -186,7 +199,9 @@ class XGBoostAdapter(TreeModel):
         matrix = as_matrix(X, self._booster, self._missing, self._model.categories)
         # XGBoost gives leaves from the first iteration on only; a slice of the model has its own first.
         booster = self._booster[begin:end] if begin else self._booster
-        nodes = booster.predict(matrix, pred_leaf=True, iteration_range=(0, end - begin), validate_features=False)
+        nodes = booster.predict(
+            matrix, pred_leaf=True, iteration_range=(0, end - begin), validate_features=False
+        )
         first, last = np.searchsorted(self._iterations, (begin, end))
         nodes = np.asarray(nodes).reshape(matrix.num_row(), last - first).astype(np.int64)
         found: NDArray[np.int32] = self._leaf_of_node[nodes + self._node_starts[first:last]]
@@ -198,16 +213,22 @@ class XGBoostAdapter(TreeModel):
         if self.routes is not None and table is not None:
             first, last = np.searchsorted(self._iterations, (begin, end))
             found = np.empty((last - first, X.shape[0]), dtype=np.uint16)
-            if replace(self.routes, starts=self.routes.starts[first : last + 1]).assign(table, found, 1):
+            if replace(self.routes, starts=self.routes.starts[first : last + 1]).assign(
+                table, found, 1
+            ):
                 return found.T
         return self._leaves(X, begin, end)
 
-    def predictions(self, X: Any, offsets: Array | None = None, output_margin: bool = False) -> Array:
+    def predictions(
+        self, X: Any, offsets: Array | None = None, output_margin: bool = False
+    ) -> Array:
         """(n, K): what ``predict`` gives, with offsets for base_margin, or before the link."""
         matrix = as_matrix(X, self._booster, self._missing, self._model.categories)
         if offsets is not None:
             matrix.set_base_margin(offsets.astype(np.float32))
-        output_margin = output_margin or self.repeats_targets  # from 3.4 on `predict` sorts the quantiles of each row
+        output_margin = (
+            output_margin or self.repeats_targets
+        )  # from 3.4 on `predict` sorts the quantiles of each row
         how = {"output_margin": output_margin, "iteration_range": (0, self._n_iterations)}
         found = self._booster.predict(matrix, validate_features=False, **how)
         return np.asarray(found, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
@@ -227,11 +248,19 @@ class XGBoostAdapter(TreeModel):
             return self._percentiles(rows, plan, factors)
         rates, l2 = self._rates(rows)
         entries = []
-        together = self._model.shared and not self._rule.bends  # else each output has a pattern of its own
+        together = (
+            self._model.shared and not self._rule.bends
+        )  # else each output has a pattern of its own
         for group in range(1 if together else self.n_outputs):
-            own = np.arange(self._n_trees) if self._model.shared else np.flatnonzero(self._groups == group)
+            own = (
+                np.arange(self._n_trees)
+                if self._model.shared
+                else np.flatnonzero(self._groups == group)
+            )
             outputs = np.arange(self.n_outputs) if together else np.array([group])
-            entry = self._entry(own, outputs, rates[own], [l2[t] for t in own], rows.totals.weighted)
+            entry = self._entry(
+                own, outputs, rates[own], [l2[t] for t in own], rows.totals.weighted
+            )
             entry = replace(entry, sampler=Subsample(plan, own) if plan.samples else None)
             entry = self._with_coefficients(entry, own, factors, rows.totals.offset)
             entry = replace(entry, value_slack=self._slack(entry, own, rows.totals.largest))
@@ -255,7 +284,9 @@ class XGBoostAdapter(TreeModel):
         found = drop_factors(self._model, plan, self._n_iterations)
         return found if self._drops else None
 
-    def _percentiles(self, rows: TrainingRows, plan: DrawPlan, factors: Array | None) -> list[BoostedFit]:
+    def _percentiles(
+        self, rows: TrainingRows, plan: DrawPlan, factors: Array | None
+    ) -> list[BoostedFit]:
         """The entries of all outputs where leaf values are percentiles of residuals."""
         require_rows(rows, "objective", self._reading.objective)
         totals, estimated = rows.totals, self._model.base_estimated
@@ -269,25 +300,40 @@ class XGBoostAdapter(TreeModel):
         entries, shares = [], alphas(self._reading.objective_settings, self.n_outputs)
         apart = float(np.ptp(rows.targets))
         for group, alpha in enumerate(shares):
-            own = np.arange(self._n_trees) if self._model.shared else np.flatnonzero(self._groups == group)
+            own = (
+                np.arange(self._n_trees)
+                if self._model.shared
+                else np.flatnonzero(self._groups == group)
+            )
             ranks = XGBoostPercentile(alpha, rows.weights)
             sampler = Subsample(plan, own) if plan.samples else None
             rates = self._stated_rates(rows, own, group, ranks, sampler)
             none = [np.zeros(len(self._trees[t].leaves)) for t in own]
             entry = self._entry(own, np.array([group]), rates, none, totals.weighted)
             if self._model.shared:
-                entry = replace(entry, leaf_values=entry.leaf_values[:, [group]], columns=own.astype(np.int64))
+                entry = replace(
+                    entry, leaf_values=entry.leaf_values[:, [group]], columns=own.astype(np.int64)
+                )
             entry = self._with_coefficients(
-                replace(entry, sampler=sampler, explain_mismatch=self._doubt(own)), own, factors, totals.offset
+                replace(entry, sampler=sampler, explain_mismatch=self._doubt(own)),
+                own,
+                factors,
+                totals.offset,
             )
             own_rates = np.repeat(np.nan_to_num(entry.learning_rates, nan=1.0), entry.n_leaves)
             apart_by_scores = np.repeat(self._apart(totals.largest)[own], entry.n_leaves)
             entry = replace(entry, value_slack=own_rates * (apart_by_scores + 2 * ROUNDING * apart))
             start = float(entry.base_value[0])
-            entries.append(with_base(entry, ranks, rows, start if estimated else None, 8 * ROUNDING * abs(start)))
+            entries.append(
+                with_base(
+                    entry, ranks, rows, start if estimated else None, 8 * ROUNDING * abs(start)
+                )
+            )
         return entries
 
-    def _doubt(self, own: NDArray[np.intp]) -> Callable[[NDArray[np.bool_]], UnsupportedModelError | None] | None:
+    def _doubt(
+        self, own: NDArray[np.intp]
+    ) -> Callable[[NDArray[np.bool_]], UnsupportedModelError | None] | None:
         """Return why percentiles of these trees may disagree with the data: later ones are Newton steps."""
         shown = [self._trees[t].is_stepped for t in own]
         if False not in shown:
@@ -314,7 +360,9 @@ class XGBoostAdapter(TreeModel):
         made = ranks.values(leaf, residuals, draw, len(tree.leaves))
         values = tree.values[:, output if self._model.shared else 0]
         near = np.abs(values - stated * made).max() <= AS_STATED * np.abs(values).max(initial=0.0)
-        rates = np.full(len(own), stated if near or self._drops or len(tree.splits) == 0 else np.nan)
+        rates = np.full(
+            len(own), stated if near or self._drops or len(tree.splits) == 0 else np.nan
+        )
         l2 = self._settings.number("reg_lambda")
         is_known = near and abs(rate_of_steps(tree, l2) - stated) <= 1e-3 * stated  # so is lambda
         for place, t in enumerate(own):
@@ -325,7 +373,9 @@ class XGBoostAdapter(TreeModel):
                 rates[place] = np.nan
         return rates
 
-    def _bent(self, trees: BoostedFit, own: NDArray[np.intp], output: int, l2: list[Array]) -> BoostedFit:
+    def _bent(
+        self, trees: BoostedFit, own: NDArray[np.intp], output: int, l2: list[Array]
+    ) -> BoostedFit:
         """The entry of one output with what bends its leaves."""
         column = output if self._model.shared else 0
         tree_shares = trees.schedule.tree_shares
@@ -333,18 +383,38 @@ class XGBoostAdapter(TreeModel):
         nodes = self._rule.nodes([self._trees[t] for t in own], column, [l2[t] for t in own], final)
         # Outputs that share trees have leaf numbers of their own: a replay overwrites them.
         columns = own.astype(np.int64) if self._model.shared else trees.columns
-        bent = replace(trees, l1=self._rule.l1, max_step=self._rule.max_step, nodes=nodes, columns=columns)
+        bent = replace(
+            trees, l1=self._rule.l1, max_step=self._rule.max_step, nodes=nodes, columns=columns
+        )
         return replace(bent, leaf_values=trees.leaf_values[:, [column]])
 
     def _entry(
-        self, own: NDArray[np.intp], outputs: NDArray[np.intp], rates: Array, l2: list[Array], weighted: bool
+        self,
+        own: NDArray[np.intp],
+        outputs: NDArray[np.intp],
+        rates: Array,
+        l2: list[Array],
+        weighted: bool,
     ) -> BoostedFit:
         trees = [self._trees[t] for t in own]
         n_leaves = np.array([len(tree.leaves) for tree in trees], dtype=np.int64)
-        drop = np.ones(len(own)) if self._model.weight_drop is None else self._model.weight_drop[own]
-        hessians = [None if tree.node_hessians is None else tree.node_hessians[tree.leaves] for tree in trees]
-        known = None if any(own is None for own in hessians) else np.concatenate([h for h in hessians if h is not None])
-        whole = known is not None and not weighted and bool(np.all(known == np.rint(known)) and known.max() < 2**24)
+        drop = (
+            np.ones(len(own)) if self._model.weight_drop is None else self._model.weight_drop[own]
+        )
+        hessians = [
+            None if tree.node_hessians is None else tree.node_hessians[tree.leaves]
+            for tree in trees
+        ]
+        known = (
+            None
+            if any(own is None for own in hessians)
+            else np.concatenate([h for h in hessians if h is not None])
+        )
+        whole = (
+            known is not None
+            and not weighted
+            and bool(np.all(known == np.rint(known)) and known.max() < 2**24)
+        )
         base = np.broadcast_to(self._model.base_score, (self.n_outputs,))[outputs]
         return BoostedFit(
             n_leaves=n_leaves,
@@ -355,7 +425,9 @@ class XGBoostAdapter(TreeModel):
             schedule=Schedule.one_by_one(rates),
             base=None if self._model.base_estimated else base,
             base_value=base,
-            explain_mismatch=next((partial(pruned, t) for t, tree in enumerate(trees) if tree.pruned), None),
+            explain_mismatch=next(
+                (partial(pruned, t) for t, tree in enumerate(trees) if tree.pruned), None
+            ),
             ancestors=_ancestors(trees, l2) if self._averages else None,
             columns=None if len(own) == self._n_trees else own.astype(np.int64),
         )
@@ -369,8 +441,13 @@ class XGBoostAdapter(TreeModel):
         if tree.node_hessians is None:
             return np.zeros(len(tree.leaves), dtype=np.bool_)
         keeps = len(tree.splits) == 0 and self._model.version >= (3, 4)
-        hessians, lightest = tree.node_hessians[tree.leaves], self._settings.number("min_child_weight") * (not keeps)
-        found: NDArray[np.bool_] = (hessians <= 0) | ((hessians < lightest) & ~tree.values.any(axis=1))
+        hessians, lightest = (
+            tree.node_hessians[tree.leaves],
+            self._settings.number("min_child_weight") * (not keeps),
+        )
+        found: NDArray[np.bool_] = (hessians <= 0) | (
+            (hessians < lightest) & ~tree.values.any(axis=1)
+        )
         return found
 
     def _with_coefficients(
@@ -402,7 +479,9 @@ class XGBoostAdapter(TreeModel):
         iteration so far up to one rounding per tree apart.
         """
         n_parallel = self._model.n_parallel
-        return np.asarray(2 * ROUNDING * largest * (n_parallel if n_parallel > 1 else 0) * self._iterations)
+        return np.asarray(
+            2 * ROUNDING * largest * (n_parallel if n_parallel > 1 else 0) * self._iterations
+        )
 
     def _slack(self, trees: BoostedFit, own: NDArray[np.intp], largest: float) -> Array:
         """(L,): how far leaves are off for scores that are rounded otherwise."""
@@ -413,12 +492,18 @@ class XGBoostAdapter(TreeModel):
     @property
     def _stated_rate(self) -> float:
         """The rate of the settings, parallel trees accounted for."""
-        return float(np.float32(self._settings.number("learning_rate")) / np.float32(self._model.n_parallel))
+        return float(
+            np.float32(self._settings.number("learning_rate")) / np.float32(self._model.n_parallel)
+        )
 
     @property
     def settles(self) -> bool:  # type: ignore[override]
         """Whether sums confirm the settings: any rate would lead to a single leaf's value, and any targets to a zero."""
-        return not (self.starts_with_base or self._drops or all(len(tree.splits) == 0 for tree in self._trees))
+        return not (
+            self.starts_with_base
+            or self._drops
+            or all(len(tree.splits) == 0 for tree in self._trees)
+        )
 
     def _rates(self, rows: TrainingRows) -> tuple[Array, list[Array]]:
         """(T,) rates, parallel trees accounted for, and for each tree (L_t,) what is added to its leaves' weights.
@@ -432,15 +517,22 @@ class XGBoostAdapter(TreeModel):
         as_stated = rates, [np.where(self._zero(tree), np.inf, l2) for tree in self._trees]
         if not self.settles or rows.leaf_totals is None:
             return as_stated
-        observed, checked = self._observed(rows), int(np.searchsorted(self._iterations, CHECKED_ITERATIONS)) + 1
+        observed, checked = (
+            self._observed(rows),
+            int(np.searchsorted(self._iterations, CHECKED_ITERATIONS)) + 1,
+        )
         first = list(islice(observed, checked))
         agree = all(leaves.agree(stated, l2) for leaves in first if leaves.values.any())
-        later_agree = (is_silent(tree) or confirmed(tree, stated, l2) for tree in self._trees[checked:])
+        later_agree = (
+            is_silent(tree) or confirmed(tree, stated, l2) for tree in self._trees[checked:]
+        )
         if agree and not self._rule.bends and all(later_agree):
             return as_stated
         every = [*first, *observed]
         rates, lambdas = recover(every, stated, l2, self._model.n_parallel)
-        return rates, [np.where(leaves.zero, np.inf, found) for leaves, found in zip(every, lambdas)]
+        return rates, [
+            np.where(leaves.zero, np.inf, found) for leaves, found in zip(every, lambdas)
+        ]
 
     def _observed(self, rows: TrainingRows) -> Iterator[Leaves]:
         """For each tree, the sums that its leaves were made of."""
@@ -450,7 +542,9 @@ class XGBoostAdapter(TreeModel):
         for group, entry in enumerate(totals):
             own = np.flatnonzero(self._groups == group)
             ends = np.cumsum([len(self._trees[t].leaves) for t in own])[:-1]
-            found |= zip(own.tolist(), zip(np.split(entry.weights, ends), np.split(entry.sums, ends)))
+            found |= zip(
+                own.tolist(), zip(np.split(entry.weights, ends), np.split(entry.sums, ends))
+            )
         return (self._made_of(t, *found[t], rows.totals) for t in range(self._n_trees))
 
     def _made_of(self, t: int, weights: Array, sums: Array, totals: Totals) -> Leaves:
@@ -462,7 +556,14 @@ class XGBoostAdapter(TreeModel):
             zero |= (np.abs(sums).max(axis=1) > 1e-12 * size) & ~tree.values.any(axis=1)
         of_values = np.broadcast_to(weights[:, None], tree.values.shape)
         slack = self._apart(totals.largest)[t]
-        found = Leaves(tree.values[~zero].ravel(), of_values[~zero].ravel(), sums[~zero].ravel(), zero, tree, slack)
+        found = Leaves(
+            tree.values[~zero].ravel(),
+            of_values[~zero].ravel(),
+            sums[~zero].ravel(),
+            zero,
+            tree,
+            slack,
+        )
         if not self._rule.bends:
             return found
 
@@ -479,7 +580,10 @@ class XGBoostAdapter(TreeModel):
 
 def _ancestors(trees: list[Tree], l2: list[Array]) -> Ancestors:
     """Return the splits of these trees, as parents of their leaves; ``l2`` has what is added to the leaves' weights."""
-    of_splits = [np.full(len(tree.splits), own[np.isfinite(own)].min(initial=np.inf)) for tree, own in zip(trees, l2)]
+    of_splits = [
+        np.full(len(tree.splits), own[np.isfinite(own)].min(initial=np.inf))
+        for tree, own in zip(trees, l2)
+    ]
     return Ancestors.of([tree.nodes()[3] for tree in trees], np.concatenate(of_splits))
 
 

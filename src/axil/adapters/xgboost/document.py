@@ -25,7 +25,14 @@ from axil.types import Array
 # The fields, besides the leaf values, that decide leaf membership.
 _SIDES = ("left_children", "right_children")
 _STRUCTURE = (*_SIDES, "split_indices", "split_conditions", "default_left", "split_type")
-_DECISIVE = (*_STRUCTURE, "categories", "categories_nodes", "categories_sizes", "sum_hessian", "leaf_weights")
+_DECISIVE = (
+    *_STRUCTURE,
+    "categories",
+    "categories_nodes",
+    "categories_sizes",
+    "sum_hessian",
+    "leaf_weights",
+)
 
 
 _STEP_ROUNDING = 2.0**-21  # of values that are steps times a rate: both are rounded to float32
@@ -58,7 +65,9 @@ class Tree:
     def depths(self) -> NDArray[np.int64]:
         """(nodes,): how far each is from the root, with those that were pruned away."""
         at = np.arange(self.n_nodes)
-        above = np.clip(self.integers("parents"), 0, np.maximum(at - 1, 0))  # a node comes after its parent
+        above = np.clip(
+            self.integers("parents"), 0, np.maximum(at - 1, 0)
+        )  # a node comes after its parent
         found = np.zeros(self.n_nodes, dtype=np.int64)
         while at.any():
             found += at > 0
@@ -90,7 +99,9 @@ class Tree:
     @cached_property
     def last_splits(self) -> NDArray[np.int64]:
         """(S', 3): the splits whose children are both leaves, and these children."""
-        found = np.stack([self.splits, *(self.integers(side)[self.splits] for side in _SIDES)], axis=1)
+        found = np.stack(
+            [self.splits, *(self.integers(side)[self.splits] for side in _SIDES)], axis=1
+        )
         return found[np.isin(found[:, 1:], self.leaves).all(axis=1)]
 
     @cached_property
@@ -105,8 +116,16 @@ class Tree:
         number[self.splits] = np.arange(len(self.splits))
         number[self.leaves] = ~np.arange(len(self.leaves))
         sides = [self.integers(side)[self.splits] for side in _SIDES]
-        features, left = self.integers("split_indices")[self.splits], self.integers("default_left")[self.splits] != 0
-        return features, self.floats("split_conditions")[self.splits], left, number[np.stack(sides, axis=1)]
+        features, left = (
+            self.integers("split_indices")[self.splits],
+            self.integers("default_left")[self.splits] != 0,
+        )
+        return (
+            features,
+            self.floats("split_conditions")[self.splits],
+            left,
+            number[np.stack(sides, axis=1)],
+        )
 
     def outcomes(self) -> dict[int, NDArray[np.uint8]]:
         """By the number of a split, where it tests for categories: 0 (left) or 1 for each, for others, for missing values.
@@ -116,7 +135,10 @@ class Tree:
         kinds = self.integers("split_type")
         if not kinds.any():
             return {}
-        named, ends = self.integers("categories"), np.cumsum([0, *self.fields.get("categories_sizes", ())])
+        named, ends = (
+            self.integers("categories"),
+            np.cumsum([0, *self.fields.get("categories_sizes", ())]),
+        )
         by_node = dict(zip(self.fields.get("categories_nodes", ()), pairwise(ends.tolist())))
         left, found = self.integers("default_left"), {}
         for number in np.flatnonzero(kinds[self.splits]).tolist():
@@ -133,7 +155,9 @@ class Tree:
         if self.n_outputs == 1:
             return self.floats("split_conditions")[:, None]
         values = self.base_weights.copy()
-        if "leaf_weights" in self.fields:  # from 3.2 on, in an order that right_children of leaves gives
+        if (
+            "leaf_weights" in self.fields
+        ):  # from 3.2 on, in an order that right_children of leaves gives
             values[self.leaves] = self.floats("leaf_weights").reshape(-1, self.n_outputs)[
                 self.integers("right_children")[self.leaves]
             ]
@@ -177,7 +201,9 @@ class Tree:
         if "sum_hessian" not in self.fields:
             return None
         hessians = self.floats("sum_hessian") / self.n_outputs
-        return np.where(hessians > NEGLIGIBLE * self.n_nodes, hessians, 0.0)  # of no row: see `NodeFit.positive`
+        return np.where(
+            hessians > NEGLIGIBLE * self.n_nodes, hessians, 0.0
+        )  # of no row: see `NodeFit.positive`
 
 
 @dataclass(frozen=True)
@@ -190,7 +216,9 @@ class ModelDocument:
     iterations: NDArray[np.int64]
     n_parallel: int
     weight_drop: Array | None  #: (T,) of DART
-    version: tuple[int, ...]  #: of the XGBoost that wrote the document, which may be newer than the one that trained
+    version: tuple[
+        int, ...
+    ]  #: of the XGBoost that wrote the document, which may be newer than the one that trained
 
     @property
     def parameters(self) -> Mapping[str, str]:
@@ -239,7 +267,11 @@ class ModelDocument:
     @property
     def base_score(self) -> Array:
         """(K,) or (1,): from 3.1 on a list, before one number for all outputs."""
-        return np.array(json.loads(self.parameters["base_score"]), dtype=np.float32).astype(np.float64).reshape(-1)
+        return (
+            np.array(json.loads(self.parameters["base_score"]), dtype=np.float32)
+            .astype(np.float64)
+            .reshape(-1)
+        )
 
     @property
     def base_estimated(self) -> bool:
@@ -247,7 +279,9 @@ class ModelDocument:
 
     def fingerprint(self, n_trees: int) -> str:
         """Digest that is equal for a model and for its copies through a file or a pickle."""
-        digest = hashlib.sha256(f"{self.n_outputs} {self.n_parallel} {self.base_score.tolist()}".encode())
+        digest = hashlib.sha256(
+            f"{self.n_outputs} {self.n_parallel} {self.base_score.tolist()}".encode()
+        )
         drop = [] if self.weight_drop is None else self.weight_drop[:n_trees].tolist()
         digest.update(f"{self.groups[:n_trees].tolist()} {drop}".encode())
         for tree in self.trees[:n_trees]:
@@ -276,7 +310,9 @@ def parse(document: bytes | bytearray) -> ModelDocument | None:
     drop = booster.get("weight_drop", forest.get("weight_drop"))  # from 3.4 on beside the trees
     if not forest.get("trees"):
         return None
-    trees = tuple(Tree(tree, max(int(tree["tree_param"]["size_leaf_vector"]), 1)) for tree in forest["trees"])
+    trees = tuple(
+        Tree(tree, max(int(tree["tree_param"]["size_leaf_vector"]), 1)) for tree in forest["trees"]
+    )
     n_parallel = max(int(forest["gbtree_model_param"].get("num_parallel_tree", "1")), 1)
     groups = np.array(forest["tree_info"], dtype=np.int64)
     if trees[0].n_outputs > 1:
@@ -285,7 +321,9 @@ def parse(document: bytes | bytearray) -> ModelDocument | None:
     starts = np.array(forest.get("iteration_indptr", range(0, len(trees) + 1, width)))
     iterations = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     dropped = None if drop is None else np.array(drop, dtype=float)
-    return ModelDocument(learner, trees, groups, iterations, n_parallel, dropped, tuple(whole.get("version", ())))
+    return ModelDocument(
+        learner, trees, groups, iterations, n_parallel, dropped, tuple(whole.get("version", ()))
+    )
 
 
 @dataclass(frozen=True)
@@ -307,7 +345,11 @@ class XGBoostSettings:
 
     def _sections(self) -> list[Mapping[str, Any]]:
         inner = self.booster
-        sections = [inner.get("tree_train_param"), inner.get("gbtree_train_param"), self.learner.get("generic_param")]
+        sections = [
+            inner.get("tree_train_param"),
+            inner.get("gbtree_train_param"),
+            self.learner.get("generic_param"),
+        ]
         dart = self.learner["gradient_booster"].get("dart_train_param")
         loss = self.learner.get("objective", {}).get("reg_loss_param")
         return [section for section in (*sections, dart, loss) if section]
@@ -327,7 +369,11 @@ class XGBoostSettings:
     @property
     def monotone_signs(self) -> list[int]:
         """The constraints of the first features, which XGBoost writes as (1,0,-1); the others have none."""
-        return [int(sign) for sign in self.text("monotone_constraints").strip("() ").split(",") if sign.strip()]
+        return [
+            int(sign)
+            for sign in self.text("monotone_constraints").strip("() ").split(",")
+            if sign.strip()
+        ]
 
     @property
     def updaters(self) -> list[str]:

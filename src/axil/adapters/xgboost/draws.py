@@ -49,7 +49,9 @@ class Stream:
 
     def words(self, n: int) -> NDArray[np.uint32]:
         """The next n words of 32 bits."""
-        return np.frombuffer(self._state.bytes(4 * n) if n else b"", dtype="<u4")  # bytes(0) would take one
+        return np.frombuffer(
+            self._state.bytes(4 * n) if n else b"", dtype="<u4"
+        )  # bytes(0) would take one
 
     def uniforms(self, n: int) -> Array:
         """The next n of std::generate_canonical<double, 53>: two words each, the lower one first."""
@@ -85,7 +87,10 @@ class XGBoostDart:
 
     def normalised(self, weights: Singles, dropped: NDArray[np.intp], n_new: int) -> Singles:
         """The trees' weights once n_new trees have been added (Dart::NormalizeTrees)."""
-        rate, n_dropped = np.float32(np.float32(self.rate) / (n_new if self.shares else 1)), len(dropped)
+        rate, n_dropped = (
+            np.float32(np.float32(self.rate) / (n_new if self.shares else 1)),
+            len(dropped),
+        )
         old, new = np.float32(1), np.float32(1)
         if n_dropped and self.forest:
             old = new = np.float32(1.0 / (1.0 + float(rate)))
@@ -165,8 +170,12 @@ class DrawPlan:
 class Iteration:
     """Draws of one iteration."""
 
-    factors: Singles  #: of each earlier tree, as this iteration's trees see it; 0 where it was dropped
-    bags: list[Any]  #: for each of its trees: None (all rows), a word, or whether each row was drawn
+    factors: (
+        Singles  #: of each earlier tree, as this iteration's trees see it; 0 where it was dropped
+    )
+    bags: list[
+        Any
+    ]  #: for each of its trees: None (all rows), a word, or whether each row was drawn
     after: Singles  #: the factors of all trees once this iteration's have been added
 
 
@@ -199,7 +208,9 @@ def _bags(plan: DrawPlan, stream: Stream, first: int) -> list[Any]:
     bags: list[Any] = []
     for tree in range(first, first + plan.n_parallel):
         if plan.updater == _EXACT and not plan.gpu:
-            bags.append(stream.uniforms(plan.n_rows) < np.float32(plan.subsample) if plan.samples else None)
+            bags.append(
+                stream.uniforms(plan.n_rows) < np.float32(plan.subsample) if plan.samples else None
+            )
             stream.words(plan.columns is None)
         else:
             bags.append(int(stream.words(1)[0]) if plan.samples else None)
@@ -254,7 +265,9 @@ def gpu_powers(n: int) -> NDArray[np.uint64]:
 def gpu_bag(word: int, subsample: float, powers: NDArray[np.uint64]) -> Bag:
     """(n,): which rows a GPU draws from a word; all in float32, as there."""
     x = powers * np.uint64(word % int(_GPU_MODULUS) or 1) % _GPU_MODULUS
-    found: Bag = (x - np.uint64(1)).astype(np.float32) / np.float32(2.0**31) <= np.float32(subsample)
+    found: Bag = (x - np.uint64(1)).astype(np.float32) / np.float32(2.0**31) <= np.float32(
+        subsample
+    )
     return found
 
 
@@ -278,7 +291,9 @@ class Subsample:
         self._drawn = DrawnAgain(partial(iterations, plan))
         self._powers: NDArray[np.uint64] | None = None
 
-    def draw(self, trees: range, leaves: NDArray[np.integer[Any]], gradients: RowGradients | None) -> Bag:
+    def draw(
+        self, trees: range, leaves: NDArray[np.integer[Any]], gradients: RowGradients | None
+    ) -> Bag:
         """Return whether each row was drawn for each of these trees, (len(trees), N)."""
         return np.stack([self.bag(tree) for tree in trees])
 

@@ -34,7 +34,9 @@ def as_matrix(X: Any, booster: Any, missing: float, categories: Sequence[list[An
         X = floats(frame)
     else:
         X = compressed(X) if sparse.issparse(X) else np.asarray(X)
-    return xgboost.DMatrix(X, missing=missing, feature_names=names, feature_types=types, enable_categorical=True)
+    return xgboost.DMatrix(
+        X, missing=missing, feature_names=names, feature_types=types, enable_categorical=True
+    )
 
 
 def _as_pandas(frame: nw.DataFrame[Any], types: list[str] | None) -> Any:
@@ -53,7 +55,10 @@ def _as_pandas(frame: nw.DataFrame[Any], types: list[str] | None) -> Any:
     listed = {name: listed_categories(frame, name) for name in categorical}
     pd = needed_pandas("A table of another library with categories for XGBoost")
     return whole.astype(
-        {name: "category" if known is None else pd.CategoricalDtype(known) for name, known in listed.items()}
+        {
+            name: "category" if known is None else pd.CategoricalDtype(known)
+            for name, known in listed.items()
+        }
     )
 
 
@@ -80,7 +85,9 @@ def _with_known_categories(X: Any, categories: Sequence[list[Any]]) -> Any:
     return table
 
 
-def coded_table(X: Any, types: list[str], categories: Sequence[list[Any]]) -> NDArray[np.floating[Any]] | None:
+def coded_table(
+    X: Any, types: list[str], categories: Sequence[list[Any]]
+) -> NDArray[np.floating[Any]] | None:
     """(n, features): numbers, and categories as a model numbers them; None where XGBoost itself has to look at them.
 
     Arrays have numbers for categories already. A frame's are found by their names among the model's own (from 3.1 on).
@@ -88,7 +95,9 @@ def coded_table(X: Any, types: list[str], categories: Sequence[list[Any]]) -> ND
     chosen = [kind == "c" for kind in types]
     if isinstance(X, np.ndarray):
         table = single_table(X)
-        return None if table is None or (table[:, chosen] < 0).any() else table  # of which XGBoost takes none
+        return (
+            None if table is None or (table[:, chosen] < 0).any() else table
+        )  # of which XGBoost takes none
     frame = as_frame(X)
     if frame is None or not frame.implementation.is_pandas() or len(categories) != len(chosen):
         return None
@@ -101,7 +110,9 @@ def coded_table(X: Any, types: list[str], categories: Sequence[list[Any]]) -> ND
             found[:, i] = column.to_numpy()
             continue
         place = {category: number for number, category in enumerate(categories[i])}
-        numbers = np.array([*(place.get(label, -1) for label in codes.categories), np.nan], dtype=np.float32)
+        numbers = np.array(
+            [*(place.get(label, -1) for label in codes.categories), np.nan], dtype=np.float32
+        )
         found[:, i] = numbers[codes.codes]
         if (found[:, i] < 0).any():
             return None

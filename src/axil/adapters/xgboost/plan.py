@@ -9,7 +9,14 @@ from itertools import islice
 import numpy as np
 
 from axil.adapters.xgboost.document import ModelDocument, Tree, XGBoostSettings
-from axil.adapters.xgboost.draws import ColumnDraws, DrawPlan, Singles, Subsample, XGBoostDart, iterations
+from axil.adapters.xgboost.draws import (
+    ColumnDraws,
+    DrawPlan,
+    Singles,
+    Subsample,
+    XGBoostDart,
+    iterations,
+)
 from axil.errors import UnsupportedModelError
 from axil.types import Array
 
@@ -75,7 +82,9 @@ def columns_of(trees: Sequence[Tree], said: XGBoostSettings) -> ColumnDraws:
     return ColumnDraws(by_tree, by_level, by_node, tuple(levels), tuple(nodes))
 
 
-def plan_of_draws(model: ModelDocument, said: XGBoostSettings, n_rows: int, weights: Array | None) -> DrawPlan:
+def plan_of_draws(
+    model: ModelDocument, said: XGBoostSettings, n_rows: int, weights: Array | None
+) -> DrawPlan:
     """Everything that determines the draws, where the first trees say by which version and on which device it was.
 
     A machine without a GPU reads "cpu" from every model. The root of a tree of squared error has the weight of its rows.

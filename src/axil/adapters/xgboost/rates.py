@@ -37,7 +37,9 @@ class Leaves:
     sums: Array
     zero: NDArray[np.bool_]  #: (L,) which leaves XGBoost set to zero
     tree: Tree
-    slack: float = 0.0  #: how far values before the rate may be off for scores that are rounded otherwise
+    slack: float = (
+        0.0  #: how far values before the rate may be off for scores that are rounded otherwise
+    )
     #: the values before the rate for a lambda, where not sums over weights
     bent: Callable[[float], Array] | None = None
     most: float = np.inf  #: max_delta_step
@@ -56,7 +58,11 @@ class Leaves:
         """The best rate for this lambda; nan where all is zero."""
         u = self.before_rate(l2) * self.precision
         squares = float(u @ u)
-        return float(u @ (self.values * self.precision)) / squares if squares > 0 and self.values.any() else np.nan
+        return (
+            float(u @ (self.values * self.precision)) / squares
+            if squares > 0 and self.values.any()
+            else np.nan
+        )
 
     def clipped(self, l2: float) -> bool:
         """Whether all values were clipped, or set to zero by reg_alpha, so that no sum shows in any."""
@@ -66,9 +72,14 @@ class Leaves:
     def agree(self, rate: float, l2: float) -> bool:
         """Whether rate and lambda lead to the values, up to their rounding and that of the sums."""
         found = rate * self.before_rate(l2)
-        largest = 1e-9 if self.bent is None else 2 * _SLACK  # a bound is rounded as the values it is the middle of
+        largest = (
+            1e-9 if self.bent is None else 2 * _SLACK
+        )  # a bound is rounded as the values it is the middle of
         slack = (
-            _SLACK * np.abs(self.values) + largest * np.abs(self.values).max(initial=0.0) + rate * self.slack + 1e-37
+            _SLACK * np.abs(self.values)
+            + largest * np.abs(self.values).max(initial=0.0)
+            + rate * self.slack
+            + 1e-37
         )
         return bool(np.all(np.abs(found - self.values) <= slack))
 
@@ -154,10 +165,16 @@ def _gain(tree: Tree, l2: float) -> tuple[float, float, float] | None:
         return None
     own, *children = tree.last_splits[np.argmax(gains[tree.last_splits[:, 0]])]
     squares = float(np.sum(tree.node_values[children] ** 2 * (hessians[children] + l2)[:, None]))
-    return squares, float(np.sum(tree.base_weights[own] ** 2) * (hessians[own] + l2)), float(gains[own])
+    return (
+        squares,
+        float(np.sum(tree.base_weights[own] ** 2) * (hessians[own] + l2)),
+        float(gains[own]),
+    )
 
 
-def recover(trees: Sequence[Leaves], rate: float, l2: float, n_parallel: int) -> tuple[Array, Array]:
+def recover(
+    trees: Sequence[Leaves], rate: float, l2: float, n_parallel: int
+) -> tuple[Array, Array]:
     """(T,) rates and (T,) lambdas that lead to the leaves, those that the settings state where they do.
 
     And where there are not more values than numbers to fit them with, for any data would then be explained. A lambda besides
@@ -170,11 +187,15 @@ def recover(trees: Sequence[Leaves], rate: float, l2: float, n_parallel: int) ->
         for t, tree in enumerate(trees):  # continued training may have changed it
             if not _explains(tree, lambdas[t]):
                 lambdas[t] = _lambda([tree], l2)
-    rates = np.array([0.0 if is_silent(tree.tree) else tree.rate(own) for tree, own in zip(trees, lambdas)])
+    rates = np.array(
+        [0.0 if is_silent(tree.tree) else tree.rate(own) for tree, own in zip(trees, lambdas)]
+    )
     if all(tree.agree(rate, own) for tree, own in zip(trees, lambdas) if tree.values.any()):
         return _shown(trees, (stated[0].copy(), lambdas), stated)
     for candidate in (*_candidates(rates, n_parallel), rate):
-        fits = [np.isnan(r) or tree.agree(candidate, own) for tree, r, own in zip(trees, rates, lambdas)]
+        fits = [
+            np.isnan(r) or tree.agree(candidate, own) for tree, r, own in zip(trees, rates, lambdas)
+        ]
         rates[np.array(fits)] = candidate
         if all(fits):
             break
@@ -183,7 +204,9 @@ def recover(trees: Sequence[Leaves], rate: float, l2: float, n_parallel: int) ->
     return rates, lambdas
 
 
-def _shown(trees: Sequence[Leaves], found: tuple[Array, Array], stated: tuple[Array, Array]) -> tuple[Array, Array]:
+def _shown(
+    trees: Sequence[Leaves], found: tuple[Array, Array], stated: tuple[Array, Array]
+) -> tuple[Array, Array]:
     """The rates and lambdas found where values show them, those stated elsewhere.
 
     Residuals add up to nearly zero, so that of a tree's values all but one are free: two leaves have some rate for any targets. A
@@ -195,15 +218,23 @@ def _shown(trees: Sequence[Leaves], found: tuple[Array, Array], stated: tuple[Ar
     for own, other in ((rates, stated[0]), (lambdas, stated[1])):
         for number in np.unique(own[~np.isnan(own) & (own != other)]):
             shared = own == number
-            fitted = 1 + np.any((rates != stated[0]) & shared) * np.any((lambdas != stated[1]) & shared)
-            known = all(shows_rate(trees[t].tree, rates[t], lambdas[t]) for t in np.flatnonzero(shared).tolist())
+            fitted = 1 + np.any((rates != stated[0]) & shared) * np.any(
+                (lambdas != stated[1]) & shared
+            )
+            known = all(
+                shows_rate(trees[t].tree, rates[t], lambdas[t])
+                for t in np.flatnonzero(shared).tolist()
+            )
             free = sum(
-                max(len(own_values) - 1, 0) for own_values in {values[t] for t in np.flatnonzero(shared).tolist()}
+                max(len(own_values) - 1, 0)
+                for own_values in {values[t] for t in np.flatnonzero(shared).tolist()}
             )
             if free <= fitted and not known:
                 for t in np.flatnonzero(shared & (own is rates)).tolist():
                     if trees[t].clipped(lambdas[t]):
-                        raise UnsupportedModelError("learning_rate", f"unknown for tree {t}", *_CLIPPED)
+                        raise UnsupportedModelError(
+                            "learning_rate", f"unknown for tree {t}", *_CLIPPED
+                        )
                 rates[shared], lambdas[shared] = stated[0][shared], stated[1][shared]
     return rates, lambdas
 

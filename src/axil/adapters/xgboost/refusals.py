@@ -13,7 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.causes import OTHER_ROWS, OTHER_TARGETS, OTHER_WEIGHTS
-from axil.adapters.refusals import DAMPED, EXPONENTIAL, LOGIT, OTHER_GRADIENTS, RANKED, SOFTMAX, Refusal, by_name
+from axil.adapters.refusals import (
+    DAMPED,
+    EXPONENTIAL,
+    LOGIT,
+    OTHER_GRADIENTS,
+    RANKED,
+    SOFTMAX,
+    Refusal,
+    by_name,
+)
 from axil.adapters.xgboost.document import ModelDocument, XGBoostSettings
 from axil.adapters.xgboost.percentile import PERCENTILES
 from axil.errors import UnsupportedModelError
@@ -58,7 +67,13 @@ _OTHERS = {
     "survival:cox": ("residuals depend on which rows are still at risk", "(ii)"),
     "survival:aft": ("targets are intervals and residuals pass through a density", "(ii)"),
 }
-_GROWERS = {"grow_quantile_histmaker", "grow_histmaker", "grow_colmaker", "grow_gpu_hist", "grow_gpu_approx"}
+_GROWERS = {
+    "grow_quantile_histmaker",
+    "grow_histmaker",
+    "grow_colmaker",
+    "grow_gpu_hist",
+    "grow_gpu_approx",
+}
 
 
 def _is_stepped(reading: XGBoostReading) -> bool:
@@ -82,12 +97,18 @@ def _corner_steps(reading: XGBoostReading) -> str:
 
 
 def _shared_monotone(reading: XGBoostReading) -> str:
-    bound = reading.model is not None and reading.model.shared and any(reading.settings.monotone_signs)
-    return f"{reading.settings.text('monotone_constraints')} with multi_output_tree" if bound else ""
+    bound = (
+        reading.model is not None and reading.model.shared and any(reading.settings.monotone_signs)
+    )
+    return (
+        f"{reading.settings.text('monotone_constraints')} with multi_output_tree" if bound else ""
+    )
 
 
 def _updater(reading: XGBoostReading) -> str:
-    others = [name for name in reading.settings.updaters if name not in _GROWERS | {"prune", "sync"}]
+    others = [
+        name for name in reading.settings.updaters if name not in _GROWERS | {"prune", "sync"}
+    ]
     grown = any(name in _GROWERS for name in reading.settings.updaters)
     return ",".join(others) or ("" if grown else ",".join(reading.settings.updaters) or "none")
 
@@ -99,12 +120,21 @@ def _lost_subsample(reading: XGBoostReading) -> str:
     hessians = [tree.node_hessians for tree in reading.model.trees]
     roots = np.array([hessian[0] for hessian in hessians if hessian is not None])
     vary = len(roots) > 0 and float(np.ptp(roots)) > 1e-5 * float(roots.max())
-    return f"{reading.settings.number('subsample'):g}, but its trees saw different rows" if vary else ""
+    return (
+        f"{reading.settings.number('subsample'):g}, but its trees saw different rows"
+        if vary
+        else ""
+    )
 
 
 def _shared_base(reading: XGBoostReading) -> str:
     model = reading.model
-    shared = model is not None and model.n_outputs > 1 and len(model.base_score) == 1 and model.base_estimated
+    shared = (
+        model is not None
+        and model.n_outputs > 1
+        and len(model.base_score) == 1
+        and model.base_estimated
+    )
     return "estimated, one number for all outputs" if shared else ""
 
 
@@ -116,7 +146,11 @@ def _both_strategies(reading: XGBoostReading) -> str:
 def _by_others(reading: XGBoostReading) -> str:
     """Trees for several outputs whose splits know of fewer: they were chosen by gradients of their own."""
     trees = () if reading.model is None else reading.model.trees
-    return "custom, with split_grad" if any(tree.n_outputs > 1 and tree.split_by_others for tree in trees) else ""
+    return (
+        "custom, with split_grad"
+        if any(tree.n_outputs > 1 and tree.split_by_others for tree in trees)
+        else ""
+    )
 
 
 #: Settings that change how leaves are made and are replayed exactly; those that only choose splits are not listed.
@@ -159,7 +193,9 @@ UPDATED: Refusal[XGBoostReading] = Refusal(
     "(ii)",
 )
 
-SPLIT_BY_OTHERS: Refusal[XGBoostReading] = Refusal("objective", _by_others, OTHER_GRADIENTS, _L2, "(ii)")
+SPLIT_BY_OTHERS: Refusal[XGBoostReading] = Refusal(
+    "objective", _by_others, OTHER_GRADIENTS, _L2, "(ii)"
+)
 
 
 def pruned(first: int, agree: NDArray[np.bool_]) -> UnsupportedModelError | None:
@@ -176,18 +212,25 @@ def pruned(first: int, agree: NDArray[np.bool_]) -> UnsupportedModelError | None
 REFUSALS: tuple[Refusal[XGBoostReading], ...] = (
     Refusal(
         "booster",
-        lambda reading: reading.settings.learner["gradient_booster"].get("name") == "gblinear" and "gblinear",
+        lambda reading: (
+            reading.settings.learner["gradient_booster"].get("name") == "gblinear" and "gblinear"
+        ),
         "it is a linear model fitted by coordinate descent, not trees",
         'Fit with booster="gbtree", or explain a ridge regression.',
         "(ii)",
     ),
-    Refusal("objective", lambda reading: reading.custom, OTHER_GRADIENTS, _L2, "(ii)", derivative=True),
+    Refusal(
+        "objective", lambda reading: reading.custom, OTHER_GRADIENTS, _L2, "(ii)", derivative=True
+    ),
     SPLIT_BY_OTHERS,
     *by_name("objective", lambda reading: [reading.objective], _SMOOTH, _L2, derivative=True),
     *by_name("objective", lambda reading: [reading.objective], _OTHERS, _L2),
     Refusal(
         "objective",
-        lambda reading: reading.objective not in (*SQUARED_ERROR, *PERCENTILES) and (reading.objective or "none"),
+        lambda reading: (
+            reading.objective not in (*SQUARED_ERROR, *PERCENTILES)
+            and (reading.objective or "none")
+        ),
         OTHER_GRADIENTS,
         _L2,
         "(ii)",

@@ -65,7 +65,9 @@ class XGBoostRule:
         slack = 4 * ROUNDING * np.abs(values)
         return Nodes(starts, children, leaf, added, values, slack, signs if signs.any() else None)
 
-    def values(self, tree: Tree, l2: Array, sums: Array, weights: Array, averaged: bool = False) -> Array:
+    def values(
+        self, tree: Tree, l2: Array, sums: Array, weights: Array, averaged: bool = False
+    ) -> Array:
         """(L, K): the values of one tree's leaves before the rate, from their sums (L, K) and weights (L,).
 
         ``averaged``: whether trees are averaged, whose nodes without rows, as after a refit, bound no others.

@@ -43,13 +43,20 @@ _CLASSES = "multi:softprob", "multi:softmax"
 _FROM_STEP = "pseudo-huber", "squared-log"
 _OWN_START = *_FROM_STEP, "custom"
 _LOSSES: dict[str, Callable[[SmoothXGBoost], Loss]] = {
-    **dict.fromkeys(SQUARED_ERROR, lambda model: Squared(single=True, newton_start=model.positive_factor != 1)),
     **dict.fromkeys(
-        ("binary:logistic", "reg:logistic"), lambda model: Logistic(single=True, newton_start=model.logistic_newton)
+        SQUARED_ERROR, lambda model: Squared(single=True, newton_start=model.positive_factor != 1)
+    ),
+    **dict.fromkeys(
+        ("binary:logistic", "reg:logistic"),
+        lambda model: Logistic(single=True, newton_start=model.logistic_newton),
     ),
     # takes base_score, a mean, for a score
-    "binary:logitraw": lambda model: Logistic(single=True, newton_start=model.logistic_newton, from_mean=True),
-    **dict.fromkeys(_CLASSES, lambda model: Softmax(single=True, factor=2.0, centred=True, added=NEAR_SINGLE)),
+    "binary:logitraw": lambda model: Logistic(
+        single=True, newton_start=model.logistic_newton, from_mean=True
+    ),
+    **dict.fromkeys(
+        _CLASSES, lambda model: Softmax(single=True, factor=2.0, centred=True, added=NEAR_SINGLE)
+    ),
     "count:poisson": lambda model: poisson(
         float(np.exp(model.parameter("poisson_regression_param", "max_delta_step"))),
         single=True,
@@ -68,9 +75,13 @@ _LOSSES: dict[str, Callable[[SmoothXGBoost], Loss]] = {
 }
 #: losses of XGBoost 3.4 and later, by the model and whether the rows of its fit have weights
 _SMOOTHED: dict[str, Callable[[SmoothXGBoost, bool], Loss]] = {
-    "reg:absoluteerror": lambda model, weighted: SmoothedAbsoluteError(single=True, weighted=weighted),
+    "reg:absoluteerror": lambda model, weighted: SmoothedAbsoluteError(
+        single=True, weighted=weighted
+    ),
     "reg:quantileerror": lambda model, weighted: SmoothedQuantile(
-        single=True, weighted=weighted, alphas=tuple(alphas(model.objective_settings, model.n_outputs))
+        single=True,
+        weighted=weighted,
+        alphas=tuple(alphas(model.objective_settings, model.n_outputs)),
     ),
 }
 _LOGARITHMIC = "survival:cox", "survival:aft"  # besides those whose gradients are known
@@ -101,7 +112,11 @@ def _several_targets(reading: XGBoostReading) -> str:
 
 def _ranked(reading: XGBoostReading) -> str:
     """Return the name of an objective whose leaves are percentiles, whatever their gradients came from."""
-    is_ranked = reading.objective in PERCENTILES and reading.model is not None and not reading.model.is_stepped
+    is_ranked = (
+        reading.objective in PERCENTILES
+        and reading.model is not None
+        and not reading.model.is_stepped
+    )
     return f"{reading.objective} beside a function of your own" if is_ranked else ""
 
 
@@ -109,7 +124,9 @@ SMOOTH = smooth_refusals(
     REFUSALS,
     Refusal(
         "objective",
-        lambda reading: reading.objective not in (*_LOSSES, *_SMOOTHED) and (reading.objective or "none"),
+        lambda reading: (
+            reading.objective not in (*_LOSSES, *_SMOOTHED) and (reading.objective or "none")
+        ),
         "axil does not know its gradient",
         "Fit with objective binary:logistic, multi:softprob, count:poisson, reg:gamma, reg:tweedie or reg:pseudohubererror.",
     ),
@@ -126,7 +143,9 @@ class SmoothXGBoost(XGBoostAdapter):
     """An XGBoost booster with a smooth objective."""
 
     refusals = SMOOTH
-    smooth_tolerance = 1e-5  # scores are float32 sums over the trees, and gradients are computed from those
+    smooth_tolerance = (
+        1e-5  # scores are float32 sums over the trees, and gradients are computed from those
+    )
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
@@ -159,7 +178,10 @@ class SmoothXGBoost(XGBoostAdapter):
             rows.totals.weighted,
         )
         loss = self._loss(rows)
-        softmax, estimated = isinstance(loss, Softmax), self._model.base_estimated and loss.name not in _OWN_START
+        softmax, estimated = (
+            isinstance(loss, Softmax),
+            self._model.base_estimated and loss.name not in _OWN_START,
+        )
         base = np.broadcast_to(self._model.base_score, (self.n_outputs,)).copy()
         base = base if softmax else self._link(loss, base)
         several = self.n_outputs > 1
@@ -198,7 +220,9 @@ class SmoothXGBoost(XGBoostAdapter):
             score_precision=np.float32,
             leaf_hessians=hessians,
             no_derivative=self._underived(loss),
-            initial_held=_FROM_ZERO if loss.name in _FROM_STEP and self._model.base_estimated else "",
+            initial_held=_FROM_ZERO
+            if loss.name in _FROM_STEP and self._model.base_estimated
+            else "",
         )
 
     def _score_rounding(self, largest: float) -> Array:
@@ -209,7 +233,13 @@ class SmoothXGBoost(XGBoostAdapter):
     def alone(self) -> str:
         """The setting that belongs to one output."""
         signs = self._rule.signs.any()
-        return first_of({WEIGHS_CLASSES: self.positive_factor != 1, "DART": self._drops, "monotone constraints": signs})
+        return first_of(
+            {
+                WEIGHS_CLASSES: self.positive_factor != 1,
+                "DART": self._drops,
+                "monotone constraints": signs,
+            }
+        )
 
     @property
     def has_labels(self) -> bool:
@@ -285,7 +315,11 @@ class SmoothXGBoost(XGBoostAdapter):
         has_zeros = any((tree.values == 0).any() for tree in self._trees)
         if self._model.version >= (3, 4) and not has_zeros:
             return 0.0
-        return self._settings.number("min_child_weight") if self._settings.number("reg_alpha") else np.inf
+        return (
+            self._settings.number("min_child_weight")
+            if self._settings.number("reg_alpha")
+            else np.inf
+        )
 
     def _factors(self, targets: Array) -> Array | None:
         """scale_pos_weight, which weighs rows whose label is exactly 1."""
@@ -318,7 +352,11 @@ class CustomXGBoost(SmoothXGBoost):
     """A booster that was fitted with a user's own objective; its settings name an objective, of XGBoost or of the user, too."""
 
     refusals = (
-        *(row for row in SMOOTH if row is SPLIT_BY_OTHERS or row.setting not in ("objective", "num_target")),
+        *(
+            row
+            for row in SMOOTH
+            if row is SPLIT_BY_OTHERS or row.setting not in ("objective", "num_target")
+        ),
         Refusal(
             "objective",
             _ranked,

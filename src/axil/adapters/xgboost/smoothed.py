@@ -34,7 +34,9 @@ MIN_STUMP_HESSIAN = 1e-6  # of the Newton step that a fit to absolute error star
 class SmoothedLoss(Squared):
     """A loss of residuals that is smoothed on their scale in each round."""
 
-    weighted: bool = False  #: whether the rows of the fit have weights: without them quantiles are interpolated
+    weighted: bool = (
+        False  #: whether the rows of the fit have weights: without them quantiles are interpolated
+    )
     scale: Array | None = None  #: (K,) S of one round; None before `of_round`
 
     smooth = False
@@ -43,7 +45,9 @@ class SmoothedLoss(Squared):
     def of_round(self, y: Array, F: Array, weights: Array) -> Loss:
         """Return this loss with the scale of targets and scores (N, K) of rows of these weights, (N,)."""
         real = np.float32 if self.single else np.float64
-        return replace(self, scale=_residual_scales(y.astype(real), F.astype(real), weights.astype(real)))
+        return replace(
+            self, scale=_residual_scales(y.astype(real), F.astype(real), weights.astype(real))
+        )
 
     def start_of(self, y: Array, weights: Array) -> Array:
         """(K,): the scores that a fit to targets (N, K) of rows of these weights starts from."""

@@ -36,10 +36,16 @@ def write(model: Any, fits: list[LeafFit]) -> Any:
         _put(trees[place], found.trees[place], tree_fits, float(drop[place]), is_ranked)
     config = json.loads(booster.save_config())
     if any(fit.estimated for fit in fits):
-        scores = str(learner["objective"]["name"]).startswith("multi:")  # else base_score is kept as a mean
-        base = np.concatenate([fit.base if scores or fit.means is None else fit.means for fit in fits])
+        scores = str(learner["objective"]["name"]).startswith(
+            "multi:"
+        )  # else base_score is kept as a mean
+        base = np.concatenate(
+            [fit.base if scores or fit.means is None else fit.means for fit in fits]
+        )
         for part in (learner, config["learner"]):
-            part["learner_model_param"]["base_score"] = _as_before(part["learner_model_param"]["base_score"], base)
+            part["learner_model_param"]["base_score"] = _as_before(
+                part["learner_model_param"]["base_score"], base
+            )
     made = type(booster)()
     made.load_model(bytearray(json.dumps(document).encode("utf-8", "surrogateescape")))
     made.load_config(json.dumps(config))
@@ -60,7 +66,11 @@ def _as_before(written: str, base: Any) -> str:
 
 
 def _put(
-    document: dict[str, Any], tree: Tree, tree_fits: list[tuple[LeafFit, int]], drop: float, is_ranked: bool
+    document: dict[str, Any],
+    tree: Tree,
+    tree_fits: list[tuple[LeafFit, int]],
+    drop: float,
+    is_ranked: bool,
 ) -> None:
     """Write other values for one tree, from its number in each fit that has it; nodes that were pruned away stay as they are."""
     splits, leaves = tree.splits, tree.leaves

@@ -25,7 +25,15 @@ from axil.types import Array
 
 # Of an H200, by benchmarks/gpu.py; trees of more leaves look up more slowly than `walk` says.
 COSTS = Costs(
-    sweep=1.0, pair=0.44, fill=1.0, walk=1.0, read=0.14, solve=0.26, inverse=0.025, product=0.012, visit_seconds=3e-12
+    sweep=1.0,
+    pair=0.44,
+    fill=1.0,
+    walk=1.0,
+    read=0.14,
+    solve=0.26,
+    inverse=0.025,
+    product=0.012,
+    visit_seconds=3e-12,
 )
 
 
@@ -38,7 +46,9 @@ class CudaTriangle(Triangle):
     @within_memory()
     def solve(self, right: Any, transposed: bool) -> None:
         if right.size:
-            found = solve_triangular(self.factor, cp.asarray(right), trans=int(transposed), unit_diagonal=True)
+            found = solve_triangular(
+                self.factor, cp.asarray(right), trans=int(transposed), unit_diagonal=True
+            )
             right[...] = found if not is_host(right) else found.get()
 
     @within_memory()
@@ -46,7 +56,9 @@ class CudaTriangle(Triangle):
         if not len(self.factor):
             return cp.empty((0, 0))
         return cp.ascontiguousarray(
-            solve_triangular(self.factor, cp.eye(len(self.factor)), trans=1, unit_diagonal=True, overwrite_b=True)
+            solve_triangular(
+                self.factor, cp.eye(len(self.factor)), trans=1, unit_diagonal=True, overwrite_b=True
+            )
         )
 
 
@@ -71,7 +83,14 @@ class Cuda(Backend):
         expect_block(block, first, scale, values, rows)
         if block.size and values.size:
             scale = None if scale is None else cp.asarray(scale)
-            merge(cp.ascontiguousarray(cp.asarray(block)), first, scale, values, rows, partial(kernel, "uint8"))
+            merge(
+                cp.ascontiguousarray(cp.asarray(block)),
+                first,
+                scale,
+                values,
+                rows,
+                partial(kernel, "uint8"),
+            )
 
     def assign(self, *arguments: Any) -> bool:
         return assign(*arguments)

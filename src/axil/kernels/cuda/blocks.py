@@ -26,7 +26,10 @@ PLACED = 1 << 22  # rows at a time
 NOBODY = (1 << 32) - 1  # the number of no row
 # lists of more than 1 / LISTED of all rows' leaves bound too little, unless they are short
 LISTED, LEAST_LISTED = 16, 4096
-MOST_LEAVES, MOST_TREES = 1 << 18, (1 << 16) - 1  # of which lists are made: a bit per leaf is shared memory
+MOST_LEAVES, MOST_TREES = (
+    1 << 18,
+    (1 << 16) - 1,
+)  # of which lists are made: a bit per leaf is shared memory
 OPENED = 4  # times the look-ups that cores may take, which are dearer, a query may take
 BOUND_BYTES = 1 << 30  # of bounds held at a time
 
@@ -57,7 +60,10 @@ class CudaBlocks:
         cells, n_blocks = cp.empty_like(rows.cells), -(-n // BLOCK_ROWS)
         run("take_rows", (blocks(n, THREADS), n_trees), (THREADS,), rows.cells, n, order, n, cells)
         counts = cp.empty(n_blocks * n_trees, dtype=cp.uint32)
-        common, shared = ((n_blocks, n_trees), (BLOCK_ROWS,), cells, n, n_trees, starts, counts), 4 * -(-widest // 32)
+        common, shared = (
+            ((n_blocks, n_trees), (BLOCK_ROWS,), cells, n, n_trees, starts, counts),
+            4 * -(-widest // 32),
+        )
         run("list_leaves", *common, None, None, shared=shared)
         ends = cp.cumsum(counts, dtype=cp.int64)
         total = int(ends[-1].get())
@@ -89,13 +95,25 @@ class CudaBlocks:
             entries, columns = cp.ascontiguousarray(table[:, part]), len(own)
             bounds = cp.empty((columns, n_blocks))
             read = (self.lists, self.ends, n_trees, n_blocks, entries, columns, own, *factors)
-            self.run("bound_blocks", (blocks(n_blocks), -(-columns // 32)), (32, WARPS), *read, bounds)
+            self.run(
+                "bound_blocks", (blocks(n_blocks), -(-columns // 32)), (32, WARPS), *read, bounds
+            )
             found, at = cp.empty((columns, k)), cp.empty((columns, k), dtype=cp.uint32)
             ended = cp.empty(columns, dtype=cp.uint8)
             of_rows = (self.cells, n, n_trees, self.starts, self.order, n_blocks, bounds)
             asked = (cp.ascontiguousarray(entries.T), own, weights, scale, k)
             allowed = OPENED * most // (n_trees * BLOCK_ROWS)
-            self.run("search_blocks", (columns,), (BLOCK_ROWS,), *of_rows, *asked, allowed, found, at, ended)
+            self.run(
+                "search_blocks",
+                (columns,),
+                (BLOCK_ROWS,),
+                *of_rows,
+                *asked,
+                allowed,
+                found,
+                at,
+                ended,
+            )
             done[part] = ended.get()
             which = np.flatnonzero(done[part])
             taken = at.get().astype(np.int64)[which]
@@ -106,7 +124,16 @@ class CudaBlocks:
         """(blocks,): the largest |factor| of the rows of each block."""
         largest = cp.empty(self.n_blocks)
         grid = (blocks(self.n_blocks, THREADS),)
-        self.run("block_factors", grid, (THREADS,), factors, self.order, len(self.order), self.n_blocks, largest)
+        self.run(
+            "block_factors",
+            grid,
+            (THREADS,),
+            factors,
+            self.order,
+            len(self.order),
+            self.n_blocks,
+            largest,
+        )
         return largest
 
 
@@ -115,7 +142,16 @@ def along_curve(rows: Any, run: Callable[..., None]) -> Any:
     n_trees, n = rows.cells.shape
     sampled = cp.asarray(np.linspace(0, n - 1, min(SAMPLE, n)).astype(np.int64))
     seen = cp.empty((n_trees, len(sampled)), dtype=rows.cells.dtype)
-    run("take_rows", (blocks(len(sampled), THREADS), n_trees), (THREADS,), rows.cells, n, sampled, len(sampled), seen)
+    run(
+        "take_rows",
+        (blocks(len(sampled), THREADS), n_trees),
+        (THREADS,),
+        rows.cells,
+        n,
+        sampled,
+        len(sampled),
+        seen,
+    )
     some = CpuRows(seen.get(), rows.starts, None, rows.n_threads)
     axes, own = axes_of(some), np.empty((len(sampled), DIMENSIONS))
     some.read_out(axes, np.zeros(DIMENSIONS), None, 0, own)

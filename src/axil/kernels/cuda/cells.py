@@ -51,7 +51,10 @@ def copy_of(cells: Cells) -> Copy:
     return made
 
 
-BUILD, BUILD_ROWS = 0.6, 4e6  # 0.6 + 4e6 / rows times as many queries as on cores pay for blocks of alike rows
+BUILD, BUILD_ROWS = (
+    0.6,
+    4e6,
+)  # 0.6 + 4e6 / rows times as many queries as on cores pay for blocks of alike rows
 SHARED_LEAVES = 1024  # of trees that share a pass
 SHARED_MEMORY = 8  # the part of all memory, as a divisor, that their co-occurrences may take
 
@@ -79,7 +82,9 @@ class KeptCells(Rows):
         self.weights, self.n_threads = weights, n_threads
         self.n_rows, self.n_cells = int(cells.shape[1]), int(starts[-1])
         if self.n_rows > ROWS_AT_MOST:
-            raise InputError(f'{self.n_rows} training rows; a GPU takes {ROWS_AT_MOST}. Use device="cpu".')
+            raise InputError(
+                f'{self.n_rows} training rows; a GPU takes {ROWS_AT_MOST}. Use device="cpu".'
+            )
         self.every = np.arange(len(cells))
         self.starts = np.array(starts)
         self._starts, self._trees = cp.asarray(self.starts), cp.arange(len(cells), dtype=cp.int32)
@@ -87,7 +92,9 @@ class KeptCells(Rows):
         self.cells = self._copy.cells
         self._weights = None if weights is None else cp.asarray(weights)
         self._kept, self._bounded = Kept(), Bounded(BUILD + BUILD_ROWS / max(self.n_rows, 1))
-        self.shared_leaves = min(SHARED_LEAVES, total_bytes() // SHARED_MEMORY // (8 * max(self.n_cells, 1)))
+        self.shared_leaves = min(
+            SHARED_LEAVES, total_bytes() // SHARED_MEMORY // (8 * max(self.n_cells, 1))
+        )
 
     @property
     def n_trees(self) -> int:
@@ -96,7 +103,14 @@ class KeptCells(Rows):
     def _kernel(self, name: str) -> Any:
         return kernel(self.cells.dtype.name, name)
 
-    def _run(self, name: str, grid: tuple[int, ...], block: tuple[int, ...], *arguments: Any, shared: int = 0) -> None:
+    def _run(
+        self,
+        name: str,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        *arguments: Any,
+        shared: int = 0,
+    ) -> None:
         launch(self._kernel(name), grid, block, *arguments, shared=shared)
 
     def _put(self, array: Any) -> Any:
@@ -142,7 +156,11 @@ class KeptCells(Rows):
         """Keeps one of the trees alone, whose rows are sorted already."""
         self.cells, self._trees = self.cells[number : number + 1], self._trees[:1]
         self.starts = self.starts[number : number + 2] - self.starts[number]
-        self.every, self.n_cells, self._starts = np.arange(1), int(self.starts[-1]), cp.asarray(self.starts)
+        self.every, self.n_cells, self._starts = (
+            np.arange(1),
+            int(self.starts[-1]),
+            cp.asarray(self.starts),
+        )
         self._kept, self._bounded = Kept(), Bounded(BUILD + BUILD_ROWS / max(self.n_rows, 1))
         self._kept.get("sorted", partial(rows.alone, number))
 

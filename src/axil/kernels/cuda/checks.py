@@ -9,10 +9,14 @@ import numpy as np
 from axil.machine.arrays import is_host
 
 
-def expect(name: str, array: Any, shape: tuple[int, ...], dtype: Any = np.float64, apart: bool = False) -> None:
+def expect(
+    name: str, array: Any, shape: tuple[int, ...], dtype: Any = np.float64, apart: bool = False
+) -> None:
     """Refuses an array of another type, layout or shape; with ``apart`` its rows may lie apart."""
     if not hasattr(array, "dtype") or array.dtype != dtype or array.ndim != len(shape):
-        raise TypeError(f"{name} is {_kind(array)}, expected {np.dtype(dtype)} in {len(shape)} dimensions")
+        raise TypeError(
+            f"{name} is {_kind(array)}, expected {np.dtype(dtype)} in {len(shape)} dimensions"
+        )
     if apart:
         if array.size and array.shape[1] > 1 and array.strides[1] != array.itemsize:
             raise ValueError(f"{name} must have the entries of a row next to each other")
@@ -20,10 +24,14 @@ def expect(name: str, array: Any, shape: tuple[int, ...], dtype: Any = np.float6
         raise TypeError(f"{name} is not contiguous, row by row")
     if tuple(array.shape) != shape:
         found, right = (tuple(array.shape), shape) if len(shape) > 1 else (array.shape[0], shape[0])
-        raise ValueError(f"{name} has {'shape' if len(shape) > 1 else 'length'} {found} where {right} is expected")
+        raise ValueError(
+            f"{name} has {'shape' if len(shape) > 1 else 'length'} {found} where {right} is expected"
+        )
 
 
-def expect_output(name: str, array: Any, shape: tuple[int, ...], dtype: Any = np.float64, apart: bool = False) -> None:
+def expect_output(
+    name: str, array: Any, shape: tuple[int, ...], dtype: Any = np.float64, apart: bool = False
+) -> None:
     """Refuses an array that `expect` refuses, or that cannot be written to."""
     expect(name, array, shape, dtype, apart)
     if is_host(array) and not array.flags.writeable:
@@ -51,7 +59,11 @@ def expect_rows(first: int, count: int, n_rows: int) -> None:
 
 def expect_cells(cells: Any, starts: Any) -> None:
     """Refuses cells that no kernel reads, or starts that are not those of trees."""
-    if not hasattr(cells, "dtype") or cells.dtype not in (np.uint8, np.uint16, np.uint32) or cells.ndim != 2:
+    if (
+        not hasattr(cells, "dtype")
+        or cells.dtype not in (np.uint8, np.uint16, np.uint32)
+        or cells.ndim != 2
+    ):
         raise TypeError(f"cells is {_kind(cells)}, expected unsigned numbers of trees by rows")
     if not cells.flags.c_contiguous:
         raise TypeError("cells is not contiguous, row by row")
@@ -92,4 +104,6 @@ def expect_block(block: Any, first: int, scale: Any, values: Any, rows: Any) -> 
 
 
 def _kind(array: Any) -> str:
-    return f"{array.dtype} {tuple(array.shape)}" if hasattr(array, "dtype") else type(array).__name__
+    return (
+        f"{array.dtype} {tuple(array.shape)}" if hasattr(array, "dtype") else type(array).__name__
+    )

@@ -73,12 +73,17 @@ class Deleted(KeptCells):
         for part in spans(rows, step):
             n = part.stop - part.start
             own = None if weights is None else self._put(weights[part])
-            made = [cp.empty((outputs, height, n)) if moved and out is not None else out for out, height in wanted]
+            made = [
+                cp.empty((outputs, height, n)) if moved and out is not None else out
+                for out, height in wanted
+            ]
             slots, kept = self._kept_by_threads(n, outputs, (made[1] is None) + (not in_turn))
             read = (self.cells, self.n_rows, self.n_trees, self._starts, *of_leaves, own, *of_trees)
             of_rows = (self._put(vectors[:, part]) for vectors in (start, base, changed))
             written = (first + part.start, n, outputs, *made, kept)
-            self._run("deletions", (slots // THREADS, outputs), (THREADS,), *read, *of_rows, *written)
+            self._run(
+                "deletions", (slots // THREADS, outputs), (THREADS,), *read, *of_rows, *written
+            )
             for (out, _), found in zip(wanted, made):
                 if out is not None and is_host(out):
                     to_host(found, out[:, :, part])

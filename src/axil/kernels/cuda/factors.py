@@ -21,7 +21,9 @@ CHUNK = 1024  # least rows of one tree that a warp adds up
 PARTIAL_BYTES = 1 << 28  # of the sums of all chunks
 MOST_CHUNKS = 65535
 
-PROGRAMS: WeakKeyDictionary[Program, Kept] = WeakKeyDictionary()  # on the device, as long as the host's live
+PROGRAMS: WeakKeyDictionary[Program, Kept] = (
+    WeakKeyDictionary()
+)  # on the device, as long as the host's live
 
 
 @dataclass(frozen=True)
@@ -41,17 +43,32 @@ class PutProgram:
     def of(cls, program: Program, sizes: Numbers, n_rows: int) -> PutProgram:
         """Copies a program for trees of these sizes once it is known to stay within them."""
         terms, moves, rounds = program.terms, program.moves, program.rounds
-        for name, array, columns in (("rounds", rounds, 2), ("terms", terms, 3), ("moves", moves, 2)):
+        for name, array, columns in (
+            ("rounds", rounds, 2),
+            ("terms", terms, 3),
+            ("moves", moves, 2),
+        ):
             expect(name, array, (len(array), columns), np.int64)
         ends = [(0, 0), (len(terms), len(moves))]
-        if not len(rounds) or (rounds[[0, -1]] != ends).any() or (np.diff(rounds, axis=0) < 0).any():
-            raise ValueError("rounds must begin with 0, increase, and end with the number of terms and of moves")
+        if (
+            not len(rounds)
+            or (rounds[[0, -1]] != ends).any()
+            or (np.diff(rounds, axis=0) < 0).any()
+        ):
+            raise ValueError(
+                "rounds must begin with 0, increase, and end with the number of terms and of moves"
+            )
         begins = []
-        for name, some, table in (("terms", terms, program.scales), ("moves", moves, program.steps)):
+        for name, some, table in (
+            ("terms", terms, program.scales),
+            ("moves", moves, program.steps),
+        ):
             if (some < 0).any() or (some[:, 0] >= len(sizes)).any():
                 raise ValueError(f"{name} has a tree, an output or a place that does not exist")
             own = np.cumsum(sizes[some[:, 0]])
-            expect("scales" if name == "terms" else "steps", table, (int(own[-1]) if len(own) else 0,))
+            expect(
+                "scales" if name == "terms" else "steps", table, (int(own[-1]) if len(own) else 0,)
+            )
             begins.append(own - sizes[some[:, 0]])
         if program.draws is not None:
             expect("draws", program.draws, (len(sizes), n_rows), np.uint8)
@@ -96,16 +113,44 @@ class CudaFactors(KeptCells):
         if len(left):
             made[cp.asarray(left)] = 0.0
         if rows:
-            walked = (put.rounds, len(put.rounds) - 1, put.terms, put.scales, put.moves, put.steps, put.draws)
-            rest = (link, program.product, outputs, self._put(intercepts), self._put(slopes), first, rows)
+            walked = (
+                put.rounds,
+                len(put.rounds) - 1,
+                put.terms,
+                put.scales,
+                put.moves,
+                put.steps,
+                put.draws,
+            )
+            rest = (
+                link,
+                program.product,
+                outputs,
+                self._put(intercepts),
+                self._put(slopes),
+                first,
+                rows,
+            )
             grid = (blocks(rows, THREADS),)
-            self._run("gradient_factors", grid, (THREADS,), self.cells, self.n_rows, *walked, *rest, moved, made)
+            self._run(
+                "gradient_factors",
+                grid,
+                (THREADS,),
+                self.cells,
+                self.n_rows,
+                *walked,
+                *rest,
+                moved,
+                made,
+            )
         for given, found in ((state, moved), (out, made)):
             if is_host(given):
                 found.get(out=given)
 
     @within_memory()
-    def factor_sums(self, factors: Any, codes: Any, first: int, sums: Any, trees: Numbers | None = None) -> None:
+    def factor_sums(
+        self, factors: Any, codes: Any, first: int, sums: Any, trees: Numbers | None = None
+    ) -> None:
         own = self.some(trees)
         rows, groups = len(codes), sums.shape[1]
         expect("factors", factors, (len(own.trees), rows))
@@ -117,7 +162,15 @@ class CudaFactors(KeptCells):
         n_chunks = max(1, min(-(-rows // CHUNK), PARTIAL_BYTES // (8 * sums.size), MOST_CHUNKS))
         chunk = -(-rows // n_chunks)
         partial_sums = cp.zeros((n_chunks, *sums.shape))
-        read = (self.cells, self.n_rows, own.trees, len(own.trees), own.starts, self._put(factors), self._put(codes))
+        read = (
+            self.cells,
+            self.n_rows,
+            own.trees,
+            len(own.trees),
+            own.starts,
+            self._put(factors),
+            self._put(codes),
+        )
         grid = (len(own.trees), n_chunks)
         self._run("factor_sums", grid, (32,), *read, groups, first, rows, chunk, partial_sums)
         found = partial_sums.sum(axis=0)

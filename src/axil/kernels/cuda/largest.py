@@ -16,7 +16,9 @@ TURNS = 1024  # sets of rows whose largest entries bound the k largest
 ROOM = 1024  # entries that may reach the bound, besides 8 k: ties go beyond
 
 
-def merge(block: Any, first: int, scale: Any, values: Array, rows: Numbers, get: Callable[[str], Any]) -> None:
+def merge(
+    block: Any, first: int, scale: Any, values: Array, rows: Numbers, get: Callable[[str], Any]
+) -> None:
     """Merge a block (rows, S) on the device into the k largest of every column, (S, k) on the host; see `Backend.top`.
 
     The k-th largest of the largest entries of many sets of rows bounds what can be among the k largest: few entries reach it.
@@ -31,7 +33,18 @@ def merge(block: Any, first: int, scale: Any, values: Array, rows: Numbers, get:
     else:
         largest = cp.empty((columns, turns))
         grid = (blocks(turns, WARPS * 32 // lanes), height)
-        launch(get("largest_of_turns"), grid, (32, WARPS), block, n, columns, lanes, own, turns, largest)
+        launch(
+            get("largest_of_turns"),
+            grid,
+            (32, WARPS),
+            block,
+            n,
+            columns,
+            lanes,
+            own,
+            turns,
+            largest,
+        )
         largest.sort(axis=1)
         bound = cp.ascontiguousarray(largest[:, turns - k])
     room = min(n, ROOM + 8 * k)
@@ -50,12 +63,24 @@ def merge(block: Any, first: int, scale: Any, values: Array, rows: Numbers, get:
     for s in np.flatnonzero(reached > room):  # many ties
         sizes = cp.abs(block[:, s] if own is None else own * block[:, s])
         at = cp.argsort(-sizes, kind="stable")[:k]
-        keep(at.get()[None].astype(np.int64) + first, block[at, s].get()[None], scale, np.array([s]), values, rows)
+        keep(
+            at.get()[None].astype(np.int64) + first,
+            block[at, s].get()[None],
+            scale,
+            np.array([s]),
+            values,
+            rows,
+        )
 
 
-def keep(at: Numbers, seen: Array, scale: Any, which: Numbers, values: Array, rows: Numbers) -> None:
+def keep(
+    at: Numbers, seen: Array, scale: Any, which: Numbers, values: Array, rows: Numbers
+) -> None:
     """Sort entries of rows ``at``, -1 for none, and those kept before by size, equal ones by row; keep the first k of each."""
-    at, seen = np.concatenate([rows[which], at], axis=1), np.concatenate([values[which], seen], axis=1)
+    at, seen = (
+        np.concatenate([rows[which], at], axis=1),
+        np.concatenate([values[which], seen], axis=1),
+    )
     free = at < 0
     factor = 1.0 if scale is None else scale[cp.asarray(np.where(free, 0, at))].get()
     order = np.lexsort((at, np.where(free, 1.0, -np.abs(factor * seen))))[:, : values.shape[1]]

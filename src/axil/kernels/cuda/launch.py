@@ -73,7 +73,9 @@ def blocks(work: int, each: int = WARPS) -> int:
     return int(max(1, min(-(-work // each), MOST_BLOCKS)))
 
 
-def launch(found: Any, grid: tuple[int, ...], block: tuple[int, ...], *arguments: Any, shared: int = 0) -> None:
+def launch(
+    found: Any, grid: tuple[int, ...], block: tuple[int, ...], *arguments: Any, shared: int = 0
+) -> None:
     """Start a kernel: whole numbers are 64 bits wide, None is no array."""
     wide = tuple(NUMBERS[type(a)](a) if type(a) in NUMBERS else a for a in arguments)
     found(grid, block, wide, shared_mem=shared)

@@ -41,14 +41,26 @@ def assign(
     for first in range(0, n_rows, step):
         part = cp.asarray(values[first : first + step])
         rows = len(part)
-        codes, found = cp.empty((n_views, rows), dtype=cp.uint16), cp.empty((n_trees, rows), dtype=out.dtype)
+        codes, found = (
+            cp.empty((n_views, rows), dtype=cp.uint16),
+            cp.empty((n_trees, rows), dtype=out.dtype),
+        )
         steps = tuple(stride // part.itemsize for stride in part.strides)
         grid = blocks(rows, THREADS)
         if n_columns:
             tested = (part, rows, *steps, *tests, single, strict, float(zero), codes, infinite)
             launch(kernel(cell, f"code_{part.dtype.name}"), (grid, n_columns), (THREADS,), *tested)
         if n_trees:
-            launch(kernel(cell, "walk_trees"), (grid, n_trees), (THREADS,), codes, rows, on_device, begins, found)
+            launch(
+                kernel(cell, "walk_trees"),
+                (grid, n_trees),
+                (THREADS,),
+                codes,
+                rows,
+                on_device,
+                begins,
+                found,
+            )
         for t in range(n_trees):
             found[t].get(out=out[t, first : first + rows])
     return bool(infinite.get()[0])

@@ -49,7 +49,9 @@ class SortedRows:
     counts: Any  #: (C,) rows of every cell, on the host
 
     @classmethod
-    def of(cls, cells: Any, starts: Numbers, on_device: Any, run: Callable[..., None]) -> SortedRows:
+    def of(
+        cls, cells: Any, starts: Numbers, on_device: Any, run: Callable[..., None]
+    ) -> SortedRows:
         """Sorts by counting, 4 bytes per row and tree: O(T N)."""
         n_trees, n = cells.shape
         order = cp.empty((n_trees, n), dtype=cp.uint32)
@@ -64,10 +66,15 @@ class SortedRows:
                 for t in range(first, last):
                     wide = int(starts[t + 1] - starts[t])
                     order[t] = cp.argsort(cells[t], kind="stable")
-                    counts[starts[t] : starts[t + 1]] = cp.bincount(cells[t].astype(cp.int64), minlength=wide).get()
+                    counts[starts[t] : starts[t + 1]] = cp.bincount(
+                        cells[t].astype(cp.int64), minlength=wide
+                    ).get()
                 continue
             counted = cp.empty((own.stop - own.start, n_chunks), dtype=cp.uint32)
-            common, grid = (cells, n, first, CHUNK, n_chunks, on_device, counted), (n_chunks, last - first)
+            common, grid = (
+                (cells, n, first, CHUNK, n_chunks, on_device, counted),
+                (n_chunks, last - first),
+            )
             run("count_cells", grid, (32,), *common, shared=4 * widest)
             ends = cp.cumsum(counted, dtype=cp.int64)
             run("scatter_rows", grid, (32,), *common, ends, order, shared=4 * widest)
@@ -106,12 +113,16 @@ class SortedRows:
         own, starts = self.trees[t], self.starts[t : t + 2] - self.starts[t]
         order, first = self.order[t : t + 1], own.first - cp.uint32(own.begin)
         counts = self.counts[self.starts[t] : self.starts[t + 1]]
-        return SortedRows(order, own.segments, own.cells, first, starts, np.array([0, own.n_segments]), counts)
+        return SortedRows(
+            order, own.segments, own.cells, first, starts, np.array([0, own.n_segments]), counts
+        )
 
     def _tree(self, t: int) -> SortedTree:
         a, b = int(self.begins[t]), int(self.begins[t + 1])
         first = self.first[int(self.starts[t]) : int(self.starts[t + 1]) + 1]
-        return SortedTree(self.order[t], self.segments[a + t : b + t + 1], self.cells[a:b], first, a)
+        return SortedTree(
+            self.order[t], self.segments[a + t : b + t + 1], self.cells[a:b], first, a
+        )
 
 
 def _runs(starts: Numbers, n_chunks: int) -> list[tuple[int, int]]:

@@ -9,7 +9,14 @@ import numpy as np
 
 from axil.kernels.cuda.cells import KeptCells, runs_of
 from axil.kernels.cuda.checks import expect, expect_output, expect_rows, expect_weights
-from axil.kernels.cuda.launch import THREADS, blocks, filled, processors, shared_bytes, within_memory
+from axil.kernels.cuda.launch import (
+    THREADS,
+    blocks,
+    filled,
+    processors,
+    shared_bytes,
+    within_memory,
+)
 from axil.machine.arrays import is_host
 from axil.types import Array
 
@@ -49,8 +56,18 @@ class Pairs(KeptCells):
             of_tiles = (cp.asarray(tiles, dtype=cp.int32), cp.asarray(pairs))
             common = (self.cells, self.n_rows, self._starts, first)
             written = (units, -(-self.n_rows // split), made, len(made))
-            self._run(name, (len(pairs), split), (COUNT_THREADS,), *common, *of_tiles, *written, shared=taken)
-        self._run("units_to_numbers", (blocks(made.size, THREADS),), (THREADS,), made, made.size, unit)
+            self._run(
+                name,
+                (len(pairs), split),
+                (COUNT_THREADS,),
+                *common,
+                *of_tiles,
+                *written,
+                shared=taken,
+            )
+        self._run(
+            "units_to_numbers", (blocks(made.size, THREADS),), (THREADS,), made, made.size, unit
+        )
         if is_host(out):
             made.get(out=out)
 
@@ -70,7 +87,22 @@ class Pairs(KeptCells):
             expect("factors", factors, (self.n_trees, len(out)))
         expect_output("out", out, (len(out),))
         expect_rows(first, len(out), self.n_rows)
-        read = (self.cells, self.n_rows, self.n_trees, self._starts, self._put(table), self._put(factors))
+        read = (
+            self.cells,
+            self.n_rows,
+            self.n_trees,
+            self._starts,
+            self._put(table),
+            self._put(factors),
+        )
         with filled(out) as made:
             if len(out):
-                self._run("pair_sums", (blocks(len(out), THREADS),), (THREADS,), *read, first, len(out), made)
+                self._run(
+                    "pair_sums",
+                    (blocks(len(out), THREADS),),
+                    (THREADS,),
+                    *read,
+                    first,
+                    len(out),
+                    made,
+                )

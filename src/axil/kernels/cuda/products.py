@@ -55,7 +55,9 @@ class CellSums(KeptCells):
         if is_host(state):
             on_device.get(out=state)
 
-    def _gather(self, run: Numbers, state: Any, applied: tuple[Any, ...], sums: Any, g: Any, lanes: int) -> None:
+    def _gather(
+        self, run: Numbers, state: Any, applied: tuple[Any, ...], sums: Any, g: Any, lanes: int
+    ) -> None:
         """Sums over the cells of neighbouring trees; the trees applied are so on the way to the first sums."""
         columns, (trees, n_apply, table, a) = state.shape[1], applied
         sorted_trees = self.sorted.trees[run[0] : run[-1] + 1]
@@ -63,14 +65,31 @@ class CellSums(KeptCells):
         parts = cp.empty((end - begin, columns))
         wide = columns // WIDE if columns % WIDE == 0 else 0
         for own in sorted_trees:
-            gathered = (own.order, own.segments, own.n_segments, g, state, parts[own.begin - begin :])
+            gathered = (
+                own.order,
+                own.segments,
+                own.n_segments,
+                g,
+                state,
+                parts[own.begin - begin :],
+            )
             if wide and n_apply <= MOST_APPLIED:
                 pairs = 2 if wide % 2 == 0 else 1
                 read = (self.cells, self.n_rows, columns, trees, self._starts, table, a)
                 grid = (blocks(own.n_segments), wide // pairs)
                 self._run(f"gather_wide_{pairs}_{n_apply}", grid, (32, WARPS), *read, *gathered)
             else:
-                several = (self.cells, self.n_rows, columns, lanes, trees, n_apply, self._starts, table, a)
+                several = (
+                    self.cells,
+                    self.n_rows,
+                    columns,
+                    lanes,
+                    trees,
+                    n_apply,
+                    self._starts,
+                    table,
+                    a,
+                )
                 grid = (blocks(own.n_segments), -(-columns // lanes))
                 self._run("gather_segments", grid, (32, WARPS), *several, *gathered)
             n_apply = 0
@@ -84,7 +103,18 @@ class CellSums(KeptCells):
         """Sums over the segments of cells, whose numbers ``first`` has."""
         columns, n_cells = parts.shape[1], len(first) - 1
         grid = (max(1, min(n_cells, MOST_BLOCKS)), -(-columns // lanes))
-        self._run("combine_segments", grid, (32, WARPS), parts, columns, lanes, first, begin, n_cells, found)
+        self._run(
+            "combine_segments",
+            grid,
+            (32, WARPS),
+            parts,
+            columns,
+            lanes,
+            first,
+            begin,
+            n_cells,
+            found,
+        )
 
     def leaf_sums(self, v: Any, weights: Any) -> Any:
         """The sums of v over the rows of each cell, on the device where v is there."""
@@ -127,7 +157,9 @@ class CellSums(KeptCells):
                 bool(single),
                 bool(single_score),
             )
-            self._run("replay_segments", (blocks(own.n_segments),), (32, WARPS), *read, own_score, parts)
+            self._run(
+                "replay_segments", (blocks(own.n_segments),), (32, WARPS), *read, own_score, parts
+            )
             self._combine(own.first, own.begin, parts, 1, found[cells])
         own_score.get(out=score)
         found.get(out=sums)

@@ -12,7 +12,13 @@ import numpy as np
 from axil.kernels import Numbers
 from axil.kernels.cuda.blocks import CudaBlocks
 from axil.kernels.cuda.cells import KeptCells, runs_of
-from axil.kernels.cuda.checks import expect, expect_output, expect_places, expect_rows, expect_weights
+from axil.kernels.cuda.checks import (
+    expect,
+    expect_output,
+    expect_places,
+    expect_rows,
+    expect_weights,
+)
 from axil.kernels.cuda.largest import merge
 from axil.kernels.cuda.launch import (
     THREADS,
@@ -47,7 +53,9 @@ class ReadOuts(KeptCells):
         expect_rows(first, rows, self.n_rows)
         with filled(out) as made:
             if out.size:
-                self._read(self._rows_put(table), self._put(constant), self._put(weights), first, made)
+                self._read(
+                    self._rows_put(table), self._put(constant), self._put(weights), first, made
+                )
 
     def _expect_read(self, table: Any, constant: Any, weights: Any, columns: int) -> None:
         expect("table", table, (self.n_cells, columns), apart=True)
@@ -88,7 +96,14 @@ class ReadOuts(KeptCells):
         return cp.asarray(bounds, dtype=cp.int32), 8 * TILE * widest
 
     def _read_rows(
-        self, table: Any, constant: Any, weights: Any, factors: Any, first: int, out: Any, trees: Numbers | None = None
+        self,
+        table: Any,
+        constant: Any,
+        weights: Any,
+        factors: Any,
+        first: int,
+        out: Any,
+        trees: Numbers | None = None,
     ) -> None:
         rows, columns = out.shape
         lanes = lanes_of(columns)
@@ -105,7 +120,12 @@ class ReadOuts(KeptCells):
         self._expect_read(table, constant, weights, columns)
         expect("values", values, (self.n_rows, *getattr(values, "shape", ())[1:]))
         expect_output("out", out, (2, columns, values.shape[1]))
-        table, constant, w, v = self._rows_put(table), self._put(constant), self._put(weights), self._put(values)
+        table, constant, w, v = (
+            self._rows_put(table),
+            self._put(constant),
+            self._put(weights),
+            self._put(values),
+        )
         for part, block in self._in_blocks(table, constant, w):
             out[0, part] = (cp.abs(block).T @ v).get()
             block *= block
@@ -125,16 +145,25 @@ class ReadOuts(KeptCells):
         return int(max(TILE, most // (8 * max(self.n_rows, 1)) // TILE * TILE))
 
     @within_memory()
-    def top(self, table: Any, constant: Any, weights: Any, scale: Any, values: Array, rows: Numbers) -> None:
+    def top(
+        self, table: Any, constant: Any, weights: Any, scale: Any, values: Array, rows: Numbers
+    ) -> None:
         columns = table.shape[1]
         self._expect_read(table, constant, weights, columns)
         expect_places(values, rows, columns, scale, self.n_rows)
         if not self.n_rows or not columns or not values.shape[1]:
             return
-        asked, factors = (self._rows_put(table), self._put(constant)), (self._put(weights), self._put(scale))
-        self._bounded.top(CudaBlocks.search, self._top_rows, self.cells.size, *asked, factors, values, rows)
+        asked, factors = (
+            (self._rows_put(table), self._put(constant)),
+            (self._put(weights), self._put(scale)),
+        )
+        self._bounded.top(
+            CudaBlocks.search, self._top_rows, self.cells.size, *asked, factors, values, rows
+        )
 
-    def _top_rows(self, table: Any, constant: Any, weights: Any, scale: Any, values: Array, rows: Numbers) -> None:
+    def _top_rows(
+        self, table: Any, constant: Any, weights: Any, scale: Any, values: Array, rows: Numbers
+    ) -> None:
         for part, block in self._in_blocks(table, constant, weights):
             merge(block, 0, scale, values[part], rows[part], self._kernel)
 
@@ -151,7 +180,9 @@ class ReadOuts(KeptCells):
         expect_rows(first, rows, self.n_rows)
         with filled(out) as made:
             if out.size:
-                self._match(cp.ascontiguousarray(cp.asarray(queries).T), self._put(weights), first, made)
+                self._match(
+                    cp.ascontiguousarray(cp.asarray(queries).T), self._put(weights), first, made
+                )
 
     def _match(self, queries: Any, weights: Any, first: int, out: Any) -> None:
         """``queries`` (trees, columns)."""
@@ -188,7 +219,9 @@ class ReadOuts(KeptCells):
         rows[values <= 0] = -1
 
     @within_memory()
-    def scaled_read_out(self, table: Any, factors: Any, first: int, out: Any, trees: Numbers | None = None) -> None:
+    def scaled_read_out(
+        self, table: Any, factors: Any, first: int, out: Any, trees: Numbers | None = None
+    ) -> None:
         rows, columns = out.shape
         own = self.some(trees)
         expect("table", table, (own.n_cells, columns))
@@ -197,4 +230,6 @@ class ReadOuts(KeptCells):
         expect_output("out", out, (rows, columns))
         with filled(out) as made:
             if out.size:
-                self._read_rows(self._rows_put(table), None, None, self._put(factors), first, made, trees)
+                self._read_rows(
+                    self._rows_put(table), None, None, self._put(factors), first, made, trees
+                )

@@ -17,14 +17,30 @@ class CudaRows(CellSums, ReadOuts, Pairs, CudaFactors, Deleted):
     """Rows on the device."""
 
     @within_memory()
-    def residual_factors(self, steps: Any, levels: Any, draws: Any, start: Any, first: int, out: Any) -> None:
+    def residual_factors(
+        self, steps: Any, levels: Any, draws: Any, start: Any, first: int, out: Any
+    ) -> None:
         rows = out.shape[1]
         for name, table in (("steps", steps), ("levels", levels), ("draws", draws)):
             expect(name, table, (self.n_cells,))
         expect_rows(first, rows, self.n_rows)
         expect("start", start, (rows,))
         expect_output("out", out, (self.n_trees, rows))
-        read = (self.cells, self.n_rows, self.n_trees, self._starts, *map(self._put, (steps, levels, draws, start)))
+        read = (
+            self.cells,
+            self.n_rows,
+            self.n_trees,
+            self._starts,
+            *map(self._put, (steps, levels, draws, start)),
+        )
         with filled(out) as made:
             if out.size:
-                self._run("residual_factors", (blocks(rows, THREADS),), (THREADS,), *read, first, rows, made)
+                self._run(
+                    "residual_factors",
+                    (blocks(rows, THREADS),),
+                    (THREADS,),
+                    *read,
+                    first,
+                    rows,
+                    made,
+                )

@@ -55,8 +55,15 @@ def as_words(value: Any, what: str) -> str | None:
     """A line of text, or None."""
     if value is None:
         return None
-    if not isinstance(value, str) or not value.strip() or not value.isprintable() or len(value) > MOST_LETTERS:
-        raise InputError(f"{what} is {shown(value)}; expected one line of text, up to {MOST_LETTERS} letters.")
+    if (
+        not isinstance(value, str)
+        or not value.strip()
+        or not value.isprintable()
+        or len(value) > MOST_LETTERS
+    ):
+        raise InputError(
+            f"{what} is {shown(value)}; expected one line of text, up to {MOST_LETTERS} letters."
+        )
     return value.strip()
 
 
@@ -66,8 +73,14 @@ def compared(actual: Array, part: WeightedSums, predictions: Array) -> dict[str,
     A few wrong actual values do not move a median.
     """
     if part.classes is None:
-        apart = np.median(np.abs(actual - predictions), axis=0) if len(actual) else np.zeros(actual.shape[1])
+        apart = (
+            np.median(np.abs(actual - predictions), axis=0)
+            if len(actual)
+            else np.zeros(actual.shape[1])
+        )
         return {"values": nested(actual), "typical": [number(one) for one in apart], "right": None}
     several = predictions.shape[1] > 1
-    chosen = predictions.argmax(axis=1) if several else predictions[:, 0] > 0.5  # the probability of the second class
+    chosen = (
+        predictions.argmax(axis=1) if several else predictions[:, 0] > 0.5
+    )  # the probability of the second class
     return {"values": nested(actual), "typical": None, "right": int((chosen == actual[:, 0]).sum())}

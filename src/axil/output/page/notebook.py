@@ -54,15 +54,21 @@ class Page:
     height: int = HEIGHT
 
     def _repr_html_(self) -> str:
-        allowed = 'sandbox="allow-scripts allow-downloads"'  # the page asks for nothing outside of itself
+        allowed = (
+            'sandbox="allow-scripts allow-downloads"'  # the page asks for nothing outside of itself
+        )
         style = f"width:100%;height:{self.height}px;border:0"
-        return f'<iframe srcdoc="{escape(self.html)}" {allowed} style="{style}" title="axil"></iframe>'
+        return (
+            f'<iframe srcdoc="{escape(self.html)}" {allowed} style="{style}" title="axil"></iframe>'
+        )
 
     def __repr__(self) -> str:
         return '<axil page: notebooks show it; elsewhere write it, to_html(X, "page.html"), and open that file>'
 
 
-def shown(to_html: Callable[..., str | None], rows: tuple[Any, ...], height: Any, options: dict[str, Any]) -> Page:
+def shown(
+    to_html: Callable[..., str | None], rows: tuple[Any, ...], height: Any, options: dict[str, Any]
+) -> Page:
     """The page that ``to_html`` makes of these rows, with options of its own but a path."""
     height = as_count(height, "height")
     if "path" in options:

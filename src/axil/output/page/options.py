@@ -48,7 +48,9 @@ class Options:
     about: About = NOTHING  #: words, and actual values
     intervals: Intervals | None = None  #: in place of standard errors
     places: Places | None = None  #: of all predictions and training rows, for a map
-    refits: tuple[Array, str] | None = None  #: (n, K) the standard deviation of real refits, and what these are
+    refits: tuple[Array, str] | None = (
+        None  #: (n, K) the standard deviation of real refits, and what these are
+    )
 
 
 def as_options(
@@ -78,20 +80,30 @@ def as_options(
     places = None
     if map is not None:
         if context is None or context.X_train is None:
-            raise InputError("map needs the features of the training rows, which are not kept here. Leave it out.")
+            raise InputError(
+                "map needs the features of the training rows, which are not kept here. Leave it out."
+            )
         places = site_map.as_places(map, columns_of(context.X_train, context.X, context.names()))
-    return Options(as_count(k, "k"), groups, columns, size, about=about, places=places, refits=spread)
+    return Options(
+        as_count(k, "k"), groups, columns, size, about=about, places=places, refits=spread
+    )
 
 
 def spread_of(refits: Any, n: int, n_outputs: int) -> tuple[Array, str]:
     """(n, K): how far real refits scatter, and what they are; of two classes that have one score, of the second."""
     if not hasattr(refits, "std") or not hasattr(refits, "predictions"):
-        raise InputError(f"refits is {shown(refits)}; expected what axil.refits returned for these rows.")
+        raise InputError(
+            f"refits is {shown(refits)}; expected what axil.refits returned for these rows."
+        )
     found = refits.std.reshape(len(refits.query_index), -1)
     if len(found) != n:
-        raise InputError(f"refits has {len(found)} predictions; expected those of the {n} rows of X.")
+        raise InputError(
+            f"refits has {len(found)} predictions; expected those of the {n} rows of X."
+        )
     if found.shape[1] == 2 and n_outputs == 1:
         found = found[:, 1:]
     if found.shape[1] != n_outputs:
-        raise InputError(f"refits has {found.shape[1]} outputs; expected the {n_outputs} of this explainer.")
+        raise InputError(
+            f"refits has {found.shape[1]} outputs; expected the {n_outputs} of this explainer."
+        )
     return found, refits.described

@@ -25,7 +25,9 @@ def render(summary: dict[str, Any]) -> str:
     style = f"{part_of('page.css')}\n{part_of('site_map.css', 'axil.output')}"
     script = "\n".join(part_of(name) for name in SCRIPTS)
     policy = f"default-src 'none'; style-src {hashed(style)}; script-src {hashed(script)}"
-    return filled(part_of("page.html"), policy=policy, style=style, data=pack(summary), script=script)
+    return filled(
+        part_of("page.html"), policy=policy, style=style, data=pack(summary), script=script
+    )
 
 
 def pack(summary: dict[str, Any]) -> str:
@@ -42,7 +44,9 @@ def part_of(name: str, package: str = "axil.output.page") -> str:
 def filled(template: str, **given: str) -> str:
     """The template with a text for each name between double braces."""
     first, *pieces = template.split("{{")
-    return first + "".join(given[name] + rest for name, rest in (piece.split("}}", 1) for piece in pieces))
+    return first + "".join(
+        given[name] + rest for name, rest in (piece.split("}}", 1) for piece in pieces)
+    )
 
 
 def hashed(text: str) -> str:

@@ -53,14 +53,23 @@ def cells(values: NDArray[Any], digits: int = DIGITS) -> list[Any]:
         return numbers(values, digits)
     if kind in "mM":
         return [None if gone else text for gone, text in zip(missing(values), labels(values))]
-    return [None if gone else _plain(value, digits) for gone, value in zip(missing(values), values.tolist())]
+    return [
+        None if gone else _plain(value, digits)
+        for gone, value in zip(missing(values), values.tolist())
+    ]
 
 
 def _dates(values: NDArray[Any]) -> list[str]:
     """Days, or days and times to the second or the fraction of one that all need; "NaT" where missing."""
     known = values[~missing(values)]
-    unit: Any = next((unit for unit in ("D", "s", "ms", "us") if (known == known.astype(f"M8[{unit}]")).all()), "ns")
-    return [text.replace("T", " ") if text != "NaT" else text for text in np.datetime_as_string(values, unit).tolist()]
+    unit: Any = next(
+        (unit for unit in ("D", "s", "ms", "us") if (known == known.astype(f"M8[{unit}]")).all()),
+        "ns",
+    )
+    return [
+        text.replace("T", " ") if text != "NaT" else text
+        for text in np.datetime_as_string(values, unit).tolist()
+    ]
 
 
 def _spans(values: NDArray[Any]) -> list[str]:
@@ -69,14 +78,23 @@ def _spans(values: NDArray[Any]) -> list[str]:
     days = np.where(gone, np.timedelta64(0, "D"), values).astype("m8[D]")
     rest = (np.where(gone, np.timedelta64(0, "s"), values) - days).astype("m8[ns]").astype(np.int64)
     days, rest = days.astype(np.int64) - (rest < 0), np.where(rest < 0, rest + DAY, rest)
-    return ["NaT" if none else _span(day, ns, rest.any()) for none, day, ns in zip(gone, days.tolist(), rest.tolist())]
+    return [
+        "NaT" if none else _span(day, ns, rest.any())
+        for none, day, ns in zip(gone, days.tolist(), rest.tolist())
+    ]
 
 
 def _span(days: int, rest: int, timed: bool) -> str:
     if not timed:
         return f"{days} days"
     seconds, fraction = divmod(rest, 10**9)
-    digits = "" if not fraction else f".{fraction // 1000:06d}" if fraction % 1000 == 0 else f".{fraction:09d}"
+    digits = (
+        ""
+        if not fraction
+        else f".{fraction // 1000:06d}"
+        if fraction % 1000 == 0
+        else f".{fraction:09d}"
+    )
     time = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{digits}"
     return f"{days} days {'+' if days < 0 else ''}{time}"
 

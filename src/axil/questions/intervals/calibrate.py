@@ -111,7 +111,9 @@ class Calibrate(Question):
             missing = "X_cal" if X_cal is None else "y_cal"
             raise InputError(f"{missing} is missing: calibration rows take both X_cal and y_cal.")
         if X_cal is None and init_score is not None:
-            raise InputError("init_score is for the rows of X_cal, and there are none. Leave it out.")
+            raise InputError(
+                "init_score is for the rows of X_cal, and there are none. Leave it out."
+            )
         method = inputs.as_choice(method, METHODS, "method")
         folds = None if out_of_fold is None else proven.folds(out_of_fold)
         if X_cal is not None:
@@ -124,10 +126,16 @@ class Calibrate(Question):
                 "out_of_fold=cross_val_predict(model, X_train, y_train)."
             )
         grouped = CalibrationGroups.of(groups, proven.features, proven, proven.shape[0], "training")
-        return from_folds(proven, folds, grouped, method) if folds is not None else from_bags(proven, grouped)
+        return (
+            from_folds(proven, folds, grouped, method)
+            if folds is not None
+            else from_bags(proven, grouped)
+        )
 
 
-def held_out(model: Any, X: Any, y: Any, folds: Any, init_score: Any, groups: Any, method: str) -> Predictive:
+def held_out(
+    model: Any, X: Any, y: Any, folds: Any, init_score: Any, groups: Any, method: str
+) -> Predictive:
     """From rows that the model was not fitted on."""
     inputs.refuse_other_order(X, y, "y_cal", "X_cal")
     warn_without_offsets(model, init_score, "X_cal", "y_cal")
@@ -145,10 +153,18 @@ def held_out(model: Any, X: Any, y: Any, folds: Any, init_score: Any, groups: An
     errors, source = model.training_errors(folds, training_errors, method)
     known = Surroundings.of(model, errors, source, method)
     local = around(model, known, queries)
-    return Predictive(model, known, conformal_rows(local, truth - local.predictions), "held out", _taken(grouped, rows))
+    return Predictive(
+        model,
+        known,
+        conformal_rows(local, truth - local.predictions),
+        "held out",
+        _taken(grouped, rows),
+    )
 
 
-def from_folds(proven: ProvenModel, folds: Array, grouped: CalibrationGroups | None, method: str) -> Predictive:
+def from_folds(
+    proven: ProvenModel, folds: Array, grouped: CalibrationGroups | None, method: str
+) -> Predictive:
     """From out-of-fold predictions (N, K) of the training rows."""
     if proven.features is None:
         raise InputError(
@@ -158,11 +174,17 @@ def from_folds(proven: ProvenModel, folds: Array, grouped: CalibrationGroups | N
     errors, source = training_errors(proven, folds, method)
     known = Surroundings.of(proven, [errors], source, method).of_large_leaves(CROWD)
     rows = _some(np.arange(len(proven.targets)), grouped)
-    offsets = proven.base_offsets()  # any other offset moves no weight, and predictions are out of fold
-    queries = proven.queries(inputs.take_rows(proven.features, rows), None if offsets is None else offsets[rows])
+    offsets = (
+        proven.base_offsets()
+    )  # any other offset moves no weight, and predictions are out of fold
+    queries = proven.queries(
+        inputs.take_rows(proven.features, rows), None if offsets is None else offsets[rows]
+    )
     own = Own(rows, leverages(proven)[rows] if known.by_leaf is None else None)
     local = around(proven, known, queries, own, folds[rows])
-    return Predictive(proven, known, conformal_rows(local, errors[rows]), "out-of-fold", _taken(grouped, rows))
+    return Predictive(
+        proven, known, conformal_rows(local, errors[rows]), "out-of-fold", _taken(grouped, rows)
+    )
 
 
 def from_bags(proven: ProvenModel, grouped: CalibrationGroups | None) -> Predictive:
@@ -177,22 +199,35 @@ def from_bags(proven: ProvenModel, grouped: CalibrationGroups | None) -> Predict
     parts, step = [], proven.budget.batch_size(proven.bytes_per_query(WEIGHTS))
     for first in track(range(0, len(rows), step), "intervals"):
         some = rows[first : first + step]
-        answers = [engine.out_of_bag(some)[0] for engine in proven.engines if isinstance(engine, Forest)]
+        answers = [
+            engine.out_of_bag(some)[0] for engine in proven.engines if isinstance(engine, Forest)
+        ]
         sums = [one.moments(values) for one, values in zip(answers, known.values[0])]
         parts.append(known.usual.local(sums, proven.served(), out_of_bag(proven)[some]))
-    return Predictive(proven, known, conformal_rows(joined(parts), errors[rows]), "out-of-bag", _taken(grouped, rows))
+    return Predictive(
+        proven,
+        known,
+        conformal_rows(joined(parts), errors[rows]),
+        "out-of-bag",
+        _taken(grouped, rows),
+    )
 
 
 def conformal_rows(local: Local, left: Array) -> tuple[Conformal, ...]:
     """Calibration rows and their errors (n, K), output by output."""
     penalty = np.full(len(NAMES), PENALTY)
-    return tuple(Conformal(local.features[:, k], local.sizes[:, k], left[:, k], penalty) for k in range(left.shape[1]))
+    return tuple(
+        Conformal(local.features[:, k], local.sizes[:, k], left[:, k], penalty)
+        for k in range(left.shape[1])
+    )
 
 
 def calibration_rows(n: int, grouped: CalibrationGroups | None) -> NDArray[np.intp]:
     """The positions of as many of n rows as are used, always the same."""
     if not n:
-        raise InputError("X_cal has no rows; expected rows that the model was not fitted on, with their targets.")
+        raise InputError(
+            "X_cal has no rows; expected rows that the model was not fitted on, with their targets."
+        )
     return _some(np.arange(n), grouped)
 
 
@@ -204,14 +239,20 @@ def equal_rows(model: Any, X: Any, truth: Array) -> tuple[NDArray[np.intp], tupl
     """
     features, shards = model.features, model.shards
     X = np.empty((len(truth), 0)) if features is None else X
-    single = inputs.is_single(X) or (features is not None and inputs.is_single(getattr(features, "_meta", features)))
+    single = inputs.is_single(X) or (
+        features is not None and inputs.is_single(getattr(features, "_meta", features))
+    )
     keys = shards.each(keys_of, single, model.parts_of_X)
     starts = np.cumsum([0, *shards.collected(lambda shard, _, own: len(own), None, keys)])
     rows = _some(np.arange(starts[-1]))
     chosen = [rows[(rows >= first) & (rows < last)] - first for first, last in pairwise(starts)]
-    some = shards.collected(lambda shard, _, own: own[0][own[1]], None, [list(pair) for pair in zip(keys, chosen)])
+    some = shards.collected(
+        lambda shard, _, own: own[0][own[1]], None, [list(pair) for pair in zip(keys, chosen)]
+    )
     asked = np.concatenate([inputs.row_keys(X, truth, single), *some])
-    held, own = np.split(shards.total(lambda shard, every, own: occurrences(own, every), asked, keys), [len(truth)])
+    held, own = np.split(
+        shards.total(lambda shard, every, own: occurrences(own, every), asked, keys), [len(truth)]
+    )
     says_nothing = features is None and (own > 1).any()
     return np.zeros_like(held) if says_nothing else held, twins_among(own)
 
@@ -231,7 +272,9 @@ def _some(rows: NDArray[np.intp], grouped: CalibrationGroups | None = None) -> N
     """These rows, or as many as are used, always the same; as many of each group."""
     if grouped is not None:
         of_rows = grouped.codes[rows]
-        return np.sort(np.concatenate([_some(rows[of_rows == g]) for g in range(len(grouped.names))]))
+        return np.sort(
+            np.concatenate([_some(rows[of_rows == g]) for g in range(len(grouped.names))])
+        )
     if len(rows) <= MOST_ROWS:
         return rows
     return np.sort(np.random.default_rng(0).choice(rows, MOST_ROWS, replace=False))

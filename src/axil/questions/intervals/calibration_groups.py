@@ -43,7 +43,9 @@ class CalibrationGroups:
                 f"calibrate was given a label for each calibration row, so these {n} rows need theirs. Pass groups= to interval, "
                 "quantiles, cdf, std, sample or crps; or calibrate with the name of a column, which is read from X itself."
             )
-        values = inputs.row_values(self.column if given is None else given, queries.rows, known, "groups", "predicted")
+        values = inputs.row_values(
+            self.column if given is None else given, queries.rows, known, "groups", "predicted"
+        )
         labels = inputs.as_labels(values, n, "groups", "predicted")
         found, every = numbered(np.append(self.names.astype(object), labels.astype(object)))
         place = np.full(len(every), -1)

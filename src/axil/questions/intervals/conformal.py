@@ -33,7 +33,9 @@ import numpy as np
 
 from axil.types import Array
 
-SOFTENED = 0.5  # of a row's size: errors that are smaller say little of it, and their logarithms a lot
+SOFTENED = (
+    0.5  # of a row's size: errors that are smaller say little of it, and their logarithms a lot
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +59,10 @@ class Conformal:
     @cached_property
     def _fit(self) -> tuple[Array, Array]:
         """(p + 1,) coefficients of the calibration rows' own ridge, and (n,) what it leaves over."""
-        design, z = _with_intercept(self.features), np.log(np.abs(self.errors) / self.sizes + SOFTENED)
+        design, z = (
+            _with_intercept(self.features),
+            np.log(np.abs(self.errors) / self.sizes + SOFTENED),
+        )
         b = self._inverse @ (design.T @ z)
         return b, z - design @ b
 
@@ -67,11 +72,15 @@ class Conformal:
 
     def magnitudes(self, features: Array, sizes: Array) -> Array:
         """(m, n): the atoms of new rows with features (m, p) and sizes (m,), unsigned; inf where 1 + u <= 0."""
-        return self._magnitudes(features, sizes, self._left_of(features, _with_intercept(self.features), self._fit[1]))
+        return self._magnitudes(
+            features, sizes, self._left_of(features, _with_intercept(self.features), self._fit[1])
+        )
 
     def reaches(self, features: Array) -> Array:
         """(m,): the most that |u| can be of any calibration row and new rows with features (m, p)."""
-        new, known = (_leverages(_with_intercept(each), self._inverse) for each in (features, self.features))
+        new, known = (
+            _leverages(_with_intercept(each), self._inverse) for each in (features, self.features)
+        )
         return np.asarray(np.sqrt(new * known.max()))
 
     def at_places(self, features: Array, sizes: Array, places: list[int]) -> Array:
@@ -84,7 +93,10 @@ class Conformal:
         least, most = np.sort(left / np.array([[1 + reach], [max(1 - reach, 1e-300)]]), axis=0)
         found = np.empty((len(features), len(places)))
         for p, place in enumerate(places):
-            first, last = np.searchsorted(most, least[place]), np.searchsorted(least, most[place], "right")
+            first, last = (
+                np.searchsorted(most, least[place]),
+                np.searchsorted(least, most[place], "right"),
+            )
             some = slice(0, None) if reach >= 1 else slice(first, last)
             here = self._left_of(features, design[some], left[some])
             found[:, p] = np.partition(here, place - some.start, axis=1)[:, place - some.start]

@@ -45,7 +45,12 @@ class Distribution:
     # -- questions ------------------------------------------------------------------------------------------------------
 
     def interval(
-        self, X: Any, coverage: float = 0.9, symmetric: bool = True, init_score: Any = None, groups: Any = None
+        self,
+        X: Any,
+        coverage: float = 0.9,
+        symmetric: bool = True,
+        init_score: Any = None,
+        groups: Any = None,
     ) -> Any:
         """Prediction intervals: a frame with the columns query, prediction, lower, upper, scale, alarm.
 
@@ -116,7 +121,12 @@ class Distribution:
             n = one.n_calibration
             # Both places for one half, whose mean is the median.
             above = np.array(
-                [order_of(max(share, 0.5), n) if share >= 0.5 else n + 1 - order_of(1.0 - share, n) for share in rising]
+                [
+                    order_of(max(share, 0.5), n)
+                    if share >= 0.5
+                    else n + 1 - order_of(1.0 - share, n)
+                    for share in rising
+                ]
             )
             below = np.where(rising == 0.5, n + 1 - above, above)
             lower, upper = one._atoms(local, Conformal.lower), one._atoms(local, Conformal.upper)
@@ -145,7 +155,9 @@ class Distribution:
 
         def rank(one: Distribution, local: Local, some: Any) -> Array:
             n, atoms, value = one.n_calibration, one._atoms(local), at[some][:, None, :]
-            return np.asarray(((atoms < value).sum(axis=1) + (atoms <= value).sum(axis=1) + 1.0) / (2 * (n + 1)))
+            return np.asarray(
+                ((atoms < value).sum(axis=1) + (atoms <= value).sum(axis=1) + 1.0) / (2 * (n + 1))
+            )
 
         return self._reduced(queries, None, rank, groups=groups)
 
@@ -161,7 +173,9 @@ class Distribution:
         groups : array of shape (n,), optional
             Labels of the rows of X, where `calibrate` was given labels; a column that it was given is read from X.
         """
-        return self._reduced(X, init_score, lambda one, local, _: one._atoms(local).std(axis=1), groups=groups)
+        return self._reduced(
+            X, init_score, lambda one, local, _: one._atoms(local).std(axis=1), groups=groups
+        )
 
     def predict(self, X: Any, return_std: bool = False, init_score: Any = None) -> Any:
         """(n,) or (n, K): the model's predictions; with ``return_std=True`` a pair, of these and `std`.
@@ -183,7 +197,12 @@ class Distribution:
         return (made, self.std(queries)) if inputs.as_flag(return_std, "return_std") else made
 
     def sample(
-        self, X: Any, n: int = 1, random_state: int | None = None, init_score: Any = None, groups: Any = None
+        self,
+        X: Any,
+        n: int = 1,
+        random_state: int | None = None,
+        init_score: Any = None,
+        groups: Any = None,
     ) -> Array:
         """(rows, n), or (rows, n, K): targets drawn from the predictive distribution of each row of X.
 
@@ -203,7 +222,9 @@ class Distribution:
             Labels of the rows of X, where `calibrate` was given labels; a column that it was given is read from X.
         """
         n = inputs.as_count(n, "n")
-        seed = None if random_state is None else inputs.as_count(random_state, "random_state", least=0)
+        seed = (
+            None if random_state is None else inputs.as_count(random_state, "random_state", least=0)
+        )
         draws = np.random.default_rng(seed)
 
         def drawn(one: Distribution, local: Local, _: Any) -> Array:
@@ -243,14 +264,19 @@ class Distribution:
 
     # -- the distribution -----------------------------------------------------------------------------------------------
 
-    def _interval(self, queries: Queries, coverage: Any, symmetric: Any, groups: Any = None) -> dict[str, Array]:
+    def _interval(
+        self, queries: Queries, coverage: Any, symmetric: Any, groups: Any = None
+    ) -> dict[str, Array]:
         """The columns of `interval`, each (n, K)."""
         c, symmetric = _as_probability(coverage, "coverage"), inputs.as_flag(symmetric, "symmetric")
         members = self._members(queries, groups)
         for one, _ in members:
             one._require(c if symmetric else (1.0 + c) / 2, coverage, "coverage")
         local = around(self._model, self._around, queries)
-        (*ends, scale), alarms = np.empty((3, *local.predictions.shape)), np.empty_like(local.predictions)
+        (*ends, scale), alarms = (
+            np.empty((3, *local.predictions.shape)),
+            np.empty_like(local.predictions),
+        )
         for one, rows in members:
             ends[0][rows], ends[1][rows], scale[rows] = one._ends(local[rows], c, symmetric)
             alarms[rows] = one._alarms(local[rows])
@@ -267,7 +293,11 @@ class Distribution:
     def _ends(self, local: Local, coverage: float, symmetric: bool) -> Array:
         """(3, n, K): the errors, lower and upper, that intervals go to, and the size that half of the errors stay below."""
         n, found = self.n_calibration, np.empty((3, *local.predictions.shape))
-        middle, inner, outer = (n - 1) // 2, order_of(coverage, n), order_of((1.0 + coverage) / 2, n)
+        middle, inner, outer = (
+            (n - 1) // 2,
+            order_of(coverage, n),
+            order_of((1.0 + coverage) / 2, n),
+        )
         for k, rows in enumerate(self._rows):
             alike = np.argsort(rows.reaches(local.features[:, k]), kind="stable")
             for some in (alike[part] for part in self._some(len(alike))):
@@ -277,7 +307,11 @@ class Distribution:
                     found[:, some, k] = -upper, upper, scale
                 else:
                     lowest, highest = rows.bounds(*at)
-                    found[:, some, k] = lowest[:, n - outer], highest[:, outer - 1], rows.at_places(*at, [middle])[:, 0]
+                    found[:, some, k] = (
+                        lowest[:, n - outer],
+                        highest[:, outer - 1],
+                        rows.at_places(*at, [middle])[:, 0],
+                    )
         return found
 
     def _alarms(self, local: Local) -> Array:
@@ -285,7 +319,9 @@ class Distribution:
         found = np.empty_like(local.predictions)
         for k, rows in enumerate(self._rows):
             known = np.sort(rows.scales(rows.features, rows.sizes))
-            found[:, k] = np.searchsorted(known, rows.scales(local.features[:, k], local.sizes[:, k])) / len(known)
+            found[:, k] = np.searchsorted(
+                known, rows.scales(local.features[:, k], local.sizes[:, k])
+            ) / len(known)
         return found
 
     def _reduced(
@@ -335,7 +371,9 @@ class Distribution:
         rows = tuple(one[known.codes == g] for one in self._rows)
         return replace(self, _rows=rows, _groups=None, _group=known.names[g])
 
-    def _atoms(self, local: Local, of: Callable[[Conformal, Array, Array], Array] = Conformal.atoms) -> Array:
+    def _atoms(
+        self, local: Local, of: Callable[[Conformal, Array, Array], Array] = Conformal.atoms
+    ) -> Array:
         """(m, n, K): targets that the calibration rows make likely, as people read them; ordered on the scale of the fit."""
         parts = [
             local.predictions[:, [k]] + of(rows, local.features[:, k], local.sizes[:, k])
@@ -382,18 +420,24 @@ class Distribution:
     def _targets(self, y: Any, queries: Queries) -> Array:
         """(n, K): targets that users give, on the scale of the fit."""
         inputs.refuse_other_order(queries.rows, y, "y", "X")
-        return self._model.on_scale(inputs.as_table(y, len(queries), self._model.shape[1], "y", "predicted"), "y")
+        return self._model.on_scale(
+            inputs.as_table(y, len(queries), self._model.shape[1], "y", "predicted"), "y"
+        )
 
 
 def _as_probability(value: Any, what: str) -> float:
     found = inputs.as_number(value, what)
     if not 0.0 < found < 1.0:
-        raise InputError(f"{what} is {shown(value)}; expected a number between 0 and 1, such as 0.9.")
+        raise InputError(
+            f"{what} is {shown(value)}; expected a number between 0 and 1, such as 0.9."
+        )
     return found
 
 
 def _as_probabilities(q: Any) -> Array:
     found = np.atleast_1d(inputs.as_numbers(q, "q", "numbers between 0 and 1"))
     if found.ndim != 1 or not len(found) or not ((found > 0) & (found < 1)).all():
-        raise InputError(f"q is {shown(q)}; expected numbers between 0 and 1, such as (0.05, 0.5, 0.95).")
+        raise InputError(
+            f"q is {shown(q)}; expected numbers between 0 and 1, such as (0.05, 0.5, 0.95)."
+        )
     return found

@@ -34,14 +34,27 @@ from axil.weights.engine import own_leaves
 from axil.weights.spread import by_leaf, leaf_moments
 
 # Chosen on data sets that no published comparison counts (experiments/intervals_form.py).
-NEARBY = 0.375  # the power of each of the two errors nearby in the size that errors are compared with
+NEARBY = (
+    0.375  # the power of each of the two errors nearby in the size that errors are compared with
+)
 PENALTY = 8.0  # of the squared coefficients; logarithms are natural ones
 AT_EDGE = 0.1  # of the targets' standard deviation: within it predictions count as at the lowest or highest target
 SMALL = 0.1  # of the usual error of a training row: added to sizes nearby, so that their logarithms have an end
-SMALLEST, LARGEST = 1e-140, 1e140  # distances of targets from their mean of which double precision holds the squares
+SMALLEST, LARGEST = (
+    1e-140,
+    1e140,
+)  # distances of targets from their mean of which double precision holds the squares
 LEAST = 1e-6  # of the targets' standard deviation: the same, where no error is known
 
-NAMES = ("errors |k|", "errors k^2", "targets |k|", "targets k^2", "effective size", "above lowest", "below highest")
+NAMES = (
+    "errors |k|",
+    "errors k^2",
+    "targets |k|",
+    "targets k^2",
+    "effective size",
+    "above lowest",
+    "below highest",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +67,9 @@ class Local:
     nearby: Array  #: (n, K): sum_j |k_j| |r_j|
 
     def __getitem__(self, rows: Any) -> Local:
-        return Local(self.predictions[rows], self.features[rows], self.sizes[rows], self.nearby[rows])
+        return Local(
+            self.predictions[rows], self.features[rows], self.sizes[rows], self.nearby[rows]
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +122,10 @@ class Usual:
             means = np.where(known, moments[..., 1:] / total, usual)
             shares = np.where(known[1], total[1] / np.square(total[0]), 1.0)
         nearby, mean, square = np.split(means, 3, axis=-1)
-        squares = np.concatenate([np.square(nearby), np.maximum(square - np.square(mean), 0.0)]) + self.least[outputs]
+        squares = (
+            np.concatenate([np.square(nearby), np.maximum(square - np.square(mean), 0.0)])
+            + self.least[outputs]
+        )
         sizes = squares / np.square(self.spread[outputs])
         logs = 0.5 * np.log(np.append(sizes, np.broadcast_to(shares, sizes[:1].shape), axis=0))
         return np.moveaxis(logs, 0, -1), moments[0, :, 1 : 1 + nearby.shape[-1]]
@@ -132,7 +150,9 @@ def known_of(shard: Any, _: Any, errors: Array) -> Known:
         there, y = np.isfinite(errors), shard.targets
         sizes = np.abs(np.where(there, errors, 0.0)).sum(axis=0)
         ends = y.min(axis=0, initial=np.inf), y.max(axis=0, initial=-np.inf)
-        return Known(len(y), int(there.all(axis=1).sum()), there.sum(axis=0), sizes, y.sum(axis=0), *ends)
+        return Known(
+            len(y), int(there.all(axis=1).sum()), there.sum(axis=0), sizes, y.sum(axis=0), *ends
+        )
 
 
 def spread_of(shard: Any, usual: tuple[Array, Array], errors: Array) -> Array:
@@ -140,7 +160,9 @@ def spread_of(shard: Any, usual: tuple[Array, Array], errors: Array) -> Array:
     filling, means = usual
     with np.errstate(over="ignore", invalid="ignore"):
         y = shard.targets - means
-        return np.stack([np.abs(filled(errors, filling)).sum(axis=0), y.sum(axis=0), np.square(y).sum(axis=0)])
+        return np.stack(
+            [np.abs(filled(errors, filling)).sum(axis=0), y.sum(axis=0), np.square(y).sum(axis=0)]
+        )
 
 
 def values_of(shard: Any, usual: tuple[Array, Array, list[slice]], errors: Array) -> list[Array]:
@@ -168,12 +190,18 @@ def filled(errors: Array, filling: Array) -> Array:
 class Surroundings:
     """The training rows' errors and targets, as sums under weights need them, where the rows are."""
 
-    errors: Sequence[Any]  #: per shard (rows, K) targets less predictions that did not see them; nan: not known
+    errors: Sequence[
+        Any
+    ]  #: per shard (rows, K) targets less predictions that did not see them; nan: not known
     source: str  #: where these are from: "out-of-fold", "out-of-bag", "folds", "leave-one-out", "leverage" or "fit"
     filling: Array  #: (K,) an error of usual size
     usual: Usual
-    values: Sequence[Any]  #: per shard, for each group of outputs that share weights, (rows, 1 + 3 m) values
-    by_leaf: Array | None  #: (L, 1 + 3 m) their sums over the leaves of all trees; None: weights are taken
+    values: Sequence[
+        Any
+    ]  #: per shard, for each group of outputs that share weights, (rows, 1 + 3 m) values
+    by_leaf: (
+        Array | None
+    )  #: (L, 1 + 3 m) their sums over the leaves of all trees; None: weights are taken
 
     @classmethod
     def of(cls, model: Any, errors: Sequence[Any], source: str, method: str) -> Surroundings:
@@ -200,7 +228,9 @@ class Surroundings:
 
 def moment_values(errors: Array, targets: Array) -> Array:
     """(N, 1 + 3 K): ones, sizes of errors, targets less their means, and squares of these."""
-    return np.concatenate([np.ones((len(targets), 1)), np.abs(errors), targets, np.square(targets)], axis=1)
+    return np.concatenate(
+        [np.ones((len(targets), 1)), np.abs(errors), targets, np.square(targets)], axis=1
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +238,9 @@ class Own:
     """Queries that are training rows themselves, whose own weights are left out: a new row has none of its own."""
 
     rows: NDArray[np.intp]  #: (n,) their positions
-    weights: Array | None  #: (n, engines) of each in its own prediction; None: rows are left out of their leaves
+    weights: (
+        Array | None
+    )  #: (n, engines) of each in its own prediction; None: rows are left out of their leaves
 
     def __getitem__(self, some: slice) -> Own:
         return Own(self.rows[some], None if self.weights is None else self.weights[some])
@@ -224,7 +256,11 @@ class Own:
 
 
 def around(
-    model: Any, known: Surroundings, queries: Queries, own: Own | None = None, instead: Array | None = None
+    model: Any,
+    known: Surroundings,
+    queries: Queries,
+    own: Own | None = None,
+    instead: Array | None = None,
 ) -> Local:
     """All that is known around the queries, batch by batch: never holds an (n, n_train) array.
 
@@ -235,18 +271,27 @@ def around(
     n, k, parts, first = len(queries), model.shape[1], [], 0
     table = bytes_of(n, k * (len(NAMES) + 3))
     size = model.budget.batch_size(model.bytes_per_query(WEIGHTS) + 64 * (1 + 3 * k), table)
-    for batch, found in answer(model.ready(WEIGHTS, len(queries)), queries, WEIGHTS, Moments(), size, known.values):
+    for batch, found in answer(
+        model.ready(WEIGHTS, len(queries)), queries, WEIGHTS, Moments(), size, known.values
+    ):
         some = slice(first, first + len(batch))
         first, sums = some.stop, found.sums
         if own is not None:
-            sums = [own[some].left_out(e, *pair) for e, pair in enumerate(zip(sums, known.values[0]))]
+            sums = [
+                own[some].left_out(e, *pair) for e, pair in enumerate(zip(sums, known.values[0]))
+            ]
         made = found.predictions if instead is None else instead[some]
         parts.append(known.usual.local(sums, model.served(), made))
     return joined(parts)
 
 
 def _around_leaves(
-    model: Any, known: Surroundings, by_leaf: Array, queries: Queries, own: Own | None, instead: Array | None
+    model: Any,
+    known: Surroundings,
+    by_leaf: Array,
+    queries: Queries,
+    own: Own | None,
+    instead: Array | None,
 ) -> Local:
     """All that is known around the queries, from sums over the rows of their leaves."""
     parts, structures = [], model.structures
@@ -265,5 +310,8 @@ def _around_leaves(
 
 def joined(parts: list[Local]) -> Local:
     """All batches together."""
-    columns = ([getattr(part, name) for part in parts] for name in ("predictions", "features", "sizes", "nearby"))
+    columns = (
+        [getattr(part, name) for part in parts]
+        for name in ("predictions", "features", "sizes", "nearby")
+    )
     return Local(*map(np.concatenate, columns))

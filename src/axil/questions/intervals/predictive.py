@@ -117,7 +117,9 @@ class Predictive(Distribution, page.Shown):
         asked = Asked(proven, queries)
         chosen = asked.page_options(groups, None, options)
         ends = self._interval(queries, coverage, symmetric)
-        found = tables.joined([best.columns for _, best in why.reasons(proven, self._around, queries, ON_PAGE)])
+        found = tables.joined(
+            [best.columns for _, best in why.reasons(proven, self._around, queries, ON_PAGE)]
+        )
         intervals = page.Intervals(
             coverage=float(coverage),
             n_calibration=self.n_calibration,
@@ -129,7 +131,9 @@ class Predictive(Distribution, page.Shown):
             errors=found["error"],
             shares=found["share"],
         )
-        return page.write(page.summarise(asked.parts(), replace(chosen, intervals=intervals)), place)
+        return page.write(
+            page.summarise(asked.parts(), replace(chosen, intervals=intervals)), place
+        )
 
 
 def is_of(found: Any, model: Any) -> bool:

@@ -17,7 +17,9 @@ from axil.weights.forest import Forest
 PATIENCE = 600.0  # seconds that errors may take, above which a cheaper source is taken
 
 
-def training_errors(proven: ProvenModel, out_of_fold: Array | None, method: str) -> tuple[Array, str]:
+def training_errors(
+    proven: ProvenModel, out_of_fold: Array | None, method: str
+) -> tuple[Array, str]:
     """(N, K): targets less predictions of the training rows, nan where nothing is known of a row; and where these are from.
 
     They are from out-of-fold predictions (N, K), else out of bag, else without each row, else from leverages, else from the fit.
@@ -33,7 +35,10 @@ def training_errors(proven: ProvenModel, out_of_fold: Array | None, method: str)
     if method == "leaves" and proven.structures is not None:
         return proven.targets - proven.fitted(), "fit"
     available = proven.budget.available
-    if method == "leaves" and leave_one_out.seconds_of(proven) > number_of_folds(proven) * proven.pass_seconds:
+    if (
+        method == "leaves"
+        and leave_one_out.seconds_of(proven) > number_of_folds(proven) * proven.pass_seconds
+    ):
         with suppress(UnsupportedQuestionError):
             found = proven.targets - fold_predictions(proven)
             if np.isfinite(found).all(axis=1).mean() > 0.5:
@@ -43,7 +48,9 @@ def training_errors(proven: ProvenModel, out_of_fold: Array | None, method: str)
             found = proven.targets - leave_one_out.predictions(proven)
         except UnsupportedQuestionError:
             found = np.full_like(proven.targets, np.nan)
-        if np.isfinite(found).all(axis=1).mean() > 0.5:  # else most rows are alone in one of their leaves
+        if (
+            np.isfinite(found).all(axis=1).mean() > 0.5
+        ):  # else most rows are alone in one of their leaves
             return found, "leave-one-out"
     if sum(engine.costs(available).leverage for engine in proven.engines) <= PATIENCE:
         found = proven.targets - agreeing_values(proven)
@@ -55,7 +62,9 @@ def training_errors(proven: ProvenModel, out_of_fold: Array | None, method: str)
 def is_bagged(proven: ProvenModel) -> bool:
     """Whether the model is a forest of which most rows are left out by some tree."""
     forests = [engine for engine in proven.engines if isinstance(engine, Forest)]
-    return len(forests) == len(proven.engines) and all(forest.structure.leaves_rows_out for forest in forests)
+    return len(forests) == len(proven.engines) and all(
+        forest.structure.leaves_rows_out for forest in forests
+    )
 
 
 def out_of_bag(proven: ProvenModel) -> Array:
@@ -71,6 +80,8 @@ def _out_of_bag(proven: ProvenModel) -> Array:
         for first in track(range(0, len(rows), step), "out of bag"):
             some = rows[first : first + step]
             answer, held = engine.out_of_bag(some)
-            found[some] = np.where(held[:, None], answer.product(targets) + answer.intercepts, np.nan)
+            found[some] = np.where(
+                held[:, None], answer.product(targets) + answer.intercepts, np.nan
+            )
         parts.append(found)
     return np.concatenate(parts, axis=1)

@@ -25,17 +25,23 @@ class Widest(Reduction[Best]):
     n_threads: int = 1
 
     def of(self, shard: Shard, effects: Effects, column: Any) -> Best:
-        best = TopRows(self.k, n_threads=self.n_threads).of(shard, effects, np.abs(filled(column, self.filling)))
+        best = TopRows(self.k, n_threads=self.n_threads).of(
+            shard, effects, np.abs(filled(column, self.filling))
+        )
         rows, outputs = best.columns["position"] - shard.start, np.arange(effects.shape[1])[:, None]
         own = column[rows, outputs] if len(column) else np.zeros(rows.shape)
         return replace(best, columns=best.columns | {"error": own})
 
 
-def reasons(model: Any, known: Surroundings, queries: Queries, k: int) -> Iterator[tuple[Queries, Best]]:
+def reasons(
+    model: Any, known: Surroundings, queries: Queries, k: int
+) -> Iterator[tuple[Queries, Best]]:
     """The k rows of largest |weight * error|, with their error and share of the sum; never holds an (n, n_train) array."""
     model = model.ready(WEIGHTS, len(queries))
     lines = min(k, model.shape[0]) * model.shape[1]
-    size = tables.batch_size(model.budget, len(queries), lines, 7, model.bytes_per_query(WEIGHTS) + 12 * 8 * lines)
+    size = tables.batch_size(
+        model.budget, len(queries), lines, 7, model.bytes_per_query(WEIGHTS) + 12 * 8 * lines
+    )
     want = Widest(k, known.filling, model.n_threads)
     largest = answer(model, queries, WEIGHTS, want, size, known.errors)
     nearby = answer(model, queries, WEIGHTS, Moments(), size, known.values)
@@ -48,7 +54,12 @@ def reasons(model: Any, known: Surroundings, queries: Queries, k: int) -> Iterat
 def table(model: Any, known: Surroundings, queries: Queries, k: int) -> Any:
     """The table of `Predictive.why`."""
     parts = []
-    names = {"row": "row", "effect": "weight", "error": model.scale.label("error"), "share": "share"}
+    names = {
+        "row": "row",
+        "effect": "weight",
+        "error": model.scale.label("error"),
+        "share": "share",
+    }
     for batch, best in reasons(model, known, queries, k):
         ranks = np.arange(1, best.size.shape[2] + 1)
         columns = tables.label_columns(batch.labels, model.outputs, "rank", ranks)
