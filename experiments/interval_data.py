@@ -15,8 +15,8 @@ import numpy as np
 from sklearn import datasets
 
 import axil
-from axil.questions.intervals.local import Local, Surroundings, around
-from axil.questions.intervals.training_errors import training_errors
+from axil.methods.intervals.local import Local, Surroundings, around
+from axil.methods.intervals.training_errors import training_errors
 
 MOST_ROWS, SEEDS = 3000, 3
 MODELS = {

@@ -14,8 +14,8 @@ from interval_data import Case, cases
 from paper_setting import Line, command, markdown, plain_arguments, write_csv
 from scipy.stats import rankdata
 
-from axil.questions.intervals.conformal import Conformal
-from axil.questions.intervals.local import PENALTY
+from axil.methods.intervals.conformal import Conformal
+from axil.methods.intervals.local import PENALTY
 
 LARGE = 0.1  # of all test rows
 

@@ -2,7 +2,7 @@
 
     python experiments/intervals_form.py     # some minutes; needs no data
 
-The forms of src/axil/questions/intervals/local.py and simpler ones, by both methods of `Explainer.calibrate`, each by full
+The forms of src/axil/methods/intervals/local.py and simpler ones, by both methods of `Explainer.calibrate`, each by full
 conformal prediction with the same models and calibration rows (`interval_data.py`). CRPS of the predictive distribution and
 Winkler score of 90 % intervals, relative to one constant width: geometric means over all splits and models; with all calibration
 rows, and with the first 30. "held": their coverage.
@@ -16,9 +16,9 @@ import numpy as np
 from interval_data import Case, cases
 from paper_setting import Line, command, markdown, write_csv
 
-from axil.questions.intervals.calibrate import METHODS
-from axil.questions.intervals.conformal import Conformal, order_of
-from axil.questions.intervals.local import NAMES, NEARBY, PENALTY
+from axil.methods.intervals.calibrate import METHODS
+from axil.methods.intervals.conformal import Conformal, order_of
+from axil.methods.intervals.local import NAMES, NEARBY, PENALTY
 
 COVERAGE = 0.9
 ALL = tuple(range(len(NAMES)))

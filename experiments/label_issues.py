@@ -48,9 +48,9 @@ from sklearn.metrics import average_precision_score
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 import axil
-from axil.questions import audit, unseen_predictions
-from axil.questions.class_labels import both_classes
-from axil.questions.intervals.training_errors import out_of_bag
+from axil.methods import audit, unseen_predictions
+from axil.methods.class_labels import both_classes
+from axil.methods.intervals.training_errors import out_of_bag
 
 try:
     from cleanlab.filter import find_label_issues

@@ -42,7 +42,7 @@ from sklearn.model_selection import KFold, cross_val_predict
 
 import axil
 from axil import baselines
-from axil.questions.audit import Studentised
+from axil.methods.audit import Studentised
 
 try:
     from cleanlab.regression.learn import CleanLearning

@@ -29,8 +29,8 @@ from sklearn.metrics import average_precision_score
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 import axil
-from axil.questions import audit
-from axil.questions.class_labels import both_classes
+from axil.methods import audit
+from axil.methods.class_labels import both_classes
 
 try:
     from cleanlab.rank import get_label_quality_scores

@@ -161,7 +161,7 @@ def test_every_question_has_one_definition_where_the_architecture_says():
         r"^\|(`\w+`(?:,`\w+`)*)\|`([\w/]+)\.py`\|(\d+)\|$", page, re.M
     ):
         told |= dict.fromkeys(
-            re.findall(r"\w+", names), (f"axil.questions.{module.replace('/', '.')}", int(n))
+            re.findall(r"\w+", names), (f"axil.methods.{module.replace('/', '.')}", int(n))
         )
     places = {
         name: [kind.__module__ for kind in axil.Explainer.__mro__ if name in vars(kind)]
@@ -170,7 +170,7 @@ def test_every_question_has_one_definition_where_the_architecture_says():
     asked = {
         name: own
         for name, own in places.items()
-        if own[0].startswith("axil.questions") and name[0] != "_"
+        if own[0].startswith("axil.methods") and name[0] != "_"
     }
     assert {name: (own[0], len(own)) for name, own in asked.items() if name != "model"} == told
     for (

@@ -193,7 +193,7 @@ def test_a_mistake_that_passes_is_reported(mistake, monkeypatch):
         X, y, sample_weight=w
     )
     trial, explainer = Trial(model, X, y, w, None, X, model.predict), axil.Explainer(model, X, y, w)
-    proven = mutations.Proven(explainer, X, None, explainer(X).weights)
+    proven = mutations.VerifiedModel(explainer, X, None, explainer(X).weights)
     assert mutations.passed(mistake, trial, proven, Draw(0)) == ""  # noticed
     other = LGBMRegressor(n_estimators=5, min_child_samples=9, reg_lambda=1.0, verbose=-1)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from axil.explainer import Explainer, load
     from axil.explanation import Explanation
     from axil.forecasts.forecast import forecast
-    from axil.questions.intervals.predictive import Predictive
+    from axil.methods.intervals.predictive import Predictive
     from axil.replay.checks import Verification
     from axil.shared_leaves import novelty, similarity
     from axil.stability import Stability, refits
@@ -59,7 +59,7 @@ _LAZY_NAMES = {
     "Comparison": "comparison",
     "Explainer": "explainer",
     "Explanation": "explanation",
-    "Predictive": "questions.intervals.predictive",
+    "Predictive": "methods.intervals.predictive",
     "Stability": "stability",
     "Support": "support",
     "Verification": "replay.checks",

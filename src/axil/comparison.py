@@ -25,10 +25,10 @@ from axil.explainer import Explainer
 from axil.explanation import Explanation
 from axil.inputs.codes import keys
 from axil.machine.memory import BATCH_BYTES
+from axil.methods.refit import again, made_of
+from axil.methods.what_if import by_label
+from axil.methods.without import change_columns
 from axil.output import changes_page, tables
-from axil.questions.refit import again, made_of
-from axil.questions.what_if import by_label
-from axil.questions.without import change_columns
 from axil.scale import ROUND_TRIP, TargetScale
 from axil.types import Array
 

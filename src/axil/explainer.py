@@ -13,41 +13,41 @@ from axil import adapters, inputs
 from axil.adapters.contract import TrainingRows
 from axil.errors import ExactnessError, InputError, UnsupportedModelError, counted, shown
 from axil.implicit import mean
-from axil.implicit.proven_optimum import ProvenOptimum
+from axil.implicit.derivative_model import DerivativeModel
 from axil.implicit.readers import OUTPUTS, Given, as_rows, copied, read
 from axil.inputs.codes import keys
 from axil.inputs.copies import frozen, owned, owned_rows
 from axil.kernels.choose import limits_of, settled
 from axil.machine.threads import Kept
+from axil.methods.audit import Audit
+from axil.methods.blame import Blame
+from axil.methods.budget import BudgetQuestion
+from axil.methods.combine import Combine
+from axil.methods.derivatives import Derivatives
+from axil.methods.explain import Explain
+from axil.methods.group import Group
+from axil.methods.intervals.calibrate import Calibrate
+from axil.methods.leave_one_out import LeaveOneOut
+from axil.methods.leverage import Leverage
+from axil.methods.page import Pages
+from axil.methods.refit import Made, Refit
+from axil.methods.removal import Removal
+from axil.methods.shapley import Shapley
+from axil.methods.similar import Similar
+from axil.methods.statistics import Statistics
+from axil.methods.top import Top
+from axil.methods.what_if import WhatIf
+from axil.methods.without import Without
+from axil.methods.write import Write
 from axil.output import archive
 from axil.output import save as storage
 from axil.pushes import files as push_files
+from axil.pushes.additive_model import AdditiveModel
 from axil.pushes.boosting import Boosting
-from axil.pushes.proven_pushes import ProvenPushes
-from axil.questions.audit import Audit
-from axil.questions.blame import Blame
-from axil.questions.budget import BudgetQuestion
-from axil.questions.combine import Combine
-from axil.questions.derivatives import Derivatives
-from axil.questions.explain import Explain
-from axil.questions.group import Group
-from axil.questions.intervals.calibrate import Calibrate
-from axil.questions.leave_one_out import LeaveOneOut
-from axil.questions.leverage import Leverage
-from axil.questions.page import Pages
-from axil.questions.refit import Made, Refit
-from axil.questions.removal import Removal
-from axil.questions.shapley import Shapley
-from axil.questions.similar import Similar
-from axil.questions.statistics import Statistics
-from axil.questions.top import Top
-from axil.questions.what_if import WhatIf
-from axil.questions.without import Without
-from axil.questions.write import Write
 from axil.replay import mistakes
 from axil.replay.build import build
-from axil.replay.model import InMemory, Proven
-from axil.replay.proven import ProvenModel
+from axil.replay.exact_model import ExactModel
+from axil.replay.verified_model import InMemory, VerifiedModel
 from axil.report.reports import Reports
 from axil.scale import TargetScale, fitted_targets
 from axil.types import Array
@@ -251,7 +251,7 @@ class Explainer(
                     f"output is {output!r}, which is for models with a link, such as boosted classifiers. Predictions of this "
                     "model are weighted sums of its targets: leave it out."
                 )
-            proven: Proven = _exact(adapter, given)
+            proven: VerifiedModel = _exact(adapter, given)
         else:
             if inverse_func is not None:
                 raise InputError(_NOT_TAKEN["inverse_func"])
@@ -267,16 +267,16 @@ class Explainer(
             del state["_made"]
         return state
 
-    _proof: Callable[[], Proven]  # of a file
+    _proof: Callable[[], VerifiedModel]  # of a file
 
     @classmethod
-    def _of(cls, proof: Callable[[], Proven]) -> Explainer:
+    def _of(cls, proof: Callable[[], VerifiedModel]) -> Explainer:
         """An explainer of a file, whose proof waits until the explainer is first asked anything."""
         explainer = cls.__new__(cls)  # past the reading, which is done
         explainer._wait_for(proof)
         return explainer
 
-    def _wait_for(self, proof: Callable[[], Proven]) -> None:
+    def _wait_for(self, proof: Callable[[], VerifiedModel]) -> None:
         """Have the proof run once, by the first thread that asks."""
         kept = Kept()
         self._proof = lambda: kept.get("model", proof)
@@ -380,7 +380,7 @@ _NOT_TAKEN = {
 }
 
 
-def _exact(adapter: Any, given: Given) -> ProvenModel:
+def _exact(adapter: Any, given: Given) -> ExactModel:
     """The proven model of predictions that are weighted sums of the targets."""
     as_given, limits = (given.X, given.y), given.limits
     try:
@@ -460,9 +460,9 @@ def without_weights(given: Given) -> InMemory:
         found.verification,
     )
     return (
-        ProvenPushes(*about, boosting=found)
+        AdditiveModel(*about, boosting=found)
         if isinstance(found, Boosting)
-        else ProvenOptimum(*about)
+        else DerivativeModel(*about)
     )
 
 
@@ -557,7 +557,7 @@ def load(
             f"{unused} is given, but {file.path} is of an explainer that takes none. Leave it out."
         )
     if file.kind == "exact":
-        proof: Callable[[], Proven] = storage.load(
+        proof: Callable[[], VerifiedModel] = storage.load(
             file, adapters.read(model), limits, X_train, inverse_func
         )
     else:

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from axil.effects.choice import Choice
 from axil.errors import InputError, counted
 from axil.inputs import as_count, as_positions, as_share, as_shares, group_codes, row_values
 from axil.output import comparables, page, tables
@@ -18,6 +17,7 @@ from axil.output.comparables import as_per_class
 from axil.output.explained_arrays import Arrays
 from axil.output.portfolio import Portfolio
 from axil.output.predictions import WeightedSums
+from axil.reductions.choice import Choice
 from axil.types import Array
 
 

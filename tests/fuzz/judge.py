@@ -14,7 +14,7 @@ import numpy as np
 
 import axil
 from tests.fuzz.data import Draw, Trial
-from tests.fuzz.mutations import MUTATIONS, Proven, passed
+from tests.fuzz.mutations import MUTATIONS, VerifiedModel, passed
 from tests.reference import dense_weights, replay
 
 ROUNDED = 1e-12  # of numbers that are added up, in absolute value
@@ -54,7 +54,9 @@ def judge(trial: Trial, draw: Draw) -> None:
     mutations = ("one target changed", "one row missing") if draw.ranked else MUTATIONS
     if draw.rng.random() < 0.25 and not alike:
         weights = np.asarray(inside.weights).reshape(-1, len(trial.y))
-        check_wrong_data(Proven(explainer, trial.X, trial.offsets, weights), trial, draw, mutations)
+        check_wrong_data(
+            VerifiedModel(explainer, trial.X, trial.offsets, weights), trial, draw, mutations
+        )
 
 
 def judge_encoded(trial: Trial, draw: Draw) -> None:
@@ -67,7 +69,9 @@ def judge_encoded(trial: Trial, draw: Draw) -> None:
         inside = explainer(trial.X, init_score=trial.offsets)
     if explainer.kind == "exact":
         weights = np.asarray(inside.weights).reshape(-1, len(trial.y))
-        check_wrong_data(Proven(explainer, trial.X, trial.offsets, weights), trial, draw, MUTATIONS)
+        check_wrong_data(
+            VerifiedModel(explainer, trial.X, trial.offsets, weights), trial, draw, MUTATIONS
+        )
     elif (np.asarray(trial.y) != trial.y[0]).any():
         check_wrong_labels(trial, draw)
 
@@ -206,7 +210,7 @@ def check_refit(explainer: Any, trial: Trial, explanation: Any) -> None:
         )
 
 
-def check_wrong_data(proven: Proven, trial: Trial, draw: Draw, names: Iterable[str]) -> None:
+def check_wrong_data(proven: VerifiedModel, trial: Trial, draw: Draw, names: Iterable[str]) -> None:
     """Wrong data of these kinds must be noticed."""
     for name in names:
         with silence():

@@ -17,7 +17,7 @@ SCALE = 3.0  # of weights
 
 
 @dataclass(frozen=True)
-class Proven:
+class VerifiedModel:
     """An explainer that accepted the right data, and its weights for some rows."""
 
     explainer: Any
@@ -33,10 +33,12 @@ class Proven:
         )
 
 
-Mutation = Callable[[Trial, Proven, Draw], tuple[Trial, Array | None] | None]
+Mutation = Callable[[Trial, VerifiedModel, Draw], tuple[Trial, Array | None] | None]
 
 
-def one_target(trial: Trial, proven: Proven, draw: Draw) -> tuple[Trial, Array | None] | None:
+def one_target(
+    trial: Trial, proven: VerifiedModel, draw: Draw
+) -> tuple[Trial, Array | None] | None:
     """The heaviest row's target, changed; the change of every prediction comes with it."""
     row, y = int(np.abs(proven.weights).max(axis=0).argmax()), np.array(trial.y)
     if hasattr(trial.model, "predict_proba"):
@@ -57,7 +59,9 @@ def one_target(trial: Trial, proven: Proven, draw: Draw) -> tuple[Trial, Array |
     return replace(trial, y=y), proven.weights[:, row] * shift
 
 
-def two_swapped(trial: Trial, proven: Proven, draw: Draw) -> tuple[Trial, Array | None] | None:
+def two_swapped(
+    trial: Trial, proven: VerifiedModel, draw: Draw
+) -> tuple[Trial, Array | None] | None:
     """Targets of two rows, swapped: of some pairs, the one that moves predictions furthest."""
     if hasattr(trial.model, "predict_proba") or len(trial.y) < 2:
         return None
@@ -74,7 +78,9 @@ def two_swapped(trial: Trial, proven: Proven, draw: Draw) -> tuple[Trial, Array 
     return replace(trial, y=swapped), moved[best]
 
 
-def one_row_missing(trial: Trial, proven: Proven, draw: Draw) -> tuple[Trial, Array | None] | None:
+def one_row_missing(
+    trial: Trial, proven: VerifiedModel, draw: Draw
+) -> tuple[Trial, Array | None] | None:
     """All rows but the heaviest."""
     row, n = int(np.abs(proven.weights).max(axis=0).argmax()), len(trial.y)
     if (
@@ -88,13 +94,17 @@ def one_row_missing(trial: Trial, proven: Proven, draw: Draw) -> tuple[Trial, Ar
     return changed, None
 
 
-def weights_scaled(trial: Trial, proven: Proven, draw: Draw) -> tuple[Trial, Array | None] | None:
+def weights_scaled(
+    trial: Trial, proven: VerifiedModel, draw: Draw
+) -> tuple[Trial, Array | None] | None:
     """All sample weights, three times as large."""
     w = np.ones(len(trial.y)) if trial.sample_weight is None else trial.sample_weight
     return replace(trial, sample_weight=SCALE * w), None
 
 
-def weights_left_out(trial: Trial, proven: Proven, draw: Draw) -> tuple[Trial, Array | None] | None:
+def weights_left_out(
+    trial: Trial, proven: VerifiedModel, draw: Draw
+) -> tuple[Trial, Array | None] | None:
     """No sample weights, where those given differ from row to row."""
     w = trial.sample_weight
     return (
@@ -111,7 +121,7 @@ MUTATIONS: dict[str, Mutation] = {
 }
 
 
-def passed(name: str, trial: Trial, proven: Proven, draw: Draw) -> str:
+def passed(name: str, trial: Trial, proven: VerifiedModel, draw: Draw) -> str:
     """Empty where the mistake was noticed, or the model cannot show it; else what passed."""
     made = MUTATIONS[name](trial, proven, draw)
     if made is None:

@@ -9,7 +9,7 @@ import numpy as np
 import axil
 from tests.fuzz.data import Draw, Trial
 from tests.fuzz.judge import Wrong, check_sums, check_wrong_data, prediction_error, silence
-from tests.fuzz.mutations import MUTATIONS, Proven
+from tests.fuzz.mutations import MUTATIONS, VerifiedModel
 
 MISTAKES = 2  # of all kinds, that a model is tried with
 ASKED = 100  # training rows whose weights wrong data are judged by
@@ -48,7 +48,9 @@ def verdict_of(trial: Trial, draw: Draw) -> Verdict:
         mistakes = draw.rng.permutation(["one row missing"] if ranked else list(MUTATIONS))[
             :MISTAKES
         ]
-        check_wrong_data(Proven(explainer, trial.X[:ASKED], None, weights), trial, draw, mistakes)
+        check_wrong_data(
+            VerifiedModel(explainer, trial.X[:ASKED], None, weights), trial, draw, mistakes
+        )
     except axil.UnsupportedModelError as error:
         return Verdict("refused", error.setting, why=error.reason)
     except (axil.AxilError, Wrong) as error:

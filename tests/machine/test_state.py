@@ -19,7 +19,7 @@ import axil
 from axil.kernels import cpu
 from axil.kernels.cpu import Cpu
 from axil.machine.threads import Kept, one_blas_thread
-from axil.questions import noise
+from axil.methods import noise
 from axil.weights.boosting import BoostedTrees
 from tests.test_contract import case_of, offsets_of
 

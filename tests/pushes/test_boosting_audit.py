@@ -10,8 +10,8 @@ from xgboost import XGBClassifier
 
 import axil
 from axil import InputError, UnsupportedQuestionError
-from axil.questions.tails import tails
-from axil.questions.unseen_predictions import fold_numbers
+from axil.methods.tails import tails
+from axil.methods.unseen_predictions import fold_numbers
 
 SETTINGS = {"n_estimators": 15, "num_leaves": 6, "min_child_samples": 8, "verbose": -1, "n_jobs": 1}
 

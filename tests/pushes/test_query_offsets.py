@@ -10,7 +10,7 @@ from lightgbm import LGBMRegressor
 from sklearn.linear_model import LogisticRegression
 
 import axil
-from axil.questions.unseen_predictions import fold_numbers
+from axil.methods.unseen_predictions import fold_numbers
 from tests.pushes.boosting_models import (
     BINARY,
     CAT,

@@ -320,7 +320,7 @@ def test_bad_rows_and_methods():
 
 
 def test_long_work_is_announced(monkeypatch):
-    monkeypatch.setattr("axil.questions.noise.WARNED", 0.0)
+    monkeypatch.setattr("axil.methods.noise.WARNED", 0.0)
     case, explainer = case_of("lightgbm", "regressor"), explainer_of("lightgbm", "regressor")
     with pytest.warns(axil.CostWarning, match="Exact deletions of .* take") as said:
         explainer.removal(case.X_new[:2])

@@ -311,7 +311,7 @@ def test_greedy_sets_move_further():
 def test_limits_and_no_queries(monkeypatch):
     case = case_of("lightgbm", "regressor")
     explainer = axil.Explainer(case.model, case.X, case.y, memory_limit="256 KiB")
-    monkeypatch.setattr("axil.questions.removal.PATIENCE", 0.0)  # for replays
+    monkeypatch.setattr("axil.methods.removal.PATIENCE", 0.0)  # for replays
     with pytest.raises(InputError, match=r"memory_limit.*removal\(X, k=10\)"):
         explainer.removal(case.X)
     with pytest.warns(axil.ApproximationWarning, match="first-order") as said:

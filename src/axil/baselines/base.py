@@ -13,9 +13,9 @@ from axil.baselines.classifier import ClassQueries, FittedClassifier
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.explainer import Explainer
 from axil.inputs import as_count
-from axil.pushes.proven_pushes import ProvenPushes
+from axil.pushes.additive_model import AdditiveModel
 from axil.replay.checks import Verification
-from axil.replay.proven import ProvenModel
+from axil.replay.exact_model import ExactModel
 from axil.replay.queries import Queries
 from axil.types import Array
 from axil.weights.members import Residual, Sum
@@ -41,16 +41,18 @@ class Baseline(ABC):
                 f"{self.name} takes an axil.Explainer, not a {type(given).__name__}: make one of the model first."
             )
         model = given._model
-        if not isinstance(model, (ProvenModel, ProvenPushes)):
+        if not isinstance(model, (ExactModel, AdditiveModel)):
             raise UnsupportedQuestionError(
                 self.name,
                 "it is a baseline for ensembles of trees with their training rows in memory",
                 "Use what the explainer itself gives.",
             )
         object.__setattr__(
-            self, "classifier", FittedClassifier(model) if isinstance(model, ProvenPushes) else None
+            self,
+            "classifier",
+            FittedClassifier(model) if isinstance(model, AdditiveModel) else None,
         )
-        if isinstance(model, ProvenModel) and isinstance(
+        if isinstance(model, ExactModel) and isinstance(
             model.engines[0], (Smoother, Sum, Residual)
         ):
             raise UnsupportedQuestionError(
@@ -60,9 +62,9 @@ class Baseline(ABC):
             )
 
     @property
-    def proven(self) -> ProvenModel:
+    def proven(self) -> ExactModel:
         """The explainer's model and training data, where it has exact weights."""
-        found: ProvenModel = self.explainer._model
+        found: ExactModel = self.explainer._model
         return found
 
     @property

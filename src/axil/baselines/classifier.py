@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.errors import InputError
+from axil.pushes.additive_model import AdditiveModel
 from axil.pushes.agreement import leaf_scores
-from axil.pushes.proven_pushes import ProvenPushes
 from axil.pushes.stages import Round
 from axil.trees.losses import Logit, Loss, Softmax
 from axil.types import Array
@@ -40,7 +40,7 @@ class ClassQueries:
 class FittedClassifier:
     """A boosted classifier: log-loss of two classes, softmax or one-vs-all of more. Other losses and DART are refused."""
 
-    def __init__(self, proven: ProvenPushes):
+    def __init__(self, proven: AdditiveModel):
         self.proven, self.walked = proven, proven.boosting.pushes.walked
         fit = self.walked.fit
         if not isinstance(fit.loss, (Logit, Softmax)):

@@ -14,7 +14,7 @@ from axil.baselines.kernel import LeafKernel
 from axil.kernels.choose import host_backend
 from axil.machine.blocks import spans
 from axil.machine.progress import track
-from axil.replay.proven import ProvenModel
+from axil.replay.exact_model import ExactModel
 from axil.replay.queries import Queries
 from axil.types import Array, Leaves
 from axil.weights.boosting import BoostedTrees
@@ -136,7 +136,7 @@ class KernelBaseline(TreeBaseline):
         object.__setattr__(self, "kernels", kernels)
 
 
-def trees_of(proven: ProvenModel) -> list[Trees]:
+def trees_of(proven: ExactModel) -> list[Trees]:
     """The trees of every engine, with their fit replayed in float64: O(T N K)."""
     found = []
     backend = host_backend(proven.n_threads)

@@ -11,7 +11,7 @@ from axil.cli import help_texts as text
 from axil.comparison import Comparison
 from axil.explainer import Explainer
 from axil.kernels.choose import DEVICES
-from axil.questions.intervals.predictive import Predictive
+from axil.methods.intervals.predictive import Predictive
 from axil.scale import INVERSES
 
 MODELS = "LightGBM .txt, XGBoost .json or .ubj, CatBoost .cbm, skops .skops; .pkl and .joblib only with --trust"

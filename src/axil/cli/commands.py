@@ -22,10 +22,10 @@ from axil.cli.parameters import given_options, named_rows, parameters_of, refits
 from axil.errors import AxilError, InputError, UnsupportedModelError, counted, shown
 from axil.explainer import Explainer
 from axil.kernels.choose import limits_of
+from axil.methods.intervals.predictive import Predictive
+from axil.methods.intervals.training_errors import is_bagged
+from axil.methods.refit import made_of
 from axil.output.tables import NOTES
-from axil.questions.intervals.predictive import Predictive
-from axil.questions.intervals.training_errors import is_bagged
-from axil.questions.refit import made_of
 from axil.scale import FORWARD, INVERSES
 
 TOP = 10  # training rows per prediction

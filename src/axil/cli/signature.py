@@ -13,7 +13,7 @@ from axil.cli.output import output_of
 from axil.cli.parameters import FILES, given_options
 from axil.errors import counted
 from axil.explainer import Explainer
-from axil.questions.audit import FAR
+from axil.methods.audit import FAR
 
 QUESTIONS = {
     "audit": "which training labels look wrong, and how many",

@@ -1,4 +1,4 @@
-"""Proven models whose training rows lie in the partitions of Dask collections; each partition is a shard."""
+"""VerifiedModel models whose training rows lie in the partitions of Dask collections; each partition is a shard."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from axil.attribution import Location
 from axil.dask.cluster import Cluster, partitions, task
 from axil.dask.on_workers import HeldRows, OnWorkers
 from axil.dask.partitions import named
-from axil.effects.choice import Allowed, Choice, packed
 from axil.errors import InputError
 from axil.machine.memory import Limits
 from axil.output.rules import measured, said_by
-from axil.replay.model import Proven
+from axil.reductions.choice import Allowed, Choice, packed
 from axil.replay.queries import Offsets, Queries
 from axil.replay.recover import assign_leaves
+from axil.replay.verified_model import VerifiedModel
 from axil.scale import IDENTITY, TargetScale
 from axil.types import Array
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PartitionedModel(Proven):
+class PartitionedModel(VerifiedModel):
     """A model proven on training rows in partitions, whatever its kind."""
 
     location = Location.PARTITIONS

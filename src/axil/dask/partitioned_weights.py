@@ -23,11 +23,11 @@ from axil.dask.row_errors import errors_of, out_of_bag_of, out_of_fold_of
 from axil.errors import InputError, UnsupportedQuestionError, shown
 from axil.machine.progress import track
 from axil.machine.threads import Kept
+from axil.methods.intervals.local import Known, known_of
 from axil.output import tables
-from axil.questions.intervals.local import Known, known_of
 from axil.replay.checks import check_answer
-from axil.replay.model import WithoutGroups, WithoutRows
 from axil.replay.queries import Combination, Queries
+from axil.replay.verified_model import WithoutGroups, WithoutRows
 from axil.structure import Structure, all_n_leaves, served
 from axil.types import Array
 from axil.weights.boosting import BoostedTrees

@@ -31,8 +31,8 @@ from axil.implicit.readers import Given, as_rows
 from axil.inputs.copies import frozen
 from axil.replay.checks import Verification, worst
 from axil.replay.members import naming
-from axil.replay.model import InMemory, WithoutRows
 from axil.replay.queries import Combination, Queries
+from axil.replay.verified_model import InMemory, WithoutRows
 from axil.types import Array
 
 
@@ -122,7 +122,7 @@ def _columns(values: Array, n_outputs: int) -> Array:
     return values[:, 1:] if values.shape[1] == 2 and n_outputs == 1 else values
 
 
-def read(given: Given, prove: Callable[[Given], InMemory]) -> ProvenMean | None:
+def read(given: Given, prove: Callable[[Given], InMemory]) -> MeanModel | None:
     """Return a model of several others on its training data; None for a model of another kind.
 
     Parameters
@@ -160,7 +160,7 @@ def read(given: Given, prove: Callable[[Given], InMemory]) -> ProvenMean | None:
             )
         own.members.append((member, proven))
     kinds = {proven.kind for _, proven in own.members}
-    kind: type[ProvenMean] = (
+    kind: type[MeanModel] = (
         MeanOfPushes if kinds == {Kind.ADDITIVE} and parts.of_scores else MeanOfDerivatives
     )
     own.classes = parts.classes if kind is MeanOfPushes else None
@@ -228,7 +228,7 @@ def _verified(own: MeanAdapter, adapter: Any, X: Any, verify: bool) -> Verificat
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ProvenMean(InMemory):
+class MeanModel(InMemory):
     """A model of several others, each of which was shown to belong to the rows of its own fit."""
 
     _: KW_ONLY
@@ -251,7 +251,7 @@ class ProvenMean(InMemory):
             )
         return super().queries(as_rows(X))
 
-    def asked_of(self, batch: Queries) -> ProvenMean:
+    def asked_of(self, batch: Queries) -> MeanModel:
         """Return the model for exactly these rows."""
         return self
 
@@ -329,7 +329,7 @@ def _spread(numbers: Array, member: Member, n_rows: int) -> Array:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class MeanOfDerivatives(ProvenMean):
+class MeanOfDerivatives(MeanModel):
     """A mean of which only derivatives by the targets are at hand."""
 
     kind = Kind.DERIVATIVE
@@ -348,7 +348,7 @@ class MeanOfDerivatives(ProvenMean):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class MeanOfPushes(ProvenMean):
+class MeanOfPushes(MeanModel):
     """A mean of the scores of boosted models, which their contributions add up to."""
 
     kind = Kind.ADDITIVE

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
-from axil.effects.choice import Compared
 from axil.errors import InputError, counted, shown, warn
 from axil.output import tables
 from axil.output.shown_columns import Columns
+from axil.reductions.choice import Compared
 from axil.scale import TargetScale
 from axil.types import Array
 

@@ -12,14 +12,14 @@ from scipy.sparse import issparse
 
 from axil.attribution import Shard, notes
 from axil.attribution.weight_effects import SumEffects
-from axil.effects import Groups
-from axil.effects.choice import Allowed, Choice, Compared
-from axil.effects.top import best_of
 from axil.inputs.copies import frozen
 from axil.kernels.products import weighted
 from axil.output import tables
 from axil.output.comparables import Predicted
 from axil.output.context import Account, Context
+from axil.reductions import Groups
+from axil.reductions.choice import Allowed, Choice, Compared
+from axil.reductions.top import best_of
 from axil.scale import IDENTITY, TargetScale
 from axil.types import Array
 from axil.weights.largest import Largest

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
-from axil.effects.choice import Allowed, Choice, packed
 from axil.errors import AxilError, InputError, meant, shown
 from axil.output.shown_columns import Columns
+from axil.reductions.choice import Allowed, Choice, packed
 
 PLACES = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 

@@ -21,7 +21,7 @@ from axil.output.archive import Archive
 from axil.output.tables import as_backend
 from axil.replay.build import confirm, tree_engine
 from axil.replay.checks import ROUNDING, checked_rows
-from axil.replay.proven import ProvenModel
+from axil.replay.exact_model import ExactModel
 from axil.replay.recover import check_placement
 from axil.replay.walk import leaf_totals
 from axil.scale import INVERSES, FittedTargets, loaded_targets, user_scale
@@ -41,7 +41,7 @@ _NODES = [part.name for part in fields(Nodes)]
 _CHAINS = [part.name for part in fields(Chains)]
 
 
-def save(path: Any, proven: ProvenModel, key: bytes | None = None) -> None:
+def save(path: Any, proven: ExactModel, key: bytes | None = None) -> None:
     """Write the file whole or not at all."""
     if proven.verification is None:
         raise InputError(UNPROVEN)
@@ -61,7 +61,7 @@ def save(path: Any, proven: ProvenModel, key: bytes | None = None) -> None:
     archive.write(path, header, proven.index, arrays, key)
 
 
-def _function_name(proven: ProvenModel) -> str | None:
+def _function_name(proven: ExactModel) -> str | None:
     """The function that leads back to the targets as people read them: its name if a file may name it, else "other".
 
     None where there is none, or the model has it.
@@ -75,7 +75,7 @@ def _function_name(proven: ProvenModel) -> str | None:
 
 def load(
     file: Archive, adapter: Model, limits: Limits, X_train: Any = None, inverse_func: Any = None
-) -> Callable[[], ProvenModel]:
+) -> Callable[[], ExactModel]:
     """The proof of a file's model, for the same fitted model, once the arrays fit each other.
 
     Called, it compares all that the file states of its proof with what the arrays make, in one replay of the fit.
@@ -101,7 +101,7 @@ def load(
     )
     limits = settled(limits, sum(structure.cells.size for structure in structures))
 
-    def proven() -> ProvenModel:
+    def proven() -> ExactModel:
         engines = [tree_engine(structure, limits) for structure in structures]
         try:
             for structure in structures:
@@ -112,7 +112,7 @@ def load(
         except (AttributeError, TypeError, ValueError) as error:
             raise file.damaged(error) from error
         about = adapter, file.index, None, backend, limits, verification
-        found = ProvenModel(*about, engines=engines, targets=targets).on(scaled)
+        found = ExactModel(*about, engines=engines, targets=targets).on(scaled)
         if header.get("prepared") is True:
             found = found.prepared()
         return found if X_train is None else _with_features(found, X_train, fitted)
@@ -172,7 +172,7 @@ def _scaled(
     return loaded_targets(own, targets, seen)
 
 
-def _with_features(proven: ProvenModel, X_train: Any, fitted: NDArray[np.float64]) -> ProvenModel:
+def _with_features(proven: ExactModel, X_train: Any, fitted: NDArray[np.float64]) -> ExactModel:
     """The proven model with its training rows, once their predictions are those (n_train, K) that the file leads to."""
     features = owned_rows(as_features(X_train, proven.adapter, "X_train"))
     if features.shape[0] != len(fitted):

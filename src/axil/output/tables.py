@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.attribution import notes
-from axil.effects import Best
-from axil.effects.groups import Grouped
 from axil.errors import InputError, shown
 from axil.inputs import as_choice
 from axil.inputs.libraries import frame_library, is_installed, require_frame_library
 from axil.machine.memory import Budget
+from axil.reductions import Best
+from axil.reductions.groups import Grouped
 from axil.scale import TargetScale
 from axil.types import Array
 

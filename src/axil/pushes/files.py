@@ -23,14 +23,14 @@ from axil.output import archive
 from axil.output.archive import Archive
 from axil.output.save import UNPROVEN, require_model
 from axil.output.tables import as_backend
+from axil.pushes.additive_model import AdditiveModel
 from axil.pushes.boosting import Boosting, KnownLeaves
-from axil.pushes.proven_pushes import ProvenPushes
 from axil.types import Array
 
 KIND = "additive"
 
 
-def save(path: Any, proven: ProvenPushes, key: bytes | None = None) -> None:
+def save(path: Any, proven: AdditiveModel, key: bytes | None = None) -> None:
     """Write the file whole or not at all."""
     model = proven.boosting
     if model.found is None:
@@ -59,7 +59,7 @@ def save(path: Any, proven: ProvenPushes, key: bytes | None = None) -> None:
 
 def load(
     file: Archive, model: Any, limits: Limits, X_train: Any, objective: Any
-) -> Callable[[], ProvenPushes]:
+) -> Callable[[], AdditiveModel]:
     """The proof of a file's model, for the same fitted model, once the arrays fit each other; called, it replays the fit."""
     adapter = smooth.find(model, objective)
     if adapter is None:
@@ -106,7 +106,7 @@ def load(
             f"X_train has {X.shape[0]} rows; the explainer was made of {len(targets)}."
         )
 
-    def proven() -> ProvenPushes:
+    def proven() -> AdditiveModel:
         try:
             known = KnownLeaves(frozen(leaves), off, rounded)
             found = Boosting(
@@ -128,7 +128,7 @@ def load(
             raise file.damaged(error) from error
         if X is not None:
             found.check_again(X, found.limits)
-        return ProvenPushes(
+        return AdditiveModel(
             adapter, file.index, X, backend, found.limits, found.verification, boosting=found
         )
 

@@ -1,4 +1,4 @@
-"""The proof that a fitted model and its training data belong together; its result is a `ProvenModel`.
+"""The proof that a fitted model and its training data belong together; its result is a `ExactModel`.
 
 First every leaf value, computed from the residuals that the library saw, is compared with the model's own; a disagreement
 shows where it arises. Then the linear map alone is run over the targets in float64 and must arrive at the predictions.
@@ -42,8 +42,8 @@ from axil.replay.checks import (
     worse,
     worst,
 )
+from axil.replay.exact_model import ExactModel
 from axil.replay.members import prove_residual, prove_sum
-from axil.replay.proven import ProvenModel
 from axil.replay.radius import Held
 from axil.replay.recover import assign_leaves, replay
 from axil.replay.walk import ELSEWHERE, Walked, round_to, walk
@@ -61,11 +61,11 @@ SPREAD = 10
 
 def build(
     model: Model, rows: TrainingRows, labels: NDArray[Any], limits: Limits, check: bool = True
-) -> ProvenModel:
+) -> ExactModel:
     """Read the model, replay its fit on the rows, as they were given, and return both, proven; raise where they disagree."""
     engines, verification = _prove(model, rows, limits, check)
     about = labels, rows.X, inputs.backend_of(rows.X), limits, verification
-    return ProvenModel(model, *about, engines=engines, targets=_filled(model, rows.targets))
+    return ExactModel(model, *about, engines=engines, targets=_filled(model, rows.targets))
 
 
 def _prove(

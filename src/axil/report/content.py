@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.effects.choice import Compared
 from axil.output import comparables, site_map
 from axil.output.comparables import Predicted
 from axil.output.shown_columns import Columns
 from axil.output.site_map import Places, Sheets
+from axil.reductions.choice import Compared
 from axil.scale import TargetScale
 from axil.types import Array
 

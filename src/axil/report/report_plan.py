@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
-from axil.effects.choice import Allowed, Choice
 from axil.errors import InputError, UnsupportedQuestionError, meant, shown
+from axil.methods.intervals.predictive import Predictive
+from axil.methods.question import Asked
 from axil.output import site_map
 from axil.output.rules import Rules
 from axil.output.shown_columns import Columns
-from axil.questions.intervals.predictive import Predictive
-from axil.questions.question import Asked
+from axil.reductions.choice import Allowed, Choice
 from axil.report.content import ShownBeside
 from axil.report.folder import fingerprint
 from axil.report.wording import Words, commas_from, row_name

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.errors import InputError, shown
+from axil.methods.intervals.predictive import Predictive
+from axil.methods.question import Asked, Question, take
+from axil.methods.similar import compared, fitted_of, ranked, suspect_rows
 from axil.output.page import spread_of
 from axil.output.rules import Rules
-from axil.questions.intervals.predictive import Predictive
-from axil.questions.question import Asked, Question, take
-from axil.questions.similar import compared, fitted_of, ranked, suspect_rows
 from axil.report import case_page
 from axil.report.content import Cases, cases
 from axil.report.folder import Folder, file_names, opened, write_index

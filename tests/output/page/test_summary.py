@@ -101,7 +101,7 @@ def test_features_are_those_of_the_rows(monkeypatch):
     with pytest.raises(InputError, match="columns names 'rooms'"):
         explainer(X).to_html(columns=["rooms"])
     monkeypatch.setattr(
-        "axil.questions.noise.for_page", lambda asked: pytest.fail("worked before it looked")
+        "axil.methods.noise.for_page", lambda asked: pytest.fail("worked before it looked")
     )
     for wrong in ({"columns": ["rooms"]}, {"k": 0}, {"path": 3}, {"groups": [1]}):
         with pytest.raises(InputError):

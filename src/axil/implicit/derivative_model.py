@@ -1,0 +1,73 @@
+"""DerivativeModel: a smooth learner that was shown to be at an optimum of its training data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+from axil.attribution import DERIVATIVES, Effects, Kind, Source
+from axil.attribution.block_effects import derived, mixed
+from axil.errors import InputError
+from axil.implicit.optimum import Implicit
+from axil.implicit.readers import as_rows
+from axil.inputs.copies import frozen
+from axil.pushes.additive_model import by_columns
+from axil.replay.queries import Combination, Queries
+from axil.replay.verified_model import InMemory
+from axil.types import Array
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DerivativeModel(InMemory):
+    """A smooth learner at its optimum, ready to give derivatives of its predictions by its targets."""
+
+    adapter: Implicit
+
+    kind = Kind.DERIVATIVE
+    source = DERIVATIVES
+
+    @property
+    def targets(self) -> Array:
+        """(N, K): the numbers that predictions are differentiated by; 0 and 1 for classes."""
+        return frozen(self.adapter.targets)
+
+    @property
+    def outputs(self) -> NDArray[Any] | None:
+        return self.adapter.outputs
+
+    def queries(self, X: Any, init_score: Any = None) -> Queries:
+        if init_score is not None:
+            raise InputError(
+                f"init_score is not taken here: a {self.adapter.library} model that is not boosted has no offsets. Leave it out."
+            )
+        return super().queries(as_rows(X))
+
+    def asked_of(self, batch: Queries) -> Implicit:
+        """The model for exactly these rows."""
+        return self.adapter
+
+    def derivative_effects(self, query_batch: Queries | Combination) -> Effects:
+        if isinstance(query_batch, Queries):
+            derivatives = self.adapter.target_derivatives(query_batch.rows)
+        else:
+            size = self.budget.batch_size(self.adapter.bytes_per_query())
+            derivatives = mixed(
+                query_batch, size, lambda part: self.adapter.target_derivatives(part.rows)
+            )
+        return derived(derivatives, query_batch.predictions, self.targets, query_batch.start)
+
+    def times(self, v: Array) -> Array:
+        """(N, S): J v, with J the derivatives of the training rows' own predictions; of K outputs v is one, (N, K)."""
+        return by_columns(self.adapter.along, v, self.shape[1])
+
+    def times_transposed(self, u: Array) -> Array:
+        """(N, S): J'u, likewise."""
+        return by_columns(self.adapter.across, u, self.shape[1])
+
+    def prove(self, batch: Queries, predictions: Array | None) -> None:
+        """Derivatives are no decomposition: there is nothing to compare."""
+
+    def bytes_per_query(self, source: Source, whole: bool = False) -> int:
+        return self.adapter.bytes_per_query()

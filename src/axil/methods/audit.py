@@ -1,0 +1,443 @@
+"""Audit: which training labels look wrong, by what the other rows say of them; no validation rows, no refit.
+
+Of numbers: r_j is the residual of row j in a fit without its fold (`unseen_predictions`), or of the
+user's own cross-validation. What is large depends on where: a_j is the mean |r| of the rows around j
+(`weights.spread`), shrunk towards the mean over all of them, abar,
+
+    scale_j = u (a_j + abar / 2) / 1.5,    studentised value = r_j / scale_j
+
+The unit u makes the middle of all |studentised values| that of Student's t, whose degrees of freedom, 4
+to 20, are those at which their 80 % quantile is right too: most of the rows set both, so that few wrong
+labels do not move them. (Where most residuals are zero, u is 1.) Quality is its two-sided tail
+probability, so that N right labels have N q with a quality below q. Where more are that far out, the
+excess is the estimated number of wrong ones. The rows marked are as many, the furthest first, as hold at
+most a share ``fdr`` of right labels (Benjamini and Hochberg, JRSS B 1995).
+
+Of classes: see `class_labels`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import t as student
+
+from axil import inputs
+from axil.attribution import Kind
+from axil.errors import InputError, UnsupportedQuestionError
+from axil.methods.blame import error_gradient, gains, validation
+from axil.methods.class_labels import ClassLabels, as_probabilities, both_classes
+from axil.methods.question import Question, output_columns
+from axil.methods.tails import tails
+from axil.methods.unseen_predictions import (
+    BY_FOLDS,
+    as_method,
+    fold_predictions,
+    number_of_folds,
+    unseen_predictions,
+)
+from axil.output import tables
+from axil.replay.exact_model import ExactModel
+from axil.replay.queries import Queries
+from axil.structure import Structure
+from axil.types import Array
+from axil.weights.spread import around_leaves
+
+# Weight of the mean over all rows in a row's scale; chosen on ten data sets (experiments/label_noise.py)
+TOWARDS_ALL = 0.5
+FREEDOMS = np.arange(4, 21)  # of Student's t; likewise
+MIDDLE, BULK = 0.5, 0.8  # quantiles of |studentised values| that say which one
+FAR = 0.01  # quality of a row that is far out
+CHANCE = 3.0  # standard errors of a count, above which an excess is no chance
+FDR = 0.1  # share of right labels among those marked
+
+BY_NEIGHBOURS = "by the classes of other rows in the leaves of the fit; not a retraining"
+BY_PROBABILITY = "by the probabilities given, and the model's own without the row"
+BY_PREDICTION = "by the predictions given"
+BY_PUSHES = "by the mean of each row's score without its own push; not a retraining"
+ABOUT = "about {marked} of {lines} labels look wrong"  # an estimate
+AMONG_CLASSES = "; where classes overlap, right labels are among them"
+
+
+class Audit(Question):
+    """The question about wrong labels, as a method of `Explainer`."""
+
+    def audit(
+        self,
+        out_of_fold: Any = "folds",
+        X_val: Any = None,
+        y_val: Any = None,
+        init_score: Any = None,
+        fdr: float | None = None,
+    ) -> Any:
+        """Which training labels look wrong, the most suspicious first, and how many; no validation rows, no refit.
+
+        A frame with a line per row and the columns row, output if there are several, and
+
+        - target, and expected, the prediction of a fit without a fold of the rows, this one among them,
+          structure held fixed (a leaf of boosted trees that is left empty adds nothing, as in `without`);
+        - residual, and scale, the size of usual residuals there, from the rows that share the row's leaves;
+        - studentised, residual over scale;
+        - quality, from 0 to 1: the share of right labels that would be as far out;
+        - suspect, which marks the first lines: as many as hold a share ``fdr`` of right labels at most.
+
+        A pandas frame says in ``attrs["axil"]`` how many labels are marked, how many look wrong in all (how
+        many more are far out than right labels would be), and how far the targets of quality below 0.01 are
+        from the expected ones. Hardly any label is marked in clean data with Gaussian noise. Where residuals
+        have long tails, far targets may be right, and none is marked.
+
+        Models that cannot be fitted without some of their rows are answered as in `blame`. Rows that have no
+        prediction even so have nan and come last. Of a model fitted to transformed targets residuals are in
+        the targets' own units; "scale (log)" and studentised are on the scale of the fit.
+
+        Of classes the columns are row, target, expected, probability (of target, without the row; no such
+        column where it is not known), quality and suspect (expected is another class). Quality is the mean
+        of probability and of the share of target among the other rows in the row's leaves; expected is the
+        class for which this mean is largest. With ``out_of_fold`` your probabilities take the place of the
+        shares. They have not seen the label, so more of the wrong labels are marked, and more of the right
+        ones: the rows of lowest quality, as many as have another expected class or another class that is
+        confidently likely, and no more than confident learning estimates to be wrong.
+
+        O(T N) for each of 5 to 20 folds; forests and linear models leave out every row, which takes less
+        there. No (n_train, n_train) array.
+
+        Parameters
+        ----------
+        out_of_fold : "folds", "leave-one-out" or array of shape (n_train,) or (n_train, K), default "folds"
+            Where predictions without the row come from: 5 to 20 fits without one fold of the rows each; a fit
+            without each row (`leave_one_out`), which takes longer and is not for additive models; or
+            predictions of your own cross-validation, given as ``y_train`` was, of classes probabilities. The
+            mean over several cross-validations finds more wrong labels than one.
+        X_val : table, optional
+            Validation rows, for a column more: ``gain``, by how much the mean squared error there would fall if the row's
+            target were the expected one, as in `blame`.
+        y_val : array of shape (n,) or (n, K), optional
+            Their targets, or classes, given as ``y_train`` was.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the validation rows, as in `Explainer.explain`.
+        fdr : float, default 0.1
+            Of numbers: the share of right labels that the rows marked as suspect may hold, by the estimated
+            distribution of residuals. A larger share marks more rows.
+
+        Examples
+        --------
+        >>> from lightgbm import LGBMRegressor
+        >>> from sklearn.datasets import load_diabetes
+        >>> from axil import Explainer
+        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+        >>> y[7] = 1500.0  # a digit too many
+        >>> table = Explainer(LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y), X, y).audit()
+        >>> int(table["row"][0]), bool(table["suspect"][0])
+        (7, True)
+        """
+        model = self._model
+        model.capabilities.require("audit")
+        if (X_val is None) != (y_val is None):
+            given, lacking = ("X_val", "y_val") if y_val is None else ("y_val", "X_val")
+            raise InputError(
+                f"{given} was given without {lacking}; give both for the column gain, or neither."
+            )
+        if model.kind is Kind.ADDITIVE and X_val is not None:
+            raise InputError(
+                "X_val and y_val are for models with exact weights; this one has pushes. Leave them out."
+            )
+        asked = None if X_val is None else validation(model, X_val, y_val, init_score)
+        return judged(model, out_of_fold, asked, fdr).table(model.backend)
+
+
+def suspects(model: Any, out_of_fold: Any = "folds") -> NDArray[np.bool_]:
+    """Return whether the target of each training row looks wrong, in some output; (N,)."""
+    model.capabilities.require("audit")
+    marks: NDArray[np.bool_] = (
+        judged(model, out_of_fold).columns["suspect"].reshape(model.shape[0], -1).any(axis=1)
+    )
+    return marks
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """Training rows as the other rows see them."""
+
+    columns: dict[str, Any]  #: a line for each row and output, in the order of the rows
+    order: NDArray[np.intp]  #: of the lines, the most suspicious first, nan last
+    basis: str  #: what it rests on, and how many labels look wrong
+    lacking: str  #: what rows that nobody can judge do not have
+
+    def table(self, backend: str) -> Any:
+        """Return the frame, with a note: what it rests on, how many are suspect, how many rows are not judged."""
+        columns = {name: values[self.order] for name, values in self.columns.items()}
+        unknown = int(np.isnan(columns["quality"]).sum())
+        text = self.basis
+        if unknown:
+            text += f"; nan in {unknown} lines: no other row is in one of the row's leaves, so there are no {self.lacking}"
+        return tables.note(tables.make(columns, backend), text)
+
+
+def judged(
+    model: Any,
+    out_of_fold: Any = "folds",
+    asked: tuple[Queries, Array] | None = None,
+    fdr: float | None = None,
+) -> Judged:
+    """Judge the labels of the training rows; see `Audit.audit`."""
+    if isinstance(out_of_fold, str):
+        as_method(out_of_fold)
+    class_names = model.classes
+    if model.kind is Kind.ADDITIVE:
+        class_names = model.boosting.class_names
+        if not model.boosting.loss.meaning:
+            raise UnsupportedQuestionError(
+                "audit",
+                "it is of classes, counts and amounts",
+                "Fit with squared error, which has exact weights.",
+            )
+        if isinstance(out_of_fold, str) and out_of_fold == "leave-one-out":
+            raise UnsupportedQuestionError(
+                'audit(out_of_fold="leave-one-out")',
+                "fits without each row would be replayed one by one",
+                'Leave it out: "folds" takes a few replays.',
+            )
+    if class_names is None:
+        return _numbers(
+            model, out_of_fold, asked, FDR if fdr is None else inputs.as_share(fdr, "fdr")
+        )
+    if fdr is not None:
+        raise InputError(
+            "fdr is for numbers, whose residuals have a distribution; this model predicts classes. Leave it out: lines are "
+            "in the order of quality, so take as many of them as you can look at."
+        )
+    return _classes(model, class_names, out_of_fold, asked)
+
+
+def around_rows(model: Any, values: Array) -> Array:
+    """Return the means of values (N, S) over the other rows in each row's leaves, (N, S).
+
+    Numbers of an exact model have a column per output, each with its trees; all else goes by the trees of all outputs.
+    """
+    if model.kind is Kind.EXACT:
+        if model.classes is None or len(model.engines) == 1:
+            return model.across(values, lambda engine, own: engine.around(None, own))  # type: ignore[no-any-return]
+        return np.asarray(
+            np.mean([engine.around(None, values) for engine in model.engines], axis=0)
+        )
+    walked = model.boosting.pushes.walked
+    n_leaves = np.diff(walked.starts)
+    ones, trees = np.ones(int(walked.starts[-1])), np.ones(len(n_leaves))
+    membership = Structure(walked.leaves, n_leaves, ones, ones.copy(), trees, np.zeros(1))
+    return around_leaves(membership, model.boosting.backend.rows_of(membership), None, values)
+
+
+def _gains(proven: ExactModel, queries: Queries, y: Array, corrected: Array) -> Array:
+    return gains(proven, queries, error_gradient(proven, queries, y), corrected)
+
+
+# -- classes ------------------------------------------------------------------------------------------------------------
+
+
+def _classes(
+    model: Any, names: NDArray[Any], out_of_fold: Any, asked: tuple[Queries, Array] | None
+) -> Judged:
+    """Judge classes by those of the rows around, or by probabilities given, and by the model's own without the row."""
+    if len(names) == 1:
+        raise UnsupportedQuestionError(
+            "audit",
+            f"all training rows are of one class, {names[0]}, so no row can be of another",
+            "Fit with the rows of other classes, too.",
+        )
+    labels = both_classes(model.targets)
+    own_probabilities = _probabilities_without(model, out_of_fold)
+    if isinstance(out_of_fold, str):
+        found = ClassLabels.of_shares(labels, around_rows(model, labels), own_probabilities)
+        probabilities = None if np.isnan(own_probabilities).all() else own_probabilities
+        basis = BY_NEIGHBOURS
+    else:
+        inputs.refuse_other_order(model.features, out_of_fold, "out_of_fold")
+        probabilities = as_probabilities(out_of_fold, *labels.shape)
+        found = ClassLabels.of_probabilities(labels, probabilities, own_probabilities)
+        basis = BY_PROBABILITY
+    columns = found.columns(model.index, names, probabilities)
+    if asked is not None:
+        columns["gain"] = _gains(model, *asked, np.eye(labels.shape[1])[found.expected]).sum(axis=1)
+    about = ABOUT.format(marked=int(found.suspect.sum()), lines=len(labels))
+    order = np.argsort(columns["quality"], kind="stable")
+    return Judged(columns, order, f"{basis}; {about}{AMONG_CLASSES}", "others to ask")
+
+
+def _probabilities_without(model: Any, out_of_fold: Any) -> Array:
+    """Return the model's own probabilities of each row's classes without the row, (N, K).
+
+    Of boosted trees they are those of the row's score less its own push, which find more wrong labels than folds and take less
+    time (experiments/label_issues.py).
+    """
+    if model.kind is Kind.EXACT:
+        method = out_of_fold if isinstance(out_of_fold, str) else "folds"
+        return both_classes(unseen_predictions(model, method)[0])
+    return both_classes(means_without_own_push(model.boosting))
+
+
+def means_without_own_push(boosting: Any) -> Array:
+    means: Array = boosting.means(boosting.fitted - boosting.pushes.on_itself())
+    return means
+
+
+# -- numbers ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Studentised:
+    """Residuals (N, K) by the size that is usual where they are."""
+
+    scale: Array
+    value: Array
+    quality: Array
+    suspect: NDArray[np.bool_]
+    n_wrong: int  #: the estimated number of wrong labels
+    n_far: int  #: the number of labels whose quality is below `FAR`
+
+    @classmethod
+    def of(
+        cls, residuals: Array, around: Array, tails: Array | None = None, fdr: float = FDR
+    ) -> Studentised:
+        """Judge residuals by the mean sizes around them, (N, K) each; nan: not known.
+
+        No quality is below ``tails``, where a distribution is known whose tail probabilities they are.
+        """
+        sizes = np.abs(residuals)
+        known = ~np.isnan(sizes)
+        everywhere = np.array(
+            [own[there].mean() if there.any() else np.nan for own, there in zip(sizes.T, known.T)]
+        )
+        local = np.where(np.isnan(around), everywhere, np.maximum(around, 0.0))
+        scale = (local + TOWARDS_ALL * everywhere) / (1 + TOWARDS_ALL)
+        ratio = np.divide(sizes, scale, out=np.where(known, 0.0, np.nan), where=scale > 0)
+        quality = np.full_like(ratio, np.nan)
+        for own, there, column, tail in zip(ratio.T, known.T, scale.T, quality.T):
+            if there.any():
+                unit, freedom = _bulk(own[there])
+                column *= unit
+                tail[there] = 2 * student.sf(own[there] / unit, freedom)
+        if tails is not None:
+            quality = np.fmax(quality, np.where(known, tails, np.nan))
+        value = np.divide(residuals, scale, out=np.where(known, 0.0, np.nan), where=scale > 0)
+        scale[~known] = np.nan
+        suspect = np.zeros(value.shape, dtype=bool)
+        n_wrong = 0
+        for qualities, sizes_of_output, marks in zip(quality.T, np.abs(value).T, suspect.T):
+            order = np.lexsort((-sizes_of_output, qualities))  # nan last
+            ordered = qualities[order]
+            ordered = ordered[: np.isfinite(ordered).sum()]
+            marks[order[: _n_marked(ordered, fdr)]] = True
+            n_wrong += _n_beyond(ordered[ordered < FAR], len(ordered))
+        return cls(scale, value, quality, suspect, n_wrong, int((quality < FAR).sum()))
+
+    def columns(self, scale: str) -> dict[str, Any]:
+        """Return the columns of the table, (N * K,) each, with that of the scale under this name."""
+        found = {
+            scale: self.scale,
+            "studentised": self.value,
+            "quality": self.quality,
+            "suspect": self.suspect,
+        }
+        return {name: values.ravel() for name, values in found.items()}
+
+    def summary(self, shown: Array, expected: Array, fdr: float) -> str:
+        """Return in words how many labels look wrong, and how many targets are how far out.
+
+        ``shown`` and ``expected``, (N, K) each, are the targets and the values expected, as people read them.
+        """
+        n_marked, n_known = int(self.suspect.sum()), int(np.isfinite(self.quality).sum())
+        about = ABOUT.format(marked=self.n_wrong, lines=self.quality.size)
+        marked = f"{n_marked} are marked, at an estimated false discovery rate of {100 * fdr:.3g} %"
+        far = self.quality < FAR
+        if not far.any():
+            return f"{about}; {marked}; none has a quality below {FAR:g}"
+        usual = (
+            f"{self.n_far} have a quality below {FAR:g}, as {FAR * n_known:.0f} right ones would"
+        )
+        return f"{about}; {marked}; {usual}, {_how_far(shown[far], expected[far])}"
+
+
+def _how_far(targets: Array, expected: Array) -> str:
+    """Return in words how far these targets are from the values expected: by a factor where all are above zero."""
+    if (targets > 0).all() and (expected > 0).all():
+        ratios = targets / expected
+        return f"with targets of {ratios.min():.3g} to {ratios.max():.3g} times the value expected"
+    residuals = targets - expected
+    return f"with targets off the value expected by {residuals.min():.3g} to {residuals.max():.3g}"
+
+
+def _bulk(ratios: Array) -> tuple[float, int]:
+    """Return the unit and the degrees of freedom of Student's t with the quantiles `MIDDLE` and `BULK` of these sizes."""
+    middle, bulk = np.quantile(ratios, [MIDDLE, BULK])
+    if not middle > 0:
+        return 1.0, int(FREEDOMS[0])
+    middles, bulks = (student.ppf((1 + share) / 2, FREEDOMS) for share in (MIDDLE, BULK))
+    nearest = int(np.abs(np.log(bulks / middles) - np.log(bulk / middle)).argmin())
+    return float(middle / middles[nearest]), int(FREEDOMS[nearest])
+
+
+def _n_marked(qualities: Array, fdr: float) -> int:
+    """Return how many of the rows of lowest quality hold at most this share of right labels.
+
+    Of N right labels ``N * quality`` are expected at least as far out as a row, and that is at most ``fdr`` times their number.
+    """
+    expected = len(qualities) * qualities
+    within = np.flatnonzero(expected <= fdr * np.arange(1, len(qualities) + 1))
+    return int(within[-1]) + 1 if len(within) else 0
+
+
+def _n_beyond(far: Array, n: int) -> int:
+    """Return how many more of n rows are far out, by their qualities in order, than there would be of right labels alone.
+
+    Of those ``n * quality`` are expected at least as far out as a row. The largest excess counts, among those that are no chance.
+    """
+    expected = n * far
+    excess = np.arange(1, len(far) + 1) - expected
+    clear = excess[excess > CHANCE * np.sqrt(expected)]
+    return round(float(clear.max(initial=0.0)))
+
+
+def _numbers(
+    model: Any, out_of_fold: Any, asked: tuple[Queries, Array] | None, fdr: float
+) -> Judged:
+    """Judge numbers by their residuals in fits without the rows, or by predictions given."""
+    if not isinstance(out_of_fold, str):
+        expected, basis = model.folds(out_of_fold), BY_PREDICTION
+    elif model.kind is Kind.EXACT:
+        expected, basis = unseen_predictions(model, out_of_fold)
+    else:
+        expected, basis = _means_by_folds(model)
+    residuals, scale = model.targets - expected, model.scale
+    columns = output_columns("row", model.index, model.outputs)
+    seen = scale.inverse(expected)
+    columns |= {
+        "target": model.shown.ravel(),
+        "expected": seen.ravel(),
+        "residual": (model.shown - seen).ravel(),
+    }
+    power = model.boosting.variance_power if model.kind is Kind.ADDITIVE else None
+    least = (
+        None
+        if power is None
+        else tails(power, model.targets, expected, model.boosting.walked.weights)
+    )
+    found = Studentised.of(residuals, around_rows(model, np.abs(residuals)), least, fdr)
+    columns |= found.columns(scale.label("scale"))
+    if asked is not None:
+        columns[scale.label("gain")] = _gains(model, *asked, expected).ravel()
+    order = np.lexsort((-np.abs(columns["studentised"]), ~columns["suspect"]))
+    text = f"{model.note(basis)}; {found.summary(model.shown, seen, fdr)}"
+    return Judged(columns, order, text, "predictions without the row")
+
+
+def _means_by_folds(model: Any) -> tuple[Array, str]:
+    """Return the expected counts or amounts by fits without folds; those of scores less own pushes where there is no such fit."""
+    try:
+        scores = fold_predictions(model)
+    except UnsupportedQuestionError:
+        return means_without_own_push(model.boosting), BY_PUSHES
+    means: Array = model.boosting.means(scores)
+    return means, BY_FOLDS.format(number_of_folds(model))

@@ -1,0 +1,158 @@
+"""combine: sums, means and differences of predictions, with the effect of every training row on each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from axil import inputs
+from axil.errors import InputError, counted, shown
+from axil.explanation import Explanation
+from axil.machine.arrays import module_of
+from axil.methods.question import Asked, Question
+from axil.replay.queries import Combination
+from axil.scale import TargetScale
+from axil.types import Array
+
+ROUNDING = 1e-9  # of sums of coefficients
+
+
+class Combine(Question):
+    """The question, as a method of `Explainer`."""
+
+    def combine(
+        self, X: Any, coefficients: Any = "mean", *, by: Any = None, init_score: Any = None
+    ) -> Explanation:
+        """Sums of predictions as one explanation: what carries the total of a district, why A is dearer than B.
+
+        The weights of ``sum_i u_i F(x_i)`` are ``sum_i u_i k(x_i)``: one pass backwards through the trees for all n rows, so
+        100,000 rows take little longer than one. Contributions, pushes and intercepts likewise. The difference of the means of
+        two groups of rows is one of these sums: its contributions say which training rows make the gap.
+
+        Of a model fitted to logarithms means are geometric means, and differences ratios, which the notes of tables and the page
+        say; other sums are refused. Pushes are of sums of scores, which stand for no probability.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        coefficients : "mean", "sum" or array of shape (m, n) or (n,), default "mean"
+            The mean or the sum of the predictions, or the coefficients of m sums of them, such as ``[1, -1]`` for the
+            difference of two. The index of a frame names the sums.
+        by : sequence of length n, or str, optional
+            Labels of the rows of X, or the name of a column: a mean, or a sum, for each of them.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, as in `explain`.
+
+        Examples
+        --------
+        >>> from lightgbm import LGBMRegressor
+        >>> from sklearn.datasets import load_diabetes
+        >>> from axil import Explainer
+        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+        >>> explainer = Explainer(LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y), X, y)
+        >>> mean = explainer.combine(X, by=X["sex"] > 0)
+        >>> mean.query_index.tolist(), mean.weights.shape
+        ([False, True], (2, 442))
+        >>> gap = explainer.combine(X.head(2), [1, -1])
+        >>> bool(abs(gap.contributions.sum() + gap.intercepts[0] - gap.predictions[0]) < 1e-9)
+        True
+        """
+        asked = self._ask("combine", X, init_score)
+        model, n = asked.model, len(asked)
+        if isinstance(coefficients, str):
+            if coefficients not in ("mean", "sum"):
+                expected = f'"mean", "sum" or numbers, a column for each of the {n} rows of X'
+                raise InputError(f"coefficients is {shown(coefficients)}; expected {expected}.")
+            known, names = _by(asked, X, by, coefficients)
+        else:
+            if by is not None:
+                raise InputError(
+                    'by is for coefficients of "mean" or "sum"; with an array leave it out.'
+                )
+            known, names = _given(coefficients, n)
+        check_scale(model.scale, known)
+        model.require(len(names), "Ask for fewer sums at a time, or raise memory_limit.")
+        (found,) = Asked(model, Combination(asked.queries, known, names)).whole(max(len(names), 1))
+        if not model.scale.is_identity and found.context is not None:
+            words, sentence = _meanings(model.scale, known)
+            context = replace(found.context, combined=words)
+            found = replace(found, note=f"{found.note}; {sentence}", context=context)
+        return Explanation(found, module_of(X))
+
+
+def _by(asked: Asked, X: Any, by: Any, word: str) -> tuple[csr_array, NDArray[Any]]:
+    """(m, n): coefficients of the mean or the sum of all rows, or of those of each label; and the names of these."""
+    n = len(asked)
+    if not n:
+        raise InputError(f"X has no rows, so there is nothing to take the {word} of.")
+    codes, names = np.zeros(n, dtype=np.intp), np.array([word], dtype=object)
+    if by is not None:
+        values = inputs.row_values(
+            by, asked.queries.rows, asked.model.adapter.feature_names, "by", "explained"
+        )
+        codes, names = inputs.group_codes(values, n, "by")
+    counts = np.bincount(codes, minlength=len(names))
+    each = 1.0 / counts[codes] if word == "mean" else np.ones(n)
+    return csr_array((each, (codes, np.arange(n))), shape=(len(names), n)), names
+
+
+def _given(coefficients: Any, n: int) -> tuple[csr_array, NDArray[Any]]:
+    """(m, n): the user's own coefficients, checked, and the names of the sums."""
+    expected = f"a number for each of the {n} rows of X, ({n},) or (m, {n})"
+    whole = coefficients.toarray() if inputs.is_sparse(coefficients) else coefficients
+    numbers = np.atleast_2d(inputs.as_numbers(whole, "coefficients", expected))
+    if numbers.ndim != 2 or numbers.shape[1] != n:
+        raise InputError(f"coefficients has shape {numbers.shape}; expected {expected}.")
+    bad = numbers[~np.isfinite(numbers)]
+    if len(bad):
+        raise InputError(
+            f"coefficients holds {bad[0]}; expected finite numbers, 0 for rows that do not count."
+        )
+    frame = inputs.as_frame(coefficients)
+    names = inputs.row_labels(coefficients) if frame is not None else np.arange(len(numbers))
+    return csr_array(numbers), names
+
+
+def _meanings(scale: TargetScale, coefficients: csr_array) -> tuple[NDArray[Any], str]:
+    """(m,): each of the sums on the scale of the fit in words, in the targets' own units; and all of them in one sentence."""
+    where = f" on the scale of the fit ({scale.name})"
+    if scale.is_log:
+        where = f", {scale.shift:g} added to each" if scale.shift else ""
+    parts = np.split(coefficients.data, coefficients.indptr[1:-1])
+    kinds, counts = [_kind(scale, own) for own in parts], np.diff(coefficients.indptr)
+    words = [
+        f"{kind} of {counted(n, 'prediction')}{where}" for kind, n in zip(kinds, counts.tolist())
+    ]
+    low, high = counts.min(initial=coefficients.shape[1]), counts.max(initial=0)
+    number = counted(high, "prediction") if low >= high else f"{low} to {high} predictions"
+    sentence = f"each prediction is the {' or '.join(dict.fromkeys(kinds))} of {number}{where}"
+    return np.array(words, dtype=object), sentence
+
+
+def _kind(scale: TargetScale, coefficients: Array) -> str:
+    """The name of a sum with these coefficients, which sum to 1, or of logarithms to 0."""
+    mean = "geometric mean" if scale.is_log else "mean"
+    if abs(coefficients.sum()) <= ROUNDING:
+        return "ratio" if len(coefficients) == 2 else f"ratio of {mean}s"
+    return mean if np.ptp(coefficients) <= ROUNDING else f"weighted {mean}"
+
+
+def check_scale(scale: TargetScale, coefficients: csr_array) -> None:
+    """Refuse sums that stand for nothing on the scale of the targets."""
+    if scale.is_identity:
+        return
+    totals = np.asarray(coefficients.sum(axis=1)).ravel()
+    kept = np.abs(totals - 1) <= ROUNDING
+    if scale.is_log and not scale.shift:
+        kept |= np.abs(totals) <= ROUNDING
+    if not kept.all():
+        raise InputError(
+            f"The model was fitted to {scale.name} of the targets, and coefficients that sum to {shown(float(totals[~kept][0]))} "
+            'make an amount of nothing. Take the mean, which is shown in the targets\' own units, or "mean" by groups'
+            f"{', or a difference, which is shown as a ratio' if scale.is_log and not scale.shift else ''}."
+        )

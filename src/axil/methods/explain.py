@@ -1,0 +1,76 @@
+"""explain: the effects of every training row on every prediction, whole or batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from axil import inputs
+from axil.explanation import Explanation
+from axil.machine.arrays import module_of
+from axil.methods.question import Question
+
+STREAM = "Use explainer.top(X) for the largest weights or explainer.iter(X) for batches, or raise memory_limit."
+
+
+class Explain(Question):
+    """The question, as methods of `Explainer`."""
+
+    def explain(self, X: Any, init_score: Any = None, sparse: bool = False) -> Explanation:
+        """The weight of every training target in the prediction of every row of X, or what every row pushed into its score.
+
+        8 * n * n_train bytes, for each output that has weights of its own; pushes and derivatives take twice as much.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, such as logarithms of their exposures, added to what the model itself predicts; for XGBoost
+            their base_margin, which takes the place of base_score, as in its own ``predict``. Intercepts hold them.
+        sparse : bool, default False
+            Weights as a scipy.sparse CSR array, for forests and neighbours at the cost of the leaves met. Not where outputs have
+            weights of their own: such weights stay (n, K, n_train).
+        """
+        asked, sparse = self._ask("explain", X, init_score), inputs.as_flag(sparse, "sparse")
+        if not (sparse and asked.model.is_sparse):
+            asked.model.require(len(asked), STREAM)
+        (found,) = asked.whole(max(len(asked), 1), sparse)
+        return Explanation(found, module_of(X))
+
+    def __call__(self, X: Any, init_score: Any = None, sparse: bool = False) -> Explanation:
+        """Calls `explain`.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, as in `explain`.
+        sparse : bool, default False
+            Weights as a scipy.sparse CSR array, as in `explain`.
+        """
+        return self.explain(X, init_score, sparse)
+
+    def iter(
+        self, X: Any, batch_size: int | None = None, init_score: Any = None, sparse: bool = False
+    ) -> Iterator[Explanation]:
+        """Explanations of X batch by batch, so that never more than one batch of weights is held.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        batch_size : int, optional
+            How many rows to explain at a time; by default as many as memory allows, up to 1024.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, as in `explain`.
+        sparse : bool, default False
+            Weights as a scipy.sparse CSR array, as in `explain`.
+        """
+        asked, sparse = self._ask("iter", X, init_score), inputs.as_flag(sparse, "sparse")
+        given = None if batch_size is None else inputs.as_count(batch_size, "batch_size")
+        size = given or asked.size()
+        asked.model.require(size, "Take a smaller batch_size or raise memory_limit.")
+        found = asked.whole(size, sparse) if len(asked) else iter(())
+        return (Explanation(part, module_of(X)) for part in found)

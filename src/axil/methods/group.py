@@ -1,0 +1,40 @@
+"""group: how much of each prediction comes from each group of training rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from axil.attribution import Quantity
+from axil.methods.question import Question
+from axil.output import tables
+from axil.reductions import Groups
+from axil.reductions.groups import Grouped
+from axil.replay.queries import Queries
+
+
+class Group(Question):
+    """The question, as a method of `Explainer`."""
+
+    def group(self, X: Any, groups: Any, init_score: Any = None) -> Any:
+        """The table of `Explanation.group`, for any number of rows of X: never holds an (n, n_train) array.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        groups : sequence of length n_train, or str
+            A label for each training row: a year, a region, a source; or the name of a column of X_train. Over a Dask collection
+            a Dask Series or Array in the partitions of X_train.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, as in `explain`.
+        """
+        asked = self._ask("group", X, init_score)
+        model = asked.model
+        coded = model.coded(groups)
+        weighted = model.source.quantity is not Quantity.CONTRIBUTION
+
+        def columns(batch: Queries, found: Grouped) -> dict[str, Any]:
+            return tables.group_columns(batch.labels, model.outputs, model.scale, found, weighted)
+
+        parts = asked.answers(Groups(), model.n_groups(coded), 5, coded)
+        return asked.table(parts, columns, model.note(model.source.note))

@@ -1,0 +1,443 @@
+"""Distribution: intervals, quantiles and scores of targets around predictions, whatever keeps the training rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil import inputs
+from axil.errors import InputError, shown
+from axil.machine.blocks import spans
+from axil.methods.intervals.calibration_groups import CalibrationGroups
+from axil.methods.intervals.conformal import Conformal, least_rows, order_of
+from axil.methods.intervals.local import Local, Surroundings, around
+from axil.methods.question import output_columns
+from axil.output import tables
+from axil.replay.queries import Queries
+from axil.replay.verified_model import VerifiedModel
+from axil.types import Array
+
+ATOM_ENTRIES = 1 << 21  # atoms or results of some queries that are worked on at a time
+COPIES = 8  # of these while they are made, of 8 bytes each
+NOTE = "calibrated: holds on average over rows that are exchangeable with the calibration rows, not at every row"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Distribution:
+    """The distribution of the target of each row of X, from calibration rows and from what is known around the row."""
+
+    _model: VerifiedModel
+    _around: Surroundings
+    _rows: tuple[Conformal, ...]  # of each output
+    source: str  #: where the calibration errors are from: "held out", "out-of-fold" or "out-of-bag"
+    _groups: CalibrationGroups | None = None
+    _group: Any = None  # the label of these rows, where they are one group
+
+    @property
+    def n_calibration(self) -> int:
+        """How many calibration rows there are."""
+        return len(self._rows[0].errors)
+
+    # -- questions ------------------------------------------------------------------------------------------------------
+
+    def interval(
+        self,
+        X: Any,
+        coverage: float = 0.9,
+        symmetric: bool = True,
+        init_score: Any = None,
+        groups: Any = None,
+    ) -> Any:
+        """Prediction intervals: a frame with the columns query, prediction, lower, upper, scale, alarm.
+
+        And output if there are several. Holds the target with probability ``coverage`` or a little more; see `Predictive`.
+        ``scale``: the size that half of the errors around this query stay below, on the scale of the fit. ``alarm``: the share of
+        calibration rows with a smaller local scale, from 0 to 1. Near 1 the prediction is among those with the largest errors to
+        be expected; of all that weights say, this predicts large errors best (experiments/intervals_alarm.py).
+        Rows from elsewhere it may miss: ask `axil.novelty`.
+        Streamed: never holds an (n, n_train) array.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to predict: a frame, an array or a sparse matrix with the columns of the fit.
+        coverage : float, default 0.9
+            The probability that an interval is to hold its target with, between 0 and 1.
+        symmetric : bool, default True
+            As far below the prediction as above, on the scale of the fit. False: cuts the same share off at either end, which is
+            narrower where errors are skewed, and needs twice as many calibration rows.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, as in `Explainer.explain`.
+        groups : array of shape (n,), optional
+            Labels of the rows of X, where `calibrate` was given labels; a column that it was given is read from X.
+
+        Examples
+        --------
+        >>> from lightgbm import LGBMRegressor
+        >>> from sklearn.datasets import load_diabetes
+        >>> from axil import Explainer
+        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+        >>> model = LGBMRegressor(n_estimators=20, verbose=-1).fit(X[:250], y[:250])
+        >>> predictive = Explainer(model, X[:250], y[:250]).calibrate(X[250:350], y[250:350])
+        >>> table = predictive.interval(X[350:], coverage=0.8)
+        >>> list(table.columns)
+        ['query', 'prediction', 'lower', 'upper', 'scale', 'alarm']
+        >>> bool(((table["lower"] <= y[350:].values) & (y[350:].values <= table["upper"])).mean() > 0.7)
+        True
+        """
+        queries = self._model.queries(X, init_score)
+        columns = output_columns("query", queries.labels, self._model.outputs)
+        found = self._interval(queries, coverage, symmetric, groups)
+        columns |= {name: values.ravel() for name, values in found.items()}
+        return tables.note(tables.make(columns, self._model.backend), NOTE)
+
+    def quantiles(self, X: Any, q: Any, init_score: Any = None, groups: Any = None) -> Array:
+        """(n, Q), or (n, Q, K): the numbers that targets are at or below with these probabilities.
+
+        Quantiles above one half are rounded up to the next calibration row, those below it down, so that a target is beyond
+        one with at most the probability that it names.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to predict.
+        q : float or sequence of Q floats
+            Probabilities, between 0 and 1.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, as in `Explainer.explain`.
+        groups : array of shape (n,), optional
+            Labels of the rows of X, where `calibrate` was given labels; a column that it was given is read from X.
+        """
+        wanted = _as_probabilities(q)
+        rising = wanted if self._rising else 1.0 - wanted
+
+        def ends(one: Distribution, local: Local, _: Any) -> Array:
+            for share in wanted:
+                one._require(max(share, 1.0 - share), share, "q")
+            n = one.n_calibration
+            # Both places for one half, whose mean is the median.
+            above = np.array(
+                [
+                    order_of(max(share, 0.5), n)
+                    if share >= 0.5
+                    else n + 1 - order_of(1.0 - share, n)
+                    for share in rising
+                ]
+            )
+            below = np.where(rising == 0.5, n + 1 - above, above)
+            lower, upper = one._atoms(local, Conformal.lower), one._atoms(local, Conformal.upper)
+            highest = np.where((rising >= 0.5)[:, None], upper[:, above - 1], lower[:, above - 1])
+            lowest = np.where((rising > 0.5)[:, None], upper[:, below - 1], lower[:, below - 1])
+            return (highest + lowest) / 2
+
+        return self._reduced(X, init_score, ends, len(wanted), "quantiles", groups)
+
+    def cdf(self, X: Any, y: Any, init_score: Any = None, groups: Any = None) -> Array:
+        """(n,) or (n, K): the probability of a target at or below y, for each row; nearly uniform for true targets.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to predict.
+        y : array of shape (n,) or (n, K)
+            A number for each row, given as ``y_train`` was.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, as in `Explainer.explain`.
+        groups : array of shape (n,), optional
+            Labels of the rows of X, where `calibrate` was given labels; a column that it was given is read from X.
+        """
+        queries = self._model.queries(X, init_score)
+        at = self._shown(self._targets(y, queries))
+
+        def rank(one: Distribution, local: Local, some: Any) -> Array:
+            n, atoms, value = one.n_calibration, one._atoms(local), at[some][:, None, :]
+            return np.asarray(
+                ((atoms < value).sum(axis=1) + (atoms <= value).sum(axis=1) + 1.0) / (2 * (n + 1))
+            )
+
+        return self._reduced(queries, None, rank, groups=groups)
+
+    def std(self, X: Any, init_score: Any = None, groups: Any = None) -> Array:
+        """(n,) or (n, K): the standard deviation of the predictive distribution of each row.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to predict.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, as in `Explainer.explain`.
+        groups : array of shape (n,), optional
+            Labels of the rows of X, where `calibrate` was given labels; a column that it was given is read from X.
+        """
+        return self._reduced(
+            X, init_score, lambda one, local, _: one._atoms(local).std(axis=1), groups=groups
+        )
+
+    def predict(self, X: Any, return_std: bool = False, init_score: Any = None) -> Any:
+        """(n,) or (n, K): the model's predictions; with ``return_std=True`` a pair, of these and `std`.
+
+        So that what expects a regressor with standard deviations, such as conformity scores of other libraries, takes this.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to predict.
+        return_std : bool, default False
+            Return the standard deviations too.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, as in `Explainer.explain`.
+        """
+        queries = self._model.queries(X, init_score)
+        made = self._shown(self._model.predicted(queries))
+        made = made[:, 0] if self._model.outputs is None else made
+        return (made, self.std(queries)) if inputs.as_flag(return_std, "return_std") else made
+
+    def sample(
+        self,
+        X: Any,
+        n: int = 1,
+        random_state: int | None = None,
+        init_score: Any = None,
+        groups: Any = None,
+    ) -> Array:
+        """(rows, n), or (rows, n, K): targets drawn from the predictive distribution of each row of X.
+
+        A draw takes the errors of one calibration row for all outputs, so that they depend on each other as these errors do.
+
+        Parameters
+        ----------
+        X : table
+            The rows to predict.
+        n : int, default 1
+            How many to draw for each row.
+        random_state : int, optional
+            The seed, for the same numbers again.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, as in `Explainer.explain`.
+        groups : array of shape (n,), optional
+            Labels of the rows of X, where `calibrate` was given labels; a column that it was given is read from X.
+        """
+        n = inputs.as_count(n, "n")
+        seed = (
+            None if random_state is None else inputs.as_count(random_state, "random_state", least=0)
+        )
+        draws = np.random.default_rng(seed)
+
+        def drawn(one: Distribution, local: Local, _: Any) -> Array:
+            atoms = one._atoms(local, Conformal.drawn)
+            which = draws.integers(atoms.shape[1], size=(len(atoms), n, 1))
+            return np.take_along_axis(atoms, which, axis=1)
+
+        return self._reduced(X, init_score, drawn, n, "draws", groups)
+
+    def crps(self, X: Any, y: Any, init_score: Any = None, groups: Any = None) -> Array:
+        """(n,) or (n, K): the continuous ranked probability score of true targets; less is better, in the units of the targets.
+
+        ``E|Y - y| - E|Y - Y'| / 2`` over the predictive distribution; for a single number it would be the absolute error.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to predict.
+        y : array of shape (n,) or (n, K)
+            Their targets, given as ``y_train`` was.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, as in `Explainer.explain`.
+        groups : array of shape (n,), optional
+            Labels of the rows of X, where `calibrate` was given labels; a column that it was given is read from X.
+        """
+        queries = self._model.queries(X, init_score)
+        truth = self._shown(self._targets(y, queries))
+
+        def score(one: Distribution, local: Local, some: Any) -> Array:
+            atoms = one._atoms(local)
+            n = atoms.shape[1]
+            ranks = (2.0 * np.arange(1, n + 1) - n - 1)[:, None]
+            apart = np.abs(atoms - truth[some][:, None, :]).mean(axis=1)
+            return np.asarray(apart - (ranks * np.sort(atoms, axis=1)).sum(axis=1) / n**2)
+
+        return self._reduced(queries, None, score, groups=groups)
+
+    # -- the distribution -----------------------------------------------------------------------------------------------
+
+    def _interval(
+        self, queries: Queries, coverage: Any, symmetric: Any, groups: Any = None
+    ) -> dict[str, Array]:
+        """The columns of `interval`, each (n, K)."""
+        c, symmetric = _as_probability(coverage, "coverage"), inputs.as_flag(symmetric, "symmetric")
+        members = self._members(queries, groups)
+        for one, _ in members:
+            one._require(c if symmetric else (1.0 + c) / 2, coverage, "coverage")
+        local = around(self._model, self._around, queries)
+        (*ends, scale), alarms = (
+            np.empty((3, *local.predictions.shape)),
+            np.empty_like(local.predictions),
+        )
+        for one, rows in members:
+            ends[0][rows], ends[1][rows], scale[rows] = one._ends(local[rows], c, symmetric)
+            alarms[rows] = one._alarms(local[rows])
+        seen = [self._shown(local.predictions + end) for end in ends]
+        lower, upper = seen if self._rising else seen[::-1]
+        return {
+            "prediction": self._shown(local.predictions),
+            "lower": lower,
+            "upper": upper,
+            self._model.scale.label("scale"): scale,
+            "alarm": alarms,
+        }
+
+    def _ends(self, local: Local, coverage: float, symmetric: bool) -> Array:
+        """(3, n, K): the errors, lower and upper, that intervals go to, and the size that half of the errors stay below."""
+        n, found = self.n_calibration, np.empty((3, *local.predictions.shape))
+        middle, inner, outer = (
+            (n - 1) // 2,
+            order_of(coverage, n),
+            order_of((1.0 + coverage) / 2, n),
+        )
+        for k, rows in enumerate(self._rows):
+            alike = np.argsort(rows.reaches(local.features[:, k]), kind="stable")
+            for some in (alike[part] for part in self._some(len(alike))):
+                at = local.features[some, k], local.sizes[some, k]
+                if symmetric:
+                    scale, upper = rows.at_places(*at, [middle, inner - 1]).T
+                    found[:, some, k] = -upper, upper, scale
+                else:
+                    lowest, highest = rows.bounds(*at)
+                    found[:, some, k] = (
+                        lowest[:, n - outer],
+                        highest[:, outer - 1],
+                        rows.at_places(*at, [middle])[:, 0],
+                    )
+        return found
+
+    def _alarms(self, local: Local) -> Array:
+        """(n, K): the shares of calibration rows with a smaller local scale."""
+        found = np.empty_like(local.predictions)
+        for k, rows in enumerate(self._rows):
+            known = np.sort(rows.scales(rows.features, rows.sizes))
+            found[:, k] = np.searchsorted(
+                known, rows.scales(local.features[:, k], local.sizes[:, k])
+            ) / len(known)
+        return found
+
+    def _reduced(
+        self,
+        X: Any,
+        init_score: Any,
+        reduce: Callable[[Distribution, Local, Any], Array],
+        lines: int | None = None,
+        what: str = "results",
+        groups: Any = None,
+    ) -> Array:
+        """The results of ``reduce`` for all of X.
+
+        It takes the distribution of a group, all that is known around some queries of it, and which these are.
+
+        ``lines``: how many results each query has, if not one, and ``what`` they are.
+        """
+        queries = X if isinstance(X, Queries) else self._model.queries(X, init_score)
+        n, k, of_each = len(queries), len(self._rows), lines or 1
+        working = COPIES * max(of_each, self.n_calibration) if n else 0  # of a single query
+        self._model.budget.require(
+            8 * k * (n * of_each + working),
+            f"{n} x {of_each} {what}",
+            "Ask for fewer at a time: for fewer rows of X, or fewer numbers for each. Or raise memory_limit.",
+        )
+        members, local = self._members(queries, groups), around(self._model, self._around, queries)
+        found = np.empty((n, k) if lines is None else (n, lines, k))
+        for one, rows in members:
+            for part in one._some(len(rows), of_each):
+                some = rows[part]
+                found[some] = reduce(one, local[some], some)
+        return found[..., 0] if self._model.outputs is None else found
+
+    def _members(self, queries: Queries, given: Any) -> list[tuple[Distribution, NDArray[np.intp]]]:
+        """The distribution of each group of calibration rows that some queries are in, and which queries these are."""
+        if self._groups is None:
+            if given is not None:
+                raise InputError(
+                    "groups was given, and calibrate was given none. Leave it out, or calibrate with groups=."
+                )
+            return [(self, np.arange(len(queries)))]
+        known, codes = self._groups, self._groups.of_queries(queries, given)
+        return [(self._of_group(known, g), np.flatnonzero(codes == g)) for g in np.unique(codes)]
+
+    def _of_group(self, known: CalibrationGroups, g: int) -> Distribution:
+        """This distribution with the calibration rows of one group alone."""
+        rows = tuple(one[known.codes == g] for one in self._rows)
+        return replace(self, _rows=rows, _groups=None, _group=known.names[g])
+
+    def _atoms(
+        self, local: Local, of: Callable[[Conformal, Array, Array], Array] = Conformal.atoms
+    ) -> Array:
+        """(m, n, K): targets that the calibration rows make likely, as people read them; ordered on the scale of the fit."""
+        parts = [
+            local.predictions[:, [k]] + of(rows, local.features[:, k], local.sizes[:, k])
+            for k, rows in enumerate(self._rows)
+        ]
+        every = np.stack(parts, axis=-1)
+        return self._shown(every.reshape(-1, every.shape[-1])).reshape(every.shape)
+
+    def _some(self, n: int, lines: int = 1) -> list[slice]:
+        """The queries in parts, as many at a time as memory allows besides all results, of which each query has ``lines``."""
+        k = len(self._rows)
+        left = (self._model.budget.available - 8 * k * n * lines) // (8 * COPIES)
+        step = max(1, min(ATOM_ENTRIES, left) // (k * max(self.n_calibration, lines)))
+        return spans(n, step)
+
+    def _require(self, share: float, given: Any, what: str) -> None:
+        n, needed = self.n_calibration, least_rows(share)
+        if n < needed:
+            there = f"there are {n}. Calibrate with more rows"
+            if self._group is not None:
+                there = f"the group {shown(self._group)} has {n}. Calibrate with more rows of it, join it with another group"
+            raise InputError(
+                f"{what} is {shown(given)}, which takes at least {needed} calibration rows; {there}, or ask for less."
+            )
+
+    def _shown(self, values: Array) -> Array:
+        """Numbers (m, K) of the scale of the fit, as people read them; infinite ones stay so."""
+        scale = self._model.scale
+        if scale.is_identity:
+            return values
+        finite = np.isfinite(values)
+        # Functions may refuse what is infinite, so any target stands in for it.
+        found = scale.inverse(np.where(finite, values, self._model.targets[0]))
+        return np.where(finite, found, values if self._rising else -values)
+
+    @property
+    def _rising(self) -> bool:
+        """Whether what people read keeps the order of the scale of the fit."""
+        if self._model.scale.is_identity:
+            return True
+        t, seen = self._model.targets[:, 0], self._model.shown[:, 0]
+        return bool(seen[t.argmax()] >= seen[t.argmin()])
+
+    def _targets(self, y: Any, queries: Queries) -> Array:
+        """(n, K): targets that users give, on the scale of the fit."""
+        inputs.refuse_other_order(queries.rows, y, "y", "X")
+        return self._model.on_scale(
+            inputs.as_table(y, len(queries), self._model.shape[1], "y", "predicted"), "y"
+        )
+
+
+def _as_probability(value: Any, what: str) -> float:
+    found = inputs.as_number(value, what)
+    if not 0.0 < found < 1.0:
+        raise InputError(
+            f"{what} is {shown(value)}; expected a number between 0 and 1, such as 0.9."
+        )
+    return found
+
+
+def _as_probabilities(q: Any) -> Array:
+    found = np.atleast_1d(inputs.as_numbers(q, "q", "numbers between 0 and 1"))
+    if found.ndim != 1 or not len(found) or not ((found > 0) & (found < 1)).all():
+        raise InputError(
+            f"q is {shown(q)}; expected numbers between 0 and 1, such as (0.05, 0.5, 0.95)."
+        )
+    return found

@@ -1,0 +1,317 @@
+"""Local: how large errors are around a query, from its weights and the training rows alone.
+
+With k the weights of the query, r the errors of the training rows and y their targets, `Surroundings` takes from one read-out
+
+    sum |k|,  sum |k| |r|,  sum |k| y,  sum |k| y^2     and the same under k^2
+
+and makes logarithms of them: the errors nearby under |k| and under k^2, the spread of the targets under both, the effective size,
+and where the prediction lies between the lowest and the highest target. None of these knows a calibration row. Sizes of errors,
+not their squares: a few wrong targets would make most of a sum of squares.
+
+Of boosted trees the rows that share the query's leaves stand in for the weights, unless exact ones are asked for: in tree t every
+row of its leaf counts 1 / n in place of |k|, and 1 / n^2 in place of k^2, n the rows of the leaf. These sums are looked up in a
+table by leaf, O(T) per query, where weights take O(T N).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.attribution import WEIGHTS
+from axil.errors import InputError
+from axil.kernels.choose import host_backend
+from axil.output.tables import bytes_of
+from axil.reductions import Moments, answer
+from axil.replay.queries import Queries
+from axil.structure import RowTotals
+from axil.types import Array
+from axil.weights.engine import own_leaves
+from axil.weights.spread import by_leaf, leaf_moments
+
+# Chosen on data sets that no published comparison counts (experiments/intervals_form.py).
+NEARBY = (
+    0.375  # the power of each of the two errors nearby in the size that errors are compared with
+)
+PENALTY = 8.0  # of the squared coefficients; logarithms are natural ones
+AT_EDGE = 0.1  # of the targets' standard deviation: within it predictions count as at the lowest or highest target
+SMALL = 0.1  # of the usual error of a training row: added to sizes nearby, so that their logarithms have an end
+SMALLEST, LARGEST = (
+    1e-140,
+    1e140,
+)  # distances of targets from their mean of which double precision holds the squares
+LEAST = 1e-6  # of the targets' standard deviation: the same, where no error is known
+
+NAMES = (
+    "errors |k|",
+    "errors k^2",
+    "targets |k|",
+    "targets k^2",
+    "effective size",
+    "above lowest",
+    "below highest",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Local:
+    """n queries with K outputs each."""
+
+    predictions: Array  #: (n, K) on the scale of the fit
+    features: Array  #: (n, K, p)
+    sizes: Array  #: (n, K) that errors are compared with
+    nearby: Array  #: (n, K): sum_j |k_j| |r_j|
+
+    def __getitem__(self, rows: Any) -> Local:
+        return Local(
+            self.predictions[rows], self.features[rows], self.sizes[rows], self.nearby[rows]
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Usual:
+    """Numbers about all training rows that sums nearby are compared with; targets are less their means."""
+
+    means: Array  #: (K,) of the targets
+    spread: Array  #: (K,) their standard deviation
+    lowest: Array  #: (K,) target
+    highest: Array  #: (K,) target
+    averages: Array  #: (3, K): of sizes of errors, of targets, of squared targets
+
+    def __post_init__(self) -> None:
+        with np.errstate(invalid="ignore"):
+            furthest = np.maximum(np.abs(self.lowest), np.abs(self.highest))
+        bad = ~((furthest == 0) | ((furthest >= SMALLEST) & (furthest <= LARGEST)))
+        if bad.any():
+            raise InputError(
+                f"The training targets lie up to {furthest[bad][0]:.3g} from their mean; calibrate takes squares of such "
+                f"distances, which double precision holds from {SMALLEST:g} to {LARGEST:g} alone. Fit the model to targets in "
+                "another unit, multiplied by a constant."
+            )
+
+    @property
+    def least(self) -> Array:
+        """(K,): the square that is added to those nearby."""
+        return np.asarray(np.square(SMALL * self.averages[0]) + np.square(LEAST * self.spread))
+
+    def local(self, moments: list[Array], served: list[slice], predictions: Array) -> Local:
+        """The sums (2, n, 1 + 3 K) under weights from each engine, and the predictions (n, K) that they make, as features.
+
+        The sums are of ones, sizes of errors, targets and squares of targets.
+        """
+        parts = [self._logs(found, outputs) for found, outputs in zip(moments, served)]
+        logs = np.concatenate([part[0] for part in parts], axis=1)
+        nearby = np.concatenate([part[1] for part in parts], axis=1)
+        level = predictions - self.means
+        edges = [level - self.lowest, self.highest - level]
+        place = [np.log(np.maximum(edge, 0.0) / self.spread + AT_EDGE) for edge in edges]
+        features = np.concatenate([logs, np.stack(place, axis=-1)], axis=-1)
+        sizes = self.spread * np.exp(NEARBY * logs[..., :2].sum(axis=-1))
+        return Local(predictions, features, sizes, nearby)
+
+    def _logs(self, moments: Array, outputs: slice) -> tuple[Array, Array]:
+        """(n, K, 5) logarithms of the moments, and (n, K) the errors nearby."""
+        total = moments[..., :1]
+        known = total > 0
+        usual = self.averages[:, outputs].ravel()  # around a query without weights
+        with np.errstate(divide="ignore", invalid="ignore"):
+            means = np.where(known, moments[..., 1:] / total, usual)
+            shares = np.where(known[1], total[1] / np.square(total[0]), 1.0)
+        nearby, mean, square = np.split(means, 3, axis=-1)
+        squares = (
+            np.concatenate([np.square(nearby), np.maximum(square - np.square(mean), 0.0)])
+            + self.least[outputs]
+        )
+        sizes = squares / np.square(self.spread[outputs])
+        logs = 0.5 * np.log(np.append(sizes, np.broadcast_to(shares, sizes[:1].shape), axis=0))
+        return np.moveaxis(logs, 0, -1), moments[0, :, 1 : 1 + nearby.shape[-1]]
+
+
+@dataclass(frozen=True)
+class Known(RowTotals):
+    """Sums over training rows of what is known of their errors and targets."""
+
+    rows: int
+    complete: int  #: rows of which all errors are known
+    known: NDArray[np.int64]  #: (K,) errors that are known
+    errors: Array  #: (K,) sums of their sizes
+    targets: Array  #: (K,) sums
+    lowest: Array = field(metadata={"both": np.minimum})  #: (K,)
+    highest: Array = field(metadata={"both": np.maximum})  #: (K,)
+
+
+def known_of(shard: Any, _: Any, errors: Array) -> Known:
+    """Totals of the rows of a shard, with errors (rows, K)."""
+    with np.errstate(over="ignore", invalid="ignore"):  # sizes that `Usual` refuses
+        there, y = np.isfinite(errors), shard.targets
+        sizes = np.abs(np.where(there, errors, 0.0)).sum(axis=0)
+        ends = y.min(axis=0, initial=np.inf), y.max(axis=0, initial=-np.inf)
+        return Known(
+            len(y), int(there.all(axis=1).sum()), there.sum(axis=0), sizes, y.sum(axis=0), *ends
+        )
+
+
+def spread_of(shard: Any, usual: tuple[Array, Array], errors: Array) -> Array:
+    """(3, K): sums of sizes of errors, of targets less their means, and of their squares."""
+    filling, means = usual
+    with np.errstate(over="ignore", invalid="ignore"):
+        y = shard.targets - means
+        return np.stack(
+            [np.abs(filled(errors, filling)).sum(axis=0), y.sum(axis=0), np.square(y).sum(axis=0)]
+        )
+
+
+def values_of(shard: Any, usual: tuple[Array, Array, list[slice]], errors: Array) -> list[Array]:
+    """(rows, 1 + 3 m) for each group of m outputs: the values whose moments are taken."""
+    filling, means, served = usual
+    known, y = filled(errors, filling), shard.targets - means
+    return [moment_values(known[:, outputs], y[:, outputs]) for outputs in served]
+
+
+def leaf_sums_of(shard: Any, n_threads: int, values: list[Array]) -> Array:
+    """(L, 1 + 3 m): sums of the values over the leaves of all trees, those of one group of outputs after the other."""
+    parts = [
+        by_leaf(structure, host_backend(n_threads).rows_of(structure), own)
+        for structure, own in zip(shard.structures, values)
+    ]
+    return np.concatenate(parts)
+
+
+def filled(errors: Array, filling: Array) -> Array:
+    """(rows, K): the errors; where one is not known, one of usual size."""
+    return np.where(np.isfinite(errors), errors, filling)
+
+
+@dataclass(frozen=True, eq=False)
+class Surroundings:
+    """The training rows' errors and targets, as sums under weights need them, where the rows are."""
+
+    errors: Sequence[
+        Any
+    ]  #: per shard (rows, K) targets less predictions that did not see them; nan: not known
+    source: str  #: where these are from: "out-of-fold", "out-of-bag", "folds", "leave-one-out", "leverage" or "fit"
+    filling: Array  #: (K,) an error of usual size
+    usual: Usual
+    values: Sequence[
+        Any
+    ]  #: per shard, for each group of outputs that share weights, (rows, 1 + 3 m) values
+    by_leaf: (
+        Array | None
+    )  #: (L, 1 + 3 m) their sums over the leaves of all trees; None: weights are taken
+
+    @classmethod
+    def of(cls, model: Any, errors: Sequence[Any], source: str, method: str) -> Surroundings:
+        """From errors of the training rows, shard by shard; by leaves or, with "exact" and of other models, by weights."""
+        shards = model.shards
+        found: Known = shards.total(known_of, None, errors)
+        with np.errstate(over="ignore", invalid="ignore"):  # sizes that `Usual` refuses
+            filling, means = found.errors / np.maximum(found.known, 1), found.targets / found.rows
+            averages = shards.total(spread_of, (filling, means), errors) / found.rows
+            spread = np.sqrt(averages[2])
+        spread = np.where(spread > 0, spread, 1.0)
+        usual = Usual(means, spread, found.lowest - means, found.highest - means, averages)
+        values = shards.each(values_of, (filling, means, model.served()), errors)
+        leaves = method == "leaves" and model.structures is not None
+        by_leaf = shards.total(leaf_sums_of, model.n_threads, values) if leaves else None
+        return cls(errors, source, filling, usual, values, by_leaf)
+
+    def of_large_leaves(self, least: int) -> Surroundings:
+        """These surroundings without the leaves of fewer than ``least`` rows; surroundings by weights stay as they are."""
+        if self.by_leaf is None:
+            return self
+        return replace(self, by_leaf=np.where(self.by_leaf[:, :1] < least, 0.0, self.by_leaf))
+
+
+def moment_values(errors: Array, targets: Array) -> Array:
+    """(N, 1 + 3 K): ones, sizes of errors, targets less their means, and squares of these."""
+    return np.concatenate(
+        [np.ones((len(targets), 1)), np.abs(errors), targets, np.square(targets)], axis=1
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Own:
+    """Queries that are training rows themselves, whose own weights are left out: a new row has none of its own."""
+
+    rows: NDArray[np.intp]  #: (n,) their positions
+    weights: (
+        Array | None
+    )  #: (n, engines) of each in its own prediction; None: rows are left out of their leaves
+
+    def __getitem__(self, some: slice) -> Own:
+        return Own(self.rows[some], None if self.weights is None else self.weights[some])
+
+    def left_out(self, engine: int, moments: Array, values: Array) -> Array:
+        """(2, n, M): the moments from an engine without the rows' own weights."""
+        assert self.weights is not None
+        mine, weights = values[self.rows], self.weights[:, engine]
+        left = moments - np.stack([np.abs(weights), np.square(weights)])[:, :, None] * mine
+        more_than_rounding = left[..., 0] > 1e-9 * moments[..., 0]
+        left[..., 0] = np.where(more_than_rounding, left[..., 0], 0.0)
+        return np.asarray(left)
+
+
+def around(
+    model: Any,
+    known: Surroundings,
+    queries: Queries,
+    own: Own | None = None,
+    instead: Array | None = None,
+) -> Local:
+    """All that is known around the queries, batch by batch: never holds an (n, n_train) array.
+
+    Predictions are the model's, or (n, K) those given ``instead``.
+    """
+    if known.by_leaf is not None:
+        return _around_leaves(model, known, known.by_leaf, queries, own, instead)
+    n, k, parts, first = len(queries), model.shape[1], [], 0
+    table = bytes_of(n, k * (len(NAMES) + 3))
+    size = model.budget.batch_size(model.bytes_per_query(WEIGHTS) + 64 * (1 + 3 * k), table)
+    for batch, found in answer(
+        model.ready(WEIGHTS, len(queries)), queries, WEIGHTS, Moments(), size, known.values
+    ):
+        some = slice(first, first + len(batch))
+        first, sums = some.stop, found.sums
+        if own is not None:
+            sums = [
+                own[some].left_out(e, *pair) for e, pair in enumerate(zip(sums, known.values[0]))
+            ]
+        made = found.predictions if instead is None else instead[some]
+        parts.append(known.usual.local(sums, model.served(), made))
+    return joined(parts)
+
+
+def _around_leaves(
+    model: Any,
+    known: Surroundings,
+    by_leaf: Array,
+    queries: Queries,
+    own: Own | None,
+    instead: Array | None,
+) -> Local:
+    """All that is known around the queries, from sums over the rows of their leaves."""
+    parts, structures = [], model.structures
+    bounds = np.cumsum([0, *(structure.total_leaves for structure in structures)])
+    size = model.budget.batch_size(8 * (sum(s.n_trees for s in structures) + 4 * by_leaf.shape[1]))
+    for start, batch in model.batches(queries, size, "intervals", even_empty=True):
+        some, sums = slice(start, start + len(batch)), []
+        for e, structure in enumerate(structures):
+            mine = None if own is None else known.values[0][e][own.rows[some]]
+            met = own_leaves(structure, batch.coordinates) + structure.starts[:-1]
+            sums.append(leaf_moments(by_leaf[bounds[e] : bounds[e + 1]], met, mine))
+        made = model.predicted(batch) if instead is None else instead[some]
+        parts.append(known.usual.local(sums, model.served(), made))
+    return joined(parts)
+
+
+def joined(parts: list[Local]) -> Local:
+    """All batches together."""
+    columns = (
+        [getattr(part, name) for part in parts]
+        for name in ("predictions", "features", "sizes", "nearby")
+    )
+    return Local(*map(np.concatenate, columns))

@@ -1,0 +1,141 @@
+"""Predictive: the distribution of a target around each prediction, calibrated."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from axil import inputs
+from axil.errors import counted
+from axil.methods.intervals import why
+from axil.methods.intervals.distribution import Distribution
+from axil.methods.question import Asked
+from axil.output import page, tables
+
+ON_PAGE = 10  # rows per prediction that make its interval wide
+
+
+class Predictive(Distribution, page.Shown):
+    """The distribution of the target of each row of X around the model's prediction; made by `Explainer.calibrate`.
+
+    Every calibration row puts its own error, moved to the scale of errors around the query, on the prediction: the predictive
+    distribution is these `n_calibration` numbers, each as likely as any other. The local scale comes from the training rows in
+    the leaves of the query, or by its weights from those that the prediction rests on: their errors and targets, how many these
+    are, and where the prediction lies among the targets. How it follows them is fitted to the calibration rows and the query
+    together (full conformal prediction), so that all are treated alike.
+
+    **Promised**: the interval of coverage c holds the target with probability at least c, whatever the model. Without ties it
+    does so with probability at most c + 1 / (n + 1), or c + 2 / (n + 1) with ``symmetric=False``. The calibration rows must be
+    rows that the model was not fitted on, and the rows to predict exchangeable with them. Few rows make the interval wide, never
+    short; where they are too few there is an error. **Not promised**: coverage at every single row, or in every group, unless
+    `calibrate` was given groups; see `axil.plots.coverage`. From out-of-fold or out-of-bag predictions (``source``) the promise
+    is not exact, as those are of other fits.
+
+    Of a model fitted to transformed targets all results are in the targets' own units, by the inverse, which keeps coverage.
+    """
+
+    @property
+    def training_errors(self) -> str:
+        """Where the errors of the training rows are from that make the local scale.
+
+        "out-of-fold", "out-of-bag", "folds", "leave-one-out", or where these are not to be had "leverage" or "fit".
+        """
+        return self._around.source
+
+    def __repr__(self) -> str:
+        rows = counted(self.n_calibration, "calibration row")
+        if self._groups is not None:
+            rows += f" in {counted(len(self._groups.names), 'group')}"
+        return f"<axil.Predictive: {rows}, {self.source}; errors nearby: {self.training_errors}>"
+
+    def why(self, X: Any, k: int = 10, init_score: Any = None) -> Any:
+        """The training rows whose errors make each interval wide: the k largest parts of ``sum_j |k_j r_j|``.
+
+        A frame with the columns query, rank, row, weight, error, share, and output if there are several. ``error``: r_j, what
+        the target of the row is above a prediction that did not see it (`training_errors`), on the scale of the fit. ``share``:
+        of the row in the sum.
+        Streamed: never holds an (n, n_train) array.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to predict.
+        k : int, default 10
+            How many training rows per prediction.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, as in `Explainer.explain`.
+        """
+        k = inputs.as_count(k, "k")
+        return why.table(self._model, self._around, self._model.queries(X, init_score), k)
+
+    def to_html(
+        self,
+        X: Any,
+        path: Any = None,
+        *,
+        coverage: float = 0.9,
+        groups: Any = None,
+        symmetric: bool = True,
+        init_score: Any = None,
+        **options: Any,
+    ) -> str | None:
+        """The page of `Explainer.to_html`, with the interval of each prediction and the rows of `why` that make it wide.
+
+        Streamed: never holds an (n, n_train) array.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain.
+        path : str or path, optional
+            The file to write; without one the text of the page is returned.
+        coverage : float, default 0.9
+            The probability that an interval is to hold its target with, between 0 and 1.
+        groups : sequence of length n_train, or str, optional
+            Labels of the training rows to sum weights by, or the name of a column of X_train.
+        symmetric : bool, default True
+            As in `interval`.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, as in `Explainer.explain`.
+        **options : keyword arguments
+            ``k``, ``columns``, ``map``, ``y``, ``title``, ``unit``, ``target`` and ``refits``, as in `Explainer.to_html`.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_diabetes
+        >>> from sklearn.ensemble import RandomForestRegressor
+        >>> from axil import Explainer
+        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+        >>> forest = RandomForestRegressor(50, min_samples_leaf=3, random_state=0).fit(X[:300], y[:300])
+        >>> page = Explainer(forest, X[:300], y[:300]).calibrate().to_html(X[300:], coverage=0.8)
+        >>> page.startswith("<!DOCTYPE html>")
+        True
+        """
+        place, proven = page.as_target(path), self._model
+        proven.capabilities.require("to_html of intervals")
+        queries = proven.queries(X, init_score)
+        asked = Asked(proven, queries)
+        chosen = asked.page_options(groups, None, options)
+        ends = self._interval(queries, coverage, symmetric)
+        found = tables.joined(
+            [best.columns for _, best in why.reasons(proven, self._around, queries, ON_PAGE)]
+        )
+        intervals = page.Intervals(
+            coverage=float(coverage),
+            n_calibration=self.n_calibration,
+            source=self.source,
+            training_errors=self.training_errors,
+            **{name: ends[name] for name in ("lower", "upper", "alarm")},
+            rows=found["position"],
+            weights=found["effect"],
+            errors=found["error"],
+            shares=found["share"],
+        )
+        return page.write(
+            page.summarise(asked.parts(), replace(chosen, intervals=intervals)), place
+        )
+
+
+def is_of(found: Any, model: Any) -> bool:
+    """Whether this is a `Predictive`, of this very model."""
+    return isinstance(found, Predictive) and found._model is model

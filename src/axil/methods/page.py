@@ -1,0 +1,141 @@
+"""to_html and show: one self-contained page of any number of predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from axil.errors import InputError, shown
+from axil.methods import noise
+from axil.methods.intervals.predictive import Predictive, is_of
+from axil.methods.question import Question
+from axil.output import page
+from axil.types import Array
+
+
+class Pages(Question, page.Shown):
+    """The question, as methods of `Explainer`."""
+
+    def to_html(
+        self,
+        X: Any,
+        path: Any = None,
+        *,
+        groups: Any = None,
+        k: int = 50,
+        columns: Sequence[Any] | None = None,
+        sigma: Any = None,
+        init_score: Any = None,
+        map: Any = None,
+        y: Any = None,
+        title: str | None = None,
+        unit: str | None = None,
+        target: str | None = None,
+        interval: Predictive | None = None,
+        refits: Any = None,
+    ) -> str | None:
+        """One self-contained page to choose a prediction on and see the k rows that made most of it; its text without a path.
+
+        X may have any number of rows: no (n, n_train) array is held.
+
+        It never waits for a number nobody asked for. Standard errors are on it where sigma is known, or takes two seconds at
+        most, or is asked for: ``sigma=True``. They say little of real errors: with ``y`` these take their place, and with
+        ``interval`` prediction intervals do.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        path : str or path, optional
+            The file to write; without one the text of the page is returned.
+        groups : sequence of length n_train, or str, optional
+            Labels of the training rows to sum weights by, or the name of a column of X_train.
+        k : int, default 50
+            How many training rows to show per prediction.
+        columns : sequence, optional
+            Which features to show, by name or position; all by default.
+        sigma : float, (K,), "exact", "estimate", bool or None
+            The noise of the targets, for standard errors; see `Explainer.standard_error`. True: however long it takes. False:
+            no standard errors.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, as in `explain`.
+        map : pair of columns, optional
+            Latitudes and longitudes in degrees, by name or position, for a map: ``("lat", "lon")``. With "miles"
+            as a third, distances are in miles. Nothing is fetched for it.
+        y : array of shape (n,) or (n, K), optional
+            Actual values of the rows, as ``y_train`` was given: shown beside predictions, with their errors.
+        title : str, optional
+            The title of the page.
+        unit : str, optional
+            The unit of the targets, such as "$" or "kg".
+        target : str, optional
+            The name of the targets, such as "price".
+        interval : Predictive, optional
+            What `calibrate` of this explainer returned: the page then shows 90 % prediction intervals; for another coverage see
+            `Predictive.to_html`.
+        refits : Stability, optional
+            What `axil.refits` returned for the rows of X: the page then says how far retraining alone moves each prediction.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_diabetes
+        >>> from sklearn.ensemble import RandomForestRegressor
+        >>> from axil import Explainer
+        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+        >>> explainer = Explainer(RandomForestRegressor(20, random_state=0).fit(X[:300], y[:300]), X[:300], y[:300])
+        >>> page = explainer.to_html(X[300:], y=y[300:], title="Diabetes", target="progression")
+        >>> page.startswith("<!DOCTYPE html>")
+        True
+        """
+        place = page.as_target(path)
+        options = {
+            "k": k,
+            "columns": columns,
+            "map": map,
+            "y": y,
+            "title": title,
+            "unit": unit,
+            "target": target,
+        }
+        options["refits"] = refits
+        if interval is not None:
+            if not is_of(interval, self._model):
+                raise InputError(
+                    f"interval is {shown(interval)}; expected what calibrate of this explainer returned."
+                )
+            if sigma is not None and sigma is not False:
+                raise InputError(
+                    "interval takes the place of standard errors. Leave out sigma, or interval."
+                )
+            return interval.to_html(X, path, groups=groups, init_score=init_score, **options)
+        asked, way = self._ask("to_html", X, init_score), as_asked(sigma, y)
+        chosen = asked.page_options(groups, sigma if way is None else None, options)
+        if way is not None:
+            size, said = _sigma(asked.model, way)
+            chosen = replace(chosen, sigma=size, about_sigma=said)
+        return page.write(page.summarise(asked.parts(), chosen), place)
+
+
+def _sigma(model: Any, way: str) -> tuple[Array | None, str | None]:
+    """The noise of the targets, None for none, and what a page has to say about it; see `as_asked`."""
+    if way == "none" or (way == "cheap" and model.capabilities.is_refused("standard_error")):
+        return None, None
+    model.capabilities.require("standard_error")
+    if way not in ("cheap", "any"):
+        return noise.sigma_of(model, way), None
+    return noise.for_page(model, way == "any")
+
+
+def as_asked(sigma: Any, y: Any) -> str | None:
+    """How a page is to come by sigma; None where it is given as a number.
+
+    "none" for not at all, "cheap" for where that takes no time, "any" for however long it takes, or as the user names it.
+    """
+    if isinstance(sigma, (bool, np.bool_)):
+        return "any" if sigma else "none"
+    if sigma is None:
+        return "cheap" if y is None else "none"  # actual errors take the place of standard errors
+    return sigma if isinstance(sigma, str) else None

@@ -1,0 +1,151 @@
+"""shapley: exact Shapley values of training targets for an error on validation rows.
+
+A coalition of rows knows its targets; all others have a baseline. With d = target - baseline, e the validation residuals where no
+target is known and r those where all are, predictions are linear in the targets, the mean squared error is quadratic in which of
+them are known, and the Shapley value of such a game is closed:
+
+    e - sum over the rows j of a coalition of d_j K_j       its residuals
+    value_j = d_j [K' (e + r)]_j / n,     sum_j value_j = (|e|^2 - |r|^2) / n
+
+The same holds with groups of rows for players: a group's value is the sum of its rows'.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil import inputs
+from axil.attribution import notes
+from axil.errors import ApproximationWarning, InputError, shown, warn
+from axil.methods import leave_one_out
+from axil.methods.blame import sorted_table, validation
+from axil.methods.question import Question, output_columns
+from axil.replay.exact_model import ExactModel
+from axil.replay.radius import leaves_beyond
+from axil.types import Array
+
+
+class Shapley(Question):
+    """The question, as a method of `Explainer`."""
+
+    def shapley(
+        self,
+        X_val: Any,
+        y_val: Any,
+        baseline: Any = "mean",
+        groups: Any = None,
+        init_score: Any = None,
+    ) -> Any:
+        """The exact Shapley value of every training target for the error on validation rows.
+
+        A coalition of training rows knows its targets, all others have a baseline, and its worth is minus the mean squared
+        error on the validation rows, structure held fixed. ``value`` is a row's mean contribution over all orders in which rows
+        may join; the values sum to the fall of the error from no target known to all. Positive: knowing this target lowers the
+        error. In closed form, ``d_j [K'(e + r)]_j / n``, by one sweep, O(T (N + n)), for all rows.
+
+        A frame with the columns row, target, baseline, value, and output if there are several, largest value first. With
+        ``groups`` the columns group, rows, value: a group's value as one player is the sum of its rows' values. Several outputs
+        have a mean squared error each. Of a model fitted to transformed targets the error, and so "value (log)", is on the scale
+        of the fit; target and baseline are in the targets' own units. ``y_val`` and ``baseline`` are given as ``y_train`` was.
+
+        Parameters
+        ----------
+        X_val : table
+            The n validation rows.
+        y_val : array of shape (n,) or (n, K)
+            Their targets, or classes, given as ``y_train`` was.
+        baseline : "mean", "others" or array of shape (n_train,) or (n_train, K)
+            The targets of rows that are not known: the mean of all, what the others say (`leave_one_out`; a row of which they
+            say nothing keeps its target and has the value nan), or numbers of your own.
+        groups : sequence of length n_train, or str, optional
+            A label for each training row: a year, a region, a source; or the name of a column of X_train.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the validation rows, as in `explain`.
+
+        Examples
+        --------
+        >>> from lightgbm import LGBMRegressor
+        >>> from sklearn.datasets import load_diabetes
+        >>> from axil import Explainer
+        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+        >>> model = LGBMRegressor(n_estimators=20, verbose=-1).fit(X[:300], y[:300])
+        >>> values = Explainer(model, X[:300], y[:300]).shapley(X[300:], y[300:])
+        >>> error = ((y[300:] - model.predict(X[300:])) ** 2).mean()
+        >>> none_known = ((y[300:] - y[:300].mean()) ** 2).mean()
+        >>> bool(abs(values["value"].sum() - (none_known - error)) < 1e-6 * error)
+        True
+        """
+        self._model.capabilities.require("shapley")
+        proven = self._model
+        queries, y = validation(proven, X_val, y_val, init_score)
+        coded = None if groups is None else proven.coded(groups)[0]
+        found = baselines(proven, baseline)
+        known = ~np.isnan(found)
+        moved = np.where(known, proven.targets - found, 0.0)
+        after = y - proven.predicted(queries)
+        coordinates, base = queries.coordinates, queries.offsets.base
+        before = after + proven.across(
+            moved, lambda engine, own: engine.apply(coordinates, own, base)
+        )
+        seen = proven.pulled_back(queries, before + after)
+        warn_beyond(proven, proven.targets - moved)
+        values, name = np.where(known, moved * seen / len(y), np.nan), proven.scale.label("value")
+        if coded is not None:
+            columns = _group_columns(proven, values, *coded)
+        else:
+            columns = output_columns("row", proven.index, proven.outputs) | {
+                "target": proven.shown.ravel()
+            }
+            columns |= {"baseline": proven.scale.inverse(found).ravel(), name: values.ravel()}
+        note = leave_one_out.note_on(~known.ravel()) if coded is None else notes.NOTE
+        return sorted_table(proven, columns, columns[name], note)
+
+
+def warn_beyond(proven: ExactModel, targets: Array) -> None:
+    """Warn where a fit to these targets (N, K) would leave the active set, which the values hold fixed."""
+    held = None if proven.verification is None else proven.verification.held
+    if held is None:
+        return
+    pairs = zip(proven.by_output(targets), proven.by_output(proven.targets))
+    n_beyond = sum(leaves_beyond(engine, after, before) for (engine, after), (_, before) in pairs)
+    if not n_beyond:
+        return
+    radius = ""
+    if held.radius > 0:
+        radius = f"; it holds for sure while targets move by {held.radius:.3g} in all"
+    warn(
+        f"The baseline would change the pattern of {n_beyond:,} of {held.n_leaves:,} leaves: sums that L1 moves or puts to "
+        "zero, values at a clip or a bound, rows of a certain rank, residuals that are cut off. The values hold that pattern "
+        f"fixed, as they hold the splits (explainer.verification.held){radius}.",
+        ApproximationWarning,
+    )
+
+
+def baselines(proven: ExactModel, baseline: Any) -> Array:
+    """(N, K): the targets that unknown rows have; nan: none, and the row's own target stays."""
+    n, n_outputs = proven.targets.shape
+    if not isinstance(baseline, str):
+        inputs.refuse_other_order(proven.features, baseline, "baseline")
+        return proven.on_scale(inputs.as_table(baseline, n, n_outputs, "baseline"), "baseline")
+    if baseline == "mean":
+        return np.tile(proven.targets.mean(axis=0), (n, 1))
+    if baseline == "others":
+        return leave_one_out.predictions(proven)
+    raise InputError(
+        f'baseline is {shown(baseline)}; expected "mean", "others", or an array with a number for every training row.'
+    )
+
+
+def _group_columns(
+    proven: ExactModel, values: Array, codes: NDArray[np.intp], names: NDArray[Any]
+) -> dict[str, Any]:
+    """group, (output,) rows and value."""
+    n_outputs = values.shape[1]
+    sums = [np.bincount(codes, np.nan_to_num(column), len(names)) for column in values.T]
+    columns = output_columns("group", names, proven.outputs)
+    counts = np.bincount(codes, minlength=len(names))
+    value = np.stack(sums, axis=1).ravel()
+    return columns | {"rows": np.repeat(counts, n_outputs), proven.scale.label("value"): value}

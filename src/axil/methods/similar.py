@@ -1,0 +1,331 @@
+"""similar: comparables, training rows listed beside the rows that they make predictions of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil import inputs
+from axil.attribution import Quantity
+from axil.attribution.leaf_matches import RULES
+from axil.errors import CostWarning, InputError, UnsupportedQuestionError, warn
+from axil.machine.progress import in_time
+from axil.methods import audit
+from axil.methods.noise import ON_PAGE
+from axil.methods.question import Asked, Question
+from axil.methods.unseen_predictions import number_of_folds
+from axil.output import comparables
+from axil.output.comparables import Predicted
+from axil.output.rules import Rules
+from axil.reductions.choice import Choice, Compared
+from axil.types import Array
+
+SIGNS = ("any", "for", "against")
+ACTIONS = ("keep", "mark", "drop")
+RANKED = {
+    True: "the rows listed are those that share most leaves with the query: similarity is the share of trees",
+    False: "the rows listed are those of the largest {}",
+}  # by whether leaves decide
+COUNTED = {
+    "alike": "",
+    "variance": ", each weighed by the variance of what it adds to predictions",
+    "error": ", each weighed by how much it took away from the row's own error",
+    "improved": " among those that took away from the row's own error",
+}  # by `RULES`
+
+
+class Similar(Question):
+    """The question, as a method of `Explainer`."""
+
+    def similar(
+        self,
+        X: Any,
+        k: int = 10,
+        columns: Sequence[Any] | None = None,
+        init_score: Any = None,
+        *,
+        by: str | None = None,
+        tree_weights: str = "alike",
+        adjust: bool = False,
+        among: Any = None,
+        distinct: Any = None,
+        sign: str = "any",
+        per_class: bool = True,
+        within: Any = None,
+        asof: Any = None,
+        suspects: Any = "keep",
+        out_of_fold: Any = None,
+        beside: Any = None,
+    ) -> Any:
+        """Comparables: the k training rows most like each query, their features beside the query's own.
+
+        Of boosted trees these are the rows that share its leaf in most trees; of all other models those of largest |weight|,
+        which in forests and among neighbours says the same. The table's note says which it was, and ``by`` chooses.
+
+        A frame with the columns query, prediction, rank, row, weight, share, target, contribution, and output where there are
+        several; then for each feature (or those in ``columns``, by name or position) ``name (row)`` and ``name (query)``. Rows
+        chosen by their leaves have the column similarity, the share of trees. ``share`` is that of the rows down to this one in
+        ``sum |weight|`` of all training rows, listed or not. The training rows are those that the explainer was made of; one
+        that was loaded needs them: ``axil.load(path, model, X_train=X_train)``.
+
+        With ``adjust`` there are also ``adjusted``, the row's target as the model itself adjusts it to the query,
+        ``y_j + F(x) - F(x_j)``; ``adjusted (all)``, the mean of all training rows' adjusted targets by their weights; and
+        ``name (difference)``, row less query, for features that are numbers. Both are computed on the scale of the fit and shown
+        in the targets' own units: of a model fitted to logarithms the mean is a geometric one. Where weights sum to one the
+        mean is ``F(x) + sum_j k_j r_j`` of the residuals ``r = y - F``; the second term is a check of local bias: what the
+        model leaves over among the rows that make this prediction. A pandas frame says it in ``attrs["axil"]``, and has for each
+        prediction its value, the mean, the bias (on the scale of the fit), the ``share`` of the weight that the rows listed hold
+        and their ``value share`` in ``attrs["comparables"]``. That is the share of the prediction that follows their targets:
+        if they were one percent higher, the prediction would rise by this share of one percent. It is ``sum k_j y_j / F(x)``
+        over the rows listed; of logarithms, in the targets' own units, ``sum k_j``; nan for other transformed targets.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        k : int
+            How many training rows per prediction; fewer where ``among``, ``distinct``, ``sign`` and ``within`` leave fewer. A
+            warning names the rows of X that they leave none for.
+        columns : sequence, optional
+            Which features to show, by name or position; all by default.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, as in `explain`.
+        by : "leaves", "weights", "pushes" or "derivatives", optional
+            Which rows are listed: those that share a leaf with the query in most trees, which says what is like it; or those of
+            the largest weights (pushes, derivatives), which say what made the number. By default leaves for boosted trees, where
+            the two differ (experiments/alike.py), and weights for all other models. With "leaves" the column ``similarity``
+            has the share of trees, of all outputs together; weight, share and contribution stand beside it.
+        tree_weights : "alike", "variance", "error" or "improved", default "alike"
+            How much each tree counts where leaves decide: all alike; by the variance of what it adds to the predictions of the
+            training rows; or, for each row listed, by how much the tree took away from that row's own absolute error, or alike
+            if it took any. ``similarity`` is a share of that. Of boosted trees only.
+        adjust : bool, default False
+            Add adjusted targets and differences of features. Only where weights make the prediction, not of pushes.
+        among : array of bool of shape (n_train,) or function, optional
+            The training rows that may be listed, or a function of the training rows as they were given that returns such a mask:
+            ``lambda sales: sales["year"] >= 2023``. A function of two arguments is asked for each row of X, which it gets as a
+            dict from columns to values (of arrays the row): ``lambda sales, home: sales["town"] == home["town"]``.
+        distinct : str, int or sequence of length n_train, optional
+            A column of the training rows, by name or position, or a label for each of them, such as a property's number: of rows
+            with one label only the first by the order of the list is listed: the most similar, or that of largest |weight|. Rows
+            without a label stand for themselves.
+        sign : "any", "for" or "against", default "any"
+            Only rows that speak for the prediction, or against it: of numbers those whose weight is above or below zero; of
+            classes those that push towards the class that the line is about (of two classes the one predicted), or away from
+            it.
+        per_class : bool, default True
+            A line for each class. False, where classes share their weights as in forests: one line per training row, with the
+            class predicted and its probability, and the row's own class by name as target.
+        within : pair of a column and a distance, optional
+            Only rows whose column lies so far from the query's own value at most, on either side: ``("sale_date", "3Y")``. The
+            distance is a number for numbers; for dates a number of days, a timedelta, or text in D, W, M or Y: days, weeks,
+            months, years.
+        asof : date, str or number, optional
+            Only rows before this date, such as ``"2025-01-01"``, or before that in a column of X or of its frame in ``beside``,
+            given by name; ``within`` says which column of the training rows, and how long before at most. With ``asof`` a
+            column alone will do: ``within="sale_date"``, rows of any time before.
+        suspects : "keep", "mark", "drop", labels, truth values or a pair, default "keep"
+            What becomes of training rows whose targets look wrong to `audit`, which is asked once: "mark" adds
+            the column ``suspect``, "drop" leaves them out. Your own suspects are marked: labels of training
+            rows, or a truth value for each. ``("drop", rows)`` leaves these out. Then audit is not asked.
+        out_of_fold : array of shape (n_train,) or (n_train, K), optional
+            Predictions of the training rows by your own cross-validation, which `audit` then judges the targets by.
+        beside : pair of frames, optional
+            Further columns that are no features, of the training rows and of the rows of X, such as addresses and dates:
+            ``(sales, homes)``. They are shown, and ``columns``, ``distinct``, ``within`` and ``asof`` may name them. A column of
+            one frame alone is shown for its rows. One with the name of a feature is left out: give it another name.
+
+        Examples
+        --------
+        >>> from lightgbm import LGBMRegressor
+        >>> from sklearn.datasets import load_diabetes
+        >>> from axil import Explainer
+        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+        >>> explainer = Explainer(LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y), X, y)
+        >>> found = explainer.similar(X.head(1), 3, ["bmi"], adjust=True, among=lambda rows: rows["sex"] > 0, sign="for")
+        >>> list(found.columns)[6:]
+        ['share', 'target', 'contribution', 'adjusted', 'adjusted (all)', 'bmi (row)', 'bmi (query)', 'bmi (difference)']
+        """
+        adjust = inputs.as_flag(adjust, "adjust")
+        asked = self._ask("similar", X, init_score)
+        model = asked.model
+        if adjust:
+            model.capabilities.require("similar(adjust=True)")
+        if adjust and not per_class:
+            raise InputError(
+                "per_class=False lists classes by name, which adjust=True cannot move. Leave one of them out."
+            )
+        if beside is not None:
+            model.capabilities.require("similar(beside=)")
+        listing, per_class = (
+            asked.listing(beside),
+            comparables.as_per_class(per_class, model.classes is not None and model.shares_weights),
+        )
+        suspected = suspect_rows(model, suspects, out_of_fold, len(asked))
+        choice, allowed = model.choice(
+            listing.known, k, Rules(among, distinct, within, asof, suspected.dropped)
+        )
+        choice = ranked(asked, choice, by, inputs.as_choice(sign, SIGNS, "sign"), tree_weights)
+        told = f"{RANKED[choice.by_leaves].format(model.source.name)}{COUNTED[tree_weights]}"
+        listing = replace(listing, note=f"{listing.note}; {told}")
+        chosen = listing.known.chosen(columns)
+        parts = compared(asked, choice, allowed, adjust, 15 + 3 * len(chosen))
+        return comparables.similar_table(
+            parts, listing, chosen, per_class, model.features_of(listing.known), suspected.marked
+        )
+
+
+def ranked(
+    asked: Asked,
+    choice: Choice,
+    by: str | None,
+    sign: str | None = "any",
+    tree_weights: str = "alike",
+) -> Choice:
+    """The choice by shared leaves or by the numbers that make predictions, and of one side of them.
+
+    Without a sign: any where leaves decide, else those for the prediction.
+    """
+    model, numbers = asked.model, asked.model.source.name
+    if by is None:
+        by = "leaves" if model.is_boosted else numbers
+    inputs.as_choice(by, ("leaves", numbers), "by")
+    if by == "leaves":
+        model.capabilities.require('similar(by="leaves")')
+    if inputs.as_choice(tree_weights, RULES, "tree_weights") != "alike" and by != "leaves":
+        raise InputError(
+            f'tree_weights is "{tree_weights}", and the rows listed are those of the largest {by}, whatever the trees count. '
+            'Say by="leaves", or leave tree_weights out.'
+        )
+    counted = model.tree_weights(tree_weights)
+    sign = (
+        ("any" if by == "leaves" else "for")
+        if sign is None
+        else inputs.as_choice(sign, SIGNS, "sign")
+    )
+    if sign == "for" and by != "leaves" and model.classes is None:
+        return replace(choice, positive=True)
+    sides = None
+    if sign != "any":
+        sides = np.ones((len(asked), model.shape[1]))
+        if model.scored is not None:  # a score of two classes speaks for the second
+            sides = np.where(asked.queries.predictions > 0, 1.0, -1.0)
+        sides = -sides if sign == "against" else sides
+    one_hot = model.classes is not None and model.source.quantity is Quantity.WEIGHT
+    return replace(
+        choice, by_leaves=by == "leaves", tree_weights=counted, sides=sides, of_class=one_hot
+    )
+
+
+@dataclass(frozen=True)
+class SuspectRows:
+    """Truth values of the training rows (N,) whose targets look wrong, to mark them or to leave them out."""
+
+    marked: NDArray[np.bool_] | None = None
+    dropped: NDArray[np.bool_] | None = None
+
+
+def suspect_rows(model: Any, suspects: Any, out_of_fold: Any, n_queries: int) -> SuspectRows:
+    """Return the training rows that the user or `audit` suspects; see `similar`.
+
+    ``n_queries`` is the number of rows that the call explains: a check that takes longer than these is announced.
+    """
+    action, rows = _as_suspects(suspects)
+    if out_of_fold is not None and (action == "keep" or rows is not None):
+        raise InputError(
+            'out_of_fold is what audit judges targets by, and here it is not asked. Say suspects="mark" or "drop", or leave '
+            "out_of_fold out."
+        )
+    if action == "keep":
+        return SuspectRows()
+    marks = _own_suspects(model, rows)
+    if marks is None:
+        marks = _audited_suspects(model, action, out_of_fold, n_queries)
+    if action == "drop":
+        return SuspectRows(dropped=marks)
+    return SuspectRows(marked=marks)
+
+
+def _as_suspects(suspects: Any) -> tuple[str, Any]:
+    """Return what becomes of suspects, and which rows the user names; None: audit says which."""
+    if isinstance(suspects, str) or not hasattr(suspects, "__len__"):
+        return inputs.as_choice(suspects, ACTIONS, "suspects"), None
+    is_pair = isinstance(suspects, tuple) and len(suspects) == 2 and isinstance(suspects[0], str)
+    if is_pair and suspects[0] in ("mark", "drop") and not isinstance(suspects[1], str):
+        return suspects[0], suspects[1]
+    return "mark", suspects
+
+
+def _own_suspects(model: Any, rows: Any) -> NDArray[np.bool_] | None:
+    """Return which training rows the user names, (N,); None where there are none."""
+    if rows is None:
+        return None
+    model.capabilities.require("similar(suspects=rows)")
+    marks = np.zeros(model.shape[0], dtype=bool)
+    if len(rows):
+        marks[inputs.named_rows(rows, model.index, "suspects")] = True
+    return marks
+
+
+def _audited_suspects(
+    model: Any, action: str, out_of_fold: Any, n_queries: int
+) -> NDArray[np.bool_]:
+    """Return which training rows `audit` suspects, (N,); found once for each explainer where out_of_fold is None."""
+    try:
+        if out_of_fold is not None:
+            return audit.suspects(model, out_of_fold)
+        if "suspects" not in model.kept.known():
+            model.capabilities.require("audit")
+            _announce_check(model, action, n_queries)
+        found: NDArray[np.bool_] = model.kept.get("suspects", lambda: audit.suspects(model))
+    except UnsupportedQuestionError as error:
+        raise UnsupportedQuestionError(
+            f'suspects="{action}"', f"it asks audit, and {error.reason}", 'Say suspects="keep".'
+        ) from None
+    return found
+
+
+def _announce_check(model: Any, action: str, n_queries: int) -> None:
+    """Warn where the check of the labels takes some seconds, and longer than the rest of the call."""
+    n_folds = number_of_folds(model)
+    seconds = n_folds * model.pass_seconds
+    if seconds > ON_PAGE and n_folds > n_queries:
+        warn(
+            f'suspects="{action}" checks the labels of {model.shape[0]} training rows, once for this explainer, which takes '
+            f'{in_time(seconds)} on two cores, longer than the rest of this call. Say suspects="keep", or pass your own: labels '
+            "or truth values.",
+            CostWarning,
+        )
+
+
+def compared(
+    asked: Asked, choice: Choice, allowed: Any, adjust: bool, n_columns: int
+) -> Iterator[tuple[Predicted, Compared]]:
+    """Predictions with the rows to list beside each, batch by batch."""
+    model = asked.model
+    columns = model.with_residuals(allowed) if adjust else allowed
+    for batch, found in asked.answers(
+        choice, min(choice.k, model.shape[0]), n_columns, columns, line_bytes=24 * 8
+    ):
+        is_push = model.source.quantity is Quantity.CONTRIBUTION
+        yield (
+            Predicted(
+                batch.labels,
+                model.outputs,
+                model.scale,
+                model.meant_by(batch),
+                not is_push,
+                model.classes,
+            ),
+            found,
+        )
+
+
+def fitted_of(model: Any) -> Array:
+    """(N, K): the training rows' own predictions, made once."""
+    found: Array = model.kept.get("fitted", model.fitted)
+    return found

@@ -1,0 +1,74 @@
+"""statistics: measures of each prediction's weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from axil import inputs
+from axil.methods.question import LINE_BYTES, Asked, Question
+from axil.output import tables
+from axil.output.portfolio import Portfolio
+from axil.output.predictions import WeightedSums
+from axil.types import Array
+
+
+class Statistics(Question):
+    """The question, as a method of `Explainer`."""
+
+    def statistics(
+        self,
+        X: Any,
+        shares: Sequence[float] = (0.5, 0.8, 0.95),
+        top: float = 0.05,
+        init_score: Any = None,
+    ) -> Any:
+        """The table of `Explanation.statistics`, for any number of rows of X: never holds an (n, n_train) array.
+
+        How many training rows each prediction rests on, how much of it is negative, and how its weights turn over. The rows of X
+        are taken in their order: sort them by date, and turnover is what each forecast moved out of some training rows and into
+        others since the one before.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        shares : sequence of float
+            Shares of ``sum |weight|``, from 0 to 1: a column for each has how many rows hold it.
+        top : float, default 0.05
+            The share of the training rows that ``top_share`` is about, above 0 and up to 1; rounded up to whole rows.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, as in `explain`.
+
+        Examples
+        --------
+        >>> from lightgbm import LGBMRegressor
+        >>> from sklearn.datasets import load_diabetes
+        >>> from axil import Explainer
+        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+        >>> explainer = Explainer(LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y), X, y)
+        >>> found = explainer.statistics(X.head(3), shares=[0.5])
+        >>> list(found.columns)[-4:]
+        ['top_share', 'turnover', 'fit', 'asymmetry']
+        >>> bool((abs(found["net"] - 1) < 1e-9).all())  # weights of this model sum to one
+        True
+        """
+        wanted, share = inputs.as_shares(shares), inputs.as_share(top, "top")
+        asked = self._ask("statistics", X, init_score)
+        model, n_outputs = asked.model, asked.model.shape[1]
+        working = model.bytes_per_query(model.source, whole=True) + LINE_BYTES * n_outputs
+        n_columns = 10 + len(wanted) + (model.outputs is not None)
+        size = tables.batch_size(model.budget, len(asked), n_outputs, n_columns, working)
+        portfolio = Portfolio(
+            share, wanted
+        )  # which remembers the prediction before, for its turnover
+        parts = [portfolio.columns(part) for part in asked.whole(size, model.is_sparse)]
+        return tables.note(tables.concatenate(parts, model.backend), model.note(model.source.note))
+
+
+def measured(asked: Asked, measure: Callable[[WeightedSums], Array]) -> Array:
+    """(n,), or (n, K) where outputs have weights of their own: a measure of each prediction's weights."""
+    found = np.concatenate([np.atleast_2d(measure(part)) for part in asked.parts()], axis=1)
+    return found[0] if len(found) == 1 else found.T

@@ -1,0 +1,173 @@
+"""Predictions of the training rows by fits that did not see them, from the fitted model alone.
+
+The rows are split into folds. The fit is replayed without the rows of each with the tree structure fixed,
+and these rows are predicted. That takes a pass over rows and trees per fold, O(T N). Leaving out every
+row by itself takes one pass or one solve per row, and residuals of both rank wrong labels nearly alike
+(experiments/label_issues.py). Forests and linear smoothers leave out every row: there it takes less time
+than folds.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.errors import ApproximationWarning, InputError, UnsupportedQuestionError, shown, warn
+from axil.machine.progress import track
+from axil.methods import leave_one_out
+from axil.methods.noise import leverages
+from axil.replay.exact_model import ExactModel
+from axil.replay.verified_model import Refittable
+from axil.types import Array
+from axil.weights.boosting import BoostedTrees
+from axil.weights.forest import Forest
+from axil.weights.left_out import LEAST_LEFT
+from axil.weights.members import Residual, Sum
+from axil.weights.smoother import Smoother
+
+FEW_ROWS, MANY_ROWS = 2_000, 20_000
+METHODS = ("folds", "leave-one-out")  # of predictions that the model makes of its own training rows
+MOST_UNKNOWN = (
+    0.5  # of the training rows: above it their predictions without themselves correct too few
+)
+BY_FOLDS = "by {} fits with the fitted structure held fixed, each without one fold of the rows; not a retraining"
+BY_WEIGHTS = "by what the weights of the other rows say of each target; not a retraining"
+WITH_METHODS = (
+    'expected "folds", "leave-one-out", {}or an array of your own out-of-fold predictions of the training rows, as from '
+    "sklearn.model_selection.cross_val_predict(model, X_train, y_train)."
+)
+
+
+def number_of_folds(model: Refittable) -> int:
+    """Return how many folds the training rows are split into: such that all fits take some five times the set-up at most.
+
+    Of few rows each fold is a larger part of what the fit knows, so there are more. Leaves that rank rows, or cut residuals
+    off, take longer to fit again, so there are fewer.
+    """
+    n_rows = model.shape[0]
+    if n_rows > MANY_ROWS or model.ranks_or_cuts:
+        return 5
+    if n_rows > FEW_ROWS:
+        return 10
+    return 20
+
+
+def fold_numbers(model: Refittable) -> NDArray[np.intp]:
+    """Return the fold of each training row, always the same; each class is spread evenly over the folds.
+
+    Rows of equal features and targets are not kept together: a fold that has one of them leaves the other in the fit, as a
+    deletion of one row does.
+    """
+    n_rows = model.shape[0]
+    order = np.random.default_rng(0).permutation(n_rows)
+    if model.classes is not None:
+        classes = (
+            model.targets.argmax(axis=1) if model.targets.shape[1] > 1 else model.targets[:, 0]
+        )
+        order = order[np.argsort(classes[order], kind="stable")]
+    folds = np.empty(n_rows, dtype=np.intp)
+    folds[order] = np.arange(n_rows) % number_of_folds(model)
+    return folds
+
+
+def fold_predictions(model: Refittable) -> Array:
+    """Return each training row's prediction, or score, by the fit without the rows of its fold, (N, K); made once.
+
+    It is nan where no row of any weight is left outside the fold.
+    """
+    found: Array = model.kept.get("fold predictions", lambda: _fold_predictions(model))
+    return found
+
+
+def _fold_predictions(model: Refittable) -> Array:
+    folds = fold_numbers(model)
+    predictions = np.full(model.shape, np.nan)
+    sets_of_rows = []
+    for fold in range(number_of_folds(model)):
+        rows = np.flatnonzero(folds == fold)
+        if len(rows) and np.delete(model.row_weights, rows).any():
+            sets_of_rows.append(rows)
+    replays = model.own_predictions_without(sets_of_rows)
+    for rows, found in zip(track(sets_of_rows, "folds"), replays):
+        predictions[rows] = found
+    return predictions
+
+
+def has_closed_form(proven: ExactModel) -> bool:
+    """Return whether leaving out every row takes less than folds: in forests a row changes its own leaves alone.
+
+    Unless class weights are counted from the labels: then it changes all leaves.
+    """
+    if counts_classes(proven):
+        return False
+    return proven.are_forests or all(isinstance(engine, Smoother) for engine in proven.engines)
+
+
+def counts_classes(proven: ExactModel) -> bool:
+    """Return whether class weights are counted again for the rows that remain, which only sets of rows have an answer for."""
+    counts = [s.class_counts for engine in proven.engines for s in engine.structures]
+    return any(own is not None and own.is_known for own in counts)
+
+
+def unseen_predictions(proven: ExactModel, method: str) -> tuple[Array, str]:
+    """Return the prediction of each training row by fits that did not see it, (N, K), and the note on them.
+
+    Parameters
+    ----------
+    proven : ExactModel
+        A model with exact weights.
+    method : "folds" or "leave-one-out"
+        "folds" is without each row all the same where that takes less time (`has_closed_form`). A model
+        that cannot be fitted without some of its rows has the targets at which its rows' own predictions
+        would agree with them.
+    """
+    if method == "leave-one-out" and counts_classes(proven):
+        leave_one_out.left_out(proven)  # refused
+    try:
+        if method == "leave-one-out" or has_closed_form(proven):
+            found, note = leave_one_out.rest(proven), proven.deletion_note()
+        else:
+            found, note = fold_predictions(proven), BY_FOLDS.format(number_of_folds(proven))
+    except UnsupportedQuestionError as error:
+        return _agreeing_values(proven, error.reason), BY_WEIGHTS
+    if np.isnan(found).any(axis=1).mean() <= MOST_UNKNOWN:
+        return found, note
+    reason = "most training rows are alone in one of their leaves, so no fit without them says more"
+    return _agreeing_values(proven, reason), BY_WEIGHTS
+
+
+def _agreeing_values(proven: ExactModel, reason: str) -> Array:
+    """Return `agreeing_values`; warn where they are only near to predictions without the row."""
+    lost = any(
+        getattr(engine.structure, "is_ranked", False)
+        for engine in proven.engines
+        if isinstance(engine, Forest)
+    )
+    if lost or any(isinstance(engine, (BoostedTrees, Sum, Residual)) for engine in proven.engines):
+        warn(
+            f"The predictions of fits without the rows are approximate here: {reason}. In their place are the targets at which "
+            "rows' own predictions would agree with them, a few percent nearer to the rows' targets. Out-of-fold predictions of "
+            "your own are better: cross_val_predict(model, X_train, y_train), as out_of_fold of blame and audit.",
+            ApproximationWarning,
+        )
+    return agreeing_values(proven)
+
+
+def agreeing_values(proven: ExactModel) -> Array:
+    """Return ``(F_j - K_jj y_j) / (1 - K_jj)``, the target at which row j's own prediction would agree with it, (N, K).
+
+    That is what all other rows say of row j. Where K_jj is within 1e-6 of one they say nothing: nan.
+    """
+    leverage = leverages(proven)
+    left = 1.0 - leverage
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(
+            left > LEAST_LEFT, (proven.fitted() - leverage * proven.targets) / left, np.nan
+        )
+
+
+def as_method(given: str, others: str = "") -> str:
+    """Return the method that out_of_fold names, checked."""
+    if given not in METHODS:
+        raise InputError(f"out_of_fold is {shown(given)}; {WITH_METHODS.format(others)}")
+    return given

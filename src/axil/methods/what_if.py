@@ -1,0 +1,118 @@
+"""what_if and reach: predictions if some training targets were others, and whom a training row moves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from axil import inputs
+from axil.errors import InputError
+from axil.machine.progress import track
+from axil.methods.question import Question
+from axil.methods.without import change_columns
+from axil.output import tables
+from axil.types import Array
+
+COLUMNS = 32  # training rows whose weights are computed together
+COPIES = 4  # of their columns while the fit is replayed
+
+
+class WhatIf(Question):
+    """The question, as methods of `Explainer`."""
+
+    def what_if(self, X: Any, targets: Mapping[Any, Any], init_score: Any = None) -> Any:
+        """Predict X as if some training rows, by label, had other targets (of a classifier: other classes).
+
+        The answer is exact with the tree structure fixed, and `refit` with the same ``targets`` gives the same predictions. It
+        is a frame with the columns query, before, after, change, and output if there are several; of an additive explainer then
+        probability (or mean) before and after. The cost is one replay, O(T N), whatever the number of rows.
+
+        Where predictions are linear in the targets, ``change = sum_j k_j (new_j - old_j)`` over the rows named. With L1,
+        clipped steps, monotone constraints, percentiles, Huber's loss or MAPE they are linear only while the active set is fixed
+        (``verification.held``). If the targets move by ``verification.held.radius`` or more in all, axil replays the fit and
+        computes the active set again. Of an additive explainer it always replays the fit; which leaves the library set to zero
+        is held fixed.
+
+        Of a model fitted to transformed targets, before, after and change are in the targets' own units. New targets are given
+        as ``y_train`` was: in their own units where the model transforms them itself, such as by logarithms, and transformed
+        where you did that (``inverse_func``).
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        targets : mapping of row label to target
+            The new targets, given as ``y_train`` was. Of a label that several training rows share, all of them get the target.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, as in `explain`.
+        """
+        query_batch = self._ask("what_if", X, init_score)
+        model = query_batch.model
+        before, change = model.moved(query_batch.queries, changed_targets(model, targets))
+        columns = change_columns(model, query_batch.queries, before, before + change)
+        if model.scale.is_identity:
+            columns["change"] = change.ravel()  # without the rounding of the predictions
+        return tables.note(tables.make(columns, model.backend), model.replay_note)
+
+    def reach(self, X: Any, rows: Sequence[Any], init_score: Any = None) -> Array:
+        """How much each prediction of X moves per unit of each of these training targets: whom does a row move?
+
+        Columns of K: ``explainer(X).weights[..., rows]``, without the other weights. Exact with the structure held fixed.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain.
+        rows : sequence of labels, or of n_train truth values
+            The training rows, by label as in `what_if`, or marked with True.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, as in `explain`.
+
+        Returns
+        -------
+        array of shape (n, rows), or (n, K, rows) where outputs have trees of their own
+            One replay of the fit for each row named, O(T (N + n)), 32 of them together.
+        """
+        asked = self._ask("reach", X, init_score)
+        which = asked.model.positions(rows)
+        model, n, n_train = asked.model, len(asked), asked.model.shape[0]
+        array, working = (
+            8 * n * len(which) * len(model.engines),
+            COPIES * 8 * COLUMNS * (n + n_train),
+        )
+        instead = "Ask for fewer rows of X or fewer training rows at a time, or raise memory_limit."
+        model.budget.require(array + working, f"The weights of {n} x {len(which)} rows", instead)
+        model.predicted(asked.queries)  # which checks them
+        coordinates, base = asked.queries.coordinates, asked.queries.offsets.base
+        found = np.empty((n, len(model.engines), len(which)))
+        for start in track(range(0, len(which), COLUMNS), "reach"):
+            some = which[start : start + COLUMNS]
+            units = np.zeros((n_train, len(some)))
+            units[some, np.arange(len(some))] = 1.0
+            for k, engine in enumerate(model.engines):
+                found[:, k, start : start + len(some)] = engine.apply(coordinates, units, base)
+        return found[:, 0] if len(model.engines) == 1 else found
+
+
+def changed_targets(model: Any, targets: Mapping[Any, Any]) -> Array:
+    """(N, K): the training targets, on the scale of the fit, with {row label: new target} in their place."""
+    labels, values = by_label(targets, "targets", "new target")
+    which, rows = inputs.positions(labels, model.index, "targets")
+    made: Array = model.targets.copy()
+    if len(rows):
+        made[rows] = model.within(
+            model.as_targets(values, len(values), "targets", "changed")[which], rows
+        )
+    return made
+
+
+def by_label(given: Any, what: str, kind: str) -> tuple[list[Any], list[Any]]:
+    """Labels of training rows and the values that a mapping gives them; refuses anything else."""
+    if not hasattr(given, "items") or len(getattr(given, "shape", ())) > 1:
+        raise InputError(
+            f"{what} is a {type(given).__name__}; expected {{row label: {kind}, ...}}."
+        )
+    pairs = list(given.items())
+    return [label for label, _ in pairs], [value for _, value in pairs]

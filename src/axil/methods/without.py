@@ -1,0 +1,102 @@
+"""without: the predictions if some training rows were deleted, all of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from axil.errors import SplitsWarning, warn
+from axil.methods.question import Question
+from axil.methods.removal import warn_emptied
+from axil.output import tables
+from axil.replay.queries import Queries
+from axil.types import Array
+
+MOST_SHARE = 0.1  # of the weight of a fit, above which its splits are not those of a fit without it
+
+
+class Without(Question):
+    """The question, as a method of `Explainer`."""
+
+    def without(self, X: Any, rows: Sequence[Any], init_score: Any = None) -> Any:
+        """The predictions, or scores, of X if these training rows, by label, were deleted, all of them at once.
+
+        Exact with the structure held fixed: the rows are gone, and every leaf value is computed again by the rules of the library
+        for the rows that remain. So class weights that it counts from labels ("balanced", is_unbalance, auto_class_weights),
+        CatBoost's l2_leaf_reg times the mean weight, ranks, clips and bounds follow these rows. Splits, rates, draws, dropped
+        trees and the rows' own weights are held fixed. ``refit(drop=rows)`` writes the same fit as a model. The effects of single
+        rows (`removal`) do not add up to that of a set. A leaf of boosted trees that no row is left in adds nothing. In a tree, a
+        forest or bagged trees it has the value of its nearest ancestor that still has rows of the tree's sample; a tree whose
+        whole sample is deleted predicts the mean of all rows left. A mean of other models is over those that still have rows.
+
+        A frame with the columns query, before, after, change, and output if there are several; of an additive explainer then
+        probability (or mean) before and after. Cost of two replays, O(T N), whatever the number of rows. Of a model fitted to
+        transformed targets, before, after and change are in the targets' own units. A `SplitsWarning` says where the rows hold
+        more than a tenth of the weight of the fit. A pandas frame has the number of rows deleted in ``attrs["deleted"]``, and in
+        ``attrs["emptied"]`` how many leaves of averaged trees lose all their rows, if any.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        rows : sequence of labels, or of n_train truth values
+            The training rows to delete, by label, all rows of a label that several share, or marked with True, such as
+            ``branch == "North"``. Over a Dask collection labels, or a Dask Series of truth values in the partitions of X_train.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, as in `explain`.
+
+        Examples
+        --------
+        >>> from lightgbm import LGBMRegressor
+        >>> from sklearn.datasets import load_diabetes
+        >>> from axil import Explainer
+        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+        >>> explainer = Explainer(LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y), X, y)
+        >>> list(explainer.without(X.head(1), [0, 7, 30]).columns)
+        ['query', 'before', 'after', 'change']
+        """
+        asked = self._ask("without", X, init_score)
+        model = asked.model
+        which = model.positions(rows)
+        warn_of_splits(model.share_of(which))
+        found = model.without(asked.queries, which)
+        before, after = found.before, found.after
+        warn_emptied(int(np.isnan(after).sum()), after.size)
+        columns = change_columns(model, asked.queries, before, after)
+        deleted = int(sum(map(np.size, which)))
+        counts = {"deleted": deleted}
+        if found.emptied:
+            counts["emptied"] = found.emptied
+        return tables.note(tables.make(columns, model.backend), model.replay_note, **counts)
+
+
+def warn_of_splits(share: float) -> None:
+    """Warn where the rows deleted hold so much of the weight of the fit that a retrained model would have other splits."""
+    if share > MOST_SHARE:
+        warn(
+            f"The rows deleted hold {100 * share:.0f} % of the weight of the fit. The answer keeps the splits that they helped "
+            "to choose; a retrained model would have others and may predict something else. axil.refits shows how far retraining "
+            "moves predictions.",
+            SplitsWarning,
+        )
+
+
+def change_columns(model: Any, queries: Queries, before: Array, after: Array) -> dict[str, Any]:
+    """query, (output,) before, after and change, as people read them, from predictions (n, K) on the scale of the fit.
+
+    Then what scores stand for, before and after.
+    """
+    columns = tables.label_columns(queries.labels, model.outputs, "before", np.zeros(1))
+    meant = {"before": model.meant(before), "after": model.meant(after)}
+    if not model.scale.is_identity:
+        before, after = model.scale.inverse(before), model.scale.inverse(after)
+    columns |= {
+        "before": before.ravel(),
+        "after": after.ravel(),
+        "change": (after - before).ravel(),
+    }
+    for when, means in meant.items():
+        columns |= {f"{name} {when}": found.ravel() for name, found in means.items()}
+    return columns

@@ -1,0 +1,168 @@
+"""write: weights of many predictions on disk, batch by batch: Parquet or zarr. A file takes its name only once it is complete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.errors import InputError, shown
+from axil.inputs import as_file, as_path
+from axil.inputs.codes import keys
+from axil.machine.atomic import atomic
+from axil.methods.question import Question
+from axil.output.explained_arrays import queries_first
+from axil.output.predictions import WeightedSums
+
+CHUNK = (16, 1 << 16)  # queries and training rows of a chunk of a zarr array: 8 MiB
+
+
+class Write(Question):
+    """The question, as a method of `Explainer`."""
+
+    def write(self, X: Any, path: Any, init_score: Any = None) -> None:
+        """Write the weights of all rows of X to a path that ends in .parquet or .zarr, batch by batch.
+
+        Parquet has one line per query (and output): its label, prediction, intercept and weights as a list in the order of the
+        training rows. zarr has arrays: weights (n, n_train), predictions, intercepts, query_index and index. Labels other than
+        numbers, dates and text are written as text. Predictions and intercepts are on the scale of the fit, where they add up.
+        Of an additive explainer contributions, which are pushes, take the place of weights.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        path : str or path
+            A file that ends in .parquet, or a directory that ends in .zarr.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, as in `explain`.
+        """
+        asked = self._ask("write", X, init_score)
+        if not len(asked):
+            raise InputError("X has no rows, so there is nothing to write.")
+        n_train, n_outputs = asked.model.shape
+        copies = 2 * 8 * n_train * n_outputs  # on the way
+        parts = (one.dense() for one in asked.parts(copies))
+        place = as_path(path)
+        writers = {".parquet": _write_parquet, ".zarr": _write_zarr}
+        if place.suffix not in writers:
+            raise InputError(
+                f"{place} ends in {place.suffix!r}; expected a path that ends in .parquet or .zarr."
+            )
+        place = as_file(place, is_folder=place.suffix == ".zarr")
+        queries, rows = map(labels_as_written, (asked.queries.labels, asked.model.gathered[1]))
+        with atomic(place) as part:
+            writers[place.suffix](parts, queries, rows, n_outputs, part)
+
+
+def labels_as_written(labels: NDArray[Any]) -> NDArray[Any]:
+    """Labels as both formats can keep them: numbers, dates and text; all else (periods, tuples, mixed types) as its text."""
+    if labels.dtype.kind in "biufM":
+        return labels
+    texts = np.array([str(label) for label in labels.tolist()], dtype=object)
+    for label in texts:
+        try:
+            label.encode()
+        except UnicodeEncodeError:
+            raise InputError(
+                f"The label {shown(label)} is not valid text, which no file can keep. Rename it."
+            ) from None
+        if label.endswith("\0"):
+            raise InputError(
+                f"The label {shown(label)} ends in a character of code 0, which zarr drops. Rename it."
+            )
+    if len(set(texts)) < len(set(keys(labels))):
+        raise InputError("Different labels are the same as text, such as 1 and '1'. Rename them.")
+    return texts
+
+
+def _write_parquet(
+    parts: Iterator[WeightedSums],
+    queries: NDArray[Any],
+    index: NDArray[Any],
+    n_outputs: int,
+    path: Path,
+) -> None:
+    """One line per query and output: query, output, prediction, intercept, weights (a list in the order of the rows)."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise InputError(
+            "Parquet is written with pyarrow, which is not installed: pip install axil[parquet]."
+        ) from None
+    writer, start = None, 0
+    try:
+        for one in parts:
+            weights = (
+                one.weights
+                if one.weights.ndim == 3
+                else np.broadcast_to(one.weights, (n_outputs, *one.weights.shape))
+            )
+            each = np.repeat(np.arange(start, start + len(one)), n_outputs)
+            flat = np.ascontiguousarray(np.swapaxes(weights, 0, 1)).reshape(-1)
+            columns = {"query": pa.array(queries[each])}
+            if one.outputs is not None:
+                columns["output"] = pa.array(np.tile(one.outputs, len(one)))
+            columns |= {
+                "prediction": pa.array(one.predictions.reshape(-1)),
+                "intercept": pa.array(one.intercepts.reshape(-1)),
+                one.name: pa.FixedSizeListArray.from_arrays(pa.array(flat), len(index)),
+            }
+            table = pa.table(columns)
+            if writer is None:
+                writer = pq.ParquetWriter(
+                    path, table.schema, compression="zstd", use_dictionary=False
+                )
+            writer.write_table(table)
+            start += len(one)
+    finally:
+        if writer is not None:
+            writer.close()
+
+
+def _write_zarr(
+    parts: Iterator[WeightedSums],
+    queries: NDArray[Any],
+    index: NDArray[Any],
+    n_outputs: int,
+    path: Path,
+) -> None:
+    """A group of arrays: weights (n, N) or (n, K, N), or contributions, predictions, intercepts, and labels of both sides."""
+    try:
+        import zarr
+    except ImportError:
+        raise InputError("zarr is not installed: pip install axil[zarr].") from None
+    # Version 3 of the format has no standard for text.
+    version: dict[str, Any] = {"zarr_format": 2} if int(zarr.__version__.split(".")[0]) > 2 else {}
+    zarr.open_group(str(path), mode="w", **version)
+
+    def make(name: str, shape: tuple[int, ...], chunks: tuple[int, ...], dtype: Any) -> Any:
+        chunks = tuple(max(min(size, chunk), 1) for size, chunk in zip(shape, chunks))
+        return zarr.open_array(
+            store=f"{path}/{name}", mode="w", shape=shape, chunks=chunks, dtype=dtype, **version
+        )
+
+    def label(name: str, labels: NDArray[Any]) -> None:
+        labels = labels.astype(str) if labels.dtype == object else labels
+        make(name, labels.shape, (1 << 20,), labels.dtype)[...] = labels
+
+    label("index", index)
+    label("query_index", queries)
+    n, start = len(queries), 0
+    arrays: dict[str, Any] = {}
+    for one in parts:
+        part = slice(start, start + len(one))
+        if not arrays:
+            own, scores = one.weights.shape[:-2], one.predictions.shape[1:]
+            arrays[one.name] = make(
+                one.name, (n, *own, len(index)), (CHUNK[0], *own, CHUNK[1]), np.float64
+            )
+            for name in ("predictions", "intercepts"):
+                arrays[name] = make(name, (n, *scores), (1 << 16, *scores), np.float64)
+        arrays[one.name][part] = queries_first(one.weights)
+        arrays["predictions"][part], arrays["intercepts"][part] = one.predictions, one.intercepts
+        start = part.stop

@@ -1,0 +1,283 @@
+"""AdditiveModel: boosted trees of any loss that were shown to belong to their training data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.attribution import CONTRIBUTIONS, Effects, Kind, Quantity, Source
+from axil.attribution.block_effects import BlockEffects, derived, mixed
+from axil.attribution.leaf_matches import SharedLeaves, TreeWeights
+from axil.errors import InputError
+from axil.implicit.readers import as_rows
+from axil.inputs.copies import frozen
+from axil.machine.arrays import have_same_values
+from axil.machine.blocks import spans
+from axil.machine.memory import BATCH_BYTES
+from axil.machine.progress import track
+from axil.machine.threads import Kept
+from axil.pushes.boosting import Boosting
+from axil.pushes.pushes import Pushes
+from axil.replay.leaf_fits import Change
+from axil.replay.queries import Combination, Offsets, Queries
+from axil.replay.verified_model import Refittable
+from axil.structure.leaves import LeafFit
+from axil.types import Array, Leaves
+
+TOGETHER = 1 << 15  # rows of all copies that replays walk together: their scores stay in the cache
+HUGE = 1e3  # times the score of a fit without rows: a change of the model's own score to it is not taken, for it loses digits
+SECONDS = 6e-8  # of one row in one step of a tree, with its gradient; measured on one core
+
+
+class PushEffects(BlockEffects):
+    """The pushes of each training row's own gradients on n scores."""
+
+    def __init__(self, pushes: Pushes, leaves: Leaves, starts: Array, kept: Kept, first: int = 0):
+        shape = len(pushes.walked.targets), pushes.n_outputs
+        super().__init__(
+            lambda: pushes.blocks(leaves),
+            shape,
+            len(leaves),
+            starts,
+            backend=pushes.backend,
+            first=first,
+        )
+        self._pushes, self._leaves, self._kept = pushes, leaves, kept
+        self.alike = self._alike
+
+    def _alike(self) -> SharedLeaves:
+        return SharedLeaves.of([self._pushes.rows], [self._leaves])
+
+    def by_group(self, codes: NDArray[np.intp], n_groups: int) -> tuple[Array, Array] | None:
+        """By leaf and group in one walk through the training rows, kept for the batches that follow."""
+        if n_groups * self._pushes.bytes_per_query() > BATCH_BYTES:
+            return None
+        last = self._kept.known().get("cells by group")
+        if last is None or last[0] != n_groups or not have_same_values(last[1], codes):
+            last = n_groups, codes, self._pushes.cells_by_group(codes, n_groups)
+            self._kept.put("cells by group", last)
+        sums = self._pushes.sums_by_group(self._leaves, last[2])
+        return sums, sums
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class AdditiveModel(Refittable):
+    """Boosted trees of any loss, and the account of their scores: what each training row's own gradients put into them."""
+
+    boosting: Boosting
+
+    kind = Kind.ADDITIVE
+    source = CONTRIBUTIONS
+    push_source = CONTRIBUTIONS
+    has_leaves = True
+
+    @property
+    def targets(self) -> Array:
+        """(N, K): the targets of the fit; of two classes, whether a row is of the second."""
+        return frozen(self.boosting.targets)
+
+    @property
+    def scored(self) -> Any:
+        return self.boosting.scored
+
+    @property
+    def starts_elsewhere(self) -> bool:
+        return getattr(self.adapter, "offset_replaces_base", False) and self.had_offsets
+
+    @property
+    def had_offsets(self) -> bool:
+        return self.boosting.rows.offsets is not None
+
+    def queries(self, X: Any, init_score: Any = None) -> Queries:
+        return super().queries(as_rows(X), init_score)
+
+    @property
+    def rescales_trees(self) -> bool:
+        return self.boosting.pushes.walked.fit.schedule.tree_shares is not None
+
+    def _tree_weights(self, rule: str) -> TreeWeights:
+        pushes = self.boosting.pushes
+        if rule == "variance":
+            return TreeWeights([pushes.spreads()])
+        return TreeWeights(None, lambda rows: [pushes.reductions(rows)], rule == "improved")
+
+    def asked_of(self, batch: Queries) -> Boosting:
+        """The model for exactly these rows."""
+        return self.boosting.shifted(batch.offsets)
+
+    def contribution_effects(self, query_batch: Queries | Combination) -> Effects:
+        if isinstance(query_batch, Queries):
+            model = self.asked_of(query_batch)
+            starts = model.starts(len(query_batch))
+            return PushEffects(
+                model.pushes, query_batch.coordinates, starts, self.kept, query_batch.start
+            )
+        rows = query_batch.queries
+        pushes = self.asked_of(rows).pushes  # of all sums from one walk through the training rows
+        tables = pushes.mixed_tables(rows.coordinates, query_batch.factors)
+        starts = query_batch.of(self.asked_of(rows).starts(len(rows)))
+        n = len(query_batch)
+        return BlockEffects(
+            lambda: pushes.read(tables), self.shape, n, starts, backend=pushes.backend
+        )
+
+    def derivative_effects(self, query_batch: Queries | Combination) -> Effects:
+        if isinstance(query_batch, Queries):
+            model = self.asked_of(query_batch)
+            predictions = model.predictions(query_batch.rows)
+            return derived(
+                model.target_derivatives(query_batch.rows),
+                predictions,
+                self.targets,
+                query_batch.start,
+            )
+        rows = query_batch.queries
+        model = self.asked_of(rows)
+        size = self.budget.batch_size(self.boosting.bytes_per_query())
+        derivatives = mixed(query_batch, size, lambda part: model.target_derivatives(part.rows))
+        return derived(derivatives, query_batch.of(model.predictions(rows.rows)), self.targets)
+
+    def deletion_effects(self, query_batch: Queries | Combination, available: int) -> Effects:
+        assert isinstance(query_batch, Queries)
+        model, rows = self.asked_of(query_batch), query_batch.rows
+        return BlockEffects(lambda: by_replay(model, rows), self.shape, len(query_batch))
+
+    def first_order_effects(self, query_batch: Queries | Combination) -> Effects:
+        assert isinstance(query_batch, Queries)
+        model, rows = self.asked_of(query_batch), query_batch.rows
+        return BlockEffects(
+            lambda: iter([(0, [own.T for own in model.deletions(rows)])]),
+            self.shape,
+            len(query_batch),
+        )
+
+    def prove(self, batch: Queries | Combination, predictions: Array | None) -> None:
+        self.asked_of(batch.queries if isinstance(batch, Combination) else batch).prove(
+            batch, predictions
+        )
+
+    # -- changes of the training rows -----------------------------------------------------------------------------------
+
+    @property
+    def has_first_order(self) -> bool:
+        return not self.boosting.underived and not self.boosting.label_weights.are_counted
+
+    @property
+    def pass_seconds(self) -> float:
+        return SECONDS * self.shape[0] * len(self.boosting.walked.steps)
+
+    def deletion_seconds(self, available: int) -> tuple[float, bool]:
+        return self.shape[0] * self.pass_seconds, False
+
+    def times(self, v: Array) -> Array:
+        """(N, S): J v, with J the derivatives of the training rows' own predictions; of K outputs v is one, (N, K)."""
+        return by_columns(self.boosting.along, v, self.shape[1])
+
+    def times_transposed(self, u: Array) -> Array:
+        """(N, S): J'u, likewise."""
+        return by_columns(self.boosting.across, u, self.shape[1])
+
+    def as_targets(self, given: Any, n: int, what: str, rows: str) -> Array:
+        return self.boosting.as_targets(given, n, what, rows)
+
+    def moved(self, queries: Queries, targets: Array) -> tuple[Array, Array]:
+        self.prove(queries, None)
+        model, leaves = self.asked_of(queries), queries.coordinates
+        change = (
+            model.refitted(targets).scores(leaves)[0]
+            - model.refitted(model.targets).scores(leaves)[0]
+        )
+        return queries.predictions, change
+
+    def loss_slopes(self, queries: Queries, y: Array) -> Array:
+        return self.asked_of(queries).loss_slopes(queries.rows, y)
+
+    def pulled_back(self, queries: Queries, u: Array) -> Array:
+        return self.asked_of(queries).pulled_back(queries.coordinates, u)
+
+    @property
+    def row_weights(self) -> Array:
+        return self.boosting.walked.weights
+
+    def held_out(self, sample_weight: Array | None) -> NDArray[np.bool_]:
+        return super().held_out(self.boosting.rows.weights)  # classes may have no weight either
+
+    def leaf_fits(self, change: Change) -> tuple[list[LeafFit], Array | None]:
+        fit, bags = self.boosting.leaf_fit(change)
+        return [fit], bags
+
+    def fitted_without(self, queries: Queries, rows: NDArray[np.intp]) -> Array:
+        left = self.boosting.walked.weights.copy()
+        left[rows] = 0.0
+        if not left.any():
+            raise InputError(
+                f"Without {len(rows)} rows none of any weight is left; ask for a smaller set."
+            )
+        asked = self.asked_of(queries)
+        found = asked.deleted([rows[:0], rows], "without").scores(queries.coordinates)
+        change = found[1] - found[0]
+        after = found[1]
+        if asked.offsets is not None:  # of these rows, which both fits leave out
+            after = after + asked.offsets.values
+        is_huge = np.abs(change) > HUGE * np.abs(found[1])
+        return np.asarray(np.where(is_huge, after, queries.predictions + change))
+
+    def own_predictions_without(self, sets_of_rows: Sequence[NDArray[np.intp]]) -> Iterator[Array]:
+        offsets = Offsets.of(self.boosting.rows.offsets, self.shape[0], self.adapter)
+        model = self.boosting.shifted(
+            offsets
+        )  # which may stand in for the base, and then it does not move
+        leaves = model.walked.leaves.T
+        no_rows = np.zeros(0, dtype=np.intp)
+        with_all = model.deleted([no_rows], "without").scores(leaves)[0]
+        n_together = together(model)
+        for first in range(0, len(sets_of_rows), n_together):
+            some_sets = sets_of_rows[first : first + n_together]
+            fits = model.deleted(some_sets, "without")
+            for number, rows in enumerate(some_sets):
+                without = fits[number].scores(leaves[rows])[0]
+                yield model.fitted[rows] + (without - with_all[rows])
+
+    def meant(self, scores: Array) -> dict[str, Array]:
+        means = self.boosting.means(scores)
+        return {} if means is None else {self.boosting.loss.meaning: self.calibrated(scores, means)}
+
+    def bytes_per_query(self, source: Source, whole: bool = False) -> int:
+        if source.quantity in (Quantity.DERIVATIVE, Quantity.FIRST_ORDER):
+            return self.boosting.bytes_per_query()
+        if source.quantity is Quantity.DELETION:
+            return 8 * self.shape[1] * (3 * together(self.boosting) + 2)
+        return 16 * self.targets.size if whole else self.boosting.pushes.bytes_per_query()
+
+
+def by_columns(multiply: Callable[[Array], Array], values: Array, n_outputs: int) -> Array:
+    """Return the product of a matrix with values (N, K) of K outputs, or, of one output, with each of the columns (N, S)."""
+    if n_outputs > 1:
+        return multiply(values)
+    return np.concatenate([multiply(column[:, None]) for column in values.T], axis=1)
+
+
+def by_replay(model: Boosting, X: Any) -> Iterator[tuple[int, list[Array]]]:
+    """The changes of scores in replays of the fit in which one row each has no weight; many replays at a time.
+
+    Blocks of training rows: the first one's number, and for each output (rows, n).
+    """
+    leaves, n_rows = model.located(X)[0], len(model.targets)
+    before = model.deleted([np.zeros(0, dtype=np.intp)], "removal").scores(leaves)[0]
+    counted = np.flatnonzero(model.walked.weights)
+    for part in track(spans(n_rows, together(model)), "removal"):
+        rows = np.arange(part.start, part.stop)
+        left = [row[:0] if len(counted) == 1 else row for row in rows[:, None]]
+        change = model.deleted(left, "removal").scores(leaves) - before  # (rows, n, K)
+        if len(counted) == 1:
+            change[np.isin(rows, counted)] = np.nan
+        yield part.start, list(change.transpose(2, 0, 1))
+
+
+def together(model: Boosting) -> int:
+    """How many replays are made at a time."""
+    return max(1, TOGETHER // int(model.targets.size))

@@ -1,0 +1,529 @@
+"""ExactModel: a fitted model that was shown to belong to its training data, and all that questions are answered from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property, partial
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil import inputs
+from axil.adapters.contract import Model
+from axil.attribution import WEIGHTS, Capabilities, Effects, Kind, Quantity, Source
+from axil.attribution.capabilities import MISSING_TARGETS, Refusal
+from axil.attribution.leaf_matches import SharedLeaves, TreeWeights, leaf_rows
+from axil.attribution.weight_effects import DeletionEffects, WeightEffects
+from axil.errors import InputError, UnsupportedQuestionError
+from axil.inputs.copies import frozen
+from axil.kernels.choose import backend_of
+from axil.machine.progress import track
+from axil.machine.threads import Kept
+from axil.reductions.top import Best
+from axil.replay.checks import Verification, check_answer
+from axil.replay.leaf_fits import Change, leaf_fits
+from axil.replay.queries import Combination, Queries
+from axil.replay.radius import rows_replayed
+from axil.replay.verified_model import Refittable, WithoutRows
+from axil.replay.walk import round_to
+from axil.scale import FittedTargets
+from axil.structure import Structure, served
+from axil.structure.leaves import LeafFit
+from axil.types import Array
+from axil.weights.answers import Answer, RowEffects, gathered
+from axil.weights.boosting import BoostedTrees
+from axil.weights.deletion_work import GROUP_SECONDS, REPLAYS
+from axil.weights.engine import Engine, TreeEngine, own_leaves
+from axil.weights.forest import Forest
+from axil.weights.new_targets import has_active_set
+from axil.weights.rows_left import bends, estimates_rows, mixes
+from axil.weights.smoother import Smoother
+
+DELETIONS = ("without", "removal", "leave_one_out", "loo_curve", "audit", "calibrate")
+ESTIMATED_COUNTS = (
+    "Leaves of this model are smoothed by numbers of rows that the library estimated from bins of feature values, "
+    "which the model does not keep. Without some rows they are estimated by weight, as far off as with all rows: "
+    "deletions are close, not exact. For exact ones fit with path_smooth=0, or without sample_weight and GOSS."
+)
+LIMITED = 16  # the part of the user's own limit that leaf space may take: batches of queries take the rest
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ExactModel(Refittable):
+    """A fitted model, its training rows, and the engines that make its predictions of their targets.
+
+    Nothing in it changes. `prepared` and `ready` give another one, which shares what is kept. Only they choose how queries are
+    answered, so no batch of a request is answered in another way than the others.
+    """
+
+    adapter: Model
+    verification: Verification | None
+    _: KW_ONLY
+    engines: list[Engine]  #: one for all outputs that share trees, else one for each
+    targets: Array
+    is_prepared: bool = False  #: whether by `prepared`
+
+    kind = Kind.EXACT
+    source = WEIGHTS
+
+    def __post_init__(self) -> None:
+        """Targets are shared with every explanation too; those that are missing are shown as nan."""
+        super().__post_init__()
+        object.__setattr__(self, "targets", frozen(self.targets))
+        if self.missing is not None and self.seen is None:
+            object.__setattr__(self, "seen", frozen(np.where(self.missing, np.nan, self.targets)))
+
+    def on(self, fitted: FittedTargets) -> ExactModel:
+        """This model, proven on the scale of the fit, with the targets on both scales."""
+        seen = None if fitted.scale.is_identity else frozen(fitted.shown)
+        return replace(self, scale=fitted.scale, seen=seen)
+
+    @cached_property
+    def capabilities(self) -> Capabilities:
+        approximate: dict[str, str] = {}
+        if any(map(estimates_rows, self._structures)):
+            approximate = dict.fromkeys(DELETIONS, ESTIMATED_COUNTS)
+        return replace(super().capabilities, approximate=approximate)
+
+    def own_refusals(self) -> dict[str, Refusal]:
+        refused = super().own_refusals()
+        return refused if self.missing is None else refused | MISSING_TARGETS
+
+    @property
+    def missing(self) -> NDArray[np.bool_] | None:
+        """(N, K): which targets count for nothing where some are missing, and are kept as 0; None where none is."""
+        if not self.adapter.missing_targets or len(self.engines) < self.targets.shape[1]:
+            return None
+        weights = [engine.structure.row_weights for engine in self.engines]
+        return None if weights[0] is None else np.stack([own == 0 for own in weights], axis=1)
+
+    @property
+    def is_sparse(self) -> bool:
+        return len(self.engines) == 1 and self.engines[0].is_sparse
+
+    @property
+    def shares_weights(self) -> bool:
+        return len(self.engines) == 1
+
+    def times(self, v: Array) -> Array:
+        """(N, S): K v; where outputs have trees of their own, a column of v for each."""
+        return self.across(v, lambda engine, own: engine.apply(None, own))
+
+    def times_transposed(self, u: Array) -> Array:
+        """(N, S): K'u."""
+        return self.across(u, lambda engine, own: engine.combine(None, own))
+
+    # -- engines and outputs --------------------------------------------------------------------------------------------
+
+    def served(self) -> list[slice]:
+        """The outputs that each engine serves."""
+        return served(len(self.engines))
+
+    def by_output(self, columns: Array) -> list[tuple[Engine, Array]]:
+        """Each engine with the columns, (., K), of the outputs that it serves."""
+        if len(self.engines) == 1:
+            return [(self.engines[0], columns)]
+        return [(engine, columns[:, [k]]) for k, engine in enumerate(self.engines)]
+
+    def across(self, columns: Array, ask: Callable[[Engine, Array], Array]) -> Array:
+        """(., K): the results of each engine for the columns of its outputs, side by side."""
+        return np.concatenate([ask(engine, own) for engine, own in self.by_output(columns)], axis=1)
+
+    def own_targets(self) -> list[Array]:
+        """The targets engine by engine, always the same arrays: engines keep sums of them."""
+        return self.kept.get(
+            "targets", lambda: [np.ascontiguousarray(self.targets[:, own]) for own in self.served()]
+        )
+
+    def prepared(self) -> ExactModel:
+        """This model, with all done ahead that makes queries cheaper; refused where that does not fit into memory."""
+        needed = sum(engine.memory.preparation for engine in self.engines)
+        self.budget.require(
+            needed, "Leaf space", "Explanations work without it, by sweeps over the trees."
+        )
+        return replace(
+            self, engines=[engine.prepared() for engine in self.engines], is_prepared=True
+        )
+
+    # -- queries --------------------------------------------------------------------------------------------------------
+
+    def ready(self, source: Source, n_queries: int) -> ExactModel:
+        """This model by sweeps or in leaf space, whichever takes less time for all these queries and fits into memory."""
+        if source.quantity not in (Quantity.WEIGHT, Quantity.FIRST_ORDER):
+            return self
+        part = 2 if self.budget.limit is None else LIMITED
+        share = self.budget.available // (part * len(self.engines))
+        return replace(self, engines=[engine.prepared(n_queries, share) for engine in self.engines])
+
+    def weight_effects(self, query_batch: Queries | Combination) -> Effects:
+        offsets = query_batch.offsets.values
+        weights = WeightEffects(
+            self.ask(query_batch), self.own_targets(), offsets, query_batch.start
+        )
+        if isinstance(query_batch, Queries) and self.has_leaves:
+            weights.alike = partial(self._alike, query_batch)
+        return weights
+
+    def contribution_effects(self, query_batch: Queries | Combination) -> Effects:
+        leaves = query_batch.coordinates
+        return self._row_effects(
+            query_batch, lambda engine, targets: engine.deletable("pushes").pushes(leaves, targets)
+        )
+
+    def deletion_effects(self, query_batch: Queries | Combination, available: int) -> Effects:
+        leaves = query_batch.coordinates
+        return self._row_effects(
+            query_batch,
+            lambda engine, targets: engine.deletable("removal").deletion(
+                leaves, targets, available
+            ),
+        )
+
+    def first_order_effects(self, query_batch: Queries | Combination) -> Effects:
+        leaves = query_batch.coordinates
+        return self._row_effects(
+            query_batch,
+            lambda engine, targets: engine.deletable("removal").removal(leaves, targets),
+        )
+
+    def _row_effects(
+        self,
+        query_batch: Queries | Combination,
+        compute: Callable[[Engine, Array], Sequence[RowEffects]],
+    ) -> Effects:
+        """Return the numbers that ``compute`` has of each engine, with the targets of the outputs that it serves."""
+        numbers = [compute(engine, targets) for engine, targets in self.by_output(self.targets)]
+        return DeletionEffects(numbers, self.shape, len(query_batch))
+
+    @property
+    def has_leaves(self) -> bool:  # type: ignore[override]
+        return all(isinstance(engine, TreeEngine) for engine in self.engines)
+
+    @property
+    def is_boosted(self) -> bool:
+        return all(isinstance(engine, BoostedTrees) for engine in self.engines)
+
+    @property
+    def structures(self) -> list[Structure] | None:
+        """The boosted trees of each group of outputs; None where there are other engines."""
+        found = [engine.structure for engine in self.engines if isinstance(engine, BoostedTrees)]
+        return found if len(found) == len(self.engines) else None
+
+    def _alike(self, asked: Queries) -> SharedLeaves:
+        structures = [cast(Any, engine).structure for engine in self.engines]
+        based = int(
+            getattr(self.adapter, "starts_with_base", False)
+        )  # a first tree that the model does not have
+        rows = self.kept.get(
+            "leaves", lambda: leaf_rows(structures, based, backend_of(self.limits))
+        )
+        leaves = [own_leaves(s, asked.coordinates)[:, based:] for s in structures]
+        return SharedLeaves.of(rows, leaves, self.n_threads)
+
+    @property
+    def rescales_trees(self) -> bool:
+        return any(s.coefficients is not None for s in self.structures or ())
+
+    def _tree_weights(self, rule: str) -> TreeWeights:
+        based = int(getattr(self.adapter, "starts_with_base", False))
+        fits = [
+            cast(BoostedTrees, engine).fit(own)
+            for engine, own in zip(self.engines, self.own_targets())
+        ]
+        if rule == "variance":
+            return TreeWeights([fit.spreads()[based:] for fit in fits])
+        return TreeWeights(
+            None, lambda rows: [fit.reductions(rows)[based:] for fit in fits], rule == "improved"
+        )
+
+    def prove(self, batch: Queries, predictions: Array | None) -> None:
+        if predictions is None:
+            self.predicted(batch)
+        else:
+            self.check(batch, predictions)
+
+    def meant(self, scores: Array) -> dict[str, Array]:
+        calibration = getattr(self.adapter, "calibration", None)
+        if calibration is None or hasattr(self.adapter, "mean_probabilities"):
+            return {}  # a mean of several curves follows from no score
+        return {"probability": calibration.probabilities(scores, scores)}
+
+    def meant_by(self, batch: Any) -> dict[str, Array]:
+        if hasattr(self.adapter, "mean_probabilities") and not isinstance(batch, Combination):
+            return {"probability": self.adapter.mean_probabilities(batch.rows)}
+        return super().meant_by(batch)
+
+    def bytes_per_query(self, source: Source, whole: bool = False) -> int:
+        least = 8 * len(self.targets) if whole else 0
+        return sum(max(least, engine.memory.per_query) for engine in self.engines)
+
+    def ask(self, queries: Queries | Combination) -> list[Answer]:
+        """The weights of the queries, or of sums of them, from each engine."""
+        at, base = queries.coordinates, queries.offsets.base
+        if isinstance(queries, Combination):
+            return [engine.mixed(at, queries.factors, base) for engine in self.engines]
+        return [engine.ask(at, base) for engine in self.engines]
+
+    def check(self, queries: Queries | Combination, predictions: Array) -> Array | None:
+        """Compare predictions (n, K), offsets included, with the model's own on every use, and return those."""
+        sizes = queries.sizes
+        return check_answer(
+            self.verification, predictions, queries.labels, lambda: queries.predictions, sizes
+        )
+
+    def predicted(self, queries: Queries) -> Array:
+        """(n, K): the predictions, offsets included, as sums over the targets, which must be the model's own.
+
+        One replay of the fit. These sums are always made in the same order, which a library's threads do not promise of theirs.
+        """
+        coordinates = queries.coordinates
+        made = self.across(self.targets, lambda engine, own: engine.predicted(coordinates, own))
+        made = made + queries.offsets.values
+        if queries.offsets.replace_base:
+            made -= self.base_numbers()
+        self.check(queries, made)
+        return made
+
+    def base_numbers(self) -> Array:
+        """(K,): the part of the base in every prediction of trees."""
+        parts = []
+        for engine, targets in self.by_output(self.targets):
+            s = engine.structure
+            mean = np.average(targets, axis=0, weights=s.row_weights) if s.base is None else s.base
+            parts.append(np.broadcast_to(s.beta[-1] * mean, targets.shape[1:]))
+        return np.concatenate(parts)
+
+    def fitted(self) -> Array:
+        """(N, K): the training rows' own predictions, with the offsets of the fit, which may stand in for the base."""
+        found = self.across(self.targets, lambda engine, own: engine.predicted(None, own))
+        return found if self.base_offsets() is None else found - self.base_numbers()
+
+    def with_residuals(self, allowed: Sequence[Any]) -> Sequence[Any]:
+        """The rows that may be listed with their residuals, for adjusted targets."""
+        residuals = self.kept.get(
+            "residuals", lambda: self.targets - self.kept.get("fitted", self.fitted)
+        )
+        return [replace(one, residuals=residuals) for one in allowed]
+
+    @property
+    def starts_elsewhere(self) -> bool:
+        return (
+            getattr(self.adapter, "offset_replaces_base", False)
+            and not self.engines[0].structure.own_base
+        )
+
+    def base_offsets(self) -> Array | None:
+        """(N, K): the offsets that stood in for the base in the fit; None where it started from the base."""
+        if not self.starts_elsewhere:
+            return None
+        return np.concatenate(
+            [cast(Array, engine.structure.offsets) for engine in self.engines], axis=1
+        )
+
+    # -- changes of the training rows -----------------------------------------------------------------------------------
+
+    @property
+    def are_forests(self) -> bool:
+        return all(isinstance(engine, Forest) for engine in self.engines)
+
+    @property
+    def pass_seconds(self) -> float:
+        columns = sum(engine.costs(self.budget.available).column for engine in self.engines)
+        return GROUP_SECONDS * sum(s.n_trees for s in self._structures) + REPLAYS * columns
+
+    def deletion_seconds(self, available: int) -> tuple[float, bool]:
+        costs = [engine.costs(available) for engine in self.engines]
+        seconds = sum(min(cost.deletion, cost.replays) for cost in costs)
+        return seconds, all(cost.deletion < np.inf for cost in costs)
+
+    def as_targets(self, given: Any, n: int, what: str, rows: str) -> Array:
+        how = self.adapter.repeats_targets, self.missing is not None
+        classes = inputs.coding_of(self.adapter)
+        return self.on_scale(
+            inputs.as_targets(given, n, self.shape[1], classes, what, rows, *how), what
+        )
+
+    def within(self, given: Array, rows: NDArray[np.intp]) -> Array:
+        if self.missing is None:
+            return given
+        for i, output in np.argwhere(np.isnan(given) != self.missing[rows])[:1]:
+            found = "nan" if np.isnan(given[i, output]) else f"{given[i, output]:.6g}"
+            had = "no target" if self.missing[rows[i], output] else "a target"
+            raise InputError(
+                f"targets holds {found} for output {output} of row {self.index[rows[i]]}, which had {had} there in the fit. "
+                "Which targets are missing is held fixed: pass nan for those, and numbers for all others."
+            )
+        return np.nan_to_num(given)
+
+    def moved(self, queries: Queries, targets: Array) -> tuple[Array, Array]:
+        if getattr(self.adapter, "weighs_classes", False) and (targets != self.targets).any():
+            raise UnsupportedQuestionError(
+                "what_if",
+                "class_weight gives a row the weight of its class, and balanced weights count all classes again",
+                "Multiply weights by changes of the one-hot classes, which holds the row weights of the fit: "
+                "explainer(X).weights @ changes. Or fit the model to the other classes.",
+            )
+        before = self.predicted(queries)  # which checks them
+        if self._keeps_active_set(targets):
+            at, base = queries.coordinates, queries.offsets.base
+            change = self.across(
+                targets - self.targets, lambda engine, own: engine.apply(at, own, base)
+            )
+        else:
+            as_fitted = round_to(
+                self.adapter.precision, targets
+            )  # the library's own numbers decide ties
+            engines = [engine.with_targets(own) for engine, own in self.by_output(as_fitted)]
+            again = replace(self, engines=engines, targets=targets, verification=None, kept=Kept())
+            change = again.predicted(queries) - before
+        return queries.predictions, change
+
+    def _keeps_active_set(self, targets: Array) -> bool:
+        """Return whether a fit to these targets (N, K) certainly has the active set of this one, or none."""
+        if not any(has_active_set(structure) for structure in self._structures):
+            return True
+        held = None if self.verification is None else self.verification.held
+        return held is not None and float(np.abs(targets - self.targets).sum()) < held.radius
+
+    def loss_slopes(self, queries: Queries, y: Array) -> Array:
+        return 2.0 * (self.predicted(queries) - y)
+
+    def pulled_back(self, queries: Queries, u: Array) -> Array:
+        at, base = queries.coordinates, queries.offsets.base
+        return self.across(u, lambda engine, own: engine.combine(at, own, base))
+
+    def left_out_predictions(self, compute: Callable[[ExactModel], Array]) -> Array:
+        """(N, K): the prediction of each training row by the fit without it; nan where no other row says anything of it."""
+        return compute(self)
+
+    def fitted_without(self, queries: Queries, rows: NDArray[np.intp]) -> Array:
+        return self._without(rows).predicted(queries)
+
+    def without(self, queries: Queries, rows: NDArray[np.intp]) -> WithoutRows:
+        left = self._without(rows)
+        return WithoutRows(
+            self.predicted(queries), left.predicted(queries), left.n_emptied - self.n_emptied
+        )
+
+    @property
+    def n_emptied(self) -> int:
+        return sum(int(s.emptied.sum()) for s in self._structures if s.emptied is not None)
+
+    def _without(self, rows: NDArray[np.intp]) -> ExactModel:
+        """Return the fit without these rows; there is no model to compare its predictions with."""
+        engines = [
+            engine.deletable("without").without(rows, own)
+            for engine, own in self.by_output(self.targets)
+        ]
+        return replace(self, engines=engines, verification=None)
+
+    def own_predictions_without(self, sets_of_rows: Sequence[NDArray[np.intp]]) -> Iterator[Array]:
+        for rows in sets_of_rows:
+            yield self._without(rows).fitted()[rows]
+
+    @property
+    def row_weights(self) -> Array:
+        first = self.engines[0]
+        if not isinstance(first, TreeEngine):
+            return np.ones(len(self.targets))
+        if self.missing is not None:
+            return np.asarray(
+                np.max([cast(Array, e.structure.row_weights) for e in self.engines], axis=0)
+            )
+        s = first.structure
+        if s.ranks is not None and s.ranks.rows is not None:
+            return np.bincount(s.ranks.rows, minlength=s.n_rows).astype(np.float64)
+        return np.ones(s.n_rows) if s.row_weights is None else s.row_weights
+
+    @property
+    def _structures(self) -> list[Structure]:
+        """The structures of all trees, of whatever output and member."""
+        return [s for engine in self.engines for s in engine.structures]
+
+    @property
+    def ranks_or_cuts(self) -> bool:
+        return any(s.is_ranked or s.cut is not None for s in self._structures)
+
+    def share_of(self, rows: Any) -> float:
+        return 0.0 if isinstance(self.engines[0], Smoother) else super().share_of(rows)
+
+    def leaf_fits(self, change: Change) -> tuple[list[LeafFit], Array | None]:
+        return leaf_fits(self, change)
+
+    @property
+    def has_first_order(self) -> bool:
+        return not any(
+            s.mixing is not None or s.is_ranked or s.cut is not None for s in self._structures
+        )
+
+    @property
+    def bends(self) -> bool:
+        return any(map(bends, self._structures))
+
+    def n_replayed(self) -> int:
+        share = self.budget.available // len(self.engines)
+        return max(rows_replayed(*pair, share) for pair in self.by_output(self.targets))
+
+    def removed_in_turn(self, batch: Queries, best: Best) -> Best:
+        """Sets of rows as large as those chosen: each of largest effect once those before are gone; exact effects."""
+        size, columns = (
+            np.zeros_like(best.size),
+            {name: column.copy() for name, column in best.columns.items()},
+        )
+        served = [
+            (engine, own, k)
+            for engine, own in self.by_output(self.targets)
+            for k in range(own.shape[1])
+        ]
+        for i in track(range(len(batch)), "greedy sets"):
+            for output, (engine, targets, k) in enumerate(served):
+                first = best.columns["effect"][i, output][best.size[i, output] > 0]
+                rows, effects = removed_in_turn(
+                    engine, batch.coordinates[i : i + 1], targets, k, first
+                )
+                n = len(rows)
+                size[i, output, :n], columns["effect"][i, output, :n] = np.abs(effects), effects
+                columns["row"][i, output, :n] = self.index[rows]
+        return replace(best, size=size, columns=columns)
+
+    # -- memory ---------------------------------------------------------------------------------------------------------
+
+    def require(self, n: int, instead: str) -> None:
+        n_train = len(self.targets)
+        self.budget.require(
+            8 * n * n_train * len(self.engines), f"The weights of {n} x {n_train} rows", instead
+        )
+
+
+def removed_in_turn(
+    engine: Engine, query: Any, targets: Array, k: int, first: Array
+) -> tuple[list[int], list[float]]:
+    """A set of as many rows as ``first`` has effects, in their direction: each of largest effect once those before are gone.
+
+    After each removal the fit to output k of the targets is computed again, structure held fixed: some four passes over trees.
+    """
+    sign = float(np.sign(first[:1].sum()))
+    rows, effects, left = list[int](), list[float](), engine
+    before = float(left.predicted(query, targets)[0, k])
+    for _ in first:
+        # Of forests exact effects take no longer, and bounds have no other ones.
+        exact = isinstance(left, Forest) or any(mixes(s) or s.is_ranked for s in left.structures)
+        rest = left.deletable("removal")
+        found = rest.deletion(query, targets, 0) if exact else rest.removal(query, targets)
+        gains = sign * np.nan_to_num(
+            gathered(found[k], len(targets))[0]
+        )  # nan: without the row nothing is left
+        gains[rows] = 0.0  # which are gone
+        best = int(gains.argmax())
+        if gains[best] <= 0:
+            break
+        left = engine.deletable("removal").without(np.array([*rows, best]), targets)
+        after = float(left.predicted(query, targets)[0, k])
+        if np.isnan(after):
+            break
+        rows.append(best)
+        effects.append(after - before)
+        before = after
+    return rows, effects

@@ -1,0 +1,566 @@
+"""VerifiedModel: what questions ask of a fitted model that was shown to belong to its training rows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil import inputs
+from axil.attribution import (
+    STEP_CONTRIBUTIONS,
+    Attribution,
+    Capabilities,
+    Kind,
+    Location,
+    Source,
+    notes,
+)
+from axil.attribution.capabilities import Refusal, without_shared_leaves
+from axil.attribution.leaf_matches import TreeWeights
+from axil.errors import InputError, UnseenCategoryWarning, UnsupportedQuestionError, shown, warn
+from axil.inputs.copies import frozen
+from axil.machine.memory import Budget, Limits
+from axil.machine.progress import track
+from axil.machine.threads import Kept
+from axil.reductions import Here, Shards
+from axil.replay.leaf_fits import Change
+from axil.replay.queries import Combination, Offsets, Queries
+from axil.scale import IDENTITY, TargetScale
+from axil.structure import Structure
+from axil.structure.leaves import LeafFit
+from axil.types import Array
+
+
+@dataclass(frozen=True)
+class WithoutRows:
+    """Predictions of the fit without some training rows."""
+
+    before: Array  #: (n, K) with all rows
+    after: Array  #: (n, K)
+    emptied: int = (
+        0  #: leaves of averaged trees that lose all their rows, and have their ancestors' values
+    )
+
+
+@dataclass(frozen=True)
+class WithoutGroups:
+    """Predictions without each of G groups of training rows."""
+
+    names: NDArray[Any]  #: (G,)
+    counts: NDArray[np.intp]  #: (G,) rows of each
+    before: Array  #: (n, K) with all rows
+    after: Array  #: (n, K, G); nan where no row is left
+
+
+MOST_SHOWN = 5  # categories in a message
+REPLAYED = "exact with the fitted structure held fixed: every leaf value is computed again; not a retraining"
+
+
+class VerifiedModel(ABC):
+    """A fitted model that was shown to belong to its training rows, of whatever kind, and wherever the rows are.
+
+    Questions are asked of it; neither its kind nor its place shows in them. `answer` runs a reduction over ``shards``.
+    """
+
+    kind: ClassVar[Kind]
+    location: ClassVar[Location]
+    source: ClassVar[Source]  #: the number that belongs to a query and a training row
+    push_source: ClassVar[Source] = STEP_CONTRIBUTIONS  #: what rows put into the steps of trees
+    start: ClassVar[int] = 0  #: of the rows in this process, which are one shard
+    adapter: Any  #: names, features and outputs of the fitted model
+    limits: Limits
+    backend: str  #: the name of the frame library that tables are made with
+    features: Any  #: (N, features) the training rows; None where they are not at hand
+    scale: TargetScale  #: of the fit
+    seen: Array | None = (
+        None  #: (N, K) targets as people read them; None where that is the scale of the fit
+    )
+    verification: Any  #: what the replay found; None where it was not asked for
+    has_leaves: bool = False  #: whether rows can be compared by the leaves that they share
+    kept: Kept
+    parts_of_X: list[Any]  #: the features of each shard; None where they are not at hand
+    targets: Any  #: (N, K) on the scale of the fit; one-hot for classes
+    index: Any  #: (N,) the user's labels of the training rows
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """The numbers of training rows and of outputs."""
+
+    @property
+    def shards(self) -> Shards:
+        """The training rows, in one or several places."""
+        return Here(self)
+
+    @property
+    def n_threads(self) -> int:
+        """The threads that its work may take."""
+        return self.limits.n_threads
+
+    @property
+    def budget(self) -> Budget:
+        """The bytes that one request may take."""
+        return self.limits.budget
+
+    @property
+    def classes(self) -> NDArray[Any] | None:
+        """(C,): the names of the classes that the targets stand for; None for numbers."""
+        found: NDArray[Any] | None = self.adapter.classes
+        return found
+
+    @property
+    def n_emptied(self) -> int:
+        """The number of leaves of averaged trees that have no rows, and have their ancestors' values."""
+        return 0
+
+    @property
+    def outputs(self) -> NDArray[Any] | None:
+        """(K,): the names of the classes or the numbers of the outputs; None for a single output."""
+        n_outputs = self.shape[1]
+        if n_outputs == 1:
+            return None
+        if self.classes is not None:
+            return self.classes
+        labels = getattr(self.adapter, "label_classes", None)
+        return np.arange(n_outputs) if labels is None else labels.names
+
+    def note(self, text: str) -> str:
+        """The note on the numbers of tables, which names encodings that are held and, of one of two classes, the class."""
+        if getattr(self.adapter, "encodings", 0):
+            text = f"{text}; {notes.ENCODED}"
+        about_predictions = getattr(self.adapter, "about_predictions", "")
+        if about_predictions:
+            text = f"{text}; {about_predictions}"
+        calibration = getattr(self.adapter, "calibration", None)
+        if calibration is not None:
+            text = f"{text}; {calibration.notes[self.kind.value]}"
+        return notes.of_class(text, self.scored)
+
+    @property
+    def scored(self) -> Any:
+        """The name of the class that scores are of, the second of two; None where every class has its score, and for numbers."""
+        return None
+
+    @property
+    def replay_note(self) -> str:
+        """The note of tables on fits that were computed again."""
+        found = notes.PATTERN if self.bends else notes.NOTE
+        return self.note(REPLAYED if self.kind is Kind.ADDITIVE else found)
+
+    @property
+    def bends(self) -> bool:
+        """Whether leaf values follow from row weights by a rule that has a pattern, or draws on other nodes."""
+        return False
+
+    @cached_property
+    def capabilities(self) -> Capabilities:
+        """The methods that this model answers, by its kind, its place and its fit."""
+        has_features = self.features is not None
+        return Capabilities.of(self.kind, self.location, has_features, self.own_refusals())
+
+    def own_refusals(self) -> dict[str, Refusal]:
+        """Return the methods that this model refuses because of its own fit."""
+        return {} if self.has_leaves else without_shared_leaves(self.source.name)
+
+    # -- queries --------------------------------------------------------------------------------------------------------
+
+    @property
+    def starts_elsewhere(self) -> bool:
+        """Whether the fit started from offsets of the training rows in the place of its base."""
+        return False
+
+    @property
+    def structures(self) -> Sequence[Structure] | None:
+        """The boosted trees of each group of outputs, where these have weights; else None."""
+        return None
+
+    @property
+    def had_offsets(self) -> bool:
+        """Whether the training rows had offsets, in the place of the base or besides."""
+        return any(s.offsets is not None for s in self.structures or ())
+
+    @abstractmethod
+    def queries(self, X: Any, init_score: Any = None) -> Queries:
+        """The rows of X and their offsets, checked."""
+
+    def batches(
+        self, queries: Queries, size: int, what: str, even_empty: bool = False
+    ) -> Iterator[tuple[int, Queries]]:
+        """Batches of ``size`` queries with the position of their first; one empty batch of no queries where asked for."""
+        n = len(queries)
+        for start in track(range(0, max(n, 1) if even_empty else n, size), what):
+            yield start, queries[start : start + size]
+
+    def asked(self, batch: Queries, source: Source) -> Any:
+        """All that the shards need to know of a batch."""
+        return batch
+
+    @abstractmethod
+    def prove(self, batch: Queries, predictions: Array | None) -> None:
+        """Raise unless predictions (n, K) are the model's own; None: compute them."""
+
+    def served(self) -> list[slice]:
+        """The outputs that share their weights, group by group."""
+        return [slice(k, k + 1) for k in range(self.shape[1])]
+
+    def ready(self, source: Source, n_queries: int) -> Any:
+        """This model as a request of this many queries asks it, whatever batches it comes in."""
+        return self
+
+    def meant(self, scores: Array) -> dict[str, Array]:
+        """The meaning of scores (n, K), such as probabilities, by name; empty where scores are the predictions themselves."""
+        return {}
+
+    def meant_by(self, batch: Any) -> dict[str, Array]:
+        """Return what the model itself makes of the scores of these rows, (n, K) by name; empty for sums of predictions."""
+        return {} if isinstance(batch, Combination) else self.meant(batch.predictions)
+
+    def calibrated(self, scores: Array, means: Array) -> Array:
+        """(n, K): what a calibration makes of scores and their means by the link; the means where there is none."""
+        calibration = getattr(self.adapter, "calibration", None)
+        return (
+            means if calibration is None else np.asarray(calibration.probabilities(scores, means))
+        )
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether most weights are zero, known to be, and the same for all outputs."""
+        return False
+
+    @property
+    def shares_weights(self) -> bool:
+        """Whether all outputs have the same weights."""
+        return False
+
+    @property
+    def is_boosted(self) -> bool:
+        """Whether all trees are boosted: in forests, weights follow from the shared leaves."""
+        return self.has_leaves
+
+    def tree_weights(self, rule: str) -> TreeWeights | None:
+        """How much each tree counts where rows are compared by leaves, by a rule of `similar`; None: all alike."""
+        if rule == "alike":
+            return None
+        self.capabilities.require("similar(tree_weights=)")
+        raise UnsupportedQuestionError(
+            f'similar(tree_weights="{rule}")',
+            "its trees are not fitted one after the other to what those before them leave over",
+            "Leave tree_weights out.",
+        )
+
+    def warn_of_unseen(self, rows: Any, what: str = "X") -> None:
+        """Warn of categories in these rows that no training row has, where the library takes them without a word."""
+        action = getattr(self.adapter, "unseen", "")
+        frame = inputs.as_frame(rows) if action else None
+        if frame is None:
+            return
+        for name in inputs.category_columns(frame):
+            known = self.kept.get(("categories", name), partial(self._known_categories, name))
+            new = (
+                []
+                if known is None
+                else [
+                    value
+                    for value in inputs.distinct_values(frame, name)
+                    if str(value) not in known
+                ]
+            )
+            if not new:
+                continue
+            listed = ", ".join(shown(value) for value in sorted(new, key=str)[:MOST_SHOWN])
+            more = "" if len(new) <= MOST_SHOWN else f" and {len(new) - MOST_SHOWN} more"
+            values = "a value" if len(new) == 1 else f"{len(new):,} values"
+            warn(
+                f"Column {shown(name)} of {what} has {values} that no training row has: {listed}{more}. {action}",
+                UnseenCategoryWarning,
+            )
+
+    def _known_categories(self, name: str) -> frozenset[str] | None:
+        """Return the categories of a column, as text: those that the model lists, else those of the training rows.
+
+        None where neither is at hand.
+        """
+        listed = getattr(self.adapter, "categories", {}).get(name)
+        frame = None if self.features is None else inputs.as_frame(self.features)
+        if listed is None and frame is not None and name in frame.columns:
+            listed = inputs.distinct_values(frame, name)
+        return None if listed is None else frozenset(map(str, listed))
+
+    # -- columns --------------------------------------------------------------------------------------------------------
+
+    @property
+    def gathered(self) -> tuple[Array, NDArray[Any]]:
+        """(N, K) targets and (N,) labels of all training rows, in this process."""
+        return self.targets, self.index
+
+    @property
+    def table(self) -> Any:
+        """(N, features): the training rows, in this process; None where they are not at hand."""
+        return self.features
+
+    def column_names(self, rows: Any) -> list[str]:
+        """The names of the features, of rows to explain or of the training rows."""
+        given = (rows,) if self.features is None else (self.features, rows)
+        return inputs.column_names(given, self.adapter.feature_names, rows.shape[1])
+
+    def choice(self, known: Any, k: Any, rules: Any) -> tuple[Any, Sequence[Any]]:
+        """How rows are chosen to be listed, and per shard which of them may be, checked; see `similar`."""
+        if rules.is_by_query:
+            n = known.queries[0].shape[0]
+            what = f"A truth value for each of {n} x {self.shape[0]} rows, from among,"
+            self.budget.require(n * self.shape[0] // 8, what, "Ask about fewer rows at a time.")
+        choice, allowed = rules.choice(known, k, self.n_threads)
+        return choice, [allowed]
+
+    @property
+    def shown(self) -> Any:
+        """(N, K): the targets as people read them."""
+        return self.targets if self.seen is None else self.seen
+
+    def predicted(self, queries: Queries) -> Array:
+        """(n, K): the predictions of these rows, which must be the model's own."""
+        self.prove(queries, None)
+        return queries.predictions
+
+    def features_of(self, known: Any) -> Callable[[NDArray[np.intp], list[int]], list[Any]]:
+        """A function of positions of training rows and of columns, which has these columns of these rows."""
+        found: Callable[[NDArray[np.intp], list[int]], list[Any]] = known.of_training
+        return found
+
+    def coded(self, labels: Any, what: str = "groups") -> Sequence[Any]:
+        """Per shard each row's group number and the names of the groups, from labels or the name of a column of the rows."""
+        values = inputs.row_values(labels, self.features, self.adapter.feature_names, what)
+        return [inputs.group_codes(values, self.shape[0], what)]
+
+    def gathered_groups(
+        self, labels: Any, what: str = "groups"
+    ) -> tuple[NDArray[np.intp], NDArray[Any]]:
+        """(N,) the group number of each training row, and the names of the groups, in this process."""
+        (coded,) = self.coded(labels, what)
+        found: tuple[NDArray[np.intp], NDArray[Any]] = coded
+        return found
+
+    def n_groups(self, coded: Sequence[Any]) -> int:
+        """How many groups there are at most."""
+        return sum(len(groups) for _, groups in coded)
+
+    # -- changes of the training rows -----------------------------------------------------------------------------------
+
+    @property
+    def has_first_order(self) -> bool:
+        """Whether there are first-order effects of deletions."""
+        return True
+
+    @property
+    def ranks_or_cuts(self) -> bool:
+        """Whether leaves rank their rows, or cut residuals off, as by percentiles and Huber's loss."""
+        return False
+
+    @property
+    def are_forests(self) -> bool:
+        """Whether exact effects of deletions take no longer than first-order ones."""
+        return False
+
+    @property
+    def pass_seconds(self) -> float:
+        """The time of a fit without some rows, roughly."""
+        return 0.0
+
+    def deletion_seconds(self, available: int) -> tuple[float, bool]:
+        """The time that exact deletions of every row by itself take with these bytes, and whether leaf space does them."""
+        return 0.0, True
+
+    def positions(self, rows: Any) -> Any:
+        """The training rows that labels name, or truth values mark: all rows of a label."""
+        return inputs.named_rows(rows, self.index)
+
+    def on_scale(self, given: Array, what: str) -> Array:
+        """(n, K): targets given as ``y_train`` was, on the scale of the fit; raises where they were given on the other one."""
+        scale = self.scale
+        if scale.is_identity:
+            return given
+        found = scale.forward(given)
+        bad = ~np.isfinite(found) | ~np.isfinite(scale.inverse(found))
+        if bad.any():
+            raise InputError(
+                f"{what} holds {given[bad][0]:.6g}, which is no target of this model. Pass targets {self.as_given}."
+            )
+        return found
+
+    @property
+    def as_given(self) -> str:
+        """Words for how targets are given, for messages."""
+        scale = self.scale
+        if scale.is_identity:
+            return "as y_train was given"
+        kind = (
+            "not transformed: the model does that itself"
+            if scale.onward
+            else f"transformed ({scale.name})"
+        )
+        return f"as y_train was given, {kind}"
+
+    def within(self, given: Array, rows: NDArray[np.intp]) -> Array:
+        """(n, K): new targets of these training rows as they count; raises where they are of outputs that had none."""
+        return given
+
+    def training_errors(
+        self, folds: Any, compute: Callable[[Any, Any, str], Any], method: str
+    ) -> tuple[Sequence[Any], str]:
+        """Per shard (rows, K) targets less predictions that did not see them, and where these are from."""
+        found, source = compute(self, folds, method)
+        return [found], source
+
+    def folds(self, given: Any) -> Any:
+        """(N, K): out-of-fold predictions of the training rows that the user gives, on the scale of the fit."""
+        inputs.refuse_other_order(self.features, given, "out_of_fold")
+        return self.on_scale(inputs.as_table(given, *self.shape, "out_of_fold"), "out_of_fold")
+
+    def deletion_note(self) -> str:
+        """The note on exact deletions of single rows: where there is a pattern, how many rows are replayed."""
+        return (
+            notes.replayed(self.kept.get("replayed", self.n_replayed), self.shape[0])
+            if self.bends
+            else notes.NOTE
+        )
+
+    def n_replayed(self) -> int:
+        """How many rows change a pattern if they are deleted, or are replayed for other reasons."""
+        return 0
+
+    # -- memory ---------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def bytes_per_query(self, source: Source, whole: bool = False) -> int:
+        """Bytes that one query takes while its effects are handed on block by block, or are ``whole`` at a time."""
+
+    def require(self, n: int, instead: str) -> None:
+        """Raise unless the effects of n queries fit into memory."""
+        what = f"The {self.source.name} of {n} x {self.shape[0]} rows"
+        self.budget.require(n * self.bytes_per_query(self.source, whole=True), what, instead)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class InMemory(VerifiedModel, Attribution[Queries | Combination]):
+    """A model that was proven on training rows in this process, of whatever kind."""
+
+    location = Location.MEMORY
+
+    adapter: Any
+    index: NDArray[Any]
+    features: Any
+    backend: str
+    limits: Limits
+    verification: Any
+    scale: TargetScale = IDENTITY
+    seen: Array | None = None
+    kept: Kept = field(default_factory=Kept)
+
+    def __post_init__(self) -> None:
+        """Labels are shared with every explanation, so they are read-only."""
+        object.__setattr__(self, "index", frozen(self.index))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        n_rows, n_outputs = self.targets.shape
+        return n_rows, n_outputs
+
+    @property
+    def parts_of_X(self) -> list[Any]:  # type: ignore[override]
+        return [self.features]
+
+    def queries(self, X: Any, init_score: Any = None) -> Queries:
+        inputs.refuse_other_order(X, init_score, "init_score", "X")
+        rows = inputs.as_features(X, self.adapter, "X", self.features)
+        self.warn_of_unseen(rows)
+        offsets = Offsets.of(init_score, rows.shape[0], self.adapter)
+        return Queries(self.adapter, rows, offsets, inputs.row_labels(rows), self.n_threads)
+
+
+class Refittable(InMemory):
+    """A model in this process that can be fitted again: to other targets, or without some of its rows."""
+
+    @property
+    @abstractmethod
+    def row_weights(self) -> Array:
+        """(N,): what rows count in the fit, 0 for those held out of it."""
+
+    def held_out(self, sample_weight: Array | None) -> NDArray[np.bool_]:
+        """Return which rows the fit held out of itself, (N,): not those that the user gave no weight."""
+        counted = (
+            np.ones(self.shape[0], dtype=np.bool_) if sample_weight is None else sample_weight > 0
+        )
+        return np.asarray((self.row_weights == 0) & counted)
+
+    @abstractmethod
+    def as_targets(self, given: Any, n: int, what: str, rows: str) -> Array:
+        """(n, K): targets, or classes, as the user gives them, on the scale of the fit."""
+
+    @abstractmethod
+    def moved(self, queries: Queries, targets: Array) -> tuple[Array, Array]:
+        """(n, K) twice: predictions, and by how much they change if the training targets were (N, K) others."""
+
+    @abstractmethod
+    def loss_slopes(self, queries: Queries, y: Array) -> Array:
+        """(n, K): the derivative of the loss of each query with target y by its prediction, or score, which is checked."""
+
+    @abstractmethod
+    def pulled_back(self, queries: Queries, u: Array) -> Array:
+        """(N, K): J'u for u (n, K), with J the derivatives of these queries' scores by the targets: K for squared error."""
+
+    @abstractmethod
+    def fitted_without(self, queries: Queries, rows: NDArray[np.intp]) -> Array:
+        """(n, K): predictions of the fit without these rows; the splits are held fixed."""
+
+    @abstractmethod
+    def own_predictions_without(self, sets_of_rows: Sequence[NDArray[np.intp]]) -> Iterator[Array]:
+        """Yield, set by set, the predictions (rows, K) of these training rows by the fit without them.
+
+        The splits are held fixed, as in `fitted_without`. Predictions, or scores, have the offsets of the fit. nan: none of
+        the rows that an output was fitted to is left.
+        """
+
+    @abstractmethod
+    def leaf_fits(self, change: Change) -> tuple[list[LeafFit], Array | None]:
+        """The leaves of a fit to other rows, and how often each row was drawn for each of the model's trees."""
+
+    def tree_weights(self, rule: str) -> TreeWeights | None:
+        in_turn = self.is_boosted and (rule == "variance" or not self.rescales_trees)
+        if rule == "alike" or not in_turn:
+            return super().tree_weights(rule)
+        return self.kept.get(("tree weights", rule), lambda: self._tree_weights(rule))
+
+    @abstractmethod
+    def _tree_weights(self, rule: str) -> TreeWeights:
+        """How much each tree counts by this rule, of trees that are fitted one after the other."""
+
+    @property
+    @abstractmethod
+    def rescales_trees(self) -> bool:
+        """Whether trees are scaled again after others were fitted, as in DART."""
+
+    def share_of(self, rows: Any) -> float:
+        """The share of these rows, as `positions` has them, in the weight of the fit; 0 where there are no splits."""
+        return float(self.row_weights[rows].sum() / self.row_weights.sum())
+
+    def without(self, queries: Queries, rows: NDArray[np.intp]) -> WithoutRows:
+        """Return predictions of the fit, and of the fit without these rows; the splits are held fixed."""
+        return WithoutRows(
+            self.predicted(queries), self.fitted_without(queries, rows)
+        )  # the first checks them
+
+    def without_groups(self, queries: Queries, coded: Sequence[Any]) -> WithoutGroups:
+        """Predictions without each of some groups of training rows."""
+        (codes, groups), before = coded[0], self.predicted(queries)  # which checks them
+        after = np.full((*before.shape, len(groups)), np.nan)
+        for g in track(range(len(groups)), "groups"):
+            rows = np.flatnonzero(codes == g)
+            if np.delete(self.row_weights, rows).any():
+                after[:, :, g] = self.fitted_without(queries, rows)
+        return WithoutGroups(groups, np.bincount(codes, minlength=len(groups)), before, after)

@@ -1,0 +1,134 @@
+"""without, of averages: members and trees without rows are no part of the mean."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from lightgbm import LGBMClassifier, LGBMRegressor
+from sklearn.base import clone
+from sklearn.datasets import load_wine
+from sklearn.ensemble import (
+    BaggingRegressor,
+    GradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+    VotingRegressor,
+)
+from sklearn.linear_model import Ridge
+from sklearn.tree import DecisionTreeRegressor
+
+import axil
+from tests.methods.question_models import forest_data
+
+
+def test_probabilities_without_rows_add_up_to_one():
+    X, y = load_wine(return_X_y=True)
+    model = RandomForestClassifier(20, random_state=0).fit(X, y)
+    explainer = axil.Explainer(model, X, y)
+    with pytest.warns(axil.SplitsWarning):
+        table = explainer.without(X, y == 1)
+    np.testing.assert_allclose(table.groupby("query")["after"].sum(), 1.0, atol=1e-12)
+    np.testing.assert_array_equal(table[table["output"] == 1]["after"], 0.0)
+    np.testing.assert_allclose(
+        explainer.without(X, [70]).groupby("query")["after"].sum(), 1.0, atol=1e-12
+    )
+
+
+BAGS = {
+    "boosting": BaggingRegressor(
+        GradientBoostingRegressor(n_estimators=3), 4, max_samples=5, random_state=0
+    ),
+    "neighbouring trees": VotingRegressor(
+        [("a", DecisionTreeRegressor()), ("b", RandomForestRegressor(3, random_state=0))]
+    ),
+    "trees and a line": VotingRegressor(
+        [("a", DecisionTreeRegressor()), ("b", Ridge())], weights=[3, 1]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAGS)
+def test_models_without_rows_are_no_part_of_the_mean(name):
+    """A boosted model has no prediction once all rows of its bag are gone."""
+    X, y, Q = forest_data()
+    model = clone(BAGS[name]).fit(X, y)
+    explainer = axil.Explainer(model, X, y)
+    gone = model.estimators_samples_[0] if name == "boosting" else np.arange(0, 40, 2)
+    sizes, found, total = (
+        [3, 1] if name == "trees and a line" else [1] * len(model.estimators_),
+        0.0,
+        0.0,
+    )
+    for i, (size, member) in enumerate(zip(sizes, model.estimators_)):
+        if name == "boosting":
+            if i == 0:
+                continue  # no row of its bag is left
+            w = np.bincount(model.estimators_samples_[i], minlength=40).astype(float)
+            inside = axil.Explainer(member, X, y, sample_weight=w)
+        else:
+            inside = axil.Explainer(member, X, y)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            after = inside.without(Q, gone)["after"].to_numpy()
+        found += size * np.nan_to_num(after)
+        total += size * ~np.isnan(after)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        expected = np.where(total > 0, found / np.maximum(total, 1e-300), np.nan)
+        np.testing.assert_allclose(explainer.without(Q, gone)["after"], expected, atol=1e-10)
+        single = np.stack([explainer.without(Q, [j])["change"] for j in range(40)], axis=1)
+        np.testing.assert_allclose(explainer.removal(Q, method="exact"), single, atol=1e-10)
+        left_out = explainer.leave_one_out()
+        own = np.array([explainer.without(X[[j]], [j])["after"][0] for j in range(40)])
+    kept = ~left_out["alone"]
+    np.testing.assert_allclose(left_out["prediction"][kept], own[kept], atol=1e-10)
+    assert name == "boosting" or np.array_equal(
+        kept, ~np.isnan(own)
+    )  # boosted rows that are alone in a leaf have none
+
+
+def test_rows_that_hold_much_of_the_weight_are_told():
+    X, y, new = forest_data()
+    weights = np.where(np.arange(40) < 2, 10.0, 1.0)  # two rows of 40 hold a third
+    explainer = axil.Explainer(
+        GradientBoostingRegressor(n_estimators=3).fit(X, y, weights), X, y, weights
+    )
+    with pytest.warns(axil.SplitsWarning, match="rows deleted hold 34 % of the weight of the fit"):
+        explainer.without(new, [0, 1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", axil.SplitsWarning)
+        explainer.without(new, [2, 3, 4])
+    line = axil.Explainer(Ridge().fit(X, y), X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", axil.SplitsWarning)
+        line.without(new, np.arange(20))  # a linear model has no splits
+    boosted = axil.Explainer(GradientBoostingRegressor(n_estimators=3).fit(X, y), X, y)
+    with pytest.warns(axil.SplitsWarning, match="hold 50 %"):
+        boosted.refit(drop=np.arange(20))
+
+
+def test_a_label_that_several_rows_share_names_all_of_them():
+    """A deletion request names a customer; in memory, of a classifier and in partitions."""
+    frames = pytest.importorskip("dask.dataframe")
+    rng = np.random.default_rng(0)
+    customer = rng.integers(0, 30, 120)
+    X = pd.DataFrame(
+        rng.normal(size=(120, 3)), columns=list("abc"), index=np.sort(customer)
+    ).rename_axis("customer")
+    y = X["a"] + rng.normal(size=120)
+    small = {"n_estimators": 5, "num_leaves": 4, "verbose": -1, "n_jobs": 1}
+    named, gone = [3, 7], X.index.isin([3, 7])
+    classes = (y > 0).astype(int)
+    for model, targets in ((LGBMRegressor(**small), y), (LGBMClassifier(**small), classes)):
+        explainer = axil.Explainer(model.fit(X, targets), X, targets)
+        table = explainer.without(X.head(3), named)
+        pd.testing.assert_frame_equal(table, explainer.without(X.head(3), gone))
+        assert table.attrs["deleted"] == gone.sum() > 2
+        assert len(explainer.refit(drop=named).index) == (~gone).sum()
+    parts = (
+        frames.from_pandas(X, npartitions=2, sort=False),
+        frames.from_pandas(y, npartitions=2, sort=False),
+    )
+    table = axil.Explainer(LGBMRegressor(**small).fit(X, y), *parts).without(X.head(3), named)
+    assert table.attrs["deleted"] == gone.sum()
