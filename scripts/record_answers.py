@@ -73,18 +73,11 @@ def fit_cases() -> Iterator[Case]:
                 yield Case(
                     full_name, case.model, case.X, case.y, case.sample_weight, offsets, case.X_new
                 )
-    for name in boosting_models.CASES:
-        case = (
-            boosting_models.fitted(name)
-            if hasattr(boosting_models, "fitted")
-            else boosting_models.CASES[name].fit()
-        )
-        yield _additive_case(f"loss {name}", case)
-    for name, make in (more_models.MODELS | sampled_models.MODELS).items():
-        case = make()
-        if name in more_models.MODELS:
-            case = case.fit()
-        yield _additive_case(f"loss {name}", case)
+    for module in (boosting_models, more_models, sampled_models):
+        makers = module.CASES if module is boosting_models else module.MODELS
+        for name, make in makers.items():
+            case = make() if module is sampled_models else make().fit()
+            yield _additive_case(f"loss {name}", case)
 
 
 def _additive_case(name: str, case: Any) -> Case:

@@ -19,7 +19,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 import axil
 from axil import InputError, _core, adapters
-from axil.adapters.routes import Kind, Splits, Ways, make_routes
+from axil.adapters.routes import SplitKind, Splits, Ways, make_routes
 from axil.kernels.cpu import Cpu
 from tests.devices import GPU
 
@@ -359,19 +359,19 @@ def walk(nodes, tree, row):
     while at >= 0:
         i = begin + at
         value, kind = row[nodes.features[i]], nodes.kinds[i]
-        if kind == Kind.CATEGORIES:
+        if kind == SplitKind.CATEGORIES:
             table = nodes.outcomes[int(i)]
             known = -1 < value < len(table) - 2
             right = bool(
                 table[-1] if np.isnan(value) else table[int(value)] if known else table[-2]
             )
         else:
-            zeros = kind in (Kind.ZERO_LEFT, Kind.ZERO_RIGHT)
+            zeros = kind in (SplitKind.ZERO_LEFT, SplitKind.ZERO_RIGHT)
             missing = np.isnan(value) or (zeros and value == 0)
-            if missing and kind == Kind.AS_ZERO:
+            if missing and kind == SplitKind.AS_ZERO:
                 value, missing = 0.0, False
             right = (
-                kind in (Kind.RIGHT, Kind.ZERO_RIGHT)
+                kind in (SplitKind.RIGHT, SplitKind.ZERO_RIGHT)
                 if missing
                 else not value <= nodes.thresholds[i]
             )
@@ -395,13 +395,13 @@ def random_nodes(rng, n_leaves, n_features, n_thresholds):
         children.append(own)
         starts.append(starts[-1] + n - 1)
     total = starts[-1]
-    features, kinds = rng.integers(n_features, size=total), rng.integers(len(Kind), size=total)
-    kinds[features == 0] = Kind.CATEGORIES
-    kinds[(features != 0) & (kinds == Kind.CATEGORIES)] = Kind.RIGHT
+    features, kinds = rng.integers(n_features, size=total), rng.integers(len(SplitKind), size=total)
+    kinds[features == 0] = SplitKind.CATEGORIES
+    kinds[(features != 0) & (kinds == SplitKind.CATEGORIES)] = SplitKind.RIGHT
     thresholds = pools[features, rng.integers(n_thresholds, size=total)]
     outcomes = {
         int(i): rng.integers(2, size=7).astype(np.uint8)
-        for i in np.flatnonzero(kinds == Kind.CATEGORIES)
+        for i in np.flatnonzero(kinds == SplitKind.CATEGORIES)
     }
     return Splits(np.array(starts), features, thresholds, kinds, np.concatenate(children), outcomes)
 
@@ -435,7 +435,7 @@ def with_leaves(nodes, tree):
     left, right = (
         np.append(np.where(side < 0, n + ~side, side), none) for side in nodes.children[own].T
     )
-    kinds = (nodes.kinds[own] == Kind.LEFT).astype(np.uint8)
+    kinds = (nodes.kinds[own] == SplitKind.LEFT).astype(np.uint8)
     rest = nodes.features[own], nodes.thresholds[own], kinds
     return left, right, *(np.append(array, none.astype(array.dtype)) for array in rest)
 
@@ -472,7 +472,7 @@ def test_rows_follow_large_trees_node_by_node(n_leaves, n_rows):
 def test_too_many_thresholds_or_leaves_are_left_to_the_library():
     n = 70000
     chain = np.stack([~np.arange(n), np.append(np.arange(1, n), ~n)], axis=1)
-    kinds = np.full(n, Kind.LEFT.value)
+    kinds = np.full(n, SplitKind.LEFT.value)
     many = Splits(
         np.array([0, n]), np.zeros(n, dtype=np.int64), np.arange(n, dtype=float), kinds, chain, {}
     )

@@ -106,7 +106,7 @@ class Smoothing(Protocol):
 
 @dataclass(frozen=True)
 class Schedule:
-    """In which rounds T trees are fitted, for which outputs, and how they add up.
+    """The rounds and outputs of T trees, and how the trees add up to scores.
 
     With ``v_t`` the value of a row's leaf in tree t before the learning rate, the scores that round r sees are
 

@@ -16,7 +16,7 @@ Refusal = tuple[str, str]  # the reason, and the advice
 
 
 class Kind(Enum):
-    """What the numbers of a model are. The value is the word that users read."""
+    """The kind of numbers that a model gives. The value is the word that users read."""
 
     EXACT = "exact"  #: weights: a prediction is the sum of weights times targets
     ADDITIVE = "additive"  #: contributions of the training rows, which add up to the score

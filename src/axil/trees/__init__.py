@@ -1,1 +1,1 @@
-"""What libraries of tree ensembles fit: losses, leaf rules, and the record of one fit."""
+"""Records of fitted tree ensembles: losses, leaf rules, and one fit."""
