@@ -29,6 +29,8 @@ import numpy as np
 
 import axil
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for the models of the tests
+
 TOLERANCE = 1e-12  # relative to the largest number of an answer
 SHARE = 3  # one contract model in so many is asked
 QUERIES = 4
