@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
+from axil.arrays import FloatArray, IntArray
 from axil.attribution import Kind
 from axil.errors import ExactnessError, InputError, counted, shown
 from axil.explainer import Explainer
@@ -30,7 +31,6 @@ from axil.methods.what_if import by_label
 from axil.methods.without import change_columns
 from axil.output import changes_page, tables
 from axil.scale import ROUND_TRIP, TargetScale
-from axil.types import Array
 
 PARTS = ("targets changed", "rows added", "rows removed", "rows kept", "base", "new splits")
 STATUS = np.array(["kept", "changed", "added", "removed"], dtype=object)
@@ -46,28 +46,30 @@ class ComparedRows:
     """The M training rows of both models: those of the old one, then those added."""
 
     labels: NDArray[Any]  #: (M,)
-    status: NDArray[np.intp]  #: (M,) places in `STATUS`
-    before: NDArray[np.intp]  #: (M,) positions in the old data; -1: not there
+    status: IntArray  #: (M,) places in `STATUS`
+    before: IntArray  #: (M,) positions in the old data; -1: not there
     middle: NDArray[
         np.intp
     ]  #: (M,) positions in the old splits refitted to the new data; -1: not there
-    after: NDArray[np.intp]  #: (M,) positions in the new data; -1: not there
+    after: IntArray  #: (M,) positions in the new data; -1: not there
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
     """Changes of n predictions from one model to another, and what each training row did to them; made by `axil.compare`."""
 
-    before: Array  #: (n, K) predictions of the old model, on the scale of the fit
-    after: Array  #: (n, K) predictions of the new model, on the scale of the fit
-    parts: dict[str, Array]  #: (n, K) each: the parts of ``after - before``
-    effects: Array  #: (n, K, M) what each training row did
+    before: FloatArray  #: (n, K) predictions of the old model, on the scale of the fit
+    after: FloatArray  #: (n, K) predictions of the new model, on the scale of the fit
+    parts: dict[str, FloatArray]  #: (n, K) each: the parts of ``after - before``
+    effects: FloatArray  #: (n, K, M) what each training row did
     rows: ComparedRows
     old: Explainer
     new: Explainer
     X: Any
     _shown: Any  # the table's first columns
-    _weights: tuple[Array, Array] | None  # (n, K or 1, M) before and after; None of pushes
+    _weights: (
+        tuple[FloatArray, FloatArray] | None
+    )  # (n, K or 1, M) before and after; None of pushes
 
     def __repr__(self) -> str:
         kept, changed, added, removed = np.bincount(self.rows.status, minlength=4).tolist()
@@ -320,7 +322,7 @@ def _check_links(old: Explainer, new: Explainer) -> None:
         )
 
 
-def _link_words(explainer: Explainer, means: dict[str, Array]) -> str:
+def _link_words(explainer: Explainer, means: dict[str, FloatArray]) -> str:
     """Return what a score of 1 stands for, in words: "a mean of 2.72"."""
     score = np.ones((1, explainer._model.shape[1]))
     stands_for = explainer._model.meant(score)
@@ -464,7 +466,7 @@ def _with_middle(rows: ComparedRows, middle: Explainer) -> ComparedRows:
     return ComparedRows(rows.labels, rows.status, rows.before, places, rows.after)
 
 
-def _spread(values: Any, places: NDArray[np.intp]) -> Array:
+def _spread(values: Any, places: IntArray) -> FloatArray:
     """(n, ., M): numbers (n, ., N) of rows at these places; 0 where there is none."""
     found = np.zeros((*values.shape[:-1], len(places)))
     found[..., places >= 0] = values[..., places[places >= 0]]
@@ -514,7 +516,9 @@ def _batch(old: Explanation, middle: Explanation, rows: ComparedRows) -> dict[st
     return found | {"base": np.where(nothing, 0.0, base), "effects": effects}
 
 
-def _prove(before: Array, after: Array, parts: dict[str, Array], labels: NDArray[Any]) -> None:
+def _prove(
+    before: FloatArray, after: FloatArray, parts: dict[str, FloatArray], labels: NDArray[Any]
+) -> None:
     """Raise unless the parts lead from the old predictions to the new ones."""
     made = before + sum(parts.values())
     scale = max(float(np.abs(before).max()), float(np.abs(after).max()))
@@ -529,9 +533,7 @@ def _prove(before: Array, after: Array, parts: dict[str, Array], labels: NDArray
         )
 
 
-def _targets(
-    explainer: Explainer, places: NDArray[np.intp], outputs: NDArray[np.intp]
-) -> NDArray[Any]:
+def _targets(explainer: Explainer, places: IntArray, outputs: IntArray) -> NDArray[Any]:
     """Targets of rows at these places as people read them, of classes their names; missing where there is no row."""
     model, there = explainer._model, places >= 0
     made = made_of(explainer)

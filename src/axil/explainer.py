@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from axil import adapters, inputs
 from axil.adapters.contract import TrainingRows
+from axil.arrays import FloatArray
 from axil.errors import ExactnessError, InputError, UnsupportedModelError, counted, shown
 from axil.implicit import mean
 from axil.implicit.derivative_model import DerivativeModel
@@ -50,7 +51,6 @@ from axil.replay.exact_model import ExactModel
 from axil.replay.verified_model import InMemory, VerifiedModel
 from axil.report.reports import Reports
 from axil.scale import TargetScale, fitted_targets
-from axil.types import Array
 
 
 class Explainer(
@@ -318,9 +318,9 @@ class Explainer(
         return f"<axil.Explainer: {model.adapter.library}, {rows}, {kind[self.kind]}{proof}>"
 
     @property
-    def targets(self) -> Array:
+    def targets(self) -> FloatArray:
         """(n_train,) or (n_train, K): the training targets on the scale of the fit; one-hot for classes, 0 and 1 for two."""
-        found: Array = self._model.targets
+        found: FloatArray = self._model.targets
         return found[:, 0] if self.outputs is None else found
 
     @property

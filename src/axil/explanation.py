@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
+from axil.arrays import FloatArray, IntArray
 from axil.errors import InputError, counted
 from axil.inputs import as_count, as_positions, as_share, as_shares, group_codes, row_values
 from axil.output import comparables, page, tables
@@ -18,7 +19,6 @@ from axil.output.explained_arrays import Arrays
 from axil.output.portfolio import Portfolio
 from axil.output.predictions import WeightedSums
 from axil.reductions.choice import Choice
-from axil.types import Array
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -164,7 +164,7 @@ class Explanation(Arrays):
         chosen = page.as_options(shape, len(self), self._sums.context, known, sigma, **options)
         return page.write(page.summarise([self._sums], chosen), place)
 
-    def _groups(self, labels: Any, what: str) -> tuple[NDArray[np.intp], NDArray[Any]]:
+    def _groups(self, labels: Any, what: str) -> tuple[IntArray, NDArray[Any]]:
         about = self._sums.context
         rows, names = (None, None) if about is None else (about.X_train, about.feature_names)
         return group_codes(row_values(labels, rows, names, what), len(self.targets), what)
@@ -236,7 +236,7 @@ class Explanation(Arrays):
         return to_shap(self._sums.dense(), Explanation(self._sums.dense()).values)
 
 
-def to_shap(sums: WeightedSums, values: Array) -> Any:
+def to_shap(sums: WeightedSums, values: FloatArray) -> Any:
     """A ``shap.Explanation`` of contributions (n, n_train) or (n, n_train, K); see `Explanation.to_shap`."""
     try:
         from shap import Explanation

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from axil.arrays import FloatArray
 from axil.errors import AxilError, InputError, UnsupportedModelError, shown
 from axil.inputs.numbers import as_array
-from axil.types import Array
 
-Function = Callable[[Array], Any]
+Function = Callable[[FloatArray], Any]
 
 #: Functions that a saved file, or the command line, may name; and what each undoes.
 INVERSES: dict[str, Function] = {
@@ -65,7 +65,7 @@ class TargetScale:
         """Whether the model was fitted to logarithms, so that every row has a factor."""
         return self.base is not None
 
-    def inverse(self, values: Any) -> Array:
+    def inverse(self, values: Any) -> FloatArray:
         """Targets or predictions of the scale of the fit, (n,) or (n, K), as people read them: prices, not logarithms.
 
         Parameters
@@ -76,7 +76,7 @@ class TargetScale:
         what = f"The inverse of {self.name}" if self.onward else "inverse_func"
         return _applied(self.backward, values, what)
 
-    def forward(self, values: Any) -> Array:
+    def forward(self, values: Any) -> FloatArray:
         """Targets as the user gives them, (n,) or (n, K), on the scale of the fit.
 
         Where the model transforms its targets itself they are given untransformed. Where the user did it they are given
@@ -89,7 +89,7 @@ class TargetScale:
         """
         return _applied(self.onward, values, f"The model's {self.name} of the targets")
 
-    def factors(self, contributions: Array) -> Array:
+    def factors(self, contributions: FloatArray) -> FloatArray:
         """For logarithms: ``(target + shift) ** weight`` from ``weight * log(target + shift)``."""
         assert self.base is not None
         with np.errstate(over="ignore"):
@@ -111,7 +111,7 @@ def inverse_named(name: str) -> Function | None:
     return (known | {"log10": partial(np.power, 10.0)}).get(name)
 
 
-def _applied(function: Function | None, values: Any, what: str) -> Array:
+def _applied(function: Function | None, values: Any, what: str) -> FloatArray:
     """A function of (n, K) numbers, whatever it raises or returns."""
     numbers = np.asarray(values, dtype=np.float64)
     if function is None or not numbers.size:
@@ -142,12 +142,12 @@ def _applied(function: Function | None, values: Any, what: str) -> Array:
 class FittedTargets:
     """Targets of the training rows on both scales."""
 
-    targets: Array  #: (N, K) on the scale of the fit
-    shown: Array  #: (N, K) as people read them
+    targets: FloatArray  #: (N, K) on the scale of the fit
+    shown: FloatArray  #: (N, K) as people read them
     scale: TargetScale
 
 
-def fitted_targets(own: TargetScale, inverse_func: Any, given: Array, y: Any) -> FittedTargets:
+def fitted_targets(own: TargetScale, inverse_func: Any, given: FloatArray, y: Any) -> FittedTargets:
     """Both scales of targets (N, K) that are given as ``y_train`` was, checked; ``own`` is the model's scale.
 
     ``y`` is ``y_train`` itself, for its type: libraries transform targets in it, and float32 has other logarithms than float64.
@@ -185,11 +185,11 @@ def fitted_targets(own: TargetScale, inverse_func: Any, given: Array, y: Any) ->
     return FittedTargets(targets, given, _recognised(scale, targets))
 
 
-def _in_type(function: Function, dtype: Any, values: Array) -> Any:
+def _in_type(function: Function, dtype: Any, values: FloatArray) -> Any:
     return function(values.astype(dtype))
 
 
-def _digits(function: Function, values: Array) -> float:
+def _digits(function: Function, values: FloatArray) -> float:
     """The relative rounding of what a function returns: NumPy's logarithms of int8 have half precision."""
     with np.errstate(all="ignore"):
         kind = np.asarray(function(values)).dtype
@@ -208,7 +208,7 @@ def user_scale(inverse_func: Any) -> TargetScale:
     )
 
 
-def _inverted(scale: TargetScale, targets: Array) -> FittedTargets:
+def _inverted(scale: TargetScale, targets: FloatArray) -> FittedTargets:
     seen = scale.inverse(targets)
     if not np.isfinite(seen).all():
         bad = targets[~np.isfinite(seen)][0]
@@ -220,7 +220,9 @@ def _inverted(scale: TargetScale, targets: Array) -> FittedTargets:
     return FittedTargets(targets, seen, _recognised(scale, targets))
 
 
-def loaded_targets(scale: TargetScale, targets: Array, seen: Array | None) -> FittedTargets:
+def loaded_targets(
+    scale: TargetScale, targets: FloatArray, seen: FloatArray | None
+) -> FittedTargets:
     """Both scales of targets (N, K) out of a file, which says what people read, once that follows from the function."""
     found = _inverted(scale, targets)
     if seen is None:
@@ -234,7 +236,7 @@ def loaded_targets(scale: TargetScale, targets: Array, seen: Array | None) -> Fi
     return replace(found, shown=seen)
 
 
-def _require_finite(given: Array, targets: Array, name: str) -> None:
+def _require_finite(given: FloatArray, targets: FloatArray, name: str) -> None:
     bad = ~np.isfinite(targets)
     if bad.any():
         raise InputError(
@@ -243,7 +245,7 @@ def _require_finite(given: Array, targets: Array, name: str) -> None:
         )
 
 
-def _require_monotone(targets: Array, seen: Array, what: str) -> None:
+def _require_monotone(targets: FloatArray, seen: FloatArray, what: str) -> None:
     """Raise where an order of targets is turned round, or lost altogether."""
     for t, y in zip(targets.T, seen.T):
         order, slack = np.argsort(t, kind="stable"), REVERSAL * float(np.abs(y).max(initial=0.0))
@@ -267,7 +269,7 @@ def _require_monotone(targets: Array, seen: Array, what: str) -> None:
             )
 
 
-def _recognised(scale: TargetScale, targets: Array) -> TargetScale:
+def _recognised(scale: TargetScale, targets: FloatArray) -> TargetScale:
     """The scale, with its base where the inverse is a power, at the targets and around them; the targets' own if it is none."""
     low, high = targets.min(axis=0), targets.max(axis=0)
     beyond = np.maximum(high - low, 1.0) / 2

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import adapters, inputs
+from axil.arrays import BoolArray, FloatArray
 from axil.errors import InputError, UnsupportedModelError, UnsupportedQuestionError
 from axil.inputs.columns import occurrences
 from axil.kernels import Cells
@@ -18,7 +19,6 @@ from axil.machine.memory import Limits
 from axil.machine.progress import track
 from axil.replay.rows_of_the_fit import rows_of_the_fit, twins_among
 from axil.structure import cell_dtype
-from axil.types import Array
 
 BLOCK_ENTRIES = 1 << 22  # leaf numbers asked of the library at a time
 COMPARED = 4000  # leaves that are compared in the time that a row and tree takes in the set-up of an explainer
@@ -36,7 +36,7 @@ def similarity(
     n_threads: int | None = None,
     memory_limit: int | str | None = None,
     device: str = "cpu",
-) -> Array | tuple[Array, NDArray[np.int64]]:
+) -> FloatArray | tuple[FloatArray, NDArray[np.int64]]:
     """The share of a model's trees in which each row of X is in the same leaf as each row of ``other``.
 
     From 0, no leaf in common, to 1, the same leaf in every tree. Only the trees are looked at: no training data is needed and
@@ -116,7 +116,7 @@ def novelty(
     *,
     n_threads: int | None = None,
     memory_limit: int | str | None = None,
-) -> Array:
+) -> FloatArray:
     """How far each row of X lies outside the training rows that share its leaves, as a mean over the trees of a model.
 
     A tree sends a row that lies beyond all training rows to the leaf at the edge and cannot know: its prediction, its weights
@@ -186,7 +186,7 @@ def novelty(
     return np.searchsorted(np.sort(scores[2]), scores[0]) / max(len(scores[2]), 1)
 
 
-def _fitted(rows: Any, trained: Any) -> NDArray[np.bool_]:
+def _fitted(rows: Any, trained: Any) -> BoolArray:
     """Which rows are to be left out as training rows, whose features they have."""
     if not rows.shape[0] or not trained.shape[0]:
         return np.zeros(rows.shape[0], dtype=np.bool_)
@@ -198,7 +198,7 @@ def _fitted(rows: Any, trained: Any) -> NDArray[np.bool_]:
     return rows_of_the_fit(equal, own, "held_out", "the same features", HARM)
 
 
-def _numbers(table: Any) -> Array:
+def _numbers(table: Any) -> FloatArray:
     """(n, p): the columns of numbers; nan where a value is missing."""
     frame = inputs.as_frame(table)
     if frame is None:
@@ -214,7 +214,12 @@ def _numbers(table: Any) -> Array:
 
 
 def _add_distance(
-    total: Array, leaf: Cells, values: Array, low: Array, high: Array, spread: Array
+    total: FloatArray,
+    leaf: Cells,
+    values: FloatArray,
+    low: FloatArray,
+    high: FloatArray,
+    spread: FloatArray,
 ) -> None:
     """Add how far rows lie from the boxes of their leaves: 0 for a missing value, and in a leaf without training rows."""
     own = leaf.astype(np.intp)
@@ -229,7 +234,7 @@ def _rows(leaves: Cells, dtype: Any, limits: Limits) -> Any:
     return backend_of(limits).rows(np.ascontiguousarray(leaves, dtype=dtype), starts)
 
 
-def _weights(given: Any, n_trees: int) -> Array:
+def _weights(given: Any, n_trees: int) -> FloatArray:
     weights = inputs.as_vector(given, n_trees, "tree_weights", "trees")
     if (weights < 0).any() or not weights.any():
         raise InputError("tree_weights must not be below 0, nor all 0.")

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters.estimators import clone, seeds_of
+from axil.arrays import FloatArray, IntArray
 from axil.errors import ApproximationWarning, InputError, counted, shown, warn
 from axil.inputs.copies import frozen
 from axil.machine.progress import track
 from axil.output import tables
-from axil.types import Array
 
 METHODS = {"bootstrap": "to drawn rows", "seed": "with other seeds"}
 MOST_SEED = 2**31 - 1
@@ -24,7 +24,7 @@ MOST_SEED = 2**31 - 1
 class Stability:
     """Predictions of real refits of one estimator; made by `axil.refits`."""
 
-    predictions: Array  #: (refits, n) or (refits, n, K); of classes probabilities
+    predictions: FloatArray  #: (refits, n) or (refits, n, K); of classes probabilities
     query_index: NDArray[Any]  #: (n,) the labels of the rows predicted
     outputs: (
         NDArray[Any] | None
@@ -43,12 +43,12 @@ class Stability:
         return f"{len(self.predictions)} refits {METHODS[self.method]}"
 
     @property
-    def mean(self) -> Array:
+    def mean(self) -> FloatArray:
         """(n,) or (n, K): the mean over refits."""
         return np.asarray(self.predictions.mean(axis=0))
 
     @property
-    def std(self) -> Array:
+    def std(self) -> FloatArray:
         """(n,) or (n, K): the standard deviation over refits."""
         return np.asarray(self.predictions.std(axis=0, ddof=1))
 
@@ -187,11 +187,11 @@ def _rows(X: Any) -> Any:
     return X if hasattr(X, "shape") else np.asarray(X)
 
 
-def _taken(y: Any, rows: NDArray[np.intp]) -> Any:
+def _taken(y: Any, rows: IntArray) -> Any:
     return y.iloc[rows] if hasattr(y, "iloc") else inputs.as_array(y, "y")[rows]
 
 
-def _predicted(fitted: Any, X: Any, classes: NDArray[Any] | None) -> Array:
+def _predicted(fitted: Any, X: Any, classes: NDArray[Any] | None) -> FloatArray:
     """(n,) or (n, K): predictions; of classes probabilities, 0 for a class that was not drawn."""
     if classes is None:
         return np.asarray(fitted.predict(X), dtype=np.float64)

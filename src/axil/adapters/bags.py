@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.boosted_fit import RowGradients
+from axil.arrays import FloatArray
 from axil.errors import InputError
 
 T = TypeVar("T")
@@ -20,7 +21,7 @@ class RecordedBags:
     name = "bags="
     needs_gradients = False
 
-    def __init__(self, bags: NDArray[np.float64], n_trees: int):
+    def __init__(self, bags: FloatArray, n_trees: int):
         if bags.shape[1] != n_trees:
             raise InputError(
                 f"bags has {bags.shape[1]} columns; expected one for each of the {n_trees} trees."

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.arrays import BoolArray, FloatArray
 from axil.errors import UnsupportedModelError
 from axil.kernels import Backend
 from axil.structure import (
@@ -30,7 +31,6 @@ from axil.structure import (
     Regularisation,
 )
 from axil.trees.losses import Loss, Squared
-from axil.types import Array
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class RowGradients:
     """The gradients by which a sampler may choose rows."""
 
     #: (N, K) minus the gradients of the loss by the scores. With hessians they are multiplied by the row weights
-    negative: Array
-    hessians: Array | None = (
+    negative: FloatArray
+    hessians: FloatArray | None = (
         None  #: (N, K), multiplied by the row weights; None: residuals of squared error, all one
     )
 
@@ -91,7 +91,9 @@ class Placement(Protocol):
 class Smoothing(Protocol):
     """The share of each node's own value in path smoothing, where only the sums of the leaves show it."""
 
-    def own(self, tree: int, sums: Array, weights: Array, values: Array) -> Array:
+    def own(
+        self, tree: int, sums: FloatArray, weights: FloatArray, values: FloatArray
+    ) -> FloatArray:
         """Return the shares of one tree's nodes, (M_t,).
 
         Parameters
@@ -117,19 +119,21 @@ class Schedule:
     scores and puts them back smaller; model shrinkage scales all trees before a new one is added.
     """
 
-    learning_rates: Array  #: (T,) nan: the model does not state the rate, and the replay finds it
+    learning_rates: (
+        FloatArray  #: (T,) nan: the model does not state the rate, and the replay finds it
+    )
     rounds: NDArray[
         np.int64
     ]  #: (T,) the round of each tree, rising; trees of one round see the same scores
     outputs: NDArray[np.int64] | None = (
         None  #: (T,) the output that each tree serves; None: every tree serves all
     )
-    tree_shares: Array | None = None  #: (R + 1, T); None: plain boosting
-    initial_shares: Array | None = None  #: (R + 1,); None: all one
+    tree_shares: FloatArray | None = None  #: (R + 1, T); None: plain boosting
+    initial_shares: FloatArray | None = None  #: (R + 1,); None: all one
 
     @classmethod
     def one_by_one(
-        cls, learning_rates: Array, coefficients: Coefficients | None = None
+        cls, learning_rates: FloatArray, coefficients: Coefficients | None = None
     ) -> Schedule:
         """Return the schedule of trees that serve all outputs and are a round each."""
         rounds = np.arange(len(learning_rates))
@@ -138,7 +142,7 @@ class Schedule:
         return cls(learning_rates, rounds, None, coefficients.omega, coefficients.beta)
 
     @classmethod
-    def in_stages(cls, learning_rates: Array, n_outputs: int) -> Schedule:
+    def in_stages(cls, learning_rates: FloatArray, n_outputs: int) -> Schedule:
         """Return the schedule of plain boosting with one tree per round and output."""
         numbers = np.arange(len(learning_rates))
         return cls(learning_rates, numbers // n_outputs, numbers % n_outputs)
@@ -160,7 +164,7 @@ class Schedule:
         return [range(start, end) for start, end in pairwise([*first, len(self.rounds)])]
 
     @property
-    def shares_of_initial(self) -> Array:
+    def shares_of_initial(self) -> FloatArray:
         """(R + 1,): ``initial_shares``, also where they are all one."""
         return np.ones(self.n_rounds + 1) if self.initial_shares is None else self.initial_shares
 
@@ -199,16 +203,16 @@ class BoostedFit:
 
     n_leaves: NDArray[np.int64]  #: (T,)
     #: (L, K), or (L, 1) where each tree serves one output: what each leaf adds to a prediction, learning rates included
-    leaf_values: Array
+    leaf_values: FloatArray
     leaf_counts: (
         NDArray[np.int64] | None
     )  #: (L,) rows in each leaf that were drawn, by the model's own account
-    leaf_weights: Array | None  #: (L,) their total weight * draw, where the model says
-    l2: Array  #: (L,) what regularisation adds to the leaf's denominator
+    leaf_weights: FloatArray | None  #: (L,) their total weight * draw, where the model says
+    l2: FloatArray  #: (L,) what regularisation adds to the leaf's denominator
     schedule: Schedule
     #: (K,) the constants that scores start from; None: the link of the weighted means of the targets
-    base: Array | None
-    base_value: Array  #: (K,) that start as numbers
+    base: FloatArray | None
+    base_value: FloatArray  #: (K,) that start as numbers
     loss: Loss = Squared()  # noqa: RUF009 - a frozen value
     l1: float = 0.0  #: by how much a sum is moved towards zero
     max_step: float = np.inf  #: the largest |value| of a leaf before the learning rate
@@ -223,21 +227,19 @@ class BoostedFit:
     smoothing: Smoothing | None = (
         None  #: what finds ``own`` of the nodes, tree by tree, from the sums of their leaves
     )
-    steps: int | Array = 1  #: Newton steps, of all leaves or (L,) of each
+    steps: int | FloatArray = 1  #: Newton steps, of all leaves or (L,) of each
     l2_by_weight: bool = False  #: whether l2 is in proportion to the mean weight of all rows
     #: (N,) the weights whose mean l2 is in proportion to, where rows have no weight for want of a target; None: ``row_weights``
-    scaling_weights: Array | None = None
-    row_weights: Array | None = (
+    scaling_weights: FloatArray | None = None
+    row_weights: FloatArray | None = (
         None  #: (N,) weights that the fit used in place of the sample weights
     )
-    leaf_factors: Array | None = (
+    leaf_factors: FloatArray | None = (
         None  #: (N,) what multiplies row weights in leaves, but not in the initial scores
     )
     #: how ``row_weights``, or the draws, follow from the labels of the rows; None: they do not
     class_counts: ClassCounts | None = None
-    held_out: NDArray[np.bool_] | None = (
-        None  #: (N,) rows that took no part in the fit (early stopping)
-    )
+    held_out: BoolArray | None = None  #: (N,) rows that took no part in the fit (early stopping)
     sampler: Sampler | None = None
     #: where a leaf's value is a percentile of its drawn rows' residuals; there is no regularisation then
     ranks: Ranks | None = None
@@ -245,22 +247,22 @@ class BoostedFit:
     based: bool = False  #: whether the first tree is the base: see `Adapter.starts_with_base`
     averages: bool = False  #: whether trees are averaged, so that a leaf without rows takes the value of a node above it
     #: (L,) what the library adds to the values as it prints them: a base in the first tree's
-    printed_shift: Array | float = 0.0
+    printed_shift: FloatArray | float = 0.0
     #: (L,) how far sums in single precision, in an order that is not known, leave values off
-    value_slack: Array | float = 0.0
+    value_slack: FloatArray | float = 0.0
     #: (L,) sums of row weight times hessian over each leaf's rows, and over its outputs where these share trees, as the
     #: library recorded them; None: it did not
-    leaf_hessians: Array | None = None
+    leaf_hessians: FloatArray | None = None
     score_precision: type[np.floating[Any]] = (
         np.float64
     )  #: in which the library keeps the scores of its training rows
     #: why trees may disagree with the data of the last fit; it is asked with those (T,) that agree
-    explain_mismatch: Callable[[NDArray[np.bool_]], UnsupportedModelError | None] | None = None
+    explain_mismatch: Callable[[BoolArray], UnsupportedModelError | None] | None = None
     columns: NDArray[np.int64] | None = (
         None  #: (T,) which columns of `Adapter.leaves` these trees are; None: all
     )
     #: (N,) what ``leaf_weights`` are sums of where the library recorded others than the rows' own
-    recorded_by: Array | None = None
+    recorded_by: FloatArray | None = None
     placement: Placement | None = (
         None  #: None: training rows had the leaves that `Adapter.assign` gives them
     )
@@ -268,12 +270,12 @@ class BoostedFit:
     no_derivative: str = ""  #: why there are no derivatives by the targets; empty: there are
 
     @property
-    def learning_rates(self) -> Array:
+    def learning_rates(self) -> FloatArray:
         """(T,): see `Schedule`."""
         return self.schedule.learning_rates
 
     @property
-    def initial(self) -> Array:
+    def initial(self) -> FloatArray:
         """(K,): where the scores of predictions start, offsets apart."""
         return np.asarray(self.schedule.shares_of_initial[-1] * self.base_value)
 
@@ -295,6 +297,6 @@ class BoostedFit:
         """The type that holds how often, or with what factor, rows are drawn; None: all rows, always."""
         return None if self.sampler is None else self.sampler.dtype
 
-    def with_learning_rates(self, learning_rates: Array) -> BoostedFit:
+    def with_learning_rates(self, learning_rates: FloatArray) -> BoostedFit:
         """Return the fit with these learning rates, (T,)."""
         return replace(self, schedule=replace(self.schedule, learning_rates=learning_rates))

@@ -15,13 +15,13 @@ from axil.adapters.boosted_fit import BoostedFit, Placement, RowGradients, Sampl
 from axil.adapters.boundary import ReadsRows
 from axil.adapters.linear_steps import LinearSteps
 from axil.adapters.routes import Routes, Ways
+from axil.arrays import FloatArray
 from axil.errors import UnsupportedModelError
 from axil.inputs.label_classes import LabelClasses
 from axil.kernels import Backend
 from axil.machine.arrays import largest_size
 from axil.scale import IDENTITY, TargetScale
 from axil.structure import Ancestors, Coefficients, Nodes
-from axil.types import Array
 
 __all__ = [
     "Adapter",
@@ -54,14 +54,16 @@ class Totals:
     weight: float  #: the sum of the weights
     lightest: float  #: the smallest weight
     even: bool  #: whether every weight is one
-    sums: Array  #: (K,) of weight * target
+    sums: FloatArray  #: (K,) of weight * target
     size: float  #: the sum of |target|, over all outputs
     largest: float  #: the largest |target|
     weighted: bool  #: whether there are weights
     offset: bool  #: whether there are offsets
 
     @classmethod
-    def of(cls, targets: Array, weights: Array | None, offsets: Array | None) -> Totals:
+    def of(
+        cls, targets: FloatArray, weights: FloatArray | None, offsets: FloatArray | None
+    ) -> Totals:
         """The totals of rows with targets (N, K) and weights (N,)."""
         weighted = targets if weights is None else targets * weights[:, None]
         return cls(
@@ -77,7 +79,7 @@ class Totals:
         )
 
     @property
-    def means(self) -> Array:
+    def means(self) -> FloatArray:
         """(K,): the weighted means of the targets."""
         return self.sums / self.weight
 
@@ -99,8 +101,8 @@ class Totals:
 class LeafTotals:
     """Sums that made the L leaves of one entry of the trees, as the library saw them."""
 
-    weights: Array  #: (L,) of weight * draw
-    sums: Array  #: (L, K) of weight * draw * residual
+    weights: FloatArray  #: (L,) of weight * draw
+    sums: FloatArray  #: (L, K) of weight * draw * residual
 
 
 @dataclass(frozen=True)
@@ -113,10 +115,10 @@ class TrainingRows:
     """
 
     X: Any
-    targets: Array  #: (N, K)
-    weights: Array | None = None  #: (N,)
-    offsets: Array | None = None  #: (N, K)
-    bags: Array | None = (
+    targets: FloatArray  #: (N, K)
+    weights: FloatArray | None = None  #: (N,)
+    offsets: FloatArray | None = None  #: (N, K)
+    bags: FloatArray | None = (
         None  #: (N, T) how often each row was drawn for each tree, where that was recorded
     )
     #: of each entry of the trees, once the rows were walked through the fit, for an adapter that ``settles`` by them
@@ -138,7 +140,7 @@ class FittedSmoother:
 
     training: Any  #: (N, p) features of the training rows
     solution: (
-        Array | LinearSteps | None
+        FloatArray | LinearSteps | None
     )  #: (p, N); None: the features of a query are its weights, sparse (n, N)
     weighs_squares: bool = (
         False  #: whether sample weights multiply the squared errors that the solution minimises
@@ -192,7 +194,7 @@ class Model(Protocol):
     def coordinates(self, X: Any, n_threads: int = 1) -> Any:
         """Coordinates that weights are computed from: leaves of trees, or features of a smoother."""
 
-    def predictions(self, X: Any) -> Array:
+    def predictions(self, X: Any) -> FloatArray:
         """(n, K): what the model predicts by default (probabilities of a classifier), without offsets."""
 
     def causes(self, what: str) -> str:
@@ -227,7 +229,7 @@ class Adapter(Model, Protocol):
     def trees(self, rows: TrainingRows) -> list[BoostedFit]:
         """The model's trees: one entry for all outputs where they share trees, else one for each output."""
 
-    def l2_at(self, l2: Array, before: float, after: float) -> Array:
+    def l2_at(self, l2: FloatArray, before: float, after: float) -> FloatArray:
         """Return l2 (L,), which follows the mean weight of all rows, where that is ``after`` and no longer ``before``."""
 
     def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
@@ -268,18 +270,18 @@ class SmootherModel(Defaults):
     #: outputs have different weights
     smoother: Callable[..., FittedSmoother | list[FittedSmoother]]
 
-    def row_weights(self, targets: Array, weights: Array | None) -> Array | None:
+    def row_weights(self, targets: FloatArray, weights: FloatArray | None) -> FloatArray | None:
         """Return what each row counts in the fit, (N,): its sample weight, and what the model makes of its class."""
         return weights
 
-    def check_kept(self, X: Any, targets: Array, weights: Array | None) -> None:
+    def check_kept(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> None:
         """Raise unless the training data are what the model itself keeps of them. Default: it keeps nothing."""
 
-    def again(self, X: Any, targets: Array, weights: Array | None) -> Array | None:
+    def again(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> FloatArray | None:
         """(N, K): predictions of the library's solver when it is run again on these data; None where it cannot be."""
         return None
 
-    def unsolved(self, X: Any, weights: Array | None, error: float) -> UnsupportedModelError:
+    def unsolved(self, X: Any, weights: FloatArray | None, error: float) -> UnsupportedModelError:
         """The refusal of a fit whose solver leaves such an error, relative to the largest |prediction|, on its own data."""
         return UnsupportedModelError(
             "solver",
@@ -323,7 +325,7 @@ class TreeModel(Defaults, Adapter):
             if table is None or not self.routes.assign(table, own, n_threads, backend):
                 own[...] = self.leaves(rows).T
 
-    def l2_at(self, l2: Array, before: float, after: float) -> Array:
+    def l2_at(self, l2: FloatArray, before: float, after: float) -> FloatArray:
         """Return l2 (L,), which follows the mean weight of all rows, where that is ``after`` and no longer ``before``."""
         return l2 * (after / before)
 

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from axil.arrays import FloatArray
 from axil.errors import ExactnessError
-from axil.types import Array
 
 SAME = 1e-6  # of a column's range: a transformer may compute the rows it is fitted on otherwise than later ones
 ROUNDING = 1e3  # roundings of the largest value, which a transformer may mix into any column
@@ -48,7 +48,7 @@ def check_rows(kept: Any, given: Any) -> None:
     raise ExactnessError(what, float(dense[0][row, column]), float(dense[1][row, column]), cause)
 
 
-def check_targets(kept: Array, given: Array) -> None:
+def check_targets(kept: FloatArray, given: FloatArray) -> None:
     """Raise unless the targets, both (N, K), are those that the model keeps."""
     slack = SAME * (float(np.abs(kept).max(initial=0.0)) or 1.0)
     apart = np.argwhere(~(np.abs(kept - given) <= slack))
@@ -98,7 +98,7 @@ def _apart_sparse(kept: Any, given: Any) -> tuple[int, int] | None:
     return None if not len(far) else (int(difference.row[far[0]]), int(difference.col[far[0]]))
 
 
-def _slack(dtype: Any, spread: NDArray[Any], largest: float) -> Array:
+def _slack(dtype: Any, spread: NDArray[Any], largest: float) -> FloatArray:
     """(p,): how far apart equal rows may be."""
     rounding = float(np.finfo(dtype).eps) if np.dtype(dtype).kind == "f" else 0.0
     return np.asarray(SAME * spread.astype(np.float64) + ROUNDING * rounding * float(largest))

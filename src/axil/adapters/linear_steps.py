@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.arrays import BoolArray, FloatArray
 from axil.kernels.cpu import product
-from axil.types import Array
 
 
 @dataclass(frozen=True)
@@ -25,15 +25,13 @@ class LinearTree:
 
     features: Any  #: B, sparse (N, P): what the fit multiplied the coefficients by
     leaf: NDArray[np.integer[Any]]  #: (N,)
-    weights: Array  #: (N,) weight * draw
-    complete: NDArray[np.bool_]  #: (N,) rows that take part in the regression of their leaf
+    weights: FloatArray  #: (N,) weight * draw
+    complete: BoolArray  #: (N,) rows that take part in the regression of their leaf
     values: NDArray[np.int64]  #: (L,) which coefficients are the leaves' values
     inverse: Any  #: sparse (P, P): from sums over the rows to coefficients, the rate included
-    steady: (
-        Array  #: (L,) the smallest eigenvalue of each leaf's regression, relative to the largest
-    )
+    steady: FloatArray  #: (L,) the smallest eigenvalue of each leaf's regression, relative to the largest
 
-    def solved(self, residuals: Array) -> Array:
+    def solved(self, residuals: FloatArray) -> FloatArray:
         """(P, S): the coefficients that residuals (N, S) lead to."""
         weighted = self.weights[:, None] * residuals
         sums = self.features.T @ (self.complete[:, None] * weighted)
@@ -41,7 +39,7 @@ class LinearTree:
             column[self.values] = np.bincount(self.leaf, own, len(self.values))
         return np.asarray(self.inverse @ sums)
 
-    def pulled(self, u: Array) -> Array:
+    def pulled(self, u: FloatArray) -> FloatArray:
         """(N, S): the transpose of `solved`, for u (P, S)."""
         back = self.inverse.T @ u
         found = self.complete[:, None] * (self.features @ back) + back[self.values][self.leaf]
@@ -52,7 +50,7 @@ class LinearTree:
 class LinearSteps:
     """The map (P, N) from targets to the coefficients of all trees, of which the first is what predictions start from."""
 
-    start: Array  #: (N,) of each target in the start
+    start: FloatArray  #: (N,) of each target in the start
     trees: Sequence[LinearTree]
 
     @property
@@ -69,7 +67,7 @@ class LinearSteps:
         for tree in self.trees:
             yield tree, slice(first, first := first + tree.inverse.shape[0])
 
-    def __matmul__(self, v: Array) -> Array:
+    def __matmul__(self, v: FloatArray) -> FloatArray:
         """(P, S): the coefficients that vectors (N, S) in the place of the targets lead to."""
         found = np.empty((self.shape[0], v.shape[1]))
         found[0] = product(self.start[None], v)[0]
@@ -86,7 +84,7 @@ class TransposedSteps:
 
     steps: LinearSteps
 
-    def __matmul__(self, u: Array) -> Array:
+    def __matmul__(self, u: FloatArray) -> FloatArray:
         """(N, S): the weights of the targets in ``u' coefficients``, for u (P, S)."""
         found = np.zeros((self.steps.shape[1], u.shape[1]))
         for tree, own in reversed(list(self.steps.places())):

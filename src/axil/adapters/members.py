@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil.adapters.contract import Defaults, Model, TrainingRows
-from axil.types import Array
+from axil.arrays import FloatArray, IntArray
 
 __all__ = ["Coordinates", "Member", "ResidualModel", "SumModel"]
 
@@ -39,16 +38,16 @@ class Member:
     model: Model
     coefficient: float = 1.0  #: what its predictions are multiplied by
     output: int | None = None  #: the one output that it predicts; None: all
-    columns: NDArray[np.intp] | None = None  #: the features that it looks at; None: all
-    rows: NDArray[np.intp] | None = (
+    columns: IntArray | None = None  #: the features that it looks at; None: all
+    rows: IntArray | None = (
         None  #: the rows of its fit, in their order, repeated as they were drawn; None: all
     )
-    draws: NDArray[np.intp] | None = (
+    draws: IntArray | None = (
         None  #: (N,) how often each row was drawn, where its fit took that for weights
     )
     weighted: bool = True  #: whether its fit was given the sample weights
 
-    def weights(self, weights: Array | None) -> Array | None:
+    def weights(self, weights: FloatArray | None) -> FloatArray | None:
         """The sample weights of its own rows, from those (N,) of all."""
         weights = weights if self.weighted else None
         if self.draws is not None:
@@ -122,7 +121,7 @@ class SumModel(Defaults):
         X = self._rows(X)
         return [X if member.columns is None else X[:, member.columns] for member in self.members]
 
-    def check_kept(self, X: Any, targets: Array, weights: Array | None) -> None:
+    def check_kept(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> None:
         """Raise unless the training data are what the model itself keeps of them. Default: it keeps nothing."""
 
     def members_on(self, rows: TrainingRows) -> list[Member]:
@@ -136,7 +135,7 @@ class SumModel(Defaults):
             tuple(member.model.coordinates(rows, n_threads) for member, rows in each)
         )
 
-    def predictions(self, X: Any) -> Array:
+    def predictions(self, X: Any) -> FloatArray:
         """(n, K): what the whole model predicts by its own account."""
         with (
             warnings.catch_warnings()
@@ -156,7 +155,7 @@ class ResidualModel(SumModel):
 
     stages: Any  #: the adapter of the trees
 
-    def kept_rows(self, n_rows: int) -> NDArray[np.intp] | None:
+    def kept_rows(self, n_rows: int) -> IntArray | None:
         """The rows, among ``n_rows``, that both were fitted on, in the order of their fits; None: all rows."""
-        found: NDArray[np.intp] | None = self.stages.kept_rows(n_rows)
+        found: IntArray | None = self.stages.kept_rows(n_rows)
         return found

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from axil.arrays import FloatArray
 from axil.errors import InputError, shown
 from axil.trees.residual_losses import Custom
-from axil.types import Array
 
 __all__ = ["Objective", "as_objective"]
 
@@ -49,7 +49,7 @@ class Objective:
     native: bool  #: called as (scores, data set), as of a Booster; else as (labels, scores, ...), as of an estimator
 
     def loss(
-        self, targets: Array, weights: Array | None, precision: Any, no_weights: Any
+        self, targets: FloatArray, weights: FloatArray | None, precision: Any, no_weights: Any
     ) -> Custom:
         """The loss on rows with these targets (N, K) and weights; scores are given in this precision."""
         label = targets[:, 0] if targets.shape[1] == 1 else targets.argmax(axis=1)
@@ -58,7 +58,7 @@ class Objective:
             asked=partial(self.asked, TrainingSet(label.astype(np.float32), weight), precision)
         )
 
-    def asked(self, rows: TrainingSet, precision: Any, F: Array) -> tuple[Any, Any]:
+    def asked(self, rows: TrainingSet, precision: Any, F: FloatArray) -> tuple[Any, Any]:
         """Gradients and hessians of these rows at scores (N, K)."""
         return self.call((F[:, 0] if F.shape[1] == 1 else F).astype(precision), rows)
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.arrays import BoolArray, FloatArray
 from axil.kernels import Backend, cpu
 from axil.kernels.choose import host_backend
-from axil.types import Array
 
 MOST_THRESHOLDS = MOST_LEAVES = 65535  # of a column, of a tree: both are numbered in two bytes
 LARGE = 500  # nodes of a tree, in the mean: to follow every row's way takes less time than to have every node look at every row
@@ -39,7 +39,7 @@ class Splits:
 
     starts: NDArray[np.int64]  #: (T + 1,) where each tree's nodes begin
     features: NDArray[np.int64]  #: (M,)
-    thresholds: Array  #: (M,); of no account for categories
+    thresholds: FloatArray  #: (M,); of no account for categories
     kinds: NDArray[np.int64]  #: (M,) of `SplitKind`
     children: NDArray[
         np.int64
@@ -54,7 +54,7 @@ class Routes:
     """The nodes with each value's rank among its column's thresholds in place of the value."""
 
     columns: NDArray[np.int64]
-    thresholds: Array
+    thresholds: FloatArray
     views: NDArray[np.int64]
     outcomes: NDArray[np.uint8]
     nodes: NDArray[np.int32]
@@ -150,8 +150,8 @@ def make_routes(
 
 
 def _ranks(
-    column: NDArray[np.int64], thresholds: Array, numeric: NDArray[np.bool_], n_columns: int
-) -> tuple[Array, NDArray[np.int64], NDArray[np.int64]]:
+    column: NDArray[np.int64], thresholds: FloatArray, numeric: BoolArray, n_columns: int
+) -> tuple[FloatArray, NDArray[np.int64], NDArray[np.int64]]:
     """The distinct thresholds of all columns, column after column, each node's rank among its own, and the columns' ends."""
     chosen = np.flatnonzero(numeric)
     order = chosen[np.lexsort((thresholds[chosen], column[chosen]))]

@@ -18,8 +18,8 @@ from axil.adapters.pipeline import TREES, last_step, library_readers, search
 from axil.adapters.refusals import refuse
 from axil.adapters.searches import unwrapped
 from axil.adapters.sklearn.learners import REFUSALS
+from axil.arrays import FloatArray
 from axil.errors import InputError, UnsupportedModelError, shown
-from axil.types import Array
 
 __all__ = [
     "WEIGHS_CLASSES",
@@ -49,7 +49,7 @@ class SmoothModel(Adapter, Protocol):
     )
     alone: str  #: a setting, in words, with which it is read alone, not as one of several outputs; empty: there is none
 
-    def scores(self, X: Any) -> Array:
+    def scores(self, X: Any) -> FloatArray:
         """(n, K): raw scores by the library's own account, before any link, without offsets."""
 
     def smooth_trees(self, rows: TrainingRows) -> BoostedFit:
@@ -71,10 +71,10 @@ def weighed_classes(setting: Any) -> str:
 
 
 #: From the numbers of rows of all classes, (C,), and the sums of their sample weights, (C,), the weight of each class.
-ClassWeightRule = Callable[[Array, Array], Array]
+ClassWeightRule = Callable[[FloatArray, FloatArray], FloatArray]
 
 
-def balanced(counts: Array, sums: Array) -> Array:
+def balanced(counts: FloatArray, sums: FloatArray) -> FloatArray:
     """Return weights by which all classes weigh the same, by their numbers of rows (sklearn.utils.class_weight)."""
     return np.asarray(counts.sum() / (len(counts) * counts.clip(1.0)))
 
@@ -87,14 +87,14 @@ def class_weight_rule(model: SmoothModel) -> ClassWeightRule | None:
     return balanced if isinstance(setting, str) else getattr(model, "counts_classes_by", None)
 
 
-def one_hot(targets: Array) -> Array:
+def one_hot(targets: FloatArray) -> FloatArray:
     """Return the classes of rows, (N, C), from targets (N, K); of two classes K is 1."""
     return np.hstack([1 - targets, targets]) if targets.shape[1] == 1 else targets
 
 
 def weights_of_classes(
-    model: SmoothModel, targets: Array, weights: Array | None, count: bool = False
-) -> Array | None:
+    model: SmoothModel, targets: FloatArray, weights: FloatArray | None, count: bool = False
+) -> FloatArray | None:
     """Return the weight of each class, (C,); None where all are one.
 
     ``model.class_weight``, where it has one, is by the numbers of the classes, or "balanced". ``count``: counted from these
@@ -112,8 +112,8 @@ def weights_of_classes(
 
 
 def counted_weights(
-    model: SmoothModel, targets: Array, weights: Array | None, count: bool = False
-) -> Array | None:
+    model: SmoothModel, targets: FloatArray, weights: FloatArray | None, count: bool = False
+) -> FloatArray | None:
     """Return the weights (N,) that rows count with: sample weights times those of their classes; see `weights_of_classes`."""
     by_class = weights_of_classes(model, targets, weights, count)
     if by_class is None:
@@ -163,6 +163,6 @@ def is_module(model: Any) -> bool:
     return "torch" in sys.modules and isinstance(model, sys.modules["torch"].nn.Module)
 
 
-def label_factors(targets: Array, positive: float, negative: float = 1.0) -> Array | None:
+def label_factors(targets: FloatArray, positive: float, negative: float = 1.0) -> FloatArray | None:
     """(N,): how much more rows of the positive class count, held fixed where targets move; None: all alike."""
     return None if positive == negative == 1.0 else np.where(targets[:, 0] > 0, positive, negative)

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from axil.arrays import FloatArray
 from axil.attribution.effects import Effects, add_made
 from axil.kernels import Backend
 from axil.machine.arrays import host
-from axil.types import Array
 
 Read = Callable[
     [], Iterator[tuple[int, Sequence[Any]]]
@@ -20,7 +20,7 @@ Read = Callable[
 class NoEffects(Effects):
     """The numbers of a shard without rows."""
 
-    def __init__(self, served: list[Sequence[int]], intercepts: Array, first: int):
+    def __init__(self, served: list[Sequence[int]], intercepts: FloatArray, first: int):
         self._served, self.intercepts, self.first = served, intercepts, first
         self.n, self.shape = len(intercepts), (0, intercepts.shape[1])
         self.factors = np.zeros(self.shape)
@@ -32,7 +32,7 @@ class NoEffects(Effects):
     def blocks(self) -> Iterator[tuple[Sequence[int], int, Any]]:
         return iter(())
 
-    def dense(self) -> list[Array]:
+    def dense(self) -> list[FloatArray]:
         return [np.zeros((self.n, 0)) for _ in self._served]
 
 
@@ -44,8 +44,8 @@ class BlockEffects(Effects):
         read: Read,
         shape: tuple[int, int],
         n: int,
-        intercepts: Array | None = None,
-        factors: Array | None = None,
+        intercepts: FloatArray | None = None,
+        factors: FloatArray | None = None,
         backend: Backend | None = None,
         first: int = 0,
     ):
@@ -92,12 +92,14 @@ class Once(Effects):
             yield outputs, first, block
 
 
-def mixed(asked: Any, size: int, derive: Callable[[Any], Array]) -> Array:
+def mixed(asked: Any, size: int, derive: Callable[[Any], FloatArray]) -> FloatArray:
     """(K, m, N): sums of the derivatives (K, ., N) of a combination's rows, ``size`` of them at a time."""
     return sum(np.stack([u @ own for own in derive(part)]) for u, part in asked.parts(size))  # type: ignore[return-value]
 
 
-def derived(derivatives: Array, predictions: Array, targets: Array, first: int = 0) -> BlockEffects:
+def derived(
+    derivatives: FloatArray, predictions: FloatArray, targets: FloatArray, first: int = 0
+) -> BlockEffects:
     """Derivatives (K, n, N) by the targets as effects; the intercept is what they leave over of the prediction."""
     made = np.stack([own @ y for own, y in zip(derivatives, targets.T)], axis=1)
     shape, n = (len(targets), targets.shape[1]), len(predictions)

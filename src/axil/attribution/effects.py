@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
+from axil.arrays import FloatArray, IntArray
 from axil.attribution.leaf_matches import SharedLeaves
 from axil.attribution.source import Quantity, Source
 from axil.kernels import Backend
 from axil.machine.arrays import host, is_host
-from axil.types import Array
 from axil.weights.largest import Largest
 
 
@@ -27,10 +27,10 @@ class Effects(ABC):
 
     n: int  #: queries
     shape: tuple[int, int]  #: rows of the shard, and K
-    factors: Array | None = (
+    factors: FloatArray | None = (
         None  #: (rows, K) that turn the numbers into contributions; None: they are contributions
     )
-    intercepts: Array  #: (n, K) what no row adds to a prediction; the same in every shard
+    intercepts: FloatArray  #: (n, K) what no row adds to a prediction; the same in every shard
     backend: Backend | None = None  #: whose arrays the blocks are; None: the host's
     first: int = 0  #: the position of the first query in the whole request
     #: the leaves that queries share with the rows; None: there are no trees
@@ -57,14 +57,14 @@ class Effects(ABC):
         for outputs, numbers in sparse or ():
             yield outputs, 0, numbers.T
 
-    def made(self) -> Array:
+    def made(self) -> FloatArray:
         """(n, K): what the rows of the shard add to each prediction."""
         total = np.zeros((self.n, self.shape[1]))
         for outputs, first, block in self.blocks():
             add_made(total, self.factors, outputs, first, block)
         return total
 
-    def largest(self, wanted: Sequence[Largest]) -> Array:
+    def largest(self, wanted: Sequence[Largest]) -> FloatArray:
         """Fill the largest of each output, and return `made`."""
         total, sparse = np.zeros((self.n, self.shape[1])), self.sparse()
         for outputs, first, block in self.blocks() if sparse is None else ():
@@ -76,9 +76,9 @@ class Effects(ABC):
                 wanted[output].add_sparse(numbers)
         return total if sparse is None else self.made()
 
-    def dense(self) -> list[Array]:
+    def dense(self) -> list[FloatArray]:
         """(n, rows), once for all outputs that share them, on the host."""
-        found: dict[int, Array] = {}
+        found: dict[int, FloatArray] = {}
         for outputs, first, block in self.blocks():
             own = found.setdefault(outputs[0], np.empty((self.shape[0], self.n)))
             part = own[first : first + len(block)]
@@ -88,19 +88,21 @@ class Effects(ABC):
                 block.get(out=part)
         return [found[output].T for output in sorted(found)]
 
-    def by_group(self, codes: NDArray[np.intp], n_groups: int) -> tuple[Array, Array] | None:
+    def by_group(self, codes: IntArray, n_groups: int) -> tuple[FloatArray, FloatArray] | None:
         """(n, K, groups) twice: sums of the numbers and of contributions by group; None: there is no faster way than blocks."""
         return None
 
-    def moments(self, values: Sequence[Array]) -> list[Array]:
+    def moments(self, values: Sequence[FloatArray]) -> list[FloatArray]:
         """(2, n, M) for each group of outputs that share their numbers: sums of values (rows, M) under |number| and number^2."""
         return self._summed(values, np.abs, np.square)
 
-    def products(self, values: Sequence[Array]) -> list[Array]:
+    def products(self, values: Sequence[FloatArray]) -> list[FloatArray]:
         """(n, M) for each group of outputs that share their numbers: sums of the numbers times values (rows, M)."""
         return [sums for (sums,) in self._summed(values, np.asarray)]
 
-    def _summed(self, values: Sequence[Array], *measures: Callable[[Array], Array]) -> list[Array]:
+    def _summed(
+        self, values: Sequence[FloatArray], *measures: Callable[[FloatArray], FloatArray]
+    ) -> list[FloatArray]:
         """(measures, n, M) for each group of outputs that share their numbers: sums of values (rows, M) under each measure."""
         found = [np.zeros((len(measures), self.n, own.shape[1])) for own in values]
         places = {outputs[0]: place for place, outputs in enumerate(self.served)}
@@ -111,7 +113,9 @@ class Effects(ABC):
         return found
 
 
-def numbers_at(effects: Effects, rows: NDArray[np.int64]) -> tuple[Array, Array, Array]:
+def numbers_at(
+    effects: Effects, rows: NDArray[np.int64]
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """(n, K, k) the numbers of these rows (n, K, k), -1 for none; (n, K) what all rows add up to, and sums of |number|."""
     n, n_outputs = effects.n, effects.shape[1]
     found, (total, sizes) = np.zeros(rows.shape), np.zeros((2, n, n_outputs))
@@ -137,7 +141,7 @@ def numbers_at(effects: Effects, rows: NDArray[np.int64]) -> tuple[Array, Array,
 
 
 def add_made(
-    total: Array, factors: Array | None, outputs: Sequence[int], first: int, block: Any
+    total: FloatArray, factors: FloatArray | None, outputs: Sequence[int], first: int, block: Any
 ) -> None:
     """Add what a block of rows, dense or sparse, makes of the predictions (n, K)."""
     summed = None

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.arrays import FloatArray, LeafArray
 from axil.kernels import Backend, Cells, Rows
 from axil.kernels.choose import host_backend
 from axil.structure import Structure
-from axil.types import Array, Leaves
 
 BLOCK_BYTES = 1 << 25  # of similarities that are handed on at a time
 RULES = ("alike", "variance", "error", "improved")  # by which trees count; see `similar`
@@ -30,12 +30,12 @@ def leaf_rows(structures: Sequence[Structure], based: int, backend: Backend) -> 
 class TreeWeights:
     """How much each tree counts: the same for all rows, or for each row by what the tree did to its error."""
 
-    of_trees: Sequence[Array] | None = None  #: (T,) for each set of trees
+    of_trees: Sequence[FloatArray] | None = None  #: (T,) for each set of trees
     #: of a block of rows the errors that trees took away, (T, rows) for each set of trees; below zero where they added to them
-    reductions: Callable[[slice], Sequence[Array]] | None = None
+    reductions: Callable[[slice], Sequence[FloatArray]] | None = None
     counted: bool = False  #: whether all trees that took some error away count alike
 
-    def of_rows(self, rows: slice) -> list[Array]:
+    def of_rows(self, rows: slice) -> list[FloatArray]:
         """(T, rows) for each set of trees: how much trees count for each row, 1 over all trees of a row; 0 where none does."""
         assert self.reductions is not None
         found = [np.maximum(part, 0.0) for part in self.reductions(rows)]
@@ -55,7 +55,9 @@ class SharedLeaves:
     counted: TreeWeights | None = None  #: how much trees count; None: all alike
 
     @classmethod
-    def of(cls, rows: Sequence[Rows], asked: Sequence[Leaves], n_threads: int = 1) -> SharedLeaves:
+    def of(
+        cls, rows: Sequence[Rows], asked: Sequence[LeafArray], n_threads: int = 1
+    ) -> SharedLeaves:
         """For leaves (n, T) of any type."""
         own = [
             np.ascontiguousarray(leaves, dtype=part.cells.dtype)
@@ -64,7 +66,7 @@ class SharedLeaves:
         return cls(rows, own, n_threads)
 
     @property
-    def _of_trees(self) -> Sequence[Array | None]:
+    def _of_trees(self) -> Sequence[FloatArray | None]:
         """For each set of trees how much they count; None for alike."""
         known = None if self.counted is None else self.counted.of_trees
         return [None] * len(self.rows) if known is None else known
@@ -78,7 +80,7 @@ class SharedLeaves:
         ]
         return float(sum(parts)) or 1.0
 
-    def block(self, first: int, n_rows: int) -> Array:
+    def block(self, first: int, n_rows: int) -> FloatArray:
         """(n, n_rows): the share of all trees, for the rows from ``first`` on."""
         if self.counted is not None and self.counted.reductions is not None:
             return self._by_row(first, self.counted.of_rows(slice(first, first + n_rows)))
@@ -89,7 +91,7 @@ class SharedLeaves:
         found /= self._whole
         return found.T
 
-    def _by_row(self, first: int, weights: Sequence[Array]) -> Array:
+    def _by_row(self, first: int, weights: Sequence[FloatArray]) -> FloatArray:
         """(n, rows): `block` where trees count (T, rows), row by row."""
         n = len(self.asked[0])
         found = np.zeros((weights[0].shape[1], n))
@@ -101,7 +103,7 @@ class SharedLeaves:
             found += part
         return found.T
 
-    def blocks(self) -> Iterator[tuple[int, Array]]:
+    def blocks(self) -> Iterator[tuple[int, FloatArray]]:
         """The number of the first row, and shares (n, rows)."""
         n_rows = self.rows[0].n_rows
         by_row = (
@@ -113,7 +115,7 @@ class SharedLeaves:
         for first in range(0, n_rows, step):
             yield first, self.block(first, min(step, n_rows - first))
 
-    def largest(self, k: int) -> tuple[Array, NDArray[np.int64]]:
+    def largest(self, k: int) -> tuple[FloatArray, NDArray[np.int64]]:
         """(n, k) each: the largest shares and their rows; rows without a leaf in common leave places free, with row -1."""
         n = len(self.asked[0])
         values, rows = np.zeros((n, k)), np.full((n, k), -1, dtype=np.int64)

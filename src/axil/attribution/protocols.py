@@ -6,9 +6,9 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
+from axil.arrays import FloatArray
 from axil.attribution.effects import Effects
 from axil.attribution.source import Source
-from axil.types import Array
 
 
 class Shard(Protocol):
@@ -19,11 +19,11 @@ class Shard(Protocol):
         """The number of the first row among all training rows."""
 
     @property
-    def targets(self) -> Array:
+    def targets(self) -> FloatArray:
         """(rows, K): on the scale of the fit."""
 
     @property
-    def shown(self) -> Array:
+    def shown(self) -> FloatArray:
         """(rows, K): the targets as people read them."""
 
     @property

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
+from axil.arrays import FloatArray
 from axil.attribution.effects import Effects
-from axil.types import Array
 from axil.weights.answers import Answer, RowEffects
 from axil.weights.largest import Largest
 
@@ -18,7 +18,11 @@ class WeightEffects(Effects):
     """The weights of n queries, from each engine; contributions are weights times targets."""
 
     def __init__(
-        self, answers: Sequence[Answer], targets: Sequence[Array], offsets: Array, first: int = 0
+        self,
+        answers: Sequence[Answer],
+        targets: Sequence[FloatArray],
+        offsets: FloatArray,
+        first: int = 0,
     ):
         self.answers, self._targets, self.first = answers, targets, first
         self.factors = targets[0] if len(targets) == 1 else np.concatenate(targets, axis=1)
@@ -44,31 +48,31 @@ class WeightEffects(Effects):
         known = self.answers[0].sparse() if len(self.answers) == 1 else None
         return None if known is None else [(self.served[0], known)]
 
-    def dense(self) -> list[Array]:
+    def dense(self) -> list[FloatArray]:
         return [answer.dense() for answer in self.answers]
 
-    def made(self) -> Array:
+    def made(self) -> FloatArray:
         return np.concatenate(
             [answer.product(own) for answer, own in zip(self.answers, self._targets)], axis=1
         )
 
-    def largest(self, wanted: Sequence[Largest]) -> Array:
+    def largest(self, wanted: Sequence[Largest]) -> FloatArray:
         for outputs, answer in zip(self.served, self.answers):
             for output in outputs:
                 answer.hand_to(wanted[output])
         return self.made()
 
-    def products(self, values: Sequence[Array]) -> list[Array]:
+    def products(self, values: Sequence[FloatArray]) -> list[FloatArray]:
         return [answer.product(own) for answer, own in zip(self.answers, values)]
 
-    def moments(self, values: Sequence[Array]) -> list[Array]:
+    def moments(self, values: Sequence[FloatArray]) -> list[FloatArray]:
         return [answer.moments(own) for answer, own in zip(self.answers, values)]
 
 
 class SumEffects(Effects):
     """Weights or pushes that are there already, dense or sparse: (n, N), or (K, n, N) where outputs have their own."""
 
-    def __init__(self, weights: Any, targets: Array, intercepts: Array):
+    def __init__(self, weights: Any, targets: FloatArray, intercepts: FloatArray):
         self._weights, self.factors, self.intercepts = weights, targets, intercepts
         self.n, self.shape = len(intercepts), (len(targets), targets.shape[1])
 

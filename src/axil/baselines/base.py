@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from axil import inputs
+from axil.arrays import FloatArray
 from axil.baselines.classifier import ClassQueries, FittedClassifier
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.explainer import Explainer
@@ -17,7 +18,6 @@ from axil.pushes.additive_model import AdditiveModel
 from axil.replay.checks import Verification
 from axil.replay.exact_model import ExactModel
 from axil.replay.queries import Queries
-from axil.types import Array
 from axil.weights.members import Residual, Sum
 from axil.weights.smoother import Smoother
 
@@ -77,7 +77,7 @@ class Baseline(ABC):
     def name(self) -> str:
         return type(self).__name__
 
-    def scores(self, X: Any, y: Any = None, init_score: Any = None) -> Array:
+    def scores(self, X: Any, y: Any = None, init_score: Any = None) -> FloatArray:
         """(n, n_train) float64: the score of every training row for every row of X with its target y.
 
         ``y`` is given as ``y_train`` was. ``init_score`` (n,): offsets of the rows of X, as in `Explainer.explain`; not for
@@ -121,11 +121,11 @@ class Baseline(ABC):
         )
 
     @abstractmethod
-    def _class_scores(self, fit: FittedClassifier, queries: ClassQueries) -> Array:
+    def _class_scores(self, fit: FittedClassifier, queries: ClassQueries) -> FloatArray:
         """(n, N) for checked rows of a classifier."""
 
     @abstractmethod
-    def _scores(self, queries: Queries, targets: Array | None) -> Array:
+    def _scores(self, queries: Queries, targets: FloatArray | None) -> FloatArray:
         """(n, N) for checked rows, whose targets (n, K) have had their offsets taken off."""
 
 
@@ -142,11 +142,11 @@ class Random(Baseline):
         super().__post_init__()
         as_count(self.seed, "seed", least=0)
 
-    def _scores(self, queries: Queries, targets: Array | None) -> Array:
+    def _scores(self, queries: Queries, targets: FloatArray | None) -> FloatArray:
         return self._drawn(len(queries), len(self.proven.targets))
 
-    def _class_scores(self, fit: FittedClassifier, queries: ClassQueries) -> Array:
+    def _class_scores(self, fit: FittedClassifier, queries: ClassQueries) -> FloatArray:
         return self._drawn(len(queries), fit.n_rows)
 
-    def _drawn(self, n: int, n_rows: int) -> Array:
+    def _drawn(self, n: int, n_rows: int) -> FloatArray:
         return np.random.default_rng(self.seed).standard_normal((n, n_rows))

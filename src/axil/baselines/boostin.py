@@ -7,11 +7,11 @@ from functools import partial
 
 import numpy as np
 
+from axil.arrays import FloatArray, LeafArray
 from axil.baselines.class_gradients import add_boostin
 from axil.baselines.classifier import ClassQueries, FittedClassifier
 from axil.baselines.tree_baselines import Batch, TreeBaseline, Trees, add_effects
 from axil.errors import UnsupportedQuestionError
-from axil.types import Array, Leaves
 from axil.weights.forest import is_forest
 from axil.weights.residuals import ResidualStep
 
@@ -51,10 +51,12 @@ class BoostIn(TreeBaseline):
                     "Use LeafInfluence, TREX or TreeSim.",
                 )
 
-    def _add_class_scores(self, fit: FittedClassifier, queries: ClassQueries, out: Array) -> None:
+    def _add_class_scores(
+        self, fit: FittedClassifier, queries: ClassQueries, out: FloatArray
+    ) -> None:
         add_boostin(fit, queries, out)
 
-    def _add_scores(self, queries: Batch, out: Array) -> None:
+    def _add_scores(self, queries: Batch, out: FloatArray) -> None:
         assert queries.targets is not None
         for trees in self.trees:
             tables = _tables(
@@ -66,14 +68,14 @@ class BoostIn(TreeBaseline):
                 )
 
 
-def _pull(step: ResidualStep, rates: Array, output: int) -> Array:
+def _pull(step: ResidualStep, rates: FloatArray, output: int) -> FloatArray:
     """(rows,): ``draw_j * (r_j - rate v[leaf(j)])``; with the rate, which `ResidualStep.pull` is without."""
     return np.asarray(
         step.drawn * (step.residual[:, output] - rates[step.tree] * step.value[:, output])
     )
 
 
-def _tables(trees: Trees, leaves: Leaves, targets: Array) -> list[Array]:
+def _tables(trees: Trees, leaves: LeafArray, targets: FloatArray) -> list[FloatArray]:
     """For each output (L, n): ``rate_t e^(t) / (W_t + l2)`` at the leaf of x in tree t, else zero."""
     s, n = trees.fit.structure, leaves.shape[1]
     tables = [np.zeros((s.total_leaves, n)) for _ in range(targets.shape[1])]

@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from axil.arrays import FloatArray
 from axil.baselines.classifier import ClassQueries, FittedClassifier
 from axil.kernels.choose import host_backend
 from axil.pushes.stages import Round
 from axil.trees.losses import Softmax
-from axil.types import Array
 
 NONE, ALL = np.zeros(0, dtype=np.int64), np.zeros(1, dtype=np.int64)  # of one tree
 
 
-def add_boostin(fit: FittedClassifier, queries: ClassQueries, out: Array) -> None:
+def add_boostin(fit: FittedClassifier, queries: ClassQueries, out: FloatArray) -> None:
     """Add BoostIn's scores to ``out`` (n, N)."""
     w, sums = fit.walked, np.zeros(out.T.shape)
     assert queries.targets is not None
@@ -42,7 +42,7 @@ def add_boostin(fit: FittedClassifier, queries: ClassQueries, out: Array) -> Non
     out += sums.T
 
 
-def add_leaf_influence(fit: FittedClassifier, queries: ClassQueries, out: Array) -> None:
+def add_leaf_influence(fit: FittedClassifier, queries: ClassQueries, out: FloatArray) -> None:
     """Add LeafInfluence's scores to ``out`` (n, N): the published recursion, run backwards for all rows at once."""
     w, sums = fit.walked, np.zeros(out.T.shape)
     assert queries.targets is not None
@@ -80,7 +80,9 @@ def add_leaf_influence(fit: FittedClassifier, queries: ClassQueries, out: Array)
     out += sums.T
 
 
-def _row_slopes(fit: FittedClassifier, one: Round, rows: Array) -> tuple[Array, Array]:
+def _row_slopes(
+    fit: FittedClassifier, one: Round, rows: FloatArray
+) -> tuple[FloatArray, FloatArray]:
     """g and h (N, K); of a joint step h times rate and value, as the row's own part of the leaf's matrix gives it."""
     w, loss = fit.walked, fit.loss
     if isinstance(loss, Softmax) and loss.joint:
@@ -93,7 +95,7 @@ def _row_slopes(fit: FittedClassifier, one: Round, rows: Array) -> tuple[Array, 
     return np.broadcast_to(slopes.g, rows.shape), np.broadcast_to(slopes.h, rows.shape)
 
 
-def _own_slopes(fit: FittedClassifier, rows: Array) -> Array:
+def _own_slopes(fit: FittedClassifier, rows: FloatArray) -> FloatArray:
     """(N, K): derivative of an output's mean by its own score where slopes are by the mean, else 1."""
     if not fit.loss.coupled:
         return np.ones_like(rows)
@@ -102,7 +104,13 @@ def _own_slopes(fit: FittedClassifier, rows: Array) -> Array:
 
 
 def _sweep(
-    fit: FittedClassifier, tree: int, state: Array, apply: Any, table: Array, rows: Any, gather: Any
+    fit: FittedClassifier,
+    tree: int,
+    state: FloatArray,
+    apply: Any,
+    table: FloatArray,
+    rows: Any,
+    gather: Any,
 ) -> None:
     """``state[j] += rows[j] table[leaf of j]``, or ``table[l] = sum of state over l``."""
     leaves, starts = fit.walked.leaves[tree : tree + 1], np.array([0, len(table)])

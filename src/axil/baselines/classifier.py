@@ -7,23 +7,22 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from axil.arrays import FloatArray, IntArray
 from axil.errors import InputError
 from axil.pushes.additive_model import AdditiveModel
 from axil.pushes.agreement import leaf_scores
 from axil.pushes.stages import Round
 from axil.trees.losses import Logit, Loss, Softmax
-from axil.types import Array
 
 
 @dataclass(frozen=True)
 class ClassQueries:
     """Explained rows of a classifier."""
 
-    leaves: NDArray[np.intp]  #: (n, T)
-    scores: Array  #: (n, K) raw
-    targets: Array | None  #: (n, K) of 0 and 1; None: not given
+    leaves: IntArray  #: (n, T)
+    scores: FloatArray  #: (n, K) raw
+    targets: FloatArray | None  #: (n, K) of 0 and 1; None: not given
 
     def __len__(self) -> int:
         return len(self.leaves)
@@ -84,7 +83,7 @@ class FittedClassifier:
         return len(self.walked.targets)
 
     @property
-    def row_weights(self) -> Array:
+    def row_weights(self) -> FloatArray:
         """(N,): weights of the rows in the loss."""
         factors = self.walked.fit.leaf_factors
         return self.walked.weights if factors is None else self.walked.weights * factors
@@ -99,7 +98,7 @@ class FittedClassifier:
         leaves = asked.coordinates.astype(np.intp)
         return ClassQueries(leaves, leaf_scores(self.walked.fit, leaves), targets)
 
-    def rounds(self, queries: ClassQueries) -> Iterator[tuple[Round, Array, Array]]:
+    def rounds(self, queries: ClassQueries) -> Iterator[tuple[Round, FloatArray, FloatArray]]:
         """The rounds of the fit, last first, with the scores of training and of explained rows before them: (N, K), (n, K).
 
         The arrays are changed in place from one round to the next.

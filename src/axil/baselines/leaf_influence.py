@@ -9,12 +9,12 @@ from typing import cast
 import numpy as np
 
 from axil.adapters.contract import Adapter
+from axil.arrays import FloatArray
 from axil.attribution import WEIGHTS
 from axil.baselines.class_gradients import add_leaf_influence
 from axil.baselines.classifier import ClassQueries, FittedClassifier
 from axil.baselines.tree_baselines import Batch, TreeBaseline, add_effects
 from axil.errors import UnsupportedQuestionError
-from axil.types import Array
 from axil.weights.boosting import BoostedTrees
 from axil.weights.residuals import ResidualStep
 
@@ -58,10 +58,12 @@ class LeafInfluence(TreeBaseline):
                 "fit without it",
             )
 
-    def _add_class_scores(self, fit: FittedClassifier, queries: ClassQueries, out: Array) -> None:
+    def _add_class_scores(
+        self, fit: FittedClassifier, queries: ClassQueries, out: FloatArray
+    ) -> None:
         add_leaf_influence(fit, queries, out)
 
-    def _add_scores(self, queries: Batch, out: Array) -> None:
+    def _add_scores(self, queries: Batch, out: FloatArray) -> None:
         errors = queries.errors
         assert errors is not None
         for trees, engine in zip(self.trees, self.proven.ready(WEIGHTS, queries.n_asked).engines):

@@ -13,9 +13,9 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import expit, logsumexp, softmax
 
+from axil.arrays import FloatArray
 from axil.baselines.kernel import LeafKernel
 from axil.errors import UnsupportedQuestionError
-from axil.types import Array
 
 CLOSE, ENOUGH = (
     1e-13,
@@ -24,30 +24,30 @@ CLOSE, ENOUGH = (
 MOST_STEPS, MOST_PRODUCTS = 60, 2000
 
 
-def losses(y: Array, f: Array, coupled: bool) -> Array:
+def losses(y: FloatArray, f: FloatArray, coupled: bool) -> FloatArray:
     """(n,): of scores (n, K), log-losses summed over outputs, or the cross-entropy of a softmax."""
     if coupled:
         return np.asarray(logsumexp(f, axis=-1) - (y * f).sum(axis=-1))
     return np.asarray((np.logaddexp(0.0, f) - y * f).sum(axis=-1))
 
 
-def means(f: Array, coupled: bool) -> Array:
+def means(f: FloatArray, coupled: bool) -> FloatArray:
     """(n, K): probabilities."""
     return np.asarray(softmax(f, axis=1) if coupled else expit(f))
 
 
-def fit_classes(kernel: LeafKernel, targets: Array, l2: float, coupled: bool) -> Array:
+def fit_classes(kernel: LeafKernel, targets: FloatArray, l2: float, coupled: bool) -> FloatArray:
     """(N, K): scores f of the training rows at the minimum."""
     weights = np.ones(kernel.rows.n_rows) if kernel.rows.weights is None else kernel.rows.weights
     total, phi = float(weights.sum()), kernel.features[:, None]
 
-    def scores(theta: Array) -> Array:
+    def scores(theta: FloatArray) -> FloatArray:
         return kernel.read_out(phi * theta)
 
-    def gathered(rows: Array) -> Array:
+    def gathered(rows: FloatArray) -> FloatArray:
         return np.asarray(phi * kernel.gather(rows) / total)
 
-    def value(theta: Array, f: Array) -> float:
+    def value(theta: FloatArray, f: FloatArray) -> float:
         return float(weights @ losses(targets, f, coupled) / total + l2 * (theta**2).sum())
 
     theta = np.zeros((len(phi), targets.shape[1]))
@@ -61,7 +61,7 @@ def fit_classes(kernel: LeafKernel, targets: Array, l2: float, coupled: bool) ->
         if size <= CLOSE * first:
             break
 
-        def product(d: Array, p: Array = p) -> Array:
+        def product(d: FloatArray, p: FloatArray = p) -> FloatArray:
             moved = scores(d)
             bent = (
                 p * (moved - (p * moved).sum(axis=1, keepdims=True))
@@ -87,7 +87,7 @@ def fit_classes(kernel: LeafKernel, targets: Array, l2: float, coupled: bool) ->
     return f
 
 
-def _conjugate(product: Callable[[Array], Array], right: Array) -> Array:
+def _conjugate(product: Callable[[FloatArray], FloatArray], right: FloatArray) -> FloatArray:
     """Solve ``product(x) = right`` by conjugate gradients, to rounding or `MOST_PRODUCTS`."""
     x, r = np.zeros_like(right), right.copy()
     d, squared = r.copy(), float((r**2).sum())

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from axil.arrays import FloatArray, LeafArray
 from axil.baselines.base import Baseline
 from axil.baselines.classifier import ClassQueries, FittedClassifier
 from axil.baselines.kernel import LeafKernel
@@ -16,7 +17,6 @@ from axil.machine.blocks import spans
 from axil.machine.progress import track
 from axil.replay.exact_model import ExactModel
 from axil.replay.queries import Queries
-from axil.types import Array, Leaves
 from axil.weights.boosting import BoostedTrees
 from axil.weights.residuals import FittedValues, ResidualStep
 
@@ -29,19 +29,19 @@ class Trees:
     fit: FittedValues
     outputs: slice  #: which of all outputs
 
-    def leaves(self, coordinates: Leaves) -> Leaves:
+    def leaves(self, coordinates: LeafArray) -> LeafArray:
         """(T, n): from the leaves in all the model's trees, (n, all), to those in these."""
         columns = self.fit.structure.columns
         return (coordinates if columns is None else coordinates[:, columns]).T
 
     @property
-    def replaced_base(self) -> Array:
+    def replaced_base(self) -> FloatArray:
         """(K,): the part of predictions that the training rows' own do not have: offsets stood in for it in the fit."""
         s = self.fit.structure
         return np.asarray((1 - s.own_base) * s.beta[-1] * self.fit.base)
 
     @property
-    def row_weights(self) -> Array:
+    def row_weights(self) -> FloatArray:
         """(N,)."""
         s = self.fit.structure
         return np.ones(s.n_rows) if s.row_weights is None else s.row_weights
@@ -51,16 +51,16 @@ class Trees:
 class Batch:
     """A batch of n explained rows; targets and predictions without the rows' offsets."""
 
-    coordinates: Leaves  #: (n, all trees)
-    targets: Array | None  #: (n, K); None: not given
-    predictions: Array  #: (n, K)
+    coordinates: LeafArray  #: (n, all trees)
+    targets: FloatArray | None  #: (n, K); None: not given
+    predictions: FloatArray  #: (n, K)
     n_asked: int  #: explained rows of all batches together
 
     def __len__(self) -> int:
         return len(self.coordinates)
 
     @property
-    def errors(self) -> Array | None:
+    def errors(self) -> FloatArray | None:
         """(n, K): y - F(x)."""
         return None if self.targets is None else self.targets - self.predictions
 
@@ -76,7 +76,7 @@ class TreeBaseline(Baseline):
         super().__post_init__()
         object.__setattr__(self, "trees", trees_of(self.proven) if self.classifier is None else [])
 
-    def _scores(self, queries: Queries, targets: Array | None) -> Array:
+    def _scores(self, queries: Queries, targets: FloatArray | None) -> FloatArray:
         n = len(queries)
         out = np.zeros((n, len(self.proven.targets)))
         structures = [trees.fit.structure for trees in self.trees]
@@ -95,7 +95,7 @@ class TreeBaseline(Baseline):
             )
         return out
 
-    def _class_scores(self, fit: FittedClassifier, queries: ClassQueries) -> Array:
+    def _class_scores(self, fit: FittedClassifier, queries: ClassQueries) -> FloatArray:
         n, n_outputs = queries.scores.shape
         out = np.zeros((n, fit.n_rows))
         size = fit.proven.budget.batch_size(
@@ -107,11 +107,13 @@ class TreeBaseline(Baseline):
         return out
 
     @abstractmethod
-    def _add_scores(self, queries: Batch, out: Array) -> None:
+    def _add_scores(self, queries: Batch, out: FloatArray) -> None:
         """Add the scores of a batch to ``out`` (n, N)."""
 
     @abstractmethod
-    def _add_class_scores(self, fit: FittedClassifier, queries: ClassQueries, out: Array) -> None:
+    def _add_class_scores(
+        self, fit: FittedClassifier, queries: ClassQueries, out: FloatArray
+    ) -> None:
         """Add the scores of a batch of a classifier to ``out`` (n, N)."""
 
 
@@ -154,7 +156,7 @@ BLOCK_NUMBERS = (
 
 
 def add_effects(
-    trees: Trees, table: Array, brings: Callable[[ResidualStep], Array], out: Array
+    trees: Trees, table: FloatArray, brings: Callable[[ResidualStep], FloatArray], out: FloatArray
 ) -> None:
     """``out[i, j] += w_j sum_t table[leaf_t(j), i] brings_t(j)`` for all training rows j.
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from axil.arrays import FloatArray
 from axil.baselines.classifier import ClassQueries, FittedClassifier
 from axil.baselines.tree_baselines import Batch, KernelBaseline
-from axil.types import Array
 
 
 @dataclass(frozen=True)
@@ -22,13 +22,15 @@ class TreeSim(KernelBaseline):
     trees of all classes. (Brophy, Hammoudeh and Lowd, JMLR 24(154), 2023.) O(T N) per query.
     """
 
-    def _add_class_scores(self, fit: FittedClassifier, queries: ClassQueries, out: Array) -> None:
+    def _add_class_scores(
+        self, fit: FittedClassifier, queries: ClassQueries, out: FloatArray
+    ) -> None:
         out += self.kernels[0].between(queries.leaves.T) * fit.row_weights
         if queries.targets is not None:
             same = (queries.targets[:, None, :] == fit.walked.targets[None, :, :]).all(axis=2)
             out *= np.where(same, 1.0, -1.0)
 
-    def _add_scores(self, queries: Batch, out: Array) -> None:
+    def _add_scores(self, queries: Batch, out: FloatArray) -> None:
         for trees, kernel in zip(self.trees, self.kernels):
             alike = kernel.between(trees.leaves(queries.coordinates))
             alike *= trees.row_weights
@@ -67,12 +69,14 @@ class LeafMatch(KernelBaseline):
         """The trees of all outputs."""
         return sum(len(kernel.starts) - 1 for kernel in self.kernels)
 
-    def _add_class_scores(self, fit: FittedClassifier, queries: ClassQueries, out: Array) -> None:
+    def _add_class_scores(
+        self, fit: FittedClassifier, queries: ClassQueries, out: FloatArray
+    ) -> None:
         out += (
             self.kernels[0].matches(queries.leaves.T) * (fit.row_weights > 0) / max(self.n_trees, 1)
         )
 
-    def _add_scores(self, queries: Batch, out: Array) -> None:
+    def _add_scores(self, queries: Batch, out: FloatArray) -> None:
         for trees, kernel in zip(self.trees, self.kernels):
             out += kernel.matches(trees.leaves(queries.coordinates)) * (trees.row_weights > 0)
         out /= max(self.n_trees, 1)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
+from axil.arrays import FloatArray
 from axil.baselines.classifier import ClassQueries, FittedClassifier
 from axil.baselines.kernel import LeafKernel
 from axil.baselines.surrogate import fit_classes, losses, means
@@ -15,7 +16,6 @@ from axil.baselines.tree_baselines import Batch, KernelBaseline, Trees
 from axil.errors import InputError
 from axil.inputs import as_number
 from axil.machine.blocks import spans
-from axil.types import Array
 
 BLOCK_NUMBERS = 1 << 24  # of tables over leaves while the kernel of the training rows is filled
 
@@ -42,8 +42,8 @@ class TREX(KernelBaseline):
     """
 
     l2: float = 0.003
-    alpha: Array = field(init=False, repr=False, compare=False)  #: (N, K)
-    fidelity: Array = field(
+    alpha: FloatArray = field(init=False, repr=False, compare=False)  #: (N, K)
+    fidelity: FloatArray = field(
         init=False, repr=False, compare=False
     )  #: (K,) R^2 of f as to the model, on training rows
 
@@ -67,7 +67,9 @@ class TREX(KernelBaseline):
         object.__setattr__(self, "alpha", alpha)
         object.__setattr__(self, "fidelity", _explained(fit.loss.mean(w.score), surrogate, weights))
 
-    def _add_class_scores(self, fit: FittedClassifier, queries: ClassQueries, out: Array) -> None:
+    def _add_class_scores(
+        self, fit: FittedClassifier, queries: ClassQueries, out: FloatArray
+    ) -> None:
         if queries.targets is None and self.alpha.shape[1] > 1:
             raise InputError(SEVERAL)
         for i, alike in enumerate(self.kernels[0].between(queries.leaves.T)):
@@ -80,7 +82,7 @@ class TREX(KernelBaseline):
                 y, whole, fit.loss.coupled
             )
 
-    def _fit(self, kernel: LeafKernel, trees: Trees) -> tuple[Array, Array]:
+    def _fit(self, kernel: LeafKernel, trees: Trees) -> tuple[FloatArray, FloatArray]:
         """alpha (N, K) and the R^2 of f as to the model (K,)."""
         targets = trees.fit.started()
         n_rows, n_leaves = len(targets), len(kernel.features)
@@ -98,7 +100,7 @@ class TREX(KernelBaseline):
         model = trees.fit.predictions(kernel.leaves)[counted] - trees.replaced_base
         return dual / 2.0, _explained(model, f, weights[counted])
 
-    def _add_scores(self, queries: Batch, out: Array) -> None:
+    def _add_scores(self, queries: Batch, out: FloatArray) -> None:
         targets = queries.targets
         if targets is None and self.alpha.shape[1] > 1:
             raise InputError(SEVERAL)
@@ -109,18 +111,18 @@ class TREX(KernelBaseline):
                 out += terms if targets is None else _raised(terms, targets[:, k] - base)
 
 
-def _explained(model: Array, f: Array, weights: Array) -> Array:
+def _explained(model: FloatArray, f: FloatArray, weights: FloatArray) -> FloatArray:
     """Return the R^2 of f as to the model, (K,), of (rows, K) each; of a constant model 1 where f is it, else -inf."""
     spread = weights @ (model - np.average(model, axis=0, weights=weights)) ** 2
     missed = weights @ (model - f) ** 2
     rounding = 1e-24 * (weights @ model**2)
     is_constant = spread <= rounding
-    explained: Array = 1.0 - missed / np.where(is_constant, 1.0, spread)
+    explained: FloatArray = 1.0 - missed / np.where(is_constant, 1.0, spread)
     explained[is_constant] = np.where(missed <= rounding, 1.0, -np.inf)[is_constant]
     return explained
 
 
-def _raised(terms: Array, targets: Array) -> Array:
+def _raised(terms: FloatArray, targets: FloatArray) -> FloatArray:
     """(n, N): how far the loss of ``g = sum of terms`` rises where one of them, (n, N), is left out."""
     left = terms / 2.0
     left += (targets - terms.sum(axis=1))[:, None]
@@ -128,7 +130,9 @@ def _raised(terms: Array, targets: Array) -> Array:
     return left
 
 
-def among_rows(kernel: LeafKernel, weights: Array, targets: Array, ridge: float) -> Array:
+def among_rows(
+    kernel: LeafKernel, weights: FloatArray, targets: FloatArray, ridge: float
+) -> FloatArray:
     """The dual weights from ``(K + ridge / w) dual = y``, (N, N); symmetric by way of sqrt(w)."""
     root = np.sqrt(weights)
     system = np.empty((len(targets), len(targets)))
@@ -141,7 +145,9 @@ def among_rows(kernel: LeafKernel, weights: Array, targets: Array, ridge: float)
     return np.asarray(root[:, None] * _solve(system, root[:, None] * targets))
 
 
-def among_leaves(kernel: LeafKernel, weights: Array, targets: Array, ridge: float) -> Array:
+def among_leaves(
+    kernel: LeafKernel, weights: FloatArray, targets: FloatArray, ridge: float
+) -> FloatArray:
     """Dual coefficients through ``(Phi' W Phi + ridge) theta = Phi' W y``, (L, L), and dual = w (y - Phi theta) / ridge."""
     features = kernel.features[:, None]
     system = kernel.gram_of_leaves()
@@ -150,7 +156,7 @@ def among_leaves(kernel: LeafKernel, weights: Array, targets: Array, ridge: floa
     return np.asarray(weights[:, None] * (targets - kernel.read_out(features * theta)) / ridge)
 
 
-def _solve(system: Array, right: Array) -> Any:
+def _solve(system: FloatArray, right: FloatArray) -> Any:
     """Cholesky in place; only the upper triangle of the C-ordered system is read: to LAPACK it is the lower one."""
     factor = linalg.cho_factor(system.T, lower=True, overwrite_a=True, check_finite=False)
     return linalg.cho_solve(factor, right, check_finite=False)

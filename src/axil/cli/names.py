@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.arrays import FloatArray, IntArray
 from axil.cli.data import FileRows, as_dates, columns_in_words, marks, some
 from axil.errors import InputError, meant, shown
 
@@ -109,7 +110,7 @@ def column_of(rows: FileRows, name: str, option: str) -> Any:
     return whole[name]
 
 
-def groups(training: FileRows, name: str, cut: str | None) -> tuple[NDArray[np.intp], NDArray[Any]]:
+def groups(training: FileRows, name: str, cut: str | None) -> tuple[IntArray, NDArray[Any]]:
     """(N,): the number of each training row's group, and the names of the groups in order: values of a column, or bands of it."""
     import pandas as pd
 
@@ -139,7 +140,7 @@ def groups(training: FileRows, name: str, cut: str | None) -> tuple[NDArray[np.i
     return codes.astype(np.intp), np.array([*names, "missing"], dtype=object)[present]
 
 
-def _edges(text: str) -> NDArray[np.float64]:
+def _edges(text: str) -> FloatArray:
     try:
         edges = np.array([float(word) for word in text.split(",")])
     except ValueError:

@@ -14,6 +14,7 @@ import numpy as np
 from axil.adapters.boosted_fit import BoostedFit
 from axil.adapters.contract import TrainingRows
 from axil.adapters.smooth import SmoothModel
+from axil.arrays import FloatArray
 from axil.dask.build_weights import Collections, refuse_encoded, require_rows
 from axil.dask.cluster import Cluster, task
 from axil.dask.on_workers import HeldRows
@@ -28,7 +29,6 @@ from axil.replay.build import with_rows
 from axil.replay.checks import Verification
 from axil.structure import cell_dtype
 from axil.trees.residual_losses import Custom
-from axil.types import Array
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class HeldPushes(HeldRows):
     walked: WalkedStages  #: without rows
     shared: Any  #: the same, delayed and held
     largest: float  #: |score| of a training row
-    leaf_sizes: Array  #: (L, 1), or (L, K) where trees are shared: what all rows push into each leaf, by absolute value
+    leaf_sizes: FloatArray  #: (L, 1), or (L, K) where trees are shared: what all rows push into each leaf, by absolute value
 
 
 def build(
@@ -71,7 +71,7 @@ def build(
 
 def _read(
     adapter: SmoothModel, cluster: Cluster, observed: list[Any], sizes: list[int], limits: Limits
-) -> tuple[BoostedFit, Array]:
+) -> tuple[BoostedFit, FloatArray]:
     """The model as its targets lead to it, and what each row counts with."""
     total = sum(sizes)
     require_rows(total, True)
@@ -93,7 +93,7 @@ def _read(
     return fitted, counted if fitted.leaf_factors is None else counted * fitted.leaf_factors
 
 
-def _joined(parts: list[Array | None]) -> Array | None:
+def _joined(parts: list[FloatArray | None]) -> FloatArray | None:
     known = [part for part in parts if part is not None]
     return np.concatenate(known) if known else None
 
@@ -186,7 +186,7 @@ def _settled(
     )
 
 
-def _leaf_sizes(walked: WalkedStages, sums: GradientSums, limits: Limits) -> Array:
+def _leaf_sizes(walked: WalkedStages, sums: GradientSums, limits: Limits) -> FloatArray:
     found = np.zeros_like(sums.sizes)
     for term in (term for terms in Pushes(walked, limits).terms for term in terms):
         own, column = (
@@ -199,7 +199,7 @@ def _leaf_sizes(walked: WalkedStages, sums: GradientSums, limits: Limits) -> Arr
 
 def _rounds(
     fit: BoostedFit, sums: GradientSums, width: int, n_outputs: int
-) -> list[tuple[Array, Array]]:
+) -> list[tuple[FloatArray, FloatArray]]:
     """G and H (width, K) of each iteration: row i stands for leaf i of the iteration's tree of that output."""
     starts, found = np.concatenate([[0], np.cumsum(fit.n_leaves)]).astype(np.int64), []
     for iteration in np.unique(fit.schedule.rounds):

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
+from axil.arrays import FloatArray, IntArray
 from axil.dask.partitions import Partition, named
 from axil.kernels.choose import host_backend
 from axil.machine.blocks import spans
 from axil.structure import RowTotals, Structure, Transferable
-from axil.types import Array
 from axil.weights.forest import is_forest
 from axil.weights.inherited import inherited_values
 from axil.weights.leaf_space import LeafSpace, cooccurrence
@@ -42,11 +42,11 @@ class RowSums(RowTotals):
 
     weight: float
     n_rows: int  #: rows without weight count
-    moment: Array  #: (K,) of weight * target
-    leaf_weights: Array  #: (L,)
-    started: Array  #: (L, K) of weight * draw * (target - offset)
+    moment: FloatArray  #: (K,) of weight * target
+    leaf_weights: FloatArray  #: (L,)
+    started: FloatArray  #: (L, K) of weight * draw * (target - offset)
     #: (L, L) co-occurrences of leaves; None where leaf space is there, or trees do not see each other
-    together: Array | None
+    together: FloatArray | None
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,10 @@ class RowPart:
 
     number: int  #: among all rows
     weight: float
-    target: Array  #: (K,)
-    started: Array  #: (K,) target less offset
+    target: FloatArray  #: (K,)
+    started: FloatArray  #: (K,) target less offset
     leaves: NDArray[np.int64]  #: (T,) among all L
-    drawn: Array  #: (T,) weight * draw
+    drawn: FloatArray  #: (T,) weight * draw
 
     @classmethod
     def of(cls, partition: Partition, entry: int, row: int) -> RowPart:
@@ -91,7 +91,11 @@ class RowPart:
 
 
 def refits_of(
-    together: Array, structure: Structure, sums: RowSums, rows: list[list[RowPart]], n_threads: int
+    together: FloatArray,
+    structure: Structure,
+    sums: RowSums,
+    rows: list[list[RowPart]],
+    n_threads: int,
 ) -> dict[int, Fit]:
     """Fits without single rows, by their number, from sums over all rows: L^2 multiplications each, and no pass over rows."""
     found, counted = {}, np.array(together, order="C")
@@ -128,25 +132,25 @@ def row_sums(partition: Partition, entry: int, gone: Any, counted: bool, n_threa
     )
 
 
-def places(partition: Partition, asked: NDArray[Any], _: Any) -> NDArray[np.intp]:
+def places(partition: Partition, asked: NDArray[Any], _: Any) -> IntArray:
     """(2, found): which of the labels asked for these rows have, and the positions of these rows."""
     return inputs.places_among(asked, partition.index)
 
 
-def marked(partition: Partition, _: Any, given: list[Any]) -> NDArray[np.intp]:
+def marked(partition: Partition, _: Any, given: list[Any]) -> IntArray:
     """The positions of the rows that truth values mark: the number of the partition, and its truth values."""
     number, mask = given
     with named(number):
         return np.flatnonzero(inputs.as_mask(mask, len(partition.index), "rows"))
 
 
-def counted(coded: tuple[NDArray[np.intp], NDArray[Any]]) -> tuple[NDArray[Any], NDArray[np.intp]]:
+def counted(coded: tuple[IntArray, NDArray[Any]]) -> tuple[NDArray[Any], IntArray]:
     """The names of a partition's groups, and how many rows each has."""
     codes, groups = coded
     return groups, np.bincount(codes, minlength=len(groups))
 
 
-def members(coded: tuple[NDArray[np.intp], NDArray[Any]], code: int) -> NDArray[np.intp]:
+def members(coded: tuple[IntArray, NDArray[Any]], code: int) -> IntArray:
     """The positions of a partition's rows of one group, by its number there; -1: it has none."""
     return np.flatnonzero(coded[0] == code)
 
@@ -156,12 +160,12 @@ class Fit(Transferable):
     """A fit in float64 of one entry of the fitted trees; its structure has no rows."""
 
     structure: Structure
-    base: Array  #: (K,)
-    values: Array  #: (L, K) leaf values before any rate
+    base: FloatArray  #: (K,)
+    values: FloatArray  #: (L, K) leaf values before any rate
     #: (L, K) which they are made of, with what residuals put in that are cut off; zeros unless trees are averaged or there are
     #: shifts
-    sums: Array
-    mean: Array  #: (K,) the weighted mean of the targets
+    sums: FloatArray
+    mean: FloatArray  #: (K,) the weighted mean of the targets
 
     @classmethod
     def of(cls, space: LeafSpace, sums: RowSums) -> Fit:
@@ -215,12 +219,12 @@ class Fit(Transferable):
         )
         return FittedValues(s, partition.own_targets(entry), self.base, self.values, self.sums)
 
-    def predictions(self, leaves: NDArray[np.integer[Any]], base: float = 1.0) -> Array:
+    def predictions(self, leaves: NDArray[np.integer[Any]], base: float = 1.0) -> FloatArray:
         """(n, K): predictions in these leaves, (n, T), offsets apart, in which the base counts so often."""
         return predictions(self.structure, base * self.base, self.values, leaves.T)
 
 
-def space_of(structure: Structure, together: Array | None, n_threads: int) -> LeafSpace:
+def space_of(structure: Structure, together: FloatArray | None, n_threads: int) -> LeafSpace:
     """Leaf space from co-occurrences over all rows, which are not changed."""
     if is_forest(structure):
         return LeafSpace(structure, None, host_backend(n_threads))
@@ -228,7 +232,7 @@ def space_of(structure: Structure, together: Array | None, n_threads: int) -> Le
     return LeafSpace.of(structure, np.array(together, order="C"), host_backend(n_threads))
 
 
-def residual_sums(partition: Partition, entry: int, fit: Fit) -> Array:
+def residual_sums(partition: Partition, entry: int, fit: Fit) -> FloatArray:
     """(L, K): the sums of weight * draw * residual over these rows, tree by tree."""
     fitted = fit.on(partition, entry)
     s, found = fitted.structure, np.zeros_like(fit.values)
@@ -239,7 +243,7 @@ def residual_sums(partition: Partition, entry: int, fit: Fit) -> Array:
     return found
 
 
-def left_over(partition: Partition, shared: tuple[list[Fit], int], _: Any = None) -> Array:
+def left_over(partition: Partition, shared: tuple[list[Fit], int], _: Any = None) -> FloatArray:
     """(n, K): targets less the predictions of these rows, whose offsets may stand in for the base."""
     parts, (fits, n_threads) = [], shared
     for e, fit in enumerate(fits):

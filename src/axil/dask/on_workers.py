@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.arrays import FloatArray
 from axil.dask.cluster import Cluster, literal, task
 from axil.structure import Transferable
-from axil.types import Array
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ class HeldPart(Transferable):
     """A shard on a worker: the kept part of n training rows."""
 
     start: int  #: the number of the first row, among all
-    targets: Array  #: (n, K) as given
+    targets: FloatArray  #: (n, K) as given
     index: NDArray[Any]  #: (n,) the labels
 
     @property
-    def shown(self) -> Array:
+    def shown(self) -> FloatArray:
         """(n, K): the targets as people read them."""
         return self.targets
 

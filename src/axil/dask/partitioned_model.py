@@ -14,6 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from axil import inputs
+from axil.arrays import FloatArray, IntArray
 from axil.attribution import Location
 from axil.dask.cluster import Cluster, partitions, task
 from axil.dask.on_workers import HeldRows, OnWorkers
@@ -26,7 +27,6 @@ from axil.replay.queries import Offsets, Queries
 from axil.replay.recover import assign_leaves
 from axil.replay.verified_model import VerifiedModel
 from axil.scale import IDENTITY, TargetScale
-from axil.types import Array
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -71,11 +71,11 @@ class PartitionedModel(VerifiedModel):
         )
 
     @property
-    def gathered(self) -> tuple[Array, NDArray[Any]]:
+    def gathered(self) -> tuple[FloatArray, NDArray[Any]]:
         """Targets and labels of all rows, for explanations that have all their effects anyhow."""
         return self.kept.get("gathered", self._gather)
 
-    def _gather(self) -> tuple[Array, NDArray[Any]]:
+    def _gather(self) -> tuple[FloatArray, NDArray[Any]]:
         held = [part for part, size in zip(self.held.partitions, self.held.sizes) if size]
         found = (
             self.cluster.collect([getattr(part, name) for part in held])
@@ -131,9 +131,7 @@ class PartitionedModel(VerifiedModel):
             labels = self._feature(labels, what)
         return self.shards.each(coded_rows, what, self.cut(labels, what))
 
-    def gathered_groups(
-        self, labels: Any, what: str = "groups"
-    ) -> tuple[NDArray[np.intp], NDArray[Any]]:
+    def gathered_groups(self, labels: Any, what: str = "groups") -> tuple[IntArray, NDArray[Any]]:
         found = self.cluster.collect(list(self.coded(labels, what)))
         names = np.concatenate([own[codes] for codes, own in found if len(codes)])
         return inputs.group_codes(names, len(names), what)
@@ -183,7 +181,7 @@ class PartitionedModel(VerifiedModel):
             among = said_by(among, self.features, *query, rows="the Dask collection X_train")
         return self.cut(among, "among")
 
-    def features_of(self, known: Any) -> Callable[[NDArray[np.intp], list[int]], list[Any]]:
+    def features_of(self, known: Any) -> Callable[[IntArray, list[int]], list[Any]]:
         return self._features
 
     def _features(self, positions: NDArray[np.int64], wanted: list[int]) -> list[NDArray[Any]]:
@@ -227,7 +225,7 @@ def refuse_other_order(shard: Any, given: Any, what: str) -> None:
     inputs.refuse_other_order(labelled, given, what, instead="Sort it like X_train.")
 
 
-def coded_rows(shard: Any, what: str, labels: Any) -> tuple[NDArray[np.intp], NDArray[Any]]:
+def coded_rows(shard: Any, what: str, labels: Any) -> tuple[IntArray, NDArray[Any]]:
     """Each row's group number and the names of the groups."""
     refuse_other_order(shard, labels, what)
     return inputs.group_codes(labels, len(shard.index), what)
@@ -263,7 +261,7 @@ class Taken:
     leaves: list[NDArray[Any]]  #: (T, n) then, for each entry of the fitted trees
 
 
-def taken(X: Any, partition: Any, rows: NDArray[np.intp]) -> Taken:
+def taken(X: Any, partition: Any, rows: IntArray) -> Taken:
     """The features of these rows."""
     if X.shape[0] != len(partition.index):
         raise InputError(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.arrays import FloatArray
 from axil.attribution import CONTRIBUTIONS, Kind, Source
 from axil.dask.build_pushes import HeldPushes
 from axil.dask.cluster import literal, task
@@ -17,7 +18,6 @@ from axil.machine.threads import Kept
 from axil.pushes.agreement import leaf_scores
 from axil.pushes.pushes import CHANGED, Pushes, check_added, check_sums, sizes_of
 from axil.replay.queries import Combination, Queries
-from axil.types import Array
 
 ASKED_QUERIES = 1024  # sent to the workers at a time
 
@@ -51,9 +51,9 @@ class PartitionedPushes(PartitionedModel):
     def most_asked(self) -> int:
         return ASKED_QUERIES
 
-    def _starts(self, queries: Queries) -> Array:
+    def _starts(self, queries: Queries) -> FloatArray:
         """(n, K): where scores start."""
-        found: Array = (
+        found: FloatArray = (
             queries.offsets.base * self.held.walked.fit.base_value + queries.offsets.values
         )
         return found
@@ -71,7 +71,7 @@ class PartitionedPushes(PartitionedModel):
             own = AskedPushes(leaves, self._starts(batch), batch.start, self.n_threads)
         return task(AskedPushes.with_fit, literal(own), self.held.shared)
 
-    def prove(self, batch: Any, predictions: Array | None) -> None:
+    def prove(self, batch: Any, predictions: FloatArray | None) -> None:
         """Compare the sums of leaves with the model's scores, and the sums of pushes with those of leaves."""
         if not self.verify or not len(batch):
             return
@@ -89,7 +89,7 @@ class PartitionedPushes(PartitionedModel):
         if predictions is not None:
             check_added(batch, predictions, of_leaves, sizes, held.largest)
 
-    def meant(self, scores: Array) -> dict[str, Array]:
+    def meant(self, scores: FloatArray) -> dict[str, FloatArray]:
         loss = self.held.walked.loss
         return {loss.meaning: self.calibrated(scores, loss.mean(scores))} if loss.meaning else {}
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
+from axil.arrays import FloatArray
 from axil.attribution import WEIGHTS, Kind, Quantity, Source
 from axil.dask.build_weights import HeldWeights, prepared
 from axil.dask.cluster import literal, task
@@ -29,7 +30,6 @@ from axil.replay.checks import check_answer
 from axil.replay.queries import Combination, Queries
 from axil.replay.verified_model import WithoutGroups, WithoutRows
 from axil.structure import Structure, all_n_leaves, served
-from axil.types import Array
 from axil.weights.boosting import BoostedTrees
 from axil.weights.engine import own_leaves
 from axil.weights.forest import is_forest
@@ -128,7 +128,7 @@ class PartitionedWeights(PartitionedModel):
         """Fits without some of the rows."""
         return Refits(self)
 
-    def predicted(self, queries: Queries) -> Array:
+    def predicted(self, queries: Queries) -> FloatArray:
         """(n, K): the predictions of the fit, offsets included, which must be the model's."""
         made = self.refits.predicted(self.refits.fits(), queries)
         check_answer(self.verification, made, queries.labels, lambda: queries.predictions)
@@ -232,7 +232,7 @@ class PartitionedWeights(PartitionedModel):
                 after[:, :, g] = self.refits.predicted(left, queries)
         return WithoutGroups(groups, counts, before, after)
 
-    def left_out_predictions(self, compute: Any) -> Array:
+    def left_out_predictions(self, compute: Any) -> FloatArray:
         """(N, K): the prediction of each training row by the fit without it."""
         n_train, n_outputs = self.shape
         needed = tables.bytes_of(n_train * n_outputs, 6)
@@ -243,7 +243,7 @@ class PartitionedWeights(PartitionedModel):
         )
         return np.concatenate(self.cluster.collect(self.refits.left_out()))
 
-    def prove(self, batch: Any, predictions: Array | None) -> None:
+    def prove(self, batch: Any, predictions: FloatArray | None) -> None:
         made = self.predicted(batch) if predictions is None else predictions
         check_answer(self.verification, made, batch.labels, lambda: batch.predictions, batch.sizes)
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.adapters.boosted_fit import BoostedFit
 from axil.adapters.contract import Adapter, Totals
+from axil.arrays import BoolArray, FloatArray
 from axil.attribution import Attribution, Effects, Quantity
 from axil.attribution.block_effects import NoEffects
 from axil.attribution.leaf_matches import SharedLeaves, leaf_rows
@@ -39,7 +40,6 @@ from axil.structure import (
     all_n_leaves,
     served,
 )
-from axil.types import Array
 from axil.weights.boosting import BoostedTrees
 from axil.weights.leaf_space import cooccurrence
 from axil.weights.passes import Adjoints, leaf_sums
@@ -60,10 +60,10 @@ class Precision:
 class Observed:
     """Targets, weights and offsets of a partition's n rows; targets as given and, as the others, as the library keeps them."""
 
-    given: Array  #: (n, K)
-    targets: Array  #: (n, K)
-    weights: Array | None  #: (n,)
-    offsets: Array | None  #: (n, K)
+    given: FloatArray  #: (n, K)
+    targets: FloatArray  #: (n, K)
+    weights: FloatArray | None  #: (n,)
+    offsets: FloatArray | None  #: (n, K)
 
     @property
     def totals(self) -> Totals:
@@ -86,8 +86,8 @@ class Place:
 
     number: int
     start: int  #: its first row, among all
-    row_weights: list[Array | None]
-    held_out: list[NDArray[np.bool_] | None]
+    row_weights: list[FloatArray | None]
+    held_out: list[BoolArray | None]
 
     def read(self, X: Any, observed: Observed, adapter: Any) -> tuple[Any, NDArray[Any]]:
         """The features of the partition's rows, checked, and their labels: positions among all rows where X has none."""
@@ -102,7 +102,7 @@ class Place:
         return X, frozen(labels if hasattr(X, "index") else labels + self.start)
 
 
-def places(sizes: list[int], weights: list[Array | None], held_out: list[Any]) -> list[Place]:
+def places(sizes: list[int], weights: list[FloatArray | None], held_out: list[Any]) -> list[Place]:
     """The places of partitions of these sizes, from what the fit says of all rows, by entry of the fitted trees."""
     found = []
     for p, (first, last) in enumerate(pairwise(np.cumsum([0, *sizes]).tolist())):
@@ -140,12 +140,12 @@ class Partition(HeldPart, Attribution["AskedWeights | DeletionQueries"]):
     structures: list[Structure]
 
     @property
-    def row_weights(self) -> Array:
+    def row_weights(self) -> FloatArray:
         """(n,): what rows count in the fit."""
         weights = self.structures[0].row_weights
         return np.ones(len(self.index)) if weights is None else weights
 
-    def own_targets(self, entry: int) -> Array:
+    def own_targets(self, entry: int) -> FloatArray:
         """(n, K): the targets of the outputs that an entry of the fitted trees serves, as given."""
         several = len(self.structures) > 1
         return np.ascontiguousarray(self.targets[:, entry : entry + 1] if several else self.targets)
@@ -212,12 +212,12 @@ class DeletionQueries(Protocol):
 class AskedWeights(Transferable):
     """Adjoints of n queries, the same for every training row; lists have one for each entry of the fitted trees."""
 
-    phi: list[Array]  #: (L, n)
-    beta: list[Array]  #: (n,)
-    intercepts: list[Array]  #: (n, K) what no target makes, offsets apart
+    phi: list[FloatArray]  #: (L, n)
+    beta: list[FloatArray]  #: (n,)
+    intercepts: list[FloatArray]  #: (n, K) what no target makes, offsets apart
     totals: list[float]  #: the weight of all training rows
     leaves: list[NDArray[Any]]  #: (n, T)
-    offsets: Array  #: (n, K) of the queries
+    offsets: FloatArray  #: (n, K) of the queries
     first: int  #: the position of the first query in the whole request
     n_threads: int
 
@@ -227,12 +227,12 @@ class LeafSums(RowTotals):
     """Sums of the rows over the leaves of one entry of the fitted trees."""
 
     counts: NDArray[np.int64]  #: (L,)
-    leaf_weights: Array  #: (L,)
-    drawn_weights: Array  #: (L,) see `Walked`, as of the two that follow
-    residuals: Array  #: (L, K)
+    leaf_weights: FloatArray  #: (L,)
+    drawn_weights: FloatArray  #: (L,) see `Walked`, as of the two that follow
+    residuals: FloatArray  #: (L, K)
     cut: CutRows | None
-    started: Array  #: (L, K) of weight * draw * (target - offset)
-    offsets: Array | None  #: (L, K) of weight * draw * offset
+    started: FloatArray  #: (L, K) of weight * draw * (target - offset)
+    offsets: FloatArray | None  #: (L, K) of weight * draw * offset
     extent: Extent
 
 
@@ -241,7 +241,7 @@ class Evidence(Transferable):
     """The numbers that the proof needs and queries do not."""
 
     sums: list[LeafSums]
-    scores: list[Array]  #: (n, K) the model's predictions, the library's own for some rows
+    scores: list[FloatArray]  #: (n, K) the model's predictions, the library's own for some rows
 
 
 @contextmanager
@@ -314,7 +314,7 @@ def replay_partition(
     return partition, Evidence(sums, scores)
 
 
-def together(partition: Partition, entry: int, n_threads: int) -> Array:
+def together(partition: Partition, entry: int, n_threads: int) -> FloatArray:
     """(L, L): the co-occurrence of leaves in these rows; O(T^2 n)."""
     structure = partition.structures[entry]
     return np.asarray(
@@ -323,7 +323,11 @@ def together(partition: Partition, entry: int, n_threads: int) -> Array:
 
 
 def furthest_row(
-    partition: Partition, evidence: Evidence, entry: int, made: tuple[Array, Array], n_threads: int
+    partition: Partition,
+    evidence: Evidence,
+    entry: int,
+    made: tuple[FloatArray, FloatArray],
+    n_threads: int,
 ) -> Miss | None:
     """Where predictions ``made`` of leaf values (L, K) and a base (K,) are furthest from the model's; None: no rows."""
     score = evidence.scores[entry]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from axil.arrays import FloatArray
 from axil.dask.cluster import added, literal, task
 from axil.dask.fits import Fit, RowSums, refits_of, residual_sums, row_sums
 from axil.dask.partitions import together
@@ -21,7 +22,6 @@ from axil.dask.row_deletions import (
 )
 from axil.errors import UnsupportedQuestionError
 from axil.replay.queries import Queries
-from axil.types import Array
 from axil.weights.engine import own_leaves
 from axil.weights.forest import is_forest
 from axil.weights.levels import at_share, shares_of
@@ -73,7 +73,7 @@ class Refits:
             found.append(Fit.without(entry.structure, sums, self.model.n_threads))
         return found
 
-    def predicted(self, fits: list[Fit], queries: Queries) -> Array:
+    def predicted(self, fits: list[Fit], queries: Queries) -> FloatArray:
         """(n, K): predictions of these fits, offsets included."""
         leaves = [
             np.ascontiguousarray(own_leaves(fit.structure, queries.coordinates)) for fit in fits

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from axil.arrays import BoolArray, FloatArray, LeafArray
 from axil.attribution import Effects, Quantity
 from axil.attribution.block_effects import NoEffects
 from axil.attribution.weight_effects import DeletionEffects
@@ -19,7 +19,6 @@ from axil.dask.fits import Fit, RowPart, RowSums, space_of
 from axil.dask.partitions import AskedWeights, Partition
 from axil.kernels.choose import host_backend
 from axil.structure import Regularisation, Structure, Transferable
-from axil.types import Array, Leaves
 from axil.weights import removal
 from axil.weights.answers import RowEffects
 from axil.weights.deletion import InLeafSpace
@@ -54,7 +53,7 @@ class DeletionPlan(Transferable):
 class Responses(Transferable):
     """The responses of leaf values to leaf sums at every level."""
 
-    tables: list[Array]  #: (L, L) each
+    tables: list[FloatArray]  #: (L, L) each
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ class Planned(Transferable):
         return DeletionEffects(found, partition.targets.shape, n)
 
 
-def row_weights_of(partition: Partition, entry: int) -> Array:
+def row_weights_of(partition: Partition, entry: int) -> FloatArray:
     """The different row weights of these rows, sorted, the least and the largest among them."""
     weights = partition.structures[entry].row_weights
     found = (
@@ -93,7 +92,7 @@ def row_weights_of(partition: Partition, entry: int) -> Array:
 
 
 def levels_of(
-    together: Array, structures: list[Structure], sums: RowSums, n_threads: int
+    together: FloatArray, structures: list[Structure], sums: RowSums, n_threads: int
 ) -> tuple[list[Fit], Responses]:
     """The fits of structures at several shares, and their responses, from co-occurrences over all rows, (L, L)."""
     spaces = [space_of(s, together, n_threads) for s in structures]
@@ -102,7 +101,7 @@ def levels_of(
     )
 
 
-def responses_of_sums(together: Array, structure: Structure, n_threads: int) -> Array:
+def responses_of_sums(together: FloatArray, structure: Structure, n_threads: int) -> FloatArray:
     """(L, L): the responses of leaf sums to leaf sums, from co-occurrences over all rows."""
     return sum_responses(structure, np.array(together, order="C"), host_backend(n_threads))
 
@@ -112,7 +111,7 @@ def replayed_rows(
     entry: int,
     plan: DeletionPlan,
     known: Responses,
-    sums: Array | None,
+    sums: FloatArray | None,
     n_threads: int,
 ) -> tuple[list[int], list[RowPart]]:
     """The rows that the formula does not hold for: positions of those that outweigh the rest of a leaf, and the others.
@@ -166,7 +165,7 @@ def deletion_of(
     plan: DeletionPlan,
     known: Responses,
     n_threads: int,
-    sums: Array | None = None,
+    sums: FloatArray | None = None,
 ) -> InLeafSpace:
     """The fits without each of these rows."""
     backend, levels, refits, start = host_backend(n_threads), [], plan.refits, partition.start
@@ -175,11 +174,11 @@ def deletion_of(
         space = LeafSpace(fitted.structure, None, backend, responses=table)
         levels.append(Level.of(share, backend.rows_of(fitted.structure), fitted, space))
 
-    def refit(row: int, targets: Array) -> FittedValues:
+    def refit(row: int, targets: FloatArray) -> FittedValues:
         assert refits is not None
         return refits[start + row].on(partition, entry)
 
-    def again(rows: slice) -> NDArray[np.bool_]:
+    def again(rows: slice) -> BoolArray:
         return np.isin(np.arange(start + rows.start, start + rows.stop), list(refits or ()))
 
     replayed = ByReplay(plan.fit.on(partition, entry), refit)
@@ -191,12 +190,12 @@ class ForestEffects(RowEffects):
     """Changes of n predictions of one output on deleting each row of a forest: its own leaves change alone."""
 
     fitted: FittedValues
-    queries: Leaves
+    queries: LeafArray
     output: int
     n_threads: int
-    mean: Array  #: (K,) of the targets of all rows
+    mean: FloatArray  #: (K,) of the targets of all rows
 
-    def blocks(self) -> Iterator[tuple[int, Array]]:
+    def blocks(self) -> Iterator[tuple[int, FloatArray]]:
         s, n = self.fitted.structure, len(self.queries)
         rows, table = (
             host_backend(self.n_threads).rows_of(s),
@@ -218,8 +217,8 @@ def beside_of(fitted: FittedValues) -> InheritedValues:
 
 
 def forest_changes(
-    fitted: FittedValues, rows: slice, beside: InheritedValues, mean: Array
-) -> Array:
+    fitted: FittedValues, rows: slice, beside: InheritedValues, mean: FloatArray
+) -> FloatArray:
     """Return the changes of the values of each row's leaves without it, (T, rows, K).
 
     ``mean`` (K,): of the targets of all rows, in all partitions.
@@ -244,7 +243,7 @@ def forest_changes(
 
 def alone(
     partition: Partition, plans: list[DeletionPlan], known: list[Responses | None], n_threads: int
-) -> Array:
+) -> FloatArray:
     """(n, K): the predictions of these rows by fits without them; nan where no other row says anything of one."""
     found, n_outputs = [], partition.targets.shape[1]
     for e, (plan, tables) in enumerate(zip(plans, known)):

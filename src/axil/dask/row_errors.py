@@ -7,18 +7,18 @@ from typing import Any
 import numpy as np
 
 from axil import inputs
+from axil.arrays import FloatArray
 from axil.dask.fits import Fit
 from axil.dask.partitioned_model import refuse_other_order
 from axil.dask.partitions import Partition, named
-from axil.types import Array
 
 
-def errors_of(partition: Partition, _: Any, predictions: Array) -> Array:
+def errors_of(partition: Partition, _: Any, predictions: FloatArray) -> FloatArray:
     """(n, K): targets less predictions that did not see them."""
     return np.asarray(partition.targets - predictions)
 
 
-def out_of_fold_of(partition: Partition, _: Any, given: tuple[int, Any]) -> Array:
+def out_of_fold_of(partition: Partition, _: Any, given: tuple[int, Any]) -> FloatArray:
     """(n, K): the same, by a user's own predictions; the number of the partition comes with them."""
     number, predictions = given
     n, n_outputs = partition.targets.shape
@@ -27,7 +27,7 @@ def out_of_fold_of(partition: Partition, _: Any, given: tuple[int, Any]) -> Arra
         return errors_of(partition, None, inputs.as_table(predictions, n, n_outputs, "out_of_fold"))
 
 
-def out_of_bag_of(partition: Partition, fits: list[Fit], _: Any) -> Array:
+def out_of_bag_of(partition: Partition, fits: list[Fit], _: Any) -> FloatArray:
     """(n, K): the same, by the trees of a forest that were fitted without each row; nan where there is none."""
     parts = []
     for e, fit in enumerate(fits):

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.adapters.boosted_fit import BoostedFit
 from axil.adapters.smooth import SmoothModel
+from axil.arrays import FloatArray
 from axil.attribution import Attribution, Effects
 from axil.attribution.block_effects import BlockEffects, NoEffects
 from axil.attribution.leaf_matches import SharedLeaves
@@ -28,7 +29,6 @@ from axil.pushes.stages import WalkedStages
 from axil.replay.checks import Miss, furthest, worse
 from axil.replay.recover import assign_leaves
 from axil.structure import RowTotals, Transferable
-from axil.types import Array
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class SharedFit:
 
     adapter: SmoothModel
     fit: BoostedFit
-    start: Array  #: (K,) scores before the first tree
+    start: FloatArray  #: (K,) scores before the first tree
     n_checked: int  #: rows of each partition whose score is asked of the library
     n_threads: int
 
@@ -47,9 +47,9 @@ class WalkedRows(HeldPart, Attribution["AskedPushes"]):
     """The kept part of n training rows: their leaves, targets and labels."""
 
     leaves: NDArray[np.unsignedinteger[Any]]  #: (T, n)
-    rounded: Array  #: (n, K) targets as the library keeps them
-    weights: Array  #: (n,)
-    score: Array  #: (n, K) or (K,) before the first tree
+    rounded: FloatArray  #: (n, K) targets as the library keeps them
+    weights: FloatArray  #: (n,)
+    score: FloatArray  #: (n, K) or (K,) before the first tree
 
     def contribution_effects(self, query_batch: AskedPushes) -> Effects:
         asked = query_batch
@@ -76,9 +76,9 @@ class GradientSums(RowTotals):
     """Sums of gradients over leaves, and how far scores are from the model's."""
 
     counts: NDArray[np.int64]  #: (L,) rows of the fit
-    g: Array  #: (L, 1), or (L, K) where trees are shared
-    h: Array
-    sizes: Array  #: likewise, of absolute values of g
+    g: FloatArray  #: (L, 1), or (L, K) where trees are shared
+    h: FloatArray
+    sizes: FloatArray  #: likewise, of absolute values of g
     largest: float = field(metadata={"both": max})  #: |score| of these rows
     lost: float = field(
         metadata={"both": max}
@@ -126,7 +126,7 @@ def walk_partition(
 
 def _sums(
     rows: WalkedRows, fit: BoostedFit, fitted: Any
-) -> tuple[NDArray[np.int64], Array, Array, Array, Array]:
+) -> tuple[NDArray[np.int64], FloatArray, FloatArray, FloatArray, FloatArray]:
     """Counts of the rows of the fit, sums of g, h and |g| over leaves, and the scores in the end."""
     loss = fit.loss
     starts = fit.starts
@@ -155,7 +155,7 @@ class AskedPushes(Transferable):
     """n queries, by their leaves."""
 
     leaves: Any  #: (n, T); of sums of queries for each output a table (C_k, n), see `Pushes.read`
-    starts: Array  #: (n, K) scores before any push
+    starts: FloatArray  #: (n, K) scores before any push
     first: int  #: the position of the first query in the whole request
     n_threads: int
     walked: WalkedStages | None = None  #: the fit, whose steps are those of all rows

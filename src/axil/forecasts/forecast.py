@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
+from axil.arrays import BoolArray, FloatArray
 from axil.errors import ExactnessError, InputError, UnsupportedQuestionError
 from axil.explainer import Explainer
 from axil.explanation import Explanation
 from axil.forecasts.forecasters import Probe, Reader, reader_of
 from axil.inputs.libraries import needed_pandas
-from axil.types import Array
 
 CLOSE = 1e-6  # of the largest forecast: single precision, in which some libraries keep predictions
 
@@ -99,7 +99,9 @@ class Forecast:
         self._matrix, self._constants = coefficients, constants
         self._steps, self._path = seen.rows, self._changed(seen, zeros)
 
-    def _coefficients(self, reader: Reader, h: int, constants: Array, said: Array) -> Array | None:
+    def _coefficients(
+        self, reader: Reader, h: int, constants: FloatArray, said: FloatArray
+    ) -> FloatArray | None:
         """(h, h, S): how each step's prediction counts in each forecast; None: not linearly."""
         n_series, found = constants.shape[1], np.zeros((h, h, constants.shape[1]))
         with np.errstate(all="ignore"):
@@ -114,7 +116,7 @@ class Forecast:
         return found if close else None
 
     @staticmethod
-    def _changed(seen: Probe, zeros: Probe) -> list[NDArray[np.bool_]]:
+    def _changed(seen: Probe, zeros: Probe) -> list[BoolArray]:
         """For each step (S, features): features that depend on the predictions of the steps before."""
         return [_numbers(a) != _numbers(b) for a, b in zip(seen.rows, zeros.rows)]
 
@@ -163,7 +165,7 @@ class Forecast:
         return self._rows.dates
 
     @property
-    def base(self) -> Array:
+    def base(self) -> FloatArray:
         """(h, S): the part of the forecasts that no target makes: the last value that differences start from, means, scales."""
         return self._constants
 
@@ -241,7 +243,7 @@ def _day(date: Any) -> str:
     return text.removesuffix("T00:00:00")
 
 
-def _numbers(rows: Any) -> Array:
+def _numbers(rows: Any) -> FloatArray:
     """The rows of a step as numbers, for comparison."""
     values = rows.to_numpy() if hasattr(rows, "to_numpy") else np.asarray(rows)
     return np.asarray(values, dtype=np.float64)

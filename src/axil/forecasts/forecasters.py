@@ -11,19 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters import around
+from axil.arrays import FloatArray
 from axil.errors import InputError, shown
-from axil.types import Array
 
 
 class Probe:
     """A model that writes down the rows it is asked about; its predictions are the fitted model's, or those it is given."""
 
-    def __init__(self, model: Any, told: Array | None = None):
+    def __init__(self, model: Any, told: FloatArray | None = None):
         self._model, self._told = model, told  # (h, series)
         self.rows: list[Any] = []  #: of each step
-        self.said: list[Array] = []  #: of each step, (series,)
+        self.said: list[FloatArray] = []  #: of each step, (series,)
 
-    def predict(self, X: Any, *arguments: Any, **others: Any) -> Array:
+    def predict(self, X: Any, *arguments: Any, **others: Any) -> FloatArray:
         """The predictions of one step."""
         step = len(self.rows)
         self.rows.append(copy.deepcopy(X))
@@ -48,7 +48,7 @@ class FitRows:
     """The rows that a forecaster's model was fitted on."""
 
     X: Any
-    y: Array
+    y: FloatArray
     series: NDArray[Any]  #: (N,)
     dates: NDArray[Any]  #: (N,)
 
@@ -69,7 +69,7 @@ class Reader(ABC):
         """The rows that it was fitted on."""
 
     @abstractmethod
-    def run(self, probe: Probe, h: int) -> tuple[NDArray[Any], NDArray[Any], Array]:
+    def run(self, probe: Probe, h: int) -> tuple[NDArray[Any], NDArray[Any], FloatArray]:
         """Series and dates of the forecasts, and the forecasts, (h, series) each, with the probe in the model's place."""
 
 
@@ -120,7 +120,7 @@ class MLForecastReader(Reader):
             made[ts.time_col].to_numpy(),
         )
 
-    def run(self, probe: Probe, h: int) -> tuple[NDArray[Any], NDArray[Any], Array]:
+    def run(self, probe: Probe, h: int) -> tuple[NDArray[Any], NDArray[Any], FloatArray]:
         own, ts = copy.copy(self._forecaster), self._forecaster.ts
         own.models_ = {self._name: probe}
         try:
@@ -214,7 +214,7 @@ class RecursiveReader(Reader):
             )
         return ahead
 
-    def run(self, probe: Probe, h: int) -> tuple[NDArray[Any], NDArray[Any], Array]:
+    def run(self, probe: Probe, h: int) -> tuple[NDArray[Any], NDArray[Any], FloatArray]:
         own = copy.copy(self._forecaster)
         own.estimator = probe
         ahead = self._exog_of_steps(h)
@@ -255,7 +255,7 @@ class SeveralReader(RecursiveReader):
             codes = X["_level_skforecast"].to_numpy().astype(np.intp)
         return FitRows(X, y.to_numpy().astype(np.float64), names[codes], y.index.to_numpy())
 
-    def run(self, probe: Probe, h: int) -> tuple[NDArray[Any], NDArray[Any], Array]:
+    def run(self, probe: Probe, h: int) -> tuple[NDArray[Any], NDArray[Any], FloatArray]:
         own = copy.copy(self._forecaster)
         own.estimator = probe
         found = own.predict(steps=h)  # step after step, and in each all series

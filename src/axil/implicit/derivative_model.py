@@ -7,6 +7,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from axil.arrays import FloatArray
 from axil.attribution import DERIVATIVES, Effects, Kind, Source
 from axil.attribution.block_effects import derived, mixed
 from axil.errors import InputError
@@ -16,7 +17,6 @@ from axil.inputs.copies import frozen
 from axil.pushes.additive_model import by_columns
 from axil.replay.queries import Combination, Queries
 from axil.replay.verified_model import InMemory
-from axil.types import Array
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -29,7 +29,7 @@ class DerivativeModel(InMemory):
     source = DERIVATIVES
 
     @property
-    def targets(self) -> Array:
+    def targets(self) -> FloatArray:
         """(N, K): the numbers that predictions are differentiated by; 0 and 1 for classes."""
         return frozen(self.adapter.targets)
 
@@ -58,15 +58,15 @@ class DerivativeModel(InMemory):
             )
         return derived(derivatives, query_batch.predictions, self.targets, query_batch.start)
 
-    def times(self, v: Array) -> Array:
+    def times(self, v: FloatArray) -> FloatArray:
         """(N, S): J v, with J the derivatives of the training rows' own predictions; of K outputs v is one, (N, K)."""
         return by_columns(self.adapter.along, v, self.shape[1])
 
-    def times_transposed(self, u: Array) -> Array:
+    def times_transposed(self, u: FloatArray) -> FloatArray:
         """(N, S): J'u, likewise."""
         return by_columns(self.adapter.across, u, self.shape[1])
 
-    def prove(self, batch: Queries, predictions: Array | None) -> None:
+    def prove(self, batch: Queries, predictions: FloatArray | None) -> None:
         """Derivatives are no decomposition: there is nothing to compare."""
 
     def bytes_per_query(self, source: Source, whole: bool = False) -> int:

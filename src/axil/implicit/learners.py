@@ -16,12 +16,12 @@ from axil.adapters.sklearn.adapter import require_fitted
 from axil.adapters.sklearn.learners import LBFGS
 from axil.adapters.sklearn.trees import SklearnAdapter, numbers
 from axil.adapters.smooth import refuse_learners
+from axil.arrays import FloatArray
 from axil.errors import InputError, shown
 from axil.implicit import row_losses
 from axil.implicit.network import Network
 from axil.implicit.optimum import Implicit, Learner, Predictor, Training, check_predictions
 from axil.implicit.readers import Given
-from axil.types import Array
 
 
 def as_they_are(rows: Any) -> Any:
@@ -38,7 +38,7 @@ def with_ones(rows: Any) -> Any:
 class Linear:
     """K scores of q features; parameters (K, q) in a row. Products cost N * K * q, sparse features what they hold."""
 
-    def __init__(self, coefficients: Array, features: Callable[[Any], Any], X: Any):
+    def __init__(self, coefficients: FloatArray, features: Callable[[Any], Any], X: Any):
         self._coefficients, self._features = coefficients, features
         self._training = features(X)
         self.parameters = coefficients.ravel()
@@ -46,11 +46,11 @@ class Linear:
             3 * self._training.shape[0] * len(coefficients) + 2 * coefficients.size
         )
 
-    def scores(self, X: Any) -> Array:
+    def scores(self, X: Any) -> FloatArray:
         """(n, K)."""
         return np.asarray(self._features(X) @ self._coefficients.T)
 
-    def jacobian(self, X: Any) -> Array:
+    def jacobian(self, X: Any) -> FloatArray:
         """(n, K, P): the features, in the block of their score."""
         phi = self._features(X)
         phi = phi.toarray() if issparse(phi) else phi
@@ -59,17 +59,19 @@ class Linear:
             np.einsum("kj,nq->nkjq", np.eye(n_outputs), phi).reshape(len(phi), n_outputs, -1)
         )
 
-    def push(self, directions: Array) -> Array:
+    def push(self, directions: FloatArray) -> FloatArray:
         """(N, K, m)."""
         blocks = directions.reshape(*self._coefficients.shape, -1)
         return np.stack([np.asarray(self._training @ block) for block in blocks], axis=1)
 
-    def pull(self, pulls: Array) -> Array:
+    def pull(self, pulls: FloatArray) -> FloatArray:
         """(P,), or (P, m) for pulls (N, K, m)."""
         blocks = [np.asarray(self._training.T @ pulls[:, k]) for k in range(pulls.shape[1])]
         return np.concatenate(blocks)
 
-    def product(self, directions: Array, gradient: Array, curvature: Array) -> Array:
+    def product(
+        self, directions: FloatArray, gradient: FloatArray, curvature: FloatArray
+    ) -> FloatArray:
         """(P, m): Phi' D Phi directions; the gradient by the scores does not matter where these are linear."""
         return self.pull(np.einsum("ijk,ikm->ijm", curvature, self.push(directions)))
 
@@ -176,7 +178,7 @@ def _prepare(may_be_sparse: bool, X: Any) -> Any:
     return rows
 
 
-def _predict(model: Any, reading: LearnerFit, output: str, rows: Any) -> Array:
+def _predict(model: Any, reading: LearnerFit, output: str, rows: Any) -> FloatArray:
     """(n, K): the model's own predictions; where it hides its scores they are ours, once their means are the model's."""
     shape = rows.shape[0], reading.training.targets.shape[1]
     if output == "raw" and hasattr(model, "decision_function"):
@@ -193,7 +195,7 @@ def _predict(model: Any, reading: LearnerFit, output: str, rows: Any) -> Array:
     return scores
 
 
-def _logistic(model: Any, rows: Any, targets: Array, weights: Array) -> LearnerFit:
+def _logistic(model: Any, rows: Any, targets: FloatArray, weights: FloatArray) -> LearnerFit:
     """C * sum_i w_i l_i + |coefficients|^2 / 2; the intercept is free, but not liblinear's."""
     chosen = model.C_ if hasattr(model, "C_") else model.C  # all classes have the same
     l2 = 0.0 if getattr(model, "penalty", "l2") is None else 1.0 / float(np.ravel(chosen)[0])
@@ -214,7 +216,7 @@ def _logistic(model: Any, rows: Any, targets: Array, weights: Array) -> LearnerF
     )
 
 
-def _class_weights(model: Any, targets: Array, weights: Array) -> Array:
+def _class_weights(model: Any, targets: FloatArray, weights: FloatArray) -> FloatArray:
     """(N,): the weight of each row's class; "balanced" ones are held at what they were."""
     if model.class_weight is None:
         return np.ones(len(targets))
@@ -226,7 +228,7 @@ def _class_weights(model: Any, targets: Array, weights: Array) -> Array:
     return np.asarray(hot @ by_class)
 
 
-def _flat(penalty: Array, n_classes: int) -> Array:
+def _flat(penalty: FloatArray, n_classes: int) -> FloatArray:
     """(P, r): moving all classes' free parameters alike moves no probability; solvers never do."""
     free = np.flatnonzero(penalty.reshape(n_classes, -1)[0] == 0)
     flat = np.zeros((n_classes, len(penalty) // n_classes, len(free)))
@@ -235,8 +237,8 @@ def _flat(penalty: Array, n_classes: int) -> Array:
 
 
 def _linear(
-    model: Any, rows: Any, l2: float | Array, of_intercept: float = 0.0
-) -> tuple[Linear, Array]:
+    model: Any, rows: Any, l2: float | FloatArray, of_intercept: float = 0.0
+) -> tuple[Linear, FloatArray]:
     """The learner of a linear model and its penalties; l2 may differ by output."""
     coefficients = np.atleast_2d(np.asarray(model.coef_, dtype=float))
     by_output = np.broadcast_to(np.reshape(l2, (-1, 1)), coefficients.shape)
@@ -252,7 +254,7 @@ def _generalised(
 ) -> Callable[..., LearnerFit]:
     """sum_i w_i l_i / sum_i w_i + alpha |coefficients|^2 / 2, so that the penalty grows with the weights."""
 
-    def reading(model: Any, rows: Any, targets: Array, weights: Array) -> LearnerFit:
+    def reading(model: Any, rows: Any, targets: FloatArray, weights: FloatArray) -> LearnerFit:
         learner, penalty = _linear(model, rows, float(model.alpha))
         log = log_link(model)
         training = Training(
@@ -277,7 +279,7 @@ _NETWORK_LOSSES: dict[str, tuple[row_losses.Loss, row_losses.Link]] = {
 }
 
 
-def _network(model: Any, rows: Any, targets: Array, weights: Array) -> LearnerFit:
+def _network(model: Any, rows: Any, targets: FloatArray, weights: FloatArray) -> LearnerFit:
     """sum_i w_i l_i + alpha |weights|^2 / 2; biases are free."""
     layers = [np.asarray(part, dtype=float) for part in model.coefs_]
     biases = [np.asarray(part, dtype=float) for part in model.intercepts_]
@@ -294,7 +296,7 @@ def _network(model: Any, rows: Any, targets: Array, weights: Array) -> LearnerFi
     )
 
 
-READERS: dict[str, Callable[[Any, Any, Array, Array], LearnerFit]] = {
+READERS: dict[str, Callable[[Any, Any, FloatArray, FloatArray], LearnerFit]] = {
     "LogisticRegression": _logistic,
     "LogisticRegressionCV": _logistic,
     "PoissonRegressor": _generalised(lambda model: 1.0, lambda model: True),

@@ -22,6 +22,7 @@ from axil.adapters.estimators import number_of_features
 from axil.adapters.members import Member
 from axil.adapters.pipeline import PipelineAdapter, last_step
 from axil.adapters.searches import unwrapped
+from axil.arrays import FloatArray, IntArray
 from axil.attribution import CONTRIBUTIONS, DERIVATIVES, WEIGHTS, Effects, Kind, Quantity, Source
 from axil.attribution.block_effects import BlockEffects, derived, mixed
 from axil.attribution.capabilities import MEAN_OF_CONTRIBUTIONS, MEAN_OF_DERIVATIVES, Refusal
@@ -33,7 +34,6 @@ from axil.replay.checks import Verification, worst
 from axil.replay.members import naming
 from axil.replay.queries import Combination, Queries
 from axil.replay.verified_model import InMemory, WithoutRows
-from axil.types import Array
 
 
 class MeanAdapter(Defaults):
@@ -74,7 +74,7 @@ class MeanAdapter(Defaults):
             X if member.columns is None else X[:, member.columns] for member in self._parts.members
         ]
 
-    def predictions(self, X: Any) -> Array:
+    def predictions(self, X: Any) -> FloatArray:
         """Return what is explained, (n, K), from the members' own predictions or scores."""
         found = np.zeros((X.shape[0], self.n_outputs))
         for (member, proven), rows in zip(self.members, self.rows_of(X)):
@@ -88,7 +88,7 @@ class MeanAdapter(Defaults):
                 found[:, member.output] = own[:, 0]
         return found
 
-    def whole_predictions(self, X: Any) -> Array | None:
+    def whole_predictions(self, X: Any) -> FloatArray | None:
         """Return the same by the whole's own account, (n, K); None where it has none."""
         if not self._compares:
             return None
@@ -101,7 +101,7 @@ class MeanAdapter(Defaults):
             return None
         return _columns(np.asarray(found, dtype=np.float64).reshape(X.shape[0], -1), self.n_outputs)
 
-    def mean_probabilities(self, X: Any) -> Array:
+    def mean_probabilities(self, X: Any) -> FloatArray:
         """Return the probabilities that a calibrated model predicts, (n, K)."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -109,7 +109,7 @@ class MeanAdapter(Defaults):
         return _columns(found, self.n_outputs)
 
 
-def _explained(proven: InMemory, queries: Queries) -> Array:
+def _explained(proven: InMemory, queries: Queries) -> FloatArray:
     """Return what a member's derivatives are of: of boosted trees scores or what their link makes of them."""
     boosting = getattr(proven, "boosting", None)
     return (
@@ -117,7 +117,7 @@ def _explained(proven: InMemory, queries: Queries) -> Array:
     )
 
 
-def _columns(values: Array, n_outputs: int) -> Array:
+def _columns(values: FloatArray, n_outputs: int) -> FloatArray:
     """Return (n, K): of both classes those of the second, where one column stands for two."""
     return values[:, 1:] if values.shape[1] == 2 and n_outputs == 1 else values
 
@@ -194,7 +194,12 @@ def _refuse_settings(given: Given, parts: Any) -> None:
 
 
 def _given_of(
-    given: Given, parts: Any, member: Member, X: Any, targets: Array, weights: Array | None
+    given: Given,
+    parts: Any,
+    member: Member,
+    X: Any,
+    targets: FloatArray,
+    weights: FloatArray | None,
 ) -> Given:
     """Return a member with the rows, targets and weights of its own fit."""
     output = given.output if parts.of_scores else "probability"
@@ -233,7 +238,7 @@ class MeanModel(InMemory):
 
     _: KW_ONLY
     members: tuple[tuple[Member, InMemory], ...]
-    targets: Array  #: (N, K) numbers, or 0 and 1 of classes
+    targets: FloatArray  #: (N, K) numbers, or 0 and 1 of classes
     parts: Any
 
     @property
@@ -255,14 +260,14 @@ class MeanModel(InMemory):
         """Return the model for exactly these rows."""
         return self
 
-    def _summed(self, source: Source, query_batch: Queries | Combination) -> Array:
+    def _summed(self, source: Source, query_batch: Queries | Combination) -> FloatArray:
         """Return the sums of the members' numbers for these rows, or for sums of their predictions, (K, n, N)."""
         if isinstance(query_batch, Queries):
             return self._numbers(source, query_batch)[0]
         size = self.budget.batch_size(self.bytes_per_query(source))
         return mixed(query_batch, size, lambda part: self._numbers(source, part)[0])
 
-    def _numbers(self, source: Source, asked: Queries) -> tuple[Array, Array]:
+    def _numbers(self, source: Source, asked: Queries) -> tuple[FloatArray, FloatArray]:
         """Return (K, n, N) numbers of the training rows, and (n, K) what predictions start from."""
         n_rows, n_outputs = self.shape
         numbers, starts = (
@@ -288,7 +293,7 @@ class MeanModel(InMemory):
                 total += share * _spread(own, member, n_rows)
         return numbers, starts
 
-    def prove(self, batch: Queries | Combination, predictions: Array | None) -> None:
+    def prove(self, batch: Queries | Combination, predictions: FloatArray | None) -> None:
         """Members were compared with their own predictions; the whole's are compared with their sum."""
         if self.verification is None or isinstance(batch, Combination):
             return
@@ -311,7 +316,7 @@ def _source_of(proven: InMemory, source: Source) -> Source:
     return source
 
 
-def _by_output(effects: Effects) -> list[Array]:
+def _by_output(effects: Effects) -> list[FloatArray]:
     """Return the numbers (n, rows) of each output."""
     dense = effects.dense()
     first = sorted(effects.served, key=lambda outputs: outputs[0])
@@ -319,7 +324,7 @@ def _by_output(effects: Effects) -> list[Array]:
     return [found[output] for output in sorted(found)]
 
 
-def _spread(numbers: Array, member: Member, n_rows: int) -> Array:
+def _spread(numbers: FloatArray, member: Member, n_rows: int) -> FloatArray:
     """Return numbers (n, own rows) as those of all rows, (n, N); a row that was drawn several times has the sum of its own."""
     if member.rows is None:
         return numbers
@@ -369,11 +374,11 @@ class MeanOfPushes(MeanModel):
             lambda: iter(blocks), self.shape, len(query_batch), starts, first=query_batch.start
         )
 
-    def share_of(self, rows: NDArray[np.intp]) -> float:
+    def share_of(self, rows: IntArray) -> float:
         """Return the share of these rows among all."""
         return len(rows) / self.shape[0]
 
-    def without(self, queries: Queries, rows: NDArray[np.intp]) -> WithoutRows:
+    def without(self, queries: Queries, rows: IntArray) -> WithoutRows:
         """Return scores, and those of members without these rows: the folds and the splits are held fixed."""
         n_outputs, change = self.shape[1], np.zeros((len(queries), self.shape[1]))
         emptied = 0
@@ -390,7 +395,7 @@ class MeanOfPushes(MeanModel):
         names = self.parts.classes
         return names[1] if names is not None and self.outputs is None else None
 
-    def meant_by(self, batch: Any) -> dict[str, Array]:
+    def meant_by(self, batch: Any) -> dict[str, FloatArray]:
         if isinstance(batch, Combination) or self.parts.calibration is None:
             return {}
         return {"probability": self.adapter.mean_probabilities(batch.rows)}

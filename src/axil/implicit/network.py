@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from axil.types import Array
+from axil.arrays import FloatArray
 
 
-def _slopes(activation: str, values: Array) -> tuple[Array, Array]:
+def _slopes(activation: str, values: FloatArray) -> tuple[FloatArray, FloatArray]:
     """First and second derivative of the activation, from its values; that of a rectifier at its kink is 0."""
     if activation == "tanh":
         first = 1 - values**2
@@ -27,14 +27,16 @@ class Network:
     A product with the Hessian is one pass forwards and one backwards over the N training rows for each direction.
     """
 
-    def __init__(self, weights: list[Array], biases: list[Array], activation: str, X: Any):
+    def __init__(
+        self, weights: list[FloatArray], biases: list[FloatArray], activation: str, X: Any
+    ):
         self._weights, self._biases, self._activation = weights, biases, activation
         self.parameters = np.concatenate([part.ravel() for part in (*weights, *biases)])
         self._training = self._forward(X)
         width = sum(len(b) for b in biases)
         self.bytes_a_direction = 8 * (4 * len(X) * width + 2 * len(self.parameters))
 
-    def _forward(self, X: Any) -> list[Array]:
+    def _forward(self, X: Any) -> list[FloatArray]:
         """The values of all layers, inputs first and scores last."""
         values = [X]
         for layer, (W, b) in enumerate(zip(self._weights, self._biases)):
@@ -42,7 +44,7 @@ class Network:
             values.append(z if layer == len(self._weights) - 1 else self._activate(z))
         return values
 
-    def _activate(self, z: Array) -> Array:
+    def _activate(self, z: FloatArray) -> FloatArray:
         if self._activation == "tanh":
             return np.asarray(np.tanh(z))
         if self._activation == "logistic":
@@ -51,11 +53,11 @@ class Network:
             return np.asarray(expit(z))
         return np.maximum(z, 0) if self._activation == "relu" else z
 
-    def scores(self, X: Any) -> Array:
+    def scores(self, X: Any) -> FloatArray:
         """(n, K)."""
         return self._forward(X)[-1]
 
-    def jacobian(self, X: Any) -> Array:
+    def jacobian(self, X: Any) -> FloatArray:
         """(n, K, P)."""
         values = self._forward(X)
         n, n_outputs = values[-1].shape
@@ -68,7 +70,7 @@ class Network:
             found[:, k] = np.concatenate([*parts, *deltas], axis=1)
         return found
 
-    def _deltas(self, values: list[Array], pull: Array) -> list[Array]:
+    def _deltas(self, values: list[FloatArray], pull: FloatArray) -> list[FloatArray]:
         """The gradient by each layer's sums before its activation, row by row."""
         deltas = [pull]
         for layer in range(len(self._weights) - 1, 0, -1):
@@ -76,15 +78,17 @@ class Network:
             deltas.insert(0, (deltas[0] @ self._weights[layer].T) * first)
         return deltas
 
-    def _moves(self, directions: Array) -> tuple[list[Array], list[Array], list[Array]]:
+    def _moves(
+        self, directions: FloatArray
+    ) -> tuple[list[FloatArray], list[FloatArray], list[FloatArray]]:
         """Directions (P, m) as moves of the layers' parameters; and how values of the training rows move, (m, N, units)."""
         cuts = np.cumsum([part.size for part in (*self._weights, *self._biases)])[:-1]
         parts = np.split(directions.T, cuts, axis=1)
         depth = len(self._weights)
         by_weights = [part.reshape(-1, *W.shape) for part, W in zip(parts[:depth], self._weights)]
         by_biases = parts[depth:]
-        moved: list[Array] = []  # of the sums before the activations
-        before: Array | None = None  # how the layer's inputs move
+        moved: list[FloatArray] = []  # of the sums before the activations
+        before: FloatArray | None = None  # how the layer's inputs move
         for layer, (W, dW, db) in enumerate(zip(self._weights, by_weights, by_biases)):
             z = self._training[layer] @ dW + db[:, None, :]
             moved.append(z if before is None else z + before @ W)
@@ -92,23 +96,25 @@ class Network:
                 before = moved[-1] * _slopes(self._activation, self._training[layer + 1])[0]
         return by_weights, by_biases, moved
 
-    def push(self, directions: Array) -> Array:
+    def push(self, directions: FloatArray) -> FloatArray:
         """(N, K, m)."""
         return np.moveaxis(self._moves(directions)[2][-1], 0, 2)
 
-    def pull(self, pulls: Array) -> Array:
+    def pull(self, pulls: FloatArray) -> FloatArray:
         """(P,)."""
         deltas = self._deltas(self._training, pulls)
         parts = [(a.T @ d).ravel() for a, d in zip(self._training, deltas)]
         return np.concatenate([*parts, *(d.sum(axis=0) for d in deltas)])
 
-    def product(self, directions: Array, gradient: Array, curvature: Array) -> Array:
+    def product(
+        self, directions: FloatArray, gradient: FloatArray, curvature: FloatArray
+    ) -> FloatArray:
         """(P, m): the gradient is carried backwards together with how it moves along the directions."""
         by_weights, _, moved = self._moves(directions)
         deltas = self._deltas(self._training, gradient)
         change = np.einsum("ijk,mik->mij", curvature, moved[-1])
-        weights: list[Array] = []
-        biases: list[Array] = []
+        weights: list[FloatArray] = []
+        biases: list[FloatArray] = []
         for layer in range(len(self._weights) - 1, -1, -1):
             values = self._training[layer]
             found = values.T @ change

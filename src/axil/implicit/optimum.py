@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from axil.adapters.boundary import ReadsRows
+from axil.arrays import FloatArray
 from axil.errors import (
     ApproximationWarning,
     ExactnessError,
@@ -24,7 +25,6 @@ from axil.implicit.solvers import DENSE_PARAMETERS, ConjugateGradients, Dense, S
 from axil.inputs import ModelColumns
 from axil.machine.memory import Budget
 from axil.replay.checks import Verification, furthest
-from axil.types import Array
 
 NEAR = 1e-2  # a Newton step that moves no score by more than this, relative to their spread, is an optimum
 FAR = 0.1  # and one that moves some score by more than this is none
@@ -37,22 +37,24 @@ RESIDUAL = 1e-4  # of conjugate gradients, above which the user is warned
 class Learner(Protocol):
     """Scores as a smooth function of P parameters, at the fitted ones."""
 
-    parameters: Array  #: (P,)
+    parameters: FloatArray  #: (P,)
     bytes_a_direction: int  #: that a push or a product takes for each of its directions
 
-    def scores(self, X: Any) -> Array:
+    def scores(self, X: Any) -> FloatArray:
         """(n, K)."""
 
-    def jacobian(self, X: Any) -> Array:
+    def jacobian(self, X: Any) -> FloatArray:
         """(n, K, P): of the scores of any rows by the parameters."""
 
-    def push(self, directions: Array) -> Array:
+    def push(self, directions: FloatArray) -> FloatArray:
         """(N, K, m): how the scores of the training rows move along m directions (P, m)."""
 
-    def pull(self, pulls: Array) -> Array:
+    def pull(self, pulls: FloatArray) -> FloatArray:
         """(P,): the gradient of the sum of pulls (N, K) times the scores of the training rows."""
 
-    def product(self, directions: Array, gradient: Array, curvature: Array) -> Array:
+    def product(
+        self, directions: FloatArray, gradient: FloatArray, curvature: FloatArray
+    ) -> FloatArray:
         """(P, m): the Hessian by the parameters of the rows' losses, which have these derivatives by the scores, times (P, m)."""
 
 
@@ -61,15 +63,17 @@ class Training:
     """The loss that the parameters minimise: sum_i w_i l(scores_i, targets_i) + sum_p penalty_p theta_p^2 / 2."""
 
     loss: Loss
-    targets: Array  #: (N, K)
-    weights: Array  #: (N,) as the loss has them
-    penalty: Array  #: (P,)
-    weight_factors: Array | float = (
+    targets: FloatArray  #: (N, K)
+    weights: FloatArray  #: (N,) as the loss has them
+    penalty: FloatArray  #: (P,)
+    weight_factors: FloatArray | float = (
         1.0  #: (N,) d (weight in the loss) / d (weight given): class weights
     )
     #: (P,) d penalty / d (any row's weight), of losses that are means over the rows
-    penalty_growth: Array | float = 0.0
-    flat: Array | None = None  #: (P, r) orthonormal directions that move no prediction and no loss
+    penalty_growth: FloatArray | float = 0.0
+    flat: FloatArray | None = (
+        None  #: (P, r) orthonormal directions that move no prediction and no loss
+    )
     convex: bool = True  #: whether a Hessian that is not positive definite means that the optimum is not unique
 
 
@@ -80,7 +84,7 @@ class Predictor:
     library: str
     columns: ModelColumns
     prepare: Callable[[Any], Any]  #: from the user's rows to the learner's
-    predict: Callable[[Any], Array]  #: (n, K) from the learner's rows, by the model itself
+    predict: Callable[[Any], FloatArray]  #: (n, K) from the learner's rows, by the model itself
     link: Link
     outputs: NDArray[Any] | None
     remedy: str  #: what to do about a fit that did not converge
@@ -147,7 +151,7 @@ class Implicit(ReadsRows):
             self._check_optimum(scores, moved)
         self._check_solver()
 
-    def _choose(self, product: Callable[[Array], Array], budget: Budget) -> Solver:
+    def _choose(self, product: Callable[[FloatArray], FloatArray], budget: Budget) -> Solver:
         n_parameters, may_damp = len(self._learner.parameters), not self._training.convex
         flat = (
             self._training.flat if self._training.flat is not None else np.zeros((n_parameters, 0))
@@ -165,7 +169,7 @@ class Implicit(ReadsRows):
                 "Fit with a (larger) L2 penalty, or leave out redundant columns.",
             ) from None
 
-    def _check_optimum(self, scores: Array, moved: Array) -> None:
+    def _check_optimum(self, scores: FloatArray, moved: FloatArray) -> None:
         """The proof that model and data belong together: at an optimum a Newton step leads nowhere."""
         assert self.verification is not None  # it was asked for
         found = self.verification.details
@@ -219,20 +223,20 @@ class Implicit(ReadsRows):
         """The model as it was read, which is this."""
         return self
 
-    def predictions(self, X: Any) -> Array:
+    def predictions(self, X: Any) -> FloatArray:
         """(n, K): the model's own."""
         rows = self._predictor.prepare(X)
         return (
             self._predictor.predict(rows) if rows.shape[0] else np.zeros((0, self.targets.shape[1]))
         )
 
-    def target_derivatives(self, X: Any) -> Array:
+    def target_derivatives(self, X: Any) -> FloatArray:
         """(K, n, N): -s' C_k, of output k's prediction by column k of the targets."""
         return self._derivatives(
             X, lambda k, s, pushed: np.einsum("ijq,ij->qi", pushed, -self._cross[:, :, k])
         )
 
-    def crossed_derivatives(self, X: Any, output: int, columns: Sequence[int]) -> Array:
+    def crossed_derivatives(self, X: Any, output: int, columns: Sequence[int]) -> FloatArray:
         """(columns, n, N): of one output's prediction by these columns of the targets."""
         rows = self._predictor.prepare(X)
         found = np.zeros((len(columns), rows.shape[0], len(self.targets)))
@@ -247,7 +251,7 @@ class Implicit(ReadsRows):
         self._check_solver()
         return found
 
-    def along(self, direction: Array) -> Array:
+    def along(self, direction: FloatArray) -> FloatArray:
         """Return (N, K): J v for the training rows' own predictions, by their targets in this direction (N, K)."""
         with threadpool_limits(self._n_threads):
             pulled = self._learner.pull(np.einsum("ijk,ik->ij", self._cross, direction))
@@ -255,7 +259,7 @@ class Implicit(ReadsRows):
         self._check_solver()
         return np.asarray(np.einsum("ikj,ij->ik", self._link_slopes, scores))
 
-    def across(self, u: Array) -> Array:
+    def across(self, u: FloatArray) -> FloatArray:
         """Return (N, K): J'u, for u (N, K)."""
         with threadpool_limits(self._n_threads):
             pulled = self._learner.pull(np.einsum("ikj,ik->ij", self._link_slopes, u))
@@ -263,20 +267,22 @@ class Implicit(ReadsRows):
         self._check_solver()
         return np.asarray(np.einsum("ijk,ij->ik", self._cross, scores))
 
-    def weight_derivatives(self, X: Any) -> Array:
+    def weight_derivatives(self, X: Any) -> FloatArray:
         """(K, n, N): of output k's prediction by the weights given; class weights and penalties are held fixed."""
         t = self._training
         pull = np.broadcast_to(
             np.asarray(t.penalty_growth) * self._learner.parameters, self._learner.parameters.shape
         )
 
-        def by_weights(k: int, s: Array, pushed: Array) -> Array:
+        def by_weights(k: int, s: FloatArray, pushed: FloatArray) -> FloatArray:
             own = np.einsum("ijq,ij->qi", pushed, self._gradient)
             return np.asarray(-(own + (pull @ s)[:, None]) * t.weight_factors)
 
         return self._derivatives(X, by_weights)
 
-    def _derivatives(self, X: Any, contract: Callable[[int, Array, Array], Array]) -> Array:
+    def _derivatives(
+        self, X: Any, contract: Callable[[int, FloatArray, FloatArray], FloatArray]
+    ) -> FloatArray:
         rows = self._predictor.prepare(X)
         (n, n_train), n_outputs = (rows.shape[0], len(self.targets)), self.targets.shape[1]
         found = np.zeros((n_outputs, n, n_train))
@@ -301,13 +307,16 @@ class Implicit(ReadsRows):
 
 
 def _hessian_product(
-    learner: Learner, penalty: Array, weighted: tuple[Array, Array], directions: Array
-) -> Array:
+    learner: Learner,
+    penalty: FloatArray,
+    weighted: tuple[FloatArray, FloatArray],
+    directions: FloatArray,
+) -> FloatArray:
     """(P, m): the Hessian of the training loss, whose rows have these derivatives by the scores, times directions (P, m)."""
     return learner.product(directions, *weighted) + penalty[:, None] * directions
 
 
-def check_predictions(found: Array, expected: Array) -> float:
+def check_predictions(found: FloatArray, expected: FloatArray) -> float:
     """The largest difference, relative to the largest prediction; raises where the model itself says something else."""
     scale, miss = _size(expected), furthest(found, expected)
     if not miss.error <= SCORE_TOLERANCE * scale:
@@ -316,12 +325,12 @@ def check_predictions(found: Array, expected: Array) -> float:
     return miss.error / scale
 
 
-def _size(predictions: Array) -> float:
+def _size(predictions: FloatArray) -> float:
     """The largest |prediction|; 1 where all are zero."""
     return float(np.abs(predictions).max(initial=0.0)) or 1.0
 
 
-def _relative(moved: Array, scores: Array) -> float:
+def _relative(moved: FloatArray, scores: FloatArray) -> float:
     """The largest move, relative to the spread of the scores of its output."""
     spread = np.ptp(scores, axis=0)
     return float((np.abs(moved).max(axis=0) / np.where(spread > 0, spread, 1.0)).max())

@@ -8,24 +8,24 @@ from functools import partial
 
 import numpy as np
 
+from axil.arrays import FloatArray
 from axil.trees import losses
-from axil.types import Array
 
 
 @dataclass(frozen=True)
 class RowLosses:
     """Derivatives of each row's loss l(scores, targets), which has K scores and K targets."""
 
-    gradient: Array  #: (N, K) dl / d score
-    curvature: Array  #: (N, K, K) d2l / d score d score'
-    cross: Array  #: (N, K, K) d2l / d score d target'
+    gradient: FloatArray  #: (N, K) dl / d score
+    curvature: FloatArray  #: (N, K, K) d2l / d score d score'
+    cross: FloatArray  #: (N, K, K) d2l / d score d target'
 
 
-Loss = Callable[[Array, Array], RowLosses]  # from scores (N, K) and targets (N, K)
+Loss = Callable[[FloatArray, FloatArray], RowLosses]  # from scores (N, K) and targets (N, K)
 
 
 Link = Callable[
-    [Array], tuple[Array, Array]
+    [FloatArray], tuple[FloatArray, FloatArray]
 ]  # scores (n, K) to predictions (n, K) and their derivatives (n, K, K)
 
 
@@ -35,7 +35,7 @@ class Separate:
 
     loss: losses.Loss
 
-    def __call__(self, scores: Array, targets: Array) -> RowLosses:
+    def __call__(self, scores: FloatArray, targets: FloatArray) -> RowLosses:
         found = self.loss.slopes(targets, scores)
         curvature, cross = (
             np.broadcast_to(each, scores.shape) for each in (found.g_by_score, found.g_by_target)
@@ -49,7 +49,7 @@ class MeanLink:
 
     loss: losses.Loss
 
-    def __call__(self, scores: Array) -> tuple[Array, Array]:
+    def __call__(self, scores: FloatArray) -> tuple[FloatArray, FloatArray]:
         return self.loss.mean(scores), self.loss.mean_slopes(scores)
 
 
@@ -73,13 +73,13 @@ def deviance(power: float, log_link: bool) -> Loss:
     return squared if power == 0 else partial(_identity_deviance, power)
 
 
-def _identity_deviance(power: float, scores: Array, targets: Array) -> RowLosses:
+def _identity_deviance(power: float, scores: FloatArray, targets: FloatArray) -> RowLosses:
     cross = -(scores**-power)
     curvature = -(1 - power) * cross + power * targets * scores ** (-power - 1)
     return RowLosses((targets - scores) * cross, _diagonal(curvature), _diagonal(cross))
 
 
-def softmax_loss(scores: Array, targets: Array) -> RowLosses:
+def softmax_loss(scores: FloatArray, targets: FloatArray) -> RowLosses:
     """K classes: dl/ds = p - y, with y centred where it moves: d2l / d s_j d y_k = 1 / K - [j = k].
 
     Targets that do not sum to one have no optimum, as probabilities do. So when one target of a row rises by one, all
@@ -91,6 +91,6 @@ def softmax_loss(scores: Array, targets: Array) -> RowLosses:
     return RowLosses(p - targets, curvature, cross)
 
 
-def _diagonal(values: Array) -> Array:
+def _diagonal(values: FloatArray) -> FloatArray:
     """(N, K, K) with the (N, K) values on the diagonals."""
     return np.asarray(values[:, :, None] * np.eye(values.shape[1]))

@@ -8,10 +8,10 @@ from typing import Protocol
 import numpy as np
 from scipy import linalg
 
+from axil.arrays import FloatArray
 from axil.machine.blocks import spans
-from axil.types import Array
 
-Product = Callable[[Array], Array]  # from (P, m) to the Hessian times it
+Product = Callable[[FloatArray], FloatArray]  # from (P, m) to the Hessian times it
 
 # up to here the Hessian is written down: its factor takes seconds and every query after it little
 DENSE_PARAMETERS = 3000
@@ -36,7 +36,7 @@ class Solver(Protocol):
     damping: float  #: what was added to the diagonal
     residual: float  #: largest residual so far, relative to the right-hand side
 
-    def solve(self, right: Array) -> Array:
+    def solve(self, right: FloatArray) -> FloatArray:
         """(P, m) for (P, m)."""
 
 
@@ -51,7 +51,12 @@ class Dense:
     residual = 0.0
 
     def __init__(
-        self, product: Product, n_parameters: int, bytes_a_column: int, flat: Array, may_damp: bool
+        self,
+        product: Product,
+        n_parameters: int,
+        bytes_a_column: int,
+        flat: FloatArray,
+        may_damp: bool,
     ):
         hessian = np.empty((n_parameters, n_parameters))
         size = max(1, CHUNK_BYTES // max(bytes_a_column, 1))
@@ -75,13 +80,13 @@ class Dense:
                 raise Singular
         self._scale, self._factor = factor
 
-    def solve(self, right: Array) -> Array:
+    def solve(self, right: FloatArray) -> FloatArray:
         """H^-1 right, without its flat part."""
         right = (right - self._flat @ (self._flat.T @ right)) * self._live
         return np.asarray(self._scale * linalg.cho_solve(self._factor, self._scale * right))
 
 
-def _factor(hessian: Array) -> tuple[Array, tuple[Array, bool]] | None:
+def _factor(hessian: FloatArray) -> tuple[FloatArray, tuple[FloatArray, bool]] | None:
     """Scales and the factor of the Hessian with ones on its diagonal; None where it is not safely positive definite."""
     diagonal = np.diag(hessian)
     if not (diagonal > 0).all():
@@ -111,14 +116,14 @@ class ConjugateGradients:
 
     name = "conjugate gradients"
 
-    def __init__(self, product: Product, n_parameters: int, flat: Array, may_damp: bool):
+    def __init__(self, product: Product, n_parameters: int, flat: FloatArray, may_damp: bool):
         self._product, self._flat, self._may_damp = product, flat, may_damp
         self.residual = self.damping = 0.0
         smallest, self._largest = spectrum_ends(lambda v: self._project(product(v)), n_parameters)
         if smallest < -LANCZOS_NOISE * self._largest:
             self._damp(smallest)
 
-    def _project(self, right: Array) -> Array:
+    def _project(self, right: FloatArray) -> FloatArray:
         return np.asarray(right - self._flat @ (self._flat.T @ right))
 
     def _damp(self, curvature: float) -> None:
@@ -128,7 +133,7 @@ class ConjugateGradients:
             2 * self.damping, CG_FLOOR * self._largest, needed_damping(curvature, self._largest)
         )
 
-    def solve(self, right: Array) -> Array:
+    def solve(self, right: FloatArray) -> FloatArray:
         """(P, m): stops when every residual is within `CG_TOLERANCE` of its right-hand side, or after `CG_STEPS`."""
         while True:
             found = self._try(self._project(right))
@@ -136,7 +141,7 @@ class ConjugateGradients:
                 return found
             self._damp(found)
 
-    def _try(self, residual: Array) -> Array | float:
+    def _try(self, residual: FloatArray) -> FloatArray | float:
         """The solution, or the curvature of a direction along which the damped H bends down."""
         direction, solution = residual.copy(), np.zeros_like(residual)
         norm = np.einsum("pm,pm->m", residual, residual)

@@ -13,12 +13,12 @@ import numpy as np
 
 from axil import inputs
 from axil.adapters.sklearn.trees import numbers
+from axil.arrays import FloatArray
 from axil.errors import InputError, UnsupportedModelError, shown
 from axil.implicit import row_losses
 from axil.implicit.optimum import Implicit, Predictor, Training
 from axil.implicit.readers import Given
 from axil.implicit.torch_module import TorchModule
-from axil.types import Array
 
 _KINKED = (
     *(
@@ -131,7 +131,7 @@ class _AnyColumns:
         return name
 
 
-def _prepare(X: Any) -> Array:
+def _prepare(X: Any) -> FloatArray:
     rows = numbers(_array(X), np.float64)
     return np.asarray(rows.toarray() if inputs.is_sparse(rows) else rows)
 
@@ -205,7 +205,7 @@ def _refuse_layers(model: Any) -> None:
         )
 
 
-def _targets(y: Any, n_rows: int, n_outputs: int, loss: TrainingLoss) -> Array:
+def _targets(y: Any, n_rows: int, n_outputs: int, loss: TrainingLoss) -> FloatArray:
     """(N, K); labels 0 .. K-1 become one-hot for a softmax."""
     if np.ndim(y) == 1 and n_outputs > 1 and loss.link == "softmax":
         return inputs.one_hot(y, n_rows, np.arange(n_outputs))
@@ -216,7 +216,7 @@ def _targets(y: Any, n_rows: int, n_outputs: int, loss: TrainingLoss) -> Array:
     return inputs.as_targets(y, n_rows, n_outputs, None)
 
 
-def _decay(model: Any, weight_decay: float | Mapping[str, float]) -> Array:
+def _decay(model: Any, weight_decay: float | Mapping[str, float]) -> FloatArray:
     """(P,)."""
     names = {
         name: parameter.numel()
@@ -235,7 +235,7 @@ def _decay(model: Any, weight_decay: float | Mapping[str, float]) -> Array:
     )
 
 
-def _linked_outputs(model: Any, link: row_losses.Link, rows: Array) -> Array:
+def _linked_outputs(model: Any, link: row_losses.Link, rows: FloatArray) -> FloatArray:
     """(n, K): of the module as it is, in evaluation mode and in its own precision, through a link."""
     import torch
 
@@ -251,7 +251,7 @@ def _linked_outputs(model: Any, link: row_losses.Link, rows: Array) -> Array:
 
 
 def _differentiated(
-    rows: Callable[[Any, Any], Any], scores: Array, targets: Array
+    rows: Callable[[Any, Any], Any], scores: FloatArray, targets: FloatArray
 ) -> row_losses.RowLosses:
     """Derivatives of the loss of rows by their scores and targets, by automatic differentiation."""
     import torch

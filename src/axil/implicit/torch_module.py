@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from axil.types import Array
+from axil.arrays import FloatArray
 
 CHUNK_BYTES = 1 << 27  # of derivatives carried through the module at a time
 
@@ -16,7 +16,7 @@ CHUNK_BYTES = 1 << 27  # of derivatives carried through the module at a time
 class TorchModule:
     """Outputs of a module as a function of its trained parameters in a row; see `axil.implicit.optimum.Learner`."""
 
-    def __init__(self, model: Any, X: Array):
+    def __init__(self, model: Any, X: FloatArray):
         import torch
 
         module = copy.deepcopy(model).double().cpu().eval()
@@ -54,14 +54,14 @@ class TorchModule:
             len(rows), -1
         )
 
-    def scores(self, X: Array) -> Array:
+    def scores(self, X: FloatArray) -> FloatArray:
         """(n, K)."""
         import torch
 
         with torch.no_grad():
             return np.asarray(self._outputs(self._theta, torch.as_tensor(X)).numpy())
 
-    def jacobian(self, X: Array) -> Array:
+    def jacobian(self, X: FloatArray) -> FloatArray:
         """(n, K, P): backwards, row by row."""
         import torch
         from torch.func import jacrev, vmap
@@ -71,7 +71,7 @@ class TorchModule:
             vmap(one, (None, 0), chunk_size=self._chunk())(self._theta, torch.as_tensor(X)).numpy()
         )
 
-    def push(self, directions: Array) -> Array:
+    def push(self, directions: FloatArray) -> FloatArray:
         """(N, K, m): forwards along each direction."""
         from torch.func import jvp
 
@@ -82,7 +82,7 @@ class TorchModule:
 
         return np.moveaxis(self._map(one, directions), 0, 2)
 
-    def pull(self, pulls: Array) -> Array:
+    def pull(self, pulls: FloatArray) -> FloatArray:
         """(P,)."""
         import torch
         from torch.func import vjp
@@ -90,7 +90,9 @@ class TorchModule:
         _, back = vjp(lambda theta: self._outputs(theta, self._training), self._theta)
         return np.asarray(back(torch.as_tensor(np.ascontiguousarray(pulls)))[0].numpy())
 
-    def product(self, directions: Array, gradient: Array, curvature: Array) -> Array:
+    def product(
+        self, directions: FloatArray, gradient: FloatArray, curvature: FloatArray
+    ) -> FloatArray:
         """(P, m): forwards over backwards, of the quadratic in the outputs that has these derivatives."""
         import torch
         from torch.func import grad, jvp
@@ -108,7 +110,7 @@ class TorchModule:
 
         return np.asarray(self._map(one, directions).T)
 
-    def _map(self, one: Callable[[Any], Any], directions: Array) -> Array:
+    def _map(self, one: Callable[[Any], Any], directions: FloatArray) -> FloatArray:
         """(m, ...): of each direction, some at a time."""
         import torch
         from torch.func import vmap

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.arrays import BoolArray, IntArray
 from axil.inputs.libraries import loaded_pandas
 
 BLOCK = 1 << 16  # labels that are turned into objects of Python at a time
@@ -34,7 +35,7 @@ def is_missing(value: Any) -> bool:
     return isinstance(value, UNEQUAL_TO_ITSELF) and bool(value != value)
 
 
-def missing(values: NDArray[Any]) -> NDArray[np.bool_]:
+def missing(values: NDArray[Any]) -> BoolArray:
     """`is_missing` for each value of an array of one dimension."""
     if values.dtype.kind == "O":
         return np.array([is_missing(value) for value in values.tolist()], dtype=np.bool_)
@@ -93,7 +94,7 @@ def _instants(values: NDArray[Any]) -> list[Hashable]:
     return [(values.dtype.type, *pair) for pair in pairs]
 
 
-def numbered(values: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[Any]]:
+def numbered(values: NDArray[Any]) -> tuple[IntArray, NDArray[Any]]:
     """Each label's number (N,) and the different labels, sorted where they have an order; one for all that are missing.
 
     These come last. Numbers are sorted before text; other labels of mixed kinds stay in the order they are met in.
@@ -149,7 +150,7 @@ def repeated(values: NDArray[Any]) -> int | None:
     return None
 
 
-def places(asked: NDArray[Any], index: NDArray[Any]) -> NDArray[np.intp]:
+def places(asked: NDArray[Any], index: NDArray[Any]) -> IntArray:
     """(2, found): which of these different labels rows of this index have, and where these rows stand, in their order.
 
     Only the labels asked for are kept: an index may be long.

@@ -10,12 +10,12 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.arrays import FloatArray, IntArray
 from axil.errors import InputError, meant, shown
 from axil.inputs.codes import is_missing, numbered
 from axil.inputs.labels import as_labels, position_of, refuse_other_order
 from axil.inputs.numbers import is_sparse, is_whole
 from axil.inputs.tables import as_frame, row_labels, take_rows
-from axil.types import Array
 
 Keys = NDArray[np.uint64]
 
@@ -56,7 +56,7 @@ def chosen_columns(columns: Any, names: list[str], what: str = "columns") -> lis
     return found
 
 
-def feature_columns(X: Any, rows: NDArray[np.intp], chosen: list[int]) -> list[NDArray[Any]]:
+def feature_columns(X: Any, rows: IntArray, chosen: list[int]) -> list[NDArray[Any]]:
     """Some columns, by position, of some rows of X, as arrays."""
     frame = as_frame(X)
     if frame is not None:
@@ -124,7 +124,7 @@ def is_single(X: Any) -> bool:
     return any(dtype == nw.Float32 for dtype in frame.schema.values())
 
 
-def row_keys(X: Any, targets: Array, single: bool) -> Keys:
+def row_keys(X: Any, targets: FloatArray, single: bool) -> Keys:
     """(n,): a key for each row of X with its targets (n, K), equal where features and targets are; the same on any machine.
 
     The key is a sum of one random number per column and value, in which zeros count nothing: so sparse rows have the keys of
@@ -158,7 +158,7 @@ def row_keys(X: Any, targets: Array, single: bool) -> Keys:
     return found
 
 
-def _numbers(values: NDArray[Any]) -> Array:
+def _numbers(values: NDArray[Any]) -> FloatArray:
     """A column as float64: text by a number that stands for it, nan where a value is missing."""
     if values.dtype.kind in "biuf":
         return np.asarray(values, dtype=np.float64)
@@ -180,7 +180,7 @@ def _number(label: Any) -> float:
     return float(whole) + 0.5  # below 2^53, and no whole number that a code might be
 
 
-def _mixed(values: Array, columns: Any, single: bool) -> Keys:
+def _mixed(values: FloatArray, columns: Any, single: bool) -> Keys:
     """A random number for each value in its column, zero for zero; the function of Steele, Lea and Flood, 2014 (SplitMix64)."""
     bits = np.where(np.isnan(values), np.nan, values + 0.0).view(
         np.uint64
@@ -195,7 +195,7 @@ def _mixed(values: Array, columns: Any, single: bool) -> Keys:
     return np.where(values == 0, np.uint64(0), z)
 
 
-def occurrences(keys: Keys, asked: Keys) -> NDArray[np.intp]:
+def occurrences(keys: Keys, asked: Keys) -> IntArray:
     """How often each key asked for is among the keys."""
     known, which = np.unique(asked, return_inverse=True)
     at = np.minimum(np.searchsorted(known, keys), len(known) - 1)

@@ -10,10 +10,10 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.arrays import FloatArray, IntArray
 from axil.errors import InputError
 from axil.inputs.labels import one_hot
 from axil.inputs.libraries import as_native
-from axil.types import Array
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class LabelClasses:
             [f"{label}: {name}" for label, own in enumerate(self.classes) for name in own.tolist()]
         )
 
-    def one_hot(self, values: Any, n_rows: int, what: str, rows: str) -> Array:
+    def one_hot(self, values: Any, n_rows: int, what: str, rows: str) -> FloatArray:
         """Return (N, K) targets from a table with a column for each label."""
         columns = self._columns(values, what)
         parts = [
@@ -37,13 +37,13 @@ class LabelClasses:
         ]
         return np.concatenate(parts, axis=1)
 
-    def codes(self, targets: Array) -> NDArray[np.intp]:
+    def codes(self, targets: FloatArray) -> IntArray:
         """Return (N, L): the number of each row's class among those of each label."""
         ends = np.cumsum([len(own) for own in self.classes])
         parts = np.split(targets, ends[:-1], axis=1)
         return np.stack([part.argmax(axis=1) for part in parts], axis=1)
 
-    def labels(self, targets: Array) -> list[NDArray[Any]]:
+    def labels(self, targets: FloatArray) -> list[NDArray[Any]]:
         """Return the classes of the rows, label by label."""
         return [own[codes] for own, codes in zip(self.classes, self.codes(targets).T)]
 

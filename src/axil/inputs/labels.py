@@ -8,11 +8,11 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.errors import InputError, shown
 from axil.inputs import codes
 from axil.inputs.libraries import as_native, loaded_pandas
 from axil.inputs.numbers import as_array, is_whole, unmasked
-from axil.types import Array
 
 
 def as_labels(
@@ -113,7 +113,7 @@ def joined(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
 
 def one_hot(
     labels: Any, n_rows: int, classes: NDArray[Any], what: str = "y_train", rows: str = "training"
-) -> Array:
+) -> FloatArray:
     """(N, classes): a one in the column of each row's class."""
     given = as_labels(labels, n_rows, what, rows)
     known = {label: k for k, label in enumerate(codes.keys(classes))}
@@ -139,9 +139,7 @@ def one_hot(
     return found
 
 
-def _in_single(
-    given: NDArray[Any], classes: NDArray[Any], columns: NDArray[np.intp]
-) -> NDArray[np.intp]:
+def _in_single(given: NDArray[Any], classes: NDArray[Any], columns: IntArray) -> IntArray:
     """(N,): the classes of labels that are numbers, where a library keeps classes in float32: 0.1 is 0.10000000149 there."""
     if (
         given.dtype.kind != "f"
@@ -154,9 +152,7 @@ def _in_single(
     return np.array([known.get(label, -1) for label in rounded], dtype=np.intp)
 
 
-def _by_value(
-    given: NDArray[Any], classes: NDArray[Any], columns: NDArray[np.intp]
-) -> NDArray[np.intp]:
+def _by_value(given: NDArray[Any], classes: NDArray[Any], columns: IntArray) -> IntArray:
     """Return the class of each label, (N,), where labels are numbers and a library was given the classes' names as text."""
     if given.dtype.kind not in "biuf" or not all(
         isinstance(name, str) for name in classes.tolist()
@@ -172,9 +168,7 @@ def _by_value(
     return np.array([columns_by_number.get(float(label), -1) for label in given], dtype=np.intp)
 
 
-def _by_truth(
-    given: NDArray[Any], classes: NDArray[Any], columns: NDArray[np.intp]
-) -> NDArray[np.intp]:
+def _by_truth(given: NDArray[Any], classes: NDArray[Any], columns: IntArray) -> IntArray:
     """Return the class of each label, (N,), where labels are truth values and a library keeps classes as text."""
     names = classes.tolist()
     if (
@@ -187,14 +181,12 @@ def _by_truth(
     return columns_by_truth[given.astype(np.intp)]
 
 
-def group_codes(
-    labels: Any, n_rows: int, what: str = "labels"
-) -> tuple[NDArray[np.intp], NDArray[Any]]:
+def group_codes(labels: Any, n_rows: int, what: str = "labels") -> tuple[IntArray, NDArray[Any]]:
     """Each row's group number and the groups' names, in sorted order where they can be sorted."""
     return codes.numbered(as_labels(labels, n_rows, what))
 
 
-def label_codes(labels: Any, n_rows: int, what: str) -> NDArray[np.intp]:
+def label_codes(labels: Any, n_rows: int, what: str) -> IntArray:
     """(N,): a number for each label; rows without a label have numbers of their own."""
     values = as_labels(labels, n_rows, what)
     found, groups = codes.numbered(values)
@@ -203,7 +195,7 @@ def label_codes(labels: Any, n_rows: int, what: str) -> NDArray[np.intp]:
     return found
 
 
-def as_mask(values: Any, n_rows: int, what: str) -> NDArray[np.bool_]:
+def as_mask(values: Any, n_rows: int, what: str) -> BoolArray:
     """(N,): a truth value for each training row; numbers, and places where it is missing, are none."""
     found = as_labels(values, n_rows, what, kind="True or False")
     truths = (
@@ -223,9 +215,7 @@ def as_mask(values: Any, n_rows: int, what: str) -> NDArray[np.bool_]:
     return found.astype(bool)
 
 
-def positions(
-    labels: list[Any], index: NDArray[Any], what: str
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def positions(labels: list[Any], index: NDArray[Any], what: str) -> tuple[IntArray, IntArray]:
     """Which label each row with one of these labels has, and where the row stands; label by label. No label is given twice.
 
     A label that several rows share names all of them. True and False are labels only where the index has them: they are not the
@@ -238,7 +228,7 @@ def positions(
     return which[order], places[order]
 
 
-def named_rows(rows: Any, index: NDArray[Any], what: str = "rows") -> NDArray[np.intp]:
+def named_rows(rows: Any, index: NDArray[Any], what: str = "rows") -> IntArray:
     """Where the training rows of a user's list of labels stand, or those that a truth value for each of them marks.
 
     Of a label that several rows share all of them.
@@ -263,7 +253,7 @@ def named_rows(rows: Any, index: NDArray[Any], what: str = "rows") -> NDArray[np
     return positions(labels, index, what)[1]
 
 
-def other_order(X: Any, y: Any) -> NDArray[np.intp] | None:
+def other_order(X: Any, y: Any) -> IntArray | None:
     """(N,): where the labels of X stand in y, if both are labelled by pandas, alike but for the order."""
     rows: Any = getattr(X, "index", None)
     given: Any = getattr(y, "index", None)
@@ -315,7 +305,7 @@ def _each_once(labels: list[Any], what: str) -> NDArray[Any]:
     return asked
 
 
-def places_among(asked: NDArray[Any], index: NDArray[Any]) -> NDArray[np.intp]:
+def places_among(asked: NDArray[Any], index: NDArray[Any]) -> IntArray:
     """(2, found): which of the labels asked for rows of this index have, and where these rows stand; in their order."""
     found = codes.places(asked, index)
     return found[
@@ -354,7 +344,7 @@ def is_truth(value: Any) -> bool:
     return isinstance(value, (bool, np.bool_))
 
 
-def as_positions(which: Any, n: int) -> slice | NDArray[np.intp]:
+def as_positions(which: Any, n: int) -> slice | IntArray:
     """Some of n predictions: a position, a slice, a list of positions or a truth value for each of them."""
     expected = f"a position below {n}, a slice, a list of positions or {n} truth values"
     if is_whole(which):

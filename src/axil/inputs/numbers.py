@@ -14,10 +14,10 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.arrays import FloatArray
 from axil.errors import InputError, shown
 from axil.inputs.libraries import as_native, loaded_pandas
 from axil.machine.arrays import is_away
-from axil.types import Array
 
 MOST_COUNTED = 2**63 - 1
 MOST_THREADS = 2**31 - 1  # a C int, which kernels take
@@ -94,7 +94,7 @@ def is_number_dtype(dtype: Any) -> bool:
     return bool(numeric and not types.is_complex_dtype(dtype) and str(dtype) != "category")
 
 
-def as_numbers(values: Any, what: str, expected: str = "real numbers") -> Array:
+def as_numbers(values: Any, what: str, expected: str = "real numbers") -> FloatArray:
     """Real numbers of any shape in float64, nan where they are missing; refuses all that only looks like numbers.
 
     That is complex numbers, masked entries, dates, spans of time, text, categories, records and whole numbers beyond float64.
@@ -173,7 +173,7 @@ _REAL = (Real, Decimal, np.bool_)
 _NO_REAL = (np.timedelta64,)  # which counts as a whole number to numpy
 
 
-def from_objects(values: NDArray[Any], what: str, expected: str) -> Array:
+def from_objects(values: NDArray[Any], what: str, expected: str) -> FloatArray:
     """Return an array of Python's own numbers, Decimal and Fraction among them, in float64.
 
     None and pandas.NA become nan.
@@ -210,7 +210,7 @@ def from_objects(values: NDArray[Any], what: str, expected: str) -> Array:
 
 def as_vector(
     values: Any, n_rows: int, what: str, rows: str = "training", missing: bool = False
-) -> Array:
+) -> FloatArray:
     """One finite float64 number per row, or nan where numbers may be ``missing``."""
     vector = as_numbers(values, what, f"one number for each of the {n_rows} {rows} rows")
     if vector.ndim == 2 and vector.shape[1] == 1:
@@ -235,7 +235,7 @@ def as_table(
     what: str,
     rows: str = "training",
     missing: bool = False,
-) -> Array:
+) -> FloatArray:
     """(N, K): finite numbers, or nan where they may be ``missing``, one column per output; (N,) will do for one output."""
     if n_outputs == 1:
         return as_vector(values, n_rows, what, rows, missing)[:, None]
@@ -247,12 +247,12 @@ def as_table(
     return np.stack([as_vector(column, n_rows, what, rows, missing) for column in table.T], axis=1)
 
 
-def as_offsets(values: Any, n_rows: int, n_outputs: int, rows: str) -> Array | None:
+def as_offsets(values: Any, n_rows: int, n_outputs: int, rows: str) -> FloatArray | None:
     """(N, K) offsets, None if none were given."""
     return None if values is None else as_table(values, n_rows, n_outputs, "init_score", rows)
 
 
-def as_bags(values: Any, n_rows: int) -> Array | None:
+def as_bags(values: Any, n_rows: int) -> FloatArray | None:
     """(N, T) draw counts, finite and not negative; None if none were given."""
     if values is None:
         return None
@@ -266,7 +266,7 @@ def as_bags(values: Any, n_rows: int) -> Array | None:
     return bags
 
 
-def as_weights(values: Any, n_rows: int) -> Array | None:
+def as_weights(values: Any, n_rows: int) -> FloatArray | None:
     """Sample weights: finite, not negative, not all zero; None if none were given."""
     weights = weights_of_some(values, n_rows)
     if weights is not None and not weights.any():
@@ -274,7 +274,7 @@ def as_weights(values: Any, n_rows: int) -> Array | None:
     return weights
 
 
-def weights_of_some(values: Any, n_rows: int) -> Array | None:
+def weights_of_some(values: Any, n_rows: int) -> FloatArray | None:
     """Return the sample weights of some of the rows, which may all be zero; one number is that of every row."""
     if values is None:
         return None
@@ -289,7 +289,7 @@ def weights_of_some(values: Any, n_rows: int) -> Array | None:
     return weights
 
 
-def _setting(value: Any, what: str, expected: str, fits: Callable[[Array], Any]) -> Array:
+def _setting(value: Any, what: str, expected: str, fits: Callable[[FloatArray], Any]) -> FloatArray:
     """One number or a few that fit, which a message can quote."""
     try:
         found = as_numbers(value, what, expected)
@@ -300,7 +300,7 @@ def _setting(value: Any, what: str, expected: str, fits: Callable[[Array], Any])
     return found
 
 
-def as_sizes(value: Any, n: int, what: str) -> Array:
+def as_sizes(value: Any, n: int, what: str) -> FloatArray:
     """A number from 0 up, or n of them."""
     expected = f"a number from 0 up, or {n} of them, one per output"
     return _setting(
@@ -308,7 +308,7 @@ def as_sizes(value: Any, n: int, what: str) -> Array:
     )
 
 
-def as_shares(shares: Any) -> Array:
+def as_shares(shares: Any) -> FloatArray:
     """Shares above 0 and up to 1."""
     expected = "numbers above 0 and up to 1, such as (0.5, 0.8, 0.95)"
     fitting = _setting(

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from axil.arrays import FloatArray, IntArray
 from axil.errors import InputError, shortened, shown
 from axil.inputs.categories import align_categories, share_categories
 from axil.inputs.label_classes import LabelClasses
@@ -26,7 +27,6 @@ from axil.inputs.numbers import (
     is_sparse,
     unmasked,
 )
-from axil.types import Array
 
 ONE_ROW = " For one row pass X.iloc[[0]], X[[0]] or x.reshape(1, -1)."
 INSTEAD = {
@@ -274,7 +274,7 @@ def _is_usable_dtype(dtype: Any) -> bool:
     return bool(dtype.is_numeric() or dtype in others or isinstance(dtype, others))
 
 
-def _floats_of_objects(frame: nw.DataFrame[Any], names: list[str]) -> dict[str, Array]:
+def _floats_of_objects(frame: nw.DataFrame[Any], names: list[str]) -> dict[str, FloatArray]:
     """Return the floats of each of these columns of Python objects whose values are all numbers."""
     floats_by_column = {}
     for name in names:
@@ -284,7 +284,7 @@ def _floats_of_objects(frame: nw.DataFrame[Any], names: list[str]) -> dict[str, 
     return floats_by_column
 
 
-def take_rows(X: Any, rows: slice | NDArray[np.intp]) -> Any:
+def take_rows(X: Any, rows: slice | IntArray) -> Any:
     """Some rows of X, by position, in X's own type."""
     frame = as_frame(X)
     if frame is not None:
@@ -334,7 +334,7 @@ def as_targets(
     rows: str = "training",
     repeated: bool = False,
     missing: bool = False,
-) -> Array:
+) -> FloatArray:
     """(N, K) targets: numbers, the same for all outputs where ``repeated``, or one-hot for the labels of a classifier.
 
     ``classes`` are those of one label, or `LabelClasses` of several.

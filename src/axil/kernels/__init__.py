@@ -25,9 +25,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.arrays import FloatArray
 from axil.machine.arrays import host, like
 from axil.structure import Structure
-from axil.types import Array
 
 Cells = NDArray[np.unsignedinteger[Any]]
 Numbers = NDArray[np.int64]
@@ -65,9 +65,9 @@ class Program:
 
     rounds: Numbers  #: (R + 1, 2) where the terms and the moves of each round begin
     terms: Numbers  #: (M, 3) tree, output and place of each
-    scales: Array  #: the tables of all terms, one number per cell of the tree, one table after the other
+    scales: FloatArray  #: the tables of all terms, one number per cell of the tree, one table after the other
     moves: Numbers  #: (Q, 2) tree and output of each
-    steps: Array  #: the tables of all moves
+    steps: FloatArray  #: the tables of all moves
     draws: (
         NDArray[np.uint8] | None
     )  #: (T, N) what multiplies a row's gradient in each tree; None for ones
@@ -80,7 +80,7 @@ class Rows(ABC):
 
     xp: Any = np  #: the module of its arrays
     cells: Any  #: (T, N) the cells, an array of ``xp``
-    weights: Array | None  #: (N,) the row weights, None for ones, on the host
+    weights: FloatArray | None  #: (N,) the row weights, None for ones, on the host
     n_rows: int  #: N
     n_cells: int  #: C
     starts: Numbers  #: (T + 1,) where the cells of each tree begin
@@ -104,13 +104,13 @@ class Rows(ABC):
     @abstractmethod
     def sweep(
         self,
-        state: Array,
+        state: FloatArray,
         apply: Numbers,
-        table: Array,
-        apply_weights: Array | None,
+        table: FloatArray,
+        apply_weights: FloatArray | None,
         gather: Numbers,
-        sums: Array,
-        gather_weights: Array | None,
+        sums: FloatArray,
+        gather_weights: FloatArray | None,
     ) -> None:
         """Applies some trees to the state (N, S), in place, then gathers sums of the new state for others, in one pass.
 
@@ -121,7 +121,7 @@ class Rows(ABC):
         it may be ``table`` itself where no tree is in both.
         """
 
-    def leaf_sums(self, v: Array, weights: Array | None) -> Array:
+    def leaf_sums(self, v: FloatArray, weights: FloatArray | None) -> FloatArray:
         """Sums a copy of v (N, S) over every cell: ``sums[c] = sum_{j in c} w_j v[j]``, (C, S), in O(T N S)."""
         sums, state = np.empty((self.n_cells, v.shape[1])), np.array(v, order="C")
         together = int(max(1, SUMMED_CELLS * len(self.every) // max(self.n_cells, 1)))
@@ -131,7 +131,12 @@ class Rows(ABC):
 
     @abstractmethod
     def read_out(
-        self, table: Array, constant: Array, weights: Array | None, first: int, out: Array
+        self,
+        table: FloatArray,
+        constant: FloatArray,
+        weights: FloatArray | None,
+        first: int,
+        out: FloatArray,
     ) -> None:
         """Fills ``out`` (rows, S): ``out[j - first] = w_j (constant + sum_t table[cell_t(j)])`` for the rows from ``first`` on.
 
@@ -144,7 +149,12 @@ class Rows(ABC):
 
     @abstractmethod
     def moments(
-        self, table: Array, constant: Array, weights: Array | None, values: Array, out: Array
+        self,
+        table: FloatArray,
+        constant: FloatArray,
+        weights: FloatArray | None,
+        values: FloatArray,
+        out: FloatArray,
     ) -> None:
         """Sums values (N, M) under the sizes of what `read_out` gives for all rows, which is never written down.
 
@@ -156,11 +166,11 @@ class Rows(ABC):
     @abstractmethod
     def top(
         self,
-        table: Array,
-        constant: Array,
-        weights: Array | None,
-        scale: Array | None,
-        values: Array,
+        table: FloatArray,
+        constant: FloatArray,
+        weights: FloatArray | None,
+        scale: FloatArray | None,
+        values: FloatArray,
         rows: Numbers,
     ) -> None:
         """Merges what `read_out` gives for all rows into the k largest of every query; see `Backend.top`.
@@ -169,7 +179,9 @@ class Rows(ABC):
         """
 
     @abstractmethod
-    def matches(self, queries: Cells, weights: Array | None, first: int, out: Array) -> None:
+    def matches(
+        self, queries: Cells, weights: FloatArray | None, first: int, out: FloatArray
+    ) -> None:
         """Fills ``out`` (rows, S): ``out[j - first, s] = sum of w_t over the trees t with cell_t(j) = queries[s, t]``.
 
         ``queries`` (S, T) are cells of the same type as the rows' own, ``weights`` (T,) of the trees, None for ones; none is
@@ -178,7 +190,7 @@ class Rows(ABC):
 
     @abstractmethod
     def top_matches(
-        self, queries: Cells, weights: Array | None, values: Array, rows: Numbers
+        self, queries: Cells, weights: FloatArray | None, values: FloatArray, rows: Numbers
     ) -> None:
         """Fills the k largest of what `matches` gives for all rows, (S, k) each: largest first, equal ones by row number.
 
@@ -193,7 +205,9 @@ class Rows(ABC):
         return False
 
     @abstractmethod
-    def cooccurrence(self, first: int, last: int, weights: Array | None, out: Array) -> None:
+    def cooccurrence(
+        self, first: int, last: int, weights: FloatArray | None, out: FloatArray
+    ) -> None:
         """Counts the rows that cells of two trees share, among the trees first .. last - 1.
 
             out[c, d] = sum of w_j over the rows in cell c of tree s and in cell d of tree t,     s < t
@@ -203,7 +217,9 @@ class Rows(ABC):
         """
 
     @abstractmethod
-    def pair_sums(self, table: Array, factors: Array | None, first: int, out: Array) -> None:
+    def pair_sums(
+        self, table: FloatArray, factors: FloatArray | None, first: int, out: FloatArray
+    ) -> None:
         """Fills ``out`` (rows,): ``out[j - first] = sum_{s <= t} factors[s, j - first] table[cell_s(j), cell_t(j)]``.
 
         ``table`` is (C, C), ``factors`` (T, rows) or None for ones. T^2 / 2 look-ups per row.
@@ -211,7 +227,12 @@ class Rows(ABC):
 
     @abstractmethod
     def scaled_read_out(
-        self, table: Array, factors: Array, first: int, out: Array, trees: Numbers | None = None
+        self,
+        table: FloatArray,
+        factors: FloatArray,
+        first: int,
+        out: FloatArray,
+        trees: Numbers | None = None,
     ) -> None:
         """Fills ``out`` (rows, S): ``out[j - first] = sum_t factors[t, j - first] table[cell_t(j)]``.
 
@@ -221,7 +242,12 @@ class Rows(ABC):
 
     @abstractmethod
     def factor_sums(
-        self, factors: Array, codes: Numbers, first: int, sums: Array, trees: Numbers | None = None
+        self,
+        factors: FloatArray,
+        codes: Numbers,
+        first: int,
+        sums: FloatArray,
+        trees: Numbers | None = None,
     ) -> None:
         """Adds factors (T, rows) to the sums (C, groups) of cells and groups; ``codes`` (rows,) are the rows' groups.
 
@@ -232,7 +258,13 @@ class Rows(ABC):
 
     @abstractmethod
     def residual_factors(
-        self, steps: Array, levels: Array, draws: Array, start: Array, first: int, out: Array
+        self,
+        steps: FloatArray,
+        levels: FloatArray,
+        draws: FloatArray,
+        start: FloatArray,
+        first: int,
+        out: FloatArray,
     ) -> None:
         """Walks through the trees and records how far each row's residual is from the level of its cell.
 
@@ -247,11 +279,11 @@ class Rows(ABC):
     def gradient_factors(
         self,
         program: Program,
-        intercepts: Array,
-        slopes: Array,
-        state: Array,
+        intercepts: FloatArray,
+        slopes: FloatArray,
+        state: FloatArray,
         first: int,
-        out: Array,
+        out: FloatArray,
     ) -> None:
         """Walks through the rounds of a fit and records what each row's own gradient puts into each place.
 
@@ -268,21 +300,21 @@ class Rows(ABC):
     def deletions(
         self,
         levels: int,
-        table: Array,
-        rules: Array,
-        shifts: Array | None,
-        draws: Array,
-        weights: Array | None,
-        values: Array,
-        slopes: Array,
-        steps: Array,
-        drifts: Array,
-        start: Array,
-        base: Array,
-        changed: Array,
+        table: FloatArray,
+        rules: FloatArray,
+        shifts: FloatArray | None,
+        draws: FloatArray,
+        weights: FloatArray | None,
+        values: FloatArray,
+        slopes: FloatArray,
+        steps: FloatArray,
+        drifts: FloatArray,
+        start: FloatArray,
+        base: FloatArray,
+        changed: FloatArray,
         first: int,
-        residuals: Array | None,
-        added: Array | None,
+        residuals: FloatArray | None,
+        added: FloatArray | None,
     ) -> None:
         """Walks the rows from ``first`` on through the trees, each in equations of its own; see `weights.deletion`.
 
@@ -310,14 +342,14 @@ class Rows(ABC):
     @abstractmethod
     def replay(
         self,
-        values: Array,
-        targets: Array,
-        weights: Array | None,
+        values: FloatArray,
+        targets: FloatArray,
+        weights: FloatArray | None,
         single: bool,
         single_score: bool,
-        score: Array,
-        sums: Array,
-        counts: Array,
+        score: FloatArray,
+        sums: FloatArray,
+        counts: FloatArray,
     ) -> None:
         """Walks through the trees with the model's own values and sums the residuals that each cell saw.
 
@@ -334,11 +366,11 @@ class Triangle(ABC):
     """The factor M of leaf space, (L, L), unit upper triangular, kept where the back end can reach it."""
 
     @abstractmethod
-    def solve(self, right: Array, transposed: bool) -> None:
+    def solve(self, right: FloatArray, transposed: bool) -> None:
         """Solves ``M x = right``, or ``M' x = right``, in the place of ``right`` (L, S): L^2 / 2 multiplications per column."""
 
     @abstractmethod
-    def inverse(self, overwrite: bool) -> Array:
+    def inverse(self, overwrite: bool) -> FloatArray:
         """Inverts M', which gives a lower triangular (L, L), in L^3 / 6 multiplications; ``overwrite`` uses up the factor."""
 
 
@@ -351,7 +383,7 @@ class Backend(ABC):
     xp: Any = np  #: the module of its arrays
 
     @abstractmethod
-    def rows(self, cells: Cells, starts: Numbers, weights: Array | None = None) -> Rows:
+    def rows(self, cells: Cells, starts: Numbers, weights: FloatArray | None = None) -> Rows:
         """Keeps the cells (T, N), each counted within its tree, with ``starts`` (T + 1,) and weights (N,)."""
 
     def rows_of(self, structure: Structure) -> Rows:
@@ -359,12 +391,17 @@ class Backend(ABC):
         return self.rows(structure.cells, structure.cell_starts, structure.row_weights)
 
     @abstractmethod
-    def triangle(self, factor: Array) -> Triangle:
+    def triangle(self, factor: FloatArray) -> Triangle:
         """Keeps a factor (L, L); what lies below its diagonal is ignored."""
 
     @abstractmethod
     def top(
-        self, block: Array, first: int, scale: Array | None, values: Array, rows: Numbers
+        self,
+        block: FloatArray,
+        first: int,
+        scale: FloatArray | None,
+        values: FloatArray,
+        rows: Numbers,
     ) -> None:
         """Merges a block (rows, S) of the rows from ``first`` on into the k largest ``|scale_j block[j - first, s]|`` of every s.
 
@@ -372,7 +409,7 @@ class Backend(ABC):
         places have row -1 and come last.
         """
 
-    def sums(self, block: Any, values: Array, measure: int = 0) -> Array:
+    def sums(self, block: Any, values: FloatArray, measure: int = 0) -> FloatArray:
         """(S, M), on the host: ``sum_j f(block[j, s]) values[j, m]``, f by `MEASURES`, for a block (N, S) and values (N, M)."""
         found = (block, abs(block), block * block)[measure]
         return host(found.T @ like(values, block))
@@ -382,7 +419,7 @@ class Backend(ABC):
         self,
         values: NDArray[np.floating[Any]],
         columns: Numbers,
-        thresholds: Array,
+        thresholds: FloatArray,
         views: Numbers,
         outcomes: NDArray[np.uint8],
         nodes: NDArray[np.int32],

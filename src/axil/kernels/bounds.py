@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.arrays import FloatArray
 from axil.kernels import Cells, Numbers, Rows
 from axil.machine.arrays import namespace
 from axil.machine.threads import one_blas_thread
-from axil.types import Array
 
 LEAST_ROWS = 1 << 16  # below that all rows are read as fast as blocks are looked through
 BUILD = 400  # queries whose rows are read in the time that making blocks takes
@@ -57,7 +57,7 @@ class Bounded:
         table: Any,
         constant: Any,
         factors: tuple[Any, Any],
-        values: Array,
+        values: FloatArray,
         rows: Numbers,
     ) -> None:
         """Merges the k largest into their places, as `Rows.top` does; ``factors`` are its weights and scale.
@@ -127,7 +127,7 @@ def places(rows: Rows, some: Rows) -> NDArray[np.float32]:
 
 
 @one_blas_thread()
-def axes_of(some: Rows) -> Array:
+def axes_of(some: Rows) -> FloatArray:
     """(C, DIMENSIONS): what each cell adds to a row's place."""
     n, none = some.n_rows, np.zeros(DIMENSIONS)
     shrink = 1 / np.sqrt(np.maximum(some.leaf_sums(np.ones((n, 1)), None), 1.0))

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
 from axil import _core
+from axil.arrays import FloatArray
 from axil.kernels import LINKS, Backend, Cells, Costs, Numbers, Program, Rows, Triangle
 from axil.kernels.bounds import SAMPLE, Bounded, places
 from axil.machine.blocks import spans
 from axil.machine.progress import track
 from axil.machine.threads import Kept, one_blas_thread
-from axil.types import Array
 
 BLOCK = 256  # leaves worked on between two moments at which Ctrl-C takes effect
 SWEPT_CELLS = 4096  # of a tree times columns: the tables of a pass stay in the second-level cache
@@ -86,7 +86,7 @@ class CpuRows(Rows):
         _core.gradient_sums
     )  #: the sums of what it puts into each term's cells, and of their sizes
 
-    def __init__(self, cells: Cells, starts: Numbers, weights: Array | None, n_threads: int):
+    def __init__(self, cells: Cells, starts: Numbers, weights: FloatArray | None, n_threads: int):
         self.cells, self.starts, self.weights, self.n_threads = cells, starts, weights, n_threads
         self.n_rows, self.n_cells = int(cells.shape[1]), int(starts[-1])
         self.every = np.arange(len(cells))
@@ -100,16 +100,16 @@ class CpuRows(Rows):
         starts = self.starts[number : number + 2] - self.starts[number]
         return CpuRows(self.cells[number : number + 1], starts, self.weights, self.n_threads)
 
-    def product(self, a: Array, b: Array) -> Array:
+    def product(self, a: FloatArray, b: FloatArray) -> FloatArray:
         return product(a, b, self.n_threads)
 
     def top(
         self,
-        table: Array,
-        constant: Array,
-        weights: Array | None,
-        scale: Array | None,
-        values: Array,
+        table: FloatArray,
+        constant: FloatArray,
+        weights: FloatArray | None,
+        scale: FloatArray | None,
+        values: FloatArray,
         rows: Numbers,
     ) -> None:
         search = partial(_core.top_blocks, n_threads=self.n_threads)
@@ -119,11 +119,11 @@ class CpuRows(Rows):
 
     def _read_top(
         self,
-        table: Array,
-        constant: Array,
-        weights: Array | None,
-        scale: Array | None,
-        values: Array,
+        table: FloatArray,
+        constant: FloatArray,
+        weights: FloatArray | None,
+        scale: FloatArray | None,
+        values: FloatArray,
         rows: Numbers,
     ) -> None:
         """`top` by reading all rows: many columns in single precision first, few as they are. The bits are the same."""
@@ -150,12 +150,19 @@ class CpuRows(Rows):
         )
         return _core.blocks(self.cells, self.starts, places(self, some), self.n_threads)
 
-    def cooccurrence(self, first: int, last: int, weights: Array | None, out: Array) -> None:
+    def cooccurrence(
+        self, first: int, last: int, weights: FloatArray | None, out: FloatArray
+    ) -> None:
         starts = self.starts[first : last + 1] - self.starts[first]
         _core.cooccurrence(self.cells[first:last], starts, weights, out, self.n_threads)
 
     def scaled_read_out(
-        self, table: Array, factors: Array, first: int, out: Array, trees: Numbers | None = None
+        self,
+        table: FloatArray,
+        factors: FloatArray,
+        first: int,
+        out: FloatArray,
+        trees: Numbers | None = None,
     ) -> None:
         if trees is None:
             return _core.scaled_read_out(
@@ -168,7 +175,12 @@ class CpuRows(Rows):
         _core.scaled_read_out(cells, starts, table, factors, 0, out, self.n_threads)
 
     def factor_sums(
-        self, factors: Array, codes: Numbers, first: int, sums: Array, trees: Numbers | None = None
+        self,
+        factors: FloatArray,
+        codes: Numbers,
+        first: int,
+        sums: FloatArray,
+        trees: Numbers | None = None,
     ) -> None:
         some, starts = self._some(trees)
         n = len(codes)
@@ -192,7 +204,7 @@ class CpuRows(Rows):
         return trees, np.append(0, np.cumsum(np.diff(self.starts)[trees])).astype(np.int64)
 
 
-def product(a: Array, b: Array, n_threads: int = 1) -> Array:
+def product(a: FloatArray, b: FloatArray, n_threads: int = 1) -> FloatArray:
     """``a @ b`` for a (m, k) and b (k, S), each number added up in the order of k: no column depends on those beside it."""
     out = np.empty((a.shape[0], b.shape[1]))
     own = a if a.strides[1] == a.itemsize else np.ascontiguousarray(a)
@@ -200,7 +212,9 @@ def product(a: Array, b: Array, n_threads: int = 1) -> Array:
     return out
 
 
-def column_sums(block: Array, values: Array, measure: int, n_threads: int = 1) -> Array:
+def column_sums(
+    block: FloatArray, values: FloatArray, measure: int, n_threads: int = 1
+) -> FloatArray:
     """(S, M): ``sum_j f(block[j, s]) values[j, m]``; see `_core.column_sums`."""
     out = np.empty((block.shape[1], values.shape[1]))
     _core.column_sums(block, values, measure, out, n_threads)
@@ -240,15 +254,17 @@ def bootstrapped(seed: int, n_rows: int, n_drawn: int) -> Numbers:
 
 
 def drawn_sums(
-    leaves: NDArray[Any], draws: Array, values: Array, n_leaves: int
-) -> tuple[Array, Numbers]:
+    leaves: NDArray[Any], draws: FloatArray, values: FloatArray, n_leaves: int
+) -> tuple[FloatArray, Numbers]:
     """(L, S) sums of the values (N, S) of rows in each leaf of a tree, times their draws, and (L,) how many were drawn."""
     sums, counts = np.empty((n_leaves, values.shape[1])), np.empty(n_leaves, dtype=np.int64)
     _core.drawn_sums(leaves, draws, values, sums, counts)
     return sums, counts
 
 
-def ranges(leaves: NDArray[Any], values: Array, n_leaves: int) -> tuple[Array, Array]:
+def ranges(
+    leaves: NDArray[Any], values: FloatArray, n_leaves: int
+) -> tuple[FloatArray, FloatArray]:
     """(L, S) twice: the lowest and the highest value of the rows (N, S) in each leaf of a tree; nan where there is none."""
     low, high = np.empty((2, n_leaves, values.shape[1]))
     _core.ranges(leaves, values, low, high)
@@ -258,11 +274,11 @@ def ranges(leaves: NDArray[Any], values: Array, n_leaves: int) -> tuple[Array, A
 def leaf_rows(
     cells: Cells,
     starts: Numbers,
-    draws: Array,
-    weights: Array | None,
-    factors: Array,
+    draws: FloatArray,
+    weights: FloatArray | None,
+    factors: FloatArray,
     n_threads: int = 1,
-) -> tuple[Array, NDArray[np.int32], Numbers]:
+) -> tuple[FloatArray, NDArray[np.int32], Numbers]:
     """The entries of rows in their leaves, the rows, and where those of each leaf begin: (L + 1,); see `_core.leaf_rows`."""
     given = cells, starts, np.ascontiguousarray(draws), weights, factors
     ends = np.empty(len(factors) + 1, dtype=np.int64)
@@ -285,7 +301,7 @@ def refit_rounds(
     starts: Numbers,
     rounds: Numbers,
     moves: Numbers,
-    steps: Array,
+    steps: FloatArray,
     terms: Numbers,
     link: str,
     *rest: Any,
@@ -297,12 +313,12 @@ def refit_rounds(
 class CpuTriangle(Triangle):
     """LAPACK on the diagonal blocks, products between them: Ctrl-C takes effect between two blocks."""
 
-    def __init__(self, factor: Array, n_threads: int = 1):
+    def __init__(self, factor: FloatArray, n_threads: int = 1):
         self.factor, self.n_threads = factor, n_threads
         self._kept = Kept()  # the inverses of diagonal blocks
 
     @one_blas_thread()
-    def solve(self, right: Array, transposed: bool) -> None:
+    def solve(self, right: FloatArray, transposed: bool) -> None:
         """Queries are solved for, not transposed, in an order of its own for each; see `product`."""
         M, blocks = self.factor, spans(len(self.factor), BLOCK)
         if not right.size:
@@ -315,10 +331,10 @@ class CpuTriangle(Triangle):
                 seen = right[own] - product(M[own, own.stop :], right[own.stop :], self.n_threads)
                 right[own] = product(self._corner(own), seen, self.n_threads)
 
-    def _corner(self, own: slice) -> Array:
+    def _corner(self, own: slice) -> FloatArray:
         """The inverse of a diagonal block."""
 
-        def made() -> Array:
+        def made() -> FloatArray:
             return np.ascontiguousarray(
                 np.triu(lapack.dtrtri(self.factor[own, own].T, lower=1, unitdiag=1)[0].T)
             )
@@ -326,13 +342,13 @@ class CpuTriangle(Triangle):
         return self._kept.get(own.start, made)
 
     @one_blas_thread()
-    def inverse(self, overwrite: bool) -> Array:
+    def inverse(self, overwrite: bool) -> FloatArray:
         """Inverts M', block of rows by block of rows: ``X[a, c] = -X[a, a] sum_{c <= b < a} M'[a, b] X[b, c]``.
 
         The inverse X takes the half that M leaves free. Only diagonal blocks, which both need, are kept aside.
         """
         made = self.factor if overwrite else self.factor.copy()
-        corners: list[tuple[slice, Array]] = []
+        corners: list[tuple[slice, FloatArray]] = []
         for own in track(spans(len(made), BLOCK), "leaf space"):
             corner = np.tril(lapack.dtrtri(made[own, own].T, lower=1, unitdiag=1)[0])
             for before, of_before in corners:
@@ -355,18 +371,23 @@ class Cpu(Backend):
     name = "cpu"
     costs = COSTS
 
-    def rows(self, cells: Cells, starts: Numbers, weights: Array | None = None) -> CpuRows:
+    def rows(self, cells: Cells, starts: Numbers, weights: FloatArray | None = None) -> CpuRows:
         return CpuRows(cells, starts, weights, self.n_threads)
 
-    def triangle(self, factor: Array) -> CpuTriangle:
+    def triangle(self, factor: FloatArray) -> CpuTriangle:
         return CpuTriangle(factor, self.n_threads)
 
     def top(
-        self, block: Array, first: int, scale: Array | None, values: Array, rows: Numbers
+        self,
+        block: FloatArray,
+        first: int,
+        scale: FloatArray | None,
+        values: FloatArray,
+        rows: Numbers,
     ) -> None:
         _core.top(block, first, scale, values, rows, self.n_threads)
 
-    def sums(self, block: Array, values: Array, measure: int = 0) -> Array:
+    def sums(self, block: FloatArray, values: FloatArray, measure: int = 0) -> FloatArray:
         return column_sums(block, np.ascontiguousarray(values), measure, self.n_threads)
 
     def assign(self, *arguments: Any) -> bool:

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
+from axil.arrays import FloatArray
 from axil.kernels import MEASURES
 from axil.kernels.cpu import column_sums
-from axil.types import Array
 
 BLOCK_ROWS = (
     2048  # whose sums are made one after the other, then added block by block; as in the core
@@ -17,8 +17,8 @@ BLOCK_ROWS = (
 
 
 def weighted(
-    weights: Any, values: Array | None = None, measure: str = "weight", n_threads: int = 1
-) -> Array:
+    weights: Any, values: FloatArray | None = None, measure: str = "weight", n_threads: int = 1
+) -> FloatArray:
     """(n, M), or (K, n, M): ``sum_j f(k_j) v_j`` of weights (n, N), or (K, n, N), and values (N, M); None for ones.
 
     f is the weight itself, its size or its square. Sparse weights, in the order of their rows, give the bits of dense ones.
@@ -35,7 +35,7 @@ def weighted(
     return column_sums(weights.T, own, MEASURES.index(measure), n_threads)
 
 
-def _sparse(weights: Any, values: Array, measure: str) -> Array:
+def _sparse(weights: Any, values: FloatArray, measure: str) -> FloatArray:
     ordered = weights if weights.has_sorted_indices else weights.sorted_indices()
     (n, n_rows), data = ordered.shape, ordered.data
     found = data if measure == "weight" else np.abs(data) if measure == "size" else data * data

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.types import Array
+from axil.arrays import FloatArray
 
 
 def is_host(array: Any) -> bool:
@@ -43,9 +43,9 @@ def like(array: NDArray[Any], other: Any) -> Any:
     return array if is_host(other) else namespace(other).asarray(array)
 
 
-def host(array: Any) -> Array:
+def host(array: Any) -> FloatArray:
     """An array of numbers on the host: itself, or a copy."""
-    found: Array = array if is_host(array) else array.get()
+    found: FloatArray = array if is_host(array) else array.get()
     return found
 
 
@@ -54,6 +54,6 @@ def where(holds: Any, values: Any, other: float) -> Any:
     return values if np.all(holds) else np.where(holds, values, other)
 
 
-def largest_size(numbers: Array) -> float:
+def largest_size(numbers: FloatArray) -> float:
     """The largest absolute value, 0 of none, nan where there is one; no array of absolute values is made."""
     return float(max(numbers.max(initial=0.0), -numbers.min(initial=0.0)))

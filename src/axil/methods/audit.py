@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from scipy.stats import t as student
 
 from axil import inputs
+from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.attribution import Kind
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.methods.blame import error_gradient, gains, validation
@@ -43,7 +44,6 @@ from axil.output import tables
 from axil.replay.exact_model import ExactModel
 from axil.replay.queries import Queries
 from axil.structure import Structure
-from axil.types import Array
 from axil.weights.spread import around_leaves
 
 # Weight of the mean over all rows in a row's scale; chosen on ten data sets (experiments/label_noise.py)
@@ -148,10 +148,10 @@ class Audit(Question):
         return judged(model, out_of_fold, asked, fdr).table(model.backend)
 
 
-def suspects(model: Any, out_of_fold: Any = "folds") -> NDArray[np.bool_]:
+def suspects(model: Any, out_of_fold: Any = "folds") -> BoolArray:
     """Return whether the target of each training row looks wrong, in some output; (N,)."""
     model.capabilities.require("audit")
-    marks: NDArray[np.bool_] = (
+    marks: BoolArray = (
         judged(model, out_of_fold).columns["suspect"].reshape(model.shape[0], -1).any(axis=1)
     )
     return marks
@@ -162,7 +162,7 @@ class Judged:
     """Training rows as the other rows see them."""
 
     columns: dict[str, Any]  #: a line for each row and output, in the order of the rows
-    order: NDArray[np.intp]  #: of the lines, the most suspicious first, nan last
+    order: IntArray  #: of the lines, the most suspicious first, nan last
     basis: str  #: what it rests on, and how many labels look wrong
     lacking: str  #: what rows that nobody can judge do not have
 
@@ -179,7 +179,7 @@ class Judged:
 def judged(
     model: Any,
     out_of_fold: Any = "folds",
-    asked: tuple[Queries, Array] | None = None,
+    asked: tuple[Queries, FloatArray] | None = None,
     fdr: float | None = None,
 ) -> Judged:
     """Judge the labels of the training rows; see `Audit.audit`."""
@@ -212,7 +212,7 @@ def judged(
     return _classes(model, class_names, out_of_fold, asked)
 
 
-def around_rows(model: Any, values: Array) -> Array:
+def around_rows(model: Any, values: FloatArray) -> FloatArray:
     """Return the means of values (N, S) over the other rows in each row's leaves, (N, S).
 
     Numbers of an exact model have a column per output, each with its trees; all else goes by the trees of all outputs.
@@ -230,7 +230,9 @@ def around_rows(model: Any, values: Array) -> Array:
     return around_leaves(membership, model.boosting.backend.rows_of(membership), None, values)
 
 
-def _gains(proven: ExactModel, queries: Queries, y: Array, corrected: Array) -> Array:
+def _gains(
+    proven: ExactModel, queries: Queries, y: FloatArray, corrected: FloatArray
+) -> FloatArray:
     return gains(proven, queries, error_gradient(proven, queries, y), corrected)
 
 
@@ -238,7 +240,7 @@ def _gains(proven: ExactModel, queries: Queries, y: Array, corrected: Array) -> 
 
 
 def _classes(
-    model: Any, names: NDArray[Any], out_of_fold: Any, asked: tuple[Queries, Array] | None
+    model: Any, names: NDArray[Any], out_of_fold: Any, asked: tuple[Queries, FloatArray] | None
 ) -> Judged:
     """Judge classes by those of the rows around, or by probabilities given, and by the model's own without the row."""
     if len(names) == 1:
@@ -266,7 +268,7 @@ def _classes(
     return Judged(columns, order, f"{basis}; {about}{AMONG_CLASSES}", "others to ask")
 
 
-def _probabilities_without(model: Any, out_of_fold: Any) -> Array:
+def _probabilities_without(model: Any, out_of_fold: Any) -> FloatArray:
     """Return the model's own probabilities of each row's classes without the row, (N, K).
 
     Of boosted trees they are those of the row's score less its own push, which find more wrong labels than folds and take less
@@ -278,8 +280,8 @@ def _probabilities_without(model: Any, out_of_fold: Any) -> Array:
     return both_classes(means_without_own_push(model.boosting))
 
 
-def means_without_own_push(boosting: Any) -> Array:
-    means: Array = boosting.means(boosting.fitted - boosting.pushes.on_itself())
+def means_without_own_push(boosting: Any) -> FloatArray:
+    means: FloatArray = boosting.means(boosting.fitted - boosting.pushes.on_itself())
     return means
 
 
@@ -290,16 +292,20 @@ def means_without_own_push(boosting: Any) -> Array:
 class Studentised:
     """Residuals (N, K) by the size that is usual where they are."""
 
-    scale: Array
-    value: Array
-    quality: Array
-    suspect: NDArray[np.bool_]
+    scale: FloatArray
+    value: FloatArray
+    quality: FloatArray
+    suspect: BoolArray
     n_wrong: int  #: the estimated number of wrong labels
     n_far: int  #: the number of labels whose quality is below `FAR`
 
     @classmethod
     def of(
-        cls, residuals: Array, around: Array, tails: Array | None = None, fdr: float = FDR
+        cls,
+        residuals: FloatArray,
+        around: FloatArray,
+        tails: FloatArray | None = None,
+        fdr: float = FDR,
     ) -> Studentised:
         """Judge residuals by the mean sizes around them, (N, K) each; nan: not known.
 
@@ -343,7 +349,7 @@ class Studentised:
         }
         return {name: values.ravel() for name, values in found.items()}
 
-    def summary(self, shown: Array, expected: Array, fdr: float) -> str:
+    def summary(self, shown: FloatArray, expected: FloatArray, fdr: float) -> str:
         """Return in words how many labels look wrong, and how many targets are how far out.
 
         ``shown`` and ``expected``, (N, K) each, are the targets and the values expected, as people read them.
@@ -360,7 +366,7 @@ class Studentised:
         return f"{about}; {marked}; {usual}, {_how_far(shown[far], expected[far])}"
 
 
-def _how_far(targets: Array, expected: Array) -> str:
+def _how_far(targets: FloatArray, expected: FloatArray) -> str:
     """Return in words how far these targets are from the values expected: by a factor where all are above zero."""
     if (targets > 0).all() and (expected > 0).all():
         ratios = targets / expected
@@ -369,7 +375,7 @@ def _how_far(targets: Array, expected: Array) -> str:
     return f"with targets off the value expected by {residuals.min():.3g} to {residuals.max():.3g}"
 
 
-def _bulk(ratios: Array) -> tuple[float, int]:
+def _bulk(ratios: FloatArray) -> tuple[float, int]:
     """Return the unit and the degrees of freedom of Student's t with the quantiles `MIDDLE` and `BULK` of these sizes."""
     middle, bulk = np.quantile(ratios, [MIDDLE, BULK])
     if not middle > 0:
@@ -379,7 +385,7 @@ def _bulk(ratios: Array) -> tuple[float, int]:
     return float(middle / middles[nearest]), int(FREEDOMS[nearest])
 
 
-def _n_marked(qualities: Array, fdr: float) -> int:
+def _n_marked(qualities: FloatArray, fdr: float) -> int:
     """Return how many of the rows of lowest quality hold at most this share of right labels.
 
     Of N right labels ``N * quality`` are expected at least as far out as a row, and that is at most ``fdr`` times their number.
@@ -389,7 +395,7 @@ def _n_marked(qualities: Array, fdr: float) -> int:
     return int(within[-1]) + 1 if len(within) else 0
 
 
-def _n_beyond(far: Array, n: int) -> int:
+def _n_beyond(far: FloatArray, n: int) -> int:
     """Return how many more of n rows are far out, by their qualities in order, than there would be of right labels alone.
 
     Of those ``n * quality`` are expected at least as far out as a row. The largest excess counts, among those that are no chance.
@@ -401,7 +407,7 @@ def _n_beyond(far: Array, n: int) -> int:
 
 
 def _numbers(
-    model: Any, out_of_fold: Any, asked: tuple[Queries, Array] | None, fdr: float
+    model: Any, out_of_fold: Any, asked: tuple[Queries, FloatArray] | None, fdr: float
 ) -> Judged:
     """Judge numbers by their residuals in fits without the rows, or by predictions given."""
     if not isinstance(out_of_fold, str):
@@ -433,11 +439,11 @@ def _numbers(
     return Judged(columns, order, text, "predictions without the row")
 
 
-def _means_by_folds(model: Any) -> tuple[Array, str]:
+def _means_by_folds(model: Any) -> tuple[FloatArray, str]:
     """Return the expected counts or amounts by fits without folds; those of scores less own pushes where there is no such fit."""
     try:
         scores = fold_predictions(model)
     except UnsupportedQuestionError:
         return means_without_own_push(model.boosting), BY_PUSHES
-    means: Array = model.boosting.means(scores)
+    means: FloatArray = model.boosting.means(scores)
     return means, BY_FOLDS.format(number_of_folds(model))

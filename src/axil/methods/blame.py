@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from axil import inputs
+from axil.arrays import FloatArray
 from axil.attribution import Kind, notes
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.methods import leave_one_out
@@ -17,7 +18,6 @@ from axil.methods.unseen_predictions import as_method, unseen_predictions
 from axil.output import tables
 from axil.replay.exact_model import ExactModel
 from axil.replay.queries import Queries
-from axil.types import Array
 
 
 class Blame(Question):
@@ -102,7 +102,7 @@ class Blame(Question):
         )
 
 
-def sorted_table(model: Any, columns: dict[str, Any], keys: Array, note: str) -> Any:
+def sorted_table(model: Any, columns: dict[str, Any], keys: FloatArray, note: str) -> Any:
     """The table, the row of the largest key first, nan last."""
     order = np.argsort(-keys, kind="stable")
     return tables.note(
@@ -110,7 +110,9 @@ def sorted_table(model: Any, columns: dict[str, Any], keys: Array, note: str) ->
     )
 
 
-def _by_class(model: Any, gradient: Array, index: NDArray[Any]) -> tuple[dict[str, Any], Array]:
+def _by_class(
+    model: Any, gradient: FloatArray, index: NDArray[Any]
+) -> tuple[dict[str, Any], FloatArray]:
     """Columns and gains: the best other class of each row, to first order."""
     names = model.class_names
     assert names is not None
@@ -132,7 +134,7 @@ def _by_class(model: Any, gradient: Array, index: NDArray[Any]) -> tuple[dict[st
     return columns, gain
 
 
-def validation(model: Any, X_val: Any, y_val: Any, init_score: Any) -> tuple[Queries, Array]:
+def validation(model: Any, X_val: Any, y_val: Any, init_score: Any) -> tuple[Queries, FloatArray]:
     """Validation rows and their targets (n, K), checked."""
     inputs.refuse_other_order(X_val, y_val, "y_val", "X_val")
     warn_without_offsets(model, init_score, "X_val", "y_val")
@@ -142,29 +144,31 @@ def validation(model: Any, X_val: Any, y_val: Any, init_score: Any) -> tuple[Que
     return queries, model.as_targets(y_val, len(queries), "y_val", "validation")
 
 
-def corrections(proven: ExactModel, given: Any) -> Array:
+def corrections(proven: ExactModel, given: Any) -> FloatArray:
     """Return what the targets might be instead, (N, K); see `blame`."""
     if not isinstance(given, str):
         return proven.folds(given)  # type: ignore[no-any-return]
     return unseen_predictions(proven, as_method(given, "None, "))[0]
 
 
-def error_gradient(model: Any, queries: Queries, y: Array) -> Array:
+def error_gradient(model: Any, queries: Queries, y: FloatArray) -> FloatArray:
     """(N, K): the derivative of the mean loss on validation targets (n, K) by the training targets: J'u, u that by scores.
 
     For squared error J is K, and u is ``2 (prediction - y)``.
     """
-    found: Array = model.pulled_back(queries, model.loss_slopes(queries, y)) / len(y)
+    found: FloatArray = model.pulled_back(queries, model.loss_slopes(queries, y)) / len(y)
     return found
 
 
-def gains(proven: ExactModel, queries: Queries, gradient: Array, corrected: Array) -> Array:
+def gains(
+    proven: ExactModel, queries: Queries, gradient: FloatArray, corrected: FloatArray
+) -> FloatArray:
     """(N, K): by how much that error would fall if one target were corrected."""
     moved = corrected - proven.targets
     return -(moved * gradient + moved**2 / len(queries) * _column_squares(proven, queries))
 
 
-def _column_squares(proven: ExactModel, queries: Queries) -> Array:
+def _column_squares(proven: ExactModel, queries: Queries) -> FloatArray:
     """(N, 1) or (N, K): ``sum_i K_ij^2`` over the queries i."""
     total: Any = 0.0
     for part in Asked(proven, queries).parts():

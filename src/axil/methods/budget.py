@@ -16,15 +16,15 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from axil import inputs
+from axil.arrays import FloatArray, IntArray
 from axil.attribution import notes
 from axil.errors import InputError, shown
 from axil.methods.question import Question, output_columns
 from axil.output import tables
 from axil.output.predictions import WeightedSums
 from axil.replay.exact_model import ExactModel
-from axil.types import Array
 
-Groups = tuple[NDArray[np.intp], NDArray[Any]]
+Groups = tuple[IntArray, NDArray[Any]]
 
 WORK = 5  # arrays of one number per training row, for each query, besides its weights
 
@@ -102,8 +102,8 @@ class BudgetQuestion(Question):
 class Ranges:
     """How far each training target may move, (N, K), on the scale of the fit."""
 
-    down: Array  #: to the lowest target
-    up: Array  #: to the highest
+    down: FloatArray  #: to the lowest target
+    up: FloatArray  #: to the highest
 
     @classmethod
     def of(cls, given: Any, proven: ExactModel) -> Ranges:
@@ -135,11 +135,11 @@ class Ranges:
         )
 
     @classmethod
-    def _between(cls, low: Array, high: Array, proven: ExactModel) -> Ranges:
+    def _between(cls, low: FloatArray, high: FloatArray, proven: ExactModel) -> Ranges:
         return cls(*(proven.on_scale(edge, "ranges") - proven.targets for edge in (low, high)))
 
 
-def _spread(given: Any, n: int, n_outputs: int, what: str) -> Array:
+def _spread(given: Any, n: int, n_outputs: int, what: str) -> FloatArray:
     """(N, K) from one number, (N,) or (N, K)."""
     if isinstance(given, (int, float, np.number)):
         return np.full((n, n_outputs), inputs.as_number(given, what))
@@ -160,12 +160,12 @@ class Crossing:
     prediction: float
     furthest: float  #: the prediction with every target moved as far as it helps
     #: the rows or groups that cross the line, those that add most first; none if it cannot be crossed
-    players: NDArray[np.intp]
-    added: Array  #: what each of them adds
+    players: IntArray
+    added: FloatArray  #: what each of them adds
     crosses: bool
 
 
-def search(prediction: float, line: float, can_add: Array) -> Crossing:
+def search(prediction: float, line: float, can_add: FloatArray) -> Crossing:
     """The fewest players that together add ``line - prediction``, where each can add so much towards it, (players,) from 0 up."""
     needed, sign = abs(line - prediction), 1.0 if line > prediction else -1.0
     furthest = prediction + sign * float(can_add.sum())
@@ -182,7 +182,7 @@ def search(prediction: float, line: float, can_add: Array) -> Crossing:
 
 
 def _search_all(
-    part: WeightedSums, line: Array, ranges: Ranges, groups: Groups | None
+    part: WeightedSums, line: FloatArray, ranges: Ranges, groups: Groups | None
 ) -> Iterator[Crossing]:
     """The findings for each prediction, output by output."""
     predictions = part.predictions.reshape(len(part.query_index), len(line))
@@ -202,7 +202,7 @@ def _search_all(
             yield search(float(predictions[i, k]), float(line[k]), can_add)
 
 
-def _as_read(proven: ExactModel, values: Array, outputs: NDArray[np.intp]) -> Array:
+def _as_read(proven: ExactModel, values: FloatArray, outputs: IntArray) -> FloatArray:
     """(m,): predictions of these outputs on the scale of the fit, as people read them."""
     every = np.repeat(values[:, None], proven.targets.shape[1], axis=1)
     return np.asarray(proven.scale.inverse(every)[np.arange(len(values)), outputs])

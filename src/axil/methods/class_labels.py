@@ -23,21 +23,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
+from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.errors import InputError
-from axil.types import Array
 
 
 @dataclass(frozen=True)
 class ClassLabels:
     """The classes of N rows, as the other rows see them."""
 
-    own: NDArray[np.intp]  #: (N,) the row's class
-    expected: NDArray[np.intp]  #: (N,) the class that others expect
-    quality: Array  #: (N,)
-    suspect: NDArray[np.bool_]  #: (N,)
+    own: IntArray  #: (N,) the row's class
+    expected: IntArray  #: (N,) the class that others expect
+    quality: FloatArray  #: (N,)
+    suspect: BoolArray  #: (N,)
 
     @classmethod
-    def of_shares(cls, labels: Array, shares: Array, probabilities: Array) -> ClassLabels:
+    def of_shares(
+        cls, labels: FloatArray, shares: FloatArray, probabilities: FloatArray
+    ) -> ClassLabels:
         """Judge one-hot labels by the shares of classes around each row and by probabilities without it, (N, K) each.
 
         nan: nothing is known. One of both is enough.
@@ -49,7 +51,9 @@ class ClassLabels:
         return cls(own, expected, _own_quality(means, own), expected != own)
 
     @classmethod
-    def of_probabilities(cls, labels: Array, given: Array, probabilities: Array) -> ClassLabels:
+    def of_probabilities(
+        cls, labels: FloatArray, given: FloatArray, probabilities: FloatArray
+    ) -> ClassLabels:
         """Judge one-hot labels by the user's own out-of-fold probabilities and by those without the row, (N, K) each."""
         own = labels.argmax(axis=1)
         means = _means(given, probabilities)
@@ -64,7 +68,7 @@ class ClassLabels:
         return cls(own, np.where(suspect, others, expected), quality, suspect)
 
     def columns(
-        self, index: NDArray[Any], classes: Any, probabilities: Array | None
+        self, index: NDArray[Any], classes: Any, probabilities: FloatArray | None
     ) -> dict[str, Any]:
         """Return the columns of the table, in the order of the rows."""
         names = np.asarray(classes)
@@ -78,18 +82,18 @@ class ClassLabels:
         return columns | {"quality": self.quality, "suspect": self.suspect}
 
 
-def _means(first: Array, second: Array) -> Array:
+def _means(first: FloatArray, second: FloatArray) -> FloatArray:
     """Return the means of both (N, K); the one that is known where the other is nan."""
     means = (first + second) / 2
     means = np.where(np.isnan(second), first, means)
     return np.where(np.isnan(first), second, means)
 
 
-def _own_quality(means: Array, own: NDArray[np.intp]) -> Array:
+def _own_quality(means: FloatArray, own: IntArray) -> FloatArray:
     return np.clip(means[np.arange(len(own)), own], 0.0, 1.0)
 
 
-def _confident_classes(labels: Array, probabilities: Array) -> NDArray[np.intp]:
+def _confident_classes(labels: FloatArray, probabilities: FloatArray) -> IntArray:
     """Return the most probable of the confidently likely classes of each row, (N,); -1 where none is."""
     counts = np.maximum(labels.sum(axis=0), 1.0)
     usual = (probabilities * labels).sum(axis=0) / counts
@@ -97,7 +101,7 @@ def _confident_classes(labels: Array, probabilities: Array) -> NDArray[np.intp]:
     return np.where(confident.max(axis=1) >= 0, confident.argmax(axis=1), -1)
 
 
-def _n_confidently_wrong(own: NDArray[np.intp], confident: NDArray[np.intp]) -> int:
+def _n_confidently_wrong(own: IntArray, confident: IntArray) -> int:
     """Return the number of wrong labels by confident learning: of each class as large a share as of its confident rows."""
     n_wrong = 0.0
     for k in np.unique(own):
@@ -107,12 +111,12 @@ def _n_confidently_wrong(own: NDArray[np.intp], confident: NDArray[np.intp]) -> 
     return round(n_wrong)
 
 
-def both_classes(second: Array) -> Array:
+def both_classes(second: FloatArray) -> FloatArray:
     """Return the columns of both classes, where there is one for the second of two."""
     return np.column_stack([1 - second, second]) if second.shape[1] == 1 else second
 
 
-def as_probabilities(given: Any, n: int, n_classes: int) -> Array:
+def as_probabilities(given: Any, n: int, n_classes: int) -> FloatArray:
     """Return the out-of-fold probabilities of all classes, (n, K), checked; of two the second class's will do."""
     numbers = inputs.as_numbers(given, "out_of_fold", "probabilities, one row per training row")
     if n_classes == 2 and (numbers.ndim < 2 or numbers.shape[1] == 1):

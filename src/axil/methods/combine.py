@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from axil import inputs
+from axil.arrays import FloatArray
 from axil.errors import InputError, counted, shown
 from axil.explanation import Explanation
 from axil.machine.arrays import module_of
 from axil.methods.question import Asked, Question
 from axil.replay.queries import Combination
 from axil.scale import TargetScale
-from axil.types import Array
 
 ROUNDING = 1e-9  # of sums of coefficients
 
@@ -134,7 +134,7 @@ def _meanings(scale: TargetScale, coefficients: csr_array) -> tuple[NDArray[Any]
     return np.array(words, dtype=object), sentence
 
 
-def _kind(scale: TargetScale, coefficients: Array) -> str:
+def _kind(scale: TargetScale, coefficients: FloatArray) -> str:
     """The name of a sum with these coefficients, which sum to 1, or of logarithms to 0."""
     mean = "geometric mean" if scale.is_log else "mean"
     if abs(coefficients.sum()) <= ROUNDING:

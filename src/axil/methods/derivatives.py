@@ -10,11 +10,11 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator
 
 from axil import inputs
+from axil.arrays import FloatArray
 from axil.attribution import DERIVATIVES, WEIGHTS
 from axil.errors import InputError, counted, shown
 from axil.methods.explain import STREAM
 from axil.methods.question import Question
-from axil.types import Array
 
 FEWER = "Ask for fewer rows at a time, or raise memory_limit."
 
@@ -24,7 +24,7 @@ class Derivatives(Question):
 
     def derivatives(
         self, X: Any, output: Any = None, target: Any = None, init_score: Any = None
-    ) -> Array:
+    ) -> FloatArray:
         """(n, n_train): how the prediction of one class moves with the labels, moved slightly towards a class.
 
         Entry (i, j) is ``d prediction_i of output / d target_j``, the target being 1 where row j is of class ``target`` and 0
@@ -76,7 +76,7 @@ class Derivatives(Question):
             np.swapaxes(found, 0, 1) if model.outputs is not None and target is None else found[0]
         )
 
-    def weight_derivatives(self, X: Any, init_score: Any = None) -> Array:
+    def weight_derivatives(self, X: Any, init_score: Any = None) -> FloatArray:
         """(n, n_train) or (n, K, n_train): how predictions move with each row's sample weight.
 
         ``-weight * derivative`` is the first-order effect of leaving the row out, the structure held fixed. Where boosted trees
@@ -96,7 +96,7 @@ class Derivatives(Question):
         found = model.asked_of(asked.queries).weight_derivatives(asked.queries.rows)
         return found[0] if model.outputs is None else np.swapaxes(found, 0, 1)
 
-    def matrix(self) -> Array:
+    def matrix(self) -> FloatArray:
         """K (n_train, n_train), or (n_train, K, n_train): row i has the weights of the prediction of training row i."""
         self._model.capabilities.require("matrix")
         model, n = self._model, self._model.shape[0]
@@ -127,7 +127,7 @@ class Derivatives(Question):
         )
 
 
-def _by_row(multiply: Callable[[Array], Array], n: int, values: Any) -> Array:
+def _by_row(multiply: Callable[[FloatArray], FloatArray], n: int, values: Any) -> FloatArray:
     """The product with numbers of n rows, row after row."""
     columns = np.ascontiguousarray(np.reshape(values, (n, -1)), dtype=np.float64)
     return multiply(columns).reshape(np.shape(values))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from axil.arrays import BoolArray, FloatArray
 from axil.attribution import notes
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.machine.progress import in_time
@@ -14,7 +14,6 @@ from axil.methods.noise import announce
 from axil.methods.question import Question, output_columns
 from axil.output import tables
 from axil.replay.exact_model import ExactModel
-from axil.types import Array
 from axil.weights.left_out import Curve, LeftOut
 
 LONGEST = 6 * 3600.0  # seconds of replays, above which they are refused
@@ -145,17 +144,17 @@ def seconds_of(proven: ExactModel) -> float:
     )
 
 
-def predictions(proven: ExactModel) -> Array:
+def predictions(proven: ExactModel) -> FloatArray:
     """(N, K): the prediction of each training row without itself; nan where no other row says anything of it."""
     return np.concatenate([one.predictions for one in left_out(proven)], axis=1)
 
 
-def rest(proven: ExactModel) -> Array:
+def rest(proven: ExactModel) -> FloatArray:
     """The same, with the predictions of fits in which a row's leaf is left empty and adds nothing."""
     return np.concatenate([one.without for one in left_out(proven)], axis=1)
 
 
-def note_on(alone: NDArray[np.bool_], note: str = notes.NOTE) -> str:
+def note_on(alone: BoolArray, note: str = notes.NOTE) -> str:
     """The note on a table of predictions without the row itself, some of which do not exist."""
     n = int(alone.sum())
     return f"{note}; nan in {n} of {len(alone)} lines: {ALONE}" if n else note

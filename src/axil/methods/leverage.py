@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 
 from axil import inputs
+from axil.arrays import FloatArray
 from axil.machine.progress import track
 from axil.methods import noise
 from axil.methods.noise import Estimate
 from axil.methods.question import Question
 from axil.methods.statistics import measured
 from axil.replay.exact_model import ExactModel
-from axil.types import Array
 from axil.weights.engine import Engine
 
 PROBES = 32  # random vectors
@@ -88,7 +88,7 @@ class Leverage(Question):
         )
         return noise.Estimate(value, error) if estimate else value
 
-    def standard_error(self, X: Any, sigma: Any = None) -> Array:
+    def standard_error(self, X: Any, sigma: Any = None) -> FloatArray:
         """(n,) or (n, K), as predictions: ``sigma * sqrt(sum_j k_j^2)``, the noise of the targets as a prediction passes it on.
 
         For targets with independent noise of one size sigma and the structure held fixed: neither a bias of the model nor what
@@ -112,7 +112,7 @@ class Leverage(Question):
         return np.asarray((norms[:, None] if wide else norms) * noise_size)
 
 
-def _by_output(found: Array) -> Array:
+def _by_output(found: FloatArray) -> FloatArray:
     """Numbers of training rows, (N, K), or (N,) where there is one of each."""
     return found[:, 0].copy() if found.shape[1] == 1 else found.copy()
 
@@ -135,7 +135,7 @@ def _estimated(proven: ExactModel) -> Estimate:
     return Estimate(value, error)
 
 
-def _of_engine(engine: Engine, n_rows: int) -> tuple[Array, Array]:
+def _of_engine(engine: Engine, n_rows: int) -> tuple[FloatArray, FloatArray]:
     """Leverages, (N,), and their standard errors. Sums over the vectors are kept, never the vectors."""
     stream = np.random.default_rng(0)
     own, near, of_own, of_near, of_both = np.zeros((5, n_rows))

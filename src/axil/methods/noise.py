@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from axil.arrays import FloatArray
 from axil.errors import ApproximationWarning, CostWarning, InputError, shown, warn
 from axil.inputs import as_sizes
 from axil.machine.progress import in_time
 from axil.replay.exact_model import ExactModel
-from axil.types import Array
 
 PROBES = 32  # random vectors
 TOGETHER = 8  # of them in one pass
@@ -38,12 +38,12 @@ class Estimate(NamedTuple):
     standard_error: Any
 
 
-def leverages(proven: ExactModel) -> Array:
+def leverages(proven: ExactModel) -> FloatArray:
     """(N, 1), or (N, K) where outputs have trees of their own; made once, after a warning where that takes long."""
     return proven.kept.get("leverages", lambda: _leverages(proven))
 
 
-def _leverages(proven: ExactModel) -> Array:
+def _leverages(proven: ExactModel) -> FloatArray:
     available = proven.budget.available
     seconds = sum(engine.costs(available).leverage for engine in proven.engines)
     announce(
@@ -66,7 +66,7 @@ def announce(what: str, seconds: float, instead: str, once: bool = True) -> None
         )
 
 
-def sigma_of(proven: ExactModel, given: Any) -> Array:
+def sigma_of(proven: ExactModel, given: Any) -> FloatArray:
     """() or (K,): the noise of the targets, as numbers or as "exact" or "estimate"; None: exact if that takes `PATIENCE`."""
     if given is not None and not isinstance(given, str):
         return as_sizes(given, proven.targets.shape[1], "sigma")
@@ -88,7 +88,7 @@ def sigma_of(proven: ExactModel, given: Any) -> Array:
     return np.asarray(found.value)
 
 
-def for_page(proven: ExactModel, asked: bool = False) -> tuple[Array | None, str | None]:
+def for_page(proven: ExactModel, asked: bool = False) -> tuple[FloatArray | None, str | None]:
     """sigma, and what a page has to say about it: that it is estimated.
 
     Unless asked for it is None where it is not known yet and takes longer than `ON_PAGE` even to estimate, and where the fit
@@ -118,13 +118,13 @@ def exact_seconds(proven: ExactModel) -> float:
     return sum(costs.leverage + costs.squares for costs in found)
 
 
-def exact(proven: ExactModel) -> Array:
+def exact(proven: ExactModel) -> FloatArray:
     """(K,): ``sqrt(RSS / trace((I - K)'(I - K)))``, the size of the targets' noise if the model has no bias; made once."""
     _require_one_size(proven)
     return proven.kept.get("sigma", lambda: _exact(proven))
 
 
-def _exact(proven: ExactModel) -> Array:
+def _exact(proven: ExactModel) -> FloatArray:
     own, available = leverages(proven).sum(axis=0), proven.budget.available
     seconds = sum(engine.costs(available).squares for engine in proven.engines)
     announce(
@@ -163,7 +163,7 @@ def _probed(proven: ExactModel) -> tuple[Estimate, Estimate]:
 def _probe(proven: ExactModel) -> tuple[Estimate, Estimate]:
     """trace K and trace((I - K)'(I - K)), one of each for every engine."""
     stream, n = np.random.default_rng(0), len(proven.targets)
-    found: list[Array] = []
+    found: list[FloatArray] = []
     for _ in range(0, PROBES, TOGETHER):
         z = np.where(stream.random((n, TOGETHER)) < 0.5, -1.0, 1.0)
         made = [engine.apply(None, z) for engine in proven.engines]
@@ -175,7 +175,7 @@ def _probe(proven: ExactModel) -> tuple[Estimate, Estimate]:
     return Estimate(mean[:, 0], error[:, 0]), Estimate(mean[:, 1], error[:, 1])
 
 
-def _rss(proven: ExactModel) -> Array:
+def _rss(proven: ExactModel) -> FloatArray:
     return np.asarray(np.square(proven.targets - proven.fitted()).sum(axis=0))
 
 
@@ -186,7 +186,7 @@ def _require_one_size(proven: ExactModel) -> None:
         )
 
 
-def _require_freedom(proven: ExactModel, freedom: Array) -> None:
+def _require_freedom(proven: ExactModel, freedom: FloatArray) -> None:
     if (freedom <= LEAST_FREEDOM * len(proven.targets)).any():
         raise InputError(
             f"The model leaves {freedom.min():.3g} degrees of freedom to its residuals: it reproduces its targets, so they do "

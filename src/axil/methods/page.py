@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from axil.arrays import FloatArray
 from axil.errors import InputError, shown
 from axil.methods import noise
 from axil.methods.intervals.predictive import Predictive, is_of
 from axil.methods.question import Question
 from axil.output import page
-from axil.types import Array
 
 
 class Pages(Question, page.Shown):
@@ -119,7 +119,7 @@ class Pages(Question, page.Shown):
         return page.write(page.summarise(asked.parts(), chosen), place)
 
 
-def _sigma(model: Any, way: str) -> tuple[Array | None, str | None]:
+def _sigma(model: Any, way: str) -> tuple[FloatArray | None, str | None]:
     """The noise of the targets, None for none, and what a page has to say about it; see `as_asked`."""
     if way == "none" or (way == "cheap" and model.capabilities.is_refused("standard_error")):
         return None, None

@@ -14,13 +14,13 @@ from axil import adapters, inputs
 from axil.adapters.pipeline import last_step
 from axil.adapters.searches import unwrapped
 from axil.adapters.writers import rewritten, writer
+from axil.arrays import FloatArray
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.inputs.copies import owned
 from axil.methods.question import Question
 from axil.methods.what_if import by_label
 from axil.methods.without import warn_of_splits
 from axil.replay.leaf_fits import Change
-from axil.types import Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,8 +29,8 @@ class Made:
 
     model: Any  #: the user's own
     y: NDArray[Any]  #: (N,) or (N, K) as it was given
-    sample_weight: Array | None
-    init_score: Array | None
+    sample_weight: FloatArray | None
+    init_score: FloatArray | None
     settings: dict[str, Any]  #: keyword arguments of `Explainer` besides
     make: Callable[..., Any]  #: `Explainer` itself
     dropped: int = (
@@ -248,7 +248,7 @@ def _changed(
     return Change(kept, added, X, y, fitted, weights, offsets), labels
 
 
-def _weights(model: Any, made: Made, sample_weight: Any) -> Array | None:
+def _weights(model: Any, made: Made, sample_weight: Any) -> FloatArray | None:
     """(N,): the weights of the training rows, those that were given anew in their places; None: all one."""
     n = model.shape[0]
     if sample_weight is None:

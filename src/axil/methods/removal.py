@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from axil import inputs
+from axil.arrays import FloatArray
 from axil.attribution import DELETIONS, FIRST_ORDER, Quantity, Source
 from axil.errors import ApproximationWarning, InputError, warn
 from axil.machine.memory import in_words
@@ -23,7 +24,6 @@ from axil.output import tables
 from axil.reductions import Ranked, Whole, answer
 from axil.reductions.top import Best
 from axil.replay.queries import Queries
-from axil.types import Array
 from axil.weights.removal import BLOCK_ENTRIES
 
 METHODS = ("exact", "first-order")
@@ -117,7 +117,7 @@ class Removal(Question):
         source = pushes_of(asked.model) if pushed else source_of(asked.model, method, 0, greedy)
         return listed(asked, source, k, same_sign or greedy, greedy)
 
-    def pushes(self, X: Any) -> Array:
+    def pushes(self, X: Any) -> FloatArray:
         """(n, n_train) or (n, K, n_train): what each training row puts into the steps that the trees take to each prediction.
 
         ``s_j(x) = sum_t final_t w_j b_tj r_tj [leaf_t(j) = leaf_t(x)] / (W + l2)`` with r_tj the residual of row j before tree t.
@@ -179,7 +179,7 @@ def source_of(model: Any, method: str | None, taken: int, greedy: bool = False) 
     return replace(DELETIONS, available=available, note=model.deletion_note())
 
 
-def dense(asked: Asked, method: str | None, pushed: bool) -> Array:
+def dense(asked: Asked, method: str | None, pushed: bool) -> FloatArray:
     """(n, N) or (n, K, N): one number about every training row, gathered."""
     model, n = asked.model, len(asked)
     n_train, n_outputs = model.shape

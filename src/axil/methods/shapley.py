@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
+from axil.arrays import FloatArray, IntArray
 from axil.attribution import notes
 from axil.errors import ApproximationWarning, InputError, shown, warn
 from axil.methods import leave_one_out
@@ -25,7 +26,6 @@ from axil.methods.blame import sorted_table, validation
 from axil.methods.question import Question, output_columns
 from axil.replay.exact_model import ExactModel
 from axil.replay.radius import leaves_beyond
-from axil.types import Array
 
 
 class Shapley(Question):
@@ -104,7 +104,7 @@ class Shapley(Question):
         return sorted_table(proven, columns, columns[name], note)
 
 
-def warn_beyond(proven: ExactModel, targets: Array) -> None:
+def warn_beyond(proven: ExactModel, targets: FloatArray) -> None:
     """Warn where a fit to these targets (N, K) would leave the active set, which the values hold fixed."""
     held = None if proven.verification is None else proven.verification.held
     if held is None:
@@ -124,7 +124,7 @@ def warn_beyond(proven: ExactModel, targets: Array) -> None:
     )
 
 
-def baselines(proven: ExactModel, baseline: Any) -> Array:
+def baselines(proven: ExactModel, baseline: Any) -> FloatArray:
     """(N, K): the targets that unknown rows have; nan: none, and the row's own target stays."""
     n, n_outputs = proven.targets.shape
     if not isinstance(baseline, str):
@@ -140,7 +140,7 @@ def baselines(proven: ExactModel, baseline: Any) -> Array:
 
 
 def _group_columns(
-    proven: ExactModel, values: Array, codes: NDArray[np.intp], names: NDArray[Any]
+    proven: ExactModel, values: FloatArray, codes: IntArray, names: NDArray[Any]
 ) -> dict[str, Any]:
     """group, (output,) rows and value."""
     n_outputs = values.shape[1]

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil import inputs
+from axil.arrays import BoolArray, FloatArray
 from axil.attribution import Quantity
 from axil.attribution.leaf_matches import RULES
 from axil.errors import CostWarning, InputError, UnsupportedQuestionError, warn
@@ -22,7 +22,6 @@ from axil.output import comparables
 from axil.output.comparables import Predicted
 from axil.output.rules import Rules
 from axil.reductions.choice import Choice, Compared
-from axil.types import Array
 
 SIGNS = ("any", "for", "against")
 ACTIONS = ("keep", "mark", "drop")
@@ -225,8 +224,8 @@ def ranked(
 class SuspectRows:
     """Truth values of the training rows (N,) whose targets look wrong, to mark them or to leave them out."""
 
-    marked: NDArray[np.bool_] | None = None
-    dropped: NDArray[np.bool_] | None = None
+    marked: BoolArray | None = None
+    dropped: BoolArray | None = None
 
 
 def suspect_rows(model: Any, suspects: Any, out_of_fold: Any, n_queries: int) -> SuspectRows:
@@ -260,7 +259,7 @@ def _as_suspects(suspects: Any) -> tuple[str, Any]:
     return "mark", suspects
 
 
-def _own_suspects(model: Any, rows: Any) -> NDArray[np.bool_] | None:
+def _own_suspects(model: Any, rows: Any) -> BoolArray | None:
     """Return which training rows the user names, (N,); None where there are none."""
     if rows is None:
         return None
@@ -271,9 +270,7 @@ def _own_suspects(model: Any, rows: Any) -> NDArray[np.bool_] | None:
     return marks
 
 
-def _audited_suspects(
-    model: Any, action: str, out_of_fold: Any, n_queries: int
-) -> NDArray[np.bool_]:
+def _audited_suspects(model: Any, action: str, out_of_fold: Any, n_queries: int) -> BoolArray:
     """Return which training rows `audit` suspects, (N,); found once for each explainer where out_of_fold is None."""
     try:
         if out_of_fold is not None:
@@ -281,7 +278,7 @@ def _audited_suspects(
         if "suspects" not in model.kept.known():
             model.capabilities.require("audit")
             _announce_check(model, action, n_queries)
-        found: NDArray[np.bool_] = model.kept.get("suspects", lambda: audit.suspects(model))
+        found: BoolArray = model.kept.get("suspects", lambda: audit.suspects(model))
     except UnsupportedQuestionError as error:
         raise UnsupportedQuestionError(
             f'suspects="{action}"', f"it asks audit, and {error.reason}", 'Say suspects="keep".'
@@ -325,7 +322,7 @@ def compared(
         )
 
 
-def fitted_of(model: Any) -> Array:
+def fitted_of(model: Any) -> FloatArray:
     """(N, K): the training rows' own predictions, made once."""
-    found: Array = model.kept.get("fitted", model.fitted)
+    found: FloatArray = model.kept.get("fitted", model.fitted)
     return found

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from axil import inputs
+from axil.arrays import FloatArray
 from axil.methods.question import LINE_BYTES, Asked, Question
 from axil.output import tables
 from axil.output.portfolio import Portfolio
 from axil.output.predictions import WeightedSums
-from axil.types import Array
 
 
 class Statistics(Question):
@@ -68,7 +68,7 @@ class Statistics(Question):
         return tables.note(tables.concatenate(parts, model.backend), model.note(model.source.note))
 
 
-def measured(asked: Asked, measure: Callable[[WeightedSums], Array]) -> Array:
+def measured(asked: Asked, measure: Callable[[WeightedSums], FloatArray]) -> FloatArray:
     """(n,), or (n, K) where outputs have weights of their own: a measure of each prediction's weights."""
     found = np.concatenate([np.atleast_2d(measure(part)) for part in asked.parts()], axis=1)
     return found[0] if len(found) == 1 else found.T

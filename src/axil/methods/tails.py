@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betainc, gammainc, gammaincc, gammaincinv
 from scipy.stats import chi2, poisson
 
-from axil.types import Array
+from axil.arrays import BoolArray, FloatArray
 
 QUARTILES = np.array([0.25, 0.75])
 SHAPES = np.geomspace(0.05, 1e4, 400)  # of gamma distributions
@@ -20,7 +19,7 @@ MANY = 100.0  # amounts expected in a sum, from where on it is nearly gamma
 TINY = float(np.finfo(float).tiny)
 
 
-def tails(power: float, y: Array, means: Array, weights: Array) -> Array:
+def tails(power: float, y: FloatArray, means: FloatArray, weights: FloatArray) -> FloatArray:
     """(N, 1): probabilities of targets at least as far out, on either side, if the variance is a power of the mean; nan stays."""
     known = np.isfinite(means) & (means > 0)
     if power == 1:
@@ -33,8 +32,8 @@ def tails(power: float, y: Array, means: Array, weights: Array) -> Array:
 
 
 def _poisson(
-    y: Array, means: Array, weights: Array, known: NDArray[np.bool_]
-) -> tuple[Array, Array]:
+    y: FloatArray, means: FloatArray, weights: FloatArray, known: BoolArray
+) -> tuple[FloatArray, FloatArray]:
     """(N, 1) twice: probabilities of counts from y up, and up to y.
 
     Counts per exposure, fitted with the exposures for weights, are no whole numbers; times their weights they are. Counts whose
@@ -50,7 +49,7 @@ def _poisson(
     return upper, gammaincc(y + 1, means)
 
 
-def _excess(y: Array, means: Array, known: NDArray[np.bool_]) -> float:
+def _excess(y: FloatArray, means: FloatArray, known: BoolArray) -> float:
     """The number a by which counts have the variance mean + a mean^2; 0 where that is no more than chance.
 
     It is the one at which as many counts are beyond the quartiles of Poisson's distribution as there are. Few wrong counts do not
@@ -76,19 +75,21 @@ def _excess(y: Array, means: Array, known: NDArray[np.bool_]) -> float:
     return float(np.exp(np.interp(found, made, np.log(EXCESSES))))
 
 
-def _negative_binomial(y: Array, means: Array, size: float) -> tuple[Array, Array]:
+def _negative_binomial(
+    y: FloatArray, means: FloatArray, size: float
+) -> tuple[FloatArray, FloatArray]:
     """Probabilities of counts from y up, and up to y, that are Poisson around gamma means of this shape."""
     share = means / (means + size)
     upper = np.where(y > 0, betainc(np.maximum(y, TINY), size, share), 1.0)
     return upper, betainc(size, y + 1, 1 - share)
 
 
-def _whole(numbers: Array) -> bool:
+def _whole(numbers: FloatArray) -> bool:
     """Whether all are whole numbers, to the precision of those that libraries keep."""
     return bool(np.allclose(numbers, np.rint(numbers), rtol=0, atol=1e-5))
 
 
-def _gamma(y: Array, means: Array, known: NDArray[np.bool_]) -> tuple[Array, Array]:
+def _gamma(y: FloatArray, means: FloatArray, known: BoolArray) -> tuple[FloatArray, FloatArray]:
     """(N, 1) twice: probabilities of amounts above and below y, with the shape that the quartiles of log(y / mean) have."""
     ratios = y / np.where(known, means, 1.0)
     low, high = np.quantile(np.log(ratios[known]), QUARTILES) if known.any() else (-1.0, 1.0)
@@ -99,7 +100,9 @@ def _gamma(y: Array, means: Array, known: NDArray[np.bool_]) -> tuple[Array, Arr
     return gammaincc(shape, shape * ratios), gammainc(shape, shape * ratios)
 
 
-def _tweedie(power: float, y: Array, means: Array, known: NDArray[np.bool_]) -> tuple[Array, Array]:
+def _tweedie(
+    power: float, y: FloatArray, means: FloatArray, known: BoolArray
+) -> tuple[FloatArray, FloatArray]:
     """(N, 1) twice: probabilities of sums of gamma amounts, Poisson in number, from y up and up to y.
 
     The dispersion is the one that makes as many zeros as there are, which few wrong amounts do not move; where there are none it

@@ -10,15 +10,14 @@ than folds.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from axil.arrays import FloatArray, IntArray
 from axil.errors import ApproximationWarning, InputError, UnsupportedQuestionError, shown, warn
 from axil.machine.progress import track
 from axil.methods import leave_one_out
 from axil.methods.noise import leverages
 from axil.replay.exact_model import ExactModel
 from axil.replay.verified_model import Refittable
-from axil.types import Array
 from axil.weights.boosting import BoostedTrees
 from axil.weights.forest import Forest
 from axil.weights.left_out import LEAST_LEFT
@@ -52,7 +51,7 @@ def number_of_folds(model: Refittable) -> int:
     return 20
 
 
-def fold_numbers(model: Refittable) -> NDArray[np.intp]:
+def fold_numbers(model: Refittable) -> IntArray:
     """Return the fold of each training row, always the same; each class is spread evenly over the folds.
 
     Rows of equal features and targets are not kept together: a fold that has one of them leaves the other in the fit, as a
@@ -70,16 +69,16 @@ def fold_numbers(model: Refittable) -> NDArray[np.intp]:
     return folds
 
 
-def fold_predictions(model: Refittable) -> Array:
+def fold_predictions(model: Refittable) -> FloatArray:
     """Return each training row's prediction, or score, by the fit without the rows of its fold, (N, K); made once.
 
     It is nan where no row of any weight is left outside the fold.
     """
-    found: Array = model.kept.get("fold predictions", lambda: _fold_predictions(model))
+    found: FloatArray = model.kept.get("fold predictions", lambda: _fold_predictions(model))
     return found
 
 
-def _fold_predictions(model: Refittable) -> Array:
+def _fold_predictions(model: Refittable) -> FloatArray:
     folds = fold_numbers(model)
     predictions = np.full(model.shape, np.nan)
     sets_of_rows = []
@@ -109,7 +108,7 @@ def counts_classes(proven: ExactModel) -> bool:
     return any(own is not None and own.is_known for own in counts)
 
 
-def unseen_predictions(proven: ExactModel, method: str) -> tuple[Array, str]:
+def unseen_predictions(proven: ExactModel, method: str) -> tuple[FloatArray, str]:
     """Return the prediction of each training row by fits that did not see it, (N, K), and the note on them.
 
     Parameters
@@ -136,7 +135,7 @@ def unseen_predictions(proven: ExactModel, method: str) -> tuple[Array, str]:
     return _agreeing_values(proven, reason), BY_WEIGHTS
 
 
-def _agreeing_values(proven: ExactModel, reason: str) -> Array:
+def _agreeing_values(proven: ExactModel, reason: str) -> FloatArray:
     """Return `agreeing_values`; warn where they are only near to predictions without the row."""
     lost = any(
         getattr(engine.structure, "is_ranked", False)
@@ -153,7 +152,7 @@ def _agreeing_values(proven: ExactModel, reason: str) -> Array:
     return agreeing_values(proven)
 
 
-def agreeing_values(proven: ExactModel) -> Array:
+def agreeing_values(proven: ExactModel) -> FloatArray:
     """Return ``(F_j - K_jj y_j) / (1 - K_jj)``, the target at which row j's own prediction would agree with it, (N, K).
 
     That is what all other rows say of row j. Where K_jj is within 1e-6 of one they say nothing: nan.

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from axil import inputs
+from axil.arrays import FloatArray
 from axil.errors import InputError
 from axil.machine.progress import track
 from axil.methods.question import Question
 from axil.methods.without import change_columns
 from axil.output import tables
-from axil.types import Array
 
 COLUMNS = 32  # training rows whose weights are computed together
 COPIES = 4  # of their columns while the fit is replayed
@@ -56,7 +56,7 @@ class WhatIf(Question):
             columns["change"] = change.ravel()  # without the rounding of the predictions
         return tables.note(tables.make(columns, model.backend), model.replay_note)
 
-    def reach(self, X: Any, rows: Sequence[Any], init_score: Any = None) -> Array:
+    def reach(self, X: Any, rows: Sequence[Any], init_score: Any = None) -> FloatArray:
         """How much each prediction of X moves per unit of each of these training targets: whom does a row move?
 
         Columns of K: ``explainer(X).weights[..., rows]``, without the other weights. Exact with the structure held fixed.
@@ -96,11 +96,11 @@ class WhatIf(Question):
         return found[:, 0] if len(model.engines) == 1 else found
 
 
-def changed_targets(model: Any, targets: Mapping[Any, Any]) -> Array:
+def changed_targets(model: Any, targets: Mapping[Any, Any]) -> FloatArray:
     """(N, K): the training targets, on the scale of the fit, with {row label: new target} in their place."""
     labels, values = by_label(targets, "targets", "new target")
     which, rows = inputs.positions(labels, model.index, "targets")
-    made: Array = model.targets.copy()
+    made: FloatArray = model.targets.copy()
     if len(rows):
         made[rows] = model.within(
             model.as_targets(values, len(values), "targets", "changed")[which], rows

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
+from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.errors import InputError, counted, shown, warn
 from axil.output import tables
 from axil.output.shown_columns import Columns
 from axil.reductions.choice import Compared
 from axil.scale import TargetScale
-from axil.types import Array
 
 NAMED = 3  # labels in a warning
 
@@ -27,7 +27,7 @@ class Predicted:
     labels: NDArray[Any]  #: (n,) the user's
     outputs: NDArray[Any] | None
     scale: TargetScale
-    meant: Mapping[str, Array]  #: what scores stand for, (n, K) by name
+    meant: Mapping[str, FloatArray]  #: what scores stand for, (n, K) by name
     weighted: bool  #: whether the numbers are weights of targets, not pushes
     classes: NDArray[Any] | None = None
 
@@ -110,7 +110,7 @@ def _filled(
     return made if filled.all() else {name: column[filled] for name, column in made.items()}
 
 
-def _inverse(scale: TargetScale, values: Array) -> Array:
+def _inverse(scale: TargetScale, values: FloatArray) -> FloatArray:
     """Numbers (n, K) or (n, K, k) of the scale of the fit, as people read them."""
     moved = np.moveaxis(values, 1, -1)
     return np.moveaxis(
@@ -118,12 +118,12 @@ def _inverse(scale: TargetScale, values: Array) -> Array:
     )
 
 
-def _over(above: Array, below: Array, known: NDArray[np.bool_]) -> Array:
+def _over(above: FloatArray, below: FloatArray, known: BoolArray) -> FloatArray:
     """The quotient; nan where it is not known."""
     return np.asarray(np.divide(above, below, out=np.full_like(above, np.nan), where=known))
 
 
-def _value_share(scale: TargetScale, found: Compared) -> Array:
+def _value_share(scale: TargetScale, found: Compared) -> FloatArray:
     """(n, K): the percentage that a prediction rises by where the targets of the rows listed rise by one percent.
 
     As people read both: ``sum k_j y_j / F``; of logarithms ``sum k_j``. nan for a prediction of zero and on other scales.
@@ -166,8 +166,8 @@ def similar_table(
     beside: Beside,
     chosen: list[int],
     per_class: bool,
-    features: Callable[[NDArray[np.intp], list[int]], list[Any]],
-    suspects: NDArray[np.bool_] | None = None,
+    features: Callable[[IntArray, list[int]], list[Any]],
+    suspects: BoolArray | None = None,
 ) -> Any:
     """The table of `similar` from predictions that come batch by batch, with these columns.
 

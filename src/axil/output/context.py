@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.arrays import FloatArray
 from axil.inputs import column_names, feature_columns, take_rows
 from axil.machine.threads import Kept
-from axil.types import Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +22,7 @@ class Context:
     X_train: Any  #: (n_train, features); None where they are not kept
     feature_names: list[str] | None  #: as the model has them
     predictions: (
-        Array | None
+        FloatArray | None
     )  #: (n, K) the model's own, offsets included; None where it was not asked
     held: str = ""  #: what is held fixed besides the splits
     #: (n,) what sums of predictions are in the targets' own units, such as "geometric mean of 4 predictions"; None: as they are
@@ -57,7 +57,7 @@ class Account:
 
     meaning: str  #: of a score behind the link: "probability", "mean", or "" where the score is all there is
     means: (
-        Array | None
+        FloatArray | None
     )  #: (n, K) what the link makes of the scores; None where it leaves them as they are
     #: the `WeightedSums` of derivatives by the targets, for rows (n, features) and their offsets
     derive: Callable[[Any, Any], Any]

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
+from axil.arrays import FloatArray
 from axil.errors import InputError
 from axil.inputs import chosen_columns, feature_columns
 from axil.inputs.copies import frozen
 from axil.machine.threads import Kept
 from axil.output.predictions import WeightedSums
 from axil.scale import TargetScale
-from axil.types import Array
 
 
 def queries_first(weights: Any) -> Any:
@@ -50,12 +50,12 @@ class Arrays:
         return self._given("weights", queries_first(self._sums.derived.weights))
 
     @property
-    def intercepts(self) -> Array:
+    def intercepts(self) -> FloatArray:
         """(n,) or (n, K): what no target makes: a constant base, offsets."""
-        return cast(Array, self._given("intercepts", self._sums.intercepts))
+        return cast(FloatArray, self._given("intercepts", self._sums.intercepts))
 
     @property
-    def targets(self) -> Array:
+    def targets(self) -> FloatArray:
         """(n_train,) or (n_train, K): the training targets, on the scale of the fit; one-hot for classes."""
         return self._sums.labels
 
@@ -83,7 +83,7 @@ class Arrays:
         return self._sums.kind
 
     @property
-    def probabilities(self) -> Array | None:
+    def probabilities(self) -> FloatArray | None:
         """(n,) or (n, K): what the link makes of the scores of an additive explanation; None where there is no link.
 
         Probabilities of classes (of the second of two), or the expected value of a Poisson, gamma or Tweedie target. Of a
@@ -107,12 +107,12 @@ class Arrays:
         return self._sums.outputs
 
     @property
-    def predictions(self) -> Array:
+    def predictions(self) -> FloatArray:
         """(n,) or (n, K): ``weights @ targets + intercepts``, the model's own predictions, on the scale of the fit.
 
         Of an additive explanation ``contributions.sum(axis=-1) + intercepts``, the model's raw scores.
         """
-        return cast(Array, self._given("predictions", self._sums.predictions))
+        return cast(FloatArray, self._given("predictions", self._sums.predictions))
 
     @property
     def scale(self) -> TargetScale:
@@ -173,7 +173,7 @@ class Arrays:
         )
 
     @property
-    def base_values(self) -> Array:
+    def base_values(self) -> FloatArray:
         """(n,) or (n, K): `intercepts` by the name that shap has."""
         return self.intercepts
 
@@ -183,11 +183,11 @@ class Arrays:
         return frozen(self._sums.named)
 
     @property
-    def effective_size(self) -> Array:
+    def effective_size(self) -> FloatArray:
         """(n,) or (n, K): ``(sum |k|)^2 / sum k^2``, how many rows of equal weight each prediction rests on; 0 on none."""
         return self._sums.effective_size.T
 
     @property
-    def negative_share(self) -> Array:
+    def negative_share(self) -> FloatArray:
         """(n,) or (n, K): the share of negative weights in ``sum |k|``, from 0 to 1; it grows with the number of trees."""
         return self._sums.negative_share.T

@@ -21,17 +21,17 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
+from axil.arrays import FloatArray
 from axil.output.predictions import ROUNDING, WeightedSums, ratio
-from axil.types import Array
 
 
 class Portfolio:
     """Portfolios of queries that come batch by batch, in their order."""
 
-    def __init__(self, top: float, shares: Array):
+    def __init__(self, top: float, shares: FloatArray):
         """``top``: the share of training rows, the largest first, that ``top_share`` is about; ``shares`` of sum |weight|."""
         self.top, self.shares = top, shares
-        self._before: Array | None = (
+        self._before: FloatArray | None = (
             None  # (1, n_train) or (K, n_train): the weights of the query before
         )
 
@@ -82,7 +82,7 @@ class Portfolio:
         return labels | {name: values.T.ravel() for name, values in made.items()}
 
 
-def _relevance(weights: Array, targets: Array) -> tuple[float, float]:
+def _relevance(weights: FloatArray, targets: FloatArray) -> tuple[float, float]:
     """fit and asymmetry of one query; nan where its weights, or the targets, are all the same."""
     longs, shorts = (
         _correlation(np.maximum(weights, 0), targets),
@@ -93,7 +93,7 @@ def _relevance(weights: Array, targets: Array) -> tuple[float, float]:
     ) ** 2 / 2
 
 
-def _correlation(a: Array, b: Array) -> float:
+def _correlation(a: FloatArray, b: FloatArray) -> float:
     a, b = a - a.mean(), b - b.mean()
     size = float(np.sqrt((a @ a) * (b @ b)))
     return float(a @ b) / size if size > 0 else np.nan

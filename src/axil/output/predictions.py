@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
+from axil.arrays import FloatArray, IntArray
 from axil.attribution import Shard, notes
 from axil.attribution.weight_effects import SumEffects
 from axil.inputs.copies import frozen
@@ -21,7 +22,6 @@ from axil.reductions import Groups
 from axil.reductions.choice import Allowed, Choice, Compared
 from axil.reductions.top import best_of
 from axil.scale import IDENTITY, TargetScale
-from axil.types import Array
 from axil.weights.largest import Largest
 
 ROUNDING = 1e-12  # of a running sum of weights
@@ -36,8 +36,8 @@ class WeightedSums:
     """
 
     weights: Any  #: (n, n_train) or (K, n, n_train); scipy.sparse where asked for
-    intercepts: Array  #: (n,) or (n, K) what no target makes: a constant base, offsets
-    targets: Array  #: (n_train,) or (n_train, K), on the scale of the fit; one-hot for classes
+    intercepts: FloatArray  #: (n,) or (n, K) what no target makes: a constant base, offsets
+    targets: FloatArray  #: (n_train,) or (n_train, K), on the scale of the fit; one-hot for classes
     index: NDArray[Any]  #: (n_train,) the user's labels of the training rows
     query_index: NDArray[Any]  #: (n,) the user's labels of the explained rows
     #: "exact"; "additive": weights are pushes; "derivative": they only differentiate the prediction
@@ -51,12 +51,12 @@ class WeightedSums:
         None  #: features and the model's own predictions, where they are known
     )
     scale: TargetScale = IDENTITY  #: of the fit
-    seen: Array | None = (
+    seen: FloatArray | None = (
         None  #: (n_train, K) targets as people read them; None where those are the targets here
     )
     account: Account | None = None  #: of an additive account
     #: (n, K) by name: what is shown beside predictions that weights make, such as calibrated probabilities
-    beside: dict[str, Array] = field(default_factory=dict)
+    beside: dict[str, FloatArray] = field(default_factory=dict)
     classes: NDArray[Any] | None = (
         None  #: names of the classes that the targets stand for; None for numbers
     )
@@ -101,7 +101,7 @@ class WeightedSums:
         return "contributions" if self.additive else "weights"
 
     @property
-    def labels(self) -> Array:
+    def labels(self) -> FloatArray:
         """(n_train,) or (n_train, K): the targets on the scale of the fit; of an account the true ones."""
         return (
             self.seen.reshape(self.targets.shape)
@@ -122,7 +122,7 @@ class WeightedSums:
         return replace(self, weights=self.weights.toarray()) if issparse(self.weights) else self
 
     @property
-    def predictions(self) -> Array:
+    def predictions(self) -> FloatArray:
         """(n,) or (n, K): ``weights @ targets + intercepts``."""
         if self.weights.ndim == 3:
             parts = [self._sums(weights, targets[:, None]) for weights, targets in self.by_output()]
@@ -131,11 +131,13 @@ class WeightedSums:
             made = self._sums(self.weights, self.targets.reshape(len(self.targets), -1))
         return np.asarray(made.reshape(self.intercepts.shape) + self.intercepts)
 
-    def _sums(self, weights: Any, values: Array | None = None, measure: str = "weight") -> Array:
+    def _sums(
+        self, weights: Any, values: FloatArray | None = None, measure: str = "weight"
+    ) -> FloatArray:
         return weighted(weights, values, measure, self.n_threads)
 
     @property
-    def shown(self) -> Array:
+    def shown(self) -> FloatArray:
         """(n_train, K): the targets as people read them."""
         return self.targets.reshape(len(self.targets), -1) if self.seen is None else self.seen
 
@@ -147,7 +149,7 @@ class WeightedSums:
         return self.shown[:, 0] if self.shown.shape[1] == 1 else self.shown
 
     @property
-    def class_numbers(self) -> NDArray[np.intp]:
+    def class_numbers(self) -> IntArray:
         """(n_train,): the place of each training row's class among `classes`."""
         return (
             self.shown.argmax(axis=1)
@@ -161,19 +163,19 @@ class WeightedSums:
         return self.classes is not None and self.outputs is not None and self.weights.ndim == 2
 
     @property
-    def shown_predictions(self) -> Array:
+    def shown_predictions(self) -> FloatArray:
         """(n,) or (n, K): the predictions as people read them."""
         return self.scale.inverse(self.predictions)
 
     @property
-    def meant(self) -> dict[str, Array]:
+    def meant(self) -> dict[str, FloatArray]:
         """Return what stands beside the predictions, such as calibrated probabilities: (n, K) by name."""
         account = self.account
         if account is None or account.means is None:
             return self.beside
         return {account.meaning: account.means}
 
-    def by_output(self) -> list[tuple[Any, Array]]:
+    def by_output(self) -> list[tuple[Any, FloatArray]]:
         """Weights (n, n_train) and targets (n_train,) of each output."""
         targets = self.targets[:, None] if self.targets.ndim == 1 else self.targets
         weights = self.weights if self.weights.ndim == 3 else [self.weights] * targets.shape[1]
@@ -182,27 +184,27 @@ class WeightedSums:
     # -- measures of each prediction's weights --------------------------------------------------------------------------
 
     @property
-    def norms(self) -> Array:
+    def norms(self) -> FloatArray:
         """(n,) or (K, n): ``sqrt(sum_j k_j^2)``; times the noise of the targets, the standard error of a prediction."""
         return np.asarray(np.sqrt(self._sums(self.weights, measure="square")[..., 0]))
 
     @property
-    def totals(self) -> Array:
+    def totals(self) -> FloatArray:
         """(n,) or (K, n): ``sum k``."""
         return self._sums(self.weights)[..., 0]
 
     @property
-    def sizes(self) -> Array:
+    def sizes(self) -> FloatArray:
         """(n,) or (K, n): ``sum |k|``."""
         return self._sums(self.weights, measure="size")[..., 0]
 
     @property
-    def effective_size(self) -> Array:
+    def effective_size(self) -> FloatArray:
         """(n,) or (K, n): ``(sum |k|)^2 / sum k^2``; 0 where all weights are."""
         return ratio(self.sizes**2, self.norms**2)
 
     @property
-    def negative_share(self) -> Array:
+    def negative_share(self) -> FloatArray:
         """(n,) or (K, n): the share of negative weights in ``sum |k|``."""
         sizes = self.sizes
         return ratio(np.maximum(sizes - self.totals, 0.0) / 2, sizes)
@@ -255,14 +257,14 @@ class WeightedSums:
             self.intercepts.reshape(shape),
         )
 
-    def group_columns(self, codes: NDArray[np.intp], groups: NDArray[Any]) -> dict[str, Any]:
+    def group_columns(self, codes: IntArray, groups: NDArray[Any]) -> dict[str, Any]:
         """The columns of `Explanation.group`, for rows of these group numbers (n_train,)."""
         found = Groups().of(cast(Shard, self), self._effects, (codes, groups))
         return tables.group_columns(
             self.query_index, self.outputs, self.scale, found, not self.additive
         )
 
-    def curves(self, shares: Array, ranks: NDArray[np.intp]) -> tuple[NDArray[np.int64], Array]:
+    def curves(self, shares: FloatArray, ranks: IntArray) -> tuple[NDArray[np.int64], FloatArray]:
         """(n, S, shares) rows needed for each share of sum |k|, and (n, S, ranks) the shares of the first ``ranks`` rows.
 
         The largest rows come first. There are S sets of weights: one where outputs share theirs.
@@ -274,14 +276,14 @@ class WeightedSums:
         )
 
 
-def ratio(above: Array, below: Array) -> Array:
+def ratio(above: FloatArray, below: FloatArray) -> FloatArray:
     """The quotient, zero where nothing is below."""
     return np.divide(above, below, out=np.zeros_like(below), where=below > 0)
 
 
 def _curves(
-    weights: Any, shares: Array, ranks: NDArray[np.intp]
-) -> tuple[NDArray[np.int64], Array]:
+    weights: Any, shares: FloatArray, ranks: IntArray
+) -> tuple[NDArray[np.int64], FloatArray]:
     """(n, shares) rows for each share, and (n, ranks) the shares of the first ``ranks`` rows, by weights (n, n_train)."""
     counts = np.zeros((weights.shape[0], len(shares)), dtype=np.int64)
     held = np.zeros((weights.shape[0], len(ranks)))

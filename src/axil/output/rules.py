@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
+from axil.arrays import BoolArray, IntArray
 from axil.errors import AxilError, InputError, meant, shown
 from axil.output.shown_columns import Columns
 from axil.reductions.choice import Allowed, Choice, packed
@@ -26,7 +27,7 @@ class Rules:
     distinct: Any = None
     within: Any = None
     asof: Any = None
-    dropped: NDArray[np.bool_] | None = None  #: (N,) rows that are left out besides
+    dropped: BoolArray | None = None  #: (N,) rows that are left out besides
 
     @property
     def are_any(self) -> bool:
@@ -59,7 +60,7 @@ class Rules:
             sum(one.kind in PLACES and one.default is inspect.Parameter.empty for one in given) == 2
         )
 
-    def _everywhere(self, known: Columns) -> NDArray[np.intp] | None:
+    def _everywhere(self, known: Columns) -> IntArray | None:
         """The positions of the training rows that may be listed beside any query; None for all."""
         kept = None if self.dropped is None else ~self.dropped
         if self.among is not None and not self.is_by_query:
@@ -176,14 +177,14 @@ def said_by(among: Callable[..., Any], *given: Any, rows: str = "the training ro
         ) from error
 
 
-def _mask(known: Columns, given: Any, what: str) -> NDArray[np.bool_]:
+def _mask(known: Columns, given: Any, what: str) -> BoolArray:
     """(N,): the training rows that are marked."""
     features = known.training[0]
     inputs.refuse_other_order(features, given, "among")
     return inputs.as_mask(given, features.shape[0], what)
 
 
-def _codes(known: Columns, distinct: Any) -> NDArray[np.intp] | None:
+def _codes(known: Columns, distinct: Any) -> IntArray | None:
     """(N,): a number for each label of the training rows; one of its own for a row without a label."""
     if distinct is None:
         return None

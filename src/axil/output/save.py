@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from axil.adapters.contract import Adapter, Model, TrainingRows
+from axil.arrays import FloatArray
 from axil.errors import InputError
 from axil.inputs import as_features, take_rows
 from axil.inputs.copies import owned_rows
@@ -172,7 +173,7 @@ def _scaled(
     return loaded_targets(own, targets, seen)
 
 
-def _with_features(proven: ExactModel, X_train: Any, fitted: NDArray[np.float64]) -> ExactModel:
+def _with_features(proven: ExactModel, X_train: Any, fitted: FloatArray) -> ExactModel:
     """The proven model with its training rows, once their predictions are those (n_train, K) that the file leads to."""
     features = owned_rows(as_features(X_train, proven.adapter, "X_train"))
     if features.shape[0] != len(fitted):

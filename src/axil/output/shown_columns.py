@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
+from axil.arrays import IntArray
 from axil.errors import InputError, shown
 from axil.inputs.copies import owned_rows
 
@@ -37,15 +38,11 @@ class Columns:
         except InputError as error:
             raise InputError(f"{error}{self.hint}") from None
 
-    def of_training(
-        self, rows: NDArray[np.intp], chosen: Sequence[int]
-    ) -> list[NDArray[Any] | None]:
+    def of_training(self, rows: IntArray, chosen: Sequence[int]) -> list[NDArray[Any] | None]:
         """Some columns of some training rows; None for one that only queries have."""
         return self._some(self.training, rows, chosen)
 
-    def of_queries(
-        self, rows: NDArray[np.intp], chosen: Sequence[int]
-    ) -> list[NDArray[Any] | None]:
+    def of_queries(self, rows: IntArray, chosen: Sequence[int]) -> list[NDArray[Any] | None]:
         """Some columns of some queries; None for one that only the training rows have."""
         return self._some(self.queries, rows, chosen)
 
@@ -101,7 +98,7 @@ class Columns:
         return "" if self.n_features < len(self.names) else HINT
 
     def _some(
-        self, given: tuple[Any, Any], rows: NDArray[np.intp], chosen: Sequence[int]
+        self, given: tuple[Any, Any], rows: IntArray, chosen: Sequence[int]
     ) -> list[NDArray[Any] | None]:
         """Return some columns of some rows, None for one that is not there; each table is read once for all of them."""
         features, further = given

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.arrays import FloatArray, IntArray
 from axil.errors import InputError, shown
 from axil.inputs import as_points
 from axil.output.shown_columns import Columns
-from axil.types import Array
 
 WIDTH, HEIGHT, MARGIN = 640, 360, 26  # of a drawing, in its own units
 FOOT = 18  # of its height, below all circles, for the scale bar and its text
@@ -34,8 +34,8 @@ LIMITS = {"latitude": 90.0, "longitude": 360.0}
 class Places:
     """Latitudes and longitudes in degrees, nan where they are missing."""
 
-    training: Array  #: (N, 2)
-    queries: Array  #: (n, 2)
+    training: FloatArray  #: (N, 2)
+    queries: FloatArray  #: (n, 2)
     unit: str = "km"  #: of distances, or "miles"
 
 
@@ -43,12 +43,12 @@ class Places:
 class Sheets:
     """Drawings of m predictions and their k comparables; nan for what has no place."""
 
-    x: Array  #: (m, k) of the circles
-    y: Array  #: (m, k)
-    radius: Array  #: (m, k)
-    away: Array  #: (m, k) distances from the query
-    query: Array  #: (m, 2) the query's own x and y; nan for a drawing that there is none of
-    bar: Array  #: (m, 2) the scale bar: its length on the drawing, and the distance that it stands for
+    x: FloatArray  #: (m, k) of the circles
+    y: FloatArray  #: (m, k)
+    radius: FloatArray  #: (m, k)
+    away: FloatArray  #: (m, k) distances from the query
+    query: FloatArray  #: (m, 2) the query's own x and y; nan for a drawing that there is none of
+    bar: FloatArray  #: (m, 2) the scale bar: its length on the drawing, and the distance that it stands for
     unit: str  #: of distances
 
 
@@ -64,7 +64,7 @@ def as_places(given: Any, known: Columns) -> Places | None:
         raise InputError(
             f'map has {shown(unit)} as the unit of distances; expected "km" or "miles".'
         )
-    found: list[list[Array]] = [[], []]
+    found: list[list[FloatArray]] = [[], []]
     for (kind, limit), place in zip(LIMITS.items(), known.chosen(given, "map")):
         both = known.of_all_training(place, "map"), known.of_all_queries(place, "map")
         for part, values, whose in zip(found, both, ("the training rows", "X")):
@@ -84,7 +84,7 @@ def as_places(given: Any, known: Columns) -> Places | None:
 
 
 def sheets(
-    places: Places, asked: NDArray[np.intp], rows: NDArray[np.integer[Any]], weights: Array
+    places: Places, asked: IntArray, rows: NDArray[np.integer[Any]], weights: FloatArray
 ) -> Sheets:
     """Drawings of the queries asked (m,), each with its rows (m, k), -1 for none, and their weights (m, k)."""
     own = places.queries[asked]

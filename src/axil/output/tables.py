@@ -9,6 +9,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.arrays import FloatArray
 from axil.attribution import notes
 from axil.errors import InputError, shown
 from axil.inputs import as_choice
@@ -17,7 +18,6 @@ from axil.machine.memory import Budget
 from axil.reductions import Best
 from axil.reductions.groups import Grouped
 from axil.scale import TargetScale
-from axil.types import Array
 
 
 def as_backend(name: Any) -> str:
@@ -69,7 +69,7 @@ def top_columns(
     outputs: NDArray[Any] | None,
     scale: TargetScale,
     best: Best,
-    meant: Mapping[str, Array],
+    meant: Mapping[str, FloatArray],
     weighted: bool,
 ) -> dict[str, Any]:
     """query, (output,) prediction, rank, row, weight, target, contribution: a line for each of the largest.
@@ -106,7 +106,7 @@ def predicted_columns(
     outputs: NDArray[Any] | None,
     predictions: NDArray[Any],
     k: int,
-    meant: Mapping[str, Array],
+    meant: Mapping[str, FloatArray],
 ) -> dict[str, Any]:
     """query, (output,) prediction, what it stands for and rank: the first columns of a table of the k largest, for (n, K)."""
     columns = label_columns(query_index, outputs, "rank", np.arange(1, k + 1))
@@ -119,7 +119,7 @@ def predicted_columns(
     )
 
 
-def contribution_columns(values: Array, scale: TargetScale) -> dict[str, Array]:
+def contribution_columns(values: FloatArray, scale: TargetScale) -> dict[str, FloatArray]:
     """The column of contributions, which names the scale of the fit, and for logarithms that of factors."""
     columns = {scale.label("contribution"): values}
     return columns | {"factor": scale.factors(values)} if scale.is_log else columns

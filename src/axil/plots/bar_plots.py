@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from axil.arrays import FloatArray, IntArray
 from axil.attribution import notes
 from axil.errors import InputError
 from axil.explanation import Explanation
@@ -23,7 +23,6 @@ from axil.plots.sources import (
     row_labels,
     says,
 )
-from axil.types import Array
 
 if TYPE_CHECKING:
     from axil.plots.canvas import Axes
@@ -105,7 +104,7 @@ def group(
 
 def _sums(
     source: Any, groups: Any, by: str, query: Any, output: Any, exact: bool
-) -> tuple[list[Any], Array, str, bool, str]:
+) -> tuple[list[Any], FloatArray, str, bool, str]:
     """The groups' names, what each sums up to, whose prediction it is, whether it is exact and on which scale, if named."""
     if not isinstance(source, Explanation):
         if groups is not None:
@@ -210,7 +209,7 @@ def _error_axis(source: Any, lines: Columns, by: str) -> str:
     )
 
 
-def _beside(lines: Columns, chosen: NDArray[np.intp], corrected: bool) -> list[str]:
+def _beside(lines: Columns, chosen: IntArray, corrected: bool) -> list[str]:
     """Words after the number of each bar: the target, and what it would be corrected to; none where the target is unknown."""
     if "target" not in lines:
         return [""] * len(chosen)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.arrays import FloatArray
 from axil.errors import InputError
 from axil.plots.sources import Prediction, text
-from axil.types import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
@@ -102,7 +102,7 @@ def shorten(label: Any, most: int = LONGEST) -> str:
     return f"{whole[: most - 1 - end]}…{whole[-end:]}"
 
 
-def numbers(values: Array) -> list[str]:
+def numbers(values: FloatArray) -> list[str]:
     """Numbers with the same decimals, three digits for the largest, and a real minus."""
     size = float(np.abs(values).max(initial=0.0))
     decimals = max(0, 2 - math.floor(math.log10(size))) if size else 0
@@ -158,7 +158,7 @@ def _written(axis: Any, value: float, _: Any) -> str:
     return tick(value, axis.get_majorticklocs())
 
 
-def tick(value: float, ticks: Array) -> str:
+def tick(value: float, ticks: FloatArray) -> str:
     """One of these ticks, with the decimals that tell them apart; separators from 10,000 on, so that years stay years."""
     size = float(np.abs(ticks).max(initial=abs(value)))
     step = float(np.diff(np.sort(ticks)).min(initial=size or 1.0))
@@ -196,7 +196,7 @@ def whole_ticks(ax: Axes) -> None:
     ax.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
 
 
-def round_numbers(low: float, high: float, most: int, powers: bool) -> Array:
+def round_numbers(low: float, high: float, most: int, powers: bool) -> FloatArray:
     """Round numbers around and between two, not many more than asked for: powers of ten, or evenly spaced ones."""
     from matplotlib.ticker import LogLocator, MaxNLocator
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from axil.arrays import FloatArray
 from axil.errors import InputError, counted, shown
 from axil.explanation import Explanation
 from axil.inputs import as_flag, as_frame, as_list, as_numbers, as_vector, row_labels, take_rows
@@ -14,7 +15,6 @@ from axil.inputs.codes import keys
 from axil.output.predictions import ROUNDING
 from axil.plots import canvas, marks
 from axil.plots.sources import labelled, one_output, one_query, one_row, whole_prediction
-from axil.types import Array
 
 if TYPE_CHECKING:
     from axil.plots.canvas import Axes
@@ -149,7 +149,7 @@ def removal(
     return ax
 
 
-def _totals_of_array(curve: Any, cumulative: bool) -> Array:
+def _totals_of_array(curve: Any, cumulative: bool) -> FloatArray:
     """Return the total changes (m,) of an array of the user's."""
     if isinstance(curve, Explanation):
         raise InputError(
@@ -162,7 +162,7 @@ def _totals_of_array(curve: Any, cumulative: bool) -> Array:
 
 def _changes_without(
     curve: Any, explainer: Any, X: Any, query: Any, output: Any
-) -> tuple[Array, str]:
+) -> tuple[FloatArray, str]:
     """Return the changes (m,) of a prediction without the first rows of a frame of `removal`, and what to call it."""
     if not hasattr(explainer, "without") or X is None:
         raise InputError(

@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
+from axil.arrays import FloatArray, IntArray
 from axil.attribution import notes
 from axil.errors import InputError, shown
 from axil.explanation import Explanation
 from axil.inputs import as_count, as_flag, as_frame, as_numbers
 from axil.plots import canvas
 from axil.plots.sources import output_position, row_labels, says
-from axil.types import Array
 
 if TYPE_CHECKING:
     from axil.plots.canvas import Axes
@@ -137,12 +137,12 @@ def _read(source: Any, output: Any, exact: bool) -> tuple[Any, NDArray[Any], NDA
     return K, np.arange(K.shape[0]), np.arange(K.shape[1]), exact
 
 
-def _spaced(n: int, most: int) -> NDArray[np.intp]:
+def _spaced(n: int, most: int) -> IntArray:
     """Up to ``most`` positions among n, evenly spaced."""
     return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(np.intp)
 
 
-def _cluster_order(rows: Array) -> NDArray[np.intp]:
+def _cluster_order(rows: FloatArray) -> IntArray:
     """The rows in the order of the leaves of their clustering; O(n^2) times their length."""
     if len(rows) < 3:
         return np.arange(len(rows))

@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from axil.arrays import FloatArray, IntArray
 from axil.errors import InputError, counted, shown
 from axil.inputs import as_number, as_numbers, as_vector, group_codes
 from axil.plots import canvas, marks
 from axil.plots.sources import labelled, numbers_in, one_output
 from axil.scale import inverse_named
-from axil.types import Array
 
 if TYPE_CHECKING:
     from axil.plots.canvas import Axes
@@ -189,7 +188,7 @@ def coverage(
     return ax
 
 
-def _targets(y: Any, lines: dict[str, Array], frame: Any) -> tuple[Array, str]:
+def _targets(y: Any, lines: dict[str, FloatArray], frame: Any) -> tuple[FloatArray, str]:
     """(n,): targets in the units of these intervals, and a word for a label where they were given on the scale of the fit.
 
     The wrong scale of the two holds hardly any target, and the right one most of them.
@@ -200,7 +199,7 @@ def _targets(y: Any, lines: dict[str, Array], frame: Any) -> tuple[Array, str]:
         with np.errstate(all="ignore"):
             found.append((np.asarray(inverse(given)), f" (given as {name})"))
 
-    def agreement(one: tuple[Array, str]) -> tuple[float, float]:
+    def agreement(one: tuple[FloatArray, str]) -> tuple[float, float]:
         held = (lines["lower"] <= one[0]) & (one[0] <= lines["upper"])
         away = float(np.median(np.abs(one[0] - lines["prediction"])))
         return float(held.mean()), -away if np.isfinite(away) else -np.inf
@@ -218,7 +217,7 @@ def _targets(y: Any, lines: dict[str, Array], frame: Any) -> tuple[Array, str]:
     return truth, word
 
 
-def _by_scale(scale: Array) -> tuple[NDArray[np.intp], list[str]]:
+def _by_scale(scale: FloatArray) -> tuple[IntArray, list[str]]:
     """Groups of equal size by the local scale, named by its range."""
     n = int(np.clip(len(scale) // FEWEST, 1, BINS))
     codes = np.empty(len(scale), dtype=np.intp)
@@ -230,7 +229,7 @@ def _by_scale(scale: Array) -> tuple[NDArray[np.intp], list[str]]:
     ]
 
 
-def _lines(frame: Any, output: Any, columns: tuple[str, ...]) -> dict[str, Array]:
+def _lines(frame: Any, output: Any, columns: tuple[str, ...]) -> dict[str, FloatArray]:
     """Columns of a table of intervals, of one output."""
     lines, _ = one_output(frame, output, columns, "predictive.interval(X)")
     return {name: numbers_in(lines, name) for name in columns}

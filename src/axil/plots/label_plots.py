@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.arrays import BoolArray
 from axil.errors import InputError, shown
 from axil.inputs import as_frame, as_numbers
 from axil.plots import canvas, marks
@@ -58,7 +59,7 @@ def audit(frame: Any, *, output: Any = None, ax: Axes | None = None) -> Axes:
 
 
 def _against_expected(
-    ax: Axes, values: Columns, suspect: NDArray[np.bool_], fixed: bool
+    ax: Axes, values: Columns, suspect: BoolArray, fixed: bool
 ) -> tuple[str, str]:
     """Draws targets against the values expected, and names the axes."""
     marks.sign_points(ax, values["expected"], values["target"], np.where(suspect, -1.0, 1.0), NAMES)
@@ -78,9 +79,7 @@ def _against_expected(
     return canvas.fixed("expected without the row") if fixed else "expected", "target"
 
 
-def _by_quality(
-    ax: Axes, values: Columns, suspect: NDArray[np.bool_], fixed: bool
-) -> tuple[str, str]:
+def _by_quality(ax: Axes, values: Columns, suspect: BoolArray, fixed: bool) -> tuple[str, str]:
     """Draws the qualities of labels in order, and names the axes."""
     quality = values["quality"]
     order = np.argsort(quality, kind="stable")
@@ -93,7 +92,7 @@ def _by_quality(
     ) if fixed else "quality of the label"
 
 
-def _marks(column: NDArray[Any]) -> NDArray[np.bool_]:
+def _marks(column: NDArray[Any]) -> BoolArray:
     if not all(isinstance(mark, (bool, np.bool_)) for mark in column.tolist()):
         raise InputError(
             'The column "suspect" holds other things than True and False; expected explainer.audit().'

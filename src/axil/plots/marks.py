@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from axil.arrays import BoolArray, FloatArray
 from axil.plots import canvas
 from axil.plots.canvas import LEAST, LETTER, LINE, LONGEST, SHORTEST, TEXT, WIDTH
-from axil.types import Array
 
 if TYPE_CHECKING:
     from axil.plots.canvas import Axes
@@ -49,8 +48,8 @@ def label_bars(ax: Axes, labels: Sequence[Any]) -> float:
 def sign_bars(
     ax: Axes,
     labels: Sequence[Any],
-    values: Array,
-    starts: Array | None = None,
+    values: FloatArray,
+    starts: FloatArray | None = None,
     rest: int | None = None,
     texts: list[str] | None = None,
 ) -> None:
@@ -74,7 +73,7 @@ def sign_bars(
 
 
 def _write_numbers(
-    ax: Axes, ends: Array, leftward: NDArray[np.bool_], texts: list[str], size: float
+    ax: Axes, ends: FloatArray, leftward: BoolArray, texts: list[str], size: float
 ) -> None:
     """A number at the end of each bar, outwards, and limits wide enough for them; none where they would be too small."""
     if size < LEAST + 1:
@@ -104,7 +103,11 @@ def _write_numbers(
 
 
 def sign_points(
-    ax: Axes, x: Array, y: Array, signs: Array, names: tuple[str, str] = ("positive", "negative")
+    ax: Axes,
+    x: FloatArray,
+    y: FloatArray,
+    signs: FloatArray,
+    names: tuple[str, str] = ("positive", "negative"),
 ) -> None:
     """Points in the colour and shape of their sign: blue circles and orange triangles; those of sign 0 small and grey."""
     own = canvas.colours(ax)
@@ -130,7 +133,7 @@ def sign_points(
             )
 
 
-def spread(x: Array, share: float = 0.3) -> Array:
+def spread(x: FloatArray, share: float = 0.3) -> FloatArray:
     """Positions, equal ones moved apart by up to ``share`` of the least gap between places; unchanged where few are equal."""
     places, codes, counts = np.unique(x, return_inverse=True, return_counts=True)
     if len(x) < 4 * len(places):

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
+from axil.arrays import FloatArray
 from axil.errors import InputError, counted, shown
 from axil.explanation import Explanation
 from axil.inputs import as_choice, as_count, as_flag, as_list, group_codes
 from axil.plots import canvas, marks
 from axil.plots.sources import group_labels, largest, output_position, text
-from axil.types import Array
 
 if TYPE_CHECKING:
     from axil.plots.canvas import Axes
@@ -125,7 +125,7 @@ def _parts(explanation: Explanation, by: str | None, k: int) -> tuple[Any, str]:
     )
 
 
-def _draw_swarm(ax: Axes, parts: Array) -> None:
+def _draw_swarm(ax: Axes, parts: FloatArray) -> None:
     """The parts (n, chosen) as points, those of each row or group on a line of their own."""
     rows = np.linspace(0, len(parts) - 1, min(len(parts), MOST_POINTS)).astype(np.intp)
     across = parts[rows]

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
+from axil.arrays import FloatArray, IntArray
 from axil.attribution import notes
 from axil.errors import InputError, date_text, shown
 from axil.explanation import Explanation
@@ -29,7 +30,6 @@ from axil.inputs import (
 from axil.inputs.codes import missing
 from axil.inputs.libraries import loaded_pandas
 from axil.scale import IDENTITY, TargetScale
-from axil.types import Array
 
 Columns = dict[str, NDArray[Any]]
 
@@ -40,10 +40,12 @@ EXPECTED = "an axil.Explanation, a frame that axil made or an array"
 class Prediction:
     """One prediction: some or all of its n training rows."""
 
-    weights: Array  #: (n,)
+    weights: FloatArray  #: (n,)
     labels: NDArray[Any]  #: (n,)
-    targets: Array | None = None  #: (n,) as people read them; unknown of plain arrays
-    contributions: Array | None = None  #: (n,) on the scale of the fit; unknown of plain arrays
+    targets: FloatArray | None = None  #: (n,) as people read them; unknown of plain arrays
+    contributions: FloatArray | None = (
+        None  #: (n,) on the scale of the fit; unknown of plain arrays
+    )
     intercept: float | None = None
     value: float | None = None  #: the prediction itself, as people read it
     scale: TargetScale = IDENTITY  #: of the fit
@@ -156,7 +158,7 @@ def labelled(source: Any, name: str) -> tuple[str, str]:
     return name, ""
 
 
-def numbers_in(lines: Columns, name: str) -> Array:
+def numbers_in(lines: Columns, name: str) -> FloatArray:
     """A column of finite numbers."""
     return as_vector(lines[name], len(lines[name]), f'the column "{name}"', "table")
 
@@ -290,7 +292,7 @@ def _is_called(label: Any, query: Any) -> bool:
         return False
 
 
-def one_row(source: Any, position: int, what: str, name: str = "query") -> Array:
+def one_row(source: Any, position: int, what: str, name: str = "query") -> FloatArray:
     """(n,): an array itself, or the row at this position, which the user calls ``name``."""
     array = as_numbers(
         source.toarray() if issparse(source) else source,
@@ -377,6 +379,6 @@ def text(label: Any) -> str:
     return " ".join(str(label).removesuffix(" 00:00:00").split())
 
 
-def largest(values: Array, k: int) -> NDArray[np.intp]:
+def largest(values: FloatArray, k: int) -> IntArray:
     """Where the k largest |values| stand, the largest first."""
     return np.argsort(-np.abs(values), kind="stable")[:k]

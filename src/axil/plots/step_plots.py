@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from axil.arrays import FloatArray
 from axil.comparison import Comparison
 from axil.errors import InputError
 from axil.explanation import Explanation
@@ -23,7 +24,6 @@ from axil.plots.sources import (
     text,
 )
 from axil.scale import TargetScale
-from axil.types import Array
 
 if TYPE_CHECKING:
     from axil.plots.canvas import Axes
@@ -40,7 +40,7 @@ class Steps:
     start: float
     first: str  #: what the start is called
     names: list[Any]
-    values: Array  #: as many as names
+    values: FloatArray  #: as many as names
     rest: bool  #: whether the last step stands for all other rows
     last: str = "prediction"  #: what the end is called
 
@@ -227,7 +227,7 @@ def _check(
 
 def _steps(
     one: Prediction,
-    parts: Array,
+    parts: FloatArray,
     k: int,
     intercept: float | None,
     prediction: float | None,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.arrays import FloatArray
 from axil.errors import InputError, shown
 from axil.explanation import Explanation
 from axil.forecasts import Forecast
@@ -15,7 +16,6 @@ from axil.plots import canvas, marks
 from axil.plots.sources import Prediction, along, one_prediction, query_position
 from axil.plots.step_plots import as_reference, level, reference_of, running
 from axil.scale import IDENTITY, TargetScale
-from axil.types import Array
 
 if TYPE_CHECKING:
     from axil.plots.canvas import Axes
@@ -27,7 +27,7 @@ class Line:
 
     start: float
     times: NDArray[Any]  #: (m,) the dates of training rows, each once, in their order
-    levels: Array  #: (m,) after the rows of each date
+    levels: FloatArray  #: (m,) after the rows of each date
     undated: int  #: how many rows have no date; they are in the first level
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from axil.arrays import BoolArray, FloatArray, IntArray, LeafArray
 from axil.attribution import CONTRIBUTIONS, Effects, Kind, Quantity, Source
 from axil.attribution.block_effects import BlockEffects, derived, mixed
 from axil.attribution.leaf_matches import SharedLeaves, TreeWeights
@@ -26,7 +26,6 @@ from axil.replay.leaf_fits import Change
 from axil.replay.queries import Combination, Offsets, Queries
 from axil.replay.verified_model import Refittable
 from axil.structure.leaves import LeafFit
-from axil.types import Array, Leaves
 
 TOGETHER = 1 << 15  # rows of all copies that replays walk together: their scores stay in the cache
 HUGE = 1e3  # times the score of a fit without rows: a change of the model's own score to it is not taken, for it loses digits
@@ -36,7 +35,9 @@ SECONDS = 6e-8  # of one row in one step of a tree, with its gradient; measured 
 class PushEffects(BlockEffects):
     """The pushes of each training row's own gradients on n scores."""
 
-    def __init__(self, pushes: Pushes, leaves: Leaves, starts: Array, kept: Kept, first: int = 0):
+    def __init__(
+        self, pushes: Pushes, leaves: LeafArray, starts: FloatArray, kept: Kept, first: int = 0
+    ):
         shape = len(pushes.walked.targets), pushes.n_outputs
         super().__init__(
             lambda: pushes.blocks(leaves),
@@ -52,7 +53,7 @@ class PushEffects(BlockEffects):
     def _alike(self) -> SharedLeaves:
         return SharedLeaves.of([self._pushes.rows], [self._leaves])
 
-    def by_group(self, codes: NDArray[np.intp], n_groups: int) -> tuple[Array, Array] | None:
+    def by_group(self, codes: IntArray, n_groups: int) -> tuple[FloatArray, FloatArray] | None:
         """By leaf and group in one walk through the training rows, kept for the batches that follow."""
         if n_groups * self._pushes.bytes_per_query() > BATCH_BYTES:
             return None
@@ -76,7 +77,7 @@ class AdditiveModel(Refittable):
     has_leaves = True
 
     @property
-    def targets(self) -> Array:
+    def targets(self) -> FloatArray:
         """(N, K): the targets of the fit; of two classes, whether a row is of the second."""
         return frozen(self.boosting.targets)
 
@@ -155,7 +156,7 @@ class AdditiveModel(Refittable):
             len(query_batch),
         )
 
-    def prove(self, batch: Queries | Combination, predictions: Array | None) -> None:
+    def prove(self, batch: Queries | Combination, predictions: FloatArray | None) -> None:
         self.asked_of(batch.queries if isinstance(batch, Combination) else batch).prove(
             batch, predictions
         )
@@ -173,18 +174,18 @@ class AdditiveModel(Refittable):
     def deletion_seconds(self, available: int) -> tuple[float, bool]:
         return self.shape[0] * self.pass_seconds, False
 
-    def times(self, v: Array) -> Array:
+    def times(self, v: FloatArray) -> FloatArray:
         """(N, S): J v, with J the derivatives of the training rows' own predictions; of K outputs v is one, (N, K)."""
         return by_columns(self.boosting.along, v, self.shape[1])
 
-    def times_transposed(self, u: Array) -> Array:
+    def times_transposed(self, u: FloatArray) -> FloatArray:
         """(N, S): J'u, likewise."""
         return by_columns(self.boosting.across, u, self.shape[1])
 
-    def as_targets(self, given: Any, n: int, what: str, rows: str) -> Array:
+    def as_targets(self, given: Any, n: int, what: str, rows: str) -> FloatArray:
         return self.boosting.as_targets(given, n, what, rows)
 
-    def moved(self, queries: Queries, targets: Array) -> tuple[Array, Array]:
+    def moved(self, queries: Queries, targets: FloatArray) -> tuple[FloatArray, FloatArray]:
         self.prove(queries, None)
         model, leaves = self.asked_of(queries), queries.coordinates
         change = (
@@ -193,24 +194,24 @@ class AdditiveModel(Refittable):
         )
         return queries.predictions, change
 
-    def loss_slopes(self, queries: Queries, y: Array) -> Array:
+    def loss_slopes(self, queries: Queries, y: FloatArray) -> FloatArray:
         return self.asked_of(queries).loss_slopes(queries.rows, y)
 
-    def pulled_back(self, queries: Queries, u: Array) -> Array:
+    def pulled_back(self, queries: Queries, u: FloatArray) -> FloatArray:
         return self.asked_of(queries).pulled_back(queries.coordinates, u)
 
     @property
-    def row_weights(self) -> Array:
+    def row_weights(self) -> FloatArray:
         return self.boosting.walked.weights
 
-    def held_out(self, sample_weight: Array | None) -> NDArray[np.bool_]:
+    def held_out(self, sample_weight: FloatArray | None) -> BoolArray:
         return super().held_out(self.boosting.rows.weights)  # classes may have no weight either
 
-    def leaf_fits(self, change: Change) -> tuple[list[LeafFit], Array | None]:
+    def leaf_fits(self, change: Change) -> tuple[list[LeafFit], FloatArray | None]:
         fit, bags = self.boosting.leaf_fit(change)
         return [fit], bags
 
-    def fitted_without(self, queries: Queries, rows: NDArray[np.intp]) -> Array:
+    def fitted_without(self, queries: Queries, rows: IntArray) -> FloatArray:
         left = self.boosting.walked.weights.copy()
         left[rows] = 0.0
         if not left.any():
@@ -226,7 +227,7 @@ class AdditiveModel(Refittable):
         is_huge = np.abs(change) > HUGE * np.abs(found[1])
         return np.asarray(np.where(is_huge, after, queries.predictions + change))
 
-    def own_predictions_without(self, sets_of_rows: Sequence[NDArray[np.intp]]) -> Iterator[Array]:
+    def own_predictions_without(self, sets_of_rows: Sequence[IntArray]) -> Iterator[FloatArray]:
         offsets = Offsets.of(self.boosting.rows.offsets, self.shape[0], self.adapter)
         model = self.boosting.shifted(
             offsets
@@ -242,7 +243,7 @@ class AdditiveModel(Refittable):
                 without = fits[number].scores(leaves[rows])[0]
                 yield model.fitted[rows] + (without - with_all[rows])
 
-    def meant(self, scores: Array) -> dict[str, Array]:
+    def meant(self, scores: FloatArray) -> dict[str, FloatArray]:
         means = self.boosting.means(scores)
         return {} if means is None else {self.boosting.loss.meaning: self.calibrated(scores, means)}
 
@@ -254,14 +255,16 @@ class AdditiveModel(Refittable):
         return 16 * self.targets.size if whole else self.boosting.pushes.bytes_per_query()
 
 
-def by_columns(multiply: Callable[[Array], Array], values: Array, n_outputs: int) -> Array:
+def by_columns(
+    multiply: Callable[[FloatArray], FloatArray], values: FloatArray, n_outputs: int
+) -> FloatArray:
     """Return the product of a matrix with values (N, K) of K outputs, or, of one output, with each of the columns (N, S)."""
     if n_outputs > 1:
         return multiply(values)
     return np.concatenate([multiply(column[:, None]) for column in values.T], axis=1)
 
 
-def by_replay(model: Boosting, X: Any) -> Iterator[tuple[int, list[Array]]]:
+def by_replay(model: Boosting, X: Any) -> Iterator[tuple[int, list[FloatArray]]]:
     """The changes of scores in replays of the fit in which one row each has no weight; many replays at a time.
 
     Blocks of training rows: the first one's number, and for each output (rows, n).

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from axil.adapters.boosted_fit import BoostedFit
 from axil.adapters.smooth import SmoothModel
+from axil.arrays import FloatArray
 from axil.errors import ExactnessError
 from axil.inputs import take_rows
 from axil.kernels import Rows
 from axil.replay.checks import Miss, checked_rows, compare, compare_nodes, furthest
-from axil.types import Array
 
 LOST = 4  # roundings of the largest score, below which a value changes no score that it is added to
 HESSIAN_TOLERANCE = (
@@ -26,13 +26,17 @@ SUBTRACTED = 1e-12  # of the sum over a tree
 ADDED_ENTRIES = 1 << 18  # leaf values added up at a time, of all trees
 
 
-def lost_beside(scores: Array) -> float:
+def lost_beside(scores: FloatArray) -> float:
     """Return the size of what is lost, in double precision, in the rounding of sums with these scores."""
     return LOST * float(np.finfo(np.float64).eps) * float(np.abs(scores).max(initial=0.0))
 
 
 def check_start(
-    adapter: SmoothModel, found: Array, trees: BoostedFit, targets: Array, rounding: Array
+    adapter: SmoothModel,
+    found: FloatArray,
+    trees: BoostedFit,
+    targets: FloatArray,
+    rounding: FloatArray,
 ) -> None:
     """Compare the scores (K,) that the targets lead to at first with those that the fit started from, up to rounding (K,)."""
     for mine, own, slack in zip(found, trees.base_value, rounding):
@@ -78,7 +82,11 @@ def compare_counts(adapter: SmoothModel, trees: BoostedFit, found: NDArray[Any])
 
 
 def check_values(
-    adapter: SmoothModel, trees: BoostedFit, found: Array, start: Array, noise: Callable[[], Array]
+    adapter: SmoothModel,
+    trees: BoostedFit,
+    found: FloatArray,
+    start: FloatArray,
+    noise: Callable[[], FloatArray],
 ) -> float:
     """Compare leaf values (L, K) with the model's, and return the largest difference, relative to the largest of them.
 
@@ -106,7 +114,7 @@ def check_values(
 
 
 def check_hessians(
-    adapter: SmoothModel, fit: BoostedFit, found: Array, leaf_weights: Array
+    adapter: SmoothModel, fit: BoostedFit, found: FloatArray, leaf_weights: FloatArray
 ) -> None:
     """Compare sums (L,) of row weight times second derivative with those recorded, in leaves of rows of these weights (L,)."""
     assert fit.leaf_hessians is not None
@@ -118,7 +126,7 @@ def check_hessians(
     compare("sum of hessians", found, fit.leaf_hessians, slack, fit, adapter.causes("weights"))
 
 
-def check_nodes(adapter: SmoothModel, trees: BoostedFit, found: Array) -> None:
+def check_nodes(adapter: SmoothModel, trees: BoostedFit, found: FloatArray) -> None:
     """Compare the values (M,) of inner nodes where splits are monotone: a leaf at a bound says little of its own sum."""
     nodes = trees.nodes
     assert nodes is not None
@@ -156,10 +164,10 @@ def check_miss(adapter: SmoothModel, miss: Miss, scale: float) -> float:
 def leaf_scores(
     fit: BoostedFit,
     leaves: NDArray[Any],
-    start: Array | None = None,
+    start: FloatArray | None = None,
     rounded: bool = False,
-    values: Array | None = None,
-) -> Array:
+    values: FloatArray | None = None,
+) -> FloatArray:
     """(n, K): sums of the model's own leaf values in these leaves, (n, T), from the base, or from scores (K,) or (n, K).
 
     ``values`` (L, 1), or (L, K) where outputs share trees: others than the model's. ``rounded``: added up as

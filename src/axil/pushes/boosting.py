@@ -15,6 +15,7 @@ from axil.adapters import smooth
 from axil.adapters.boosted_fit import BoostedFit
 from axil.adapters.contract import TrainingRows
 from axil.adapters.smooth import SmoothModel
+from axil.arrays import FloatArray, IntArray
 from axil.errors import ExactnessError, InputError, UnsupportedQuestionError, shown
 from axil.implicit.readers import Given
 from axil.inputs.copies import frozen
@@ -39,7 +40,6 @@ from axil.replay.walk import round_to
 from axil.structure import cell_dtype
 from axil.structure.leaves import LeafFit
 from axil.trees.losses import Deviance
-from axil.types import Array
 
 
 def read(given: Given) -> Boosting | None:
@@ -111,14 +111,14 @@ class Boosting:
         self,
         adapter: SmoothModel,
         X: Any,
-        targets: Array,
-        weights: Array | None,
-        offsets: Array | None,
+        targets: FloatArray,
+        weights: FloatArray | None,
+        offsets: FloatArray | None,
         output: str,
         limits: Limits,
         verify: bool,
         found: KnownLeaves | None = None,
-        bags: Array | None = None,
+        bags: FloatArray | None = None,
         counts_classes: bool = True,
     ):
         """``counts_classes``: whether the weights were multiplied by those of the model's classes, by `counted_weights`."""
@@ -206,7 +206,7 @@ class Boosting:
         self.check_rows(X)
 
     @property
-    def fitted(self) -> Array:
+    def fitted(self) -> FloatArray:
         """(N, K): the scores of the training rows with the offsets of the fit, which may stand in for the base."""
         w, offsets = self.walked, self.rows.offsets
         replaced = (
@@ -240,7 +240,7 @@ class Boosting:
         made.offsets = offsets
         return made
 
-    def starts(self, n: int) -> Array:
+    def starts(self, n: int) -> FloatArray:
         """(n, K): where the scores of n rows start, from the base, their offsets or both; pushes are added to it."""
         if self.offsets is None:
             return np.tile(self.pushes.base, (n, 1))
@@ -251,7 +251,7 @@ class Boosting:
         """How often the base counts in the scores that are asked about."""
         return 1.0 if self.offsets is None else self.offsets.base
 
-    def _scores(self, X: Any) -> Array:
+    def _scores(self, X: Any) -> FloatArray:
         """(n, K): by the library's own account, with the offsets of these rows."""
         return (
             self.adapter.scores(X)
@@ -259,22 +259,22 @@ class Boosting:
             else self.offsets.predictions(self.adapter, X)
         )
 
-    def predictions(self, X: Any) -> Array:
+    def predictions(self, X: Any) -> FloatArray:
         """(n, K): raw scores, or their means by the link."""
         scores = self._scores(X)
         return scores if self._raw else self.loss.mean(scores)
 
-    def target_derivatives(self, X: Any) -> Array:
+    def target_derivatives(self, X: Any) -> FloatArray:
         """(K, n, N)."""
         with self.backend.guard():
             return self._reverse(X).by_targets()
 
-    def crossed_derivatives(self, X: Any, output: int, columns: Sequence[int]) -> Array:
+    def crossed_derivatives(self, X: Any, output: int, columns: Sequence[int]) -> FloatArray:
         """(columns, n, N): of one output's prediction by these columns of the targets."""
         with self.backend.guard():
             return self._reverse(X, outputs=[output]).by_columns(columns)
 
-    def weight_derivatives(self, X: Any) -> Array:
+    def weight_derivatives(self, X: Any) -> FloatArray:
         """(K, n, N)."""
         with self.backend.guard():
             return self._reverse(X).by_weights()
@@ -284,7 +284,7 @@ class Boosting:
         n_rows, n_outputs = self.targets.shape
         return 8 * int(n_rows) * int(n_outputs) * (int(n_outputs) + 3)
 
-    def located(self, X: Any) -> tuple[NDArray[np.integer[Any]], Array]:
+    def located(self, X: Any) -> tuple[NDArray[np.integer[Any]], FloatArray]:
         """(n, T) leaves and (n, K) scores, whose sums of leaves are compared with the model on every use."""
         leaves, scores = self.adapter.coordinates(X, self._n_threads), self._scores(X)
         if self._verify and len(scores):
@@ -310,11 +310,11 @@ class Boosting:
         """Power of the mean that the loss takes the variance for: 1 for Poisson, 2 for gamma; None of other losses."""
         return self.loss.power if isinstance(self.loss, Deviance) else None
 
-    def means(self, scores: Array) -> Array | None:
+    def means(self, scores: FloatArray) -> FloatArray | None:
         """(n, K): what the link makes of scores; None where that is the scores themselves."""
         return self.loss.mean(scores) if self.loss.meaning else None
 
-    def as_targets(self, given: Any, n: int, what: str, rows: str) -> Array:
+    def as_targets(self, given: Any, n: int, what: str, rows: str) -> FloatArray:
         """(n, K): targets, or classes, as the user gives them, rounded as the library keeps them."""
         repeated = self.adapter.repeats_targets
         found = inputs.as_targets(
@@ -326,7 +326,7 @@ class Boosting:
         self.loss.check(found, what, whole=False)
         return found
 
-    def refitted(self, targets: Array) -> FitsAgain:
+    def refitted(self, targets: FloatArray) -> FitsAgain:
         """The fit to targets (N, K), the structure held fixed."""
         self._require_start("what_if")
         if targets is self.targets and self._as_fitted is not None:
@@ -340,7 +340,7 @@ class Boosting:
             self._as_fitted = found
         return self._started(found)
 
-    def leaf_fit(self, change: Change) -> tuple[LeafFit, Array | None]:
+    def leaf_fit(self, change: Change) -> tuple[LeafFit, FloatArray | None]:
         """The leaves of a fit to other rows, and how often each row was drawn for each tree; None: all once, for all."""
         self._require_start("refit")
         self.label_weights.require_rule("refit")
@@ -368,7 +368,7 @@ class Boosting:
         found = replace(found, class_weights=by_class)
         return found, None if drawn is None else drawn.T.astype(np.float64)
 
-    def deleted(self, gone: Sequence[NDArray[np.intp]], question: str) -> FitsAgain:
+    def deleted(self, gone: Sequence[IntArray], question: str) -> FitsAgain:
         """Return fits without some rows each: the rules of the library follow the rows that remain."""
         self._require_start(question)
         self.label_weights.require_rule(question)
@@ -387,7 +387,7 @@ class Boosting:
         """A refit for rows whose offsets may stand in for the base: then it moves nothing."""
         return found if self._bases else replace(found, base=np.zeros_like(found.base))
 
-    def deletions(self, X: Any) -> Array:
+    def deletions(self, X: Any) -> FloatArray:
         """Return the effects of deleting rows on scores to first order, (K, n, N); see `Reverse.by_deletions`."""
         if self.label_weights.are_counted:
             raise UnsupportedQuestionError(
@@ -413,27 +413,27 @@ class Boosting:
                 "Fit with a constant start, such as base_score=0 or boost_from_average=False.",
             )
 
-    def along(self, direction: Array) -> Array:
+    def along(self, direction: FloatArray) -> FloatArray:
         """Return (N, K): J v for the training rows' own predictions, by their targets in this direction (N, K)."""
         self.require_derivatives()
         change = moved(self.walked, direction)
         return change if self._raw else np.einsum("ikm,im->ik", self._link_slopes(), change)
 
-    def across(self, u: Array) -> Array:
+    def across(self, u: FloatArray) -> FloatArray:
         """Return (N, K): J'u, for u (N, K)."""
         slopes = u if self._raw else np.einsum("ikm,ik->im", self._link_slopes(), u)
         return self.pulled_back(self.walked.leaves.T, slopes)
 
-    def _link_slopes(self) -> Array:
+    def _link_slopes(self) -> FloatArray:
         """Return (N, K, K): how the training rows' predictions, without offsets, move with their scores."""
         return self.loss.mean_slopes(self.pushes.scores(self.walked.leaves.T))
 
-    def loss_slopes(self, X: Any, y: Array) -> Array:
+    def loss_slopes(self, X: Any, y: FloatArray) -> FloatArray:
         """(n, K): the derivative of the loss of rows X with targets y, (n, K), by their scores."""
         self.require_derivatives()
         return self.loss.gradient(y, self.located(X)[1])  # softmax's are of the whole loss already
 
-    def pulled_back(self, leaves: NDArray[np.integer[Any]], slopes: Array) -> Array:
+    def pulled_back(self, leaves: NDArray[np.integer[Any]], slopes: FloatArray) -> FloatArray:
         """(N, K): J'u of rows in these leaves; see `Combined`."""
         self.require_derivatives()
         with self.backend.guard():
@@ -462,7 +462,7 @@ class Boosting:
             self.walked, self.pushes.rows, leaves, seeds[:, outputs], self._n_threads, self._bases
         )
 
-    def prove(self, asked: Queries | Combination, made: Array | None) -> None:
+    def prove(self, asked: Queries | Combination, made: FloatArray | None) -> None:
         """Compare the sums of leaves with the scores of the model, and what pushes add up to (n, K) with those."""
         rows = asked.queries if isinstance(asked, Combination) else asked
         leaves, scores = rows.coordinates, rows.predictions
@@ -477,7 +477,7 @@ class Boosting:
         """The largest |score| of a training row."""
         return float(np.abs(self.walked.score).max(initial=0.0))
 
-    def _check(self, leaves: NDArray[np.integer[Any]], scores: Array) -> None:
+    def _check(self, leaves: NDArray[np.integer[Any]], scores: FloatArray) -> None:
         """Compare the sums of the leaves that the derivatives are made from with the scores of the model, on every use."""
         w, sizes = self.walked, self.pushes.sizes(leaves)
         made = leaf_scores(w.fit, leaves, self.starts(len(leaves)), rounded=True)

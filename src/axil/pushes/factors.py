@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.arrays import FloatArray, IntArray
 from axil.kernels import Backend, Program, Rows
 from axil.kernels.choose import backend_of
 from axil.machine.memory import Limits
 from axil.pushes.stages import WalkedStages
-from axil.types import Array
 
 LARGEST = 300.0  # of |a F|: far from where exp(a F) overflows
 FULL_DIGITS = (
@@ -35,7 +35,7 @@ class StageTerm:
     tree: int
     output: int
     place: int  #: of its tree among those of its output
-    scale: Array  #: (L_t,) or (L_t, K): what ``w c g``, or its column m, is multiplied by
+    scale: FloatArray  #: (L_t,) or (L_t, K): what ``w c g``, or its column m, is multiplied by
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Factors:
         return int(self.walked.targets.shape[1])
 
     @cached_property
-    def trees(self) -> list[NDArray[np.intp]]:
+    def trees(self) -> list[IntArray]:
         """For each output the trees that serve it, in order."""
         fit, T = self.walked.fit, len(self.walked.leaves)
         if fit.schedule.outputs is None:
@@ -102,7 +102,7 @@ class Factors:
         if not w.loss.exponent:
             return 0.0
         gained: dict[
-            tuple[int, int], tuple[Array, float]
+            tuple[int, int], tuple[FloatArray, float]
         ] = {}  # by each tree so far, and the largest of it
         most = reached = float(np.abs(w.start).max(initial=0.0))
         for t, k, gain in (move for one in self._moves for move in one):
@@ -115,7 +115,7 @@ class Factors:
         return float(w.loss.exponent) if abs(w.loss.exponent) * most <= largest else 0.0
 
     @cached_property
-    def _moves(self) -> list[list[tuple[int, int, Array]]]:
+    def _moves(self) -> list[list[tuple[int, int, FloatArray]]]:
         """For each round (tree, output, (L_t,)): what scores gain in each leaf."""
         return [self.walked.gains(one) for one in self.walked.rounds]
 
@@ -172,9 +172,9 @@ class Factors:
             whole = xp.asarray(made)
         return [whole[first:last] for first, last in bounds]
 
-    def spreads(self) -> Array:
+    def spreads(self) -> FloatArray:
         """(T,): the variance of what each tree adds to the scores of the training rows, over all outputs."""
-        made: dict[tuple[int, int], Array] = {}
+        made: dict[tuple[int, int], FloatArray] = {}
         for t, k, gain in (move for one in self._moves for move in one):
             made[t, k] = made.get((t, k), 0.0) + gain
         found = np.zeros(len(self.walked.leaves))
@@ -182,7 +182,7 @@ class Factors:
             found[t] += gain[self.walked.leaves[t]].var()
         return found
 
-    def reductions(self, rows: slice) -> Array:
+    def reductions(self, rows: slice) -> FloatArray:
         """(T, rows): by how much each tree brought the means that scores stand for nearer to the targets, over its outputs."""
         w, score = self.walked, np.array(self._start(rows))
         found, leaves = np.zeros((len(w.leaves), len(score))), w.leaves[:, rows]
@@ -196,13 +196,13 @@ class Factors:
             before = after
         return found
 
-    def _start(self, rows: slice) -> Array:
+    def _start(self, rows: slice) -> FloatArray:
         w = self.walked
         return np.broadcast_to(
             w.start if w.start.ndim == 1 else w.start[rows], w.targets[rows].shape
         )
 
-    def _counted(self, rows: slice) -> Array:
+    def _counted(self, rows: slice) -> FloatArray:
         """(rows,): what multiplies gradients in every tree."""
         w = self.walked
         return (
@@ -226,7 +226,7 @@ class Factors:
             self.backend.xp.asarray(part) for part in self._made(slice(0, len(self.walked.targets)))
         ]
 
-    def _made(self, rows: slice) -> tuple[Array, Array, Array]:
+    def _made(self, rows: slice) -> tuple[FloatArray, FloatArray, FloatArray]:
         w, a, counted = self.walked, self._exponent, self._counted(rows)
         form = w.loss.affine(w.targets[rows])
         assert form is not None  # there is a program
@@ -237,7 +237,7 @@ class Factors:
         )
         return intercepts, slopes, state
 
-    def _share(self, found: list[Array], rows: slice) -> None:
+    def _share(self, found: list[FloatArray], rows: slice) -> None:
         """Share the rows out to threads, which walk them through the fit."""
         parts = np.linspace(rows.start, rows.stop, self.limits.n_threads + 1).astype(int)
         spans = [slice(a, b) for a, b in pairwise(parts) if b > a]
@@ -247,7 +247,7 @@ class Factors:
             with ThreadPoolExecutor(len(spans)) as pool:
                 list(pool.map(lambda span: self._fill(found, span, rows.start), spans))
 
-    def _fill(self, found: list[Array], rows: slice, first: int) -> None:
+    def _fill(self, found: list[FloatArray], rows: slice, first: int) -> None:
         """Walk these rows through the fit, writing their factors into the columns from ``first`` on."""
         w, columns = self.walked, slice(rows.start - first, rows.stop - first)
         y, weights, leaves = w.targets[rows], self._counted(rows), w.leaves[:, rows]

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.adapters import smooth
 from axil.adapters.bags import RecordedBags
+from axil.arrays import FloatArray
 from axil.errors import ExactnessError, InputError
 from axil.implicit.readers import OUTPUTS
 from axil.inputs.copies import frozen
@@ -25,7 +26,6 @@ from axil.output.save import UNPROVEN, require_model
 from axil.output.tables import as_backend
 from axil.pushes.additive_model import AdditiveModel
 from axil.pushes.boosting import Boosting, KnownLeaves
-from axil.types import Array
 
 KIND = "additive"
 
@@ -135,7 +135,7 @@ def load(
     return proven
 
 
-def _numbers(values: NDArray[Any], n_rows: int) -> Array:
+def _numbers(values: NDArray[Any], n_rows: int) -> FloatArray:
     """(N, K): finite numbers, K at least 1."""
     if (
         values.dtype != np.float64

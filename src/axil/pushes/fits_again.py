@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from axil.arrays import FloatArray, IntArray, LeafArray
 from axil.errors import UnsupportedQuestionError
 from axil.machine.progress import track
 from axil.pushes.remaining_rows import RemainingRows
@@ -21,9 +21,8 @@ from axil.pushes.states import Move, States
 from axil.pushes.steps import Step, joint_steps, leaf_step
 from axil.structure import Regularisation
 from axil.trees.losses import Loss
-from axil.types import Array, Leaves
 
-Rows = NDArray[np.intp]
+Rows = IntArray
 
 
 @dataclass(frozen=True)
@@ -31,15 +30,15 @@ class FitsAgain:
     """C fits at one fixed structure: where scores start, and what each leaf adds to them."""
 
     walked: WalkedStages
-    base: Array  #: (C, K)
-    values: Array  #: (C, L, 1), or (C, L, K) where trees are shared
+    base: FloatArray  #: (C, K)
+    values: FloatArray  #: (C, L, 1), or (C, L, K) where trees are shared
 
     def __getitem__(self, number: int) -> FitsAgain:
         """Return one of these fits by itself."""
         own = slice(number, number + 1)
         return replace(self, base=self.base[own], values=self.values[own])
 
-    def scores(self, queries: Leaves) -> Array:
+    def scores(self, queries: LeafArray) -> FloatArray:
         """(C, n, K): of rows in these leaves, (n, T)."""
         w = self.walked
         made = self.base[:, None] + np.zeros((len(self.base), len(queries), w.targets.shape[1]))
@@ -62,7 +61,11 @@ def require_rows_in_leaves(n_empty: int) -> None:
 
 
 def refit(
-    walked: WalkedStages, targets: Array, loss: Loss, remaining: RemainingRows, n_threads: int = 1
+    walked: WalkedStages,
+    targets: FloatArray,
+    loss: Loss,
+    remaining: RemainingRows,
+    n_threads: int = 1,
 ) -> FitsAgain:
     """Return the fits to targets (N, K), whose loss may be another too, of the rows that remain in each.
 
@@ -79,7 +82,9 @@ def refit(
 class _Copies:
     """Copies of the training rows on their way through the fit."""
 
-    def __init__(self, walked: WalkedStages, targets: Array, loss: Loss, remaining: RemainingRows):
+    def __init__(
+        self, walked: WalkedStages, targets: FloatArray, loss: Loss, remaining: RemainingRows
+    ):
         weights, factors = remaining.weights, remaining.factors
         self.walked, self.loss, self.n_copies = walked, loss, len(weights)
         counted = weights * factors if loss.newton_start and factors is not None else weights
@@ -106,7 +111,7 @@ class _Copies:
         """Walk through all rounds, in the core where there are states; None where one of these leaves the range of numbers."""
         w, n_copies = self.walked, self.n_copies
         values = np.zeros((n_copies, *w.fit.leaf_values.shape))
-        made: dict[int, Array] = {}  # (C, L_t) what each stage adds
+        made: dict[int, FloatArray] = {}  # (C, L_t) what each stage adds
         moves: list[Move] = []
         for one in track(w.rounds, "refit"):
             steps = self._steps(one) if states is None else self._steps_in_core(states, one, moves)
@@ -192,7 +197,7 @@ class _Copies:
             for (t, k), sums in zip(terms, found)
         ]
 
-    def _step(self, t: int, k: int, G: Array, H: Array) -> Step:
+    def _step(self, t: int, k: int, G: FloatArray, H: FloatArray) -> Step:
         """The step of tree t for output k from sums (C * L_t,) of gradients and hessians."""
         w = self.walked
         if w.fit.averages:
@@ -204,7 +209,7 @@ class _Copies:
             else replace(step, value=self._bounded(w.fit.node_rule, t, G, H))
         )
 
-    def _bounded(self, bounds: Regularisation, t: int, G: Array, H: Array) -> Array:
+    def _bounded(self, bounds: Regularisation, t: int, G: FloatArray, H: FloatArray) -> FloatArray:
         """(C * L_t,): the values of monotone trees; a node that no row of a copy is left in is no bound there."""
         rule, values = bounds.tree(t, slice(self.walked.starts[t], self.walked.starts[t + 1])), []
         assert rule.nodes is not None
@@ -215,12 +220,12 @@ class _Copies:
             )
         return np.concatenate(values)
 
-    def _counted(self, t: int) -> Array:
+    def _counted(self, t: int) -> FloatArray:
         """(C * N,): weight * factor * draw."""
         drawn = self.walked.drawn
         return (self.weights if drawn is None else self.weights * drawn[t]).ravel()
 
-    def _l2(self, t: int, k: int, H: Array | None = None) -> Array:
+    def _l2(self, t: int, k: int, H: FloatArray | None = None) -> FloatArray:
         """Return what regularisation adds to the sums H of second derivatives, (C * L_t,); inf where a leaf is set to zero."""
         w = self.walked
         own = slice(int(w.starts[t]), int(w.starts[t + 1]))

@@ -18,18 +18,18 @@ from typing import Any
 
 import numpy as np
 
+from axil.arrays import FloatArray
 from axil.pushes.stages import WalkedStages
-from axil.types import Array
 
 
-def moved(walked: WalkedStages, direction: Array) -> Array:
+def moved(walked: WalkedStages, direction: FloatArray) -> FloatArray:
     """Return (N, K): how the scores of the training rows move as their targets do by ``direction`` (N, K); O(T N)."""
     w, dy = walked, direction
     counted = w.weights * w.start_factors
     base = w.start_slopes() @ ((counted @ dy) / counted.sum())
     dF = np.tile(w.fit.schedule.shares_of_initial[0] * base, (len(dy), 1))
     score = w.start + np.zeros_like(w.targets)
-    tangents: dict[int, Array] = {}
+    tangents: dict[int, FloatArray] = {}
     for one in w.rounds:
         if w.loss.joint:
             tangents |= _joint_tangents(w, one.stages, score, dF, dy)
@@ -45,8 +45,8 @@ def moved(walked: WalkedStages, direction: Array) -> Array:
 
 
 def _tangents(
-    w: WalkedStages, stages: Sequence[int], score: Array, dF: Array, dy: Array
-) -> dict[int, Array]:
+    w: WalkedStages, stages: Sequence[int], score: FloatArray, dF: FloatArray, dy: FloatArray
+) -> dict[int, FloatArray]:
     """Return by stage how the values of its leaves move, (L_t,)."""
     slopes = w.loss.slopes(w.targets, score)
     moves = dF
@@ -65,8 +65,8 @@ def _tangents(
 
 
 def _joint_tangents(
-    w: WalkedStages, stages: Sequence[int], score: Array, dF: Array, dy: Array
-) -> dict[int, Array]:
+    w: WalkedStages, stages: Sequence[int], score: FloatArray, dF: FloatArray, dy: FloatArray
+) -> dict[int, FloatArray]:
     """Return the same where the values of a leaf for all classes are solved together."""
     t, inverse = int(w.stage_tree[stages[0]]), w.steps[stages[0]].inverse
     assert inverse is not None

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from axil.adapters.bags import RecordedBags
 from axil.adapters.contract import TrainingRows
 from axil.adapters.smooth import SmoothModel
+from axil.arrays import BoolArray, FloatArray
 from axil.errors import InputError
 from axil.kernels.choose import host_backend
 from axil.machine.blocks import row_blocks
@@ -22,7 +23,6 @@ from axil.pushes.fits_again import require_rows_in_leaves
 from axil.pushes.stages import Leaves, StageWalk, WalkedStages, start_factors
 from axil.structure import Regularisation
 from axil.structure.leaves import LeafFit
-from axil.types import Array
 
 
 def leaf_fit(
@@ -100,7 +100,7 @@ def leaf_fit(
     )
 
 
-def _rates(walked: WalkedStages) -> Array:
+def _rates(walked: WalkedStages) -> FloatArray:
     """(T,): what each tree's values were multiplied by in the end, the same for all its stages."""
     added = np.zeros(len(walked.leaves))
     for one in walked.rounds:
@@ -125,7 +125,7 @@ class _StageRefit(StageWalk):
     def _states(self) -> None:
         """None: leaf values are not known beforehand."""
 
-    def _sums(self, t: int, k: int, w: Array) -> tuple[Array, Array]:
+    def _sums(self, t: int, k: int, w: FloatArray) -> tuple[FloatArray, FloatArray]:
         G, H = super()._sums(t, k, w)
         place = slice(self.starts[t], self.starts[t + 1])
         column = self.fit.schedule.column(k)
@@ -138,7 +138,7 @@ class _StageRefit(StageWalk):
         found: list[float] = own[:: len(self._outputs(t))].tolist()
         return found
 
-    def _zeroed(self, place: slice, column: int, H: Array) -> NDArray[np.bool_]:
+    def _zeroed(self, place: slice, column: int, H: FloatArray) -> BoolArray:
         return self.old.zeroed_again(place, column, H)  # it has the same settings
 
     def _close(self, trees: range) -> None:

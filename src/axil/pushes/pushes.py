@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.boosted_fit import BoostedFit
+from axil.arrays import FloatArray, IntArray, LeafArray
 from axil.errors import ExactnessError
 from axil.kernels.cpu import CpuRows
 from axil.machine.arrays import host, like
@@ -33,7 +34,6 @@ from axil.pushes.factors import Factors
 from axil.pushes.stages import WalkedStages
 from axil.replay.checks import CHECKED_ROWS
 from axil.replay.queries import Combination, Queries
-from axil.types import Array, Leaves
 from axil.weights.leaf_space import sums_at
 
 BLOCK_ENTRIES = 1 << 21  # factors held at a time, over all trees and outputs
@@ -53,15 +53,15 @@ class Pushes(Factors):
     # -- what the model says --------------------------------------------------------------------------------------------
 
     @property
-    def base(self) -> Array:
+    def base(self) -> FloatArray:
         """(K,): where every score starts; the scores of rows that no row pushes."""
         return self.walked.base
 
-    def scores(self, queries: Leaves) -> Array:
+    def scores(self, queries: LeafArray) -> FloatArray:
         """(n, K): sums of the model's own leaf values in these leaves, (n, T)."""
         return leaf_scores(self.walked.fit, queries)
 
-    def sizes(self, queries: Leaves) -> Array:
+    def sizes(self, queries: LeafArray) -> FloatArray:
         """(n, K): what errors of scores in these leaves are relative to; see `sizes_of`."""
         return sizes_of(self.walked.fit, self.base, self._leaf_sums[1], queries, self._ordinary)
 
@@ -92,7 +92,7 @@ class Pushes(Factors):
         budget = self.limits.budget
         return max(BLOCK_ENTRIES, min(budget.batch_bytes, budget.available // 4) // 8)
 
-    def blocks(self, queries: Leaves) -> Iterator[tuple[int, list[Any]]]:
+    def blocks(self, queries: LeafArray) -> Iterator[tuple[int, list[Any]]]:
         """Blocks of rows: the first one's number, and for each output their pushes (rows, n) on queries in these leaves.
 
         Arrays of the back end. Their sums, which `agree` compares, must be the scores.
@@ -114,19 +114,19 @@ class Pushes(Factors):
                     made.append(out)
                 yield rows.start, made
 
-    def mixed_tables(self, queries: Leaves, u: Any) -> list[Array]:
+    def mixed_tables(self, queries: LeafArray, u: Any) -> list[FloatArray]:
         """For each output (C_k, m): sums of the leaves of queries, (n, T), times (n, m) factors, dense or sparse."""
-        found: list[Array] = []
+        found: list[FloatArray] = []
         for k, starts in enumerate(self.starts):
             found.append(self._mixed(k, sums_at(self._met(queries, k), int(starts[-1]), u), True))
         return found
 
-    def _met(self, queries: Leaves, k: int) -> NDArray[np.int64]:
+    def _met(self, queries: LeafArray, k: int) -> NDArray[np.int64]:
         """(n, T_k): the leaves of queries in the trees of output k, numbered among all leaves of these."""
         return self.starts[k][:-1] + queries[:, self.trees[k]].astype(np.int64)
 
     @cached_property
-    def _mixes(self) -> dict[tuple[int, int], Array]:
+    def _mixes(self) -> dict[tuple[int, int], FloatArray]:
         """By tree and output (L_t, L_t): what a row of each leaf puts into the others', where these depend on each other."""
         w = self.walked
         stages = zip(w.stage_tree.tolist(), w.stage_output.tolist(), w.steps)
@@ -148,22 +148,22 @@ class Pushes(Factors):
             else self.trees[k].astype(np.int64)
         )
 
-    def _table(self, queries: Leaves, k: int) -> Any:
+    def _table(self, queries: LeafArray, k: int) -> Any:
         """(C_k, n): 1 at the leaves of each query in the trees of output k; what rows of others put in, where leaves mix."""
         xp = self.backend.xp
         table = xp.zeros((int(self.starts[k][-1]), len(queries)))
         table[xp.asarray(self._met(queries, k)), xp.arange(len(queries))[:, None]] = 1.0
         return self._mixed(k, table, True)
 
-    def cells_by_group(self, codes: NDArray[np.intp], n_groups: int) -> list[Array]:
+    def cells_by_group(self, codes: IntArray, n_groups: int) -> list[FloatArray]:
         """For each output (C_k, groups): what the rows of each group, numbered (N,), together put into each leaf; one walk."""
         return [
             self._mixed(k, sums, False) for k, (sums,) in enumerate(self._own_sums(codes, n_groups))
         ]
 
     def _own_sums(
-        self, codes: NDArray[np.intp], n_groups: int, sizes: bool = False
-    ) -> list[list[Array]]:
+        self, codes: IntArray, n_groups: int, sizes: bool = False
+    ) -> list[list[FloatArray]]:
         """For each output (C_k, groups): what rows put into their own leaves; with ``sizes`` its absolute values, too."""
         xp = self.backend.xp
         with self.backend.guard():
@@ -180,7 +180,7 @@ class Pushes(Factors):
                         self.rows.factor_sums(taken, own_codes, rows.start, of_sizes, self._own(k))
             return [[host(each) for each in own] for own in sums]
 
-    def sums_by_group(self, queries: Leaves, cells: list[Array]) -> Array:
+    def sums_by_group(self, queries: LeafArray, cells: list[FloatArray]) -> FloatArray:
         """(n, K, groups): pushes on queries in these leaves, (n, T), summed by group; `cells_by_group` gives the cells."""
         out = np.zeros((len(queries), self.n_outputs, cells[0].shape[1]))
         for k, table in enumerate(cells):
@@ -189,7 +189,7 @@ class Pushes(Factors):
         self.agree(self.base + out.sum(axis=2), queries)
         return out
 
-    def on_itself(self) -> Array:
+    def on_itself(self) -> FloatArray:
         """(N, K): the push of each row on its own score. O(T N), and no other pushes are computed."""
         found = np.zeros((len(self.walked.targets), self.n_outputs))
         with self.backend.guard():
@@ -232,7 +232,7 @@ class Pushes(Factors):
         return float(error[worst])
 
     @cached_property
-    def _leaf_sums(self) -> tuple[Array, Array]:
+    def _leaf_sums(self) -> tuple[FloatArray, FloatArray]:
         """(L, 1), or (L, K) where outputs share trees: what all rows put into each leaf, and its terms; one walk."""
         w = self.walked
         made = np.zeros((2, *w.fit.leaf_values.shape))
@@ -246,7 +246,7 @@ class Pushes(Factors):
             made[:, at, w.fit.schedule.column(k)] = found[:, 0], sums[1][:, 0]
         return made[0], mixed_terms(w, made[1])
 
-    def _sums_in_core(self) -> list[list[Array]]:
+    def _sums_in_core(self) -> list[list[FloatArray]]:
         """`_own_sums` with sizes by one kernel that writes no factor down, where every tree of an output has one term."""
         program, own_rows = self._program, self.rows
         assert program is not None
@@ -262,7 +262,7 @@ class Pushes(Factors):
             found.append([made[:, :1], made[:, 1:]])
         return found
 
-    def agree(self, total: Array, queries: Leaves, step: int = 0) -> None:
+    def agree(self, total: FloatArray, queries: LeafArray, step: int = 0) -> None:
         """Raise unless these are the scores of queries in these leaves, or of every training row at this step."""
         if not len(total):
             return
@@ -271,7 +271,7 @@ class Pushes(Factors):
         check_sums(total, expected, sizes, EXACT, largest, NOT_ADDED_UP, step)
 
 
-def mixed_terms(walked: WalkedStages, sizes: Array) -> Array:
+def mixed_terms(walked: WalkedStages, sizes: FloatArray) -> FloatArray:
     """Return the terms of leaf values, (L, 1) or (L, K), from the sizes that rows put into own leaves.
 
     See `axil.pushes.steps`. A leaf whose value depends on its own rows alone has these ``sizes`` as
@@ -289,8 +289,12 @@ def mixed_terms(walked: WalkedStages, sizes: Array) -> Array:
 
 
 def sizes_of(
-    fit: BoostedFit, base: Array, leaf_sizes: Array, leaves: Leaves, least: float | None = None
-) -> Array:
+    fit: BoostedFit,
+    base: FloatArray,
+    leaf_sizes: FloatArray,
+    leaves: LeafArray,
+    least: float | None = None,
+) -> FloatArray:
     """(n, K): the absolute values that scores are sums of: of the base (K,), and of the terms of their leaves (n, T).
 
     Errors are relative to these terms, since beside a score of 1e27 any other would pass for exact. Less than an ordinary leaf
@@ -298,13 +302,13 @@ def sizes_of(
     targets that they come of.
     """
     least = ordinary_size(fit, base, leaf_sizes) if least is None else least
-    found: Array = np.maximum(leaf_scores(fit, leaves, np.abs(base), values=leaf_sizes), least)
+    found: FloatArray = np.maximum(leaf_scores(fit, leaves, np.abs(base), values=leaf_sizes), least)
     return found
 
 
-def ordinary_size(fit: BoostedFit, base: Array, leaf_sizes: Array) -> float:
+def ordinary_size(fit: BoostedFit, base: FloatArray, leaf_sizes: FloatArray) -> float:
     """The size of a score in an ordinary leaf of every tree, for the output whose is the largest."""
-    typical: Array = np.abs(base)  # a new array
+    typical: FloatArray = np.abs(base)  # a new array
     for t, own in enumerate(np.split(leaf_sizes, np.cumsum(fit.n_leaves)[:-1])):
         ordinary = np.sort(own, axis=0)[(len(own) - 1) // 2]
         outputs = fit.schedule.outputs_served(t)
@@ -313,7 +317,11 @@ def ordinary_size(fit: BoostedFit, base: Array, leaf_sizes: Array) -> float:
 
 
 def check_added(
-    asked: Queries | Combination, made: Array, of_leaves: Array, sizes: Array, largest: float
+    asked: Queries | Combination,
+    made: FloatArray,
+    of_leaves: FloatArray,
+    sizes: FloatArray,
+    largest: float,
 ) -> None:
     """Raise unless what pushes add up to, (n, K), are the scores of leaves of these rows, or the sums of them asked for."""
     if isinstance(asked, Combination):
@@ -322,9 +330,9 @@ def check_added(
 
 
 def check_sums(
-    found: Array,
-    expected: Array,
-    sizes: Array,
+    found: FloatArray,
+    expected: FloatArray,
+    sizes: FloatArray,
     tolerance: float,
     largest: float,
     cause: str,

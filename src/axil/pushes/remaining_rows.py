@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil.adapters.contract import TrainingRows
 from axil.adapters.smooth import SmoothModel, class_weight_rule, one_hot, weights_of_classes
+from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.errors import UnsupportedQuestionError
 from axil.pushes.stages import WalkedStages
-from axil.types import Array
 
 AGREES = 1e-6  # relative: class weights that a model states are in single precision
 
@@ -26,14 +25,14 @@ AGREES = 1e-6  # relative: class weights that a model states are in single preci
 class RemainingRows:
     """The rows of C fits, each without some rows of the N that the model was fitted to."""
 
-    weights: Array  #: (C, N) as the base counts rows; deleted rows have none
+    weights: FloatArray  #: (C, N) as the base counts rows; deleted rows have none
     factors: (
-        Array | None
+        FloatArray | None
     )  #: (C, N) what multiplies them in leaves, or (1, N) in all fits; None: ones
-    l2_factors: Array  #: (C,) what l2 is multiplied by
+    l2_factors: FloatArray  #: (C,) what l2 is multiplied by
 
     @classmethod
-    def all_of(cls, walked: WalkedStages, factors: Array | None) -> RemainingRows:
+    def all_of(cls, walked: WalkedStages, factors: FloatArray | None) -> RemainingRows:
         """Return the rows of one fit to all rows, whose factors (N,) may be others."""
         return cls(walked.weights[None], None if factors is None else factors[None], np.ones(1))
 
@@ -60,18 +59,18 @@ class LabelWeights:
         return bool(getattr(self.adapter, "balances_labels", False))
 
     @cached_property
-    def _hot(self) -> Array:
+    def _hot(self) -> FloatArray:
         return one_hot(self.rows.targets)
 
     @cached_property
-    def _by_class(self) -> Array:
+    def _by_class(self) -> FloatArray:
         """(C,): the weights of the classes in the fit to all rows."""
         found = weights_of_classes(self.adapter, self.rows.targets, None)
         assert found is not None
         return found
 
     @cached_property
-    def _own(self) -> Array:
+    def _own(self) -> FloatArray:
         """(N,): the rows' own weights, without those of their classes."""
         weights = self.rows.weights
         assert weights is not None
@@ -92,7 +91,7 @@ class LabelWeights:
                 "Fit with class_weights of your own, or multiply them into sample_weight.",
             )
 
-    def of_classes(self, present: NDArray[np.bool_]) -> Array | None:
+    def of_classes(self, present: BoolArray) -> FloatArray | None:
         """Return what row weights (N,) change by where only these rows remain; None: nothing."""
         if not self._has_rule:
             return None
@@ -102,7 +101,7 @@ class LabelWeights:
         assert found is not None
         return np.asarray(self._hot @ (found / self._by_class))
 
-    def factors(self, present: NDArray[np.bool_]) -> Array:
+    def factors(self, present: BoolArray) -> FloatArray:
         """Return the factors of labels, (N,), where only these rows remain; 0 of the others."""
         found = np.zeros(len(present))
         made = self.adapter.label_factors(self.rows.targets[present])  # type: ignore[attr-defined]
@@ -110,7 +109,7 @@ class LabelWeights:
         return found
 
     def with_targets(
-        self, walked: WalkedStages, targets: Array, factors: Array | None
+        self, walked: WalkedStages, targets: FloatArray, factors: FloatArray | None
     ) -> RemainingRows:
         """Return the rows of one fit to other targets (N, K), whose factors are (N,): rows weigh what their new classes do."""
         remaining = RemainingRows.all_of(walked, factors)
@@ -136,7 +135,7 @@ class LabelWeights:
             l2_factors[0] = weights.mean() / walked.weights.mean()
         return RemainingRows(weights[None], remaining.factors, l2_factors)
 
-    def without(self, walked: WalkedStages, gone: Sequence[NDArray[np.intp]]) -> RemainingRows:
+    def without(self, walked: WalkedStages, gone: Sequence[IntArray]) -> RemainingRows:
         """Return the rows of fits without these, one for each of C sets."""
         weights = np.tile(walked.weights, (len(gone), 1))
         l2_factors, factors = np.ones(len(gone)), walked.fit.leaf_factors

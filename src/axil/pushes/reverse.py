@@ -24,13 +24,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.arrays import FloatArray, LeafArray
 from axil.kernels import Rows
 from axil.machine.arrays import host
 from axil.machine.blocks import row_blocks
 from axil.machine.progress import track
 from axil.pushes.stages import Round, WalkedStages
 from axil.trees.losses import Slopes
-from axil.types import Array, Leaves
 
 Numbers = NDArray[np.int64]
 
@@ -44,8 +44,8 @@ class Reverse:
         self,
         walked: WalkedStages,
         rows: Rows,
-        queries: Leaves,
-        seeds: Array,
+        queries: LeafArray,
+        seeds: FloatArray,
         n_threads: int,
         base: float = 1.0,
     ):
@@ -78,12 +78,12 @@ class Reverse:
             int, Any
         ] = {}  # by stage: how the outputs move with its leaf values, (L_t, O * n)
 
-    def by_targets(self) -> Array:
+    def by_targets(self) -> FloatArray:
         """(O, n, N): output o by column o of the targets, in O(T N) a query and output."""
         each = {k: slice(k * self.n, (k + 1) * self.n) for k in range(self.n_outputs)}
         return np.stack([part.T for part in self._by_columns(each)])
 
-    def by_columns(self, columns: Sequence[int]) -> Array:
+    def by_columns(self, columns: Sequence[int]) -> FloatArray:
         """(columns, n, N): a single output by these columns of the targets, in O(T N K) a query for all of them.
 
         Scores of classes are coupled by softmax, so the score of one class moves with the labels of all; each stage hands on
@@ -93,7 +93,7 @@ class Reverse:
             [part.T for part in self._by_columns(dict.fromkeys(columns, slice(0, self.n)))]
         )
 
-    def _by_columns(self, wanted: dict[int, slice]) -> list[Array]:
+    def _by_columns(self, wanted: dict[int, slice]) -> list[FloatArray]:
         """For each of these columns of the targets (N, outputs times queries): those of this slice by the column."""
         w = self.walked
         out = {k: self.xp.zeros((self.n_rows, own.stop - own.start)) for k, own in wanted.items()}
@@ -110,12 +110,12 @@ class Reverse:
         share = counted / counted.sum()
         return [host(part) + np.outer(share, start[wanted[k], k]) for k, part in out.items()]
 
-    def by_weights(self) -> Array:
+    def by_weights(self) -> FloatArray:
         """(O, n, N): output o by the row weights, in O(T N) a query and output for each score."""
         out, by_l2 = self._by_weights()
         return self._by_row(out + by_l2)
 
-    def by_deletions(self) -> Array:
+    def by_deletions(self) -> FloatArray:
         """(O, n, N): the changes of output o on deleting each row, to first order.
 
         A row takes its weight with it, and out of the rows whose mean weight an l2 is in proportion to.
@@ -150,16 +150,16 @@ class Reverse:
         out += self.xp.asarray(pull) @ self.xp.asarray(start.T)
         return out, by_l2
 
-    def _by_row(self, of_rows: Any) -> Array:
+    def _by_row(self, of_rows: Any) -> FloatArray:
         """(O, n, N), from (N, O * n) of the back end."""
         return np.ascontiguousarray(host(of_rows).T).reshape(self.n_outputs, self.n, self.n_rows)
 
-    def _run(self, take: Any) -> Array:
+    def _run(self, take: Any) -> FloatArray:
         """Run the rounds backwards, giving every stage to ``take``; (O * n, K): by the scores that the fit starts from."""
         with row_blocks(self.n_rows, self.n_threads) as self.each:
             return self._backwards(take)
 
-    def _backwards(self, take: Any) -> Array:
+    def _backwards(self, take: Any) -> FloatArray:
         w = self.walked
         by_base = np.zeros_like(self.seeds.T)
         for one in track(w.rounds[::-1], "derivatives"):
@@ -182,7 +182,7 @@ class Reverse:
                 del self.a[stage]
         return np.asarray(by_base + w.fit.schedule.shares_of_initial[0] * self._by_all_scores())
 
-    def _by_all_scores(self) -> Array:
+    def _by_all_scores(self) -> FloatArray:
         """(O * n, K): how the outputs move with all scores of an output together, those of training rows and,
 
         where they start from the base, of queries.
@@ -371,8 +371,8 @@ class Combined(Reverse):
         self,
         walked: WalkedStages,
         rows: Rows,
-        queries: Leaves,
-        slopes: Array,
+        queries: LeafArray,
+        slopes: FloatArray,
         n_threads: int,
         base: float = 1.0,
     ):
@@ -382,7 +382,7 @@ class Combined(Reverse):
         )
         self.queries, self.slopes = queries.astype(np.intp), slopes
 
-    def by_targets(self) -> Array:
+    def by_targets(self) -> FloatArray:
         """(N, K): by every column of the targets, in O(T N) for each score."""
         return np.concatenate(
             self._by_columns(dict.fromkeys(range(self.n_scores), slice(0, 1))), axis=1

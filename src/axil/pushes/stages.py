@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from axil.adapters.boosted_fit import BoostedFit, RowGradients
 from axil.adapters.smooth import SmoothModel
+from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.kernels import NONE, Backend
 from axil.kernels.choose import host_backend
 from axil.machine.blocks import Each, row_blocks
@@ -37,7 +38,6 @@ from axil.pushes.steps import Step, StepSearch, bounded_step, joint_steps, leaf_
 from axil.replay.recover import recover_rates
 from axil.structure import Regularisation
 from axil.trees.losses import Loss, Slopes
-from axil.types import Array
 
 Leaves = NDArray[np.unsignedinteger[Any]]
 
@@ -67,23 +67,25 @@ class WalkedStages:
     drawn: (
         NDArray[Any] | None
     )  #: (T, N) with what factor each row was drawn for each tree; None: all were
-    targets: Array  #: (N, K)
-    weights: Array  #: (N,) as the base counts rows; 0 for one that the fit held out
+    targets: FloatArray  #: (N, K)
+    weights: FloatArray  #: (N,) as the base counts rows; 0 for one that the fit held out
     stage_tree: NDArray[np.int64]
     stage_output: NDArray[np.int64]
     steps: tuple[Step, ...]  #: by stage
     rounds: tuple[Round, ...]
-    score: Array  #: (N, K) of the training rows, in the end
+    score: FloatArray  #: (N, K) of the training rows, in the end
     leaf_error: float  #: relative to the largest leaf value
     recovered: dict[str, Any]
-    scales: Array  #: (stages,) what a step was shortened by; 1 for whole ones
-    start: Array  #: (N, K) or (K,) scores of the training rows, before the first round
+    scales: FloatArray  #: (stages,) what a step was shortened by; 1 for whole ones
+    start: FloatArray  #: (N, K) or (K,) scores of the training rows, before the first round
     #: (L, K) values that the library set to zero for their weight, where K share trees
-    zeroed: NDArray[np.bool_] | None = None
+    zeroed: BoolArray | None = None
     keeps_light_values: bool = (
         False  #: whether the library kept a value whose weight is less than ``lightest``
     )
-    gradients: Array | None = None  #: (rounds, N, K) where a loss cannot be asked about single rows
+    gradients: FloatArray | None = (
+        None  #: (rounds, N, K) where a loss cannot be asked about single rows
+    )
     round_losses: tuple[Loss, ...] = ()  #: the loss of each round where it depends on all rows
 
     @property
@@ -92,7 +94,7 @@ class WalkedStages:
         return self.fit.loss
 
     @property
-    def base(self) -> Array:
+    def base(self) -> FloatArray:
         """(K,): where predictions start."""
         return np.asarray(self.fit.schedule.shares_of_initial[-1] * self.fit.base_value)
 
@@ -100,9 +102,9 @@ class WalkedStages:
         """Return the loss whose gradients the stages of a round are made of."""
         return self.round_losses[number] if self.round_losses else self.loss
 
-    def gains(self, one: Round) -> list[tuple[int, int, Array]]:
+    def gains(self, one: Round) -> list[tuple[int, int, FloatArray]]:
         """The gains of scores after a round: (tree, output, (L_t,) by its leaf), once for each tree and output."""
-        found: dict[Term, Array] = {}
+        found: dict[Term, FloatArray] = {}
         for s, c in one.changes:
             term, gain = (
                 (int(self.stage_tree[s]), int(self.stage_output[s])),
@@ -116,14 +118,14 @@ class WalkedStages:
                 found[0, k] = found[0, k] + added if (0, k) in found else added
         return [(t, k, gain) for (t, k), gain in found.items()]
 
-    def l2(self, tree: int, output: int) -> Array:
+    def l2(self, tree: int, output: int) -> FloatArray:
         """(L_t,): what regularisation adds to a leaf's H; infinite where the library set the value to zero."""
         own = slice(self.starts[tree], self.starts[tree + 1])
         l2 = self.fit.l2[own]
         column = self.fit.schedule.column(output)
         return l2 if self.zeroed is None else np.where(self.zeroed[own, column], np.inf, l2)
 
-    def zeroed_again(self, place: slice, column: int, H: Array) -> NDArray[np.bool_]:
+    def zeroed_again(self, place: slice, column: int, H: FloatArray) -> BoolArray:
         """Return which leaf values, (..., L_t), of another fit on these splits are set to zero for their weight H.
 
         Where it is not known below which weight the library does so, these are the values that it set to zero in this fit.
@@ -136,30 +138,30 @@ class WalkedStages:
             return np.asarray(self.fit.min_hessian > H)
         return np.broadcast_to(self.zeroed[place, column], H.shape)
 
-    def counted(self, tree: int) -> Array:
+    def counted(self, tree: int) -> FloatArray:
         """(N,): factor * draw, what a row's weight is multiplied by in this tree's leaves."""
         factors = self.fit.leaf_factors
         ones = np.ones(len(self.weights)) if factors is None else factors
         return ones if self.drawn is None else ones * self.drawn[tree]
 
     @property
-    def start_factors(self) -> Array:
+    def start_factors(self) -> FloatArray:
         """(N,): what a row's weight is multiplied by in the means that the fit starts from."""
         return start_factors(self.fit, len(self.weights))
 
     @property
-    def means(self) -> Array:
+    def means(self) -> FloatArray:
         """(K,): of the targets."""
         return np.average(self.targets, axis=0, weights=self.weights * self.start_factors)
 
-    def start_slopes(self) -> Array:
+    def start_slopes(self) -> FloatArray:
         """(K, K): of the scores that the fit starts from by the targets' means; 0 where it starts from constants."""
         n_outputs = self.targets.shape[1]
         constant = self.fit.base is not None
         return np.zeros((n_outputs, n_outputs)) if constant else self.loss.start_slopes(self.means)
 
 
-def start_factors(fit: BoostedFit, n_rows: int) -> Array:
+def start_factors(fit: BoostedFit, n_rows: int) -> FloatArray:
     """(N,): see `WalkedStages`."""
     counted = fit.loss.newton_start and fit.leaf_factors is not None
     return fit.leaf_factors if counted and fit.leaf_factors is not None else np.ones(n_rows)
@@ -169,8 +171,8 @@ def walk(
     adapter: SmoothModel,
     fit: BoostedFit,
     leaves: Leaves,
-    targets: Array,
-    offsets: Array | None,
+    targets: FloatArray,
+    offsets: FloatArray | None,
     check: bool,
     n_threads: int,
 ) -> WalkedStages:
@@ -190,8 +192,8 @@ class StageWalk:
         adapter: SmoothModel,
         fit: BoostedFit,
         leaves: Leaves,
-        targets: Array,
-        offsets: Array | None,
+        targets: FloatArray,
+        offsets: FloatArray | None,
         each: Each,
         backend: Backend,
     ):
@@ -220,7 +222,7 @@ class StageWalk:
         self.bends = np.empty(
             (targets.shape[1], n_rows, 2)
         )  # g and h of the scores reached, filled again and again
-        self.gradients: list[Array] = []
+        self.gradients: list[FloatArray] = []
         self.round_losses: list[Loss] = []
         self.drawn = None if fit.draw_type is None else np.zeros(leaves.shape, dtype=fit.draw_type)
         self.stage_tree: list[int] = []
@@ -240,10 +242,10 @@ class StageWalk:
             len(fit.leaf_values)
         )  # (L,) sums of w h over the rows of each leaf, and its outputs
         self.node_values: list[
-            Array
+            FloatArray
         ] = []  # of each tree, before the rate, where splits must be monotone
-        self.shares: list[Array] = []  # of the nodes of each tree, where they are smoothed
-        self.found: dict[Term, Array] | None = (
+        self.shares: list[FloatArray] = []  # of the nodes of each tree, where they are smoothed
+        self.found: dict[Term, FloatArray] | None = (
             None  # (L_t, 2) sums of g and h of all trees, where the core walks
         )
         self.states: States | None = None  # where the core walks trees of several steps
@@ -251,7 +253,7 @@ class StageWalk:
             list[Step]
         ] = []  # the steps of such a tree that are still to be taken, before their factors
         # (L, K) of the sums of |w g| that they are made of, where `_noise` asks for them
-        self.sizes: Array | None = None
+        self.sizes: FloatArray | None = None
 
     def run(self, check: bool) -> WalkedStages:
         if check and self.fit.base is None:
@@ -354,12 +356,12 @@ class StageWalk:
         )
         return States.of(self.loss, *given, self.backend.n_threads)
 
-    def _all_sums(self, states: States, iterations: list[range]) -> dict[Term, Array]:
+    def _all_sums(self, states: States, iterations: list[range]) -> dict[Term, FloatArray]:
         """The sums of g and h over the leaves of every tree and output, from the model's own values of the trees before.
 
         Some trees at a time: the sums that threads hold of their leaves stay in the caches.
         """
-        found: dict[Term, Array] = {}
+        found: dict[Term, FloatArray] = {}
         rounds: list[tuple[list[Move], list[Term]]] = []
         moves: list[Move] = []
         walked = 0
@@ -375,13 +377,13 @@ class StageWalk:
                 rounds, walked = [], 0
         return found
 
-    def _values(self, t: int, k: int) -> Array:
+    def _values(self, t: int, k: int) -> FloatArray:
         """(L_t,): the model's own leaf values of a tree for an output."""
         return self.fit.leaf_values[
             self.starts[t] : self.starts[t + 1], self.fit.schedule.column(k)
         ]
 
-    def _scores(self) -> Array:
+    def _scores(self) -> FloatArray:
         """(N, K): the scores that the model's own leaf values lead to."""
         table, found = (
             np.zeros((self.starts[-1], self.targets.shape[1])),
@@ -394,7 +396,7 @@ class StageWalk:
         rows.read_out(table, np.zeros(self.targets.shape[1]), None, 0, found)
         return np.asarray(self.start + found)
 
-    def _noise(self) -> Array:
+    def _noise(self) -> FloatArray:
         """(L, K): roundings of the sums of all |w g| in each leaf, in the library's precision; the fit is walked once more."""
         found = np.zeros_like(self.replayed)
         if (
@@ -417,7 +419,7 @@ class StageWalk:
         ]
         return np.asarray(ROUNDINGS * float(np.finfo(self.adapter.precision).eps) * rates * found)
 
-    def _leaf_weights(self) -> Array:
+    def _leaf_weights(self) -> FloatArray:
         """Return the weights (L,) of the rows in each leaf, drawn or not."""
         rows = self.backend.rows(self.leaves, self.starts)
         return rows.leaf_sums(self.weights[:, None], None)[:, 0]
@@ -479,7 +481,7 @@ class StageWalk:
         own = slice(trees.start, trees.stop)
         self.drawn[own] = sampler.draw(trees, self.leaves[own], gradients)
 
-    def _moved(self, iteration: int) -> Array:
+    def _moved(self, iteration: int) -> FloatArray:
         """(T,): by how much the coefficients of all trees change after an iteration of DART."""
         assert self.fit.schedule.tree_shares is not None
         return np.asarray(
@@ -519,7 +521,7 @@ class StageWalk:
         g, h = self.bends.transpose(2, 1, 0)
         return Slopes(g, h, np.nan, np.nan, np.nan)
 
-    def _sums(self, t: int, k: int, w: Array) -> tuple[Array, Array]:
+    def _sums(self, t: int, k: int, w: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(L_t,) each: the sums G and H of w times output k's slopes over the leaves of a tree."""
         if self.found is not None:
             return self.found[t, k][:, 0], self.found[t, k][:, 1]
@@ -577,14 +579,14 @@ class StageWalk:
             return
         l2 = self.fit.l2[self.starts[t] : self.starts[t + 1]]
 
-        def made(sums: Array) -> Step:
+        def made(sums: FloatArray) -> Step:
             return leaf_step(sums[:, 0], sums[:, 1], l2, self.fit.l1, self.fit.max_step)
 
         self.ahead = self.states.steps(t, self._outputs(t), scales, made)
         if not self.ahead:
             self.score, self.states, self.found = self.states.scores(slice(None)), None, None
 
-    def _least(self, t: int, usable: NDArray[np.intp]) -> int:
+    def _least(self, t: int, usable: IntArray) -> int:
         """The leaf of these that has the least H, over all outputs, before the first step of a tree."""
         if self.ahead:
             with np.errstate(divide="ignore"):
@@ -646,7 +648,7 @@ class StageWalk:
             self.scales.append(scale)
         return list(range(first, len(self.steps)))
 
-    def _zeroed(self, place: slice, column: int, H: Array) -> NDArray[np.bool_]:
+    def _zeroed(self, place: slice, column: int, H: FloatArray) -> BoolArray:
         """Return which leaf values (L_t,) of a tree the library set to zero for their weight."""
         min_hessian = self.fit.min_hessian
         is_zero = self.fit.leaf_values[place, column] == 0
@@ -663,7 +665,7 @@ class StageWalk:
         return rule if nodes is rule.nodes else replace(rule, nodes=nodes)
 
     def _smoothed(
-        self, t: int, rule: Regularisation, sums: Array, weights: Array
+        self, t: int, rule: Regularisation, sums: FloatArray, weights: FloatArray
     ) -> Regularisation:
         """The rule of a tree, with the shares that smoothing left its nodes."""
         if self.fit.smoothing is None or rule.nodes is None:
@@ -676,7 +678,7 @@ class StageWalk:
         for s in stages:
             self._add(self.stage_tree[s], self.stage_output[s], self.steps[s].value)
 
-    def _add(self, tree: int, output: int, values: Array) -> None:
+    def _add(self, tree: int, output: int, values: FloatArray) -> None:
         """Add the values (L_t,) of the rows' leaves to the scores of an output."""
         if self.found is not None:  # the core walks
             return
@@ -688,7 +690,7 @@ class StageWalk:
 
         self.each(put)
 
-    def _settle(self, rates: Array) -> None:
+    def _settle(self, rates: FloatArray) -> None:
         """Put the rates in, and give each tree's last step what the model's own leaf values leave for it.
 
         A leaf's rows share what rounding adds: the value that pushes add up to is the model's own too.

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.arrays import FloatArray
 from axil.kernels import Cells
 from axil.kernels.cpu import refit_rounds
 from axil.pushes.steps import Step
 from axil.trees.losses import Affine, Loss
-from axil.types import Array
 
 FARTHEST = 300.0  # of |a F|: far from where exp(a F) overflows
 
 Term = tuple[int, int]  # tree and output
 Move = tuple[
-    int, int, Array
+    int, int, FloatArray
 ]  # tree, output and (C, L_t): what is added to the scores of its leaves
 
 
@@ -32,9 +32,9 @@ class States:
     exponent: float
     form: Affine  #: gradients by the states
     curvature: float
-    weights: Array  #: (C, N)
+    weights: FloatArray  #: (C, N)
     drawn: NDArray[np.uint8] | None  #: (T, N)
-    state: Array  #: (C, K, N)
+    state: FloatArray  #: (C, K, N)
     n_threads: int
 
     @classmethod
@@ -43,10 +43,10 @@ class States:
         loss: Loss,
         leaves: Cells,
         starts: NDArray[np.int64],
-        targets: Array,
-        weights: Array,
+        targets: FloatArray,
+        weights: FloatArray,
         drawn: NDArray[Any] | None,
-        score: Array,
+        score: FloatArray,
         n_threads: int,
     ) -> States | None:
         """The states for targets (N, K), row weights (C, N) and scores (C, N, K); None where the core has no form of the loss."""
@@ -66,7 +66,7 @@ class States:
         )
         return cls(leaves, starts, loss.exponent, form, curvature, weights, drawn, state, n_threads)
 
-    def sums(self, rounds: Sequence[tuple[Sequence[Move], Sequence[Term]]]) -> list[Array]:
+    def sums(self, rounds: Sequence[tuple[Sequence[Move], Sequence[Term]]]) -> list[FloatArray]:
         """For each term of these rounds (C, L_t, 2): the sums of weighted g and h over its leaves, after its round's moves."""
         moves, terms = ([one for own in kind for one in own] for kind in zip(*rounds))
         gains = np.concatenate(
@@ -94,10 +94,10 @@ class States:
         self,
         bounds: NDArray[np.int64],
         moved: NDArray[np.int64],
-        steps: Array,
+        steps: FloatArray,
         wanted: NDArray[np.int64],
         n: int,
-    ) -> Array:
+    ) -> FloatArray:
         """(C, n, 2): what `_core.refit_rounds` sums up."""
         sums = np.empty((len(self.state), n, 2))
         by_state = (
@@ -125,7 +125,7 @@ class States:
         tree: int,
         outputs: Sequence[int],
         scales: Sequence[float],
-        made: Callable[[Array], Step],
+        made: Callable[[FloatArray], Step],
     ) -> list[list[Step]]:
         """The steps of a tree for these outputs that ``made`` makes of sums (L_t, 2), each from where the last ones ended.
 
@@ -150,6 +150,6 @@ class States:
         self.state[...] = before
         return found
 
-    def scores(self, rows: Any) -> Array:
+    def scores(self, rows: Any) -> FloatArray:
         """(rows, K): the scores of these rows in a single fit."""
         return np.asarray(np.log(self.state[0][:, rows].T) / self.exponent, order="C")

@@ -33,10 +33,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.arrays import FloatArray
 from axil.structure import Regularisation
 from axil.structure.pattern import leaf_maps
 from axil.trees.losses import Loss
-from axil.types import Array
 
 SAME = 1e-14  # of a leaf value: no more than rounding
 CLOSE = 1e-12  # of a leaf value, a sum over many rows: close enough to stop searching
@@ -48,10 +48,12 @@ ROUNDINGS = 8.0  # of a probability beside one, in every gradient of a leaf
 class LeafMix:
     """Leaf values of a tree that depend on the sums of other leaves: (L_t, L_t) each, a row for each value."""
 
-    by_g: Array
-    by_h: Array
-    share: Array  #: a row of leaf m puts ``-w g share[l, m]`` into the value of leaf l
-    terms: Array  #: the same without l1 and a largest step; but for rounding, no share is larger
+    by_g: FloatArray
+    by_h: FloatArray
+    share: FloatArray  #: a row of leaf m puts ``-w g share[l, m]`` into the value of leaf l
+    terms: (
+        FloatArray  #: the same without l1 and a largest step; but for rounding, no share is larger
+    )
 
 
 @dataclass(frozen=True)
@@ -62,19 +64,19 @@ class Step:
     is applied to.
     """
 
-    value: Array
-    by_g: Array
-    by_h: Array
-    by_l2: Array
-    share: Array  #: ``-value / G``: a row of the leaf puts ``-w g share`` into its value
-    inverse: Array | None = None
-    solved: Array | None = (
+    value: FloatArray
+    by_g: FloatArray
+    by_h: FloatArray
+    by_l2: FloatArray
+    share: FloatArray  #: ``-value / G``: a row of the leaf puts ``-w g share`` into its value
+    inverse: FloatArray | None = None
+    solved: FloatArray | None = (
         None  #: (L_t,) the value that was solved for, where the step is a part of that
     )
     #: where leaves depend on each other; ``by_g`` and ``by_h`` are nan then, and ``share`` is 1
     mix: LeafMix | None = None
 
-    def moved(self, G: NDArray[Any], H: NDArray[Any]) -> Array:
+    def moved(self, G: NDArray[Any], H: NDArray[Any]) -> FloatArray:
         """(L_t,): how the values move as the leaves' sums do by G and H."""
         return np.asarray(
             self.by_g * G + self.by_h * H
@@ -94,7 +96,7 @@ class Step:
         return Step(value, by_g, by_h, by_l2, share)
 
 
-def leaf_step(G: Array, H: Array, l2: Array, l1: float, most: float) -> Step:
+def leaf_step(G: FloatArray, H: FloatArray, l2: FloatArray, l1: float, most: float) -> Step:
     """``v = -soft(G, l1) / (H + l2)`` clipped at ``most``; a threshold's or a clip's active pattern counts as fixed."""
     denominator = H + l2
     inverse = np.divide(1.0, denominator, out=np.zeros(denominator.shape), where=denominator > 0)
@@ -117,7 +119,7 @@ def leaf_step(G: Array, H: Array, l2: Array, l1: float, most: float) -> Step:
     return Step(value, np.where(moves, -inverse, 0.0), by_h, by_h, share)
 
 
-def bounded_step(rule: Regularisation, G: Array, H: Array, plain: Step) -> Step:
+def bounded_step(rule: Regularisation, G: FloatArray, H: FloatArray, plain: Step) -> Step:
     """Return the step of one tree whose leaf values depend on each other; ``plain`` where none does."""
     maps = leaf_maps(rule, -G, H)
     if maps is None:
@@ -128,7 +130,9 @@ def bounded_step(rule: Regularisation, G: Array, H: Array, plain: Step) -> Step:
     return Step(value, none, none, none, np.ones_like(value), mix=mix)
 
 
-def joint_steps(g: Array, p: Array, w: Array, leaf: NDArray[Any], l2: Array) -> list[Step]:
+def joint_steps(
+    g: FloatArray, p: FloatArray, w: FloatArray, leaf: NDArray[Any], l2: FloatArray
+) -> list[Step]:
     """``v = -(H + l2)^-1 G`` of all outputs, H the sum of w (diag(p) - p p'); g and p (N, K), w and leaf (N,), l2 (L_t,)."""
     n, K = len(l2), g.shape[1]
     G = np.stack([np.bincount(leaf, w * g[:, k], n) for k in range(K)], axis=1)
@@ -158,7 +162,7 @@ def rounded(loss: Loss, share: float, size: float) -> float:
 
 
 def whole_steps(
-    loss: Loss, steps: Sequence[Sequence[Step]], leaf: int, weight: float, goal: Array
+    loss: Loss, steps: Sequence[Sequence[Step]], leaf: int, weight: float, goal: FloatArray
 ) -> tuple[bool, list[float]] | None:
     """The way of `StepSearch` where whole steps, (K,) of all leaves each, lead to a leaf's value; None where they do not."""
     size = float(np.abs(goal).max(initial=0.0))
@@ -181,11 +185,11 @@ class StepSearch:
     """
 
     loss: Loss
-    y: Array  #: (rows, K) of the leaf
-    score: Array  #: (rows, K) before the tree
-    w: Array  #: (rows,)
+    y: FloatArray  #: (rows, K) of the leaf
+    score: FloatArray  #: (rows, K) before the tree
+    w: FloatArray  #: (rows,)
     l2: float
-    goal: Array  #: (K,) the leaf's value before the rate
+    goal: FloatArray  #: (K,) the leaf's value before the rate
 
     def way(self, n_steps: int) -> tuple[bool, list[float]]:
         """Whether the goal was reached, and the factor of each step on the way that ends closest to it."""
@@ -199,7 +203,7 @@ class StepSearch:
         self._go(np.zeros_like(self.goal), n_steps, [])
         return self._best[0] <= NEAR * size, self._best[1]
 
-    def _go(self, total: Array, left: int, path: list[float]) -> bool:
+    def _go(self, total: FloatArray, left: int, path: list[float]) -> bool:
         step = self._step(total)
         still = bool(np.abs(step).max() <= self._close)  # halves of no step lead nowhere else
         for halvings in range(1 if still else left):
@@ -215,7 +219,7 @@ class StepSearch:
                 return True
         return False
 
-    def _step(self, total: Array) -> Array:
+    def _step(self, total: FloatArray) -> FloatArray:
         score = self.score + total
         g, h = self.loss.leaf_slopes(self.y, score)
         if self.loss.joint:
@@ -223,5 +227,5 @@ class StepSearch:
             steps = joint_steps(g, self.loss.mean(score), self.w, only, np.array([self.l2]))
             return np.array([step.value[0] for step in steps])
         G, bent = self.w @ g, self.l2 + (self.w @ h if np.shape(h) == g.shape else self.w.sum() * h)
-        found: Array = np.divide(-G, bent, out=np.zeros_like(G), where=bent > 0)
+        found: FloatArray = np.divide(-G, bent, out=np.zeros_like(G), where=bent > 0)
         return found

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
+from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.attribution import Effects, Shard
 from axil.attribution.block_effects import BlockEffects, Once
 from axil.attribution.effects import numbers_at
@@ -17,7 +18,6 @@ from axil.attribution.leaf_matches import SharedLeaves, TreeWeights
 from axil.machine.arrays import host
 from axil.reductions.reduction import Found, Reduction
 from axil.reductions.top import Best, best_of, collectors
-from axil.types import Array
 from axil.weights.largest import Largest
 
 MORE = 4  # times as many rows are read where too few of those read have labels of their own
@@ -27,11 +27,11 @@ MORE = 4  # times as many rows are read where too few of those read have labels 
 class Allowed:
     """The rows of one shard that may be listed, and what is known of them besides."""
 
-    among: NDArray[np.intp] | None = None  #: positions of the rows allowed, ascending; None for all
+    among: IntArray | None = None  #: positions of the rows allowed, ascending; None for all
     by_query: NDArray[np.uint8] | None = (
         None  #: (n, rows / 8) bits of the rows allowed beside each query; None for all
     )
-    codes: NDArray[np.intp] | None = (
+    codes: IntArray | None = (
         None  #: (rows,) rows of one number are listed once, by the largest of them
     )
     keys: NDArray[Any] | None = (
@@ -40,12 +40,12 @@ class Allowed:
     values: NDArray[Any] | None = (
         None  #: (rows,) of the column that must lie within a query's range
     )
-    residuals: Array | None = (
+    residuals: FloatArray | None = (
         None  #: (rows, K) targets less the rows' own predictions, for adjusted targets
     )
-    kept: dict[Any, list[Array]] = field(default_factory=dict, repr=False)
+    kept: dict[Any, list[FloatArray]] = field(default_factory=dict, repr=False)
 
-    def beside_ones(self, served: list[Sequence[int]]) -> list[Array]:
+    def beside_ones(self, served: list[Sequence[int]]) -> list[FloatArray]:
         """(rows, 1 + m) for each group of outputs: ones, and the residuals; the same arrays whenever they are asked for."""
         assert self.residuals is not None
         name = tuple(map(tuple, served))
@@ -62,7 +62,7 @@ class Allowed:
         return None if self.among is None else len(self.among)
 
 
-def packed(masks: Iterable[NDArray[np.bool_]], n_rows: int) -> NDArray[np.uint8]:
+def packed(masks: Iterable[BoolArray], n_rows: int) -> NDArray[np.uint8]:
     """(n, rows / 8): masks of rows, one for each query, as bits."""
     found = [np.packbits(mask) for mask in masks]
     return np.stack(found) if found else np.zeros((0, -(-n_rows // 8)), dtype=np.uint8)
@@ -74,16 +74,16 @@ class Compared(Found):
 
     best: Best  #: with the column ``key`` where rows of one label are listed once
     allowed: int  #: how many rows may be listed
-    sizes: Array  #: (n, K) sums of |effect|
-    weights: Array  #: (n, K) sums of effects; of adjusted targets alone
-    bias: Array  #: (n, K) sums of effect * residual; of adjusted targets alone
+    sizes: FloatArray  #: (n, K) sums of |effect|
+    weights: FloatArray  #: (n, K) sums of effects; of adjusted targets alone
+    bias: FloatArray  #: (n, K) sums of effect * residual; of adjusted targets alone
 
     @property
-    def shares(self) -> Array:
+    def shares(self) -> FloatArray:
         """(n, K, k): of the rows down to each one in the sum of all sizes."""
         listed = np.where(self.best.size < 0, 0.0, np.abs(self.best.columns["effect"]))
         whole = np.broadcast_to(self.sizes[:, :, None], listed.shape)
-        found: Array = np.divide(
+        found: FloatArray = np.divide(
             np.cumsum(listed, axis=2), whole, out=np.zeros_like(listed), where=whole > 0
         )
         return found
@@ -102,7 +102,7 @@ class Choice(Reduction[Compared]):
     by_leaves: bool = False  #: the rows that share most leaves, not those of largest |effect|
     tree_weights: TreeWeights | None = None  #: how much each tree counts for these; None: all alike
     #: (n, K) 1 or -1: the sign that effects must have to be listed, of all queries; None: any
-    sides: Array | None = None
+    sides: FloatArray | None = None
     of_class: bool = (
         False  #: whether effects of rows of another class than the output's count as below zero
     )
@@ -145,7 +145,7 @@ class Choice(Reduction[Compared]):
         rows: NDArray[np.int64],
         allowed: Allowed,
         n_rows: int,
-        sums: tuple[Array, Array, Array],
+        sums: tuple[FloatArray, FloatArray, FloatArray],
     ) -> Compared:
         """The rows (n, K, k) chosen, with what is known of them."""
         if self.distinct:
@@ -223,7 +223,9 @@ class Choice(Reduction[Compared]):
                     np.maximum(signed, 0.0) if near is None else np.where(signed > 0, near, 0.0),
                 )
 
-    def _sums(self, effects: Effects, allowed: Allowed) -> tuple[Array, Array, Array]:
+    def _sums(
+        self, effects: Effects, allowed: Allowed
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """(n, K) each: sums of |effect|, of effects, and of effect * residual."""
         n_rows, n_outputs = effects.shape
         ones, none = np.ones((n_rows, 1)), np.zeros((effects.n, n_outputs))
@@ -248,7 +250,9 @@ class Choice(Reduction[Compared]):
         """The rows to list, for each output, with the numbers that they are ranked by; free places have row -1."""
         n_rows, n_outputs = effects.shape
         found = collectors(effects, self.k, self.n_threads)
-        candidates: list[list[tuple[Array, NDArray[np.int64]]]] = [[] for _ in range(n_outputs)]
+        candidates: list[list[tuple[FloatArray, NDArray[np.int64]]]] = [
+            [] for _ in range(n_outputs)
+        ]
         rule = replace(self, positive=True) if self.by_leaves or self.sides is not None else self
         for outputs, first, numbers in self._numbers(effects) if n_rows else ():
             own = rule.listed(numbers, first, allowed, effects.first)
@@ -262,7 +266,7 @@ class Choice(Reduction[Compared]):
 
     def listed(
         self, numbers: Any, first: int, allowed: Allowed, query: int
-    ) -> tuple[Array, NDArray[np.int64]]:
+    ) -> tuple[FloatArray, NDArray[np.int64]]:
         """Values and rows (n, k) to list of a block of rows from ``first`` on, from its numbers (n, rows)."""
         n, n_rows = numbers.shape
         among = None
@@ -287,7 +291,7 @@ class Choice(Reduction[Compared]):
 
     def _near(
         self, allowed: Allowed, first: int, n_rows: int, query: int, n: int
-    ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    ) -> Iterator[tuple[IntArray, IntArray]]:
         """Groups of n queries from ``query`` on that allow the same of these rows: their places, and the rows' positions."""
         which = np.arange(n)
         if allowed.by_query is None and self.ranges is not None:
@@ -310,8 +314,8 @@ class Choice(Reduction[Compared]):
             yield some, np.flatnonzero(inside)
 
     def _rows(
-        self, numbers: Any, among: NDArray[np.intp] | None, codes: NDArray[np.intp] | None
-    ) -> tuple[Array, NDArray[np.int64]]:
+        self, numbers: Any, among: IntArray | None, codes: IntArray | None
+    ) -> tuple[FloatArray, NDArray[np.int64]]:
         """Values and positions (n, k) of the rows to list among these, from numbers (n, rows)."""
         if among is not None:
             numbers = numbers[:, among]
@@ -331,8 +335,8 @@ class Choice(Reduction[Compared]):
 
 
 def _distinct(
-    numbers: Any, k: int, codes: NDArray[np.intp], n_threads: int
-) -> tuple[Array, NDArray[np.int64]]:
+    numbers: Any, k: int, codes: IntArray, n_threads: int
+) -> tuple[FloatArray, NDArray[np.int64]]:
     """The largest of each number of a label. More rows are read until every prediction has k of them."""
     n, n_rows = numbers.shape
     values, rows = np.zeros((n, k)), np.full((n, k), -1, dtype=np.int64)
@@ -350,8 +354,8 @@ def _distinct(
 
 
 def _merged(
-    values: Array, rows: NDArray[np.int64], codes: NDArray[np.intp] | None, k: int
-) -> tuple[Array, NDArray[np.int64]]:
+    values: FloatArray, rows: NDArray[np.int64], codes: IntArray | None, k: int
+) -> tuple[FloatArray, NDArray[np.int64]]:
     """(n, k) each: the largest of all candidates, free places last; of rows with one number the largest alone."""
     size = np.where(rows < 0, -1.0, np.abs(values))
     order = np.lexsort((rows, -size))

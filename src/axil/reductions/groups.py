@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, issparse
 
+from axil.arrays import FloatArray, IntArray
 from axil.attribution import Effects, Shard
 from axil.inputs import group_codes
 from axil.machine.arrays import host
 from axil.reductions.reduction import Found, Reduction
-from axil.types import Array
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,8 @@ class Grouped(Found):
     """Sums over groups of training rows."""
 
     groups: NDArray[Any]  #: (G,) their names
-    effects: Array  #: (n, K, G)
-    contributions: Array  #: (n, K, G)
+    effects: FloatArray  #: (n, K, G)
+    contributions: FloatArray  #: (n, K, G)
 
     def __add__(self, other: Grouped) -> Grouped:
         parts = [part for part in (self, other) if len(part.groups)] or [self]
@@ -33,7 +33,7 @@ class Grouped(Found):
         return Grouped(self.made + other.made, self.intercepts, groups, effects, contributions)
 
 
-def _sums(parts: list[Array], codes: NDArray[np.intp], n_groups: int) -> Array:
+def _sums(parts: list[FloatArray], codes: IntArray, n_groups: int) -> FloatArray:
     """(n, K, n_groups): columns of the same code added, from the first to the last."""
     columns = np.concatenate(parts, axis=2)
     out = np.zeros((*columns.shape[:2], n_groups))
@@ -53,7 +53,7 @@ class Groups(Reduction[Grouped]):
         return Grouped(contributions.sum(axis=2), effects.intercepts, groups, sums, contributions)
 
 
-def _summed(effects: Effects, codes: NDArray[np.intp], n_groups: int) -> tuple[Array, Array]:
+def _summed(effects: Effects, codes: IntArray, n_groups: int) -> tuple[FloatArray, FloatArray]:
     """(n, K, groups) twice: from sparse effects, or block by block."""
     sums, contributions = np.zeros((2, effects.n, effects.shape[1], n_groups))
     for outputs, first, block in effects.parts():
@@ -75,8 +75,8 @@ def _summed(effects: Effects, codes: NDArray[np.intp], n_groups: int) -> tuple[A
 
 
 def _by_group(
-    values: Array, codes: NDArray[np.intp], ends: NDArray[np.intp], n_groups: int, block: Any
-) -> Array:
+    values: FloatArray, codes: IntArray, ends: IntArray, n_groups: int, block: Any
+) -> FloatArray:
     """(n, groups): sums of a block (rows, n) times values (rows,) by group."""
     member = csc_array((values, codes, ends), shape=(n_groups, len(values)))
     total = member @ block

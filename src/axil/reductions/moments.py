@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from axil.arrays import FloatArray
 from axil.attribution import Effects, Shard
 from axil.reductions.reduction import Found, Reduction
 from axil.structure.sums import each
-from axil.types import Array
 
 
 @dataclass(frozen=True)
 class Summed(Found):
     """Sums for each engine."""
 
-    sums: list[Array] = field(metadata={"both": each})  #: (2, n, M) each
+    sums: list[FloatArray] = field(metadata={"both": each})  #: (2, n, M) each
 
 
 @dataclass(frozen=True)

@@ -6,22 +6,22 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
+from axil.arrays import FloatArray
 from axil.attribution.effects import Effects
 from axil.attribution.protocols import Shard
 from axil.structure import RowTotals
-from axil.types import Array
 
 
 @dataclass(frozen=True)
 class Found(RowTotals):
     """The result of a reduction over some shards."""
 
-    made: Array  #: (n, K) what their rows add to each prediction
+    made: FloatArray  #: (n, K) what their rows add to each prediction
     #: (n, K) what no row adds; the same in every shard
-    intercepts: Array = field(metadata={"both": lambda mine, theirs: mine})
+    intercepts: FloatArray = field(metadata={"both": lambda mine, theirs: mine})
 
     @property
-    def predictions(self) -> Array:
+    def predictions(self) -> FloatArray:
         """(n, K)."""
         return self.made + self.intercepts
 

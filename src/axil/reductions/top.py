@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
+from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.attribution import Effects, Shard
 from axil.attribution.effects import add_made
 from axil.inputs import label_codes
 from axil.reductions.reduction import Found, Reduction
 from axil.structure.sums import each
-from axil.types import Array
 from axil.weights.largest import Largest
 
 
@@ -24,7 +24,7 @@ class Best(Found):
 
     k: int
     #: (n, K, k') the number that rows are ranked by, from 0 up; -1: a free place. k' <= k where rows are few
-    size: Array
+    size: FloatArray
     #: (n, K, k') each: position, row, effect, contribution, target, and what the question adds
     columns: dict[str, NDArray[Any]]
     distinct: bool = False  #: of rows with one label in the column ``key`` only the largest counts
@@ -54,11 +54,11 @@ class Best(Found):
         return Best(self.made + other.made, self.intercepts, self.k, size, chosen, self.distinct)
 
 
-def _by(order: NDArray[np.intp], values: Any) -> Any:
+def _by(order: IntArray, values: Any) -> Any:
     return np.take_along_axis(values, order, axis=2)
 
 
-def _repeated(keys: NDArray[Any]) -> NDArray[np.bool_]:
+def _repeated(keys: NDArray[Any]) -> BoolArray:
     """(n, K, m): whether a label was there before, among the m of one prediction; one that is missing never was."""
     codes = label_codes(keys.ravel(), keys.size, "distinct").reshape(keys.shape)
     order = np.argsort(codes, axis=2, kind="stable")
@@ -72,9 +72,9 @@ def best_of(
     shard: Any,
     largest: list[Largest],
     k: int,
-    made: Array,
-    intercepts: Array,
-    factors: Array | None = None,
+    made: FloatArray,
+    intercepts: FloatArray,
+    factors: FloatArray | None = None,
 ) -> Best:
     """The result from the largest of each output, with what is known of the rows; see `Effects.factors`."""
     values, rows = (
@@ -96,7 +96,7 @@ def best_of(
 
 
 def collectors(
-    effects: Effects, k: int, n_threads: int, scales: Array | None = None, **hints: Any
+    effects: Effects, k: int, n_threads: int, scales: FloatArray | None = None, **hints: Any
 ) -> list[Largest]:
     """For each output what collects the k largest of these effects, or with scales (rows, K) of effects times these."""
     n_rows, n_outputs = effects.shape

@@ -26,6 +26,7 @@ from axil.adapters.contract import (
     TrainingRows,
 )
 from axil.adapters.members import ResidualModel, SumModel
+from axil.arrays import FloatArray
 from axil.errors import InputError, UnsupportedModelError
 from axil.kernels.choose import backend_of
 from axil.machine.memory import Budget, Limits
@@ -48,7 +49,6 @@ from axil.replay.radius import Held
 from axil.replay.recover import assign_leaves, replay
 from axil.replay.walk import ELSEWHERE, Walked, round_to, walk
 from axil.structure import Structure, all_n_leaves, served
-from axil.types import Array
 from axil.weights.boosting import BoostedTrees
 from axil.weights.engine import Engine
 from axil.weights.forest import Forest, is_forest
@@ -203,7 +203,7 @@ def walked_trees(
     return zip([with_rows(trees, rows.weights, rows.bags) for trees in fitted], outputs, walks)
 
 
-def _filled(model: Model, targets: Array) -> Array:
+def _filled(model: Model, targets: FloatArray) -> FloatArray:
     """The targets, with zeros in the place of those that are missing: their rows weigh nothing in these outputs."""
     return np.nan_to_num(targets) if model.missing_targets else targets
 
@@ -221,8 +221,8 @@ def _require_stable(adapter: Adapter, extent: Extent, error: float) -> None:
 
 
 def confirm(
-    model: Model, engines: list[Engine], targets: Array, stated: Any
-) -> tuple[Verification, Array]:
+    model: Model, engines: list[Engine], targets: FloatArray, stated: Any
+) -> tuple[Verification, FloatArray]:
     """Confirms what a file states of the proof from the arrays beside it, and gives the predictions (n_train, K) they make.
 
     Answers are compared with the model within bounds that grow with ``scale`` and ``rounding``, so neither is taken from the
@@ -269,7 +269,7 @@ def confirm(
     return replace(found, tolerance=model.tolerance), predictions
 
 
-def with_rows(trees: BoostedFit, weights: Array | None, bags: Array | None) -> BoostedFit:
+def with_rows(trees: BoostedFit, weights: FloatArray | None, bags: FloatArray | None) -> BoostedFit:
     """The trees with the weights that rows counted with, 0 for those held out, and the draws, where they were recorded."""
     counted = weights if trees.row_weights is None else trees.row_weights
     if trees.held_out is not None:

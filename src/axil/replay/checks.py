@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from axil.adapters.bags import RecordedBags
 from axil.adapters.boosted_fit import BoostedFit
 from axil.adapters.contract import Adapter, Model
+from axil.arrays import FloatArray, IntArray
 from axil.errors import ExactnessError, counted
 from axil.inputs import take_rows
 from axil.machine.arrays import largest_size
@@ -21,7 +22,6 @@ from axil.replay.radius import Held
 from axil.replay.recover import Replay
 from axil.replay.walk import leaf_totals
 from axil.structure import Nodes, RowTotals
-from axil.types import Array
 from axil.weights.inherited import inheriting
 
 CHECKED_ROWS = 1000  # training rows whose prediction is asked of the library; all others are summed from its leaves
@@ -119,7 +119,7 @@ class Extent(RowTotals):
 
     n_rows: int
     weight: float
-    sums: Array  #: (K,) of weight * target
+    sums: FloatArray  #: (K,) of weight * target
     largest_target: float = field(metadata={"both": max})  #: in absolute value, as all that follow
     largest_offset: float = field(metadata={"both": max})
     largest_score: float = field(
@@ -128,7 +128,11 @@ class Extent(RowTotals):
 
     @classmethod
     def of(
-        cls, targets: Array, weights: Array | None, offsets: Array | None, score: Array
+        cls,
+        targets: FloatArray,
+        weights: FloatArray | None,
+        offsets: FloatArray | None,
+        score: FloatArray,
     ) -> Extent:
         """The extent of rows with targets (N, K), row weights (N,), offsets (N, K) and predictions (N, K)."""
         n = len(targets)
@@ -145,7 +149,7 @@ class Extent(RowTotals):
         """The number that errors are relative to."""
         return self.largest_score or 1.0
 
-    def rounding(self, model: Model, base: Array | None) -> float:
+    def rounding(self, model: Model, base: FloatArray | None) -> float:
         """The error of a prediction that rounded targets, offsets and a constant base (K,) may cause: scores go through them."""
         start = 0.0 if base is None else largest_size(base)
         return (
@@ -295,7 +299,7 @@ def _weighing(trees: BoostedFit, walked: Replay) -> str:
     return ""
 
 
-def _whole(weights: Array) -> bool:
+def _whole(weights: FloatArray) -> bool:
     return bool(np.allclose(weights, np.rint(weights), rtol=1e-9, atol=0))
 
 
@@ -363,7 +367,7 @@ def check_nodes(adapter: Adapter, trees: BoostedFit, walked: Replay, scale: floa
     compare_nodes(nodes, found, slack, adapter.causes("values"))
 
 
-def compare_nodes(nodes: Nodes, found: Array, slack: float, causes: str) -> None:
+def compare_nodes(nodes: Nodes, found: FloatArray, slack: float, causes: str) -> None:
     """Raise for the first inner node whose value ``found`` (M,) and the model's own are further apart than allowed."""
     apart = np.abs(found - nodes.values) > slack + nodes.slack
     for node in np.flatnonzero(apart & (nodes.leaf < 0)):
@@ -373,7 +377,7 @@ def compare_nodes(nodes: Nodes, found: Array, slack: float, causes: str) -> None
         raise ExactnessError(what, float(found[node]), float(nodes.values[node]), cause, tree)
 
 
-def checked_rows(n_rows: int) -> NDArray[np.intp]:
+def checked_rows(n_rows: int) -> IntArray:
     """Training rows, evenly spread, whose prediction is asked of the library."""
     return np.arange(0, n_rows, -(-n_rows // CHECKED_ROWS))
 
@@ -381,11 +385,11 @@ def checked_rows(n_rows: int) -> NDArray[np.intp]:
 def with_predictions(
     adapter: Model,
     X: Any,
-    asked: NDArray[np.intp],
-    offsets: Array | None,
-    score: Array,
+    asked: IntArray,
+    offsets: FloatArray | None,
+    score: FloatArray,
     output: slice,
-) -> Array:
+) -> FloatArray:
     """(N, K): the model's predictions: the library's own for the rows ``asked``, sums of its leaf values, ``score``, for others.
 
     It is ``score`` itself, written over at the rows asked.
@@ -396,7 +400,7 @@ def with_predictions(
     return score
 
 
-def furthest(found: Array, expected: Array) -> Miss:
+def furthest(found: FloatArray, expected: FloatArray) -> Miss:
     """Where what the linear map makes of the targets, (N, K), is furthest from the model's predictions; nan is furthest."""
     parts = [
         slice(start, start + COMPARED_ROWS) for start in range(0, max(len(found), 1), COMPARED_ROWS)
@@ -404,7 +408,7 @@ def furthest(found: Array, expected: Array) -> Miss:
     return reduce(worse, (_furthest(found[part], expected[part], part.start) for part in parts))
 
 
-def _furthest(found: Array, expected: Array, first: int) -> Miss:
+def _furthest(found: FloatArray, expected: FloatArray, first: int) -> Miss:
     """The miss of some rows, the first of which has this number."""
     error = np.abs(found - expected)
     worst = np.unravel_index(int(error.argmax()), error.shape)  # nan before all others
@@ -427,11 +431,11 @@ def check_predictions(adapter: Model, miss: Miss, allowed: float) -> None:
 
 def check_answer(
     verification: Verification | None,
-    predictions: Array,
+    predictions: FloatArray,
     labels: NDArray[Any],
-    own: Callable[[], Array],
-    sizes: Array | float = 1.0,
-) -> Array | None:
+    own: Callable[[], FloatArray],
+    sizes: FloatArray | float = 1.0,
+) -> FloatArray | None:
     """Compare the predictions (n, K) that weights make of the targets with the model's ``own``, and give these, on every use.
 
     ``sizes`` (n, 1): of sums of predictions, the numbers that errors count by.
@@ -455,10 +459,10 @@ def compare(
     what: str,
     found: NDArray[Any],
     expected: NDArray[Any],
-    slack: Array | float,
+    slack: FloatArray | float,
     trees: BoostedFit,
     cause: str,
-    hidden: Array | float = 0.0,
+    hidden: FloatArray | float = 0.0,
 ) -> None:
     """Raise for the first leaf where ``found`` and ``expected`` are further apart than ``slack``.
 
@@ -486,7 +490,7 @@ def compare(
         )
 
 
-def _ask(trees: BoostedFit, apart: NDArray[np.intp]) -> None:
+def _ask(trees: BoostedFit, apart: IntArray) -> None:
     """Raise the refusal that explains why just these leaves disagree, where the model has one."""
     if trees.explain_mismatch is not None:
         disagree = np.searchsorted(np.cumsum(trees.n_leaves), apart, side="right")

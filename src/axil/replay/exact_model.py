@@ -8,10 +8,10 @@ from functools import cached_property, partial
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters.contract import Model
+from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.attribution import WEIGHTS, Capabilities, Effects, Kind, Quantity, Source
 from axil.attribution.capabilities import MISSING_TARGETS, Refusal
 from axil.attribution.leaf_matches import SharedLeaves, TreeWeights, leaf_rows
@@ -31,7 +31,6 @@ from axil.replay.walk import round_to
 from axil.scale import FittedTargets
 from axil.structure import Structure, served
 from axil.structure.leaves import LeafFit
-from axil.types import Array
 from axil.weights.answers import Answer, RowEffects, gathered
 from axil.weights.boosting import BoostedTrees
 from axil.weights.deletion_work import GROUP_SECONDS, REPLAYS
@@ -62,7 +61,7 @@ class ExactModel(Refittable):
     verification: Verification | None
     _: KW_ONLY
     engines: list[Engine]  #: one for all outputs that share trees, else one for each
-    targets: Array
+    targets: FloatArray
     is_prepared: bool = False  #: whether by `prepared`
 
     kind = Kind.EXACT
@@ -92,7 +91,7 @@ class ExactModel(Refittable):
         return refused if self.missing is None else refused | MISSING_TARGETS
 
     @property
-    def missing(self) -> NDArray[np.bool_] | None:
+    def missing(self) -> BoolArray | None:
         """(N, K): which targets count for nothing where some are missing, and are kept as 0; None where none is."""
         if not self.adapter.missing_targets or len(self.engines) < self.targets.shape[1]:
             return None
@@ -107,11 +106,11 @@ class ExactModel(Refittable):
     def shares_weights(self) -> bool:
         return len(self.engines) == 1
 
-    def times(self, v: Array) -> Array:
+    def times(self, v: FloatArray) -> FloatArray:
         """(N, S): K v; where outputs have trees of their own, a column of v for each."""
         return self.across(v, lambda engine, own: engine.apply(None, own))
 
-    def times_transposed(self, u: Array) -> Array:
+    def times_transposed(self, u: FloatArray) -> FloatArray:
         """(N, S): K'u."""
         return self.across(u, lambda engine, own: engine.combine(None, own))
 
@@ -121,17 +120,19 @@ class ExactModel(Refittable):
         """The outputs that each engine serves."""
         return served(len(self.engines))
 
-    def by_output(self, columns: Array) -> list[tuple[Engine, Array]]:
+    def by_output(self, columns: FloatArray) -> list[tuple[Engine, FloatArray]]:
         """Each engine with the columns, (., K), of the outputs that it serves."""
         if len(self.engines) == 1:
             return [(self.engines[0], columns)]
         return [(engine, columns[:, [k]]) for k, engine in enumerate(self.engines)]
 
-    def across(self, columns: Array, ask: Callable[[Engine, Array], Array]) -> Array:
+    def across(
+        self, columns: FloatArray, ask: Callable[[Engine, FloatArray], FloatArray]
+    ) -> FloatArray:
         """(., K): the results of each engine for the columns of its outputs, side by side."""
         return np.concatenate([ask(engine, own) for engine, own in self.by_output(columns)], axis=1)
 
-    def own_targets(self) -> list[Array]:
+    def own_targets(self) -> list[FloatArray]:
         """The targets engine by engine, always the same arrays: engines keep sums of them."""
         return self.kept.get(
             "targets", lambda: [np.ascontiguousarray(self.targets[:, own]) for own in self.served()]
@@ -191,7 +192,7 @@ class ExactModel(Refittable):
     def _row_effects(
         self,
         query_batch: Queries | Combination,
-        compute: Callable[[Engine, Array], Sequence[RowEffects]],
+        compute: Callable[[Engine, FloatArray], Sequence[RowEffects]],
     ) -> Effects:
         """Return the numbers that ``compute`` has of each engine, with the targets of the outputs that it serves."""
         numbers = [compute(engine, targets) for engine, targets in self.by_output(self.targets)]
@@ -238,19 +239,19 @@ class ExactModel(Refittable):
             None, lambda rows: [fit.reductions(rows)[based:] for fit in fits], rule == "improved"
         )
 
-    def prove(self, batch: Queries, predictions: Array | None) -> None:
+    def prove(self, batch: Queries, predictions: FloatArray | None) -> None:
         if predictions is None:
             self.predicted(batch)
         else:
             self.check(batch, predictions)
 
-    def meant(self, scores: Array) -> dict[str, Array]:
+    def meant(self, scores: FloatArray) -> dict[str, FloatArray]:
         calibration = getattr(self.adapter, "calibration", None)
         if calibration is None or hasattr(self.adapter, "mean_probabilities"):
             return {}  # a mean of several curves follows from no score
         return {"probability": calibration.probabilities(scores, scores)}
 
-    def meant_by(self, batch: Any) -> dict[str, Array]:
+    def meant_by(self, batch: Any) -> dict[str, FloatArray]:
         if hasattr(self.adapter, "mean_probabilities") and not isinstance(batch, Combination):
             return {"probability": self.adapter.mean_probabilities(batch.rows)}
         return super().meant_by(batch)
@@ -266,14 +267,14 @@ class ExactModel(Refittable):
             return [engine.mixed(at, queries.factors, base) for engine in self.engines]
         return [engine.ask(at, base) for engine in self.engines]
 
-    def check(self, queries: Queries | Combination, predictions: Array) -> Array | None:
+    def check(self, queries: Queries | Combination, predictions: FloatArray) -> FloatArray | None:
         """Compare predictions (n, K), offsets included, with the model's own on every use, and return those."""
         sizes = queries.sizes
         return check_answer(
             self.verification, predictions, queries.labels, lambda: queries.predictions, sizes
         )
 
-    def predicted(self, queries: Queries) -> Array:
+    def predicted(self, queries: Queries) -> FloatArray:
         """(n, K): the predictions, offsets included, as sums over the targets, which must be the model's own.
 
         One replay of the fit. These sums are always made in the same order, which a library's threads do not promise of theirs.
@@ -286,7 +287,7 @@ class ExactModel(Refittable):
         self.check(queries, made)
         return made
 
-    def base_numbers(self) -> Array:
+    def base_numbers(self) -> FloatArray:
         """(K,): the part of the base in every prediction of trees."""
         parts = []
         for engine, targets in self.by_output(self.targets):
@@ -295,7 +296,7 @@ class ExactModel(Refittable):
             parts.append(np.broadcast_to(s.beta[-1] * mean, targets.shape[1:]))
         return np.concatenate(parts)
 
-    def fitted(self) -> Array:
+    def fitted(self) -> FloatArray:
         """(N, K): the training rows' own predictions, with the offsets of the fit, which may stand in for the base."""
         found = self.across(self.targets, lambda engine, own: engine.predicted(None, own))
         return found if self.base_offsets() is None else found - self.base_numbers()
@@ -314,12 +315,12 @@ class ExactModel(Refittable):
             and not self.engines[0].structure.own_base
         )
 
-    def base_offsets(self) -> Array | None:
+    def base_offsets(self) -> FloatArray | None:
         """(N, K): the offsets that stood in for the base in the fit; None where it started from the base."""
         if not self.starts_elsewhere:
             return None
         return np.concatenate(
-            [cast(Array, engine.structure.offsets) for engine in self.engines], axis=1
+            [cast(FloatArray, engine.structure.offsets) for engine in self.engines], axis=1
         )
 
     # -- changes of the training rows -----------------------------------------------------------------------------------
@@ -338,14 +339,14 @@ class ExactModel(Refittable):
         seconds = sum(min(cost.deletion, cost.replays) for cost in costs)
         return seconds, all(cost.deletion < np.inf for cost in costs)
 
-    def as_targets(self, given: Any, n: int, what: str, rows: str) -> Array:
+    def as_targets(self, given: Any, n: int, what: str, rows: str) -> FloatArray:
         how = self.adapter.repeats_targets, self.missing is not None
         classes = inputs.coding_of(self.adapter)
         return self.on_scale(
             inputs.as_targets(given, n, self.shape[1], classes, what, rows, *how), what
         )
 
-    def within(self, given: Array, rows: NDArray[np.intp]) -> Array:
+    def within(self, given: FloatArray, rows: IntArray) -> FloatArray:
         if self.missing is None:
             return given
         for i, output in np.argwhere(np.isnan(given) != self.missing[rows])[:1]:
@@ -357,7 +358,7 @@ class ExactModel(Refittable):
             )
         return np.nan_to_num(given)
 
-    def moved(self, queries: Queries, targets: Array) -> tuple[Array, Array]:
+    def moved(self, queries: Queries, targets: FloatArray) -> tuple[FloatArray, FloatArray]:
         if getattr(self.adapter, "weighs_classes", False) and (targets != self.targets).any():
             raise UnsupportedQuestionError(
                 "what_if",
@@ -380,28 +381,28 @@ class ExactModel(Refittable):
             change = again.predicted(queries) - before
         return queries.predictions, change
 
-    def _keeps_active_set(self, targets: Array) -> bool:
+    def _keeps_active_set(self, targets: FloatArray) -> bool:
         """Return whether a fit to these targets (N, K) certainly has the active set of this one, or none."""
         if not any(has_active_set(structure) for structure in self._structures):
             return True
         held = None if self.verification is None else self.verification.held
         return held is not None and float(np.abs(targets - self.targets).sum()) < held.radius
 
-    def loss_slopes(self, queries: Queries, y: Array) -> Array:
+    def loss_slopes(self, queries: Queries, y: FloatArray) -> FloatArray:
         return 2.0 * (self.predicted(queries) - y)
 
-    def pulled_back(self, queries: Queries, u: Array) -> Array:
+    def pulled_back(self, queries: Queries, u: FloatArray) -> FloatArray:
         at, base = queries.coordinates, queries.offsets.base
         return self.across(u, lambda engine, own: engine.combine(at, own, base))
 
-    def left_out_predictions(self, compute: Callable[[ExactModel], Array]) -> Array:
+    def left_out_predictions(self, compute: Callable[[ExactModel], FloatArray]) -> FloatArray:
         """(N, K): the prediction of each training row by the fit without it; nan where no other row says anything of it."""
         return compute(self)
 
-    def fitted_without(self, queries: Queries, rows: NDArray[np.intp]) -> Array:
+    def fitted_without(self, queries: Queries, rows: IntArray) -> FloatArray:
         return self._without(rows).predicted(queries)
 
-    def without(self, queries: Queries, rows: NDArray[np.intp]) -> WithoutRows:
+    def without(self, queries: Queries, rows: IntArray) -> WithoutRows:
         left = self._without(rows)
         return WithoutRows(
             self.predicted(queries), left.predicted(queries), left.n_emptied - self.n_emptied
@@ -411,7 +412,7 @@ class ExactModel(Refittable):
     def n_emptied(self) -> int:
         return sum(int(s.emptied.sum()) for s in self._structures if s.emptied is not None)
 
-    def _without(self, rows: NDArray[np.intp]) -> ExactModel:
+    def _without(self, rows: IntArray) -> ExactModel:
         """Return the fit without these rows; there is no model to compare its predictions with."""
         engines = [
             engine.deletable("without").without(rows, own)
@@ -419,18 +420,18 @@ class ExactModel(Refittable):
         ]
         return replace(self, engines=engines, verification=None)
 
-    def own_predictions_without(self, sets_of_rows: Sequence[NDArray[np.intp]]) -> Iterator[Array]:
+    def own_predictions_without(self, sets_of_rows: Sequence[IntArray]) -> Iterator[FloatArray]:
         for rows in sets_of_rows:
             yield self._without(rows).fitted()[rows]
 
     @property
-    def row_weights(self) -> Array:
+    def row_weights(self) -> FloatArray:
         first = self.engines[0]
         if not isinstance(first, TreeEngine):
             return np.ones(len(self.targets))
         if self.missing is not None:
             return np.asarray(
-                np.max([cast(Array, e.structure.row_weights) for e in self.engines], axis=0)
+                np.max([cast(FloatArray, e.structure.row_weights) for e in self.engines], axis=0)
             )
         s = first.structure
         if s.ranks is not None and s.ranks.rows is not None:
@@ -449,7 +450,7 @@ class ExactModel(Refittable):
     def share_of(self, rows: Any) -> float:
         return 0.0 if isinstance(self.engines[0], Smoother) else super().share_of(rows)
 
-    def leaf_fits(self, change: Change) -> tuple[list[LeafFit], Array | None]:
+    def leaf_fits(self, change: Change) -> tuple[list[LeafFit], FloatArray | None]:
         return leaf_fits(self, change)
 
     @property
@@ -498,7 +499,7 @@ class ExactModel(Refittable):
 
 
 def removed_in_turn(
-    engine: Engine, query: Any, targets: Array, k: int, first: Array
+    engine: Engine, query: Any, targets: FloatArray, k: int, first: FloatArray
 ) -> tuple[list[int], list[float]]:
     """A set of as many rows as ``first`` has effects, in their direction: each of largest effect once those before are gone.
 

@@ -16,6 +16,7 @@ from axil import inputs
 from axil.adapters.bags import RecordedBags
 from axil.adapters.boosted_fit import BoostedFit, Schedule
 from axil.adapters.contract import Adapter, TrainingRows
+from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.machine.memory import Budget, Limits
 from axil.replay.recover import assign_leaves
@@ -23,7 +24,6 @@ from axil.replay.walk import Leaves, TreeWalk, Walked, round_to
 from axil.structure import Ranks, Regularisation, Structure, all_n_leaves
 from axil.structure.leaves import LeafFit
 from axil.structure.pattern import hold
-from axil.types import Array
 from axil.weights.engine import CLASS_WEIGHTS_UNKNOWN, TreeEngine
 from axil.weights.inherited import inherited_values, inheriting
 from axil.weights.rows_left import known_regularisation
@@ -33,28 +33,28 @@ from axil.weights.rows_left import known_regularisation
 class Change:
     """The rows of a fit that is made again, as users give them: some of the old ones, then new ones."""
 
-    kept: NDArray[np.intp]  #: positions among the training rows
+    kept: IntArray  #: positions among the training rows
     added: Any  #: the new rows' features; None: there is none
     X: Any  #: of all
     y: NDArray[Any]
-    targets: Array  #: (N, K) on the scale of the fit
-    weights: Array | None  #: (N,) sample weights
-    offsets: Array | None  #: (N,) or (N, K)
+    targets: FloatArray  #: (N, K) on the scale of the fit
+    weights: FloatArray | None  #: (N,) sample weights
+    offsets: FloatArray | None  #: (N,) or (N, K)
 
 
 @dataclass(frozen=True)
 class RefitRows:
     """The rows of a fit that is made again: some of the old ones, then new ones, as the library keeps them."""
 
-    kept: NDArray[np.intp]  #: positions among the training rows
+    kept: IntArray  #: positions among the training rows
     added: Leaves | None  #: (T, n) leaves of the new rows in all trees; None: there is none
-    targets: Array  #: (N, K) on the scale of the fit
-    weights: Array | None  #: (N,)
-    offsets: Array | None  #: (N, K)
+    targets: FloatArray  #: (N, K) on the scale of the fit
+    weights: FloatArray | None  #: (N,)
+    offsets: FloatArray | None  #: (N, K)
 
     @classmethod
     def of(
-        cls, change: Change, adapter: Any, weights: Array | None, n_leaves: Any, limits: Limits
+        cls, change: Change, adapter: Any, weights: FloatArray | None, n_leaves: Any, limits: Limits
     ) -> RefitRows:
         """The rows of a change, with the weights that they count with."""
         own, new = (
@@ -90,7 +90,7 @@ class RefitRows:
         return np.concatenate([old[:, self.kept], new], axis=1)
 
 
-def _draws(s: Structure, rows: RefitRows) -> Array | None:
+def _draws(s: Structure, rows: RefitRows) -> FloatArray | None:
     """(N, T): how often each row is drawn for each tree; None: all are, once."""
     if s.ranks is not None:
         return (
@@ -181,7 +181,7 @@ def leaf_fit(
     return replace(made, hessians=found.leaf_weights)
 
 
-def _emptied(s: Structure, found: Walked) -> NDArray[np.bool_]:
+def _emptied(s: Structure, found: Walked) -> BoolArray:
     """Return which leaves of averaged trees, (L,), have no rows any more."""
     had_rows = s.leaf_weights > 0
     if s.emptied is not None:
@@ -191,7 +191,7 @@ def _emptied(s: Structure, found: Walked) -> NDArray[np.bool_]:
     return np.asarray(had_rows & (found.drawn_weights == 0))
 
 
-def _ranked_fit(s: Structure, found: Walked, raw: Array, based: bool, n_rows: int) -> LeafFit:
+def _ranked_fit(s: Structure, found: Walked, raw: FloatArray, based: bool, n_rows: int) -> LeafFit:
     """The leaves of percentiles, after the base, which is a tree of the walk; inner nodes are written as means of leaves."""
     first, columns = int(based), np.arange(s.n_trees) if s.columns is None else s.columns
     base, share, estimated = np.asarray(s.base), float(s.beta[-1]), False
@@ -215,7 +215,7 @@ class _TreeRefit(TreeWalk):
     """The walk with leaf values that it makes itself."""
 
     rule: Regularisation
-    final: Array  #: (T,) what each tree's values are multiplied by in a prediction
+    final: FloatArray  #: (T,) what each tree's values are multiplied by in a prediction
 
     def run(self) -> Any:
         self.raw = np.zeros_like(self.trees.leaf_values)
@@ -227,7 +227,7 @@ class _TreeRefit(TreeWalk):
         self.trees.leaf_values[own] = self.final[t] * self.raw[own]
         super()._advance(t)
 
-    def _values(self, t: int, own: slice) -> Array:
+    def _values(self, t: int, own: slice) -> FloatArray:
         """(L_t, K): the values of tree t's leaves before the rate."""
         rule, sums, weights = self.rule, self.sums, self.leaf_weights
         if self.trees.ranks is not None and self.trees.based and t == 0:
@@ -268,7 +268,7 @@ def _rule(s: Structure) -> Regularisation:
     return s.regularisation
 
 
-def leaf_fits(model: Any, change: Change) -> tuple[list[LeafFit], Array | None]:
+def leaf_fits(model: Any, change: Change) -> tuple[list[LeafFit], FloatArray | None]:
     """The leaves of each engine of a proven model, fitted to other rows, and how often each row was drawn for each tree."""
     adapter, engines = model.adapter, model.engines
     if not all(isinstance(engine, TreeEngine) for engine in engines):
@@ -310,7 +310,7 @@ def leaf_fits(model: Any, change: Change) -> tuple[list[LeafFit], Array | None]:
     return found, None if (bags == 1).all() else bags
 
 
-def _recorded_by(adapter: Adapter, change: Change, rows: RefitRows) -> Array | None:
+def _recorded_by(adapter: Adapter, change: Change, rows: RefitRows) -> FloatArray | None:
     """Return the weights (N,) that the library records sums of, where they are not the rows' own."""
     if rows.weights is None or not getattr(adapter, "records_other_weights", False):
         return None
@@ -318,7 +318,7 @@ def _recorded_by(adapter: Adapter, change: Change, rows: RefitRows) -> Array | N
     return fitted[0].recorded_by
 
 
-def _leaf_sums(leaves: Leaves, n_leaves: NDArray[np.int64], weights: Array) -> Array:
+def _leaf_sums(leaves: Leaves, n_leaves: NDArray[np.int64], weights: FloatArray) -> FloatArray:
     """Return the sum of these weights (N,) in each leaf, (L,), of trees of these sizes (T,) with these leaves (T, N)."""
     return np.concatenate([np.bincount(own, weights, n) for own, n in zip(leaves, n_leaves)])
 

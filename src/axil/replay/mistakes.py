@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from axil.adapters.contract import Model, TrainingRows
+from axil.arrays import FloatArray
 from axil.errors import AxilError, ExactnessError, InputError
 from axil.inputs import as_frame, is_sparse, other_order, take_rows
 from axil.replay.checks import checked_rows
-from axil.types import Array
 
-TRANSFORMS: dict[str, tuple[Callable[[Array], Array], str]] = {
+TRANSFORMS: dict[str, tuple[Callable[[FloatArray], FloatArray], str]] = {
     "np.log(y_train)": (np.log, "np.exp"),
     "np.log1p(y_train)": (np.log1p, "np.expm1"),
     "np.log10(y_train)": (np.log10, "lambda z: 10.0**z"),
@@ -113,7 +113,7 @@ def refuse_other_order(X: Any, y: Any) -> None:
         )
 
 
-def _transformed(model: Model, rows: TrainingRows) -> list[tuple[str, Array]]:
+def _transformed(model: Model, rows: TrainingRows) -> list[tuple[str, FloatArray]]:
     """The transforms of the targets that come nearest to the model's predictions, none if the targets themselves do."""
     asked, predicted = checked_rows(len(rows.targets)), _some_predictions(model, rows)
     tried = []
@@ -127,12 +127,12 @@ def _transformed(model: Model, rows: TrainingRows) -> list[tuple[str, Array]]:
     return [(name, targets) for _, name, targets in nearest[:TRIED_TRANSFORMS]]
 
 
-def _some_predictions(model: Model, rows: TrainingRows) -> Array:
+def _some_predictions(model: Model, rows: TrainingRows) -> FloatArray:
     """(n, K): the model's predictions of some training rows."""
     return np.asarray(model.predictions(take_rows(rows.X, checked_rows(len(rows.targets)))))
 
 
-def _distance(targets: Array, predicted: Array) -> float:
+def _distance(targets: FloatArray, predicted: FloatArray) -> float:
     """How far targets are from predictions, relative to the size of the targets."""
     found = np.abs(targets - predicted).mean() / max(float(np.abs(targets).mean()), 1e-300)
     return float(np.nan_to_num(found, nan=np.inf))

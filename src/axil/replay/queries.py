@@ -12,17 +12,17 @@ from scipy.sparse import csr_array
 
 from axil import inputs
 from axil.adapters.contract import Model
+from axil.arrays import FloatArray
 from axil.errors import UnsupportedQuestionError
 from axil.machine.blocks import spans
 from axil.machine.threads import Kept
-from axil.types import Array
 
 
 @dataclass(frozen=True)
 class Offsets:
     """Numbers that users add to the predictions of n rows, or, where the library means it so, put in the place of the base."""
 
-    values: Array  #: (n, K)
+    values: FloatArray  #: (n, K)
     replace_base: bool = False
 
     @classmethod
@@ -49,7 +49,7 @@ class Offsets:
     def __getitem__(self, rows: Any) -> Offsets:
         return replace(self, values=self.values[rows])
 
-    def predictions(self, adapter: Any, X: Any) -> Array:
+    def predictions(self, adapter: Any, X: Any) -> FloatArray:
         """(n, K): the model's own predictions of these rows, or raw scores where a loss has a link, with their offsets."""
         asked = adapter.scores if hasattr(adapter, "smooth_trees") else adapter.predictions
         return np.asarray(asked(X, self.values) if self.replace_base else asked(X) + self.values)
@@ -78,7 +78,7 @@ class Queries:
         )
 
     @property
-    def predictions(self) -> Array:
+    def predictions(self) -> FloatArray:
         """(n, K): the model's own predictions, with offsets."""
         return self.kept.get(
             "predictions", lambda: self.offsets.predictions(self.adapter, self.rows)
@@ -97,7 +97,7 @@ class Queries:
         )
 
     @property
-    def sizes(self) -> Array:
+    def sizes(self) -> FloatArray:
         """(n, 1): the numbers that errors of predictions count by."""
         return np.ones((len(self), 1))
 
@@ -123,7 +123,7 @@ class Combination:
         """Some of the sums, by a slice or an array of positions."""
         return replace(self, coefficients=self.coefficients[which], labels=self.labels[which])
 
-    def of(self, values: Array) -> Array:
+    def of(self, values: FloatArray) -> FloatArray:
         """(m, S): the sums of values (n, S) of the rows."""
         return np.asarray(self.coefficients @ values)
 
@@ -138,7 +138,7 @@ class Combination:
         return self.queries.coordinates
 
     @property
-    def predictions(self) -> Array:
+    def predictions(self) -> FloatArray:
         """(m, K): the sums of the model's own predictions."""
         return self.of(self.queries.predictions)
 
@@ -148,7 +148,7 @@ class Combination:
         return replace(self.queries.offsets, values=self.of(self.queries.offsets.values))
 
     @property
-    def sizes(self) -> Array:
+    def sizes(self) -> FloatArray:
         """(m, 1): sums of |coefficient|, 1 where these are all 0."""
         found = np.asarray(abs(self.coefficients).sum(axis=1)).reshape(-1, 1)
         return np.where(found > 0, found, 1.0)

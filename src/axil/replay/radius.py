@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from axil.adapters.contract import Placement
+from axil.arrays import FloatArray
 from axil.errors import counted
 from axil.machine.blocks import spans
 from axil.replay.recover import Replay
 from axil.structure import Structure
 from axil.structure.changes import nearest
-from axil.types import Array
 from axil.weights import pattern_changes, rank_changes
 from axil.weights.boosting import BoostedTrees
 from axil.weights.engine import Engine
@@ -121,7 +121,7 @@ class Held:
         cls,
         walked: Replay,
         engine: Any,
-        targets: Array | None = None,
+        targets: FloatArray | None = None,
         placement: Placement | None = None,
     ) -> Held | None:
         """The pattern and encodings of a replay, whose weights the engine computes of these targets; None: neither."""
@@ -152,7 +152,7 @@ class Held:
         )
 
 
-def leaves_beyond(engine: Engine, targets: Array, before: Array) -> int:
+def leaves_beyond(engine: Engine, targets: FloatArray, before: FloatArray) -> int:
     """How many leaves a fit to these targets (N, K) on the same splits would give another pattern than one to those before."""
     if isinstance(engine, Sum):
         return sum(
@@ -175,7 +175,7 @@ def leaves_beyond(engine: Engine, targets: Array, before: Array) -> int:
     return pattern_changes.leaves_beyond(fit.structure, fit.sums, fit.values)
 
 
-def rows_replayed(engine: Engine, targets: Array, available: int) -> int:
+def rows_replayed(engine: Engine, targets: FloatArray, available: int) -> int:
     """How many training rows' exact deletions are replayed, where deletions may change a pattern."""
     if isinstance(engine, Sum):
         share = available // len(engine.terms)
@@ -189,7 +189,7 @@ def _shift(engine: BoostedTrees) -> float:
     return float(np.abs(engine.constants(None)).max(initial=0.0))
 
 
-def _radius(s: Structure, sums: Array, engine: BoostedTrees) -> float:
+def _radius(s: Structure, sums: FloatArray, engine: BoostedTrees) -> float:
     """The least of ``distance / max_j |d distance / d y_j|`` over all changes of the pattern, or a lower bound of it.
 
     Changes are taken in turn, those first whose distance is small for the steepest slope that they may have. Where it is known
@@ -225,12 +225,12 @@ def _radius(s: Structure, sums: Array, engine: BoostedTrees) -> float:
     )
 
 
-def _least(seeds: Array, distances: Array, bound: Array | None) -> float:
+def _least(seeds: FloatArray, distances: FloatArray, bound: FloatArray | None) -> float:
     """A lower bound of the radius of the first of some changes, and of all after it."""
     return 0.0 if bound is None else float(distances[0] / bound[seeds[:, 0].argmax()])
 
 
-def _steepest(s: Structure) -> Array | None:
+def _steepest(s: Structure) -> FloatArray | None:
     """(L,): bounds of the derivatives of leaf sums by single targets; None: none are known.
 
     Where every tree sees all rows, and what the trees before leave over, no tree makes residuals larger: ``I - eta A P A' w``

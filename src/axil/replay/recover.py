@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from axil.adapters.boosted_fit import BoostedFit
 from axil.adapters.contract import Adapter, Placement
+from axil.arrays import FloatArray
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 from axil.inputs import take_rows
 from axil.kernels.choose import backend_of
@@ -23,7 +24,6 @@ from axil.machine.progress import track
 from axil.replay.walk import ELSEWHERE, Walked
 from axil.structure import Pattern, Regularisation, Structure, cell_dtype
 from axil.structure.pattern import bytes_needed, hold
-from axil.types import Array
 from axil.weights.forest import is_forest
 from axil.weights.inherited import inherited_values, inheriting
 
@@ -49,12 +49,12 @@ class Replay:
 
     structure: Structure
     counts: NDArray[np.int64]  #: (L,) rows that each leaf was fitted on
-    sums: Array  #: (L, K) of weight * draw * residual, as the library rounds them
-    values: Array  #: (L, K) leaf values before any rate
-    score: Array  #: (N, K) the model's predictions of the training rows
+    sums: FloatArray  #: (L, K) of weight * draw * residual, as the library rounds them
+    values: FloatArray  #: (L, K) leaf values before any rate
+    score: FloatArray  #: (N, K) the model's predictions of the training rows
     recovered: dict[str, Any]  #: what the model does not state and the walk supplied
     held: dict[str, Any]  #: how many leaves have something held besides their rows; see `Pattern`
-    drawn_weights: Array  #: (L,) see `Walked`
+    drawn_weights: FloatArray  #: (L,) see `Walked`
 
 
 def assign_leaves(
@@ -96,9 +96,9 @@ def check_placement(placement: Placement | None, leaves: Leaves, limits: Limits)
 def replay(
     trees: BoostedFit,
     walked: Walked,
-    offsets: Array | None,
+    offsets: FloatArray | None,
     budget: Budget,
-    targets: Array | None = None,
+    targets: FloatArray | None = None,
 ) -> Replay:
     """The replay of these trees from a walk over all rows at once.
 
@@ -115,7 +115,7 @@ def replay(
     return _with_inherited(found, trees, mean)
 
 
-def _with_inherited(found: Replay, trees: BoostedFit, mean: Array) -> Replay:
+def _with_inherited(found: Replay, trees: BoostedFit, mean: FloatArray) -> Replay:
     """Return the replay where leaves of averaged trees have no rows, as after a refit: they have their ancestors' values.
 
     A leaf whose value is nearer to that of an empty leaf of the library was one in the fit.
@@ -145,7 +145,7 @@ def _with_inherited(found: Replay, trees: BoostedFit, mean: Array) -> Replay:
 def replayed(
     trees: BoostedFit,
     walked: Walked,
-    offsets: Array | None,
+    offsets: FloatArray | None,
     totals: tuple[float, int] | None = None,
 ) -> Replay:
     """Return the replay from sums over all rows; ``totals``: their weight and number, where they are not here."""
@@ -195,10 +195,10 @@ def regularisation_of(trees: BoostedFit) -> Regularisation:
 def fitted_structure(
     trees: BoostedFit,
     cells: Leaves,
-    draws: Array,
-    leaf_weights: Array,
+    draws: FloatArray,
+    leaf_weights: FloatArray,
     pattern: Pattern,
-    offsets: Array | None,
+    offsets: FloatArray | None,
     totals: tuple[float, int] | None = None,
 ) -> Structure:
     """Return the structure of the trees once the weights of their leaves and their pattern are known.
@@ -231,8 +231,8 @@ def fitted_structure(
 
 
 def recover_rates(
-    trees: BoostedFit, values: Array, counts: NDArray[np.int64] | None = None
-) -> tuple[Array, dict[str, Any]]:
+    trees: BoostedFit, values: FloatArray, counts: NDArray[np.int64] | None = None
+) -> tuple[FloatArray, dict[str, Any]]:
     """The rates; one that the model does not state is the least-squares ratio of its leaf values to those before the rate.
 
     Raises where that has no answer: for other rows than those of the fit where ``counts`` (L,) show it, else for the model.

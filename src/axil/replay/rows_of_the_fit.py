@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betaln, logsumexp
 
+from axil.arrays import BoolArray, IntArray
 from axil.errors import InputError, warn
 
 FEW = 3  # training rows that a row equals: more are a value that is common, which says nothing of where a row is from
@@ -15,7 +15,7 @@ CHANCE = (
 MOST = 0.5  # of the rows: where more of them are training rows the others are not used either
 
 
-def twins_among(trained: NDArray[np.intp]) -> tuple[int, int]:
+def twins_among(trained: IntArray) -> tuple[int, int]:
     """How many of some training rows equal no more than `FEW` others, and how many of these equal at least one.
 
     ``trained``: how many training rows equal each, itself among them.
@@ -25,13 +25,13 @@ def twins_among(trained: NDArray[np.intp]) -> tuple[int, int]:
 
 
 def rows_of_the_fit(
-    held: NDArray[np.intp],
+    held: IntArray,
     trained: tuple[int, int],
     rows: str,
     alike: str,
     harm: str,
     instead: str = "",
-) -> NDArray[np.bool_]:
+) -> BoolArray:
     """Which rows are to be left out as rows of the fit; raises where that is most of them.
 
     ``held``: how many training rows equal each row; ``trained``: what `twins_among` says of some training rows. ``rows``,

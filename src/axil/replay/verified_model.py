@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
+from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.attribution import (
     STEP_CONTRIBUTIONS,
     Attribution,
@@ -34,15 +35,14 @@ from axil.replay.queries import Combination, Offsets, Queries
 from axil.scale import IDENTITY, TargetScale
 from axil.structure import Structure
 from axil.structure.leaves import LeafFit
-from axil.types import Array
 
 
 @dataclass(frozen=True)
 class WithoutRows:
     """Predictions of the fit without some training rows."""
 
-    before: Array  #: (n, K) with all rows
-    after: Array  #: (n, K)
+    before: FloatArray  #: (n, K) with all rows
+    after: FloatArray  #: (n, K)
     emptied: int = (
         0  #: leaves of averaged trees that lose all their rows, and have their ancestors' values
     )
@@ -53,9 +53,9 @@ class WithoutGroups:
     """Predictions without each of G groups of training rows."""
 
     names: NDArray[Any]  #: (G,)
-    counts: NDArray[np.intp]  #: (G,) rows of each
-    before: Array  #: (n, K) with all rows
-    after: Array  #: (n, K, G); nan where no row is left
+    counts: IntArray  #: (G,) rows of each
+    before: FloatArray  #: (n, K) with all rows
+    after: FloatArray  #: (n, K, G); nan where no row is left
 
 
 MOST_SHOWN = 5  # categories in a message
@@ -78,7 +78,7 @@ class VerifiedModel(ABC):
     backend: str  #: the name of the frame library that tables are made with
     features: Any  #: (N, features) the training rows; None where they are not at hand
     scale: TargetScale  #: of the fit
-    seen: Array | None = (
+    seen: FloatArray | None = (
         None  #: (N, K) targets as people read them; None where that is the scale of the fit
     )
     verification: Any  #: what the replay found; None where it was not asked for
@@ -202,7 +202,7 @@ class VerifiedModel(ABC):
         return batch
 
     @abstractmethod
-    def prove(self, batch: Queries, predictions: Array | None) -> None:
+    def prove(self, batch: Queries, predictions: FloatArray | None) -> None:
         """Raise unless predictions (n, K) are the model's own; None: compute them."""
 
     def served(self) -> list[slice]:
@@ -213,15 +213,15 @@ class VerifiedModel(ABC):
         """This model as a request of this many queries asks it, whatever batches it comes in."""
         return self
 
-    def meant(self, scores: Array) -> dict[str, Array]:
+    def meant(self, scores: FloatArray) -> dict[str, FloatArray]:
         """The meaning of scores (n, K), such as probabilities, by name; empty where scores are the predictions themselves."""
         return {}
 
-    def meant_by(self, batch: Any) -> dict[str, Array]:
+    def meant_by(self, batch: Any) -> dict[str, FloatArray]:
         """Return what the model itself makes of the scores of these rows, (n, K) by name; empty for sums of predictions."""
         return {} if isinstance(batch, Combination) else self.meant(batch.predictions)
 
-    def calibrated(self, scores: Array, means: Array) -> Array:
+    def calibrated(self, scores: FloatArray, means: FloatArray) -> FloatArray:
         """(n, K): what a calibration makes of scores and their means by the link; the means where there is none."""
         calibration = getattr(self.adapter, "calibration", None)
         return (
@@ -295,7 +295,7 @@ class VerifiedModel(ABC):
     # -- columns --------------------------------------------------------------------------------------------------------
 
     @property
-    def gathered(self) -> tuple[Array, NDArray[Any]]:
+    def gathered(self) -> tuple[FloatArray, NDArray[Any]]:
         """(N, K) targets and (N,) labels of all training rows, in this process."""
         return self.targets, self.index
 
@@ -323,14 +323,14 @@ class VerifiedModel(ABC):
         """(N, K): the targets as people read them."""
         return self.targets if self.seen is None else self.seen
 
-    def predicted(self, queries: Queries) -> Array:
+    def predicted(self, queries: Queries) -> FloatArray:
         """(n, K): the predictions of these rows, which must be the model's own."""
         self.prove(queries, None)
         return queries.predictions
 
-    def features_of(self, known: Any) -> Callable[[NDArray[np.intp], list[int]], list[Any]]:
+    def features_of(self, known: Any) -> Callable[[IntArray, list[int]], list[Any]]:
         """A function of positions of training rows and of columns, which has these columns of these rows."""
-        found: Callable[[NDArray[np.intp], list[int]], list[Any]] = known.of_training
+        found: Callable[[IntArray, list[int]], list[Any]] = known.of_training
         return found
 
     def coded(self, labels: Any, what: str = "groups") -> Sequence[Any]:
@@ -338,12 +338,10 @@ class VerifiedModel(ABC):
         values = inputs.row_values(labels, self.features, self.adapter.feature_names, what)
         return [inputs.group_codes(values, self.shape[0], what)]
 
-    def gathered_groups(
-        self, labels: Any, what: str = "groups"
-    ) -> tuple[NDArray[np.intp], NDArray[Any]]:
+    def gathered_groups(self, labels: Any, what: str = "groups") -> tuple[IntArray, NDArray[Any]]:
         """(N,) the group number of each training row, and the names of the groups, in this process."""
         (coded,) = self.coded(labels, what)
-        found: tuple[NDArray[np.intp], NDArray[Any]] = coded
+        found: tuple[IntArray, NDArray[Any]] = coded
         return found
 
     def n_groups(self, coded: Sequence[Any]) -> int:
@@ -380,7 +378,7 @@ class VerifiedModel(ABC):
         """The training rows that labels name, or truth values mark: all rows of a label."""
         return inputs.named_rows(rows, self.index)
 
-    def on_scale(self, given: Array, what: str) -> Array:
+    def on_scale(self, given: FloatArray, what: str) -> FloatArray:
         """(n, K): targets given as ``y_train`` was, on the scale of the fit; raises where they were given on the other one."""
         scale = self.scale
         if scale.is_identity:
@@ -406,7 +404,7 @@ class VerifiedModel(ABC):
         )
         return f"as y_train was given, {kind}"
 
-    def within(self, given: Array, rows: NDArray[np.intp]) -> Array:
+    def within(self, given: FloatArray, rows: IntArray) -> FloatArray:
         """(n, K): new targets of these training rows as they count; raises where they are of outputs that had none."""
         return given
 
@@ -459,7 +457,7 @@ class InMemory(VerifiedModel, Attribution[Queries | Combination]):
     limits: Limits
     verification: Any
     scale: TargetScale = IDENTITY
-    seen: Array | None = None
+    seen: FloatArray | None = None
     kept: Kept = field(default_factory=Kept)
 
     def __post_init__(self) -> None:
@@ -488,10 +486,10 @@ class Refittable(InMemory):
 
     @property
     @abstractmethod
-    def row_weights(self) -> Array:
+    def row_weights(self) -> FloatArray:
         """(N,): what rows count in the fit, 0 for those held out of it."""
 
-    def held_out(self, sample_weight: Array | None) -> NDArray[np.bool_]:
+    def held_out(self, sample_weight: FloatArray | None) -> BoolArray:
         """Return which rows the fit held out of itself, (N,): not those that the user gave no weight."""
         counted = (
             np.ones(self.shape[0], dtype=np.bool_) if sample_weight is None else sample_weight > 0
@@ -499,27 +497,27 @@ class Refittable(InMemory):
         return np.asarray((self.row_weights == 0) & counted)
 
     @abstractmethod
-    def as_targets(self, given: Any, n: int, what: str, rows: str) -> Array:
+    def as_targets(self, given: Any, n: int, what: str, rows: str) -> FloatArray:
         """(n, K): targets, or classes, as the user gives them, on the scale of the fit."""
 
     @abstractmethod
-    def moved(self, queries: Queries, targets: Array) -> tuple[Array, Array]:
+    def moved(self, queries: Queries, targets: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(n, K) twice: predictions, and by how much they change if the training targets were (N, K) others."""
 
     @abstractmethod
-    def loss_slopes(self, queries: Queries, y: Array) -> Array:
+    def loss_slopes(self, queries: Queries, y: FloatArray) -> FloatArray:
         """(n, K): the derivative of the loss of each query with target y by its prediction, or score, which is checked."""
 
     @abstractmethod
-    def pulled_back(self, queries: Queries, u: Array) -> Array:
+    def pulled_back(self, queries: Queries, u: FloatArray) -> FloatArray:
         """(N, K): J'u for u (n, K), with J the derivatives of these queries' scores by the targets: K for squared error."""
 
     @abstractmethod
-    def fitted_without(self, queries: Queries, rows: NDArray[np.intp]) -> Array:
+    def fitted_without(self, queries: Queries, rows: IntArray) -> FloatArray:
         """(n, K): predictions of the fit without these rows; the splits are held fixed."""
 
     @abstractmethod
-    def own_predictions_without(self, sets_of_rows: Sequence[NDArray[np.intp]]) -> Iterator[Array]:
+    def own_predictions_without(self, sets_of_rows: Sequence[IntArray]) -> Iterator[FloatArray]:
         """Yield, set by set, the predictions (rows, K) of these training rows by the fit without them.
 
         The splits are held fixed, as in `fitted_without`. Predictions, or scores, have the offsets of the fit. nan: none of
@@ -527,7 +525,7 @@ class Refittable(InMemory):
         """
 
     @abstractmethod
-    def leaf_fits(self, change: Change) -> tuple[list[LeafFit], Array | None]:
+    def leaf_fits(self, change: Change) -> tuple[list[LeafFit], FloatArray | None]:
         """The leaves of a fit to other rows, and how often each row was drawn for each of the model's trees."""
 
     def tree_weights(self, rule: str) -> TreeWeights | None:
@@ -549,7 +547,7 @@ class Refittable(InMemory):
         """The share of these rows, as `positions` has them, in the weight of the fit; 0 where there are no splits."""
         return float(self.row_weights[rows].sum() / self.row_weights.sum())
 
-    def without(self, queries: Queries, rows: NDArray[np.intp]) -> WithoutRows:
+    def without(self, queries: Queries, rows: IntArray) -> WithoutRows:
         """Return predictions of the fit, and of the fit without these rows; the splits are held fixed."""
         return WithoutRows(
             self.predicted(queries), self.fitted_without(queries, rows)

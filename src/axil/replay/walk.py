@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from axil.adapters.boosted_fit import BoostedFit, RowGradients
 from axil.adapters.contract import Adapter
+from axil.arrays import FloatArray
 from axil.errors import InputError
 from axil.kernels.choose import backend_of, host_backend
 from axil.kernels.cpu import drawn_sums
 from axil.machine.memory import Budget, Limits
 from axil.machine.progress import track
 from axil.structure import CutRows, RankedFit, Ranks, cell_dtype
-from axil.types import Array
 
 Leaves = NDArray[np.unsignedinteger[Any]]
 
@@ -29,13 +29,15 @@ class Walked:
     """Sums that rows add to their leaves on a walk; rows are independent, so parts of a data set add up to the whole."""
 
     cells: Leaves  #: (T, N), see `Structure`
-    draws: Array  #: (D,) or (D, L), see `Structure`
+    draws: FloatArray  #: (D,) or (D, L), see `Structure`
     counts: NDArray[np.int64]  #: (L,) rows that each leaf was fitted on
-    leaf_weights: Array  #: (L,)
-    sums: Array  #: (L, K) of weight * draw * residual, as the library rounds them
-    score: Array  #: (N, K) the model's predictions of the rows
-    drawn_weights: Array  #: (L,) of all rows that each leaf was fitted on, whatever its ranks
-    shift: Array | None = None  #: (L,) constants in leaf values that are percentiles; None: none
+    leaf_weights: FloatArray  #: (L,)
+    sums: FloatArray  #: (L, K) of weight * draw * residual, as the library rounds them
+    score: FloatArray  #: (N, K) the model's predictions of the rows
+    drawn_weights: FloatArray  #: (L,) of all rows that each leaf was fitted on, whatever its ranks
+    shift: FloatArray | None = (
+        None  #: (L,) constants in leaf values that are percentiles; None: none
+    )
     ranks: RankedFit | None = None  #: what percentiles follow from; None: there are none
     cut: CutRows | None = None  #: the part of the sums that no target makes; None: there is none
 
@@ -44,8 +46,8 @@ def walk(
     adapter: Adapter,
     trees: BoostedFit,
     leaves: Leaves,
-    targets: Array,
-    offsets: Array | None,
+    targets: FloatArray,
+    offsets: FloatArray | None,
     limits: Limits,
 ) -> Walked:
     """Walk through the fit with some or all of its rows."""
@@ -56,7 +58,7 @@ def walk(
     return TreeWalk(adapter, trees, leaves, targets, offsets, limits.budget).run()
 
 
-def round_to(precision: type[np.floating[Any]], values: Array) -> Array:
+def round_to(precision: type[np.floating[Any]], values: FloatArray) -> FloatArray:
     """The values as the library keeps them, in float64; nan stays nan."""
     with np.errstate(over="ignore"):
         rounded = values.astype(precision).astype(np.float64, copy=False)
@@ -69,8 +71,8 @@ def round_to(precision: type[np.floating[Any]], values: Array) -> Array:
 
 
 def leaf_totals(
-    leaves: Leaves, n_leaves: NDArray[np.int64], weights: Array | None, n_threads: int
-) -> Array:
+    leaves: Leaves, n_leaves: NDArray[np.int64], weights: FloatArray | None, n_threads: int
+) -> FloatArray:
     """(L,): the sum of the weights of every leaf's rows, their number where there are no weights."""
     starts = np.concatenate([[0], np.cumsum(n_leaves)])
     counted = np.ones((leaves.shape[1], 1)) if weights is None else weights[:, None]
@@ -81,8 +83,8 @@ def _walk_fast(
     adapter: Adapter,
     trees: BoostedFit,
     leaves: Leaves,
-    targets: Array,
-    offsets: Array | None,
+    targets: FloatArray,
+    offsets: FloatArray | None,
     limits: Limits,
 ) -> Walked:
     """Plain boosting on all rows: the residuals of a row depend on no other, so a kernel walks block by block."""
@@ -140,8 +142,8 @@ class TreeWalk:
         adapter: Adapter,
         trees: BoostedFit,
         leaves: Leaves,
-        targets: Array,
-        offsets: Array | None,
+        targets: FloatArray,
+        offsets: FloatArray | None,
         budget: Budget,
     ):
         self.adapter, self.trees, self.targets, self.offsets = adapter, trees, targets, offsets
@@ -159,7 +161,7 @@ class TreeWalk:
         if trees.schedule.coefficients is not None:
             omega, beta = trees.schedule.coefficients.omega, trees.schedule.coefficients.beta
             self.changes = (omega[1:] != omega[:-1]).any(axis=1) | (beta[1:] != beta[:-1])
-        self._counted: tuple[Any, Array] = (
+        self._counted: tuple[Any, FloatArray] = (
             None,
             np.empty(0),
         )  # the score, and (N, 1 + K) weights and weighted residuals
@@ -179,7 +181,7 @@ class TreeWalk:
             else np.zeros((3 + trees.ranks.spreads, int(self.starts[-1])))
         )
         self.drawn = None if trees.sampler is None or trees.ranks is None else self._empty(np.uint8)
-        self.shift: Array | None = None
+        self.shift: FloatArray | None = None
         self.beyond = (
             None if trees.cut is None else self._empty(np.uint8)
         )  # whose residuals are cut off
@@ -235,7 +237,7 @@ class TreeWalk:
         found = counts, self.leaf_weights, self.sums, self.score, drawn_weights
         return Walked(self._cells(), draws, *found, self.shift, ranks, cut)
 
-    def _seen(self, t: int) -> Array:
+    def _seen(self, t: int) -> FloatArray:
         """(N, K): the residuals that tree t sees; those that are cut off are rounded later, with their weights."""
         residuals, cut = self.targets - self.score, self.trees.cut
         if cut is None or self.beyond is None:
@@ -244,12 +246,12 @@ class TreeWalk:
         return cut.kept(residuals)
 
     @staticmethod
-    def _rounded(values: Array, precision: type[np.floating[Any]]) -> Array:
+    def _rounded(values: FloatArray, precision: type[np.floating[Any]]) -> FloatArray:
         return (
             values.astype(precision).astype(np.float64) if precision is not np.float64 else values
         )
 
-    def _draw(self, t: int, residuals: Array) -> Array:
+    def _draw(self, t: int, residuals: FloatArray) -> FloatArray:
         """(N,): how often each row was drawn for tree t; told apart by a code for the structure's cells."""
         if self.trees.sampler is None or self.codes is None:
             return np.ones(len(self.targets))
@@ -258,7 +260,7 @@ class TreeWalk:
             return np.ones(len(self.targets))
         gradients = RowGradients(residuals)
         (drawn,) = self.trees.sampler.draw(range(tree, tree + 1), self.leaves[t : t + 1], gradients)
-        draw: Array = drawn.astype(np.float64)
+        draw: FloatArray = drawn.astype(np.float64)
         if self.shares is not None:
             return draw
         most = (
@@ -287,7 +289,9 @@ class TreeWalk:
         self.codes[t] = codes
         return draw
 
-    def _pick(self, t: int, ranks: Ranks, residuals: Array, draw: Array) -> tuple[Array, Array]:
+    def _pick(
+        self, t: int, ranks: Ranks, residuals: FloatArray, draw: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
         """Percentiles (L_t, 1) of the leaves of tree t, and what the shares of the rows picked for each add up to, (L_t,)."""
         assert self.shares is not None
         assert self.codes is not None
@@ -327,7 +331,7 @@ class TreeWalk:
             and self.beyond is None
         )
 
-    def _weighted(self, residuals: Array) -> Array:
+    def _weighted(self, residuals: FloatArray) -> FloatArray:
         """(N, 1 + K): the weights of the rows, and weight * residual."""
         if self._counted[0] is not self.score:  # a forest's residuals are those of all its trees
             weights = (
@@ -338,7 +342,9 @@ class TreeWalk:
             self._counted = self.score, np.column_stack([weights, residuals * weights[:, None]])
         return self._counted[1]
 
-    def _leaf_sums(self, t: int, residuals: Array, draw: Array, drawn: Array) -> Array:
+    def _leaf_sums(
+        self, t: int, residuals: FloatArray, draw: FloatArray, drawn: FloatArray
+    ) -> FloatArray:
         precision, weights = self.adapter.residual_precision, self.trees.row_weights
         if weights is not None or self.beyond is not None:
             residuals = self._rounded(
@@ -400,7 +406,7 @@ class TreeWalk:
                 self._add(int(s), float(share))
         self.added = max(self.added, t + 1 if len(changed) else 0)
 
-    def _start(self, beta: float) -> Array:
+    def _start(self, beta: float) -> FloatArray:
         """The predictions before any tree."""
         start = beta * self.trees.base_value + np.zeros_like(self.targets)
         return self._rounded(

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.output import comparables, site_map
 from axil.output.comparables import Predicted
 from axil.output.shown_columns import Columns
 from axil.output.site_map import Places, Sheets
 from axil.reductions.choice import Compared
 from axil.scale import TargetScale
-from axil.types import Array
 
 RAISED = 0.1  # by which targets are raised, to say what they mean for an estimate
 
@@ -23,22 +23,22 @@ RAISED = 0.1  # by which targets are raised, to say what they mean for an estima
 class Cases:
     """m predictions of one output, and a line for each row listed; ``first[i]`` to ``first[i + 1]`` are those of prediction i."""
 
-    places: NDArray[np.intp]  #: (m,) positions in X
-    values: Array  #: (m,) the model's own predictions, as people read them
-    moved: Array  #: (m,) by how much they would rise if the targets of all rows listed were raised; nan: not known
-    first: NDArray[np.intp]  #: (m + 1,)
+    places: IntArray  #: (m,) positions in X
+    values: FloatArray  #: (m,) the model's own predictions, as people read them
+    moved: FloatArray  #: (m,) by how much they would rise if the targets of all rows listed were raised; nan: not known
+    first: IntArray  #: (m + 1,)
     rows: NDArray[Any]  #: (lines,) labels
-    moves: Array  #: (lines,) by how much the prediction would rise if this target were raised
-    targets: Array  #: (lines,) as people read them
-    adjusted: Array  #: (lines,)
-    suspect: NDArray[np.bool_]  #: (lines,) targets that look wrong and are marked
+    moves: FloatArray  #: (lines,) by how much the prediction would rise if this target were raised
+    targets: FloatArray  #: (lines,) as people read them
+    adjusted: FloatArray  #: (lines,)
+    suspect: BoolArray  #: (lines,) targets that look wrong and are marked
     #: (lines,) shares of trees in which rows are in the query's leaf; None where effects choose them
-    alike: Array | None
+    alike: FloatArray | None
     own: list[NDArray[Any] | None]  #: (lines,) each, of the training rows
     queried: list[NDArray[Any] | None]  #: (m,) each
     drawings: Sheets | None  #: (m, k)
     shown: ShownBeside
-    interval: tuple[Array, Array] | None = None  #: (m,) each
+    interval: tuple[FloatArray, FloatArray] | None = None  #: (m,) each
 
     def __len__(self) -> int:
         return len(self.places)
@@ -57,8 +57,8 @@ class ShownBeside:
         tuple[int, NDArray[Any]] | None
     )  #: the column that says when rows were, and (n,) the dates of the estimates
     on_map: Places | None
-    suspects: NDArray[np.bool_] | None  #: (N,) training rows to mark
-    refits: Array | None = None  #: (n,) how far real refits move the estimates
+    suspects: BoolArray | None  #: (N,) training rows to mark
+    refits: FloatArray | None = None  #: (n,) how far real refits move the estimates
 
     @property
     def names(self) -> list[str]:
@@ -67,8 +67,12 @@ class ShownBeside:
 
 
 def raised(
-    scale: TargetScale, weights: Array, targets: Array, values: Array, starts: NDArray[np.intp]
-) -> tuple[Array, Array]:
+    scale: TargetScale,
+    weights: FloatArray,
+    targets: FloatArray,
+    values: FloatArray,
+    starts: IntArray,
+) -> tuple[FloatArray, FloatArray]:
     """By how much predictions rise if targets were `RAISED` higher: each alone, (lines,), and all that are listed, (m,).
 
     Exact with the structure held fixed, for targets as they are and for logarithms; else nan. ``starts`` (m + 1,): the lines
@@ -88,8 +92,8 @@ def raised(
 def cases(
     about: Predicted,
     found: Compared,
-    places: NDArray[np.intp],
-    values: Array,
+    places: IntArray,
+    values: FloatArray,
     k: int,
     shown: ShownBeside,
 ) -> Cases:

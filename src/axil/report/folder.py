@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from axil.arrays import IntArray
 from axil.errors import InputError, counted, shown
 from axil.inputs import as_path
 from axil.machine.atomic import whole
@@ -84,7 +84,7 @@ class Folder:
     path: Path
     files: list[str]  #: of each query, below ``pages``
 
-    def missing(self) -> NDArray[np.intp]:
+    def missing(self) -> IntArray:
         """Positions of the queries whose page is not there; a page that is there is whole."""
         there = set()
         for name in sorted({file.split("/")[0] for file in self.files}):

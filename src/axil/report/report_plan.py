@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil import inputs
+from axil.arrays import BoolArray, FloatArray
 from axil.errors import InputError, UnsupportedQuestionError, meant, shown
 from axil.methods.intervals.predictive import Predictive
 from axil.methods.question import Asked
@@ -21,7 +21,6 @@ from axil.reductions.choice import Allowed, Choice
 from axil.report.content import ShownBeside
 from axil.report.folder import fingerprint
 from axil.report.wording import Words, commas_from, row_name
-from axil.types import Array
 
 MOST_COLUMNS = 8  # that a page shows unless they are named
 
@@ -39,10 +38,10 @@ class Plan:
     coverage: float
     sure: str  #: the coverage in words
     labels: list[str]
-    values: Array  #: (n,) the model's own predictions, as people read them
-    offsets: Array | None  #: (n, 1) of the rows of X
+    values: FloatArray  #: (n,) the model's own predictions, as people read them
+    offsets: FloatArray | None  #: (n, 1) of the rows of X
 
-    def made_of(self, asked: Asked, fitted: Array) -> dict[str, Any]:
+    def made_of(self, asked: Asked, fitted: FloatArray) -> dict[str, Any]:
         """All that pages depend on, with the training rows' own predictions, for the manifest."""
         model, rows, place = asked.model, asked.queries.rows, self.shown.on_map
         shown, choice, n = self.shown, self.choice, len(self.labels)
@@ -99,7 +98,7 @@ def shown_of(
     columns: Any,
     rules: Rules,
     map: Any,
-    suspects: NDArray[np.bool_] | None,
+    suspects: BoolArray | None,
     n_train: int,
 ) -> ShownBeside:
     """Things that pages show beside the numbers of the model, checked."""

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil import inputs
+from axil.arrays import FloatArray, IntArray
 from axil.errors import InputError, shown
 from axil.methods.intervals.predictive import Predictive
 from axil.methods.question import Asked, Question, take
@@ -24,7 +24,6 @@ from axil.report.content import Cases, cases
 from axil.report.folder import Folder, file_names, opened, write_index
 from axil.report.report_plan import Plan, page_labels, refuse, refuse_names, shown_of
 from axil.report.wording import Words, cell, shares
-from axil.types import Array
 
 CHUNK = 64  # pages that a thread writes at a time
 WAITING = 64  # chunks that may wait to be written
@@ -213,7 +212,7 @@ class Reports(Question):
         return Written(place.path / "index.html", len(labels), len(missing), unlisted)
 
 
-def _write(plan: Plan, place: Folder, asked: Asked, missing: NDArray[np.intp]) -> int:
+def _write(plan: Plan, place: Folder, asked: Asked, missing: IntArray) -> int:
     """Write the pages of these queries, in threads, while the weights of the next ones are computed; how many list no row."""
     unlisted = 0
     pending: deque[Future[None]] = deque()
@@ -233,7 +232,7 @@ def _write(plan: Plan, place: Folder, asked: Asked, missing: NDArray[np.intp]) -
     return unlisted
 
 
-def _cases(plan: Plan, asked: Asked, places: NDArray[np.intp]) -> Iterator[Cases]:
+def _cases(plan: Plan, asked: Asked, places: IntArray) -> Iterator[Cases]:
     """The content of pages on these rows, at these positions of X, batch by batch."""
     rows, first = asked.queries.rows, 0
     ranges, sides = plan.choice.ranges, plan.choice.sides
@@ -257,7 +256,9 @@ def _cases(plan: Plan, asked: Asked, places: NDArray[np.intp]) -> Iterator[Cases
         yield made
 
 
-def _ends(plan: Plan, rows: Any, offsets: Array | None, values: Array) -> tuple[Array, Array]:
+def _ends(
+    plan: Plan, rows: Any, offsets: FloatArray | None, values: FloatArray
+) -> tuple[FloatArray, FloatArray]:
     """The ends of the intervals of some rows, which must be of the same predictions."""
     assert plan.predictive is not None
     found = inputs.as_frame(plan.predictive.interval(rows, plan.coverage, init_score=offsets))

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from axil.arrays import BoolArray, FloatArray
 from axil.structure.nodes import Nodes
 from axil.structure.transfer import Transferable
-from axil.types import Array
 
 Ids = NDArray[np.int64]
 
@@ -29,7 +29,7 @@ class Ancestors(Transferable):
 
     parents: NDArray[np.int32]  #: (M,) the parent of each node; -1 for a root
     #: (M - L,) what regularisation adds to the weight of each inner node; None: nothing
-    l2: Array | None = None
+    l2: FloatArray | None = None
 
     def __post_init__(self) -> None:
         for array in (self.parents, self.l2):
@@ -37,7 +37,7 @@ class Ancestors(Transferable):
                 array.setflags(write=False)
 
     @classmethod
-    def of(cls, children: Sequence[NDArray[np.integer]], l2: Array | None = None) -> Ancestors:
+    def of(cls, children: Sequence[NDArray[np.integer]], l2: FloatArray | None = None) -> Ancestors:
         """Return the ancestors of trees from the children of their splits.
 
         Parameters
@@ -128,7 +128,7 @@ class Ancestors(Transferable):
         counts = np.bincount(depth, minlength=1)[::-1]
         return np.split(order, np.cumsum(counts)[:-1])[:-1]
 
-    def totals(self, of_leaves: Array) -> Array:
+    def totals(self, of_leaves: FloatArray) -> FloatArray:
         """Return for each node, (M, ...), the sum of the numbers of the leaves below it, (L, ...)."""
         n_leaves = len(of_leaves)
         found = np.zeros((len(self.parents), *of_leaves.shape[1:]))
@@ -137,7 +137,7 @@ class Ancestors(Transferable):
             np.add.at(found, self.parents[nodes], found[nodes])
         return found
 
-    def nearest(self, leaves: Ids, has_rows: NDArray[np.bool_]) -> Ids:
+    def nearest(self, leaves: Ids, has_rows: BoolArray) -> Ids:
         """Return the nearest node at or above each of these leaves that has rows; -1 where its tree has none.
 
         Parameters
@@ -188,11 +188,11 @@ class Ancestors(Transferable):
         )
         return csr_array((np.ones(len(index[0])), index), shape=(len(nodes), n_leaves))
 
-    def l2_of(self, nodes: Ids, n_leaves: int) -> Array:
+    def l2_of(self, nodes: Ids, n_leaves: int) -> FloatArray:
         """Return what regularisation adds to the weight of each of these inner nodes, (n,)."""
         return np.zeros(len(nodes)) if self.l2 is None else self.l2[nodes - n_leaves]
 
-    def nodes(self, n_leaves: Ids, l2: Array) -> Nodes | None:
+    def nodes(self, n_leaves: Ids, l2: FloatArray) -> Nodes | None:
         """Return the nodes, a parent before its children; None where a node has not two children.
 
         ``l2`` (L,): what regularisation adds to the weight of each leaf.

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from axil.arrays import FloatArray
 from axil.structure.nodes import Ids
 from axil.structure.transfer import Transferable
-from axil.types import Array
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Chains(Transferable):
             np.diff(self.starts), np.searchsorted(self.starts, self.trees[:-1])
         )
 
-    def pools(self, sums: Array, denominators: Array) -> Ids:
+    def pools(self, sums: FloatArray, denominators: FloatArray) -> Ids:
         """(L,): the pool that each leaf of these sums and ``W + l2`` is in, numbered along the order."""
         S, D = sums[self.order].tolist(), denominators[self.order].tolist()
         first = np.ones(len(S), dtype=np.bool_)
@@ -91,7 +91,7 @@ class Chains(Transferable):
         pool[self.order] = np.cumsum(first) - 1
         return pool
 
-    def pooled(self, sums: Array, denominators: Array) -> tuple[Array, Array]:
+    def pooled(self, sums: FloatArray, denominators: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(L,) twice: sums and ``W + l2`` of the pool that each leaf is in."""
         pool = self.pools(sums, denominators)
         of_sums, of_denominators = (
@@ -99,11 +99,11 @@ class Chains(Transferable):
         )
         return of_sums, of_denominators
 
-    def entries(self, sums: Array, denominators: Array) -> int:
+    def entries(self, sums: FloatArray, denominators: FloatArray) -> int:
         """How many entries `mixing` has."""
         return int((np.bincount(self.pools(sums, denominators)) ** 2).sum())
 
-    def mixing(self, sums: Array, denominators: Array) -> list[csr_array | None]:
+    def mixing(self, sums: FloatArray, denominators: FloatArray) -> list[csr_array | None]:
         """(L_t, L_t) of each tree: its leaf values as a map of their sums; None where no leaf is pooled."""
         pool = self.pools(sums, denominators)
         total = np.bincount(pool, denominators)
@@ -124,8 +124,8 @@ class Chains(Transferable):
         return found
 
     def nearest(
-        self, sums: Array, leaf_weights: Array, denominators: Array, k: int
-    ) -> tuple[Array, Array]:
+        self, sums: FloatArray, leaf_weights: FloatArray, denominators: FloatArray, k: int
+    ) -> tuple[FloatArray, FloatArray]:
         """(L, k') and (k',): the k nearest changes, as maps of the leaf sums, and how far each is.
 
         Two neighbouring pools come together where their values meet; a pool comes apart where the value of its first leaves
@@ -153,7 +153,7 @@ class Chains(Transferable):
             seeds[self.order[place:end], i] = 1.0 / right[1, at]
         return seeds, gaps[kept]
 
-    def _halves(self, pool: Ids, numbers: Array) -> tuple[Array, Array]:
+    def _halves(self, pool: Ids, numbers: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Running totals (3, L) of numbers along the order, within each pool: up to each place, and from each place on."""
         before, after = numbers.copy(), numbers.copy()
         for place in np.flatnonzero(np.diff(pool) == 0) + 1:

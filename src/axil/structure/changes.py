@@ -10,12 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from axil.arrays import BoolArray, FloatArray
 from axil.structure.nodes import Ids, Nodes
 from axil.structure.pattern import node_maps
 from axil.structure.regularisation import Regularisation, Values
-from axil.types import Array
 
 THRESHOLD, LOWER, UPPER, RIVAL = range(4)
 
@@ -26,8 +25,8 @@ class Near:
 
     kinds: Ids
     at: Ids  #: nodes, rows of rivals, or leaves where there are no nodes
-    gaps: Array  #: of sums at thresholds, of values elsewhere
-    order: Array  #: the same in units of sums, to compare them
+    gaps: FloatArray  #: of sums at thresholds, of values elsewhere
+    order: FloatArray  #: the same in units of sums, to compare them
 
     def first(self, k: int) -> Near:
         """The k nearest."""
@@ -38,8 +37,12 @@ class Near:
 
 
 def nearest(
-    rule: Regularisation, sums: Array, leaf_weights: Array, k: int, slopes: Array | None = None
-) -> tuple[Array, Array]:
+    rule: Regularisation,
+    sums: FloatArray,
+    leaf_weights: FloatArray,
+    k: int,
+    slopes: FloatArray | None = None,
+) -> tuple[FloatArray, FloatArray]:
     """(L, k') and (k',): the k nearest changes, as maps of the leaf sums, and how far each is.
 
     ``slopes`` (L,), where each leaf's pattern is its own: how fast sums may move; the nearest are then those that are soonest.
@@ -61,7 +64,7 @@ def nearest(
     return _seeds(rule, rule.nodes, near, values, sums, leaf_weights), near.gaps
 
 
-def _to_thresholds(rule: Regularisation, sums: Array, denominators: Array) -> Array:
+def _to_thresholds(rule: Regularisation, sums: FloatArray, denominators: FloatArray) -> FloatArray:
     """How far sums are from where they would be moved, put to zero or clipped otherwise."""
     size, gaps = np.abs(sums), np.full(len(sums), np.inf)
     if rule.l1 > 0:
@@ -73,7 +76,7 @@ def _to_thresholds(rule: Regularisation, sums: Array, denominators: Array) -> Ar
 
 
 def _near_nodes(
-    rule: Regularisation, nodes: Nodes, values: Values, sums: Array, leaf_weights: Array
+    rule: Regularisation, nodes: Nodes, values: Values, sums: FloatArray, leaf_weights: FloatArray
 ) -> Near:
     """All changes of nodes that leaves depend on."""
     used, n = _used(nodes, values), len(nodes.leaf)
@@ -111,7 +114,7 @@ def _near_nodes(
     return Near(kinds, at, np.concatenate(gaps), np.concatenate(order))
 
 
-def _used(nodes: Nodes, values: Values) -> NDArray[np.bool_]:
+def _used(nodes: Nodes, values: Values) -> BoolArray:
     """(M,): leaves, and the nodes in whose middle a value is that leaves depend on."""
     if nodes.own is not None:
         return np.ones(len(nodes.leaf), dtype=np.bool_)
@@ -130,8 +133,13 @@ def _used(nodes: Nodes, values: Values) -> NDArray[np.bool_]:
 
 
 def _seeds(
-    rule: Regularisation, nodes: Nodes, near: Near, values: Values, sums: Array, leaf_weights: Array
-) -> Array:
+    rule: Regularisation,
+    nodes: Nodes,
+    near: Near,
+    values: Values,
+    sums: FloatArray,
+    leaf_weights: FloatArray,
+) -> FloatArray:
     """(L, k): the sums and the differences of values that change their signs, as maps of the leaf sums, tree by tree."""
     seeds, at = np.zeros((len(sums), len(near.at))), near.at
     if nodes.rivals is not None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.arrays import BoolArray, FloatArray
 from axil.structure.transfer import Transferable
-from axil.types import Array
 
 AGREES = 1e-9  # relative: weights of rows that are derived again, in double precision
 
@@ -22,7 +22,7 @@ class ClassCounts(Transferable):
     """
 
     labels: NDArray[np.int64]  #: (N, labels) the number of the class of each row, from 0
-    own: Array  #: (N,) the rows' own weights
+    own: FloatArray  #: (N,) the rows' own weights
     by_weight: bool = (
         False  #: whether a class counts by the own weights of its rows; else by their number
     )
@@ -32,7 +32,7 @@ class ClassCounts(Transferable):
         """Whether the weights follow from the labels by a known rule."""
         return len(self.own) > 0
 
-    def weights(self, present: NDArray[np.bool_]) -> Array:
+    def weights(self, present: BoolArray) -> FloatArray:
         """Return the weights (N,) of the rows where only those present count; 0 of the others."""
         counted = self.own if self.by_weight else np.ones(len(self.own))
         counted = np.where(present, counted, 0.0)
@@ -46,7 +46,7 @@ class ClassCounts(Transferable):
             found *= factors[label]
         return found
 
-    def follows(self, weights: Array) -> bool:
+    def follows(self, weights: FloatArray) -> bool:
         """Return whether the weights (N,) of a fit are those of this rule."""
         made = self.weights(np.ones(len(self.own), dtype=np.bool_))
         return bool(np.allclose(made, weights, rtol=AGREES, atol=0.0))

@@ -12,11 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from axil.arrays import BoolArray, FloatArray
 from axil.structure.sums import RowTotals
 from axil.structure.transfer import Transferable
-from axil.types import Array
 
 
 @dataclass(frozen=True)
@@ -27,12 +26,12 @@ class Cut(Transferable):
     weighs: bool = True  #: whether rows beyond delta count in the denominators of their leaves
     closed: bool = True  #: whether a residual of just delta is within
 
-    def beyond(self, residuals: Array) -> NDArray[np.bool_]:
+    def beyond(self, residuals: FloatArray) -> BoolArray:
         """Which residuals are cut off."""
         size = np.abs(residuals)
         return np.asarray(size > self.delta if self.closed else size >= self.delta)
 
-    def kept(self, residuals: Array) -> Array:
+    def kept(self, residuals: FloatArray) -> FloatArray:
         """The residuals as far as they count."""
         return np.asarray(np.clip(residuals, -self.delta, self.delta))
 
@@ -41,8 +40,8 @@ class Cut(Transferable):
 class CutRows(RowTotals, Transferable):
     """The part of the L leaf sums of a fit that rows put in whose residuals are cut off, and the weights of all others."""
 
-    sums: Array  #: (L, 1) of weight * draw * delta, with its sign, over the rows beyond
-    free: Array  #: (L,) of weight * draw over the rows within
+    sums: FloatArray  #: (L, 1) of weight * draw * delta, with its sign, over the rows beyond
+    free: FloatArray  #: (L,) of weight * draw over the rows within
     beyond: int  #: residuals that were cut off, over all trees
     seen: int  #: residuals in all
 

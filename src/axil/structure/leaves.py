@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.arrays import FloatArray
 from axil.structure.regularisation import Regularisation
-from axil.types import Array
 
 NEGLIGIBLE = (
     2.0**-70
@@ -23,12 +23,12 @@ class LeafFit:
 
     n_leaves: NDArray[np.int64]  #: (T,)
     columns: NDArray[np.int64]  #: (T,) which of all the model's trees these are
-    rates: Array  #: (T,) what values are multiplied by in a prediction
-    raw: Array  #: (L, K) values before the rate
-    sums: Array  #: (L, K) of weight * draw * residual, or of -weight * draw * gradient
-    weights: Array  #: (L,) of weight * draw
+    rates: FloatArray  #: (T,) what values are multiplied by in a prediction
+    raw: FloatArray  #: (L, K) values before the rate
+    sums: FloatArray  #: (L, K) of weight * draw * residual, or of -weight * draw * gradient
+    weights: FloatArray  #: (L,) of weight * draw
     counts: NDArray[np.int64]  #: (L,) rows that were drawn
-    base: Array  #: (outputs,) the start of predictions, or scores, as numbers
+    base: FloatArray  #: (outputs,) the start of predictions, or scores, as numbers
     share: float  #: how much of the base is in a prediction
     estimated: bool  #: whether the base follows from the targets
     n_rows: int  #: of the fit
@@ -37,14 +37,14 @@ class LeafFit:
         None  #: (T,) the output that each tree serves; None: all of them
     )
     #: (L, 1), or (L, K) of each output, of weight * draw * second derivative; None: these are 1, as of squared error
-    hessians: Array | None = None
+    hessians: FloatArray | None = None
     #: (outputs,) the targets' means that scores of ``base`` stand for; None: the base itself
-    means: Array | None = None
-    class_weights: Array | None = (
+    means: FloatArray | None = None
+    class_weights: FloatArray | None = (
         None  #: (C,) weights of classes that the library counted or was given; None: there are none
     )
     inherits: bool = False  #: whether nodes without rows have their parents' values, as those of averaged trees have
-    row_weights: Array | None = (
+    row_weights: FloatArray | None = (
         None  #: (n_rows,) sample weights, as scikit-learn's forests keep them; None: there are none
     )
 
@@ -61,7 +61,7 @@ class LeafFit:
         return k if t == int(np.argmax(self.outputs == k)) else None
 
     @property
-    def values(self) -> Array:
+    def values(self) -> FloatArray:
         """(L, K): what each leaf adds to a prediction."""
         return np.repeat(self.rates, self.n_leaves)[:, None] * self.raw
 
@@ -119,7 +119,7 @@ class LeafFit:
         )
 
     @cached_property
-    def _node_values(self) -> Array:
+    def _node_values(self) -> FloatArray:
         """The values of all nodes of the rule, before the rate."""
         bends = self.weights if self.hessians is None else self.hessians[:, 0]
         return self.rule.node_values(self.sums[:, 0], bends).bounded
@@ -129,14 +129,14 @@ class LeafFit:
 class NodeFit:
     """The nodes of one tree, fitted again."""
 
-    values: Array  #: (M, K) as leaves, before the rate
-    weights: Array  #: (M,)
-    hessians: Array  #: (M,) the means of those of all outputs
+    values: FloatArray  #: (M, K) as leaves, before the rate
+    weights: FloatArray  #: (M,)
+    hessians: FloatArray  #: (M,) the means of those of all outputs
     counts: NDArray[np.int64]  #: (M,)
-    gains: Array  #: (M,) by how much the values lower twice the loss
+    gains: FloatArray  #: (M,) by how much the values lower twice the loss
     sizes: NDArray[np.int64]  #: (M,) the number of leaves below each node
 
-    def positive(self, of_nodes: Array) -> Array:
+    def positive(self, of_nodes: FloatArray) -> FloatArray:
         """Return these numbers of nodes (M,), which are sums over leaves, with `NEGLIGIBLE` for each leaf where they are zero.
 
         Libraries divide by them for Shapley values, so a leaf that has lost all its rows needs some weight.

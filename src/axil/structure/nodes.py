@@ -8,8 +8,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.arrays import BoolArray, FloatArray
 from axil.structure.transfer import Transferable
-from axil.types import Array
 
 Ids = NDArray[np.int64]
 
@@ -27,17 +27,15 @@ class Nodes(Transferable):
     starts: Ids  #: (T + 1,) where each tree's nodes begin
     children: Ids  #: (M, 2) left and right child of a split; -1, -1 for a leaf
     leaf: Ids  #: (M,) the number of a leaf among all L; -1 for a split
-    l2: Array  #: (M,) what regularisation adds to the node's weight
-    values: (
-        Array  #: (M,) what the model says each node would add to a prediction; nan: it does not say
-    )
-    slack: Array | float = (
+    l2: FloatArray  #: (M,) what regularisation adds to the node's weight
+    values: FloatArray  #: (M,) what the model says each node would add to a prediction; nan: it does not say
+    slack: FloatArray | float = (
         0.0  #: (M,) how far these values may be off for the digits they are kept in
     )
     signs: NDArray[np.int8] | None = (
         None  #: (M,) whether predictions must rise (1) or fall (-1) from left to right
     )
-    own: Array | None = (
+    own: FloatArray | None = (
         None  #: (M,) the share of a node's own value where the rest is its parent's; None: all
     )
     path_smooth: float = (
@@ -176,7 +174,7 @@ class Nodes(Transferable):
         at = np.flatnonzero(self.leaf >= 0)
         return at, self.leaf[at]
 
-    def totals(self, of_leaves: Array) -> Array:
+    def totals(self, of_leaves: FloatArray) -> FloatArray:
         """(M,): the sums, over the leaves below each node, of what is given of the leaves, (L,)."""
         at, leaves = self.ends
         found = np.zeros(len(self.leaf))
@@ -186,7 +184,7 @@ class Nodes(Transferable):
             found[splits] = found[left] + found[right]
         return found
 
-    def inside(self) -> Array:
+    def inside(self) -> FloatArray:
         """(M, L): 1 for the leaves below each node, and for a leaf itself."""
         at, leaves = self.ends
         found = np.zeros((len(self.leaf), len(leaves)))
@@ -195,7 +193,9 @@ class Nodes(Transferable):
             found[splits] = found[self.children[splits]].sum(axis=1)
         return found
 
-    def recounted(self, rows: tuple[Array, Array], weights: tuple[Array, Array]) -> Nodes:
+    def recounted(
+        self, rows: tuple[FloatArray, FloatArray], weights: tuple[FloatArray, FloatArray]
+    ) -> Nodes:
         """Return the nodes with the shares of smoothing once rows are gone.
 
         A library may estimate the rows of a child from its share of its parent's weight, rounded, so that bins of values lead it
@@ -220,7 +220,7 @@ class Nodes(Transferable):
         own[children] = counts / (counts + self.path_smooth)
         return replace(self, own=own)
 
-    def _left_rows(self, splits: Ids, rows: Array, weights: Array) -> Array:
+    def _left_rows(self, splits: Ids, rows: FloatArray, weights: FloatArray) -> FloatArray:
         """Return the rows of the left child of each split by its share of the split's weight, rounded on the right side."""
         totals = self.totals(weights)
         whole = totals[splits]
@@ -230,7 +230,7 @@ class Nodes(Transferable):
         all_rows = self.totals(rows)[splits]
         return np.asarray(all_rows - np.floor(all_rows * right + 0.5))
 
-    def emptied(self, leaves: NDArray[np.bool_]) -> Nodes:
+    def emptied(self, leaves: BoolArray) -> Nodes:
         """The nodes where these leaves, (L,), have no row any more: a node without rows is no bound of others."""
         if not leaves.any() or (self.signs is None and self.rivals is None):
             return self

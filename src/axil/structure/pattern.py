@@ -19,21 +19,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from axil.arrays import FloatArray
 from axil.structure.nodes import Ids, Nodes
 from axil.structure.regularisation import Regularisation, Values
-from axil.types import Array
 
 
 @dataclass(frozen=True)
 class Pattern:
     """Leaf values as an affine map of leaf sums, and the leaves where something was held for it."""
 
-    scale: Array  #: (L,) P's diagonal, where no tree mixes its leaves
-    shift: Array | None  #: (L,) None: zero
+    scale: FloatArray  #: (L,) P's diagonal, where no tree mixes its leaves
+    shift: FloatArray | None  #: (L,) None: zero
     mixing: tuple[csr_array | None, ...] | None  #: (L_t, L_t) P of each tree that mixes its leaves
     counts: dict[str, int]  #: how many leaves were moved by l1, put to zero, clipped and bounded
 
-    def values(self, n_leaves: NDArray[np.int64], sums: Array) -> Array:
+    def values(self, n_leaves: NDArray[np.int64], sums: FloatArray) -> FloatArray:
         """(L, K): the leaf values before the rate of leaves with these sums, (L, K)."""
         values = self.scale[:, None] * sums
         for matrix, (a, b) in zip(self.mixing or (), pairwise([0, *np.cumsum(n_leaves)])):
@@ -46,13 +46,13 @@ class Pattern:
 class Maps:
     """Nodes of one tree as affine maps of the sums of its L leaves."""
 
-    raw: Array  #: (M, L) before bounds
-    raw_shift: Array  #: (M,)
-    rows: Array  #: (M, L)
-    shift: Array  #: (M,)
+    raw: FloatArray  #: (M, L) before bounds
+    raw_shift: FloatArray  #: (M,)
+    rows: FloatArray  #: (M, L)
+    shift: FloatArray  #: (M,)
 
 
-def hold(rule: Regularisation, sums: Array, leaf_weights: Array) -> Pattern:
+def hold(rule: Regularisation, sums: FloatArray, leaf_weights: FloatArray) -> Pattern:
     """The pattern that leaves of these sums (L,) and weights (L,) are in."""
     free = rule.scale(leaf_weights)
     if not rule.bends and not rule.mixes:
@@ -86,7 +86,7 @@ def hold(rule: Regularisation, sums: Array, leaf_weights: Array) -> Pattern:
     return Pattern(scale, shift if shift.any() else None, tuple(mixing) if mixed else None, counts)
 
 
-def bytes_needed(rule: Regularisation, sums: Array, leaf_weights: Array) -> int:
+def bytes_needed(rule: Regularisation, sums: FloatArray, leaf_weights: FloatArray) -> int:
     """Bytes that the mixing of these leaves takes, and the maps of the largest tree while it is made."""
     if not rule.mixes:
         return 0
@@ -118,7 +118,7 @@ def bytes_needed(rule: Regularisation, sums: Array, leaf_weights: Array) -> int:
 
 
 def tree_maps(
-    rule: Regularisation, t: int, sums: Array, leaf_weights: Array, values: Values
+    rule: Regularisation, t: int, sums: FloatArray, leaf_weights: FloatArray, values: Values
 ) -> tuple[Maps | None, slice]:
     """The maps of one tree's leaves, None where each depends on its own sum alone; and which of all L they are."""
     nodes, first, last = _nodes(rule), *_nodes(rule).starts[t : t + 2]
@@ -135,16 +135,14 @@ def tree_maps(
 class LeafMaps:
     """Leaf values of one tree by the sums and weights of all its leaves, (L, L) each, with the active set fixed."""
 
-    by_sum: Array  #: derivatives by the sums
-    by_weight: Array  #: derivatives by the weights
-    share: (
-        Array  #: ``values = share @ sums``; no entry is negative, or larger than that of ``terms``
-    )
+    by_sum: FloatArray  #: derivatives by the sums
+    by_weight: FloatArray  #: derivatives by the weights
+    share: FloatArray  #: ``values = share @ sums``; no entry is negative, or larger than that of ``terms``
     #: the same without l1 and a largest step: ``terms @ sums of |w g|`` bounds what rows put into values
-    terms: Array
+    terms: FloatArray
 
 
-def leaf_maps(rule: Regularisation, sums: Array, leaf_weights: Array) -> LeafMaps | None:
+def leaf_maps(rule: Regularisation, sums: FloatArray, leaf_weights: FloatArray) -> LeafMaps | None:
     """Return how the values of one tree's leaves depend on all of its leaves.
 
     None where each depends on itself alone.
@@ -171,7 +169,7 @@ def leaf_maps(rule: Regularisation, sums: Array, leaf_weights: Array) -> LeafMap
     shrink = np.minimum(1.0, np.divide(after, before, out=unmoved, where=before > 0))
     leaves = at[np.argsort(nodes.leaf[at])]
 
-    def mixed(by_node: Array) -> Array:
+    def mixed(by_node: FloatArray) -> FloatArray:
         """Return leaf values by the sums of leaves, (L, L), for nodes whose value is ``by_node`` times their sum."""
         rows = by_node[:, None] * inside
         return _down(
@@ -187,7 +185,7 @@ def leaf_maps(rule: Regularisation, sums: Array, leaf_weights: Array) -> LeafMap
 
 
 def node_maps(
-    rule: Regularisation, t: int, sums: Array, leaf_weights: Array, values: Values
+    rule: Regularisation, t: int, sums: FloatArray, leaf_weights: FloatArray, values: Values
 ) -> tuple[Maps, slice]:
     """The maps of all nodes of one tree, and which of all L leaves are its own."""
     nodes, first, last = _nodes(rule), *_nodes(rule).starts[t : t + 2]
@@ -200,7 +198,14 @@ def node_maps(
     return _down(tree, scale[:, None] * inside, shift, *of_tree), leaves
 
 
-def _down(tree: Nodes, rows: Array, shift: Array, raw: Array, bounded: Array, ends: Ids) -> Maps:
+def _down(
+    tree: Nodes,
+    rows: FloatArray,
+    shift: FloatArray,
+    raw: FloatArray,
+    bounded: FloatArray,
+    ends: Ids,
+) -> Maps:
     """The maps of all nodes of a tree from those that they would have by themselves, split by split."""
     maps = Maps(rows.copy(), shift.copy(), rows, shift)
     for parent in np.flatnonzero(tree.leaf < 0):
@@ -221,7 +226,9 @@ def _down(tree: Nodes, rows: Array, shift: Array, raw: Array, bounded: Array, en
     return maps
 
 
-def _affine(rule: Regularisation, sums: Array, denominators: Array) -> tuple[Array, Array]:
+def _affine(
+    rule: Regularisation, sums: FloatArray, denominators: FloatArray
+) -> tuple[FloatArray, FloatArray]:
     """Scale and shift of `Regularisation.step` where these sums are."""
     size, sign = np.abs(sums), np.sign(sums)
     scale = np.divide(1.0, denominators, out=np.zeros_like(sums), where=denominators > 0)

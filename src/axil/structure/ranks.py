@@ -17,8 +17,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.structure.transfer import Transferable
-from axil.types import Array
 
 Positions = NDArray[np.int64]
 
@@ -29,19 +29,19 @@ class Picks:
 
     leaves: Positions  #: (n,)
     rows: Positions  #: (2, n) lower and upper; the same row twice where it is one
-    shares: Array  #: (2, n)
-    shifts: Array | None = None  #: (n,) constants that the library adds; None: none
+    shares: FloatArray  #: (2, n)
+    shifts: FloatArray | None = None  #: (n,) constants that the library adds; None: none
     free: Positions | None = None  #: (M,) rows that count besides, all of a leaf alike; None: none
     free_at: Positions | None = None  #: (M,) which of the n leaves each is in
-    free_shares: Array | None = None  #: (n,) of each such row
+    free_shares: FloatArray | None = None  #: (n,) of each such row
 
-    def value(self, residuals: Array) -> float:
+    def value(self, residuals: FloatArray) -> float:
         """The percentile of the first leaf."""
         return float(self.values(residuals)[0]) + (
             0.0 if self.shifts is None else float(self.shifts[0])
         )
 
-    def values(self, residuals: Array) -> Array:
+    def values(self, residuals: FloatArray) -> FloatArray:
         """(n,): what these rows with their shares make of residuals (N,), shifts apart."""
         found = np.asarray((self.shares * residuals[self.rows]).sum(axis=0))
         if self.free is None or self.free_at is None or self.free_shares is None:
@@ -60,7 +60,7 @@ class Picks:
         return found
 
     @property
-    def levels(self) -> Array:
+    def levels(self) -> FloatArray:
         """(2, n) or (3, n): the shares of a row of each code from 1 on."""
         return (
             self.shares
@@ -74,24 +74,24 @@ class Ranks(Transferable, ABC):
     """A library's rule for percentiles."""
 
     alpha: float  #: the share of rows below, 0.5 for a median
-    weights: Array | None = None  #: (N,) of the rows; None: all alike
+    weights: FloatArray | None = None  #: (N,) of the rows; None: all alike
     by_draws: bool = False  #: whether a row that was drawn twice counts twice
     spreads: ClassVar[bool] = (
         False  #: whether all rows of a leaf may count, beside those of a certain rank
     )
 
     @abstractmethod
-    def even(self, counts: Positions) -> tuple[Positions, Array]:
+    def even(self, counts: Positions) -> tuple[Positions, FloatArray]:
         """(n,) twice: the lower rank from 0 and the share of the next one, for leaves of these numbers of rows from 1 up."""
 
     @abstractmethod
-    def weighed(self, weights: Array) -> tuple[int, int, float]:
+    def weighed(self, weights: FloatArray) -> tuple[int, int, float]:
         """Lower and upper rank from 0 and the share of the upper one, for a leaf whose rows have these weights by rank."""
 
     def picks(
         self,
         leaf: NDArray[np.integer[Any]],
-        residuals: Array,
+        residuals: FloatArray,
         draw: NDArray[Any],
         is_base: bool = False,
     ) -> Picks:
@@ -119,23 +119,27 @@ class Ranks(Transferable, ABC):
         """Whether the weights by which rows are ranked depend on the targets, so that no change of a target leaves them."""
         return False
 
-    def with_targets(self, targets: Array) -> Ranks:
+    def with_targets(self, targets: FloatArray) -> Ranks:
         """Return the rule for other targets (N,)."""
         return self
 
-    def of_rows(self, rows: NDArray[np.intp]) -> Ranks:
+    def of_rows(self, rows: IntArray) -> Ranks:
         """Return the rule of a fit that has only these rows."""
         if self.weights is None:
             return self
         return replace(self, weights=self.weights[rows])
 
-    def base(self, targets: Array, picked: Picks) -> float:
+    def base(self, targets: FloatArray, picked: Picks) -> float:
         """The percentile of all targets (N,) from the rows picked for it, as the library rounds it."""
         return picked.value(targets)
 
     def values(
-        self, leaf: NDArray[np.integer[Any]], residuals: Array, draw: NDArray[Any], n_leaves: int
-    ) -> Array:
+        self,
+        leaf: NDArray[np.integer[Any]],
+        residuals: FloatArray,
+        draw: NDArray[Any],
+        n_leaves: int,
+    ) -> FloatArray:
         """(n_leaves,): the percentiles; 0 where a leaf has no rows."""
         found, out = self.picks(leaf, residuals, draw), np.zeros(n_leaves)
         out[found.leaves] = found.values(residuals)
@@ -151,17 +155,17 @@ class RankedFit(Transferable):
     drawn: NDArray[np.uint8] | None = (
         None  #: (T, N) how often each row was drawn for each tree; None: all were, once
     )
-    rows: NDArray[np.intp] | None = None  #: the rows that the fit has; None: all
+    rows: IntArray | None = None  #: the rows that the fit has; None: all
     single: bool = False  #: whether the library ranks residuals in single precision: which are equal depends on it
 
-    def less(self, rows: NDArray[np.intp], n_rows: int) -> RankedFit:
+    def less(self, rows: IntArray, n_rows: int) -> RankedFit:
         """This fit without some more of its N rows."""
         left = np.zeros(n_rows, dtype=np.bool_)
         left[slice(None) if self.rows is None else self.rows] = True
         left[rows] = False
         return replace(self, rows=np.flatnonzero(left))
 
-    def picks(self, t: int, leaf: NDArray[np.integer[Any]], residuals: Array) -> Picks:
+    def picks(self, t: int, leaf: NDArray[np.integer[Any]], residuals: FloatArray) -> Picks:
         """The rows that the leaves (N,) of tree t take their values from, where these residuals (N,) are left before it."""
         draw, is_base = self._draw(t, len(leaf)), self.based and t == 0
         if self.single:
@@ -174,7 +178,7 @@ class RankedFit(Transferable):
             found, rows=own[found.rows], free=None if found.free is None else own[found.free]
         )
 
-    def last(self, leaves: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
+    def last(self, leaves: NDArray[np.integer[Any]]) -> BoolArray:
         """(T, N): whether a row counts in a tree, and no other row of its leaf, (T, N), does."""
         found = np.zeros(leaves.shape, dtype=np.bool_)
         for t, leaf in enumerate(leaves):
@@ -182,7 +186,7 @@ class RankedFit(Transferable):
             found[t, rows] = np.bincount(leaf[rows], minlength=1)[leaf[rows]] == 1
         return found
 
-    def counted(self, t: int, n_rows: int) -> NDArray[np.intp]:
+    def counted(self, t: int, n_rows: int) -> IntArray:
         """The rows that count in tree t."""
         drawn = self._draw(t, n_rows) > 0
         return np.flatnonzero(drawn) if self.rows is None else self.rows[drawn[self.rows]]

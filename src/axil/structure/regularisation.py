@@ -9,20 +9,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.arrays import BoolArray, FloatArray
 from axil.machine.arrays import where
 from axil.structure.chains import Chains
 from axil.structure.nodes import Ids, Nodes
 from axil.structure.transfer import Transferable
-from axil.types import Array
 
 
 @dataclass(frozen=True)
 class Values:
     """Values of nodes and how they came about."""
 
-    raw: Array  #: (M,) before bounds
-    bounded: Array  #: (M,) the values themselves
-    bounds: Array  #: (2, M) what each is kept above and below
+    raw: FloatArray  #: (M,) before bounds
+    bounded: FloatArray  #: (M,) the values themselves
+    bounds: FloatArray  #: (2, M) what each is kept above and below
     #: (2, M, 2) the two nodes in the middle of whose values that is, or twice the same; -1 where there is none
     ends: Ids
 
@@ -37,8 +37,8 @@ class Regularisation(Transferable):
     l1 nor a largest step nor nodes.
     """
 
-    l2: Array  #: (L,); inf: the leaf is left at zero
-    steps: Array  #: (L,)
+    l2: FloatArray  #: (L,); inf: the leaf is left at zero
+    steps: FloatArray  #: (L,)
     by_weight: bool = False  #: whether l2 is in proportion to the mean weight of all rows
     l1: float = 0.0
     max_step: float = np.inf
@@ -77,7 +77,7 @@ class Regularisation(Transferable):
             scale[more] = (1.0 - left) / leaf_weights[more]
         return scale
 
-    def slopes(self, leaf_weights: Array) -> tuple[Array, Array]:
+    def slopes(self, leaf_weights: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(L,) twice: the derivatives of the scale with respect to the leaf's weight and to l2."""
         single = Regularisation(self.l2, np.ones_like(self.steps)).scale(leaf_weights)
         by_weight, by_l2 = -(single**2), -(single**2)
@@ -92,7 +92,7 @@ class Regularisation(Transferable):
         """Return the rule where the mean weight of all rows is this many times as large."""
         return replace(self, l2=self.l2 * factor) if self.by_weight else self
 
-    def reached(self, empty: NDArray[np.bool_]) -> Regularisation:
+    def reached(self, empty: BoolArray) -> Regularisation:
         """The rule where rows may come into leaves that had none, and were left at zero for it: they follow the others."""
         common = self.l2[np.isfinite(self.l2)].min(initial=np.inf)
         l2, nodes = np.where(empty & np.isinf(self.l2), common, self.l2), self.nodes
@@ -103,13 +103,13 @@ class Regularisation(Transferable):
             nodes = replace(nodes, l2=of_nodes)
         return replace(self, l2=l2, nodes=nodes)
 
-    def step(self, sums: Array, denominators: Array) -> Array:
+    def step(self, sums: FloatArray, denominators: FloatArray) -> FloatArray:
         """Values from sums and ``W + l2``: moved by l1, divided, and not beyond max_step."""
         moved = np.sign(sums) * np.maximum(np.abs(sums) - self.l1, 0.0)
         values = np.divide(moved, denominators, out=np.zeros_like(moved), where=denominators > 0)
         return np.asarray(np.clip(values, -self.max_step, self.max_step))
 
-    def leaf_values(self, sums: Array, leaf_weights: Array) -> Array:
+    def leaf_values(self, sums: FloatArray, leaf_weights: FloatArray) -> FloatArray:
         """(L,): the values of leaves with these sums (L,) and weights (L,), before the rate."""
         if self.nodes is None:
             scale = self.scale(leaf_weights)
@@ -122,7 +122,7 @@ class Regularisation(Transferable):
         found[leaves] = self.node_values(sums, leaf_weights).bounded[at]
         return found
 
-    def node_values(self, sums: Array, leaf_weights: Array) -> Values:
+    def node_values(self, sums: FloatArray, leaf_weights: FloatArray) -> Values:
         """The values of all nodes, from the roots down."""
         assert self.nodes is not None
         nodes, n = self.nodes, len(self.nodes.leaf)
@@ -177,7 +177,7 @@ def _meet(values: Values, rivals: Ids) -> None:
 
 
 def _cut(
-    signs: NDArray[np.int8], children: Ids, bounded: Array, inner: Array, inner_ends: Ids
+    signs: NDArray[np.int8], children: Ids, bounded: FloatArray, inner: FloatArray, inner_ends: Ids
 ) -> None:
     """Bound what is below the children of monotone splits by the middle of their values."""
     middles = bounded[children].mean(axis=1)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.machine.arrays import host, like
 from axil.structure.ancestors import Ancestors
 from axil.structure.class_counts import ClassCounts
@@ -18,7 +19,6 @@ from axil.structure.cut import Cut
 from axil.structure.ranks import RankedFit
 from axil.structure.regularisation import Regularisation
 from axil.structure.transfer import Transferable
-from axil.types import Array
 
 
 def cell_dtype(most_cells: int) -> type[np.unsignedinteger[Any]]:
@@ -63,8 +63,8 @@ class Coefficients:
     ``omega[t, s] = rate_s``, a forest ``omega[t, s] = 0`` for t < T; DART and model shrinkage have varying tables.
     """
 
-    omega: Array  #: (T + 1, T), zero for s >= t
-    beta: Array  #: (T + 1,)
+    omega: FloatArray  #: (T + 1, T), zero for s >= t
+    beta: FloatArray  #: (T + 1,)
 
 
 @dataclass(frozen=True)
@@ -80,23 +80,25 @@ class Structure(Transferable):
 
     cells: NDArray[np.unsignedinteger[Any]]  #: (T, N) cell of each training row, packed
     n_leaves: NDArray[np.int64]  #: (T,)
-    leaf_weights: Array  #: (L,) sum of row weight * draw in each leaf
-    leaf_scale: Array  #: (L,) what a leaf's sum is multiplied by: 1 / (leaf weight + l2)
-    rates: Array  #: (T,)
+    leaf_weights: FloatArray  #: (L,) sum of row weight * draw in each leaf
+    leaf_scale: FloatArray  #: (L,) what a leaf's sum is multiplied by: 1 / (leaf weight + l2)
+    rates: FloatArray  #: (T,)
     base: (
-        Array | None
+        FloatArray | None
     )  #: (K,) the constants predictions start from; None: the weighted means of the targets
-    row_weights: Array | None = None  #: (N,); None: all one
-    offsets: Array | None = None  #: (N, K) what each training row's prediction starts from besides
+    row_weights: FloatArray | None = None  #: (N,); None: all one
+    offsets: FloatArray | None = (
+        None  #: (N, K) what each training row's prediction starts from besides
+    )
     mixing: tuple[csr_array | None, ...] | None = (
         None  #: (L_t, L_t) of each tree; None: by leaf_scale alone
     )
-    shift: Array | None = (
+    shift: FloatArray | None = (
         None  #: (L,) what leaf values have besides, before the rate; None: nothing
     )
     #: (D,), or (D, L) where leaves are percentiles: the shares of the rows that each is taken from. With ``cut`` the second half
     #: are zeros, for the rows of the first half whose residuals were cut off
-    draws: Array = field(default_factory=lambda: np.ones(1))
+    draws: FloatArray = field(default_factory=lambda: np.ones(1))
     coefficients: Coefficients | None = None  #: None: plain boosting by the rates
     columns: NDArray[np.int64] | None = (
         None  #: (T,) which of all the model's trees these are; None: all, in order
@@ -111,12 +113,12 @@ class Structure(Transferable):
         None  #: the number of all training rows, where not all of them are here
     )
     #: (N,) the row weights whose mean l2 is in proportion to, where rows without a target have no weight; None: ``row_weights``
-    scaling_weights: Array | None = None
-    present: NDArray[np.bool_] | None = (
+    scaling_weights: FloatArray | None = None
+    present: BoolArray | None = (
         None  #: (N,) rows that were not deleted; None: all. Deleted rows have weight 0
     )
     #: (L,) leaves of averaged trees that lost all their rows, and have their nearest ancestors' values; None: there is none
-    emptied: NDArray[np.bool_] | None = None
+    emptied: BoolArray | None = None
     ancestors: Ancestors | None = None  #: the nodes of averaged trees; None: trees are not averaged
     cut: Cut | None = None  #: where residuals were cut off; None: nowhere
     #: how row weights follow from the labels of the rows that are left; None: they do not
@@ -247,7 +249,7 @@ class Structure(Transferable):
         return float(self.n_rows if self.row_weights is None else self.row_weights.sum())
 
     @property
-    def l2_weights(self) -> Array | None:
+    def l2_weights(self) -> FloatArray | None:
         """(N,): the row weights whose mean l2 is in proportion to, where it is; None: all one."""
         return self.row_weights if self.scaling_weights is None else self.scaling_weights
 
@@ -271,12 +273,12 @@ class Structure(Transferable):
         return 1.0 / self.total_weight if self.base is None else 0.0
 
     @property
-    def base_share(self) -> Array:
+    def base_share(self) -> FloatArray:
         """(L,): how often the base is in the sum of each leaf, which is then subtracted from it: leaf weight * beta."""
         return self.leaf_weights * np.repeat(self.beta[:-1], self.n_leaves)
 
     @property
-    def beta(self) -> Array:
+    def beta(self) -> FloatArray:
         """(T + 1,): how much of the base each tree's residuals, and in the end the predictions, have in them."""
         return np.ones(self.n_trees + 1) if self.coefficients is None else self.coefficients.beta
 
@@ -289,7 +291,7 @@ class Structure(Transferable):
         return 0.0 if self.beta[0] == 0 and self.beta[-1] != 0 else 1.0
 
     @property
-    def final(self) -> Array:
+    def final(self) -> FloatArray:
         """(T,): what each tree's values are multiplied by in a prediction."""
         return self.rates if self.coefficients is None else self.coefficients.omega[-1]
 
@@ -329,7 +331,7 @@ class Structure(Transferable):
             )
         return bool((self.whole_draws == 0).any())
 
-    def unseen(self, rows: Any) -> NDArray[np.bool_]:
+    def unseen(self, rows: Any) -> BoolArray:
         """(T, rows): whether each tree was fitted without the row, where `leaves_rows_out`."""
         drawn = (
             self.uncut().row_draws(rows)
@@ -338,7 +340,7 @@ class Structure(Transferable):
         )
         return np.asarray(drawn == 0)
 
-    def entries(self, t: int, leaves: NDArray[Any]) -> NDArray[np.intp]:
+    def entries(self, t: int, leaves: NDArray[Any]) -> IntArray:
         """Return the positions among all L leaves of leaves that are counted within tree t.
 
         Leaves are kept in the smallest type that holds them, which may not hold these positions: before NumPy 2 a sum of a
@@ -347,7 +349,7 @@ class Structure(Transferable):
         return np.asarray(self.starts[t] + leaves.astype(np.intp))
 
     @property
-    def whole_draws(self) -> Array:
+    def whole_draws(self) -> FloatArray:
         """(D,): how often rows were drawn, those whose residuals were cut off included."""
         return self.draws if self.cut is None else np.tile(self.draws[: len(self.draws) // 2], 2)
 
@@ -362,7 +364,7 @@ class Structure(Transferable):
         ]
         return replace(self, draws=draws, leaf_weights=np.concatenate(found), cut=None)
 
-    def row_draws(self, rows: Any = slice(None)) -> Array:
+    def row_draws(self, rows: Any = slice(None)) -> FloatArray:
         """(T, rows): how often each row counts in each tree."""
         level, leaf = np.divmod(
             self.cells[:, rows], self.n_leaves[:, None].astype(self.cells.dtype)
@@ -374,7 +376,7 @@ class Structure(Transferable):
             else self.draws[level]
         )
 
-    def tree_draws(self, t: int) -> Array:
+    def tree_draws(self, t: int) -> FloatArray:
         """(D, L_t), or (D, 1) where all leaves of tree t have the same: how often rows count."""
         return (
             self.draws[:, self.starts[t] : self.starts[t + 1]]

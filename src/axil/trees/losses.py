@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
+from axil.arrays import FloatArray
 from axil.errors import InputError
-from axil.types import Array
 
 __all__ = [
     "Affine",
@@ -59,8 +59,8 @@ class Affine:
     """
 
     link: str
-    intercepts: Array
-    slopes: Array
+    intercepts: FloatArray
+    slopes: FloatArray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,11 +102,11 @@ class Loss(ABC):
         """The c of ``h = c p (1 - p)`` beside `affine`, with p the link of the state; 0: h is 1; None: it has another form."""
         return None
 
-    def of_round(self, y: Array, F: Array, weights: Array) -> Loss:
+    def of_round(self, y: FloatArray, F: FloatArray, weights: FloatArray) -> Loss:
         """Return the loss of a round that starts from the scores F (N, K) of rows of these weights, (N,)."""
         return self
 
-    def slopes(self, y: Array, F: Array) -> Slopes:
+    def slopes(self, y: FloatArray, F: FloatArray) -> Slopes:
         """Derivatives at targets and scores (N, K), as the library uses them."""
         found = self._slopes(y, F)
         return (
@@ -120,12 +120,14 @@ class Loss(ABC):
         """Whether `slopes` takes arrays of a device as well, and gives such ones."""
         return type(self)._slopes in _ANYWHERE
 
-    def leaf_slopes(self, y: Array, F: Array) -> tuple[Any, Any]:
+    def leaf_slopes(self, y: FloatArray, F: FloatArray) -> tuple[Any, Any]:
         """The g and h of `slopes`, which is all that leaf values need."""
         found = self.slopes(y, F)
         return found.g, found.h
 
-    def seen(self, y: Array, F: Array, weights: Array) -> tuple[Array, Array]:
+    def seen(
+        self, y: FloatArray, F: FloatArray, weights: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
         """(N, K) each: g and h times row weights (N,), as the library made leaves of them: rounded where it is ``single``."""
         if not self.single:
             g, h = self.leaf_slopes(y, F)
@@ -140,32 +142,32 @@ class Loss(ABC):
         g, h = (np.broadcast_to(part, F.shape).astype(np.float32) for part in (g, h))
         return w * g, w * h
 
-    def start_rounding(self, start: Array) -> Array:
+    def start_rounding(self, start: FloatArray) -> FloatArray:
         """(K,): how far scores that a fit starts from are off for the rounding of the means that they are the links of."""
         if not self.single:
             return np.zeros_like(start)
         means = self.mean(start[None])[0]
         return np.asarray(np.abs(self._link_slopes(means)) @ (ROUNDING * np.abs(means)))
 
-    def gradient(self, y: Array, F: Array) -> Array:
+    def gradient(self, y: FloatArray, F: FloatArray) -> FloatArray:
         """(N, K): g alone."""
         return np.asarray(self.slopes(y, F).g)
 
-    def affine(self, y: Array) -> Affine | None:
+    def affine(self, y: FloatArray) -> Affine | None:
         """The gradient at targets (N, K) in the form that a kernel computes; None where it has no such form."""
         return None
 
-    def start_of(self, y: Array, weights: Array) -> Array:
+    def start_of(self, y: FloatArray, weights: FloatArray) -> FloatArray:
         """(K,): the scores that a fit to targets (N, K) of rows of these weights, (N,), starts from."""
         return self.start(np.average(y, axis=0, weights=weights))
 
-    def kept_means(self, y: Array, weights: Array) -> Array:
+    def kept_means(self, y: FloatArray, weights: FloatArray) -> FloatArray:
         """(K,): the means that a library writes down for the scores of `start_of`."""
         if not self.newton_start:
             return np.asarray(np.average(y, axis=0, weights=weights))
         return np.asarray(self.mean(self.start_of(y, weights)[None])[0])
 
-    def start(self, means: Array) -> Array:
+    def start(self, means: FloatArray) -> FloatArray:
         """(K,): the scores that a fit starts from, given the targets' weighted means (K,)."""
         if not self.newton_start:
             return self.link(means)
@@ -174,7 +176,7 @@ class Loss(ABC):
         )  # g and h are affine in the target: at the mean they are the means of g and h
         return np.asarray(-np.broadcast_to(at.g / at.h, (1, len(means)))[0])
 
-    def start_slopes(self, means: Array) -> Array:
+    def start_slopes(self, means: FloatArray) -> FloatArray:
         """(K, K): the derivatives of those scores by those means."""
         if not self.newton_start:
             return self._link_slopes(means)
@@ -183,35 +185,35 @@ class Loss(ABC):
         return np.diag(np.broadcast_to(slope, (1, len(means)))[0])
 
     def check(  # noqa: B027 - a loss takes any targets unless it overrides this
-        self, y: Array, what: str = "y_train", whole: bool = True
+        self, y: FloatArray, what: str = "y_train", whole: bool = True
     ) -> None:
         """Raise `InputError` for targets that the loss does not take; ``whole``: they are all targets of a fit."""
 
-    def _at_zero(self, means: Array) -> Slopes:
+    def _at_zero(self, means: FloatArray) -> Slopes:
         return self._slopes(means[None], np.zeros((1, len(means))))
 
     @abstractmethod
-    def link(self, means: Array) -> Array:
+    def link(self, means: FloatArray) -> FloatArray:
         """(K,): the scores of these means."""
 
-    def kept_link(self, means: Array) -> Array:
+    def kept_link(self, means: FloatArray) -> FloatArray:
         """(K,): the scores that the library makes of a base that it keeps as means, rounded as it rounds them."""
         return self.link(means)
 
     @abstractmethod
-    def mean(self, F: Array) -> Array:
+    def mean(self, F: FloatArray) -> FloatArray:
         """(n, K): probabilities or expected values at these scores."""
 
     @abstractmethod
-    def mean_slopes(self, F: Array) -> Array:
+    def mean_slopes(self, F: FloatArray) -> FloatArray:
         """(n, K, K): the derivatives of mean o by score m."""
 
     @abstractmethod
-    def _slopes(self, y: Array, F: Array) -> Slopes:
+    def _slopes(self, y: FloatArray, F: FloatArray) -> Slopes:
         """Derivatives at targets and scores (N, K) with the true second derivative, times a factor at most."""
 
     @abstractmethod
-    def _link_slopes(self, means: Array) -> Array:
+    def _link_slopes(self, means: FloatArray) -> FloatArray:
         """(K, K): the derivatives of `link` by the means."""
 
 
@@ -222,25 +224,25 @@ class Squared(Loss):
     name = "squared"
     meaning = ""
 
-    def _slopes(self, y: Array, F: Array) -> Slopes:
+    def _slopes(self, y: FloatArray, F: FloatArray) -> Slopes:
         return Slopes(F - y, 1.0, 1.0, 0.0, -1.0)
 
-    def affine(self, y: Array) -> Affine | None:
+    def affine(self, y: FloatArray) -> Affine | None:
         """The residual; losses that inherit the link from this one have gradients of their own."""
         return Affine("identity", -y, np.ones_like(y)) if type(self) is Squared else None
 
-    def link(self, means: Array) -> Array:
+    def link(self, means: FloatArray) -> FloatArray:
         """The means themselves."""
         return means
 
-    def _link_slopes(self, means: Array) -> Array:
+    def _link_slopes(self, means: FloatArray) -> FloatArray:
         return np.eye(len(means))
 
-    def mean(self, F: Array) -> Array:
+    def mean(self, F: FloatArray) -> FloatArray:
         """The scores themselves."""
         return F
 
-    def mean_slopes(self, F: Array) -> Array:
+    def mean_slopes(self, F: FloatArray) -> FloatArray:
         """Identity matrices."""
         return _diagonal(np.ones_like(F))
 
@@ -254,7 +256,7 @@ class Logit(Loss):
         False  #: whether a mean is taken for a score, as XGBoost's binary:logitraw does
     )
 
-    def link(self, means: Array) -> Array:
+    def link(self, means: FloatArray) -> FloatArray:
         """Logits over the scale."""
         if self.from_mean:
             return means
@@ -262,35 +264,35 @@ class Logit(Loss):
         p = np.clip(means, near, 1 - near)
         return np.asarray(np.log(p / (1 - p)) / self.scale)
 
-    def kept_means(self, y: Array, weights: Array) -> Array:
+    def kept_means(self, y: FloatArray, weights: FloatArray) -> FloatArray:
         """The means, or the score itself where the library takes one for the other."""
         if self.newton_start and self.from_mean:
             return self.start_of(y, weights)
         return super().kept_means(y, weights)
 
-    def kept_link(self, means: Array) -> Array:
+    def kept_link(self, means: FloatArray) -> FloatArray:
         """-log(1 / p - 1) where in single precision."""
         if not self.single or self.from_mean:
             return self.link(means)
         one, near = np.float32(1), np.float32(NEAR_SINGLE)
         return -_rounded_log(one / np.clip(means.astype(np.float32), near, one - near) - one)
 
-    def _link_slopes(self, means: Array) -> Array:
+    def _link_slopes(self, means: FloatArray) -> FloatArray:
         if self.from_mean:
             return np.eye(len(means))
         near = NEAR_SINGLE if self.single else self.near
         p = np.clip(means, near, 1 - near)
         return np.diag(1.0 / (self.scale * p * (1 - p)))
 
-    def mean(self, F: Array) -> Array:
+    def mean(self, F: FloatArray) -> FloatArray:
         """p."""
         return np.asarray(expit(self.scale * F))
 
-    def mean_slopes(self, F: Array) -> Array:
+    def mean_slopes(self, F: FloatArray) -> FloatArray:
         """s p (1 - p) on the diagonals."""
         return _diagonal(np.asarray(self.scale * expit(self.scale * F) * expit(-self.scale * F)))
 
-    def check(self, y: Array, what: str = "y_train", whole: bool = True) -> None:
+    def check(self, y: FloatArray, what: str = "y_train", whole: bool = True) -> None:
         """Require targets from 0 to 1."""
         if y.min(initial=0.0) < 0 or y.max(initial=0.0) > 1:
             raise InputError(
@@ -304,11 +306,11 @@ class Logistic(Logit):
 
     name = "logistic"
 
-    def _slopes(self, y: Array, F: Array) -> Slopes:
+    def _slopes(self, y: FloatArray, F: FloatArray) -> Slopes:
         s, (p, spread) = self.scale, self._spread(F)
         return Slopes(s * (p - y), s**2 * spread, s**2 * spread, s**3 * spread * (1 - 2 * p), -s)
 
-    def _spread(self, F: Array) -> tuple[Array, Array]:
+    def _spread(self, F: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The probabilities p and p (1 - p), by one exponential that cannot overflow."""
         odds = np.abs(F)
         odds *= -self.scale
@@ -318,13 +320,13 @@ class Logistic(Logit):
         odds *= most
         return np.where(F >= 0, most, odds), most * odds
 
-    def leaf_slopes(self, y: Array, F: Array) -> tuple[Any, Any]:
+    def leaf_slopes(self, y: FloatArray, F: FloatArray) -> tuple[Any, Any]:
         """The g and h of `slopes`."""
         p, spread = self._spread(F)
         p -= y
         return self.scale * p, 1.0 if self.unit_hessian else self.scale**2 * spread
 
-    def gradient(self, y: Array, F: Array) -> Array:
+    def gradient(self, y: FloatArray, F: FloatArray) -> FloatArray:
         """s (p - y)."""
         found = self.mean(F)
         found -= y
@@ -340,7 +342,7 @@ class Logistic(Logit):
         """The scale squared."""
         return 0.0 if self.unit_hessian else self.scale**2
 
-    def affine(self, y: Array) -> Affine | None:
+    def affine(self, y: FloatArray) -> Affine | None:
         """The probability less y, times s: s / (1 + exp(-s F)) - s y."""
         return Affine("inverse", -self.scale * y, np.full_like(y, self.scale))
 
@@ -363,11 +365,11 @@ class Softmax(Loss):
     coupled = True
     exponent = 1.0
 
-    def _slopes(self, y: Array, F: Array) -> Slopes:
+    def _slopes(self, y: FloatArray, F: FloatArray) -> Slopes:
         p = self.mean(F)
         return Slopes(p - y, self.factor * p * (1 - p), 1.0, self.factor * (1 - 2 * p), -1.0)
 
-    def gradient(self, y: Array, F: Array) -> Array:
+    def gradient(self, y: FloatArray, F: FloatArray) -> FloatArray:
         """p - y."""
         return self.mean(F) - y
 
@@ -378,21 +380,21 @@ class Softmax(Loss):
             return None
         return 0.0 if self.unit_hessian else self.factor
 
-    def affine(self, y: Array) -> Affine | None:
+    def affine(self, y: FloatArray) -> Affine | None:
         """Exponentials over their sum, less y."""
         return Affine("share", -y, np.ones_like(y))
 
-    def joint_slopes(self, y: Array, F: Array, v: Array) -> Slopes:
+    def joint_slopes(self, y: FloatArray, F: FloatArray, v: FloatArray) -> Slopes:
         """g, and for h the row's own term of H times its leaf's values v (N, K)."""
         p = self.mean(F)
         return Slopes(p - y, p * (v - (p * v).sum(axis=1, keepdims=True)), 1.0, 0.0, -1.0)
 
-    def link(self, means: Array) -> Array:
+    def link(self, means: FloatArray) -> FloatArray:
         """Logarithms, centred where the library does."""
         logs = np.log(np.maximum(means + self.added, self.near))
         return np.asarray(logs - logs.mean() if self.centred else logs)
 
-    def _link_slopes(self, means: Array) -> Array:
+    def _link_slopes(self, means: FloatArray) -> FloatArray:
         each = np.diag(1.0 / np.maximum(means + self.added, self.near))
         return np.asarray(each - each.mean(axis=0) if self.centred else each)
 
@@ -403,13 +405,13 @@ class Softmax(Loss):
         p /= p.sum(axis=1, keepdims=True, dtype=np.float64).astype(np.float32)
         return (p - y) * w, np.maximum(two * p * (one - p) * w, LEAST_SINGLE)
 
-    def mean(self, F: Array) -> Array:
+    def mean(self, F: FloatArray) -> FloatArray:
         """p; of scores on a device too."""
-        shares: Array = np.exp(F - F.max(axis=1, keepdims=True))
+        shares: FloatArray = np.exp(F - F.max(axis=1, keepdims=True))
         shares /= shares.sum(axis=1, keepdims=True)
         return shares
 
-    def mean_slopes(self, F: Array) -> Array:
+    def mean_slopes(self, F: FloatArray) -> FloatArray:
         """diag(p) - p p'."""
         p = self.mean(F)
         return np.asarray(p[:, :, None] * (np.eye(F.shape[1]) - p[:, None, :]))
@@ -428,7 +430,7 @@ class Deviance(Loss):
 
     meaning = "mean"
 
-    def _slopes(self, y: Array, F: Array) -> Slopes:
+    def _slopes(self, y: FloatArray, F: FloatArray) -> Slopes:
         one, two, c = 1 - self.power, 2 - self.power, self.factor
         a, b = np.exp(one * F), np.exp(two * F)
         bend = two * b - one * y * a
@@ -436,7 +438,7 @@ class Deviance(Loss):
             b - y * a, c * bend, bend, c * (two**2 * b - one**2 * y * a), -a, -c * one * a
         )
 
-    def gradient(self, y: Array, F: Array) -> Array:
+    def gradient(self, y: FloatArray, F: FloatArray) -> FloatArray:
         """exp((2 - r) F) - y exp((1 - r) F)."""
         if self.power == 1:
             return np.exp(F) - y
@@ -449,7 +451,7 @@ class Deviance(Loss):
         """1 for Poisson, -1 for gamma; between them are two exponentials."""
         return {1.0: 1.0, 2.0: -1.0}.get(self.power, 0.0)
 
-    def affine(self, y: Array) -> Affine | None:
+    def affine(self, y: FloatArray) -> Affine | None:
         """Poisson: exp(F) - y; gamma: 1 - y exp(-F)."""
         if not self.exponent:
             return None
@@ -459,11 +461,11 @@ class Deviance(Loss):
             else Affine("identity", np.ones_like(y), -y)
         )
 
-    def link(self, means: Array) -> Array:
+    def link(self, means: FloatArray) -> FloatArray:
         """Logarithms."""
         return np.asarray(np.log(means))
 
-    def kept_link(self, means: Array) -> Array:
+    def kept_link(self, means: FloatArray) -> FloatArray:
         """Logarithms, rounded where in single precision."""
         return _rounded_log(means.astype(np.float32)) if self.single else self.link(means)
 
@@ -477,18 +479,18 @@ class Deviance(Loss):
         a, b = _exp((one - power) * F), _exp((two - power) * F)
         return (b - y * a) * w, ((two - power) * b - y * (one - power) * a) * w
 
-    def _link_slopes(self, means: Array) -> Array:
+    def _link_slopes(self, means: FloatArray) -> FloatArray:
         return np.diag(1.0 / means)
 
-    def mean(self, F: Array) -> Array:
+    def mean(self, F: FloatArray) -> FloatArray:
         """exp(F)."""
         return np.asarray(np.exp(F))
 
-    def mean_slopes(self, F: Array) -> Array:
+    def mean_slopes(self, F: FloatArray) -> FloatArray:
         """exp(F) on the diagonals."""
         return _diagonal(np.exp(F))
 
-    def check(self, y: Array, what: str = "y_train", whole: bool = True) -> None:
+    def check(self, y: FloatArray, what: str = "y_train", whole: bool = True) -> None:
         """Require targets above 0, or from 0 up where the family has them; a fit, which starts from their mean, some above."""
         low, positive = y.min(initial=1.0), self.power >= 2
         if low < 0 or (whole and not y.any()) or (positive and low <= 0):
@@ -521,11 +523,11 @@ def _exp(values: Any) -> Any:
         return np.exp(values.astype(np.float64)).astype(np.float32)
 
 
-def _rounded_log(values: Any) -> Array:
+def _rounded_log(values: Any) -> FloatArray:
     """The logarithms of float32 numbers, rounded to such, in float64."""
     return np.asarray(np.log(values.astype(np.float64)).astype(np.float32).astype(np.float64))
 
 
-def _diagonal(values: Array) -> Array:
+def _diagonal(values: FloatArray) -> FloatArray:
     """(N, K, K) with the (N, K) values on the diagonals."""
     return np.asarray(values[:, :, None] * np.eye(values.shape[1]))

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from axil.arrays import FloatArray
 from axil.errors import InputError, shown
 from axil.trees.losses import Logit, Slopes, Squared
-from axil.types import Array
 
 __all__ = [
     "Custom",
@@ -34,12 +34,12 @@ __all__ = [
 class ResidualLoss(Squared):
     """A loss of d = F - y: scores are predictions, and fits start from a mean."""
 
-    def _slopes(self, y: Array, F: Array) -> Slopes:
+    def _slopes(self, y: FloatArray, F: FloatArray) -> Slopes:
         g, h, g_slope, h_slope = self.bends(F - y)
         return Slopes(g, h, g_slope, h_slope, -g_slope, -h_slope)
 
     @abstractmethod
-    def bends(self, d: Array) -> tuple[Any, Any, Any, Any]:
+    def bends(self, d: FloatArray) -> tuple[Any, Any, Any, Any]:
         """g, h, and their derivatives by d."""
 
 
@@ -53,7 +53,7 @@ class Huber(ResidualLoss):
     name = "huber"
     smooth = False
 
-    def bends(self, d: Array) -> tuple[Any, Any, Any, Any]:
+    def bends(self, d: FloatArray) -> tuple[Any, Any, Any, Any]:
         """See the class."""
         inside = (np.abs(d) < self.delta if self.flat else np.abs(d) <= self.delta).astype(float)
         return (
@@ -74,7 +74,7 @@ class Pinball(ResidualLoss):
     name = "quantile"
     smooth = False
 
-    def bends(self, d: Array) -> tuple[Any, Any, Any, Any]:
+    def bends(self, d: FloatArray) -> tuple[Any, Any, Any, Any]:
         """See the class."""
         g = np.where(np.abs(d) < self.near, 0.0, np.where(d < 0, -self.alpha, 1 - self.alpha))
         return g, np.ones_like(d), 0.0, 0.0
@@ -88,7 +88,7 @@ class Fair(ResidualLoss):
 
     name = "fair"
 
-    def bends(self, d: Array) -> tuple[Any, Any, Any, Any]:
+    def bends(self, d: FloatArray) -> tuple[Any, Any, Any, Any]:
         """See the class."""
         c, far = self.c, np.abs(d) + self.c
         h = (c / far) ** 2
@@ -103,7 +103,7 @@ class PseudoHuber(ResidualLoss):
 
     name = "pseudo-huber"
 
-    def bends(self, d: Array) -> tuple[Any, Any, Any, Any]:
+    def bends(self, d: FloatArray) -> tuple[Any, Any, Any, Any]:
         """See the class."""
         u = 1 + (d / self.slope) ** 2
         h = u**-1.5
@@ -116,7 +116,7 @@ class LogCosh(ResidualLoss):
 
     name = "log-cosh"
 
-    def bends(self, d: Array) -> tuple[Any, Any, Any, Any]:
+    def bends(self, d: FloatArray) -> tuple[Any, Any, Any, Any]:
         """See the class."""
         g = np.tanh(d)
         h = 1 - g * g
@@ -130,14 +130,14 @@ class SquaredLog(Squared):
     name = "squared-log"
     smooth = False  # h is cut off
 
-    def _slopes(self, y: Array, F: Array) -> Slopes:
+    def _slopes(self, y: FloatArray, F: FloatArray) -> Slopes:
         F = np.maximum(F, np.float64(np.float32(-1 + 1e-6)))
         apart = np.log1p(F) - np.log1p(y)
         return Slopes(
             apart / (1 + F), np.maximum((1 - apart) / (1 + F) ** 2, 1e-6), np.nan, np.nan, np.nan
         )
 
-    def check(self, y: Array, what: str = "y_train", whole: bool = True) -> None:
+    def check(self, y: FloatArray, what: str = "y_train", whole: bool = True) -> None:
         """Require targets above -1."""
         if y.min(initial=0.0) <= -1:
             raise InputError(f"{what} goes down to {y.min():g}; this loss takes targets above -1.")
@@ -151,14 +151,14 @@ class Exponential(Logit):
 
     name = "exponential"
 
-    def _slopes(self, y: Array, F: Array) -> Slopes:
+    def _slopes(self, y: FloatArray, F: FloatArray) -> Slopes:
         up, down = np.exp(F), np.exp(-F)
         g, h = (1 - y) * up - y * down, (1 - y) * up + y * down
         return Slopes(g, h, h, g, -up - down, down - up)
 
 
 Asked = Callable[
-    [Array], tuple[Any, Any]
+    [FloatArray], tuple[Any, Any]
 ]  # scores (N, K) -> g and h as the user's function returns them
 
 
@@ -176,7 +176,7 @@ class Custom(Squared):
     smooth = False
     recorded = True
 
-    def _slopes(self, y: Array, F: Array) -> Slopes:
+    def _slopes(self, y: FloatArray, F: FloatArray) -> Slopes:
         found = []
         for what, part in zip(("gradient", "hessian"), self.asked(F)):
             try:

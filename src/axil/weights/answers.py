@@ -9,17 +9,17 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
+from axil.arrays import FloatArray
 from axil.kernels.products import weighted
-from axil.types import Array
 from axil.weights.largest import Largest
 
 
-def dense(found: Any) -> Array:
+def dense(found: Any) -> FloatArray:
     """An array of numbers that may be sparse."""
     return np.asarray(found.toarray() if issparse(found) else found)
 
 
-def gathered(effects: RowEffects, n_rows: int) -> Array:
+def gathered(effects: RowEffects, n_rows: int) -> FloatArray:
     """(n, N): effects that come in blocks, of one training row or more."""
     out = np.empty((0, 0))
     for first, block in effects.blocks():
@@ -31,7 +31,7 @@ def gathered(effects: RowEffects, n_rows: int) -> Array:
 class RowEffects(Protocol):
     """One number for each of n queries and N training rows."""
 
-    def blocks(self) -> Iterator[tuple[int, Array]]:
+    def blocks(self) -> Iterator[tuple[int, FloatArray]]:
         """Blocks (rows, n) of the transpose with the number of their first row, never all of it at once if avoidable."""
 
     def sparse(self) -> csr_array | None:
@@ -42,18 +42,18 @@ class RowEffects(Protocol):
 class Answer(RowEffects, Protocol):
     """The weights of n queries over N training rows, and what no target makes of their predictions."""
 
-    intercepts: Array  #: (n, K)
+    intercepts: FloatArray  #: (n, K)
 
-    def dense(self) -> Array:
+    def dense(self) -> FloatArray:
         """(n, N)."""
 
     def hand_to(self, collector: Largest) -> None:
         """Give all weights to a collector in the form that is cheapest."""
 
-    def product(self, targets: Array) -> Array:
+    def product(self, targets: FloatArray) -> FloatArray:
         """(n, K): weights @ targets, for targets (N, K) that should be the same array from one batch to the next."""
 
-    def moments(self, values: Array) -> Array:
+    def moments(self, values: FloatArray) -> FloatArray:
         """(2, n, M): ``sum_j |k_j| v_j`` and ``sum_j k_j^2 v_j`` for values (N, M)."""
 
 
@@ -63,7 +63,7 @@ class KnownEffects(RowEffects):
 
     numbers: Any  #: (n, N)
 
-    def blocks(self) -> Iterator[tuple[int, Array]]:
+    def blocks(self) -> Iterator[tuple[int, FloatArray]]:
         yield 0, dense(self.numbers).T
 
     def sparse(self) -> csr_array | None:
@@ -74,16 +74,16 @@ class KnownEffects(RowEffects):
 class KnownAnswer(KnownEffects, Answer):
     """Weights that are there already; those of a forest or of neighbours are sparse."""
 
-    intercepts: Array
+    intercepts: FloatArray
 
-    def dense(self) -> Array:
+    def dense(self) -> FloatArray:
         return dense(self.numbers)
 
     def hand_to(self, collector: Largest) -> None:
         collector.add_all(self.numbers)
 
-    def product(self, targets: Array) -> Array:
+    def product(self, targets: FloatArray) -> FloatArray:
         return weighted(self.numbers, targets)
 
-    def moments(self, values: Array) -> Array:
+    def moments(self, values: FloatArray) -> FloatArray:
         return np.stack([weighted(self.numbers, values, measure) for measure in ("size", "square")])

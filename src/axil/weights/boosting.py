@@ -28,15 +28,14 @@ from copy import copy
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from axil.arrays import FloatArray, IntArray, LeafArray
 from axil.kernels import Backend, Numbers
 from axil.kernels.products import weighted
 from axil.machine.arrays import have_same_values, host, like
 from axil.machine.blocks import spans
 from axil.machine.threads import Kept, one_blas_thread
 from axil.structure import Structure
-from axil.types import Array, Leaves
 from axil.weights import hat_matrix, removal
 from axil.weights.answers import Answer, RowEffects
 from axil.weights.deletion import Deletion, InLeafSpace
@@ -75,7 +74,7 @@ class BoostedTrees(TreeEngine):
         self,
         structure: Structure,
         backend: Backend,
-        offset_sums: Array | None = None,
+        offset_sums: FloatArray | None = None,
         once: bool = False,
     ):
         """Keeps the rows on the back end; ``offset_sums`` (L, K): the leaf sums of the offsets, where rows are elsewhere.
@@ -88,10 +87,12 @@ class BoostedTrees(TreeEngine):
         self.leaf_space: LeafSpace | None = None  # None: by sweeps
         self._passes = Passes(s, self.rows, once)
         self._target_sums: list[
-            tuple[Array, Any]
+            tuple[FloatArray, Any]
         ] = []  # arrays with their leaf sums, the latest last
         self._kept_fit: FittedValues | None = None
-        self._last_deletions: tuple[Array, Deletion] | None = None  # with the targets of its fit
+        self._last_deletions: tuple[FloatArray, Deletion] | None = (
+            None  # with the targets of its fit
+        )
         self._kept = Kept()  # these trees in leaf space
         if offset_sums is None and s.offsets is not None:
             offset_sums = leaf_sums(s, self.rows, s.offsets)
@@ -100,10 +101,10 @@ class BoostedTrees(TreeEngine):
     # -- the contract ---------------------------------------------------------------------------------------------------
 
     @guarded
-    def ask(self, queries: Leaves | None, base: float = 1.0) -> Answer:
+    def ask(self, queries: LeafArray | None, base: float = 1.0) -> Answer:
         return self._answer(own_leaves(self.structure, queries), self._counted(queries, base))
 
-    def _answer(self, leaves: Leaves, base: float) -> Answer:
+    def _answer(self, leaves: LeafArray, base: float) -> Answer:
         """The weights of the predictions in these trees' leaves, (n, T). Cost O(T N) per query."""
         if self.leaf_space is None:
             state, adjoints = self._swept(leaves, base)
@@ -114,7 +115,7 @@ class BoostedTrees(TreeEngine):
         return ReadOutAnswer(self, adjoints, self.intercepts(adjoints, self.constants(leaves)))
 
     @guarded
-    def apply(self, queries: Leaves | None, v: Array, base: float = 1.0) -> Array:
+    def apply(self, queries: LeafArray | None, v: FloatArray, base: float = 1.0) -> FloatArray:
         """The linear map alone, in O(T (N + n) S): a constant base and offsets take no part."""
         start = self.mean(v) if self.structure.base is None else np.zeros(v.shape[1])
         residual, values, _ = map(host, self._passes.forward(v, start))
@@ -126,14 +127,14 @@ class BoostedTrees(TreeEngine):
         )
 
     @guarded
-    def combine(self, queries: Leaves | None, u: Array, base: float = 1.0) -> Array:
+    def combine(self, queries: LeafArray | None, u: FloatArray, base: float = 1.0) -> FloatArray:
         """In one sweep or one read-out: O(T (N + n) S)."""
         if queries is None and self._counted(queries, base) == 1.0:
             return self._combine_own(u)
         return self.mixed(queries, u, base).dense().T
 
     @guarded
-    def mixed(self, queries: Leaves | None, u: Any, base: float = 1.0) -> Answer:
+    def mixed(self, queries: LeafArray | None, u: Any, base: float = 1.0) -> Answer:
         """In one sweep or one read-out: O(T (N + n) S)."""
         s, xp, leaves = self.structure, self.rows.xp, own_leaves(self.structure, queries)
         if self.leaf_space is not None:
@@ -146,7 +147,7 @@ class BoostedTrees(TreeEngine):
             self.backend, state, self.intercepts(adjoints, u.T @ self.constants(leaves))
         )
 
-    def mixed_adjoints(self, leaves: Leaves, u: Any, base: float) -> tuple[Adjoints, Array]:
+    def mixed_adjoints(self, leaves: LeafArray, u: Any, base: float) -> tuple[Adjoints, FloatArray]:
         """The adjoints of sums of predictions in these trees' leaves, (n, T), and `intercepts`, from leaf space alone."""
         alpha, counted = self._mixed_sources(leaves, u, base)
         assert self.leaf_space is not None
@@ -154,19 +155,19 @@ class BoostedTrees(TreeEngine):
         adjoints = Adjoints(phi, float(self.structure.beta[-1]) * counted - self._on_base(phi))
         return adjoints, self.intercepts(adjoints, u.T @ self.constants(leaves))
 
-    def _mixed_sources(self, leaves: Leaves, u: Any, base: float) -> tuple[Any, Any]:
+    def _mixed_sources(self, leaves: LeafArray, u: Any, base: float) -> tuple[Any, Any]:
         """(L, S) and (S,): the derivatives of sums, with (n, S) factors, by the leaf values, and how often the base counts."""
         s, xp = self.structure, self.rows.xp
         met = s.starts[:-1] + leaves.astype(np.int64)
         counted = base * np.asarray(u.sum(axis=0)).ravel()
         return xp.asarray(sums_at(met, s.total_leaves, u, s.final)), xp.asarray(counted)
 
-    def _counted(self, queries: Leaves | None, base: float) -> float:
+    def _counted(self, queries: LeafArray | None, base: float) -> float:
         """How often the base counts, where it is asked for so often: in the training rows' own predictions it may not."""
         return base if queries is not None else base * self.structure.own_base
 
     @guarded
-    def predicted(self, queries: Leaves | None, targets: Array) -> Array:
+    def predicted(self, queries: LeafArray | None, targets: FloatArray) -> FloatArray:
         """The fit itself: the affine map, replayed once in O(T (N + n) K)."""
         if queries is not None:
             return self.fit(targets).predictions(own_leaves(self.structure, queries).T)
@@ -175,7 +176,7 @@ class BoostedTrees(TreeEngine):
         return made if offsets is None else made + offsets
 
     @guarded
-    def leverage(self, available: int) -> Array:
+    def leverage(self, available: int) -> FloatArray:
         """O(T^2 N + L^3) in leaf space, O(T N^2) otherwise, whichever is less of what fits."""
         if self._work(1).leaf_space_pays(available):
             return hat_matrix.leverage_in_leaf_space(self.space(), self.rows)
@@ -188,7 +189,7 @@ class BoostedTrees(TreeEngine):
         return sum_of_squares(self._own_weights(available))
 
     @guarded
-    def likeness(self, v: Array) -> tuple[Array, Array] | None:
+    def likeness(self, v: FloatArray) -> tuple[FloatArray, FloatArray] | None:
         """Each tree as if it were alone, ``B = sum_t final_t A_t D_t A_t' w B_t``, in two passes of all trees.
 
         D_t is the scale of leaf values over the roots of the leaves' weights: trees that see each other's residuals say less
@@ -223,23 +224,23 @@ class BoostedTrees(TreeEngine):
         )
 
     @guarded
-    def removal(self, queries: Leaves | None, targets: Array) -> Sequence[RowEffects]:
+    def removal(self, queries: LeafArray | None, targets: FloatArray) -> Sequence[RowEffects]:
         fits = removal.fits(self.rows, self.fit(targets))
         adjoints = self.adjoints(own_leaves(self.structure, queries))
         return [removal.ReadOutEffects(fit, adjoints) for fit in fits]
 
     def deletion(
-        self, queries: Leaves | None, targets: Array, available: int
+        self, queries: LeafArray | None, targets: FloatArray, available: int
     ) -> Sequence[RowEffects]:
         return self.deletions(targets, available).effects(own_leaves(self.structure, queries))
 
     @guarded
-    def left_out(self, targets: Array, available: int) -> LeftOut:
+    def left_out(self, targets: FloatArray, available: int) -> LeftOut:
         known_regularisation(self.structure, "leave_one_out")
         return left_out(self.deletions(targets, available))
 
     @guarded
-    def deletions(self, targets: Array, available: int) -> Deletion:
+    def deletions(self, targets: FloatArray, available: int) -> Deletion:
         """The fits to these targets without one row each: in leaf space, or by replays where that does not fit or takes less."""
         last = self._last_deletions
         if last is None or not have_same_values(last[0], targets):
@@ -262,14 +263,14 @@ class BoostedTrees(TreeEngine):
             responses = sum_responses(s, cooccurrence(s, self.rows, 0, s.n_trees), self.backend)
         return InLeafSpace(levels, replayed, available - work.needed, responses)
 
-    def _fit_without(self, row: int, targets: Array) -> FittedValues:
+    def _fit_without(self, row: int, targets: FloatArray) -> FittedValues:
         gone = np.array([row])
         if bends(self.structure):
             return fit_without(self.structure, gone, targets, self.backend)
         left = without(self.structure, gone, targets, self.backend)
         return BoostedTrees(left, self.backend, once=True).fit(targets)
 
-    def replays(self, targets: Array, available: int) -> int:
+    def replays(self, targets: FloatArray, available: int) -> int:
         """How many rows' exact deletions are replayed."""
         found, n_rows = self.deletions(targets, available), self.structure.n_rows
         return len(found.by_replay(slice(0, n_rows))) if isinstance(found, InLeafSpace) else n_rows
@@ -278,13 +279,13 @@ class BoostedTrees(TreeEngine):
     def _deletion_work(self) -> DeletionWork:
         return DeletionWork.of(self.structure, self.backend.costs, self.leaf_space is not None)
 
-    def pushes(self, queries: Leaves | None, targets: Array) -> Sequence[RowEffects]:
+    def pushes(self, queries: LeafArray | None, targets: FloatArray) -> Sequence[RowEffects]:
         return removal.pushes(self.rows, self.fit(targets), own_leaves(self.structure, queries))
 
-    def without(self, rows: NDArray[np.intp], targets: Array) -> BoostedTrees:
+    def without(self, rows: IntArray, targets: FloatArray) -> BoostedTrees:
         return BoostedTrees(without(self.structure, rows, targets, self.backend), self.backend)
 
-    def with_targets(self, targets: Array) -> BoostedTrees:
+    def with_targets(self, targets: FloatArray) -> BoostedTrees:
         structure = with_targets(self.structure, targets, self.backend)
         return self if structure is self.structure else BoostedTrees(structure, self.backend)
 
@@ -315,7 +316,7 @@ class BoostedTrees(TreeEngine):
 
     # -- the fit --------------------------------------------------------------------------------------------------------
 
-    def fit(self, targets: Array) -> FittedValues:
+    def fit(self, targets: FloatArray) -> FittedValues:
         """Base and leaf values of the fit to these targets (N, K) less the offsets, in O(T N K); the last fit is kept."""
         kept = self._kept_fit
         if kept is None or not np.array_equal(kept.targets, targets):
@@ -325,7 +326,7 @@ class BoostedTrees(TreeEngine):
             )
         return kept
 
-    def _replay(self, targets: Array) -> tuple[Array, Array, Array, Array]:
+    def _replay(self, targets: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """Runs the fit, constants included: targets less offsets and last residuals, (N, K), leaf values and sums, (L, K)."""
         offsets = self.structure.offsets
         started = targets if offsets is None else targets - offsets
@@ -334,12 +335,12 @@ class BoostedTrees(TreeEngine):
         )
         return started, residual, values, sums
 
-    def linear(self, v: Array, base: Array) -> tuple[Array, Array]:
+    def linear(self, v: FloatArray, base: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(L, S) twice: leaf values and sums of the linear map alone for vectors v (N, S) from base (S,)."""
         _, values, sums = map(host, self._passes.forward(v, base, None))
         return values, sums
 
-    def constants(self, queries: Leaves | None) -> Array:
+    def constants(self, queries: LeafArray | None) -> FloatArray:
         """(n,): the part of predictions in these trees' leaves, (n, T), that comes from shifts of leaf values.
 
         It is what a fit to targets of zero predicts that starts from zero.
@@ -351,25 +352,25 @@ class BoostedTrees(TreeEngine):
         values = self._kept.get(("constants", self.leaf_space is None), self._constant_values)
         return predictions(s, np.zeros(1), values, leaves)[:, 0]
 
-    def _constant_values(self) -> Array:
+    def _constant_values(self) -> FloatArray:
         s, none = self.structure, np.zeros(1)
         if self.leaf_space is not None:
             return self.leaf_space.leaf_values(np.zeros((s.total_leaves, 1)), none)
         return host(self._passes.forward(np.zeros((s.n_rows, 1)), none, s.shifted_values)[1])
 
-    def sum_weights(self, seeds: Array) -> Array:
+    def sum_weights(self, seeds: FloatArray) -> FloatArray:
         """(N, S): the derivatives by the targets of ``seeds' (leaf sums)``, for seeds (L, S), in one sweep."""
         xp, n = self.rows.xp, seeds.shape[1]
         p, seeds = xp.zeros((self.structure.n_rows, n)), xp.asarray(seeds)
         self._passes.backward(p, xp.zeros_like(seeds), xp.zeros(n), seeds)
         return host(p)
 
-    def _base(self, targets: Array) -> Array:
+    def _base(self, targets: FloatArray) -> FloatArray:
         """(K,): the numbers that the fit to these targets starts from."""
         return self.mean(targets) if self.structure.base is None else self.structure.base
 
     @one_blas_thread()
-    def mean(self, v: Array) -> Array:
+    def mean(self, v: FloatArray) -> FloatArray:
         """(S,): the weighted means of (N, S) vectors, where the base is estimated."""
         s = self.structure
         return np.asarray(
@@ -378,7 +379,7 @@ class BoostedTrees(TreeEngine):
 
     # -- rows of K ------------------------------------------------------------------------------------------------------
 
-    def _swept(self, queries: Leaves, base: float) -> tuple[Any, Adjoints]:
+    def _swept(self, queries: LeafArray, base: float) -> tuple[Any, Adjoints]:
         """The weights, (N, n), by sweeps over some queries at a time (`Rows.swept`)."""
         s, n, xp, most = self.structure, len(queries), self.rows.xp, self.rows.swept
         if n <= most:
@@ -393,7 +394,7 @@ class BoostedTrees(TreeEngine):
         return out, Adjoints(phi, beta)
 
     @one_blas_thread()
-    def adjoints(self, queries: Leaves, base: float = 1.0) -> Adjoints:
+    def adjoints(self, queries: LeafArray, base: float = 1.0) -> Adjoints:
         """The adjoints of predictions in these trees' leaves, (n, T); from leaf space alone, where there is one."""
         if self.leaf_space is None:
             return self._swept(queries, base)[1]
@@ -404,19 +405,21 @@ class BoostedTrees(TreeEngine):
         """(S,): what adjoints (L, S) of the leaf sums take from that of the base."""
         return self.rows.product(like(self.structure.base_share, phi)[None], phi)[0]
 
-    def read_out(self, adjoints: Adjoints, first: int, out: Array) -> None:
+    def read_out(self, adjoints: Adjoints, first: int, out: FloatArray) -> None:
         """Fills ``out`` (rows, S) with the weights of the training rows from ``first`` on. Cost O(T) per row and query."""
         table, constant = self._read(adjoints)
         self.rows.read_out(table, constant, self.rows.weights, first, out)
 
-    def largest(self, adjoints: Adjoints, scale: Array | None, k: int) -> tuple[Array, Numbers]:
+    def largest(
+        self, adjoints: Adjoints, scale: FloatArray | None, k: int
+    ) -> tuple[FloatArray, Numbers]:
         """(S, k) twice: the k weights of each query with the largest |scale_j * weight|, and their row numbers."""
         table, constant = self._read(adjoints)
         values, rows = np.zeros((len(constant), k)), np.full((len(constant), k), -1, dtype=np.int64)
         self.rows.top(table, constant, self.rows.weights, scale, values, rows)
         return values, rows
 
-    def moments(self, adjoints: Adjoints, values: Array) -> Array:
+    def moments(self, adjoints: Adjoints, values: FloatArray) -> FloatArray:
         """(2, S, M): sums of values (N, M) under the sizes of the weights and under their squares, in one read-out."""
         table, constant = self._read(adjoints)
         found = np.empty((2, len(constant), values.shape[1]))
@@ -424,7 +427,7 @@ class BoostedTrees(TreeEngine):
         return found
 
     @one_blas_thread()
-    def product(self, adjoints: Adjoints, targets: Array) -> Array:
+    def product(self, adjoints: Adjoints, targets: FloatArray) -> FloatArray:
         """(S, K): weights times targets (N, K) from their leaf sums, kept for the latest arrays: no pass over the rows."""
         sums = next(
             (sums for known, sums in self._target_sums if have_same_values(known, targets)), None
@@ -446,7 +449,7 @@ class BoostedTrees(TreeEngine):
         ), adjoints.beta * self.structure.mean_weight
 
     @one_blas_thread()
-    def intercepts(self, adjoints: Adjoints, constants: Array) -> Array:
+    def intercepts(self, adjoints: Adjoints, constants: FloatArray) -> FloatArray:
         """(S, K): the part of predictions that no target makes, without the queries' offsets; see `constants` (S,)."""
         base = self.structure.base
         n_outputs = 1 if base is None else len(base)
@@ -464,7 +467,7 @@ class BoostedTrees(TreeEngine):
         )
 
     @one_blas_thread()
-    def _combine_own(self, u: Array) -> Array:
+    def _combine_own(self, u: FloatArray) -> FloatArray:
         """(N, S): K'u without the training rows' leaves: the residuals' adjoints start from -u."""
         xp = self.rows.xp
         p = xp.array(-u, order="C")
@@ -537,7 +540,7 @@ class BoostedTrees(TreeEngine):
             self.structure, self.backend.costs, self.leaf_space is not None, matrices
         )
 
-    def _own_weights(self, available: int) -> Iterator[tuple[int, Array]]:
+    def _own_weights(self, available: int) -> Iterator[tuple[int, FloatArray]]:
         s = self.structure
         return hat_matrix.batches(
             s, lambda leaves: self._answer(leaves, s.own_base).dense(), available

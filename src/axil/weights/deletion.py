@@ -33,12 +33,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from axil.arrays import BoolArray, FloatArray, IntArray, LeafArray
 from axil.machine.arrays import host, like
 from axil.machine.progress import track
 from axil.machine.threads import Kept
-from axil.types import Array, Leaves
 from axil.weights.answers import RowEffects
 from axil.weights.deletion_work import BLOCK_ENTRIES, COPIES, blocks_of, walked_blocks
 from axil.weights.inherited import InheritedValues
@@ -72,7 +71,7 @@ class Deletion(Protocol):
         They are those that each tree sees, and those that the last one leaves.
         """
 
-    def effects(self, queries: Leaves) -> Sequence[RowEffects]:
+    def effects(self, queries: LeafArray) -> Sequence[RowEffects]:
         """For each output the changes of predictions in these leaves, (n, T), on deleting each row; nan: no weight is left."""
 
 
@@ -84,8 +83,8 @@ class InLeafSpace:
         levels: list[Level],
         replayed: ByReplay,
         available: int,
-        responses: Array | None = None,
-        known: Callable[[slice], NDArray[np.bool_]] | None = None,
+        responses: FloatArray | None = None,
+        known: Callable[[slice], BoolArray] | None = None,
     ):
         """Keeps what all rows add to sums, where `HELD` bytes and a quarter of ``available`` hold it.
 
@@ -150,7 +149,7 @@ class InLeafSpace:
             found[:, :, j - rows.start] = like(self.replayed.alone(slice(j, j + 1))[:, :, 0], found)
         return found
 
-    def effects(self, queries: Leaves) -> Sequence[RowEffects]:
+    def effects(self, queries: LeafArray) -> Sequence[RowEffects]:
         adjoints = [level.adjoints(queries) for level in self.levels]
         before = self.fitted.predictions(queries.T)
         started = [level.fitted.predictions(queries.T) - before for level in self.levels]
@@ -158,7 +157,7 @@ class InLeafSpace:
             LeafSpaceEffects(self, queries, adjoints, started, k) for k in range(before.shape[1])
         ]
 
-    def basis(self, rows: slice) -> Array:
+    def basis(self, rows: slice) -> FloatArray:
         """(levels, rows): the shares of the levels in the answer about each row: Lagrange's polynomials.
 
         In the barycentric form, with products as sums of logarithms: where one row has nearly all weight there are hundreds of
@@ -179,7 +178,7 @@ class InLeafSpace:
             np.where(met.any(axis=0), met, found / found.sum(axis=0)), dtype=np.float64
         )
 
-    def by_replay(self, rows: slice) -> NDArray[np.intp]:
+    def by_replay(self, rows: slice) -> IntArray:
         """The positions of the rows that are replayed: they outweigh the rest of a leaf by far, or change the pattern of one."""
         if self._known is not None:
             return np.asarray(rows.start + np.flatnonzero(self._known(rows)))
@@ -192,7 +191,7 @@ class InLeafSpace:
                 ).any(axis=0)
         return np.asarray(rows.start + np.flatnonzero(found))
 
-    def _changing(self) -> NDArray[np.bool_]:
+    def _changing(self) -> BoolArray:
         """(N,): whether a row's deletion changes the pattern of a leaf."""
         s, responses = self.fitted.structure, self._responses
         assert responses is not None
@@ -207,16 +206,16 @@ class LeafSpaceEffects(RowEffects):
     """Changes of n predictions of one output on deleting each of N rows, to be read out."""
 
     deletion: InLeafSpace
-    queries: Leaves
+    queries: LeafArray
     asked: list[Adjoints]  #: at each level
-    started: list[Array]  #: (n, K) at each level: what its l2 alone changes
+    started: list[FloatArray]  #: (n, K) at each level: what its l2 alone changes
     output: int
 
-    def blocks(self) -> Iterator[tuple[int, Array]]:
+    def blocks(self) -> Iterator[tuple[int, FloatArray]]:
         with self.deletion.levels[0].space.backend.guard():
             yield from self._blocks()
 
-    def _blocks(self) -> Iterator[tuple[int, Array]]:
+    def _blocks(self) -> Iterator[tuple[int, FloatArray]]:
         d, k, n = self.deletion, self.output, len(self.queries)
         s, put = d.fitted.structure, d.levels[0].rows.xp.asarray
         tables = [
@@ -245,7 +244,7 @@ class LeafSpaceEffects(RowEffects):
                 found[j - rows.start] = d.replayed.changes(int(j), self.queries)[:, k]
             yield rows.start, found
 
-    def _inherited(self, rows: slice) -> Array:
+    def _inherited(self, rows: slice) -> FloatArray:
         """Return what is added to changes, (rows, n), where averaged trees lose all rows of the explained row's leaf."""
         deletion = self.deletion
         values = inherited_without(deletion.fitted, rows)[:, :, self.output]
@@ -262,7 +261,7 @@ class LeafSpaceEffects(RowEffects):
         return host(found)
 
 
-def inherited_without(fitted: FittedValues, rows: slice) -> Array:
+def inherited_without(fitted: FittedValues, rows: slice) -> FloatArray:
     """Return by how much the values of averaged leaves, (T, rows, K), rise above zero that have lost their last row.
 
     Each of the rows is taken out by itself. Leaves that it leaves other rows have zeros, and constant leaves.

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from axil.arrays import FloatArray, IntArray, LeafArray
 from axil.errors import ExactnessError, UnsupportedQuestionError
 from axil.kernels import Rows
 from axil.machine.blocks import spans
 from axil.structure import Structure
-from axil.types import Array, Leaves
 from axil.weights.answers import Answer, RowEffects
 from axil.weights.left_out import LeftOut
 from axil.weights.spread import around_leaves
@@ -61,28 +60,28 @@ class Engine(Protocol):
     def ask(self, queries: Any, base: float = 1.0) -> Answer:
         """The weights of the queries, ``k_j(x)``, and the part of their predictions that no target makes."""
 
-    def apply(self, queries: Any, v: Array, base: float = 1.0) -> Array:
+    def apply(self, queries: Any, v: FloatArray, base: float = 1.0) -> FloatArray:
         """(n, S): ``sum_j k_j(x) v_j`` for (N, S) vectors, the linear map alone; of the training rows K v."""
 
-    def combine(self, queries: Any, u: Array, base: float = 1.0) -> Array:
+    def combine(self, queries: Any, u: FloatArray, base: float = 1.0) -> FloatArray:
         """(N, S): ``sum_x k_j(x) u_x`` for (n, S) vectors, the transpose of `apply`; of the training rows K'u."""
 
     def mixed(self, queries: Any, u: Any, base: float = 1.0) -> Answer:
         """The weights of the S sums ``sum_x u_x F(x)`` and their part that no target makes, for (n, S) u, dense or sparse."""
 
-    def predicted(self, queries: Any, targets: Array) -> Array:
+    def predicted(self, queries: Any, targets: FloatArray) -> FloatArray:
         """(n, K): ``F(x) = intercept(x) + sum_j k_j(x) y_j`` with y the targets (N, K): the map with its constants.
 
         Offsets of queries are left out; predictions of the training rows have the offsets of the fit.
         """
 
-    def leverage(self, available: int) -> Array:
+    def leverage(self, available: int) -> FloatArray:
         """(N,): ``K[j, j]``, the weight of each training row in its own prediction, within ``available`` bytes."""
 
     def squares(self, available: int) -> float:
         """``sum_ij K[i, j]^2``, within ``available`` bytes."""
 
-    def likeness(self, v: Array) -> tuple[Array, Array] | None:
+    def likeness(self, v: FloatArray) -> tuple[FloatArray, FloatArray] | None:
         """B v, (N, S), and the diagonal of B, (N,), for a matrix B that is close to K and quick to apply.
 
         None: there is none, or leverages take no more time than an estimate.
@@ -92,7 +91,7 @@ class Engine(Protocol):
     def costs(self, available: int) -> Seconds:
         """The time of work on all training rows within ``available`` bytes."""
 
-    def around(self, queries: Any, values: Array) -> Array:
+    def around(self, queries: Any, values: FloatArray) -> FloatArray:
         """(n, S): the means of values (N, S) over the training rows around each query; see `spread`.
 
         A training row is not among those around itself. Values that are nan do not count; nan: no row is there.
@@ -110,7 +109,7 @@ class Engine(Protocol):
         """
         return self
 
-    def with_targets(self, targets: Array) -> Engine:
+    def with_targets(self, targets: FloatArray) -> Engine:
         """Return the engine of the fit to other targets (N, K): the tree structure is fixed, the active set computed again."""
         return self
 
@@ -124,25 +123,25 @@ class Deletable(Engine, Protocol):
     def deletable(self, question: str) -> Deletable:
         return self
 
-    def removal(self, queries: Any, targets: Array) -> Sequence[RowEffects]:
+    def removal(self, queries: Any, targets: FloatArray) -> Sequence[RowEffects]:
         """For each column of the targets (N, K) the effects ``-w_j dF(x) / dw_j`` of deleting training rows; see `removal`."""
 
-    def deletion(self, queries: Any, targets: Array, available: int) -> Sequence[RowEffects]:
+    def deletion(self, queries: Any, targets: FloatArray, available: int) -> Sequence[RowEffects]:
         """For each column of the targets (N, K) the exact changes ``F(x) without row j - F(x)``, within ``available`` bytes.
 
         The structure is held fixed. nan where without row j no weight is left. See `deletion`.
         """
 
-    def left_out(self, targets: Array, available: int) -> LeftOut:
+    def left_out(self, targets: FloatArray, available: int) -> LeftOut:
         """Each row in the fit to the targets (N, K) without it, with the offsets of the fit."""
 
-    def pushes(self, queries: Any, targets: Array) -> Sequence[RowEffects]:
+    def pushes(self, queries: Any, targets: FloatArray) -> Sequence[RowEffects]:
         """For each column of the targets (N, K) what training rows put into the trees' steps; see `removal.pushes`.
 
         ``s_j(x) = sum_t final_t w_j b_tj r_tj [leaf_t(j) = leaf_t(x)] / (W + l2)``.
         """
 
-    def without(self, rows: NDArray[np.intp], targets: Array) -> Engine:
+    def without(self, rows: IntArray, targets: FloatArray) -> Engine:
         """The engine of a fit to the targets (N, K) with ``w_j = 0`` for these rows j; refused where that is not known."""
 
 
@@ -175,12 +174,12 @@ class TreeEngine(Deletable):
             "Ask without(X, rows), which counts them again; or fit with class weights of your own (a dict).",
         )
 
-    def around(self, queries: Any, values: Array) -> Array:
+    def around(self, queries: Any, values: FloatArray) -> FloatArray:
         own = None if queries is None else own_leaves(self.structure, queries)
         return around_leaves(self.structure, self.rows, own, values)
 
 
-def own_leaves(structure: Structure, queries: Leaves | None) -> Leaves:
+def own_leaves(structure: Structure, queries: LeafArray | None) -> LeafArray:
     """The leaves, (n, T), of an engine's own trees among those of all the model's; the kernels trust them to be there."""
     if queries is None:
         return structure.leaves().T
@@ -203,7 +202,7 @@ def own_leaves(structure: Structure, queries: Leaves | None) -> Leaves:
     return own
 
 
-def rows_of_weights(engine: Engine, n_rows: int) -> Iterator[tuple[int, Array]]:
+def rows_of_weights(engine: Engine, n_rows: int) -> Iterator[tuple[int, FloatArray]]:
     """K of an engine in blocks of its rows (rows, N), with the number of their first."""
     step = max(1, BATCH_ENTRIES // n_rows)
     for rows in spans(n_rows, step):
@@ -212,11 +211,11 @@ def rows_of_weights(engine: Engine, n_rows: int) -> Iterator[tuple[int, Array]]:
         yield rows.start, engine.combine(None, units).T
 
 
-def diagonal(rows: Iterator[tuple[int, Array]]) -> Array:
+def diagonal(rows: Iterator[tuple[int, FloatArray]]) -> FloatArray:
     """(N,): ``K[j, j]``, from blocks of rows of K with the number of their first."""
     return np.concatenate([np.diagonal(block[:, first:]).copy() for first, block in rows])
 
 
-def sum_of_squares(rows: Iterator[tuple[int, Array]]) -> float:
+def sum_of_squares(rows: Iterator[tuple[int, FloatArray]]) -> float:
     """``sum_ij K[i, j]^2``, from blocks of rows of K."""
     return float(sum(np.square(block).sum() for _, block in rows))

@@ -15,15 +15,14 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 
+from axil.arrays import BoolArray, FloatArray, IntArray, LeafArray
 from axil.kernels.choose import host_backend
 from axil.kernels.cpu import leaf_rows
 from axil.structure import Regularisation, Structure
 from axil.structure.ancestors import NO_NODE
 from axil.structure.nodes import Ids
-from axil.types import Array, Leaves
 from axil.weights import ranks_left, removal
 from axil.weights.answers import Answer, KnownAnswer, KnownEffects, RowEffects, dense
 from axil.weights.engine import Memory, Seconds, TreeEngine, own_leaves
@@ -118,7 +117,7 @@ class Forest(TreeEngine):
         return csr_array(vstack([index, csr_array(of_trees), of_nodes]))
 
     @property
-    def _row_weights(self) -> Array:
+    def _row_weights(self) -> FloatArray:
         """(N,): the weight of each row in a tree that draws it once."""
         s = self.structure
         return np.ones(s.n_rows) if s.row_weights is None else s.row_weights
@@ -129,17 +128,17 @@ class Forest(TreeEngine):
         return float(self._row_weights.sum())
 
     @property
-    def _all_rows(self) -> Array:
+    def _all_rows(self) -> FloatArray:
         """(N,): the weight of each row in the mean of all, which a tree without rows predicts."""
         return np.asarray(self._row_weights / self._total)
 
     # -- the contract ---------------------------------------------------------------------------------------------------
 
-    def ask(self, queries: Leaves | None, base: float = 1.0) -> Answer:
+    def ask(self, queries: LeafArray | None, base: float = 1.0) -> Answer:
         weights = csr_array(self._met(queries) @ self._rows_of_leaves)
         return KnownAnswer(weights, np.tile(base * self._constant, (weights.shape[0], 1)))
 
-    def apply(self, queries: Leaves | None, v: Array, base: float = 1.0) -> Array:
+    def apply(self, queries: LeafArray | None, v: FloatArray, base: float = 1.0) -> FloatArray:
         s, table = self.structure, np.asarray(self._rows_of_leaves @ v)
         if queries is not None:
             return np.asarray(self._met(queries) @ table)
@@ -151,17 +150,17 @@ class Forest(TreeEngine):
         )
         return out.reshape(s.n_rows, *table.shape[1:])
 
-    def combine(self, queries: Leaves | None, u: Any, base: float = 1.0) -> Array:
+    def combine(self, queries: LeafArray | None, u: Any, base: float = 1.0) -> FloatArray:
         return dense(self._rows_of_leaves.T @ (self._met(queries).T @ u))
 
-    def mixed(self, queries: Leaves | None, u: Any, base: float = 1.0) -> Answer:
+    def mixed(self, queries: LeafArray | None, u: Any, base: float = 1.0) -> Answer:
         counted = np.asarray(u.sum(axis=0)).ravel()
         return KnownAnswer(self.combine(queries, u).T, np.outer(counted, base * self._constant))
 
-    def predicted(self, queries: Leaves | None, targets: Array) -> Array:
+    def predicted(self, queries: LeafArray | None, targets: FloatArray) -> FloatArray:
         return self.apply(queries, targets) + self._constant
 
-    def leverage(self, available: int) -> Array:
+    def leverage(self, available: int) -> FloatArray:
         """A row meets no other leaves than its own: ``K[j, j] = sum_t`` of its entries there, and in trees without rows."""
         n_leaves = self.structure.total_leaves
         found = np.asarray(self._rows_of_leaves[:n_leaves].sum(axis=0)).ravel()
@@ -180,7 +179,7 @@ class Forest(TreeEngine):
         column = FOREST_SECONDS * self.structure.n_rows * self.structure.n_trees
         return Seconds(column, column * self.structure.n_trees, column, column, np.inf)
 
-    def removal(self, queries: Leaves | None, targets: Array) -> Sequence[RowEffects]:
+    def removal(self, queries: LeafArray | None, targets: FloatArray) -> Sequence[RowEffects]:
         """``-weight * (y_j - level[l] v[l])`` over the leaves l met; see `removal`."""
         R, level = self._rows_of_leaves, removal.levels(self.structure)[0]
         level = np.append(level, np.ones(len(self._node) - len(level)))
@@ -192,7 +191,7 @@ class Forest(TreeEngine):
         return found
 
     def deletion(
-        self, queries: Leaves | None, targets: Array, available: int
+        self, queries: LeafArray | None, targets: FloatArray, available: int
     ) -> Sequence[RowEffects]:
         """No tree sees another, so a row's deletion changes its own leaves alone: see `_changes`."""
         met = self._met(queries)
@@ -203,7 +202,7 @@ class Forest(TreeEngine):
             for change in changes.T
         ]
 
-    def left_out(self, targets: Array, available: int) -> LeftOut:
+    def left_out(self, targets: FloatArray, available: int) -> LeftOut:
         """A row meets no other leaves than its own, so its prediction changes by the sum of what they do."""
         s, (places, rows, found) = self.structure, self._changes(targets)
         own = (places < s.total_leaves) | (self._node[places] == NO_NODE)
@@ -212,7 +211,7 @@ class Forest(TreeEngine):
         made = self.predicted(None, targets) + changes
         return LeftOut(made, emptied=np.asarray(np.isnan(made).any(axis=1)))
 
-    def _changes(self, targets: Array) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
+    def _changes(self, targets: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
         """(entries,) twice the row of the index and the training row; (entries, K) the change of predictions without it.
 
         That is ``c_t (a' (S - w b y) - a S)``. Where no other row is left, the value is that of the nearest ancestor with rows
@@ -236,8 +235,8 @@ class Forest(TreeEngine):
         return place, rows, np.asarray(changes)
 
     def _values_beside(
-        self, place: Ids, rows: Ids, sums: Array, weights: Array, targets: Array
-    ) -> Array:
+        self, place: Ids, rows: Ids, sums: FloatArray, weights: FloatArray, targets: FloatArray
+    ) -> FloatArray:
         """Return the values (n, K) that rows of the index have without the last training row each of them is made of."""
         s, ancestors = self.structure, ancestors_of(self.structure)
         node, n_leaves = self._node[place], s.total_leaves
@@ -259,7 +258,7 @@ class Forest(TreeEngine):
         return found
 
     @cached_property
-    def _weights(self) -> Array:
+    def _weights(self) -> FloatArray:
         """(places,): the weight of the training rows in each row of the index."""
         s = self.structure
         if self._place is None:
@@ -268,12 +267,12 @@ class Forest(TreeEngine):
         inner = np.bincount(place, weight, len(self._node))
         return np.append(s.leaf_weights, inner[s.total_leaves :])
 
-    def _sums(self, values: Array) -> Array:
+    def _sums(self, values: FloatArray) -> FloatArray:
         """(places, K): the sums of weight * draw * target that these values are made of."""
         scale = self._scale[:, None]
         return np.asarray(np.divide(values, scale, out=np.zeros_like(values), where=scale > 0))
 
-    def _l2(self, rule: Regularisation) -> Array:
+    def _l2(self, rule: Regularisation) -> FloatArray:
         """(places,): what regularisation adds to the weight of each row of the index."""
         s, inner = self.structure, self._node[self.structure.total_leaves :]
         found = np.zeros(len(inner))
@@ -281,7 +280,7 @@ class Forest(TreeEngine):
         return np.append(rule.l2, found)
 
     @property
-    def _entries(self) -> tuple[NDArray[np.intp], Array]:
+    def _entries(self) -> tuple[IntArray, FloatArray]:
         """(entries,) twice: the row of the index of each entry, and the weight of its training row: weight * draw."""
         s, R = self.structure, self._rows_of_leaves
         place = np.repeat(np.arange(len(self._node)), np.diff(R.indptr))
@@ -295,18 +294,18 @@ class Forest(TreeEngine):
         weight[~own] = R.data[~own] / (self._scale * self._final)[place[~own]]
         return place, weight
 
-    def pushes(self, queries: Leaves | None, targets: Array) -> Sequence[RowEffects]:
+    def pushes(self, queries: LeafArray | None, targets: FloatArray) -> Sequence[RowEffects]:
         """No tree sees another: the residuals are the targets, and the pushes weights times targets."""
         weights = csr_array(self._met(queries) @ self._rows_of_leaves)
         return [KnownEffects(csr_array(weights.multiply(y))) for y in targets.T]
 
-    def without(self, rows: NDArray[np.intp], targets: Array) -> Forest:
+    def without(self, rows: IntArray, targets: FloatArray) -> Forest:
         s = self.structure
         if not s.is_ranked:
             return Forest(rescaled(lighter(s, rows, host_backend(1))))
         return _ranked(ranks_left.without(ranked_less(s, rows), targets), targets)
 
-    def with_targets(self, targets: Array) -> Forest:
+    def with_targets(self, targets: FloatArray) -> Forest:
         structure = with_targets(self.structure, targets, host_backend(1))
         return self if structure is self.structure else _ranked(structure, targets)
 
@@ -315,7 +314,7 @@ class Forest(TreeEngine):
         s = self.structure
         return Memory(24 * s.n_trees * -(-s.n_rows * s.n_trees // s.total_leaves), 0)
 
-    def out_of_bag(self, rows: NDArray[np.intp]) -> tuple[KnownAnswer, NDArray[np.bool_]]:
+    def out_of_bag(self, rows: IntArray) -> tuple[KnownAnswer, BoolArray]:
         """The weights of training rows in the trees that were fitted without them, as if there were no others.
 
         And (n,) whether there is such a tree: if not, the row has no weights.
@@ -330,12 +329,12 @@ class Forest(TreeEngine):
     # -- the index ------------------------------------------------------------------------------------------------------
 
     @property
-    def _constant(self) -> Array:
+    def _constant(self) -> FloatArray:
         """(K,): what the base puts into every prediction."""
         s = self.structure
         return np.asarray(s.beta[-1] * (np.zeros(1) if s.base is None else s.base))
 
-    def _leaf_values(self, targets: Array) -> Array:
+    def _leaf_values(self, targets: FloatArray) -> FloatArray:
         """(places, K): the values of a fit to targets (N, K), before the trees' coefficients; 0 where these are."""
         made, final = np.asarray(self._rows_of_leaves @ targets), self._final[:, None]
         return np.asarray(np.divide(made, final, out=np.zeros_like(made), where=final != 0))
@@ -345,11 +344,11 @@ class Forest(TreeEngine):
         """(N, places): `_met` of the training rows."""
         return self._ones(self.structure.leaves().T)
 
-    def _met(self, queries: Leaves | None) -> csr_array:
+    def _met(self, queries: LeafArray | None) -> csr_array:
         """(n, places): one for each row of the index that an explained row meets."""
         return self._train if queries is None else self._ones(own_leaves(self.structure, queries))
 
-    def _ones(self, leaves: Leaves) -> csr_array:
+    def _ones(self, leaves: LeafArray) -> csr_array:
         """(n, places): one at the row of the index of each of these leaves, (n, T)."""
         s, (n, n_trees) = self.structure, leaves.shape
         size = np.int32 if max(s.total_leaves, n * n_trees) < 1 << 31 else np.int64
@@ -360,7 +359,7 @@ class Forest(TreeEngine):
         return csr_array((np.ones(n * n_trees), met.ravel(), ends), shape=(n, len(self._node)))
 
 
-def _ranked(structure: Structure, targets: Array) -> Forest:
+def _ranked(structure: Structure, targets: FloatArray) -> Forest:
     """Return the forest of a structure of percentiles, whose leaves without rows have those of their ancestors."""
     if structure.emptied is None:
         return Forest(structure)

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from axil.arrays import FloatArray, LeafArray
 from axil.errors import InputError
 from axil.kernels import Costs, Rows
 from axil.machine.arrays import host, like
@@ -25,7 +26,6 @@ from axil.machine.memory import in_words
 from axil.machine.progress import track
 from axil.machine.threads import one_blas_thread
 from axil.structure import Structure
-from axil.types import Array, Leaves
 from axil.weights.leaf_space import LeafSpace
 from axil.weights.passes import leaf_sums
 
@@ -86,8 +86,8 @@ class LeverageWork:
 
 
 def batches(
-    structure: Structure, weights: Callable[[Leaves], Array], available: int
-) -> Iterator[tuple[int, Array]]:
+    structure: Structure, weights: Callable[[LeafArray], FloatArray], available: int
+) -> Iterator[tuple[int, FloatArray]]:
     """K in batches of rows (rows, N), with the number of their first; ``weights`` gives those of queries in leaves (n, T).
 
     Cost O(T N^2).
@@ -99,7 +99,7 @@ def batches(
 
 
 @one_blas_thread()
-def leverage_in_leaf_space(space: LeafSpace, training: Rows) -> Array:
+def leverage_in_leaf_space(space: LeafSpace, training: Rows) -> FloatArray:
     """(N,): ``K[j, j]`` by look-ups of pairs of leaves. Cost O(T^2 N)."""
     s, Q = space.structure, _responses(space)
     of_base = (like(s.base_share, Q) @ Q)[
@@ -153,7 +153,7 @@ def squares_in_leaf_space(space: LeafSpace, training: Rows) -> float:
     return float(total + 2 * np.diagonal(plain) @ last + s.n_rows * beta**2 * base)
 
 
-def gram(s: Structure, rows: Rows, weights: Array | None, drawn: bool) -> Array:
+def gram(s: Structure, rows: Rows, weights: FloatArray | None, drawn: bool) -> FloatArray:
     """(L, L): the weight of the rows that each two leaves share, times their draws for either tree where ``drawn``."""
     cells = np.empty((rows.n_cells, rows.n_cells))
     rows.cooccurrence(0, s.n_trees, weights, cells)
@@ -175,7 +175,7 @@ def _responses(space: LeafSpace) -> Any:
     )
 
 
-def _drawn_rows(space: LeafSpace, training: Rows, rows: slice) -> tuple[Array | None, Rows]:
+def _drawn_rows(space: LeafSpace, training: Rows, rows: slice) -> tuple[FloatArray | None, Rows]:
     """How often each of these rows was drawn for each tree, (T, rows), None for once; and the rows by leaves."""
     s = space.structure
     if len(s.draws) == 1:

@@ -11,14 +11,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from axil.arrays import BoolArray, FloatArray
 from axil.errors import UnsupportedQuestionError
 from axil.structure import Ancestors, Regularisation, Structure
 from axil.structure.ancestors import NO_NODE
 from axil.structure.nodes import Ids, Nodes
 from axil.structure.pattern import hold
-from axil.types import Array
 
 
 def ancestors_of(s: Structure) -> Ancestors:
@@ -44,7 +43,7 @@ def inheriting(s: Structure) -> Structure:
     return replace(s, regularisation=replace(rule, nodes=_sharing(nodes, s.leaf_weights)))
 
 
-def _sharing(nodes: Nodes, leaf_weights: Array) -> Nodes:
+def _sharing(nodes: Nodes, leaf_weights: FloatArray) -> Nodes:
     """Return the nodes where those without rows have their parents' values."""
     nodes = nodes.emptied(leaf_weights == 0)
     gone = nodes.totals(leaf_weights) == 0
@@ -56,7 +55,9 @@ def _sharing(nodes: Nodes, leaf_weights: Array) -> Nodes:
     return replace(nodes, own=own, rivals=rivals)
 
 
-def inherited_values(s: Structure, values: Array, sums: Array, mean: Array) -> Array:
+def inherited_values(
+    s: Structure, values: FloatArray, sums: FloatArray, mean: FloatArray
+) -> FloatArray:
     """Return the leaf values (L, K) with those of the leaves without rows in their places.
 
     Parameters
@@ -92,7 +93,7 @@ def inherited_values(s: Structure, values: Array, sums: Array, mean: Array) -> A
     return found
 
 
-def l2_of(s: Structure, ancestors: Ancestors, nodes: Ids) -> Array:
+def l2_of(s: Structure, ancestors: Ancestors, nodes: Ids) -> FloatArray:
     """Return what regularisation adds to the weights of these inner nodes, (n,)."""
     if ancestors.l2 is not None or s.regularisation is None:
         return ancestors.l2_of(nodes, s.total_leaves)
@@ -105,7 +106,7 @@ class InheritedValues:
     """The values that leaves of averaged trees would have if each lost all its rows, one leaf at a time."""
 
     structure: Structure
-    sums: Array  #: (L, K) of weight * draw * residual in each leaf
+    sums: FloatArray  #: (L, K) of weight * draw * residual in each leaf
 
     @cached_property
     def node(self) -> Ids:
@@ -119,18 +120,18 @@ class InheritedValues:
         return ancestors_of(self.structure)
 
     @cached_property
-    def has_rows(self) -> NDArray[np.bool_]:
+    def has_rows(self) -> BoolArray:
         """(L,): whether the tree of each leaf has rows beside the leaf's."""
         return np.asarray(self.node != NO_NODE)
 
     @cached_property
-    def weights(self) -> Array:
+    def weights(self) -> FloatArray:
         """(L,): the weight of the rows beside the leaf's in its nearest ancestor that has any."""
         weights = self.structure.leaf_weights
         return np.where(self.has_rows, self._ancestors.totals(weights)[self.node] - weights, 0.0)
 
     @cached_property
-    def scale(self) -> Array:
+    def scale(self) -> FloatArray:
         """(L,): what their sum is multiplied by."""
         l2 = np.zeros(self.structure.total_leaves)
         l2[self.has_rows] = l2_of(self.structure, self._ancestors, self.node[self.has_rows])
@@ -138,13 +139,13 @@ class InheritedValues:
         return np.where(self.has_rows, found, 0.0)
 
     @cached_property
-    def values(self) -> Array:
+    def values(self) -> FloatArray:
         """(L, K): the values; zero where the tree has no rows beside the leaf's."""
         rest = self._ancestors.totals(self.sums)[self.node] - self.sums
         return np.where(self.has_rows[:, None], self.scale[:, None] * rest, 0.0)
 
     @cached_property
-    def of_base(self) -> Array:
+    def of_base(self) -> FloatArray:
         """(L,): by how much the values fall for each unit that the base rises."""
         return (
             np.repeat(self.structure.beta[:-1], self.structure.n_leaves) * self.scale * self.weights

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
+from axil.arrays import FloatArray
 from axil.kernels import Backend
 from axil.kernels.choose import host_backend
 from axil.machine.arrays import is_host
-from axil.types import Array
 
 
 class Largest:
@@ -26,7 +26,7 @@ class Largest:
         n: int,
         k: int,
         n_rows: int,
-        scale: Array | None = None,
+        scale: FloatArray | None = None,
         n_threads: int = 1,
         n_queries: int | None = None,
         room: int = 0,
@@ -36,11 +36,13 @@ class Largest:
         self.n_rows, self.n_queries, self.room = n_rows, n if n_queries is None else n_queries, room
         self.scale = None if scale is None else np.ascontiguousarray(scale)
         self.backend: Backend = backend or host_backend(n_threads)
-        self.values: Array = np.zeros((n, k))
+        self.values: FloatArray = np.zeros((n, k))
         self.rows: NDArray[np.int64] = np.full((n, k), -1, dtype=np.int64)
 
     @classmethod
-    def of(cls, numbers: Any, k: int, scale: Array | None = None, n_threads: int = 1) -> Largest:
+    def of(
+        cls, numbers: Any, k: int, scale: FloatArray | None = None, n_threads: int = 1
+    ) -> Largest:
         """The largest of these numbers (n, N), dense or sparse."""
         found = cls(numbers.shape[0], k, numbers.shape[1], scale, n_threads)
         found.add_all(numbers)
@@ -58,7 +60,7 @@ class Largest:
         own = np.ascontiguousarray(block) if is_host(block) else block
         self.backend.top(own, first, self.scale, self.values, self.rows)
 
-    def merge(self, values: Array, rows: NDArray[np.int64]) -> None:
+    def merge(self, values: FloatArray, rows: NDArray[np.int64]) -> None:
         """Take in the largest, (n, k), of other training rows, and their row numbers; free places have row -1."""
         if (self.rows < 0).all():
             self.values, self.rows = values, rows

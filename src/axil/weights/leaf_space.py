@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from axil.arrays import FloatArray
 from axil.kernels import Backend, Rows, Triangle
 from axil.machine.arrays import host, like
 from axil.machine.threads import one_blas_thread
 from axil.structure import Structure
-from axil.types import Array
 from axil.weights.answers import dense
 
 INVERTED = 8192  # leaves up to which the inverse is made for any number of queries: 512 MiB and some seconds
@@ -40,7 +40,7 @@ class LeafSpace:
         structure: Structure,
         factor: Any,
         backend: Backend,
-        pulled: Array | None = None,
+        pulled: FloatArray | None = None,
         responses: Any = None,
         inverts: bool | None = None,
     ):
@@ -121,13 +121,13 @@ class LeafSpace:
         return self._solve(asked(self.structure, queries, self.backend.xp))
 
     @one_blas_thread()
-    def adjoints_of(self, alpha: Array) -> Any:
+    def adjoints_of(self, alpha: FloatArray) -> Any:
         """(L, n) adjoints of the leaf sums for any adjoints of the leaf values, (L, n). Cost L^2 multiplications each."""
         alpha = self.backend.xp.asarray(alpha)
         return self._solve(alpha) if self._table is None else self._table.T @ alpha
 
     @one_blas_thread()
-    def leaf_values(self, sums: Array, base: Array) -> Array:
+    def leaf_values(self, sums: FloatArray, base: FloatArray) -> FloatArray:
         """(L, S): the leaf values, before the rates, of a fit to targets, from the targets' sums over the leaves, (L, S), alone.
 
         The fit starts from ``base`` (S,). ``M' sigma = sums - base's share of them``, where sigma are the sums of the residuals
@@ -219,7 +219,7 @@ def asked(structure: Structure, queries: NDArray[np.integer[Any]], xp: Any = np)
     return alpha
 
 
-def sums_at(met: NDArray[np.int64], n_leaves: int, u: Any, factors: Any = 1.0) -> Array:
+def sums_at(met: NDArray[np.int64], n_leaves: int, u: Any, factors: Any = 1.0) -> FloatArray:
     """(L, S): sums over the leaves (n, T), numbered among all, of factors, (n, T) or (T,), times (n, S) u, dense or sparse."""
     found, ends = np.zeros((n_leaves, u.shape[1])), np.arange(len(met) + 1)
     for leaves, own in zip(met.T, np.broadcast_to(factors, met.shape).T):
@@ -258,7 +258,7 @@ def cooccurrence(structure: Structure, rows: Rows, first: int, last: int) -> Any
     return out
 
 
-def _ranked_together(s: Structure, first: int, last: int) -> Array:
+def _ranked_together(s: Structure, first: int, last: int) -> FloatArray:
     """C among trees first..last-1 where leaves take their values from rows of a certain rank: these alone are looked at."""
     starts = s.starts[first : last + 1] - s.starts[first]
     out = np.zeros((int(starts[-1]), int(starts[-1])))

@@ -14,10 +14,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.arrays import BoolArray, FloatArray
 from axil.machine.arrays import host, like
 from axil.machine.progress import track
 from axil.structure import Structure
-from axil.types import Array
 from axil.weights.deletion import Deletion, InLeafSpace, inherited_without
 from axil.weights.deletion_work import walked_blocks
 from axil.weights.levels import base_without
@@ -32,13 +32,13 @@ class Curve:
     """Mean squared errors after numbers of trees, over the rows that have a prediction without themselves."""
 
     trees: NDArray[np.int64]  #: (S,)
-    left_out: Array  #: (S, K) of each row in the fit without it
+    left_out: FloatArray  #: (S, K) of each row in the fit without it
     rows: int
     model: FittedValues  #: the fit with all rows
-    kept: NDArray[np.bool_]  #: (N,) the rows
+    kept: BoolArray  #: (N,) the rows
 
     @cached_property
-    def fitted(self) -> Array:
+    def fitted(self) -> FloatArray:
         """(S, K): errors of the same rows in the fit with all; a pass over the rows that only who draws the curve needs."""
         s, model = self.model.structure, self.model
         n_outputs, replaced = len(model.base), (1 - s.own_base) * s.beta[-1] * model.base
@@ -59,17 +59,17 @@ class Curve:
 class LeftOut:
     """Each training row in the fit without it."""
 
-    predictions: Array  #: (N, K); nan: no other row says anything of it
+    predictions: FloatArray  #: (N, K); nan: no other row says anything of it
     #: (N, K) the same, of rows that leave a leaf empty too, which then adds nothing; None: they have none
-    rest: Array | None = None
+    rest: FloatArray | None = None
     curve: Curve | None = (
         None  #: None: there is none, as the trees are not fitted one after the other
     )
     #: (N,) rows of averaged trees without which no weight is left; None: trees are not averaged
-    emptied: NDArray[np.bool_] | None = None
+    emptied: BoolArray | None = None
 
     @property
-    def without(self) -> Array:
+    def without(self) -> FloatArray:
         """(N, K): `rest`, or `predictions` where there is none."""
         return self.predictions if self.rest is None else self.rest
 
@@ -114,11 +114,11 @@ def left_out(deletion: Deletion) -> LeftOut:
     return LeftOut(found, rest, Curve(trees, means(sums, total), int(every.sum()), fitted, every))
 
 
-def _lonely(s: Structure) -> Callable[[slice], NDArray[np.bool_]]:
+def _lonely(s: Structure) -> Callable[[slice], BoolArray]:
     """The function that says of rows whether no other row counts in one of their leaves."""
     if s.ranks is None:
         return Which(s.uncut(), Parts.lonely)
-    alone: NDArray[np.bool_] = s.ranks.last(s.leaves()).max(axis=0)
+    alone: BoolArray = s.ranks.last(s.leaves()).max(axis=0)
     return lambda rows: alone[rows]
 
 
@@ -138,12 +138,12 @@ def _averaged(deletion: Deletion) -> LeftOut:
     return LeftOut(found, emptied=np.asarray(np.isnan(found).any(axis=1)))
 
 
-def counts(s: Structure, rows: slice, kept: NDArray[np.bool_]) -> Array:
+def counts(s: Structure, rows: slice, kept: BoolArray) -> FloatArray:
     """(rows,): how much each of these rows counts in a mean error."""
     return kept.astype(np.float64) if s.row_weights is None else kept * s.row_weights[rows]
 
 
-def means(sums: Array, total: float) -> Array:
+def means(sums: FloatArray, total: float) -> FloatArray:
     """Sums over the weight of all rows that count; nan where there are none."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(sums / total)

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from axil.arrays import FloatArray, LeafArray
 from axil.kernels import Rows
 from axil.machine.arrays import is_host, like
 from axil.structure import Structure
-from axil.types import Array, Leaves
 from axil.weights.leaf_space import LeafSpace
 from axil.weights.passes import Adjoints
 from axil.weights.removal import ROUNDING, left_of
@@ -52,12 +52,12 @@ class Level:
         tables = (apart(responses), put(np.ascontiguousarray(fitted.values)), of_base, rules)
         return cls(share, rows, fitted, space, *tables, put(np.tril(steps)), put(drifts))
 
-    def adjoints(self, queries: Leaves) -> Adjoints:
+    def adjoints(self, queries: LeafArray) -> Adjoints:
         """Gives the adjoints of the predictions whose leaves are ``queries``, (n, T)."""
         s, phi = self.fitted.structure, self.space.adjoints(queries)
         return Adjoints(phi, float(s.beta[-1]) - like(s.base_share, phi) @ phi)
 
-    def walk(self, rows: slice, base: Array, residuals: Any = None, added: Any = None) -> None:
+    def walk(self, rows: slice, base: FloatArray, residuals: Any = None, added: Any = None) -> None:
         """Fills (K, T + 1, rows) with the residuals r of the rows without them, (K, T, rows) with the additions x to sums.
 
         ``base`` (K, rows): without the row.
@@ -95,7 +95,7 @@ def apart(table: Any) -> Any:
     return out
 
 
-def base_without(fitted: FittedValues, rows: slice) -> Array:
+def base_without(fitted: FittedValues, rows: slice) -> FloatArray:
     """(K, rows): the base of the fit without each of these rows; nan where no weight is left."""
     s, targets = fitted.structure, fitted.targets[rows].T
     w = np.ones(targets.shape[1]) if s.row_weights is None else s.row_weights[rows]
@@ -107,7 +107,7 @@ def base_without(fitted: FittedValues, rows: slice) -> Array:
     )
 
 
-def shares_of(s: Structure, weights: Array | None = None) -> Array:
+def shares_of(s: Structure, weights: FloatArray | None = None) -> FloatArray:
     """(levels,): the shares by which l2 falls at which leaf space is needed; 0 alone where it does not follow the rows' weights.
 
     ``weights``: the different row weights, sorted, where the rows are elsewhere.
@@ -128,7 +128,7 @@ def shares_of(s: Structure, weights: Array | None = None) -> Array:
     return at if len(at) <= n else middle + half * np.cos(np.pi * (np.arange(n) + 0.5) / n)
 
 
-def l2_shares(s: Structure, weights: Array) -> Array:
+def l2_shares(s: Structure, weights: FloatArray) -> FloatArray:
     """Return the shares by which l2 falls without one row of each of these weights.
 
     The mean weight of n rows is W / n, and (W - w) / (n - 1) without a row of weight w: less by the share

@@ -7,15 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from axil.adapters.members import Coordinates
+from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.errors import UnsupportedQuestionError
 from axil.kernels.products import weighted
 from axil.machine.progress import track
 from axil.structure import Structure
-from axil.types import Array
 from axil.weights.answers import Answer, KnownAnswer, KnownEffects, RowEffects, gathered
 from axil.weights.engine import (
     Deletable,
@@ -43,7 +42,7 @@ class Term:
     engine: Engine
     coefficient: float
     member: int  #: whose coordinates of queries it takes
-    rows: NDArray[np.intp] | None = (
+    rows: IntArray | None = (
         None  #: which of the N rows its own training rows are; None: they are the same
     )
     training: Any = None  #: coordinates of all N rows, where its own are others
@@ -52,11 +51,11 @@ class Term:
         """The coordinates of queries for this model; None: its training rows, if they are all."""
         return self.training if queries is None else queries.parts[self.member]
 
-    def taken(self, values: Array) -> Array:
+    def taken(self, values: FloatArray) -> FloatArray:
         """(n_own, S): of values (N, S) those of its own rows."""
         return values if self.rows is None else values[self.rows]
 
-    def gathered(self, effects: RowEffects, n_rows: int) -> Array:
+    def gathered(self, effects: RowEffects, n_rows: int) -> FloatArray:
         """(n, n_own): effects of its own rows."""
         return gathered(effects, n_rows if self.rows is None else len(self.rows))
 
@@ -111,12 +110,12 @@ class Sum(Deletable):
             )
         return self._added(answers, intercepts)
 
-    def apply(self, queries: Any, v: Array, base: float = 1.0) -> Array:
+    def apply(self, queries: Any, v: FloatArray, base: float = 1.0) -> FloatArray:
         return _total(
             t.coefficient * t.engine.apply(t.own(queries), t.taken(v), base) for t in self.terms
         )
 
-    def combine(self, queries: Any, u: Array, base: float = 1.0) -> Array:
+    def combine(self, queries: Any, u: FloatArray, base: float = 1.0) -> FloatArray:
         return _total(
             t.spread(t.engine.combine(t.own(queries), u, base).T, self.n_rows).T for t in self.terms
         )
@@ -127,18 +126,18 @@ class Sum(Deletable):
             answers, self._intercepts(answers, np.asarray(u.sum(axis=0)).reshape(-1, 1))
         )
 
-    def _added(self, answers: Sequence[Answer], intercepts: Array) -> Answer:
+    def _added(self, answers: Sequence[Answer], intercepts: FloatArray) -> Answer:
         each = zip(self.terms, answers)
         return KnownAnswer(
             _total(term.spread(answer.dense(), self.n_rows) for term, answer in each), intercepts
         )
 
-    def _intercepts(self, answers: Sequence[Answer], counted: Any) -> Array:
+    def _intercepts(self, answers: Sequence[Answer], counted: Any) -> FloatArray:
         """The intercepts of the models' answers, and the constant as often as it is counted."""
         own = np.sum([t.coefficient * a.intercepts for t, a in zip(self.terms, answers)], axis=0)
         return np.asarray(own + self.constant * counted)
 
-    def predicted(self, queries: Any, targets: Array) -> Array:
+    def predicted(self, queries: Any, targets: FloatArray) -> FloatArray:
         each = (
             (t.coefficient, t.engine.predicted(t.own(queries), t.taken(targets)))
             for t in self.terms
@@ -147,7 +146,7 @@ class Sum(Deletable):
             self._mean(each) if self.thinned else _total(c * made for c, made in each)
         )
 
-    def _mean(self, each: Iterator[tuple[float, Array]]) -> Array:
+    def _mean(self, each: Iterator[tuple[float, FloatArray]]) -> FloatArray:
         """The sum of coefficients times predictions; models that have none, nan, leave their share to the others."""
         total, left = np.zeros(1), np.zeros(1)
         for coefficient, made in each:
@@ -161,12 +160,12 @@ class Sum(Deletable):
         """The coefficients of all models."""
         return sum(term.coefficient for term in self.terms)
 
-    def _ratio(self, left: Any) -> Array:
+    def _ratio(self, left: Any) -> FloatArray:
         """The factor that turns a sum over models whose coefficients are left into a mean of all; nan where none is left."""
         some = np.abs(left) > ROUNDING * abs(self._whole)
         return np.asarray(np.divide(self._whole, left, out=np.full_like(left, np.nan), where=some))
 
-    def leverage(self, available: int) -> Array:
+    def leverage(self, available: int) -> FloatArray:
         found = np.zeros(self.n_rows)
         for term in self.terms:
             if term.rows is None:
@@ -179,7 +178,7 @@ class Sum(Deletable):
             return self.terms[0].coefficient ** 2 * self.terms[0].engine.squares(available)
         return sum_of_squares(rows_of_weights(self, self.n_rows))
 
-    def likeness(self, v: Array) -> tuple[Array, Array] | None:
+    def likeness(self, v: FloatArray) -> tuple[FloatArray, FloatArray] | None:
         """The sum of those of models fitted to all rows."""
         known = [(t, t.engine.likeness(v)) for t in self.terms if t.rows is None]
         found = [(t.coefficient, *like) for t, like in known if like is not None]
@@ -208,7 +207,7 @@ class Sum(Deletable):
         """Whether every model was fitted to all N rows, each once."""
         return all(term.rows is None for term in self.terms)
 
-    def removal(self, queries: Any, targets: Array) -> Sequence[RowEffects]:
+    def removal(self, queries: Any, targets: FloatArray) -> Sequence[RowEffects]:
         terms = self._saying(queries, targets) if self.thinned else self.terms
         return self._effects(
             terms,
@@ -217,7 +216,7 @@ class Sum(Deletable):
             ),
         )
 
-    def _saying(self, queries: Any, targets: Array) -> Sequence[Term]:
+    def _saying(self, queries: Any, targets: FloatArray) -> Sequence[Term]:
         """The terms of the mean of the models that still say something of all these queries."""
         made = [
             term.engine.predicted(term.own(queries), term.taken(targets)) for term in self.terms
@@ -234,7 +233,7 @@ class Sum(Deletable):
             thinned=True,
         )
 
-    def deletion(self, queries: Any, targets: Array, available: int) -> Sequence[RowEffects]:
+    def deletion(self, queries: Any, targets: FloatArray, available: int) -> Sequence[RowEffects]:
         """A row is deleted from every model by itself, so that changes add up; copies of a row in one model do not."""
         before = self.predicted(queries, targets)
         if self._all_rows:
@@ -250,7 +249,7 @@ class Sum(Deletable):
         return [KnownEffects(own) for own in changes]
 
     def _deletion(
-        self, queries: Any, targets: Array, before: Array, available: int
+        self, queries: Any, targets: FloatArray, before: FloatArray, available: int
     ) -> Sequence[RowEffects]:
         """The changes of models fitted to all rows, added up."""
         asked = [
@@ -261,7 +260,7 @@ class Sum(Deletable):
         found: list[RowEffects] = []
         for k in range(before.shape[1]):
             total: Any = 0.0
-            gone: dict[int, NDArray[np.bool_]] = {}
+            gone: dict[int, BoolArray] = {}
             for i, (term, effects) in enumerate(asked):
                 change = gathered(effects[k], self.n_rows)
                 empty = np.isnan(change) if _drops(term.engine) else np.zeros(1, dtype=bool)
@@ -278,7 +277,7 @@ class Sum(Deletable):
             found.append(KnownEffects(total))
         return found
 
-    def left_out(self, targets: Array, available: int) -> LeftOut:
+    def left_out(self, targets: FloatArray, available: int) -> LeftOut:
         """Each training row in the fit without it; no prediction where a model has none, unless for lack of rows in leaves."""
         if not self._all_rows:
             raise UnsupportedQuestionError(
@@ -302,7 +301,7 @@ class Sum(Deletable):
         rest = self.constant + self._mean((c, one.without) for c, one in each)
         return LeftOut(made, rest, emptied=emptied)
 
-    def pushes(self, queries: Any, targets: Array) -> Sequence[RowEffects]:
+    def pushes(self, queries: Any, targets: FloatArray) -> Sequence[RowEffects]:
         return self._effects(
             self.terms,
             lambda term: term.engine.deletable("pushes").pushes(
@@ -324,14 +323,14 @@ class Sum(Deletable):
             found.append(KnownEffects(total))
         return found
 
-    def around(self, queries: Any, values: Array) -> Array:
+    def around(self, queries: Any, values: FloatArray) -> FloatArray:
         """The means of the models' answers by |coefficient|; models of copies of rows have one mean for all.
 
         Copies of a row would be around it.
         """
         n = self.n_rows if queries is None else queries.shape[0]
 
-        def means(term: Term) -> Array:
+        def means(term: Term) -> FloatArray:
             return (
                 everywhere(n, values)
                 if term.rows is not None
@@ -341,7 +340,7 @@ class Sum(Deletable):
         sizes = [abs(term.coefficient) for term in self.terms]
         return _total(size / sum(sizes) * means(term) for size, term in zip(sizes, self.terms))
 
-    def without(self, rows: NDArray[np.intp], targets: Array) -> Sum:
+    def without(self, rows: IntArray, targets: FloatArray) -> Sum:
         """The mean of the models without these rows; one that has no row left is not in it."""
         left: list[Term] = []
         for term in self.terms:
@@ -359,7 +358,7 @@ class Sum(Deletable):
             )
         return self._of(left)
 
-    def with_targets(self, targets: Array) -> Sum:
+    def with_targets(self, targets: FloatArray) -> Sum:
         terms = [
             replace(term, engine=term.engine.with_targets(term.taken(targets)))
             for term in self.terms
@@ -414,28 +413,28 @@ class Residual(Engine):
         left = weighted(weights, self.first.predicted(None, np.zeros((self.n_rows, n_outputs))))
         return KnownAnswer(total, before.intercepts + after.intercepts - left)
 
-    def apply(self, queries: Any, v: Array, base: float = 1.0) -> Array:
+    def apply(self, queries: Any, v: FloatArray, base: float = 1.0) -> FloatArray:
         first, then = self._parts(queries)
         return self.first.apply(first, v, base) + self.then.apply(
             then, v - self.first.apply(None, v), base
         )
 
-    def combine(self, queries: Any, u: Array, base: float = 1.0) -> Array:
+    def combine(self, queries: Any, u: FloatArray, base: float = 1.0) -> FloatArray:
         first, then = self._parts(queries)
         after = self.then.combine(then, u, base)
         return self.first.combine(first, u, base) + after - self.first.combine(None, after)
 
-    def predicted(self, queries: Any, targets: Array) -> Array:
+    def predicted(self, queries: Any, targets: FloatArray) -> FloatArray:
         first, then = self._parts(queries)
         left = targets - self.first.predicted(None, targets)
         return self.first.predicted(first, targets) + self.then.predicted(then, left)
 
-    def with_targets(self, targets: Array) -> Residual:
+    def with_targets(self, targets: FloatArray) -> Residual:
         first = self.first.with_targets(targets)
         left = targets - first.predicted(None, targets)
         return replace(self, first=first, then=self.then.with_targets(left))
 
-    def leverage(self, available: int) -> Array:
+    def leverage(self, available: int) -> FloatArray:
         return diagonal(rows_of_weights(self, self.n_rows))
 
     def squares(self, available: int) -> float:
@@ -453,7 +452,7 @@ class Residual(Engine):
             "Weights, what_if and blame work for it; refit without the row to see what it does.",
         )
 
-    def around(self, queries: Any, values: Array) -> Array:
+    def around(self, queries: Any, values: FloatArray) -> FloatArray:
         """The second model's answer: it was fitted last, to what the first leaves over."""
         return self.then.around(self._parts(queries)[1], values)
 
@@ -481,7 +480,7 @@ def _drops(engine: Engine) -> bool:
     return not isinstance(engine, Smoother)
 
 
-def _total(parts: Iterator[Any]) -> Array:
+def _total(parts: Iterator[Any]) -> FloatArray:
     """The sum of arrays, of which never more than two are held."""
     total = np.array(next(parts))
     for part in parts:

@@ -10,10 +10,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from axil.arrays import FloatArray
 from axil.errors import UnsupportedQuestionError
 from axil.kernels import Backend
 from axil.structure import Structure
-from axil.types import Array
 from axil.weights import ranks_left
 from axil.weights.inherited import inheriting
 from axil.weights.rows_left import fit_by_rule, with_pattern, without
@@ -25,7 +25,7 @@ def has_active_set(structure: Structure) -> bool:
     return structure.is_ranked or structure.cut is not None or (rule is not None and rule.bends)
 
 
-def with_targets(structure: Structure, targets: Array, backend: Backend) -> Structure:
+def with_targets(structure: Structure, targets: FloatArray, backend: Backend) -> Structure:
     """Return the structure of the fit to other targets (N, K), with its own active set.
 
     One replay of the fit, O(T N K); percentiles sort the rows of each leaf besides.
@@ -41,7 +41,7 @@ def with_targets(structure: Structure, targets: Array, backend: Backend) -> Stru
     return with_pattern(fitted, fit_by_rule(fitted, targets, backend).sums)
 
 
-def _ranked_by(structure: Structure, targets: Array) -> Structure:
+def _ranked_by(structure: Structure, targets: FloatArray) -> Structure:
     """Return the structure with the rule of its percentiles for these targets (N, 1)."""
     ranks = structure.ranks
     if ranks is None:

@@ -8,11 +8,10 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from axil.arrays import BoolArray, FloatArray
 from axil.machine.arrays import like, where
 from axil.structure import Regularisation, Structure
-from axil.types import Array
 from axil.weights.removal import left_of
 from axil.weights.rows_left import known_regularisation
 
@@ -49,19 +48,19 @@ class Parts:
             weight = weight * s.row_weights[rows]
         return cls(s.starts[:-1, None] + leaf.astype(np.int64), np.broadcast_to(weight, leaf.shape))
 
-    def lonely(self, s: Structure) -> NDArray[np.bool_]:
+    def lonely(self, s: Structure) -> BoolArray:
         """Whether no other row has weight in a leaf that follows its rows."""
         return self.last(s) & (self.of(s.leaf_scale) > 0)  # type: ignore[no-any-return]
 
-    def last(self, s: Structure) -> NDArray[np.bool_]:
+    def last(self, s: Structure) -> BoolArray:
         """Whether no other row has weight in the leaf."""
         return (self.left(s) == 0) & (self.weight > 0)  # type: ignore[no-any-return]
 
-    def dominant(self, s: Structure) -> NDArray[np.bool_]:
+    def dominant(self, s: Structure) -> BoolArray:
         """Whether the row outweighs the rest of the leaf by `DOMINANT`."""
         return self.left_scale(s) > DOMINANT * self.of(s.leaf_scale)  # type: ignore[no-any-return]
 
-    def of(self, table: Array) -> Any:
+    def of(self, table: FloatArray) -> Any:
         """The entries of a table (L,) for each leaf."""
         return like(table, self.leaf)[self.leaf]
 
@@ -78,7 +77,7 @@ class Parts:
             moving = moving & (left > 0)  # a shift would be all that is left of the value
         return where(moving, own.scale(left), 0.0)
 
-    def _of_rule(self, table: Array) -> Any:
+    def _of_rule(self, table: FloatArray) -> Any:
         """The entries of a table (L,) for each leaf, without a look-up where all are the same."""
         if not len(table) or (table != table[0]).any():
             return self.of(table)
@@ -91,16 +90,16 @@ class Which:
     A heavier row passes rather than a lighter one. So where the heaviest row would pass in no leaf, no row passes.
     """
 
-    def __init__(self, s: Structure, such: Callable[[Parts, Structure], NDArray[np.bool_]]):
+    def __init__(self, s: Structure, such: Callable[[Parts, Structure], BoolArray]):
         self._structure, self._such = s, such
         of_cells = Parts.of_cells(s)
-        self._cells: NDArray[np.bool_] | None = such(of_cells, s)
+        self._cells: BoolArray | None = such(of_cells, s)
         if s.row_weights is not None:
             heaviest = Parts(of_cells.leaf, of_cells.weight * s.row_weights.max(initial=0.0))
             rather = such(heaviest, s) | heaviest.lonely(s)
             self._cells = None if rather.any() else rather
 
-    def __call__(self, rows: slice) -> NDArray[np.bool_]:
+    def __call__(self, rows: slice) -> BoolArray:
         """(rows,): whether each of these rows passes the test in any tree."""
         s = self._structure
         if self._cells is None:

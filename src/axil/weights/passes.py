@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from axil.arrays import FloatArray
 from axil.kernels import Rows
 from axil.machine.progress import track
 from axil.machine.threads import Kept, one_blas_thread
 from axil.structure import Structure
-from axil.types import Array
 from axil.weights.leaf_space import cooccurrence
 
 # Trees share a pass: counting their co-occurrence once costs less than the passes it avoids, two of them or one of a few columns.
@@ -67,8 +67,8 @@ class Passes:
 
     @one_blas_thread()
     def forward(
-        self, v: Array, base: Array, leaf_values: Callable[[int, Any], Any] | None = None
-    ) -> tuple[Array, Array, Array]:
+        self, v: FloatArray, base: FloatArray, leaf_values: Callable[[int, Any], Any] | None = None
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Runs boosting on v (N, S) from base (S,), by default without constants. Cost O(T N S).
 
             r = v - beta[0] base;   t = 1..T:  S_t = A_t' (w B_t r),   v_t = P_t S_t,   r = r - eta_t A_t v_t
@@ -109,7 +109,9 @@ class Passes:
         return residual, values, of_leaves
 
     @one_blas_thread()
-    def backward(self, p: Array, alpha: Array, beta: Array, seeds: Array | None = None) -> Adjoints:
+    def backward(
+        self, p: FloatArray, alpha: FloatArray, beta: FloatArray, seeds: FloatArray | None = None
+    ) -> Adjoints:
         """Runs the trees backwards from the state p (N, S), which ends as the weights; alpha is overwritten. Cost O(T N S).
 
             t = T..1:  phi_t = P_t' (alpha_t - eta_t A_t' p) + seeds_t,   p_j = p_j + w_j B_tj phi_t[leaf_t(j)]
@@ -159,29 +161,29 @@ class Passes:
         first[...] = kept
         return Adjoints(phi, beta)
 
-    def _cells_of(self, table: Array, t: int) -> Array:
+    def _cells_of(self, table: FloatArray, t: int) -> FloatArray:
         starts, draws = self.structure.starts, len(self.structure.draws)
         return table[draws * int(starts[t]) : draws * int(starts[t + 1])]
 
     def _pass(
         self,
-        state: Array,
+        state: FloatArray,
         apply: list[int],
-        table: Array,
-        apply_weights: Array | None,
+        table: FloatArray,
+        apply_weights: FloatArray | None,
         gather: list[int],
-        sums: Array,
-        gather_weights: Array | None,
+        sums: FloatArray,
+        gather_weights: FloatArray | None,
     ) -> None:
         """One pass over the rows; all tables are by cells."""
         trees, wanted = np.array(apply, dtype=np.int64), np.array(gather, dtype=np.int64)
         self.rows.sweep(state, trees, table, apply_weights, wanted, sums, gather_weights)
 
-    def _table(self, group: TreeGroup) -> list[Array]:
+    def _table(self, group: TreeGroup) -> list[FloatArray]:
         """For each of the group's trees but the last the co-occurrence of its leaves with those of the trees after it."""
         return self._kept.get(group.first, lambda: self._count(group))
 
-    def _count(self, group: TreeGroup) -> list[Array]:
+    def _count(self, group: TreeGroup) -> list[FloatArray]:
         s, dtype = self.structure, _table_type(self.structure)
         together = cooccurrence(s, self.rows, group.first, group.last + 1)
         starts = [
@@ -190,7 +192,7 @@ class Passes:
         return [together[a:b, b:].astype(dtype, order="C") for a, b in pairwise(starts[:-1])]
 
 
-def leaf_sums(structure: Structure, rows: Rows, v: Array) -> Array:
+def leaf_sums(structure: Structure, rows: Rows, v: FloatArray) -> FloatArray:
     """(L, S): ``sums[l] = sum over rows j in leaf l of w_j draw_j v_j`` for all leaves of all trees, from v (N, S)."""
     return structure.by_leaves(rows.leaf_sums(v, rows.weights), drawn=True)  # type: ignore[no-any-return]
 

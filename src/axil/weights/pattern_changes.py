@@ -6,13 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from axil.arrays import BoolArray, FloatArray
 from axil.kernels import Backend
 from axil.machine.arrays import host
 from axil.structure import Structure
-from axil.types import Array
 from axil.weights.leaf_space import LeafSpace
 from axil.weights.levels import base_without
 from axil.weights.parts import Parts
@@ -23,14 +22,14 @@ BEYOND = 1e-7  # of the largest leaf value: a leaf that is off by less is within
 TINY = 1e-150  # a scale of leaves whose values are constant
 
 
-def leaves_beyond(s: Structure, sums: Array, values: Array) -> int:
+def leaves_beyond(s: Structure, sums: FloatArray, values: FloatArray) -> int:
     """How many leaves of these sums (L, K) have other values (L, K) by the rule than by the pattern; K is one where it bends."""
     assert s.regularisation is not None
     apart = np.abs(s.regularisation.leaf_values(sums[:, 0], s.leaf_weights) - values[:, 0])
     return int((apart > BEYOND * np.abs(values[:, 0]).max(initial=0.0)).sum())
 
 
-def sum_responses(s: Structure, together: Any, backend: Backend) -> Array:
+def sum_responses(s: Structure, together: Any, backend: Backend) -> FloatArray:
     """(L, L): the responses of leaf sums to leaf sums, from co-occurrences over all rows, which are overwritten."""
     free = np.where(
         s.leaf_scale > 0, s.leaf_scale, TINY
@@ -40,8 +39,8 @@ def sum_responses(s: Structure, together: Any, backend: Backend) -> Array:
 
 
 def changing_rows(
-    fitted: FittedValues, added: Any, rows: slice, responses: Array
-) -> NDArray[np.bool_]:
+    fitted: FittedValues, added: Any, rows: slice, responses: FloatArray
+) -> BoolArray:
     """(rows,): whether the deletion of each of these rows changes the pattern of a leaf.
 
     ``added`` (K, T, rows) is what the deletions add to the sums of the rows' leaves, ``responses`` those of `sum_responses`. Leaf

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.arrays import BoolArray, FloatArray
 from axil.structure import Structure
-from axil.types import Array
 from axil.weights.boosting import BoostedTrees
 from axil.weights.forest import Forest
 from axil.weights.residuals import FittedValues
@@ -29,7 +29,7 @@ TOGETHER = 64  # targets moved at a time
 Trees = BoostedTrees | Forest
 
 
-def leaves_beyond(engine: Trees, before: Array, after: Array) -> int:
+def leaves_beyond(engine: Trees, before: FloatArray, after: FloatArray) -> int:
     """How many leaves take their values from other rows with the targets ``after`` (N, 1) than with those ``before``."""
     s, changed = engine.structure, 0
     if len(s.draws) > 3 or (s.ranks is not None and s.ranks.rule.follows_targets):
@@ -44,7 +44,7 @@ def leaves_beyond(engine: Trees, before: Array, after: Array) -> int:
     return changed
 
 
-def _spread_beyond(engine: Trees, after: Array) -> int:
+def _spread_beyond(engine: Trees, after: FloatArray) -> int:
     """How many leaves have other rows or constants by the rule, where all rows may count; all of them where that is not known."""
     s, changed = engine.structure, 0
     if s.ranks is None:
@@ -65,7 +65,7 @@ def _spread_beyond(engine: Trees, after: Array) -> int:
     return changed
 
 
-def radius(engine: Trees, targets: Array) -> float:
+def radius(engine: Trees, targets: FloatArray) -> float:
     """The smallest change of one target that brings a row to the other side, or less; 0: no bound is known."""
     s = engine.structure
     if len(s.draws) > 3:  # constants move with the targets too
@@ -99,7 +99,7 @@ def radius(engine: Trees, targets: Array) -> float:
     return least if np.isfinite(least) else 0.0
 
 
-def _residuals(engine: Trees, targets: Array, slopes: bool = False) -> Iterator[Array]:
+def _residuals(engine: Trees, targets: FloatArray, slopes: bool = False) -> Iterator[FloatArray]:
     """The residuals that each tree saw, (N,), with these targets (N, 1); with ``slopes`` (N, S) by the linear map alone."""
     s = engine.structure
     if isinstance(engine, Forest):
@@ -124,11 +124,11 @@ class Edge:
     rows: NDArray[np.int64] | None  #: (N,)
     at: float = 0.0
 
-    def gaps(self, residuals: Array) -> Array:
+    def gaps(self, residuals: FloatArray) -> FloatArray:
         """(N,): how far each row is beyond."""
         return residuals - (self.at if self.rows is None else residuals[self.rows])
 
-    def slopes(self, slopes: Array) -> Array:
+    def slopes(self, slopes: FloatArray) -> FloatArray:
         """(N, S): how fast each row moves away, with the slopes of residuals (N, S)."""
         return slopes if self.rows is None else slopes - slopes[self.rows]
 
@@ -159,7 +159,7 @@ def _picked(s: Structure) -> Iterator[tuple[NDArray[np.int64], list[NDArray[np.i
         yield leaf, [np.where(part < 0, np.arange(s.n_rows), part) for part in own]
 
 
-def _side(residuals: Array, of: NDArray[np.int64]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def _side(residuals: FloatArray, of: NDArray[np.int64]) -> tuple[BoolArray, BoolArray]:
     """(N,) twice: whether each row is below the row of its leaf, the first of equals, and whether both are as good as equal."""
     gap = residuals - residuals[of]
     near = np.abs(gap) <= ROUNDING * float(np.abs(residuals).max(initial=0.0))

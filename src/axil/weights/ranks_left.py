@@ -8,21 +8,21 @@ from dataclasses import replace
 import numpy as np
 from scipy.sparse import csr_array
 
+from axil.arrays import FloatArray
 from axil.structure import Structure
 from axil.structure.ancestors import NO_NODE
 from axil.structure.nodes import Ids
 from axil.structure.ranks import Picks, Positions, RankedFit
-from axil.types import Array
 from axil.weights.inherited import ancestors_of
 from axil.weights.residuals import FittedValues
 
 
-def fit(structure: Structure, targets: Array) -> FittedValues:
+def fit(structure: Structure, targets: FloatArray) -> FittedValues:
     """The fit to targets (N, 1) by the ranks of the rows that it has. Cost O(T N log N)."""
     return _walked(structure, targets)[0]
 
 
-def without(structure: Structure, targets: Array) -> Structure:
+def without(structure: Structure, targets: FloatArray) -> Structure:
     """The structure of that fit, with its ranks held. A leaf that no row is left in has the value zero.
 
     A leaf of averaged trees has its ancestor's value instead, as a shift.
@@ -52,7 +52,7 @@ def without(structure: Structure, targets: Array) -> Structure:
     )
 
 
-def inherited_rows(structure: Structure, targets: Array) -> csr_array:
+def inherited_rows(structure: Structure, targets: FloatArray) -> csr_array:
     """Return the shares (L, N) of the rows that give leaves without rows their ancestors' percentiles."""
     s, y = structure, targets[:, 0]
     assert s.emptied is not None
@@ -71,7 +71,7 @@ def inherited_rows(structure: Structure, targets: Array) -> csr_array:
     return csr_array((data, index), shape=(s.total_leaves, s.n_rows))
 
 
-def without_each(s: Structure, targets: Array) -> tuple[Positions, Positions, Array]:
+def without_each(s: Structure, targets: FloatArray) -> tuple[Positions, Positions, FloatArray]:
     """(entries,) each: a leaf of a forest, a row that counts in it, and the leaf's value without the row.
 
     The fits of one tree without one row of every leaf at a time, as often as its largest leaf has rows.
@@ -98,7 +98,7 @@ def without_each(s: Structure, targets: Array) -> tuple[Positions, Positions, Ar
     return leaves, rows, after
 
 
-def _beside(s: Structure, t: int, leaves: Ids, rows: Ids, y: Array) -> Array:
+def _beside(s: Structure, t: int, leaves: Ids, rows: Ids, y: FloatArray) -> FloatArray:
     """Return the value of each of these leaves of tree t, (n,), that has no row but its own, once that is gone."""
     ancestors, found = ancestors_of(s), np.zeros(len(leaves))
     filled = ancestors.totals((s.leaf_weights > 0).astype(np.float64)).astype(np.int64)
@@ -110,13 +110,13 @@ def _beside(s: Structure, t: int, leaves: Ids, rows: Ids, y: Array) -> Array:
     return found
 
 
-def _value_of(s: Structure, ranks: RankedFit, t: int, node: int, y: Array) -> float:
+def _value_of(s: Structure, ranks: RankedFit, t: int, node: int, y: FloatArray) -> float:
     """Return the percentile of the rows of one node of tree t; of all rows where there is no node, nan where none is left."""
     picks = _picks_of(s, ranks, t, np.array([node]), y)
     return float(picks.values(y)[0]) if len(picks.leaves) else np.nan
 
 
-def _picks_of(s: Structure, ranks: RankedFit, t: int, nodes: Ids, y: Array) -> Picks:
+def _picks_of(s: Structure, ranks: RankedFit, t: int, nodes: Ids, y: FloatArray) -> Picks:
     """Return the rows picked for nodes of tree t that have no leaf in common; -1: for all rows, drawn or not."""
     if nodes[0] == NO_NODE:
         ranks = replace(ranks, drawn=None)
@@ -135,7 +135,7 @@ def _picks_of(s: Structure, ranks: RankedFit, t: int, nodes: Ids, y: Array) -> P
     return ranks.picks(t, label, y)
 
 
-def _inherited(s: Structure, y: Array, emptied: Ids) -> Iterator[tuple[int, Ids, Picks]]:
+def _inherited(s: Structure, y: FloatArray, emptied: Ids) -> Iterator[tuple[int, Ids, Picks]]:
     """Yield the tree of leaves without rows, leaves of one ancestor or of several apart, and the picks for each leaf.
 
     ``y`` (N,): what the trees were fitted to. A tree without any row has the percentile of all rows where it has no base.
@@ -155,7 +155,7 @@ def _inherited(s: Structure, y: Array, emptied: Ids) -> Iterator[tuple[int, Ids,
         yield tree, leaves, Picks(leaves, picks.rows[:, one], picks.shares[:, one])
 
 
-def _walked(s: Structure, targets: Array) -> tuple[FittedValues, list[Picks]]:
+def _walked(s: Structure, targets: FloatArray) -> tuple[FittedValues, list[Picks]]:
     """The fit, and the rows picked for every tree."""
     assert s.ranks is not None
     assert s.base is not None  # a percentile is in the first tree

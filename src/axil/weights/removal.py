@@ -30,12 +30,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.arrays import FloatArray
 from axil.errors import UnsupportedQuestionError
 from axil.kernels import Rows
 from axil.machine.arrays import host, like, where
 from axil.machine.blocks import spans
 from axil.structure import Structure
-from axil.types import Array
 from axil.weights.answers import RowEffects
 from axil.weights.leaf_space import asked
 from axil.weights.passes import Adjoints
@@ -53,8 +53,8 @@ class RemovalFit:
     training: Rows
     fitted: FittedValues
     output: int
-    level: Array  #: (L,)
-    drift: Array  #: (L,)
+    level: FloatArray  #: (L,)
+    drift: FloatArray  #: (L,)
 
     def factors(self, rows: slice) -> Any:
         """(T, rows), an array of the back end: b_tj (r_tj - level_t[l])."""
@@ -77,12 +77,12 @@ class RemovalFit:
         self.training.residual_factors(steps, levels, draws, start, rows.start, out)
         return out
 
-    def from_base(self, rows: slice) -> Array:
+    def from_base(self, rows: slice) -> FloatArray:
         """(rows,): ``(y_j - base) / W``, or 0 where the base is a constant."""
         above = self.fitted.targets[rows, self.output] - self.fitted.base[self.output]
         return np.asarray(self.fitted.structure.mean_weight * above)
 
-    def l2_changes(self, rows: slice) -> Array:
+    def l2_changes(self, rows: slice) -> FloatArray:
         """Return the relative change of l2 on deleting each of these rows, (rows,), to first order."""
         s, weights = self.fitted.structure, self.fitted.structure.l2_weights
         if weights is None:
@@ -99,7 +99,7 @@ def fits(training: Rows, fitted: FittedValues) -> list[RemovalFit]:
     ]
 
 
-def levels(s: Structure) -> tuple[Array, Array]:
+def levels(s: Structure) -> tuple[FloatArray, FloatArray]:
     """(L,) twice: level and drift, each for a leaf value of one."""
     if s.mixing is not None or s.cut is not None:
         raise UnsupportedQuestionError(
@@ -136,7 +136,7 @@ class ReadOutEffects(RowEffects):
     adjoints: Adjoints
     sign: float = -1.0
 
-    def blocks(self) -> Iterator[tuple[int, Array]]:
+    def blocks(self) -> Iterator[tuple[int, FloatArray]]:
         s, n, xp = self.fit.fitted.structure, len(self.adjoints.beta), self.fit.training.xp
         phi, beta = xp.asarray(self.adjoints.phi), xp.asarray(self.adjoints.beta)
         of_l2 = xp.asarray(self.fit.drift) @ phi

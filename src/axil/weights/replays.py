@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from axil.arrays import FloatArray, LeafArray
 from axil.machine.progress import track
-from axil.types import Array, Leaves
 from axil.weights.answers import RowEffects
 from axil.weights.deletion_work import walked_blocks
 from axil.weights.levels import base_without
@@ -22,7 +22,7 @@ class ByReplay:
     """Deletions by fits without one row after the other."""
 
     fitted: FittedValues  #: with all rows
-    refit: Callable[[int, Array], FittedValues]  #: without this row, to these targets
+    refit: Callable[[int, FloatArray], FittedValues]  #: without this row, to these targets
     _kept: dict[int, FittedValues | None] = field(
         default_factory=dict
     )  #: fits without single rows, as far as they fit
@@ -41,7 +41,7 @@ class ByReplay:
             self._kept[j] = found
         return self._kept[j]
 
-    def alone(self, rows: slice) -> Array:
+    def alone(self, rows: slice) -> FloatArray:
         f, leaves = self.fitted, self.fitted.structure.leaves(rows)
         found = np.full((f.targets.shape[1], len(leaves) + 1, leaves.shape[1]), np.nan)
         for i, j in enumerate(range(rows.start, rows.stop)):
@@ -52,7 +52,7 @@ class ByReplay:
                     found[:, t, i] = residual[0]
         return found
 
-    def changes(self, j: int, queries: Leaves) -> Array:
+    def changes(self, j: int, queries: LeafArray) -> FloatArray:
         """(n, K): the changes of predictions in these leaves, (n, T), without row j."""
         before, fitted = self.fitted.predictions(queries.T), self.without(j)
         return (
@@ -61,7 +61,7 @@ class ByReplay:
             else fitted.predictions(queries.T) - before
         )
 
-    def effects(self, queries: Leaves) -> Sequence[RowEffects]:
+    def effects(self, queries: LeafArray) -> Sequence[RowEffects]:
         return [ReplayedEffects(self, queries, k) for k in range(self.fitted.targets.shape[1])]
 
 
@@ -70,9 +70,9 @@ class ReplayedEffects(RowEffects):
     """Changes of n predictions of one output on deleting each of N rows, by replays."""
 
     deletion: ByReplay
-    queries: Leaves
+    queries: LeafArray
     output: int
 
-    def blocks(self) -> Iterator[tuple[int, Array]]:
+    def blocks(self) -> Iterator[tuple[int, FloatArray]]:
         for j in track(range(self.deletion.fitted.structure.n_rows), "deletions"):
             yield j, self.deletion.changes(j, self.queries)[None, :, self.output]

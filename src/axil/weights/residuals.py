@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.arrays import FloatArray, LeafArray
 from axil.structure import Cut, Structure
-from axil.types import Array, Leaves
 from axil.weights.passes import groups_of
 
 
@@ -26,17 +26,17 @@ class FittedValues:
     """A fit in float64: where it starts and what its leaves arrive at, for K outputs that share their trees."""
 
     structure: Structure
-    targets: Array  #: (N, K)
-    base: Array  #: (K,)
-    values: Array  #: (L, K) leaf values before any rate
-    sums: Array  #: (L, K) of weight * draw * residual, which they are made of
+    targets: FloatArray  #: (N, K)
+    base: FloatArray  #: (K,)
+    values: FloatArray  #: (L, K) leaf values before any rate
+    sums: FloatArray  #: (L, K) of weight * draw * residual, which they are made of
 
-    def started(self, rows: slice = slice(None)) -> Array:
+    def started(self, rows: slice = slice(None)) -> FloatArray:
         """(rows, K): the training rows' targets less their offsets."""
         offsets = self.structure.offsets
         return self.targets[rows] if offsets is None else self.targets[rows] - offsets[rows]
 
-    def residuals(self, leaves: Leaves, targets: Array) -> Iterator[Array]:
+    def residuals(self, leaves: LeafArray, targets: FloatArray) -> Iterator[FloatArray]:
         """Yield r^(0) .. r^(T), (n, K) each, of rows in these leaves, (T, n), with targets less offsets (n, K).
 
         O(T n K), more where earlier trees are scaled again (`Coefficients`). The array is one and the same, changed in
@@ -56,17 +56,17 @@ class FittedValues:
             np.subtract(targets, made, out=residual)
             yield residual
 
-    def predictions(self, leaves: Leaves) -> Array:
+    def predictions(self, leaves: LeafArray) -> FloatArray:
         """(n, K): what the fit predicts in these leaves, (T, n), offsets apart."""
         return predictions(self.structure, self.base, self.values, leaves)
 
-    def spreads(self) -> Array:
+    def spreads(self) -> FloatArray:
         """(T,): the variance of what each tree adds to the predictions of the training rows, over all outputs."""
         s, leaves = self.structure, self.structure.leaves()
         added = (c * self.values[s.entries(t, leaves[t])] for t, c in enumerate(s.final))
         return np.array([own.var(axis=0).sum() for own in added])
 
-    def reductions(self, rows: slice) -> Array:
+    def reductions(self, rows: slice) -> FloatArray:
         """(T, rows): by how much each tree made the training rows' absolute errors smaller, over all outputs."""
         seen = self.residuals(self.structure.leaves(rows), self.started(rows))
         return -np.diff(np.stack([np.abs(residual).sum(axis=1) for residual in seen]), axis=0)
@@ -88,7 +88,7 @@ class FittedValues:
             seen = residual if s.cut is None else s.cut.kept(residual)
             yield ResidualStep(t, leaf, drawn, seen, self.values[leaf])
 
-    def whole(self, cut: Cut) -> tuple[Array, Array]:
+    def whole(self, cut: Cut) -> tuple[FloatArray, FloatArray]:
         """(L, 1) and (L,): leaf sums with what residuals put into them that are cut off, and the weights of these rows."""
         s, leaves, rows = (
             self.structure,
@@ -106,7 +106,9 @@ class FittedValues:
         return sums, weights
 
 
-def predictions(structure: Structure, base: Array, values: Array, leaves: Leaves) -> Array:
+def predictions(
+    structure: Structure, base: FloatArray, values: FloatArray, leaves: LeafArray
+) -> FloatArray:
     """(n, K): predictions in these leaves, (T, n), from a base (K,) and leaf values (L, K) before any rate."""
     s = structure
     made = np.tile(s.beta[-1] * base, (leaves.shape[1], 1))
@@ -121,11 +123,11 @@ class ResidualStep:
 
     tree: int
     leaf: NDArray[np.int64]  #: (rows,) numbered among all L leaves
-    drawn: Array | np.float64  #: (rows,) how often each row was drawn for the tree
-    residual: Array  #: (rows, K) before the tree; changed in place afterwards
-    value: Array  #: (rows, K) of the row's leaf, before the rate
+    drawn: FloatArray | np.float64  #: (rows,) how often each row was drawn for the tree
+    residual: FloatArray  #: (rows, K) before the tree; changed in place afterwards
+    value: FloatArray  #: (rows, K) of the row's leaf, before the rate
 
-    def pull(self, output: int) -> Array:
+    def pull(self, output: int) -> FloatArray:
         """(rows,): ``draw_j * (r_j - v[leaf(j)])``, of which leaf_scale makes d v[leaf(j)] / d w_j where l2 is held fixed.
 
         ``v = S / (W + l2)`` with S the leaf's sum of w * draw * r and W that of w * draw. So a row raises its leaf's

@@ -13,14 +13,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.kernels import Backend
 from axil.machine.arrays import host, like
 from axil.structure import Cut, Nodes, Regularisation, Structure
 from axil.structure.pattern import hold
-from axil.types import Array
 from axil.weights import ranks_left
 from axil.weights.inherited import inheriting
 from axil.weights.passes import Passes, leaf_sums
@@ -65,7 +64,7 @@ def estimates_rows(s: Structure) -> bool:
 
 
 def without(
-    structure: Structure, rows: NDArray[np.intp], targets: Array, backend: Backend
+    structure: Structure, rows: IntArray, targets: FloatArray, backend: Backend
 ) -> Structure:
     """The structure of a fit to these targets in which the rows have no weight and the splits are held fixed. Cost O(T N)."""
     if structure.is_ranked:
@@ -81,7 +80,7 @@ def without(
 
 
 def fit_without(
-    structure: Structure, rows: NDArray[np.intp], targets: Array, backend: Backend
+    structure: Structure, rows: IntArray, targets: FloatArray, backend: Backend
 ) -> FittedValues:
     """The fit to these targets in which the rows have no weight, where `bends`: `without` and its fit, with no pattern made."""
     if structure.is_ranked:
@@ -91,7 +90,7 @@ def fit_without(
     return fit_by_rule(inheriting(lighter(structure, rows, backend)), targets, backend)
 
 
-def ranked_less(structure: Structure, rows: NDArray[np.intp]) -> Structure:
+def ranked_less(structure: Structure, rows: IntArray) -> Structure:
     """The structure of percentiles, whose ranks are to be found without these rows."""
     known_regularisation(structure, "without")
     assert structure.ranks is not None
@@ -104,7 +103,7 @@ def ranked_less(structure: Structure, rows: NDArray[np.intp]) -> Structure:
 
 
 def _cut_without(
-    structure: Structure, cut: Cut, rows: NDArray[np.intp], targets: Array
+    structure: Structure, cut: Cut, rows: IntArray, targets: FloatArray
 ) -> FittedValues:
     """`fit_without` where residuals are cut off: which of them are is found out tree by tree, in the structure of the fit."""
     s, rule = structure, structure.regularisation
@@ -155,7 +154,7 @@ def _cut_without(
     return replace(fit, structure=made, sums=(sums - constants)[:, None])
 
 
-def _left_weights(s: Structure, rows: NDArray[np.intp]) -> Array:
+def _left_weights(s: Structure, rows: IntArray) -> FloatArray:
     """Return the row weights (N,) without these rows, those of classes counted again; refuses to leave none."""
     weights = np.ones(s.n_rows) if s.row_weights is None else s.row_weights.copy()
     if s.class_counts is not None:
@@ -168,14 +167,14 @@ def _left_weights(s: Structure, rows: NDArray[np.intp]) -> Array:
     return weights
 
 
-def present_without(s: Structure, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
+def present_without(s: Structure, rows: IntArray) -> BoolArray:
     """Return which rows remain, (N,), once these are deleted too; rows without weight remain."""
     present = np.ones(s.n_rows, dtype=np.bool_) if s.present is None else s.present.copy()
     present[rows] = False
     return present
 
 
-def l2_factor(s: Structure, present: NDArray[np.bool_]) -> float:
+def l2_factor(s: Structure, present: BoolArray) -> float:
     """Return what l2 is multiplied by where only these rows, (N,), remain: the ratio of their mean weight to that of all."""
     weights = s.l2_weights
     if weights is None:
@@ -184,7 +183,7 @@ def l2_factor(s: Structure, present: NDArray[np.bool_]) -> float:
     return float(weights[present].mean() / before.mean())
 
 
-def lighter(structure: Structure, rows: NDArray[np.intp], backend: Backend) -> Structure:
+def lighter(structure: Structure, rows: IntArray, backend: Backend) -> Structure:
     """Return the structure without these rows: leaf weights and the rule are those of the rows left, leaf values as before."""
     s, rule = structure, known_regularisation(structure, "without")
     weights, present = _left_weights(s, rows), present_without(s, rows)
@@ -202,7 +201,7 @@ def lighter(structure: Structure, rows: NDArray[np.intp], backend: Backend) -> S
 
 
 def _nodes_left(
-    s: Structure, nodes: Nodes, rows: NDArray[np.intp], before: Array, left: Array
+    s: Structure, nodes: Nodes, rows: IntArray, before: FloatArray, left: FloatArray
 ) -> Nodes:
     """Return the nodes as far as they depend on rows: shares of smoothing, and bounds, which a node without rows does not set.
 
@@ -215,7 +214,7 @@ def _nodes_left(
     return nodes.emptied((before > 0) & (left == 0))
 
 
-def _counts(s: Structure, rows: NDArray[np.intp]) -> Array:
+def _counts(s: Structure, rows: IntArray) -> FloatArray:
     """(L,): how many of these rows were drawn for the tree of each leaf and are in the leaf."""
     level, leaf = np.divmod(s.cells[:, rows].astype(np.int64), s.n_leaves[:, None])
     drawn = (s.whole_draws[level] > 0).astype(np.float64)
@@ -224,7 +223,7 @@ def _counts(s: Structure, rows: NDArray[np.intp]) -> Array:
     )
 
 
-def with_leaf_weights(structure: Structure, leaf_weights: Array) -> Structure:
+def with_leaf_weights(structure: Structure, leaf_weights: FloatArray) -> Structure:
     """The structure with other leaf weights, (L,), which knows the leaves of averaged trees where no weight is left."""
     emptied = structure.emptied
     if structure.averages:
@@ -232,7 +231,7 @@ def with_leaf_weights(structure: Structure, leaf_weights: Array) -> Structure:
     return replace(structure, leaf_weights=leaf_weights, emptied=emptied)
 
 
-def _emptied_now(structure: Structure, lost: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
+def _emptied_now(structure: Structure, lost: BoolArray) -> BoolArray | None:
     """Return which leaves of averaged trees have no rows, once these have ``lost`` theirs; None where there is none."""
     emptied = lost if structure.emptied is None else structure.emptied | lost
     return emptied if emptied.any() else None
@@ -256,13 +255,13 @@ def rescaled(structure: Structure) -> Structure:
     return replace(s, leaf_scale=scale, shift=shift)
 
 
-def with_pattern(structure: Structure, sums: Array) -> Structure:
+def with_pattern(structure: Structure, sums: FloatArray) -> Structure:
     """The structure with the pattern that leaf sums (L, K) are in by its rule and its leaf weights."""
     found = hold(known_regularisation(structure), sums[:, 0], structure.leaf_weights)
     return replace(structure, leaf_scale=found.scale, shift=found.shift, mixing=found.mixing)
 
 
-def fit_by_rule(structure: Structure, targets: Array, backend: Backend) -> FittedValues:
+def fit_by_rule(structure: Structure, targets: FloatArray, backend: Backend) -> FittedValues:
     """The fit to targets (N, K) on the splits and leaf weights of a structure, with leaf values by the rule. Cost O(T N K)."""
     s = structure
     started = targets if s.offsets is None else targets - s.offsets
@@ -274,8 +273,8 @@ def fit_by_rule(structure: Structure, targets: Array, backend: Backend) -> Fitte
 
 
 def sums_by_rule(
-    structure: Structure, together: Array, started: Array, base: Array
-) -> tuple[Array, Array]:
+    structure: Structure, together: FloatArray, started: FloatArray, base: FloatArray
+) -> tuple[FloatArray, FloatArray]:
     """(L, K) twice: the leaf values and sums of `fit_by_rule` from sums over rows that are elsewhere.
 
     ``together`` (L, L): co-occurrences of leaves. ``started`` (L, K): leaf sums of targets less offsets.
@@ -297,7 +296,7 @@ def sums_by_rule(
     return values, sums
 
 
-def by_rule(s: Structure, t: int, sums: Array) -> Array:
+def by_rule(s: Structure, t: int, sums: FloatArray) -> FloatArray:
     """(L_t, K): the values of tree t's leaves from their sums, before the rate. Outputs that share a tree share its pattern."""
     own = slice(int(s.starts[t]), int(s.starts[t + 1]))
     rule, weights = known_regularisation(s).tree(t, own), s.leaf_weights[own]

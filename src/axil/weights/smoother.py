@@ -8,15 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil.adapters.contract import FittedSmoother
 from axil.adapters.linear_steps import LinearSteps
+from axil.arrays import FloatArray, IntArray
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.kernels.cpu import product
 from axil.machine.threads import one_blas_thread
 from axil.structure import Structure
-from axil.types import Array
 from axil.weights.answers import Answer, KnownAnswer, KnownEffects, RowEffects, dense
 from axil.weights.engine import (
     Deletable,
@@ -67,22 +66,22 @@ class Smoother(Deletable):
         return KnownAnswer(product(features, self.fitted.solution), intercepts)
 
     @one_blas_thread()
-    def apply(self, queries: Any, v: Array, base: float = 1.0) -> Array:
+    def apply(self, queries: Any, v: FloatArray, base: float = 1.0) -> FloatArray:
         solution = self.fitted.solution
         return np.asarray(self._features(queries) @ (v if solution is None else solution @ v))
 
     @one_blas_thread()
-    def combine(self, queries: Any, u: Any, base: float = 1.0) -> Array:
+    def combine(self, queries: Any, u: Any, base: float = 1.0) -> FloatArray:
         seen, solution = self._features(queries).T @ u, self.fitted.solution
         return dense(seen if solution is None else solution.T @ dense(seen))
 
     def mixed(self, queries: Any, u: Any, base: float = 1.0) -> Answer:
         return KnownAnswer(self.combine(queries, u).T, np.zeros((u.shape[1], self.n_outputs)))
 
-    def predicted(self, queries: Any, targets: Array) -> Array:
+    def predicted(self, queries: Any, targets: FloatArray) -> FloatArray:
         return self.apply(queries, targets)
 
-    def leverage(self, available: int) -> Array:
+    def leverage(self, available: int) -> FloatArray:
         s = self.fitted
         if s.solution is None:
             return np.asarray(s.training.diagonal())
@@ -108,7 +107,7 @@ class Smoother(Deletable):
         columns = 1 if self.fitted.solution is None else 2 * self.fitted.training.shape[1]
         return Seconds(column, columns * column, column, columns * column, np.inf)
 
-    def _solution(self, question: str) -> Array:
+    def _solution(self, question: str) -> FloatArray:
         """(p, N): the solution of weighted least squares; refused where it is of anything else."""
         if isinstance(self.fitted.solution, LinearSteps):
             raise UnsupportedQuestionError(
@@ -131,31 +130,31 @@ class Smoother(Deletable):
             )
         return self.fitted.solution
 
-    def removal(self, queries: Any, targets: Array) -> Sequence[RowEffects]:
+    def removal(self, queries: Any, targets: FloatArray) -> Sequence[RowEffects]:
         """Weighted least squares: ``d F(x) / d w_j = k_j(x) / w_j * residual_j``."""
         self._solution("removal")
         residuals, weights = targets - self.predicted(None, targets), self.ask(queries).dense()
         return [KnownEffects(-weights * column) for column in residuals.T]
 
-    def pushes(self, queries: Any, targets: Array) -> Sequence[RowEffects]:
+    def pushes(self, queries: Any, targets: FloatArray) -> Sequence[RowEffects]:
         raise UnsupportedQuestionError(
             "pushes",
             "they are those of trees, and a linear smoother is fitted at once, not tree by tree",
             "Use the contributions of its explanation: weights times targets.",
         )
 
-    def deletion(self, queries: Any, targets: Array, available: int) -> Sequence[RowEffects]:
+    def deletion(self, queries: Any, targets: FloatArray, available: int) -> Sequence[RowEffects]:
         """Weighted least squares: ``-k_j(x) residual_j / (1 - K[j, j])``; nan where K[j, j] is one."""
         self._solution("removal")
         moves, weights = self._residuals_alone(targets, available), self.ask(queries).dense()
         return [KnownEffects(-weights * column) for column in moves.T]
 
-    def left_out(self, targets: Array, available: int) -> LeftOut:
+    def left_out(self, targets: FloatArray, available: int) -> LeftOut:
         """Weighted least squares: the residual without the row is ``residual_j / (1 - K[j, j])``."""
         self._solution("leave_one_out")
         return LeftOut(targets - self._residuals_alone(targets, available))
 
-    def _residuals_alone(self, targets: Array, available: int) -> Array:
+    def _residuals_alone(self, targets: FloatArray, available: int) -> FloatArray:
         """(N, K): the residual of each row in the fit without it; nan where nothing but the row determines its prediction."""
         left = 1.0 - self.leverage(available)[:, None]
         residuals = targets - self.predicted(None, targets)
@@ -163,7 +162,7 @@ class Smoother(Deletable):
             residuals, left, out=np.full_like(residuals, np.nan), where=left > LEAST_LEFT
         )
 
-    def around(self, queries: Any, values: Array) -> Array:
+    def around(self, queries: Any, values: FloatArray) -> FloatArray:
         """By |weight| where weights are sparse; a dense smoother has no rows around a query, and one mean for all."""
         features = self._features(queries)
         if self.fitted.solution is None:
@@ -171,7 +170,7 @@ class Smoother(Deletable):
         return everywhere(features.shape[0], values)
 
     @one_blas_thread()
-    def without(self, rows: NDArray[np.intp], targets: Array) -> Smoother:
+    def without(self, rows: IntArray, targets: FloatArray) -> Smoother:
         """Weighted least squares: ``k'(x) = k(x) - k_S(x) (I - K_SS)^-1 (I - K)_S`` for a set S of rows."""
         solution = self._solution("without")
         own = -(self.fitted.training[rows] @ solution)

@@ -18,12 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from axil.arrays import BoolArray, FloatArray, LeafArray
 from axil.kernels import Rows
 from axil.structure import Structure
-from axil.types import Array, Leaves
 
 
-def around_leaves(structure: Structure, rows: Rows, queries: Leaves | None, values: Array) -> Array:
+def around_leaves(
+    structure: Structure, rows: Rows, queries: LeafArray | None, values: FloatArray
+) -> FloatArray:
     """(n, S): the means of values (N, S) around queries in these trees' leaves, (n, T), or around the training rows.
 
     A row of values with a nan is not known, and no mean counts it. nan where no tree has a row that is known, or another one.
@@ -42,16 +44,16 @@ def around_leaves(structure: Structure, rows: Rows, queries: Leaves | None, valu
     return found
 
 
-def _known(values: Array) -> NDArray[np.bool_]:
+def _known(values: FloatArray) -> BoolArray:
     return np.asarray(~np.isnan(values).any(axis=1))
 
 
-def by_leaf(structure: Structure, rows: Rows, values: Array) -> Array:
+def by_leaf(structure: Structure, rows: Rows, values: FloatArray) -> FloatArray:
     """(L, S): sums of values (N, S) over the rows in each leaf."""
     return structure.by_leaves(rows.leaf_sums(values, None), drawn=False)  # type: ignore[no-any-return]
 
 
-def leaf_moments(sums: Array, met: NDArray[np.int64], own: Array | None) -> Array:
+def leaf_moments(sums: FloatArray, met: NDArray[np.int64], own: FloatArray | None) -> FloatArray:
     """(2, n, M): sums over the trees of the means over the rows in each query's leaf, and of these over the number of rows.
 
     ``sums`` (L, M): `by_leaf` of values (N, M) whose first column is one. ``met`` (n, T): the queries' leaves among all.
@@ -70,7 +72,7 @@ def leaf_moments(sums: Array, met: NDArray[np.int64], own: Array | None) -> Arra
     return total
 
 
-def _leaf_means(sums: Array) -> tuple[Array, Array]:
+def _leaf_means(sums: FloatArray) -> tuple[FloatArray, FloatArray]:
     """(L, M) twice: sums whose first column is a number of rows over that number, and over its square; 0 where it is 0."""
     count = sums[:, :1]
     there = count > 0.5
@@ -78,7 +80,7 @@ def _leaf_means(sums: Array) -> tuple[Array, Array]:
     return means, np.divide(means, count, out=np.zeros_like(sums), where=there)
 
 
-def _means(sums: Array, own: float) -> Array:
+def _means(sums: FloatArray, own: float) -> FloatArray:
     """(L, S + 2): sums (L, S) over the count without the row that asks (``own`` 1, or 0), the inverse of that, whether it is."""
     left = sums[:, -1:] - own
     there = left > 0.5
@@ -86,27 +88,27 @@ def _means(sums: Array, own: float) -> Array:
     return np.column_stack([sums[:, :-1] * share, share, there])
 
 
-def _read_out(structure: Structure, rows: Rows, table: Array) -> Array:
+def _read_out(structure: Structure, rows: Rows, table: FloatArray) -> FloatArray:
     out = np.empty((structure.n_rows, table.shape[1]))
     by_cells = np.ascontiguousarray(structure.by_cells(table, drawn=False))
     rows.read_out(by_cells, np.zeros(table.shape[1]), None, 0, out)
     return out
 
 
-def _looked_up(structure: Structure, table: Array, queries: Leaves) -> Array:
+def _looked_up(structure: Structure, table: FloatArray, queries: LeafArray) -> FloatArray:
     found = np.zeros((len(queries), table.shape[1]))
     for t, start in enumerate(structure.starts[:-1]):
         found += table[start + queries[:, t].astype(np.int64)]
     return _divided(found, 0.0)
 
 
-def _divided(found: Array, own: Any) -> Array:
+def _divided(found: FloatArray, own: Any) -> FloatArray:
     """(n, S): the sums over trees, less what the row itself put into them, over the number of trees that count."""
     total, trees = found[:, :-2] - own * found[:, -2:-1], found[:, -1:]
     return np.asarray(np.divide(total, trees, out=np.full_like(total, np.nan), where=trees > 0))
 
 
-def around_weights(weights: csr_array, values: Array, own: bool) -> Array:
+def around_weights(weights: csr_array, values: FloatArray, own: bool) -> FloatArray:
     """(n, S): the means of values (N, S) by |weight|, sparse (n, N); ``own``: row i is training row i, and left out of its own.
 
     Values that are nan, and queries without any other weight, as in `around_leaves`.
@@ -122,7 +124,7 @@ def around_weights(weights: csr_array, values: Array, own: bool) -> Array:
     return np.asarray(np.divide(total, weight, out=np.full_like(total, np.nan), where=weight > 0))
 
 
-def everywhere(n: int, values: Array) -> Array:
+def everywhere(n: int, values: FloatArray) -> FloatArray:
     """(n, S): the means of all values (N, S) that are known, for n rows that have no rows around them."""
     known = values[_known(values)]
     return np.tile(known.mean(axis=0) if len(known) else np.full(values.shape[1], np.nan), (n, 1))

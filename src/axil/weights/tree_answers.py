@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 import numpy as np
 
+from axil.arrays import FloatArray
 from axil.kernels import MEASURES, Backend
 from axil.machine.arrays import host, is_host
 from axil.machine.blocks import spans
 from axil.machine.threads import one_blas_thread
-from axil.types import Array
 from axil.weights.answers import Answer
 from axil.weights.largest import Largest
 from axil.weights.passes import Adjoints
@@ -44,13 +44,13 @@ class SweptAnswer(Answer):
 
     backend: Backend
     state: Any  #: (N, n), an array of the back end
-    intercepts: Array
+    intercepts: FloatArray
 
     @guarded
-    def dense(self) -> Array:
+    def dense(self) -> FloatArray:
         return host(self.state).T
 
-    def blocks(self) -> Iterator[tuple[int, Array]]:
+    def blocks(self) -> Iterator[tuple[int, FloatArray]]:
         yield 0, host(self.state)
 
     @guarded
@@ -64,12 +64,12 @@ class SweptAnswer(Answer):
 
     @guarded
     @one_blas_thread()
-    def product(self, targets: Array) -> Array:
+    def product(self, targets: FloatArray) -> FloatArray:
         return self.backend.sums(self.state, targets)
 
     @guarded
     @one_blas_thread()
-    def moments(self, values: Array) -> Array:
+    def moments(self, values: FloatArray) -> FloatArray:
         return np.stack(
             [
                 self.backend.sums(self.state, values, MEASURES.index(name))
@@ -84,19 +84,19 @@ class ReadOutAnswer(Answer):
 
     trees: BoostedTrees
     adjoints: Adjoints
-    intercepts: Array
+    intercepts: FloatArray
 
     @property
     def backend(self) -> Backend:
         return self.trees.backend
 
     @guarded
-    def dense(self) -> Array:
+    def dense(self) -> FloatArray:
         out = np.empty((self.trees.structure.n_rows, len(self.adjoints.beta)))
         self.trees.read_out(self.adjoints, 0, out)
         return out.T
 
-    def blocks(self) -> Iterator[tuple[int, Array]]:
+    def blocks(self) -> Iterator[tuple[int, FloatArray]]:
         for rows in spans(self.trees.structure.n_rows, READ_ROWS):
             out = np.empty((rows.stop - rows.start, len(self.adjoints.beta)))
             self.trees.read_out(self.adjoints, rows.start, out)
@@ -108,8 +108,8 @@ class ReadOutAnswer(Answer):
         collector.merge(*self.trees.largest(self.adjoints, collector.scale, collector.k))
 
     @guarded
-    def product(self, targets: Array) -> Array:
+    def product(self, targets: FloatArray) -> FloatArray:
         return self.trees.product(self.adjoints, targets)
 
-    def moments(self, values: Array) -> Array:
+    def moments(self, values: FloatArray) -> FloatArray:
         return self.trees.moments(self.adjoints, values)

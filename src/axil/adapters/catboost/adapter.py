@@ -35,8 +35,8 @@ from axil.adapters.frames import single_table
 from axil.adapters.percentiles import require_rows, with_base
 from axil.adapters.refusals import not_fitted, refuse
 from axil.adapters.routes import Routes
+from axil.arrays import BoolArray, FloatArray
 from axil.errors import InputError, UnsupportedModelError
-from axil.types import Array
 
 ROUNDING = 2.0**-24  # of float32, relative
 
@@ -194,7 +194,7 @@ class CatBoostAdapter(TreeModel):
             for k in range(self.n_outputs)
         ]
 
-    def _entry(self, rows: TrainingRows, means: Array) -> BoostedFit:
+    def _entry(self, rows: TrainingRows, means: FloatArray) -> BoostedFit:
         """All trees, for all outputs, whose targets have these means (K,)."""
         blob, n_trees, last = self._blob, len(self._n_leaves), self._fits[-1]
         factor = base_factor(last, n_trees, blob.scale, blob.bias, means)
@@ -279,7 +279,7 @@ class CatBoostAdapter(TreeModel):
             )
         return entries
 
-    def _shrunk_further(self, rows: TrainingRows, base: Array) -> float:
+    def _shrunk_further(self, rows: TrainingRows, base: FloatArray) -> float:
         """Factor by which trees that are no longer there had multiplied the others."""
         last, n_trees = self._fits[-1], len(self._n_leaves)
         if not last.shrink or n_trees >= last.iterations or not (rows.at_hand or rows.leaf_totals):
@@ -297,13 +297,13 @@ class CatBoostAdapter(TreeModel):
             )
         return factor
 
-    def _in_chains(self) -> NDArray[np.bool_]:
+    def _in_chains(self) -> BoolArray:
         """(L,): leaves of trees with constrained splits, which are pooled however light they are."""
         if self._chains is None:
             return np.zeros(int(self._n_leaves.sum()), dtype=np.bool_)
         return np.repeat(self._chains.longest() > 1, self._n_leaves)
 
-    def _recorded(self) -> Array | None:
+    def _recorded(self) -> FloatArray | None:
         """(L,): the weights of leaves that the model records, if it does."""
         recorded = self._blob.leaf_weights
         return recorded if len(recorded) == int(self._n_leaves.sum()) else None
@@ -314,7 +314,7 @@ class CatBoostAdapter(TreeModel):
         whole = recorded is not None and rows.totals.even and np.all(recorded == np.rint(recorded))
         return recorded.astype(np.int64) if recorded is not None and whole else None
 
-    def _recorded_by(self, rows: TrainingRows) -> Array | None:
+    def _recorded_by(self, rows: TrainingRows) -> FloatArray | None:
         """(N,): the weights that rows have in this record, where they are not their own."""
         if rows.totals.even or not self._shuffled(rows) or rows.weights is None:
             return None
@@ -334,7 +334,9 @@ class CatBoostAdapter(TreeModel):
         )
         return most_categories(rows.X, self._cat_features) > encoded
 
-    def _regularisation(self, rows: TrainingRows, base: Array) -> tuple[Array, Array, int | Array]:
+    def _regularisation(
+        self, rows: TrainingRows, base: FloatArray
+    ) -> tuple[FloatArray, FloatArray, int | FloatArray]:
         """rates (T,), l2 (L,) and steps."""
         n_trees, last = len(self._n_leaves), self._fits[-1]
         mean_weight = rows.totals.weight / rows.totals.n_rows
@@ -346,7 +348,7 @@ class CatBoostAdapter(TreeModel):
             )
         return settings_of_each_tree(self._fits, self._stages(rows, base), mean_weight)
 
-    def l2_at(self, l2: Array, before: float, after: float) -> Array:
+    def l2_at(self, l2: FloatArray, before: float, after: float) -> FloatArray:
         """Return l2 (L,) at another mean weight; several outputs keep it in float32, rounded once it is scaled."""
         scaled = super().l2_at(l2, before, after)
         for settings in self._fits:
@@ -356,7 +358,7 @@ class CatBoostAdapter(TreeModel):
                 )
         return scaled
 
-    def _stages(self, rows: TrainingRows, base: Array) -> Iterator[Stage]:
+    def _stages(self, rows: TrainingRows, base: FloatArray) -> Iterator[Stage]:
         """The sums that made the leaves of each tree; of the first alone where the rows have not been walked through the fit."""
         ends, negligible = np.cumsum(self._n_leaves)[:-1], 1e-9 * rows.totals.largest or 1.0
         values = np.split(self._blob.leaf_values.reshape(-1, self.n_outputs), ends)
@@ -399,7 +401,7 @@ class CatBoostAdapter(TreeModel):
         """The numbers that CatBoost casts to float32; of sparse rows zeros are numbers like others."""
         return X.toarray() if bool(sparse.issparse(X)) else single_table(X)
 
-    def predictions(self, X: Any) -> Array:
+    def predictions(self, X: Any) -> FloatArray:
         """(n, K): what ``predict`` gives."""
         found = self._model.predict(self._pool(X), prediction_type="RawFormulaVal")
         return np.asarray(found, dtype=np.float64).reshape(X.shape[0], self.n_outputs)

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.arrays import FloatArray
 from axil.errors import InputError
-from axil.types import Array
 
 HEAD = 8  # bytes before the FlatBuffer
 LEAF_VALUES, LEAF_WEIGHTS = 8, 9  # fields of the trees
@@ -137,12 +137,12 @@ class ModelBlob:
         return np.asarray(np.append(own, -1)[split], dtype=np.int64)
 
     @cached_property
-    def leaf_values(self) -> Array:
+    def leaf_values(self) -> FloatArray:
         """(L * K,): of each leaf its outputs."""
         return self.trees.numbers(LEAF_VALUES, "<f8")
 
     @cached_property
-    def leaf_weights(self) -> Array:
+    def leaf_weights(self) -> FloatArray:
         """(L,), or empty: total weights, kept by default and lost by some exports."""
         return self.trees.numbers(LEAF_WEIGHTS, "<f8")
 
@@ -152,7 +152,7 @@ class ModelBlob:
         return self.trees.number(14, "d", 1.0)
 
     @cached_property
-    def bias(self) -> Array:
+    def bias(self) -> FloatArray:
         """(K,): what is added to it."""
         several = self.trees.numbers(16, "<f8")
         return several if len(several) else np.full(self.n_outputs, self.trees.number(15, "d", 0.0))

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from axil.adapters.catboost.blob import ModelBlob, Table
 from axil.adapters.catboost.categories import Categories, Words, combined
+from axil.arrays import BoolArray, FloatArray
 from axil.errors import ExactnessError, UnsupportedModelError
 from axil.kernels.cpu import encodings_before, number_keys
-from axil.types import Array
 
 # ECtrType, catboost/libs/model/flatbuffers/ctr_data.fbs
 BORDERS, BUCKETS, MEAN, COUNTER, FREQUENCY = 0, 1, 2, 4, 5
@@ -78,7 +78,7 @@ class Encoding:
     denominator: float  #: of the prior
     scale: float  #: bins per unit, once the least encoding is zero
     #: bins up to which rows go left; the model keeps 0.999999 more, in float32, which is 1 more for large ones
-    borders: Array
+    borders: FloatArray
 
     @classmethod
     def of(cls, feature: Table) -> Encoding:
@@ -143,7 +143,7 @@ class Fold:
     categories: dict[int, Categories]  #: columns by their numbers among those of categories
     numbers: dict[int, Single]  #: columns by their numbers among those of numbers
     high: set[int]  #: columns of numbers whose missing values are above every border
-    targets: Array  #: (N, K)
+    targets: FloatArray  #: (N, K)
     most: int  #: categories or combinations that are told apart
     all_simple: bool  #: whether categories by themselves are always told apart
     classifications: list[Classification]  #: of the targets, from number 1 on
@@ -166,17 +166,17 @@ class Fold:
         """How targets were parted; 0 stands for the only way where a file has lost the number."""
         return self.classifications[max(counted.classes, 1) - 1]
 
-    def is_above(self, column: int, border: float) -> NDArray[np.bool_]:
+    def is_above(self, column: int, border: float) -> BoolArray:
         """(N,): whether numbers are above a border."""
         return above(self.numbers[column], border, column in self.high)
 
-    def equals(self, column: int, value: int) -> NDArray[np.bool_]:
+    def equals(self, column: int, value: int) -> BoolArray:
         """(N,): whether categories have this hash."""
         own = self.categories[column]
         return np.asarray((own.hashes == np.uint32(value & 0xFFFFFFFF))[own.codes])
 
 
-def above(values: Single, border: float, high: bool) -> NDArray[np.bool_]:
+def above(values: Single, border: float, high: bool) -> BoolArray:
     """(N,): whether numbers are above a border, missing ones too where they are ``high``."""
     with np.errstate(invalid="ignore"):
         found = values > np.float32(border)
@@ -329,12 +329,12 @@ class Classification:
     kind: str  #: by which CatBoost chose the borders
     by_class: bool  #: targets are classes, with borders between their numbers
 
-    def target(self, targets: Array) -> Array:
+    def target(self, targets: FloatArray) -> FloatArray:
         """(N,): the numbers that are parted, of targets (N, K)."""
         several = self.by_class and targets.shape[1] > 1
         return targets.argmax(axis=1).astype(np.float64) if several else targets[:, self.output]
 
-    def classes(self, target: Array) -> NDArray[np.int64]:
+    def classes(self, target: FloatArray) -> NDArray[np.int64]:
         """(N,): the class of each target (BuildTargetClassifier, catboost/private/libs/algo/target_classifier.cpp)."""
         from catboost.utils import calculate_quantization_grid
 
@@ -373,7 +373,7 @@ def classifications(settings: dict[str, Any], n_outputs: int) -> list[Classifica
     return found
 
 
-def classes_of(target: Array, totals: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+def classes_of(target: FloatArray, totals: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
     """(N,): the class of each target, where borders part the sorted targets into classes of ``totals`` rows each.
 
     The model does not keep the borders, but only which targets lie above them matters.

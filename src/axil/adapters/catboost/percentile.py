@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.arrays import BoolArray, FloatArray
 from axil.structure import Ranks
 from axil.structure.ranks import Picks
-from axil.types import Array
 
 PERCENTILES = ("MAE", "Quantile", "MultiQuantile", "MAPE")  # losses
 EPSILON = float(np.finfo(np.float64).eps)  # DBL_EPSILON
@@ -37,12 +37,12 @@ class CatBoostPercentile(Ranks):
     def follows_targets(self) -> bool:
         return self.by_size
 
-    def even(self, counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], Array]:
+    def even(self, counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], FloatArray]:
         """The first row."""
         reached = np.ceil(counts * self.alpha - EPSILON).astype(np.int64)
         return np.clip(reached, 1, counts) - 1, np.zeros(len(counts))
 
-    def weighed(self, weights: Array) -> tuple[int, int, float]:
+    def weighed(self, weights: FloatArray) -> tuple[int, int, float]:
         """The first row."""
         need = self.alpha * _total(weights) - EPSILON
         at = min(int(np.searchsorted(np.cumsum(weights), need, side="left")), len(weights) - 1)
@@ -51,7 +51,7 @@ class CatBoostPercentile(Ranks):
     def picks(
         self,
         leaf: NDArray[np.integer[Any]],
-        residuals: Array,
+        residuals: FloatArray,
         draw: NDArray[Any],
         is_base: bool = False,
     ) -> Picks:
@@ -88,8 +88,8 @@ class CatBoostPercentile(Ranks):
 
     @staticmethod
     def _searched(
-        leaf: NDArray[np.integer[Any]], residuals: Array, value: Array, n: int
-    ) -> NDArray[np.bool_]:
+        leaf: NDArray[np.integer[Any]], residuals: FloatArray, value: FloatArray, n: int
+    ) -> BoolArray:
         """(n,): leaves of many rows whose value a hundred bisections do not meet: it is zero, or nearly, and not the largest."""
         low, high = np.full(n, np.inf), np.full(n, -np.inf)
         np.minimum.at(low, leaf, residuals)
@@ -98,12 +98,12 @@ class CatBoostPercentile(Ranks):
         return np.asarray(many & (np.abs(value) <= (high - low) * 2.0**-47) & (value < high))
 
 
-def _total(weights: Array) -> float:
+def _total(weights: FloatArray) -> float:
     """Their sum, one after the other."""
     return float(np.cumsum(weights)[-1])
 
 
-def rules(loss: dict[str, Any], weights: Array | None) -> list[CatBoostPercentile]:
+def rules(loss: dict[str, Any], weights: FloatArray | None) -> list[CatBoostPercentile]:
     """The rule of each output, from the settings of the loss."""
     name, given = str(loss["type"]), dict(loss.get("params", {}))
     alphas = [float(alpha) for alpha in str(given.get("alpha", "0.5")).split(",")]

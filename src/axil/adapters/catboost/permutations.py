@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.arrays import FloatArray
 from axil.kernels.cpu import exchanged
-from axil.types import Array
 
 MULTIPLIER = 6364136223846793005
 WORD = (1 << 64) - 1
@@ -125,7 +125,7 @@ class AveragingFold:
         """(N,): the row in each place of the fold."""
         return np.asarray(self.first[self.places])
 
-    def recorded(self, weights: Array) -> Array:
+    def recorded(self, weights: FloatArray) -> FloatArray:
         """(N,): the weights that rows have in the model's record of its leaves, which permutes them once too often.
 
         See SumLeafWeights, catboost/private/libs/algo_helpers/approx_updater_helpers.cpp; leaf values are right.

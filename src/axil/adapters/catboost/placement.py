@@ -17,9 +17,9 @@ from axil.adapters.catboost.encodings import Encoder, Fold, above, classificatio
 from axil.adapters.catboost.permutations import AveragingFold
 from axil.adapters.catboost.splits import Ids, is_high, split_routes, tree_nodes
 from axil.adapters.contract import TrainingRows
+from axil.arrays import BoolArray, FloatArray
 from axil.errors import UnsupportedModelError
 from axil.kernels import Backend
-from axil.types import Array
 
 TOGETHER = 64  # encodings that are kept at a time, a byte for each row
 BLOCK = 1 << 14  # rows whose columns are put side by side
@@ -140,10 +140,10 @@ class Tests:
         self._column = np.repeat(np.arange(len(sizes)), sizes)  # of each split
         borders = [feature.numbers(3, "<f4").astype(np.float64) for feature in numbers]
         borders += [np.full(len(one_hot), 0.5), *(own.borders for own in self._encoder.encodings)]
-        self.borders: Array = np.concatenate(borders)
+        self.borders: FloatArray = np.concatenate(borders)
         high = np.zeros(len(sizes), dtype=np.bool_)
         high[: len(numbers)] = [is_high(feature) for feature in numbers]
-        self.high: NDArray[np.bool_] = high[self._column]
+        self.high: BoolArray = high[self._column]
 
     def columns(self, splits: Ids) -> tuple[Ids, list[NDArray[Any]]]:
         """The column of each of these splits, and the columns (N,) that they have."""
@@ -167,7 +167,7 @@ class Tests:
             self._fold.equals(*self._one_hot[i - n]) if i < n + m else self._encoder.bins(i - n - m)
         )
 
-    def passed(self, values: NDArray[Any], split: int) -> NDArray[np.bool_]:
+    def passed(self, values: NDArray[Any], split: int) -> BoolArray:
         """(N,): whether rows with these values go right."""
         if values.dtype.kind != "f":
             return np.asarray(

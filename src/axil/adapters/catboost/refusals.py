@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil.adapters.catboost.blob import ModelBlob
 from axil.adapters.catboost.encodings import classifications, encodings
@@ -28,6 +27,7 @@ from axil.adapters.refusals import (
     first_of,
     refusal,
 )
+from axil.arrays import BoolArray
 from axil.errors import UnsupportedModelError
 from axil.structure import Cut
 
@@ -252,7 +252,7 @@ def _backtracks(model: CatBoostReading) -> str:
 class Agreement:
     """Known facts where some trees disagree with the data."""
 
-    trees: NDArray[np.bool_]  #: (T,) those that agree
+    trees: BoolArray  #: (T,) those that agree
     continued: bool  #: whether training went on from another model, for sure
     sparse: int | None  #: the first column of sparse features with zeros above negative numbers
 
@@ -291,9 +291,7 @@ DOUBTS: tuple[Refusal[Agreement], ...] = (
 )
 
 
-def doubt(
-    continued: bool, sparse: int | None, agree: NDArray[np.bool_]
-) -> UnsupportedModelError | None:
+def doubt(continued: bool, sparse: int | None, agree: BoolArray) -> UnsupportedModelError | None:
     """Why only these trees (T,) agree with the data, as far as it is known."""
     return refusal(DOUBTS, Agreement(agree, continued, sparse))
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from axil.adapters.contract import Coefficients
+from axil.arrays import FloatArray
 from axil.structure import Chains
-from axil.types import Array
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def fit(settings: dict[str, Any]) -> FitSettings:
 
 
 def coefficients(
-    fit: FitSettings, rates: Array, scale: float, last_beta: float
+    fit: FitSettings, rates: FloatArray, scale: float, last_beta: float
 ) -> Coefficients | None:
     """Model shrinkage and the scale of predictions; None for neither, or where rates are open."""
     n_trees = len(rates)
@@ -86,7 +86,9 @@ def coefficients(
     return Coefficients(omega, beta)
 
 
-def base_factor(fit: FitSettings, n_trees: int, scale: float, bias: Array, means: Array) -> float:
+def base_factor(
+    fit: FitSettings, n_trees: int, scale: float, bias: FloatArray, means: FloatArray
+) -> float:
     """Factor of the base in predictions.
 
     Shrinking a model to its best iteration leaves the bias as all iterations that ran had shrunk it (ShrinkModel,
@@ -105,12 +107,12 @@ def base_factor(fit: FitSettings, n_trees: int, scale: float, bias: Array, means
 class Stage:
     """One tree as a replay meets it: sums of weight * residual (L, K), weights (L,) and the model's values (L, K)."""
 
-    sums: Array
-    weights: Array
-    values: Array
+    sums: FloatArray
+    weights: FloatArray
+    values: FloatArray
     negligible: float  #: a leaf value that rounding alone may make
 
-    def l2(self, fit: FitSettings, scaled: float) -> Array:
+    def l2(self, fit: FitSettings, scaled: float) -> FloatArray:
         """(L,): what one step would need as l2 for the value that this fit's steps lead to."""
         if fit.steps == 1 or scaled == 0.0:
             return np.full(len(self.weights), scaled)
@@ -118,7 +120,7 @@ class Stage:
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(self.weights > 0, self.weights * left / (1 - left), scaled)
 
-    def misses(self, rate: float, l2: Array) -> float:
+    def misses(self, rate: float, l2: FloatArray) -> float:
         """How far leaf values are from rate * sums / (weights + l2), relative to the largest."""
         filled = self.weights > 0
         expected = rate * self.sums[filled] / (self.weights + l2)[filled, None]
@@ -169,7 +171,7 @@ def shrunk_further(
 
 def settings_of_each_tree(
     fits: list[FitSettings], stages: Iterator[Stage], mean_weight: float
-) -> tuple[Array, Array, Array]:
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """rates (T,), l2 and steps (L,) of a continued model, of which CatBoost keeps the settings of the last fit, at times of more.
 
     Each tree takes the settings that lead to its values: those of a known fit, else those that solve for them, if more values

@@ -17,10 +17,10 @@ from axil.adapters.catboost.refusals import REFUSALS, CatBoostReading
 from axil.adapters.contract import TrainingRows
 from axil.adapters.refusals import Refusal, smooth_refusals
 from axil.adapters.smooth import ClassWeightRule, weighed_classes
+from axil.arrays import FloatArray
 from axil.errors import InputError
 from axil.trees.losses import Logistic, Loss, Softmax, Squared, poisson, tweedie
 from axil.trees.residual_losses import Huber, LogCosh, Pinball, ResidualLoss
-from axil.types import Array
 
 # By loss_function: its settings, and whether leaf values are gradient steps.
 _LOSSES: dict[str, Callable[[dict[str, Any], bool], Loss]] = {
@@ -48,7 +48,7 @@ _LOSSES: dict[str, Callable[[dict[str, Any], bool], Loss]] = {
 }
 
 
-def _balanced(counts: Array, sums: Array) -> Array:
+def _balanced(counts: FloatArray, sums: FloatArray) -> FloatArray:
     """Return the weights of auto_class_weights="Balanced" (catboost/private/libs/target/calc_class_weights.cpp).
 
     CatBoost cuts the sums of the rows' weights to whole numbers; they are in single precision here.
@@ -182,7 +182,7 @@ class SmoothCatBoost(CatBoostAdapter):
         """Whether every class that the model names was in the data; others have no output."""
         return self.n_outputs == 1 or self._named == self.n_outputs
 
-    def scores(self, X: Any) -> Array:
+    def scores(self, X: Any) -> FloatArray:
         """(n, K): of the classes that were in the data; CatBoost gives others a score of minus infinity."""
         if self._all_present:
             return self.predictions(X)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from axil.adapters.catboost.blob import ModelBlob, Table
 from axil.adapters.routes import Routes, SplitKind, Splits, make_routes
-from axil.types import Array
+from axil.arrays import BoolArray, FloatArray
 
 DEEPEST = 10  # symmetric trees of more levels are left to CatBoost, which tests one split per level and not one per node
 NONE_AS_LARGE = 2  # NanValueTreatment, catboost/libs/model/flatbuffers/features.fbs: a missing value is above every border
@@ -34,7 +34,7 @@ def routes(blob: ModelBlob, n_leaves: Ids) -> Routes | None:
 
 
 def split_routes(
-    starts: Ids, columns: Ids, borders: Array, high: NDArray[np.bool_], children: Ids
+    starts: Ids, columns: Ids, borders: FloatArray, high: BoolArray, children: Ids
 ) -> Routes | None:
     """Routes through nodes of these columns, borders and children; ``high``: missing values are above every border."""
     kinds = np.where(high, SplitKind.RIGHT, SplitKind.LEFT).astype(np.int64)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from axil.adapters.catboost.blob import HEAD, LEAF_VALUES, LEAF_WEIGHTS, parse
+from axil.arrays import FloatArray
 from axil.errors import UnsupportedQuestionError, shown
 from axil.structure.leaves import LeafFit
-from axil.types import Array
 
 
 def write(model: Any, fits: list[LeafFit]) -> Any:
@@ -41,7 +41,7 @@ def write(model: Any, fits: list[LeafFit]) -> Any:
     return written
 
 
-def _put_class_weights(model: Any, weights: Array, present: list[int]) -> None:
+def _put_class_weights(model: Any, weights: FloatArray, present: list[int]) -> None:
     """Write the weights of the classes that were in the data into the settings that the model keeps of its fit."""
     metadata = model.get_metadata()
     settings = json.loads(metadata["params"])
@@ -51,6 +51,6 @@ def _put_class_weights(model: Any, weights: Array, present: list[int]) -> None:
     metadata["params"] = json.dumps(settings)
 
 
-def _put(data: bytearray, start: int, numbers: Array) -> None:
+def _put(data: bytearray, start: int, numbers: FloatArray) -> None:
     found = np.ascontiguousarray(numbers, dtype="<f8").tobytes()
     data[start : start + len(found)] = found

@@ -27,10 +27,10 @@ from axil.adapters.lightgbm.text import LightGBMSettings, parse
 from axil.adapters.percentiles import require_rows, with_base
 from axil.adapters.refusals import not_fitted, refusal, refuse
 from axil.adapters.routes import Routes
+from axil.arrays import FloatArray
 from axil.errors import InputError, UnsupportedModelError
 from axil.scale import IDENTITY, TargetScale
 from axil.structure import Cut, Regularisation
-from axil.types import Array
 
 CLOSE = (
     1e-9  # tolerance of leaf values beyond which residuals are rounded otherwise than the library's
@@ -62,16 +62,16 @@ def booster_of(model: Any) -> Any:
     return model.booster_
 
 
-def _roots(targets: Array) -> Array:
+def _roots(targets: FloatArray) -> FloatArray:
     """Targets with reg_sqrt, in single precision as LightGBM takes them (src/objective/regression_objective.hpp)."""
     return _signed_roots(targets.astype(np.float32))
 
 
-def _signed_roots(values: Array) -> Array:
+def _signed_roots(values: FloatArray) -> FloatArray:
     return np.asarray(np.sign(values) * np.sqrt(np.abs(values)))
 
 
-def _squares(roots: Array) -> Array:
+def _squares(roots: FloatArray) -> FloatArray:
     return np.asarray(np.sign(roots) * roots * roots)
 
 
@@ -218,7 +218,7 @@ class LightGBMAdapter(TreeModel):
             ]
         return [self._smoothed(trees, rows, evidence) if self._estimates(totals) else trees]
 
-    def _without_base(self, hidden: Array) -> tuple[list[Array], Nodes | None]:
+    def _without_base(self, hidden: FloatArray) -> tuple[list[FloatArray], Nodes | None]:
         """The values of each tree's leaves, and the nodes, less the bases (T,) that LightGBM hides in them.
 
         A single leaf that holds nothing else is 0, not a rounding error. LightGBM 4.1 keeps no values of roots, but zeros.
@@ -366,7 +366,7 @@ class LightGBMAdapter(TreeModel):
             ):
                 yield [outcomes]
 
-    def _evidence(self, n_rows: int, weights: Array | None) -> LeafEvidence:
+    def _evidence(self, n_rows: int, weights: FloatArray | None) -> LeafEvidence:
         rule, l2 = self._rule, self._rule.leaf_denominators()
         return LeafEvidence(
             np.concatenate([[0], np.cumsum(self._n_leaves)]),
@@ -399,7 +399,7 @@ class LightGBMAdapter(TreeModel):
         )
 
     def _count_lone_leaves(
-        self, evidence: LeafEvidence, leaf_weights: Array | None, n_rows: int
+        self, evidence: LeafEvidence, leaf_weights: FloatArray | None, n_rows: int
     ) -> None:
         """Fill in how many rows the trees of a forest had that found no split, which LightGBM does not record."""
         lone = np.flatnonzero(self._n_leaves[1:] == 1) + 1
@@ -413,7 +413,7 @@ class LightGBMAdapter(TreeModel):
                     total = bag.sum() if evidence.weights is None else evidence.weights[bag].sum()
                     leaf_weights[evidence.starts[t]] = total
 
-    def _goss_weights(self) -> Array | None:
+    def _goss_weights(self) -> FloatArray | None:
         """(L,): the sums of second derivatives times the factors of GOSS; None without GOSS, or where a GPU rounds them."""
         if not self._reading.goss or self._reading.on_gpu:
             return None
@@ -423,7 +423,7 @@ class LightGBMAdapter(TreeModel):
         ]
         return np.concatenate(trees)
 
-    def _leaf_weights(self, totals: Totals) -> Array | None:
+    def _leaf_weights(self, totals: Totals) -> FloatArray | None:
         """(L,): the sums of weights that LightGBM recorded; None where it summed rounded ones."""
         if (
             self._reading.on_gpu
@@ -458,7 +458,7 @@ class LightGBMAdapter(TreeModel):
             return from_pandas(rows, self._booster.pandas_categorical or [])
         return array_of_floats(rows)
 
-    def predictions(self, X: Any) -> Array:
+    def predictions(self, X: Any) -> FloatArray:
         """(n, 1): what ``predict`` gives; with reg_sqrt before it is squared."""
         found = np.asarray(self._booster.predict(self._rows(X)), dtype=np.float64)[:, None]
         # Raw scores would do, but of boosting=rf they are sums, not means.

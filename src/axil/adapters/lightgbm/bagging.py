@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.boosted_fit import RowGradients
+from axil.arrays import BoolArray, FloatArray
 from axil.structure import Ranks, Regularisation
-from axil.types import Array
 
 Words = NDArray[np.uint32]
 
@@ -46,10 +46,10 @@ def streams(seed: int, n_rows: int) -> Words:
 class Seen:
     """Gradients of one iteration, whose sums make its leaves, in float32 as LightGBM keeps them."""
 
-    gradients: Array  #: (N, K) -g
-    hessians: Array | None = None  #: (N, K); None: 1, of squared error
-    weights: Array | None = None  #: (N,) where they are not in the two above
-    residuals: Array | None = None  #: (N, K) where percentiles of them make the leaves
+    gradients: FloatArray  #: (N, K) -g
+    hessians: FloatArray | None = None  #: (N, K); None: 1, of squared error
+    weights: FloatArray | None = None  #: (N,) where they are not in the two above
+    residuals: FloatArray | None = None  #: (N, K) where percentiles of them make the leaves
 
     @cached_property
     def pull(self) -> NDArray[np.float32]:
@@ -66,7 +66,7 @@ class Seen:
         return found if self.weights is None else found * self.weights.astype(np.float32)[:, None]
 
     @classmethod
-    def weighed(cls, weights: Array, residuals: Array) -> Seen:
+    def weighed(cls, weights: FloatArray, residuals: FloatArray) -> Seen:
         """Gradients that are rounded once, with their weights (N,)."""
         return cls(residuals * weights[:, None], weights[:, None])
 
@@ -86,14 +86,14 @@ class Bagging:
     Positive and negative rows may have fractions of their own.
     """
 
-    fraction: float | Array  # or (N,)
+    fraction: float | FloatArray  # or (N,)
     frequency: int
     generators: Words
     n_rows: int
-    bag: NDArray[np.bool_] | None = None
+    bag: BoolArray | None = None
     iteration: int = 0
 
-    def attempt(self, full: bool, seen: Seen | None) -> tuple[NDArray[np.bool_], Bagging]:
+    def attempt(self, full: bool, seen: Seen | None) -> tuple[BoolArray, Bagging]:
         """The rows (N,) that one more attempt at the trees of an iteration draws, and the state after it.
 
         ``full``: they were fitted on all rows. An attempt that finds no split leaves no tree, but its draws are gone.
@@ -148,7 +148,7 @@ class Goss:
         """See `Bagging.grown`."""
         return self
 
-    def _words(self, small: NDArray[np.bool_]) -> tuple[Words, Words]:
+    def _words(self, small: BoolArray) -> tuple[Words, Words]:
         """(N,) words of the rows that draw one, and the generators after that."""
         blocks = np.zeros((len(self.generators), BLOCK), dtype=np.bool_)
         blocks.ravel()[: len(small)] = small
@@ -217,18 +217,18 @@ class LeafEvidence:
 
     starts: NDArray[np.int64]  #: (T + 1,)
     counts: NDArray[np.int64]  #: (L,)
-    values: Array  #: (L,)
-    rates: Array  #: (T,) what multiplies the values of each tree; nan where it is not known
+    values: FloatArray  #: (L,)
+    rates: FloatArray  #: (T,) what multiplies the values of each tree; nan where it is not known
     rule: Regularisation
-    weights: Array | None  #: (N,)
+    weights: FloatArray | None  #: (N,)
     ranks: Ranks | None = None  #: where leaf values are percentiles
     counts_alone: bool = (
         False  #: whether the values do not follow from sums by the rule: row counts were estimated
     )
     #: (L,) sums of second derivatives that the model records, where leaf values do not show them
-    leaf_weights: Array | None = None
+    leaf_weights: FloatArray | None = None
 
-    def tree_values(self, tree: int) -> Array:
+    def tree_values(self, tree: int) -> FloatArray:
         """(L_t,): the values of one tree's leaves."""
         return self.values[self.starts[tree] : self.starts[tree + 1]]
 
@@ -270,7 +270,7 @@ class LeafEvidence:
         found = np.bincount(leaf, drawn * seen.bend[:, output].astype(np.float64), len(recorded))
         return bool(np.allclose(found, recorded, rtol=CLOSE_WEIGHTS, atol=0.0))
 
-    def _compared(self, tree: int, u: Array) -> int:
+    def _compared(self, tree: int, u: FloatArray) -> int:
         """2 where leaf values u (L_t,) before the rate are those of the tree, 1 where they are others."""
         v = self.values[self.starts[tree] : self.starts[tree + 1]]
         rate = self.rates[tree]
@@ -293,7 +293,7 @@ class DrawReplay:
         evidence: LeafEvidence,
         n_failures: int,
         forest: bool = False,
-        seen: Callable[[Array], Seen] = Seen,
+        seen: Callable[[FloatArray], Seen] = Seen,
     ):
         self.name = name
         self.needs_gradients = True
@@ -355,7 +355,7 @@ class DrawReplay:
         return found
 
     def _candidates(
-        self, tree: int, full: bool, everyone: NDArray[np.bool_], seen: Seen
+        self, tree: int, full: bool, everyone: BoolArray, seen: Seen
     ) -> Iterator[tuple[NDArray[Any], tuple[State, ...], int]]:
         """Draws for one iteration, the most likely first, each with the states after it and the failed attempts before it."""
         search = self._left >= 0

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.lightgbm.bagging import BLOCK, FACTORS, LOW, TERMS
-from axil.types import Array
+from axil.arrays import FloatArray
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class LightGBMDart:
     uniform: bool
     xgboost: bool
 
-    def run(self, stages: Sequence[Sequence[bool]], n_trees: int) -> tuple[Array, Array]:
+    def run(self, stages: Sequence[Sequence[bool]], n_trees: int) -> tuple[FloatArray, FloatArray]:
         """Coefficients omega (n_trees + 1, n_trees) and beta (n_trees + 1,) of the first trees.
 
         A stage is one training, which may go on from another, and says of each attempt at a tree whether it found a split.
@@ -116,7 +116,7 @@ class _Drops:
         self._total += self._new
         return self._new * (-k / d.rate) if d.xgboost else share * -k
 
-    def _draw(self, n: int) -> Array:
+    def _draw(self, n: int) -> FloatArray:
         """(n,) draws, one after the other."""
         found = []
         while n > 0:

@@ -22,9 +22,9 @@ from axil.adapters.lightgbm.adapter import LightGBMAdapter
 from axil.adapters.lightgbm.rates import stated_rates
 from axil.adapters.lightgbm.text import CATEGORICAL, TreeText
 from axil.adapters.linear_steps import LinearSteps, LinearTree
+from axil.arrays import FloatArray
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 from axil.machine.threads import one_blas_thread
-from axil.types import Array
 
 SINGULAR = 1e-13  # of the largest eigenvalue: below, rounding decides the coefficients
 UNSTEADY = 1e-8  # likewise: below, rounding may show in predictions
@@ -41,7 +41,7 @@ class LinearLeaf:
     columns: NDArray[
         np.int64
     ]  #: features that it has coefficients of; the last column of all, of ones, where it has a constant
-    coefficients: Array  #: of these
+    coefficients: FloatArray  #: of these
     first: int  #: the place of these coefficients in its tree, after which comes that of its value
     value: float
     plain: bool  #: whether it has its value for all rows
@@ -93,7 +93,7 @@ class LinearLightGBM(SmootherModel, LightGBMAdapter):
         self._leaves = [leaves_of(tree, self.n_features) for tree in self._trees]
         self._rates = stated_rates(self._trees, self._settings)
         self._penalty = self._settings.precisely("linear_lambda")[0]
-        self._compared: tuple[Any, Array | None, LinearSteps] | None = (
+        self._compared: tuple[Any, FloatArray | None, LinearSteps] | None = (
             None  # for `smoother`, which is asked next
         )
         if self._trees[0].n_leaves > 1 and self._trees[0].shrinkage == "1":  # which hides a base
@@ -106,7 +106,7 @@ class LinearLightGBM(SmootherModel, LightGBMAdapter):
                 "Fit with one learning rate, and pass the model in memory or pickled.",
             )
 
-    def _table(self, X: Any) -> Array:
+    def _table(self, X: Any) -> FloatArray:
         """(n, features + 1): the numbers, and ones."""
         table = self.table(X)
         if table is None:
@@ -121,19 +121,19 @@ class LinearLightGBM(SmootherModel, LightGBMAdapter):
         parts = [_features(own, leaf, table) for own, leaf in zip(self._leaves, leaves.T)]
         return sparse.hstack([sparse.csr_array(np.ones((len(table), 1))), *parts], format="csr")
 
-    def smoother(self, X: Any, weights: Array | None) -> FittedSmoother:
+    def smoother(self, X: Any, weights: FloatArray | None) -> FittedSmoother:
         """Coefficients from the targets, tree after tree."""
         compared, self._compared = self._compared, None
         if compared is None or compared[0] is not X or compared[1] is not weights:
             return FittedSmoother(self.coordinates(X), self._steps(X, weights, None))
         return FittedSmoother(self.coordinates(X), compared[2])
 
-    def check_kept(self, X: Any, targets: Array, weights: Array | None) -> None:
+    def check_kept(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> None:
         """Compare every leaf with the model: its rows, their weight, its value and what its coefficients add to predictions."""
         self._compared = X, weights, self._steps(X, weights, targets)
 
     @one_blas_thread()
-    def _steps(self, X: Any, weights: Array | None, targets: Array | None) -> LinearSteps:
+    def _steps(self, X: Any, weights: FloatArray | None, targets: FloatArray | None) -> LinearSteps:
         """The map, on a walk through the fit; with targets, every leaf is compared with the model."""
         leaves, table = (
             TreeModel.coordinates(self, X).T,
@@ -181,7 +181,7 @@ class LinearLightGBM(SmootherModel, LightGBMAdapter):
         return LinearSteps(counted / counted.sum() if from_mean else np.zeros(len(counted)), trees)
 
     def _tree(
-        self, t: int, leaf: NDArray[np.integer[Any]], table: Array, weights: Array
+        self, t: int, leaf: NDArray[np.integer[Any]], table: FloatArray, weights: FloatArray
     ) -> LinearTree:
         """One tree with its regressions."""
         own, rate = self._leaves[t], float(self._rates[t])
@@ -191,7 +191,7 @@ class LinearLightGBM(SmootherModel, LightGBMAdapter):
         )
         complete = ~np.array([each.plain for each in own])[leaf]
         order, steady = np.argsort(leaf, kind="stable"), np.ones(len(own))
-        blocks: list[Array] = []
+        blocks: list[FloatArray] = []
         for each, rows in enumerate(
             np.split(order, np.cumsum(np.bincount(leaf, minlength=len(own)))[:-1])
         ):
@@ -218,7 +218,7 @@ class LinearLightGBM(SmootherModel, LightGBMAdapter):
         )
 
     def _compare_coefficients(
-        self, t: int, tree: LinearTree, left: Array, stated: Array, totals: Totals
+        self, t: int, tree: LinearTree, left: FloatArray, stated: FloatArray, totals: Totals
     ) -> None:
         """Compare what residuals (N, 1) lead to with the model's weights, values and coefficients (P,) of a tree."""
         weight, recorded = (
@@ -261,7 +261,7 @@ class LinearLightGBM(SmootherModel, LightGBMAdapter):
             )
 
 
-def _rounded(left: Array, weights: Array | None) -> Array:
+def _rounded(left: FloatArray, weights: FloatArray | None) -> FloatArray:
     """(N, 1): residuals that are rounded once more with their weights, as LightGBM rounds them."""
     if weights is None:
         return left
@@ -269,7 +269,7 @@ def _rounded(left: Array, weights: Array | None) -> Array:
     return np.divide(both, weights, out=left[:, 0].copy(), where=weights > 0)[:, None]
 
 
-def _inverse(matrix: Array) -> tuple[Array, float]:
+def _inverse(matrix: FloatArray) -> tuple[FloatArray, float]:
     """The inverse of a normal matrix (q, q), and its smallest eigenvalue, relative to the largest, once its diagonal is one."""
     if not len(matrix):
         return matrix, 1.0
@@ -283,7 +283,7 @@ def _inverse(matrix: Array) -> tuple[Array, float]:
     return scale[:, None] * ((vectors / values) @ vectors.T) * scale, float(values[0] / values[-1])
 
 
-def _features(leaves: list[LinearLeaf], leaf: NDArray[np.integer[Any]], table: Array) -> Any:
+def _features(leaves: list[LinearLeaf], leaf: NDArray[np.integer[Any]], table: FloatArray) -> Any:
     """Sparse (n, P): what rows in these leaves multiply the coefficients of a tree by."""
     widest = max(len(own.columns) for own in leaves)
     columns = np.full((len(leaves), widest + 1), -1)

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.lightgbm.text import CATEGORICAL, TreeText
+from axil.arrays import BoolArray, FloatArray
 
 Ids = NDArray[np.int64]
 LAST = 1 << 30  # beyond all thresholds
@@ -34,8 +35,8 @@ class Grown:
 
     children: Ids  #: (S, 2)
     features: Ids  #: (S,)
-    thresholds: NDArray[np.float64]  #: (S,)
-    numerical: NDArray[np.bool_]  #: (S,)
+    thresholds: FloatArray  #: (S,)
+    numerical: BoolArray  #: (S,)
     signs: Ids  #: (S,) 1 where predictions must rise from left to right, -1 where they must fall
 
 

@@ -14,16 +14,15 @@ from functools import cached_property
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil.adapters.contract import Nodes
 from axil.adapters.lightgbm.reading import LightGBMReading
 from axil.adapters.lightgbm.rule import LightGBMRule
 from axil.adapters.refusals import Refusal, refuse
+from axil.arrays import BoolArray, FloatArray
 from axil.errors import UnsupportedModelError
 from axil.structure import Regularisation
 from axil.structure.nodes import Ids
-from axil.types import Array
 
 SURE = 0.01  # how closely a whole number must be shown to be told by its digits
 ROUND = 0.05  # likewise to SURE, where the values of all leaves tell a number together
@@ -65,8 +64,8 @@ class PathSmooth:
 
     rule: Regularisation
     smooth: float  #: path_smooth
-    counts: Array  #: (M,) rows
-    rates: Array  #: (T,)
+    counts: FloatArray  #: (M,) rows
+    rates: FloatArray  #: (T,)
     tolerance: float  #: of leaf values, relative to the largest of a tree
     rounding: (
         float  #: how far leaf values are off for sums that are rounded otherwise, relative likewise
@@ -76,7 +75,7 @@ class PathSmooth:
 
     @classmethod
     def of(
-        cls, rule: LightGBMRule, rates: Array, nodes: Nodes, tolerance: float, rounding: float
+        cls, rule: LightGBMRule, rates: FloatArray, nodes: Nodes, tolerance: float, rounding: float
     ) -> PathSmooth:
         """The nodes as they stand once a base is taken out of their values; refuses what hides the counts."""
         reading = rule.reading
@@ -97,8 +96,13 @@ class PathSmooth:
         return cls(own, rule.smooth, counts, rates, tolerance, rounding, bins / 2 + 1)
 
     def own(
-        self, tree: int, sums: Array, weights: Array, values: Array, hidden: float = 0.0
-    ) -> Array:
+        self,
+        tree: int,
+        sums: FloatArray,
+        weights: FloatArray,
+        values: FloatArray,
+        hidden: float = 0.0,
+    ) -> FloatArray:
         """(M_t,): the share of each node's raw value in its value, from the leaves' sums, second derivatives and values.
 
         ``hidden``: a base that was taken out of the values.
@@ -123,7 +127,7 @@ class PathSmooth:
         close = self.tolerance * largest
         smoothed = SmoothedNodes(nodes, self.smooth, counts, hessians, raw, said, slack, self.most)
 
-        def off(own: Array) -> float:
+        def off(own: FloatArray) -> float:
             made = replace(rule, nodes=replace(nodes, own=own)).leaf_values(sums, weights)
             return float(np.abs(made[leaves] - said[ends]).max())
 
@@ -160,14 +164,14 @@ class SmoothedNodes:
 
     nodes: Nodes
     smooth: float  #: path_smooth
-    counts: Array  #: (M,) rows, of a split as many as its children have
-    weights: Array  #: (M,) second derivatives
-    raw: Array  #: (M,) values before smoothing
-    values: Array  #: (M,) by the model's own account; nan where it does not say
-    slack: Array  #: (M,) how far these may be off
+    counts: FloatArray  #: (M,) rows, of a split as many as its children have
+    weights: FloatArray  #: (M,) second derivatives
+    raw: FloatArray  #: (M,) values before smoothing
+    values: FloatArray  #: (M,) by the model's own account; nan where it does not say
+    slack: FloatArray  #: (M,) how far these may be off
     most: float  #: how far the roundings of all bins may lead an estimate away
 
-    def likely(self) -> tuple[Array, bool]:
+    def likely(self) -> tuple[FloatArray, bool]:
         """(S,): the rows to the left of each split, by the values of its two children; and whether these tell all of them."""
         taken, made, told = np.empty(len(self.splits)), self.raw.copy(), True
         for k, split in enumerate(self.splits.tolist()):
@@ -214,24 +218,24 @@ class SmoothedNodes:
         return np.flatnonzero(self.nodes.leaf < 0)
 
     @cached_property
-    def rows(self) -> Array:
+    def rows(self) -> FloatArray:
         """(S,): of each split."""
         return self.counts[self.splits]
 
     @cached_property
-    def expected(self) -> Array:
+    def expected(self) -> FloatArray:
         """(S,): the rows of each split by the share of the left side in the second derivatives."""
         total = self.weights[self.splits]
         share = self.weights[self.nodes.children[self.splits, 0]] / np.where(total > 0, total, 1.0)
         return np.asarray(self.rows * share)
 
-    def shares(self, taken: Array) -> Array:
+    def shares(self, taken: FloatArray) -> FloatArray:
         """(M,): the share of each node's raw value in its value, with these rows (S,) to the left of each split."""
         counts = self.counts.copy()
         counts[self.nodes.children[self.splits]] = np.stack([taken, self.rows - taken], axis=1)
         return np.asarray(counts / (counts + self.smooth))
 
-    def solved(self, taken: Array) -> Array:
+    def solved(self, taken: FloatArray) -> FloatArray:
         """(S,): the rows to the left of each split that fit the values of all nodes together.
 
         Newton steps from ``taken``. Numbers that the values tell are rounded, and the others, on which no value depends, are
@@ -247,7 +251,7 @@ class SmoothedNodes:
                 break
         return taken
 
-    def _fit(self, taken: Array, free: NDArray[np.bool_]) -> tuple[Array, Array]:
+    def _fit(self, taken: FloatArray, free: BoolArray) -> tuple[FloatArray, FloatArray]:
         """(S,): the rows to the left of each split, those that are free fitted to the values; and how far these may be off."""
         low, high = (
             np.maximum(self.expected - self.most, 0.0),
@@ -269,7 +273,7 @@ class SmoothedNodes:
                 damping = max(damping, 1e-12) * 10
         return taken, self._step(taken, free, 0.0)[1]
 
-    def _made(self, taken: Array) -> Array:
+    def _made(self, taken: FloatArray) -> FloatArray:
         """(M,): the values of all nodes."""
         made = self.raw.copy()
         for split, n, rows in zip(self.splits.tolist(), taken.tolist(), self.rows.tolist()):
@@ -277,12 +281,14 @@ class SmoothedNodes:
                 made[child] += self.smooth / (own + self.smooth) * (made[split] - made[child])
         return made
 
-    def _misfit(self, taken: Array) -> float:
+    def _misfit(self, taken: FloatArray) -> float:
         """How far the values are from the model's, in their slacks, and the numbers from those expected; squared."""
         apart = (self.values - self._made(taken)) / self.slack
         return float(np.nansum(apart[1:] ** 2) + (((taken - self.expected) / self.most) ** 2).sum())
 
-    def _step(self, taken: Array, free: NDArray[np.bool_], damping: float) -> tuple[Array, Array]:
+    def _step(
+        self, taken: FloatArray, free: BoolArray, damping: float
+    ) -> tuple[FloatArray, FloatArray]:
         """(S,) twice: one Newton step of all numbers together, and how far each may be off.
 
         Values depend on nothing above but their parent's. So least squares are solved from the leaves up, where each node has a

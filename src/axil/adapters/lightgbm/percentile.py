@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.lightgbm.bagging import Seen
+from axil.arrays import FloatArray, IntArray
 from axil.structure import Ranks
 from axil.structure.ranks import Picks
-from axil.types import Array
 
 PERCENTILES = ("quantile", "regression_l1", "mape")  # objectives
 
@@ -27,12 +27,14 @@ class Percentile(Ranks):
     by_size: bool = (
         False  #: MAPE: whether ``weights`` are those of the samples over the sizes of the targets
     )
-    sample_weights: Array | None = (
+    sample_weights: FloatArray | None = (
         None  #: (N,) which `with_targets` of MAPE begins from; None: all one
     )
 
     @classmethod
-    def of_mape(cls, targets: Array, sample_weights: Array | None, own_segment: bool) -> Percentile:
+    def of_mape(
+        cls, targets: FloatArray, sample_weights: FloatArray | None, own_segment: bool
+    ) -> Percentile:
         """Return the median of MAPE, which weighs a row by 1 / max(1, |target|), in float32."""
         weights = np.float32(1.0) / np.maximum(np.float32(1.0), np.abs(targets.astype(np.float32)))
         if sample_weights is not None:
@@ -43,24 +45,24 @@ class Percentile(Ranks):
     def follows_targets(self) -> bool:
         return self.by_size
 
-    def with_targets(self, targets: Array) -> Percentile:
+    def with_targets(self, targets: FloatArray) -> Percentile:
         return (
             self.of_mape(targets, self.sample_weights, self.own_segment) if self.by_size else self
         )
 
-    def of_rows(self, rows: NDArray[np.intp]) -> Ranks:
+    def of_rows(self, rows: IntArray) -> Ranks:
         """Return the rule of a fit that has only these rows; ones that are left over are dropped again."""
         rule = super().of_rows(rows)
         return rule if self.by_size else replace(rule, weights=_handed_on(rule.weights))
 
-    def even(self, counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], Array]:
+    def even(self, counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], FloatArray]:
         """Linear between ranks, counted from the largest."""
         place = (counts - 1) * (1.0 - self.alpha)
         down = place.astype(np.int64) + 1  # of the upper row
         last = down >= counts
         return np.where(last, 0, counts - down - 1), np.where(last, 0.0, 1.0 - (place - (down - 1)))
 
-    def weighed(self, weights: Array) -> tuple[int, int, float]:
+    def weighed(self, weights: FloatArray) -> tuple[int, int, float]:
         """A mix of the rows whose cumulated weights are around the share; one of them where the upper weighs less than one."""
         n, total = len(weights), np.cumsum(weights)
         threshold = total[-1] * self.alpha
@@ -72,7 +74,7 @@ class Percentile(Ranks):
             return lower, lower, 0.0
         return at - 1, at, float((threshold - total[lower]) / (total[upper] - total[lower]))
 
-    def base(self, targets: Array, picked: Picks) -> float:
+    def base(self, targets: FloatArray, picked: Picks) -> float:
         """The mix of two targets in float32, of which their difference is rounded first."""
         lower, upper = targets[picked.rows[:, 0]].astype(np.float32)
         if self.weights is None:
@@ -86,10 +88,12 @@ class Gradients:
 
     objective: str
     ranks: Percentile
-    weights: Array | None  #: (N,) of the samples
+    weights: FloatArray | None  #: (N,) of the samples
 
     @classmethod
-    def of(cls, objective: str, alpha: float, targets: Array, weights: Array | None) -> Gradients:
+    def of(
+        cls, objective: str, alpha: float, targets: FloatArray, weights: FloatArray | None
+    ) -> Gradients:
         """Gradients of a fit to targets (N,), all in float32; alpha is the setting of the objective."""
         weights = _handed_on(weights)
         own_segment = _version() >= (4, 7)
@@ -100,7 +104,7 @@ class Gradients:
             own_alpha = float(np.float32(alpha))
         return cls(objective, Percentile(own_alpha, weights, own_segment=own_segment), weights)
 
-    def start(self, targets: Array) -> tuple[float, float]:
+    def start(self, targets: FloatArray) -> tuple[float, float]:
         """Where the fit starts, the same percentile of the targets (N,), and how far float32 may leave it off."""
         found = self.ranks.picks(
             np.zeros(len(targets), dtype=np.int64), targets, np.ones(len(targets))
@@ -109,7 +113,7 @@ class Gradients:
             np.abs(targets[found.rows[:, 0]]).max()
         )
 
-    def seen(self, residuals: Array) -> Seen:
+    def seen(self, residuals: FloatArray) -> Seen:
         """The gradients where these residuals (N, 1) are left."""
         if self.objective == "quantile":
             above = residuals.astype(np.float32) > 0
@@ -124,7 +128,7 @@ class Gradients:
         return Seen(pull * self.ranks.weights[:, None], hessians, residuals=residuals)
 
 
-def _handed_on(weights: Array | None) -> Array | None:
+def _handed_on(weights: FloatArray | None) -> FloatArray | None:
     """Return the weights (N,) as Dataset.set_weight of the package for Python hands them on: ones as None."""
     if weights is not None and bool(np.all(weights == 1.0)):
         return None

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil.adapters.boosted_fit import BoostedFit, Schedule
 from axil.adapters.lightgbm.text import LightGBMSettings, TreeText
 from axil.adapters.refusals import Refusal
-from axil.types import Array
+from axil.arrays import BoolArray, FloatArray
 
 SHOWN = 1e-6  # of the largest leaf value: from here on a rate can be recovered from leaf values
 NEGLIGIBLE = 1e-6  # of the largest leaf value: what rounding leaves of a base that was taken out
@@ -23,7 +22,7 @@ NEGLIGIBLE = 1e-6  # of the largest leaf value: what rounding leaves of a base t
 
 def stated_rates(
     trees: Sequence[TreeText], settings: LightGBMSettings, n_outputs: int = 1
-) -> Array:
+) -> FloatArray:
     """(T,): the learning rate where it is one number, surely known; nan otherwise, and 0 for trees of one leaf."""
     printed = {tree.shrinkage for tree in trees[n_outputs:] if tree.n_leaves > 1}
     printed |= {tree.shrinkage for tree in trees[:n_outputs]} - {"1"}  # which a base hides
@@ -36,7 +35,7 @@ def stated_rates(
     return np.array([rate if tree.n_leaves > 1 else 0.0 for tree in trees])
 
 
-def hidden_rate(values: Array, others: Array, settings: LightGBMSettings) -> float:
+def hidden_rate(values: FloatArray, others: FloatArray, settings: LightGBMSettings) -> float:
     """The rate of a first tree of leaf values (L,) for which LightGBM writes 1 (Tree::AddBias, include/LightGBM/tree.h).
 
     Two leaves do not separate the rate from the targets, so it is taken for that of all ``others``; see `FIRST`. Else nan: to be
@@ -49,13 +48,13 @@ def hidden_rate(values: Array, others: Array, settings: LightGBMSettings) -> flo
     return np.nan if recoverable else settings.precisely("learning_rate")[0]
 
 
-def _first_alone(agree: NDArray[np.bool_]) -> str:
+def _first_alone(agree: BoolArray) -> str:
     """Other targets would show in later trees as well."""
     return "unknown for tree 0" if len(agree) > 1 and not agree[0] and agree[1:].all() else ""
 
 
 #: Of models whose first rate was taken for that of the others, asked with the trees (T,) that agree with the data.
-FIRST: tuple[Refusal[NDArray[np.bool_]], ...] = (
+FIRST: tuple[Refusal[BoolArray], ...] = (
     Refusal(
         "learning_rate",
         _first_alone,
@@ -81,7 +80,7 @@ def refitted_trees(trees: Sequence[TreeText], settings: LightGBMSettings, l2: fl
     )
 
 
-def refit_rates(trees: Sequence[TreeText], settings: LightGBMSettings) -> tuple[Array, float]:
+def refit_rates(trees: Sequence[TreeText], settings: LightGBMSettings) -> tuple[FloatArray, float]:
     """(T,) rates of a refit, and the error of its leaf values where digits of theirs are lost, relative to the largest.
 
     They are those in memory: of a first tree that held the base 1 (Tree::AddBias, include/LightGBM/tree.h), others as they

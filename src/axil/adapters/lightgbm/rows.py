@@ -8,8 +8,8 @@ import numpy as np
 from scipy import sparse
 
 from axil.adapters.frames import as_frame, compressed, floats, word_columns
+from axil.arrays import FloatArray
 from axil.errors import InputError
-from axil.types import Array
 
 
 def as_lightgbm(X: Any, categories: list[Any]) -> Any:
@@ -32,7 +32,7 @@ def as_lightgbm(X: Any, categories: list[Any]) -> Any:
     return floats(frame, categories=dict(zip(categorical, categories)))
 
 
-def from_pandas(frame: Any, categories: list[Any]) -> Array | None:
+def from_pandas(frame: Any, categories: list[Any]) -> FloatArray | None:
     """A pandas frame in float64, categories numbered as at the fit; None where it has columns of other kinds."""
     kinds = [
         getattr(dtype, "kind", "") if isinstance(dtype, np.dtype) else "" for dtype in frame.dtypes

@@ -16,7 +16,7 @@ from axil.adapters.lightgbm.monotone import all_rivals
 from axil.adapters.lightgbm.rates import refit_rates
 from axil.adapters.lightgbm.reading import LightGBMReading
 from axil.adapters.lightgbm.text import CATEGORICAL, TreeText
-from axil.types import Array
+from axil.arrays import FloatArray
 
 EPSILON = 1e-15  # in the weight of every leaf of a split (kEpsilon, src/treelearner/feature_histogram.hpp)
 PRINTED_SLACK = 1e-5  # of itself: a value that is printed in six digits
@@ -91,7 +91,7 @@ class LightGBMRule:
     def _trees(self) -> tuple[TreeText, ...]:
         return self.reading.text.trees
 
-    def denominators(self, tree: TreeText) -> Array:
+    def denominators(self, tree: TreeText) -> FloatArray:
         """(2L - 1,): what regularisation adds to the denominators of the tree's splits and then of its leaves.
 
         lambda_l2, and cat_l2 below a split that groups categories (src/treelearner/feature_histogram.cpp).
@@ -104,13 +104,13 @@ class LightGBMRule:
         l2[tree.children[tree.splits_on(self.reading.subset_features)]] += self.cat_l2
         return l2
 
-    def leaf_denominators(self) -> Array:
+    def leaf_denominators(self) -> FloatArray:
         """(L,): what regularisation adds to the denominators of the leaves of all trees."""
         return np.concatenate(
             [self.denominators(tree)[tree.n_leaves - 1 :] for tree in self._trees]
         )
 
-    def slack(self, values: Array) -> Array:
+    def slack(self, values: FloatArray) -> FloatArray:
         """(L,): how far leaf values, before any base, are off by what LightGBM adds to their weights, and by a GPU's sums."""
         alone = np.full(1, np.inf)  # not divided by a weight
         weights = [
@@ -123,7 +123,7 @@ class LightGBMRule:
         )
         return np.asarray(own + self.single_slack(values) if self.reading.adds_in_single else own)
 
-    def single_slack(self, values: Array) -> Array:
+    def single_slack(self, values: FloatArray) -> FloatArray:
         """(L,): how far leaf values are off where a GPU adds up histograms in float32.
 
         A leaf's sum is the difference of sums over more rows, up to those of all, so it is off by what those are off by.
@@ -133,7 +133,7 @@ class LightGBMRule:
             SINGLE_SLACK * float(np.abs(values).max(initial=0.0)) / np.concatenate(shares)
         )
 
-    def _shares(self, tree: TreeText) -> Array:
+    def _shares(self, tree: TreeText) -> FloatArray:
         """(2L - 1,): the weight of each split and then each leaf, l2 included, as a share of that of all rows."""
         if tree.n_leaves == 1:
             return np.ones(1)

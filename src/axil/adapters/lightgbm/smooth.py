@@ -24,10 +24,10 @@ from axil.adapters.lightgbm.refusals import REFUSALS
 from axil.adapters.objective import Objective, as_objective
 from axil.adapters.refusals import Refusal, first_of, smooth_refusals
 from axil.adapters.smooth import WEIGHS_CLASSES, label_factors, weighed_classes
+from axil.arrays import FloatArray
 from axil.errors import InputError, UnsupportedModelError
 from axil.trees.losses import Logistic, Loss, Softmax, Squared, gamma, poisson, tweedie
 from axil.trees.residual_losses import Fair, Huber
-from axil.types import Array
 
 EPSILON = float(np.float32(1e-15))  # kEpsilon, include/LightGBM/meta.h
 
@@ -218,7 +218,7 @@ class SmoothLightGBM(LightGBMAdapter):
         elif objective == "custom" and self.n_outputs > 1:
             self.classes = np.arange(self.n_outputs)
 
-    def scores(self, X: Any) -> Array:
+    def scores(self, X: Any) -> FloatArray:
         """(n, K)."""
         found = self._booster.predict(self._rows(X), raw_score=True)
         found = np.asarray(found, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
@@ -302,7 +302,7 @@ class SmoothLightGBM(LightGBMAdapter):
         )
         return replace(fit, smoothing=self._smoothing(fit))
 
-    def _averaged(self, base: Array) -> Coefficients:
+    def _averaged(self, base: FloatArray) -> Coefficients:
         """Return how the trees of a forest add up: each sees the start alone, and their mean is the score.
 
         A tree that finds no split has a step of its rows in place of a leaf value, and not the start; that of the first
@@ -388,7 +388,7 @@ class SmoothLightGBM(LightGBMAdapter):
     def _loss(self) -> Loss:
         return _LOSSES[self._objective](self)
 
-    def _start(self, targets: Array, weights: Array | None) -> Array:
+    def _start(self, targets: FloatArray, weights: FloatArray | None) -> FloatArray:
         """(K,): BoostFromScore of each objective."""
         self._loss.check(targets)
         return self._loss.start(np.average(targets, axis=0, weights=weights))
@@ -398,7 +398,7 @@ class SmoothLightGBM(LightGBMAdapter):
         """Whether `label_factors` are counted from the labels of all rows."""
         return self._objective == "binary" and self._settings.flag("is_unbalance")
 
-    def label_factors(self, targets: Array) -> Array | None:
+    def label_factors(self, targets: FloatArray) -> FloatArray | None:
         """Return the factors (N,) of scale_pos_weight and is_unbalance, which do not reach the start (binary_objective.hpp)."""
         if self._objective != "binary":
             return None
@@ -414,7 +414,7 @@ class SmoothLightGBM(LightGBMAdapter):
         more = max(positive, negative) / np.array([positive, negative])
         return label_factors(targets, scale * more[0], more[1])
 
-    def _balanced(self, evidence: LeafEvidence, targets: Array) -> DrawReplay | None:
+    def _balanced(self, evidence: LeafEvidence, targets: FloatArray) -> DrawReplay | None:
         """Bagging with fractions for positive and negative rows, where a fit of two classes has them; they come first."""
         positive, negative = (self.setting(f"{name}_bagging_fraction") for name in ("pos", "neg"))
         whole = positive == negative == 1.0 or self._settings.number("bagging_freq") == 0

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from axil.adapters.lightgbm.bagging import Bagging, Goss, goss, streams
 from axil.adapters.lightgbm.dart import LightGBMDart
+from axil.arrays import BoolArray, FloatArray
 from axil.errors import InputError
 from axil.structure.leaves import NEGLIGIBLE
 
@@ -79,7 +80,7 @@ class TreeText:
     def is_linear(self) -> bool:
         return self.fields.get("is_linear", "0") != "0"
 
-    def floats(self, key: str) -> NDArray[np.float64]:
+    def floats(self, key: str) -> FloatArray:
         return np.array(self.fields.get(key, "").split(), dtype=np.float64)
 
     def integers(self, key: str) -> NDArray[np.int64]:
@@ -163,19 +164,17 @@ class TreeText:
         return found
 
     @property
-    def sends_missing_right(self) -> NDArray[np.bool_]:
+    def sends_missing_right(self) -> BoolArray:
         """(L - 1,): which splits on numbers know of missing values and send them to the right."""
         kinds = self.integers("decision_type")
         knows = (kinds & (3 << MISSING_SHIFT)) != 0
-        found: NDArray[np.bool_] = knows & ((kinds & (CATEGORICAL | DEFAULT_LEFT)) == 0)
+        found: BoolArray = knows & ((kinds & (CATEGORICAL | DEFAULT_LEFT)) == 0)
         return found
 
-    def splits_on(self, features: frozenset[int]) -> NDArray[np.bool_]:
+    def splits_on(self, features: frozenset[int]) -> BoolArray:
         """(L - 1,): which splits are categorical and on one of these features."""
         categorical = (self.integers("decision_type") & CATEGORICAL) != 0
-        found: NDArray[np.bool_] = (
-            np.isin(self.integers("split_feature"), sorted(features)) & categorical
-        )
+        found: BoolArray = np.isin(self.integers("split_feature"), sorted(features)) & categorical
         return found
 
 

@@ -34,9 +34,9 @@ from axil.adapters.sklearn.trees import (
     numbers,
     stacked,
 )
+from axil.arrays import BoolArray, FloatArray
 from axil.errors import InputError, UnsupportedModelError
 from axil.inputs.libraries import needed_pandas
-from axil.types import Array
 
 Indices = NDArray[np.integer[Any]]
 
@@ -83,21 +83,21 @@ class GradientBoostingAdapter(StackAdapter):
             ranks = SklearnHuber(0.5, rows.weights, weighs_leaves=True, **how)
         return [with_base(found, ranks, rows, None if constant else float(start[0]), 0.0)]
 
-    def kept_rows(self, n_rows: int, labels: Array | None = None) -> Indices | None:
+    def kept_rows(self, n_rows: int, labels: FloatArray | None = None) -> Indices | None:
         """The rows that early stopping left to fit on, in the order of the fit; None: all. It split classes (N,) evenly."""
         model = self._model
         if model.n_iter_no_change is None:
             return None
         return training_rows(n_rows, model.validation_fraction, int(model.random_state), labels)
 
-    def _start(self) -> tuple[Array, bool]:
+    def _start(self) -> tuple[FloatArray, bool]:
         """(K,): where predictions start, and whether that comes of the targets' means."""
         init = self._model.init_
         if isinstance(init, str) or fits_init(self._model):
             return np.zeros(self.n_outputs), False
         return np.asarray(init.constant_, dtype=np.float64).reshape(1), init.strategy == "mean"
 
-    def _stages(self, rows: TrainingRows, labels: Array | None = None) -> BoostedFit:
+    def _stages(self, rows: TrainingRows, labels: FloatArray | None = None) -> BoostedFit:
         model, n_rows = self._model, rows.totals.n_rows
         rate, fitted, (start, from_mean) = (
             float(model.learning_rate),
@@ -139,14 +139,14 @@ class StagesAfterInit(GradientBoostingAdapter):
         """The trees, which take offsets."""
         return [self._stages(rows)]
 
-    def predictions(self, X: Any) -> Array:
+    def predictions(self, X: Any) -> FloatArray:
         """(n, 1): what the trees add to the predictions of init."""
         first = np.asarray(self._model.init_.predict(self._rows(X)), dtype=np.float64).reshape(
             -1, 1
         )
         return np.asarray(super().predictions(X) - first)
 
-    def whole(self, X: Any) -> Array:
+    def whole(self, X: Any) -> FloatArray:
         """(n, 1): what ``predict`` gives."""
         return super().predictions(X)
 
@@ -198,7 +198,7 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
             digest.update(np.ascontiguousarray(predictor.raw_left_cat_bitsets).tobytes())
         return digest.hexdigest()
 
-    def trees(self, rows: TrainingRows, labels: Array | None = None) -> list[BoostedFit]:
+    def trees(self, rows: TrainingRows, labels: FloatArray | None = None) -> list[BoostedFit]:
         """The trees; rows that early stopping held out, class by class (N,), are drawn again from the seed of the model."""
         no_offsets(rows)
         if not rows.totals.weighted and getattr(self._model, "_fitted_with_sw", False):
@@ -258,7 +258,7 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
             [tree.nodes[name][inner] for tree, inner in zip(self._predictors, self._inner)]
         )
 
-    def _training_rows(self, n_rows: int, labels: Array | None) -> Indices | None:
+    def _training_rows(self, n_rows: int, labels: FloatArray | None) -> Indices | None:
         """The rows of the fit; None: all, as where the caller gave rows of his own to stop early by."""
         model = self._model
         split = model.do_early_stopping_ and model.validation_fraction is not None
@@ -360,15 +360,15 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
         return X.set_axis(self.feature_names, axis=1)
 
 
-def bits(words: NDArray[np.uint32]) -> NDArray[np.bool_]:
+def bits(words: NDArray[np.uint32]) -> BoolArray:
     """(256,): which bits are set, the lowest of the first word first."""
-    found: NDArray[np.bool_] = (
+    found: BoolArray = (
         np.unpackbits(np.ascontiguousarray(words).view(np.uint8), bitorder="little") != 0
     )
     return found
 
 
-def all_but(rows: Indices | None, n_rows: int) -> NDArray[np.bool_] | None:
+def all_but(rows: Indices | None, n_rows: int) -> BoolArray | None:
     """(N,): which rows a fit to these alone held out; None for a fit to all."""
     if rows is None:
         return None

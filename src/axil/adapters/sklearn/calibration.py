@@ -14,16 +14,15 @@ from inspect import signature
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import check_cv
 
 from axil.adapters.contract import TrainingRows
 from axil.adapters.members import Member, SumModel
 from axil.adapters.sklearn.trees import as_it_is
+from axil.arrays import FloatArray, IntArray
 from axil.errors import InputError, UnsupportedModelError
 from axil.inputs.copies import owned
-from axil.types import Array
 
 
 class Scored(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -58,12 +57,12 @@ class Calibration:
     }
 
     curves: Any  #: scikit-learn's classifier and curves, with a `Scored` or `Likely` in the place of the classifier
-    columns: NDArray[np.intp]  #: the classes of the classifier inside among all
+    columns: IntArray  #: the classes of the classifier inside among all
     before: Any  #: the `Calibration` of the classifier inside, which has the same scores
     #: from predictions to what the curves were fitted to, where that is neither scores nor probabilities
     decisions: Any = None
 
-    def probabilities(self, scores: Array, means: Array) -> Array:
+    def probabilities(self, scores: FloatArray, means: FloatArray) -> FloatArray:
         """(n, K): from scores (n, K) and what the link makes of them."""
         if self.before is not None:
             means = self.before.probabilities(scores, means)
@@ -105,7 +104,7 @@ class MeanOfCurves:
     }
 
 
-def folds_of(model: Any, X: Any, codes: NDArray[np.intp]) -> list[NDArray[np.intp]]:
+def folds_of(model: Any, X: Any, codes: IntArray) -> list[IntArray]:
     """Return the rows that each classifier of a calibrated ensemble was fitted on, as its ``cv`` splits them again.
 
     Parameters
@@ -165,11 +164,11 @@ class CalibratedEnsemble(SumModel):
         """Return the classifiers with the rows that each of them was fitted on."""
         return members_on_folds(self._splitting, self.members, rows)
 
-    def _mean_before(self, X: Any) -> Array:
+    def _mean_before(self, X: Any) -> FloatArray:
         """Return the mean of the classifiers' own probabilities, or shares, before calibration: (n, K)."""
         return np.asarray(np.mean([member.model.predictions(X) for member in self.members], axis=0))
 
-    def mean_probabilities(self, X: Any) -> Array:
+    def mean_probabilities(self, X: Any) -> FloatArray:
         """Return the calibrated probabilities that the model predicts: (n, K)."""
         with (
             warnings.catch_warnings()

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from axil.adapters.bags import DrawnAgain
 from axil.adapters.boosted_fit import RowGradients
+from axil.arrays import BoolArray, FloatArray
 from axil.errors import InputError
 from axil.kernels.cpu import bootstrapped
-from axil.types import Array
 
 Indices = NDArray[np.integer[Any]]
 
@@ -22,7 +22,7 @@ _LARGEST = (
 
 
 def training_rows(
-    n_rows: int, held_out: float | int, seed: int, classes: Array | None = None
+    n_rows: int, held_out: float | int, seed: int, classes: FloatArray | None = None
 ) -> Indices:
     """The rows that are left to fit on, in the order of the fit, once early stopping has held some out of each class (N,)."""
     from sklearn.model_selection import train_test_split
@@ -77,7 +77,7 @@ class StageSampler:
         drawn[self._rows[self._masks[tree // self._trees_per_stage]]] = 1
         return drawn
 
-    def _stages(self) -> Iterator[NDArray[np.bool_]]:
+    def _stages(self) -> Iterator[BoolArray]:
         """The rows of each stage among those of the fit, without end."""
         from sklearn.ensemble._gradient_boosting import _random_sample_mask
 
@@ -105,7 +105,7 @@ class BootstrapSampler:
         name: str,
         n_rows: int,
         bags: Callable[[], Iterable[Indices]],
-        factor: Callable[[Indices], Array] | None = None,
+        factor: Callable[[Indices], FloatArray] | None = None,
         seeds: list[int] | None = None,
         n_drawn: int = 0,
     ):

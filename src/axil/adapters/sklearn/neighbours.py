@@ -11,10 +11,10 @@ from axil.adapters.contract import FittedSmoother
 from axil.adapters.kept_rows import check_rows, check_targets
 from axil.adapters.sklearn.smoothers import SmootherAdapter, dense, rounding_of_mean
 from axil.adapters.sklearn.solutions import neighbour_weights
+from axil.arrays import FloatArray
 from axil.errors import InputError, shown
 from axil.inputs.copies import owned
 from axil.inputs.label_classes import LabelClasses
-from axil.types import Array
 
 
 class NeighboursAdapter(SmootherAdapter):
@@ -61,11 +61,11 @@ class NeighboursAdapter(SmootherAdapter):
         """Rows as they are given: distances between sparse rows, or rows in float32, are rounded otherwise."""
         return self._as_given(X)
 
-    def again(self, X: Any, targets: Array, weights: Array | None) -> Array | None:
+    def again(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> FloatArray | None:
         """Nothing: neighbours are found, not solved for."""
         return None
 
-    def check_kept(self, X: Any, targets: Array, weights: Array | None) -> None:
+    def check_kept(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> None:
         """Any rows have neighbours, so that predictions would agree for any X."""
         check_rows(self._model._fit_X, self._rows(X))
         kept = np.asarray(self._model._y)
@@ -77,7 +77,7 @@ class NeighboursAdapter(SmootherAdapter):
             kept = kept.reshape(-1, 1) == np.arange(len(self.classes))
         check_targets(kept.astype(np.float64).reshape(targets.shape), targets)
 
-    def smoother(self, X: Any, weights: Array | None) -> FittedSmoother:
+    def smoother(self, X: Any, weights: FloatArray | None) -> FittedSmoother:
         """The neighbours of the training rows, themselves among them."""
         if weights is not None:
             raise InputError("Neighbours take no sample_weight: leave it out.")
@@ -108,7 +108,7 @@ class NeighboursAdapter(SmootherAdapter):
             )
         return weights
 
-    def _neighbours(self, rows: Array) -> tuple[Any, Any]:
+    def _neighbours(self, rows: FloatArray) -> tuple[Any, Any]:
         find = (
             self._model.radius_neighbors
             if hasattr(self._model, "radius_neighbors")

@@ -20,9 +20,9 @@ from axil.adapters.sklearn.calibration import MeanOfCurves, ensemble_members, me
 from axil.adapters.sklearn.refusals import CALIBRATION, CLASSES, SMOOTH_REASONS
 from axil.adapters.sklearn.side_by_side import Classifiers, classifiers_of
 from axil.adapters.sklearn.trees import as_it_is, bagged_numbers, bags, bags_trees, with_bags
+from axil.arrays import FloatArray
 from axil.errors import UnsupportedModelError
 from axil.inputs.copies import owned
-from axil.types import Array
 
 #: scikit-learn's smooth learners, whose predictions have derivatives.
 SMOOTH = {name for name, why in CLASSES.items() if why.reason in SMOOTH_REASONS}
@@ -231,7 +231,7 @@ def _side_by_side(model: Any) -> ModelsInside | None:
     )
 
 
-def _own_scores(found: Classifiers, X: Any) -> Array | None:
+def _own_scores(found: Classifiers, X: Any) -> FloatArray | None:
     """Return the scores (n, K) of the models inside by the whole's account, where it has one."""
     if not hasattr(found.model, "decision_function"):
         return None

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.arrays import FloatArray
 from axil.structure import Ranks
 from axil.structure.ranks import Picks
-from axil.types import Array
 
 PERCENTILES = ("absolute_error", "quantile", "huber")  # losses
 
@@ -30,13 +30,13 @@ class SklearnPercentile(Ranks):
         False  #: as gradient boosting weighs leaves where no weights were given: by ones
     )
 
-    def even(self, counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], Array]:
+    def even(self, counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], FloatArray]:
         """Return ranks and the shares of the next ones, linear between ranks."""
         place = np.asarray((counts - 1) * self.alpha, dtype=np.float64)
         rank = np.floor(place).astype(np.int64)
         return rank, place - rank
 
-    def weighed(self, weights: Array) -> tuple[int, int, float]:
+    def weighed(self, weights: FloatArray) -> tuple[int, int, float]:
         """The first row that reaches the share, or its mean with the next one."""
         total = np.cumsum(weights)
         threshold = self.alpha * total[-1] or np.nextafter(0.0, 1.0)
@@ -48,7 +48,7 @@ class SklearnPercentile(Ranks):
     def picks(
         self,
         leaf: NDArray[np.integer[Any]],
-        residuals: Array,
+        residuals: FloatArray,
         draw: NDArray[Any],
         is_base: bool = False,
     ) -> Picks:
@@ -83,7 +83,7 @@ class SklearnHuber(SklearnPercentile):
     def picks(
         self,
         leaf: NDArray[np.integer[Any]],
-        residuals: Array,
+        residuals: FloatArray,
         draw: NDArray[Any],
         is_base: bool = False,
     ) -> Picks:

@@ -10,10 +10,10 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil.adapters.refusals import EXPONENTIAL, Refusal
 from axil.adapters.sklearn.percentile import PERCENTILES
+from axil.arrays import BoolArray
 
 _LOGIT = "its first prediction is the logarithm of the odds of a mean, which is not a linear function of the targets"
 _FOREST = "A RandomForestClassifier has exact weights."
@@ -331,7 +331,7 @@ CALIBRATION: tuple[Refusal[Any], ...] = (
 )
 
 
-def _grown_on(agree: NDArray[np.bool_]) -> str:
+def _grown_on(agree: BoolArray) -> str:
     """How many trees at the end agree with the data while none before does; single wrong targets miss trees here and there."""
     last = len(agree) - int(agree.argmax())
     apart = agree[-last:].all() and not agree[:-last].any()
@@ -343,7 +343,7 @@ def _grown_on(agree: NDArray[np.bool_]) -> str:
 
 
 #: Of forests and bagging with warm_start, asked with the trees (T,) that agree with the data where some do not.
-STEPS: tuple[Refusal[NDArray[np.bool_]], ...] = (
+STEPS: tuple[Refusal[BoolArray], ...] = (
     Refusal(
         "warm_start",
         _grown_on,

@@ -22,10 +22,10 @@ from axil.adapters.members import Member, SumModel
 from axil.adapters.sklearn.adapter import reader_of
 from axil.adapters.sklearn.trees import as_it_is, no_offsets
 from axil.adapters.smooth import SmoothModel
+from axil.arrays import FloatArray
 from axil.errors import UnsupportedModelError
 from axil.inputs.copies import owned
 from axil.kernels import Backend
-from axil.types import Array
 
 Read = Callable[[Any], Any]
 
@@ -39,7 +39,7 @@ class Normalised:
         "additive": "scores are those of each class against the rest, and probabilities are divided by their sum",
     }
 
-    def probabilities(self, scores: Array, means: Array) -> Array:
+    def probabilities(self, scores: FloatArray, means: FloatArray) -> FloatArray:
         """(n, K): from the probabilities of each class."""
         total = means.sum(axis=1, keepdims=True)
         return np.asarray(np.divide(means, total, out=means.copy(), where=total != 0))
@@ -121,7 +121,7 @@ def read_exact(model: Any, inside: Read) -> Any:
     return whole
 
 
-def _second(inside: list[Any], X: Any) -> Array:
+def _second(inside: list[Any], X: Any) -> FloatArray:
     """(n, K): the probability of the second class of each classifier."""
     return np.stack([np.asarray(part.predict_proba(X))[:, 1] for part in inside], axis=1)
 
@@ -139,7 +139,7 @@ class OfSecond(Around):
         found = super().__getattr__(name)
         return partial(self._read_rows, found) if name == "trees" else found
 
-    def check_kept(self, X: Any, targets: Array, weights: Array | None) -> None:
+    def check_kept(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> None:
         """Raise unless the training data are what the model itself keeps of them."""
         self._inside.check_kept(X, _both(targets), weights)
 
@@ -157,12 +157,12 @@ class OfSecond(Around):
             for trees in read(both)
         ]
 
-    def predictions(self, X: Any) -> Array:
+    def predictions(self, X: Any) -> FloatArray:
         """(n, 1)."""
         return np.asarray(self._inside.predictions(X)[:, 1:])
 
 
-def _both(targets: Array) -> Array:
+def _both(targets: FloatArray) -> FloatArray:
     """(N, 2): the targets of both classes, from those of the second."""
     return np.hstack([1 - targets, targets])
 
@@ -235,7 +235,7 @@ class SideBySide(Defaults):
         for member, part in zip(self._members, np.split(out, self._ends[:-1])):
             member.assign(X, part, n_threads, backend)
 
-    def scores(self, X: Any) -> Array:
+    def scores(self, X: Any) -> FloatArray:
         """(n, K)."""
         return np.hstack([member.scores(X) for member in self._members])
 

@@ -22,9 +22,9 @@ from axil.adapters.sklearn.percentile import PERCENTILES
 from axil.adapters.sklearn.refusals import UNKNOWN_SPLIT, fits_init, unknown_init
 from axil.adapters.sklearn.trees import no_offsets
 from axil.adapters.smooth import weighed_classes
+from axil.arrays import FloatArray
 from axil.trees.losses import Logistic, Loss, Softmax, Squared, gamma, poisson
 from axil.trees.residual_losses import Exponential
-from axil.types import Array
 
 LIGHTEST = 1e-150  # mean second derivative of a leaf below which its value is zero (_safe_divide, sklearn/ensemble/_gb.py)
 
@@ -34,7 +34,7 @@ class StageLoss(Loss):
 
     cancels = True
 
-    def leaf_slopes(self, y: Array, F: Array) -> tuple[Any, Any]:
+    def leaf_slopes(self, y: FloatArray, F: FloatArray) -> tuple[Any, Any]:
         """g, and p (1 - p) of the probability that scikit-learn makes of g."""
         g = self.gradient(y, F)
         p = y + g
@@ -45,7 +45,7 @@ class StageLoss(Loss):
 class StageLogistic(StageLoss, Logistic):
     """Gradients of the logistic loss."""
 
-    def gradient(self, y: Array, F: Array) -> Array:
+    def gradient(self, y: FloatArray, F: FloatArray) -> FloatArray:
         """p - y without a difference of numbers near one, as scikit-learn takes it."""
         odds = np.exp(-np.maximum(F, -37.0))
         return np.where(F > -37, ((1 - y) - y * odds) / (1 + odds), np.exp(np.minimum(F, 0.0)) - y)
@@ -55,9 +55,9 @@ class StageLogistic(StageLoss, Logistic):
 class StageSoftmax(StageLoss, Softmax):
     """The exponentials of a softmax summed class after class."""
 
-    def mean(self, F: Array) -> Array:
+    def mean(self, F: FloatArray) -> FloatArray:
         """p, with the exponentials summed class after class."""
-        shares: Array = np.exp(F - F.max(axis=1, keepdims=True))
+        shares: FloatArray = np.exp(F - F.max(axis=1, keepdims=True))
         total = np.zeros((len(F), 1))
         for k in range(F.shape[1]):
             total += shares[:, k : k + 1]
@@ -84,7 +84,7 @@ def _near_in_stages() -> float:
     class NoShare:
         """A model that gives the second class no share."""
 
-        def predict_proba(self, X: Any) -> Array:
+        def predict_proba(self, X: Any) -> FloatArray:
             return np.array([[1.0, 0.0]])
 
     score = _gb._init_raw_predictions(None, NoShare(), HalfBinomialLoss(), True)
@@ -155,7 +155,7 @@ class SmoothStages(GradientBoostingAdapter):
             _STOPS if self.classes is not None and self._model.n_iter_no_change is not None else ""
         )
 
-    def scores(self, X: Any) -> Array:
+    def scores(self, X: Any) -> FloatArray:
         """(n, K)."""
         rows = self._rows(X)
         found = (
@@ -165,7 +165,7 @@ class SmoothStages(GradientBoostingAdapter):
         )
         return np.asarray(found, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
 
-    def _start(self) -> tuple[Array, bool]:
+    def _start(self) -> tuple[FloatArray, bool]:
         init = self._model.init_
         if self.classes is None or isinstance(init, str):
             return super()._start()
@@ -219,7 +219,7 @@ class SmoothHistograms(HistGradientBoostingAdapter):
         stops = splits and (self.classes is not None or model.random_state is None)
         return first_of({_STOPS: stops, "monotone constraints": self._nodes() is not None})
 
-    def scores(self, X: Any) -> Array:
+    def scores(self, X: Any) -> FloatArray:
         """(n, K)."""
         found = self._model._raw_predict(self._rows(X))
         return np.asarray(found, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
@@ -235,7 +235,7 @@ class SmoothHistograms(HistGradientBoostingAdapter):
         return f"{weighed_classes(self.class_weight)}\n{super().causes(what)}"
 
 
-def _labels(targets: Array) -> Array:
+def _labels(targets: FloatArray) -> FloatArray:
     """(N,): the number of each row's class."""
     return targets[:, 0] if targets.shape[1] == 1 else targets.argmax(axis=1).astype(float)
 

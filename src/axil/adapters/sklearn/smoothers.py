@@ -26,9 +26,9 @@ from axil.adapters.sklearn.solvers import (
     seeds_of_runs,
 )
 from axil.adapters.sklearn.trees import SklearnAdapter, numbers
+from axil.arrays import FloatArray
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 from axil.inputs.copies import owned
-from axil.types import Array
 
 #: Why the deletion of a row changes the weights of all others.
 RECOUNTED = "class_weight='balanced' counts the classes of the rows that are left, which changes the weight of every row"
@@ -79,11 +79,11 @@ class SmootherAdapter(SklearnAdapter, SmootherModel):
         """Rows in the precision that scikit-learn would compute with, sparse if they are."""
         return numbers(X, _precision(X))
 
-    def predictions(self, X: Any) -> Array:
+    def predictions(self, X: Any) -> FloatArray:
         """(n, K): what ``predict`` gives."""
         return self._predicted(self._model, self._as_given(X))
 
-    def again(self, X: Any, targets: Array, weights: Array | None) -> Array | None:
+    def again(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> FloatArray | None:
         """Return what the solver predicts, (N, K), when it is run again on these data; None where it cannot be, or need not.
 
         A solver that draws rows without a seed is run several times, and the run that ends furthest from the solution counts.
@@ -103,7 +103,7 @@ class SmootherAdapter(SklearnAdapter, SmootherModel):
         solved = _solved(self.smoother(X, weights), targets)
         return max(predictions, key=lambda predicted: float(np.abs(predicted - solved).max()))
 
-    def unsolved(self, X: Any, weights: Array | None, error: float) -> UnsupportedModelError:
+    def unsolved(self, X: Any, weights: FloatArray | None, error: float) -> UnsupportedModelError:
         """Why the solver may stay so far from the solution of its own data."""
         single = self._in_single_precision()
         found = Unsolved(self._model, error, single, self._condition(X, weights), bool(issparse(X)))
@@ -115,7 +115,7 @@ class SmootherAdapter(SklearnAdapter, SmootherModel):
         """The rows of the fit, where the model keeps them."""
         return None
 
-    def _condition(self, X: Any, weights: Array | None) -> float:
+    def _condition(self, X: Any, weights: FloatArray | None) -> float:
         """Condition number of the matrix that the fit solves with."""
         return 1.0
 
@@ -151,11 +151,11 @@ def _precision(X: Any) -> type[np.floating[Any]]:
 class LinearRegressionAdapter(SmootherAdapter):
     """Least squares."""
 
-    def _penalties(self) -> list[float | Array]:
+    def _penalties(self) -> list[float | FloatArray]:
         """Return the penalty that all outputs share, or one for each output; (p,) where coefficients have their own."""
         return [0.0]
 
-    def check_kept(self, X: Any, targets: Array, weights: Array | None) -> None:
+    def check_kept(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> None:
         """Least squares keep the singular values of the rows: targets without noise would fit some of the rows as well."""
         kept = getattr(self._model, "singular_", None)
         if kept is None:
@@ -174,13 +174,13 @@ class LinearRegressionAdapter(SmootherAdapter):
                 cause,
             )
 
-    def _centred(self, rows: Array, weights: Array | None) -> Array:
+    def _centred(self, rows: FloatArray, weights: FloatArray | None) -> FloatArray:
         """The rows as least squares see them."""
         w = np.ones(len(rows)) if weights is None else weights
         centre = w @ rows / w.sum() if self._model.fit_intercept else 0.0
         return np.asarray((rows - centre) * np.sqrt(w)[:, None])
 
-    def smoother(self, X: Any, weights: Array | None) -> FittedSmoother | list[FittedSmoother]:
+    def smoother(self, X: Any, weights: FloatArray | None) -> FittedSmoother | list[FittedSmoother]:
         """Return the map from the targets to intercept and coefficients; one for each output where penalties differ."""
         rows = self._rows(X)
         kept, features, intercept = (
@@ -196,7 +196,7 @@ class LinearRegressionAdapter(SmootherAdapter):
         ]
         return smoothers[0] if len(smoothers) == 1 else smoothers
 
-    def _kept(self, rows: Array, weights: Array | None) -> Array:
+    def _kept(self, rows: FloatArray, weights: FloatArray | None) -> FloatArray:
         """The rows without the directions that scikit-learn left out as too small, by its setting ``tol``."""
         rank = getattr(self._model, "rank_", None)
         if rank is None or rank >= rows.shape[1]:
@@ -204,16 +204,16 @@ class LinearRegressionAdapter(SmootherAdapter):
         directions = np.linalg.svd(self._centred(rows, weights), full_matrices=False)[2][:rank]
         return np.asarray(rows @ directions.T @ directions)
 
-    def coordinates(self, X: Any, n_threads: int = 1) -> Array:
+    def coordinates(self, X: Any, n_threads: int = 1) -> FloatArray:
         """(n, p + 1): one, and the features."""
         return with_ones(self._rows(X))
 
-    def again(self, X: Any, targets: Array, weights: Array | None) -> Array | None:
+    def again(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> FloatArray | None:
         """Runs the solver as in the fit, also where sparse rows are given dense."""
         sparse = fitted_sparse(self._model) and not issparse(X)
         return super().again(csr_matrix(self._rows(X)) if sparse else X, targets, weights)
 
-    def _condition(self, X: Any, weights: Array | None) -> float:
+    def _condition(self, X: Any, weights: FloatArray | None) -> float:
         centred = self._centred(self._rows(X), weights)
         moments = centred.T @ centred
         conditions = []
@@ -229,11 +229,11 @@ class LinearRegressionAdapter(SmootherAdapter):
 class RidgeAdapter(LinearRegressionAdapter):
     """Ridge regression, whose outputs may have different penalties; RidgeCV with those that it chose, held fixed."""
 
-    def _penalties(self) -> list[float | Array]:
+    def _penalties(self) -> list[float | FloatArray]:
         return alphas_of(self._model)
 
 
-def alphas_of(model: Any) -> list[float | Array]:
+def alphas_of(model: Any) -> list[float | FloatArray]:
     """Return the ``alpha`` that all outputs share, or those of each output where they differ; chosen ones first."""
     alphas = np.ravel(model.alpha_ if hasattr(model, "alpha_") else model.alpha).astype(np.float64)
     if np.all(alphas == alphas[0]):
@@ -248,7 +248,7 @@ class BayesianRidgeAdapter(LinearRegressionAdapter):
     by that of the noise, ``alpha_``. ARDRegression has one for each coefficient, and leaves out those above a threshold.
     """
 
-    def _penalties(self) -> list[float | Array]:
+    def _penalties(self) -> list[float | FloatArray]:
         model = self._model
         precisions = np.asarray(model.lambda_, dtype=np.float64)
         penalties = precisions / float(model.alpha_)
@@ -278,7 +278,7 @@ class RidgeClassifierAdapter(RidgeAdapter):
     def _count_outputs(self, model: Any) -> int:
         return len(model.classes_)
 
-    def row_weights(self, targets: Array, weights: Array | None) -> Array | None:
+    def row_weights(self, targets: FloatArray, weights: FloatArray | None) -> FloatArray | None:
         """Return the sample weights times the weights of the rows' classes."""
         if not self._model.class_weight:
             return weights
@@ -290,7 +290,7 @@ class RidgeClassifierAdapter(RidgeAdapter):
         )
         return factors if weights is None else weights * factors
 
-    def smoother(self, X: Any, weights: Array | None) -> FittedSmoother | list[FittedSmoother]:
+    def smoother(self, X: Any, weights: FloatArray | None) -> FittedSmoother | list[FittedSmoother]:
         """Return the map from targets of 0 and 1 to intercept and coefficients."""
         fitted = super().smoother(X, weights)
         assert isinstance(fitted, FittedSmoother)  # one penalty for all classes
@@ -298,7 +298,7 @@ class RidgeClassifierAdapter(RidgeAdapter):
             return replace(fitted, undeletable=RECOUNTED)
         return fitted
 
-    def again(self, X: Any, targets: Array, weights: Array | None) -> Array | None:
+    def again(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> FloatArray | None:
         """Return what ridge regression of -1 and 1 predicts with the same solver."""
         coded = 2.0 * targets - 1.0
         if self._has_two_classes:
@@ -314,15 +314,15 @@ class RidgeClassifierAdapter(RidgeAdapter):
     def _has_two_classes(self) -> bool:
         return self.classes is not None and len(self.classes) == 2
 
-    def _predicted(self, model: Any, rows: Any) -> Array:
+    def _predicted(self, model: Any, rows: Any) -> FloatArray:
         return self._shares(np.asarray(model.decision_function(rows), dtype=np.float64))
 
-    def decisions(self, shares: Array) -> Array:
+    def decisions(self, shares: FloatArray) -> FloatArray:
         """Return what ``decision_function`` gives where predictions are these shares, (n, K)."""
         found = 2.0 * shares - 1.0
         return found[:, 1] if self._has_two_classes else found
 
-    def _shares(self, decisions: Array) -> Array:
+    def _shares(self, decisions: FloatArray) -> FloatArray:
         """Return the shares (n, K) that decisions stand for: those of two classes are of the second."""
         shares = (1.0 + decisions.reshape(len(decisions), -1)) / 2.0
         return np.hstack([1.0 - shares, shares]) if self._has_two_classes else shares
@@ -341,7 +341,7 @@ class KernelAdapter(SmootherAdapter):
     def _in_single_precision(self) -> bool:
         return bool(self._kept_rows().dtype == np.float32)
 
-    def check_kept(self, X: Any, targets: Array, weights: Array | None) -> None:
+    def check_kept(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> None:
         check_rows(self._kept_rows(), self._rows(X))
 
 
@@ -354,7 +354,7 @@ class KernelRidgeAdapter(KernelAdapter):
     def _state(self) -> Any:
         return np.asarray(self._model.dual_coef_)
 
-    def smoother(self, X: Any, weights: Array | None) -> FittedSmoother | list[FittedSmoother]:
+    def smoother(self, X: Any, weights: FloatArray | None) -> FittedSmoother | list[FittedSmoother]:
         """Return the map from the targets to dual coefficients; one for each output where penalties differ."""
         gram, features = self._gram(X), self.coordinates(X)
         smoothers = [
@@ -363,21 +363,21 @@ class KernelRidgeAdapter(KernelAdapter):
         ]
         return smoothers[0] if len(smoothers) == 1 else smoothers
 
-    def _gram(self, X: Any) -> Array:
+    def _gram(self, X: Any) -> FloatArray:
         """(N, N): the kernel of these rows with themselves."""
         return np.asarray(self._model._get_kernel(self._rows(X)))
 
     def _penalties(self) -> list[float]:
         return [float(np.ravel(penalty)[0]) for penalty in alphas_of(self._model)]
 
-    def _condition(self, X: Any, weights: Array | None) -> float:
+    def _condition(self, X: Any, weights: FloatArray | None) -> float:
         root = 1.0 if weights is None else np.sqrt(np.outer(weights, weights))
         gram = self._gram(X) * root
         return max(
             condition_number(gram + penalty * np.eye(len(gram))) for penalty in self._penalties()
         )
 
-    def coordinates(self, X: Any, n_threads: int = 1) -> Array:
+    def coordinates(self, X: Any, n_threads: int = 1) -> FloatArray:
         """(n, N): the kernel with the training rows."""
         rows = self._rows(X)
         if len(rows) == 0:
@@ -385,7 +385,7 @@ class KernelRidgeAdapter(KernelAdapter):
         return np.asarray(self._model._get_kernel(rows, self._model.X_fit_))
 
 
-def _solved(fitted: FittedSmoother | list[FittedSmoother], targets: Array) -> Array:
+def _solved(fitted: FittedSmoother | list[FittedSmoother], targets: FloatArray) -> FloatArray:
     """Return what the solution itself predicts for the training rows, (N, K)."""
     smoothers = fitted if isinstance(fitted, list) else [fitted]
     columns = np.array_split(targets, len(smoothers), axis=1)
@@ -405,7 +405,7 @@ def rounding_of_mean(targets: Any, n_terms: int) -> float:
     return 8 * float(np.finfo(dtype).eps) * float(np.sqrt(n_terms))
 
 
-def _dual(gram: Array, weights: Array | None, l2: float) -> Array:
+def _dual(gram: FloatArray, weights: FloatArray | None, l2: float) -> FloatArray:
     try:
         with (
             warnings.catch_warnings()
@@ -435,7 +435,7 @@ class GaussianProcessAdapter(KernelAdapter):
         kept = self._model.y_train_
         return rounding_of_mean(kept, len(kept)) if self._model.normalize_y else 0.0
 
-    def smoother(self, X: Any, weights: Array | None) -> FittedSmoother:
+    def smoother(self, X: Any, weights: FloatArray | None) -> FittedSmoother:
         """Dual coefficients from the targets; normalize_y centres them and scales them there and back."""
         if weights is not None:
             raise InputError("A Gaussian process takes no sample_weight: leave it out.")
@@ -446,19 +446,19 @@ class GaussianProcessAdapter(KernelAdapter):
             solution = np.vstack([solution - np.outer(solution.sum(axis=1), mean), mean])
         return FittedSmoother(self.coordinates(X), solution)
 
-    def _kernel(self, X: Any) -> Array:
+    def _kernel(self, X: Any) -> FloatArray:
         """(N, N): of the training rows, with the noise that alpha adds."""
         kernel = np.asarray(self._model.kernel_(self._rows(X)))
         kernel[np.diag_indices_from(kernel)] += np.asarray(self._model.alpha, dtype=float)
         return kernel
 
-    def _condition(self, X: Any, weights: Array | None) -> float:
+    def _condition(self, X: Any, weights: FloatArray | None) -> float:
         return condition_number(self._kernel(X))
 
     def _as_given(self, X: Any) -> Any:
         return dense(super()._as_given(X))
 
-    def coordinates(self, X: Any, n_threads: int = 1) -> Array:
+    def coordinates(self, X: Any, n_threads: int = 1) -> FloatArray:
         """(n, N): the kernel with the training rows, and one where the targets' mean is added again."""
         rows = self._rows(X)
         fitted = self._model.X_train_

@@ -9,10 +9,12 @@ import numpy as np
 from scipy import linalg
 from scipy.sparse import csr_array
 
-from axil.types import Array
+from axil.arrays import FloatArray
 
 
-def least_squares(X: Array, weights: Array | None, l2: float | Array, intercept: bool) -> Array:
+def least_squares(
+    X: FloatArray, weights: FloatArray | None, l2: float | FloatArray, intercept: bool
+) -> FloatArray:
     """Return the linear map from targets to intercept and coefficients of weighted (ridge) regression.
 
     With an intercept columns and targets are centred at their weighted means, as the intercept is not penalised.
@@ -50,7 +52,7 @@ def least_squares(X: Array, weights: Array | None, l2: float | Array, intercept:
     return np.vstack([mean - centre @ coefficients, coefficients])
 
 
-def _ridge(Z: Array, l2: float) -> Array:
+def _ridge(Z: FloatArray, l2: float) -> FloatArray:
     """Return the map (p, N) from targets to the coefficients of ridge regression without an intercept."""
     if l2 > 0:
         U, s, Vt = linalg.svd(Z, full_matrices=False)
@@ -58,12 +60,12 @@ def _ridge(Z: Array, l2: float) -> Array:
     return np.asarray(linalg.pinv(Z))
 
 
-def with_ones(X: Array) -> Array:
+def with_ones(X: FloatArray) -> FloatArray:
     """X with a first column of ones, for the intercept."""
     return np.hstack([np.ones((len(X), 1)), X])
 
 
-def kernel_ridge(gram: Array, weights: Array | None, l2: float) -> Array:
+def kernel_ridge(gram: FloatArray, weights: FloatArray | None, l2: float) -> FloatArray:
     """(N, N): from targets to dual coefficients, with the Gram matrix of the training rows."""
     root = np.ones(len(gram)) if weights is None else np.sqrt(weights)
     regular = gram * np.outer(root, root) + l2 * np.eye(len(gram))

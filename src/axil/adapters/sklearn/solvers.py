@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from axil.adapters.refusals import Refusal
-from axil.types import Array
+from axil.arrays import FloatArray
 
 RUNS = 8  # of a solver that draws rows without a seed
 SAME_ESTIMATE = 1e-6  # relative: of precisions that the same fit estimates on the same data
@@ -117,7 +117,7 @@ def seeds_of_runs(model: Any) -> list[int | None]:
 
 
 def run_again(
-    model: Any, X: Any, targets: Array, weights: Array | None, seed: int | None = None
+    model: Any, X: Any, targets: FloatArray, weights: FloatArray | None, seed: int | None = None
 ) -> Any:
     """Return the model fitted again, all that was chosen by the targets held fixed; None where it cannot be."""
     from sklearn.base import clone
@@ -189,7 +189,7 @@ def chosen(model: Any) -> dict[str, Any]:
     return {"alphas": [float(np.ravel(model.alpha_)[0])]} if hasattr(model, "alphas") else {}
 
 
-def condition_number(matrix: Array) -> float:
+def condition_number(matrix: FloatArray) -> float:
     """Condition number of a symmetric matrix with no negative eigenvalues; infinite where rounding has made one."""
     values = np.linalg.eigvalsh(matrix)
     return float(values[-1] / values[0]) if values[0] > 0 else float("inf")

@@ -25,11 +25,11 @@ from axil.adapters.routes import LARGE, MOST_LEAVES, Routes, SplitKind, Splits, 
 from axil.adapters.sklearn.draws import BootstrapSampler
 from axil.adapters.sklearn.percentile import SklearnPercentile
 from axil.adapters.sklearn.refusals import STEPS, TREES
+from axil.arrays import FloatArray, IntArray
 from axil.errors import InputError, UnsupportedModelError, shown
 from axil.inputs.copies import owned
 from axil.inputs.label_classes import LabelClasses
 from axil.structure import UNKNOWN, ClassCounts
-from axil.types import Array
 
 Indices = NDArray[np.integer[Any]]
 
@@ -87,7 +87,7 @@ class TreeStack:
         ]
         return [np.concatenate(parts) for parts in zip(*found)]
 
-    def nodes(self, signs: list[Array], factor: float) -> Nodes:
+    def nodes(self, signs: list[FloatArray], factor: float) -> Nodes:
         """All nodes, whose values count ``factor``; ``signs`` has the constraint of each feature, tree by tree."""
         sizes = np.array([tree.node_count for tree in self._trees])
         children, values, found = [], [], []
@@ -121,7 +121,7 @@ class TreeStack:
         own = Splits(starts, features, thresholds, kinds, children, {})
         return make_routes(own, single=True, strict=False, zero=-1.0, infinite=True)
 
-    def _splits(self, t: int) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
+    def _splits(self, t: int) -> tuple[IntArray, NDArray[np.int32]]:
         """Return the nodes of tree t that are splits, and their children (S_t, 2): splits, or ``~leaf``."""
         tree, leaves = self._trees[t], self._inner[t]
         left = tree.children_left
@@ -183,7 +183,7 @@ class TreeStack:
 def stacked(
     sizes: Indices,
     children: NDArray[np.int64],
-    values: Array,
+    values: FloatArray,
     signs: NDArray[np.int8],
     l2: float = 0.0,
 ) -> Nodes:
@@ -225,11 +225,11 @@ class SklearnAdapter(Defaults):
         """The adapter's own copy of the model, which takes rows as arrays, without names."""
         return self._model
 
-    def predictions(self, X: Any) -> Array:
+    def predictions(self, X: Any) -> FloatArray:
         """(n, K): what ``predict`` gives, ``predict_proba`` for classes."""
         return self._predicted(self._model, self._rows(X))
 
-    def _predicted(self, model: Any, rows: Any) -> Array:
+    def _predicted(self, model: Any, rows: Any) -> FloatArray:
         """(n, K): what this model predicts for rows as it takes them."""
         if self.label_classes is not None:
             return np.concatenate(model.predict_proba(rows), axis=1)
@@ -388,7 +388,7 @@ class ForestAdapter(StackAdapter):
         given = [zeros if own is None else way * np.asarray(own, dtype=np.float64) for own in signs]
         return self._stack.nodes(given, 1 / len(self._members))
 
-    def _values(self) -> Array:
+    def _values(self) -> FloatArray:
         """(L, K): means of targets, or shares of classes."""
         if self.label_classes is not None:
             values = self._stack.gather("value")[0]
@@ -428,12 +428,12 @@ class ForestAdapter(StackAdapter):
         return self._sampled and not self._bagging and self._class_weight == "balanced_subsample"
 
     @property
-    def _kept_weights(self) -> Array | None:
+    def _kept_weights(self) -> FloatArray | None:
         """(N,): the weights of the leaves that the model keeps, those of classes included; None: it keeps none."""
         kept = None if self._sampled else getattr(self._model, "_sample_weight", None)
         return None if kept is None else np.asarray(kept, dtype=np.float64)
 
-    def _row_weights(self, rows: TrainingRows) -> Array | None:
+    def _row_weights(self, rows: TrainingRows) -> FloatArray | None:
         """(N,): what rows count in the leaves, times how often they are drawn; None: their sample weights."""
         ones = np.ones(rows.totals.n_rows) if self.weights_drawn and rows.totals.weighted else None
         if self._class_weight is None or self._balances_bags:
@@ -441,7 +441,7 @@ class ForestAdapter(StackAdapter):
         kept = self._kept_weights
         return self._weighed_classes(rows) if kept is None else kept
 
-    def _weighed_classes(self, rows: TrainingRows) -> Array:
+    def _weighed_classes(self, rows: TrainingRows) -> FloatArray:
         """Return the weights (N,) of the rows with those of their classes, as a fit to these rows makes them."""
         from sklearn.utils.class_weight import compute_sample_weight
 
@@ -468,7 +468,9 @@ class ForestAdapter(StackAdapter):
         own = np.ones(len(labels)) if own is None else np.asarray(own, dtype=np.float64)
         return ClassCounts(labels, own, by_weight=self._kept_weights is not None)
 
-    def _class_counts(self, rows: TrainingRows, row_weights: Array | None) -> ClassCounts | None:
+    def _class_counts(
+        self, rows: TrainingRows, row_weights: FloatArray | None
+    ) -> ClassCounts | None:
         """Return how the weights of the leaves follow from the labels; None: they do not."""
         if self._balances_bags:
             return UNKNOWN
@@ -477,7 +479,7 @@ class ForestAdapter(StackAdapter):
         counts = self._balanced(rows)
         return counts if counts.follows(row_weights) else UNKNOWN
 
-    def counted_weights(self, rows: TrainingRows) -> Array | None:
+    def counted_weights(self, rows: TrainingRows) -> FloatArray | None:
         """Return what rows (N,) count in the leaves of a fit to them; None: their sample weights."""
         if self._class_weight is None or self._balances_bags:
             return rows.weights
@@ -486,7 +488,7 @@ class ForestAdapter(StackAdapter):
     def _sampler(self, rows: TrainingRows) -> BootstrapSampler:
         from sklearn.utils.class_weight import compute_sample_weight
 
-        def balanced(bag: Indices) -> Array:
+        def balanced(bag: Indices) -> FloatArray:
             codes = rows.targets.argmax(axis=1)
             if self.label_classes is not None:
                 codes = self.label_classes.codes(rows.targets)

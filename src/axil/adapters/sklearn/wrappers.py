@@ -25,9 +25,9 @@ from axil.adapters.sklearn.parts import (
 from axil.adapters.sklearn.refusals import CALIBRATION, fits_init
 from axil.adapters.sklearn.side_by_side import read_exact
 from axil.adapters.sklearn.trees import SklearnAdapter, as_it_is, bagged_numbers, numbers
+from axil.arrays import FloatArray
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 from axil.inputs.copies import owned
-from axil.types import Array
 
 SAME = 1e-9  # of a row's chance to be drawn
 Read = Callable[[Any], Model | None]  # from a model inside to its adapter, whatever its library
@@ -103,10 +103,10 @@ def _each_output(model: Any, inside: Read) -> SumModel:
 class BaggingModel(SumModel):
     """Bagging, which from scikit-learn 1.8 on keeps the sample weights."""
 
-    kept_weights: Array | None = None  #: (N,)
+    kept_weights: FloatArray | None = None  #: (N,)
     keeps_weights = False  #: whether rows were drawn in proportion to their weights, which have no other use then
 
-    def check_kept(self, X: Any, targets: Array, weights: Array | None) -> None:
+    def check_kept(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> None:
         """Raise unless the weights are those that the rows were drawn by: nothing else would show it."""
         kept = self.kept_weights
         if not self.keeps_weights or (kept is None and (weights is None or np.ptp(weights) == 0)):

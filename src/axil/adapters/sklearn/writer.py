@@ -11,9 +11,9 @@ from axil.adapters.searches import kinds_of
 from axil.adapters.sklearn.adapter import ADAPTERS
 from axil.adapters.sklearn.side_by_side import classifiers_of
 from axil.adapters.sklearn.solvers import chosen, has_chosen_for_each_output
+from axil.arrays import FloatArray
 from axil.errors import UnsupportedQuestionError
 from axil.structure.leaves import LeafFit, NodeFit
-from axil.types import Array
 
 INSTEAD = "Ask explainer.without(X, rows) or what_if(X, targets), which need no model of the library's own."
 
@@ -142,7 +142,9 @@ def _with_penalties(model: Any, X: Any, y: Any, sample_weight: Any) -> Any:
     return written
 
 
-def _posterior(model: Any, X: Array, sample_weight: Array | None) -> tuple[Array, Array]:
+def _posterior(
+    model: Any, X: FloatArray, sample_weight: FloatArray | None
+) -> tuple[FloatArray, FloatArray]:
     """Return the means of the columns and the covariance of the coefficients that are not left out."""
     w = np.ones(len(X)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
     centre = w @ X / w.sum() if model.fit_intercept else np.zeros(X.shape[1])

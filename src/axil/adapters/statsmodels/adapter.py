@@ -12,8 +12,8 @@ from axil.adapters.contract import FittedSmoother, SmootherModel
 from axil.adapters.kept_rows import check_rows, check_targets
 from axil.adapters.refusals import not_fitted, refuse
 from axil.adapters.statsmodels.refusals import REFUSALS, fitted_by
+from axil.arrays import FloatArray
 from axil.errors import InputError
-from axil.types import Array
 
 # Of the largest singular value: what statsmodels leaves out (pinv_extended, statsmodels/tools/tools.py)
 SMALLEST = 1e-15
@@ -60,7 +60,7 @@ class LeastSquaresAdapter(SmootherModel):
             f"{self._kind} {self._formula}".encode() + self._params.tobytes()
         ).hexdigest()
 
-    def coordinates(self, X: Any, n_threads: int = 1) -> Array:
+    def coordinates(self, X: Any, n_threads: int = 1) -> FloatArray:
         """(n, p): the columns of the design matrix."""
         if X.shape[0] == 0:
             return np.zeros((0, len(self._params)))
@@ -75,12 +75,12 @@ class LeastSquaresAdapter(SmootherModel):
             )
         return rows
 
-    def predictions(self, X: Any) -> Array:
+    def predictions(self, X: Any) -> FloatArray:
         """(n, 1): what ``predict`` gives."""
         given = X if self._formula is not None else self.coordinates(X)
         return np.asarray(self._results.predict(given), dtype=np.float64).reshape(-1, 1)
 
-    def check_kept(self, X: Any, targets: Array, weights: Array | None) -> None:
+    def check_kept(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> None:
         """The model keeps rows and targets, unless its data were removed."""
         if self._model.exog is not None:
             check_rows(np.asarray(self._model.exog), self.coordinates(X))
@@ -88,7 +88,7 @@ class LeastSquaresAdapter(SmootherModel):
                 np.asarray(self._model.endog, dtype=np.float64).reshape(targets.shape), targets
             )
 
-    def smoother(self, X: Any, weights: Array | None) -> FittedSmoother:
+    def smoother(self, X: Any, weights: FloatArray | None) -> FittedSmoother:
         """Coefficients from the targets."""
         rows = self.coordinates(X)
         self._check_weights(weights)
@@ -98,7 +98,7 @@ class LeastSquaresAdapter(SmootherModel):
         solution = solution * root if root.ndim == 1 else solution @ root
         return FittedSmoother(rows, solution, weighs_squares=root.ndim == 1)
 
-    def _root(self, n_rows: int) -> Array:
+    def _root(self, n_rows: int) -> FloatArray:
         """W: (N,) where errors are independent, else (N, N)."""
         if self._kind == "WLS":
             return np.sqrt(
@@ -107,7 +107,7 @@ class LeastSquaresAdapter(SmootherModel):
         whitening = getattr(self._model, "cholsigmainv", None) if self._kind == "GLS" else None
         return np.ones(n_rows) if whitening is None else np.asarray(whitening, dtype=np.float64)
 
-    def _check_weights(self, weights: Array | None) -> None:
+    def _check_weights(self, weights: FloatArray | None) -> None:
         """Raise for sample weights that are not those of the fit; without any, those of the model are taken."""
         if weights is None:
             return
@@ -121,7 +121,7 @@ class LeastSquaresAdapter(SmootherModel):
                 "out: the model keeps its weights."
             )
 
-    def again(self, X: Any, targets: Array, weights: Array | None) -> Array | None:
+    def again(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> FloatArray | None:
         """(N, 1): predictions of a fit to the same rows."""
         how = {"WLS": "weights", "GLS": "sigma"}.get(self._kind)
         given = {} if how is None else {how: getattr(self._model, how)}

@@ -34,8 +34,8 @@ from axil.adapters.xgboost.rates import (
 )
 from axil.adapters.xgboost.refusals import REFUSALS, XGBoostReading, causes, continued, pruned
 from axil.adapters.xgboost.rule import XGBoostRule
+from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.errors import InputError, UnsupportedModelError
-from axil.types import Array
 
 Reader = TypeVar("Reader")
 
@@ -220,8 +220,8 @@ class XGBoostAdapter(TreeModel):
         return self._leaves(X, begin, end)
 
     def predictions(
-        self, X: Any, offsets: Array | None = None, output_margin: bool = False
-    ) -> Array:
+        self, X: Any, offsets: FloatArray | None = None, output_margin: bool = False
+    ) -> FloatArray:
         """(n, K): what ``predict`` gives, with offsets for base_margin, or before the link."""
         matrix = as_matrix(X, self._booster, self._missing, self._model.categories)
         if offsets is not None:
@@ -277,7 +277,7 @@ class XGBoostAdapter(TreeModel):
         """Whether DART dropped trees: each drop leaves a factor behind."""
         return self._model.weight_drop is not None and bool(np.any(self._model.weight_drop != 1))
 
-    def _drop_factors(self, plan: DrawPlan) -> Array | None:
+    def _drop_factors(self, plan: DrawPlan) -> FloatArray | None:
         """The factors of DART, where trees were dropped; without drops it is plain boosting, whose rates may change."""
         if plan.dart is None:
             return None
@@ -285,7 +285,7 @@ class XGBoostAdapter(TreeModel):
         return found if self._drops else None
 
     def _percentiles(
-        self, rows: TrainingRows, plan: DrawPlan, factors: Array | None
+        self, rows: TrainingRows, plan: DrawPlan, factors: FloatArray | None
     ) -> list[BoostedFit]:
         """The entries of all outputs where leaf values are percentiles of residuals."""
         require_rows(rows, "objective", self._reading.objective)
@@ -331,9 +331,7 @@ class XGBoostAdapter(TreeModel):
             )
         return entries
 
-    def _doubt(
-        self, own: NDArray[np.intp]
-    ) -> Callable[[NDArray[np.bool_]], UnsupportedModelError | None] | None:
+    def _doubt(self, own: IntArray) -> Callable[[BoolArray], UnsupportedModelError | None] | None:
         """Return why percentiles of these trees may disagree with the data: later ones are Newton steps."""
         shown = [self._trees[t].is_stepped for t in own]
         if False not in shown:
@@ -344,11 +342,11 @@ class XGBoostAdapter(TreeModel):
     def _stated_rates(
         self,
         rows: TrainingRows,
-        own: NDArray[np.intp],
+        own: IntArray,
         output: int,
         ranks: XGBoostPercentile,
         sampler: Subsample | None,
-    ) -> Array:
+    ) -> FloatArray:
         """(T,): the rate of the settings where the first tree confirms it, else nan, to be recovered."""
         stated, tree = self._stated_rate, self._trees[own[0]]
         leaf = self._some_leaves(rows.X, 0, 1)[:, own[0]]
@@ -374,7 +372,7 @@ class XGBoostAdapter(TreeModel):
         return rates
 
     def _bent(
-        self, trees: BoostedFit, own: NDArray[np.intp], output: int, l2: list[Array]
+        self, trees: BoostedFit, own: IntArray, output: int, l2: list[FloatArray]
     ) -> BoostedFit:
         """The entry of one output with what bends its leaves."""
         column = output if self._model.shared else 0
@@ -390,10 +388,10 @@ class XGBoostAdapter(TreeModel):
 
     def _entry(
         self,
-        own: NDArray[np.intp],
-        outputs: NDArray[np.intp],
-        rates: Array,
-        l2: list[Array],
+        own: IntArray,
+        outputs: IntArray,
+        rates: FloatArray,
+        l2: list[FloatArray],
         weighted: bool,
     ) -> BoostedFit:
         trees = [self._trees[t] for t in own]
@@ -432,7 +430,7 @@ class XGBoostAdapter(TreeModel):
             columns=None if len(own) == self._n_trees else own.astype(np.int64),
         )
 
-    def _zero(self, tree: Tree) -> NDArray[np.bool_]:
+    def _zero(self, tree: Tree) -> BoolArray:
         """(L,): leaves that XGBoost set to zero: of no weight, or of less than min_child_weight (src/tree/param.h).
 
         Only a root, or a leaf for several outputs, can be that light. From XGBoost 3.4 on a light root keeps its value, and
@@ -445,13 +443,11 @@ class XGBoostAdapter(TreeModel):
             tree.node_hessians[tree.leaves],
             self._settings.number("min_child_weight") * (not keeps),
         )
-        found: NDArray[np.bool_] = (hessians <= 0) | (
-            (hessians < lightest) & ~tree.values.any(axis=1)
-        )
+        found: BoolArray = (hessians <= 0) | ((hessians < lightest) & ~tree.values.any(axis=1))
         return found
 
     def _with_coefficients(
-        self, trees: BoostedFit, own: NDArray[np.intp], factors: Array | None, offset: bool
+        self, trees: BoostedFit, own: IntArray, factors: FloatArray | None, offset: bool
     ) -> BoostedFit:
         """The table of how trees add up, where it is not one after the other.
 
@@ -472,7 +468,7 @@ class XGBoostAdapter(TreeModel):
             rates = omega[-1].copy()
         return replace(trees, schedule=Schedule.one_by_one(rates, Coefficients(omega, beta)))
 
-    def _apart(self, largest: float) -> Array:
+    def _apart(self, largest: float) -> FloatArray:
         """(T,): how far residuals are off for scores that are rounded otherwise.
 
         A CPU adds parallel trees to the scores one by one, a GPU all at once (src/predictor/gpu_predictor.cu): in each
@@ -483,7 +479,7 @@ class XGBoostAdapter(TreeModel):
             2 * ROUNDING * largest * (n_parallel if n_parallel > 1 else 0) * self._iterations
         )
 
-    def _slack(self, trees: BoostedFit, own: NDArray[np.intp], largest: float) -> Array:
+    def _slack(self, trees: BoostedFit, own: IntArray, largest: float) -> FloatArray:
         """(L,): how far leaves are off for scores that are rounded otherwise."""
         return np.repeat(trees.learning_rates * self._apart(largest)[own], trees.n_leaves)
 
@@ -505,7 +501,7 @@ class XGBoostAdapter(TreeModel):
             or all(len(tree.splits) == 0 for tree in self._trees)
         )
 
-    def _rates(self, rows: TrainingRows) -> tuple[Array, list[Array]]:
+    def _rates(self, rows: TrainingRows) -> tuple[FloatArray, list[FloatArray]]:
         """(T,) rates, parallel trees accounted for, and for each tree (L_t,) what is added to its leaves' weights.
 
         Those of the settings where a few trees confirm them on the data, and all others by themselves; else the data decide.
@@ -536,7 +532,7 @@ class XGBoostAdapter(TreeModel):
 
     def _observed(self, rows: TrainingRows) -> Iterator[Leaves]:
         """For each tree, the sums that its leaves were made of."""
-        totals, found = rows.leaf_totals or [], dict[int, tuple[Array, Array]]()
+        totals, found = rows.leaf_totals or [], dict[int, tuple[FloatArray, FloatArray]]()
         if self._model.shared:
             totals = [replace(totals[0], sums=np.hstack([entry.sums for entry in totals]))]
         for group, entry in enumerate(totals):
@@ -547,7 +543,7 @@ class XGBoostAdapter(TreeModel):
             )
         return (self._made_of(t, *found[t], rows.totals) for t in range(self._n_trees))
 
-    def _made_of(self, t: int, weights: Array, sums: Array, totals: Totals) -> Leaves:
+    def _made_of(self, t: int, weights: FloatArray, sums: FloatArray, totals: Totals) -> Leaves:
         tree = self._trees[t]
         zero = self._zero(tree) | (weights <= 0)
         if not self._rule.bends:
@@ -567,7 +563,7 @@ class XGBoostAdapter(TreeModel):
         if not self._rule.bends:
             return found
 
-        def bent(l2: float) -> Array:
+        def bent(l2: float) -> FloatArray:
             of_leaves = np.where(zero, np.inf, l2)
             return self._rule.values(tree, of_leaves, sums, weights, self._averages)[~zero].ravel()
 
@@ -578,7 +574,7 @@ class XGBoostAdapter(TreeModel):
         return causes(what, self._settings.number("subsample") < 1)
 
 
-def _ancestors(trees: list[Tree], l2: list[Array]) -> Ancestors:
+def _ancestors(trees: list[Tree], l2: list[FloatArray]) -> Ancestors:
     """Return the splits of these trees, as parents of their leaves; ``l2`` has what is added to the leaves' weights."""
     of_splits = [
         np.full(len(tree.splits), own[np.isfinite(own)].min(initial=np.inf))

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.arrays import BoolArray, FloatArray
 from axil.errors import InputError
 from axil.structure.leaves import NEGLIGIBLE
-from axil.types import Array
 
 # The fields, besides the leaf values, that decide leaf membership.
 _SIDES = ("left_children", "right_children")
@@ -45,7 +45,7 @@ class Tree:
     fields: Mapping[str, Any]
     n_outputs: int
 
-    def floats(self, key: str) -> Array:
+    def floats(self, key: str) -> FloatArray:
         return np.array(self.fields.get(key, ()), dtype=np.float32).astype(np.float64)
 
     def integers(self, key: str) -> NDArray[np.int64]:
@@ -110,7 +110,7 @@ class Tree:
         children = np.concatenate([self.integers(side)[self.splits] for side in _SIDES])
         return np.setdiff1d(np.append(children, 0), self.splits)
 
-    def nodes(self) -> tuple[NDArray[np.int64], Array, NDArray[np.bool_], NDArray[np.int64]]:
+    def nodes(self) -> tuple[NDArray[np.int64], FloatArray, BoolArray, NDArray[np.int64]]:
         """Splits in their order: feature, threshold, whether missing values go left, children (leaves as ~leaf)."""
         number = np.empty(self.n_nodes, dtype=np.int64)
         number[self.splits] = np.arange(len(self.splits))
@@ -150,7 +150,7 @@ class Tree:
         return found
 
     @cached_property
-    def node_values(self) -> Array:
+    def node_values(self) -> FloatArray:
         """(nodes, K): at leaves their values, at splits whatever XGBoost keeps there."""
         if self.n_outputs == 1:
             return self.floats("split_conditions")[:, None]
@@ -164,12 +164,12 @@ class Tree:
         return values
 
     @property
-    def values(self) -> Array:
+    def values(self) -> FloatArray:
         """(L, K)."""
         return self.node_values[self.leaves]
 
     @property
-    def base_weights(self) -> Array:
+    def base_weights(self) -> FloatArray:
         """(nodes, K): at splits what the node's value would be as a leaf, before the rate."""
         return self.floats("base_weights").reshape(-1, self.n_outputs)
 
@@ -196,7 +196,7 @@ class Tree:
         return hessians is not None and bool((hessians == np.rint(hessians)).all())
 
     @cached_property
-    def node_hessians(self) -> Array | None:
+    def node_hessians(self) -> FloatArray | None:
         """(nodes,): the weight of each node's rows; None where trees of several outputs do not keep it (before 3.2)."""
         if "sum_hessian" not in self.fields:
             return None
@@ -215,7 +215,7 @@ class ModelDocument:
     groups: NDArray[np.int64]
     iterations: NDArray[np.int64]
     n_parallel: int
-    weight_drop: Array | None  #: (T,) of DART
+    weight_drop: FloatArray | None  #: (T,) of DART
     version: tuple[
         int, ...
     ]  #: of the XGBoost that wrote the document, which may be newer than the one that trained
@@ -265,7 +265,7 @@ class ModelDocument:
         return [_texts(one) if "offsets" in one else list(one["values"]) for one in kept]
 
     @property
-    def base_score(self) -> Array:
+    def base_score(self) -> FloatArray:
         """(K,) or (1,): from 3.1 on a list, before one number for all outputs."""
         return (
             np.array(json.loads(self.parameters["base_score"]), dtype=np.float32)

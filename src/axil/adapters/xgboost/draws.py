@@ -30,10 +30,10 @@ from numpy.typing import NDArray
 
 from axil.adapters.bags import DrawnAgain
 from axil.adapters.boosted_fit import RowGradients
-from axil.types import Array
+from axil.arrays import BoolArray, FloatArray, IntArray
 
 Singles = NDArray[np.float32]
-Bag = NDArray[np.bool_]
+Bag = BoolArray
 
 _MULTIPLIER = 16807
 _BITS = 63
@@ -53,10 +53,10 @@ class Stream:
             self._state.bytes(4 * n) if n else b"", dtype="<u4"
         )  # bytes(0) would take one
 
-    def uniforms(self, n: int) -> Array:
+    def uniforms(self, n: int) -> FloatArray:
         """The next n of std::generate_canonical<double, 53>: two words each, the lower one first."""
         words = self.words(2 * n).astype(np.float64)
-        found: Array = (words[0::2] + words[1::2] * 2.0**32) / 2.0**64
+        found: FloatArray = (words[0::2] + words[1::2] * 2.0**32) / 2.0**64
         return found
 
 
@@ -72,7 +72,7 @@ class XGBoostDart:
     rate: float  #: the learning rate, before it is shared among parallel trees
     shares: bool = True  #: whether the trees of an iteration share the rate when they are normalised: up to XGBoost 3.3
 
-    def drops(self, stream: Stream, weights: Singles) -> NDArray[np.intp]:
+    def drops(self, stream: Stream, weights: Singles) -> IntArray:
         """Which of the trees so far are dropped (Dart::DropTrees)."""
         n = len(weights)
         if self.skip_drop > 0 and stream.uniforms(1)[0] < np.float32(self.skip_drop):
@@ -85,7 +85,7 @@ class XGBoostDart:
             dropped = np.array([_pick(stream, weights) if self.weighted else _below(stream, n)])
         return dropped
 
-    def normalised(self, weights: Singles, dropped: NDArray[np.intp], n_new: int) -> Singles:
+    def normalised(self, weights: Singles, dropped: IntArray, n_new: int) -> Singles:
         """The trees' weights once n_new trees have been added (Dart::NormalizeTrees)."""
         rate, n_dropped = (
             np.float32(np.float32(self.rate) / (n_new if self.shares else 1)),

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.arrays import FloatArray
 from axil.structure import Ranks
-from axil.types import Array
 
 PERCENTILES = ("reg:absoluteerror", "reg:quantileerror")  # objectives
 
@@ -22,7 +22,7 @@ PERCENTILES = ("reg:absoluteerror", "reg:quantileerror")  # objectives
 class XGBoostPercentile(Ranks):
     """The rule of XGBoost. Settings of sums (reg_lambda, reg_alpha, max_delta_step) do not reach its leaf values."""
 
-    def even(self, counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], Array]:
+    def even(self, counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], FloatArray]:
         """Linear between ranks, of which the first is at 1 / (n + 1)."""
         place = self.alpha * (counts + 1.0)
         rank = np.floor(place).astype(np.int64) - 1
@@ -30,7 +30,7 @@ class XGBoostPercentile(Ranks):
         share = np.where(low | high, 0.0, place - 1.0 - rank)
         return np.where(low, 0, np.where(high, counts - 1, rank)), share
 
-    def weighed(self, weights: Array) -> tuple[int, int, float]:
+    def weighed(self, weights: FloatArray) -> tuple[int, int, float]:
         """The first row whose cumulated weight, all in float32, reaches the share."""
         total = np.cumsum(weights.astype(np.float32), dtype=np.float32)
         threshold = np.float32(np.float64(total[-1]) * self.alpha)

@@ -17,8 +17,8 @@ from axil.adapters.xgboost.draws import (
     XGBoostDart,
     iterations,
 )
+from axil.arrays import FloatArray
 from axil.errors import UnsupportedModelError
-from axil.types import Array
 
 COMPARED_TREES = 4  # whose weights show where rows were drawn
 
@@ -83,7 +83,7 @@ def columns_of(trees: Sequence[Tree], said: XGBoostSettings) -> ColumnDraws:
 
 
 def plan_of_draws(
-    model: ModelDocument, said: XGBoostSettings, n_rows: int, weights: Array | None
+    model: ModelDocument, said: XGBoostSettings, n_rows: int, weights: FloatArray | None
 ) -> DrawPlan:
     """Everything that determines the draws, where the first trees say by which version and on which device it was.
 
@@ -117,11 +117,11 @@ def _ends(plan: DrawPlan, model: ModelDocument) -> bool:
     return model.weight_drop is None or _same(found, model.weight_drop)
 
 
-def _same(found: Singles, expected: Array) -> bool:
+def _same(found: Singles, expected: FloatArray) -> bool:
     return len(found) == len(expected) and bool(np.abs(found - expected).max() <= 1e-6)
 
 
-def _drew(plan: DrawPlan, model: ModelDocument, weights: Array | None) -> bool:
+def _drew(plan: DrawPlan, model: ModelDocument, weights: FloatArray | None) -> bool:
     """Whether the first trees have the weights that these draws give them."""
     sampler = Subsample(plan, np.arange(len(model.trees)))
     for t, tree in enumerate(model.trees[:COMPARED_TREES]):
@@ -134,7 +134,7 @@ def _drew(plan: DrawPlan, model: ModelDocument, weights: Array | None) -> bool:
     return True
 
 
-def drop_factors(model: ModelDocument, plan: DrawPlan, n_iterations: int) -> Array:
+def drop_factors(model: ModelDocument, plan: DrawPlan, n_iterations: int) -> FloatArray:
     """(n_iterations + 1, T): DART's factor of every tree as each iteration, and at last the prediction, sees it.
 
     All iterations of the model are replayed, also those that predictions leave out, and must end in its weight_drop.

@@ -12,11 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil.adapters.xgboost.document import Tree
+from axil.arrays import BoolArray, FloatArray
 from axil.errors import UnsupportedModelError
-from axil.types import Array
 
 ROUNDING = 2.0**-24  # of float32, relative
 LEAF_ROUNDING = 2 * ROUNDING
@@ -32,26 +31,26 @@ _CLIPPED = (
 class Leaves:
     """Known facts about one tree's leaves: (L' * K,) values, weights and sums of residuals of those not set to zero."""
 
-    values: Array
-    weights: Array
-    sums: Array
-    zero: NDArray[np.bool_]  #: (L,) which leaves XGBoost set to zero
+    values: FloatArray
+    weights: FloatArray
+    sums: FloatArray
+    zero: BoolArray  #: (L,) which leaves XGBoost set to zero
     tree: Tree
     slack: float = (
         0.0  #: how far values before the rate may be off for scores that are rounded otherwise
     )
     #: the values before the rate for a lambda, where not sums over weights
-    bent: Callable[[float], Array] | None = None
+    bent: Callable[[float], FloatArray] | None = None
     most: float = np.inf  #: max_delta_step
 
     @property
-    def precision(self) -> Array:
+    def precision(self) -> FloatArray:
         """(L * K,): one over the rounding of each value, and for minute ones over that of the largest."""
         size = np.abs(self.values)
-        found: Array = 1.0 / (size + 1e-3 * size.max(initial=0.0) + 1e-300)
+        found: FloatArray = 1.0 / (size + 1e-3 * size.max(initial=0.0) + 1e-300)
         return found
 
-    def before_rate(self, l2: float) -> Array:
+    def before_rate(self, l2: float) -> FloatArray:
         return self.sums / (self.weights + l2) if self.bent is None else self.bent(l2)
 
     def rate(self, l2: float) -> float:
@@ -174,7 +173,7 @@ def _gain(tree: Tree, l2: float) -> tuple[float, float, float] | None:
 
 def recover(
     trees: Sequence[Leaves], rate: float, l2: float, n_parallel: int
-) -> tuple[Array, Array]:
+) -> tuple[FloatArray, FloatArray]:
     """(T,) rates and (T,) lambdas that lead to the leaves, those that the settings state where they do.
 
     And where there are not more values than numbers to fit them with, for any data would then be explained. A lambda besides
@@ -205,8 +204,10 @@ def recover(
 
 
 def _shown(
-    trees: Sequence[Leaves], found: tuple[Array, Array], stated: tuple[Array, Array]
-) -> tuple[Array, Array]:
+    trees: Sequence[Leaves],
+    found: tuple[FloatArray, FloatArray],
+    stated: tuple[FloatArray, FloatArray],
+) -> tuple[FloatArray, FloatArray]:
     """The rates and lambdas found where values show them, those stated elsewhere.
 
     Residuals add up to nearly zero, so that of a tree's values all but one are free: two leaves have some rate for any targets. A
@@ -239,7 +240,7 @@ def _shown(
     return rates, lambdas
 
 
-def _candidates(rates: Array, n_parallel: int) -> list[float]:
+def _candidates(rates: FloatArray, n_parallel: int) -> list[float]:
     """Candidates for the one rate of most trees, a number that a person typed first; XGBoost keeps it in float32."""
     known = rates[~np.isnan(rates)]
     if not len(known):

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil.adapters.causes import OTHER_ROWS, OTHER_TARGETS, OTHER_WEIGHTS
 from axil.adapters.refusals import (
@@ -25,6 +24,7 @@ from axil.adapters.refusals import (
 )
 from axil.adapters.xgboost.document import ModelDocument, XGBoostSettings
 from axil.adapters.xgboost.percentile import PERCENTILES
+from axil.arrays import BoolArray
 from axil.errors import UnsupportedModelError
 
 
@@ -178,7 +178,7 @@ CONTINUED: Refusal[XGBoostReading] = Refusal(
 )
 
 
-def continued(first: int, agree: NDArray[np.bool_]) -> UnsupportedModelError | None:
+def continued(first: int, agree: BoolArray) -> UnsupportedModelError | None:
     """The refusal of a model that XGBoost 3.4 continued from percentiles; ``first`` is the first tree of steps."""
     if agree.all() or not agree[:first].all():
         return None
@@ -198,7 +198,7 @@ SPLIT_BY_OTHERS: Refusal[XGBoostReading] = Refusal(
 )
 
 
-def pruned(first: int, agree: NDArray[np.bool_]) -> UnsupportedModelError | None:
+def pruned(first: int, agree: BoolArray) -> UnsupportedModelError | None:
     """The refusal of trees that were pruned after the fit, which no model records; ``first`` is the first that lacks nodes.
 
     A tree that was pruned keeps what its nodes were fitted to, but those after it were fitted to what it had left over

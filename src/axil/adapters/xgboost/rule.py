@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from axil.adapters.contract import Nodes
 from axil.adapters.xgboost.document import Tree, XGBoostSettings
 from axil.adapters.xgboost.rates import ROUNDING
+from axil.arrays import FloatArray
 from axil.structure import Regularisation
-from axil.types import Array
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,9 @@ class XGBoostRule:
     def bends(self) -> bool:
         return self.l1 > 0 or self.max_step < np.inf or bool(self.signs.any())
 
-    def nodes(self, trees: Sequence[Tree], output: int, l2: Sequence[Array], final: Array) -> Nodes:
+    def nodes(
+        self, trees: Sequence[Tree], output: int, l2: Sequence[FloatArray], final: FloatArray
+    ) -> Nodes:
         """The nodes of the trees for one output.
 
         ``l2``: of each tree (L_t,), what is added to the weights of its leaves. ``final``: (T,) what its values count in the end.
@@ -66,8 +68,13 @@ class XGBoostRule:
         return Nodes(starts, children, leaf, added, values, slack, signs if signs.any() else None)
 
     def values(
-        self, tree: Tree, l2: Array, sums: Array, weights: Array, averaged: bool = False
-    ) -> Array:
+        self,
+        tree: Tree,
+        l2: FloatArray,
+        sums: FloatArray,
+        weights: FloatArray,
+        averaged: bool = False,
+    ) -> FloatArray:
         """(L, K): the values of one tree's leaves before the rate, from their sums (L, K) and weights (L,).
 
         ``averaged``: whether trees are averaged, whose nodes without rows, as after a refit, bound no others.

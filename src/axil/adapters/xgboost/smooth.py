@@ -34,10 +34,10 @@ from axil.adapters.xgboost.rates import (
 )
 from axil.adapters.xgboost.refusals import REFUSALS, SPLIT_BY_OTHERS, SQUARED_ERROR, XGBoostReading
 from axil.adapters.xgboost.smoothed import SmoothedAbsoluteError, SmoothedQuantile
+from axil.arrays import FloatArray
 from axil.errors import InputError
 from axil.trees.losses import NEAR_SINGLE, Logistic, Loss, Softmax, Squared, gamma, poisson, tweedie
 from axil.trees.residual_losses import PseudoHuber, SquaredLog
-from axil.types import Array
 
 _CLASSES = "multi:softprob", "multi:softmax"
 _FROM_STEP = "pseudo-huber", "squared-log"
@@ -155,7 +155,7 @@ class SmoothXGBoost(XGBoostAdapter):
         if self._objective in _CLASSES:
             self.n_outputs, self.classes = n_classes, np.arange(n_classes)
 
-    def scores(self, X: Any, offsets: Array | None = None) -> Array:
+    def scores(self, X: Any, offsets: FloatArray | None = None) -> FloatArray:
         """(n, K): with offsets for base_margin."""
         return self.predictions(X, offsets, output_margin=True)
 
@@ -197,7 +197,7 @@ class SmoothXGBoost(XGBoostAdapter):
         if rows.totals.offset:  # the base is that of predictions without base_margin
             initial_shares = np.append(np.zeros(n_iterations), 1.0)
         schedule = Schedule(rates, self._iterations, outputs, omega, initial_shares)
-        slack: Array | float = 0.0
+        slack: FloatArray | float = 0.0
         if omega is not None:
             slack = np.repeat(rates * self._score_rounding(rows.totals.largest), entry.n_leaves)
         return replace(
@@ -225,7 +225,7 @@ class SmoothXGBoost(XGBoostAdapter):
             else "",
         )
 
-    def _score_rounding(self, largest: float) -> Array:
+    def _score_rounding(self, largest: float) -> FloatArray:
         """Return, for each tree, how far scores are off that DART adds up again in float32 in each round."""
         return np.asarray(2 * ROUNDING * largest * np.sqrt(1.0 + self._iterations))
 
@@ -256,7 +256,7 @@ class SmoothXGBoost(XGBoostAdapter):
             return _SMOOTHED[self._objective](self, rows.weights is not None)
         return _LOSSES[self._objective](self)
 
-    def _link(self, loss: Loss, base: Array) -> Array:
+    def _link(self, loss: Loss, base: FloatArray) -> FloatArray:
         """(K,): the scores of base_score, which is kept as a mean, but for several classes."""
         return loss.kept_link(base)
 
@@ -266,7 +266,7 @@ class SmoothXGBoost(XGBoostAdapter):
             return "in every round its gradients are scaled by the residuals of all rows, which axil does not differentiate"
         return _FROM_ZERO if loss.name in _OWN_START and self._model.base_estimated else ""
 
-    def _smooth_rates(self, l2: float) -> Array:
+    def _smooth_rates(self, l2: float) -> FloatArray:
         """(T,): the rate of the settings; nan, for the replay to find, where a tree of three values and more does not show it.
 
         So it is in schedules and in models that were loaded from a file, which does not keep the rate. Two values have some rate
@@ -321,7 +321,7 @@ class SmoothXGBoost(XGBoostAdapter):
             else np.inf
         )
 
-    def _factors(self, targets: Array) -> Array | None:
+    def _factors(self, targets: FloatArray) -> FloatArray | None:
         """scale_pos_weight, which weighs rows whose label is exactly 1."""
         return label_factors((targets == 1).astype(float), self.positive_factor)
 
@@ -377,7 +377,7 @@ class CustomXGBoost(SmoothXGBoost):
     def _loss(self, rows: TrainingRows) -> Loss:
         return self._custom.loss(rows.targets, rows.weights, np.float32, np.zeros(0, np.float32))
 
-    def _link(self, loss: Loss, base: Array) -> Array:
+    def _link(self, loss: Loss, base: FloatArray) -> FloatArray:
         """The scores of base_score by the link of the objective that is named beside the function."""
         named = _LOSSES.get("count:poisson" if self._objective in _LOGARITHMIC else self._objective)
         if named is None or self._objective in _CLASSES:  # whose base_score is a score

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from axil.adapters.xgboost.percentile import XGBoostPercentile
+from axil.arrays import FloatArray
 from axil.trees.losses import Loss, Slopes, Squared
-from axil.types import Array
 
 SMOOTHING = np.float32(0.04)  # width of the smoothed corner of a quantile loss, in units of S
 MIN_RATIO = np.float32(3e-4)  # below which tanh(x) / x does not fall
@@ -37,27 +37,27 @@ class SmoothedLoss(Squared):
     weighted: bool = (
         False  #: whether the rows of the fit have weights: without them quantiles are interpolated
     )
-    scale: Array | None = None  #: (K,) S of one round; None before `of_round`
+    scale: FloatArray | None = None  #: (K,) S of one round; None before `of_round`
 
     smooth = False
     pooled = True
 
-    def of_round(self, y: Array, F: Array, weights: Array) -> Loss:
+    def of_round(self, y: FloatArray, F: FloatArray, weights: FloatArray) -> Loss:
         """Return this loss with the scale of targets and scores (N, K) of rows of these weights, (N,)."""
         real = np.float32 if self.single else np.float64
         return replace(
             self, scale=_residual_scales(y.astype(real), F.astype(real), weights.astype(real))
         )
 
-    def start_of(self, y: Array, weights: Array) -> Array:
+    def start_of(self, y: FloatArray, weights: FloatArray) -> FloatArray:
         """(K,): the scores that a fit to targets (N, K) of rows of these weights starts from."""
         return np.array([self._start(k, column, weights) for k, column in enumerate(y.T)])
 
-    def kept_means(self, y: Array, weights: Array) -> Array:
+    def kept_means(self, y: FloatArray, weights: FloatArray) -> FloatArray:
         """The same: scores are predictions."""
         return self.start_of(y, weights)
 
-    def _slopes(self, y: Array, F: Array) -> Slopes:
+    def _slopes(self, y: FloatArray, F: FloatArray) -> Slopes:
         assert self.scale is not None  # `of_round` has put it in
         g, h = self.gradients(F - y, self.scale)
         return Slopes(g, h, np.nan, np.nan, np.nan)
@@ -72,7 +72,7 @@ class SmoothedLoss(Squared):
         """Return g and h (N, K), without row weights, in the precision of the residuals and scales (K,) given."""
 
     @abstractmethod
-    def _start(self, output: int, targets: Array, weights: Array) -> float:
+    def _start(self, output: int, targets: FloatArray, weights: FloatArray) -> float:
         """Return the score that a fit to these targets (N,) of one output starts from."""
 
 
@@ -89,7 +89,7 @@ class SmoothedAbsoluteError(SmoothedLoss):
         np.divide(scale, norms, out=curvature, where=norms > 0)
         return residuals * curvature, curvature
 
-    def _start(self, output: int, targets: Array, weights: Array) -> float:
+    def _start(self, output: int, targets: FloatArray, weights: FloatArray) -> float:
         """Return the mean plus one Newton step from it, without regularisation."""
         mean = float(np.average(targets, weights=weights))
         residuals = mean - targets[:, None]
@@ -120,7 +120,7 @@ class SmoothedQuantile(SmoothedLoss):
         h = real(np.float32(0.5) / SMOOTHING) * ratios
         return np.where(has_scale, g, real(0)), np.where(has_scale, h, real(0))
 
-    def _start(self, output: int, targets: Array, weights: Array) -> float:
+    def _start(self, output: int, targets: FloatArray, weights: FloatArray) -> float:
         """Return the quantile of the targets."""
         counted = np.flatnonzero(weights)
         targets = targets[counted]
@@ -132,7 +132,7 @@ class SmoothedQuantile(SmoothedLoss):
         return float(quantile.values(all_rows, targets, np.ones(len(targets)), 1)[0])
 
 
-def _residual_scales(y: Array, F: Array, weights: Array) -> Array:
+def _residual_scales(y: FloatArray, F: FloatArray, weights: FloatArray) -> FloatArray:
     """Return S (K,) of targets and scores (N, K), in float64 or as float32 rounds it, by the type of the arrays."""
     total_weight = weights.sum(dtype=np.float64)
     if total_weight < MIN_TOTAL_WEIGHT:

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from axil.adapters.xgboost.document import Tree, parse
 from axil.adapters.xgboost.percentile import PERCENTILES
+from axil.arrays import FloatArray
 from axil.structure.leaves import LeafFit
-from axil.types import Array
 
 
 def write(model: Any, fits: list[LeafFit]) -> Any:
@@ -108,7 +108,7 @@ def _put(
         document["base_weights"] = _single(weights)
 
 
-def _gains(node_gains: Array, children: NDArray[np.integer[Any]]) -> Array:
+def _gains(node_gains: FloatArray, children: NDArray[np.integer[Any]]) -> FloatArray:
     """Return what each split gains: the gains of its children less its own."""
     below = children[children[:, 0] >= 0]
     return np.asarray(node_gains[below].sum(axis=1) - node_gains[: len(below)])

@@ -14,6 +14,7 @@ from typing import Any
 import cupy as cp
 from cupyx.scipy.linalg import solve_triangular
 
+from axil.arrays import FloatArray
 from axil.kernels import Backend, Costs, Numbers, Triangle
 from axil.kernels.cuda.checks import expect_block
 from axil.kernels.cuda.largest import merge
@@ -21,7 +22,6 @@ from axil.kernels.cuda.launch import kernel, within_memory
 from axil.kernels.cuda.leaves import assign
 from axil.kernels.cuda.rows import CudaRows
 from axil.machine.arrays import is_host
-from axil.types import Array
 
 # Of an H200, by benchmarks/gpu.py; trees of more leaves look up more slowly than `walk` says.
 COSTS = Costs(
@@ -72,14 +72,14 @@ class Cuda(Backend):
     costs = COSTS
     xp = cp
 
-    def rows(self, cells: Any, starts: Numbers, weights: Array | None = None) -> CudaRows:
+    def rows(self, cells: Any, starts: Numbers, weights: FloatArray | None = None) -> CudaRows:
         return CudaRows(cells, starts, weights, self.n_threads)
 
     def triangle(self, factor: Any) -> CudaTriangle:
         return CudaTriangle(factor)
 
     @within_memory()
-    def top(self, block: Any, first: int, scale: Any, values: Array, rows: Numbers) -> None:
+    def top(self, block: Any, first: int, scale: Any, values: FloatArray, rows: Numbers) -> None:
         expect_block(block, first, scale, values, rows)
         if block.size and values.size:
             scale = None if scale is None else cp.asarray(scale)

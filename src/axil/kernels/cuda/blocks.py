@@ -13,12 +13,12 @@ from typing import Any
 import cupy as cp
 import numpy as np
 
+from axil.arrays import FloatArray
 from axil.kernels import Numbers
 from axil.kernels.bounds import DIMENSIONS, SAMPLE, axes_of
 from axil.kernels.cpu import CpuRows
 from axil.kernels.cuda.largest import keep
 from axil.kernels.cuda.launch import THREADS, WARPS, blocks
-from axil.types import Array
 
 BLOCK_ROWS = 256  # of a block, and the places that are filled at most; as in kernels.cu
 STEPS = 256  # of a row's place along each axis; with DIMENSIONS axes a number of 64 bits
@@ -80,7 +80,7 @@ class CudaBlocks:
         weights: Any,
         scale: Any,
         most: int,
-        values: Array,
+        values: FloatArray,
         rows: Numbers,
         done: Any,
     ) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import cupy as cp
 import numpy as np
 
+from axil.arrays import FloatArray
 from axil.errors import InputError
 from axil.kernels import Cells, Numbers, Rows
 from axil.kernels.bounds import Bounded
@@ -19,7 +20,6 @@ from axil.kernels.cuda.launch import free_bytes, kernel, launch, total_bytes, wi
 from axil.kernels.cuda.order import ROWS_AT_MOST, SortedRows
 from axil.machine.memory import in_words
 from axil.machine.threads import Kept
-from axil.types import Array
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class KeptCells(Rows):
     times = 8
 
     @within_memory()
-    def __init__(self, cells: Cells, starts: Numbers, weights: Array | None, n_threads: int):
+    def __init__(self, cells: Cells, starts: Numbers, weights: FloatArray | None, n_threads: int):
         expect_cells(cells, starts)
         expect_weights("weights", weights, cells.shape[1])
         self.weights, self.n_threads = weights, n_threads

@@ -8,16 +8,16 @@ from typing import Any
 import cupy as cp
 import numpy as np
 
+from axil.arrays import FloatArray
 from axil.kernels import Numbers
 from axil.kernels.cuda.launch import WARPS, blocks, lanes_of, launch
-from axil.types import Array
 
 TURNS = 1024  # sets of rows whose largest entries bound the k largest
 ROOM = 1024  # entries that may reach the bound, besides 8 k: ties go beyond
 
 
 def merge(
-    block: Any, first: int, scale: Any, values: Array, rows: Numbers, get: Callable[[str], Any]
+    block: Any, first: int, scale: Any, values: FloatArray, rows: Numbers, get: Callable[[str], Any]
 ) -> None:
     """Merge a block (rows, S) on the device into the k largest of every column, (S, k) on the host; see `Backend.top`.
 
@@ -74,7 +74,7 @@ def merge(
 
 
 def keep(
-    at: Numbers, seen: Array, scale: Any, which: Numbers, values: Array, rows: Numbers
+    at: Numbers, seen: FloatArray, scale: Any, which: Numbers, values: FloatArray, rows: Numbers
 ) -> None:
     """Sort entries of rows ``at``, -1 for none, and those kept before by size, equal ones by row; keep the first k of each."""
     at, seen = (

@@ -8,9 +8,9 @@ import cupy as cp
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.arrays import FloatArray
 from axil.kernels import Cells, Numbers
 from axil.kernels.cuda.launch import THREADS, blocks, kernel, launch, within_memory
-from axil.types import Array
 
 CODE_BYTES = 1 << 30  # of the codes of the rows that are walked together
 
@@ -19,7 +19,7 @@ CODE_BYTES = 1 << 30  # of the codes of the rows that are walked together
 def assign(
     values: NDArray[np.floating[Any]],
     columns: Numbers,
-    thresholds: Array,
+    thresholds: FloatArray,
     views: Numbers,
     outcomes: NDArray[np.uint8],
     nodes: NDArray[np.int32],

@@ -7,6 +7,7 @@ from typing import Any
 import cupy as cp
 import numpy as np
 
+from axil.arrays import FloatArray
 from axil.kernels.cuda.cells import KeptCells, runs_of
 from axil.kernels.cuda.checks import expect, expect_output, expect_rows, expect_weights
 from axil.kernels.cuda.launch import (
@@ -18,7 +19,6 @@ from axil.kernels.cuda.launch import (
     within_memory,
 )
 from axil.machine.arrays import is_host
-from axil.types import Array
 
 TILE_TREES = 8  # of a block that counts cells by cells; as in kernels.cu
 COUNT_THREADS = 512  # of such a block
@@ -81,7 +81,7 @@ class Pairs(KeptCells):
         return cp.rint(w / unit).astype(cp.int64).view(cp.uint64), float(unit)
 
     @within_memory()
-    def pair_sums(self, table: Any, factors: Any, first: int, out: Array) -> None:
+    def pair_sums(self, table: Any, factors: Any, first: int, out: FloatArray) -> None:
         expect("table", table, (self.n_cells, self.n_cells))
         if factors is not None:
             expect("factors", factors, (self.n_trees, len(out)))

@@ -7,12 +7,12 @@ from typing import Any
 import cupy as cp
 import numpy as np
 
+from axil.arrays import FloatArray
 from axil.kernels import Numbers
 from axil.kernels.cuda.cells import KeptCells
 from axil.kernels.cuda.checks import expect, expect_output, expect_trees, expect_weights
 from axil.kernels.cuda.launch import MOST_BLOCKS, WARPS, blocks, lanes_of, within_memory
 from axil.machine.arrays import is_host
-from axil.types import Array
 
 WIDE = 64  # columns of a warp that takes pairs of them
 MOST_APPLIED = 4  # trees that such a warp looks up
@@ -126,14 +126,14 @@ class CellSums(KeptCells):
     @within_memory()
     def replay(
         self,
-        values: Array,
-        targets: Array,
-        weights: Array | None,
+        values: FloatArray,
+        targets: FloatArray,
+        weights: FloatArray | None,
         single: bool,
         single_score: bool,
-        score: Array,
-        sums: Array,
-        counts: Array,
+        score: FloatArray,
+        sums: FloatArray,
+        counts: FloatArray,
     ) -> None:
         expect("values", values, (self.n_cells,))
         expect("targets", targets, (self.n_rows,))

@@ -9,6 +9,7 @@ from typing import Any
 import cupy as cp
 import numpy as np
 
+from axil.arrays import FloatArray
 from axil.kernels import Numbers
 from axil.kernels.cuda.blocks import CudaBlocks
 from axil.kernels.cuda.cells import KeptCells, runs_of
@@ -32,7 +33,6 @@ from axil.kernels.cuda.launch import (
     within_memory,
 )
 from axil.machine.blocks import spans
-from axil.types import Array
 
 # columns, threads and rows of a block that shares a tile; as in kernels.cu
 TILE, TILE_THREADS, TILE_ROWS = 16, 512, 1024
@@ -115,7 +115,9 @@ class ReadOuts(KeptCells):
         self._run("read_out_rows", grid, (32, WARPS), *read, *written)
 
     @within_memory()
-    def moments(self, table: Any, constant: Any, weights: Any, values: Any, out: Array) -> None:
+    def moments(
+        self, table: Any, constant: Any, weights: Any, values: Any, out: FloatArray
+    ) -> None:
         columns = table.shape[1]
         self._expect_read(table, constant, weights, columns)
         expect("values", values, (self.n_rows, *getattr(values, "shape", ())[1:]))
@@ -146,7 +148,7 @@ class ReadOuts(KeptCells):
 
     @within_memory()
     def top(
-        self, table: Any, constant: Any, weights: Any, scale: Any, values: Array, rows: Numbers
+        self, table: Any, constant: Any, weights: Any, scale: Any, values: FloatArray, rows: Numbers
     ) -> None:
         columns = table.shape[1]
         self._expect_read(table, constant, weights, columns)
@@ -162,7 +164,7 @@ class ReadOuts(KeptCells):
         )
 
     def _top_rows(
-        self, table: Any, constant: Any, weights: Any, scale: Any, values: Array, rows: Numbers
+        self, table: Any, constant: Any, weights: Any, scale: Any, values: FloatArray, rows: Numbers
     ) -> None:
         for part, block in self._in_blocks(table, constant, weights):
             merge(block, 0, scale, values[part], rows[part], self._kernel)
@@ -203,7 +205,7 @@ class ReadOuts(KeptCells):
             raise ValueError("weights must be finite and not below 0")
 
     @within_memory()
-    def top_matches(self, queries: Any, weights: Any, values: Array, rows: Numbers) -> None:
+    def top_matches(self, queries: Any, weights: Any, values: FloatArray, rows: Numbers) -> None:
         columns = len(queries)
         self._expect_queries(queries, weights, columns)
         expect_places(values, rows, columns, None, self.n_rows)

@@ -6,9 +6,9 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil import inputs
+from axil.arrays import FloatArray, IntArray
 from axil.attribution import WEIGHTS
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.inputs.columns import Keys, occurrences
@@ -22,7 +22,6 @@ from axil.methods.noise import leverages
 from axil.methods.question import Question, warn_without_offsets
 from axil.replay.exact_model import ExactModel
 from axil.replay.rows_of_the_fit import rows_of_the_fit, twins_among
-from axil.types import Array
 from axil.weights.forest import Forest
 
 MOST_ROWS = 5000  # calibration rows: more would change the coverage by less than half a percent
@@ -163,7 +162,7 @@ def held_out(
 
 
 def from_folds(
-    proven: ExactModel, folds: Array, grouped: CalibrationGroups | None, method: str
+    proven: ExactModel, folds: FloatArray, grouped: CalibrationGroups | None, method: str
 ) -> Predictive:
     """From out-of-fold predictions (N, K) of the training rows."""
     if proven.features is None:
@@ -213,7 +212,7 @@ def from_bags(proven: ExactModel, grouped: CalibrationGroups | None) -> Predicti
     )
 
 
-def conformal_rows(local: Local, left: Array) -> tuple[Conformal, ...]:
+def conformal_rows(local: Local, left: FloatArray) -> tuple[Conformal, ...]:
     """Calibration rows and their errors (n, K), output by output."""
     penalty = np.full(len(NAMES), PENALTY)
     return tuple(
@@ -222,7 +221,7 @@ def conformal_rows(local: Local, left: Array) -> tuple[Conformal, ...]:
     )
 
 
-def calibration_rows(n: int, grouped: CalibrationGroups | None) -> NDArray[np.intp]:
+def calibration_rows(n: int, grouped: CalibrationGroups | None) -> IntArray:
     """The positions of as many of n rows as are used, always the same."""
     if not n:
         raise InputError(
@@ -231,7 +230,7 @@ def calibration_rows(n: int, grouped: CalibrationGroups | None) -> NDArray[np.in
     return _some(np.arange(n), grouped)
 
 
-def equal_rows(model: Any, X: Any, truth: Array) -> tuple[NDArray[np.intp], tuple[int, int]]:
+def equal_rows(model: Any, X: Any, truth: FloatArray) -> tuple[IntArray, tuple[int, int]]:
     """How many training rows equal each of these rows, in features and targets, and `twins_among` some training rows.
 
     Rows of weight zero took no part in the fit. Of an explainer without features the targets alone are compared, and only where
@@ -264,11 +263,11 @@ def keys_of(shard: Any, single: bool, X: Any) -> Keys:
     return found
 
 
-def _taken(grouped: CalibrationGroups | None, rows: NDArray[np.intp]) -> CalibrationGroups | None:
+def _taken(grouped: CalibrationGroups | None, rows: IntArray) -> CalibrationGroups | None:
     return None if grouped is None else grouped[rows]
 
 
-def _some(rows: NDArray[np.intp], grouped: CalibrationGroups | None = None) -> NDArray[np.intp]:
+def _some(rows: IntArray, grouped: CalibrationGroups | None = None) -> IntArray:
     """These rows, or as many as are used, always the same; as many of each group."""
     if grouped is not None:
         of_rows = grouped.codes[rows]

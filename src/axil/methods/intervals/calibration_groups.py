@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
+from axil.arrays import IntArray
 from axil.errors import InputError, shown
 from axil.inputs.codes import numbered
 from axil.replay.queries import Queries
@@ -20,7 +21,7 @@ class CalibrationGroups:
 
     column: str | None  #: of the features; None: labels were given
     names: NDArray[Any]  #: (G,) the labels
-    codes: NDArray[np.intp]  #: (n,) the place of each row's label among them
+    codes: IntArray  #: (n,) the place of each row's label among them
 
     @classmethod
     def of(cls, given: Any, X: Any, model: Any, n: int, rows: str) -> CalibrationGroups | None:
@@ -35,7 +36,7 @@ class CalibrationGroups:
         there, codes = np.unique(self.codes[rows], return_inverse=True)
         return CalibrationGroups(self.column, self.names[there], codes)
 
-    def of_queries(self, queries: Queries, given: Any) -> NDArray[np.intp]:
+    def of_queries(self, queries: Queries, given: Any) -> IntArray:
         """(m,): the place of each query's label among the names; refuses those that no calibration row has."""
         n, known = len(queries), queries.adapter.feature_names
         if given is None and self.column is None:

@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from axil.types import Array
+from axil.arrays import FloatArray
 
 SOFTENED = (
     0.5  # of a row's size: errors that are smaller say little of it, and their logarithms a lot
@@ -42,22 +42,22 @@ SOFTENED = (
 class Conformal:
     """n calibration rows."""
 
-    features: Array  #: (n, p)
-    sizes: Array  #: (n,)
-    errors: Array  #: (n,) signed
-    penalty: Array  #: (p,)
+    features: FloatArray  #: (n, p)
+    sizes: FloatArray  #: (n,)
+    errors: FloatArray  #: (n,) signed
+    penalty: FloatArray  #: (p,)
 
     def __getitem__(self, rows: Any) -> Conformal:
         return Conformal(self.features[rows], self.sizes[rows], self.errors[rows], self.penalty)
 
     @cached_property
-    def _inverse(self) -> Array:
+    def _inverse(self) -> FloatArray:
         """(p + 1, p + 1): A^-1, with an intercept that is not penalised."""
         design = _with_intercept(self.features)
         return np.asarray(np.linalg.inv(design.T @ design + np.diag(np.append(0.0, self.penalty))))
 
     @cached_property
-    def _fit(self) -> tuple[Array, Array]:
+    def _fit(self) -> tuple[FloatArray, FloatArray]:
         """(p + 1,) coefficients of the calibration rows' own ridge, and (n,) what it leaves over."""
         design, z = (
             _with_intercept(self.features),
@@ -66,24 +66,24 @@ class Conformal:
         b = self._inverse @ (design.T @ z)
         return b, z - design @ b
 
-    def scales(self, features: Array, sizes: Array) -> Array:
+    def scales(self, features: FloatArray, sizes: FloatArray) -> FloatArray:
         """(m,): the sizes times what the calibration rows' own ridge makes of the features."""
         return np.asarray(sizes * np.exp(_with_intercept(features) @ self._fit[0]))
 
-    def magnitudes(self, features: Array, sizes: Array) -> Array:
+    def magnitudes(self, features: FloatArray, sizes: FloatArray) -> FloatArray:
         """(m, n): the atoms of new rows with features (m, p) and sizes (m,), unsigned; inf where 1 + u <= 0."""
         return self._magnitudes(
             features, sizes, self._left_of(features, _with_intercept(self.features), self._fit[1])
         )
 
-    def reaches(self, features: Array) -> Array:
+    def reaches(self, features: FloatArray) -> FloatArray:
         """(m,): the most that |u| can be of any calibration row and new rows with features (m, p)."""
         new, known = (
             _leverages(_with_intercept(each), self._inverse) for each in (features, self.features)
         )
         return np.asarray(np.sqrt(new * known.max()))
 
-    def at_places(self, features: Array, sizes: Array, places: list[int]) -> Array:
+    def at_places(self, features: FloatArray, sizes: FloatArray, places: list[int]) -> FloatArray:
         """(m, P): of the `magnitudes` of each new row, from the least up, those at these places, counted from 0.
 
         Fastest for new rows of like `reaches`.
@@ -103,13 +103,13 @@ class Conformal:
         return self._magnitudes(features, sizes, found)
 
     @cached_property
-    def _in_order(self) -> tuple[Array, Array]:
+    def _in_order(self) -> tuple[FloatArray, FloatArray]:
         """(n, p + 1) designs and (n,) what the ridge leaves over of the calibration rows, the least first."""
         left = self._fit[1]
         order = np.argsort(left, kind="stable")
         return _with_intercept(self.features)[order], left[order]
 
-    def _left_of(self, features: Array, design: Array, left: Array) -> Array:
+    def _left_of(self, features: FloatArray, design: FloatArray, left: FloatArray) -> FloatArray:
         """(m, n'): e (1 + g) / (1 + u) of some calibration rows, with designs (n', p + 1) and e (n',); inf where 1 + u <= 0."""
         new = _with_intercept(features)
         u = new @ self._inverse @ design.T
@@ -119,43 +119,43 @@ class Conformal:
         found[u <= 0] = np.inf
         return np.asarray(found)
 
-    def _magnitudes(self, features: Array, sizes: Array, left: Array) -> Array:
+    def _magnitudes(self, features: FloatArray, sizes: FloatArray, left: FloatArray) -> FloatArray:
         """(m, P): the atoms, unsigned, of new rows whose ridge leaves this over of them."""
         with np.errstate(over="ignore"):
             at = np.exp(left + (_with_intercept(features) @ self._fit[0])[:, None])
             return np.asarray(sizes[:, None] * np.maximum(at - SOFTENED, 0.0))
 
-    def drawn(self, features: Array, sizes: Array) -> Array:
+    def drawn(self, features: FloatArray, sizes: FloatArray) -> FloatArray:
         """(m, n): the atoms of new rows with features (m, p) and sizes (m,), in the order of the calibration rows."""
         signs = np.sign(self.errors)
         with np.errstate(invalid="ignore"):
             return np.where(signs == 0, 0.0, signs * self.magnitudes(features, sizes))
 
-    def atoms(self, features: Array, sizes: Array) -> Array:
+    def atoms(self, features: FloatArray, sizes: FloatArray) -> FloatArray:
         """(m, n): the same atoms, from the lowest up."""
         return np.sort(self.drawn(features, sizes), axis=1)
 
-    def bounds(self, features: Array, sizes: Array) -> tuple[Array, Array]:
+    def bounds(self, features: FloatArray, sizes: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(m, n) twice: the atoms from the lowest up, for lower ends and for upper ends; see the module."""
         found = self.drawn(features, sizes)
         nowhere, signs = np.isinf(found), np.sign(self.errors)
         lower, upper = (np.where(nowhere & (signs == away), 0.0, found) for away in (1.0, -1.0))
         return np.sort(lower, axis=1), np.sort(upper, axis=1)
 
-    def lower(self, features: Array, sizes: Array) -> Array:
+    def lower(self, features: FloatArray, sizes: FloatArray) -> FloatArray:
         """(m, n): the atoms for lower ends."""
         return self.bounds(features, sizes)[0]
 
-    def upper(self, features: Array, sizes: Array) -> Array:
+    def upper(self, features: FloatArray, sizes: FloatArray) -> FloatArray:
         """(m, n): the atoms for upper ends."""
         return self.bounds(features, sizes)[1]
 
 
-def _with_intercept(features: Array) -> Array:
+def _with_intercept(features: FloatArray) -> FloatArray:
     return np.column_stack([np.ones(len(features)), features])
 
 
-def _leverages(design: Array, inverse: Array) -> Array:
+def _leverages(design: FloatArray, inverse: FloatArray) -> FloatArray:
     """(m,): f A^-1 f of the rows f of a design (m, p + 1)."""
     return np.asarray(np.einsum("mp,mp->m", design @ inverse, design))
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil import inputs
+from axil.arrays import FloatArray, IntArray
 from axil.errors import InputError, shown
 from axil.machine.blocks import spans
 from axil.methods.intervals.calibration_groups import CalibrationGroups
@@ -19,7 +19,6 @@ from axil.methods.question import output_columns
 from axil.output import tables
 from axil.replay.queries import Queries
 from axil.replay.verified_model import VerifiedModel
-from axil.types import Array
 
 ATOM_ENTRIES = 1 << 21  # atoms or results of some queries that are worked on at a time
 COPIES = 8  # of these while they are made, of 8 bytes each
@@ -95,7 +94,7 @@ class Distribution:
         columns |= {name: values.ravel() for name, values in found.items()}
         return tables.note(tables.make(columns, self._model.backend), NOTE)
 
-    def quantiles(self, X: Any, q: Any, init_score: Any = None, groups: Any = None) -> Array:
+    def quantiles(self, X: Any, q: Any, init_score: Any = None, groups: Any = None) -> FloatArray:
         """(n, Q), or (n, Q, K): the numbers that targets are at or below with these probabilities.
 
         Quantiles above one half are rounded up to the next calibration row, those below it down, so that a target is beyond
@@ -115,7 +114,7 @@ class Distribution:
         wanted = _as_probabilities(q)
         rising = wanted if self._rising else 1.0 - wanted
 
-        def ends(one: Distribution, local: Local, _: Any) -> Array:
+        def ends(one: Distribution, local: Local, _: Any) -> FloatArray:
             for share in wanted:
                 one._require(max(share, 1.0 - share), share, "q")
             n = one.n_calibration
@@ -136,7 +135,7 @@ class Distribution:
 
         return self._reduced(X, init_score, ends, len(wanted), "quantiles", groups)
 
-    def cdf(self, X: Any, y: Any, init_score: Any = None, groups: Any = None) -> Array:
+    def cdf(self, X: Any, y: Any, init_score: Any = None, groups: Any = None) -> FloatArray:
         """(n,) or (n, K): the probability of a target at or below y, for each row; nearly uniform for true targets.
 
         Parameters
@@ -153,7 +152,7 @@ class Distribution:
         queries = self._model.queries(X, init_score)
         at = self._shown(self._targets(y, queries))
 
-        def rank(one: Distribution, local: Local, some: Any) -> Array:
+        def rank(one: Distribution, local: Local, some: Any) -> FloatArray:
             n, atoms, value = one.n_calibration, one._atoms(local), at[some][:, None, :]
             return np.asarray(
                 ((atoms < value).sum(axis=1) + (atoms <= value).sum(axis=1) + 1.0) / (2 * (n + 1))
@@ -161,7 +160,7 @@ class Distribution:
 
         return self._reduced(queries, None, rank, groups=groups)
 
-    def std(self, X: Any, init_score: Any = None, groups: Any = None) -> Array:
+    def std(self, X: Any, init_score: Any = None, groups: Any = None) -> FloatArray:
         """(n,) or (n, K): the standard deviation of the predictive distribution of each row.
 
         Parameters
@@ -203,7 +202,7 @@ class Distribution:
         random_state: int | None = None,
         init_score: Any = None,
         groups: Any = None,
-    ) -> Array:
+    ) -> FloatArray:
         """(rows, n), or (rows, n, K): targets drawn from the predictive distribution of each row of X.
 
         A draw takes the errors of one calibration row for all outputs, so that they depend on each other as these errors do.
@@ -227,14 +226,14 @@ class Distribution:
         )
         draws = np.random.default_rng(seed)
 
-        def drawn(one: Distribution, local: Local, _: Any) -> Array:
+        def drawn(one: Distribution, local: Local, _: Any) -> FloatArray:
             atoms = one._atoms(local, Conformal.drawn)
             which = draws.integers(atoms.shape[1], size=(len(atoms), n, 1))
             return np.take_along_axis(atoms, which, axis=1)
 
         return self._reduced(X, init_score, drawn, n, "draws", groups)
 
-    def crps(self, X: Any, y: Any, init_score: Any = None, groups: Any = None) -> Array:
+    def crps(self, X: Any, y: Any, init_score: Any = None, groups: Any = None) -> FloatArray:
         """(n,) or (n, K): the continuous ranked probability score of true targets; less is better, in the units of the targets.
 
         ``E|Y - y| - E|Y - Y'| / 2`` over the predictive distribution; for a single number it would be the absolute error.
@@ -253,7 +252,7 @@ class Distribution:
         queries = self._model.queries(X, init_score)
         truth = self._shown(self._targets(y, queries))
 
-        def score(one: Distribution, local: Local, some: Any) -> Array:
+        def score(one: Distribution, local: Local, some: Any) -> FloatArray:
             atoms = one._atoms(local)
             n = atoms.shape[1]
             ranks = (2.0 * np.arange(1, n + 1) - n - 1)[:, None]
@@ -266,7 +265,7 @@ class Distribution:
 
     def _interval(
         self, queries: Queries, coverage: Any, symmetric: Any, groups: Any = None
-    ) -> dict[str, Array]:
+    ) -> dict[str, FloatArray]:
         """The columns of `interval`, each (n, K)."""
         c, symmetric = _as_probability(coverage, "coverage"), inputs.as_flag(symmetric, "symmetric")
         members = self._members(queries, groups)
@@ -290,7 +289,7 @@ class Distribution:
             "alarm": alarms,
         }
 
-    def _ends(self, local: Local, coverage: float, symmetric: bool) -> Array:
+    def _ends(self, local: Local, coverage: float, symmetric: bool) -> FloatArray:
         """(3, n, K): the errors, lower and upper, that intervals go to, and the size that half of the errors stay below."""
         n, found = self.n_calibration, np.empty((3, *local.predictions.shape))
         middle, inner, outer = (
@@ -314,7 +313,7 @@ class Distribution:
                     )
         return found
 
-    def _alarms(self, local: Local) -> Array:
+    def _alarms(self, local: Local) -> FloatArray:
         """(n, K): the shares of calibration rows with a smaller local scale."""
         found = np.empty_like(local.predictions)
         for k, rows in enumerate(self._rows):
@@ -328,11 +327,11 @@ class Distribution:
         self,
         X: Any,
         init_score: Any,
-        reduce: Callable[[Distribution, Local, Any], Array],
+        reduce: Callable[[Distribution, Local, Any], FloatArray],
         lines: int | None = None,
         what: str = "results",
         groups: Any = None,
-    ) -> Array:
+    ) -> FloatArray:
         """The results of ``reduce`` for all of X.
 
         It takes the distribution of a group, all that is known around some queries of it, and which these are.
@@ -355,7 +354,7 @@ class Distribution:
                 found[some] = reduce(one, local[some], some)
         return found[..., 0] if self._model.outputs is None else found
 
-    def _members(self, queries: Queries, given: Any) -> list[tuple[Distribution, NDArray[np.intp]]]:
+    def _members(self, queries: Queries, given: Any) -> list[tuple[Distribution, IntArray]]:
         """The distribution of each group of calibration rows that some queries are in, and which queries these are."""
         if self._groups is None:
             if given is not None:
@@ -372,8 +371,10 @@ class Distribution:
         return replace(self, _rows=rows, _groups=None, _group=known.names[g])
 
     def _atoms(
-        self, local: Local, of: Callable[[Conformal, Array, Array], Array] = Conformal.atoms
-    ) -> Array:
+        self,
+        local: Local,
+        of: Callable[[Conformal, FloatArray, FloatArray], FloatArray] = Conformal.atoms,
+    ) -> FloatArray:
         """(m, n, K): targets that the calibration rows make likely, as people read them; ordered on the scale of the fit."""
         parts = [
             local.predictions[:, [k]] + of(rows, local.features[:, k], local.sizes[:, k])
@@ -399,7 +400,7 @@ class Distribution:
                 f"{what} is {shown(given)}, which takes at least {needed} calibration rows; {there}, or ask for less."
             )
 
-    def _shown(self, values: Array) -> Array:
+    def _shown(self, values: FloatArray) -> FloatArray:
         """Numbers (m, K) of the scale of the fit, as people read them; infinite ones stay so."""
         scale = self._model.scale
         if scale.is_identity:
@@ -417,7 +418,7 @@ class Distribution:
         t, seen = self._model.targets[:, 0], self._model.shown[:, 0]
         return bool(seen[t.argmax()] >= seen[t.argmin()])
 
-    def _targets(self, y: Any, queries: Queries) -> Array:
+    def _targets(self, y: Any, queries: Queries) -> FloatArray:
         """(n, K): targets that users give, on the scale of the fit."""
         inputs.refuse_other_order(queries.rows, y, "y", "X")
         return self._model.on_scale(
@@ -434,7 +435,7 @@ def _as_probability(value: Any, what: str) -> float:
     return found
 
 
-def _as_probabilities(q: Any) -> Array:
+def _as_probabilities(q: Any) -> FloatArray:
     found = np.atleast_1d(inputs.as_numbers(q, "q", "numbers between 0 and 1"))
     if found.ndim != 1 or not len(found) or not ((found > 0) & (found < 1)).all():
         raise InputError(

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.arrays import FloatArray, IntArray
 from axil.attribution import WEIGHTS
 from axil.errors import InputError
 from axil.kernels.choose import host_backend
@@ -29,7 +30,6 @@ from axil.output.tables import bytes_of
 from axil.reductions import Moments, answer
 from axil.replay.queries import Queries
 from axil.structure import RowTotals
-from axil.types import Array
 from axil.weights.engine import own_leaves
 from axil.weights.spread import by_leaf, leaf_moments
 
@@ -61,10 +61,10 @@ NAMES = (
 class Local:
     """n queries with K outputs each."""
 
-    predictions: Array  #: (n, K) on the scale of the fit
-    features: Array  #: (n, K, p)
-    sizes: Array  #: (n, K) that errors are compared with
-    nearby: Array  #: (n, K): sum_j |k_j| |r_j|
+    predictions: FloatArray  #: (n, K) on the scale of the fit
+    features: FloatArray  #: (n, K, p)
+    sizes: FloatArray  #: (n, K) that errors are compared with
+    nearby: FloatArray  #: (n, K): sum_j |k_j| |r_j|
 
     def __getitem__(self, rows: Any) -> Local:
         return Local(
@@ -76,11 +76,11 @@ class Local:
 class Usual:
     """Numbers about all training rows that sums nearby are compared with; targets are less their means."""
 
-    means: Array  #: (K,) of the targets
-    spread: Array  #: (K,) their standard deviation
-    lowest: Array  #: (K,) target
-    highest: Array  #: (K,) target
-    averages: Array  #: (3, K): of sizes of errors, of targets, of squared targets
+    means: FloatArray  #: (K,) of the targets
+    spread: FloatArray  #: (K,) their standard deviation
+    lowest: FloatArray  #: (K,) target
+    highest: FloatArray  #: (K,) target
+    averages: FloatArray  #: (3, K): of sizes of errors, of targets, of squared targets
 
     def __post_init__(self) -> None:
         with np.errstate(invalid="ignore"):
@@ -94,11 +94,13 @@ class Usual:
             )
 
     @property
-    def least(self) -> Array:
+    def least(self) -> FloatArray:
         """(K,): the square that is added to those nearby."""
         return np.asarray(np.square(SMALL * self.averages[0]) + np.square(LEAST * self.spread))
 
-    def local(self, moments: list[Array], served: list[slice], predictions: Array) -> Local:
+    def local(
+        self, moments: list[FloatArray], served: list[slice], predictions: FloatArray
+    ) -> Local:
         """The sums (2, n, 1 + 3 K) under weights from each engine, and the predictions (n, K) that they make, as features.
 
         The sums are of ones, sizes of errors, targets and squares of targets.
@@ -113,7 +115,7 @@ class Usual:
         sizes = self.spread * np.exp(NEARBY * logs[..., :2].sum(axis=-1))
         return Local(predictions, features, sizes, nearby)
 
-    def _logs(self, moments: Array, outputs: slice) -> tuple[Array, Array]:
+    def _logs(self, moments: FloatArray, outputs: slice) -> tuple[FloatArray, FloatArray]:
         """(n, K, 5) logarithms of the moments, and (n, K) the errors nearby."""
         total = moments[..., :1]
         known = total > 0
@@ -138,13 +140,13 @@ class Known(RowTotals):
     rows: int
     complete: int  #: rows of which all errors are known
     known: NDArray[np.int64]  #: (K,) errors that are known
-    errors: Array  #: (K,) sums of their sizes
-    targets: Array  #: (K,) sums
-    lowest: Array = field(metadata={"both": np.minimum})  #: (K,)
-    highest: Array = field(metadata={"both": np.maximum})  #: (K,)
+    errors: FloatArray  #: (K,) sums of their sizes
+    targets: FloatArray  #: (K,) sums
+    lowest: FloatArray = field(metadata={"both": np.minimum})  #: (K,)
+    highest: FloatArray = field(metadata={"both": np.maximum})  #: (K,)
 
 
-def known_of(shard: Any, _: Any, errors: Array) -> Known:
+def known_of(shard: Any, _: Any, errors: FloatArray) -> Known:
     """Totals of the rows of a shard, with errors (rows, K)."""
     with np.errstate(over="ignore", invalid="ignore"):  # sizes that `Usual` refuses
         there, y = np.isfinite(errors), shard.targets
@@ -155,7 +157,7 @@ def known_of(shard: Any, _: Any, errors: Array) -> Known:
         )
 
 
-def spread_of(shard: Any, usual: tuple[Array, Array], errors: Array) -> Array:
+def spread_of(shard: Any, usual: tuple[FloatArray, FloatArray], errors: FloatArray) -> FloatArray:
     """(3, K): sums of sizes of errors, of targets less their means, and of their squares."""
     filling, means = usual
     with np.errstate(over="ignore", invalid="ignore"):
@@ -165,14 +167,16 @@ def spread_of(shard: Any, usual: tuple[Array, Array], errors: Array) -> Array:
         )
 
 
-def values_of(shard: Any, usual: tuple[Array, Array, list[slice]], errors: Array) -> list[Array]:
+def values_of(
+    shard: Any, usual: tuple[FloatArray, FloatArray, list[slice]], errors: FloatArray
+) -> list[FloatArray]:
     """(rows, 1 + 3 m) for each group of m outputs: the values whose moments are taken."""
     filling, means, served = usual
     known, y = filled(errors, filling), shard.targets - means
     return [moment_values(known[:, outputs], y[:, outputs]) for outputs in served]
 
 
-def leaf_sums_of(shard: Any, n_threads: int, values: list[Array]) -> Array:
+def leaf_sums_of(shard: Any, n_threads: int, values: list[FloatArray]) -> FloatArray:
     """(L, 1 + 3 m): sums of the values over the leaves of all trees, those of one group of outputs after the other."""
     parts = [
         by_leaf(structure, host_backend(n_threads).rows_of(structure), own)
@@ -181,7 +185,7 @@ def leaf_sums_of(shard: Any, n_threads: int, values: list[Array]) -> Array:
     return np.concatenate(parts)
 
 
-def filled(errors: Array, filling: Array) -> Array:
+def filled(errors: FloatArray, filling: FloatArray) -> FloatArray:
     """(rows, K): the errors; where one is not known, one of usual size."""
     return np.where(np.isfinite(errors), errors, filling)
 
@@ -194,13 +198,13 @@ class Surroundings:
         Any
     ]  #: per shard (rows, K) targets less predictions that did not see them; nan: not known
     source: str  #: where these are from: "out-of-fold", "out-of-bag", "folds", "leave-one-out", "leverage" or "fit"
-    filling: Array  #: (K,) an error of usual size
+    filling: FloatArray  #: (K,) an error of usual size
     usual: Usual
     values: Sequence[
         Any
     ]  #: per shard, for each group of outputs that share weights, (rows, 1 + 3 m) values
     by_leaf: (
-        Array | None
+        FloatArray | None
     )  #: (L, 1 + 3 m) their sums over the leaves of all trees; None: weights are taken
 
     @classmethod
@@ -226,7 +230,7 @@ class Surroundings:
         return replace(self, by_leaf=np.where(self.by_leaf[:, :1] < least, 0.0, self.by_leaf))
 
 
-def moment_values(errors: Array, targets: Array) -> Array:
+def moment_values(errors: FloatArray, targets: FloatArray) -> FloatArray:
     """(N, 1 + 3 K): ones, sizes of errors, targets less their means, and squares of these."""
     return np.concatenate(
         [np.ones((len(targets), 1)), np.abs(errors), targets, np.square(targets)], axis=1
@@ -237,15 +241,15 @@ def moment_values(errors: Array, targets: Array) -> Array:
 class Own:
     """Queries that are training rows themselves, whose own weights are left out: a new row has none of its own."""
 
-    rows: NDArray[np.intp]  #: (n,) their positions
+    rows: IntArray  #: (n,) their positions
     weights: (
-        Array | None
+        FloatArray | None
     )  #: (n, engines) of each in its own prediction; None: rows are left out of their leaves
 
     def __getitem__(self, some: slice) -> Own:
         return Own(self.rows[some], None if self.weights is None else self.weights[some])
 
-    def left_out(self, engine: int, moments: Array, values: Array) -> Array:
+    def left_out(self, engine: int, moments: FloatArray, values: FloatArray) -> FloatArray:
         """(2, n, M): the moments from an engine without the rows' own weights."""
         assert self.weights is not None
         mine, weights = values[self.rows], self.weights[:, engine]
@@ -260,7 +264,7 @@ def around(
     known: Surroundings,
     queries: Queries,
     own: Own | None = None,
-    instead: Array | None = None,
+    instead: FloatArray | None = None,
 ) -> Local:
     """All that is known around the queries, batch by batch: never holds an (n, n_train) array.
 
@@ -288,10 +292,10 @@ def around(
 def _around_leaves(
     model: Any,
     known: Surroundings,
-    by_leaf: Array,
+    by_leaf: FloatArray,
     queries: Queries,
     own: Own | None,
-    instead: Array | None,
+    instead: FloatArray | None,
 ) -> Local:
     """All that is known around the queries, from sums over the rows of their leaves."""
     parts, structures = [], model.structures

@@ -6,20 +6,20 @@ from contextlib import suppress
 
 import numpy as np
 
+from axil.arrays import FloatArray
 from axil.errors import UnsupportedQuestionError
 from axil.machine.progress import track
 from axil.methods import leave_one_out
 from axil.methods.unseen_predictions import agreeing_values, fold_predictions, number_of_folds
 from axil.replay.exact_model import ExactModel
-from axil.types import Array
 from axil.weights.forest import Forest
 
 PATIENCE = 600.0  # seconds that errors may take, above which a cheaper source is taken
 
 
 def training_errors(
-    proven: ExactModel, out_of_fold: Array | None, method: str
-) -> tuple[Array, str]:
+    proven: ExactModel, out_of_fold: FloatArray | None, method: str
+) -> tuple[FloatArray, str]:
     """(N, K): targets less predictions of the training rows, nan where nothing is known of a row; and where these are from.
 
     They are from out-of-fold predictions (N, K), else out of bag, else without each row, else from leverages, else from the fit.
@@ -67,12 +67,12 @@ def is_bagged(proven: ExactModel) -> bool:
     )
 
 
-def out_of_bag(proven: ExactModel) -> Array:
+def out_of_bag(proven: ExactModel) -> FloatArray:
     """(N, K): the predictions of each row by the trees that were fitted without it; nan where there is none; made once."""
     return proven.kept.get("out of bag", lambda: _out_of_bag(proven))
 
 
-def _out_of_bag(proven: ExactModel) -> Array:
+def _out_of_bag(proven: ExactModel) -> FloatArray:
     rows, parts = np.arange(len(proven.targets)), []
     for engine, targets in proven.by_output(proven.targets):
         assert isinstance(engine, Forest)

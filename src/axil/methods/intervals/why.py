@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from axil.arrays import FloatArray
 from axil.attribution import WEIGHTS, Effects, Shard, notes
 from axil.methods.intervals.local import Surroundings, filled
 from axil.output import tables
 from axil.reductions import Best, Moments, Reduction, TopRows, answer
 from axil.replay.queries import Queries
-from axil.types import Array
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Widest(Reduction[Best]):
     """The k rows of largest |weight * error|; the column has the errors (rows, K), nan where one is not known."""
 
     k: int
-    filling: Array  #: (K,) an error of usual size
+    filling: FloatArray  #: (K,) an error of usual size
     n_threads: int = 1
 
     def of(self, shard: Shard, effects: Effects, column: Any) -> Best:

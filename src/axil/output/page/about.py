@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from axil.arrays import FloatArray
 from axil.errors import InputError, shown
 from axil.inputs import as_table, one_hot
 from axil.output.page.values import nested, number
 from axil.output.predictions import WeightedSums
-from axil.types import Array
 
 MOST_LETTERS = 200  # of a title, a unit or the name of the target
 
@@ -30,7 +30,7 @@ class About:
         """The texts of the page."""
         return {"title": self.title, "unit": self.unit, "target": self.target}
 
-    def actual(self, part: WeightedSums) -> Array | None:
+    def actual(self, part: WeightedSums) -> FloatArray | None:
         """(n, K) targets as people read them, or (n, 1) class numbers; refuses what the model of ``part`` cannot have."""
         if self.y is None:
             return None
@@ -67,7 +67,7 @@ def as_words(value: Any, what: str) -> str | None:
     return value.strip()
 
 
-def compared(actual: Array, part: WeightedSums, predictions: Array) -> dict[str, Any]:
+def compared(actual: FloatArray, part: WeightedSums, predictions: FloatArray) -> dict[str, Any]:
     """Actual values in short, and how far predictions (n, K) are from them: the median by output, or how many classes are right.
 
     A few wrong actual values do not move a median.

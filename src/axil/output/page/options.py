@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
+from axil.arrays import FloatArray, IntArray
 from axil.errors import InputError, shown
 from axil.inputs import as_count, as_sizes
 from axil.output import site_map
@@ -15,7 +15,6 @@ from axil.output.context import Context
 from axil.output.page.about import NOTHING, About, as_words
 from axil.output.shown_columns import columns_of
 from axil.output.site_map import Places
-from axil.types import Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,13 +25,13 @@ class Intervals:
     n_calibration: int
     source: str  #: of the calibration errors
     training_errors: str  #: their source
-    lower: Array  #: (n, K) as targets are shown
-    upper: Array  #: (n, K)
-    alarm: Array  #: (n, K) the share of calibration rows with a smaller scale of errors
-    rows: NDArray[np.intp]  #: (n, K, m) positions of the training rows
-    weights: Array  #: (n, K, m)
-    errors: Array  #: (n, K, m) on the scale of the fit
-    shares: Array  #: (n, K, m) of the sum of |weight * error| over all rows
+    lower: FloatArray  #: (n, K) as targets are shown
+    upper: FloatArray  #: (n, K)
+    alarm: FloatArray  #: (n, K) the share of calibration rows with a smaller scale of errors
+    rows: IntArray  #: (n, K, m) positions of the training rows
+    weights: FloatArray  #: (n, K, m)
+    errors: FloatArray  #: (n, K, m) on the scale of the fit
+    shares: FloatArray  #: (n, K, m) of the sum of |weight * error| over all rows
 
 
 @dataclass(frozen=True)
@@ -41,14 +40,14 @@ class Options:
 
     k: int = 50  #: rows of each prediction
     #: the group number of each training row, and their names
-    groups: tuple[NDArray[np.intp], NDArray[Any]] | None = None
+    groups: tuple[IntArray, NDArray[Any]] | None = None
     columns: Any = None  #: features by name or position
-    sigma: Array | None = None  #: () or (K,) the noise of the targets
+    sigma: FloatArray | None = None  #: () or (K,) the noise of the targets
     about_sigma: str | None = None  #: how it is known, where it is estimated
     about: About = NOTHING  #: words, and actual values
     intervals: Intervals | None = None  #: in place of standard errors
     places: Places | None = None  #: of all predictions and training rows, for a map
-    refits: tuple[Array, str] | None = (
+    refits: tuple[FloatArray, str] | None = (
         None  #: (n, K) the standard deviation of real refits, and what these are
     )
 
@@ -57,7 +56,7 @@ def as_options(
     shape: tuple[int, ...],
     n: int,
     context: Context | None,
-    groups: tuple[NDArray[np.intp], NDArray[Any]] | None,
+    groups: tuple[IntArray, NDArray[Any]] | None,
     sigma: Any = None,
     *,
     k: Any = Options.k,
@@ -89,7 +88,7 @@ def as_options(
     )
 
 
-def spread_of(refits: Any, n: int, n_outputs: int) -> tuple[Array, str]:
+def spread_of(refits: Any, n: int, n_outputs: int) -> tuple[FloatArray, str]:
     """(n, K): how far real refits scatter, and what they are; of two classes that have one score, of the second."""
     if not hasattr(refits, "std") or not hasattr(refits, "predictions"):
         raise InputError(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.arrays import FloatArray, IntArray
 from axil.errors import UnsupportedQuestionError
 from axil.inputs import chosen_columns, feature_columns
 from axil.output.page.about import compared
@@ -15,7 +16,6 @@ from axil.output.page.options import Intervals, Options
 from axil.output.page.values import DIGITS, FEWER_DIGITS, cells, labels, nested, numbers
 from axil.output.predictions import WeightedSums, ratio
 from axil.output.site_map import HEIGHT, MARGIN, WIDTH, Places, distance_text, sheets
-from axil.types import Array
 
 SHARES = (0.5, 0.8, 0.95)  # of sum |weight|: how many rows account for them
 MOST_COLUMNS = 100  # features shown unless they are chosen by name
@@ -132,7 +132,7 @@ def summarise(parts: Iterable[WeightedSums], options: Options) -> dict[str, Any]
     }
 
 
-def _intervals(known: Intervals, rows: NDArray[np.intp]) -> dict[str, Any]:
+def _intervals(known: Intervals, rows: IntArray) -> dict[str, Any]:
     """The intervals, with the places of their rows among those of the page."""
     names = ("lower", "upper", "alarm", "weights", "errors", "shares")
     about = {
@@ -142,7 +142,7 @@ def _intervals(known: Intervals, rows: NDArray[np.intp]) -> dict[str, Any]:
     return about | {"rows": nested(rows)} | {name: nested(getattr(known, name)) for name in names}
 
 
-def _map(places: Places, rows: NDArray[np.intp], weights: Array) -> dict[str, Any]:
+def _map(places: Places, rows: IntArray, weights: FloatArray) -> dict[str, Any]:
     """Drawings of rows (n, S, k): numbers of a drawing's units, to a tenth."""
     n, sets, k = rows.shape
     found = sheets(
@@ -242,7 +242,7 @@ def _batch(part: WeightedSums, options: Options) -> dict[str, Any]:
     )
 
 
-def _ranks(listed: int, n_train: int) -> NDArray[np.intp]:
+def _ranks(listed: int, n_train: int) -> IntArray:
     """Numbers of rows beyond those listed at which the curve of concentration is known."""
     found = np.geomspace(listed + 1, n_train, CURVE_POINTS) if listed < n_train else np.zeros(0)
     return np.unique(found.round().astype(np.intp))
@@ -250,7 +250,7 @@ def _ranks(listed: int, n_train: int) -> NDArray[np.intp]:
 
 def _groups(
     part: WeightedSums,
-    codes: NDArray[np.intp],
+    codes: IntArray,
     groups: NDArray[Any],
     n: int,
     outputs: int,

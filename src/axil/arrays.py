@@ -1,0 +1,11 @@
+"""Aliases of NumPy's array types, each defined once."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.intp]
+BoolArray = NDArray[np.bool_]
+LeafArray = NDArray[np.integer[Any]]  #: leaf numbers, of any width
