@@ -363,7 +363,7 @@ def test_shares_that_are_quotients_of_rounding_are_refused(name, monkeypatch):
             maps, share=(rule.leaf_values(sums, weights) / linear)[:, None] * maps.by_sum
         )
 
-    monkeypatch.setattr("axil.pushes.steps.leaf_maps", quotients)
+    monkeypatch.setattr("axil.replay.newton_steps.leaf_maps", quotients)
     with (
         np.errstate(all="ignore"),
         pytest.raises(axil.ExactnessError, match="sum of the pushes in a leaf"),

@@ -11,8 +11,8 @@ import numpy as np
 from axil.arrays import FloatArray, IntArray
 from axil.errors import InputError
 from axil.pushes.additive_model import AdditiveModel
-from axil.pushes.agreement import leaf_scores
-from axil.pushes.stages import Round
+from axil.replay.gradient_walk import Round
+from axil.replay.score_checks import leaf_scores
 from axil.trees.losses import Logit, Loss, Softmax
 
 

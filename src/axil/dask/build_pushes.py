@@ -22,11 +22,11 @@ from axil.dask.partitions import checked_each, held_pairs, label_dtype, places
 from axil.dask.walked_rows import GradientSums, SharedFit, observe_targets, walk_partition
 from axil.errors import UnsupportedModelError
 from axil.machine.memory import Limits
-from axil.pushes.agreement import check_miss, compare_counts
 from axil.pushes.pushes import Pushes, mixed_terms
-from axil.pushes.stages import WalkedStages, walk
 from axil.replay.build import with_rows
 from axil.replay.checks import Verification
+from axil.replay.gradient_walk import ReplayedStages, walk
+from axil.replay.score_checks import check_miss, compare_counts
 from axil.structure import cell_dtype
 from axil.trees.residual_losses import Custom
 
@@ -35,7 +35,7 @@ from axil.trees.residual_losses import Custom
 class HeldPushes(HeldRows):
     """The training rows on the workers, and the fit here and there."""
 
-    walked: WalkedStages  #: without rows
+    walked: ReplayedStages  #: without rows
     shared: Any  #: the same, delayed and held
     largest: float  #: |score| of a training row
     leaf_sizes: FloatArray  #: (L, 1), or (L, K) where trees are shared: what all rows push into each leaf, by absolute value
@@ -161,7 +161,7 @@ def _without_rows(fit: BoostedFit) -> BoostedFit:
 
 def _settled(
     adapter: SmoothModel, fit: BoostedFit, sums: GradientSums, check: bool
-) -> WalkedStages:
+) -> ReplayedStages:
     """The walk of all rows from their sums: one row per leaf stands for all that are in it, tree by tree."""
     width, n_outputs = int(fit.n_leaves.max()), len(fit.base_value)
     leaves = np.minimum(np.arange(width), fit.n_leaves[:, None] - 1).astype(cell_dtype(width))
@@ -186,7 +186,7 @@ def _settled(
     )
 
 
-def _leaf_sizes(walked: WalkedStages, sums: GradientSums, limits: Limits) -> FloatArray:
+def _leaf_sizes(walked: ReplayedStages, sums: GradientSums, limits: Limits) -> FloatArray:
     found = np.zeros_like(sums.sizes)
     for term in (term for terms in Pushes(walked, limits).terms for term in terms):
         own, column = (
@@ -213,7 +213,7 @@ def _rounds(
 
 
 def _check_scores(
-    adapter: SmoothModel, fit: BoostedFit, sums: GradientSums, walked: WalkedStages
+    adapter: SmoothModel, fit: BoostedFit, sums: GradientSums, walked: ReplayedStages
 ) -> Verification:
     """Compare scores with the model's; leaf values were compared in the walk. What was found."""
     scale = max(sums.largest, 1e-300)

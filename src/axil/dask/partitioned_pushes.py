@@ -15,9 +15,9 @@ from axil.dask.cluster import literal, task
 from axil.dask.partitioned_model import PartitionedModel
 from axil.dask.walked_rows import AskedPushes
 from axil.machine.threads import Kept
-from axil.pushes.agreement import leaf_scores
 from axil.pushes.pushes import CHANGED, Pushes, check_added, check_sums, sizes_of
 from axil.replay.queries import Combination, Queries
+from axil.replay.score_checks import leaf_scores
 
 ASKED_QUERIES = 1024  # sent to the workers at a time
 

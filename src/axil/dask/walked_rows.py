@@ -23,11 +23,11 @@ from axil.attribution.leaf_matches import SharedLeaves
 from axil.dask.on_workers import HeldPart
 from axil.dask.partitions import Observed, Place, Precision, observe
 from axil.machine.memory import Budget, Limits
-from axil.pushes.agreement import leaf_scores, lost_beside
 from axil.pushes.pushes import Pushes
-from axil.pushes.stages import WalkedStages
 from axil.replay.checks import Miss, furthest, worse
+from axil.replay.gradient_walk import ReplayedStages
 from axil.replay.recover import assign_leaves
+from axil.replay.score_checks import leaf_scores, lost_beside
 from axil.structure import RowTotals, Transferable
 
 
@@ -158,8 +158,8 @@ class AskedPushes(Transferable):
     starts: FloatArray  #: (n, K) scores before any push
     first: int  #: the position of the first query in the whole request
     n_threads: int
-    walked: WalkedStages | None = None  #: the fit, whose steps are those of all rows
+    walked: ReplayedStages | None = None  #: the fit, whose steps are those of all rows
 
-    def with_fit(self, walked: WalkedStages) -> AskedPushes:
+    def with_fit(self, walked: ReplayedStages) -> AskedPushes:
         """These queries with the fit that they are asked of."""
         return replace(self, walked=walked)

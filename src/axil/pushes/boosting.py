@@ -22,20 +22,20 @@ from axil.inputs.copies import frozen
 from axil.kernels import Backend
 from axil.kernels.choose import settled
 from axil.machine.memory import Limits
-from axil.pushes.agreement import check_scores, leaf_scores
 from axil.pushes.fits_again import FitsAgain, refit
 from axil.pushes.forward import moved
 from axil.pushes.leaf_fit import leaf_fit
 from axil.pushes.pushes import CHANGED, Pushes, check_added, check_sums
 from axil.pushes.remaining_rows import LabelWeights
 from axil.pushes.reverse import Combined, Reverse
-from axil.pushes.stages import walk
 from axil.replay.build import with_rows
 from axil.replay.checks import Verification
+from axil.replay.gradient_walk import walk
 from axil.replay.leaf_fits import Change, RefitRows
 from axil.replay.queries import Combination, Offsets, Queries
 from axil.replay.radius import Held
 from axil.replay.recover import assign_leaves, check_placement
+from axil.replay.score_checks import check_scores, leaf_scores
 from axil.replay.walk import round_to
 from axil.structure import cell_dtype
 from axil.structure.leaves import LeafFit

@@ -19,7 +19,7 @@ from axil.arrays import FloatArray, IntArray
 from axil.kernels import Backend, Program, Rows
 from axil.kernels.choose import backend_of
 from axil.machine.memory import Limits
-from axil.pushes.stages import WalkedStages
+from axil.replay.gradient_walk import ReplayedStages
 
 LARGEST = 300.0  # of |a F|: far from where exp(a F) overflows
 FULL_DIGITS = (
@@ -42,7 +42,7 @@ class StageTerm:
 class Factors:
     """The walk through one replayed fit, ready for blocks of its rows. Nothing in it changes after it is made."""
 
-    walked: WalkedStages
+    walked: ReplayedStages
     limits: Limits
 
     @cached_property

@@ -16,9 +16,9 @@ from axil.arrays import FloatArray, IntArray, LeafArray
 from axil.errors import UnsupportedQuestionError
 from axil.machine.progress import track
 from axil.pushes.remaining_rows import RemainingRows
-from axil.pushes.stages import Round, WalkedStages
-from axil.pushes.states import Move, States
-from axil.pushes.steps import Step, joint_steps, leaf_step
+from axil.replay.exponential_scores import ExponentialScores, Move
+from axil.replay.gradient_walk import ReplayedStages, Round
+from axil.replay.newton_steps import Step, joint_steps, leaf_step
 from axil.structure import Regularisation
 from axil.trees.losses import Loss
 
@@ -29,7 +29,7 @@ Rows = IntArray
 class FitsAgain:
     """C fits at one fixed structure: where scores start, and what each leaf adds to them."""
 
-    walked: WalkedStages
+    walked: ReplayedStages
     base: FloatArray  #: (C, K)
     values: FloatArray  #: (C, L, 1), or (C, L, K) where trees are shared
 
@@ -61,7 +61,7 @@ def require_rows_in_leaves(n_empty: int) -> None:
 
 
 def refit(
-    walked: WalkedStages,
+    walked: ReplayedStages,
     targets: FloatArray,
     loss: Loss,
     remaining: RemainingRows,
@@ -83,7 +83,7 @@ class _Copies:
     """Copies of the training rows on their way through the fit."""
 
     def __init__(
-        self, walked: WalkedStages, targets: FloatArray, loss: Loss, remaining: RemainingRows
+        self, walked: ReplayedStages, targets: FloatArray, loss: Loss, remaining: RemainingRows
     ):
         weights, factors = remaining.weights, remaining.factors
         self.walked, self.loss, self.n_copies = walked, loss, len(weights)
@@ -107,7 +107,7 @@ class _Copies:
         moved = share * (self.base - trees.base_value) if share else np.zeros_like(self.base)
         self.score = score + np.repeat(moved, len(targets), axis=0)
 
-    def run(self, states: States | None) -> FitsAgain | None:
+    def run(self, states: ExponentialScores | None) -> FitsAgain | None:
         """Walk through all rounds, in the core where there are states; None where one of these leaves the range of numbers."""
         w, n_copies = self.walked, self.n_copies
         values = np.zeros((n_copies, *w.fit.leaf_values.shape))
@@ -132,14 +132,14 @@ class _Copies:
         share = float(w.fit.schedule.shares_of_initial[-1])
         return FitsAgain(w, share * self.base if share else np.zeros_like(self.base), values)
 
-    def states(self, n_threads: int) -> States | None:
+    def states(self, n_threads: int) -> ExponentialScores | None:
         """The scores as the core walks them through the fit; None where it has no form for the loss."""
         w = self.walked
         if any(one.base for one in w.rounds):
             return None
         n, K = w.targets.shape
         score = self.score.reshape(self.n_copies, n, K)
-        return States.of(
+        return ExponentialScores.of(
             self.loss, w.leaves, w.starts, self.targets[:n], self.weights, w.drawn, score, n_threads
         )
 
@@ -185,7 +185,9 @@ class _Copies:
         g, h = zip(*parts)
         return np.concatenate(g), np.concatenate(h)
 
-    def _steps_in_core(self, states: States, one: Round, moves: list[Move]) -> list[Step] | None:
+    def _steps_in_core(
+        self, states: ExponentialScores, one: Round, moves: list[Move]
+    ) -> list[Step] | None:
         """The steps of a round's stages after these moves; None where sums are not finite."""
         w = self.walked
         terms = [(int(w.stage_tree[s]), int(w.stage_output[s])) for s in one.stages]

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from axil.arrays import FloatArray
-from axil.pushes.stages import WalkedStages
+from axil.replay.gradient_walk import ReplayedStages
 
 
-def moved(walked: WalkedStages, direction: FloatArray) -> FloatArray:
+def moved(walked: ReplayedStages, direction: FloatArray) -> FloatArray:
     """Return (N, K): how the scores of the training rows move as their targets do by ``direction`` (N, K); O(T N)."""
     w, dy = walked, direction
     counted = w.weights * w.start_factors
@@ -45,7 +45,7 @@ def moved(walked: WalkedStages, direction: FloatArray) -> FloatArray:
 
 
 def _tangents(
-    w: WalkedStages, stages: Sequence[int], score: FloatArray, dF: FloatArray, dy: FloatArray
+    w: ReplayedStages, stages: Sequence[int], score: FloatArray, dF: FloatArray, dy: FloatArray
 ) -> dict[int, FloatArray]:
     """Return by stage how the values of its leaves move, (L_t,)."""
     slopes = w.loss.slopes(w.targets, score)
@@ -65,7 +65,7 @@ def _tangents(
 
 
 def _joint_tangents(
-    w: WalkedStages, stages: Sequence[int], score: FloatArray, dF: FloatArray, dy: FloatArray
+    w: ReplayedStages, stages: Sequence[int], score: FloatArray, dF: FloatArray, dy: FloatArray
 ) -> dict[int, FloatArray]:
     """Return the same where the values of a leaf for all classes are solved together."""
     t, inverse = int(w.stage_tree[stages[0]]), w.steps[stages[0]].inverse

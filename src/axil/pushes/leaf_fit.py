@@ -20,14 +20,14 @@ from axil.errors import InputError
 from axil.kernels.choose import host_backend
 from axil.machine.blocks import row_blocks
 from axil.pushes.fits_again import require_rows_in_leaves
-from axil.pushes.stages import Leaves, StageWalk, WalkedStages, start_factors
+from axil.replay.gradient_walk import GradientWalk, Leaves, ReplayedStages, start_factors
 from axil.structure import Regularisation
 from axil.structure.leaves import LeafFit
 
 
 def leaf_fit(
     adapter: SmoothModel,
-    walked: WalkedStages,
+    walked: ReplayedStages,
     rows: TrainingRows,
     leaves: Leaves,
     drawn: NDArray[Any] | None,
@@ -100,7 +100,7 @@ def leaf_fit(
     )
 
 
-def _rates(walked: WalkedStages) -> FloatArray:
+def _rates(walked: ReplayedStages) -> FloatArray:
     """(T,): what each tree's values were multiplied by in the end, the same for all its stages."""
     added = np.zeros(len(walked.leaves))
     for one in walked.rounds:
@@ -110,12 +110,12 @@ def _rates(walked: WalkedStages) -> FloatArray:
     return np.asarray(added / np.maximum(stages, 1))
 
 
-class _StageRefit(StageWalk):
+class _StageRefit(GradientWalk):
     """The walk with leaf values that it makes itself."""
 
-    old: WalkedStages
+    old: ReplayedStages
 
-    def run(self, check: bool) -> WalkedStages:
+    def run(self, check: bool) -> ReplayedStages:
         self.pulls, self.bent = (
             np.zeros_like(self.fit.leaf_values),
             np.zeros_like(self.fit.leaf_values),

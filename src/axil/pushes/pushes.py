@@ -29,11 +29,11 @@ from axil.kernels.cpu import CpuRows
 from axil.machine.arrays import host, like
 from axil.machine.blocks import spans
 from axil.machine.progress import track
-from axil.pushes.agreement import leaf_scores, lost_beside
 from axil.pushes.factors import Factors
-from axil.pushes.stages import WalkedStages
 from axil.replay.checks import CHECKED_ROWS
+from axil.replay.gradient_walk import ReplayedStages
 from axil.replay.queries import Combination, Queries
+from axil.replay.score_checks import leaf_scores, lost_beside
 from axil.weights.leaf_space import sums_at
 
 BLOCK_ENTRIES = 1 << 21  # factors held at a time, over all trees and outputs
@@ -209,7 +209,7 @@ class Pushes(Factors):
 
         So the account adds up for every x, whichever leaves it falls into. An error is relative to
         the largest score, since what a library rounds away from gradients next to zero is not
-        relative to them, or to the terms of the leaf's own value (see `axil.pushes.steps`), if
+        relative to them, or to the terms of the leaf's own value (see `axil.replay.newton_steps`), if
         these are larger. It is never relative to the pushes themselves: pushes that are wrong may
         be of any size. Beside scores far larger than theirs, in a fit that diverged, training rows,
         up to `CHECKED_ROWS`, are compared with all that is pushed there.
@@ -271,10 +271,10 @@ class Pushes(Factors):
         check_sums(total, expected, sizes, EXACT, largest, NOT_ADDED_UP, step)
 
 
-def mixed_terms(walked: WalkedStages, sizes: FloatArray) -> FloatArray:
+def mixed_terms(walked: ReplayedStages, sizes: FloatArray) -> FloatArray:
     """Return the terms of leaf values, (L, 1) or (L, K), from the sizes that rows put into own leaves.
 
-    See `axil.pushes.steps`. A leaf whose value depends on its own rows alone has these ``sizes`` as
+    See `axil.replay.newton_steps`. A leaf whose value depends on its own rows alone has these ``sizes`` as
     its terms; where leaves of a tree depend on each other, ``sizes`` are sums of |w g|.
     """
     terms = sizes.copy()

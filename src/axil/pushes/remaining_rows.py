@@ -16,7 +16,7 @@ from axil.adapters.contract import TrainingRows
 from axil.adapters.smooth import SmoothModel, class_weight_rule, one_hot, weights_of_classes
 from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.errors import UnsupportedQuestionError
-from axil.pushes.stages import WalkedStages
+from axil.replay.gradient_walk import ReplayedStages
 
 AGREES = 1e-6  # relative: class weights that a model states are in single precision
 
@@ -32,7 +32,7 @@ class RemainingRows:
     l2_factors: FloatArray  #: (C,) what l2 is multiplied by
 
     @classmethod
-    def all_of(cls, walked: WalkedStages, factors: FloatArray | None) -> RemainingRows:
+    def all_of(cls, walked: ReplayedStages, factors: FloatArray | None) -> RemainingRows:
         """Return the rows of one fit to all rows, whose factors (N,) may be others."""
         return cls(walked.weights[None], None if factors is None else factors[None], np.ones(1))
 
@@ -109,7 +109,7 @@ class LabelWeights:
         return found
 
     def with_targets(
-        self, walked: WalkedStages, targets: FloatArray, factors: FloatArray | None
+        self, walked: ReplayedStages, targets: FloatArray, factors: FloatArray | None
     ) -> RemainingRows:
         """Return the rows of one fit to other targets (N, K), whose factors are (N,): rows weigh what their new classes do."""
         remaining = RemainingRows.all_of(walked, factors)
@@ -135,7 +135,7 @@ class LabelWeights:
             l2_factors[0] = weights.mean() / walked.weights.mean()
         return RemainingRows(weights[None], remaining.factors, l2_factors)
 
-    def without(self, walked: WalkedStages, gone: Sequence[IntArray]) -> RemainingRows:
+    def without(self, walked: ReplayedStages, gone: Sequence[IntArray]) -> RemainingRows:
         """Return the rows of fits without these, one for each of C sets."""
         weights = np.tile(walked.weights, (len(gone), 1))
         l2_factors, factors = np.ones(len(gone)), walked.fit.leaf_factors

@@ -29,7 +29,7 @@ from axil.kernels import Rows
 from axil.machine.arrays import host
 from axil.machine.blocks import row_blocks
 from axil.machine.progress import track
-from axil.pushes.stages import Round, WalkedStages
+from axil.replay.gradient_walk import ReplayedStages, Round
 from axil.trees.losses import Slopes
 
 Numbers = NDArray[np.int64]
@@ -42,7 +42,7 @@ class Reverse:
 
     def __init__(
         self,
-        walked: WalkedStages,
+        walked: ReplayedStages,
         rows: Rows,
         queries: LeafArray,
         seeds: FloatArray,
@@ -369,7 +369,7 @@ class Combined(Reverse):
 
     def __init__(
         self,
-        walked: WalkedStages,
+        walked: ReplayedStages,
         rows: Rows,
         queries: LeafArray,
         slopes: FloatArray,

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from axil import Explainer
-from axil.pushes import states as states_module
-from axil.pushes.stages import StageWalk
-from axil.pushes.steps import StepSearch
+from axil.replay import exponential_scores
+from axil.replay.gradient_walk import GradientWalk
+from axil.replay.newton_steps import StepSearch
 from axil.trees.losses import Logistic
 
 SETTINGS = {
@@ -49,13 +49,13 @@ def walked(settings, monkeypatch, in_core):
         }
         model = catboost.CatBoostClassifier(**common | settings).fit(X, y, sample_weight=given)
     found = []
-    own = StageWalk._states
+    own = GradientWalk._states
 
     def states(self):
         found.append(own(self) if in_core else None)
         return found[-1]
 
-    monkeypatch.setattr(StageWalk, "_states", states)
+    monkeypatch.setattr(GradientWalk, "_states", states)
     return Explainer(model, X, y, given)._model.boosting.walked, found
 
 
@@ -106,13 +106,15 @@ def test_steps_too_long_for_their_exponential_are_taken_by_numpy(monkeypatch):
     with monkeypatch.context() as patch:
         ours, _ = walked(STEPS["few"], patch, True)
     monkeypatch.setattr(
-        states_module, "FARTHEST", 0.8 * max(np.abs(step.value).max() for step in ours.steps)
+        exponential_scores, "FARTHEST", 0.8 * max(np.abs(step.value).max() for step in ours.steps)
     )
-    monkeypatch.setattr("axil.pushes.stages.FARTHEST", np.inf)
+    monkeypatch.setattr("axil.replay.gradient_walk.FARTHEST", np.inf)
     left = []
-    scores = states_module.States.scores
+    scores = exponential_scores.ExponentialScores.scores
     monkeypatch.setattr(
-        states_module.States, "scores", lambda self, rows: left.append(rows) or scores(self, rows)
+        exponential_scores.ExponentialScores,
+        "scores",
+        lambda self, rows: left.append(rows) or scores(self, rows),
     )
     theirs, _ = walked(STEPS["few"], monkeypatch, True)
     assert left == [slice(None)]

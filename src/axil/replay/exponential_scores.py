@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from axil.arrays import FloatArray
 from axil.kernels import Cells
 from axil.kernels.cpu import refit_rounds
-from axil.pushes.steps import Step
+from axil.replay.newton_steps import Step
 from axil.trees.losses import Affine, Loss
 
 FARTHEST = 300.0  # of |a F|: far from where exp(a F) overflows
@@ -24,7 +24,7 @@ Move = tuple[
 
 
 @dataclass(frozen=True)
-class States:
+class ExponentialScores:
     """The rows of C fits of the same trees."""
 
     leaves: Cells  #: (T, N)
@@ -48,7 +48,7 @@ class States:
         drawn: NDArray[Any] | None,
         score: FloatArray,
         n_threads: int,
-    ) -> States | None:
+    ) -> ExponentialScores | None:
         """The states for targets (N, K), row weights (C, N) and scores (C, N, K); None where the core has no form of the loss."""
         affine, curvature = loss.affine(targets), loss.curvature
         if (

@@ -26,16 +26,23 @@ from axil.kernels import NONE, Backend
 from axil.kernels.choose import host_backend
 from axil.machine.blocks import Each, row_blocks
 from axil.machine.progress import track
-from axil.pushes.agreement import (
+from axil.replay.exponential_scores import FARTHEST, ExponentialScores, Move, Term
+from axil.replay.newton_steps import (
+    Step,
+    StepSearch,
+    bounded_step,
+    joint_steps,
+    leaf_step,
+    whole_steps,
+)
+from axil.replay.recover import recover_rates
+from axil.replay.score_checks import (
     check_counts,
     check_hessians,
     check_nodes,
     check_start,
     check_values,
 )
-from axil.pushes.states import FARTHEST, Move, States, Term
-from axil.pushes.steps import Step, StepSearch, bounded_step, joint_steps, leaf_step, whole_steps
-from axil.replay.recover import recover_rates
 from axil.structure import Regularisation
 from axil.trees.losses import Loss, Slopes
 
@@ -58,7 +65,7 @@ class Round:
 
 
 @dataclass(frozen=True)
-class WalkedStages:
+class ReplayedStages:
     """Result of the walk: everything that reverse mode reads."""
 
     fit: BoostedFit
@@ -162,7 +169,7 @@ class WalkedStages:
 
 
 def start_factors(fit: BoostedFit, n_rows: int) -> FloatArray:
-    """(N,): see `WalkedStages`."""
+    """(N,): see `ReplayedStages`."""
     counted = fit.loss.newton_start and fit.leaf_factors is not None
     return fit.leaf_factors if counted and fit.leaf_factors is not None else np.ones(n_rows)
 
@@ -175,18 +182,18 @@ def walk(
     offsets: FloatArray | None,
     check: bool,
     n_threads: int,
-) -> WalkedStages:
+) -> ReplayedStages:
     """Walk through the fit, computing every leaf value from the scores that the model's own trees lead to.
 
     With ``check``, counts, leaf values and the start of the fit that disagree with the model's raise `ExactnessError`.
     """
     with row_blocks(len(targets), n_threads) as each:
-        return StageWalk(adapter, fit, leaves, targets, offsets, each, host_backend(n_threads)).run(
-            check
-        )
+        return GradientWalk(
+            adapter, fit, leaves, targets, offsets, each, host_backend(n_threads)
+        ).run(check)
 
 
-class StageWalk:
+class GradientWalk:
     def __init__(
         self,
         adapter: SmoothModel,
@@ -248,14 +255,14 @@ class StageWalk:
         self.found: dict[Term, FloatArray] | None = (
             None  # (L_t, 2) sums of g and h of all trees, where the core walks
         )
-        self.states: States | None = None  # where the core walks trees of several steps
+        self.states: ExponentialScores | None = None  # where the core walks trees of several steps
         self.ahead: list[
             list[Step]
         ] = []  # the steps of such a tree that are still to be taken, before their factors
         # (L, K) of the sums of |w g| that they are made of, where `_noise` asks for them
         self.sizes: FloatArray | None = None
 
-    def run(self, check: bool) -> WalkedStages:
+    def run(self, check: bool) -> ReplayedStages:
         if check and self.fit.base is None:
             counted = self.weights * start_factors(self.fit, len(self.targets))
             found = self.loss.start_of(self.targets, counted)
@@ -301,7 +308,7 @@ class StageWalk:
         if self.shares and self.fit.nodes is not None:
             settled = replace(self.fit.nodes, own=np.concatenate(self.shares))
             self.fit = replace(self.fit, nodes=settled)
-        return WalkedStages(
+        return ReplayedStages(
             fit=self.fit,
             leaves=self.leaves,
             starts=self.starts,
@@ -323,7 +330,7 @@ class StageWalk:
             round_losses=tuple(self.round_losses),
         )
 
-    def _states(self) -> States | None:
+    def _states(self) -> ExponentialScores | None:
         """The scores as the core walks them through the fit, in double precision."""
         fit, a = self.fit, self.loss.exponent
         needs_gradients = fit.sampler is not None and fit.sampler.needs_gradients
@@ -354,9 +361,11 @@ class StageWalk:
             self.drawn,
             self.score[None],
         )
-        return States.of(self.loss, *given, self.backend.n_threads)
+        return ExponentialScores.of(self.loss, *given, self.backend.n_threads)
 
-    def _all_sums(self, states: States, iterations: list[range]) -> dict[Term, FloatArray]:
+    def _all_sums(
+        self, states: ExponentialScores, iterations: list[range]
+    ) -> dict[Term, FloatArray]:
         """The sums of g and h over the leaves of every tree and output, from the model's own values of the trees before.
 
         Some trees at a time: the sums that threads hold of their leaves stay in the caches.
@@ -407,7 +416,7 @@ class StageWalk:
             or self.node_values
         ):
             return found  # which are not walked twice
-        again = StageWalk(
+        again = GradientWalk(
             self.adapter, self.fit, self.leaves, self.targets, None, self.each, self.backend
         )
         again.start, again.score = self.start, self.start + np.zeros_like(self.targets)
