@@ -64,7 +64,7 @@ def is_chosen(name: str, share: int) -> bool:
 def fit_cases() -> Iterator[Case]:
     """Yield the fitted models, from the tests of this checkout."""
     from tests import test_contract
-    from tests.pushes import boosting_models, more_models, sampled_models
+    from tests.contributions import boosting_models, more_models, sampled_models
 
     for library, cases in test_contract.CASES.items():
         for name, make in cases.items():
@@ -83,7 +83,7 @@ def fit_cases() -> Iterator[Case]:
 
 
 def _additive_case(name: str, case: Any) -> Case:
-    from tests.pushes import boosting_models
+    from tests.contributions import boosting_models
 
     return Case(
         name,

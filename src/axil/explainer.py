@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 from axil import adapters, inputs
 from axil.adapters.contract import TrainingRows
 from axil.arrays import FloatArray
+from axil.contributions import files as push_files
+from axil.contributions.additive_model import AdditiveModel
+from axil.contributions.boosting import Boosting
 from axil.errors import ExactnessError, InputError, UnsupportedModelError, counted, shown
 from axil.implicit import mean
 from axil.implicit.derivative_model import DerivativeModel
@@ -42,9 +45,6 @@ from axil.methods.without import Without
 from axil.methods.write import Write
 from axil.output import archive
 from axil.output import save as storage
-from axil.pushes import files as push_files
-from axil.pushes.additive_model import AdditiveModel
-from axil.pushes.boosting import Boosting
 from axil.replay import mistakes
 from axil.replay.build import build
 from axil.replay.exact_model import ExactModel

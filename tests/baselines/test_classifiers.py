@@ -8,9 +8,9 @@ from scipy.special import logsumexp
 import axil
 from axil import ExactnessError, InputError, UnsupportedQuestionError
 from axil.baselines import TREX, BoostIn, LeafInfluence, LeafMatch, Random, TreeSim
-from tests.pushes import boosting_models as models
-from tests.pushes.boosting_models import CASES, X_NEW, N, X, case_of
-from tests.pushes.fixed_structure import LOSSES, differences, first, replay, sigmoid, softmax
+from tests.contributions import boosting_models as models
+from tests.contributions.boosting_models import CASES, X_NEW, N, X, case_of
+from tests.contributions.fixed_structure import LOSSES, differences, first, replay, sigmoid, softmax
 
 EVERY = [BoostIn, LeafInfluence, TREX, TreeSim, LeafMatch, Random]
 CLASSES = [

@@ -15,7 +15,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
 import axil
-from tests.pushes.boosting_models import (
+from tests.contributions.boosting_models import (
     BINARY,
     CAT,
     CLASSES,
@@ -29,7 +29,7 @@ from tests.pushes.boosting_models import (
     X,
     case_of,
 )
-from tests.pushes.more_models import MODELS
+from tests.contributions.more_models import MODELS
 
 SIZES = (50, 0, 1, 53, 16)  # one empty and one of a single row
 SUMMED = (

@@ -26,7 +26,7 @@ from xgboost import XGBClassifier, XGBRegressor
 import axil
 from tests import test_contract
 from tests.adapters.xgboost_models import VERSION as XGBOOST
-from tests.pushes import boosting_models, more_models, sampled_models
+from tests.contributions import boosting_models, more_models, sampled_models
 from tests.subsets import every
 
 N = 90

@@ -14,8 +14,8 @@ from sklearn.utils.class_weight import compute_sample_weight
 
 import axil
 from axil import InputError
+from tests.contributions import boosting_models as pushed
 from tests.methods.question_models import MODELS, weights_of
-from tests.pushes import boosting_models as pushed
 from tests.reference import replay
 from tests.subsets import every
 from tests.test_contract import GRID, case_of, explainer_of, offsets_of, predict

@@ -11,10 +11,10 @@ import numpy as np
 from axil import inputs
 from axil.arrays import FloatArray
 from axil.baselines.classifier import ClassQueries, FittedClassifier
+from axil.contributions.additive_model import AdditiveModel
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.explainer import Explainer
 from axil.inputs import as_count
-from axil.pushes.additive_model import AdditiveModel
 from axil.replay.checks import Verification
 from axil.replay.exact_model import ExactModel
 from axil.replay.queries import Queries

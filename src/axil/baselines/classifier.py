@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from axil.arrays import FloatArray, IntArray
+from axil.contributions.additive_model import AdditiveModel
 from axil.errors import InputError
-from axil.pushes.additive_model import AdditiveModel
 from axil.replay.gradient_walk import Round
 from axil.replay.score_checks import leaf_scores
 from axil.trees.losses import Logit, Loss, Softmax

@@ -15,6 +15,7 @@ from axil.adapters.boosted_fit import BoostedFit
 from axil.adapters.contract import TrainingRows
 from axil.adapters.smooth import SmoothModel
 from axil.arrays import FloatArray
+from axil.contributions.contributions import Pushes, mixed_terms
 from axil.dask.build_weights import Collections, refuse_encoded, require_rows
 from axil.dask.cluster import Cluster, task
 from axil.dask.on_workers import HeldRows
@@ -22,7 +23,6 @@ from axil.dask.partitions import checked_each, held_pairs, label_dtype, places
 from axil.dask.walked_rows import GradientSums, SharedFit, observe_targets, walk_partition
 from axil.errors import UnsupportedModelError
 from axil.machine.memory import Limits
-from axil.pushes.pushes import Pushes, mixed_terms
 from axil.replay.build import with_rows
 from axil.replay.checks import Verification
 from axil.replay.gradient_walk import ReplayedStages, walk

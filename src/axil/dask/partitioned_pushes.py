@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from axil.arrays import FloatArray
 from axil.attribution import CONTRIBUTIONS, Kind, Source
+from axil.contributions.contributions import CHANGED, Pushes, check_added, check_sums, sizes_of
 from axil.dask.build_pushes import HeldPushes
 from axil.dask.cluster import literal, task
 from axil.dask.partitioned_model import PartitionedModel
 from axil.dask.walked_rows import AskedPushes
 from axil.machine.threads import Kept
-from axil.pushes.pushes import CHANGED, Pushes, check_added, check_sums, sizes_of
 from axil.replay.queries import Combination, Queries
 from axil.replay.score_checks import leaf_scores
 

@@ -20,10 +20,10 @@ from axil.arrays import FloatArray
 from axil.attribution import Attribution, Effects
 from axil.attribution.block_effects import BlockEffects, NoEffects
 from axil.attribution.leaf_matches import SharedLeaves
+from axil.contributions.contributions import Pushes
 from axil.dask.on_workers import HeldPart
 from axil.dask.partitions import Observed, Place, Precision, observe
 from axil.machine.memory import Budget, Limits
-from axil.pushes.pushes import Pushes
 from axil.replay.checks import Miss, furthest, worse
 from axil.replay.gradient_walk import ReplayedStages
 from axil.replay.recover import assign_leaves

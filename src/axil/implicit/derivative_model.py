@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from axil.arrays import FloatArray
 from axil.attribution import DERIVATIVES, Effects, Kind, Source
 from axil.attribution.block_effects import derived, mixed
+from axil.contributions.additive_model import by_columns
 from axil.errors import InputError
 from axil.implicit.optimum import Implicit
 from axil.implicit.readers import as_rows
 from axil.inputs.copies import frozen
-from axil.pushes.additive_model import by_columns
 from axil.replay.queries import Combination, Queries
 from axil.replay.verified_model import InMemory
 

@@ -17,13 +17,13 @@ from axil.replay.mistakes import OTHER_ORDER
 from axil.support import supports
 
 if TYPE_CHECKING:
+    from axil.contributions.boosting import Boosting
     from axil.implicit.optimum import Implicit
-    from axil.pushes.boosting import Boosting
 
 OUTPUTS = ("raw", "probability")
 
 #: Modules with a function ``read`` from `Given` to the model on its training data, or None for a model of another kind.
-READERS = ("axil.pushes.boosting", "axil.implicit.learners", "axil.implicit.torch")
+READERS = ("axil.contributions.boosting", "axil.implicit.learners", "axil.implicit.torch")
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import axil
-from tests.pushes.boosting_models import (
+from tests.contributions.boosting_models import (
     BINARY,
     CAT,
     CC,

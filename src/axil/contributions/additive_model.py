@@ -12,6 +12,8 @@ from axil.arrays import BoolArray, FloatArray, IntArray, LeafArray
 from axil.attribution import CONTRIBUTIONS, Effects, Kind, Quantity, Source
 from axil.attribution.block_effects import BlockEffects, derived, mixed
 from axil.attribution.leaf_matches import SharedLeaves, TreeWeights
+from axil.contributions.boosting import Boosting
+from axil.contributions.contributions import Pushes
 from axil.errors import InputError
 from axil.implicit.readers import as_rows
 from axil.inputs.copies import frozen
@@ -20,8 +22,6 @@ from axil.machine.blocks import spans
 from axil.machine.memory import BATCH_BYTES
 from axil.machine.progress import track
 from axil.machine.threads import Kept
-from axil.pushes.boosting import Boosting
-from axil.pushes.pushes import Pushes
 from axil.replay.leaf_fits import Change
 from axil.replay.queries import Combination, Offsets, Queries
 from axil.replay.verified_model import Refittable

@@ -16,10 +16,10 @@ from axil.adapters.bags import RecordedBags
 from axil.adapters.contract import TrainingRows
 from axil.adapters.smooth import SmoothModel
 from axil.arrays import BoolArray, FloatArray
+from axil.contributions.fits_again import require_rows_in_leaves
 from axil.errors import InputError
 from axil.kernels.choose import host_backend
 from axil.machine.blocks import row_blocks
-from axil.pushes.fits_again import require_rows_in_leaves
 from axil.replay.gradient_walk import GradientWalk, Leaves, ReplayedStages, start_factors
 from axil.structure import Regularisation
 from axil.structure.leaves import LeafFit

@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 import axil
 from tests.adapters.xgboost_models import VERSION
-from tests.pushes.boosting_models import (
+from tests.contributions.boosting_models import (
     BINARY,
     CASES,
     CAT,

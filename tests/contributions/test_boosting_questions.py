@@ -10,7 +10,7 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 import axil
-from tests.pushes.boosting_models import (
+from tests.contributions.boosting_models import (
     BINARY,
     CASES,
     CENTRED,
@@ -25,8 +25,8 @@ from tests.pushes.boosting_models import (
     explain,
     replayed,
 )
-from tests.pushes.fixed_structure import differences, replay, sigmoid, softmax
-from tests.pushes.more_models import MODELS
+from tests.contributions.fixed_structure import differences, replay, sigmoid, softmax
+from tests.contributions.more_models import MODELS
 
 ROWS = [0, 3, 17, 60, 119]
 LABELS = np.array([f"row {i}" for i in range(N)])

@@ -10,7 +10,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import axil
-from tests.pushes.boosting_models import (
+from tests.contributions.boosting_models import (
     BINARY,
     CASES,
     COUNTS,
@@ -25,10 +25,10 @@ from tests.pushes.boosting_models import (
     kept_weights,
     replayed,
 )
-from tests.pushes.fixed_structure import replay
-from tests.pushes.more_models import MODELS
-from tests.pushes.sampled_models import MODELS as SAMPLED
-from tests.pushes.sampled_models import RATE, model_of
+from tests.contributions.fixed_structure import replay
+from tests.contributions.more_models import MODELS
+from tests.contributions.sampled_models import MODELS as SAMPLED
+from tests.contributions.sampled_models import RATE, model_of
 
 LABELS = np.array([f"row {i}" for i in range(N)])
 SETS = [3], [0, 3, 17, 60, 119]

@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 
 import axil
 from axil.methods.unseen_predictions import fold_numbers
-from tests.pushes.boosting_models import (
+from tests.contributions.boosting_models import (
     BINARY,
     CAT,
     CLASSES,
@@ -24,7 +24,7 @@ from tests.pushes.boosting_models import (
     X,
     case_of,
 )
-from tests.pushes.fixed_structure import differences, replay
+from tests.contributions.fixed_structure import differences, replay
 
 ASKED = X_NEW[:3]
 SHIFT = np.log([0.1, 0.5, 2.0])

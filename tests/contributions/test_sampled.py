@@ -10,9 +10,9 @@ import xgboost as xgb
 
 import axil
 from axil.baselines import LeafMatch
-from tests.pushes.boosting_models import BINARY, WEIGHTS, X_NEW, N, X
-from tests.pushes.fixed_structure import differences, first, pushes, replay
-from tests.pushes.sampled_models import LGB_DART, LGB_GOSS, MODELS, RATE, model_of
+from tests.contributions.boosting_models import BINARY, WEIGHTS, X_NEW, N, X
+from tests.contributions.fixed_structure import differences, first, pushes, replay
+from tests.contributions.sampled_models import LGB_DART, LGB_GOSS, MODELS, RATE, model_of
 
 COLUMNS = [0, 17, 119]
 

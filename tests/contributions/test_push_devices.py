@@ -92,7 +92,9 @@ def explainers(name, device, monkeypatch):
     if device == "cuda":
         need_gpu()
     else:
-        monkeypatch.setattr("axil.pushes.factors.backend_of", lambda limits: Away(limits.n_threads))
+        monkeypatch.setattr(
+            "axil.contributions.factors.backend_of", lambda limits: Away(limits.n_threads)
+        )
     model, y, weights = fitted(name)
     given = model, X, y, weights
     gpu = axil.Explainer(*given, n_threads=2, device=device if device == "cuda" else "cpu")
@@ -144,7 +146,7 @@ def test_blocks_of_a_device_follow_its_budget(monkeypatch):
     """A limit so small that rows are walked a few at a time changes nothing."""
     _, away = explainers("bagged", "away", monkeypatch)
     whole, spans = away.pushes(X), []
-    monkeypatch.setattr("axil.pushes.pushes.BLOCK_ENTRIES", 1)
+    monkeypatch.setattr("axil.contributions.contributions.BLOCK_ENTRIES", 1)
     monkeypatch.setattr(away._model.boosting.pushes.limits.budget, "batch_bytes", 1)
     walk = type(away._model.boosting.pushes).factors
     monkeypatch.setattr(
@@ -169,7 +171,9 @@ def test_files_and_explainers_hand_the_device_on(tmp_path, monkeypatch):
         assert call("auto")._model.boosting.pushes.limits.device == "cpu"
     monkeypatch.setattr(choose, "why_no_gpu", lambda: None)
     monkeypatch.setattr("axil.replay.recover.backend_of", lambda limits: Away(limits.n_threads))
-    monkeypatch.setattr("axil.pushes.factors.backend_of", lambda limits: Away(limits.n_threads))
+    monkeypatch.setattr(
+        "axil.contributions.factors.backend_of", lambda limits: Away(limits.n_threads)
+    )
     monkeypatch.setattr(choose, "_free_everywhere", lambda: 1 << 30)
     expected = axil.Explainer(model, X, y).pushes(X_NEW)
     monkeypatch.setattr(choose, "_gpu_pays", lambda n_visits, n_threads: True)

@@ -8,10 +8,10 @@ import xgboost as xgb
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 import axil
-from axil.pushes.boosting import Boosting
-from axil.pushes.pushes import Pushes
+from axil.contributions.boosting import Boosting
+from axil.contributions.contributions import Pushes
 from tests.adapters.xgboost_models import VERSION
-from tests.pushes.boosting_models import (
+from tests.contributions.boosting_models import (
     BINARY,
     CLASSES,
     COUNTS,
@@ -143,7 +143,7 @@ def test_groups_are_summed_by_leaf_in_one_walk_unless_there_are_too_many(case, m
     explainer.group(X_NEW, CLASSES)
     assert walks == [slice(0, N)]
     few = explainer.group(X_NEW, np.arange(N))
-    monkeypatch.setattr("axil.pushes.additive_model.BATCH_BYTES", 1 << 10)
+    monkeypatch.setattr("axil.contributions.additive_model.BATCH_BYTES", 1 << 10)
     many = explainer.group(X_NEW, np.arange(N))  # row by row, as explanations are
     pd.testing.assert_frame_equal(few, many, rtol=0, atol=1e-12)
 

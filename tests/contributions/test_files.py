@@ -11,10 +11,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import axil
+from tests.contributions.boosting_models import BINARY, CASES, LGB, X_NEW, N, X, case_of, explain
+from tests.contributions.more_models import MODELS, logistic
+from tests.contributions.sampled_models import model_of
 from tests.output.saved_files import proven, rewritten, with_one_changed
-from tests.pushes.boosting_models import BINARY, CASES, LGB, X_NEW, N, X, case_of, explain
-from tests.pushes.more_models import MODELS, logistic
-from tests.pushes.sampled_models import model_of
 from tests.subsets import every
 
 LABELS = [f"row {i}" for i in range(N)]

@@ -16,6 +16,8 @@ from axil import inputs
 from axil.adapters import smooth
 from axil.adapters.bags import RecordedBags
 from axil.arrays import FloatArray
+from axil.contributions.additive_model import AdditiveModel
+from axil.contributions.boosting import Boosting, KnownLeaves
 from axil.errors import ExactnessError, InputError
 from axil.implicit.readers import OUTPUTS
 from axil.inputs.copies import frozen
@@ -24,8 +26,6 @@ from axil.output import archive
 from axil.output.archive import Archive
 from axil.output.save import UNPROVEN, require_model
 from axil.output.tables import as_backend
-from axil.pushes.additive_model import AdditiveModel
-from axil.pushes.boosting import Boosting, KnownLeaves
 
 KIND = "additive"
 

@@ -16,18 +16,18 @@ from axil.adapters.boosted_fit import BoostedFit
 from axil.adapters.contract import TrainingRows
 from axil.adapters.smooth import SmoothModel
 from axil.arrays import FloatArray, IntArray
+from axil.contributions.contributions import CHANGED, Pushes, check_added, check_sums
+from axil.contributions.fits_again import FitsAgain, refit
+from axil.contributions.forward import moved
+from axil.contributions.leaf_fit import leaf_fit
+from axil.contributions.remaining_rows import LabelWeights
+from axil.contributions.reverse import Combined, Reverse
 from axil.errors import ExactnessError, InputError, UnsupportedQuestionError, shown
 from axil.implicit.readers import Given
 from axil.inputs.copies import frozen
 from axil.kernels import Backend
 from axil.kernels.choose import settled
 from axil.machine.memory import Limits
-from axil.pushes.fits_again import FitsAgain, refit
-from axil.pushes.forward import moved
-from axil.pushes.leaf_fit import leaf_fit
-from axil.pushes.pushes import CHANGED, Pushes, check_added, check_sums
-from axil.pushes.remaining_rows import LabelWeights
-from axil.pushes.reverse import Combined, Reverse
 from axil.replay.build import with_rows
 from axil.replay.checks import Verification
 from axil.replay.gradient_walk import walk

@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 
 from axil.adapters.boosted_fit import BoostedFit
 from axil.arrays import FloatArray, IntArray, LeafArray
+from axil.contributions.factors import Factors
 from axil.errors import ExactnessError
 from axil.kernels.cpu import CpuRows
 from axil.machine.arrays import host, like
 from axil.machine.blocks import spans
 from axil.machine.progress import track
-from axil.pushes.factors import Factors
 from axil.replay.checks import CHECKED_ROWS
 from axil.replay.gradient_walk import ReplayedStages
 from axil.replay.queries import Combination, Queries

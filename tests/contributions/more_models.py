@@ -3,7 +3,7 @@
 import numpy as np
 
 from tests.adapters.xgboost_models import VERSION
-from tests.pushes.boosting_models import (
+from tests.contributions.boosting_models import (
     BINARY,
     CAT,
     CLASSES,
@@ -23,7 +23,7 @@ from tests.pushes.boosting_models import (
     XR,
     Case,
 )  # fmt: skip
-from tests.pushes.fixed_structure import LOSSES, sigmoid, softmax
+from tests.contributions.fixed_structure import LOSSES, sigmoid, softmax
 
 LOSSES |= {
     "huber0.4 flat": lambda y, F: (np.clip(F - y, -0.4, 0.4), 1.0 * (np.abs(F - y) <= 0.4)),

@@ -16,11 +16,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import axil
+from axil.contributions.contributions import Pushes
 from axil.machine.memory import Budget, Limits
-from axil.pushes.pushes import Pushes
 from tests.adapters.xgboost_models import VERSION
-from tests.pushes import sampled_models
-from tests.pushes.boosting_models import (
+from tests.contributions import sampled_models
+from tests.contributions.boosting_models import (
     BINARY,
     CASES,
     CLASSES,
@@ -35,8 +35,8 @@ from tests.pushes.boosting_models import (
     case_of,
     explain,
 )
-from tests.pushes.fixed_structure import first, pushes, sigmoid
-from tests.pushes.more_models import MODELS, kernel, soft, weighted_logistic
+from tests.contributions.fixed_structure import first, pushes, sigmoid
+from tests.contributions.more_models import MODELS, kernel, soft, weighted_logistic
 
 ONE = Limits(1, Budget(None))  # thread
 EVERY = [*CASES, *MODELS]
@@ -116,7 +116,7 @@ def test_supports_says_the_kind_of_the_explainer(name):
 )
 def test_blocks_and_threads_change_nothing(name, monkeypatch):
     whole = explainer_of(name).pushes(X)
-    monkeypatch.setattr("axil.pushes.pushes.BLOCK_ENTRIES", 1)  # 64 rows at a time
+    monkeypatch.setattr("axil.contributions.contributions.BLOCK_ENTRIES", 1)  # 64 rows at a time
     assert np.array_equal(explainer_of(name).pushes(X), whole)
     assert np.array_equal(explainer_of(name, 3).pushes(X), whole)
     assert explainer_of(name).pushes(X[:0]).shape == (0, *whole.shape[1:])

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import axil
-from axil.pushes import fits_again
-from tests.pushes.boosting_models import CASES, X, case_of, explain
-from tests.pushes.sampled_models import MODELS as SAMPLED
-from tests.pushes.sampled_models import model_of
+from axil.contributions import fits_again
+from tests.contributions.boosting_models import CASES, X, case_of, explain
+from tests.contributions.sampled_models import MODELS as SAMPLED
+from tests.contributions.sampled_models import model_of
 
 GONE = (np.zeros(0, dtype=np.intp), np.arange(7), np.array([3, 50]))
 

@@ -10,7 +10,7 @@ from functools import cache
 import numpy as np
 import xgboost as xgb
 
-from tests.pushes.boosting_models import (
+from tests.contributions.boosting_models import (
     BINARY,
     CENTRED,
     CLASSES,
@@ -34,7 +34,7 @@ from tests.pushes.boosting_models import (
     X,
     stages,
 )
-from tests.pushes.fixed_structure import replay
+from tests.contributions.fixed_structure import replay
 
 ITERATIONS = 10
 RATE = 0.25

@@ -5,8 +5,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import axil
-from tests.pushes.boosting_models import BINARY, CASES, X_NEW, N, X, case_of, replayed
-from tests.pushes.fixed_structure import differences, softmax
+from tests.contributions.boosting_models import BINARY, CASES, X_NEW, N, X, case_of, replayed
+from tests.contributions.fixed_structure import differences, softmax
 
 ROWS = [3, 60]
 SEVERAL = [name for name in CASES if case_of(name).targets.shape[1] > 1]

@@ -18,7 +18,7 @@ import axil
 from axil.explainer import without_weights
 from axil.implicit.readers import Given
 from axil.kernels.choose import limits_of
-from tests.pushes.fixed_structure import replay
+from tests.contributions.fixed_structure import replay
 
 N, N_NEW = 120, 3
 RNG = np.random.default_rng(7)

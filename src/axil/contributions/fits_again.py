@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from axil.arrays import FloatArray, IntArray, LeafArray
+from axil.contributions.remaining_rows import RemainingRows
 from axil.errors import UnsupportedQuestionError
 from axil.machine.progress import track
-from axil.pushes.remaining_rows import RemainingRows
 from axil.replay.exponential_scores import ExponentialScores, Move
 from axil.replay.gradient_walk import ReplayedStages, Round
 from axil.replay.newton_steps import Step, joint_steps, leaf_step

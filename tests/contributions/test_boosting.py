@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.class_weight import compute_sample_weight
 
 import axil
-from tests.pushes.boosting_models import (
+from tests.contributions.boosting_models import (
     BINARY,
     CASES,
     CAT,
@@ -40,7 +40,7 @@ from tests.pushes.boosting_models import (
     case_of,
     explain,
 )
-from tests.pushes.fixed_structure import differences, replay, sigmoid, softmax
+from tests.contributions.fixed_structure import differences, replay, sigmoid, softmax
 from tests.subsets import every
 
 COLUMNS = [0, 3, 17, 60, 119]
