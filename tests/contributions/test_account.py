@@ -9,7 +9,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 import axil
 from axil.contributions.boosting import Boosting
-from axil.contributions.contributions import Pushes
+from axil.contributions.contributions import Contributions
 from tests.adapters.xgboost_models import VERSION
 from tests.contributions.boosting_models import (
     BINARY,
@@ -136,9 +136,9 @@ def test_tables_are_of_pushes_and_add_up(case):
 def test_groups_are_summed_by_leaf_in_one_walk_unless_there_are_too_many(case, monkeypatch):
     explainer, _ = case
     walks = []
-    factors = Pushes.factors
+    factors = Contributions.factors
     monkeypatch.setattr(
-        Pushes, "factors", lambda self, rows: walks.append(rows) or factors(self, rows)
+        Contributions, "factors", lambda self, rows: walks.append(rows) or factors(self, rows)
     )
     explainer.group(X_NEW, CLASSES)
     assert walks == [slice(0, N)]

@@ -1,4 +1,4 @@
-"""Pushes: an account of every score that adds up, against a loop over leaves that shares no code with axil."""
+"""Contributions: an account of every score that adds up, against a loop over leaves that shares no code with axil."""
 
 import copy
 import json
@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import axil
-from axil.contributions.contributions import Pushes
+from axil.contributions.contributions import Contributions
 from axil.machine.memory import Budget, Limits
 from tests.adapters.xgboost_models import VERSION
 from tests.contributions import sampled_models
@@ -307,9 +307,9 @@ def add_up(pushes, queries):
 @pytest.mark.parametrize("name", ["lightgbm binary", "catboost multiclass", "lightgbm custom"])
 def test_an_account_that_does_not_add_up_raises_on_construction_and_on_use(name):
     """Rows that count a thousandth more than in the fit: the proof is not the replay of the leaves, which came before."""
-    account = explainer_of(name)._model.boosting.pushes
+    account = explainer_of(name)._model.boosting.contributions
     walked = account.walked
-    wrong = Pushes(replace(walked, weights=1.001 * walked.weights), ONE)
+    wrong = Contributions(replace(walked, weights=1.001 * walked.weights), ONE)
     with pytest.raises(axil.ExactnessError, match="pushes in a leaf"):
         wrong.prove()
     queries = explainer_of(name)._model.queries(X_NEW).coordinates
@@ -320,10 +320,12 @@ def test_an_account_that_does_not_add_up_raises_on_construction_and_on_use(name)
 
 def test_a_score_is_compared_with_its_own_terms():
     """Not with the largest score: beside one of 5e27, as in a fit that diverged, any other would pass for exact."""
-    walked = explainer_of("xgboost pseudo-huber")._model.boosting.pushes.walked
+    walked = explainer_of("xgboost pseudo-huber")._model.boosting.contributions.walked
     far = np.zeros_like(walked.score)
     far[3] = 5e27
-    wrong = Pushes(replace(walked, weights=1.01 * walked.weights, score=walked.score + far), ONE)
+    wrong = Contributions(
+        replace(walked, weights=1.01 * walked.weights, score=walked.score + far), ONE
+    )
     with pytest.raises(
         axil.ExactnessError, match=r"training row \d+ .*up to 5\.0e\+27: it diverged"
     ):
@@ -366,16 +368,16 @@ def test_a_class_without_weight(model, classes):
 
 
 def test_scores_too_large_for_their_exponential_are_walked_plainly():
-    walked = explainer_of("lightgbm binary")._model.boosting.pushes.walked
+    walked = explainer_of("lightgbm binary")._model.boosting.contributions.walked
     far = replace(walked, start=walked.start + 1e4, score=walked.score + 1e4)
-    assert Pushes(walked, ONE)._exponent == -1
-    assert Pushes(far, ONE)._exponent == 0
-    assert np.isfinite(Pushes(far, ONE).factors(slice(0, N))[0]).all()
-    plain = Pushes(walked, ONE)
+    assert Contributions(walked, ONE)._exponent == -1
+    assert Contributions(far, ONE)._exponent == 0
+    assert np.isfinite(Contributions(far, ONE).factors(slice(0, N))[0]).all()
+    plain = Contributions(walked, ONE)
     plain.__dict__["_exponent"] = 0.0
     assert np.allclose(
         plain.factors(slice(0, N))[0],
-        Pushes(walked, ONE).factors(slice(0, N))[0],
+        Contributions(walked, ONE).factors(slice(0, N))[0],
         rtol=0,
         atol=1e-14,
     )

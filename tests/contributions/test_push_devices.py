@@ -147,10 +147,10 @@ def test_blocks_of_a_device_follow_its_budget(monkeypatch):
     _, away = explainers("bagged", "away", monkeypatch)
     whole, spans = away.pushes(X), []
     monkeypatch.setattr("axil.contributions.contributions.BLOCK_ENTRIES", 1)
-    monkeypatch.setattr(away._model.boosting.pushes.limits.budget, "batch_bytes", 1)
-    walk = type(away._model.boosting.pushes).factors
+    monkeypatch.setattr(away._model.boosting.contributions.limits.budget, "batch_bytes", 1)
+    walk = type(away._model.boosting.contributions).factors
     monkeypatch.setattr(
-        type(away._model.boosting.pushes),
+        type(away._model.boosting.contributions),
         "factors",
         lambda self, rows: spans.append(rows.start) or walk(self, rows),
     )
@@ -168,7 +168,7 @@ def test_files_and_explainers_hand_the_device_on(tmp_path, monkeypatch):
     ):
         with pytest.raises(InputError, match="CuPy is not installed"):
             call("cuda")
-        assert call("auto")._model.boosting.pushes.limits.device == "cpu"
+        assert call("auto")._model.boosting.contributions.limits.device == "cpu"
     monkeypatch.setattr(choose, "why_no_gpu", lambda: None)
     monkeypatch.setattr("axil.replay.recover.backend_of", lambda limits: Away(limits.n_threads))
     monkeypatch.setattr(
@@ -184,7 +184,7 @@ def test_files_and_explainers_hand_the_device_on(tmp_path, monkeypatch):
         axil.load(tmp_path / "saved.npz", model, device="auto"),
     ):
         assert (
-            explainer._model.boosting.pushes.limits.device
+            explainer._model.boosting.contributions.limits.device
             == explainer._model.limits.device
             == "cuda"
         )

@@ -40,7 +40,7 @@ class FittedClassifier:
     """A boosted classifier: log-loss of two classes, softmax or one-vs-all of more. Other losses and DART are refused."""
 
     def __init__(self, proven: AdditiveModel):
-        self.proven, self.walked = proven, proven.boosting.pushes.walked
+        self.proven, self.walked = proven, proven.boosting.contributions.walked
         fit = self.walked.fit
         if not isinstance(fit.loss, (Logit, Softmax)):
             raise InputError(

@@ -1,1 +1,1 @@
-"""Pushes: what each training row's own gradients put into the scores of boosted trees, for any loss; and their derivatives."""
+"""Contributions of training rows to the scores of boosted trees with any loss, and derivatives of these scores."""

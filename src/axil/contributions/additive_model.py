@@ -13,7 +13,7 @@ from axil.attribution import CONTRIBUTIONS, Effects, Kind, Quantity, Source
 from axil.attribution.block_effects import BlockEffects, derived, mixed
 from axil.attribution.leaf_matches import SharedLeaves, TreeWeights
 from axil.contributions.boosting import Boosting
-from axil.contributions.contributions import Pushes
+from axil.contributions.contributions import Contributions
 from axil.errors import InputError
 from axil.implicit.readers import as_rows
 from axil.inputs.copies import frozen
@@ -32,11 +32,16 @@ HUGE = 1e3  # times the score of a fit without rows: a change of the model's own
 SECONDS = 6e-8  # of one row in one step of a tree, with its gradient; measured on one core
 
 
-class PushEffects(BlockEffects):
+class ContributionEffects(BlockEffects):
     """The pushes of each training row's own gradients on n scores."""
 
     def __init__(
-        self, pushes: Pushes, leaves: LeafArray, starts: FloatArray, kept: Kept, first: int = 0
+        self,
+        pushes: Contributions,
+        leaves: LeafArray,
+        starts: FloatArray,
+        kept: Kept,
+        first: int = 0,
     ):
         shape = len(pushes.walked.targets), pushes.n_outputs
         super().__init__(
@@ -73,7 +78,7 @@ class AdditiveModel(Refittable):
 
     kind = Kind.ADDITIVE
     source = CONTRIBUTIONS
-    push_source = CONTRIBUTIONS
+    contribution_source = CONTRIBUTIONS
     has_leaves = True
 
     @property
@@ -98,10 +103,10 @@ class AdditiveModel(Refittable):
 
     @property
     def rescales_trees(self) -> bool:
-        return self.boosting.pushes.walked.fit.schedule.tree_shares is not None
+        return self.boosting.contributions.walked.fit.schedule.tree_shares is not None
 
     def _tree_weights(self, rule: str) -> TreeWeights:
-        pushes = self.boosting.pushes
+        pushes = self.boosting.contributions
         if rule == "variance":
             return TreeWeights([pushes.spreads()])
         return TreeWeights(None, lambda rows: [pushes.reductions(rows)], rule == "improved")
@@ -114,11 +119,13 @@ class AdditiveModel(Refittable):
         if isinstance(query_batch, Queries):
             model = self.asked_of(query_batch)
             starts = model.starts(len(query_batch))
-            return PushEffects(
-                model.pushes, query_batch.coordinates, starts, self.kept, query_batch.start
+            return ContributionEffects(
+                model.contributions, query_batch.coordinates, starts, self.kept, query_batch.start
             )
         rows = query_batch.queries
-        pushes = self.asked_of(rows).pushes  # of all sums from one walk through the training rows
+        pushes = self.asked_of(
+            rows
+        ).contributions  # of all sums from one walk through the training rows
         tables = pushes.mixed_tables(rows.coordinates, query_batch.factors)
         starts = query_batch.of(self.asked_of(rows).starts(len(rows)))
         n = len(query_batch)
@@ -252,7 +259,7 @@ class AdditiveModel(Refittable):
             return self.boosting.bytes_per_query()
         if source.quantity is Quantity.DELETION:
             return 8 * self.shape[1] * (3 * together(self.boosting) + 2)
-        return 16 * self.targets.size if whole else self.boosting.pushes.bytes_per_query()
+        return 16 * self.targets.size if whole else self.boosting.contributions.bytes_per_query()
 
 
 def by_columns(

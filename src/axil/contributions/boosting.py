@@ -16,7 +16,7 @@ from axil.adapters.boosted_fit import BoostedFit
 from axil.adapters.contract import TrainingRows
 from axil.adapters.smooth import SmoothModel
 from axil.arrays import FloatArray, IntArray
-from axil.contributions.contributions import CHANGED, Pushes, check_added, check_sums
+from axil.contributions.contributions import CHANGED, Contributions, check_added, check_sums
 from axil.contributions.fits_again import FitsAgain, refit
 from axil.contributions.forward import moved
 from axil.contributions.leaf_fit import leaf_fit
@@ -154,7 +154,7 @@ class Boosting:
         self.label_weights = LabelWeights(adapter, self.rows, counts_classes)
         self._as_fitted: FitsAgain | None = None
         self.offsets: Offsets | None = None  #: of the rows that are asked about
-        self.pushes = Pushes(self.walked, limits)
+        self.contributions = Contributions(self.walked, limits)
         self.verification: Verification | None = None
         if verify:
             errors = (
@@ -178,7 +178,7 @@ class Boosting:
             float(np.abs(self.walked.score).max(initial=0.0)) or 1.0,
         )
         errors = score_error, self.walked.leaf_error, self.adapter.smooth_tolerance, scale
-        details = {"loss": fitted.loss.name, "sum_error": self.pushes.prove()}
+        details = {"loss": fitted.loss.name, "sum_error": self.contributions.prove()}
         details |= {} if rounding_error is None else {"rounding_error": rounding_error}
         compared = [] if fitted.leaf_counts is None else ["leaf counts"]
         compared += [] if fitted.leaf_hessians is None else ["leaf hessians"]
@@ -217,7 +217,7 @@ class Boosting:
     @property
     def backend(self) -> Backend:
         """Where the training rows, pushes and derivatives are kept while they are made."""
-        return self.pushes.backend
+        return self.contributions.backend
 
     @property
     def differentiates(self) -> str:
@@ -243,8 +243,8 @@ class Boosting:
     def starts(self, n: int) -> FloatArray:
         """(n, K): where the scores of n rows start, from the base, their offsets or both; pushes are added to it."""
         if self.offsets is None:
-            return np.tile(self.pushes.base, (n, 1))
-        return np.asarray(self.offsets.base * self.pushes.base + self.offsets.values)
+            return np.tile(self.contributions.base, (n, 1))
+        return np.asarray(self.offsets.base * self.contributions.base + self.offsets.values)
 
     @property
     def _bases(self) -> float:
@@ -426,7 +426,7 @@ class Boosting:
 
     def _link_slopes(self) -> FloatArray:
         """Return (N, K, K): how the training rows' predictions, without offsets, move with their scores."""
-        return self.loss.mean_slopes(self.pushes.scores(self.walked.leaves.T))
+        return self.loss.mean_slopes(self.contributions.scores(self.walked.leaves.T))
 
     def loss_slopes(self, X: Any, y: FloatArray) -> FloatArray:
         """(n, K): the derivative of the loss of rows X with targets y, (n, K), by their scores."""
@@ -437,7 +437,14 @@ class Boosting:
         """(N, K): J'u of rows in these leaves; see `Combined`."""
         self.require_derivatives()
         with self.backend.guard():
-            given = self.walked, self.pushes.rows, leaves, slopes, self._n_threads, self._bases
+            given = (
+                self.walked,
+                self.contributions.rows,
+                leaves,
+                slopes,
+                self._n_threads,
+                self._bases,
+            )
             return Combined(*given).by_targets()
 
     def require_derivatives(self) -> None:
@@ -459,7 +466,12 @@ class Boosting:
             else self.loss.mean_slopes(scores)
         )
         return Reverse(
-            self.walked, self.pushes.rows, leaves, seeds[:, outputs], self._n_threads, self._bases
+            self.walked,
+            self.contributions.rows,
+            leaves,
+            seeds[:, outputs],
+            self._n_threads,
+            self._bases,
         )
 
     def prove(self, asked: Queries | Combination, made: FloatArray | None) -> None:
@@ -470,7 +482,7 @@ class Boosting:
             self._check(leaves, scores)
         if made is not None:
             of_leaves = leaf_scores(self.walked.fit, leaves, self.starts(len(leaves)))
-            check_added(asked, made, of_leaves, self.pushes.sizes(leaves), self._largest)
+            check_added(asked, made, of_leaves, self.contributions.sizes(leaves), self._largest)
 
     @property
     def _largest(self) -> float:
@@ -479,7 +491,7 @@ class Boosting:
 
     def _check(self, leaves: NDArray[np.integer[Any]], scores: FloatArray) -> None:
         """Compare the sums of the leaves that the derivatives are made from with the scores of the model, on every use."""
-        w, sizes = self.walked, self.pushes.sizes(leaves)
+        w, sizes = self.walked, self.contributions.sizes(leaves)
         made = leaf_scores(w.fit, leaves, self.starts(len(leaves)), rounded=True)
         if self.offsets is not None:
             sizes += np.abs(self.offsets.values)

@@ -1,4 +1,4 @@
-"""Pushes: what each training row's own gradient put into a score; with the base they add up to it, for any loss.
+"""Contributions of training rows to scores: what the gradient of each row put into them, for any loss.
 
 With g_sj the gradient that stage s, one step of one tree, saw of row j, c_sj what multiplies its weight there, v the leaf's value
 and G its sum of ``w c g``, a row puts ``-w_j c_sj g_sj share_s[l]``, ``share = -v / G``, into its leaf's value, and so into the
@@ -47,7 +47,7 @@ NOT_ADDED_UP = "Please report it: the account of this model does not add up."
 CHANGED = "The model may have changed since the explainer was made: make a new one."
 
 
-class Pushes(Factors):
+class Contributions(Factors):
     """The account of every score of one replayed fit."""
 
     # -- what the model says --------------------------------------------------------------------------------------------

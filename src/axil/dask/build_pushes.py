@@ -15,7 +15,7 @@ from axil.adapters.boosted_fit import BoostedFit
 from axil.adapters.contract import TrainingRows
 from axil.adapters.smooth import SmoothModel
 from axil.arrays import FloatArray
-from axil.contributions.contributions import Pushes, mixed_terms
+from axil.contributions.contributions import Contributions, mixed_terms
 from axil.dask.build_weights import Collections, refuse_encoded, require_rows
 from axil.dask.cluster import Cluster, task
 from axil.dask.on_workers import HeldRows
@@ -188,7 +188,7 @@ def _settled(
 
 def _leaf_sizes(walked: ReplayedStages, sums: GradientSums, limits: Limits) -> FloatArray:
     found = np.zeros_like(sums.sizes)
-    for term in (term for terms in Pushes(walked, limits).terms for term in terms):
+    for term in (term for terms in Contributions(walked, limits).terms for term in terms):
         own, column = (
             slice(*walked.starts[term.tree : term.tree + 2]),
             walked.fit.schedule.column(term.output),

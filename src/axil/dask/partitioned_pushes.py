@@ -10,7 +10,13 @@ from numpy.typing import NDArray
 
 from axil.arrays import FloatArray
 from axil.attribution import CONTRIBUTIONS, Kind, Source
-from axil.contributions.contributions import CHANGED, Pushes, check_added, check_sums, sizes_of
+from axil.contributions.contributions import (
+    CHANGED,
+    Contributions,
+    check_added,
+    check_sums,
+    sizes_of,
+)
 from axil.dask.build_pushes import HeldPushes
 from axil.dask.cluster import literal, task
 from axil.dask.partitioned_model import PartitionedModel
@@ -32,7 +38,7 @@ class PartitionedPushes(PartitionedModel):
 
     kind = Kind.ADDITIVE
     source = CONTRIBUTIONS
-    push_source = CONTRIBUTIONS
+    contribution_source = CONTRIBUTIONS
     has_leaves = True
 
     @property
@@ -60,7 +66,7 @@ class PartitionedPushes(PartitionedModel):
 
     def asked(self, batch: Any, source: Source) -> Any:
         if isinstance(batch, Combination):
-            tables = Pushes(self.held.walked, self.limits).mixed_tables(
+            tables = Contributions(self.held.walked, self.limits).mixed_tables(
                 batch.coordinates, batch.factors
             )
             own = AskedPushes(

@@ -20,7 +20,7 @@ from axil.arrays import FloatArray
 from axil.attribution import Attribution, Effects
 from axil.attribution.block_effects import BlockEffects, NoEffects
 from axil.attribution.leaf_matches import SharedLeaves
-from axil.contributions.contributions import Pushes
+from axil.contributions.contributions import Contributions
 from axil.dask.on_workers import HeldPart
 from axil.dask.partitions import Observed, Place, Precision, observe
 from axil.machine.memory import Budget, Limits
@@ -60,7 +60,7 @@ class WalkedRows(HeldPart, Attribution["AskedPushes"]):
         own = replace(
             walked, leaves=self.leaves, targets=self.rounded, weights=self.weights, start=self.score
         )
-        pushes = Pushes(own, Limits(asked.n_threads, Budget(None)))
+        pushes = Contributions(own, Limits(asked.n_threads, Budget(None)))
         read = partial(
             pushes.read if isinstance(asked.leaves, list) else pushes.blocks, asked.leaves
         )
@@ -154,7 +154,7 @@ def _sums(
 class AskedPushes(Transferable):
     """n queries, by their leaves."""
 
-    leaves: Any  #: (n, T); of sums of queries for each output a table (C_k, n), see `Pushes.read`
+    leaves: Any  #: (n, T); of sums of queries for each output a table (C_k, n), see `Contributions.read`
     starts: FloatArray  #: (n, K) scores before any push
     first: int  #: the position of the first query in the whole request
     n_threads: int

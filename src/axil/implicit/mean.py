@@ -161,9 +161,9 @@ def read(given: Given, prove: Callable[[Given], InMemory]) -> MeanModel | None:
         own.members.append((member, proven))
     kinds = {proven.kind for _, proven in own.members}
     kind: type[MeanModel] = (
-        MeanOfPushes if kinds == {Kind.ADDITIVE} and parts.of_scores else MeanOfDerivatives
+        MeanOfContributions if kinds == {Kind.ADDITIVE} and parts.of_scores else MeanOfDerivatives
     )
-    own.classes = parts.classes if kind is MeanOfPushes else None
+    own.classes = parts.classes if kind is MeanOfContributions else None
     labels = frozen(inputs.row_index(given.index, X, adapter.feature_names, n_rows))
     about = (
         adapter,
@@ -353,12 +353,12 @@ class MeanOfDerivatives(MeanModel):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class MeanOfPushes(MeanModel):
+class MeanOfContributions(MeanModel):
     """A mean of the scores of boosted models, which their contributions add up to."""
 
     kind = Kind.ADDITIVE
     source = CONTRIBUTIONS
-    push_source = CONTRIBUTIONS
+    contribution_source = CONTRIBUTIONS
 
     def own_refusals(self) -> dict[str, Refusal]:
         return super().own_refusals() | MEAN_OF_CONTRIBUTIONS

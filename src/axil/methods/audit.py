@@ -223,7 +223,7 @@ def around_rows(model: Any, values: FloatArray) -> FloatArray:
         return np.asarray(
             np.mean([engine.around(None, values) for engine in model.engines], axis=0)
         )
-    walked = model.boosting.pushes.walked
+    walked = model.boosting.contributions.walked
     n_leaves = np.diff(walked.starts)
     ones, trees = np.ones(int(walked.starts[-1])), np.ones(len(n_leaves))
     membership = Structure(walked.leaves, n_leaves, ones, ones.copy(), trees, np.zeros(1))
@@ -281,7 +281,7 @@ def _probabilities_without(model: Any, out_of_fold: Any) -> FloatArray:
 
 
 def means_without_own_push(boosting: Any) -> FloatArray:
-    means: FloatArray = boosting.means(boosting.fitted - boosting.pushes.on_itself())
+    means: FloatArray = boosting.means(boosting.fitted - boosting.contributions.on_itself())
     return means
 
 

@@ -152,7 +152,7 @@ def _refuse_unused(
 
 def pushes_of(model: Any) -> Source:
     """The source of what rows put into the steps of trees; only some rows are ranked, so the pushes make no prediction."""
-    found: Source = replace(model.push_source, adds_up=False)
+    found: Source = replace(model.contribution_source, adds_up=False)
     return found
 
 

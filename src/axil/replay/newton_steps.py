@@ -21,7 +21,7 @@ by themselves: no a_ln is negative, and they sum to 1 (`leaf_maps`). Hence for e
 
 and all that rows put into a leaf, in absolute value, is at most ``terms @ (sums of |w g|)``: the
 terms of that leaf's own value. Comparisons of sums with scores are relative to those terms
-(`Pushes.prove`), and not to the parts themselves.
+(`Contributions.prove`), and not to the parts themselves.
 """
 
 from __future__ import annotations

@@ -71,7 +71,9 @@ class VerifiedModel(ABC):
     kind: ClassVar[Kind]
     location: ClassVar[Location]
     source: ClassVar[Source]  #: the number that belongs to a query and a training row
-    push_source: ClassVar[Source] = STEP_CONTRIBUTIONS  #: what rows put into the steps of trees
+    contribution_source: ClassVar[Source] = (
+        STEP_CONTRIBUTIONS  #: what rows put into the steps of trees
+    )
     start: ClassVar[int] = 0  #: of the rows in this process, which are one shard
     adapter: Any  #: names, features and outputs of the fitted model
     limits: Limits
