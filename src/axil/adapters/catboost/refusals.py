@@ -148,7 +148,10 @@ _SMOOTH = {  # losses whose gradients are replayed: reason, condition
         "(ii)",
     ),
     "LogCosh": ("residuals pass through a hyperbolic tangent", "(ii)"),
-    **dict.fromkeys(("Logloss", "CrossEntropy", "MultiClassOneVsAll"), (LOGIT, "(i)")),
+    **dict.fromkeys(
+        ("Logloss", "CrossEntropy", "MultiClassOneVsAll", "MultiLogloss", "MultiCrossEntropy"),
+        (LOGIT, "(i)"),
+    ),
     "MultiClass": (SOFTMAX, "(i)"),
 }
 _OTHERS = {
@@ -162,7 +165,7 @@ _OTHERS = {
         "residuals are divided by a variance that is fitted to the targets",
         "(ii)",
     ),
-    **dict.fromkeys(("Focal", "MultiLogloss", "MultiCrossEntropy"), (LOGIT, "(i)")),
+    "Focal": (LOGIT, "(i)"),
     **dict.fromkeys(
         (
             *(

@@ -1,4 +1,4 @@
-"""CatBoost models whose gradient is known: Logloss, CrossEntropy, MultiClass, one-vs-all, Poisson, Tweedie, Huber, LogCosh, RMSE.
+"""CatBoost models whose gradient is known: log-losses, MultiClass, Poisson, Tweedie, Huber, LogCosh, RMSE.
 
 Formulas: catboost/private/libs/algo_helpers/error_functions.h; steps: CalcLeafValues, catboost/private/libs/algo/.
 All rows count in every leaf. A tree takes leaf_estimation_iterations steps, each from where the last one ended.
@@ -22,11 +22,16 @@ from axil.errors import InputError
 from axil.trees.losses import Logistic, Loss, Softmax, Squared, poisson, tweedie
 from axil.trees.residual_losses import Huber, LogCosh, Pinball, ResidualLoss
 
+#: Losses of several labels for each row: every output is a log-loss of its own.
+_SEVERAL_LABELS = ("MultiLogloss", "MultiCrossEntropy")
+#: Losses whose targets are probabilities or several labels, so that the model names no classes of the rows.
+_WITHOUT_CLASSES = {"CrossEntropy", *_SEVERAL_LABELS}
+
 # By loss_function: its settings, and whether leaf values are gradient steps.
 _LOSSES: dict[str, Callable[[dict[str, Any], bool], Loss]] = {
     "RMSE": lambda settings, gradient: Squared(unit_hessian=gradient),
     **dict.fromkeys(
-        ("Logloss", "CrossEntropy", "MultiClassOneVsAll"),
+        ("Logloss", "CrossEntropy", "MultiClassOneVsAll", *_SEVERAL_LABELS),
         lambda settings, gradient: Logistic(unit_hessian=gradient),
     ),
     "MultiClass": lambda settings, gradient: Softmax(unit_hessian=gradient, joint=not gradient),
@@ -158,9 +163,8 @@ class SmoothCatBoost(CatBoostAdapter):
         names = np.asarray(model.classes_)
         self._named = len(names)
         self._present = self._blob.present_classes
-        if (
-            len(names) and "CrossEntropy" not in self._reading.losses
-        ):  # whose targets are probabilities
+        has_classes = len(names) > 0 and _WITHOUT_CLASSES.isdisjoint(self._reading.losses)
+        if has_classes:
             self.classes = names if self._all_present else names[self._present]
         # Those of auto_class_weights and scale_pos_weight too, as numbers.
         weighed = self._reading.values("data_processing_options", "class_weights")[-1]
