@@ -7,7 +7,7 @@ axil. A model that its own replay does not reproduce is void.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import catboost as cb
@@ -351,8 +351,13 @@ class Rows:
         found = Fit(
             *given, loss=loss, leaves=own, asked=asked, raw=raw, new_offsets=self.new_offsets, **how
         )
-        made = found.scores()
-        theirs = [raw(self.X_new, self.new_offsets), raw(self.X, self.offsets)]
+        without_offsets = replace(found, new_offsets=None).scores()[0]
+        made = [*found.scores(), without_offsets]
+        theirs = [
+            raw(self.X_new, self.new_offsets),
+            raw(self.X, self.offsets),
+            raw(self.X_new, None),
+        ]
         apart = max(float(np.abs(a - np.reshape(b, a.shape)).max()) for a, b in zip(made, theirs))
         if not apart <= AGREES * found.size:
             raise RuntimeError(f"the replay is off by {apart:.3g}")

@@ -25,6 +25,11 @@ _CLIPPED = (
     "it is not the one stated, and max_delta_step clipped all leaves of that tree, so that they do not show it",
     "Fit with one learning rate, or without max_delta_step; if that changes nothing, see that the targets are those of the fit.",
 )
+_SINGLE_LEAF = (
+    "it is not the one stated, and the tree has a single leaf, whose value any learning rate leads to",
+    "Fit with one learning rate, or stop before trees no longer split; if that changes nothing, see that the targets are those "
+    "of the fit.",
+)
 
 
 @dataclass(frozen=True)
@@ -237,7 +242,23 @@ def _shown(
                             "learning_rate", f"unknown for tree {t}", *_CLIPPED
                         )
                 rates[shared], lambdas[shared] = stated[0][shared], stated[1][shared]
+    _require_shown_rates(trees, rates, lambdas)
     return rates, lambdas
+
+
+def _require_shown_rates(trees: Sequence[Leaves], rates: FloatArray, lambdas: FloatArray) -> None:
+    """Refuse a tree of one leaf that disagrees with its rate, where trees of more leaves confirm the data."""
+    agree = [
+        tree.agree(rate, l2) for tree, rate, l2 in zip(trees, rates.tolist(), lambdas.tolist())
+    ]
+    data_are_confirmed = any(
+        agrees and len(np.unique(tree.values)) > 2 for tree, agrees in zip(trees, agree)
+    )
+    if not data_are_confirmed:
+        return
+    for t, tree in enumerate(trees):
+        if len(tree.values) == 1 and not agree[t] and not is_silent(tree.tree):
+            raise UnsupportedModelError("learning_rate", f"unknown for tree {t}", *_SINGLE_LEAF)
 
 
 def _candidates(rates: FloatArray, n_parallel: int) -> list[float]:
