@@ -252,7 +252,8 @@ def _require_shown_rates(trees: Sequence[Leaves], rates: FloatArray, lambdas: Fl
         tree.agree(rate, l2) for tree, rate, l2 in zip(trees, rates.tolist(), lambdas.tolist())
     ]
     data_are_confirmed = any(
-        agrees and len(np.unique(tree.values)) > 2 for tree, agrees in zip(trees, agree)
+        agrees and (len(np.unique(tree.values)) > 2 or shows_rate(tree.tree, rate, l2))
+        for tree, rate, l2, agrees in zip(trees, rates.tolist(), lambdas.tolist(), agree)
     )
     if not data_are_confirmed:
         return
