@@ -617,3 +617,28 @@ def test_trees_of_dart_that_do_not_see_each_other_are_no_mean():
         np.testing.assert_allclose(effects[:, row], change, rtol=0, atol=1e-12)
         refitted = explainer.refit(drop=gone).model.predict(X)
         np.testing.assert_allclose(refitted, model.predict(X) + change, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_forests_with_trees_that_find_no_split(seed):
+    """LightGBM does not record how many rows were drawn for such trees; a refit has rows of its own."""
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(40, 2)), rng.integers(-2, 3, 40).astype(float)
+    settings = {
+        "boosting_type": "rf",
+        "n_estimators": 12,
+        "subsample": 0.3,
+        "subsample_freq": 1,
+        "min_child_samples": 6,
+        "verbose": -1,
+    }
+    model = LGBMRegressor(**settings).fit(X, y)
+    trees = model.booster_.dump_model()["tree_info"]
+    n_leaves = [tree["num_leaves"] for tree in trees]
+    assert min(n_leaves) == 1
+    explainer = axil.Explainer(model, X, y)
+    deleted = np.flatnonzero(rng.random(40) < 0.3)
+    refitted = explainer.refit(drop=deleted).model
+    with pytest.warns(axil.SplitsWarning):
+        after = explainer.without(X[:5], deleted)["after"]
+    np.testing.assert_allclose(refitted.predict(X[:5]), after, atol=1e-6)

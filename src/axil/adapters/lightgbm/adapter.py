@@ -181,7 +181,7 @@ class LightGBMAdapter(TreeModel):
             evidence = replace(evidence, ranks=gradients.ranks, leaf_weights=self._goss_weights())
         leaf_weights = self._leaf_weights(totals)
         if self._reading.forest and self._reading.bags:
-            self._count_lone_leaves(evidence, leaf_weights, totals.n_rows)
+            self._count_lone_leaves(evidence, leaf_weights, totals.n_rows, rows.bags)
         trees = BoostedFit(
             n_leaves=self._n_leaves,
             leaf_values=evidence.values[:, None],
@@ -399,14 +399,23 @@ class LightGBMAdapter(TreeModel):
         )
 
     def _count_lone_leaves(
-        self, evidence: LeafEvidence, leaf_weights: FloatArray | None, n_rows: int
+        self,
+        evidence: LeafEvidence,
+        leaf_weights: FloatArray | None,
+        n_rows: int,
+        given_bags: FloatArray | None,
     ) -> None:
-        """Fill in how many rows the trees of a forest had that found no split, which LightGBM does not record."""
+        """Fill in how many rows the trees of a forest had that found no split, which LightGBM does not record.
+
+        The rows are those of ``given_bags`` (N, T) where there are some. Otherwise they are drawn as LightGBM draws them.
+        """
         lone = np.flatnonzero(self._n_leaves[1:] == 1) + 1
         state = self._settings.bagging(n_rows)
         for t in range(lone.max(initial=-1) + 1):
             bag, state = state.attempt(False, None)
             state = state.grown()
+            if given_bags is not None:
+                bag = given_bags[:, t] > 0
             if t in lone:
                 evidence.counts[evidence.starts[t]] = bag.sum()
                 if leaf_weights is not None:
