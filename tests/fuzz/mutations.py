@@ -32,6 +32,11 @@ class VerifiedModel:
             self.explainer.verification.tolerance * self.explainer.verification.scale
         )
 
+    def change_of_predictions(self, row: int, target: float) -> Array:
+        """Return how far predictions move for another target; its rank moves too."""
+        table = self.explainer.what_if(self.rows, {row: target}, init_score=self.offsets)
+        return np.asarray(table["change"], dtype=float)
+
 
 Mutation = Callable[[Trial, VerifiedModel, Draw], tuple[Trial, Array | None] | None]
 
@@ -56,6 +61,8 @@ def one_target(
         scale = proven.explainer.scale
         if not scale.is_identity:  # the change on the scale of the fit
             shift = float(np.abs(scale.forward(y) - scale.forward(np.asarray(trial.y))).max())
+    if draw.ranked:
+        return replace(trial, y=y), proven.change_of_predictions(row, float(y[row]))
     return replace(trial, y=y), proven.weights[:, row] * shift
 
 

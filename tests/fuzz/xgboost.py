@@ -125,7 +125,7 @@ def make(draw: Draw) -> Trial:
     return Trial(
         model,
         X,
-        data.y,
+        _targets(draw, data),
         data.weight,
         data.offset,
         X_new,
@@ -219,6 +219,13 @@ def _booster(draw: Draw, data: Data, params: dict[str, Any], n_trees: int) -> An
     return xgb.train(params, rows, n_trees, **kind)
 
 
+def _targets(draw: Draw, data: Data) -> Any:
+    """Return what the model is fitted on: labels 0 and 1 for a classifier."""
+    if draw.chosen.get("kind") is xgb.XGBClassifier:
+        return (data.y > np.median(data.y)).astype(int)
+    return data.y
+
+
 def _decay(i: int) -> float:
     return 0.3 * 0.9**i
 
@@ -228,9 +235,7 @@ def _estimator(draw: Draw, data: Data, params: dict[str, Any], n_trees: int) -> 
     del params["nthread"]
     params["random_state"] = params.pop("seed", None)
     kind: Any = draw.pick("kind", *(xgb.XGBRegressor,) * 6, xgb.XGBRFRegressor, xgb.XGBClassifier)
-    y: Any = data.y
-    if kind is xgb.XGBClassifier:
-        y = (data.y > np.median(data.y)).astype(int)
+    y = _targets(draw, data)
     if kind is xgb.XGBRFRegressor:
         params.pop("num_parallel_tree", None)
     if draw.flag("missing", 0.05):
