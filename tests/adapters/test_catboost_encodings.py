@@ -123,11 +123,11 @@ def test_leaves_are_proven_and_encodings_are_named(name: str) -> None:
 
 def test_combinations_of_every_sort_are_among_the_models() -> None:
     blobs = (parse(CASES[name]().model._serialize_model()) for name in ENCODED)
-    counted = [own.counted for blob in blobs for own in encodings(blob)]
-    assert {own.kind for own in counted} == {BORDERS, BUCKETS, MEAN, COUNTER}
-    assert any(len(own.categories) > 1 for own in counted)
-    assert any(own.tests for own in counted)
-    assert any(own.one_hot for own in counted)
+    statistics = [encoding.statistic for blob in blobs for encoding in encodings(blob)]
+    assert {statistic.kind for statistic in statistics} == {BORDERS, BUCKETS, MEAN, COUNTER}
+    assert any(len(statistic.categories) > 1 for statistic in statistics)
+    assert any(statistic.tests for statistic in statistics)
+    assert any(statistic.one_hot for statistic in statistics)
 
 
 @pytest.mark.parametrize(

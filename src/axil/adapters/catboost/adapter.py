@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from axil.adapters.boosted_fit import BoostedFit, Schedule
-from axil.adapters.catboost import splits
 from axil.adapters.catboost.blob import parse
+from axil.adapters.catboost.leaves import EncodedRows, routes
 from axil.adapters.catboost.monotone import chains, signs_of
 from axil.adapters.catboost.percentile import rules
 from axil.adapters.catboost.permutations import AveragingFold
-from axil.adapters.catboost.placement import EncodedRows
 from axil.adapters.catboost.pool import most_categories, pool, zeros_above_negatives
 from axil.adapters.catboost.refusals import MISSING, REFUSALS, CatBoostReading, doubt
 from axil.adapters.catboost.settings import (
@@ -319,7 +318,7 @@ class CatBoostAdapter(TreeModel):
         if rows.totals.even or not self._shuffled(rows) or rows.weights is None:
             return None
         return AveragingFold.of(
-            rows.totals.n_rows, self._reading.last, bool(self._blob.trees.length(5))
+            rows.totals.n_rows, self._reading.last, bool(self._blob.number_features)
         ).recorded(rows.weights)
 
     def _shuffled(self, rows: TrainingRows) -> bool:
@@ -395,7 +394,7 @@ class CatBoostAdapter(TreeModel):
     @cached_property
     def routes(self) -> Routes | None:
         """The way of a row through every tree, where all splits are on numbers."""
-        return splits.routes(self._blob, self._n_leaves)
+        return routes(self._blob, self._n_leaves)
 
     def table(self, X: Any) -> NDArray[np.floating[Any]] | None:
         """The numbers that CatBoost casts to float32; of sparse rows zeros are numbers like others."""

@@ -223,16 +223,20 @@ def _continued_shrinkage(model: CatBoostReading) -> str:
 
 
 def _lost_classes(model: CatBoostReading) -> str:
-    """A JSON file keeps no numbers of classifications: with several, CatBoost itself may predict otherwise."""
-    known = classifications(model.last, model.blob.n_outputs) if model.encoded else []
-    lost = any(
-        own.counted.needs_classes and not own.counted.classes for own in encodings(model.blob)
+    """Return how many classifications of the targets a JSON file lost the numbers of.
+
+    With several of them CatBoost itself may predict otherwise than the fitted model.
+    """
+    if not model.encoded:
+        return ""
+    n_classifications = len(classifications(model.last, model.blob.n_outputs))
+    is_lost = any(
+        encoding.statistic.needs_targets and not encoding.statistic.classification
+        for encoding in encodings(model.blob)
     )
-    return (
-        f"{len(known)} ways to part the targets, in a file of JSON"
-        if lost and len(known) > 1
-        else ""
-    )
+    if not is_lost or n_classifications <= 1:
+        return ""
+    return f"{n_classifications} ways to part the targets, in a file of JSON"
 
 
 def _method(model: CatBoostReading) -> str:
@@ -442,7 +446,8 @@ The shares are the weights that sum_models was given.""",
     Refusal(
         "simple_ctr, combinations_ctr",
         lambda model: next(
-            (f"of type {own.counted.kind}" for own in encodings(model.blob) if not own.is_known), ""
+            (f"of type {own.statistic.kind}" for own in encodings(model.blob) if not own.is_known),
+            "",
         ),
         "axil does not know how training rows are encoded by it",
         "Fit with encodings of types Borders, Buckets, BinarizedTargetMeanValue and Counter.",
