@@ -4,37 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
 
 from axil.adapters.boosted_fit import BoostedFit, Schedule
-from axil.adapters.contract import Ancestors, Coefficients, Totals, TrainingRows, TreeModel
-from axil.adapters.frames import single_table
+from axil.adapters.contract import (
+    Ancestors,
+    Coefficients,
+    LeafTotals,
+    Totals,
+    TrainingRows,
+    TreeModel,
+)
 from axil.adapters.percentiles import require_rows, with_base
 from axil.adapters.refusals import not_fitted, refuse
-from axil.adapters.routes import Routes, SplitKind, Splits, make_routes
+from axil.adapters.routes import Routes
 from axil.adapters.xgboost.document import ModelDocument, Tree, XGBoostSettings, parse
 from axil.adapters.xgboost.draws import DrawPlan, Subsample
-from axil.adapters.xgboost.matrix import as_matrix, coded_table
 from axil.adapters.xgboost.percentile import PERCENTILES, XGBoostPercentile, alphas
 from axil.adapters.xgboost.plan import drop_factors, plan_of, plan_of_draws
 from axil.adapters.xgboost.rates import (
     LEAF_ROUNDING,
     ROUNDING,
-    Leaves,
+    ObservedLeaves,
     confirmed,
     is_silent,
     rate_of_steps,
     recover,
 )
 from axil.adapters.xgboost.refusals import REFUSALS, XGBoostReading, causes, continued, pruned
+from axil.adapters.xgboost.rows import BoosterRows, FloatTable
 from axil.adapters.xgboost.rule import XGBoostRule
-from axil.arrays import BoolArray, FloatArray, IntArray
+from axil.arrays import BoolArray, FloatArray, IntArray, LeafArray
 from axil.errors import InputError, UnsupportedModelError
 
 Reader = TypeVar("Reader")
@@ -44,12 +48,15 @@ AS_STATED = 1e-5  # of the largest leaf value: a rate that leads to the values o
 
 
 def read(model: Any, leaves_only: bool = False) -> XGBoostAdapter | None:
-    """The adapter for an XGBoost model, None for any other object; of one whose leaves alone are read trees are expected."""
+    """Return the adapter for an XGBoost model, None for any other object.
+
+    ``leaves_only``: nothing but its leaves is asked for, so that any model with trees will do.
+    """
     return opened(model, partial(XGBoostAdapter, leaves_only=leaves_only))
 
 
 def opened(model: Any, reader: Callable[..., Reader]) -> Reader | None:
-    """The adapter that a reader of boosters returns for an XGBoost model, wrapped or not; None for other objects."""
+    """Return the adapter that a reader of boosters makes of an XGBoost model, wrapped or not; None for other objects."""
     import xgboost
 
     if isinstance(model, xgboost.Booster):
@@ -62,7 +69,9 @@ def opened(model: Any, reader: Callable[..., Reader]) -> Reader | None:
         n_iterations = int(model.best_iteration) + 1
     except AttributeError:  # no early stopping
         n_iterations = 0
-    custom = getattr(model.objective, "__name__", "custom") if callable(model.objective) else ""
+    custom = ""
+    if callable(model.objective):
+        custom = getattr(model.objective, "__name__", "custom")
     missing = np.nan if model.missing is None else float(model.missing)
     return reader(model.get_booster(), n_iterations, missing, type(model).__name__, custom)
 
@@ -98,7 +107,7 @@ class XGBoostAdapter(TreeModel):
         leaves_only: bool = False,
     ):
         _require_trees(booster)
-        self._booster, self._missing = booster.copy(), missing  # a booster can be trained further
+        self._booster = booster.copy()  # a booster can be trained further
         self._settings = XGBoostSettings.of(booster)
         model = parse(booster.save_raw("json"))
         self._reading = XGBoostReading(self._settings, model, estimator, custom)
@@ -108,10 +117,10 @@ class XGBoostAdapter(TreeModel):
         self._n_iterations = n_iterations or int(model.iterations[-1]) + 1
         self._n_trees = int(np.searchsorted(model.iterations, self._n_iterations))
         self._trees = model.trees[: self._n_trees]
-        self._groups, self._iterations = (
-            model.groups[: self._n_trees],
-            model.iterations[: self._n_trees],
-        )
+        self._groups = model.groups[: self._n_trees]
+        self._iterations = model.iterations[: self._n_trees]
+        self._rows = BoosterRows(self._booster, model, self._n_iterations, missing)
+        self._rule = XGBoostRule.of(self._settings, int(booster.num_features()))
         self.n_features = int(booster.num_features())
         self.feature_names: list[str] | None = booster.feature_names
         self.n_outputs = model.n_outputs
@@ -120,28 +129,24 @@ class XGBoostAdapter(TreeModel):
         self.leaf_tolerance = 1.05 * LEAF_ROUNDING
         if model.weight_drop is not None:
             self.leaf_tolerance *= 2  # the drop weights are rounded likewise
-        self._rule = XGBoostRule.of(self._settings, self.n_features)
         if self._rule.signs.any():
-            self.leaf_tolerance *= (
-                2  # bounds are rounded once more than the values that they come from
-            )
+            self.leaf_tolerance *= 2  # bounds are rounded once more than the values they come from
         self.starts_with_base = self._reading.objective in PERCENTILES and not leaves_only
         self.starts_with_percentile = self.starts_with_base and model.base_estimated
         self.repeats_targets = self._reading.objective == "reg:quantileerror"
-        self._number_leaves()
 
-    def _number_leaves(self) -> None:
-        """From XGBoost's node numbers, tree after tree, to leaf numbers."""
-        self._node_starts = np.cumsum([0, *(tree.n_nodes for tree in self._trees)])
-        self._leaf_of_node = np.full(self._node_starts[-1], -1, dtype=np.int32)
-        for start, tree in zip(self._node_starts, self._trees):
-            self._leaf_of_node[start + tree.leaves] = np.arange(len(tree.leaves))
+    # -- rows ---------------------------------------------------------------------------------------------------------
 
     @property
     def categories(self) -> dict[str, list[Any]]:
         """The categories of columns that the fit had as categories, by name; empty where the model does not state them."""
-        kept = zip(self.feature_names or [], self._model.categories)
-        return {str(name): values for name, values in kept if values}
+        categories_of_names = zip(self.feature_names or [], self._model.categories)
+        return {str(name): values for name, values in categories_of_names if values}
+
+    @property
+    def numbers_by_frame(self) -> bool:
+        """Whether a row's category has the number that it has in its own frame, as before 3.1."""
+        return self._rows.numbers_by_frame
 
     @property
     def unseen(self) -> str:  # type: ignore[override]
@@ -151,121 +156,75 @@ class XGBoostAdapter(TreeModel):
         return "XGBoost before 3.1 sends such a value left wherever it tests for categories."
 
     @property
-    def numbers_by_frame(self) -> bool:
-        """Whether a row's category has the number that it has in its own frame, as before 3.1."""
-        return "c" in (self._booster.feature_types or []) and not any(self._model.categories)
-
-    # -- rows ---------------------------------------------------------------------------------------------------------
-
-    def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
-        """(n, T): which leaf of each tree every row falls into."""
-        if X.shape[0] == 0:
-            return np.zeros((0, self._n_trees), dtype=np.int32)
-        return self._leaves(X, 0, self._n_iterations)
-
-    @cached_property
     def routes(self) -> Routes | None:
-        """Values in float32, left if below the threshold (src/predictor)."""
-        nodes = [tree.nodes() for tree in self._trees]
-        features, thresholds, left, children = (np.concatenate(parts) for parts in zip(*nodes))
-        starts = np.concatenate([[0], np.cumsum([len(tree.splits) for tree in self._trees])])
-        outcomes = {
-            int(start) + split: table
-            for start, tree in zip(starts, self._trees)
-            for split, table in tree.outcomes().items()
-        }
-        kinds = np.where(left, SplitKind.LEFT, SplitKind.RIGHT).astype(np.int64)
-        kinds[list(outcomes)] = SplitKind.CATEGORIES
-        stacked = Splits(starts, features, thresholds, kinds, children, outcomes)
-        return make_routes(stacked, single=True, strict=True, zero=-1.0, infinite=False)
+        """The tests of all trees."""
+        return self._rows.routes
 
-    def table(self, X: Any) -> NDArray[np.floating[Any]] | None:
-        """The numbers as they come, where nothing but NaN is missing and each has its own float32; sparse rows have gaps.
+    def table(self, X: Any) -> FloatTable | None:
+        """Return the numbers that splits test, (n, features); None where XGBoost itself has to look at the rows."""
+        return self._rows.table(X)
 
-        Categories as the model numbers them, where it has them all.
-        """
-        if not np.isnan(self._missing):
-            return None
-        if any(kind == "c" for kind in self._booster.feature_types or ()):
-            return coded_table(X, self._booster.feature_types, self._model.categories)
-        if sparse.issparse(X):
-            rows, table = sparse.csr_matrix(X), np.full(X.shape, np.nan, dtype=X.dtype)
-            table[np.repeat(np.arange(X.shape[0]), np.diff(rows.indptr)), rows.indices] = rows.data
-            return table
-        return single_table(X)
-
-    def _leaves(self, X: Any, begin: int, end: int) -> NDArray[np.int32]:
-        """(n, trees of these iterations)."""
-        matrix = as_matrix(X, self._booster, self._missing, self._model.categories)
-        # XGBoost gives leaves from the first iteration on only; a slice of the model has its own first.
-        booster = self._booster[begin:end] if begin else self._booster
-        nodes = booster.predict(
-            matrix, pred_leaf=True, iteration_range=(0, end - begin), validate_features=False
-        )
-        first, last = np.searchsorted(self._iterations, (begin, end))
-        nodes = np.asarray(nodes).reshape(matrix.num_row(), last - first).astype(np.int64)
-        found: NDArray[np.int32] = self._leaf_of_node[nodes + self._node_starts[first:last]]
-        return found
-
-    def _some_leaves(self, X: Any, begin: int, end: int) -> NDArray[np.integer[Any]]:
-        """Leaves by routes, where there are any."""
-        table = None if self.routes is None else self.table(X)
-        if self.routes is not None and table is not None:
-            first, last = np.searchsorted(self._iterations, (begin, end))
-            found = np.empty((last - first, X.shape[0]), dtype=np.uint16)
-            if replace(self.routes, starts=self.routes.starts[first : last + 1]).assign(
-                table, found, 1
-            ):
-                return found.T
-        return self._leaves(X, begin, end)
+    def leaves(self, X: Any) -> LeafArray:
+        """Return the leaf of each row in each tree, (n, T)."""
+        return self._rows.leaves(X)
 
     def predictions(
         self, X: Any, offsets: FloatArray | None = None, output_margin: bool = False
     ) -> FloatArray:
-        """(n, K): what ``predict`` gives, with offsets for base_margin, or before the link."""
-        matrix = as_matrix(X, self._booster, self._missing, self._model.categories)
+        """Return what ``predict`` gives, (n, K): with offsets for base_margin, or before the link."""
+        matrix = self._rows.matrix(X)
         if offsets is not None:
             matrix.set_base_margin(offsets.astype(np.float32))
-        output_margin = (
-            output_margin or self.repeats_targets
-        )  # from 3.4 on `predict` sorts the quantiles of each row
-        how = {"output_margin": output_margin, "iteration_range": (0, self._n_iterations)}
-        found = self._booster.predict(matrix, validate_features=False, **how)
-        return np.asarray(found, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
+        predictions = self._booster.predict(
+            matrix,
+            validate_features=False,
+            # from 3.4 on `predict` sorts the quantiles of each row
+            output_margin=output_margin or self.repeats_targets,
+            iteration_range=(0, self._n_iterations),
+        )
+        return np.asarray(predictions, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
+
+    def causes(self, what: str) -> str:
+        """Return the most likely reasons for a disagreement in "counts", "weights" or "values"."""
+        return causes(what, self._settings.number("subsample") < 1)
 
     # -- trees --------------------------------------------------------------------------------------------------------
 
     def trees(self, rows: TrainingRows) -> list[BoostedFit]:
-        """The trees, one entry for each output, or for all where they share leaves."""
+        """Return one entry for each output, or one for all where they share leaves."""
         n_rows = rows.totals.n_rows
-        plan = (
-            plan_of_draws(self._model, self._settings, n_rows, rows.weights)
-            if rows.at_hand
-            else plan_of(self._model, self._settings, n_rows)
-        )
+        if rows.at_hand:
+            plan = plan_of_draws(self._model, self._settings, n_rows, rows.weights)
+        else:
+            plan = plan_of(self._model, self._settings, n_rows)
         factors = self._drop_factors(plan)
         if self.starts_with_base:
             return self._percentiles(rows, plan, factors)
         rates, l2 = self._rates(rows)
+        if self._model.shared and not self._rule.bends:
+            outputs_of_entries = [np.arange(self.n_outputs)]
+        else:  # each output has a pattern of its own
+            outputs_of_entries = [np.array([output]) for output in range(self.n_outputs)]
         entries = []
-        together = (
-            self._model.shared and not self._rule.bends
-        )  # else each output has a pattern of its own
-        for group in range(1 if together else self.n_outputs):
-            own = (
-                np.arange(self._n_trees)
-                if self._model.shared
-                else np.flatnonzero(self._groups == group)
-            )
-            outputs = np.arange(self.n_outputs) if together else np.array([group])
-            entry = self._entry(
-                own, outputs, rates[own], [l2[t] for t in own], rows.totals.weighted
-            )
-            entry = replace(entry, sampler=Subsample(plan, own) if plan.samples else None)
-            entry = self._with_coefficients(entry, own, factors, rows.totals.offset)
-            entry = replace(entry, value_slack=self._slack(entry, own, rows.totals.largest))
-            entries.append(self._bent(entry, own, group, l2) if self._rule.bends else entry)
+        for outputs in outputs_of_entries:
+            places = self._trees_of(outputs[0])
+            tree_l2 = [l2[t] for t in places]
+            entry = self._entry(places, outputs, rates[places], tree_l2, rows.totals.weighted)
+            if plan.samples:
+                entry = replace(entry, sampler=Subsample(plan, places))
+            entry = self._with_coefficients(entry, places, factors, rows.totals.offset)
+            slack = entry.learning_rates * self._residual_errors(rows.totals.largest)[places]
+            entry = replace(entry, value_slack=np.repeat(slack, entry.n_leaves))
+            if self._rule.bends:
+                entry = self._bent(entry, places, outputs[0], tree_l2)
+            entries.append(entry)
         return entries
+
+    def _trees_of(self, output: int) -> IntArray:
+        """Return the numbers of the trees that serve an output, (T',)."""
+        if self._model.shared:
+            return np.arange(self._n_trees)
+        return np.flatnonzero(self._groups == output)
 
     @property
     def _averages(self) -> bool:
@@ -278,309 +237,343 @@ class XGBoostAdapter(TreeModel):
         return self._model.weight_drop is not None and bool(np.any(self._model.weight_drop != 1))
 
     def _drop_factors(self, plan: DrawPlan) -> FloatArray | None:
-        """The factors of DART, where trees were dropped; without drops it is plain boosting, whose rates may change."""
+        """Return DART's factors where trees were dropped; without drops it is plain boosting, whose rates may change."""
         if plan.dart is None:
             return None
-        found = drop_factors(self._model, plan, self._n_iterations)
-        return found if self._drops else None
+        factors = drop_factors(self._model, plan, self._n_iterations)
+        return factors if self._drops else None
+
+    def _entry(
+        self,
+        places: IntArray,
+        outputs: IntArray,
+        rates: FloatArray,
+        l2: list[FloatArray],
+        weighted: bool,
+    ) -> BoostedFit:
+        """Return some trees as if they were plain boosting.
+
+        Parameters
+        ----------
+        places : array of shape (T',)
+            The numbers of the trees.
+        outputs : array of shape (K',)
+            The outputs that they serve.
+        rates : array of shape (T',)
+            Their learning rates.
+        l2 : list of array of shape (L_t,)
+            For each tree, what is added to the weights of its leaves.
+        weighted : bool
+            Whether the training rows have weights.
+        """
+        trees = [self._trees[t] for t in places]
+        drop = np.ones(len(places))
+        if self._model.weight_drop is not None:
+            drop = self._model.weight_drop[places]
+        leaf_weights = _leaf_weights(trees)
+        base = np.broadcast_to(self._model.base_score, (self.n_outputs,))[outputs]
+        pruned_trees = (partial(pruned, t) for t, tree in enumerate(trees) if tree.pruned)
+        return BoostedFit(
+            n_leaves=np.array([len(tree.leaves) for tree in trees], dtype=np.int64),
+            leaf_values=np.concatenate([tree.values * factor for tree, factor in zip(trees, drop)]),
+            leaf_counts=None if weighted else _whole_counts(leaf_weights),
+            leaf_weights=leaf_weights,
+            l2=np.concatenate(l2),
+            schedule=Schedule.one_by_one(rates),
+            base=None if self._model.base_estimated else base,
+            base_value=base,
+            explain_mismatch=next(pruned_trees, None),
+            ancestors=_ancestors(trees, l2) if self._averages else None,
+            columns=None if len(places) == self._n_trees else places.astype(np.int64),
+        )
+
+    def _with_coefficients(
+        self, trees: BoostedFit, places: IntArray, factors: FloatArray | None, offset: bool
+    ) -> BoostedFit:
+        """Return the trees with the table of how they add up, where it is not one after the other.
+
+        Parallel trees see the same residual; DART drops and scales; and a fit with base_margin does not start from the
+        base_score that predictions are given without it (InitOutPredictions, src/predictor/predictor.cc).
+        """
+        beta = np.ones(len(places) + 1)
+        if offset and (trees.base is None or trees.base_value.any()):
+            beta[:-1] = 0
+        if factors is None and self._model.n_parallel == 1 and beta.all():
+            return trees
+        iteration = np.append(self._iterations[places], self._n_iterations)
+        omega = np.where(iteration[:, None] > iteration[:-1], trees.learning_rates, 0.0)
+        rates = trees.learning_rates
+        if factors is not None:
+            omega *= factors[np.ix_(iteration, places)]
+            rates = omega[-1].copy()
+        return replace(trees, schedule=Schedule.one_by_one(rates, Coefficients(omega, beta)))
+
+    def _bent(
+        self, trees: BoostedFit, places: IntArray, output: int, l2: list[FloatArray]
+    ) -> BoostedFit:
+        """Return the entry of one output with what bends its leaves."""
+        column = output if self._model.shared else 0
+        shares = trees.learning_rates
+        if trees.schedule.tree_shares is not None:
+            shares = trees.schedule.tree_shares[-1]
+        nodes = self._rule.nodes([self._trees[t] for t in places], column, l2, shares)
+        # Outputs that share trees have leaf numbers of their own: a replay overwrites them.
+        columns = places.astype(np.int64) if self._model.shared else trees.columns
+        return replace(
+            trees,
+            l1=self._rule.l1,
+            max_step=self._rule.max_step,
+            nodes=nodes,
+            columns=columns,
+            leaf_values=trees.leaf_values[:, [column]],
+        )
+
+    def _zero(self, tree: Tree) -> BoolArray:
+        """Return which leaves XGBoost set to zero, (L,): of no weight, or of less than min_child_weight (src/tree/param.h).
+
+        Only a root, or a leaf for several outputs, can be that light. From XGBoost 3.4 on a light root keeps its value, and
+        no leaf is light.
+        """
+        hessians = tree.leaf_hessians
+        if hessians is None:
+            return np.zeros(len(tree.leaves), dtype=np.bool_)
+        is_zero = hessians <= 0
+        if len(tree.splits) > 0 or self._model.version < (3, 4):
+            is_light = hessians < self._settings.number("min_child_weight")
+            is_zero |= is_light & ~tree.values.any(axis=1)
+        return np.asarray(is_zero)
+
+    def _residual_errors(self, largest: float) -> FloatArray:
+        """Return how far residuals are off in each tree, (T,), because scores are rounded in another order.
+
+        A CPU adds parallel trees to the scores one by one, a GPU all at once (src/predictor/gpu_predictor.cu): in each
+        iteration so far up to one rounding per tree apart.
+        """
+        if self._model.n_parallel == 1:
+            return np.zeros(self._n_trees)
+        return np.asarray(2 * ROUNDING * largest * self._model.n_parallel * self._iterations)
+
+    # -- percentiles --------------------------------------------------------------------------------------------------
 
     def _percentiles(
         self, rows: TrainingRows, plan: DrawPlan, factors: FloatArray | None
     ) -> list[BoostedFit]:
-        """The entries of all outputs where leaf values are percentiles of residuals."""
+        """Return the entries of all outputs where leaf values are percentiles of residuals."""
         require_rows(rows, "objective", self._reading.objective)
-        totals, estimated = rows.totals, self._model.base_estimated
-        if totals.offset and estimated:
+        if rows.totals.offset and self._model.base_estimated:
             raise UnsupportedModelError(
                 "base_margin",
                 f"given with {self._reading.objective}",
                 "predictions then start from a percentile of the targets that the fit did not start from",
                 "Fit with a number as base_score.",
             )
-        entries, shares = [], alphas(self._reading.objective_settings, self.n_outputs)
-        apart = float(np.ptp(rows.targets))
-        for group, alpha in enumerate(shares):
-            own = (
-                np.arange(self._n_trees)
-                if self._model.shared
-                else np.flatnonzero(self._groups == group)
+        shares = alphas(self._reading.objective_settings, self.n_outputs)
+        return [
+            self._percentiles_of(
+                output, XGBoostPercentile(alpha, rows.weights), rows, plan, factors
             )
-            ranks = XGBoostPercentile(alpha, rows.weights)
-            sampler = Subsample(plan, own) if plan.samples else None
-            rates = self._stated_rates(rows, own, group, ranks, sampler)
-            none = [np.zeros(len(self._trees[t].leaves)) for t in own]
-            entry = self._entry(own, np.array([group]), rates, none, totals.weighted)
-            if self._model.shared:
-                entry = replace(
-                    entry, leaf_values=entry.leaf_values[:, [group]], columns=own.astype(np.int64)
-                )
-            entry = self._with_coefficients(
-                replace(entry, sampler=sampler, explain_mismatch=self._doubt(own)),
-                own,
-                factors,
-                totals.offset,
-            )
-            own_rates = np.repeat(np.nan_to_num(entry.learning_rates, nan=1.0), entry.n_leaves)
-            apart_by_scores = np.repeat(self._apart(totals.largest)[own], entry.n_leaves)
-            entry = replace(entry, value_slack=own_rates * (apart_by_scores + 2 * ROUNDING * apart))
-            start = float(entry.base_value[0])
-            entries.append(
-                with_base(
-                    entry, ranks, rows, start if estimated else None, 8 * ROUNDING * abs(start)
-                )
-            )
-        return entries
+            for output, alpha in enumerate(shares)
+        ]
 
-    def _doubt(self, own: IntArray) -> Callable[[BoolArray], UnsupportedModelError | None] | None:
+    def _percentiles_of(
+        self,
+        output: int,
+        ranks: XGBoostPercentile,
+        rows: TrainingRows,
+        plan: DrawPlan,
+        factors: FloatArray | None,
+    ) -> BoostedFit:
+        """Return the entry of one output whose leaf values are percentiles of residuals."""
+        places = self._trees_of(output)
+        sampler = Subsample(plan, places) if plan.samples else None
+        rates = self._percentile_rates(rows, places, output, ranks, sampler)
+        l2 = [np.zeros(len(self._trees[t].leaves)) for t in places]
+        entry = self._entry(places, np.array([output]), rates, l2, rows.totals.weighted)
+        if self._model.shared:
+            columns = places.astype(np.int64)
+            entry = replace(entry, leaf_values=entry.leaf_values[:, [output]], columns=columns)
+        entry = replace(entry, sampler=sampler, explain_mismatch=self._explain_steps(places))
+        entry = self._with_coefficients(entry, places, factors, rows.totals.offset)
+        residual_errors = self._residual_errors(rows.totals.largest)[places]
+        residual_errors = residual_errors + 2 * ROUNDING * float(np.ptp(rows.targets))
+        slack = np.nan_to_num(entry.learning_rates, nan=1.0) * residual_errors
+        entry = replace(entry, value_slack=np.repeat(slack, entry.n_leaves))
+        start = float(entry.base_value[0])
+        estimated_start = start if self._model.base_estimated else None
+        return with_base(entry, ranks, rows, estimated_start, 8 * ROUNDING * abs(start))
+
+    def _explain_steps(
+        self, places: IntArray
+    ) -> Callable[[BoolArray], UnsupportedModelError | None] | None:
         """Return why percentiles of these trees may disagree with the data: later ones are Newton steps."""
-        shown = [self._trees[t].is_stepped for t in own]
-        if False not in shown:
+        is_stepped = [self._trees[t].is_stepped for t in places]
+        ranked = [place for place, stepped in enumerate(is_stepped) if stepped is False]
+        if not ranked or True not in is_stepped[ranked[-1] + 1 :]:
             return None
-        last = len(shown) - 1 - shown[::-1].index(False)
-        return partial(continued, last + 1) if True in shown[last + 1 :] else None
+        return partial(continued, ranked[-1] + 1)
 
-    def _stated_rates(
+    def _percentile_rates(
         self,
         rows: TrainingRows,
-        own: IntArray,
+        places: IntArray,
         output: int,
         ranks: XGBoostPercentile,
         sampler: Subsample | None,
     ) -> FloatArray:
-        """(T,): the rate of the settings where the first tree confirms it, else nan, to be recovered."""
-        stated, tree = self._stated_rate, self._trees[own[0]]
-        leaf = self._some_leaves(rows.X, 0, 1)[:, own[0]]
-        draw = np.ones(len(leaf)) if sampler is None else sampler.bag(0)
-        draw = draw if rows.bags is None else rows.bags[:, own[0]]
-        start = self._model.base_score if rows.offsets is None else rows.offsets
-        start = np.broadcast_to(start, rows.targets.shape)[:, output]
-        residuals = (rows.targets[:, output] - start).astype(np.float32).astype(np.float64)
-        made = ranks.values(leaf, residuals, draw, len(tree.leaves))
-        values = tree.values[:, output if self._model.shared else 0]
-        near = np.abs(values - stated * made).max() <= AS_STATED * np.abs(values).max(initial=0.0)
-        rates = np.full(
-            len(own), stated if near or self._drops or len(tree.splits) == 0 else np.nan
-        )
+        """Return the rate of the settings where the first tree confirms it, else nan, to be recovered: (T',)."""
+        stated = self._stated_rate
         l2 = self._settings.number("reg_lambda")
-        is_known = near and abs(rate_of_steps(tree, l2) - stated) <= 1e-3 * stated  # so is lambda
-        for place, t in enumerate(own):
-            shown = rate_of_steps(self._trees[t], l2) if is_known else np.nan
-            if is_silent(self._trees[t]):
+        first = self._trees[places[0]]
+        confirms = self._first_tree_confirms(rows, int(places[0]), output, ranks, sampler)
+        rate = stated
+        if not (confirms or self._drops or len(first.splits) == 0):
+            rate = np.nan
+        rates = np.full(len(places), rate)
+        knows_l2 = confirms and abs(rate_of_steps(first, l2) - stated) <= 1e-3 * stated
+        for place, t in enumerate(places):
+            tree = self._trees[t]
+            if is_silent(tree):
                 rates[place] = 0.0
-            elif abs(shown - stated) > 1e-3 * stated:
+            elif knows_l2 and abs(rate_of_steps(tree, l2) - stated) > 1e-3 * stated:
                 rates[place] = np.nan
         return rates
 
-    def _bent(
-        self, trees: BoostedFit, own: IntArray, output: int, l2: list[FloatArray]
-    ) -> BoostedFit:
-        """The entry of one output with what bends its leaves."""
-        column = output if self._model.shared else 0
-        tree_shares = trees.schedule.tree_shares
-        final = trees.learning_rates if tree_shares is None else tree_shares[-1]
-        nodes = self._rule.nodes([self._trees[t] for t in own], column, [l2[t] for t in own], final)
-        # Outputs that share trees have leaf numbers of their own: a replay overwrites them.
-        columns = own.astype(np.int64) if self._model.shared else trees.columns
-        bent = replace(
-            trees, l1=self._rule.l1, max_step=self._rule.max_step, nodes=nodes, columns=columns
-        )
-        return replace(bent, leaf_values=trees.leaf_values[:, [column]])
-
-    def _entry(
+    def _first_tree_confirms(
         self,
-        own: IntArray,
-        outputs: IntArray,
-        rates: FloatArray,
-        l2: list[FloatArray],
-        weighted: bool,
-    ) -> BoostedFit:
-        trees = [self._trees[t] for t in own]
-        n_leaves = np.array([len(tree.leaves) for tree in trees], dtype=np.int64)
-        drop = (
-            np.ones(len(own)) if self._model.weight_drop is None else self._model.weight_drop[own]
-        )
-        hessians = [
-            None if tree.node_hessians is None else tree.node_hessians[tree.leaves]
-            for tree in trees
-        ]
-        known = (
-            None
-            if any(own is None for own in hessians)
-            else np.concatenate([h for h in hessians if h is not None])
-        )
-        whole = (
-            known is not None
-            and not weighted
-            and bool(np.all(known == np.rint(known)) and known.max() < 2**24)
-        )
-        base = np.broadcast_to(self._model.base_score, (self.n_outputs,))[outputs]
-        return BoostedFit(
-            n_leaves=n_leaves,
-            leaf_values=np.concatenate([tree.values * factor for tree, factor in zip(trees, drop)]),
-            leaf_counts=np.rint(known).astype(np.int64) if known is not None and whole else None,
-            leaf_weights=known,
-            l2=np.concatenate(l2),
-            schedule=Schedule.one_by_one(rates),
-            base=None if self._model.base_estimated else base,
-            base_value=base,
-            explain_mismatch=next(
-                (partial(pruned, t) for t, tree in enumerate(trees) if tree.pruned), None
-            ),
-            ancestors=_ancestors(trees, l2) if self._averages else None,
-            columns=None if len(own) == self._n_trees else own.astype(np.int64),
-        )
+        rows: TrainingRows,
+        place: int,
+        output: int,
+        ranks: XGBoostPercentile,
+        sampler: Subsample | None,
+    ) -> bool:
+        """Return whether the rate of the settings leads to the first tree of an output."""
+        tree = self._trees[place]
+        leaf = self._rows.first_leaves(rows.X)[:, place]
+        draws: FloatArray | BoolArray = np.ones(len(leaf))
+        if rows.bags is not None:
+            draws = rows.bags[:, place]
+        elif sampler is not None:
+            draws = sampler.bag(0)
+        start = self._model.base_score if rows.offsets is None else rows.offsets
+        start = np.broadcast_to(start, rows.targets.shape)[:, output]
+        residuals = (rows.targets[:, output] - start).astype(np.float32).astype(np.float64)
+        expected = self._stated_rate * ranks.values(leaf, residuals, draws, len(tree.leaves))
+        values = tree.values[:, output if self._model.shared else 0]
+        errors = np.abs(values - expected)
+        return bool(errors.max() <= AS_STATED * np.abs(values).max(initial=0.0))
 
-    def _zero(self, tree: Tree) -> BoolArray:
-        """(L,): leaves that XGBoost set to zero: of no weight, or of less than min_child_weight (src/tree/param.h).
-
-        Only a root, or a leaf for several outputs, can be that light. From XGBoost 3.4 on a light root keeps its value, and
-        no leaf is light.
-        """
-        if tree.node_hessians is None:
-            return np.zeros(len(tree.leaves), dtype=np.bool_)
-        keeps = len(tree.splits) == 0 and self._model.version >= (3, 4)
-        hessians, lightest = (
-            tree.node_hessians[tree.leaves],
-            self._settings.number("min_child_weight") * (not keeps),
-        )
-        found: BoolArray = (hessians <= 0) | ((hessians < lightest) & ~tree.values.any(axis=1))
-        return found
-
-    def _with_coefficients(
-        self, trees: BoostedFit, own: IntArray, factors: FloatArray | None, offset: bool
-    ) -> BoostedFit:
-        """The table of how trees add up, where it is not one after the other.
-
-        Parallel trees see the same residual; DART drops and scales; and a fit with base_margin does not start from the
-        base_score that predictions are given without it (InitOutPredictions, src/predictor/predictor.cc).
-        """
-        beta = np.ones(len(own) + 1)
-        if offset and (trees.base is None or trees.base_value.any()):
-            beta[:-1] = 0
-        if factors is None and self._model.n_parallel == 1 and beta.all():
-            return trees
-        iteration = np.append(self._iterations[own], self._n_iterations)
-        omega = np.where(iteration[:, None] > iteration[:-1], trees.learning_rates, 0.0)
-        if factors is None:
-            rates = trees.learning_rates
-        else:
-            omega *= factors[np.ix_(iteration, own)]
-            rates = omega[-1].copy()
-        return replace(trees, schedule=Schedule.one_by_one(rates, Coefficients(omega, beta)))
-
-    def _apart(self, largest: float) -> FloatArray:
-        """(T,): how far residuals are off for scores that are rounded otherwise.
-
-        A CPU adds parallel trees to the scores one by one, a GPU all at once (src/predictor/gpu_predictor.cu): in each
-        iteration so far up to one rounding per tree apart.
-        """
-        n_parallel = self._model.n_parallel
-        return np.asarray(
-            2 * ROUNDING * largest * (n_parallel if n_parallel > 1 else 0) * self._iterations
-        )
-
-    def _slack(self, trees: BoostedFit, own: IntArray, largest: float) -> FloatArray:
-        """(L,): how far leaves are off for scores that are rounded otherwise."""
-        return np.repeat(trees.learning_rates * self._apart(largest)[own], trees.n_leaves)
-
-    # -- rates and regularisation ---------------------------------------------------------------------------------------
+    # -- rates and regularisation -------------------------------------------------------------------------------------
 
     @property
     def _stated_rate(self) -> float:
         """The rate of the settings, parallel trees accounted for."""
-        return float(
-            np.float32(self._settings.number("learning_rate")) / np.float32(self._model.n_parallel)
-        )
+        rate = np.float32(self._settings.number("learning_rate"))
+        return float(rate / np.float32(self._model.n_parallel))
 
     @property
     def settles(self) -> bool:  # type: ignore[override]
         """Whether sums confirm the settings: any rate would lead to a single leaf's value, and any targets to a zero."""
-        return not (
-            self.starts_with_base
-            or self._drops
-            or all(len(tree.splits) == 0 for tree in self._trees)
-        )
+        has_splits = any(len(tree.splits) for tree in self._trees)
+        return has_splits and not self.starts_with_base and not self._drops
 
     def _rates(self, rows: TrainingRows) -> tuple[FloatArray, list[FloatArray]]:
-        """(T,) rates, parallel trees accounted for, and for each tree (L_t,) what is added to its leaves' weights.
+        """Return learning rates, (T,), and for each tree (L_t,) what is added to its leaves' weights.
 
         Those of the settings where a few trees confirm them on the data, and all others by themselves; else the data decide.
         """
-        stated, l2 = self._stated_rate, self._settings.number("reg_lambda")
+        stated = self._stated_rate
+        l2 = self._settings.number("reg_lambda")
         if rows.leaf_totals is None and stated == 0:
             stated = 1.0  # a schedule ended at 0: the walk goes on by the model's own values, at any rate
         rates = np.where([is_silent(tree) for tree in self._trees], 0.0, stated)
         as_stated = rates, [np.where(self._zero(tree), np.inf, l2) for tree in self._trees]
         if not self.settles or rows.leaf_totals is None:
             return as_stated
-        observed, checked = (
-            self._observed(rows),
-            int(np.searchsorted(self._iterations, CHECKED_ITERATIONS)) + 1,
-        )
-        first = list(islice(observed, checked))
-        agree = all(leaves.agree(stated, l2) for leaves in first if leaves.values.any())
+        observed = self._observe(rows.leaf_totals, rows.totals)
+        n_checked = int(np.searchsorted(self._iterations, CHECKED_ITERATIONS)) + 1
+        first = list(islice(observed, n_checked))
+        first_agree = all(leaves.agree(stated, l2) for leaves in first if leaves.values.any())
         later_agree = (
-            is_silent(tree) or confirmed(tree, stated, l2) for tree in self._trees[checked:]
+            is_silent(tree) or confirmed(tree, stated, l2) for tree in self._trees[n_checked:]
         )
-        if agree and not self._rule.bends and all(later_agree):
+        if first_agree and not self._rule.bends and all(later_agree):
             return as_stated
-        every = [*first, *observed]
-        rates, lambdas = recover(every, stated, l2, self._model.n_parallel)
-        return rates, [
-            np.where(leaves.zero, np.inf, found) for leaves, found in zip(every, lambdas)
+        trees = [*first, *observed]
+        settings = recover(trees, stated, l2, self._model.n_parallel)
+        leaf_l2 = [
+            np.where(leaves.zero, np.inf, tree_l2)
+            for leaves, tree_l2 in zip(trees, settings.lambdas)
         ]
+        return settings.rates, leaf_l2
 
-    def _observed(self, rows: TrainingRows) -> Iterator[Leaves]:
-        """For each tree, the sums that its leaves were made of."""
-        totals, found = rows.leaf_totals or [], dict[int, tuple[FloatArray, FloatArray]]()
+    def _observe(self, entries: list[LeafTotals], totals: Totals) -> Iterator[ObservedLeaves]:
+        """Return the leaves of each tree with the sums that they were made of."""
         if self._model.shared:
-            totals = [replace(totals[0], sums=np.hstack([entry.sums for entry in totals]))]
-        for group, entry in enumerate(totals):
-            own = np.flatnonzero(self._groups == group)
-            ends = np.cumsum([len(self._trees[t].leaves) for t in own])[:-1]
-            found |= zip(
-                own.tolist(), zip(np.split(entry.weights, ends), np.split(entry.sums, ends))
-            )
-        return (self._made_of(t, *found[t], rows.totals) for t in range(self._n_trees))
+            entries = [replace(entries[0], sums=np.hstack([entry.sums for entry in entries]))]
+        totals_of_tree: dict[int, LeafTotals] = {}
+        for output, entry in enumerate(entries):
+            places = np.flatnonzero(self._groups == output)
+            ends = np.cumsum([len(self._trees[t].leaves) for t in places])[:-1]
+            tree_weights = np.split(entry.weights, ends)
+            tree_sums = np.split(entry.sums, ends)
+            for place, weights, sums in zip(places.tolist(), tree_weights, tree_sums):
+                totals_of_tree[place] = LeafTotals(weights, sums)
+        return (self._observe_tree(t, totals_of_tree[t], totals) for t in range(self._n_trees))
 
-    def _made_of(self, t: int, weights: FloatArray, sums: FloatArray, totals: Totals) -> Leaves:
+    def _observe_tree(self, t: int, leaf_totals: LeafTotals, totals: Totals) -> ObservedLeaves:
+        """Return the leaves of one tree with the sums that they were made of."""
         tree = self._trees[t]
+        weights = leaf_totals.weights
+        sums = leaf_totals.sums
         zero = self._zero(tree) | (weights <= 0)
         if not self._rule.bends:
             # A loaded model has lost min_child_weight, but where there are residuals no other leaf is zero.
             size = float(np.abs(sums).sum()) + ROUNDING * totals.largest * totals.weight
             zero |= (np.abs(sums).max(axis=1) > 1e-12 * size) & ~tree.values.any(axis=1)
-        of_values = np.broadcast_to(weights[:, None], tree.values.shape)
-        slack = self._apart(totals.largest)[t]
-        found = Leaves(
-            tree.values[~zero].ravel(),
-            of_values[~zero].ravel(),
-            sums[~zero].ravel(),
-            zero,
-            tree,
-            slack,
+        value_weights = np.broadcast_to(weights[:, None], tree.values.shape)
+        observed = ObservedLeaves(
+            values=tree.values[~zero].ravel(),
+            weights=value_weights[~zero].ravel(),
+            sums=sums[~zero].ravel(),
+            zero=zero,
+            tree=tree,
+            slack=float(self._residual_errors(totals.largest)[t]),
         )
         if not self._rule.bends:
-            return found
+            return observed
 
         def bent(l2: float) -> FloatArray:
-            of_leaves = np.where(zero, np.inf, l2)
-            return self._rule.values(tree, of_leaves, sums, weights, self._averages)[~zero].ravel()
+            leaf_l2 = np.where(zero, np.inf, l2)
+            return self._rule.values(tree, leaf_l2, sums, weights, self._averages)[~zero].ravel()
 
-        return replace(found, bent=bent, most=self._rule.max_step)
+        return replace(observed, bent=bent, max_step=self._rule.max_step)
 
-    def causes(self, what: str) -> str:
-        """The most likely reason for a disagreement in "counts", "weights" or "values"."""
-        return causes(what, self._settings.number("subsample") < 1)
+
+def _leaf_weights(trees: list[Tree]) -> FloatArray | None:
+    """Return the weight of the rows of all leaves of these trees, (L,); None where a tree does not keep it."""
+    hessians = [tree.leaf_hessians for tree in trees]
+    if any(of_leaves is None for of_leaves in hessians):
+        return None
+    return np.concatenate([of_leaves for of_leaves in hessians if of_leaves is not None])
+
+
+def _whole_counts(leaf_weights: FloatArray | None) -> IntArray | None:
+    """Return how many rows leaves have, (L,), from weights that are whole numbers; None where they are not."""
+    if leaf_weights is None:
+        return None
+    counts = np.rint(leaf_weights)
+    if np.any(leaf_weights != counts) or leaf_weights.max() >= 2**24:
+        return None
+    return counts.astype(np.int64)
 
 
 def _ancestors(trees: list[Tree], l2: list[FloatArray]) -> Ancestors:
     """Return the splits of these trees, as parents of their leaves; ``l2`` has what is added to the leaves' weights."""
-    of_splits = [
-        np.full(len(tree.splits), own[np.isfinite(own)].min(initial=np.inf))
-        for tree, own in zip(trees, l2)
-    ]
-    return Ancestors.of([tree.nodes()[3] for tree in trees], np.concatenate(of_splits))
+    split_l2 = []
+    for tree, leaf_l2 in zip(trees, l2):
+        finite = leaf_l2[np.isfinite(leaf_l2)]
+        split_l2.append(np.full(len(tree.splits), finite.min(initial=np.inf)))
+    return Ancestors.of([tree.children for tree in trees], np.concatenate(split_l2))
 
 
 def _require_trees(booster: Any) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -22,25 +22,30 @@ from axil.arrays import BoolArray, FloatArray
 from axil.errors import InputError
 from axil.structure.leaves import NEGLIGIBLE
 
-# The fields, besides the leaf values, that decide leaf membership.
-_SIDES = ("left_children", "right_children")
-_STRUCTURE = (*_SIDES, "split_indices", "split_conditions", "default_left", "split_type")
+#: The fields, besides the leaf values, that decide leaf membership.
 _DECISIVE = (
-    *_STRUCTURE,
+    "left_children",
+    "right_children",
+    "split_indices",
+    "split_conditions",
+    "default_left",
+    "split_type",
     "categories",
     "categories_nodes",
     "categories_sizes",
     "sum_hessian",
     "leaf_weights",
 )
-
-
 _STEP_ROUNDING = 2.0**-21  # of values that are steps times a rate: both are rounded to float32
+_DAMAGED = (
+    "This XGBoost model is damaged: in one of its trees a node is its own ancestor, has two parents or is not there. Read the "
+    "model from an intact file."
+)
 
 
 @dataclass(frozen=True)
 class Tree:
-    """One tree with K outputs; its L leaves are numbered in the order of their nodes."""
+    """One tree with K outputs, S splits and L leaves; leaves are numbered in the order of their nodes."""
 
     fields: Mapping[str, Any]
     n_outputs: int
@@ -51,9 +56,11 @@ class Tree:
     def integers(self, key: str) -> NDArray[np.int64]:
         return np.array(self.fields.get(key, ()), dtype=np.int64)
 
+    # -- nodes --------------------------------------------------------------------------------------------------------
+
     @property
     def n_nodes(self) -> int:
-        """With those that were pruned away."""
+        """The number of nodes, with those that were pruned away."""
         return len(self.fields["left_children"])
 
     @property
@@ -64,90 +71,101 @@ class Tree:
     @cached_property
     def depths(self) -> NDArray[np.int64]:
         """(nodes,): how far each is from the root, with those that were pruned away."""
-        at = np.arange(self.n_nodes)
-        above = np.clip(
-            self.integers("parents"), 0, np.maximum(at - 1, 0)
-        )  # a node comes after its parent
-        found = np.zeros(self.n_nodes, dtype=np.int64)
-        while at.any():
-            found += at > 0
-            at = above[at]
-        return found
-
-    @property
-    def split_by_others(self) -> bool:
-        """Whether splits were chosen by other gradients than those that made the leaves (a custom objective's)."""
-        return len(self.fields["base_weights"]) != self.n_nodes * self.n_outputs
+        ancestors = np.arange(self.n_nodes)
+        last_possible_parent = np.maximum(ancestors - 1, 0)  # a node comes after its parent
+        parents = np.clip(self.integers("parents"), 0, last_possible_parent)
+        depths = np.zeros(self.n_nodes, dtype=np.int64)
+        while ancestors.any():
+            depths += ancestors > 0
+            ancestors = parents[ancestors]
+        return depths
 
     @cached_property
     def splits(self) -> NDArray[np.int64]:
-        """The nodes with children that can be reached from the root, level by level; each is met once."""
-        left, right = self.integers("left_children"), self.integers("right_children")
-        level, found, met = np.zeros(1, dtype=np.int64), [], np.zeros(len(left), dtype=bool)
+        """(S,): the nodes with children that can be reached from the root, level by level."""
+        left = self.integers("left_children")
+        right = self.integers("right_children")
+        level = np.zeros(1, dtype=np.int64)
+        splits = [level[:0]]
+        is_reached = np.zeros(len(left), dtype=bool)
         while len(level := level[left[level] != -1]):
-            found.append(level)
+            splits.append(level)
             level = np.concatenate([left[level], right[level]])
-            inside = len(right) == len(left) and (level > 0).all() and (level < len(left)).all()
-            if not inside or met[level].any() or len(np.unique(level)) < len(level):
-                raise InputError(
-                    "This XGBoost model is damaged: in one of its trees a node is its own ancestor, has two parents or is not "
-                    "there. Read the model from an intact file."
-                )
-            met[level] = True
-        return np.concatenate(found) if found else level
+            are_nodes = len(right) == len(left) and bool(((level > 0) & (level < len(left))).all())
+            if not are_nodes or is_reached[level].any() or len(np.unique(level)) < len(level):
+                raise InputError(_DAMAGED)
+            is_reached[level] = True
+        return np.concatenate(splits)
 
     @cached_property
-    def last_splits(self) -> NDArray[np.int64]:
-        """(S', 3): the splits whose children are both leaves, and these children."""
-        found = np.stack(
-            [self.splits, *(self.integers(side)[self.splits] for side in _SIDES)], axis=1
-        )
-        return found[np.isin(found[:, 1:], self.leaves).all(axis=1)]
+    def _child_nodes(self) -> NDArray[np.int64]:
+        """(S, 2): the nodes left and right below each split."""
+        sides = (self.integers("left_children"), self.integers("right_children"))
+        return np.stack([side[self.splits] for side in sides], axis=1)
 
     @cached_property
     def leaves(self) -> NDArray[np.int64]:
         """(L,): the nodes that are leaves."""
-        children = np.concatenate([self.integers(side)[self.splits] for side in _SIDES])
-        return np.setdiff1d(np.append(children, 0), self.splits)
+        return np.setdiff1d(np.append(self._child_nodes, 0), self.splits)
 
-    def nodes(self) -> tuple[NDArray[np.int64], FloatArray, BoolArray, NDArray[np.int64]]:
-        """Splits in their order: feature, threshold, whether missing values go left, children (leaves as ~leaf)."""
-        number = np.empty(self.n_nodes, dtype=np.int64)
-        number[self.splits] = np.arange(len(self.splits))
-        number[self.leaves] = ~np.arange(len(self.leaves))
-        sides = [self.integers(side)[self.splits] for side in _SIDES]
-        features, left = (
-            self.integers("split_indices")[self.splits],
-            self.integers("default_left")[self.splits] != 0,
-        )
-        return (
-            features,
-            self.floats("split_conditions")[self.splits],
-            left,
-            number[np.stack(sides, axis=1)],
-        )
+    @cached_property
+    def last_splits(self) -> NDArray[np.int64]:
+        """(S', 3): the splits whose children are both leaves, and these children, by their nodes."""
+        has_leaves = np.isin(self._child_nodes, self.leaves).all(axis=1)
+        return np.column_stack([self.splits, self._child_nodes])[has_leaves]
+
+    @property
+    def features(self) -> NDArray[np.int64]:
+        """(S,): the feature that each split tests."""
+        return self.integers("split_indices")[self.splits]
+
+    @property
+    def thresholds(self) -> FloatArray:
+        """(S,): values below it go left."""
+        return self.floats("split_conditions")[self.splits]
+
+    @property
+    def sends_missing_left(self) -> BoolArray:
+        """(S,): whether missing values go left."""
+        return np.asarray(self.integers("default_left")[self.splits] != 0)
+
+    @property
+    def children(self) -> NDArray[np.int64]:
+        """(S, 2): left and right child of each split: splits by their number, leaves as ~leaf."""
+        numbers = np.empty(self.n_nodes, dtype=np.int64)
+        numbers[self.splits] = np.arange(len(self.splits))
+        numbers[self.leaves] = ~np.arange(len(self.leaves))
+        return numbers[self._child_nodes]
 
     def outcomes(self) -> dict[int, NDArray[np.uint8]]:
-        """By the number of a split, where it tests for categories: 0 (left) or 1 for each, for others, for missing values.
+        """Return where each split by categories sends them, by the number of the split.
 
-        Those that a split names go right, all others left (src/common/categorical.h).
+        The entries are 0 (left) or 1 (right) for each category, for other categories and for missing values. Those that a split
+        names go right, all others left (src/common/categorical.h).
         """
         kinds = self.integers("split_type")
         if not kinds.any():
             return {}
-        named, ends = (
-            self.integers("categories"),
-            np.cumsum([0, *self.fields.get("categories_sizes", ())]),
-        )
-        by_node = dict(zip(self.fields.get("categories_nodes", ()), pairwise(ends.tolist())))
-        left, found = self.integers("default_left"), {}
-        for number in np.flatnonzero(kinds[self.splits]).tolist():
-            node = int(self.splits[number])
-            right = named[slice(*by_node.get(node, (0, 0)))]
-            table = np.zeros(int(right.max(initial=-1)) + 3, dtype=np.uint8)
-            table[right], table[-1] = 1, not left[node]
-            found[number] = table
-        return found
+        sends_missing_left = self.sends_missing_left
+        categories = self.integers("categories")
+        ends = np.cumsum([0, *self.fields.get("categories_sizes", ())]).tolist()
+        range_by_node = dict(zip(self.fields.get("categories_nodes", ()), pairwise(ends)))
+        outcomes = {}
+        for split in np.flatnonzero(kinds[self.splits]).tolist():
+            begin, end = range_by_node.get(int(self.splits[split]), (0, 0))
+            named = categories[begin:end]
+            table = np.zeros(int(named.max(initial=-1)) + 3, dtype=np.uint8)
+            table[named] = 1
+            table[-1] = not sends_missing_left[split]
+            outcomes[split] = table
+        return outcomes
+
+    @property
+    def split_by_others(self) -> bool:
+        """Whether splits were chosen by other gradients than those that made the leaves (a custom objective's)."""
+        return len(self.fields.get("base_weights", ())) != self.n_nodes * self.n_outputs
+
+    # -- values -------------------------------------------------------------------------------------------------------
 
     @cached_property
     def node_values(self) -> FloatArray:
@@ -155,17 +173,14 @@ class Tree:
         if self.n_outputs == 1:
             return self.floats("split_conditions")[:, None]
         values = self.base_weights.copy()
-        if (
-            "leaf_weights" in self.fields
-        ):  # from 3.2 on, in an order that right_children of leaves gives
-            values[self.leaves] = self.floats("leaf_weights").reshape(-1, self.n_outputs)[
-                self.integers("right_children")[self.leaves]
-            ]
+        if "leaf_weights" in self.fields:  # from 3.2 on, in the order of right_children of leaves
+            leaf_values = self.floats("leaf_weights").reshape(-1, self.n_outputs)
+            values[self.leaves] = leaf_values[self.integers("right_children")[self.leaves]]
         return values
 
     @property
     def values(self) -> FloatArray:
-        """(L, K)."""
+        """(L, K): the leaf values."""
         return self.node_values[self.leaves]
 
     @property
@@ -179,21 +194,15 @@ class Tree:
 
         All leaf values are then one rate times these, or the very same numbers.
         """
-        steps = self.base_weights
-        if len(steps) != self.n_nodes or (self.n_outputs > 1 and "leaf_weights" not in self.fields):
+        if self.split_by_others or (self.n_outputs > 1 and "leaf_weights" not in self.fields):
             return None
-        steps, values = steps[self.leaves].ravel(), self.values.ravel()
+        steps = self.base_weights[self.leaves].ravel()
+        values = self.values.ravel()
         largest = int(np.abs(steps).argmax())
         if len(self.leaves) < 2 or steps[largest] == 0:
             return None
         expected = values[largest] / steps[largest] * steps
         return bool((np.abs(values - expected) <= _STEP_ROUNDING * np.abs(expected)).all())
-
-    @property
-    def has_whole_hessians(self) -> bool:
-        """Whether the weights of all nodes are whole numbers, as of squared error without weights: each output has the same."""
-        hessians = self.node_hessians
-        return hessians is not None and bool((hessians == np.rint(hessians)).all())
 
     @cached_property
     def node_hessians(self) -> FloatArray | None:
@@ -201,29 +210,39 @@ class Tree:
         if "sum_hessian" not in self.fields:
             return None
         hessians = self.floats("sum_hessian") / self.n_outputs
-        return np.where(
-            hessians > NEGLIGIBLE * self.n_nodes, hessians, 0.0
-        )  # of no row: see `NodeFit.positive`
+        has_rows = hessians > NEGLIGIBLE * self.n_nodes  # see `NodeFit.positive`
+        return np.where(has_rows, hessians, 0.0)
+
+    @property
+    def leaf_hessians(self) -> FloatArray | None:
+        """(L,): the weight of each leaf's rows; None where the tree does not keep it."""
+        return None if self.node_hessians is None else self.node_hessians[self.leaves]
+
+    @property
+    def has_whole_hessians(self) -> bool:
+        """Whether the weights of all nodes are whole numbers, as of squared error without weights."""
+        hessians = self.node_hessians
+        return hessians is not None and bool((hessians == np.rint(hessians)).all())
 
 
 @dataclass(frozen=True)
 class ModelDocument:
-    """A whole model, its trees in order; ``groups[t]`` is the output that tree t serves, ``iterations[t]`` its iteration."""
+    """A whole model, its T trees in order."""
 
     learner: Mapping[str, Any]
     trees: tuple[Tree, ...]
-    groups: NDArray[np.int64]
-    iterations: NDArray[np.int64]
+    groups: NDArray[np.int64]  #: (T,) the output that each tree serves
+    iterations: NDArray[np.int64]  #: (T,)
     n_parallel: int
     weight_drop: FloatArray | None  #: (T,) of DART
-    version: tuple[
-        int, ...
-    ]  #: of the XGBoost that wrote the document, which may be newer than the one that trained
+    #: of the XGBoost that wrote the document, which may be newer than the one that trained the model
+    version: tuple[int, ...]
 
     @property
     def parameters(self) -> Mapping[str, str]:
-        found: Mapping[str, str] = self.learner["learner_model_param"]
-        return found
+        """The parameters of the whole model."""
+        parameters: Mapping[str, str] = self.learner["learner_model_param"]
+        return parameters
 
     @property
     def n_outputs(self) -> int:
@@ -240,11 +259,10 @@ class ModelDocument:
 
         The version is that of the XGBoost that wrote the document, so the leaves decide where they show it.
         """
-        shown = [tree.is_stepped for tree in self.trees]
-        if False in shown:
+        if any(tree.is_stepped is False for tree in self.trees):
             return False
-        several = any(len(tree.leaves) > 2 and step for tree, step in zip(self.trees, shown))
-        return several or self.version >= (3, 4)
+        is_certain = any(tree.is_stepped and len(tree.leaves) > 2 for tree in self.trees)
+        return is_certain or self.version >= (3, 4)
 
     @property
     def has_unit_hessians(self) -> bool:
@@ -252,36 +270,35 @@ class ModelDocument:
 
         False of a single round. False of trees without a split too: where scores do not move, no second derivative does.
         """
-        has_rounds = len(self.trees) > self.n_parallel * (1 if self.shared else self.n_outputs)
-        hessians = [tree.node_hessians for tree in self.trees if len(tree.splits)]
-        roots = np.array([own[0] for own in hessians if own is not None])
+        trees_per_round = self.n_parallel
+        if not self.shared:
+            trees_per_round *= self.n_outputs
+        has_rounds = len(self.trees) > trees_per_round
+        roots = root_hessians([tree for tree in self.trees if len(tree.splits)])
         return has_rounds and len(roots) > 1 and float(np.ptp(roots)) <= 1e-6 * float(roots.max())
 
     @property
     def categories(self) -> list[list[Any]]:
         """The categories of each feature, in the order of their numbers, kept from 3.1 on; [] where there are none."""
         booster = self.learner["gradient_booster"]
-        kept = booster.get("gbtree", booster)["model"].get("cats", {}).get("enc", [])
-        return [_texts(one) if "offsets" in one else list(one["values"]) for one in kept]
+        encoders = booster.get("gbtree", booster)["model"].get("cats", {}).get("enc", [])
+        return [_categories_of(encoder) for encoder in encoders]
 
     @property
     def base_score(self) -> FloatArray:
         """(K,) or (1,): from 3.1 on a list, before one number for all outputs."""
-        return (
-            np.array(json.loads(self.parameters["base_score"]), dtype=np.float32)
-            .astype(np.float64)
-            .reshape(-1)
-        )
+        written = np.array(json.loads(self.parameters["base_score"]), dtype=np.float32)
+        return written.astype(np.float64).reshape(-1)
 
     @property
     def base_estimated(self) -> bool:
+        """Whether XGBoost estimated base_score from the targets."""
         return self.parameters.get("boost_from_average", "0") == "1"
 
     def fingerprint(self, n_trees: int) -> str:
-        """Digest that is equal for a model and for its copies through a file or a pickle."""
-        digest = hashlib.sha256(
-            f"{self.n_outputs} {self.n_parallel} {self.base_score.tolist()}".encode()
-        )
+        """Return a digest that is equal for a model and for its copies through a file or a pickle."""
+        numbers = f"{self.n_outputs} {self.n_parallel} {self.base_score.tolist()}"
+        digest = hashlib.sha256(numbers.encode())
         drop = [] if self.weight_drop is None else self.weight_drop[:n_trees].tolist()
         digest.update(f"{self.groups[:n_trees].tolist()} {drop}".encode())
         for tree in self.trees[:n_trees]:
@@ -290,39 +307,54 @@ class ModelDocument:
         return digest.hexdigest()
 
 
-def _texts(listed: Mapping[str, Any]) -> list[str]:
-    """Texts that stand one after the other as bytes, with where each begins and the last one ends; [] where these are wrong.
+def root_hessians(trees: Iterable[Tree]) -> FloatArray:
+    """Return the weight of the rows of each of these trees that keeps it."""
+    hessians = [tree.node_hessians for tree in trees]
+    return np.array([of_nodes[0] for of_nodes in hessians if of_nodes is not None])
 
-    XGBoost 3.2 counts characters where it should count bytes, so texts that are not ASCII are cut in the wrong places.
+
+def _categories_of(encoder: Mapping[str, Any]) -> list[Any]:
+    """Return the categories of one feature; [] where XGBoost cut their texts in the wrong places.
+
+    Texts stand one after the other as bytes, with where each begins and the last one ends. XGBoost 3.2 counts characters where
+    it should count bytes, so texts that are not ASCII are cut wrongly.
     """
-    values = listed["values"]
+    values = encoder["values"]
+    if "offsets" not in encoder:
+        return list(values)
     if any(not 0 <= value < 128 for value in values):
         return []
-    return [bytes(values[start:end]).decode() for start, end in pairwise(listed["offsets"])]
+    return [bytes(values[start:end]).decode() for start, end in pairwise(encoder["offsets"])]
 
 
 def parse(document: bytes | bytearray) -> ModelDocument | None:
     """Take a model document apart; None where it has no trees, as with gblinear or before training."""
-    whole = json.loads(bytes(document).decode("utf-8", "surrogateescape"))
-    learner = whole["learner"]
-    booster = learner["gradient_booster"]
+    content = json.loads(bytes(document).decode("utf-8", "surrogateescape"))
+    booster = content["learner"]["gradient_booster"]
     forest = booster.get("gbtree", booster).get("model", {})
-    drop = booster.get("weight_drop", forest.get("weight_drop"))  # from 3.4 on beside the trees
     if not forest.get("trees"):
         return None
     trees = tuple(
-        Tree(tree, max(int(tree["tree_param"]["size_leaf_vector"]), 1)) for tree in forest["trees"]
+        Tree(fields, max(int(fields["tree_param"]["size_leaf_vector"]), 1))
+        for fields in forest["trees"]
     )
     n_parallel = max(int(forest["gbtree_model_param"].get("num_parallel_tree", "1")), 1)
     groups = np.array(forest["tree_info"], dtype=np.int64)
     if trees[0].n_outputs > 1:
         groups = np.zeros_like(groups)
-    width = n_parallel * (int(groups.max()) + 1)
-    starts = np.array(forest.get("iteration_indptr", range(0, len(trees) + 1, width)))
-    iterations = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-    dropped = None if drop is None else np.array(drop, dtype=float)
+    trees_per_round = n_parallel * (int(groups.max()) + 1)
+    starts = np.array(
+        forest.get("iteration_indptr", range(0, len(trees) + 1, trees_per_round)), dtype=np.int64
+    )
+    weight_drop = booster.get("weight_drop", forest.get("weight_drop"))  # from 3.4 on beside trees
     return ModelDocument(
-        learner, trees, groups, iterations, n_parallel, dropped, tuple(whole.get("version", ()))
+        learner=content["learner"],
+        trees=trees,
+        groups=groups,
+        iterations=np.repeat(np.arange(len(starts) - 1), np.diff(starts)),
+        n_parallel=n_parallel,
+        weight_drop=None if weight_drop is None else np.array(weight_drop, dtype=float),
+        version=tuple(content.get("version", ())),
     )
 
 
@@ -340,45 +372,47 @@ class XGBoostSettings:
     def booster(self) -> Mapping[str, Any]:
         """The settings of the trees; DART wraps them once more."""
         outer = self.learner["gradient_booster"]
-        found: Mapping[str, Any] = outer.get("gbtree", outer)
-        return found
+        inner: Mapping[str, Any] = outer.get("gbtree", outer)
+        return inner
 
     def _sections(self) -> list[Mapping[str, Any]]:
-        inner = self.booster
+        """Return the sections that settings are looked up in, in this order."""
         sections = [
-            inner.get("tree_train_param"),
-            inner.get("gbtree_train_param"),
+            self.booster.get("tree_train_param"),
+            self.booster.get("gbtree_train_param"),
             self.learner.get("generic_param"),
+            self.learner["gradient_booster"].get("dart_train_param"),
+            self.learner.get("objective", {}).get("reg_loss_param"),
         ]
-        dart = self.learner["gradient_booster"].get("dart_train_param")
-        loss = self.learner.get("objective", {}).get("reg_loss_param")
-        return [section for section in (*sections, dart, loss) if section]
+        return [section for section in sections if section]
 
     def text(self, name: str) -> str:
+        """Return a setting as it is written; empty where there is none of this name."""
         return next((str(section[name]) for section in self._sections() if name in section), "")
 
     def number(self, name: str) -> float:
+        """Return a setting that is a number; 0 where there is none of this name."""
         return float(self.text(name) or 0.0)
 
     @property
     def max_step(self) -> float:
         """max_delta_step, 0 where there is none. Poisson keeps its own, 0.7 where nobody set it, in model files too."""
-        own = self.learner.get("objective", {}).get("poisson_regression_param", {})
-        return self.number("max_delta_step") or float(own.get("max_delta_step", 0.0))
+        poisson = self.learner.get("objective", {}).get("poisson_regression_param", {})
+        return self.number("max_delta_step") or float(poisson.get("max_delta_step", 0.0))
 
     @property
     def monotone_signs(self) -> list[int]:
         """The constraints of the first features, which XGBoost writes as (1,0,-1); the others have none."""
-        return [
-            int(sign)
-            for sign in self.text("monotone_constraints").strip("() ").split(",")
-            if sign.strip()
-        ]
+        signs = self.text("monotone_constraints").strip("() ").split(",")
+        return [int(sign) for sign in signs if sign.strip()]
 
     @property
     def updaters(self) -> list[str]:
-        found = self.booster.get("updater", [])
-        return list(found) if isinstance(found, dict) else [updater["name"] for updater in found]
+        """The names of the updaters that grew the trees."""
+        updaters = self.booster.get("updater", [])
+        if isinstance(updaters, dict):
+            return list(updaters)
+        return [updater["name"] for updater in updaters]
 
     @property
     def device(self) -> str:

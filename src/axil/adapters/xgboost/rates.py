@@ -20,7 +20,7 @@ from axil.errors import UnsupportedModelError
 ROUNDING = 2.0**-24  # of float32, relative
 LEAF_ROUNDING = 2 * ROUNDING
 _SLACK = 1.2 * LEAF_ROUNDING
-_ROUNDS = 60
+_MAX_STEPS = 60  # of Gauss-Newton
 _CLIPPED = (
     "it is not the one stated, and max_delta_step clipped all leaves of that tree, so that they do not show it",
     "Fit with one learning rate, or without max_delta_step; if that changes nothing, see that the targets are those of the fit.",
@@ -33,59 +33,79 @@ _SINGLE_LEAF = (
 
 
 @dataclass(frozen=True)
-class Leaves:
-    """Known facts about one tree's leaves: (L' * K,) values, weights and sums of residuals of those not set to zero."""
+class ObservedLeaves:
+    """Leaf values of one tree, and the sums over training rows that they were computed from.
 
-    values: FloatArray
-    weights: FloatArray
-    sums: FloatArray
+    Leaves that XGBoost set to zero are left out of ``values``, ``weights`` and ``sums``.
+    """
+
+    values: FloatArray  #: (L' * K,)
+    weights: FloatArray  #: (L' * K,)
+    sums: FloatArray  #: (L' * K,) of residuals
     zero: BoolArray  #: (L,) which leaves XGBoost set to zero
     tree: Tree
-    slack: float = (
-        0.0  #: how far values before the rate may be off for scores that are rounded otherwise
-    )
-    #: the values before the rate for a lambda, where not sums over weights
+    #: how far values before the rate may be off because XGBoost rounds scores in another order
+    slack: float = 0.0
+    #: the values before the rate for a lambda, where they are not sums over weights
     bent: Callable[[float], FloatArray] | None = None
-    most: float = np.inf  #: max_delta_step
+    max_step: float = np.inf  #: max_delta_step
 
     @property
     def precision(self) -> FloatArray:
-        """(L * K,): one over the rounding of each value, and for minute ones over that of the largest."""
-        size = np.abs(self.values)
-        found: FloatArray = 1.0 / (size + 1e-3 * size.max(initial=0.0) + 1e-300)
-        return found
+        """(L' * K,): one over the rounding of each value; minute values count as a thousandth of the largest."""
+        sizes = np.abs(self.values)
+        return np.asarray(1.0 / (sizes + 1e-3 * sizes.max(initial=0.0) + 1e-300))
 
     def before_rate(self, l2: float) -> FloatArray:
-        return self.sums / (self.weights + l2) if self.bent is None else self.bent(l2)
+        """Return the leaf values before the learning rate, (L' * K,), for this lambda."""
+        if self.bent is not None:
+            return self.bent(l2)
+        return self.sums / (self.weights + l2)
 
     def rate(self, l2: float) -> float:
-        """The best rate for this lambda; nan where all is zero."""
-        u = self.before_rate(l2) * self.precision
-        squares = float(u @ u)
-        return (
-            float(u @ (self.values * self.precision)) / squares
-            if squares > 0 and self.values.any()
-            else np.nan
-        )
+        """Return the learning rate that fits best with this lambda; nan where all values are zero."""
+        steps = self.before_rate(l2) * self.precision
+        squares = float(steps @ steps)
+        if squares == 0 or not self.values.any():
+            return np.nan
+        return float(steps @ (self.values * self.precision)) / squares
 
-    def clipped(self, l2: float) -> bool:
-        """Whether all values were clipped, or set to zero by reg_alpha, so that no sum shows in any."""
-        size = np.abs(self.before_rate(l2))
-        return bool(self.most < np.inf and np.all((size >= (1 - _SLACK) * self.most) | (size == 0)))
+    def are_clipped(self, l2: float) -> bool:
+        """Whether max_delta_step clipped, or reg_alpha set to zero, every value, so that none shows a sum."""
+        if self.max_step == np.inf:
+            return False
+        sizes = np.abs(self.before_rate(l2))
+        return bool(np.all((sizes >= (1 - _SLACK) * self.max_step) | (sizes == 0)))
 
     def agree(self, rate: float, l2: float) -> bool:
         """Whether rate and lambda lead to the values, up to their rounding and that of the sums."""
-        found = rate * self.before_rate(l2)
-        largest = (
-            1e-9 if self.bent is None else 2 * _SLACK
-        )  # a bound is rounded as the values it is the middle of
-        slack = (
-            _SLACK * np.abs(self.values)
-            + largest * np.abs(self.values).max(initial=0.0)
-            + rate * self.slack
-            + 1e-37
-        )
-        return bool(np.all(np.abs(found - self.values) <= slack))
+        sizes = np.abs(self.values)
+        share_of_largest = 1e-9
+        if self.bent is not None:  # a bound is rounded as the values it is the middle of
+            share_of_largest = 2 * _SLACK
+        slack = _SLACK * sizes + share_of_largest * sizes.max(initial=0.0)
+        slack += rate * self.slack + 1e-37
+        errors = np.abs(rate * self.before_rate(l2) - self.values)
+        return bool(np.all(errors <= slack))
+
+    def is_explained(self, l2: float) -> bool:
+        """Whether some learning rate leads to the values with this lambda."""
+        rate = self.rate(l2)
+        return bool(np.isnan(rate)) or self.agree(rate, l2)
+
+
+@dataclass(frozen=True)
+class TreeSettings:
+    """The learning rate and the lambda of each of T trees."""
+
+    rates: FloatArray  #: (T,)
+    lambdas: FloatArray  #: (T,)
+
+    def copy(self) -> TreeSettings:
+        return TreeSettings(self.rates.copy(), self.lambdas.copy())
+
+
+# -- what a tree shows without data -----------------------------------------------------------------------------------
 
 
 def confirmed(tree: Tree, rate: float, l2: float) -> bool:
@@ -96,12 +116,13 @@ def confirmed(tree: Tree, rate: float, l2: float) -> bool:
     hessians = tree.node_hessians
     if hessians is None or not len(tree.splits):
         return False
-    own, left, right = tree.last_splits.T
-    parts = [tree.node_values[child] * (hessians[child] + l2)[:, None] for child in (left, right)]
-    whole = rate * tree.base_weights[own] * (hessians[own] + l2)[:, None]
-    noise = 4 * ROUNDING * (np.abs(parts[0]) + np.abs(parts[1]) + np.abs(whole)) + 1e-37
-    off = np.abs(parts[0] + parts[1] - whole)
-    return bool(np.all(off <= noise) and np.any(noise <= 1e-5 * np.abs(whole)))
+    splits, left, right = tree.last_splits.T
+    left_sums = tree.node_values[left] * (hessians[left] + l2)[:, None]
+    right_sums = tree.node_values[right] * (hessians[right] + l2)[:, None]
+    split_sums = rate * tree.base_weights[splits] * (hessians[splits] + l2)[:, None]
+    noise = 4 * ROUNDING * (np.abs(left_sums) + np.abs(right_sums) + np.abs(split_sums)) + 1e-37
+    errors = np.abs(left_sums + right_sums - split_sums)
+    return bool(np.all(errors <= noise) and np.any(noise <= 1e-5 * np.abs(split_sums)))
 
 
 def rate_of_steps(tree: Tree, l2: float) -> float:
@@ -113,13 +134,15 @@ def rate_of_steps(tree: Tree, l2: float) -> float:
     if hessians is None or tree.n_outputs > 1 or not len(tree.splits):
         return np.nan
     steps = tree.base_weights[:, 0] * (hessians + l2)
-    own, left, right = tree.last_splits.T
-    below, size = steps[left] + steps[right], np.abs(steps[left]) + np.abs(steps[right])
-    is_shown = np.abs(below) > 0.01 * size
-    if not is_shown.any() or not (steps[own][is_shown] != 0).all():
+    splits, left, right = tree.last_splits.T
+    sums_below = steps[left] + steps[right]
+    is_shown = np.abs(sums_below) > 0.01 * (np.abs(steps[left]) + np.abs(steps[right]))
+    if not is_shown.any() or not (steps[splits][is_shown] != 0).all():
         return np.nan
-    rates = below[is_shown] / steps[own][is_shown]
-    return float(np.median(rates)) if np.ptp(rates) <= 1e-3 * np.abs(rates).max() else np.nan
+    rates = sums_below[is_shown] / steps[splits][is_shown]
+    if np.ptp(rates) > 1e-3 * np.abs(rates).max():
+        return np.nan
+    return float(np.median(rates))
 
 
 def is_silent(tree: Tree) -> bool:
@@ -133,163 +156,194 @@ def shows_rate(tree: Tree, rate: float, l2: float) -> bool:
     ``gain = S1^2 / (H1 + lambda) + S2^2 / (H2 + lambda) - w^2 (H + lambda)`` with ``S = v (H + lambda) / rate``: no data in it.
     The split of largest gain decides, as far as float32 shows it.
     """
-    parts = _gain(tree, l2)
-    if parts is None or rate == 0:
+    terms = _gain_terms(tree, l2)
+    if terms is None or rate == 0:
         return False
-    after, before, gain = parts[0] / rate**2, parts[1], parts[2]
-    return gain > 0 and abs(after - before - gain) <= 16 * ROUNDING * (after + before)
+    after = terms.leaves / rate**2
+    slack = 16 * ROUNDING * (after + terms.split)
+    return terms.gain > 0 and abs(after - terms.split - terms.gain) <= slack
 
 
 def rate_of_gain(tree: Tree, l2: float) -> float:
-    """The rate by the same formula, the shortest number within the rounding of the gain; nan where no gain shows it."""
-    parts = _gain(tree, l2)
-    if parts is None or not parts[2] > 0:
+    """Return the rate by the formula of `shows_rate`: the shortest number within the rounding; nan where no gain shows it."""
+    terms = _gain_terms(tree, l2)
+    if terms is None or not terms.gain > 0:
         return np.nan
-    rate = float(np.sqrt(parts[0] / (parts[1] + parts[2])))
+    rate = float(np.sqrt(terms.leaves / (terms.split + terms.gain)))
     return float(np.float32(shortest(rate, 16 * ROUNDING * rate)))
 
 
-def is_clipped(tree: Tree, most: float) -> bool:
+def is_clipped(tree: Tree, max_step: float) -> bool:
     """Return whether max_delta_step clipped the value of a split into two leaves, which its gain follows from."""
-    return bool(np.any(np.abs(tree.base_weights[tree.last_splits[:, 0]]) >= (1 - 1e-5) * most))
+    steps = np.abs(tree.base_weights[tree.last_splits[:, 0]])
+    return bool(np.any(steps >= (1 - 1e-5) * max_step))
 
 
-def rate_of_clip(tree: Tree, most: float) -> float:
+def rate_of_clip(tree: Tree, max_step: float) -> float:
     """Return the rate that leads from max_delta_step to a tree's largest value; nan unless it is a number of few digits."""
-    rate = float(np.abs(tree.values).max()) / most
+    rate = float(np.abs(tree.values).max()) / max_step
     rounded = shortest(rate, 2 * LEAF_ROUNDING * rate, most_digits=4)
-    return float(np.float32(rounded)) if 0 < rounded != rate else np.nan
+    if rounded <= 0 or rounded == rate:
+        return np.nan
+    return float(np.float32(rounded))
 
 
-def _gain(tree: Tree, l2: float) -> tuple[float, float, float] | None:
-    """Return ``sum of v^2 (H + lambda)``, ``w^2 (H + lambda)`` and the gain of the best split into two leaves."""
-    hessians, gains = tree.node_hessians, tree.floats("loss_changes")
+@dataclass(frozen=True)
+class _GainTerms:
+    """The terms that the gain of a split into two leaves is computed from."""
+
+    leaves: float  #: the sum of v^2 (H + lambda) over both leaves
+    split: float  #: w^2 (H + lambda)
+    gain: float
+
+
+def _gain_terms(tree: Tree, l2: float) -> _GainTerms | None:
+    """Return the terms of the split into two leaves that has the largest gain; None where the tree keeps none."""
+    hessians = tree.node_hessians
+    gains = tree.floats("loss_changes")
     has_gains = len(gains) == tree.n_nodes and len(tree.splits) > 0
     if hessians is None or not has_gains or (tree.n_outputs > 1 and not tree.has_whole_hessians):
         return None
-    own, *children = tree.last_splits[np.argmax(gains[tree.last_splits[:, 0]])]
-    squares = float(np.sum(tree.node_values[children] ** 2 * (hessians[children] + l2)[:, None]))
-    return (
-        squares,
-        float(np.sum(tree.base_weights[own] ** 2) * (hessians[own] + l2)),
-        float(gains[own]),
-    )
+    split, *children = tree.last_splits[np.argmax(gains[tree.last_splits[:, 0]])]
+    leaf_squares = tree.node_values[children] ** 2 * (hessians[children] + l2)[:, None]
+    split_squares = np.sum(tree.base_weights[split] ** 2) * (hessians[split] + l2)
+    return _GainTerms(float(np.sum(leaf_squares)), float(split_squares), float(gains[split]))
+
+
+# -- what the data show -----------------------------------------------------------------------------------------------
 
 
 def recover(
-    trees: Sequence[Leaves], rate: float, l2: float, n_parallel: int
-) -> tuple[FloatArray, FloatArray]:
-    """(T,) rates and (T,) lambdas that lead to the leaves, those that the settings state where they do.
+    trees: Sequence[ObservedLeaves], rate: float, l2: float, n_parallel: int
+) -> TreeSettings:
+    """Return rates and lambdas that lead to the leaves.
 
-    And where there are not more values than numbers to fit them with, for any data would then be explained. A lambda besides
-    settings that bend the leaves is the one stated: with reg_alpha, files lose all three.
+    They are those that the settings state where these lead to the leaves, and where there are not more values than numbers to
+    fit them with, for any data would then be explained. A lambda besides settings that bend the leaves is the one stated: with
+    reg_alpha, files lose all three.
     """
-    stated = np.full(len(trees), rate), np.full(len(trees), l2)
-    lambdas = np.full(len(trees), l2)
-    if not any(tree.bent for tree in trees) and not all(_explains(tree, l2) for tree in trees):
-        lambdas[:] = _lambda(trees, l2)
-        for t, tree in enumerate(trees):  # continued training may have changed it
-            if not _explains(tree, lambdas[t]):
-                lambdas[t] = _lambda([tree], l2)
-    rates = np.array(
-        [0.0 if is_silent(tree.tree) else tree.rate(own) for tree, own in zip(trees, lambdas)]
-    )
-    if all(tree.agree(rate, own) for tree, own in zip(trees, lambdas) if tree.values.any()):
-        return _shown(trees, (stated[0].copy(), lambdas), stated)
+    stated = TreeSettings(np.full(len(trees), rate), np.full(len(trees), l2))
+    lambdas = _recover_lambdas(trees, l2)
+    rates = np.zeros(len(trees))
+    for t, tree in enumerate(trees):
+        if not is_silent(tree.tree):
+            rates[t] = tree.rate(lambdas[t])
+    pairs = list(zip(trees, lambdas))
+    if all(tree.agree(rate, tree_l2) for tree, tree_l2 in pairs if tree.values.any()):
+        return _keep_shown(trees, TreeSettings(stated.rates.copy(), lambdas), stated)
     for candidate in (*_candidates(rates, n_parallel), rate):
-        fits = [
-            np.isnan(r) or tree.agree(candidate, own) for tree, r, own in zip(trees, rates, lambdas)
-        ]
-        rates[np.array(fits)] = candidate
-        if all(fits):
+        agrees = [tree.agree(candidate, tree_l2) for tree, tree_l2 in pairs]
+        fits = np.isnan(rates) | np.array(agrees)
+        rates[fits] = candidate
+        if fits.all():
             break
-    rates, lambdas = _shown(trees, (rates, lambdas), stated)
-    rates[[is_silent(tree.tree) for tree in trees]] = 0.0
-    return rates, lambdas
+    settings = _keep_shown(trees, TreeSettings(rates, lambdas), stated)
+    settings.rates[[is_silent(tree.tree) for tree in trees]] = 0.0
+    return settings
 
 
-def _shown(
-    trees: Sequence[Leaves],
-    found: tuple[FloatArray, FloatArray],
-    stated: tuple[FloatArray, FloatArray],
-) -> tuple[FloatArray, FloatArray]:
-    """The rates and lambdas found where values show them, those stated elsewhere.
+def _recover_lambdas(trees: Sequence[ObservedLeaves], l2: float) -> FloatArray:
+    """Return the lambda of each tree, (T,): that of all trees, or its own where continued training changed it."""
+    lambdas = np.full(len(trees), l2)
+    if any(tree.bent for tree in trees) or all(tree.is_explained(l2) for tree in trees):
+        return lambdas
+    lambdas[:] = _fit_lambda(trees, l2)
+    for t, tree in enumerate(trees):
+        if not tree.is_explained(lambdas[t]):
+            lambdas[t] = _fit_lambda([tree], l2)
+    return lambdas
+
+
+def _keep_shown(
+    trees: Sequence[ObservedLeaves], recovered: TreeSettings, stated: TreeSettings
+) -> TreeSettings:
+    """Return the recovered rates and lambdas where values show them, those stated elsewhere.
 
     Residuals add up to nearly zero, so that of a tree's values all but one are free: two leaves have some rate for any targets. A
-    number that was found must therefore lead to one free value more, in all different trees that share it, than there are such
+    recovered number must therefore lead to one free value more, in all different trees that share it, than there are such
     numbers; or the gains that the trees keep must show it.
     """
-    rates, lambdas = (part.copy() for part in found)
-    values = [tuple(np.unique(tree.values[tree.values != 0])) for tree in trees]
-    for own, other in ((rates, stated[0]), (lambdas, stated[1])):
-        for number in np.unique(own[~np.isnan(own) & (own != other)]):
-            shared = own == number
-            fitted = 1 + np.any((rates != stated[0]) & shared) * np.any(
-                (lambdas != stated[1]) & shared
-            )
-            known = all(
-                shows_rate(trees[t].tree, rates[t], lambdas[t])
-                for t in np.flatnonzero(shared).tolist()
-            )
-            free = sum(
-                max(len(own_values) - 1, 0)
-                for own_values in {values[t] for t in np.flatnonzero(shared).tolist()}
-            )
-            if free <= fitted and not known:
-                for t in np.flatnonzero(shared & (own is rates)).tolist():
-                    if trees[t].clipped(lambdas[t]):
-                        raise UnsupportedModelError(
-                            "learning_rate", f"unknown for tree {t}", *_CLIPPED
-                        )
-                rates[shared], lambdas[shared] = stated[0][shared], stated[1][shared]
-    _require_shown_rates(trees, rates, lambdas)
-    return rates, lambdas
+    settings = recovered.copy()
+    for numbers, stated_numbers in (
+        (settings.rates, stated.rates),
+        (settings.lambdas, stated.lambdas),
+    ):
+        for number in np.unique(numbers[~np.isnan(numbers) & (numbers != stated_numbers)]):
+            shared = numbers == number
+            if _is_shown(trees, settings, stated, shared):
+                continue
+            if numbers is settings.rates:
+                _refuse_clipped(trees, settings, shared)
+            settings.rates[shared] = stated.rates[shared]
+            settings.lambdas[shared] = stated.lambdas[shared]
+    _require_shown_rates(trees, settings)
+    return settings
 
 
-def _require_shown_rates(trees: Sequence[Leaves], rates: FloatArray, lambdas: FloatArray) -> None:
+def _is_shown(
+    trees: Sequence[ObservedLeaves], settings: TreeSettings, stated: TreeSettings, shared: BoolArray
+) -> bool:
+    """Return whether these trees (T,), which share a rate or a lambda, show it by their values or by their gains."""
+    places = np.flatnonzero(shared).tolist()
+    n_fitted = 1
+    if (settings.rates != stated.rates)[shared].any():
+        n_fitted += int((settings.lambdas != stated.lambdas)[shared].any())
+    different_trees = {tuple(np.unique(trees[t].values[trees[t].values != 0])) for t in places}
+    n_free = sum(max(len(values) - 1, 0) for values in different_trees)
+    if n_free > n_fitted:
+        return True
+    return all(shows_rate(trees[t].tree, settings.rates[t], settings.lambdas[t]) for t in places)
+
+
+def _refuse_clipped(
+    trees: Sequence[ObservedLeaves], settings: TreeSettings, shared: BoolArray
+) -> None:
+    """Refuse trees (T,) of a rate that max_delta_step hides."""
+    for t in np.flatnonzero(shared).tolist():
+        if trees[t].are_clipped(settings.lambdas[t]):
+            raise UnsupportedModelError("learning_rate", f"unknown for tree {t}", *_CLIPPED)
+
+
+def _require_shown_rates(trees: Sequence[ObservedLeaves], settings: TreeSettings) -> None:
     """Refuse a tree of one leaf that disagrees with its rate, where trees of more leaves confirm the data."""
-    agree = [
-        tree.agree(rate, l2) for tree, rate, l2 in zip(trees, rates.tolist(), lambdas.tolist())
-    ]
-    data_are_confirmed = any(
-        agrees and (len(np.unique(tree.values)) > 2 or shows_rate(tree.tree, rate, l2))
-        for tree, rate, l2, agrees in zip(trees, rates.tolist(), lambdas.tolist(), agree)
-    )
+    agrees = []
+    data_are_confirmed = False
+    for tree, rate, l2 in zip(trees, settings.rates.tolist(), settings.lambdas.tolist()):
+        agrees.append(tree.agree(rate, l2))
+        shows_data = len(np.unique(tree.values)) > 2 or shows_rate(tree.tree, rate, l2)
+        data_are_confirmed |= agrees[-1] and shows_data
     if not data_are_confirmed:
         return
     for t, tree in enumerate(trees):
-        if len(tree.values) == 1 and not agree[t] and not is_silent(tree.tree):
+        if len(tree.values) == 1 and not agrees[t] and not is_silent(tree.tree):
             raise UnsupportedModelError("learning_rate", f"unknown for tree {t}", *_SINGLE_LEAF)
 
 
 def _candidates(rates: FloatArray, n_parallel: int) -> list[float]:
-    """Candidates for the one rate of most trees, a number that a person typed first; XGBoost keeps it in float32."""
-    known = rates[~np.isnan(rates)]
-    if not len(known):
+    """Return candidates for the one rate of most trees, a number that a person typed first; XGBoost keeps it in float32."""
+    known_rates = rates[~np.isnan(rates)]
+    if not len(known_rates):
         return []
-    typical = float(np.median(known)) * n_parallel
+    typical = float(np.median(known_rates)) * n_parallel
     rounded = shortest(typical, 1e-6 * typical, most_digits=5)
-    return [float(np.float32(found) / np.float32(n_parallel)) for found in (rounded, typical)]
+    return [float(np.float32(rate) / np.float32(n_parallel)) for rate in (rounded, typical)]
 
 
-def _explains(tree: Leaves, l2: float) -> bool:
-    rate = tree.rate(l2)
-    return bool(np.isnan(rate)) or tree.agree(rate, l2)
-
-
-def _lambda(trees: Sequence[Leaves], start: float) -> float:
-    """The lambda that fits best with a rate for each tree: Gauss-Newton, the rates projected out."""
-    l2, information = start, 0.0
-    for _ in range(_ROUNDS):
-        slope, information = 0.0, 0.0
+def _fit_lambda(trees: Sequence[ObservedLeaves], start: float) -> float:
+    """Return the lambda that fits best with a rate for each tree: Gauss-Newton, the rates projected out."""
+    l2 = start
+    information = 0.0
+    for _ in range(_MAX_STEPS):
+        slope = 0.0
+        information = 0.0
         for tree in trees:
             rate = tree.rate(l2)
             if np.isnan(rate):
                 continue
-            u = tree.before_rate(l2) * tree.precision
-            change = -rate * u / (tree.weights + l2)
-            change -= u * (u @ change) / (u @ u)
-            slope += float(change @ (tree.values * tree.precision - rate * u))
+            steps = tree.before_rate(l2) * tree.precision
+            change = -rate * steps / (tree.weights + l2)
+            change -= steps * (steps @ change) / (steps @ steps)
+            slope += float(change @ (tree.values * tree.precision - rate * steps))
             information += float(change @ change)
         if information < 1e-20:
             return start
@@ -301,8 +355,11 @@ def _lambda(trees: Sequence[Leaves], start: float) -> float:
 
 
 def shortest(value: float, slack: float, most_digits: int = 9) -> float:
-    """The number of fewest decimal digits within slack of the value, itself if there is none."""
+    """Return the number of fewest decimal digits within slack of the value, itself if there is none."""
     if abs(value) <= slack:
         return 0.0
-    candidates = (float(f"{value:.{digits}e}") for digits in range(most_digits))
-    return next((found for found in candidates if abs(found - value) <= slack), value)
+    for digits in range(most_digits):
+        rounded = float(f"{value:.{digits}e}")
+        if abs(rounded - value) <= slack:
+            return rounded
+    return value

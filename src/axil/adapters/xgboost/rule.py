@@ -56,14 +56,14 @@ class XGBoostRule:
         n_leaves = 0
         for tree, start, n, own_l2, factor in zip(trees, starts, n_splits, l2, final):
             splits, leaves = slice(start, start + n), slice(start + n, start + 2 * n + 1)
-            features, _, _, below = tree.nodes()
+            below = tree.children
             children[splits] = start + np.where(below < 0, n + ~below, below)
             leaf[leaves] = np.arange(n_leaves, n_leaves + n + 1)
             n_leaves += int(n) + 1
             added[leaves] = own_l2
             added[splits] = own_l2[np.isfinite(own_l2)].min(initial=np.inf)
             values[splits] = factor * tree.base_weights[tree.splits, output]
-            signs[splits] = self.signs[features]
+            signs[splits] = self.signs[tree.features]
         slack = 4 * ROUNDING * np.abs(values)
         return Nodes(starts, children, leaf, added, values, slack, signs if signs.any() else None)
 

@@ -76,7 +76,7 @@ def _put(
     splits, leaves = tree.splits, tree.leaves
     n = len(splits)
     children = np.full((2 * n + 1, 2), -1)
-    below = tree.nodes()[3]
+    below = tree.children
     children[:n] = np.where(below < 0, n + ~below, below)
     nodes = [fit.nodes(t, children, np.arange(n, 2 * n + 1)) for fit, t in tree_fits]
     node_values = np.concatenate([own.values for own in nodes], axis=1)
