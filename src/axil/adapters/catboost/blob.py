@@ -1,8 +1,8 @@
 """The contents of a CatBoost model, read from the bytes that pickle and save_model keep.
 
 These are "CBM1", a size and a FlatBuffer. CatBoost's Python functions hide parts of it: whether
-splits use target statistics, the leaf weights of several outputs and the settings of the models that
-training went on from. Fields and their order: catboost/libs/model/flatbuffers/model.fbs and
+splits use target statistics, the leaf weights of several outputs and the settings of the models
+that training went on from. Fields and their order: catboost/libs/model/flatbuffers/model.fbs and
 features.fbs.
 """
 
@@ -26,7 +26,7 @@ LEAF_VALUES = 8
 LEAF_WEIGHTS = 9
 #: The part of a model that has the tables of encodings.
 ENCODINGS = "static_provider_v1"
-#: NanValueTreatment, catboost/libs/model/flatbuffers/features.fbs: missing values are above borders.
+#: NanValueTreatment: missing values are above every border.
 MISSING_AS_LARGEST = 2
 
 

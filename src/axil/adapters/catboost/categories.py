@@ -42,7 +42,7 @@ class Categories:
         return cls(hash_codes.reshape(-1).astype(np.uint32)[value_codes], distinct_hashes)
 
     def words(self, rows: NDArray[np.int64]) -> Words:
-        """Return the hashes of some rows, with the sign that CatBoost gives them in combinations."""
+        """Return the hashes of some rows, signed as CatBoost combines them."""
         signed = self.hashes.view(np.int32).astype(np.int64).view(np.uint64)
         return np.asarray(signed[self.codes[rows]])
 

@@ -2,7 +2,7 @@
 
 A fit encodes a category, or a combination of categories and tests, from the rows before it in the
 order of the averaging fold: by how many of them share it, and how many of these have a target above
-a border (ComputeOnlineCTRs and CalcCTR, catboost/private/libs/algo/online_ctr.cpp and online_ctr.h).
+a border (ComputeOnlineCTRs, catboost/private/libs/algo/online_ctr.cpp; CalcCTR, online_ctr.h).
 Predictions take the counts of all rows, which the model keeps.
 """
 
@@ -148,7 +148,7 @@ class FinalTable:
 
 @dataclass(frozen=True)
 class Fold:
-    """The training rows in the order of the averaging fold; targets are in the order of the data."""
+    """The training rows in the order of the averaging fold, targets in the order of the data."""
 
     order: IntArray  #: (N,) the row in each place
     categories: dict[int, Categories]  #: columns by their numbers among those of categories
@@ -266,7 +266,7 @@ class Encoder:
         return self._bins[i]
 
     def _bins_of_targets(self, sharing: list[int]) -> Bins | list[Bins]:
-        """Return encodings by the targets of the rows before each that share its category, (E, N)."""
+        """Return encodings by the targets of the rows before each in its category, (E, N)."""
         statistic = self.encodings[sharing[0]].statistic
         target_border = self.encodings[sharing[0]].target_border
         groups = self._groups(statistic)

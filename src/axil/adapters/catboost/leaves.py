@@ -1,7 +1,7 @@
 """The leaves of CatBoost's trees that rows fall into, found without the library.
 
 `routes` serves models whose splits are on numbers. `EncodedRows` finds the leaves that the training
-rows had in the fit where splits are on encodings of categories: a prediction encodes them otherwise.
+rows had in the fit where splits are on encodings of categories. Predictions encode them otherwise.
 """
 
 from __future__ import annotations

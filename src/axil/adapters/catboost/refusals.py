@@ -1,7 +1,8 @@
-"""Which CatBoost models axil does not explain, and why: a table, tried in order, that also makes the documentation.
+"""The CatBoost models that axil does not explain, and why.
 
-Condition (i): the first prediction is linear in the targets. Condition (ii): residuals are linear in the targets and
-leaf values linear in the residuals. A setting is refused if it breaks one for some targets, not only where it binds.
+The tables are tried in order and also make the documentation. Condition (i): the first prediction
+is linear in the targets. Condition (ii): residuals are linear in the targets and leaf values linear
+in the residuals. A setting is refused if it breaks one for some targets, not only where it binds.
 """
 
 from __future__ import annotations
@@ -34,107 +35,107 @@ from axil.structure import Cut
 
 @dataclass(frozen=True)
 class CatBoostReading:
-    """All that a refusal may look at."""
+    """The facts about a model that a refusal may look at."""
 
     blob: ModelBlob
 
     @property
     def last(self) -> dict[str, Any]:
-        """The settings of the last fit."""
+        """Return the settings of the last fit."""
         return self.blob.settings[-1] if self.blob.settings else {}
 
     def values(self, group: str, name: str) -> list[Any]:
-        """A setting in each fit that made the model, None where it is not stated."""
+        """Return a setting of each fit that made the model, None where it is not stated."""
         return [settings.get(group, {}).get(name) for settings in self.blob.settings]
 
     @property
     def losses(self) -> list[str]:
-        """The loss of each fit, "RMSE" say."""
+        """Return the loss of each fit, such as "RMSE"."""
         return [str(settings["loss_function"]["type"]) for settings in self.blob.settings]
 
     @property
     def on_gpu(self) -> bool:
-        """Whether any fit ran on a GPU."""
+        """Return whether any fit ran on a GPU."""
         return any(settings.get("task_type") == "GPU" for settings in self.blob.settings)
 
     @property
-    def continued(self) -> bool:
-        """Whether training went on from another model."""
-        last = self.last["boosting_options"]
-        started_before = bool(np.any(self.blob.bias != 0)) and not last.get(
-            "boost_from_average", False
-        )
+    def is_continued(self) -> bool:
+        """Return whether training went on from another model."""
+        boosting = self.last["boosting_options"]
+        if len(self.blob.settings) > 1 or len(self.blob.depths) > int(boosting["iterations"]):
+            return True
+        return bool(np.any(self.blob.bias != 0)) and not boosting.get("boost_from_average", False)
+
+    @property
+    def has_percentile_leaves(self) -> bool:
+        """Return whether leaf values are percentiles of residuals in every fit."""
         return (
-            len(self.blob.settings) > 1
-            or len(self.blob.depths) > int(last["iterations"])
-            or started_before
+            set(self.losses) <= set(PERCENTILES)
+            and set(self.methods) == {"Exact"}
+            and not self.on_gpu
         )
 
     @property
-    def ranked(self) -> bool:
-        """Whether leaf values are percentiles of residuals in every fit."""
-        return {*self.losses} <= {*PERCENTILES} and {*self.methods} == {"Exact"} and not self.on_gpu
-
-    @property
-    def linear(self) -> bool:
-        """Whether another loss than squared error is linear in the targets with a pattern held."""
-        return self.ranked or self.cut is not None
+    def is_linear(self) -> bool:
+        """Return whether a loss other than squared error is linear with the active set fixed."""
+        return self.has_percentile_leaves or self.cut is not None
 
     @property
     def cut(self) -> Cut | None:
-        """Where Huber's loss cuts residuals off, if one step of one fit on a processor makes each leaf; None: of any other."""
-        plain = self.losses == ["Huber"] and self.steps == 1 and not self.on_gpu
-        if not plain or any(self.shrink_rates) or self.monotone:
+        """Return where Huber's loss cuts residuals off; None for other losses.
+
+        None also stands for leaves that are not made by one step of one plain fit on a CPU.
+        """
+        is_plain = self.losses == ["Huber"] and self.steps == 1 and not self.on_gpu
+        if not is_plain or any(self.shrink_rates) or self.monotone:
             return None
-        delta, newton = (
-            float(self.last["loss_function"]["params"]["delta"]),
-            self.methods == ["Newton"],
-        )
-        return Cut(delta, weighs=not newton, closed=False)
+        delta = float(self.last["loss_function"]["params"]["delta"])
+        return Cut(delta, weighs=self.methods != ["Newton"], closed=False)
 
     @property
-    def bundles(self) -> bool:
-        """Whether columns that overlap may have been bundled."""
+    def may_bundle(self) -> bool:
+        """Return whether columns that overlap may have been bundled."""
         return any(self.values("tree_learner_options", "sparse_features_conflict_fraction"))
 
     @property
     def methods(self) -> list[Any]:
-        """The leaf_estimation_method of each fit."""
+        """Return the leaf_estimation_method of each fit."""
         return self.values("tree_learner_options", "leaf_estimation_method")
 
     @property
     def steps(self) -> int:
-        """How many steps make a leaf: in the first fit of more than one, if there is any."""
+        """Return how many steps make a leaf; with several fits, in one with more than one step."""
         stated = self.values("tree_learner_options", "leaf_estimation_iterations")
         return next((int(n) for n in stated if n and int(n) > 1), 1)
 
     @property
     def shrink_rates(self) -> list[Any]:
-        """The model_shrink_rate of each fit."""
+        """Return the model_shrink_rate of each fit."""
         return self.values("boosting_options", "model_shrink_rate")
 
     @property
     def monotone(self) -> str:
-        """The first monotone constraints of a fit, "0: 1" say."""
-        found: dict[int, int] = next(filter(None, map(signs_of, self.blob.settings)), {})
-        return ", ".join(f"{feature}: {sign}" for feature, sign in found.items())
+        """Return the first monotone constraints of a fit, such as "0: 1"."""
+        signs: dict[int, int] = next(filter(None, map(signs_of, self.blob.settings)), {})
+        return ", ".join(f"{feature}: {sign}" for feature, sign in signs.items())
 
     @property
-    def pools(self) -> bool:
-        """Whether monotone constraints pool leaves; MultiRMSE does not enforce them."""
+    def pools_leaves(self) -> bool:
+        """Return whether monotone constraints pool leaves; MultiRMSE does not enforce them."""
         return bool(self.monotone) and "RMSE" in self.losses
 
     @property
     def encoded(self) -> str:
-        """How many encodings of categories by the targets splits use, in words; empty: none."""
+        """Say how many encodings of categories by the targets splits use; empty for none."""
         n = self.blob.features("target statistics")
         return f"{n} encodings of categories by the targets" if n else ""
 
     @property
-    def summed(self) -> str:
-        """How many models it is a sum of, in words; empty: it is no sum."""
-        is_sum = any(re.fullmatch(r"(initModel:)*model\d+:params", key) for key in self.blob.info)
-        return f"{sum(key.endswith(':params') for key in self.blob.info)} models" if is_sum else ""
+    def summed_models(self) -> str:
+        """Say how many models the model is a sum of; empty where it is no sum."""
+        if not any(re.fullmatch(r"(initModel:)*model\d+:params", key) for key in self.blob.info):
+            return ""
+        return f"{sum(key.endswith(':params') for key in self.blob.info)} models"
 
 
 MISSING = "MultiRMSEWithMissingValues"
@@ -144,7 +145,8 @@ _SMOOTH = {  # losses whose gradients are replayed: reason, condition
     **dict.fromkeys(("MAE", "Quantile"), _SIGNS),
     **dict.fromkeys(("Poisson", "Tweedie"), (EXPONENTIAL, "(ii)")),
     "Huber": (
-        "residuals are cut off, and which are is held for one step of plain boosting without monotone_constraints",
+        "residuals are cut off, and which are is held for one step of plain boosting without "
+        "monotone_constraints",
         "(ii)",
     ),
     "LogCosh": ("residuals pass through a hyperbolic tangent", "(ii)"),
@@ -184,7 +186,7 @@ _OTHERS = {
 
 
 def _losses(model: CatBoostReading) -> list[str]:
-    return [] if model.linear else model.losses
+    return [] if model.is_linear else model.losses
 
 
 def _other_loss(model: CatBoostReading) -> str:
@@ -192,26 +194,22 @@ def _other_loss(model: CatBoostReading) -> str:
 
 
 def _missing_otherwise(model: CatBoostReading) -> str:
-    """The setting beside targets that may be missing which is not replayed for each output."""
-    ways = {
+    """Return the setting with which missing targets are not replayed for each output."""
+    if MISSING not in model.losses:
+        return ""
+    settings = {
         f"leaf_estimation_method={model.methods[-1]}": model.methods != ["Newton"],
-        "init_model": model.continued,
+        "init_model": model.is_continued,
         "model_shrink_rate": any(model.shrink_rates),
         "encodings of categories by the targets": model.encoded,
     }
-    found = first_of(ways) if MISSING in model.losses else ""
-    return f"{MISSING} with {found}" if found else ""
+    setting = first_of(settings)
+    return f"{MISSING} with {setting}" if setting else ""
 
 
 def _held_out(model: CatBoostReading) -> str:
-    return next(
-        (
-            f"{share:g}"
-            for share in model.values("data_processing_options", "eval_fraction")
-            if share
-        ),
-        "",
-    )
+    shares = model.values("data_processing_options", "eval_fraction")
+    return next((f"{share:g}" for share in shares if share), "")
 
 
 def _flag(name: str) -> Callable[[CatBoostReading], str]:
@@ -240,19 +238,28 @@ def _lost_classes(model: CatBoostReading) -> str:
 
 
 def _method(model: CatBoostReading) -> str:
-    refused = ("Exact", "Simple") if model.on_gpu else () if model.ranked else ("Exact",)
+    refused: tuple[str, ...] = ("Exact",)
+    if model.on_gpu:
+        refused = ("Exact", "Simple")
+    elif model.has_percentile_leaves:
+        refused = ()
     return next((str(method) for method in model.methods if method in refused), "")
 
 
 def _backtracks(model: CatBoostReading) -> str:
     steps = model.values("tree_learner_options", "leaf_estimation_iterations")
     backtracking = model.values("tree_learner_options", "leaf_estimation_backtracking")
-    found = (
-        f"{how} of {n} steps on a GPU"
-        for n, how in zip(steps, backtracking)
-        if n and int(n) > 1 and how != "No"
-    )
-    return next(found, "")
+    for n_steps, kind in zip(steps, backtracking):
+        if n_steps and int(n_steps) > 1 and kind != "No":
+            return f"{kind} of {n_steps} steps on a GPU"
+    return ""
+
+
+def _unknown_encoding(model: CatBoostReading) -> str:
+    for encoding in encodings(model.blob):
+        if not encoding.is_known:
+            return f"of type {encoding.statistic.kind}"
+    return ""
 
 
 @dataclass(frozen=True)
@@ -260,62 +267,78 @@ class Agreement:
     """Known facts where some trees disagree with the data."""
 
     trees: BoolArray  #: (T,) those that agree
-    continued: bool  #: whether training went on from another model, for sure
-    sparse: int | None  #: the first column of sparse features with zeros above negative numbers
+    is_continued: bool  #: whether training went on from another model, for sure
+    #: the first column of sparse features with zeros above negative numbers
+    sparse_column: int | None
 
 
-def _continued(found: Agreement) -> str:
-    """Other targets would show in every tree, so whole trees of one fit that agree show another fit."""
-    agree, last = found.trees, len(found.trees) - int(found.trees.argmax())
-    parted = 2 <= last <= len(agree) - 2 and agree[-last:].all()
-    known = found.continued and agree[[0, -1]].any()
-    return (
-        f"a model, with {int(agree.sum())} of {len(agree)} trees that agree with these data"
-        if known or parted
-        else ""
-    )
+def _continued(agreement: Agreement) -> str:
+    """Return how many trees agree, where this shows that the other trees are of another fit.
+
+    Other targets would show in every tree.
+    """
+    agrees = agreement.trees
+    n_last = len(agrees) - int(agrees.argmax())
+    is_continued = agreement.is_continued and agrees[[0, -1]].any()
+    ends_with_fit = 2 <= n_last <= len(agrees) - 2 and agrees[-n_last:].all()
+    if not is_continued and not ends_with_fit:
+        return ""
+    return f"a model, with {int(agrees.sum())} of {len(agrees)} trees that agree with these data"
 
 
-#: Asked where some trees disagree with the data.
+def _sparse_zeros(agreement: Agreement) -> str:
+    column = agreement.sparse_column
+    if column is None:
+        return ""
+    return f"sparse, with zeros above negative numbers in column {column} (from 0)"
+
+
+#: Tried where some trees disagree with the data.
 DOUBTS: tuple[Refusal[Agreement], ...] = (
     Refusal(
         "init_model",
         _continued,
-        "the other trees were fitted to another loss, on other rows, or with settings that the model has lost",
-        "Fit all trees at once, or go on from a model of the same rows, columns, loss and settings; if that changes nothing, see "
-        "that rows, targets and weights are those of the fit.",
+        "the other trees were fitted to another loss, on other rows, or with settings that the "
+        "model has lost",
+        "Fit all trees at once, or go on from a model of the same rows, columns, loss and "
+        "settings; if that changes nothing, see that rows, targets and weights are those of the "
+        "fit.",
     ),
     Refusal(
         "features",
-        lambda found: (
-            found.sparse is not None
-            and f"sparse, with zeros above negative numbers in column {found.sparse} (from 0)"
-        ),
-        "when it fits, CatBoost can put such zeros into other leaves than when it predicts, and its leaves disagree with "
-        "these rows",
-        "Fit on dense features; if that changes nothing, see that rows, targets and weights are those of the fit.",
+        _sparse_zeros,
+        "when it fits, CatBoost can put such zeros into other leaves than when it predicts, and "
+        "its leaves disagree with these rows",
+        "Fit on dense features; if that changes nothing, see that rows, targets and weights are "
+        "those of the fit.",
     ),
 )
 
 
-def doubt(continued: bool, sparse: int | None, agree: BoolArray) -> UnsupportedModelError | None:
-    """Why only these trees (T,) agree with the data, as far as it is known."""
-    return refusal(DOUBTS, Agreement(agree, continued, sparse))
+def doubt(
+    is_continued: bool, sparse_column: int | None, agrees: BoolArray
+) -> UnsupportedModelError | None:
+    """Return why only these trees (T,) agree with the data, as far as it is known."""
+    return refusal(DOUBTS, Agreement(agrees, is_continued, sparse_column))
 
 
-#: Settings that change how leaves are made and are replayed exactly; those that only choose splits are not listed.
+#: Settings that change how leaves are made and are replayed exactly. Those that only choose splits
+#: are not listed.
 EXACT = (
-    "loss_function: RMSE, MultiRMSE, MultiRMSEWithMissingValues; MAE, Quantile, MultiQuantile and MAPE with Exact leaves, with "
-    "the ranks of the rows held",
-    "loss_function: Huber with leaf_estimation_iterations=1, with the residuals held that delta cuts off",
-    "boosting_type Plain and Ordered, every bootstrap_type, every grow_policy: all rows count in every leaf",
+    "loss_function: RMSE, MultiRMSE, MultiRMSEWithMissingValues; MAE, Quantile, MultiQuantile and "
+    "MAPE with Exact leaves, with the ranks of the rows held",
+    "loss_function: Huber with leaf_estimation_iterations=1, with the residuals held that delta "
+    "cuts off",
+    "boosting_type Plain and Ordered, every bootstrap_type, every grow_policy: all rows count in "
+    "every leaf",
     "boost_from_average, baseline, sample_weight, learning_rate (also the one CatBoost picks)",
     "l2_leaf_reg, leaf_estimation_method Newton and Gradient, leaf_estimation_iterations",
     "model_shrink_rate, model_shrink_mode",
-    "monotone_constraints with leaf_estimation_iterations=1, with the pattern held: which leaves are pooled",
+    "monotone_constraints with leaf_estimation_iterations=1, with the pattern held: which leaves "
+    "are pooled",
     "early stopping (use_best_model), continued training (init_model)",
-    "missing values (nan_mode); categories, one-hot or encoded by the targets, with the encodings held (Borders, Buckets, "
-    "BinarizedTargetMeanValue, Counter; combinations; has_time)",
+    "missing values (nan_mode); categories, one-hot or encoded by the targets, with the encodings "
+    "held (Borders, Buckets, BinarizedTargetMeanValue, Counter; combinations; has_time)",
     "task_type CPU and GPU",
 )
 
@@ -325,13 +348,15 @@ REFUSALS: tuple[Refusal[CatBoostReading], ...] = (
         lambda model: (
             model.on_gpu and "MultiClass" in model.losses and "MultiClass with task_type=GPU"
         ),
-        "a GPU makes leaves of several classes of other second derivatives than a CPU, which axil does not replay",
+        "a GPU makes leaves of several classes of other second derivatives than a CPU, which axil "
+        "does not replay",
         'Fit with task_type="CPU".',
     ),
     Refusal(
         "sum_models",
-        lambda model: model.summed,
-        "predictions are linear in the targets of each model's own fit, and the sum does not keep whose trees are which",
+        lambda model: model.summed_models,
+        "predictions are linear in the targets of each model's own fit, and the sum does not keep "
+        "whose trees are which",
         """Explain the models that were summed, and add their weights:
     each = [axil.Explainer(part, X_train, y_train).explain(X).weights for part in models]
     weights = sum(share * own for share, own in zip(shares, each))
@@ -340,22 +365,27 @@ The shares are the weights that sum_models was given.""",
     Refusal(
         "params",
         lambda model: not model.blob.settings and "none",
-        "the model keeps no settings of its fit, so how its leaves were regularised cannot be known",
-        "Pass the model as CatBoost fitted it, or a .cbm or .json file that save_model made from it.",
+        "the model keeps no settings of its fit, so how its leaves were regularised cannot be "
+        "known",
+        "Pass the model as CatBoost fitted it, or a .cbm or .json file that save_model made from "
+        "it.",
     ),
     Refusal(
         "eval_fraction",
         _held_out,
         "CatBoost held rows out that took no part in the fit, and the model does not record which",
-        "Split the rows yourself: fit on one part without eval_fraction, with the other part as eval_set.",
+        "Split the rows yourself: fit on one part without eval_fraction, with the other part as "
+        "eval_set.",
     ),
     *by_name("loss_function", _losses, _SMOOTH, _RMSE, derivative=True),
     *by_name("loss_function", _losses, _OTHERS, _RMSE),
     Refusal(
         "loss_function",
         _missing_otherwise,
-        "linear in the targets, but rows without a target of an output are replayed for Newton's leaves of one plain fit",
-        'Fit with leaf_estimation_method="Newton", the default, and all trees at once; or one model for each output.',
+        "linear in the targets, but rows without a target of an output are replayed for Newton's "
+        "leaves of one plain fit",
+        'Fit with leaf_estimation_method="Newton", the default, and all trees at once; or one '
+        "model for each output.",
     ),
     Refusal(
         "loss_function",
@@ -382,15 +412,18 @@ The shares are the weights that sum_models was given.""",
     ),
     Refusal(
         "leaf_estimation_iterations",
-        lambda model: model.ranked and model.steps > 1 and f"{model.steps} with Exact leaves",
-        "CatBoost then adds the same percentile to a leaf several times, or a part of it, and does not record how often",
+        lambda model: (
+            model.has_percentile_leaves and model.steps > 1 and f"{model.steps} with Exact leaves"
+        ),
+        "CatBoost then adds the same percentile to a leaf several times, or a part of it, and "
+        "does not record how often",
         "Fit with leaf_estimation_iterations=1, the default.",
         "(ii)",
     ),
     Refusal(
         "leaf_estimation_iterations",
         lambda model: (
-            model.pools and model.steps > 1 and f"{model.steps} with monotone_constraints"
+            model.pools_leaves and model.steps > 1 and f"{model.steps} with monotone_constraints"
         ),
         "leaves are pooled again after each step, and axil replays the pools of one step only",
         "Fit with leaf_estimation_iterations=1.",
@@ -399,15 +432,16 @@ The shares are the weights that sum_models was given.""",
     Refusal(
         "leaf_estimation_method",
         lambda model: (
-            model.pools and "Simple" in model.methods and "Simple with monotone_constraints"
+            model.pools_leaves and "Simple" in model.methods and "Simple with monotone_constraints"
         ),
-        "with monotone_constraints, CatBoost divides the sum of such a leaf by l2_leaf_reg alone, not by the weight of its rows",
+        "with monotone_constraints, CatBoost divides the sum of such a leaf by l2_leaf_reg alone, "
+        "not by the weight of its rows",
         'Fit with leaf_estimation_method="Newton" or "Gradient", or without monotone_constraints.',
         linear_only=True,
     ),
     Refusal(
         "monotone_constraints",
-        lambda model: model.monotone and model.continued and f"{model.monotone} with init_model",
+        lambda model: model.monotone and model.is_continued and f"{model.monotone} with init_model",
         "a model that was continued does not record which of its trees had the constraints",
         "Fit all trees at once, or without monotone_constraints.",
         linear_only=True,
@@ -422,8 +456,10 @@ The shares are the weights that sum_models was given.""",
     Refusal(
         "leaf_estimation_backtracking",
         lambda model: model.on_gpu and _backtracks(model),
-        "a GPU compares losses of seven digits, so that rounding decides which steps it keeps, and the model records none",
-        'Fit with leaf_estimation_iterations=1, leaf_estimation_backtracking="No", or task_type="CPU".',
+        "a GPU compares losses of seven digits, so that rounding decides which steps it keeps, "
+        "and the model records none",
+        'Fit with leaf_estimation_iterations=1, leaf_estimation_backtracking="No", or '
+        'task_type="CPU".',
     ),
     Refusal(
         "model_shrink_rate",
@@ -434,34 +470,35 @@ The shares are the weights that sum_models was given.""",
     Refusal(
         "task_type",
         lambda model: model.encoded and model.on_gpu and f"GPU with {model.encoded}",
-        "a GPU draws another order of the rows by which categories are encoded, which is not replayed",
+        "a GPU draws another order of the rows by which categories are encoded, which is not "
+        "replayed",
         'Fit with task_type="CPU", or with one_hot_max_size of at least the number of categories.',
     ),
     Refusal(
         "init_model",
-        lambda model: model.encoded and model.continued and f"a model with {model.encoded}",
-        "the fit went on from predictions, in which all rows encode categories, and not from its own scores of the rows",
+        lambda model: model.encoded and model.is_continued and f"a model with {model.encoded}",
+        "the fit went on from predictions, in which all rows encode categories, and not from its "
+        "own scores of the rows",
         "Fit all trees at once, or with one_hot_max_size of at least the number of categories.",
     ),
     Refusal(
         "simple_ctr, combinations_ctr",
-        lambda model: next(
-            (f"of type {own.statistic.kind}" for own in encodings(model.blob) if not own.is_known),
-            "",
-        ),
+        _unknown_encoding,
         "axil does not know how training rows are encoded by it",
         "Fit with encodings of types Borders, Buckets, BinarizedTargetMeanValue and Counter.",
     ),
     Refusal(
         "target_border",
         _lost_classes,
-        "JSON does not keep by which targets, or between which borders of targets, each encoding of categories counts",
+        "JSON does not keep by which targets, or between which borders of targets, each encoding "
+        "of categories counts",
         "Save the model as .cbm, or pickle it.",
     ),
     Refusal(
         "text_features, embedding_features",
         lambda model: (n := model.blob.features("texts and embeddings")) and f"{n} of them",
-        "embeddings are encoded by the targets of the rows before them, and axil does not distinguish texts from them",
+        "embeddings are encoded by the targets of the rows before them, and axil does not "
+        "distinguish texts from them",
         "Encode them without the targets and pass the numbers as features.",
         "(ii)",
     ),
