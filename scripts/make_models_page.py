@@ -179,7 +179,7 @@ SECTIONS = {
 
 def looked_for(row: Any) -> str:
     """The value that a refusal's test was made for, where it was made for one."""
-    name = str(inspect.getclosurevars(row.found).nonlocals.get("name", ""))
+    name = str(inspect.getclosurevars(row.find_value).nonlocals.get("name", ""))
     return "" if name == row.setting else name
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from axil.errors import InputError, UnsupportedModelError
 
@@ -29,25 +29,35 @@ OWN_RANKING = (
     "axil.Explainer takes it as objective=. Or fit with squared error."
 )
 
+# Likely causes of a disagreement with the data that several libraries share.
+OTHER_ROWS = "These are not the rows and columns that the model was fitted on: other rows, or columns in another order."
+OTHER_COLUMNS = "Columns were scaled or otherwise changed for the fit, or categories and missing values were encoded otherwise."
+OTHER_WEIGHTS = (
+    "sample_weight is not what the fit was given: pass the same weights, in the order of the rows, or none if it had "
+    "none."
+)
+OTHER_TARGETS = "The targets are not those of the fit, or were transformed for it (a logarithm), or are in another order."
+
 
 @dataclass(frozen=True)
 class Refusal(Generic[R]):
-    """One row of a table: ``found`` looks at what was read of a model and returns the offending value, False or "" for none."""
+    """One row of a table: a setting that axil does not explain, why, and what to do instead."""
 
     setting: str
-    found: Callable[[R], Any]
+    #: returns the offending value from what was read of a model, False or "" for none
+    find_value: Callable[[R], object]
     reason: str
     instead: str
     condition: str | None = None  #: which it breaks; None where it is linear but not replayed
-    derivative: bool = (
-        False  #: whether predictions are at least smooth in the targets, with the structure fixed
-    )
+    #: whether predictions are at least smooth in the targets, with the tree structure fixed
+    derivative: bool = False
     linear_only: bool = False  #: whether it stands in the way of exact weights alone
 
-    def error(self, value: Any) -> UnsupportedModelError:
-        """The error for a model with this value."""
-        about = self.setting, str(value), self.reason, self.instead
-        return UnsupportedModelError(*about, self.condition, self.derivative)
+    def error(self, value: object) -> UnsupportedModelError:
+        """Return the error for a model with this value."""
+        return UnsupportedModelError(
+            self.setting, str(value), self.reason, self.instead, self.condition, self.derivative
+        )
 
 
 def by_name(
@@ -57,22 +67,36 @@ def by_name(
     instead: str,
     derivative: bool = False,
 ) -> tuple[Refusal[R], ...]:
-    """A row for each name of a loss or class: the reason, and the condition that it breaks. ``names_of`` are those of a model."""
+    """Return a row for each name of a loss or class.
+
+    Parameters
+    ----------
+    setting : str
+        The setting that has such a name.
+    names_of : callable
+        Returns the names that a model has.
+    reasons : mapping
+        From a name to the reason why it is refused, and the condition that it breaks.
+    instead : str
+        What to do instead.
+    derivative : bool
+        See `Refusal`.
+    """
 
     def row(name: str, reason: str, condition: str) -> Refusal[R]:
-        def found(reading: R) -> str:
+        def find_name(reading: R) -> str:
             return name if name in names_of(reading) else ""
 
         advice = OWN_RANKING if reason is RANKED else instead
-        return Refusal(setting, found, reason, advice, condition, derivative)
+        return Refusal(setting, find_name, reason, advice, condition, derivative)
 
-    return tuple(row(name, *why) for name, why in reasons.items())
+    return tuple(row(name, reason, condition) for name, (reason, condition) in reasons.items())
 
 
 def refusal(table: Iterable[Refusal[R]], reading: R) -> UnsupportedModelError | None:
-    """The error for the first row of the table that applies, None if none does."""
+    """Return the error for the first row of the table that applies, None if none does."""
     for row in table:
-        value = row.found(reading)
+        value = row.find_value(reading)
         if value:
             return row.error(value)
     return None
@@ -86,15 +110,16 @@ def refuse(table: Iterable[Refusal[R]], reading: R) -> None:
 
 
 def smooth_refusals(table: Iterable[Refusal[R]], *more: Refusal[R]) -> tuple[Refusal[R], ...]:
-    """The rows that stand in the way of a derivative too, and those that only it has."""
-    return *(row for row in table if not (row.derivative or row.linear_only)), *more
+    """Return the rows that stand in the way of a derivative too, and those that only it has."""
+    shared_rows = (row for row in table if not (row.derivative or row.linear_only))
+    return *shared_rows, *more
 
 
-def first_of(settings: dict[str, Any]) -> str:
-    """The first name of a setting that a model has; empty: it has none."""
-    return next((name for name, there in settings.items() if there), "")
+def first_of(settings: Mapping[str, object]) -> str:
+    """Return the first name whose setting is true of a model; empty: none is."""
+    return next((name for name, is_set in settings.items() if is_set), "")
 
 
-def not_fitted(model: Any) -> InputError:
-    """Error for a model that has not been fitted."""
+def not_fitted(model: object) -> InputError:
+    """Return the error for a model that has not been fitted."""
     return InputError(f"This {type(model).__name__} has not been fitted: call its fit(X, y) first.")

@@ -28,11 +28,10 @@ from axil.adapters.catboost.settings import (
     settings_of_each_tree,
     shrunk_further,
 )
-from axil.adapters.causes import OTHER_COLUMNS, OTHER_ROWS, OTHER_TARGETS
 from axil.adapters.contract import TrainingRows, TreeModel
 from axil.adapters.frames import single_table
 from axil.adapters.percentiles import require_rows, with_base
-from axil.adapters.refusals import not_fitted, refuse
+from axil.adapters.refusals import OTHER_COLUMNS, OTHER_ROWS, OTHER_TARGETS, not_fitted, refuse
 from axil.adapters.routes import Routes
 from axil.arrays import BoolArray, FloatArray, LeafArray
 from axil.errors import InputError, UnsupportedModelError

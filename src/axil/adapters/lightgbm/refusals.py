@@ -6,14 +6,17 @@ leaf values linear in the residuals. A setting is refused if it breaks one for s
 
 from __future__ import annotations
 
-from axil.adapters.causes import OTHER_COLUMNS, OTHER_ROWS, OTHER_TARGETS, OTHER_WEIGHTS
 from axil.adapters.lightgbm.percentile import PERCENTILES
 from axil.adapters.lightgbm.reading import LightGBMReading
 from axil.adapters.refusals import (
     DAMPED,
     EXPONENTIAL,
     LOGIT,
+    OTHER_COLUMNS,
     OTHER_GRADIENTS,
+    OTHER_ROWS,
+    OTHER_TARGETS,
+    OTHER_WEIGHTS,
     RANKED,
     SOFTMAX,
     Refusal,

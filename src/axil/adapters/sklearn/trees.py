@@ -15,12 +15,18 @@ from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
 from axil.adapters.boosted_fit import BoostedFit, Schedule
-from axil.adapters.causes import OTHER_COLUMNS, OTHER_ROWS, OTHER_TARGETS, OTHER_WEIGHTS
 from axil.adapters.contract import Ancestors, Coefficients, Defaults, Nodes, TrainingRows, TreeModel
 from axil.adapters.estimators import number_of_features
 from axil.adapters.frames import as_frame, floats
 from axil.adapters.percentiles import require_rows
-from axil.adapters.refusals import refusal, refuse
+from axil.adapters.refusals import (
+    OTHER_COLUMNS,
+    OTHER_ROWS,
+    OTHER_TARGETS,
+    OTHER_WEIGHTS,
+    refusal,
+    refuse,
+)
 from axil.adapters.routes import LARGE, MOST_LEAVES, Routes, SplitKind, Splits, Ways, make_routes
 from axil.adapters.sklearn.draws import BootstrapSampler
 from axil.adapters.sklearn.percentile import SklearnPercentile

@@ -23,22 +23,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.bags import DrawnAgain
 from axil.adapters.boosted_fit import RowGradients
-from axil.arrays import BoolArray, FloatArray, IntArray
+from axil.arrays import BoolArray, FloatArray, IntArray, LeafArray
 
-Singles = NDArray[np.float32]
-Bag = BoolArray
+FloatSingles = NDArray[np.float32]
+Words = NDArray[np.uint64]
+Draw = int | BoolArray | None  #: of one tree: a word, whether each row was drawn, or all rows
 
 _MULTIPLIER = 16807
 _BITS = 63
-_EXACT, _APPROX = "grow_colmaker", "grow_histmaker"
-_GPU_MULTIPLIER, _GPU_MODULUS = np.uint64(48271), np.uint64(2**31 - 1)
+_EXACT = "grow_colmaker"
+_APPROX = "grow_histmaker"
+_GPU_MULTIPLIER = np.uint64(48271)
+_GPU_MODULUS = np.uint64(2**31 - 1)
 
 
 class Stream:
@@ -48,16 +50,15 @@ class Stream:
         self._state = np.random.RandomState(seed % (1 << 32))
 
     def words(self, n: int) -> NDArray[np.uint32]:
-        """The next n words of 32 bits."""
-        return np.frombuffer(
-            self._state.bytes(4 * n) if n else b"", dtype="<u4"
-        )  # bytes(0) would take one
+        """Return the next n words of 32 bits."""
+        if n == 0:  # bytes(0) would take one
+            return np.zeros(0, dtype=np.uint32)
+        return np.frombuffer(self._state.bytes(4 * n), dtype="<u4")
 
     def uniforms(self, n: int) -> FloatArray:
-        """The next n of std::generate_canonical<double, 53>: two words each, the lower one first."""
+        """Return the next n of std::generate_canonical<double, 53>: two words each, the lower one first."""
         words = self.words(2 * n).astype(np.float64)
-        found: FloatArray = (words[0::2] + words[1::2] * 2.0**32) / 2.0**64
-        return found
+        return np.asarray((words[0::2] + words[1::2] * 2.0**32) / 2.0**64)
 
 
 @dataclass(frozen=True)
@@ -70,10 +71,11 @@ class XGBoostDart:
     weighted: bool  #: sample_type="weighted"
     forest: bool  #: normalize_type="forest"
     rate: float  #: the learning rate, before it is shared among parallel trees
-    shares: bool = True  #: whether the trees of an iteration share the rate when they are normalised: up to XGBoost 3.3
+    #: whether the trees of an iteration share the rate when they are normalised: up to XGBoost 3.3
+    shares: bool = True
 
-    def drops(self, stream: Stream, weights: Singles) -> IntArray:
-        """Which of the trees so far are dropped (Dart::DropTrees)."""
+    def drops(self, stream: Stream, weights: FloatSingles) -> IntArray:
+        """Return which of the trees so far are dropped (Dart::DropTrees)."""
         n = len(weights)
         if self.skip_drop > 0 and stream.uniforms(1)[0] < np.float32(self.skip_drop):
             return np.zeros(0, dtype=np.intp)
@@ -81,37 +83,41 @@ class XGBoostDart:
         if self.weighted and n:
             chances = np.float32(self.rate_drop) * np.float32(n) * weights / np.cumsum(weights)[-1]
         dropped = np.flatnonzero(stream.uniforms(n) < chances)
-        if self.one_drop and n and not len(dropped):
-            dropped = np.array([_pick(stream, weights) if self.weighted else _below(stream, n)])
-        return dropped
+        if not self.one_drop or n == 0 or len(dropped):
+            return dropped
+        if self.weighted:
+            return np.array([_draw_by_weight(stream, weights)])
+        return np.array([_draw_below(stream, n)])
 
-    def normalised(self, weights: Singles, dropped: IntArray, n_new: int) -> Singles:
-        """The trees' weights once n_new trees have been added (Dart::NormalizeTrees)."""
-        rate, n_dropped = (
-            np.float32(np.float32(self.rate) / (n_new if self.shares else 1)),
-            len(dropped),
-        )
-        old, new = np.float32(1), np.float32(1)
+    def normalised(self, weights: FloatSingles, dropped: IntArray, n_new: int) -> FloatSingles:
+        """Return the trees' weights once n_new trees have been added (Dart::NormalizeTrees)."""
+        n_sharing = n_new if self.shares else 1
+        rate = np.float32(np.float32(self.rate) / n_sharing)
+        n_dropped = len(dropped)
+        old = np.float32(1)
+        new = np.float32(1)
         if n_dropped and self.forest:
-            old = new = np.float32(1.0 / (1.0 + float(rate)))
+            old = np.float32(1.0 / (1.0 + float(rate)))
+            new = old
         elif n_dropped:
             total = float(np.float32(n_dropped) + rate)
-            old, new = np.float32(n_dropped / total), np.float32(1.0 / total)
-        changed = weights.copy()
-        changed[dropped] *= old
-        return np.append(changed, np.full(n_new, new, dtype=np.float32))
+            old = np.float32(n_dropped / total)
+            new = np.float32(1.0 / total)
+        scaled = weights.copy()
+        scaled[dropped] *= old
+        return np.append(scaled, np.full(n_new, new, dtype=np.float32))
 
 
-def _below(stream: Stream, n: int) -> int:
-    """std::uniform_int_distribution over 0 .. n - 1, as libstdc++ has it since GCC 11."""
+def _draw_below(stream: Stream, n: int) -> int:
+    """Return what std::uniform_int_distribution draws from 0 .. n - 1, as libstdc++ has it since GCC 11."""
     while True:
         product = int(stream.words(1)[0]) * n
         if product % (1 << 32) >= (1 << 32) % n:
             return product >> 32
 
 
-def _pick(stream: Stream, weights: Singles) -> int:
-    """std::discrete_distribution; a single choice draws nothing."""
+def _draw_by_weight(stream: Stream, weights: FloatSingles) -> int:
+    """Return what std::discrete_distribution draws; a single choice takes no word."""
     if len(weights) < 2:
         return 0
     chances = weights.astype(np.float64)
@@ -131,9 +137,16 @@ class ColumnDraws:
     nodes: tuple[int, ...] = ()
 
     def words(self, tree: int, levels_before: int = 0) -> int:
-        """Words that a tree took while it was grown, where levels_before had been drawn for the trees beside it."""
-        found = max(self.levels[tree] - levels_before, 0) if self.by_level else 0
-        return found + (self.nodes[tree] if self.by_node else 0)
+        """Return how many words a tree took while it was grown.
+
+        ``levels_before`` levels had been drawn for the trees beside it.
+        """
+        n_words = 0
+        if self.by_level:
+            n_words += max(self.levels[tree] - levels_before, 0)
+        if self.by_node:
+            n_words += self.nodes[tree]
+        return n_words
 
 
 @dataclass(frozen=True)
@@ -153,6 +166,16 @@ class DrawPlan:
     columns: ColumnDraws | None = None  #: None up to XGBoost 3.2
 
     @property
+    def is_exact(self) -> bool:
+        """Whether rows are drawn as by tree_method="exact" on a CPU."""
+        return self.updater == _EXACT and not self.gpu
+
+    @property
+    def is_approx(self) -> bool:
+        """Whether rows are drawn as by tree_method="approx" on a CPU."""
+        return self.updater == _APPROX and not self.gpu
+
+    @property
     def samples(self) -> bool:
         """Whether rows are left out; hist and approx multiply in float32 and round down (Sampler::Sample)."""
         share = np.float32(self.subsample)
@@ -162,7 +185,7 @@ class DrawPlan:
 
     @property
     def n_trees(self) -> int:
-        """Trees of one iteration."""
+        """The number of trees of one iteration."""
         return self.n_parallel * self.n_groups
 
 
@@ -170,75 +193,77 @@ class DrawPlan:
 class Iteration:
     """Draws of one iteration."""
 
-    factors: (
-        Singles  #: of each earlier tree, as this iteration's trees see it; 0 where it was dropped
-    )
-    bags: list[
-        Any
-    ]  #: for each of its trees: None (all rows), a word, or whether each row was drawn
-    after: Singles  #: the factors of all trees once this iteration's have been added
+    #: of each earlier tree, as this iteration's trees see it; 0 where it was dropped
+    factors: FloatSingles
+    draws: list[Draw]  #: one for each of its trees
+    after: FloatSingles  #: the factors of all trees once this iteration's have been added
 
 
 def iterations(plan: DrawPlan) -> Iterator[Iteration]:
-    """Draws, iteration after iteration, without end."""
-    stream, weights = Stream(plan.seed), np.zeros(0, dtype=np.float32)
+    """Return the draws, iteration after iteration, without end."""
+    stream = Stream(plan.seed)
+    weights = np.zeros(0, dtype=np.float32)
     number = 0
     while True:
         if plan.seed_per_iteration:
             stream = Stream(plan.seed * 127 + number)
         dropped = np.zeros(0, dtype=np.intp)
-        if plan.dart and (number or plan.columns is None):
+        if plan.dart is not None and (number or plan.columns is None):
             dropped = plan.dart.drops(stream, weights)
         factors = weights.copy()
         factors[dropped] = 0
-        if plan.columns is None and number == 0 and (plan.gpu or plan.updater != _EXACT):
+        if plan.columns is None and number == 0 and not plan.is_exact:
             stream.words(1)
-        starts = range(number * plan.n_trees, (number + 1) * plan.n_trees, plan.n_parallel)
-        bags = [bag for first in starts for bag in _bags(plan, stream, first)]
-        ones = np.ones(len(weights) + plan.n_trees, dtype=np.float32)
-        weights = plan.dart.normalised(weights, dropped, plan.n_trees) if plan.dart else ones
-        yield Iteration(factors, bags, weights)
+        first_trees = range(number * plan.n_trees, (number + 1) * plan.n_trees, plan.n_parallel)
+        draws = [draw for first in first_trees for draw in _draws(plan, stream, first)]
+        if plan.dart is not None:
+            weights = plan.dart.normalised(weights, dropped, plan.n_trees)
+        else:
+            weights = np.ones(len(weights) + plan.n_trees, dtype=np.float32)
+        yield Iteration(factors, draws, weights)
         number += 1
 
 
-def _bags(plan: DrawPlan, stream: Stream, first: int) -> list[Any]:
-    """The draws for one group's parallel trees, of which the first has this number."""
-    if plan.updater == _APPROX and not plan.gpu:
-        return _bags_at_once(plan, stream, first)
-    bags: list[Any] = []
+def _draws(plan: DrawPlan, stream: Stream, first: int) -> list[Draw]:
+    """Return the draws for one group's parallel trees, of which the first has this number."""
+    if plan.is_approx:
+        return _draws_of_approx(plan, stream, first)
+    draws: list[Draw] = []
     for tree in range(first, first + plan.n_parallel):
-        if plan.updater == _EXACT and not plan.gpu:
-            bags.append(
-                stream.uniforms(plan.n_rows) < np.float32(plan.subsample) if plan.samples else None
-            )
+        draw: Draw = None
+        if plan.samples and plan.is_exact:
+            draw = stream.uniforms(plan.n_rows) < np.float32(plan.subsample)
+        elif plan.samples:
+            draw = int(stream.words(1)[0])
+        draws.append(draw)
+        if plan.is_exact:
             stream.words(plan.columns is None)
-        else:
-            bags.append(int(stream.words(1)[0]) if plan.samples else None)
         if plan.columns is not None:
             stream.words(plan.columns.by_tree + plan.columns.words(tree))
-    return bags
+    return draws
 
 
-def _bags_at_once(plan: DrawPlan, stream: Stream, first: int) -> list[Any]:
-    """The draws of approx: parallel trees share rows, columns of the tree and of levels (src/tree/updater_approx.cc)."""
+def _draws_of_approx(plan: DrawPlan, stream: Stream, first: int) -> list[Draw]:
+    """Return the draws of approx: parallel trees share rows, columns of the tree and of levels (src/tree/updater_approx.cc)."""
     if plan.columns is not None:
         stream.words(plan.columns.by_tree)
-    drawn = int(stream.words(1)[0]) if plan.samples else None
-    levels = 0
+    draw = int(stream.words(1)[0]) if plan.samples else None
+    n_levels = 0
     for tree in range(first, first + plan.n_parallel):
         if plan.columns is not None:
-            stream.words(plan.columns.words(tree, levels))
-            levels = max(levels, plan.columns.levels[tree]) if plan.columns.by_level else 0
-    return [drawn] * plan.n_parallel
+            stream.words(plan.columns.words(tree, n_levels))
+            if plan.columns.by_level:
+                n_levels = max(n_levels, plan.columns.levels[tree])
+    return [draw] * plan.n_parallel
 
 
-def powers(n: int) -> NDArray[np.uint64]:
-    """(n,): 16807^1, 16807^2, ... modulo 2^64."""
+def powers(n: int) -> Words:
+    """Return 16807^1, 16807^2, ... modulo 2^64, (n,)."""
     return np.multiply.accumulate(np.full(n, _MULTIPLIER, dtype=np.uint64), dtype=np.uint64)
 
 
-def bag(word: int, subsample: float, powers: NDArray[np.uint64]) -> Bag:
-    """(n,): which rows hist and approx draw from a word: those with (x - 1) / 2^63 < subsample.
+def bag(word: int, subsample: float, powers: Words) -> BoolArray:
+    """Return which rows hist and approx draw from a word, (n,): those with (x - 1) / 2^63 < subsample.
 
     x - 1 is rounded to a double before it is compared; the limit of those integers that round to less than
     subsample * 2^63 lies half the distance to the next smaller double below it.
@@ -247,35 +272,32 @@ def bag(word: int, subsample: float, powers: NDArray[np.uint64]) -> Bag:
     limit_before_rounding = int(limit) - int((limit - np.nextafter(limit, 0.0)) / 2)
     x = powers * np.uint64(max(word, 1))
     x &= np.uint64((1 << _BITS) - 1)
-    found: Bag = x <= np.uint64(limit_before_rounding)
-    return found
+    return np.asarray(x <= np.uint64(limit_before_rounding))
 
 
-def gpu_powers(n: int) -> NDArray[np.uint64]:
-    """(n,): 48271^1, 48271^2, ... modulo 2^31 - 1."""
-    found = np.full(n, _GPU_MULTIPLIER, dtype=np.uint64)
-    done = 1
-    while done < n:  # each half from the one before
-        more = min(done, n - done)
-        found[done : done + more] = found[:more] * found[done - 1] % _GPU_MODULUS
-        done += more
-    return found
+def gpu_powers(n: int) -> Words:
+    """Return 48271^1, 48271^2, ... modulo 2^31 - 1, (n,)."""
+    products = np.full(n, _GPU_MULTIPLIER, dtype=np.uint64)
+    n_done = 1
+    while n_done < n:  # each half from the one before
+        n_more = min(n_done, n - n_done)
+        last = products[n_done - 1]
+        products[n_done : n_done + n_more] = products[:n_more] * last % _GPU_MODULUS
+        n_done += n_more
+    return products
 
 
-def gpu_bag(word: int, subsample: float, powers: NDArray[np.uint64]) -> Bag:
-    """(n,): which rows a GPU draws from a word; all in float32, as there."""
+def gpu_bag(word: int, subsample: float, powers: Words) -> BoolArray:
+    """Return which rows a GPU draws from a word, (n,); all in float32, as there."""
     x = powers * np.uint64(word % int(_GPU_MODULUS) or 1) % _GPU_MODULUS
-    found: Bag = (x - np.uint64(1)).astype(np.float32) / np.float32(2.0**31) <= np.float32(
-        subsample
-    )
-    return found
+    u = (x - np.uint64(1)).astype(np.float32) / np.float32(2.0**31)
+    return np.asarray(u <= np.float32(subsample))
 
 
-def philox_bag(word: int, subsample: float, n: int) -> Bag:
-    """(n,): which rows a GPU draws by Philox. NumPy's is the same, but counts before it draws."""
+def philox_bag(word: int, subsample: float, n: int) -> BoolArray:
+    """Return which rows a GPU draws by Philox, (n,). NumPy's is the same, but counts before it draws."""
     x = np.random.Philox(key=word, counter=2**256 - 1).random_raw(n)
-    found: Bag = x.astype(np.float32) / np.float32(2.0**64) <= np.float32(subsample)
-    return found
+    return np.asarray(x.astype(np.float32) / np.float32(2.0**64) <= np.float32(subsample))
 
 
 class Subsample:
@@ -288,29 +310,28 @@ class Subsample:
     def __init__(self, plan: DrawPlan, trees: NDArray[np.int64]):
         self.plan = plan
         self.trees = trees  # (T,) the number of each of these trees among all of the model
-        self._drawn = DrawnAgain(partial(iterations, plan))
-        self._powers: NDArray[np.uint64] | None = None
+        self._iterations = DrawnAgain(partial(iterations, plan))
+        self._powers: Words | None = None
 
-    def draw(
-        self, trees: range, leaves: NDArray[np.integer[Any]], gradients: RowGradients | None
-    ) -> Bag:
+    def draw(self, trees: range, leaves: LeafArray, gradients: RowGradients | None) -> BoolArray:
         """Return whether each row was drawn for each of these trees, (len(trees), N)."""
         return np.stack([self.bag(tree) for tree in trees])
 
-    def bag(self, tree: int) -> Bag:
+    def bag(self, tree: int) -> BoolArray:
         """Return whether each row was drawn for a tree, (N,).
 
         The cost is N, and for "exact" N for each tree passed over.
         """
-        iteration, place = divmod(int(self.trees[tree]), self.plan.n_trees)
-        drawn = self._drawn[iteration].bags[place]
-        if drawn is None:
-            return np.ones(self.plan.n_rows, dtype=np.bool_)
-        if isinstance(drawn, int) and self.plan.philox:
-            return philox_bag(drawn, self.plan.subsample, self.plan.n_rows)
-        if isinstance(drawn, int):
-            make, take = (gpu_powers, gpu_bag) if self.plan.gpu else (powers, bag)
-            if self._powers is None:
-                self._powers = make(self.plan.n_rows)
-            return take(drawn, self.plan.subsample, self._powers)
-        return np.asarray(drawn)
+        plan = self.plan
+        iteration, place = divmod(int(self.trees[tree]), plan.n_trees)
+        draw = self._iterations[iteration].draws[place]
+        if draw is None:
+            return np.ones(plan.n_rows, dtype=np.bool_)
+        if not isinstance(draw, int):
+            return np.asarray(draw)
+        if plan.philox:
+            return philox_bag(draw, plan.subsample, plan.n_rows)
+        if self._powers is None:
+            self._powers = gpu_powers(plan.n_rows) if plan.gpu else powers(plan.n_rows)
+        rows_of_word = gpu_bag if plan.gpu else bag
+        return rows_of_word(draw, plan.subsample, self._powers)

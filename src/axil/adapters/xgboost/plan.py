@@ -12,146 +12,168 @@ from axil.adapters.xgboost.document import ModelDocument, Tree, XGBoostSettings
 from axil.adapters.xgboost.draws import (
     ColumnDraws,
     DrawPlan,
-    Singles,
+    FloatSingles,
     Subsample,
     XGBoostDart,
     iterations,
 )
-from axil.arrays import FloatArray
+from axil.arrays import BoolArray, FloatArray
 from axil.errors import UnsupportedModelError
 
 COMPARED_TREES = 4  # whose weights show where rows were drawn
 
 
-def plan_of(model: ModelDocument, said: XGBoostSettings, n_rows: int) -> DrawPlan:
-    """Everything that determines the draws, where the settings say on which device it was.
+def plan_of(model: ModelDocument, settings: XGBoostSettings, n_rows: int) -> DrawPlan:
+    """Return everything that determines the draws, where the settings say on which device it was.
 
     Draws are those of the XGBoost that is installed, unless DART's weights say that an older one trained the model.
     """
-    plans = _plans(model, said, n_rows)
-    return next((plan for plan in plans if plan.dart is None or _ends(plan, model)), plans[0])
+    plans = _plans(model, settings, n_rows)
+    return next((plan for plan in plans if _leads_to_drop_weights(plan, model)), plans[0])
 
 
-def _plans(model: ModelDocument, said: XGBoostSettings, n_rows: int) -> list[DrawPlan]:
-    """The draws that each version of XGBoost would make, the installed one first: a file may come from another."""
+def plan_of_draws(
+    model: ModelDocument, settings: XGBoostSettings, n_rows: int, weights: FloatArray | None
+) -> DrawPlan:
+    """Return everything that determines the draws, where the first trees say by which version and on which device it was.
+
+    A machine without a GPU reads "cpu" from every model. The root of a tree of squared error has the weight of its rows.
+    """
+    for version_plan in _plans(model, settings, n_rows):
+        for plan in _plans_of_devices(version_plan):
+            is_likely = plan.samples and _leads_to_drop_weights(plan, model)
+            if is_likely and _leads_to_first_trees(plan, model, weights):
+                return plan
+    plan = plan_of(model, settings, n_rows)
+    if plan.gpu and plan.samples:
+        raise UnsupportedModelError(
+            "subsample",
+            f"{plan.subsample:g} with device={settings.device}",
+            "its rows were drawn from another stream than those of XGBoost up to 3.4, which axil replays",
+            'Fit with subsample=1, or with device="cpu".',
+        )
+    return plan
+
+
+def _plans(model: ModelDocument, settings: XGBoostSettings, n_rows: int) -> list[DrawPlan]:
+    """Return the draws that each version of XGBoost would make, the installed one first: a file may come from another."""
     dart = XGBoostDart(
-        rate_drop=said.number("rate_drop"),
-        skip_drop=said.number("skip_drop"),
-        one_drop=said.text("one_drop") == "1",
-        weighted=said.text("sample_type") == "weighted",
-        forest=said.text("normalize_type") == "forest",
-        rate=said.number("learning_rate"),
+        rate_drop=settings.number("rate_drop"),
+        skip_drop=settings.number("skip_drop"),
+        one_drop=settings.text("one_drop") == "1",
+        weighted=settings.text("sample_type") == "weighted",
+        forest=settings.text("normalize_type") == "forest",
+        rate=settings.number("learning_rate"),
     )
     oldest = DrawPlan(
-        updater=next((name for name in said.updaters if name.startswith("grow")), ""),
-        subsample=said.number("subsample"),
-        seed=int(said.text("seed") or 0),
-        seed_per_iteration=said.text("seed_per_iteration") == "1",
+        updater=next((name for name in settings.updaters if name.startswith("grow")), ""),
+        subsample=settings.number("subsample"),
+        seed=int(settings.text("seed") or 0),
+        seed_per_iteration=settings.text("seed_per_iteration") == "1",
         n_rows=n_rows,
         n_parallel=model.n_parallel,
         n_groups=int(model.groups.max()) + 1,
         dart=None if model.weight_drop is None else dart,
-        gpu=said.device != "cpu",
+        gpu=settings.device != "cpu",
     )
-    newer = replace(oldest, columns=columns_of(model.trees, said))
+    newer = replace(oldest, columns=columns_of(model.trees, settings))
     plans = [oldest, newer]
+    first_versions = [(3, 3)]
     if newer.dart is not None:
         plans.append(replace(newer, dart=replace(dart, shares=False)))
-    own = sum(model.version >= since for since in ((3, 3), (3, 4))[: len(plans) - 1])
-    return [plans[own], *plans[:own][::-1], *plans[own + 1 :]]
+        first_versions.append((3, 4))
+    installed = sum(model.version >= version for version in first_versions)
+    return [plans[installed], *plans[:installed][::-1], *plans[installed + 1 :]]
 
 
-def columns_of(trees: Sequence[Tree], said: XGBoostSettings) -> ColumnDraws:
-    """Draws of columns from XGBoost 3.3 on; a node is drawn for where depth and max_leaves let it have children."""
-    shares = (said.number(f"colsample_by{what}") for what in ("tree", "level", "node"))
-    by_tree, by_level, by_node = (bool(np.float32(share) < 1) for share in shares)
+def columns_of(trees: Sequence[Tree], settings: XGBoostSettings) -> ColumnDraws:
+    """Return the draws of columns from XGBoost 3.3 on; one is for each node that may have children."""
+    by_tree, by_level, by_node = (
+        bool(np.float32(settings.number(f"colsample_by{unit}")) < 1)
+        for unit in ("tree", "level", "node")
+    )
     if not (by_level or by_node):
         return ColumnDraws(by_tree, by_level, by_node)
-    max_depth, max_leaves = int(said.number("max_depth")), int(said.number("max_leaves"))
-    levels, nodes = [], []
+    n_levels = []
+    n_nodes = []
     for tree in trees:
-        depths = tree.depths
-        last = depths == depths.max()  # the nodes that were added last
-        if said.text("grow_policy") == "lossguide":
-            last = np.arange(len(depths)) >= len(depths) - 2
-        tried = np.ones(len(depths), dtype=np.bool_) if max_depth == 0 else depths < max_depth
-        if max_leaves and len(depths) > 1 and (len(depths) + 1) // 2 >= max_leaves:
-            tried &= ~last
-        levels.append(len(np.unique(depths[tried])))
-        nodes.append(int(tried.sum()))
-    return ColumnDraws(by_tree, by_level, by_node, tuple(levels), tuple(nodes))
+        may_split = _may_split(tree, settings)
+        n_levels.append(len(np.unique(tree.depths[may_split])))
+        n_nodes.append(int(may_split.sum()))
+    return ColumnDraws(by_tree, by_level, by_node, tuple(n_levels), tuple(n_nodes))
 
 
-def plan_of_draws(
-    model: ModelDocument, said: XGBoostSettings, n_rows: int, weights: FloatArray | None
-) -> DrawPlan:
-    """Everything that determines the draws, where the first trees say by which version and on which device it was.
-
-    A machine without a GPU reads "cpu" from every model. The root of a tree of squared error has the weight of its rows.
-    """
-    plan = plan_of(model, said, n_rows)
-    versions = _plans(model, said, n_rows)
-    others = [other for one in versions for other in _devices(one)]
-    likely = (one for one in others if one.samples and (one.dart is None or _ends(one, model)))
-    found = next((one for one in likely if _drew(one, model, weights)), None)
-    if found is None and plan.gpu and plan.samples:
-        raise UnsupportedModelError(
-            "subsample",
-            f"{plan.subsample:g} with device={said.device}",
-            "its rows were drawn from another stream than those of XGBoost up to 3.4, which axil replays",
-            'Fit with subsample=1, or with device="cpu".',
-        )
-    return plan if found is None else found
+def _may_split(tree: Tree, settings: XGBoostSettings) -> BoolArray:
+    """Return which nodes of a tree depth and max_leaves let have children, (nodes,)."""
+    depths = tree.depths
+    max_depth = int(settings.number("max_depth"))
+    max_leaves = int(settings.number("max_leaves"))
+    may_split = np.ones(len(depths), dtype=np.bool_)
+    if max_depth:
+        may_split = depths < max_depth
+    if max_leaves and len(depths) > 1 and (len(depths) + 1) // 2 >= max_leaves:
+        if settings.text("grow_policy") == "lossguide":
+            was_added_last = np.arange(len(depths)) >= len(depths) - 2
+        else:
+            was_added_last = depths == depths.max()
+        may_split &= ~was_added_last
+    return may_split
 
 
-def _devices(plan: DrawPlan) -> list[DrawPlan]:
-    """The plan on each device that it may have been carried out on."""
-    on_gpu = replace(plan, gpu=True)
-    newer = [] if plan.columns is None else [replace(on_gpu, philox=True)]
-    return ([] if plan.gpu else [plan]) + [on_gpu, *newer]
+def _plans_of_devices(plan: DrawPlan) -> list[DrawPlan]:
+    """Return the plan on each device that it may have been carried out on."""
+    plans = [] if plan.gpu else [plan]
+    plans.append(replace(plan, gpu=True))
+    if plan.columns is not None:
+        plans.append(replace(plan, gpu=True, philox=True))
+    return plans
 
 
-def _ends(plan: DrawPlan, model: ModelDocument) -> bool:
-    """Whether DART's weights of all trees come out of these draws."""
-    found = next(islice(iterations(plan), int(model.iterations[-1]), None)).after
-    return model.weight_drop is None or _same(found, model.weight_drop)
+def _leads_to_drop_weights(plan: DrawPlan, model: ModelDocument) -> bool:
+    """Return whether DART's weights of all trees come out of these draws; without DART they do."""
+    if plan.dart is None or model.weight_drop is None:
+        return True
+    last = next(islice(iterations(plan), int(model.iterations[-1]), None))
+    return _are_close(last.after, model.weight_drop)
 
 
-def _same(found: Singles, expected: FloatArray) -> bool:
-    return len(found) == len(expected) and bool(np.abs(found - expected).max() <= 1e-6)
+def _are_close(weights: FloatSingles, expected: FloatArray) -> bool:
+    """Return whether DART's weights of trees are those expected."""
+    return len(weights) == len(expected) and bool(np.abs(weights - expected).max() <= 1e-6)
 
 
-def _drew(plan: DrawPlan, model: ModelDocument, weights: FloatArray | None) -> bool:
-    """Whether the first trees have the weights that these draws give them."""
+def _leads_to_first_trees(plan: DrawPlan, model: ModelDocument, weights: FloatArray | None) -> bool:
+    """Return whether the first trees have the weights that these draws give them."""
     sampler = Subsample(plan, np.arange(len(model.trees)))
     for t, tree in enumerate(model.trees[:COMPARED_TREES]):
         if tree.node_hessians is None:
             return not plan.gpu
-        drawn = sampler.bag(t)
-        total = float(drawn.sum() if weights is None else weights[drawn].sum())
+        in_bag = sampler.bag(t)
+        total = float(in_bag.sum() if weights is None else weights[in_bag].sum())
         if abs(total - float(tree.node_hessians[0])) > 1e-5 * total:
             return False
     return True
 
 
 def drop_factors(model: ModelDocument, plan: DrawPlan, n_iterations: int) -> FloatArray:
-    """(n_iterations + 1, T): DART's factor of every tree as each iteration, and at last the prediction, sees it.
+    """Return DART's factor of every tree as each iteration, and at last the prediction, sees it: (n_iterations + 1, T).
 
     All iterations of the model are replayed, also those that predictions leave out, and must end in its weight_drop.
     """
+    assert plan.dart is not None
     expected = np.zeros(0) if model.weight_drop is None else model.weight_drop
     n_trees = int(np.searchsorted(model.iterations, n_iterations))
     table = np.zeros((n_iterations + 1, n_trees))
-    found = np.zeros(0, dtype=np.float32)
-    for number, drawn in zip(range(int(model.iterations[-1]) + 1), iterations(plan)):
-        found = drawn.after
+    weights = np.zeros(0, dtype=np.float32)
+    for number, iteration in zip(range(int(model.iterations[-1]) + 1), iterations(plan)):
+        weights = iteration.after
         if number < n_iterations:
-            table[number, : len(drawn.factors)] = drawn.factors
-    if not _same(found, expected):
+            table[number, : len(iteration.factors)] = iteration.factors
+    if not _are_close(weights, expected):
         raise UnsupportedModelError(
             "booster",
             "dart",
-            f"its weight_drop does not follow from rate_drop={plan.dart.rate_drop if plan.dart else 0:g} and "
+            f"its weight_drop does not follow from rate_drop={plan.dart.rate_drop:g} and "
             f"seed={plan.seed}: a model file keeps neither, and continued training, slices and rate schedules are "
             "not replayed",
             "Pass the model in memory or pickled, trained in one go with one learning_rate.",

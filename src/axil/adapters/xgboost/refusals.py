@@ -11,18 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from axil.adapters.causes import OTHER_ROWS, OTHER_TARGETS, OTHER_WEIGHTS
 from axil.adapters.refusals import (
     DAMPED,
     EXPONENTIAL,
     LOGIT,
     OTHER_GRADIENTS,
+    OTHER_ROWS,
+    OTHER_TARGETS,
+    OTHER_WEIGHTS,
     RANKED,
     SOFTMAX,
     Refusal,
     by_name,
 )
-from axil.adapters.xgboost.document import ModelDocument, XGBoostSettings
+from axil.adapters.xgboost.document import ModelDocument, XGBoostSettings, root_hessians
 from axil.adapters.xgboost.percentile import PERCENTILES
 from axil.arrays import BoolArray
 from axil.errors import UnsupportedModelError
@@ -30,7 +32,7 @@ from axil.errors import UnsupportedModelError
 
 @dataclass(frozen=True)
 class XGBoostReading:
-    """All that a refusal may look at."""
+    """What a model says about its fit: all that a refusal may look at."""
 
     settings: XGBoostSettings
     model: ModelDocument | None  #: None for a booster without trees
@@ -53,7 +55,7 @@ class XGBoostReading:
 
 SQUARED_ERROR = ("reg:squarederror", "reg:linear")
 _L2 = 'Fit with objective="reg:squarederror" instead.'
-_SMOOTH = {  # losses whose gradients are replayed: reason, condition
+_WITH_GRADIENTS = {  # losses whose gradients are replayed: reason, condition
     "reg:squaredlogerror": ("residuals are taken between logarithms", "(ii)"),
     "reg:pseudohubererror": (DAMPED, "(ii)"),
     **dict.fromkeys(("reg:logistic", "binary:logistic", "binary:logitraw"), (LOGIT, "(i)")),
@@ -77,14 +79,17 @@ _GROWERS = {
 
 
 def _is_stepped(reading: XGBoostReading) -> bool:
-    is_ranked = reading.objective in PERCENTILES and reading.model is not None
-    return is_ranked and reading.model is not None and reading.model.is_stepped
+    """Return whether leaves are Newton steps of an objective that XGBoost fitted by percentiles until 3.3."""
+    if reading.model is None or reading.objective not in PERCENTILES:
+        return False
+    return reading.model.is_stepped
 
 
 def _smoothed_steps(reading: XGBoostReading) -> str:
     """Return the objective of a model whose leaves are Newton steps of a smoothed loss: from XGBoost 3.4 on."""
-    is_smoothed = _is_stepped(reading) and not _corner_steps(reading)
-    return f"{reading.objective} of XGBoost 3.4 or later" if is_smoothed else ""
+    if not _is_stepped(reading) or _corner_steps(reading):
+        return ""
+    return f"{reading.objective} of XGBoost 3.4 or later"
 
 
 def _corner_steps(reading: XGBoostReading) -> str:
@@ -93,64 +98,62 @@ def _corner_steps(reading: XGBoostReading) -> str:
     if model is None or not _is_stepped(reading):
         return ""
     is_older = model.version < (3, 4) and "grow_colmaker" in reading.settings.updaters
-    return f"{reading.objective} with grow_colmaker" if is_older or model.has_unit_hessians else ""
+    if not is_older and not model.has_unit_hessians:
+        return ""
+    return f"{reading.objective} with grow_colmaker"
 
 
 def _shared_monotone(reading: XGBoostReading) -> str:
-    bound = (
-        reading.model is not None and reading.model.shared and any(reading.settings.monotone_signs)
-    )
-    return (
-        f"{reading.settings.text('monotone_constraints')} with multi_output_tree" if bound else ""
-    )
+    """Return the monotone constraints of trees for several outputs."""
+    is_shared = reading.model is not None and reading.model.shared
+    if not is_shared or not any(reading.settings.monotone_signs):
+        return ""
+    return f"{reading.settings.text('monotone_constraints')} with multi_output_tree"
 
 
 def _updater(reading: XGBoostReading) -> str:
-    others = [
-        name for name in reading.settings.updaters if name not in _GROWERS | {"prune", "sync"}
-    ]
-    grown = any(name in _GROWERS for name in reading.settings.updaters)
-    return ",".join(others) or ("" if grown else ",".join(reading.settings.updaters) or "none")
+    """Return the updaters that do not grow trees, or all of them where none does."""
+    updaters = reading.settings.updaters
+    changing = [name for name in updaters if name not in _GROWERS | {"prune", "sync"}]
+    if changing:
+        return ",".join(changing)
+    if any(name in _GROWERS for name in updaters):
+        return ""
+    return ",".join(updaters) or "none"
 
 
 def _lost_subsample(reading: XGBoostReading) -> str:
-    """Trees that were fitted on more rows or fewer though the settings know of no sampling."""
-    if reading.model is None or reading.settings.number("subsample") < 1:
+    """Return the sampling of trees that were fitted on more rows or fewer though the settings know of none."""
+    subsample = reading.settings.number("subsample")
+    if reading.model is None or subsample < 1:
         return ""
-    hessians = [tree.node_hessians for tree in reading.model.trees]
-    roots = np.array([hessian[0] for hessian in hessians if hessian is not None])
-    vary = len(roots) > 0 and float(np.ptp(roots)) > 1e-5 * float(roots.max())
-    return (
-        f"{reading.settings.number('subsample'):g}, but its trees saw different rows"
-        if vary
-        else ""
-    )
+    hessians = root_hessians(reading.model.trees)
+    if len(hessians) == 0 or float(np.ptp(hessians)) <= 1e-5 * float(hessians.max()):
+        return ""
+    return f"{subsample:g}, but its trees saw different rows"
 
 
 def _shared_base(reading: XGBoostReading) -> str:
+    """Return what is wrong with one base_score that was estimated for several outputs."""
     model = reading.model
-    shared = (
-        model is not None
-        and model.n_outputs > 1
-        and len(model.base_score) == 1
-        and model.base_estimated
-    )
-    return "estimated, one number for all outputs" if shared else ""
+    if model is None or model.n_outputs == 1 or len(model.base_score) > 1:
+        return ""
+    return "estimated, one number for all outputs" if model.base_estimated else ""
 
 
 def _both_strategies(reading: XGBoostReading) -> str:
-    widths = set() if reading.model is None else {tree.n_outputs for tree in reading.model.trees}
-    return "one_output_per_tree and multi_output_tree in turns" if len(widths) > 1 else ""
+    """Return both values of multi_strategy where the model has trees of both kinds."""
+    if reading.model is None or len({tree.n_outputs for tree in reading.model.trees}) == 1:
+        return ""
+    return "one_output_per_tree and multi_output_tree in turns"
 
 
 def _by_others(reading: XGBoostReading) -> str:
-    """Trees for several outputs whose splits know of fewer: they were chosen by gradients of their own."""
+    """Return the objective of trees for several outputs whose splits were chosen by gradients of their own."""
     trees = () if reading.model is None else reading.model.trees
-    return (
-        "custom, with split_grad"
-        if any(tree.n_outputs > 1 and tree.split_by_others for tree in trees)
-        else ""
-    )
+    if any(tree.n_outputs > 1 and tree.split_by_others for tree in trees):
+        return "custom, with split_grad"
+    return ""
 
 
 #: Settings that change how leaves are made and are replayed exactly; those that only choose splits are not listed.
@@ -179,7 +182,7 @@ CONTINUED: Refusal[XGBoostReading] = Refusal(
 
 
 def continued(first: int, agree: BoolArray) -> UnsupportedModelError | None:
-    """The refusal of a model that XGBoost 3.4 continued from percentiles; ``first`` is the first tree of steps."""
+    """Return the refusal of a model that XGBoost 3.4 continued from percentiles; ``first`` is the first tree of steps."""
     if agree.all() or not agree[:first].all():
         return None
     return CONTINUED.error(f"Newton steps from tree {first} on, percentiles before it")
@@ -199,7 +202,9 @@ SPLIT_BY_OTHERS: Refusal[XGBoostReading] = Refusal(
 
 
 def pruned(first: int, agree: BoolArray) -> UnsupportedModelError | None:
-    """The refusal of trees that were pruned after the fit, which no model records; ``first`` is the first that lacks nodes.
+    """Return the refusal of trees that were pruned after the fit, which no model records.
+
+    ``first`` is the first tree that lacks nodes.
 
     A tree that was pruned keeps what its nodes were fitted to, but those after it were fitted to what it had left over
     before: the data agree up to it and not beyond. Other data than those of the fit would not agree from the start.
@@ -223,7 +228,9 @@ REFUSALS: tuple[Refusal[XGBoostReading], ...] = (
         "objective", lambda reading: reading.custom, OTHER_GRADIENTS, _L2, "(ii)", derivative=True
     ),
     SPLIT_BY_OTHERS,
-    *by_name("objective", lambda reading: [reading.objective], _SMOOTH, _L2, derivative=True),
+    *by_name(
+        "objective", lambda reading: [reading.objective], _WITH_GRADIENTS, _L2, derivative=True
+    ),
     *by_name("objective", lambda reading: [reading.objective], _OTHERS, _L2),
     Refusal(
         "objective",
@@ -328,6 +335,7 @@ _VALUES = (
 
 
 def causes(what: str, sampled: bool) -> str:
-    """The most likely reasons for a disagreement in "counts", "weights" or "values", one per line."""
-    first, *others = {"counts": _COUNTS, "weights": (OTHER_WEIGHTS,)}.get(what, _VALUES)
-    return "\n".join((first, *(_SAMPLED if sampled else ()), *others))
+    """Return the most likely reasons for a disagreement in "counts", "weights" or "values", one per line."""
+    first, *rest = {"counts": _COUNTS, "weights": (OTHER_WEIGHTS,)}.get(what, _VALUES)
+    reasons = [first, *_SAMPLED, *rest] if sampled else [first, *rest]
+    return "\n".join(reasons)
