@@ -9,10 +9,26 @@ from sklearn.ensemble import RandomForestRegressor
 
 import axil
 from axil.errors import InputError
-from axil.output.site_map import HEIGHT, LARGEST, MARGIN, WIDTH, Places, distance_text, sheets, svg
+from axil.output.site_map import (
+    HEIGHT,
+    LARGEST,
+    MARGIN,
+    WIDTH,
+    Places,
+    distance_text,
+    drawing,
+    sheets,
+)
+from axil.templates import render
 from tests.output.page.page_models import HOSTILE, data_of
 
 DRAWS = np.random.default_rng(1)
+
+
+def svg(sheets, i, titles, label):
+    """The markup of drawing i; "" where there is none."""
+    placed = drawing(sheets, i, titles, label)
+    return render("map.html", map=placed) if placed is not None else ""
 
 
 def great_circle(a, b):

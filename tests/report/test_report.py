@@ -92,7 +92,7 @@ class Page(HTMLParser):
     def handle_data(self, data):
         if self.inside:
             self.cells[-1][-1] += data
-        elif self.tags[-1] != "style":
+        elif self.tags and self.tags[-1] != "style":
             self.words.append(data)
 
 

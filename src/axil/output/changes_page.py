@@ -1,41 +1,45 @@
-"""A page of changes: for each prediction a bar for every part of its change, and a table of the rows that did most."""
+"""Write the page of a comparison: the parts of each change as bars, and a table of the rows that did most."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from axil.inputs import as_frame
-from axil.markup import table
-from axil.output.page import template
-from axil.output.page.about import as_words
-from axil.scale import IDENTITY, TargetScale
+from axil.output.page import document
+from axil.output.page.options import as_words
+from axil.scale import TargetScale
+from axil.templates import render
 
 NOTE = (
     "Rows are matched by label. Effects of rows, and all parts but the last, keep the splits of the old model; new splits are "
     "what the retraining did beyond the data. "
 )
+NARROWEST = 0.3  # percent of the width that a bar has at least
 
 
-PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<title>{title}</title>
-<style>{style}</style>
-</head>
-<body>
-<h1>{title}</h1>
-<p>{note}</p>
-{body}
-</body>
-</html>
-"""
+@dataclass(frozen=True)
+class Bar:
+    """One part of a change, from ``left`` on; both are percentages of the drawing's width."""
+
+    name: str
+    amount: str
+    left: float
+    width: float
+    is_negative: bool
+
+
+@dataclass(frozen=True)
+class ChangeSection:
+    """The change of one prediction, as its section of the page shows it."""
+
+    name: str
+    summary: str
+    bars: list[Bar]
+    rows: list[list[object]]
 
 
 def write(
@@ -47,95 +51,124 @@ def write(
     title: str | None,
     target: str | None,
 ) -> str | None:
-    """The page of a table of changes and of the rows that did most; its text if there is no path.
+    """Write the page of a comparison, or return its text if there is no path.
 
-    The parts of a model fitted to logarithms are factors, as in its waterfall.
+    The parts of a model fitted to logarithms are factors, as in its waterfall plot.
+
+    Parameters
+    ----------
+    changed : frame
+        A line for each prediction, with its parts.
+    top : frame
+        The training rows that did most for each prediction.
+    parts : sequence of str
+        The names of the parts.
+    scale : TargetScale
+        The scale of the fit.
+    path : str, path or None
+        The file to write.
+    title, target : str, optional
+        The title of the page, and the name of the target.
     """
-    place, title, target = (
-        template.as_target(path),
-        as_words(title, "title"),
-        as_words(target, "target"),
+    file = document.as_target(path)
+    title = as_words(title, "title")
+    target = as_words(target, "target")
+    if title is None:
+        of_target = "" if target is None else f" of {target}"
+        title = f"Why predictions{of_target} changed"
+    predictions = _columns(changed)
+    rows = _columns(top)
+    rows_per_prediction = len(rows["query"]) // max(len(predictions["query"]), 1)
+    listed = [column for column in rows if column not in ("query", "output", "rank")]
+    changes = []
+    for i in range(len(predictions["query"])):
+        start = i * rows_per_prediction
+        stop = min(start + rows_per_prediction, len(rows["query"]))
+        cells = [
+            [_cell(column, rows[column][j], scale) for column in listed] for j in range(start, stop)
+        ]
+        changes.append(_change(predictions, i, parts, scale, cells))
+    text = render(
+        "changes/page.html",
+        title=title,
+        note=NOTE + _sum_note(scale),
+        changes=changes,
+        table_caption="Training rows that did most, splits kept",
+        header=[_head(column, scale) for column in listed],
     )
-    head = title or f"Why predictions{'' if target is None else f' of {target}'} changed"
-    lines, rows = _columns(changed), _columns(top)
-    k = len(rows["query"]) // max(len(lines["query"]), 1)
-    body = [
-        _section(lines, rows, i, slice(i * k, i * k + k), parts, scale)
-        for i in range(len(lines["query"]))
-    ]
-    policy = "default-src 'none'; style-src 'unsafe-inline'"
-    text = PAGE.format(
-        policy=policy,
-        title=escape(head),
-        style=template.part_of("changes.css"),
-        note=escape(NOTE + _sum(scale)),
-        body="".join(body),
-    )
-    return template.saved(text, place)
+    return document.saved(text + "\n", file)
 
 
 def _columns(frame: Any) -> dict[str, list[Any]]:
-    known = as_frame(frame)
-    assert known is not None
-    return {name: known[name].to_list() for name in known.columns}
+    """Return the columns of a frame as lists."""
+    table = as_frame(frame)
+    assert table is not None
+    return {name: table[name].to_list() for name in table.columns}
 
 
-def _sum(scale: TargetScale) -> str:
-    """The sentence that says what the parts come to."""
-    if not scale.is_log:
-        return f"The parts sum to the change{'' if scale.is_identity else f', on the scale of the fit: {scale.name}'}."
-    more = f" of {scale.shift:g} + the prediction" if scale.shift else ""
-    return f"The parts are factors{more}, and multiply to the change."
+def _sum_note(scale: TargetScale) -> str:
+    """Return the sentence that says how the parts combine to the change."""
+    if scale.is_log:
+        shifted = f" of {scale.shift:g} + the prediction" if scale.shift else ""
+        return f"The parts are factors{shifted}, and multiply to the change."
+    if scale.is_identity:
+        return "The parts sum to the change."
+    return f"The parts sum to the change, on the scale of the fit: {scale.name}."
 
 
-def _section(
-    lines: dict[str, list[Any]],
-    rows: dict[str, list[Any]],
+def _change(
+    predictions: dict[str, list[Any]],
     i: int,
-    own: slice,
     parts: Sequence[str],
     scale: TargetScale,
-) -> str:
-    """One prediction."""
-    name = str(lines["query"][i]) + (f", output {lines['output'][i]}" if "output" in lines else "")
-    before, after = lines["before"][i], lines["after"][i]
-    values = {part: lines[scale.label(part)][i] for part in parts}
-    shown = {part: value for part, value in values.items() if value or part != "base"}
-    ends = np.cumsum([0.0, *shown.values()])  # from the old prediction
-    low, high = float(ends.min()), float(ends.max())
-    width = (high - low) or 1.0
-    bars = [
-        _bar(part if scale.is_log else scale.label(part), value, float(start) - low, width, scale)
-        for (part, value), start in zip(shown.items(), ends)
-    ]
-    effect = scale.label("effect")
-    listed = [column for column in rows if column not in ("query", "output", "rank")]
-    cells = [
-        [_cell(rows[column][j], scale if column == effect else IDENTITY) for column in listed]
-        for j in range(own.start, min(own.stop, len(rows["query"])))
-    ]
-    product = f", {_amount(float(ends[-1]), scale)}" if scale.is_log else ""
-    first = f"<p>{before:,.6g} → {after:,.6g}, a change of {after - before:+,.6g}{product}</p>"
-    headers = ["factor" if scale.is_log and column == effect else column for column in listed]
-    below = table("Training rows that did most, splits kept", cells, headers)
-    return f"<section><h2>{escape(name)}</h2>{first}{''.join(bars)}{below}</section>\n"
+    rows: list[list[object]],
+) -> ChangeSection:
+    """Return the section of prediction i, with the cells of its training rows."""
+    name = str(predictions["query"][i])
+    if "output" in predictions:
+        name += f", output {predictions['output'][i]}"
+    before = predictions["before"][i]
+    after = predictions["after"][i]
+    values = {part: predictions[scale.label(part)][i] for part in parts}
+    values = {part: value for part, value in values.items() if value or part != "base"}
+    ends = np.cumsum([0.0, *values.values()])  # relative to the old prediction
+    lowest = float(ends.min())
+    width = float(ends.max()) - lowest or 1.0
+    bars = []
+    for (part, value), start in zip(values.items(), ends.tolist()):
+        label = part if scale.is_log else scale.label(part)
+        left = 100 * (min(start, start + value) - lowest) / width
+        size = max(100 * abs(value) / width, NARROWEST)
+        bars.append(Bar(label, _amount(value, scale), left, size, value < 0))
+    summary = f"{before:,.6g} → {after:,.6g}, a change of {after - before:+,.6g}"
+    if scale.is_log:
+        summary += f", {_amount(float(ends[-1]), scale)}"
+    return ChangeSection(name, summary, bars, rows)
 
 
 def _amount(value: float, scale: TargetScale) -> str:
-    """A part of a change: for logarithms a factor."""
-    return f"× {float(scale.factors(np.array(value))):,.5g}" if scale.is_log else f"{value:+,.5g}"
+    """Return a part of a change as text: a factor for logarithms."""
+    if scale.is_log:
+        return f"× {_factor(value, scale):,.5g}"
+    return f"{value:+,.5g}"
 
 
-def _bar(name: str, value: float, start: float, width: float, scale: TargetScale) -> str:
-    left, size = 100 * min(start, start + value) / width, 100 * abs(value) / width
-    kind = ' class="less"' if value < 0 else ""
-    return (
-        f'<div class="bar"><span>{escape(name)}</span><span>{_amount(value, scale)}</span>'
-        f'<div><i{kind} style="margin-left:{left:.2f}%;width:{max(size, 0.3):.2f}%"></i></div></div>'
-    )
+def _factor(value: float, scale: TargetScale) -> float:
+    """Return the factor that a difference of logarithms stands for."""
+    return float(scale.factors(np.array(value)))
 
 
-def _cell(value: Any, scale: TargetScale) -> Any:
+def _head(column: str, scale: TargetScale) -> str:
+    """Return the head of a column of training rows."""
+    if scale.is_log and column == scale.label("effect"):
+        return "factor"
+    return column
+
+
+def _cell(column: str, value: Any, scale: TargetScale) -> object:
+    """Return a cell of the table of training rows, empty where the value is missing."""
     if value is None or value != value:
         return ""
-    return float(scale.factors(np.array(value))) if scale.is_log else value
+    if scale.is_log and column == scale.label("effect"):
+        return _factor(value, scale)
+    return value

@@ -1,4 +1,4 @@
-"""Maps of a prediction and its comparables: latitudes and longitudes -> places on a small drawing, and that as inline SVG.
+"""Place a prediction and its comparables on a small map, which ``templates/map.html`` draws as inline SVG.
 
 Local maps need no projection of the whole earth: east is longitude times the cosine of the latitude, north is latitude. No
 streets are drawn, so that nothing has to be fetched.
@@ -7,8 +7,7 @@ streets are drawn, so that nothing has to be fetched.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from html import escape
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +49,33 @@ class Sheets:
     query: FloatArray  #: (m, 2) the query's own x and y; nan for a drawing that there is none of
     bar: FloatArray  #: (m, 2) the scale bar: its length on the drawing, and the distance that it stands for
     unit: str  #: of distances
+
+
+@dataclass(frozen=True)
+class Circle:
+    """A comparable on a map: its middle, radius, name, and number in the table."""
+
+    x: float
+    y: float
+    radius: float
+    title: str
+    number: int
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """The map of one prediction, at (x, y), and of its comparables, with a scale bar."""
+
+    label: str
+    circles: list[Circle]
+    x: float
+    y: float
+    bar_length: float
+    bar_text: str  #: the distance that the scale bar stands for
+    bar_x: ClassVar[float] = MARGIN / 2
+    bar_y: ClassVar[float] = HEIGHT - MARGIN / 2
+    width: ClassVar[int] = WIDTH
+    height: ClassVar[int] = HEIGHT
 
 
 def as_places(given: Any, known: Columns) -> Places | None:
@@ -131,30 +157,28 @@ def distance_text(away: float, unit: str, form: str = ".1f") -> str:
     )
 
 
-def svg(one: Sheets, i: int, titles: list[str], about: str) -> str:
-    """Drawing i as markup, a number in each circle, the largest below; empty where the query has no place.
+def drawing(sheets: Sheets, i: int, titles: list[str], label: str) -> Drawing | None:
+    """Return drawing i for the template, the largest circle first; None where the query has no place.
 
-    Colours are the style's: classes up (a positive weight), you (the query), bar, soft.
+    Parameters
+    ----------
+    sheets : Sheets
+        The drawings of a batch of predictions.
+    i : int
+        The position of the prediction in the batch.
+    titles : list of str
+        The names of the comparables, in their order.
+    label : str
+        A description of the map for screen readers.
     """
-    if np.isnan(one.query[i]).any():
-        return ""
-    made = [
-        f'<svg class="map" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(about)}">'
-    ]
-    for j in np.argsort(-one.radius[i], kind="stable").tolist():
-        x, y, r = one.x[i, j], one.y[i, j], one.radius[i, j]
-        if j < len(titles) and not np.isnan(x):
-            made.append(
-                f'<g><title>{escape(titles[j])}</title><circle cx="{x:.1f}" cy="{y:.1f}" r="{r:.1f}"/>'
-                f'<text x="{x:.1f}" y="{y:.1f}">{j + 1}</text></g>'
-            )
-    x, y = one.query[i]
-    length, away = one.bar[i]
-    made.append(f'<path class="you" d="M{x:.1f} {y - 9:.1f}l9 9-9 9-9-9z"/>')
-    left, low = MARGIN / 2, HEIGHT - MARGIN / 2
-    made.append(f'<path class="bar" d="M{left:g} {low - 5:g}v5h{length:.1f}v-5"/>')
-    text = distance_text(away, one.unit, "g")
-    made.append(
-        f'<text class="bar" x="{left + length + 6:.1f}" y="{low - 3:g}">{text}</text></svg>'
-    )
-    return "".join(made)
+    if np.isnan(sheets.query[i]).any():
+        return None
+    circles = []
+    for j in np.argsort(-sheets.radius[i], kind="stable").tolist():
+        if j < len(titles) and not np.isnan(sheets.x[i, j]):
+            x, y, radius = sheets.x[i, j], sheets.y[i, j], sheets.radius[i, j]
+            circles.append(Circle(float(x), float(y), float(radius), titles[j], j + 1))
+    x, y = sheets.query[i].tolist()
+    bar_length, bar_distance = sheets.bar[i].tolist()
+    bar_text = distance_text(bar_distance, sheets.unit, "g")
+    return Drawing(label, circles, x, y, bar_length, bar_text)

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+import axil.templates
 from axil.adapters.bags import RecordedBags
 from axil.adapters.boosted_fit import BoostedFit
 from axil.adapters.contract import Adapter, Model
@@ -17,7 +18,6 @@ from axil.arrays import FloatArray, IntArray
 from axil.errors import ExactnessError, counted
 from axil.inputs import take_rows
 from axil.machine.arrays import largest_size
-from axil.markup import table
 from axil.replay.radius import Held
 from axil.replay.recover import Replay
 from axil.replay.walk import leaf_totals
@@ -110,7 +110,8 @@ class Verification:
         return "\n".join([title, *(f"  {name:<14} {found}" for name, found in lines)])
 
     def _repr_html_(self) -> str:
-        return table(*self._lines())
+        title, lines = self._lines()
+        return axil.templates.render("table.html", caption=title, header=[], rows=lines)
 
 
 @dataclass(frozen=True)

@@ -2,264 +2,284 @@
 
 from __future__ import annotations
 
-from functools import cache
-from html import escape
+from dataclasses import dataclass
 
 import numpy as np
 
 from axil.output import site_map
-from axil.output.page.template import hashed, part_of
 from axil.report.content import RAISED, Cases
 from axil.report.wording import Words, cell, difference, percent, row_name
+from axil.templates import render as render_template
 
-SHORT = 14  # letters of a cell that stay on one line on a screen
-UNBROKEN = 28  # letters of a word, such as a hyphenated label, that stay on one line
-FAR = 2.0  # times the estimate: an adjusted target beyond it, or below its inverse, is not shown without a word
-OFF = 0.05  # of the estimate: how far from it the mean of the adjusted targets needs no word
-
-
-@cache
-def style() -> str:
-    """The style of every page, short."""
-    lines = f"{part_of('page.css', 'axil.report')}\n{part_of('site_map.css', 'axil.output')}".splitlines()
-    return (
-        "".join(line.strip() for line in lines)
-        .replace("; }", "}")
-        .replace(" { ", "{")
-        .replace("{ ", "{")
-        .replace(": ", ":")
-    )
+SHORT_TEXT = 14  # letters of a cell that stay on one line on a screen
+SHORT_WORD = 28  # letters of one word, such as a hyphenated label, that stay on one line
+FAR_RATIO = 2.0  # adjusted targets this many times above or below the estimate get a warning
+NEAR_SHARE = 0.05  # of the estimate; the mean of the adjusted targets needs no note within it
 
 
-@cache
-def _head() -> str:
-    return (
-        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f'<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; style-src {hashed(style())}">'
-        f"<style>{style()}</style>"
-    )
+@dataclass(frozen=True)
+class TableCell:
+    """A cell of the table, with a difference from the explained row or a warning below its text."""
 
+    text: str = ""
+    difference: str = ""
+    warning: str = ""
+    label: str = ""  #: beside the text on narrow screens, in place of the column's head
 
-def render(known: Cases, i: int, name: str, words: Words, sure: str, back: str) -> str:
-    """The page of prediction i, whole; ``sure`` is the coverage of its interval in words, ``back`` the way to the index."""
-    about, lines = escape(words.query), range(known.first[i], known.first[i + 1])
-    dates = known.shown.dates
-    asof = "" if dates is None else f" as of {cell(dates[1][known.places[i]], np.inf)}"
-    parts = [
-        _head(),
-        f"<title>{escape(name)}: {escape(words.title)}</title></head><body><header>"
-        f'<p class="soft">{escape(words.title)}</p><h1>{escape(name)}</h1></header>'
-        f"<section><p>Estimated {escape(words.target)}{escape(asof)}</p>"
-        f'<p class="value">{escape(words.amount(known.values[i]))}</p>',
-        _sure(known, i, words, sure),
-        _retrained(known, i, words),
-        f"</section><section><h2>Which {escape(words.rows)} {'carry it' if known.alike is None else 'are like it'}</h2>"
-        f"<p>{escape(_carried(known, i, words))}</p>",
-    ]
-    if len(lines):
-        mean = _mean(known, i, words)
-        parts += [
-            _table(known, i, words),
-            f"<p>{escape(mean)}</p>" if mean else "",
-            _notes(known, lines, words),
-        ]
-    parts.append("</section>")
-    drawn = _map(known, i, lines, words)
-    if drawn:
-        parts.append(
-            f'<section><h2>Where they are</h2>{drawn}<p class="soft">The diamond is this {about}; the numbers are those of the '
-            "table, in larger circles where they count more. North is up. Streets are not drawn.</p></section>"
-        )
-    parts.append(
-        f'<footer class="soft"><p>All figures are computed from the model itself, without approximation. They say what this '
-        f"model makes of each {escape(words.target)}; a model made anew might make something else of it.</p>"
-        f'<p class="back"><a href="{back}">All pages</a></p></footer></body></html>\n'
-    )
-    return "".join(parts)
-
-
-def _sure(known: Cases, i: int, words: Words, sure: str) -> str:
-    """A sentence on the interval; nothing where there is none."""
-    if known.interval is None:
+    @property
+    def css_class(self) -> str:
+        """The class of cells that are short enough to stay on one line."""
+        if len(self.text) <= SHORT_WORD and " " not in self.text:
+            return "n"
+        if len(self.text) <= SHORT_TEXT:
+            return "s"
         return ""
-    lower, upper = (escape(words.amount(ends[i])) for ends in known.interval)
-    held = f"{sure} such ranges hold the {escape(words.target)}"
-    return f"<p>How sure is this? Between <b>{lower}</b> and <b>{upper}</b>: {held}.</p>"
 
 
-def _retrained(known: Cases, i: int, words: Words) -> str:
-    """A sentence on real refits; nothing where none were made."""
-    if known.shown.refits is None:
+@dataclass(frozen=True)
+class TableRow:
+    """A row of the table; the explained row and the mean are highlighted."""
+
+    cells: list[TableCell]
+    is_highlighted: bool = False
+
+
+@dataclass(frozen=True)
+class ComparablesTable:
+    """The table of the listed rows, below the explained row."""
+
+    heads: list[str]
+    rows: list[TableRow]
+
+
+def render(cases: Cases, i: int, name: str, words: Words, coverage: str, index: str) -> str:
+    """Return the whole page of one prediction.
+
+    Parameters
+    ----------
+    cases : Cases
+        The batch that holds the prediction.
+    i : int
+        The position of the prediction in the batch.
+    name : str
+        The label of the explained row.
+    words : Words
+        The names of things on the page.
+    coverage : str
+        The coverage of the interval in words, such as "9 of 10".
+    index : str
+        The relative address of the index.
+    """
+    lines = range(cases.first[i], cases.first[i + 1])
+    has_lines = len(lines) > 0
+    return render_template(
+        "report/case.html",
+        name=name,
+        words=words,
+        date=_estimate_date(cases, i),
+        estimate=words.amount(cases.values[i]),
+        interval=_interval(cases, i, words),
+        coverage=coverage,
+        retraining=_retraining(cases, i, words),
+        by_similarity=cases.alike is not None,
+        listed_rows=_listed_rows_note(cases, i, words),
+        table=_table(cases, i, words) if has_lines else None,
+        mean_note=_mean_note(cases, i, words) if has_lines else "",
+        column_notes=_column_notes(cases, lines, words) if has_lines else "",
+        map=_map(cases, i, lines, words) if has_lines else None,
+        index=index,
+    )
+
+
+def _estimate_date(cases: Cases, i: int) -> str:
+    """Return the date of the estimate, or "" where none is known."""
+    if cases.shown.dates is None:
         return ""
-    moved, value = known.shown.refits[known.places[i]], known.values[i]
-    share = f" ({percent(abs(moved / value))})" if value else ""
-    by = escape(f"{words.amount(moved, value)}{share}")
-    return f"<p>A model trained again from the start would move this estimate by about <b>± {by}</b>.</p>"
+    return cell(cases.shown.dates[1][cases.places[i]], np.inf)
 
 
-def _carried(known: Cases, i: int, words: Words) -> str:
-    """Sentences on the rows listed, and on what they mean for the estimate."""
-    listed, n = int(known.first[i + 1] - known.first[i]), known.shown.n_train
-    made = f"The model makes this estimate from {n:,} {words.rows}. "
-    if not listed:
-        return made + f"None of these {words.rows} meets the conditions."
-    may = " of those that may be shown" if known.shown.is_restricted else ""
-    if known.alike is None:
-        which = f"are the {listed} that count most" if listed > 1 else "is the one that counts most"
+def _interval(cases: Cases, i: int, words: Words) -> tuple[str, str] | None:
+    """Return the lower and upper end of the interval, or None without intervals."""
+    if cases.interval is None:
+        return None
+    lower, upper = cases.interval
+    return words.amount(lower[i]), words.amount(upper[i])
+
+
+def _retraining(cases: Cases, i: int, words: Words) -> str:
+    """Return how far retraining moves the estimate, or "" where no refits are known."""
+    if cases.shown.refits is None:
+        return ""
+    spread = cases.shown.refits[cases.places[i]]
+    return f"{words.amount(spread, cases.values[i])}{_share_of(spread, cases.values[i])}"
+
+
+def _share_of(change: float, value: float) -> str:
+    """Return a change as a percentage of a value in brackets, or "" for a value of zero."""
+    if not value:
+        return ""
+    return f" ({percent(abs(change / value))})"
+
+
+def _listed_rows_note(cases: Cases, i: int, words: Words) -> str:
+    """Return sentences on the listed rows, and on their effect on the estimate."""
+    n_listed = int(cases.first[i + 1] - cases.first[i])
+    n_train = cases.shown.n_train
+    note = f"The model makes this estimate from {n_train:,} {words.rows}. "
+    if not n_listed:
+        return f"{note}None of these {words.rows} meets the conditions."
+    if cases.alike is None:
+        listed = f"are the {n_listed} that count most"
+        if n_listed == 1:
+            listed = "is the one that counts most"
     else:
-        which = (
-            f"{f'are the {listed}' if listed > 1 else 'is the one'} most like this {words.query}"
-        )
-    made += f"Listed {which}{may}. "
-    moved, value = known.moved[i], known.values[i]
-    if np.isnan(moved):
-        return made.strip()
-    whose = f"the {words.target} of each of them" if listed > 1 else f"its {words.target}"
-    share = f" ({percent(abs(moved / value))})" if value else ""
-    way = "higher" if moved >= 0 else "lower"
-    made += f"If {whose} had been {percent(RAISED)} higher, the estimate would be {words.amount(abs(moved), value)}{share} {way}"
-    return made + (f"; the other {n - listed:,} make the rest of it." if n > listed else ".")
+        listed = f"are the {n_listed} most like this {words.query}"
+        if n_listed == 1:
+            listed = f"is the one most like this {words.query}"
+    restriction = " of those that may be shown" if cases.shown.is_restricted else ""
+    note += f"Listed {listed}{restriction}."
+    change, value = cases.moved[i], cases.values[i]
+    if np.isnan(change):
+        return note
+    targets = f"its {words.target}"
+    if n_listed > 1:
+        targets = f"the {words.target} of each of them"
+    direction = "higher" if change >= 0 else "lower"
+    amount = f"{words.amount(abs(change), value)}{_share_of(change, value)}"
+    note += f" If {targets} had been {percent(RAISED)} higher, the estimate would be {amount} {direction}"
+    if n_train > n_listed:
+        return f"{note}; the other {n_train - n_listed:,} make the rest of it."
+    return f"{note}."
 
 
-def _table(known: Cases, i: int, words: Words) -> str:
-    """The rows listed, largest first, below the query itself, and the mean of their adjusted targets."""
-    shown, estimate = known.shown, words.amount(known.values[i])
+def _table(cases: Cases, i: int, words: Words) -> ComparablesTable:
+    """Return the table of the listed rows, largest first, with the mean of their adjusted targets."""
+    lines = range(cases.first[i], cases.first[i + 1])
     heads = [
         words.rows.capitalize(),
         words.target.capitalize(),
         f"Adjusted to this {words.query}",
         "Effect of 10 % more",
     ]
-    if known.alike is not None:
+    if cases.alike is not None:
         heads.append("Alike")
-    if known.drawings is not None:
+    if cases.drawings is not None:
         heads.append("Distance")
-    is_ = [escape(head) for head in (*heads, *(words.name(name) for name in shown.names))]
-    own = [
-        "" if column is None else cell(column[i], plain)
-        for column, plain in zip(known.queried, shown.plain)
-    ]
-    made = [
-        "<table><thead><tr>",
-        *(f"<th>{head}</th>" for head in is_),
-        '</tr></thead><tbody><tr class="this">',
-    ]
-    made += [_cell(is_[0], f"This {words.query}"), "<td></td>", _cell("Estimate", estimate)]
-    made += ["<td></td>" for _ in heads[3:]]
-    made += [_cell(head, text) for head, text in zip(is_[len(heads) :], own)]
-    lines = range(known.first[i], known.first[i + 1])
+    columns = [words.name(name) for name in cases.shown.names]
+    estimate = TableCell(words.amount(cases.values[i]), label="Estimate")
+    features = _explained_features(cases, i)
+    empty = [TableCell() for _ in heads[3:]]
+    explained = [TableCell(f"This {words.query}"), TableCell(), estimate, *empty, *features]
+    rows = [TableRow(explained, is_highlighted=True)]
     for rank, line in enumerate(lines):
-        wrong = f"{words.target} looks wrong" if known.suspect[line] else ""
-        made.append("</tr><tr>")
-        made += [
-            _cell(is_[0], f"{rank + 1}.\u00a0{row_name(known.rows[line])}", word=wrong),
-            _cell(is_[1], words.amount(known.targets[line])),
-            _cell(is_[2], words.amount(known.adjusted[line]), word=_far(known, i, line)),
-            _cell(is_[3], words.change(known.moves[line], known.values[i])),
-        ]
-        if known.alike is not None:
-            made.append(_cell("Alike", percent(known.alike[line])))
-        if known.drawings is not None:
-            made.append(
-                _cell(
-                    "Distance",
-                    site_map.distance_text(known.drawings.away[i, rank], known.drawings.unit),
-                )
-            )
-        for head, row, queried, plain in zip(
-            is_[len(heads) :], known.own, known.queried, shown.plain
-        ):
-            gap = "" if row is None or queried is None else difference(row[line], queried[i], plain)
-            made.append(_cell(head, "" if row is None else cell(row[line], plain), gap))
-    made.append("</tr>")
+        rows.append(TableRow(_listed_row(cases, i, rank, line, words)))
     if len(lines) > 1:
-        mean = words.amount(known.adjusted[lines.start : lines.stop].mean())
-        made += [
-            '<tr class="this">',
-            _cell(is_[0], f"Mean of these {len(lines)}"),
-            "<td></td>",
-            _cell(is_[2], mean),
-        ]
-        made += ["<td></td>" for _ in is_[3:]]
-    made.append("</tr></tbody></table>")
-    return "".join(made)
+        mean = words.amount(cases.adjusted[lines.start : lines.stop].mean())
+        label = TableCell(f"Mean of these {len(lines)}")
+        empty += [TableCell() for _ in columns]
+        rows.append(TableRow([label, TableCell(), TableCell(mean), *empty], is_highlighted=True))
+    return ComparablesTable([*heads, *columns], rows)
 
 
-def _cell(head: str, text: str, gap: str = "", word: str = "") -> str:
-    """A cell under a head that is escaped already, with a difference or a word of caution; short ones are not broken."""
-    if not text:
-        return "<td></td>"
-    kept = (
-        ' class="n"'
-        if len(text) <= UNBROKEN and " " not in text
-        else ' class="s"'
-        if len(text) <= SHORT
-        else ""
-    )
-    more = f" <small>({escape(gap)})</small>" if gap else ""
-    more += f' <small class="word">{escape(word)}</small>' if word else ""
-    return f'<td{kept} data-is="{head}">{escape(text)}{more}</td>'
+def _explained_features(cases: Cases, i: int) -> list[TableCell]:
+    """Return the columns of the explained row."""
+    cells = []
+    for column, commas_from in zip(cases.queried, cases.shown.plain):
+        if column is None:
+            cells.append(TableCell())
+        else:
+            cells.append(TableCell(cell(column[i], commas_from)))
+    return cells
 
 
-def _far(known: Cases, i: int, line: int) -> str:
-    """A word for an adjusted target that is far from the estimate; nothing for others."""
-    ratio = known.adjusted[line] / known.values[i] if known.values[i] else 1.0
-    return (
-        "more than twice the estimate"
-        if ratio > FAR
-        else "less than half the estimate"
-        if ratio < 1 / FAR
-        else ""
-    )
+def _listed_row(cases: Cases, i: int, rank: int, line: int, words: Words) -> list[TableCell]:
+    """Return the cells of one listed row; ``rank`` counts from zero."""
+    suspicion = f"{words.target} looks wrong" if cases.suspect[line] else ""
+    cells = [
+        TableCell(f"{rank + 1}.\u00a0{row_name(cases.rows[line])}", warning=suspicion),
+        TableCell(words.amount(cases.targets[line])),
+        TableCell(words.amount(cases.adjusted[line]), warning=_distance_warning(cases, i, line)),
+        TableCell(words.change(cases.moves[line], cases.values[i])),
+    ]
+    if cases.alike is not None:
+        cells.append(TableCell(percent(cases.alike[line])))
+    if cases.drawings is not None:
+        distance = cases.drawings.away[i, rank]
+        cells.append(TableCell(site_map.distance_text(distance, cases.drawings.unit)))
+    for row_column, query_column, commas_from in zip(cases.own, cases.queried, cases.shown.plain):
+        if row_column is None:
+            cells.append(TableCell())
+            continue
+        gap = ""
+        if query_column is not None:
+            gap = difference(row_column[line], query_column[i], commas_from)
+        cells.append(TableCell(cell(row_column[line], commas_from), gap))
+    return cells
 
 
-def _mean(known: Cases, i: int, words: Words) -> str:
-    """A sentence on the mean of the adjusted targets where it is off the estimate; nothing where it is near."""
-    lines = np.arange(known.first[i], known.first[i + 1])
-    adjusted, value = known.adjusted[lines], float(known.values[i])
-    gap = adjusted.mean() - value
-    if len(lines) < 2 or abs(gap) <= OFF * abs(value):
+def _distance_warning(cases: Cases, i: int, line: int) -> str:
+    """Return a warning for an adjusted target that is far from the estimate, else ""."""
+    if not cases.values[i]:
         return ""
-    odd = np.array([bool(known.suspect[line] or _far(known, i, line)) for line in lines])
-    said = f"The mean is {words.amount(abs(gap), value)} {'above' if gap > 0 else 'below'} the estimate"
-    rest = adjusted[~odd].mean() if odd.any() and not odd.all() else np.inf
-    if abs(rest - value) <= abs(gap) / 2:
-        *most, last = (str(rank + 1) for rank in np.flatnonzero(odd))
-        whose, them = (
-            (f"numbers {', '.join(most)} and {last}", "them") if most else (f"number {last}", "it")
-        )
-        return f"{said} because of {whose}; without {them} the mean is {words.amount(rest)}."
-    way = "higher" if gap > 0 else "lower"
+    ratio = cases.adjusted[line] / cases.values[i]
+    if ratio > FAR_RATIO:
+        return "more than twice the estimate"
+    if ratio < 1 / FAR_RATIO:
+        return "less than half the estimate"
+    return ""
+
+
+def _mean_note(cases: Cases, i: int, words: Words) -> str:
+    """Return why the mean of the adjusted targets differs from the estimate, or "" where it is near."""
+    lines = np.arange(cases.first[i], cases.first[i + 1])
+    adjusted = cases.adjusted[lines]
+    value = float(cases.values[i])
+    gap = adjusted.mean() - value
+    if len(lines) < 2 or abs(gap) <= NEAR_SHARE * abs(value):
+        return ""
+    side = "above" if gap > 0 else "below"
+    note = f"The mean is {words.amount(abs(gap), value)} {side} the estimate"
+    is_odd = np.array(
+        [bool(cases.suspect[line] or _distance_warning(cases, i, line)) for line in lines]
+    )
+    if is_odd.any() and not is_odd.all():
+        other_mean = adjusted[~is_odd].mean()
+        if abs(other_mean - value) <= abs(gap) / 2:
+            *numbers, last = [str(rank + 1) for rank in np.flatnonzero(is_odd)]
+            reason, them = f"number {last}", "it"
+            if numbers:
+                reason, them = f"numbers {', '.join(numbers)} and {last}", "them"
+            return f"{note} because of {reason}; without {them} the mean is {words.amount(other_mean)}."
+    direction = "higher" if gap > 0 else "lower"
     return (
-        f"{said}: on average the {words.target} of these {len(lines)} {words.rows} is {way} than the "
-        f"model expects of them. The estimate rests on all {known.shown.n_train:,} {words.rows}, not on these alone."
+        f"{note}: on average the {words.target} of these {len(lines)} {words.rows} is {direction} than the "
+        f"model expects of them. The estimate rests on all {cases.shown.n_train:,} {words.rows}, not on these alone."
     )
 
 
-def _notes(known: Cases, lines: range, words: Words) -> str:
-    """Sentences that explain the columns of the table."""
-    made = (
+def _column_notes(cases: Cases, lines: range, words: Words) -> str:
+    """Return sentences that explain the columns of the table."""
+    notes = (
         f"Adjusted: what its {words.target} would have been for this {words.query}, by the model. Effect of "
         f"10 % more: how far this estimate would move if that {words.target} had been 10 % higher."
     )
-    if known.alike is not None:
-        made += f" Alike: in how many of its steps the model treats it like this {words.query}."
-    if any(
-        known.queried[j] is not None and known.own[j] is not None for j in range(len(known.own))
-    ):
-        made += f" In brackets: the difference from this {words.query}."
-    if any(known.suspect[line] for line in lines):
-        made += (
+    if cases.alike is not None:
+        notes += f" Alike: in how many of its steps the model treats it like this {words.query}."
+    pairs = zip(cases.queried, cases.own)
+    if any(query is not None and row is not None for query, row in pairs):
+        notes += f" In brackets: the difference from this {words.query}."
+    if any(cases.suspect[line] for line in lines):
+        notes += (
             f" Looks wrong: the {words.target} is far from what the other {words.rows} lead one to expect. It may be a mistake "
             "in the records, or a case that is like no other."
         )
-    return f'<p class="soft">{escape(made)}</p>'
+    return notes
 
 
-def _map(known: Cases, i: int, lines: range, words: Words) -> str:
-    if known.drawings is None or not len(lines):
-        return ""
-    titles = [row_name(known.rows[line]) for line in lines]
-    return site_map.svg(
-        known.drawings, i, titles, f"Map of this {words.query} and of {len(titles)} {words.rows}"
-    )
+def _map(cases: Cases, i: int, lines: range, words: Words) -> site_map.Drawing | None:
+    """Return the map of the listed rows, or None without coordinates."""
+    if cases.drawings is None:
+        return None
+    titles = [row_name(cases.rows[line]) for line in lines]
+    label = f"Map of this {words.query} and of {len(titles)} {words.rows}"
+    return site_map.drawing(cases.drawings, i, titles, label)

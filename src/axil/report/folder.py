@@ -8,7 +8,6 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,8 @@ from axil.arrays import IntArray
 from axil.errors import InputError, counted, shown
 from axil.inputs import as_path
 from axil.machine.atomic import whole
-from axil.output.page.template import filled, hashed, part_of
-from axil.report.case_page import style
 from axil.report.wording import Words
+from axil.templates import render
 
 PER_FOLDER = 1000  # pages of a sub-folder
 LONGEST = 80  # letters of a file name, before its suffix
@@ -179,17 +177,12 @@ def write_index(
         entries = [_entry(labels[i], files[i], values[i], more[i]) for i in some]
         text = json.dumps(entries, separators=(",", ":"))
         whole(folder / "search" / f"{number}.js", f"shard({number},{text});\n")
-    known = {"total": str(len(labels)), "first": json.dumps(first).replace("<", "\\u003c")}
-    script = filled(part_of("index.js", "axil.report"), **known)
-    look = f"{style()}{part_of('index.css', 'axil.report')}"
-    page = filled(
-        part_of("index.html", "axil.report"),
-        policy=f"default-src 'none'; style-src {hashed(look)}; script-src {hashed(script)} 'self' file:",
-        title=escape(words.title),
-        about=escape(f"{counted(len(labels), 'page', ',')}, one for each {words.query}"),
-        ask=escape(f"Find a {words.query}"),
-        style=look,
-        script=script,
+    page = render(
+        "report/index.html",
+        words=words,
+        about=f"{counted(len(labels), 'page', ',')}, one for each {words.query}",
+        total=len(labels),
+        first_labels=first,
     )
     whole(folder / "index.html", page + "\n")
 

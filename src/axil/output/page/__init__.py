@@ -1,9 +1,17 @@
-"""One self-contained page: explanation -> summary (a plain dict) -> template -> HTML."""
+"""One self-contained page: an explanation becomes a summary, which is a plain dict, and that becomes HTML."""
 
-from axil.output.page.notebook import HEIGHT, Page, Shown, preview, shown
+from axil.output.page.document import (
+    HEIGHT,
+    Page,
+    Shown,
+    as_target,
+    preview,
+    render,
+    shown,
+    write,
+)
 from axil.output.page.options import Intervals, Options, as_options, spread_of
 from axil.output.page.summary import summarise
-from axil.output.page.template import as_target, render, write
 
 __all__ = [
     "HEIGHT",

@@ -1,31 +1,85 @@
-"""Options of a page: what it is to show besides weights."""
+"""Check the options of a page: the content that it shows besides weights."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
+import numpy as np
 from numpy.typing import NDArray
 
 from axil.arrays import FloatArray, IntArray
 from axil.errors import InputError, shown
-from axil.inputs import as_count, as_sizes
+from axil.inputs import as_count, as_sizes, as_table, one_hot
 from axil.output import site_map
 from axil.output.context import Context
-from axil.output.page.about import NOTHING, About, as_words
+from axil.output.predictions import WeightedSums
 from axil.output.shown_columns import columns_of
 from axil.output.site_map import Places
+
+MAX_LETTERS = 200  # of a title, a unit or the name of the target
+GroupNumbers: TypeAlias = tuple[IntArray, NDArray[Any]]  # (n_train,) numbers; names of the groups
+
+
+@dataclass(frozen=True, eq=False)
+class About:
+    """A page's title, the unit and name of its targets, and the actual values of its n predictions."""
+
+    title: str | None = None
+    unit: str | None = None
+    target: str | None = None
+    y: Any = None  #: (n,) or (n, K), in the units of ``y_train``; None where they are not known
+    n: int = 0  #: predictions
+
+    def words(self) -> dict[str, str | None]:
+        """Return the texts of the page by name."""
+        return {"title": self.title, "unit": self.unit, "target": self.target}
+
+    def actual(self, sums: WeightedSums) -> FloatArray | None:
+        """Return the actual values as people read them, and raise for values that the model cannot predict.
+
+        Returns
+        -------
+        ndarray of shape (n, K), or (n, 1) with the numbers of classes, or None
+        """
+        if self.y is None:
+            return None
+        if sums.classes is not None:
+            codes = one_hot(self.y, self.n, sums.classes, "y", "explained").argmax(axis=1)
+            return np.asarray(codes[:, None], dtype=np.float64)
+        n_outputs = 1 if sums.outputs is None else len(sums.outputs)
+        targets = as_table(self.y, self.n, n_outputs, "y", "explained")
+        readable = sums.scale.inverse(sums.scale.forward(targets))
+        is_finite = np.isfinite(readable)
+        if not is_finite.all():
+            raise InputError(
+                f"y holds {targets[~is_finite][0]:.6g}, which is no target of this model. Pass actual values in the units of "
+                "y_train."
+            )
+        return readable
+
+
+def as_words(value: Any, what: str) -> str | None:
+    """Check that a value is one line of text, and return it without spaces around it; None stays None."""
+    if value is None:
+        return None
+    is_line = isinstance(value, str) and bool(value.strip()) and value.isprintable()
+    if not is_line or len(value) > MAX_LETTERS:
+        raise InputError(
+            f"{what} is {shown(value)}; expected one line of text, up to {MAX_LETTERS} letters."
+        )
+    return str(value.strip())
 
 
 @dataclass(frozen=True, eq=False)
 class Intervals:
-    """The prediction intervals of all n predictions with K outputs, and the m training rows that make each of them wide."""
+    """The intervals of n predictions with K outputs, and the m training rows that make each of them wide."""
 
     coverage: float
     n_calibration: int
     source: str  #: of the calibration errors
     training_errors: str  #: their source
-    lower: FloatArray  #: (n, K) as targets are shown
+    lower: FloatArray  #: (n, K) in the units of the targets
     upper: FloatArray  #: (n, K)
     alarm: FloatArray  #: (n, K) the share of calibration rows with a smaller scale of errors
     rows: IntArray  #: (n, K, m) positions of the training rows
@@ -36,27 +90,25 @@ class Intervals:
 
 @dataclass(frozen=True)
 class Options:
-    """Content that the page is to show."""
+    """The content that a page is to show."""
 
-    k: int = 50  #: rows of each prediction
-    #: the group number of each training row, and their names
-    groups: tuple[IntArray, NDArray[Any]] | None = None
+    k: int = 50  #: training rows of each prediction
+    groups: GroupNumbers | None = None
     columns: Any = None  #: features by name or position
     sigma: FloatArray | None = None  #: () or (K,) the noise of the targets
-    about_sigma: str | None = None  #: how it is known, where it is estimated
-    about: About = NOTHING  #: words, and actual values
-    intervals: Intervals | None = None  #: in place of standard errors
+    about_sigma: str | None = None  #: how it was estimated
+    about: About = About()
+    intervals: Intervals | None = None  #: shown in place of standard errors
     places: Places | None = None  #: of all predictions and training rows, for a map
-    refits: tuple[FloatArray, str] | None = (
-        None  #: (n, K) the standard deviation of real refits, and what these are
-    )
+    #: (n, K) the standard deviation of real refits, and a description of the refits
+    refits: tuple[FloatArray, str] | None = None
 
 
 def as_options(
     shape: tuple[int, ...],
     n: int,
     context: Context | None,
-    groups: tuple[IntArray, NDArray[Any]] | None,
+    groups: GroupNumbers | None,
     sigma: Any = None,
     *,
     k: Any = Options.k,
@@ -66,43 +118,62 @@ def as_options(
     refits: Any = None,
     **words: Any,
 ) -> Options:
-    """Checked options of a page of n predictions by targets of this shape, (n_train, K); see `Explainer.to_html`.
+    """Check the options of a page; see `Explainer.to_html`. Actual values are read with the first predictions.
 
-    ``groups``: each training row's group number, and the names of the groups. ``context``: features, for a map. Actual values
-    ``y`` are read once the first predictions are there.
+    Parameters
+    ----------
+    shape : tuple
+        The shape of the targets, (n_train, K).
+    n : int
+        The number of predictions.
+    context : Context or None
+        The features, which a map needs.
+    groups : tuple or None
+        The group number of each training row, and the names of the groups.
     """
     for name in words.keys() - {"title", "unit", "target"}:
         raise TypeError(f"to_html() got an unexpected keyword argument {name!r}")
-    about = About(**{name: as_words(text, name) for name, text in words.items()}, y=y, n=n)
-    size = None if sigma is None else as_sizes(sigma, shape[1], "sigma")
+    lines = {name: as_words(text, name) for name, text in words.items()}
+    noise = None if sigma is None else as_sizes(sigma, shape[1], "sigma")
     spread = None if refits is None else spread_of(refits, n, shape[1])
-    places = None
-    if map is not None:
-        if context is None or context.X_train is None:
-            raise InputError(
-                "map needs the features of the training rows, which are not kept here. Leave it out."
-            )
-        places = site_map.as_places(map, columns_of(context.X_train, context.X, context.names()))
     return Options(
-        as_count(k, "k"), groups, columns, size, about=about, places=places, refits=spread
+        k=as_count(k, "k"),
+        groups=groups,
+        columns=columns,
+        sigma=noise,
+        about=About(**lines, y=y, n=n),
+        places=None if map is None else _places(map, context),
+        refits=spread,
     )
 
 
+def _places(map: Any, context: Context | None) -> Places | None:
+    """Return the coordinates of the training rows and the explained rows."""
+    if context is None or context.X_train is None:
+        raise InputError(
+            "map needs the features of the training rows, which are not kept here. Leave it out."
+        )
+    return site_map.as_places(map, columns_of(context.X_train, context.X, context.names()))
+
+
 def spread_of(refits: Any, n: int, n_outputs: int) -> tuple[FloatArray, str]:
-    """(n, K): how far real refits scatter, and what they are; of two classes that have one score, of the second."""
+    """Check the result of `axil.refits`, and return its standard deviations, (n, K), and its description.
+
+    A model of two classes with one score has those of the second class.
+    """
     if not hasattr(refits, "std") or not hasattr(refits, "predictions"):
         raise InputError(
             f"refits is {shown(refits)}; expected what axil.refits returned for these rows."
         )
-    found = refits.std.reshape(len(refits.query_index), -1)
-    if len(found) != n:
+    spread = refits.std.reshape(len(refits.query_index), -1)
+    if len(spread) != n:
         raise InputError(
-            f"refits has {len(found)} predictions; expected those of the {n} rows of X."
+            f"refits has {len(spread)} predictions; expected those of the {n} rows of X."
         )
-    if found.shape[1] == 2 and n_outputs == 1:
-        found = found[:, 1:]
-    if found.shape[1] != n_outputs:
+    if spread.shape[1] == 2 and n_outputs == 1:
+        spread = spread[:, 1:]
+    if spread.shape[1] != n_outputs:
         raise InputError(
-            f"refits has {found.shape[1]} outputs; expected the {n_outputs} of this explainer."
+            f"refits has {spread.shape[1]} outputs; expected the {n_outputs} of this explainer."
         )
-    return found, refits.described
+    return spread, refits.described

@@ -1,4 +1,4 @@
-"""Everything the page displays, as a plain dict."""
+"""Collect everything that a page displays in one plain dict, which its script reads."""
 
 from __future__ import annotations
 
@@ -11,265 +11,368 @@ from numpy.typing import NDArray
 from axil.arrays import FloatArray, IntArray
 from axil.errors import UnsupportedQuestionError
 from axil.inputs import chosen_columns, feature_columns
-from axil.output.page.about import compared
-from axil.output.page.options import Intervals, Options
-from axil.output.page.values import DIGITS, FEWER_DIGITS, cells, labels, nested, numbers
+from axil.output.context import Context
+from axil.output.page.options import GroupNumbers, Intervals, Options
+from axil.output.page.values import DIGITS, FEWER_DIGITS, cells, labels, nested, number, numbers
 from axil.output.predictions import WeightedSums, ratio
 from axil.output.site_map import HEIGHT, MARGIN, WIDTH, Places, distance_text, sheets
 
-SHARES = (0.5, 0.8, 0.95)  # of sum |weight|: how many rows account for them
+SHARES = (0.5, 0.8, 0.95)  # of sum |weight|; the page says how many rows account for them
 MOST_COLUMNS = 100  # features shown unless they are chosen by name
-MOST_CELLS = 500_000  # features of training rows with seven digits each; of more, four keep a page below 5 MB
-MOST_GROUPS = 50  # of each prediction, the largest first; all others are one sum
-CURVE_POINTS = (
-    24  # of the curve of concentration beyond the rows listed, at equal ratios of their numbers
+MOST_CELLS = (
+    500_000  # features of training rows with seven digits each; beyond, four keep a page below 5 MB
 )
-DIFFUSE = 0.5  # of sum |weight|: where listed rows hold less of it on average, groups come first
+MOST_GROUPS = 50  # of each prediction, the largest first; all others are one sum
+CURVE_POINTS = 24  # of the concentration curve beyond the listed rows, at equal ratios of ranks
+DIFFUSE = 0.5  # groups come first where the listed rows hold less than this share of sum |weight|
+
+NUMBERS: tuple[str, ...] = (
+    "rows",
+    "weights",
+    "rest_weights",
+    "rest_contributions",
+    "sizes",
+    "effective_sizes",
+    "negative_shares",
+    "needed",
+    "curve",
+)
+GROUP_NUMBERS: tuple[str, ...] = (
+    "group_rows",
+    "group_weights",
+    "group_contributions",
+    "group_rest_weights",
+    "group_rest_contributions",
+)
 
 
 def summarise(parts: Iterable[WeightedSums], options: Options) -> dict[str, Any]:
-    """The summary of predictions that come batch by batch, at least one; K outputs in S sets of weights, S = 1 if shared.
+    """Return the summary of predictions that come in one or more batches.
 
-    Holds k rows of each prediction, never the weights of more than one batch. What the other rows add up to is kept, so
-    that rows, remainder and intercept still sum to the prediction.
+    It holds k rows of each prediction, and never needs the weights of more than one batch. It also has the sum of all
+    other rows, so that rows, remainder and intercept still sum to the prediction. There are K outputs in S sets of weights;
+    S is 1 where outputs share their weights.
     """
-    batches: list[dict[str, Any]] = []
-    features = []
-    names: list[str] = []
-    chosen: list[int] = []
-    actual = None
-    for part in parts:
-        actual = options.about.actual(part) if not batches else actual
-        if part.additive and options.sigma is not None:
+    summary = Summary(options)
+    for sums in parts:
+        summary.add(sums)
+    return summary.as_dict()
+
+
+class Summary:
+    """Collects batches of predictions, and then makes one plain dict of them."""
+
+    def __init__(self, options: Options):
+        self.options = options
+        self.sums: WeightedSums  #: the last batch
+        self.actual: FloatArray | None = None
+        self._batches: list[dict[str, Any]] = []
+        self._query_features: list[list[NDArray[Any]]] = []
+        self._feature_names: list[str] = []
+        self._chosen: list[int] = []  # features shown, by position
+
+    def add(self, sums: WeightedSums) -> None:
+        """Collect the numbers of one batch."""
+        if not self._batches:
+            self.actual = self.options.about.actual(sums)
+        if sums.additive and self.options.sigma is not None:
             raise UnsupportedQuestionError(
                 "sigma",
                 "standard errors follow from weights, and pushes are none",
                 "Leave sigma out.",
             )
-        about = part.context
-        if about is not None:
-            names = names or about.names()
-            chosen = (
-                chosen
-                or chosen_columns(options.columns, names)[
-                    : MOST_COLUMNS if options.columns is None else None
-                ]
-            )
-            features.append(about.columns(chosen, len(part)))
-        batches.append(_batch(part, options))
-    made = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
-    targets, scale = part.targets.reshape(len(part.targets), -1), part.scale
-    drawn = None if options.places is None else _map(options.places, made["rows"], made["weights"])
-    if options.intervals is not None:
-        made["wide_rows"] = np.where(options.intervals.shares > 0, options.intervals.rows, -1)
-    named = [name for name in ("rows", "wide_rows") if name in made]
-    positions = np.unique(np.concatenate([made[name].ravel() for name in named]))
-    positions = positions[positions >= 0]  # -1 is a place without a row
-    for name in named:
-        made[name] = np.where(made[name] < 0, -1, np.searchsorted(positions, made[name]))
-    held = ratio(np.abs(made["weights"]).sum(axis=2), made["sizes"])  # by the rows listed
-    digits = DIGITS if len(positions) * len(chosen) <= MOST_CELLS else FEWER_DIGITS
-    beside = None
-    if about is not None and about.X_train is not None:
-        beside = [cells(own, digits) for own in feature_columns(about.X_train, positions, chosen)]
-    return {
-        "kind": part.kind,
-        "n_train": len(targets),
-        "n": len(made["labels"]),
-        "k": made["rows"].shape[2],
-        "outputs": None if part.outputs is None else labels(part.outputs),
-        "shares": list(SHARES),
-        "curve_ranks": _ranks(made["rows"].shape[2], len(targets)).tolist(),
-        "diffuse": bool(held.size and held.mean() < DIFFUSE),
-        "means": targets.mean(
-            axis=0
-        ).tolist(),  # with every digit, as the exponential of a logarithm shows them
-        "scale": None
-        if scale.is_identity
-        else {"name": scale.name, "base": scale.base, "shift": scale.shift},
-        "features": [names[i] for i in chosen],
-        "features_left_out": len(names) - len(chosen) if options.columns is None else 0,
-        "feature_digits": digits,
-        "about_sigma": options.about_sigma,
-        "refits": None
-        if options.refits is None
-        else {"std": nested(options.refits[0]), "words": options.refits[1]},
-        "intervals": None
-        if options.intervals is None
-        else _intervals(options.intervals, made["wide_rows"]),
-        "map": drawn,
-        **options.about.words(),
-        "actual": None
-        if actual is None
-        else compared(actual, part, made.get("means", made["shown"])),
-        "classes": None if part.classes is None else labels(part.classes),
-        "held": "" if about is None else about.held,
-        "combined": None if about is None or about.combined is None else about.combined.tolist(),
-        "queries": {
-            "labels": labels(made["labels"]),
-            # Of one batch a column as it is, so that its type stays
-            "features": [
-                cells(own[0] if len(own) == 1 else np.concatenate(own), digits)
-                for own in zip(*features)
-            ],
-        },
-        "training": {
-            "labels": labels(part.index[positions]),
+        if sums.context is not None:
+            self._choose_features(sums.context)
+            self._query_features.append(sums.context.columns(self._chosen, len(sums)))
+        self._batches.append(_batch_numbers(sums, self.options))
+        self.sums = sums
+
+    def _choose_features(self, context: Context) -> None:
+        """Choose the features to show, with the first batch."""
+        if not self._feature_names:
+            self._feature_names = context.names()
+        if not self._chosen:
+            chosen = chosen_columns(self.options.columns, self._feature_names)
+            if self.options.columns is None:
+                chosen = chosen[:MOST_COLUMNS]
+            self._chosen = chosen
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything that the page displays."""
+        joined = {
+            name: np.concatenate([batch[name] for batch in self._batches])
+            for name in self._batches[0]
+        }
+        drawn = None
+        if self.options.places is not None:
+            drawn = _map(self.options.places, joined["rows"], joined["weights"])
+        positions = self._number_rows(joined)
+        digits = DIGITS
+        if len(positions) * len(self._chosen) > MOST_CELLS:
+            digits = FEWER_DIGITS
+        return {
+            **self._about_model(joined),
+            **self._about_options(joined),
+            "map": drawn,
+            "feature_digits": digits,
+            "queries": self._queries(joined, digits),
+            "training": self._training(positions, digits),
+            **self._numbers(joined),
+        }
+
+    def _number_rows(self, joined: dict[str, Any]) -> IntArray:
+        """Number the listed training rows from zero, in place, and return their positions."""
+        intervals = self.options.intervals
+        if intervals is not None:
+            joined["wide_rows"] = np.where(intervals.shares > 0, intervals.rows, -1)
+        names = [name for name in ("rows", "wide_rows") if name in joined]
+        positions = np.unique(np.concatenate([joined[name].ravel() for name in names]))
+        positions = positions[positions >= 0]  # -1 is a place without a row
+        for name in names:
+            rows = joined[name]
+            joined[name] = np.where(rows < 0, -1, np.searchsorted(positions, rows))
+        return positions
+
+    def _about_model(self, joined: dict[str, Any]) -> dict[str, Any]:
+        """Return facts about the model and all of its predictions."""
+        sums = self.sums
+        targets = sums.targets.reshape(len(sums.targets), -1)
+        n_listed = joined["rows"].shape[2]
+        listed_share = ratio(np.abs(joined["weights"]).sum(axis=2), joined["sizes"])
+        scale = None
+        if not sums.scale.is_identity:
+            scale = {"name": sums.scale.name, "base": sums.scale.base, "shift": sums.scale.shift}
+        context = sums.context
+        combined = None
+        if context is not None and context.combined is not None:
+            combined = context.combined.tolist()
+        return {
+            "kind": sums.kind,
+            "n_train": len(targets),
+            "n": len(joined["labels"]),
+            "k": n_listed,
+            "outputs": None if sums.outputs is None else labels(sums.outputs),
+            "classes": None if sums.classes is None else labels(sums.classes),
+            "shares": list(SHARES),
+            "curve_ranks": _curve_ranks(n_listed, len(targets)).tolist(),
+            "diffuse": bool(listed_share.size and listed_share.mean() < DIFFUSE),
+            # with every digit, because the exponential of a logarithm shows them
+            "means": targets.mean(axis=0).tolist(),
+            "scale": scale,
+            "meaning": "" if sums.account is None else sums.account.meaning,
+            "held": "" if context is None else context.held,
+            "combined": combined,
+        }
+
+    def _about_options(self, joined: dict[str, Any]) -> dict[str, Any]:
+        """Return the content that the user asked for."""
+        options = self.options
+        refits = None
+        if options.refits is not None:
+            spread, description = options.refits
+            refits = {"std": nested(spread), "words": description}
+        intervals = None
+        if options.intervals is not None:
+            intervals = _intervals(options.intervals, joined["wide_rows"])
+        actual = None
+        if self.actual is not None:
+            predictions = joined.get("means", joined["shown"])
+            actual = _actual_values(self.actual, self.sums, predictions)
+        n_left_out = 0
+        if options.columns is None:
+            n_left_out = len(self._feature_names) - len(self._chosen)
+        return {
+            "features": [self._feature_names[i] for i in self._chosen],
+            "features_left_out": n_left_out,
+            "about_sigma": options.about_sigma,
+            "refits": refits,
+            "intervals": intervals,
+            **options.about.words(),
+            "actual": actual,
+            "groups": None if options.groups is None else labels(options.groups[1]),
+        }
+
+    def _queries(self, joined: dict[str, Any], digits: int) -> dict[str, Any]:
+        """Return the labels and features of the explained rows."""
+        features = []
+        for batches in zip(*self._query_features):
+            # the column of a single batch is not copied, so that its type stays
+            column = batches[0] if len(batches) == 1 else np.concatenate(batches)
+            features.append(cells(column, digits))
+        return {"labels": labels(joined["labels"]), "features": features}
+
+    def _training(self, positions: IntArray, digits: int) -> dict[str, Any]:
+        """Return the labels, targets and features of the listed training rows."""
+        sums = self.sums
+        targets = sums.targets.reshape(len(sums.targets), -1)
+        features = None
+        if sums.context is not None and sums.context.X_train is not None:
+            columns = feature_columns(sums.context.X_train, positions, self._chosen)
+            features = [cells(column, digits) for column in columns]
+        readable = None
+        if sums.seen is not None:
+            readable = [numbers(column) for column in sums.shown[positions].T]
+        return {
+            "labels": labels(sums.index[positions]),
             "targets": [numbers(column) for column in targets[positions].T],
-            "classes": None if part.classes is None else part.class_numbers[positions].tolist(),
-            "shown": None
-            if part.seen is None
-            else [numbers(column) for column in part.shown[positions].T],
-            "features": beside,
-        },
-        "shown": None if scale.is_identity else [numbers(column) for column in made["shown"].T],
-        "meaning": "" if part.account is None else part.account.meaning,
-        "means_of_scores": [numbers(column) for column in made["means"].T]
-        if "means" in made
-        else None,
-        "groups": None if options.groups is None else labels(options.groups[1]),
-        **_columns(made, options, about is not None and about.predictions is not None),
-    }
+            "classes": None if sums.classes is None else sums.class_numbers[positions].tolist(),
+            "shown": readable,
+            "features": features,
+        }
+
+    def _numbers(self, joined: dict[str, Any]) -> dict[str, Any]:
+        """Return the numbers of all predictions as [outputs or sets][predictions * values].
+
+        Those that the page's verification adds up have every digit.
+        """
+        sums, options = self.sums, self.options
+        summary: dict[str, Any] = {
+            name: joined[name].T.tolist() for name in ("predictions", "intercepts", "totals")
+        }
+        summary["model"] = None
+        if sums.context is not None and sums.context.predictions is not None:
+            summary["model"] = joined["model"].T.tolist()
+        summary["standard_errors"] = None
+        if options.sigma is not None:
+            errors = np.broadcast_to(options.sigma * joined["norms"], joined["predictions"].shape)
+            summary["standard_errors"] = nested(errors)
+        summary["shown"] = None
+        if not sums.scale.is_identity:
+            summary["shown"] = [numbers(column) for column in joined["shown"].T]
+        summary["means_of_scores"] = None
+        if "means" in joined:
+            summary["means_of_scores"] = [numbers(column) for column in joined["means"].T]
+        names = NUMBERS if options.groups is None else NUMBERS + GROUP_NUMBERS
+        return summary | {name: nested(joined[name]) for name in names}
 
 
-def _intervals(known: Intervals, rows: IntArray) -> dict[str, Any]:
-    """The intervals, with the places of their rows among those of the page."""
-    names = ("lower", "upper", "alarm", "weights", "errors", "shares")
-    about = {
-        name: getattr(known, name)
-        for name in ("coverage", "n_calibration", "source", "training_errors")
-    }
-    return about | {"rows": nested(rows)} | {name: nested(getattr(known, name)) for name in names}
+def _actual_values(
+    actual: FloatArray, sums: WeightedSums, predictions: FloatArray
+) -> dict[str, Any]:
+    """Return the actual values, and how far the predictions (n, K) are from them.
+
+    This is the median error of each output, which a few wrong values do not move, or the number of correct classes.
+    """
+    if sums.classes is not None:
+        predicted = predictions.argmax(axis=1)
+        if predictions.shape[1] == 1:  # the probability of the second class
+            predicted = (predictions[:, 0] > 0.5).astype(np.intp)
+        n_correct = int((predicted == actual[:, 0]).sum())
+        return {"values": nested(actual), "typical": None, "right": n_correct}
+    errors = np.zeros(actual.shape[1])
+    if len(actual):
+        errors = np.median(np.abs(actual - predictions), axis=0)
+    typical = [number(error) for error in errors]
+    return {"values": nested(actual), "typical": typical, "right": None}
+
+
+def _intervals(intervals: Intervals, rows: IntArray) -> dict[str, Any]:
+    """Return the intervals; ``rows`` are the places of their training rows among those of the page."""
+    facts = ("coverage", "n_calibration", "source", "training_errors")
+    arrays = ("lower", "upper", "alarm", "weights", "errors", "shares")
+    summary: dict[str, Any] = {name: getattr(intervals, name) for name in facts}
+    summary["rows"] = nested(rows)
+    return summary | {name: nested(getattr(intervals, name)) for name in arrays}
 
 
 def _map(places: Places, rows: IntArray, weights: FloatArray) -> dict[str, Any]:
-    """Drawings of rows (n, S, k): numbers of a drawing's units, to a tenth."""
-    n, sets, k = rows.shape
-    found = sheets(
-        places,
-        np.repeat(np.arange(n), sets),
-        rows.reshape(n * sets, k),
-        weights.reshape(n * sets, k),
-    )
-    parts = {
-        "x": found.x,
-        "y": found.y,
-        "radius": found.radius,
-        "query": found.query,
-        "bar": found.bar,
-    }
-    numbers_ = {name: nested(own.round(1).reshape(n, sets, -1)) for name, own in parts.items()}
-    away = [
-        [distance_text(one, found.unit) for one in found.away[s::sets].ravel()] for s in range(sets)
-    ]
-    texts = [
-        [distance_text(one, found.unit, "g") for one in found.bar[s::sets, 1]] for s in range(sets)
-    ]
-    return {
+    """Return the drawings of rows (n, S, k), in units of the drawing, to a tenth."""
+    n, n_sets, k = rows.shape
+    queries = np.repeat(np.arange(n), n_sets)
+    drawings = sheets(places, queries, rows.reshape(n * n_sets, k), weights.reshape(n * n_sets, k))
+    distances, bar_texts = [], []
+    for s in range(n_sets):
+        away = drawings.away[s::n_sets].ravel()
+        bars = drawings.bar[s::n_sets, 1]
+        distances.append([distance_text(distance, drawings.unit) for distance in away])
+        bar_texts.append([distance_text(length, drawings.unit, "g") for length in bars])
+    summary: dict[str, Any] = {
         "width": WIDTH,
         "height": HEIGHT,
         "margin": MARGIN,
-        "away": away,
-        "bar_text": texts,
-        **numbers_,
+        "away": distances,
+        "bar_text": bar_texts,
     }
+    for name in ("x", "y", "radius", "query", "bar"):
+        values: FloatArray = getattr(drawings, name)
+        summary[name] = nested(values.round(1).reshape(n, n_sets, -1))
+    return summary
 
 
-def _columns(made: dict[str, Any], options: Options, compared: bool) -> dict[str, Any]:
-    """The numbers of all predictions: [outputs or sets][predictions * values]; those of the proof with every digit."""
-    shown: dict[str, Any] = {
-        name: made[name].T.tolist() for name in ("predictions", "intercepts", "totals")
-    }
-    shown["model"] = made["model"].T.tolist() if compared else None
-    shown["standard_errors"] = None
-    if options.sigma is not None:
-        errors = np.broadcast_to(options.sigma * made["norms"], made["predictions"].shape)
-        shown["standard_errors"] = nested(errors)
-    names = ["rows", "weights", "rest_weights", "rest_contributions"]
-    names += ["sizes", "effective_sizes", "negative_shares", "needed", "curve"]
-    if options.groups is not None:
-        names += [
-            "group_rows",
-            "group_weights",
-            "group_contributions",
-            "group_rest_weights",
-            "group_rest_contributions",
-        ]
-    return shown | {name: nested(made[name]) for name in names}
-
-
-def _batch(part: WeightedSums, options: Options) -> dict[str, Any]:
-    """Arrays (n, ...) of the predictions of one batch."""
-    n, outputs = len(part), 1 if part.outputs is None else len(part.outputs)
-    sets = outputs if part.weights.ndim == 3 else 1
-    predictions, intercepts = (
-        part.predictions.reshape(n, outputs),
-        part.intercepts.reshape(n, outputs),
-    )
-    largest = part.largest(options.k)
-    rows, weights = (
-        np.stack([getattr(one, name) for one in largest], axis=1) for name in ("rows", "values")
-    )
-    targets = [own[one.rows] for (_, own), one in zip(part.by_output(), largest)]
+def _batch_numbers(sums: WeightedSums, options: Options) -> dict[str, Any]:
+    """Return arrays (n, ...) of the predictions of one batch."""
+    n = len(sums)
+    n_outputs = 1 if sums.outputs is None else len(sums.outputs)
+    n_sets = n_outputs if sums.weights.ndim == 3 else 1
+    predictions = sums.predictions.reshape(n, n_outputs)
+    intercepts = sums.intercepts.reshape(n, n_outputs)
+    largest_by_output = sums.largest(options.k)
+    rows = np.stack([largest.rows for largest in largest_by_output], axis=1)
+    weights = np.stack([largest.values for largest in largest_by_output], axis=1)
+    targets = [
+        values[largest.rows] for (_, values), largest in zip(sums.by_output(), largest_by_output)
+    ]
     contributions = weights * np.stack(targets, axis=1)
-    everything = rows.shape[2] == len(part.targets)  # then nothing is left but rounding
-    needed, curve = part.curves(np.array(SHARES), _ranks(rows.shape[2], len(part.targets)))
-    totals = np.asarray(part.weights.sum(axis=-1)).reshape(sets, n).T
-    model = None if part.context is None else part.context.predictions
-    made = {
-        "labels": part.query_index,
+    ranks = _curve_ranks(rows.shape[2], len(sums.targets))
+    needed, curve = sums.curves(np.array(SHARES), ranks)
+    totals = np.asarray(sums.weights.sum(axis=-1)).reshape(n_sets, n).T
+    has_rest = rows.shape[2] < len(sums.targets)  # otherwise only rounding is left
+    model = predictions
+    if sums.context is not None and sums.context.predictions is not None:
+        model = sums.context.predictions
+    batch = {
+        "labels": sums.query_index,
         "predictions": predictions,
-        "shown": part.shown_predictions.reshape(n, outputs),
+        "shown": sums.shown_predictions.reshape(n, n_outputs),
         "intercepts": intercepts,
-        "model": predictions if model is None else model,
-        "rows": np.where(weights != 0, rows, -1)[:, :sets],
-        "weights": weights[:, :sets],
+        "model": model,
+        "rows": np.where(weights != 0, rows, -1)[:, :n_sets],
+        "weights": weights[:, :n_sets],
         "totals": totals,
-        "rest_weights": (totals - weights[:, :sets].sum(axis=2)) * (not everything),
-        "rest_contributions": (predictions - intercepts - contributions.sum(axis=2))
-        * (not everything),
+        "rest_weights": (totals - weights[:, :n_sets].sum(axis=2)) * has_rest,
+        "rest_contributions": (predictions - intercepts - contributions.sum(axis=2)) * has_rest,
         "needed": needed,
         "curve": curve,
-        "sizes": part.sizes.reshape(sets, n).T,
-        "norms": part.norms.reshape(sets, n).T,
-        "effective_sizes": part.effective_size.reshape(sets, n).T,
-        "negative_shares": part.negative_share.reshape(sets, n).T,
+        "sizes": sums.sizes.reshape(n_sets, n).T,
+        "norms": sums.norms.reshape(n_sets, n).T,
+        "effective_sizes": sums.effective_size.reshape(n_sets, n).T,
+        "negative_shares": sums.negative_share.reshape(n_sets, n).T,
     }
-    if part.account is not None and part.account.means is not None:
-        made["means"] = part.account.means
-    return (
-        made if options.groups is None else made | _groups(part, *options.groups, n, outputs, sets)
-    )
+    if sums.account is not None and sums.account.means is not None:
+        batch["means"] = sums.account.means
+    if options.groups is not None:
+        batch |= _group_numbers(sums, options.groups, n_outputs, n_sets)
+    return batch
 
 
-def _ranks(listed: int, n_train: int) -> IntArray:
-    """Numbers of rows beyond those listed at which the curve of concentration is known."""
-    found = np.geomspace(listed + 1, n_train, CURVE_POINTS) if listed < n_train else np.zeros(0)
-    return np.unique(found.round().astype(np.intp))
+def _curve_ranks(n_listed: int, n_train: int) -> IntArray:
+    """Return the ranks beyond the listed rows at which the concentration curve is known."""
+    if n_listed >= n_train:
+        return np.zeros(0, dtype=np.intp)
+    ranks = np.geomspace(n_listed + 1, n_train, CURVE_POINTS)
+    return np.unique(ranks.round().astype(np.intp))
 
 
-def _groups(
-    part: WeightedSums,
-    codes: IntArray,
-    groups: NDArray[Any],
-    n: int,
-    outputs: int,
-    sets: int,
+def _group_numbers(
+    sums: WeightedSums, groups: GroupNumbers, n_outputs: int, n_sets: int
 ) -> dict[str, Any]:
-    """The groups of largest |weight| of each prediction, and what all others add up to."""
-    columns, of_fit = part.group_columns(codes, groups), part.scale.label("contribution")
-    names = "contribution" if part.additive else "weight", of_fit  # pushes are both
-    weights, contributions = (columns[name].reshape(n, outputs, len(groups)) for name in names)
-    weights = weights[:, :sets]
+    """Return the groups of largest |weight| of each prediction, and the sums over all other groups."""
+    codes, names = groups
+    shape = (len(sums), n_outputs, len(names))
+    columns = sums.group_columns(codes, names)
+    weight_name = "contribution" if sums.additive else "weight"
+    weights = columns[weight_name].reshape(shape)[:, :n_sets]
+    contributions = columns[sums.scale.label("contribution")].reshape(shape)
     order = np.argsort(-np.abs(weights), axis=2, kind="stable")
-    first, last = order[:, :, :MOST_GROUPS], order[:, :, MOST_GROUPS:]
-    of_outputs = [np.broadcast_to(own, (n, outputs, own.shape[2])) for own in (first, last)]
+    largest = order[:, :, :MOST_GROUPS]
+    others = order[:, :, MOST_GROUPS:]
+    largest_of_outputs = np.broadcast_to(largest, (len(sums), n_outputs, largest.shape[2]))
+    others_of_outputs = np.broadcast_to(others, (len(sums), n_outputs, others.shape[2]))
+    other_contributions = np.take_along_axis(contributions, others_of_outputs, axis=2)
     return {
-        "group_rows": first,
-        "group_weights": np.take_along_axis(weights, first, axis=2),
-        "group_contributions": np.take_along_axis(contributions, of_outputs[0], axis=2),
-        "group_rest_weights": np.take_along_axis(weights, last, axis=2).sum(axis=2),
-        "group_rest_contributions": np.take_along_axis(contributions, of_outputs[1], axis=2).sum(
-            axis=2
-        ),
+        "group_rows": largest,
+        "group_weights": np.take_along_axis(weights, largest, axis=2),
+        "group_contributions": np.take_along_axis(contributions, largest_of_outputs, axis=2),
+        "group_rest_weights": np.take_along_axis(weights, others, axis=2).sum(axis=2),
+        "group_rest_contributions": other_contributions.sum(axis=2),
     }

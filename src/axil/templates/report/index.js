@@ -1,6 +1,6 @@
 "use strict";
 // The search: shards of sorted labels, loaded as scripts because a page from disk may not read other files. Text is only ever set as textContent.
-const FIRST = {{first}}, TOTAL = {{total}}, MOST = 100, PREFIX = 2;
+const FIRST = {{ first_labels | tojson }}, TOTAL = {{ total }}, MOST = 100, PREFIX = 2;
 const shards = FIRST.map(() => null);
 const waiting = new Map();
 let asked = 0;
