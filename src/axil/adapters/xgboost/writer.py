@@ -59,10 +59,17 @@ def write(model: Any, fits: list[LeafFit]) -> Any:
 def _as_before(written: str, base: Any) -> str:
     """Return the base as the document writes it: one number, or from 3.1 on a list.
 
-    A number has as few digits as single precision needs: XGBoost 2 takes 0.5 for one that has more.
+    Numbers are written as XGBoost writes them, "-7.1401213E8" say, with as few digits as single precision
+    needs: XGBoost 2 takes 0.5 for numbers that it cannot read.
     """
-    numbers = [str(np.float32(number)) for number in base]
+    numbers = [_as_text(np.float32(number)) for number in base]
     return f"[{','.join(numbers)}]" if written.strip().startswith("[") else numbers[0]
+
+
+def _as_text(number: np.float32) -> str:
+    """Return the shortest decimal number that single precision reads back, in XGBoost's notation."""
+    text = np.format_float_scientific(number, unique=True, trim="-", exp_digits=1)
+    return text.replace("e+", "E").replace("e", "E")
 
 
 def _put(
