@@ -311,9 +311,10 @@ def _check_refit(explainer: Any, trial: Trial, gone: Array) -> None:
     after = _scores(table, "after", n_new)
     with silence():
         refitted = again.scale.inverse(np.reshape(again(trial.X_new).predictions, after.shape))
-    size = max(
-        float(np.abs(after).max()), float(np.abs(_scores(table, "before", n_new)).max()), 1e-3
-    )
+    # Weights of balanced classes are in single precision, and terms of about 0.5 may cancel in a score.
+    least_size = 0.1 if hasattr(trial.model, "predict_proba") else 1e-3
+    before = _scores(table, "before", n_new)
+    size = max(float(np.abs(after).max()), float(np.abs(before).max()), least_size)
     if explainer.kind == "exact":
         size = max(size, float(np.abs(explainer.targets).max()))
     apart = float(np.abs(refitted - after).max())

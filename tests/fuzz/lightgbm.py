@@ -164,6 +164,8 @@ def make(draw: Draw) -> Trial:
     lossy = "continued" in draw.chosen and data.offset is not None
     lossy = lossy or ("schedule" in draw.chosen and draw.chosen["boosting"] == "goss")
     weighed = draw.chosen.get("class weights") in ("balanced", "dict")
+    # The first tree does not show its rate, and no other tree is left to show that there was a schedule.
+    lossy = lossy or ("schedule" in draw.chosen and form == "shorter" and n_trees <= 3)
     lossy = lossy or (
         weighed and isinstance(model, lgb.Booster)
     )  # which an estimator's weights of classes are not in

@@ -145,7 +145,9 @@ class Fit(Trial):
     draws: Array | None = None  #: (T, N) of an average, else None
     #: of an average, for each tree and leaf: the leaves below each node above it, the nearest first
     above: list[dict[int, list[list[int]]]] = field(default_factory=list)
-    softmax_start: Callable[[Array], Array] | None = None  #: where the library has its own
+    start_of_means: Callable[[Array], Array] | None = (
+        None  #: where the library starts from another number than the loss
+    )
     apart: float = 0.0  #: the largest difference of the replay's scores from the model's
     columns: Array = field(init=False)  #: (N, K): the targets, one-hot for more than two classes
 
@@ -240,7 +242,7 @@ class Fit(Trial):
             )
         means = np.average(y, axis=0, weights=w)
         with np.errstate(divide="ignore"):
-            return (self.softmax_start or self.loss.start)(means)
+            return (self.start_of_means or self.loss.start)(means)
 
     def _averages(self, y: Array, w: Array) -> tuple[Array, Array]:
         """Means over the trees; nan where no row is left.
@@ -414,7 +416,7 @@ def lightgbm(draw: Draw, rows: Rows, held: bool) -> Fit:
     curvature = {"poisson": np.exp(0.7), "softmax": 1.5}.get(rows.loss, 1.0)
     return rows.fit(
         model, raw, lambda X: model.predict(X, pred_leaf=True), rate=rate, l2=l2, curvature=curvature,
-        softmax_start=np.log if rows.loss == "softmax" else None,
+        start_of_means=np.log if rows.loss == "softmax" else None,
         start=0.0 if "boost_from_average" in params else None, **_rule(bends),
     )  # fmt: skip
 
@@ -462,10 +464,22 @@ def xgboost(draw: Draw, rows: Rows, held: bool) -> Fit:
 
     rule = _rule({"max_delta_step": 0.7, **bends} if rows.loss == "poisson" else bends)
     curvature = {"poisson": np.exp(rule["most"]), "softmax": 2.0}.get(rows.loss, 1.0)
+    start_of_means = _near_logs if rows.loss == "softmax" else None
+    if STARTS_WITH_A_STEP:
+        start_of_means = _NEWTON_STEPS.get(rows.loss)
     return rows.fit(
         model, raw, model.apply, rate=rate, l2=l2, start=start, keeps_base=True, curvature=curvature,
-        softmax_start=_near_logs if rows.loss == "softmax" else None, **rule,
+        start_of_means=start_of_means, **rule,
     )  # fmt: skip
+
+
+#: Before 3.1 XGBoost starts from one Newton step from 0 (src/objective/init_estimation.cc).
+STARTS_WITH_A_STEP = tuple(int(part) for part in xgb.__version__.split(".")[:2]) < (3, 1)
+_NEWTON_STEPS: dict[str, Callable[[Array], Array]] = {
+    "logistic": lambda means: 4.0 * (means - 0.5),
+    "poisson": lambda means: np.exp(-0.7) * (means - 1.0),
+    "gamma": lambda means: 1.0 - 1.0 / means,
+}
 
 
 def _near_logs(means: Array) -> Array:

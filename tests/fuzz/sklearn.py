@@ -204,6 +204,8 @@ def make(draw: Draw) -> Trial:
         model.fit(X, y, **({} if data.weight is None else {"sample_weight": data.weight}))
     if draw.flag("pickle", 0.1):
         model = pickle.loads(pickle.dumps(model))
+    if not np.isfinite(np.asarray(_predict(model)(X), dtype=float)).all():
+        raise RuntimeError("a sample without weight left leaves that are not numbers")
     return Trial(model, X, y, data.weight, None, X_new, _predict(model), base=1.5)
 
 
