@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.sparse import csr_array
 
-from axil.structure import Ancestors, Coefficients, Regularisation, Structure, cell_dtype
+from axil.structure import Ancestors, Coefficients, NewtonRule, Structure, cell_dtype
 
 
 def leaf_average(v, leaf):
@@ -356,7 +356,7 @@ def random_structure(
     counted = np.asarray(draws)[level] * (1.0 if weights is None else weights)
     totals = [np.bincount(leaf, row, n) for leaf, row, n in zip(leaves, counted, n_leaves)]
     leaf_weights = np.concatenate(totals).astype(float)
-    regularisation = Regularisation(
+    regularisation = NewtonRule(
         np.full_like(leaf_weights, l2), np.full_like(leaf_weights, steps), by_weight
     )
     mixing = None

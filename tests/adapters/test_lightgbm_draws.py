@@ -25,7 +25,7 @@ from axil.adapters.lightgbm.bagging import (
 )
 from axil.adapters.lightgbm.dart import LightGBMDart
 from axil.errors import UnsupportedModelError
-from axil.structure import Regularisation
+from axil.structure import NewtonRule
 from tests.adapters.common import drawn_rows
 from tests.adapters.lightgbm_models import (
     BAG,
@@ -309,8 +309,8 @@ def test_rows_in_another_order_show(how: dict[str, Any]) -> None:
     assert (counts != trees.leaf_counts).any()
 
 
-def plain_rule(n_leaves: int) -> Regularisation:
-    return Regularisation(np.zeros(n_leaves), np.ones(n_leaves))
+def plain_rule(n_leaves: int) -> NewtonRule:
+    return NewtonRule(np.zeros(n_leaves), np.ones(n_leaves))
 
 
 def test_histories_without_bags_put_failures_last() -> None:

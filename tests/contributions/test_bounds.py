@@ -12,7 +12,7 @@ from scipy.special import expit, logit
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
 import axil
-from axil.structure.pattern import leaf_maps
+from axil.structure import NodeRule
 from tests.adapters.lightgbm_models import VERSION as LIGHTGBM_VERSION
 from tests.adapters.xgboost_models import VERSION
 from tests.reference import bent_values
@@ -356,14 +356,16 @@ def test_shares_that_are_quotients_of_rounding_are_refused(name, monkeypatch):
     """Shares of value / sum of the parts make pushes 1e15 times the score, which must not pass."""
     own, _ = case(name)
 
+    coupled_leaves = NodeRule.coupled_leaves
+
     def quotients(rule, sums, weights):
-        maps = leaf_maps(rule, sums, weights)
+        maps = coupled_leaves(rule, sums, weights)
         linear = maps.by_sum @ sums
         return replace(
             maps, share=(rule.leaf_values(sums, weights) / linear)[:, None] * maps.by_sum
         )
 
-    monkeypatch.setattr("axil.replay.newton_steps.leaf_maps", quotients)
+    monkeypatch.setattr(NodeRule, "coupled_leaves", quotients)
     with (
         np.errstate(all="ignore"),
         pytest.raises(axil.ExactnessError, match="sum of the pushes in a leaf"),

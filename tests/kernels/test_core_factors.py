@@ -13,7 +13,7 @@ from axil import _core
 from axil.kernels import LINKS, Program
 from axil.kernels.cpu import Cpu, drawn_sums, leaf_rows, ranges, refit_rounds
 from axil.machine.arrays import host
-from axil.structure import Regularisation
+from axil.structure import NewtonRule
 from tests.kernels.forests import CLOSE, COLUMNS, DTYPES, Forest, forest
 
 
@@ -352,7 +352,7 @@ class TestDeletions:
         weight = a["draws"][level] * (1.0 if a["weights"] is None else a["weights"])
         whole, least, scale, l2, steps = a["rules"][leaf].transpose(2, 0, 1)
         left = np.where(whole - weight > least, whole - weight, 0.0)
-        after = Regularisation(l2, steps).scale(left)
+        after = NewtonRule(l2, steps).scale(left)
         after[(scale == 0) | ((left == 0) & (a["shifts"] is not None))] = 0.0
         with np.errstate(divide="ignore", invalid="ignore"):
             kept = np.where(scale == 0, 1.0, after / scale)

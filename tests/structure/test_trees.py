@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from axil.structure import Coefficients, Regularisation, cell_dtype
+from axil.structure import Coefficients, NewtonRule, cell_dtype
 from tests.reference import random_structure
 
 
@@ -75,7 +75,7 @@ def wrong_parts():
     yield {"mixing": (csr_array(np.eye(3)),)}
     yield {"mixing": (csr_array(np.eye(8)),) * 6}
     yield {"shift": np.ones(total - 1)}
-    yield {"regularisation": Regularisation(np.ones(total), np.ones(total - 1))}
+    yield {"regularisation": NewtonRule(np.ones(total), np.ones(total - 1))}
     yield {"coefficients": Coefficients(np.zeros((7, 6)), np.ones(6))}
 
 

@@ -9,7 +9,7 @@ from sklearn.isotonic import IsotonicRegression
 
 import axil
 from axil.attribution import notes
-from axil.structure import Nodes, Regularisation
+from axil.structure import IsotonicRule, NodeRule, Nodes
 from axil.weights.deletion_work import Work
 from tests.adapters import catboost_models, lightgbm_models, sklearn_models, xgboost_models
 from tests.reference import bent_values
@@ -69,7 +69,7 @@ def leaf_values(s, t, sums, weights, nodes):
         out=np.zeros_like(D),
         where=D > 0,
     )
-    if rule.chains is not None:
+    if isinstance(rule, IsotonicRule):
         order, starts = rule.chains.order, rule.chains.starts
         for first, last in pairwise(starts):
             at = order[first:last] - own.start
@@ -88,7 +88,7 @@ def refit(s, y, gone, smooth):
     w = np.ones(s.n_rows) if s.row_weights is None else s.row_weights.copy()
     before, left = w.mean(), np.delete(np.arange(s.n_rows), gone)
     w[gone] = 0.0
-    rule, nodes = s.regularisation, s.regularisation.nodes
+    rule, nodes = s.regularisation, getattr(s.regularisation, "nodes", None)
     leaves = s.leaves().astype(int)
     draws = s.draws[(s.cells // s.n_leaves[:, None].astype(s.cells.dtype)).astype(int)]
     omega = (
@@ -99,15 +99,7 @@ def refit(s, y, gone, smooth):
     base = np.average(y, weights=w) if s.base is None else s.base[0]
     started = y if s.offsets is None else y - s.offsets[:, 0]
     if rule.by_weight:
-        rule = type(rule)(
-            rule.l2 * w[left].mean() / before,
-            rule.steps,
-            True,
-            rule.l1,
-            rule.max_step,
-            nodes,
-            rule.chains,
-        )
+        rule = replace(rule, l2=rule.l2 * w[left].mean() / before)
         s = type(s)(
             **{
                 **{f: getattr(s, f) for f in s.__dataclass_fields__ if f != "starts"},
@@ -173,7 +165,7 @@ def test_fits_without_rows_follow_the_rule(name):
     scale, done = np.abs(case.y).max(), 0
     for size in (1, 40):
         gone = rng.choice(s.n_rows, size, replace=False)
-        if s.regularisation.nodes is not None and emptied(s, gone):
+        if isinstance(s.regularisation, NodeRule) and emptied(s, gone):
             continue
         found = explainer.without(case.X_new[:3], explainer.index[gone])
         np.testing.assert_allclose(
@@ -201,7 +193,7 @@ def test_single_rows_that_change_the_pattern_are_replayed(name, way, monkeypatch
     offsets = np.zeros(s.n_rows) if s.offsets is None else s.offsets[:, 0]
     for j in some:
         base, values = without([j])
-        if s.regularisation.nodes is not None and emptied(s, [j]):
+        if isinstance(s.regularisation, NodeRule) and emptied(s, [j]):
             continue
         np.testing.assert_allclose(
             effects[:, j], predicted(s, base, values, leaves) - before, rtol=0, atol=1e-8 * scale
@@ -224,7 +216,7 @@ def test_a_node_without_rows_is_no_bound_of_others():
         signs=np.array([1, 0, 0, 0, 0, 0, 0], dtype=np.int8),
     )
     rule, sums, weights = (
-        Regularisation(np.zeros(4), np.ones(4), nodes=nodes),
+        NodeRule(np.zeros(4), np.ones(4), nodes=nodes),
         np.array([0.0, 12, 10, 14]),
         np.full(4, 2.0),
     )

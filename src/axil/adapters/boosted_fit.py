@@ -26,9 +26,9 @@ from axil.structure import (
     ClassCounts,
     Coefficients,
     Cut,
+    NodeRule,
     Nodes,
     Ranks,
-    Regularisation,
 )
 from axil.trees.losses import Loss, Squared
 
@@ -198,7 +198,7 @@ class BoostedFit:
     With S the sum over a leaf's rows of weight * draw * negative gradient and H that of weight * draw * hessian, the leaf's
     value before the learning rate is ``S / (H + l2)``. After ``steps`` Newton steps of squared error it is
     ``(1 - (l2 / (H + l2)) ** steps) * S / H``. A leaf that the library sets to zero has l2 = inf. ``l1``, ``max_step``,
-    ``nodes`` and ``chains`` change values further: see `Regularisation`; with squared error they take K = 1.
+    ``nodes`` and ``chains`` change values further: see `axil.structure`; with squared error they take K = 1.
     """
 
     n_leaves: NDArray[np.int64]  #: (T,)
@@ -285,12 +285,14 @@ class BoostedFit:
         return np.concatenate([[0], np.cumsum(self.n_leaves)]).astype(np.int64)
 
     @cached_property
-    def node_rule(self) -> Regularisation | None:
+    def node_rule(self) -> NodeRule | None:
         """How leaf values follow from sums of negative gradients and hessians where nodes above bound or smooth them."""
-        rule = Regularisation(
-            self.l2, np.ones_like(self.l2), False, self.l1, self.max_step, self.nodes
+        if self.nodes is None:
+            return None
+        rule = NodeRule(
+            self.l2, np.ones_like(self.l2), False, self.l1, self.max_step, nodes=self.nodes
         )
-        return rule if rule.mixes else None
+        return rule if rule.couples_leaves else None
 
     @property
     def draw_type(self) -> type[np.generic] | None:

@@ -19,7 +19,7 @@ from axil.machine.progress import track
 from axil.replay.exponential_scores import ExponentialScores, Move
 from axil.replay.gradient_walk import ReplayedStages, Round
 from axil.replay.newton_steps import Step, joint_steps, leaf_step
-from axil.structure import Regularisation
+from axil.structure import NodeRule
 from axil.trees.losses import Loss
 
 Rows = IntArray
@@ -211,15 +211,11 @@ class _Copies:
             else replace(step, value=self._bounded(w.fit.node_rule, t, G, H))
         )
 
-    def _bounded(self, bounds: Regularisation, t: int, G: FloatArray, H: FloatArray) -> FloatArray:
+    def _bounded(self, bounds: NodeRule, t: int, G: FloatArray, H: FloatArray) -> FloatArray:
         """(C * L_t,): the values of monotone trees; a node that no row of a copy is left in is no bound there."""
         rule, values = bounds.tree(t, slice(self.walked.starts[t], self.walked.starts[t + 1])), []
-        assert rule.nodes is not None
         for g, h in zip(G.reshape(self.n_copies, -1), H.reshape(self.n_copies, -1)):
-            nodes = rule.nodes.emptied(h == 0)
-            values.append(
-                (rule if nodes is rule.nodes else replace(rule, nodes=nodes)).leaf_values(-g, h)
-            )
+            values.append(rule.emptied(h == 0).leaf_values(-g, h))
         return np.concatenate(values)
 
     def _counted(self, t: int) -> FloatArray:

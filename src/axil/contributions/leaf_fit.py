@@ -21,7 +21,7 @@ from axil.errors import InputError
 from axil.kernels.choose import host_backend
 from axil.machine.blocks import row_blocks
 from axil.replay.gradient_walk import GradientWalk, Leaves, ReplayedStages, start_factors
-from axil.structure import Regularisation
+from axil.structure import NewtonRule
 from axil.structure.leaves import LeafFit
 
 
@@ -49,7 +49,7 @@ def leaf_fit(
     )
     fit = replace(
         fit,
-        l2=Regularisation(fit.l2, np.ones_like(fit.l2)).reached(empty).l2,
+        l2=NewtonRule(fit.l2, np.ones_like(fit.l2)).reached(empty).l2,
         leaf_values=np.zeros_like(fit.leaf_values),
         schedule=replace(fit.schedule, learning_rates=_rates(walked)),
         base_value=base,
@@ -77,10 +77,9 @@ def leaf_fit(
     if fit.averages:
         require_rows_in_leaves(int(((counts == 0) & ~empty).sum()))
     heavy = np.concatenate([np.bincount(leaf, weights * own, n) for leaf, own, n in parts])
-    nodes = None if fit.node_rule is None else fit.node_rule.nodes
-    if nodes is not None:
-        nodes = nodes.emptied(counts == 0)
-    rule = Regularisation(fit.l2, np.ones_like(fit.l2), False, fit.l1, fit.max_step, nodes)
+    rule = NewtonRule(fit.l2, np.ones_like(fit.l2), False, fit.l1, fit.max_step)
+    if fit.node_rule is not None:
+        rule = fit.node_rule.emptied(counts == 0)
     return LeafFit(
         n_leaves=fit.n_leaves,
         columns=np.arange(len(leaves)),

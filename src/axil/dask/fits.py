@@ -185,11 +185,7 @@ class Fit(Transferable):
         """The fit of a structure to these sums over the rows that are left; see `axil.weights.rows_left.without`."""
         before = structure.total_weight / structure.n_present
         rule = known_regularisation(structure, "without").scaled(sums.weight / sums.n_rows / before)
-        if rule.nodes is not None:
-            rule = replace(
-                rule,
-                nodes=rule.nodes.emptied((structure.leaf_weights > 0) & (sums.leaf_weights == 0)),
-            )
+        rule = rule.emptied((structure.leaf_weights > 0) & (sums.leaf_weights == 0))
         s = replace(
             with_leaf_weights(structure, sums.leaf_weights),
             total=sums.weight,

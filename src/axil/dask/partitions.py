@@ -32,7 +32,7 @@ from axil.replay.recover import assign_leaves, fitted_structure, regularisation_
 from axil.replay.walk import round_to, walk
 from axil.structure import (
     CutRows,
-    Pattern,
+    LinearLeaves,
     RowTotals,
     Structure,
     Transferable,
@@ -292,7 +292,7 @@ def replay_partition(
         )
         walked = walk(adapter, trees, own, targets, offsets, limits)
         scale = regularisation_of(trees).scale(walked.leaf_weights)
-        alone = Pattern(scale, None, None, {})  # that of all rows is not known here
+        alone = LinearLeaves(scale, None, None, {})  # that of all rows is not known here
         free = walked.leaf_weights if walked.cut is None else walked.cut.free
         structure = fitted_structure(trees, walked.cells, walked.draws, free, alone, offsets)
         rows = host_backend(shared.n_threads).rows_of(structure)

@@ -90,7 +90,7 @@ class Refits:
                     "without some rows other residuals are cut off (Huber's loss), which is not found out over partitions",
                     IN_MEMORY,
                 )
-            if rule.nodes is not None and rule.nodes.own is not None:
+            if rule.smooths_nodes:
                 raise UnsupportedQuestionError(
                     question,
                     "path_smooth follows numbers of rows, which are not counted over partitions",

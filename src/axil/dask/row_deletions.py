@@ -18,7 +18,7 @@ from axil.attribution.weight_effects import DeletionEffects
 from axil.dask.fits import Fit, RowPart, RowSums, space_of
 from axil.dask.partitions import AskedWeights, Partition
 from axil.kernels.choose import host_backend
-from axil.structure import Regularisation, Structure, Transferable
+from axil.structure import NewtonRule, Structure, Transferable
 from axil.weights import removal
 from axil.weights.answers import RowEffects
 from axil.weights.deletion import InLeafSpace
@@ -226,7 +226,7 @@ def forest_changes(
     s, parts = fitted.structure, Parts.of_rows(fitted.structure, rows)
     rule, targets = known_regularisation(s), fitted.targets[rows]
     left, drawn = parts.left(s), parts.weight != 0
-    after = Regularisation(rule.l2[parts.leaf], rule.steps[parts.leaf]).scale(left)[:, :, None]
+    after = NewtonRule(rule.l2[parts.leaf], rule.steps[parts.leaf]).scale(left)[:, :, None]
     made = after * (beside.sums[parts.leaf] - parts.weight[:, :, None] * targets)
 
     weights = np.ones(len(targets)) if s.row_weights is None else s.row_weights[rows]

@@ -332,7 +332,7 @@ class Rows(ABC):
             a' / a,   a w,   w,   1 / a' - 1 / a,   and shift / a where a' = 0
 
         and 1, 0, w, 0, 0 in a constant leaf, of scale 0. ``rules`` (L, 5) has the weight of each leaf, the weight up to which
-        none is left, a, l2 and the steps of `Regularisation`; with ``shifts`` (L,) a' is 0 where no weight is left.
+        none is left, a, l2 and the steps of `NewtonRule`; with ``shifts`` (L,) a' is 0 where no weight is left.
 
         ``table`` is (L, L), and its rows may lie apart; ``values`` is (L, K), ``slopes`` (L,), ``draws`` (levels,), ``weights``
         (rows,), None for ones; ``steps`` (T, T), ``drifts`` (T,); ``start``, ``base`` and ``changed`` are (K, rows).

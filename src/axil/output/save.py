@@ -32,8 +32,10 @@ from axil.structure import (
     ClassCounts,
     Coefficients,
     Cut,
+    IsotonicRule,
+    NewtonRule,
+    NodeRule,
     Nodes,
-    Regularisation,
     Structure,
 )
 
@@ -242,7 +244,7 @@ def _check_leaves(s: Structure, n_threads: int) -> None:
         s.uncut().leaf_weights if s.cut is not None and s.cut.weighs else s.leaf_weights
     )
     right = np.isclose(s.leaf_scale, free, rtol=ROUNDING, atol=0.0)
-    if rule.bends:
+    if rule.has_active_set:
         right |= s.leaf_scale == 0  # a leaf whose value the pattern holds
     if not right.all():
         raise ValueError(
@@ -279,9 +281,9 @@ def _arrays(structure: Structure) -> dict[str, NDArray[Any]]:
             "l2_by_weight": regularisation.by_weight,
         }
         arrays |= {"l1": regularisation.l1, "max_step": regularisation.max_step}
-        if regularisation.nodes is not None:
+        if isinstance(regularisation, NodeRule):
             arrays |= {f"nodes.{name}": getattr(regularisation.nodes, name) for name in _NODES}
-        if regularisation.chains is not None:
+        if isinstance(regularisation, IsotonicRule):
             arrays |= {f"chains.{name}": getattr(regularisation.chains, name) for name in _CHAINS}
     return {name: np.asarray(array) for name, array in arrays.items() if array is not None}
 
@@ -302,15 +304,18 @@ def _structure(arrays: dict[str, NDArray[Any]], prefix: str) -> Structure:
     if nodes:
         nodes["path_smooth"] = _number(nodes["path_smooth"])
     chains = {name: own.pop(f"chains.{name}") for name in _CHAINS if f"chains.{name}" in own}
-    regularisation = Regularisation(
+    settings = (
         own.pop("l2"),
         own.pop("steps"),
         own.pop("l2_by_weight").item() is True,
         _number(own.pop("l1")),
         _number(own.pop("max_step")),
-        Nodes(**nodes) if nodes else None,
-        Chains(**chains) if chains else None,
     )
+    regularisation: NewtonRule = NewtonRule(*settings)
+    if nodes:
+        regularisation = NodeRule(*settings, nodes=Nodes(**nodes))
+    elif chains:
+        regularisation = IsotonicRule(*settings, chains=Chains(**chains))
     mixing = _unpacked(own)
     parents, inner_l2 = own.pop("ancestors.parents", None), own.pop("ancestors.l2", None)
     ancestors = None if parents is None else Ancestors(parents, inner_l2)

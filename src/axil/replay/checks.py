@@ -21,7 +21,7 @@ from axil.machine.arrays import largest_size
 from axil.replay.radius import Held
 from axil.replay.recover import Replay
 from axil.replay.walk import leaf_totals
-from axil.structure import Nodes, RowTotals
+from axil.structure import NodeRule, Nodes, RowTotals
 from axil.weights.inherited import inheriting
 
 CHECKED_ROWS = 1000  # training rows whose prediction is asked of the library; all others are summed from its leaves
@@ -352,10 +352,10 @@ def check_nodes(adapter: Adapter, trees: BoostedFit, walked: Replay, scale: floa
     """Compare the values of inner nodes where leaves are bent: a leaf at zero or at a bound says little of its own sum."""
     s = walked.structure
     rule = s.regularisation
-    if rule is None or rule.nodes is None or not rule.bends:
+    if not isinstance(rule, NodeRule) or not rule.has_active_set:
         return
     bent = inheriting(s).regularisation
-    assert bent is not None
+    assert isinstance(bent, NodeRule)
     nodes, sizes = rule.nodes, np.diff(rule.nodes.starts)
     found = (
         np.repeat(s.final, sizes)

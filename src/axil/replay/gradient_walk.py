@@ -43,7 +43,7 @@ from axil.replay.score_checks import (
     check_start,
     check_values,
 )
-from axil.structure import Regularisation
+from axil.structure import NodeRule
 from axil.trees.losses import Loss, Slopes
 
 Leaves = NDArray[np.unsignedinteger[Any]]
@@ -665,19 +665,15 @@ class GradientWalk:
             self.keeps_light_values = True
         return np.asarray(((1 + ROUNDED) * min_hessian > H) & is_zero)
 
-    def _bounds_of_rows(self, bounds: Regularisation, t: int) -> Regularisation:
+    def _bounds_of_rows(self, bounds: NodeRule, t: int) -> NodeRule:
         """Return the rule of a tree, in which a node without rows, as a refit may leave it, is no bound."""
         rule = bounds.tree(t, slice(self.starts[t], self.starts[t + 1]))
-        assert rule.nodes is not None
         leaf = self.leaves[t] if self.drawn is None else self.leaves[t, self.drawn[t] > 0]
-        nodes = rule.nodes.emptied(np.bincount(leaf, minlength=len(rule.l2)) == 0)
-        return rule if nodes is rule.nodes else replace(rule, nodes=nodes)
+        return rule.emptied(np.bincount(leaf, minlength=len(rule.l2)) == 0)
 
-    def _smoothed(
-        self, t: int, rule: Regularisation, sums: FloatArray, weights: FloatArray
-    ) -> Regularisation:
+    def _smoothed(self, t: int, rule: NodeRule, sums: FloatArray, weights: FloatArray) -> NodeRule:
         """The rule of a tree, with the shares that smoothing left its nodes."""
-        if self.fit.smoothing is None or rule.nodes is None:
+        if self.fit.smoothing is None:
             return rule
         values = self.fit.leaf_values[self.starts[t] : self.starts[t + 1], 0]
         self.shares.append(self.fit.smoothing.own(t, sums, weights, values))

@@ -21,9 +21,8 @@ from axil.errors import InputError, UnsupportedQuestionError
 from axil.machine.memory import Budget, Limits
 from axil.replay.recover import assign_leaves
 from axil.replay.walk import Leaves, TreeWalk, Walked, round_to
-from axil.structure import Ranks, Regularisation, Structure, all_n_leaves
+from axil.structure import NewtonRule, NodeRule, Ranks, Structure, all_n_leaves
 from axil.structure.leaves import LeafFit
-from axil.structure.pattern import hold
 from axil.weights.engine import CLASS_WEIGHTS_UNKNOWN, TreeEngine
 from axil.weights.inherited import inherited_values, inheriting
 from axil.weights.rows_left import known_regularisation
@@ -161,7 +160,8 @@ def leaf_fit(
         raw = inherited_values(
             left, raw, found.sums, np.average(rows.targets, axis=0, weights=weights)
         )
-        rule = rule if rule.nodes is None else known_regularisation(inheriting(left))
+        if isinstance(rule, NodeRule):
+            rule = known_regularisation(inheriting(left))
     made = LeafFit(
         s.n_leaves,
         columns,
@@ -198,7 +198,7 @@ def _ranked_fit(s: Structure, found: Walked, raw: FloatArray, based: bool, n_row
     if based and s.final[0]:
         base, share, estimated = raw[0], float(s.final[0]), True
     weights, counts, raw = found.drawn_weights[first:], found.counts[first:], raw[first:]
-    plain = Regularisation(np.zeros(len(raw)), np.ones(len(raw)))
+    plain = NewtonRule(np.zeros(len(raw)), np.ones(len(raw)))
     parts = (
         s.n_leaves[first:],
         columns[first:] - first,
@@ -214,7 +214,7 @@ def _ranked_fit(s: Structure, found: Walked, raw: FloatArray, based: bool, n_row
 class _TreeRefit(TreeWalk):
     """The walk with leaf values that it makes itself."""
 
-    rule: Regularisation
+    rule: NewtonRule
     final: FloatArray  #: (T,) what each tree's values are multiplied by in a prediction
 
     def run(self) -> Any:
@@ -242,24 +242,25 @@ class _TreeRefit(TreeWalk):
             return sums[own] if self.shift is None else sums[own] + self.shift[own, None]
         one = rule.tree(t, own)
         if (
-            rule.bounds and sums.shape[1] > 1
+            rule.is_monotone and sums.shape[1] > 1
         ):  # shares of two classes, whose bounds are those of the first
-            return hold(one, sums[own, 0], weights[own]).values(self.trees.n_leaves[[t]], sums[own])
-        if rule.bends or rule.mixes:
+            linear = one.linearise(sums[own, 0], weights[own])
+            return linear.values(self.trees.n_leaves[[t]], sums[own])
+        if rule.has_active_set or rule.couples_leaves:
             return np.stack(
                 [one.leaf_values(column, weights[own]) for column in sums[own].T], axis=1
             )
         return np.asarray(one.scale(weights[own])[:, None] * sums[own])
 
 
-def _rule(s: Structure) -> Regularisation:
+def _rule(s: Structure) -> NewtonRule:
     if s.regularisation is None or (s.is_ranked and s.ranks is None):
         raise UnsupportedQuestionError(
             "refit",
             "how leaf values follow from row weights was not recorded",
             "Make the explainer again.",
         )
-    if s.regularisation.nodes is not None and s.regularisation.nodes.own is not None:
+    if s.regularisation.smooths_nodes:
         raise UnsupportedQuestionError(
             "refit",
             "with path_smooth a leaf's value depends on the numbers of rows in the nodes above it",

@@ -13,7 +13,6 @@ from axil.errors import counted
 from axil.machine.blocks import spans
 from axil.replay.recover import Replay
 from axil.structure import Structure
-from axil.structure.changes import nearest
 from axil.weights import pattern_changes, rank_changes
 from axil.weights.boosting import BoostedTrees
 from axil.weights.engine import Engine
@@ -127,14 +126,14 @@ class Held:
         """The pattern and encodings of a replay, whose weights the engine computes of these targets; None: neither."""
         s, encodings = walked.structure, 0 if placement is None else placement.encodings
         if s.regularisation is None or not (
-            s.regularisation.bends or s.is_ranked or s.cut is not None
+            s.regularisation.has_active_set or s.is_ranked or s.cut is not None
         ):
             return None if placement is None else cls.encoded(s.total_leaves, placement)
         if engine is None or targets is None:
             return cls(s.total_leaves, **walked.held)
         if s.is_ranked or s.cut is not None:
             constants = _shift(engine) if s.shift is not None else 0.0
-            reach = 0.0 if s.regularisation.bends else rank_changes.radius(engine, targets)
+            reach = 0.0 if s.regularisation.has_active_set else rank_changes.radius(engine, targets)
             held = dict(walked.held)
             if s.ranks is not None and s.ranks.rule.spreads:  # rows that do not count are beyond
                 own = s.cells[
@@ -164,7 +163,7 @@ def leaves_beyond(engine: Engine, targets: FloatArray, before: FloatArray) -> in
     s = engine.structure if isinstance(engine, BoostedTrees) else None
     if not isinstance(engine, BoostedTrees) or s is None or s.regularisation is None:
         return 0
-    if not s.regularisation.bends and s.cut is None:
+    if not s.regularisation.has_active_set and s.cut is None:
         return 0
     fit = engine.fit(targets)
     if s.cut is not None:
@@ -203,7 +202,7 @@ def _radius(s: Structure, sums: FloatArray, engine: BoostedTrees) -> float:
         return 0.0
     column = costs.visit_seconds * costs.sweep * s.n_rows * s.n_trees
     most = max(LEAST, min(int(SECONDS / column), SEEDS // s.total_leaves))
-    seeds, distances = nearest(rule, sums, s.leaf_weights, most + 1, bound)
+    seeds, distances = rule.nearest_changes(sums, s.leaf_weights, most + 1, bound)
     radius = np.inf
     for own in spans(min(len(distances), most), TOGETHER):
         least = _least(seeds[:, own], distances[own], bound)
@@ -243,7 +242,12 @@ def _steepest(s: Structure) -> FloatArray | None:
         and s.draws[0] == 1.0
         and bool((s.rates <= 2.0).all())
     )
-    if not plain or s.mixing is not None or s.regularisation is None or s.regularisation.mixes:
+    if (
+        not plain
+        or s.mixing is not None
+        or s.regularisation is None
+        or s.regularisation.couples_leaves
+    ):
         return None
     heaviest = 1.0 if s.row_weights is None else float(s.row_weights.max(initial=0.0))
     return np.asarray(np.sqrt(heaviest * np.maximum(s.leaf_weights, heaviest)))

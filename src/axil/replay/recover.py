@@ -22,8 +22,14 @@ from axil.machine.blocks import spans
 from axil.machine.memory import Budget, Limits
 from axil.machine.progress import track
 from axil.replay.walk import ELSEWHERE, Walked
-from axil.structure import Pattern, Regularisation, Structure, cell_dtype
-from axil.structure.pattern import bytes_needed, hold
+from axil.structure import (
+    IsotonicRule,
+    LinearLeaves,
+    NewtonRule,
+    Structure,
+    cell_dtype,
+    with_nodes,
+)
 from axil.weights.forest import is_forest
 from axil.weights.inherited import inherited_values, inheriting
 
@@ -53,7 +59,9 @@ class Replay:
     values: FloatArray  #: (L, K) leaf values before any rate
     score: FloatArray  #: (N, K) the model's predictions of the training rows
     recovered: dict[str, Any]  #: what the model does not state and the walk supplied
-    held: dict[str, Any]  #: how many leaves have something held besides their rows; see `Pattern`
+    held: dict[
+        str, Any
+    ]  #: how many leaves have something held besides their rows; see `LinearLeaves`
     drawn_weights: FloatArray  #: (L,) see `Walked`
 
 
@@ -104,7 +112,7 @@ def replay(
 
     ``targets`` (N, K): averaged trees without any row of their sample predict their mean.
     """
-    needed = bytes_needed(regularisation_of(trees), walked.sums[:, 0], walked.leaf_weights)
+    needed = regularisation_of(trees).bytes_needed(walked.sums[:, 0], walked.leaf_weights)
     budget.require(
         needed, "Tables of which leaves depend on which (bounded or smoothed leaves)", SMALLER_TREES
     )
@@ -137,7 +145,7 @@ def _with_inherited(found: Replay, trees: BoostedFit, mean: FloatArray) -> Repla
     if not is_forest(s):
         rule = inheriting(s).regularisation
         assert rule is not None
-        pattern = hold(rule, found.sums[:, 0], s.leaf_weights)
+        pattern = rule.linearise(found.sums[:, 0], s.leaf_weights)
         s = replace(s, leaf_scale=pattern.scale, shift=pattern.shift, mixing=pattern.mixing)
     return replace(found, structure=s, values=values)
 
@@ -154,7 +162,7 @@ def replayed(
         rule.l1 == 0 and rule.max_step == np.inf
     )  # bounds alone: classes of a tree are all at theirs together
     assert walked.sums.shape[1] == 1 or alike, "outputs that share trees have patterns of their own"
-    pattern = hold(rule, walked.sums[:, 0], walked.leaf_weights)
+    pattern = rule.linearise(walked.sums[:, 0], walked.leaf_weights)
     if walked.shift is not None:
         pattern = replace(pattern, shift=walked.shift)
     values = pattern.values(trees.n_leaves, walked.sums)
@@ -183,13 +191,14 @@ def replayed(
     )
 
 
-def regularisation_of(trees: BoostedFit) -> Regularisation:
-    """How leaf values follow from their sums and weights; see `BoostedFit`."""
+def regularisation_of(trees: BoostedFit) -> NewtonRule:
+    """Return the rule by which leaf values follow from their sums and weights; see `BoostedFit`."""
     l2 = np.asarray(trees.l2, dtype=np.float64)
     steps = np.broadcast_to(np.asarray(trees.steps, dtype=np.float64), l2.shape)
-    return Regularisation(
-        l2, steps, trees.l2_by_weight, trees.l1, trees.max_step, trees.nodes, trees.chains
-    )
+    settings = (l2, steps, trees.l2_by_weight, trees.l1, trees.max_step)
+    if trees.chains is not None:
+        return IsotonicRule(*settings, chains=trees.chains)
+    return with_nodes(NewtonRule(*settings), trees.nodes)
 
 
 def fitted_structure(
@@ -197,7 +206,7 @@ def fitted_structure(
     cells: Leaves,
     draws: FloatArray,
     leaf_weights: FloatArray,
-    pattern: Pattern,
+    pattern: LinearLeaves,
     offsets: FloatArray | None,
     totals: tuple[float, int] | None = None,
 ) -> Structure:

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.arrays import FloatArray
-from axil.structure.regularisation import Regularisation
+from axil.structure.newton import NewtonRule
+from axil.structure.node_rule import NodeRule
 
 NEGLIGIBLE = (
     2.0**-70
@@ -32,7 +33,7 @@ class LeafFit:
     share: float  #: how much of the base is in a prediction
     estimated: bool  #: whether the base follows from the targets
     n_rows: int  #: of the fit
-    rule: Regularisation  #: how values follow from sums and weights, or hessians
+    rule: NewtonRule  #: how values follow from sums and weights, or hessians
     outputs: NDArray[np.int64] | None = (
         None  #: (T,) the output that each tree serves; None: all of them
     )
@@ -90,7 +91,7 @@ class LeafFit:
             totals[:, -1],
         )
         l2 = self.rule.l2[own][np.isfinite(self.rule.l2[own])].min(initial=np.inf)
-        if self.rule.nodes is None:
+        if not isinstance(self.rule, NodeRule):
             of_outputs = np.broadcast_to(bends, sums.shape)
             steps = [
                 self.rule.step(column, own_bends + l2)
@@ -120,9 +121,10 @@ class LeafFit:
 
     @cached_property
     def _node_values(self) -> FloatArray:
-        """The values of all nodes of the rule, before the rate."""
-        bends = self.weights if self.hessians is None else self.hessians[:, 0]
-        return self.rule.node_values(self.sums[:, 0], bends).bounded
+        """The values of all nodes of the rule, before the learning rate."""
+        assert isinstance(self.rule, NodeRule)
+        hessians = self.weights if self.hessians is None else self.hessians[:, 0]
+        return self.rule.node_values(self.sums[:, 0], hessians).bounded
 
 
 @dataclass(frozen=True)

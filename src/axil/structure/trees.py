@@ -16,8 +16,8 @@ from axil.machine.arrays import host, like
 from axil.structure.ancestors import Ancestors
 from axil.structure.class_counts import ClassCounts
 from axil.structure.cut import Cut
+from axil.structure.newton import NewtonRule
 from axil.structure.ranks import RankedFit
-from axil.structure.regularisation import Regularisation
 from axil.structure.transfer import Transferable
 
 
@@ -104,7 +104,7 @@ class Structure(Transferable):
         None  #: (T,) which of all the model's trees these are; None: all, in order
     )
     #: how leaf_scale came about; None: not known, nor asked unless weights change
-    regularisation: Regularisation | None = None
+    regularisation: NewtonRule | None = None
     ranks: RankedFit | None = (
         None  #: how shares of percentiles came about; None: there are none, or not known as above
     )
@@ -192,14 +192,7 @@ class Structure(Transferable):
                 for matrix, n in zip(self.mixing, self.n_leaves)
             ]
         if self.regularisation is not None:
-            expected += [
-                ("l2", self.regularisation.l2, leaves),
-                ("steps", self.regularisation.steps, leaves),
-            ]
-            if self.regularisation.nodes is not None:
-                self.regularisation.nodes.check(self.n_leaves)
-            if self.regularisation.chains is not None:
-                self.regularisation.chains.check(self.n_leaves)
+            self.regularisation.check(self.n_leaves)
         if self.coefficients is not None:
             expected.append(("omega", self.coefficients.omega, (self.n_trees + 1, self.n_trees)))
             expected.append(("beta", self.coefficients.beta, (self.n_trees + 1,)))

@@ -20,7 +20,7 @@ from scipy.sparse import csr_array, vstack
 from axil.arrays import BoolArray, FloatArray, IntArray, LeafArray
 from axil.kernels.choose import host_backend
 from axil.kernels.cpu import leaf_rows
-from axil.structure import Regularisation, Structure
+from axil.structure import NewtonRule, Structure
 from axil.structure.ancestors import NO_NODE
 from axil.structure.nodes import Ids
 from axil.weights import ranks_left, removal
@@ -37,7 +37,7 @@ FOREST_SECONDS = 5e-9  # per row, tree and column, or row and pair of trees
 def is_forest(structure: Structure) -> bool:
     """Whether no tree sees another, nor a base or offsets: leaves hold means of the targets themselves, whatever these are."""
     c, base = structure.coefficients, structure.base
-    if structure.regularisation is not None and structure.regularisation.bends:
+    if structure.regularisation is not None and structure.regularisation.has_active_set:
         return False
     if (
         c is None
@@ -227,7 +227,7 @@ class Forest(TreeEngine):
         sums, weights, l2 = self._sums(all_values), self._weights, self._l2(rule)
         left = removal.left_of(weights[place], weight)
         steps = np.append(rule.steps, np.ones(len(weights) - len(rule.steps)))[place]
-        scale = Regularisation(l2[place], steps).scale(left)
+        scale = NewtonRule(l2[place], steps).scale(left)
         after = scale[:, None] * (sums[place] - weight[:, None] * targets[rows])
         last = np.flatnonzero((left == 0) & (weight > 0))
         after[last] = self._values_beside(place[last], rows[last], sums, weights, targets)
@@ -272,7 +272,7 @@ class Forest(TreeEngine):
         scale = self._scale[:, None]
         return np.asarray(np.divide(values, scale, out=np.zeros_like(values), where=scale > 0))
 
-    def _l2(self, rule: Regularisation) -> FloatArray:
+    def _l2(self, rule: NewtonRule) -> FloatArray:
         """(places,): what regularisation adds to the weight of each row of the index."""
         s, inner = self.structure, self._node[self.structure.total_leaves :]
         found = np.zeros(len(inner))

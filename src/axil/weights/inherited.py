@@ -14,10 +14,9 @@ import numpy as np
 
 from axil.arrays import BoolArray, FloatArray
 from axil.errors import UnsupportedQuestionError
-from axil.structure import Ancestors, Regularisation, Structure
+from axil.structure import Ancestors, NewtonRule, NodeRule, Structure, with_nodes
 from axil.structure.ancestors import NO_NODE
 from axil.structure.nodes import Ids, Nodes
-from axil.structure.pattern import hold
 
 
 def ancestors_of(s: Structure) -> Ancestors:
@@ -33,14 +32,19 @@ def inheriting(s: Structure) -> Structure:
     rule = s.regularisation
     if s.emptied is None or not s.emptied.any() or rule is None or s.is_ranked:
         return s
-    nodes = ancestors_of(s).nodes(s.n_leaves, rule.l2) if rule.nodes is None else rule.nodes
+    nodes: Nodes | None
+    if isinstance(rule, NodeRule):
+        nodes = rule.nodes
+    else:
+        nodes = ancestors_of(s).nodes(s.n_leaves, rule.l2)
     if nodes is None:
         raise UnsupportedQuestionError(
             "without",
             "leaves would lose all their rows, and the adapter of this model does not state the nodes above them",
             "Ask for fewer rows, or let the adapter pass `ancestors` to BoostedFit.",
         )
-    return replace(s, regularisation=replace(rule, nodes=_sharing(nodes, s.leaf_weights)))
+    nodes = _sharing(nodes, s.leaf_weights)
+    return replace(s, regularisation=with_nodes(rule, nodes))
 
 
 def _sharing(nodes: Nodes, leaf_weights: FloatArray) -> Nodes:
@@ -73,11 +77,11 @@ def inherited_values(
         return values
     rule, leaves = s.regularisation, np.flatnonzero(s.emptied)
     found = values.copy()
-    if rule.bends or rule.mixes:
+    if rule.has_active_set or rule.couples_leaves:
         bent = inheriting(s).regularisation
         assert bent is not None
         if sums.shape[1] > 1:  # the outputs of a tree share its pattern
-            return hold(bent, sums[:, 0], s.leaf_weights).values(s.n_leaves, sums)
+            return bent.linearise(sums[:, 0], s.leaf_weights).values(s.n_leaves, sums)
         found[:, 0] = bent.leaf_values(
             sums[:, 0], s.leaf_weights
         )  # a node without rows bounds no others
@@ -88,7 +92,7 @@ def inherited_values(
     known = nodes != NO_NODE
     found[leaves[~known]] = 0.0 if s.beta.any() else mean
     nodes = nodes[known]
-    scale = Regularisation(l2_of(s, ancestors, nodes), np.ones(len(nodes))).scale(weights[nodes])
+    scale = NewtonRule(l2_of(s, ancestors, nodes), np.ones(len(nodes))).scale(weights[nodes])
     found[leaves[known]] = scale[:, None] * ancestors.totals(sums)[nodes]
     return found
 
@@ -135,7 +139,7 @@ class InheritedValues:
         """(L,): what their sum is multiplied by."""
         l2 = np.zeros(self.structure.total_leaves)
         l2[self.has_rows] = l2_of(self.structure, self._ancestors, self.node[self.has_rows])
-        found = Regularisation(l2, np.ones(len(l2))).scale(self.weights)
+        found = NewtonRule(l2, np.ones(len(l2))).scale(self.weights)
         return np.where(self.has_rows, found, 0.0)
 
     @cached_property

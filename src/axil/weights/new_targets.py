@@ -22,7 +22,11 @@ from axil.weights.rows_left import fit_by_rule, with_pattern, without
 def has_active_set(structure: Structure) -> bool:
     """Return whether leaf values are linear in the targets only while an active set is fixed."""
     rule = structure.regularisation
-    return structure.is_ranked or structure.cut is not None or (rule is not None and rule.bends)
+    return (
+        structure.is_ranked
+        or structure.cut is not None
+        or (rule is not None and rule.has_active_set)
+    )
 
 
 def with_targets(structure: Structure, targets: FloatArray, backend: Backend) -> Structure:

@@ -11,7 +11,7 @@ import numpy as np
 
 from axil.arrays import BoolArray, FloatArray
 from axil.machine.arrays import like, where
-from axil.structure import Regularisation, Structure
+from axil.structure import NewtonRule, Structure
 from axil.weights.removal import left_of
 from axil.weights.rows_left import known_regularisation
 
@@ -71,7 +71,7 @@ class Parts:
     def left_scale(self, s: Structure) -> Any:
         """The scale of each leaf without the row."""
         rule = known_regularisation(s)
-        own, left = Regularisation(self._of_rule(rule.l2), self._of_rule(rule.steps)), self.left(s)
+        own, left = NewtonRule(self._of_rule(rule.l2), self._of_rule(rule.steps)), self.left(s)
         moving = self.of(s.leaf_scale) > 0
         if s.shift is not None:
             moving = moving & (left > 0)  # a shift would be all that is left of the value

@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from axil.arrays import BoolArray, FloatArray
 from axil.kernels import Backend
 from axil.machine.arrays import host
-from axil.structure import Structure
+from axil.structure import NewtonRule, Structure
 from axil.weights.leaf_space import LeafSpace
 from axil.weights.levels import base_without
 from axil.weights.parts import Parts
@@ -68,10 +68,11 @@ def changing_rows(
         scale > 0, own, np.where(left > 0, sums[column, parts.leaf], 0.0)
     )
     weights[column, parts.leaf] = left
-    mixes, rule = rule.mixes, rule if rule.mixes else replace(rule, nodes=None)
-    each = (
-        zip(sums, weights) if mixes else [(sums, weights)]
-    )  # bounds that hold no leaf may do so without a row
-    ruled = np.vstack([rule.leaf_values(*own) for own in each])
+    if rule.couples_leaves:  # a bound that acts on no leaf may act on one without a row
+        values_by_rule = [rule.leaf_values(*of_row) for of_row in zip(sums, weights)]
+    else:
+        plain = NewtonRule(rule.l2, rule.steps, rule.by_weight, rule.l1, rule.max_step)
+        values_by_rule = [plain.leaf_values(sums, weights)]
+    ruled = np.vstack(values_by_rule)
     apart = np.abs(ruled - values) > BEYOND * np.abs(values).max(axis=1, initial=0.0)[:, None]
     return np.asarray(apart.any(axis=1) & ~np.isnan(moved))

@@ -3,9 +3,9 @@
 Deleted rows are gone: they have no weight, and nothing that a library derives from the number of rows counts them. A row that
 the fit itself gave no weight stays: an l2 in proportion to the mean weight of the rows follows the rows that remain.
 
-While the pattern is held, a leaf value is an affine map of the sums of its tree (`axil.structure.pattern`). Rows that are gone
-may change the pattern: a sum falls within l1, a clipped value comes free, a bound moves. So the fit is walked through with the
-rule itself, tree by tree, and the pattern is the one that the sums of the walk are in.
+While the active set is fixed, a leaf value is an affine map of the sums of its tree (`axil.structure.newton`). Deleted rows may
+change the active set: a sum falls within L1, a clipped value comes free, a bound moves. So the fit is walked through with the
+rule itself, tree by tree, and the active set is that of the sums of the walk.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.kernels import Backend
 from axil.machine.arrays import host, like
-from axil.structure import Cut, Nodes, Regularisation, Structure
-from axil.structure.pattern import hold
+from axil.structure import Cut, NewtonRule, Structure
 from axil.weights import ranks_left
 from axil.weights.inherited import inheriting
 from axil.weights.passes import Passes, leaf_sums
@@ -30,7 +29,7 @@ class NothingLeft(InputError):
     """No row of any weight is left of those that a model was fitted to."""
 
 
-def known_regularisation(s: Structure, question: str = "removal") -> Regularisation:
+def known_regularisation(s: Structure, question: str = "removal") -> NewtonRule:
     """How leaf values follow from row weights; the question is refused where that is not known."""
     if s.regularisation is None or (s.is_ranked and s.ranks is None):
         raise UnsupportedQuestionError(
@@ -42,20 +41,22 @@ def known_regularisation(s: Structure, question: str = "removal") -> Regularisat
 
 
 def bends(s: Structure) -> bool:
-    """Whether leaf values follow from row weights by a rule that has a pattern, or draws on other nodes."""
+    """Whether leaf values follow from row weights by a rule that has an active set, or couples leaves."""
     rule = s.regularisation
-    return s.is_ranked or (rule is not None and (rule.bends or rule.mixes or s.cut is not None))
+    if rule is None:
+        return s.is_ranked
+    return s.is_ranked or s.cut is not None or rule.has_active_set or rule.couples_leaves
 
 
 def mixes(s: Structure) -> bool:
     """Whether a leaf's value may depend on the sums of other leaves, without some rows if not with all."""
-    return s.regularisation is not None and s.regularisation.mixes
+    return s.regularisation is not None and s.regularisation.couples_leaves
 
 
 def estimates_rows(s: Structure) -> bool:
     """Return whether leaves are smoothed by numbers of rows that follow from weights, as rows or draws weigh differently."""
     rule = s.regularisation
-    if rule is None or rule.nodes is None or rule.nodes.own is None:
+    if rule is None or not rule.smooths_nodes:
         return False
     drawn, weights = s.whole_draws[s.whole_draws > 0], s.row_weights
     return bool(
@@ -112,20 +113,13 @@ def _cut_without(
     level, leaf = np.divmod(s.cells, s.n_leaves[:, None].astype(s.cells.dtype))
     half = len(s.draws) // 2
     drawn = [weights * s.whole_draws[own] for own in level]
-    rule = rule.scaled(l2_factor(s, present))
-    if rule.nodes is not None or s.averages:
-        left = np.concatenate(
-            [np.bincount(own, w, n) for own, w, n in zip(leaf, drawn, s.n_leaves)]
-        )
-        before = s.uncut().leaf_weights
-        emptied = (before > 0) & (left == 0)
-        nodes = rule.nodes if rule.mixes else None
-        rule = replace(
-            rule, nodes=None if nodes is None else _nodes_left(s, nodes, rows, before, left)
-        )
-        if s.averages:
-            s = replace(s, emptied=_emptied_now(s, emptied), regularisation=rule)
-            rule = known_regularisation(inheriting(replace(s, leaf_weights=left)))
+    left = np.concatenate([np.bincount(own, w, n) for own, w, n in zip(leaf, drawn, s.n_leaves)])
+    before = s.uncut().leaf_weights
+    rule = _rule_left(s, rule.scaled(l2_factor(s, present)), rows, before, left)
+    if s.averages:
+        emptied = _emptied_now(s, (before > 0) & (left == 0))
+        s = replace(s, emptied=emptied, regularisation=rule)
+        rule = known_regularisation(inheriting(replace(s, leaf_weights=left)))
     base = np.average(targets, axis=0, weights=weights) if s.base is None else s.base
     whole, sums, constants, free = (np.zeros(s.total_leaves) for _ in range(4))
     cells, fit = (
@@ -146,7 +140,7 @@ def _cut_without(
         cells[t] = leaf[t] + (level[t] % half + half * off).astype(cells.dtype) * cells.dtype.type(
             n
         )
-    found = hold(rule, sums, whole)
+    found = rule.linearise(sums, whole)
     shift = replace(found, shift=None).values(s.n_leaves, constants[:, None])[:, 0]
     shift = shift if found.shift is None else found.shift + shift
     made = replace(s, leaf_scale=found.scale, mixing=found.mixing, shift=shift, regularisation=rule)
@@ -189,29 +183,20 @@ def lighter(structure: Structure, rows: IntArray, backend: Backend) -> Structure
     weights, present = _left_weights(s, rows), present_without(s, rows)
     weighted = replace(s, row_weights=weights, present=present)
     leaf_weights = leaf_sums(weighted, backend.rows_of(weighted), np.ones((s.n_rows, 1)))[:, 0]
-    rule = rule.scaled(l2_factor(s, present))
-    if rule.nodes is not None and not rule.mixes:
-        rule = replace(rule, nodes=None)  # evidence of the fit with all rows alone
-    elif rule.nodes is not None:
-        nodes = _nodes_left(s, rule.nodes, rows, s.leaf_weights, leaf_weights)
-        rule = (
-            rule if nodes is rule.nodes else replace(rule, nodes=nodes)
-        )  # which may know the rules of single trees
+    rule = _rule_left(s, rule.scaled(l2_factor(s, present)), rows, s.leaf_weights, leaf_weights)
     return replace(with_leaf_weights(weighted, leaf_weights), regularisation=rule)
 
 
-def _nodes_left(
-    s: Structure, nodes: Nodes, rows: IntArray, before: FloatArray, left: FloatArray
-) -> Nodes:
-    """Return the nodes as far as they depend on rows: shares of smoothing, and bounds, which a node without rows does not set.
-
-    ``before`` and ``left``: the weights of leaves (L,) with the deleted rows and without them.
-    """
-    if nodes.own is not None:
-        every = np.arange(s.n_rows) if s.present is None else np.flatnonzero(s.present)
-        counts = _counts(s, every)
-        nodes = nodes.recounted((counts, counts - _counts(s, rows)), (before, left))
-    return nodes.emptied((before > 0) & (left == 0))
+def _rule_left(
+    s: Structure, rule: NewtonRule, rows: IntArray, before: FloatArray, left: FloatArray
+) -> NewtonRule:
+    """Return the rule without these rows; ``before`` and ``left``: see `NewtonRule.for_remaining`."""
+    counts = None
+    if rule.smooths_nodes:
+        present = np.arange(s.n_rows) if s.present is None else np.flatnonzero(s.present)
+        all_counts = _counts(s, present)
+        counts = (all_counts, all_counts - _counts(s, rows))
+    return rule.for_remaining(before, left, counts)
 
 
 def _counts(s: Structure, rows: IntArray) -> FloatArray:
@@ -257,7 +242,7 @@ def rescaled(structure: Structure) -> Structure:
 
 def with_pattern(structure: Structure, sums: FloatArray) -> Structure:
     """The structure with the pattern that leaf sums (L, K) are in by its rule and its leaf weights."""
-    found = hold(known_regularisation(structure), sums[:, 0], structure.leaf_weights)
+    found = known_regularisation(structure).linearise(sums[:, 0], structure.leaf_weights)
     return replace(structure, leaf_scale=found.scale, shift=found.shift, mixing=found.mixing)
 
 
@@ -302,4 +287,4 @@ def by_rule(s: Structure, t: int, sums: FloatArray) -> FloatArray:
     rule, weights = known_regularisation(s).tree(t, own), s.leaf_weights[own]
     if sums.shape[1] == 1:
         return rule.leaf_values(sums[:, 0], weights)[:, None]
-    return hold(rule, sums[:, 0], weights).values(s.n_leaves[t : t + 1], sums)
+    return rule.linearise(sums[:, 0], weights).values(s.n_leaves[t : t + 1], sums)

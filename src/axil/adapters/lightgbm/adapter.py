@@ -30,7 +30,7 @@ from axil.adapters.routes import Routes
 from axil.arrays import FloatArray
 from axil.errors import InputError, UnsupportedModelError
 from axil.scale import IDENTITY, TargetScale
-from axil.structure import Cut, Regularisation
+from axil.structure import Cut, NewtonRule, with_nodes
 
 CLOSE = (
     1e-9  # tolerance of leaf values beyond which residuals are rounded otherwise than the library's
@@ -373,7 +373,7 @@ class LightGBMAdapter(TreeModel):
             np.concatenate([tree.leaf_counts(n_rows) for tree in self._trees]),
             np.zeros(0),
             np.zeros(0),
-            Regularisation(l2, np.ones_like(l2), False, rule.l1, rule.max_step, rule.nodes),
+            with_nodes(NewtonRule(l2, np.ones_like(l2), False, rule.l1, rule.max_step), rule.nodes),
             weights,
             counts_alone=rule.smooth > 0 and (self._reading.goss or weights is not None),
         )

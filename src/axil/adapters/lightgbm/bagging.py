@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from axil.adapters.boosted_fit import RowGradients
 from axil.arrays import BoolArray, FloatArray
-from axil.structure import Ranks, Regularisation
+from axil.structure import NewtonRule, Ranks
 
 Words = NDArray[np.uint32]
 
@@ -219,7 +219,7 @@ class LeafEvidence:
     counts: NDArray[np.int64]  #: (L,)
     values: FloatArray  #: (L,)
     rates: FloatArray  #: (T,) what multiplies the values of each tree; nan where it is not known
-    rule: Regularisation
+    rule: NewtonRule
     weights: FloatArray | None  #: (N,)
     ranks: Ranks | None = None  #: where leaf values are percentiles
     counts_alone: bool = (

@@ -21,7 +21,7 @@ from axil.adapters.lightgbm.rule import LightGBMRule
 from axil.adapters.refusals import Refusal, refuse
 from axil.arrays import BoolArray, FloatArray
 from axil.errors import UnsupportedModelError
-from axil.structure import Regularisation
+from axil.structure import NodeRule
 from axil.structure.nodes import Ids
 
 SURE = 0.01  # how closely a whole number must be shown to be told by its digits
@@ -62,7 +62,7 @@ ESTIMATES: tuple[Refusal[LightGBMReading], ...] = (
 class PathSmooth:
     """The nodes of all trees of a model, and what its record says of them."""
 
-    rule: Regularisation
+    rule: NodeRule
     smooth: float  #: path_smooth
     counts: FloatArray  #: (M,) rows
     rates: FloatArray  #: (T,)
@@ -92,7 +92,7 @@ class PathSmooth:
         )
         bins = max([reading.settings.number("max_bin"), *reading.text.category_counts.values()])
         l2 = rule.leaf_denominators()
-        own = Regularisation(l2, np.ones_like(l2), False, rule.l1, rule.max_step, nodes)
+        own = NodeRule(l2, np.ones_like(l2), False, rule.l1, rule.max_step, nodes=nodes)
         return cls(own, rule.smooth, counts, rates, tolerance, rounding, bins / 2 + 1)
 
     def own(
@@ -109,7 +109,6 @@ class PathSmooth:
         """
         rule, rate = self._rule(tree, len(sums)), self.rates[tree]
         nodes = rule.nodes
-        assert nodes is not None
         if len(sums) == 1 or not rate:
             return np.ones(len(nodes.leaf))
         hessians, (ends, leaves) = nodes.totals(weights), nodes.ends
@@ -149,10 +148,9 @@ class PathSmooth:
 
     @property
     def _nodes(self) -> Nodes:
-        assert self.rule.nodes is not None
         return self.rule.nodes
 
-    def _rule(self, tree: int, n_leaves: int) -> Regularisation:
+    def _rule(self, tree: int, n_leaves: int) -> NodeRule:
         """The rule of one tree."""
         first = int((self._nodes.starts[tree] + tree) // 2)  # a tree of L leaves has 2 L - 1 nodes
         return self.rule.tree(tree, slice(first, first + n_leaves))

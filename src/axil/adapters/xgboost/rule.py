@@ -18,7 +18,7 @@ from axil.adapters.contract import Nodes
 from axil.adapters.xgboost.document import Tree, XGBoostSettings
 from axil.adapters.xgboost.rates import ROUNDING
 from axil.arrays import FloatArray
-from axil.structure import Regularisation
+from axil.structure import NewtonRule, with_nodes
 
 
 @dataclass(frozen=True)
@@ -82,5 +82,6 @@ class XGBoostRule:
         nodes = self.nodes([tree], 0, [l2], np.ones(1)) if self.signs.any() else None
         if nodes is not None and averaged:
             nodes = nodes.emptied(weights == 0)
-        own = Regularisation(l2, np.ones_like(l2), False, self.l1, self.max_step, nodes)
+        plain = NewtonRule(l2, np.ones_like(l2), False, self.l1, self.max_step)
+        own = with_nodes(plain, nodes)
         return np.stack([own.leaf_values(column, weights) for column in sums.T], axis=1)

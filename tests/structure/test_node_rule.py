@@ -1,4 +1,4 @@
-"""Patterns: the affine map of a tree's leaf sums, against values computed node after node, and against small changes."""
+"""Values of nodes and their affine maps, against values computed node after node and against small changes."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -6,9 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from axil.structure import Nodes, Regularisation
-from axil.structure.changes import nearest
-from axil.structure.pattern import hold
+from axil.structure import NodeRule, Nodes
 from tests.reference import bent_values
 
 SETTINGS = {
@@ -74,7 +72,7 @@ def example(seed, l1=0.0, max_step=np.inf, monotone=False, smooth=False, rivals=
         nodes = replace(nodes, rivals=random_rivals(rng, nodes))
         nodes.check(n_leaves)
     L = int(n_leaves.sum())
-    rule = Regularisation(np.full(L, 0.5), np.ones(L), l1=l1, max_step=max_step, nodes=nodes)
+    rule = NodeRule(np.full(L, 0.5), np.ones(L), l1=l1, max_step=max_step, nodes=nodes)
     return rule, n_leaves, rng.normal(0, 3, L), rng.uniform(1, 9, L)
 
 
@@ -102,7 +100,7 @@ def test_values_and_pattern_against_a_walk_from_the_root(name, seed):
     found = rule.node_values(sums, weights).bounded
     for _, inner in trees:
         np.testing.assert_allclose(found[list(inner)], list(inner.values()), rtol=1e-13, atol=1e-14)
-    pattern = hold(rule, sums, weights)
+    pattern = rule.linearise(sums, weights)
     np.testing.assert_allclose(affine(pattern, n_leaves, sums), expected, rtol=1e-12, atol=1e-13)
     moved = sums + 1e-9 * np.random.default_rng(seed).normal(
         size=len(sums)
@@ -117,8 +115,8 @@ def test_values_and_pattern_against_a_walk_from_the_root(name, seed):
 @pytest.mark.parametrize("name", [name for name in SETTINGS if name not in ("nothing", "smooth")])
 def test_the_nearest_change_of_a_pattern_is_where_it_says(name, seed):
     rule, n_leaves, sums, weights = example(seed, **SETTINGS[name])
-    pattern = hold(rule, sums, weights)
-    seeds, distances = nearest(rule, sums, weights, 10**6)
+    pattern = rule.linearise(sums, weights)
+    seeds, distances = rule.nearest_changes(sums, weights, 10**6)
     assert len(distances)
     assert (distances >= 0).all()
     sizes = np.linalg.norm(seeds, axis=0)

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 from sklearn.isotonic import isotonic_regression
 
-from axil.structure import Chains, Regularisation
-from axil.structure.changes import nearest
-from axil.structure.pattern import bytes_needed, hold
+from axil.structure import Chains, IsotonicRule
 
 N_LEAVES = np.array([8, 1, 16, 4])
 
@@ -24,7 +22,7 @@ def example(seed):
     weights = rng.uniform(1, 9, len(order)) * (rng.random(len(order)) > 0.25)
     sums = np.where(weights > 0, rng.normal(0, 3, len(order)), 0.0)
     return (
-        Regularisation(np.full(len(order), 0.5), np.ones(len(order)), chains=chains),
+        IsotonicRule(np.full(len(order), 0.5), np.ones(len(order)), chains=chains),
         sums,
         weights,
     )
@@ -54,7 +52,7 @@ def test_values_and_pattern_are_those_of_an_isotonic_regression(seed):
     rule, sums, weights = example(seed)
     expected = by_regression(rule, sums, weights)
     np.testing.assert_allclose(rule.leaf_values(sums, weights), expected, rtol=1e-13, atol=1e-14)
-    pattern = hold(rule, sums, weights)
+    pattern = rule.linearise(sums, weights)
     np.testing.assert_allclose(affine(pattern, sums), expected, rtol=1e-13, atol=1e-14)
     assert (
         pattern.counts["bounded"]
@@ -62,7 +60,7 @@ def test_values_and_pattern_are_those_of_an_isotonic_regression(seed):
         > 0
     )
     assert sum(pattern.counts.values()) == pattern.counts["bounded"]
-    assert bytes_needed(rule, sums, weights) >= sum(
+    assert rule.bytes_needed(sums, weights) >= sum(
         12 * m.nnz for m in pattern.mixing if m is not None
     )
     moved = sums + 1e-9 * np.random.default_rng(seed).normal(size=len(sums)) * (
@@ -77,8 +75,8 @@ def test_values_and_pattern_are_those_of_an_isotonic_regression(seed):
 def test_pools_change_where_the_nearest_change_is(seed):
     """Along the gradient of a change values leave the pattern at its distance, and none does before the nearest."""
     rule, sums, weights = example(seed)
-    pattern, rng = hold(rule, sums, weights), np.random.default_rng(seed)
-    seeds, gaps = nearest(rule, sums, weights, 100)
+    pattern, rng = rule.linearise(sums, weights), np.random.default_rng(seed)
+    seeds, gaps = rule.nearest_changes(sums, weights, 100)
 
     def beyond(moved):
         return np.abs(affine(pattern, moved) - by_regression(rule, moved, weights)).max()
