@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -277,7 +278,8 @@ def main() -> int:
         if arguments.only in name and is_chosen(f"share {name}", arguments.share):
             chosen.append(path)
     recorded = arguments.folder / "answers.pkl"
-    with ProcessPoolExecutor(arguments.jobs) as pool:
+    # A forked process would wait for OpenMP threads that only its parent has.
+    with ProcessPoolExecutor(arguments.jobs, get_context("spawn")) as pool:
         answers = dict(pool.map(partial(answer_case), chosen, chunksize=2))
     if arguments.action == "record":
         recorded.write_bytes(pickle.dumps(answers))
