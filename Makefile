@@ -63,7 +63,7 @@ test-plain: .venv/test ## The kernels built as plain C++17: the same tests
 
 # The tests of the kernels, with AddressSanitizer and UndefinedBehaviorSanitizer in the core: the first report ends the run.
 # They must be loaded before Python is, what they print must not be captured, and Python's own memory at its end is no leak.
-KERNEL_TESTS := tests/kernels tests/test_core_variants.py tests/test_hostile_calls.py tests/structure tests/weights tests/replay/test_recover.py tests/output/test_save.py
+KERNEL_TESTS := tests/kernels tests/test_core_variants.py tests/test_hostile_calls.py tests/structure tests/weights tests/replay/test_recover.py tests/test_files.py
 sanitize: .venv/test ## The kernels' tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	rm -rf build/sanitize
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/sanitize/dist . \

@@ -9,10 +9,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from axil import adapters, inputs
+from axil import adapters, files, inputs
 from axil.adapters.contract import TrainingRows
 from axil.arrays import FloatArray
-from axil.contributions import files as push_files
 from axil.contributions.additive_model import AdditiveModel
 from axil.contributions.boosting import Boosting
 from axil.errors import ExactnessError, InputError, UnsupportedModelError, counted, shown
@@ -44,7 +43,6 @@ from axil.methods.what_if import WhatIf
 from axil.methods.without import Without
 from axil.methods.write import Write
 from axil.output import archive
-from axil.output import save as storage
 from axil.replay import mistakes
 from axil.replay.build import build
 from axil.replay.exact_model import ExactModel
@@ -370,7 +368,7 @@ class Explainer(
             takes the file with the same key only.
         """
         self._model.capabilities.require("save")
-        (storage if self.kind == "exact" else push_files).save(path, self._model, key)
+        files.save(path, self._model, key)
 
 
 _NOT_TAKEN = {
@@ -503,10 +501,10 @@ def load(
 
     The file may come from anywhere. Loading refuses an entry that was changed since, by a digest, parts that do not fit each
     other, and another model. A digest is no signature: before the explainer first answers anything, ``verification`` included, it
-    replays the fit from the file's arrays. What the file states of its proof must follow from them, or, of an additive explainer,
-    every leaf value must be the model's. Every answer is compared with the model's predictions besides. That labels and targets
-    are those of the fit only the training data could prove, or a signature: with ``key``. With ``X_train`` the labels of its rows
-    must be those of the file. With ``X_train``, and of an explainer that was prepared, the replay is part of loading.
+    replays the fit from the file's arrays, as the constructor does, and every leaf value must be the model's. Every answer is
+    compared with the model's predictions besides. That labels and targets are those of the fit only the training data could
+    prove, or a signature: with ``key``. With ``X_train`` its labels and leaves must be those of the file. With ``X_train``, and
+    of an explainer that was prepared, the replay is part of loading.
 
     Parameters
     ----------
@@ -548,21 +546,7 @@ def load(
     limits = limits_of(n_threads, memory_limit, device=device)
     file = archive.read(path, limits.budget, key)
     _check_labels(file, X_train, index)
-    given = {"inverse_func": inverse_func, "objective": objective}
-    unused = {"exact": "objective", "additive": "inverse_func"}.get(str(file.kind))
-    if unused is None:
-        raise file.damaged(ValueError(f"kind {file.kind!r}"))
-    if given[unused] is not None:
-        raise InputError(
-            f"{unused} is given, but {file.path} is of an explainer that takes none. Leave it out."
-        )
-    if file.kind == "exact":
-        proof: Callable[[], VerifiedModel] = storage.load(
-            file, adapters.read(model), limits, X_train, inverse_func
-        )
-    else:
-        features = None if X_train is None else owned_rows(as_rows(X_train))
-        proof = push_files.load(file, model, limits, features, objective)
+    proof = files.load(file, model, limits, X_train, inverse_func, objective)
     loaded = Explainer._of(proof)
     if X_train is not None or file.header.get("prepared") is True:
         loaded._model = proof()

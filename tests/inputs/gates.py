@@ -189,7 +189,7 @@ KINDS = {
     **dict.fromkeys(("client", "ax", "loss", "model", "explainer", "inverse_func"), "object"),
     **dict.fromkeys(
         ("path", "scratch", "key"), "path"
-    ),  # tests/output/test_save.py and tests/methods/test_write.py
+    ),  # tests/test_files.py and tests/methods/test_write.py
     "name": "path",  # of an axis: any text
 }
 DEFAULTS = {

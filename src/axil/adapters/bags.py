@@ -15,6 +15,13 @@ from axil.errors import InputError
 T = TypeVar("T")
 
 
+def compact(bags: FloatArray) -> NDArray[Any]:
+    """Return draw counts (N, T) in one byte each where they are whole numbers that fit, else as they are."""
+    with np.errstate(invalid="ignore"):
+        small = bags.astype(np.uint8)
+    return small if np.array_equal(small, bags) else bags
+
+
 class RecordedBags:
     """The columns of a table (N, T) of draw counts or multiplicities."""
 
@@ -27,8 +34,7 @@ class RecordedBags:
                 f"bags has {bags.shape[1]} columns; expected one for each of the {n_trees} trees."
             )
         self.bags = bags
-        whole = bool((bags == bags.astype(np.uint8)).all())
-        self.dtype: type[np.generic] = np.uint8 if whole else np.float64  #: that holds the draws
+        self.dtype = compact(bags).dtype.type  #: that holds the draws
 
     def draw(
         self, trees: range, leaves: NDArray[np.integer[Any]], gradients: RowGradients | None

@@ -123,6 +123,8 @@ class TrainingRows:
     )
     #: of each entry of the trees, once the rows were walked through the fit, for an adapter that ``settles`` by them
     leaf_totals: list[LeafTotals] | None = None
+    #: (T, N) the leaves of the rows, which a file keeps in place of their features
+    leaves: NDArray[np.unsignedinteger[Any]] | None = None
 
     @property
     def at_hand(self) -> bool:
@@ -328,6 +330,12 @@ class TreeModel(Defaults, Adapter):
     def l2_at(self, l2: FloatArray, before: float, after: float) -> FloatArray:
         """Return l2 (L,), which follows the mean weight of all rows, where that is ``after`` and no longer ``before``."""
         return l2 * (after / before)
+
+    def leaves_of(self, rows: TrainingRows) -> NDArray[np.integer[Any]]:
+        """Return the leaf of each training row in each tree, (N, T), without a base."""
+        if rows.leaves is None:
+            return self.leaves(rows.X)
+        return rows.leaves[int(self.starts_with_base) :].T
 
     def coordinates(self, X: Any, n_threads: int = 1) -> NDArray[np.integer[Any]]:
         """(n, T): the leaves."""

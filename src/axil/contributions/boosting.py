@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -34,10 +34,9 @@ from axil.replay.gradient_walk import walk
 from axil.replay.leaf_fits import Change, RefitRows
 from axil.replay.queries import Combination, Offsets, Queries
 from axil.replay.radius import Held
-from axil.replay.recover import assign_leaves, check_placement
+from axil.replay.recover import training_leaves
 from axil.replay.score_checks import check_scores, leaf_scores
 from axil.replay.walk import round_to
-from axil.structure import cell_dtype
 from axil.structure.leaves import LeafFit
 from axil.trees.losses import Deviance
 
@@ -82,28 +81,6 @@ def read(given: Given) -> Boosting | None:
         raise
 
 
-@dataclass(frozen=True)
-class KnownLeaves:
-    """Findings of an earlier reading: leaves of the training rows, and how far scores were from the model's."""
-
-    leaves: NDArray[np.unsignedinteger[Any]]  #: (T, N)
-    score_error: float
-    rounding_error: float | None = None  #: of `check_scores`
-
-    def checked(self, n_leaves: NDArray[np.int64], n_rows: int) -> NDArray[np.unsignedinteger[Any]]:
-        """The leaves, once they are such as trees of these sizes have; a ValueError else."""
-        shape, dtype = (len(n_leaves), n_rows), cell_dtype(int(n_leaves.max()))
-        if (
-            self.leaves.shape != shape
-            or self.leaves.dtype != dtype
-            or not self.leaves.flags.c_contiguous
-        ):
-            raise ValueError(f"leaves of shape {self.leaves.shape} and type {self.leaves.dtype}")
-        if (self.leaves.max(axis=1) >= n_leaves).any():
-            raise ValueError("leaves that their trees do not have")
-        return self.leaves
-
-
 class Boosting:
     """A boosted model on its training data, with derivatives by reverse mode through the replayed fit; see `reverse`."""
 
@@ -117,17 +94,26 @@ class Boosting:
         output: str,
         limits: Limits,
         verify: bool,
-        found: KnownLeaves | None = None,
+        leaves: NDArray[np.unsignedinteger[Any]] | None = None,
         bags: FloatArray | None = None,
         counts_classes: bool = True,
     ):
-        """``counts_classes``: whether the weights were multiplied by those of the model's classes, by `counted_weights`."""
+        """Read the fit and replay it on its rows.
+
+        Parameters
+        ----------
+        leaves : array of shape (T, N), optional
+            The leaves of the rows, where a file keeps them and ``X`` is None.
+        counts_classes : bool
+            Whether `counted_weights` multiplied the weights by those of the model's classes.
+        """
         if adapter.refused_draws is not None and bags is None:
             raise adapter.refused_draws
         targets = round_to(adapter.precision, targets)
         weights = None if weights is None else round_to(adapter.precision, weights)
         offsets = None if offsets is None else round_to(adapter.offset_precision, offsets)
-        fitted = adapter.smooth_trees(TrainingRows(X, targets, weights, offsets))
+        rows = TrainingRows(X, targets, weights, offsets, leaves=leaves)
+        fitted = adapter.smooth_trees(rows)
         fitted = with_rows(fitted, weights, bags)
         self.loss = fitted.loss
         self.loss.check(targets)
@@ -139,12 +125,7 @@ class Boosting:
         if fitted.loss.recorded:
             size = 4 * targets.size * (int(fitted.schedule.rounds[-1]) + 1)
             limits.budget.require(size, "The gradients of your objective", "Raise memory_limit.")
-        if found is None:
-            leaves = frozen(
-                assign_leaves(adapter, X, len(targets), n_leaves, limits, fitted.placement)
-            )
-        else:
-            leaves = found.checked(n_leaves, len(targets))
+        leaves = frozen(training_leaves(adapter, rows, n_leaves, limits, fitted.placement))
         self.walked = walk(adapter, fitted, leaves, targets, offsets, verify, limits.n_threads)
         self.adapter, self._n_threads, self._raw = adapter, limits.n_threads, output == "raw"
         self.targets, self.underived, self.classes = targets, fitted.no_derivative, adapter.classes
@@ -157,9 +138,7 @@ class Boosting:
         self.contributions = Contributions(self.walked, limits)
         self.verification: Verification | None = None
         if verify:
-            errors = (
-                self.check_rows(X) if found is None else (found.score_error, found.rounding_error)
-            )
+            errors = (0.0, None) if X is None else self.check_rows(X)
             self.verification = self._findings(fitted, *errors)
         self._verify = verify
         several = adapter.n_outputs > 1
@@ -199,12 +178,6 @@ class Boosting:
         """Compare the scores of training rows with the model's; the largest differences of `check_scores`."""
         return check_scores(self.adapter, X, self.walked.fit, self.walked.leaves)
 
-    def check_again(self, X: Any, limits: Limits) -> None:
-        """Compare training rows that are given again with those of the leaves."""
-        rows = self.adapter.smooth_trees(replace(self.rows, X=X))
-        check_placement(rows.placement, self.walked.leaves, limits)
-        self.check_rows(X)
-
     @property
     def fitted(self) -> FloatArray:
         """(N, K): the scores of the training rows with the offsets of the fit, which may stand in for the base."""
@@ -223,14 +196,6 @@ class Boosting:
     def differentiates(self) -> str:
         """The quantity that derivatives are of: "raw" or "probability"."""
         return "raw" if self._raw else "probability"
-
-    @property
-    def found(self) -> KnownLeaves | None:
-        """Findings that a later reading need not make again; None where nothing was verified."""
-        known = self.verification
-        if known is None:
-            return None
-        return KnownLeaves(self.walked.leaves, known.max_error, known.details.get("rounding_error"))
 
     def shifted(self, offsets: Offsets | None) -> Boosting:
         """This model for rows with these offsets: answers of what is returned are about exactly these rows."""

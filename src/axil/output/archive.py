@@ -28,7 +28,7 @@ from axil.machine.atomic import atomic
 from axil.machine.memory import Budget
 
 FORMAT = "axil-explainer"
-VERSION = 6
+VERSION = 7
 _MEMBER = re.compile(r"[a-z0-9_.]+\.npy")
 # the first of the 30 bytes before each member's name; the last four say how far its bytes are beyond
 _LOCAL = b"PK\3\4"
@@ -46,7 +46,7 @@ class Archive:
     @property
     def kind(self) -> Any:
         """Which explainer it is of: "exact" or "additive"."""
-        return self.header.get("kind", "exact")
+        return self.header.get("kind")
 
     def damaged(self, error: Exception) -> InputError:
         """The error about contents that do not fit together."""
@@ -91,9 +91,7 @@ def read(path: Any, budget: Budget, key: bytes | None = None) -> Archive:
         if header["format"] != FORMAT:
             raise ValueError("another format")
         if header["version"] != VERSION:
-            raise InputError(
-                f"{path} has version {header['version']} of the format, this axil reads version {VERSION}. Save it again."
-            )
+            raise _other_version(path, header["version"])
         stated_digest, stated_signature = header.pop("digest", None), header.pop("signature", None)
         _check_signature(path, header, arrays, stated_signature, key)
         if stated_digest != digest(header, arrays):
@@ -109,6 +107,19 @@ def read(path: Any, budget: Budget, key: bytes | None = None) -> Archive:
         Exception
     ) as error:  # a damaged file can raise anything in the parsers of zip, npy and JSON
         raise damaged(path, error) from error
+
+
+def _other_version(path: Path, version: Any) -> InputError:
+    """Return the error about a file of an older or newer format."""
+    newer = isinstance(version, int) and version > VERSION
+    advice = (
+        "Load it with the newer axil that wrote it, or make the explainer again and save it."
+        if newer
+        else "An older axil wrote it: make the explainer again from the model and its training data, and save it."
+    )
+    return InputError(
+        f"{path} has version {version} of the format, this axil reads version {VERSION}. {advice}"
+    )
 
 
 def as_key(key: Any) -> bytes:

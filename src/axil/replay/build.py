@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
-from axil.adapters.bags import RecordedBags
+from axil.adapters.bags import RecordedBags, compact
 from axil.adapters.boosted_fit import BoostedFit
 from axil.adapters.contract import (
     Adapter,
@@ -28,6 +28,7 @@ from axil.adapters.contract import (
 from axil.adapters.members import ResidualModel, SumModel
 from axil.arrays import FloatArray
 from axil.errors import InputError, UnsupportedModelError
+from axil.inputs.copies import owned
 from axil.kernels.choose import backend_of
 from axil.machine.memory import Budget, Limits
 from axil.replay.checks import (
@@ -46,7 +47,7 @@ from axil.replay.checks import (
 from axil.replay.exact_model import ExactModel
 from axil.replay.members import prove_residual, prove_sum
 from axil.replay.radius import Held
-from axil.replay.recover import assign_leaves, replay
+from axil.replay.recover import replay, training_leaves
 from axil.replay.walk import ELSEWHERE, Walked, round_to, walk
 from axil.structure import Structure, all_n_leaves, served
 from axil.weights.boosting import BoostedTrees
@@ -54,7 +55,6 @@ from axil.weights.engine import Engine
 from axil.weights.forest import Forest, is_forest
 from axil.weights.smoother import Smoother
 
-SINGLE = 1e-6  # relative: single precision, in which some libraries keep targets
 # How many times further than on one set of rows a solver may be off on another, or with another seed (measured: up to 8).
 SPREAD = 10
 
@@ -65,7 +65,16 @@ def build(
     """Read the model, replay its fit on the rows, as they were given, and return both, proven; raise where they disagree."""
     engines, verification = _prove(model, rows, limits, check)
     about = labels, rows.X, inputs.backend_of(rows.X), limits, verification
-    return ExactModel(model, *about, engines=engines, targets=_filled(model, rows.targets))
+    targets = _filled(model, rows.targets)
+    return ExactModel(model, *about, engines=engines, targets=targets, rows=_fit_rows(rows))
+
+
+def _fit_rows(rows: TrainingRows) -> TrainingRows:
+    """Return read-only copies of what the rows counted with, without their features."""
+    weights = None if rows.weights is None else owned(rows.weights)
+    offsets = None if rows.offsets is None else owned(rows.offsets)
+    bags = None if rows.bags is None else owned(compact(rows.bags))
+    return TrainingRows(None, rows.targets, weights, offsets, bags)
 
 
 def _prove(
@@ -160,7 +169,9 @@ def _prove_trees(
             made, asked = engine.predicted(None, targets[:, output]), checked_rows(len(targets))
             if trees.ranks is not None:
                 _require_stable(adapter, extent, furthest(made, walked.score).error)
-            if trees.placement is None:
+            if X is None:
+                miss = furthest(made, walked.score)
+            elif trees.placement is None:
                 miss = furthest(
                     made, with_predictions(adapter, X, asked, own_offsets, walked.score, output)
                 )
@@ -185,9 +196,7 @@ def walked_trees(
     Where an adapter ``settles`` by the leaf totals, it is asked for its trees again: what it settles has no part in the walk.
     """
     fitted, targets = adapter.trees(rows), _filled(adapter, rows.targets)
-    leaves = assign_leaves(
-        adapter, rows.X, len(targets), all_n_leaves(fitted), limits, fitted[0].placement
-    )
+    leaves = training_leaves(adapter, rows, all_n_leaves(fitted), limits, fitted[0].placement)
     outputs = served(len(fitted))
     walks: list[Walked] = []
     for trees, output in zip(fitted, outputs):
@@ -218,55 +227,6 @@ def _require_stable(adapter: Adapter, extent: Extent, error: float) -> None:
             "of these rows grow from tree to tree until rounding shows",
             "Fit with fewer trees or a smaller learning rate, or with squared error.",
         )
-
-
-def confirm(
-    model: Model, engines: list[Engine], targets: FloatArray, stated: Any
-) -> tuple[Verification, FloatArray]:
-    """Confirms what a file states of the proof from the arrays beside it, and gives the predictions (n_train, K) they make.
-
-    Answers are compared with the model within bounds that grow with ``scale`` and ``rounding``, so neither is taken from the
-    file on trust, and the tolerance is the model's own. Predictions are without offsets. Raises ValueError or TypeError.
-    """
-    found = Verification(**stated)
-    if found.held is not None:
-        found = replace(found, held=Held.stated(stated["held"]))
-    predictions, extents, roundings = np.empty_like(targets), [], []
-    for engine, output in zip(engines, served(len(engines))):
-        s = engine.structure
-        with np.errstate(all="ignore"):  # what is not finite is refused below
-            score = engine.predicted(None, targets[:, output])
-        extents.append(Extent.of(targets[:, output], s.row_weights, s.offsets, score))
-        roundings.append(extents[-1].rounding(model, s.base))
-        predictions[:, output] = score if s.offsets is None else score - s.offsets
-    scale, rounding = max(extent.scale for extent in extents), max(roundings)
-    numbers = [found.max_error, found.leaf_error, found.scale, found.rounding]
-    if any(
-        isinstance(n, bool) or not isinstance(n, (int, float)) or not 0 <= n < np.inf
-        for n in numbers
-    ):
-        raise ValueError("a verification of other things than numbers from 0 up")
-    slack = 2 * (model.tolerance * scale + rounding) + SINGLE * scale
-    if not (
-        abs(found.scale - scale) <= slack and abs(found.rounding - rounding) <= SINGLE * rounding
-    ):
-        raise ValueError(
-            f"it says that predictions go up to {found.scale:.6g}; its arrays make {scale:.6g}"
-        )
-    if not found.max_error * found.scale <= slack:
-        raise ValueError(
-            f"it says that predictions agree within {found.max_error:.1e}, which is no proof"
-        )
-    based = getattr(model, "starts_with_base", False)
-    trees = sum(engine.structure.n_trees - based for engine in engines)
-    if (found.n_rows, found.n_trees) != (len(targets), trees):
-        raise ValueError(f"a verification of {found.n_trees} trees and {found.n_rows} rows")
-    lists = [found.compared, *found.recovered.values()]
-    if not all(isinstance(part, list) for part in lists) or not all(
-        isinstance(name, str) for name in found.compared
-    ):
-        raise ValueError("a verification without lists of what was compared and recovered")
-    return replace(found, tolerance=model.tolerance), predictions
 
 
 def with_rows(trees: BoostedFit, weights: FloatArray | None, bags: FloatArray | None) -> BoostedFit:

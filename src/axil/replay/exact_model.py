@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from axil import inputs
-from axil.adapters.contract import Model
+from axil.adapters.contract import Model, TrainingRows
 from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.attribution import WEIGHTS, Capabilities, Effects, Kind, Quantity, Source
 from axil.attribution.capabilities import MISSING_TARGETS, Refusal
@@ -62,6 +62,7 @@ class ExactModel(Refittable):
     _: KW_ONLY
     engines: list[Engine]  #: one for all outputs that share trees, else one for each
     targets: FloatArray
+    rows: TrainingRows  #: as they were given, without features: what a file keeps of them
     is_prepared: bool = False  #: whether by `prepared`
 
     kind = Kind.EXACT

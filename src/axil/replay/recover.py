@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.boosted_fit import BoostedFit
-from axil.adapters.contract import Adapter, Placement
+from axil.adapters.contract import Adapter, Placement, TrainingRows
 from axil.arrays import FloatArray
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 from axil.inputs import take_rows
@@ -84,6 +84,28 @@ def assign_leaves(
     least = 1 if adapter.routes is None else ROUTED_ROWS * limits.n_threads
     for part in track(spans(n_rows, max(least, entries // len(n_leaves))), "leaves"):
         adapter.assign(take_rows(X, part), leaves[:, part], limits.n_threads, backend)
+    return leaves
+
+
+def training_leaves(
+    adapter: Adapter,
+    rows: TrainingRows,
+    n_leaves: NDArray[np.int64],
+    limits: Limits,
+    placement: Placement | None,
+) -> Leaves:
+    """Return the leaf numbers (T, N) of the training rows: those of a file, else those of their features."""
+    if rows.leaves is None:
+        n_rows = len(rows.targets)
+        return assign_leaves(adapter, rows.X, n_rows, n_leaves, limits, placement)
+    leaves = rows.leaves
+    shape = len(n_leaves), len(rows.targets)
+    if leaves.shape != shape or leaves.dtype != cell_dtype(int(n_leaves.max())):
+        raise ValueError(f"leaves of shape {leaves.shape} and type {leaves.dtype}")
+    if not leaves.flags.c_contiguous:
+        raise ValueError("leaves that are not in the order of C")
+    if (leaves.max(axis=1) >= n_leaves).any():
+        raise ValueError("leaves that their trees do not have")
     return leaves
 
 

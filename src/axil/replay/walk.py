@@ -430,7 +430,8 @@ class TreeWalk:
             (half if self.beyond is None else 2 * half) if self.shares is None else len(self.shares)
         )
         dtype = cell_dtype(int(self.trees.n_leaves.max()) * levels)
-        cells = self.leaves if dtype is self.leaves.dtype.type else self._empty(dtype)
+        in_place = dtype is self.leaves.dtype.type and self.leaves.flags.writeable
+        cells = self.leaves if in_place else self._empty(dtype)
         for t, n in enumerate(self.trees.n_leaves):
             level = np.zeros(len(self.targets), dtype) if codes is None else codes[t].astype(dtype)
             if self.beyond is not None:

@@ -51,7 +51,7 @@ def _ranked_by(structure: Structure, targets: FloatArray) -> Structure:
     if ranks is None:
         raise UnsupportedQuestionError(
             "what_if",
-            "these targets may change which rows its leaves take their values from, and a file keeps no rule for that",
+            "these targets may change which rows its leaves take their values from, and no rule for that is known",
             "Make the explainer again from the model and its training data: axil.Explainer(model, X_train, y_train).",
         )
     rule = ranks.rule.with_targets(targets[:, 0])

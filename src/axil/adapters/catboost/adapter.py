@@ -378,10 +378,21 @@ class CatBoostAdapter(TreeModel):
             return False
         if self.encodings:
             return True
-        if not self._cat_features or not rows.at_hand or rows.X is None:
+        if not self._cat_features or not rows.at_hand:
             return False
+        if rows.X is None:
+            return not self._records(rows)
         limits = self._reading.values("cat_feature_params", "one_hot_max_size")
         return most_categories(rows.X, self._cat_features) > min(limit or 2 for limit in limits)
+
+    def _records(self, rows: TrainingRows) -> bool:
+        """Return whether the recorded weights of the first tree's leaves are those of the rows."""
+        recorded = self._recorded()
+        if recorded is None or rows.leaves is None:
+            return True
+        first = recorded[: self._n_leaves[0]]
+        weights = np.bincount(self.leaves_of(rows)[:, 0], rows.weights, len(first))
+        return len(weights) == len(first) and np.allclose(weights, first, rtol=1e-6)
 
     def _regularisation(
         self, rows: TrainingRows, base: FloatArray
@@ -442,8 +453,8 @@ class CatBoostAdapter(TreeModel):
     def _training_leaves(self, rows: TrainingRows) -> LeafArray:
         """Return the leaves of the training rows in the fit, (T, N)."""
         placement = self._placement(rows)
-        if placement is None:
-            return self.leaves(rows.X).T
+        if placement is None or rows.leaves is not None:
+            return self.leaves_of(rows).T
         leaves = np.empty((len(self._n_leaves), len(rows.targets)), dtype=np.uint16)
         placement.assign(leaves, 1)
         return leaves

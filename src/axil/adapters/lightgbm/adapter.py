@@ -362,7 +362,7 @@ class LightGBMAdapter(TreeModel):
             n_rows = rows.totals.n_rows
             start = self._settings.bagging(n_rows) if self._reading.bags else None
             for outcomes in histories(
-                start, self.leaves(rows.X), self._evidence(n_rows, None), n - T
+                start, self.leaves_of(rows), self._evidence(n_rows, None), n - T
             ):
                 yield [outcomes]
 

@@ -243,7 +243,9 @@ class SideBySide(Defaults):
         """The trees of all members; outputs do not see each other, so their iterations follow one another."""
         no_offsets(rows)
         parts = [
-            member.smooth_trees(replace(rows, targets=np.ascontiguousarray(rows.targets[:, [k]])))
+            member.smooth_trees(
+                replace(rows, targets=np.ascontiguousarray(rows.targets[:, [k]]), leaves=None)
+            )
             for k, member in enumerate(self._members)
         ]
         self._ends = np.cumsum([len(part.n_leaves) for part in parts])

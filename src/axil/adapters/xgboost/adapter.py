@@ -448,7 +448,10 @@ class XGBoostAdapter(TreeModel):
     ) -> bool:
         """Return whether the rate of the settings leads to the first tree of an output."""
         tree = self._trees[place]
-        leaf = self._rows.first_leaves(rows.X)[:, place]
+        if rows.leaves is None:
+            leaf = self._rows.first_leaves(rows.X)[:, place]
+        else:
+            leaf = self.leaves_of(rows)[:, place]
         draws: FloatArray | BoolArray = np.ones(len(leaf))
         if rows.bags is not None:
             draws = rows.bags[:, place]

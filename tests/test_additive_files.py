@@ -126,7 +126,7 @@ def test_pipelines_and_features(tmp_path):
     assert_same(again(before, tmp_path / "piped", model), before)
     with_rows = axil.load(tmp_path / "piped", model, X_train=X)
     pd.testing.assert_frame_equal(with_rows.similar(X_NEW, 3), before.similar(X_NEW, 3))
-    with pytest.raises(axil.ExactnessError, match="score of training row"):
+    with pytest.raises(axil.ExactnessError, match="leaf of training row 0"):
         axil.load(tmp_path / "piped", model, X_train=X[::-1])
     with pytest.raises(axil.InputError, match="119 rows"):
         axil.load(tmp_path / "piped", model, X_train=X[1:])
@@ -219,8 +219,8 @@ CHANGES = {
 HEADERS = {
     "another output": {"output": "everything"},
     "no output": {"output": None},
-    "an error that is no proof": {"score_error": 0.5},
-    "an error that is no number": {"score_error": "0"},
+    "an error that is no proof": {"prediction_error": 0.5},
+    "an error that is no number": {"prediction_error": "0"},
     "a rounding error that is no number": {"rounding_error": "0"},
     "no frame library": {"backend": "os"},
     "another kind": {"kind": "derivative"},

@@ -20,10 +20,9 @@ from sklearn.ensemble import RandomForestClassifier
 from xgboost import XGBRegressor
 
 import axil
-from axil import InputError
+from axil import InputError, files
 from axil.kernels.choose import limits_of
 from axil.output import archive as archive_file
-from axil.output import save as save_file
 from tests.adapters.lightgbm_models import CASES
 from tests.output.saved_files import proven, rewritten, with_one_changed
 
@@ -122,7 +121,7 @@ def test_missing_or_ill_fitting_parts_are_refused(tmp_path, explainer, case):
     explainer.save(tmp_path / "whole")
     with np.load(tmp_path / "whole") as file:
         arrays = dict(file)
-    for name in arrays.keys() - {"0.draws"}:  # without it every row was drawn once
+    for name in arrays:
         if name == "header":
             np.savez(
                 tmp_path / "part.npz",
@@ -132,18 +131,10 @@ def test_missing_or_ill_fitting_parts_are_refused(tmp_path, explainer, case):
             rewritten(arrays, tmp_path / "part.npz", **{name: None})
         with pytest.raises(InputError, match="not a complete axil explainer"):
             axil.load(tmp_path / "part.npz", case.model)
-    for name in (
-        "0.cells",
-        "0.n_leaves",
-        "0.leaf_scale",
-        "0.rates",
-        "targets",
-        "index",
-        "0.leaf_weights",
-    ):
+    for name in ("leaves", "targets", "index"):
         rewritten(arrays, tmp_path / "part.npz", **{name: arrays[name][:-1]})
         with pytest.raises(InputError, match="not a complete axil explainer"):
-            axil.load(tmp_path / "part.npz", case.model)
+            proven(tmp_path / "part.npz", case.model)
 
 
 @pytest.fixture(scope="module")
@@ -154,71 +145,46 @@ def saved(tmp_path_factory, explainer):
         return dict(file)
 
 
-def verification(saved, **changed):
-    return {"verification": json.loads(saved["header"].tobytes())["verification"] | changed}
-
-
 HEADERS = {
-    "no structures": lambda s: {"structures": 0},
-    "fewer than none": lambda s: {"structures": -1},
-    "two structures": lambda s: {"structures": 2},
-    "structures in words": lambda s: {"structures": "one"},
-    "no fingerprint": lambda s: {"fingerprint": ...},
-    "no backend": lambda s: {"backend": ...},
-    "a module for a backend": lambda s: {"backend": "os"},
-    "a list for a backend": lambda s: {"backend": []},
-    "no verification": lambda s: {"verification": ...},
-    "verification off": lambda s: {"verification": None},
-    "verification of something else": lambda s: {"verification": [1, 2]},
-    "verification of nothing": lambda s: {"verification": {}},
-    "another field": lambda s: verification(s, unknown=1),
-    "a scale that allows anything": lambda s: verification(s, scale=1e300),
-    "a scale that is not finite": lambda s: verification(s, scale=float("inf")),
-    "no number for a scale": lambda s: verification(s, scale="1"),
-    "rounding that allows anything": lambda s: verification(s, rounding=1e300),
-    "an error that is no proof": lambda s: verification(s, max_error=0.5),
-    "other rows": lambda s: verification(s, n_rows=3),
-    "other trees": lambda s: verification(s, n_trees=3),
-    "recovered is no table": lambda s: verification(s, recovered=[1]),
-    "recovered without lists": lambda s: verification(s, recovered={"rates": 3}),
-    "compared without text": lambda s: verification(s, compared=[{}]),
+    "no kind": {"kind": ...},
+    "another kind": {"kind": "derivative"},
+    "a list for a kind": {"kind": []},
+    "the kind of contributions": {"kind": "additive"},
+    "no fingerprint": {"fingerprint": ...},
+    "no backend": {"backend": ...},
+    "a module for a backend": {"backend": "os"},
+    "a list for a backend": {"backend": []},
+    "no error": {"prediction_error": ...},
+    "an error that is no number": {"prediction_error": "0"},
+    "an error that is not finite": {"prediction_error": float("inf")},
+    "an error that is no proof": {"prediction_error": 0.5},
+    "an error below zero": {"prediction_error": -1.0},
 }
 
 
 @pytest.mark.parametrize("name", HEADERS)
 def test_a_header_that_does_not_fit_is_refused(name, tmp_path, saved, case):
-    path = rewritten(saved, tmp_path / "hostile.npz", HEADERS[name](saved))
-    with pytest.raises(InputError, match=r"not a complete axil explainer|another model"):
+    path = rewritten(saved, tmp_path / "hostile.npz", HEADERS[name])
+    with pytest.raises(
+        InputError, match=r"not a complete axil explainer|another model|saved for boosted trees"
+    ):
         proven(path, case.model)
 
 
-def test_a_header_cannot_loosen_the_tolerance(tmp_path, saved, explainer, case):
-    path = rewritten(saved, tmp_path / "loose.npz", verification(saved, tolerance=1e300))
-    assert axil.load(path, case.model).verification == explainer.verification
-
-
-def large(s, t=2):
-    """Leaf counts whose sum, in 64 bits, is what it was."""
-    n_leaves = s["0.n_leaves"].copy()
-    n_leaves[:2], n_leaves[2] = 2**63 - 1, n_leaves[:3].sum() + 2
-    return n_leaves
-
-
-def levels(s, n):
-    return np.linspace(1, 2, n)
+def bags(s, n_trees=0):
+    return np.ones((s["leaves"].shape[1], len(s["leaves"]) + n_trees), np.uint8)
 
 
 ARRAYS = {
-    "leaf counts whose sum overflows": lambda s: {"0.n_leaves": large(s)},
-    "leaf counts of zero": lambda s: {"0.n_leaves": np.zeros_like(s["0.n_leaves"])},
-    "leaf counts below zero": lambda s: {"0.n_leaves": -s["0.n_leaves"]},
-    "leaf counts of floats": lambda s: {"0.n_leaves": s["0.n_leaves"].astype(float)},
-    "leaf counts of unsigned numbers": lambda s: {"0.n_leaves": s["0.n_leaves"].astype(np.uint64)},
-    "leaf counts in a table": lambda s: {"0.n_leaves": s["0.n_leaves"][:, None]},
-    "cells beyond their tree": lambda s: {"0.cells": np.full_like(s["0.cells"], 255)},
-    "signed cells": lambda s: {"0.cells": s["0.cells"].astype(np.int64)},
-    "cells in the other order": lambda s: {"0.cells": np.asfortranarray(s["0.cells"])},
-    "cells of another byte order": lambda s: {"0.cells": s["0.cells"].astype(">u2")},
+    "leaves beyond their tree": lambda s: {"leaves": np.full_like(s["leaves"], 255)},
+    "signed leaves": lambda s: {"leaves": s["leaves"].astype(np.int64)},
+    "leaves of another type": lambda s: {"leaves": s["leaves"].astype(np.uint32)},
+    "leaves in the other order": lambda s: {"leaves": np.asfortranarray(s["leaves"])},
+    "leaves of another byte order": lambda s: {"leaves": s["leaves"].astype(">u2")},
+    "leaves of fewer trees": lambda s: {"leaves": s["leaves"][1:]},
+    "leaves of no tree": lambda s: {"leaves": s["leaves"][:0]},
+    "leaves of one dimension": lambda s: {"leaves": s["leaves"][0]},
+    "leaves of other rows": lambda s: {"leaves": s["leaves"][:, ::-1].copy()},
     "targets of another byte order": lambda s: {"targets": s["targets"].astype(">f8")},
     "targets of single precision": lambda s: {"targets": s["targets"].astype(np.float32)},
     "targets of text": lambda s: {"targets": s["targets"].astype(str)},
@@ -229,7 +195,7 @@ ARRAYS = {
     "no rows": lambda s: {
         "targets": s["targets"][:0],
         "index": s["index"][:0],
-        "0.cells": s["0.cells"][:, :0],
+        "leaves": s["leaves"][:, :0],
     },
     "labels of two dimensions": lambda s: {"index": s["index"][:, None]},
     "labels whose ends run backwards": lambda s: {
@@ -240,44 +206,19 @@ ARRAYS = {
         "index": np.full(len(s["index"]), 255, np.uint8),
         "index.ends": np.arange(len(s["index"])) + 1,
     },
-    "rates of text": lambda s: {"0.rates": s["0.rates"].astype(str)},
-    "rates that are not finite": lambda s: {"0.rates": s["0.rates"] * np.inf},
-    "scales that are not finite": lambda s: {"0.leaf_scale": s["0.leaf_scale"] * np.nan},
-    "other scales": lambda s: {"0.leaf_scale": s["0.leaf_scale"] * 2},
-    "l2 of another length": lambda s: {"0.l2": s["0.l2"][:-1]},
-    "steps of text": lambda s: {"0.steps": s["0.steps"].astype(str)},
-    "no base": lambda s: {"0.base": np.zeros(0)},
-    "a base for other outputs": lambda s: {"0.base": np.zeros(3)},
-    "offsets of one dimension": lambda s: {"0.offsets": s["targets"][:, 0]},
-    "row weights of another length": lambda s: {"0.row_weights": np.ones(3)},
-    "no draws": lambda s: {"0.draws": np.zeros(0)},
-    "draws beyond the cells": lambda s: {"0.draws": levels(s, 1000)},
-    "omega without beta": lambda s: {"0.omega": np.zeros((2, 1))},
-    "omega of another size": lambda s: {"0.omega": np.zeros((2, 1)), "0.beta": np.ones(2)},
-    "mixed trees without matrices": lambda s: {"0.mixed": np.ones(len(s["0.n_leaves"]), bool)},
-    "matrices of other trees": lambda s: {
-        "0.mixed": np.ones(1, bool),
-        "0.mixing.data": np.ones(1),
-        "0.mixing.columns": np.zeros(1, np.int64),
-        "0.mixing.ends": np.ones(1, np.int64),
-    },
-    "matrices beyond their trees": lambda s: {
-        "0.mixed": np.ones(len(s["0.n_leaves"]), bool),
-        "0.mixing.data": np.ones(s["0.n_leaves"].sum()),
-        "0.mixing.columns": np.full(s["0.n_leaves"].sum(), 10**9),
-        "0.mixing.ends": np.arange(1, s["0.n_leaves"].sum() + 1),
-    },
-    "l1 below zero": lambda s: {"0.l1": np.float64(-1)},
-    "max_step of text": lambda s: {"0.max_step": np.array("no")},
-    "some of the nodes": lambda s: {"0.nodes.starts": np.zeros(1, np.int64)},
-    "some of the chains": lambda s: {"0.chains.starts": np.zeros(1, np.int64)},
-    "chains of other leaves": lambda s: {
-        f"0.chains.{name}": np.arange(3) for name in ("order", "starts", "trees")
-    },
-    "shifts of another length": lambda s: {"0.shift": np.ones(3)},
-    "columns of some trees": lambda s: {"0.columns": np.arange(3)},
-    "columns out of range": lambda s: {"0.columns": np.arange(len(s["0.n_leaves"])) + 10**9},
-    "a second structure": lambda s: {"1.rates": s["0.rates"]},
+    "offsets of one dimension": lambda s: {"offsets": s["targets"][:, 0]},
+    "offsets of two outputs": lambda s: {"offsets": np.hstack([s["targets"], s["targets"]])},
+    "other offsets": lambda s: {"offsets": s["targets"]},
+    "weights of another length": lambda s: {"weights": np.ones(3)},
+    "weights in a table": lambda s: {"weights": np.ones_like(s["targets"])},
+    "weights below zero": lambda s: {"weights": -np.ones(len(s["targets"]))},
+    "weights of zero": lambda s: {"weights": np.zeros(len(s["targets"]))},
+    "other weights": lambda s: {"weights": np.linspace(1, 2, len(s["targets"]))},
+    "bags of text": lambda s: {"bags": bags(s).astype(str)},
+    "bags of fewer trees": lambda s: {"bags": bags(s, -1)},
+    "bags of fewer rows": lambda s: {"bags": bags(s)[1:]},
+    "other bags": lambda s: {"bags": np.tril(bags(s))},
+    "targets to show without a function": lambda s: {"shown": s["targets"]},
     "an unknown array": lambda s: {"surprise": np.zeros(3)},
     "an array without a shape": lambda s: {"targets": np.float64(3.0)},
 }
@@ -290,20 +231,6 @@ def test_arrays_that_do_not_fit_are_refused(name, tmp_path, saved, case):
         InputError, match=r"not a complete axil explainer|has 2 outputs; the LightGBM model has 1"
     ):
         proven(path, case.model)
-
-
-def test_draws_that_nobody_needs_take_no_more_than_the_limit(tmp_path, saved, explainer, case):
-    """As many as the cells can number: tables by cells are then a thousand times as large."""
-    path = rewritten(
-        saved,
-        tmp_path / "d.npz",
-        None,
-        **{"0.draws": levels(saved, 1000), "0.cells": saved["0.cells"].astype(np.uint16)},
-    )
-    with pytest.raises(InputError, match=r"would take .* memory_limit"):
-        axil.load(path, case.model, memory_limit="2 MB")
-    again = axil.load(path, case.model, memory_limit="100 MB")
-    assert again._model.budget.batch_size(again._model.bytes_per_query(again._model.source)) < 20
 
 
 def archive(path, members, method=zipfile.ZIP_STORED, flags=0):
@@ -410,20 +337,18 @@ def test_the_models_leaves_must_be_those_of_the_structure(tmp_path, case):
 def test_training_rows_given_again_are_compared(tmp_path, explainer, case):
     explainer.save(tmp_path / "e")
     X = case.X.iloc[::-1] if hasattr(case.X, "iloc") else case.X[::-1]
-    with pytest.raises(axil.ExactnessError, match="prediction of row"):
+    with pytest.raises(axil.ExactnessError, match="leaf of training row 0"):
         axil.load(tmp_path / "e", case.model, X_train=X)
 
 
-def test_a_newer_format_says_so(tmp_path, explainer, case):
-    explainer.save(tmp_path / "whole")
-    with np.load(tmp_path / "whole") as file:
-        arrays = dict(file)
-    header = json.loads(arrays["header"].tobytes())
-    header["version"] = 99
-    arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
-    np.savez(tmp_path / "newer.npz", **arrays)
-    with pytest.raises(InputError, match="version 99"):
-        axil.load(tmp_path / "newer.npz", case.model)
+@pytest.mark.parametrize(
+    ("version", "advice"),
+    [(99, "newer axil that wrote it"), (6, "older axil wrote it: make the explainer again")],
+)
+def test_another_format_says_so(version, advice, tmp_path, saved, case):
+    path = rewritten(saved, tmp_path / "other.npz", {"version": version})
+    with pytest.raises(InputError, match=f"version {version} .* reads version 7. .*{advice}"):
+        axil.load(path, case.model)
 
 
 def test_the_file_is_a_plain_npz(tmp_path, explainer):
@@ -516,18 +441,29 @@ def answers(explainer, X):
     ]
 
 
+SAMPLED = (
+    "bagged, with l2",
+    "forest",
+)  # the leaf of a row that a tree was fitted without is in no leaf value
+
+
 @pytest.mark.parametrize(
-    "part", ["l2", "steps", "draws", "leaf_weights", "leaf_scale", "row_weights"]
+    ("name", "part"),
+    [
+        (name, part)
+        for name in KINDS
+        for part in ("leaves", "targets", "weights")
+        if part != "leaves" or name not in SAMPLED
+    ],
 )
-@pytest.mark.parametrize("name", KINDS)
-def test_leaves_that_do_not_follow_from_their_rows_are_refused_whatever_the_digest(
+def test_rows_that_do_not_lead_to_the_models_leaves_are_refused_whatever_the_digest(
     name, part, tmp_path, of_every_kind
 ):
     model, explainer, X, arrays = of_every_kind[name]
     rng = np.random.default_rng(2)
     for _ in range(5):
-        changed = with_one_changed(arrays[f"0.{part}"], rng)
-        path = rewritten(arrays, tmp_path / "changed.npz", **{f"0.{part}": changed})
+        changed = with_one_changed(arrays[part], rng)
+        path = rewritten(arrays, tmp_path / "changed.npz", **{part: changed})
         try:
             again = proven(path, model)
         except InputError:
@@ -573,10 +509,8 @@ def test_a_loaded_explainer_is_proven_once_and_pickles_proven(
 ):
     explainer.save(tmp_path / "e")
     proofs = []
-    confirm = save_file.confirm
-    monkeypatch.setattr(
-        save_file, "confirm", lambda *given: proofs.append(given) or confirm(*given)
-    )
+    build = files.build
+    monkeypatch.setattr(files, "build", lambda *given: proofs.append(given) or build(*given))
     loaded = axil.load(tmp_path / "e", case.model)
     assert proofs == []
     with ThreadPoolExecutor(4) as pool:

@@ -1,0 +1,406 @@
+"""Explainers in files: the inputs of the verification, and none of its results.
+
+A file keeps the leaves, targets, weights, offsets and recorded draws of the training rows. `load` gives them to the same
+functions that `Explainer` calls, which replay the fit and compare every leaf value with the model's. A file that was changed
+is refused. Two things need the features of the rows, which a file does not keep. The error of the training rows' predictions is
+taken over from the file, once it is within the model's tolerance. A leaf of a row in a tree that was fitted without the row is
+part of no leaf value, so only a signature (`key`) shows that it was changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil import adapters
+from axil.adapters import smooth
+from axil.adapters.bags import compact
+from axil.adapters.contract import TrainingRows
+from axil.adapters.smooth import SmoothModel
+from axil.arrays import FloatArray, LeafArray
+from axil.attribution import Kind
+from axil.contributions.additive_model import AdditiveModel
+from axil.contributions.boosting import Boosting
+from axil.errors import ExactnessError, InputError, UnsupportedModelError
+from axil.implicit.readers import OUTPUTS
+from axil.inputs import as_bags, as_features, as_weights, take_rows
+from axil.inputs.copies import frozen, owned_rows
+from axil.kernels.choose import settled
+from axil.machine.memory import Limits
+from axil.output import archive
+from axil.output.archive import Archive
+from axil.output.tables import as_backend
+from axil.replay.build import build
+from axil.replay.checks import Verification, checked_rows
+from axil.replay.exact_model import ExactModel
+from axil.replay.recover import check_placement
+from axil.scale import INVERSES, FittedTargets, TargetScale, loaded_targets, user_scale
+from axil.structure import all_n_leaves, cell_dtype
+
+SavedModel = ExactModel | AdditiveModel
+
+ERRORS = (AttributeError, IndexError, TypeError, ValueError)  #: of arrays that do not fit
+
+
+# -- saving -----------------------------------------------------------------------------------------------------------------
+
+
+def save(path: Any, model: SavedModel, key: bytes | None = None) -> None:
+    """Write the file whole or not at all."""
+    if model.verification is None:
+        raise InputError(
+            "This explainer was made with verify=False, and only a verified one is saved. Make it with verify=True."
+        )
+    if isinstance(model, ExactModel):
+        arrays, settings = _exact_contents(model)
+    else:
+        arrays, settings = _additive_contents(model)
+    header = {
+        "kind": model.kind.value,
+        "fingerprint": model.adapter.fingerprint,
+        "backend": model.backend,
+        "prediction_error": model.verification.max_error,
+        **settings,
+    }
+    archive.write(path, header, model.index, arrays, key)
+
+
+def _exact_contents(model: ExactModel) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Return the arrays and the settings of a model whose predictions are weighted sums of the targets."""
+    arrays = _row_arrays(_leaves_of(model), model.rows)
+    if model.seen is not None and not model.scale.is_identity:
+        arrays["shown"] = model.seen
+    return arrays, {"inverse_func": _inverse_name(model), "prepared": model.is_prepared}
+
+
+def _additive_contents(model: AdditiveModel) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Return the arrays and the settings of a model whose scores are sums of contributions."""
+    boosting = model.boosting
+    details = {} if boosting.verification is None else boosting.verification.details
+    settings = {
+        "output": boosting.differentiates,
+        "counts_classes": boosting.label_weights.counts_classes,
+        "rounding_error": details.get("rounding_error"),
+    }
+    return _row_arrays(boosting.walked.leaves, boosting.rows), settings
+
+
+def _row_arrays(leaves: LeafArray, rows: TrainingRows) -> dict[str, NDArray[Any]]:
+    """Return by name what the fit had of each training row."""
+    arrays: dict[str, NDArray[Any]] = {"leaves": leaves, "targets": rows.targets}
+    if rows.weights is not None:
+        arrays["weights"] = rows.weights
+    if rows.offsets is not None:
+        arrays["offsets"] = rows.offsets
+    if rows.bags is not None:
+        arrays["bags"] = compact(rows.bags)
+    return arrays
+
+
+def _leaves_of(model: ExactModel) -> LeafArray:
+    """Return the leaves (T, N) of the training rows in the trees of all outputs."""
+    structures = [engine.structure for engine in model.engines]
+    n_leaves = all_n_leaves(structures)
+    leaves = np.empty((len(n_leaves), structures[0].n_rows), dtype=cell_dtype(int(n_leaves.max())))
+    for structure in structures:
+        trees = slice(None) if structure.columns is None else structure.columns
+        leaves[trees] = structure.leaves()
+    return leaves
+
+
+def _inverse_name(model: ExactModel) -> str | None:
+    """Return the name of the function that leads back to the targets as people read them.
+
+    The name is "other" for a function that a file cannot name. It is None where there is no function, or the model has it.
+    """
+    inverse = model.scale.backward
+    if inverse is None or not model.adapter.scale.is_identity:
+        return None
+    names = [name for name, function in INVERSES.items() if function is inverse]
+    return names[0] if names else "other"
+
+
+# -- loading ----------------------------------------------------------------------------------------------------------------
+
+
+def load(
+    file: Archive,
+    model: Any,
+    limits: Limits,
+    X_train: Any = None,
+    inverse_func: Any = None,
+    objective: Any = None,
+) -> Callable[[], SavedModel]:
+    """Check that the parts of a file fit each other and the model; return a function that verifies the model.
+
+    Parameters
+    ----------
+    file : Archive
+    model : fitted model
+        The model that the file was saved for.
+    limits : Limits
+    X_train : table, optional
+        The training rows, which must be those of the file.
+    inverse_func, objective : function, optional
+        See `axil.load`.
+
+    Returns
+    -------
+    callable
+        It replays the fit and returns the verified model.
+    """
+    _refuse_unused(file, inverse_func, objective)
+    if file.kind == Kind.EXACT.value:
+        return _load_exact(file, adapters.read(model), limits, X_train, inverse_func)
+    adapter = smooth.find(model, objective)
+    if adapter is None:
+        raise InputError(
+            f"{file.path} was saved for boosted trees, and the model given is a {type(model).__module__}."
+            f"{type(model).__qualname__}. Pass the model that it was saved for."
+        )
+    return _load_additive(file, adapter, limits, X_train)
+
+
+def _refuse_unused(file: Archive, inverse_func: Any, objective: Any) -> None:
+    """Raise for a kind that no file has, and for a function that explainers of this kind do not take."""
+    if file.kind == Kind.EXACT.value:
+        name, function = "objective", objective
+    elif file.kind == Kind.ADDITIVE.value:
+        name, function = "inverse_func", inverse_func
+    else:
+        raise file.damaged(ValueError(f"kind {file.kind!r}"))
+    if function is not None:
+        raise InputError(
+            f"{name} is given, but {file.path} is of an explainer that takes none. Leave it out."
+        )
+
+
+def _load_exact(
+    file: Archive, adapter: Any, limits: Limits, X_train: Any, inverse_func: Any
+) -> Callable[[], ExactModel]:
+    """Return the verification of a model whose predictions are weighted sums of the targets."""
+    shown = file.arrays.pop("shown", None)
+    rows = _training_rows(file, adapter)
+    _require_model(file, adapter, rows.targets.shape[1])
+    scale = _scale_of(file, adapter, inverse_func)
+    try:
+        backend = as_backend(file.header.get("backend"))
+        fitted = _fitted_targets(scale, rows.targets, shown)
+    except InputError:
+        raise
+    except ERRORS as error:
+        raise file.damaged(error) from error
+    limits = settled(limits, _leaf_array(rows).size)
+
+    def verified() -> ExactModel:
+        try:
+            model = build(adapter, rows, file.index, limits)
+            assert model.verification is not None
+            verification = _with_stated_error(model.verification, file.header)
+        except InputError:
+            raise
+        except (ExactnessError, UnsupportedModelError, *ERRORS) as error:
+            raise file.damaged(error) from error
+        model = replace(model.on(fitted), backend=backend, verification=verification)
+        if file.header.get("prepared") is True:
+            model = model.prepared()
+        if X_train is None:
+            return model
+        return replace(model, features=_same_features(model, X_train, rows, adapter.trees))
+
+    return verified
+
+
+def _load_additive(
+    file: Archive, adapter: SmoothModel, limits: Limits, X_train: Any
+) -> Callable[[], AdditiveModel]:
+    """Return the verification of a model whose scores are sums of contributions."""
+    rows, header = _training_rows(file, adapter), file.header
+    _require_model(file, adapter, rows.targets.shape[1])
+    try:
+        if header["output"] not in OUTPUTS:
+            raise ValueError(f"the output {header['output']!r}")
+        if type(header["counts_classes"]) is not bool:
+            raise ValueError(f"counts_classes of {header['counts_classes']!r}")
+        backend = as_backend(header.get("backend"))
+    except (InputError, KeyError, *ERRORS) as error:
+        raise file.damaged(error) from error
+
+    def verified() -> AdditiveModel:
+        try:
+            boosting = Boosting(
+                adapter,
+                None,
+                rows.targets,
+                rows.weights,
+                rows.offsets,
+                header["output"],
+                limits,
+                True,
+                rows.leaves,
+                rows.bags,
+                header["counts_classes"],
+            )
+            assert boosting.verification is not None
+            verification = _with_stated_error(boosting.verification, header)
+        except InputError:
+            raise
+        except (ExactnessError, UnsupportedModelError, *ERRORS) as error:
+            raise file.damaged(error) from error
+        boosting.verification = verification
+        model = AdditiveModel(
+            adapter, file.index, None, backend, boosting.limits, verification, boosting=boosting
+        )
+        if X_train is None:
+            return model
+
+        def read(rows: TrainingRows) -> list[Any]:
+            return [adapter.smooth_trees(rows)]
+
+        return replace(model, features=_same_features(model, X_train, rows, read))
+
+    return verified
+
+
+def _training_rows(file: Archive, adapter: Any) -> TrainingRows:
+    """Return what the fit had of each training row, once these arrays fit each other."""
+    arrays = dict(file.arrays)
+    try:
+        missing = bool(getattr(adapter, "missing_targets", False))
+        targets = _checked_table(arrays.pop("targets"), len(file.index), missing)
+        n_rows = len(targets)
+        if file.index.shape != (n_rows,):
+            raise ValueError(f"labels of shape {file.index.shape}")
+        leaves = arrays.pop("leaves")
+        if leaves.ndim != 2 or leaves.shape[1] != n_rows or leaves.dtype.kind != "u":
+            raise ValueError(f"leaves of shape {leaves.shape} and type {leaves.dtype}")
+        weights, offsets = arrays.pop("weights", None), arrays.pop("offsets", None)
+        if weights is not None:
+            _checked_table(weights[:, None], n_rows)
+            as_weights(weights, n_rows)
+        if offsets is not None and _checked_table(offsets, n_rows).shape != targets.shape:
+            raise ValueError("offsets of other outputs")
+        bags = as_bags(arrays.pop("bags", None), n_rows)
+        n_trees = len(leaves) - int(getattr(adapter, "starts_with_base", False))
+        if bags is not None and bags.shape[1] != n_trees:
+            raise ValueError("bags of other trees")
+        if arrays:
+            raise ValueError(f"{len(arrays)} arrays too many")
+    except MemoryError:
+        raise
+    except Exception as error:  # arrays that do not fit may raise anything
+        raise file.damaged(error) from error
+    return TrainingRows(None, targets, weights, offsets, bags, leaves=frozen(leaves))
+
+
+def _checked_table(values: NDArray[Any], n_rows: int, missing: bool = False) -> FloatArray:
+    """Return numbers (N, K), once they are finite, or nan where they may be ``missing``."""
+    shape = values.shape
+    if values.dtype != np.float64 or len(shape) != 2 or len(values) != n_rows or not values.size:
+        raise ValueError(f"numbers of type {values.dtype} and shape {shape} for {n_rows} rows")
+    if not np.all(np.isfinite(values) | (np.isnan(values) & missing)):
+        raise ValueError("numbers that are not finite")
+    return values
+
+
+def _leaf_array(rows: TrainingRows) -> NDArray[np.unsignedinteger[Any]]:
+    """Return the leaves of rows of a file, (T, N)."""
+    assert rows.leaves is not None
+    return rows.leaves
+
+
+def _require_model(file: Archive, adapter: Any, n_outputs: int) -> None:
+    """Raise unless the file was saved for this model."""
+    if file.header.get("fingerprint") != adapter.fingerprint:
+        raise InputError(
+            f"{file.path} was saved for another model than the {adapter.library} model given. Pass that model."
+        )
+    if n_outputs != adapter.n_outputs:
+        raise InputError(
+            f"{file.path} has {n_outputs} outputs; the {adapter.library} model has {adapter.n_outputs}. Pass the model that the "
+            "explainer was made of."
+        )
+
+
+def _scale_of(file: Archive, adapter: Any, inverse_func: Any) -> TargetScale:
+    """Return the scale of the fit: by the model's own inverse, the one given or the one that the file names."""
+    scale: TargetScale = adapter.scale
+    if not scale.is_identity:
+        if inverse_func is not None:
+            raise InputError(
+                f"This model transforms its targets itself ({scale.name}). Leave inverse_func out."
+            )
+        return scale
+    name = file.header.get("inverse_func")
+    if inverse_func is None and name is not None:
+        if name not in INVERSES:
+            raise InputError(
+                "This explainer was made with an inverse_func that no file can keep. Pass it again: "
+                "axil.load(path, model, inverse_func=...)."
+            )
+        inverse_func = INVERSES[name]
+    return scale if inverse_func is None else user_scale(inverse_func)
+
+
+def _fitted_targets(
+    scale: TargetScale, targets: FloatArray, shown: NDArray[Any] | None
+) -> FittedTargets:
+    """Return the targets on the scale of the fit and as people read them."""
+    if not scale.is_identity:
+        return loaded_targets(scale, targets, shown)
+    if shown is not None:
+        raise ValueError("targets to show without a function that leads to them")
+    return FittedTargets(targets, targets, scale)
+
+
+def _with_stated_error(verification: Verification, header: dict[str, Any]) -> Verification:
+    """Return the verification with the errors of predictions that a file states, once these are errors of a proof."""
+    stated, rounding = header.get("prediction_error"), header.get("rounding_error")
+    allowed = verification.tolerance + verification.rounding / verification.scale
+    if type(stated) is not float or not 0 <= stated <= allowed:
+        raise ValueError(f"predictions that are {stated!r} apart, which is no proof")
+    if rounding is None:
+        return replace(verification, max_error=stated)
+    if type(rounding) is not float or not 0 <= rounding < np.inf:
+        raise ValueError(f"a rounding error of {rounding!r}")
+    details = verification.details | {"rounding_error": rounding}
+    return replace(verification, max_error=stated, details=details)
+
+
+def _same_features(
+    model: SavedModel,
+    X_train: Any,
+    rows: TrainingRows,
+    read: Callable[[TrainingRows], list[Any]],
+) -> Any:
+    """Return the features of the training rows, once they lead to the leaves of the file.
+
+    ``read`` reads the trees of the model from training rows, which says where encodings put them.
+    """
+    adapter: Any = model.adapter
+    features, leaves = owned_rows(as_features(X_train, adapter, "X_train")), _leaf_array(rows)
+    n_rows = leaves.shape[1]
+    if features.shape[0] != n_rows:
+        raise InputError(
+            f"X_train has {features.shape[0]} rows; the explainer was made of {n_rows}. Pass those."
+        )
+    if adapter.encodings:
+        (fit, *_) = read(replace(rows, X=features, leaves=None))
+        check_placement(fit.placement, leaves, model.limits)
+        return features
+    checked = checked_rows(n_rows)
+    found = adapter.coordinates(take_rows(features, checked), model.limits.n_threads)
+    expected = leaves[:, checked].T
+    for i, tree in np.argwhere(found != expected)[:1].tolist():
+        raise ExactnessError(
+            f"leaf of training row {checked[i]} (from 0)",
+            float(found[i, tree]),
+            float(expected[i, tree]),
+            "X_train is not what the explainer was made of: pass the same rows in the same order.",
+            tree,
+        )
+    return features
