@@ -9,3 +9,4 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 BoolArray = NDArray[np.bool_]
 LeafArray = NDArray[np.integer[Any]]  #: leaf numbers, of any width
+AnyArray = NDArray[Any]  #: values of any type, such as labels or the column of a frame

@@ -1,4 +1,5 @@
-"""A folder of small pages, one per prediction, in words for people who know nothing of models.
+"""Write a folder of small pages, one per prediction, in words for people who know nothing about models.
 
-comparables of a batch (content) -> markup (case_page), in words (wording) -> files (folder), found by an index (search)
+``content`` collects the numbers of a batch of pages, ``case_page`` and ``wording`` turn them into text, and ``folder`` writes
+the files and the index that finds them.
 """

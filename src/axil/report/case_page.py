@@ -70,7 +70,7 @@ def render(cases: Cases, i: int, name: str, words: Words, coverage: str, index: 
     index : str
         The relative address of the index.
     """
-    lines = range(cases.first[i], cases.first[i + 1])
+    lines = cases.lines(i)
     has_lines = len(lines) > 0
     return render_template(
         "report/case.html",
@@ -81,7 +81,7 @@ def render(cases: Cases, i: int, name: str, words: Words, coverage: str, index: 
         interval=_interval(cases, i, words),
         coverage=coverage,
         retraining=_retraining(cases, i, words),
-        by_similarity=cases.alike is not None,
+        by_similarity=cases.similarity is not None,
         listed_rows=_listed_rows_note(cases, i, words),
         table=_table(cases, i, words) if has_lines else None,
         mean_note=_mean_note(cases, i, words) if has_lines else "",
@@ -93,9 +93,9 @@ def render(cases: Cases, i: int, name: str, words: Words, coverage: str, index: 
 
 def _estimate_date(cases: Cases, i: int) -> str:
     """Return the date of the estimate, or "" where none is known."""
-    if cases.shown.dates is None:
+    if cases.extras.dates is None:
         return ""
-    return cell(cases.shown.dates[1][cases.places[i]], np.inf)
+    return cell(cases.extras.dates[cases.positions[i]], np.inf)
 
 
 def _interval(cases: Cases, i: int, words: Words) -> tuple[str, str] | None:
@@ -108,9 +108,9 @@ def _interval(cases: Cases, i: int, words: Words) -> tuple[str, str] | None:
 
 def _retraining(cases: Cases, i: int, words: Words) -> str:
     """Return how far retraining moves the estimate, or "" where no refits are known."""
-    if cases.shown.refits is None:
+    if cases.extras.refits is None:
         return ""
-    spread = cases.shown.refits[cases.places[i]]
+    spread = cases.extras.refits[cases.positions[i]]
     return f"{words.amount(spread, cases.values[i])}{_share_of(spread, cases.values[i])}"
 
 
@@ -123,12 +123,12 @@ def _share_of(change: float, value: float) -> str:
 
 def _listed_rows_note(cases: Cases, i: int, words: Words) -> str:
     """Return sentences on the listed rows, and on their effect on the estimate."""
-    n_listed = int(cases.first[i + 1] - cases.first[i])
-    n_train = cases.shown.n_train
+    n_listed = len(cases.lines(i))
+    n_train = cases.extras.n_train
     note = f"The model makes this estimate from {n_train:,} {words.rows}. "
     if not n_listed:
         return f"{note}None of these {words.rows} meets the conditions."
-    if cases.alike is None:
+    if cases.similarity is None:
         listed = f"are the {n_listed} that count most"
         if n_listed == 1:
             listed = "is the one that counts most"
@@ -136,9 +136,9 @@ def _listed_rows_note(cases: Cases, i: int, words: Words) -> str:
         listed = f"are the {n_listed} most like this {words.query}"
         if n_listed == 1:
             listed = f"is the one most like this {words.query}"
-    restriction = " of those that may be shown" if cases.shown.is_restricted else ""
+    restriction = " of those that may be shown" if cases.extras.is_restricted else ""
     note += f"Listed {listed}{restriction}."
-    change, value = cases.moved[i], cases.values[i]
+    change, value = cases.joint_effects[i], cases.values[i]
     if np.isnan(change):
         return note
     targets = f"its {words.target}"
@@ -154,18 +154,18 @@ def _listed_rows_note(cases: Cases, i: int, words: Words) -> str:
 
 def _table(cases: Cases, i: int, words: Words) -> ComparablesTable:
     """Return the table of the listed rows, largest first, with the mean of their adjusted targets."""
-    lines = range(cases.first[i], cases.first[i + 1])
+    lines = cases.lines(i)
     heads = [
         words.rows.capitalize(),
         words.target.capitalize(),
         f"Adjusted to this {words.query}",
         "Effect of 10 % more",
     ]
-    if cases.alike is not None:
+    if cases.similarity is not None:
         heads.append("Alike")
-    if cases.drawings is not None:
+    if cases.maps is not None:
         heads.append("Distance")
-    columns = [words.name(name) for name in cases.shown.names]
+    columns = [words.name(name) for name in cases.extras.names]
     estimate = TableCell(words.amount(cases.values[i]), label="Estimate")
     features = _explained_features(cases, i)
     empty = [TableCell() for _ in heads[3:]]
@@ -184,7 +184,7 @@ def _table(cases: Cases, i: int, words: Words) -> ComparablesTable:
 def _explained_features(cases: Cases, i: int) -> list[TableCell]:
     """Return the columns of the explained row."""
     cells = []
-    for column, commas_from in zip(cases.queried, cases.shown.plain):
+    for column, commas_from in zip(cases.query_columns, cases.extras.commas_from):
         if column is None:
             cells.append(TableCell())
         else:
@@ -194,19 +194,21 @@ def _explained_features(cases: Cases, i: int) -> list[TableCell]:
 
 def _listed_row(cases: Cases, i: int, rank: int, line: int, words: Words) -> list[TableCell]:
     """Return the cells of one listed row; ``rank`` counts from zero."""
-    suspicion = f"{words.target} looks wrong" if cases.suspect[line] else ""
+    suspicion = f"{words.target} looks wrong" if cases.is_suspect[line] else ""
     cells = [
         TableCell(f"{rank + 1}.\u00a0{row_name(cases.rows[line])}", warning=suspicion),
         TableCell(words.amount(cases.targets[line])),
         TableCell(words.amount(cases.adjusted[line]), warning=_distance_warning(cases, i, line)),
-        TableCell(words.change(cases.moves[line], cases.values[i])),
+        TableCell(words.change(cases.effects[line], cases.values[i])),
     ]
-    if cases.alike is not None:
-        cells.append(TableCell(percent(cases.alike[line])))
-    if cases.drawings is not None:
-        distance = cases.drawings.away[i, rank]
-        cells.append(TableCell(site_map.distance_text(distance, cases.drawings.unit)))
-    for row_column, query_column, commas_from in zip(cases.own, cases.queried, cases.shown.plain):
+    if cases.similarity is not None:
+        cells.append(TableCell(percent(cases.similarity[line])))
+    if cases.maps is not None:
+        distance = cases.maps.away[i, rank]
+        cells.append(TableCell(site_map.distance_text(distance, cases.maps.unit)))
+    for row_column, query_column, commas_from in zip(
+        cases.row_columns, cases.query_columns, cases.extras.commas_from
+    ):
         if row_column is None:
             cells.append(TableCell())
             continue
@@ -231,8 +233,8 @@ def _distance_warning(cases: Cases, i: int, line: int) -> str:
 
 def _mean_note(cases: Cases, i: int, words: Words) -> str:
     """Return why the mean of the adjusted targets differs from the estimate, or "" where it is near."""
-    lines = np.arange(cases.first[i], cases.first[i + 1])
-    adjusted = cases.adjusted[lines]
+    lines = cases.lines(i)
+    adjusted = cases.adjusted[lines.start : lines.stop]
     value = float(cases.values[i])
     gap = adjusted.mean() - value
     if len(lines) < 2 or abs(gap) <= NEAR_SHARE * abs(value):
@@ -240,7 +242,7 @@ def _mean_note(cases: Cases, i: int, words: Words) -> str:
     side = "above" if gap > 0 else "below"
     note = f"The mean is {words.amount(abs(gap), value)} {side} the estimate"
     is_odd = np.array(
-        [bool(cases.suspect[line] or _distance_warning(cases, i, line)) for line in lines]
+        [bool(cases.is_suspect[line] or _distance_warning(cases, i, line)) for line in lines]
     )
     if is_odd.any() and not is_odd.all():
         other_mean = adjusted[~is_odd].mean()
@@ -253,7 +255,7 @@ def _mean_note(cases: Cases, i: int, words: Words) -> str:
     direction = "higher" if gap > 0 else "lower"
     return (
         f"{note}: on average the {words.target} of these {len(lines)} {words.rows} is {direction} than the "
-        f"model expects of them. The estimate rests on all {cases.shown.n_train:,} {words.rows}, not on these alone."
+        f"model expects of them. The estimate rests on all {cases.extras.n_train:,} {words.rows}, not on these alone."
     )
 
 
@@ -263,12 +265,12 @@ def _column_notes(cases: Cases, lines: range, words: Words) -> str:
         f"Adjusted: what its {words.target} would have been for this {words.query}, by the model. Effect of "
         f"10 % more: how far this estimate would move if that {words.target} had been 10 % higher."
     )
-    if cases.alike is not None:
+    if cases.similarity is not None:
         notes += f" Alike: in how many of its steps the model treats it like this {words.query}."
-    pairs = zip(cases.queried, cases.own)
+    pairs = zip(cases.query_columns, cases.row_columns)
     if any(query is not None and row is not None for query, row in pairs):
         notes += f" In brackets: the difference from this {words.query}."
-    if any(cases.suspect[line] for line in lines):
+    if any(cases.is_suspect[line] for line in lines):
         notes += (
             f" Looks wrong: the {words.target} is far from what the other {words.rows} lead one to expect. It may be a mistake "
             "in the records, or a case that is like no other."
@@ -278,8 +280,8 @@ def _column_notes(cases: Cases, lines: range, words: Words) -> str:
 
 def _map(cases: Cases, i: int, lines: range, words: Words) -> site_map.Drawing | None:
     """Return the map of the listed rows, or None without coordinates."""
-    if cases.drawings is None:
+    if cases.maps is None:
         return None
     titles = [row_name(cases.rows[line]) for line in lines]
     label = f"Map of this {words.query} and of {len(titles)} {words.rows}"
-    return site_map.drawing(cases.drawings, i, titles, label)
+    return site_map.drawing(cases.maps, i, titles, label)

@@ -1,14 +1,12 @@
-"""Cases: what the pages of some predictions say, as arrays."""
+"""Collect the content of a batch of pages as arrays."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from axil.arrays import BoolArray, FloatArray, IntArray
+from axil.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from axil.output import comparables, site_map
 from axil.output.comparables import Predicted
 from axil.output.shown_columns import Columns
@@ -16,54 +14,124 @@ from axil.output.site_map import Places, Sheets
 from axil.reductions.choice import Compared
 from axil.scale import TargetScale
 
-RAISED = 0.1  # by which targets are raised, to say what they mean for an estimate
+RAISED = 0.1  # pages say what happens if targets are higher by this share
 
 
 @dataclass(frozen=True, eq=False)
-class Cases:
-    """m predictions of one output, and a line for each row listed; ``first[i]`` to ``first[i + 1]`` are those of prediction i."""
-
-    places: IntArray  #: (m,) positions in X
-    values: FloatArray  #: (m,) the model's own predictions, as people read them
-    moved: FloatArray  #: (m,) by how much they would rise if the targets of all rows listed were raised; nan: not known
-    first: IntArray  #: (m + 1,)
-    rows: NDArray[Any]  #: (lines,) labels
-    moves: FloatArray  #: (lines,) by how much the prediction would rise if this target were raised
-    targets: FloatArray  #: (lines,) as people read them
-    adjusted: FloatArray  #: (lines,)
-    suspect: BoolArray  #: (lines,) targets that look wrong and are marked
-    #: (lines,) shares of trees in which rows are in the query's leaf; None where effects choose them
-    alike: FloatArray | None
-    own: list[NDArray[Any] | None]  #: (lines,) each, of the training rows
-    queried: list[NDArray[Any] | None]  #: (m,) each
-    drawings: Sheets | None  #: (m, k)
-    shown: ShownBeside
-    interval: tuple[FloatArray, FloatArray] | None = None  #: (m,) each
-
-    def __len__(self) -> int:
-        return len(self.places)
-
-
-@dataclass(frozen=True, eq=False)
-class ShownBeside:
+class Extras:
     """Things that pages show beside the numbers of the model."""
 
-    known: Columns
-    chosen: list[int]  #: columns, by position
-    plain: list[float]  #: for each of them, the number from which on numbers have commas
+    columns: Columns
+    chosen: list[int]  #: columns shown, by position
+    commas_from: list[float]  #: for each of them, the size from which numbers have commas
     n_train: int
     is_restricted: bool  #: whether some training rows may not be listed
-    dates: (
-        tuple[int, NDArray[Any]] | None
-    )  #: the column that says when rows were, and (n,) the dates of the estimates
-    on_map: Places | None
+    date_column: int | None  #: the column with the dates of the rows
+    dates: AnyArray | None  #: (n,) the dates of the estimates
+    places: Places | None  #: for maps
     suspects: BoolArray | None  #: (N,) training rows to mark
     refits: FloatArray | None = None  #: (n,) how far real refits move the estimates
 
     @property
     def names(self) -> list[str]:
-        """The names of the columns."""
-        return [self.known.names[i] for i in self.chosen]
+        """The names of the columns shown."""
+        return [self.columns.names[i] for i in self.chosen]
+
+
+@dataclass(frozen=True, eq=False)
+class Cases:
+    """The content of m pages; the listed rows of prediction i are the lines ``starts[i]`` to ``starts[i + 1]``."""
+
+    positions: IntArray  #: (m,) of the predictions, in X
+    values: FloatArray  #: (m,) the model's own predictions, as people read them
+    #: (m,) increase of the prediction if the targets of all listed rows were raised; nan if unknown
+    joint_effects: FloatArray
+    starts: IntArray  #: (m + 1,)
+    rows: AnyArray  #: (lines,) labels
+    effects: FloatArray  #: (lines,) increase of the prediction if this target were raised
+    targets: FloatArray  #: (lines,) as people read them
+    adjusted: FloatArray  #: (lines,) targets that the model moves to the explained row
+    is_suspect: BoolArray  #: (lines,) targets that look wrong
+    #: (lines,) shares of trees in which both rows share a leaf; None where effects choose the rows
+    similarity: FloatArray | None
+    row_columns: list[AnyArray | None]  #: (lines,) each, of the training rows
+    query_columns: list[AnyArray | None]  #: (m,) each
+    maps: Sheets | None  #: (m, k)
+    extras: Extras
+    interval: tuple[FloatArray, FloatArray] | None = None  #: (m,) each
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def lines(self, i: int) -> range:
+        """Return the lines of the rows listed for prediction i."""
+        return range(int(self.starts[i]), int(self.starts[i + 1]))
+
+
+def cases(
+    predicted: Predicted,
+    compared: Compared,
+    positions: IntArray,
+    values: FloatArray,
+    k: int,
+    extras: Extras,
+) -> Cases:
+    """Return the content of the pages on a batch of predictions.
+
+    Parameters
+    ----------
+    predicted : Predicted
+        The m predictions.
+    compared : Compared
+        The training rows to list beside each of them, k at most.
+    positions : ndarray of shape (m,)
+        The positions of the explained rows in X.
+    values : ndarray of shape (m,)
+        The predictions as people read them.
+    k : int
+        The number of rows per page.
+    extras : Extras
+        Things to show besides.
+    """
+    lines = comparables.listed(predicted, compared).columns
+    rows = lines["position"]
+    starts = np.searchsorted(lines["asked"], np.arange(len(predicted.labels) + 1))
+    effects, joint_effects = raised(
+        predicted.scale, np.asarray(lines["weight"]), np.asarray(lines["target"]), values, starts
+    )
+    is_suspect = np.zeros(len(rows), dtype=bool)
+    if extras.suspects is not None:
+        is_suspect = extras.suspects[rows]
+    query_columns = extras.columns.of_queries(positions, extras.chosen)
+    for j, column in enumerate(extras.chosen):
+        if column == extras.date_column:  # an estimate is of a date; nothing was sold on it
+            query_columns[j] = None
+    return Cases(
+        positions=positions,
+        values=values,
+        joint_effects=joint_effects,
+        starts=starts,
+        rows=lines["row"],
+        effects=effects,
+        targets=lines["target"],
+        adjusted=lines["adjusted"],
+        is_suspect=is_suspect,
+        similarity=lines.get("similarity"),
+        row_columns=extras.columns.of_training(rows, extras.chosen),
+        query_columns=query_columns,
+        maps=None if extras.places is None else _maps(extras.places, lines, positions, k),
+        extras=extras,
+    )
+
+
+def _maps(places: Places, lines: dict[str, AnyArray], positions: IntArray, k: int) -> Sheets:
+    """Return a map for each prediction, with its listed rows at their ranks."""
+    rows = np.full((len(positions), k), -1, dtype=np.intp)
+    weights = np.zeros((len(positions), k))
+    cells = (lines["asked"], lines["rank"] - 1)
+    rows[cells] = lines["position"]
+    weights[cells] = lines["weight"]
+    return site_map.sheets(places, positions, rows, weights)
 
 
 def raised(
@@ -73,62 +141,38 @@ def raised(
     values: FloatArray,
     starts: IntArray,
 ) -> tuple[FloatArray, FloatArray]:
-    """By how much predictions rise if targets were `RAISED` higher: each alone, (lines,), and all that are listed, (m,).
+    """Return how much predictions rise if targets were higher by the share `RAISED`.
 
-    Exact with the structure held fixed, for targets as they are and for logarithms; else nan. ``starts`` (m + 1,): the lines
-    of each prediction.
+    This is exact with the tree structure fixed, for targets on their own scale and for logarithms. It is nan on other scales.
+
+    Parameters
+    ----------
+    scale : TargetScale
+        The scale of the fit.
+    weights, targets : ndarray of shape (lines,)
+        The weights of the listed rows, and their targets as people read them.
+    values : ndarray of shape (m,)
+        The predictions.
+    starts : ndarray of shape (m + 1,)
+        The first line of each prediction.
+
+    Returns
+    -------
+    effects : ndarray of shape (lines,)
+        Of each target alone.
+    joint_effects : ndarray of shape (m,)
+        Of the targets of all listed rows.
     """
-    of = np.repeat(np.arange(len(values)), np.diff(starts))
+    prediction_of_line = np.repeat(np.arange(len(values)), np.diff(starts))
     sums = np.zeros(len(values))
     if scale.is_log:
         steps = weights * np.log1p(RAISED * targets / (targets + scale.shift))
-        np.add.at(sums, of, steps)
-        return (values[of] + scale.shift) * np.expm1(steps), (values + scale.shift) * np.expm1(sums)
-    steps = RAISED * weights * np.abs(targets) if scale.is_identity else np.full(len(of), np.nan)
-    np.add.at(sums, of, steps)
+        np.add.at(sums, prediction_of_line, steps)
+        shifted = values + scale.shift
+        return shifted[prediction_of_line] * np.expm1(steps), shifted * np.expm1(sums)
+    if scale.is_identity:
+        steps = RAISED * weights * np.abs(targets)
+    else:
+        steps = np.full(len(prediction_of_line), np.nan)
+    np.add.at(sums, prediction_of_line, steps)
     return steps, sums
-
-
-def cases(
-    about: Predicted,
-    found: Compared,
-    places: IntArray,
-    values: FloatArray,
-    k: int,
-    shown: ShownBeside,
-) -> Cases:
-    """The content of pages on a batch of predictions of these values, at these positions of X, with k rows each."""
-    lines = comparables.listed(about, found).columns
-    m, known = len(about.labels), shown.known
-    asked, rows = lines["asked"], lines["position"]
-    starts = np.searchsorted(asked, np.arange(m + 1))
-    drawings = None
-    if shown.on_map is not None:
-        wide = np.full((m, k), -1, dtype=np.intp)
-        weights = np.zeros((m, k))
-        at = asked, lines["rank"] - 1
-        wide[at], weights[at] = rows, lines["weight"]
-        drawings = site_map.sheets(shown.on_map, places, wide, weights)
-    moves, moved = raised(
-        about.scale, np.asarray(lines["weight"]), np.asarray(lines["target"]), values, starts
-    )
-    queried = known.of_queries(places, shown.chosen)
-    date = (
-        None if shown.dates is None else shown.dates[0]
-    )  # an estimate is of a date; nothing was sold on it
-    return Cases(
-        places=places,
-        values=values,
-        moved=moved,
-        first=starts,
-        rows=lines["row"],
-        moves=moves,
-        targets=lines["target"],
-        adjusted=lines["adjusted"],
-        suspect=np.zeros(len(rows), dtype=bool) if shown.suspects is None else shown.suspects[rows],
-        alike=lines.get("similarity"),
-        own=known.of_training(rows, shown.chosen),
-        queried=[None if i == date else column for i, column in zip(shown.chosen, queried)],
-        drawings=drawings,
-        shown=shown,
-    )

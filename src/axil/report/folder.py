@@ -1,4 +1,4 @@
-"""The folder of a report: a file name for every label, a manifest of what it was made of, whole files, and the index."""
+"""The folder of a report: a file for every label, a manifest of what they were made of, and the index with its search."""
 
 from __future__ import annotations
 
@@ -21,141 +21,153 @@ from axil.report.wording import Words
 from axil.templates import render
 
 PER_FOLDER = 1000  # pages of a sub-folder
+PER_SHARD = 4000  # labels of a file of the search, about 200 kB
 LONGEST = 80  # letters of a file name, before its suffix
 MANIFEST = "report.json"
-FORMAT = 2  # of pages and index: another one is another report
-TAKEN = re.compile(
-    r"(con|prn|aux|nul|com\d|lpt\d)(\.|$)", re.I
-)  # names that Windows gives to devices
+FORMAT = 2  # of pages and index; a folder with another one holds another report
+UNSAFE_LETTER = re.compile(r"[^A-Za-z0-9._-]")
+DEVICE_NAME = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\.|$)", re.I)  # reserved by Windows
+MOST_DIFFERENCES = 4  # that an error message names
 
 
 def file_names(labels: Sequence[str]) -> list[str]:
-    """A path below ``pages`` for every label: letters, digits, dots and dashes as they are, all else as ~ and its bytes.
+    """Return a path below ``pages`` for every label.
 
-    Labels that differ only in what file systems may not tell apart, such as case, get a number besides.
+    Letters, digits, dots and dashes stay, and everything else becomes ~ and its bytes. Labels that some file systems
+    cannot tell apart, such as those that differ in case only, also get a number.
     """
-    found: list[str] = []
+    paths: list[str] = []
     used: set[str] = set()
     for i, label in enumerate(labels):
         if i % PER_FOLDER == 0:
             used = set()
-        name = plain = _safe(label)
-        again = 1
+        safe = _safe_name(label)
+        name = safe
+        count = 1
         while name.lower() in used:
-            again += 1
-            name = f"{plain}~-{again}"
+            count += 1
+            name = f"{safe}~-{count}"
         used.add(name.lower())
-        found.append(f"{i // PER_FOLDER:04d}/{name}.html")
-    return found
+        paths.append(f"{i // PER_FOLDER:04d}/{name}.html")
+    return paths
 
 
-def _safe(label: str) -> str:
-    name = re.sub(
-        r"[^A-Za-z0-9._-]", lambda sign: "".join(f"~{byte:02x}" for byte in sign[0].encode()), label
-    )
+def _safe_name(label: str) -> str:
+    """Return a file name for a label that every file system accepts."""
+    name = UNSAFE_LETTER.sub(_bytes_of_letter, label)
     if len(name) > LONGEST:
-        name = f"{name[: LONGEST - 17]}~.{hashlib.sha256(label.encode()).hexdigest()[:15]}"
-    return f"~{name}" if not name or name[0] in ".-" or TAKEN.match(name) else name
+        digest = hashlib.sha256(label.encode()).hexdigest()[:15]
+        name = f"{name[: LONGEST - 17]}~.{digest}"
+    if not name or name[0] in ".-" or DEVICE_NAME.match(name):
+        return f"~{name}"
+    return name
+
+
+def _bytes_of_letter(match: re.Match[str]) -> str:
+    """Return the bytes of a letter as text, each after a ~."""
+    return "".join(f"~{byte:02x}" for byte in match[0].encode())
 
 
 def fingerprint(*columns: Any) -> str:
-    """A hash of arrays, numbers and text; the same for the same values, whatever holds them."""
-    made = hashlib.sha256()
+    """Return a hash of arrays, numbers and text that depends on their values only."""
+    digest = hashlib.sha256()
     for column in columns:
         values = np.asarray(column)
         if values.dtype.kind in "OUSV":
             texts = [
                 str(value).encode("utf-8", "surrogatepass") for value in values.ravel().tolist()
             ]
-            made.update(f"text{values.shape}{list(map(len, texts))}".encode())
-            made.update(b"".join(texts))
-            continue
-        made.update(f"{values.dtype.kind}{values.shape}".encode())
-        made.update(np.ascontiguousarray(values).tobytes())
-    return made.hexdigest()[:32]
+            lengths = [len(text) for text in texts]
+            digest.update(f"text{values.shape}{lengths}".encode())
+            digest.update(b"".join(texts))
+        else:
+            digest.update(f"{values.dtype.kind}{values.shape}".encode())
+            digest.update(np.ascontiguousarray(values).tobytes())
+    return digest.hexdigest()[:32]
 
 
 @dataclass(frozen=True, eq=False)
 class Folder:
-    """A report's own folder, which holds pages of one model, one table of queries and one choice of options."""
+    """A folder that holds pages of one model, one X and one choice of options."""
 
     path: Path
-    files: list[str]  #: of each query, below ``pages``
+    files: list[str]  #: of each explained row, below ``pages``
 
     def missing(self) -> IntArray:
-        """Positions of the queries whose page is not there; a page that is there is whole."""
-        there = set()
+        """Return the positions of the explained rows without a page; existing pages are complete."""
+        existing = set()
         for name in sorted({file.split("/")[0] for file in self.files}):
-            own = self.path / "pages" / name
-            own.mkdir(parents=True, exist_ok=True)
-            there |= {f"{name}/{file}" for file in os.listdir(own)}
-        return np.array(
-            [i for i, file in enumerate(self.files) if file not in there], dtype=np.intp
-        )
+            folder = self.path / "pages" / name
+            folder.mkdir(parents=True, exist_ok=True)
+            existing |= {f"{name}/{file}" for file in os.listdir(folder)}
+        positions = [i for i, file in enumerate(self.files) if file not in existing]
+        return np.array(positions, dtype=np.intp)
 
     def write(self, i: int, text: str) -> None:
-        """The page of query i."""
+        """Write the page of row i."""
         whole(self.path / "pages" / self.files[i], text)
 
 
-def opened(path: Any, files: list[str], made_of: dict[str, Any]) -> Folder:
-    """The folder at a path, made if it is not there; one with other files, or of another report, is refused."""
-    found = as_path(path, "folder")
-    manifest = found / MANIFEST
-    if not found.absolute().parent.is_dir():
+def opened(path: Any, files: list[str], record: dict[str, Any]) -> Folder:
+    """Return the folder at a path, and make it if it does not exist.
+
+    Raises `InputError` for a folder that holds other files, or a report with another record.
+    """
+    folder = as_path(path, "folder")
+    manifest = folder / MANIFEST
+    if not folder.absolute().parent.is_dir():
         raise InputError(
-            f"There is no directory {found.absolute().parent} to make {found.name} in. Make it first."
+            f"There is no directory {folder.absolute().parent} to make {folder.name} in. Make it first."
         )
-    if found.exists() and not found.is_dir():
+    if folder.exists() and not folder.is_dir():
         raise InputError(
-            f"folder is {str(found)!r}, a file; expected a directory, which is made if it is not there."
+            f"folder is {str(folder)!r}, a file; expected a directory, which is made if it is not there."
         )
-    if (
-        found.is_dir()
-        and not manifest.exists()
-        and any(not name.startswith(".") for name in os.listdir(found))
-    ):
+    if folder.is_dir() and not manifest.exists() and _has_visible_files(folder):
         raise InputError(
-            f"folder is {str(found)!r}, which holds other files; expected a new or an empty directory."
+            f"folder is {str(folder)!r}, which holds other files; expected a new or an empty directory."
         )
-    whole_text = (
-        json.dumps({"axil": "report", "format": FORMAT, **made_of}, indent=1, sort_keys=True) + "\n"
-    )
+    content = {"axil": "report", "format": FORMAT, **record}
+    text = json.dumps(content, indent=1, sort_keys=True) + "\n"
     try:
-        found.mkdir(exist_ok=True)
+        folder.mkdir(exist_ok=True)
     except OSError as error:
         raise InputError(
-            f"{found} cannot be made: {error.strerror or error}. Choose another place."
+            f"{folder} cannot be made: {error.strerror or error}. Choose another place."
         ) from error
     if not manifest.exists():
-        whole(manifest, whole_text, only_new=True)
-    _compare(manifest, json.loads(whole_text))
-    return Folder(found, files)
+        whole(manifest, text, only_new=True)
+    _check_manifest(manifest, json.loads(text))
+    return Folder(folder, files)
 
 
-def _compare(manifest: Path, wanted: dict[str, Any]) -> None:
-    """Refuse a folder whose manifest says that it is of another report."""
+def _has_visible_files(folder: Path) -> bool:
+    """Whether a folder holds files whose names do not begin with a dot."""
+    return any(not name.startswith(".") for name in os.listdir(folder))
+
+
+def _check_manifest(manifest: Path, expected: dict[str, Any]) -> None:
+    """Raise if the manifest of a folder is that of another report."""
     try:
-        known = json.loads(manifest.read_text(encoding="utf-8"))
-        different = [
-            name for name in sorted({*known, *wanted}) if known.get(name) != wanted.get(name)
-        ]
+        recorded = json.loads(manifest.read_text(encoding="utf-8"))
+        names = sorted({*recorded, *expected})
+        different = [name for name in names if recorded.get(name) != expected.get(name)]
     except (OSError, ValueError, TypeError):
+        recorded = {}
         different = ["all of it: it cannot be read"]
-    if different:
-        said = [
-            f"{name} ({shown(known.get(name))}, now {shown(wanted.get(name))})"
-            if name in wanted
-            else name
-            for name in different
-        ]
-        raise InputError(
-            f"{manifest.parent} holds another report, whose {MANIFEST} differs in {', '.join(said[:4])}. Choose another folder, "
-            "delete this one, or ask for the same again to go on with it."
-        )
-
-
-PER_SHARD = 4000  # labels of a file: some 200 kB
+    if not different:
+        return
+    descriptions = []
+    for name in different[:MOST_DIFFERENCES]:
+        if name in expected:
+            before = shown(recorded.get(name))
+            descriptions.append(f"{name} ({before}, now {shown(expected.get(name))})")
+        else:
+            descriptions.append(name)
+    raise InputError(
+        f"{manifest.parent} holds another report, whose {MANIFEST} differs in {', '.join(descriptions)}. Choose another folder, "
+        "delete this one, or ask for the same again to go on with it."
+    )
 
 
 def write_index(
@@ -163,31 +175,35 @@ def write_index(
     labels: list[str],
     files: list[str],
     values: list[str],
-    more: list[str],
+    search_words: list[str],
     words: Words,
 ) -> None:
-    """Write ``search/0.js``, ... with labels in the order of a browser, lower case, and then ``index.html``."""
+    """Write the files of the search, and then ``index.html``.
+
+    The files ``search/0.js`` and so on have the labels in lower case, in the order of a browser. All lists have one
+    element per page.
+    """
     keys = [label.lower() for label in labels]
     order = sorted(range(len(labels)), key=lambda i: (keys[i].encode("utf-16-be", "replace"), i))
-    first = []
+    first_labels = []
     (folder / "search").mkdir(exist_ok=True)
-    for number, start in enumerate(range(0, len(order), PER_SHARD)):
-        some = order[start : start + PER_SHARD]
-        first.append(keys[some[0]])
-        entries = [_entry(labels[i], files[i], values[i], more[i]) for i in some]
+    for shard, start in enumerate(range(0, len(order), PER_SHARD)):
+        positions = order[start : start + PER_SHARD]
+        first_labels.append(keys[positions[0]])
+        entries = [_entry(labels[i], files[i], values[i], search_words[i]) for i in positions]
         text = json.dumps(entries, separators=(",", ":"))
-        whole(folder / "search" / f"{number}.js", f"shard({number},{text});\n")
+        whole(folder / "search" / f"{shard}.js", f"shard({shard},{text});\n")
     page = render(
         "report/index.html",
         words=words,
         about=f"{counted(len(labels), 'page', ',')}, one for each {words.query}",
         total=len(labels),
-        first_labels=first,
+        first_labels=first_labels,
     )
     whole(folder / "index.html", page + "\n")
 
 
-def _entry(label: str, file: str, value: str, more: str) -> list[object]:
-    """Label, sub-folder, file name (0 where it is the label), value and further words."""
-    number, name = file.removesuffix(".html").split("/")
-    return [label, number, 0 if name == label else name, value, more]
+def _entry(label: str, file: str, value: str, search_words: str) -> list[object]:
+    """Return label, sub-folder, file name (0 where it is the label), value and further words."""
+    folder, name = file.removesuffix(".html").split("/")
+    return [label, folder, 0 if name == label else name, value, search_words]

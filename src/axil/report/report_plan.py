@@ -1,4 +1,4 @@
-"""Plan: what the pages of a report are made of besides weights, checked before any work, and its record for the manifest."""
+"""Check everything that a report is made of before any work, and record it for the manifest."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from axil import inputs
-from axil.arrays import BoolArray, FloatArray
+from axil.arrays import AnyArray, BoolArray, FloatArray
 from axil.errors import InputError, UnsupportedQuestionError, meant, shown
 from axil.methods.intervals.predictive import Predictive
 from axil.methods.question import Asked
@@ -18,11 +18,11 @@ from axil.output import site_map
 from axil.output.rules import Rules
 from axil.output.shown_columns import Columns
 from axil.reductions.choice import Allowed, Choice
-from axil.report.content import ShownBeside
+from axil.report.content import Extras
 from axil.report.folder import fingerprint
 from axil.report.wording import Words, commas_from, row_name
 
-MOST_COLUMNS = 8  # that a page shows unless they are named
+MOST_COLUMNS = 8  # of a page, unless the user names them
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,58 +33,51 @@ class Plan:
     choice: Choice
     sign: str | None
     allowed: Sequence[Allowed]  #: which rows may be listed
-    shown: ShownBeside
+    extras: Extras
     predictive: Predictive | None
     coverage: float
-    sure: str  #: the coverage in words
+    coverage_words: str
     labels: list[str]
     values: FloatArray  #: (n,) the model's own predictions, as people read them
     offsets: FloatArray | None  #: (n, 1) of the rows of X
 
-    def made_of(self, asked: Asked, fitted: FloatArray) -> dict[str, Any]:
-        """All that pages depend on, with the training rows' own predictions, for the manifest."""
-        model, rows, place = asked.model, asked.queries.rows, self.shown.on_map
-        shown, choice, n = self.shown, self.choice, len(self.labels)
-        known, allowed, sparse = shown.known, self.allowed[0], inputs.is_sparse(rows)
-        every = [*(() if sparse else range(known.n_features)), *shown.chosen]
+    def record(self, asked: Asked, fitted: FloatArray) -> dict[str, Any]:
+        """Return everything that the pages depend on, for the manifest.
+
+        Parameters
+        ----------
+        asked : Asked
+            The model and the rows of X.
+        fitted : ndarray of shape (N, K)
+            The predictions of the training rows.
+        """
+        model = asked.model
+        extras = self.extras
+        n_train = model.shape[0]
+        training_columns = extras.columns.of_training(np.arange(n_train), extras.chosen)
+        allowed = self.allowed[0]
+        interval = None
+        if self.predictive is not None:
+            interval = f"{self.predictive!r} at {self.coverage:g}"
+        places = extras.places
         return {
-            "pages": n,
+            "pages": len(self.labels),
             "model": fingerprint(model.targets, np.float32(fitted)),
-            "training rows": fingerprint(
-                model.index,
-                *(
-                    one
-                    for one in known.of_training(np.arange(model.shape[0]), shown.chosen)
-                    if one is not None
-                ),
-            ),
-            "X": fingerprint(
-                self.labels,
-                *(one for one in known.of_queries(np.arange(n), every) if one is not None),
-                *([rows.data, rows.indices, rows.indptr] if sparse else []),
-                *([] if self.offsets is None else [self.offsets]),
-            ),
+            "training rows": fingerprint(model.index, *_known(training_columns)),
+            "X": self._fingerprint_of_queries(asked.queries.rows),
             "rows that may be listed": fingerprint(
-                *(
-                    one
-                    for one in (allowed.among, allowed.by_query, allowed.codes, allowed.values)
-                    if one is not None
-                ),
-                *(choice.ranges or ()),
+                *_known([allowed.among, allowed.by_query, allowed.codes, allowed.values]),
+                *(self.choice.ranges or ()),
             ),
-            "map": None
-            if place is None
-            else fingerprint(place.training, place.queries, place.unit),
-            "dates": None if shown.dates is None else fingerprint(shown.dates[1]),
-            "suspects": None if shown.suspects is None else fingerprint(shown.suspects),
-            "refits": None if shown.refits is None else fingerprint(shown.refits),
-            "interval": None
-            if self.predictive is None
-            else f"{self.predictive!r} at {self.coverage:g}",
-            "k": choice.k,
+            "map": places and fingerprint(places.training, places.queries, places.unit),
+            "dates": _fingerprint_of(extras.dates),
+            "suspects": _fingerprint_of(extras.suspects),
+            "refits": _fingerprint_of(extras.refits),
+            "interval": interval,
+            "k": self.choice.k,
             "sign": self.sign,
-            "by": "leaves" if choice.by_leaves else "weights",
-            "columns": shown.names,
+            "by": "leaves" if self.choice.by_leaves else "weights",
+            "columns": extras.names,
             "words": {
                 name: getattr(self.words, name)
                 for name in ("title", "target", "unit", "rows", "query")
@@ -92,38 +85,71 @@ class Plan:
             "names": dict(self.words.names),
         }
 
+    def _fingerprint_of_queries(self, rows: Any) -> str:
+        """Return a hash of the labels, features and offsets of X, and of the columns beside it."""
+        columns = self.extras.columns
+        positions = [*self.extras.chosen]
+        arrays = []
+        if inputs.is_sparse(rows):
+            arrays += [rows.data, rows.indices, rows.indptr]
+        else:
+            positions = [*range(columns.n_features), *positions]
+        if self.offsets is not None:
+            arrays.append(self.offsets)
+        shown_columns = columns.of_queries(np.arange(len(self.labels)), positions)
+        return fingerprint(self.labels, *_known(shown_columns), *arrays)
 
-def shown_of(
+
+def _known(arrays: Sequence[AnyArray | None]) -> list[AnyArray]:
+    """Return the arrays that are not None."""
+    return [array for array in arrays if array is not None]
+
+
+def _fingerprint_of(array: AnyArray | None) -> str | None:
+    """Return a hash of an array, or None for None."""
+    if array is None:
+        return None
+    return fingerprint(array)
+
+
+def extras_of(
     known: Columns,
     columns: Any,
     rules: Rules,
     map: Any,
     suspects: BoolArray | None,
     n_train: int,
-) -> ShownBeside:
-    """Things that pages show beside the numbers of the model, checked."""
-    first = [*range(known.n_features, len(known.names)), *range(known.n_features)][:MOST_COLUMNS]
-    chosen = first if columns is None else known.chosen(columns)
-    plain = [commas_from(own) for own in known.of_training(np.arange(n_train), chosen)]
+) -> Extras:
+    """Check the options for what pages show beside the numbers of the model; see `Explainer.report`."""
+    if columns is None:
+        features = range(known.n_features)
+        further = range(known.n_features, len(known.names))
+        chosen = [*further, *features][:MOST_COLUMNS]
+    else:
+        chosen = known.chosen(columns)
+    date_column = None
     dates = None
     if rules.within is not None or rules.asof is not None:
         points = rules.points(known)[0]
         if rules.asof is not None or points.dtype.kind == "M":
-            dates = rules.column(known)[0], points
-    return ShownBeside(
-        known,
-        chosen,
-        plain,
-        n_train,
-        rules.are_any,
-        dates,
-        site_map.as_places(map, known),
-        suspects,
+            date_column = rules.column(known)[0]
+            dates = points
+    training_columns = known.of_training(np.arange(n_train), chosen)
+    return Extras(
+        columns=known,
+        chosen=chosen,
+        commas_from=[commas_from(column) for column in training_columns],
+        n_train=n_train,
+        is_restricted=rules.are_any,
+        date_column=date_column,
+        dates=dates,
+        places=site_map.as_places(map, known),
+        suspects=suspects,
     )
 
 
-def refuse_names(words: Words, known: Columns) -> None:
-    """Refuse names of columns that are not there."""
+def check_names(words: Words, known: Columns) -> None:
+    """Raise for names of columns that do not exist."""
     for name in words.names:
         if name not in known.names:
             raise InputError(
@@ -133,22 +159,21 @@ def refuse_names(words: Words, known: Columns) -> None:
 
 
 def page_labels(X: Any) -> list[str]:
-    """The labels of the rows as text, no two of which may be the same."""
-    labels = [
-        row_name(own) if not isinstance(own, str) else own
-        for own in inputs.as_list(inputs.row_labels(X))
-    ]
+    """Return the labels of the rows as text, and raise if two are the same."""
+    labels = []
+    for label in inputs.as_list(inputs.row_labels(X)):
+        labels.append(label if isinstance(label, str) else row_name(label))
     if len(set(labels)) < len(labels):
-        twice = Counter(labels).most_common(1)[0][0]
+        repeated = Counter(labels).most_common(1)[0][0]
         raise InputError(
-            f"X has several rows labelled {shown(twice)}, which would have one page; expected labels of their own. Give X "
+            f"X has several rows labelled {shown(repeated)}, which would have one page; expected labels of their own. Give X "
             "another index, or X.reset_index(drop=True)."
         )
     return labels
 
 
-def refuse(asked: Asked, interval: Any) -> None:
-    """Refuse what a report cannot be made of, by name."""
+def check_report(asked: Asked, interval: Any) -> None:
+    """Raise for models, rows and intervals that a report cannot be made of."""
     model = asked.model
     if model.outputs is not None:
         raise UnsupportedQuestionError(

@@ -1,4 +1,4 @@
-"""Reports: `Explainer.report`, which writes a page per prediction while the weights of the next ones are computed."""
+"""`Explainer.report`, which writes one page per prediction while the weights of the next ones are computed."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ from axil.methods.question import Asked, Question, take
 from axil.methods.similar import compared, fitted_of, ranked, suspect_rows
 from axil.output.page import spread_of
 from axil.output.rules import Rules
+from axil.reductions.choice import Allowed, Choice
 from axil.report import case_page
 from axil.report.content import Cases, cases
 from axil.report.folder import Folder, file_names, opened, write_index
-from axil.report.report_plan import Plan, page_labels, refuse, refuse_names, shown_of
+from axil.report.report_plan import Plan, check_names, check_report, extras_of, page_labels
 from axil.report.wording import Words, cell, shares
 
 CHUNK = 64  # pages that a thread writes at a time
 WAITING = 64  # chunks that may wait to be written
-SAME = (
-    1e-6  # of the largest prediction: how far those of an interval may be from those of the report
-)
+INDEX = "../../index.html"  # as pages link to it
+DEFAULT_COVERAGE = 0.9
+TOLERANCE = 1e-6  # of the largest prediction, between those of an interval and those of the report
 
 
 @dataclass(frozen=True)
@@ -39,13 +40,12 @@ class Written:
     index: Path  #: the page to begin with
     pages: int  #: in the folder
     written: int  #: by this call; the others were there
-    unlisted: (
-        int  #: of those written, pages that list no training row, as none meets the conditions
-    )
+    #: of those written, pages that list no training row, because none meets the conditions
+    unlisted: int
 
 
 class Reports(Question):
-    """The question for a folder of pages, as a method of `Explainer`."""
+    """The method `report` of `Explainer`."""
 
     def report(
         self,
@@ -76,16 +76,17 @@ class Reports(Question):
         beside: Any = None,
         init_score: Any = None,
     ) -> Written:
-        """One small page per row of X in plain language, and an index with a search, for any number of rows.
+        """Write one small page per row of X in plain language, and an index with a search.
 
-        A page says what the prediction is, how sure it is, and which training rows carry it. Of each of these it says how far the
-        prediction follows its target, how it differs, what its target would be if the model moved it to the query (`similar`
-        with ``adjust``), and whether its target looks wrong to `audit`. It has the mean of the adjusted targets, and says why
-        where that is off the prediction. A page needs no script and no network, and ``index.html`` needs no server.
+        A page says what the prediction is, how sure it is, and which training rows carry it. For each of these rows it says how
+        far the prediction follows its target, how the row differs, and what its target would be if the model moved it to the
+        explained row (`similar` with ``adjust``). It marks targets that look wrong to `audit`. It shows the mean of the
+        adjusted targets, and explains why that differs from the prediction. A page needs no script and no network, and
+        ``index.html`` needs no server.
 
-        An interrupted report goes on where it was: pages that are there are whole, and are not written again. The file
-        ``report.json`` says what a folder was made of, and another model, table or option is refused there. Several processes
-        may write to one folder. Streamed: never holds an (n, n_train) array.
+        An interrupted report continues where it stopped: existing pages are complete, and are not written again. The file
+        ``report.json`` records what a folder was made of, and axil refuses another model, table or option there. Several
+        processes may write to one folder. The report never holds an (n, n_train) array.
 
         Parameters
         ----------
@@ -167,129 +168,153 @@ class Reports(Question):
         """
         words = Words(title, target, unit, rows, query, {} if names is None else names)
         asked = self._ask("report", X, init_score)
-        refuse(asked, interval)
-        model, known = asked.model, asked.listing(beside).known
-        refuse_names(words, known)
+        check_report(asked, interval)
+        model = asked.model
+        known = asked.listing(beside).known
+        check_names(words, known)
         suspected = suspect_rows(model, suspects, out_of_fold, len(asked))
         rules = Rules(among, distinct, within, asof, suspected.dropped)
         choice, allowed = model.choice(known, k, rules)
-        choice = ranked(asked, choice, by, sign)
-        shown_there = shown_of(known, columns, rules, map, suspected.marked, model.shape[0])
+        extras = extras_of(known, columns, rules, map, suspected.marked, model.shape[0])
         if refits is not None:
-            shown_there = replace(shown_there, refits=spread_of(refits, len(asked), 1)[0][:, 0])
-        found = known.chosen([] if search is None else search, "search")
+            spread, _ = spread_of(refits, len(asked), 1)
+            extras = replace(extras, refits=spread[:, 0])
+        search_columns = known.chosen([] if search is None else search, "search")
         labels = page_labels(asked.queries.rows)
-        sure = ""
-        if interval is None and coverage is not None:
+        level, coverage_words = _checked_coverage(asked, interval, coverage)
+        plan = Plan(
+            words=words,
+            choice=ranked(asked, choice, by, sign),
+            sign=sign,
+            allowed=allowed,
+            extras=extras,
+            predictive=interval,
+            coverage=level,
+            coverage_words=coverage_words,
+            labels=labels,
+            values=model.scale.inverse(asked.queries.predictions)[:, 0],
+            offsets=inputs.as_offsets(init_score, len(labels), 1, "explained"),
+        )
+        place = opened(folder, file_names(labels), plan.record(asked, fitted_of(model)))
+        missing = place.missing()
+        n_unlisted = 0
+        if len(missing):
+            n_unlisted = _write_pages(plan, place, asked, missing)
+        _write_index(place, plan, search_columns)
+        return Written(place.path / "index.html", len(labels), len(missing), n_unlisted)
+
+
+def _checked_coverage(
+    asked: Asked, interval: Predictive | None, coverage: float | None
+) -> tuple[float, str]:
+    """Check the coverage of the intervals before any work, and return it as a number and in words."""
+    if interval is None:
+        if coverage is not None:
             raise InputError(
                 f"coverage is {shown(coverage)}, and there is no interval to have it. Pass interval=explainer.calibrate(...) "
                 "too, or leave it out."
             )
-        coverage = 0.9 if coverage is None else inputs.as_number(coverage, "coverage")
-        if interval is not None:
-            none = inputs.take_rows(asked.queries.rows, slice(0, 0))
-            interval.interval(none, coverage)  # refuses a coverage before any work
-            sure = ("" if interval.source == "held out" else "about ") + shares(coverage)
-        values = model.scale.inverse(asked.queries.predictions)[:, 0]
-        offsets = inputs.as_offsets(init_score, len(labels), 1, "explained")
-        plan = Plan(
-            words,
-            choice,
-            sign,
-            allowed,
-            shown_there,
-            interval,
-            coverage,
-            sure,
-            labels,
-            values,
-            offsets,
-        )
-        place = opened(folder, file_names(labels), plan.made_of(asked, fitted_of(model)))
-        missing = place.missing()
-        unlisted = _write(plan, place, asked, missing) if len(missing) else 0
-        _index(place, plan, found)
-        return Written(place.path / "index.html", len(labels), len(missing), unlisted)
+        return DEFAULT_COVERAGE, ""
+    level = DEFAULT_COVERAGE
+    if coverage is not None:
+        level = inputs.as_number(coverage, "coverage")
+    no_rows = inputs.take_rows(asked.queries.rows, slice(0, 0))
+    interval.interval(no_rows, level)  # raises for a coverage that it cannot have
+    approximately = "" if interval.source == "held out" else "about "
+    return level, approximately + shares(level)
 
 
-def _write(plan: Plan, place: Folder, asked: Asked, missing: IntArray) -> int:
-    """Write the pages of these queries, in threads, while the weights of the next ones are computed; how many list no row."""
-    unlisted = 0
+def _write_pages(plan: Plan, folder: Folder, asked: Asked, missing: IntArray) -> int:
+    """Write the pages of these rows, and return how many of them list no training row.
+
+    Threads write while the weights of the next rows are computed.
+    """
+    n_unlisted = 0
     pending: deque[Future[None]] = deque()
     pool = ThreadPoolExecutor(asked.model.n_threads)
     try:
-        for batch in _cases(plan, take(asked, missing), missing):
-            unlisted += int((np.diff(batch.first) == 0).sum())
+        for batch in _batches(plan, take(asked, missing), missing):
+            n_unlisted += int((np.diff(batch.starts) == 0).sum())
             for start in range(0, len(batch), CHUNK):
-                some = range(start, min(start + CHUNK, len(batch)))
-                pending.append(pool.submit(_pages, place, plan, batch, some))
+                chunk = range(start, min(start + CHUNK, len(batch)))
+                pending.append(pool.submit(_write_chunk, folder, plan, batch, chunk))
                 while len(pending) > WAITING:
                     pending.popleft().result()
-        for one in pending:
-            one.result()
+        for future in pending:
+            future.result()
     finally:
         pool.shutdown(cancel_futures=True)
-    return unlisted
+    return n_unlisted
 
 
-def _cases(plan: Plan, asked: Asked, places: IntArray) -> Iterator[Cases]:
-    """The content of pages on these rows, at these positions of X, batch by batch."""
-    rows, first = asked.queries.rows, 0
-    ranges, sides = plan.choice.ranges, plan.choice.sides
-    choice, allowed = plan.choice, plan.allowed
-    if ranges is not None:
-        choice = replace(choice, ranges=(ranges[0][places], ranges[1][places]))
-    if sides is not None:
-        choice = replace(choice, sides=sides[places])
-    if allowed[0].by_query is not None:
-        allowed = [replace(allowed[0], by_query=allowed[0].by_query[places])]
-    for about, found in compared(asked, choice, allowed, True, 24 + 3 * len(plan.shown.chosen)):
-        part = slice(first, first + len(about.labels))
-        some, first = places[part], part.stop
-        values = plan.values[some]
-        made = cases(about, found, some, values, choice.k, plan.shown)
+def _batches(plan: Plan, asked: Asked, positions: IntArray) -> Iterator[Cases]:
+    """Yield the content of the pages on these rows, which are at these positions of X."""
+    choice, allowed = _restricted(plan, positions)
+    n_columns = 24 + 3 * len(plan.extras.chosen)
+    start = 0
+    for predicted, listed in compared(asked, choice, allowed, True, n_columns):
+        stop = start + len(predicted.labels)
+        batch_positions = positions[start:stop]
+        values = plan.values[batch_positions]
+        batch = cases(predicted, listed, batch_positions, values, choice.k, plan.extras)
         if plan.predictive is not None:
-            offset = None if plan.offsets is None else plan.offsets[some]
-            made = replace(
-                made, interval=_ends(plan, inputs.take_rows(rows, part), offset, made.values)
-            )
-        yield made
+            offsets = None
+            if plan.offsets is not None:
+                offsets = plan.offsets[batch_positions]
+            rows = inputs.take_rows(asked.queries.rows, slice(start, stop))
+            batch = replace(batch, interval=_interval(plan, rows, offsets, values))
+        start = stop
+        yield batch
 
 
-def _ends(
+def _restricted(plan: Plan, positions: IntArray) -> tuple[Choice, Sequence[Allowed]]:
+    """Return the choice of rows, and which rows it may list, for the rows at these positions of X."""
+    choice = plan.choice
+    if choice.ranges is not None:
+        lower, upper = choice.ranges
+        choice = replace(choice, ranges=(lower[positions], upper[positions]))
+    if choice.sides is not None:
+        choice = replace(choice, sides=choice.sides[positions])
+    allowed = plan.allowed
+    if allowed[0].by_query is not None:
+        allowed = [replace(allowed[0], by_query=allowed[0].by_query[positions])]
+    return choice, allowed
+
+
+def _interval(
     plan: Plan, rows: Any, offsets: FloatArray | None, values: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """The ends of the intervals of some rows, which must be of the same predictions."""
+    """Return the lower and upper ends of the intervals of some rows, and check that they predict the same values."""
     assert plan.predictive is not None
-    found = inputs.as_frame(plan.predictive.interval(rows, plan.coverage, init_score=offsets))
-    assert found is not None
-    own, lower, upper = (
-        np.asarray(found[name].to_numpy()) for name in ("prediction", "lower", "upper")
-    )
-    if not np.allclose(own, values, rtol=0, atol=SAME * np.abs(values).max(initial=1e-300)):
+    table = inputs.as_frame(plan.predictive.interval(rows, plan.coverage, init_score=offsets))
+    assert table is not None
+    predictions = np.asarray(table["prediction"].to_numpy())
+    tolerance = TOLERANCE * np.abs(values).max(initial=1e-300)
+    if not np.allclose(predictions, values, rtol=0, atol=tolerance):
         raise InputError(
             "interval predicts other values than this explainer; expected what its own calibrate returned."
         )
-    return lower, upper
+    return np.asarray(table["lower"].to_numpy()), np.asarray(table["upper"].to_numpy())
 
 
-def _pages(place: Folder, plan: Plan, known: Cases, some: range) -> None:
-    for i in some:
-        at = int(known.places[i])
-        place.write(
-            at,
-            case_page.render(known, i, plan.labels[at], plan.words, plan.sure, "../../index.html"),
-        )
+def _write_chunk(folder: Folder, plan: Plan, batch: Cases, chunk: range) -> None:
+    """Write some pages of a batch."""
+    for i in chunk:
+        position = int(batch.positions[i])
+        label = plan.labels[position]
+        text = case_page.render(batch, i, label, plan.words, plan.coverage_words, INDEX)
+        folder.write(position, text)
 
 
-def _index(place: Folder, plan: Plan, found: list[int]) -> None:
-    values = [plan.words.amount(value) for value in plan.values.tolist()]
-    columns = [
-        one for one in plan.shown.known.of_queries(np.arange(len(values)), found) if one is not None
-    ]
-    more = (
-        [", ".join(cell(value) for value in line) for line in zip(*columns)]
-        if columns
-        else [""] * len(values)
-    )
-    write_index(place.path, plan.labels, place.files, values, more, plan.words)
+def _write_index(folder: Folder, plan: Plan, search_columns: list[int]) -> None:
+    """Write the index, which searches labels and these columns of X."""
+    rows = np.arange(len(plan.labels))
+    columns = []
+    for column in plan.extras.columns.of_queries(rows, search_columns):
+        if column is not None:
+            columns.append([cell(value) for value in column])
+    search_words = [""] * len(plan.labels)
+    if columns:
+        search_words = [", ".join(values) for values in zip(*columns)]
+    amounts = [plan.words.amount(value) for value in plan.values.tolist()]
+    write_index(folder.path, plan.labels, folder.files, amounts, search_words, plan.words)

@@ -1,4 +1,4 @@
-"""Words and numbers of a report, for people who know nothing of models."""
+"""Write numbers, cells and names for people who know nothing about models."""
 
 from __future__ import annotations
 
@@ -6,162 +6,177 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from typing import Any
+from typing import TypeGuard
 
 import numpy as np
-from numpy.typing import NDArray
 
+from axil.arrays import AnyArray
 from axil.errors import InputError, shown
 
 MINUS = "\u2212"
-LONGEST = 200  # letters of a cell
-YEARS = 1500, 2200  # a column of whole numbers between these holds years
+DASH = "\u2013"  # in place of a missing value
+MAX_LETTERS = 200  # of a cell
+FIRST_YEAR = 1500
+LAST_YEAR = 2200  # a column of whole numbers between these two holds years
+COMMAS_FROM = 1000.0  # numbers of a column have commas from here on
 
 
 @dataclass(frozen=True)
 class Words:
-    """How a report calls things."""
+    """The names that a report gives to things."""
 
     title: str = "Estimate"  #: above every page
-    target: str = "value"  #: what is estimated
+    target: str = "value"  #: the estimated quantity
     unit: str = ""  #: of the target: a sign of money goes in front
     rows: str = "records"  #: the training rows, in the plural
     query: str = "case"  #: one row of X
-    names: Mapping[str, str] = field(
-        default_factory=dict
-    )  #: of columns, where they are to be called something else
+    #: of columns that pages call something else
+    names: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse what is no text."""
+        """Check that every name is text."""
         for name in ("title", "target", "unit", "rows", "query"):
             if not isinstance(getattr(self, name), str):
                 raise InputError(f"{name} is {shown(getattr(self, name))}; expected text.")
-        own = self.names
-        if not isinstance(own, Mapping) or not all(
-            isinstance(x, str) for pair in own.items() for x in pair
-        ):
+        is_text = isinstance(self.names, Mapping) and all(
+            isinstance(column, str) and isinstance(name, str) for column, name in self.names.items()
+        )
+        if not is_text:
             raise InputError(
-                f"names is {shown(own)}; expected a dict from columns to what people call them."
+                f"names is {shown(self.names)}; expected a dict from columns to what people call them."
             )
 
     def amount(self, value: float, beside: float | None = None) -> str:
-        """A number in the unit of the target; of money from a hundred on without cents. ``beside``: one of as many decimals."""
+        """Return a number with the unit of the target.
+
+        Amounts of money have no cents from a hundred on. With ``beside`` the number has as many decimals as that one.
+        """
         text = number(value) if beside is None else number_beside(value, beside)
         if not self.unit or not np.isfinite(value):
             return text
-        if unicodedata.category(self.unit[0]) == "Sc":
-            digits = 0 if abs(value) >= 100 or value == int(value) else 2
-            text = f"{abs(value):,.{digits}f}"
-            return f"{MINUS if value < 0 and text.strip('0.') else ''}{self.unit}{text}"
-        return f"{text} {self.unit}"
+        if unicodedata.category(self.unit[0]) != "Sc":  # not a sign of money
+            return f"{text} {self.unit}"
+        digits = 0 if abs(value) >= 100 or value == int(value) else 2
+        text = f"{abs(value):,.{digits}f}"
+        is_zero = not text.strip("0.")
+        sign = MINUS if value < 0 and not is_zero else ""
+        return f"{sign}{self.unit}{text}"
 
     def change(self, value: float, beside: float) -> str:
-        """A change of a number in the unit of the target, with its sign."""
+        """Return a change as an amount with its sign."""
         text = self.amount(value, beside)
-        return f"+{text}" if value > 0 and any(sign in text for sign in "123456789") else text
+        is_shown_as_zero = not any(digit in text for digit in "123456789")
+        if value > 0 and not is_shown_as_zero:
+            return f"+{text}"
+        return text
 
     def name(self, column: str) -> str:
-        """The name of a column on pages."""
+        """Return what pages call a column."""
         return self.names.get(column, column)
 
 
-def number(value: float, plain: float = 1000.0) -> str:
-    """A number for reading: whole from a thousand on, else of four digits; commas from ``plain`` on."""
+def number(value: float, commas_from: float = COMMAS_FROM) -> str:
+    """Return a number as text: four digits, or a whole number from a thousand on."""
     if value != value:
-        return "\u2013"
+        return DASH
     if abs(value) == np.inf:
         return "\u221e" if value > 0 else f"{MINUS}\u221e"
-    whole = abs(value) >= 1000 or value == int(value)
-    if not whole:
-        text = f"{value:.4g}"
-        text = text if "e" not in text else f"{value:.1e}"
+    if abs(value) >= 1000 or value == int(value):
+        text = f"{value:,.0f}" if abs(value) >= commas_from else f"{value:.0f}"
     else:
-        text = f"{value:,.0f}" if abs(value) >= plain else f"{value:.0f}"
+        text = f"{value:.4g}"
+        if "e" in text:
+            text = f"{value:.1e}"
     return text.replace("-", MINUS)
 
 
 def number_beside(value: float, other: float) -> str:
-    """A number for reading beside another one, which has four digits: to a tenth of its last."""
+    """Return a number as text, rounded to a tenth of the last of the other number's four digits."""
     if not (np.isfinite(value) and np.isfinite(other) and other):
         return number(value)
     digits = max(0, 4 - int(np.floor(np.log10(abs(other)))))
     text = f"{value:,.{digits}f}" if digits < 9 else number(value)
-    return text.replace("-", MINUS if text.strip("-0.,") else "")
+    is_zero = not text.strip("-0.,")
+    return text.replace("-", "" if is_zero else MINUS)
 
 
-def commas_from(values: NDArray[Any] | None) -> float:
-    """The number from which on those of a column have commas: a column of years has none."""
+def commas_from(values: AnyArray | None) -> float:
+    """Return the size from which numbers of a column have commas; years never have any."""
     if values is None or values.dtype.kind not in "iuf":
-        return 1000.0
-    known = values[np.isfinite(values)]
-    years = (
-        len(known)
-        and YEARS[0] <= known.min()
-        and known.max() <= YEARS[1]
-        and (known == known.round()).all()
-    )
-    return np.inf if years else 1000.0
+        return COMMAS_FROM
+    finite = values[np.isfinite(values)]
+    if not len(finite):
+        return COMMAS_FROM
+    is_in_range = finite.min() >= FIRST_YEAR and finite.max() <= LAST_YEAR
+    if is_in_range and (finite == finite.round()).all():
+        return np.inf
+    return COMMAS_FROM
 
 
 def shares(coverage: float) -> str:
-    """A probability as people count it: "9 of 10", "19 of 20", "93.5 of 100"."""
-    for of in (10, 20, 100):
-        count = round(coverage * of, 6)
+    """Return a probability as people count it: "9 of 10", "19 of 20", "93.5 of 100"."""
+    for total in (10, 20, 100):
+        count = round(coverage * total, 6)
         if count == int(count):
-            return f"{count:.0f} of {of}"
+            return f"{count:.0f} of {total}"
     return f"{100 * coverage:.6g} of 100"
 
 
 def percent(share: float) -> str:
-    """A share for reading, of two digits at least."""
+    """Return a share as a percentage of at least two digits."""
     value = 100 * share
-    digits = 0 if abs(value) >= 10 else 1 if abs(value) >= 1 else 2
+    if abs(value) >= 10:
+        digits = 0
+    elif abs(value) >= 1:
+        digits = 1
+    else:
+        digits = 2
     return f"{value:.{digits}f}\u00a0%".replace("-", MINUS)
 
 
-def row_name(value: Any) -> str:
-    """The name of a row, a number as it is written in records."""
-    if (
-        isinstance(value, (int, float, np.number))
-        and not isinstance(value, bool)
-        and value == value
-    ):
+def row_name(value: object) -> str:
+    """Return the label of a row as text; a number has no commas."""
+    if _is_number(value) and value == value:
         return str(int(value)) if value == int(value) else str(value)
     return cell(value)
 
 
-def cell(value: Any, plain: float = 1000.0) -> str:
-    """A value of a column; numbers have commas from ``plain`` on."""
+def cell(value: object, commas_from: float = COMMAS_FROM) -> str:
+    """Return a value of a column as text of limited length."""
     if value is None or value != value:
-        return "\u2013"
+        return DASH
     if isinstance(value, (bool, np.bool_)):
         return "yes" if value else "no"
-    if isinstance(value, (int, float, np.number)):
-        return number(float(value), plain)
+    if _is_number(value):
+        return number(float(value), commas_from)
     if isinstance(value, np.datetime64):
         value = value.astype("datetime64[us]").item()
     if isinstance(value, datetime) and not (value.hour or value.minute or value.second):
         value = value.date()
-    text = (
-        value.isoformat(" ")
-        if isinstance(value, datetime)
-        else value.isoformat()
-        if isinstance(value, date)
-        else str(value)
-    )
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}\u2026"
+    if isinstance(value, datetime):
+        text = value.isoformat(" ")
+    elif isinstance(value, date):
+        text = value.isoformat()
+    else:
+        text = str(value)
+    if len(text) > MAX_LETTERS:
+        return f"{text[: MAX_LETTERS - 1]}\u2026"
+    return text
 
 
-def difference(own: Any, queried: Any, plain: float = 1000.0) -> str:
-    """How far a row's value is from the query's: "+12", "same", or nothing where that cannot be said."""
-    if own is None or queried is None or own != own or queried != queried:
+def difference(value: object, other: object, commas_from: float = COMMAS_FROM) -> str:
+    """Return how far a value is from another one: "+12", "same", or "" where they have no difference."""
+    if value is None or other is None or value != value or other != other:
         return ""
-    if own == queried:
+    if value == other:
         return "same"
-    numbers = (int, float, np.integer, np.floating)
-    if not (isinstance(own, numbers) and isinstance(queried, numbers)) or isinstance(
-        own, (bool, np.bool_)
-    ):
+    if not (_is_number(value) and _is_number(other)):
         return ""
-    gap = float(own) - float(queried)
-    return ("+" if gap > 0 else "") + number(gap, plain)
+    gap = float(value) - float(other)
+    sign = "+" if gap > 0 else ""
+    return f"{sign}{number(gap, commas_from)}"
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    """Whether a value is a number, and no truth value."""
+    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
