@@ -15,7 +15,7 @@ from tests.contributions.boosting_models import BINARY, CASES, LGB, X_NEW, N, X,
 from tests.contributions.more_models import MODELS, logistic
 from tests.contributions.sampled_models import model_of
 from tests.output.saved_files import proven, rewritten, with_one_changed
-from tests.subsets import every
+from tests.subsets import mostly_slow
 
 LABELS = [f"row {i}" for i in range(N)]
 
@@ -36,7 +36,7 @@ def assert_same(after, before, derived=True):
     assert after.kind == before.kind == "additive"
 
 
-@pytest.mark.parametrize("name", every(2, CASES))
+@pytest.mark.parametrize("name", mostly_slow(2, CASES))
 def test_a_loaded_explainer_gives_the_same_bits(name, tmp_path):
     case = case_of(name)
     rows = pd.DataFrame(X, index=LABELS)

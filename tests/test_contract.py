@@ -21,7 +21,7 @@ from tests.adapters import (
     xgboost_models,
 )
 from tests.reference import dense_weights, replay, replayed_steps
-from tests.subsets import every
+from tests.subsets import chosen, mostly_slow
 
 LIBRARIES = {
     "lightgbm": lightgbm_models,
@@ -44,18 +44,15 @@ GRID = [(library, name) for library, cases in CASES.items() for name in cases]
 TREES = [(library, name) for library, name in GRID if library != "smoother"]
 
 
-# Of 10,050 rows, deep trees or whole forests whose nodes are mapped one by one; their like is quick in other cases.
+# Cases of 10,050 rows, of deep trees, or of forests whose nodes are mapped one by one. Other cases are like them, and quick.
 LARGE = re.compile(
     "stopping by default|encoded deep|RandomForest.* monotonic_cst|goss threads|early stopping forests"
 )
 
 
 def dense(cases):
-    """Every second case, for matrices of all training rows by all training rows; the others, and large ones, are slow."""
-    return [
-        pytest.param(*case, marks=[pytest.mark.slow] * bool(i % 2 or LARGE.search(case[1])))
-        for i, case in enumerate(cases)
-    ]
+    """Return the cases of a test with matrices of all training rows: about a half is slow, and so are large cases."""
+    return mostly_slow(2, cases, is_slow=lambda case: LARGE.search(case[1]))
 
 
 def case_of(library, name):
@@ -134,7 +131,7 @@ def test_supports_says_the_kind_of_the_explainer(library, name):
 
 @pytest.mark.parametrize(
     ("library", "name"),
-    every(2, [(library, name) for library, name in TREES if name in MEANS[library]]),
+    mostly_slow(2, [(library, name) for library, name in TREES if name in MEANS[library]]),
 )
 def test_leaves_are_those_of_the_library(library, name):
     case = case_of(library, name)
@@ -166,7 +163,7 @@ def test_engines_agree_with_the_dense_recursion(library, name):
             np.testing.assert_allclose(found, right, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize(("library", "name"), every(2, TREES))
+@pytest.mark.parametrize(("library", "name"), mostly_slow(2, TREES))
 def test_perturbed_targets_move_predictions_by_the_weights(library, name):
     """Linearity by an independent replay: new targets through the model's own structure, tree by tree in NumPy."""
     case = case_of(library, name)
@@ -183,7 +180,7 @@ def test_perturbed_targets_move_predictions_by_the_weights(library, name):
         np.testing.assert_allclose(found @ delta[:, k], moved, rtol=0, atol=slack)
 
 
-@pytest.mark.parametrize(("library", "name"), every(2, TREES, first=1))
+@pytest.mark.parametrize(("library", "name"), mostly_slow(2, TREES, share=1))
 def test_steps_are_those_of_a_replay_and_add_up_to_the_predictions(library, name):
     case, explainer = case_of(library, name), explainer_of(library, name)
     X, targets = case.X_new[:5], explainer._model.targets
@@ -241,7 +238,7 @@ def test_smoothers_refitted_to_other_targets_move_by_the_weights(name):
     )
 
 
-@pytest.mark.parametrize(("library", "name"), every(3, GRID))
+@pytest.mark.parametrize(("library", "name"), mostly_slow(3, GRID))
 def test_a_wrong_target_is_noticed(library, name):
     case = case_of(library, name)
     wrong = np.array(case.y)
@@ -263,7 +260,7 @@ def test_a_wrong_target_is_noticed(library, name):
         axil.Explainer(case.model, case.X, wrong, case.sample_weight, offsets_of(case))
 
 
-@pytest.mark.parametrize(("library", "name"), every(6, GRID))
+@pytest.mark.parametrize(("library", "name"), mostly_slow(6, GRID))
 def test_fewer_rows_are_noticed(library, name):
     if name == "targets constant" and library == "lightgbm" and lightgbm_models.VERSION < (4, 6):
         pytest.skip("before LightGBM 4.6 a tree of one leaf does not record its number of rows")
@@ -281,10 +278,10 @@ def test_fewer_rows_are_noticed(library, name):
 
 
 # Of alpha=1/3 a copy keeps six digits, which the refusal names.
-COPIED = [case for case in GRID[::5] if not re.search("all trees kept|alpha=1/3", case[1])]
+COPIED = [case for case in chosen(5, GRID) if not re.search("all trees kept|alpha=1/3", case[1])]
 
 
-@pytest.mark.parametrize(("library", "name"), every(3, COPIED))
+@pytest.mark.parametrize(("library", "name"), mostly_slow(3, COPIED))
 def test_pickled_and_copied_models_give_the_same_weights(library, name):
     case = case_of(library, name)
     expected = explainer_of(library, name)(case.X_new).weights
@@ -298,7 +295,7 @@ def test_pickled_and_copied_models_give_the_same_weights(library, name):
         )  # text keeps six digits
 
 
-@pytest.mark.parametrize(("library", "name"), every(4, GRID))
+@pytest.mark.parametrize(("library", "name"), mostly_slow(4, GRID))
 def test_copies_of_explainers_give_the_same_bits(library, name):
     explainer, rows = explainer_of(library, name), case_of(library, name).X_new
     copies = [copy.deepcopy(explainer)]
@@ -308,7 +305,7 @@ def test_copies_of_explainers_give_the_same_bits(library, name):
         np.testing.assert_array_equal(again(rows).weights, explainer(rows).weights)
 
 
-@pytest.mark.parametrize(("library", "name"), GRID[::3])
+@pytest.mark.parametrize(("library", "name"), chosen(3, GRID))
 def test_sparse_weights_and_streams_agree_with_dense_ones(library, name):
     case = case_of(library, name)
     explainer = explainer_of(library, name)

@@ -12,7 +12,7 @@ import axil
 from tests.fuzz import answers, mutations, refits, trials
 from tests.fuzz.data import Draw, Trial
 from tests.fuzz.judge import Wrong, check_sums
-from tests.subsets import every
+from tests.subsets import mostly_slow
 
 SEEDS = trials.seeds(100, 0)
 CHUNKS = [SEEDS[i : i + 20] for i in range(0, 100, 20)]
@@ -109,7 +109,7 @@ def test_seed_numbers_tell_the_library():
     assert {trials.library_of(seed) for seed in SEEDS} == set(trials.LIBRARIES)
 
 
-@pytest.mark.parametrize("of", every(2, [of for of in trials.KINDS if of != "weights"]))
+@pytest.mark.parametrize("of", mostly_slow(2, [of for of in trials.KINDS if of != "weights"]))
 def test_answers_about_random_models_are_those_of_replays(of):
     outcomes = [trials.run(seed, of) for seed in trials.seeds(12, 0, of=of)]
     assert not [str(outcome) for outcome in outcomes if outcome.bad]

@@ -34,7 +34,7 @@ from tests.adapters import (
     xgboost_models,
 )
 from tests.adapters.smoother_models import CASES as SMOOTHERS
-from tests.subsets import every
+from tests.subsets import mostly_slow
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(60, 3)), RNG.normal(size=60)
@@ -253,7 +253,7 @@ FAILURES = cb.CatBoostError, xgb.core.XGBoostError, lgb.basic.LightGBMError
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("library", "name"), every(2, REFUSED))
+@pytest.mark.parametrize(("library", "name"), mostly_slow(2, REFUSED))
 def test_what_supports_says_of_refused_models_is_what_the_explainer_does(library, name):
     """Of those that have no exact weights too, which the explainer may take all the same."""
     table, make = REFUSALS[library]

@@ -35,7 +35,7 @@ from tests.adapters.catboost_models import (
     table,
 )
 from tests.adapters.common import settled
-from tests.subsets import every
+from tests.subsets import mostly_slow
 
 Array = NDArray[np.float64]
 
@@ -159,7 +159,7 @@ def predict(case: Case, X: Any) -> Array:
     return np.asarray(case.model.predict(X), dtype=np.float64).reshape(X.shape[0], -1)
 
 
-@pytest.mark.parametrize("name", every(2, CASES))
+@pytest.mark.parametrize("name", mostly_slow(2, CASES))
 def test_replay_meets_every_leaf(name: str) -> None:
     case = CASES[name]()
     adapter = adapter_of(case.model)
@@ -185,7 +185,7 @@ def test_replay_meets_every_leaf(name: str) -> None:
     np.testing.assert_allclose(free, predictions, rtol=0, atol=adapter.tolerance * scale)
 
 
-@pytest.mark.parametrize("name", every(2, CASES, first=1))
+@pytest.mark.parametrize("name", mostly_slow(2, CASES, share=1))
 def test_leaf_values_add_up_to_new_predictions(name: str) -> None:
     case = CASES[name]()
     adapter = adapter_of(case.model)

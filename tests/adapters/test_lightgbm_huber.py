@@ -13,7 +13,7 @@ from axil.adapters import read
 from tests.adapters.common import check_wrong_targets
 from tests.adapters.huber import replayed
 from tests.adapters.lightgbm_models import CUT, booster, table
-from tests.subsets import every
+from tests.subsets import mostly_slow
 
 Array = NDArray[np.float64]
 
@@ -64,7 +64,7 @@ def test_weights_are_those_of_a_replay(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", every(2, PLAIN))
+@pytest.mark.parametrize("name", mostly_slow(2, PLAIN))
 def test_deletions_cut_the_residuals_of_the_rows_left(name: str) -> None:
     case, explainer = CUT[name](), explained(name)
     gone = [3, 7, 50]

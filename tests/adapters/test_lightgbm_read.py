@@ -31,12 +31,12 @@ from tests.adapters.lightgbm_models import (
     table,
     with_targets,
 )
-from tests.subsets import every
+from tests.subsets import mostly_slow
 
 Array = NDArray[np.float64]
 
 
-@pytest.mark.parametrize("name", every(2, CASES))
+@pytest.mark.parametrize("name", mostly_slow(2, CASES))
 def test_replay_meets_every_leaf(name: str) -> None:
     case = CASES[name]()
     adapter = read(case.model)
@@ -55,7 +55,7 @@ def test_replay_meets_every_leaf(name: str) -> None:
     np.testing.assert_array_equal(adapter.predictions(case.X), predictions[:, None])
 
 
-@pytest.mark.parametrize("name", every(2, CASES, first=1))
+@pytest.mark.parametrize("name", mostly_slow(2, CASES, share=1))
 def test_leaf_values_add_up_to_new_predictions(name: str) -> None:
     case = CASES[name]()
     adapter = read(case.model)

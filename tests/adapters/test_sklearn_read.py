@@ -40,7 +40,7 @@ from tests.adapters.sklearn_models import (
     table,
 )
 from tests.reference import bent_tree
-from tests.subsets import every
+from tests.subsets import mostly_slow
 
 Array = NDArray[np.float64]
 
@@ -116,7 +116,7 @@ def replay(
     return np.concatenate(counts), np.concatenate(weights), np.concatenate(values), predictions
 
 
-@pytest.mark.parametrize("name", every(2, CASES))
+@pytest.mark.parametrize("name", mostly_slow(2, CASES))
 def test_replay_meets_every_leaf(name: str) -> None:
     case = CASES[name]()
     adapter = read(case.model)
@@ -150,7 +150,7 @@ def test_the_linear_map_meets_predictions(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", every(2, CASES, first=1))
+@pytest.mark.parametrize("name", mostly_slow(2, CASES, share=1))
 def test_leaf_values_add_up_to_new_predictions(name: str) -> None:
     case = CASES[name]()
     adapter = read(case.model)

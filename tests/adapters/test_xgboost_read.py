@@ -36,7 +36,7 @@ from tests.adapters.xgboost_models import (
     with_targets,
 )
 from tests.reference import bent_tree
-from tests.subsets import every
+from tests.subsets import mostly_slow
 
 Array = NDArray[np.float64]
 
@@ -117,7 +117,7 @@ def replay(
     return np.concatenate(counts), np.concatenate(weights), np.concatenate(values), predictions
 
 
-@pytest.mark.parametrize("name", every(2, CASES))
+@pytest.mark.parametrize("name", mostly_slow(2, CASES))
 def test_replay_meets_every_leaf(name: str) -> None:
     case = CASES[name]()
     adapter = adapter_of(case.model)
@@ -145,7 +145,7 @@ def test_replay_meets_every_leaf(name: str) -> None:
     np.testing.assert_allclose(adapter.predictions(case.X), predictions, rtol=0, atol=1e-6 * scale)
 
 
-@pytest.mark.parametrize("name", every(2, CASES, first=1))
+@pytest.mark.parametrize("name", mostly_slow(2, CASES, share=1))
 def test_leaf_values_add_up_to_new_predictions(name: str) -> None:
     case = CASES[name]()
     adapter = adapter_of(case.model)
@@ -159,7 +159,7 @@ def test_leaf_values_add_up_to_new_predictions(name: str) -> None:
     np.testing.assert_allclose(np.concatenate(parts, axis=1), predictions, rtol=0, atol=atol)
 
 
-@pytest.mark.parametrize("name", every(2, CASES))
+@pytest.mark.parametrize("name", mostly_slow(2, CASES))
 def test_the_linear_map_alone_arrives_at_the_predictions(name: str) -> None:
     """In float64, from targets to predictions, without the model's leaf values: what the weights are made of."""
     case = CASES[name]()

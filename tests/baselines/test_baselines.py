@@ -9,6 +9,7 @@ from axil import InputError, UnsupportedQuestionError
 from axil.baselines import TREX, Baseline, BoostIn, LeafInfluence, LeafMatch, Random, TreeSim
 from tests.adapters import catboost_models, lightgbm_models, smoother_models
 from tests.baselines.direct import asked
+from tests.subsets import chosen
 from tests.test_contract import TREES, explainer_of
 
 EVERY = [BoostIn, LeafInfluence, TREX, TreeSim, LeafMatch, Random]
@@ -112,7 +113,7 @@ def test_bad_targets_are_named(kind, case):
         baseline.scores(case.X_new[0], [1])
 
 
-@pytest.mark.parametrize(("library", "name"), TREES[::9])
+@pytest.mark.parametrize(("library", "name"), chosen(9, TREES))
 def test_every_model_is_scored_or_refused_by_name(library, name):
     a = asked(library, name)
     for kind in EVERY:

@@ -6,6 +6,7 @@ import pytest
 import axil
 from axil.baselines import BoostIn
 from tests.baselines.direct import BOOSTED, FORESTS, asked
+from tests.subsets import chosen
 
 
 def direct(a):
@@ -48,7 +49,12 @@ def test_forests_are_refused(library, name):
 
 @pytest.mark.parametrize(
     ("library", "name"),
-    [*BOOSTED[::4], ("lightgbm", "path_smooth=2"), ("catboost", "steps"), ("catboost", "shrink")],
+    [
+        *chosen(4, BOOSTED),
+        ("lightgbm", "path_smooth=2"),
+        ("catboost", "steps"),
+        ("catboost", "shrink"),
+    ],
 )
 def test_scores_of_a_query_sum_to_residuals_times_steps(library, name):
     """Whatever makes a leaf value of its rows: their residuals add up to it, what is taken off to what a fit of it gives."""

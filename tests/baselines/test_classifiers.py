@@ -11,6 +11,7 @@ from axil.baselines import TREX, BoostIn, LeafInfluence, LeafMatch, Random, Tree
 from tests.contributions import boosting_models as models
 from tests.contributions.boosting_models import CASES, X_NEW, N, X, case_of
 from tests.contributions.fixed_structure import LOSSES, differences, first, replay, sigmoid, softmax
+from tests.subsets import chosen
 
 EVERY = [BoostIn, LeafInfluence, TREX, TreeSim, LeafMatch, Random]
 CLASSES = [
@@ -133,7 +134,7 @@ def test_boostin_is_the_sum_over_shared_leaves(name):
     np.testing.assert_allclose(found, expected, rtol=0, atol=CLOSE * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("name", ONE_STEP[::2])
+@pytest.mark.parametrize("name", chosen(2, ONE_STEP))
 def test_leaf_influence_is_the_published_recursion(name):
     expected = Fit(name).leaf_influence()
     found = LeafInfluence(fitted(name)).scores(X_NEW, asked(name)[0])
@@ -197,7 +198,7 @@ def test_boostin_of_other_leaf_steps_is_a_sum_over_steps(name):
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("name", ONE_STEP[1::3])
+@pytest.mark.parametrize("name", chosen(3, ONE_STEP, share=1))
 @pytest.mark.parametrize("l2", [0.003, 1e-5])
 def test_trex_is_a_regression_on_the_leaves(name, l2):
     """Scores from the whole kernel matrix; the weights are where a general minimiser of the same loss arrives, less exactly."""
@@ -251,7 +252,7 @@ def test_trex_is_a_regression_on_the_leaves(name, l2):
     )  # weights in float32
 
 
-@pytest.mark.parametrize("name", ONE_STEP[::3])
+@pytest.mark.parametrize("name", chosen(3, ONE_STEP))
 def test_treesim_is_signed_by_the_classes(name):
     case, labels = case_of(name), asked(name)[0]
     alike = Fit(name).kernel()[0] * case.w * case.more.get("factors", 1.0)

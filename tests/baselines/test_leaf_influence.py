@@ -5,6 +5,7 @@ import pytest
 
 from axil.baselines import LeafInfluence
 from tests.baselines.direct import BOOSTED, FORESTS, Fit, asked, rounding
+from tests.subsets import chosen
 
 
 def forward(a):
@@ -40,7 +41,7 @@ def test_scores_are_the_published_recursion(library, name):
     )
 
 
-@pytest.mark.parametrize(("library", "name"), (BOOSTED + FORESTS)[::3])
+@pytest.mark.parametrize(("library", "name"), chosen(3, BOOSTED + FORESTS))
 def test_scores_are_derivatives_of_the_loss_by_row_weights(library, name):
     """Central differences of a fit with one weight changed; their error is of order step^2, checked on 12 rows."""
     a = asked(library, name)

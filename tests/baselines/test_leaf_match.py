@@ -9,6 +9,7 @@ from sklearn.ensemble import RandomForestRegressor
 import axil
 from axil.baselines import LeafMatch
 from tests.baselines.direct import BOOSTED, FORESTS, asked
+from tests.subsets import chosen
 
 X, Y = load_diabetes(return_X_y=True)
 
@@ -43,7 +44,7 @@ def test_trees_of_all_classes_count():
     np.testing.assert_allclose(found, wanted, rtol=1e-14)
 
 
-@pytest.mark.parametrize(("library", "name"), (BOOSTED + FORESTS)[::3])
+@pytest.mark.parametrize(("library", "name"), chosen(3, BOOSTED + FORESTS))
 def test_every_library(library, name):
     a, total, trees = asked(library, name), 0.0, 0
     for engine in a.explainer._model.engines:

@@ -5,9 +5,10 @@ import pytest
 
 from axil.baselines import TreeSim
 from tests.baselines.direct import BOOSTED, FORESTS, asked, kernel
+from tests.subsets import chosen
 
 
-@pytest.mark.parametrize(("library", "name"), (BOOSTED + FORESTS)[1::2])
+@pytest.mark.parametrize(("library", "name"), chosen(2, BOOSTED + FORESTS, share=1))
 def test_scores_are_signed_similarities(library, name):
     a = asked(library, name)
     engines, alike, pull = a.explainer._model.engines, 0.0, 0.0

@@ -41,7 +41,7 @@ from tests.contributions.boosting_models import (
     explain,
 )
 from tests.contributions.fixed_structure import differences, replay, sigmoid, softmax
-from tests.subsets import every
+from tests.subsets import mostly_slow
 
 COLUMNS = [0, 3, 17, 60, 119]
 
@@ -70,7 +70,7 @@ def test_the_replay_of_the_tests_is_the_fit(name):
     assert np.abs(replayed(case, case.targets, case.w) - scores).max() < 2e-6 * np.abs(scores).max()
 
 
-@pytest.mark.parametrize("name", every(2, CASES))
+@pytest.mark.parametrize("name", mostly_slow(2, CASES))
 def test_target_derivatives_are_finite_differences(name):
     """Central differences of 1e-5 are good to some 1e-9; the fit in float32 moves the point where they are taken by 1e-7."""
     case = case_of(name)
@@ -86,7 +86,7 @@ def test_target_derivatives_are_finite_differences(name):
         assert np.abs(found[:, k, COLUMNS].T - expected).max() < 1e-6 * np.abs(found[:, k]).max()
 
 
-@pytest.mark.parametrize("name", every(2, CASES, first=1))
+@pytest.mark.parametrize("name", mostly_slow(2, CASES, share=1))
 def test_weight_derivatives_are_finite_differences(name):
     case = case_of(name)
     found = explainer_of(name).weight_derivatives(X_NEW).reshape(len(X_NEW), -1, N)

@@ -29,7 +29,7 @@ from sklearn.preprocessing import StandardScaler
 
 import axil
 from axil.inputs.copies import owned_rows
-from tests.subsets import every
+from tests.subsets import mostly_slow
 
 N = 60
 QUERIES = make_regression(5, 4, random_state=1)[0]
@@ -130,7 +130,7 @@ CASES += [
 ]
 
 
-@pytest.mark.parametrize(("kind", "frame"), every(2, CASES))
+@pytest.mark.parametrize(("kind", "frame"), mostly_slow(2, CASES))
 def test_answers_stay_when_the_data_are_changed(kind: str, frame: str) -> None:
     table, numbers = data()
     X, queries = FRAMES[frame](table), FRAMES[frame](QUERIES)

@@ -27,7 +27,7 @@ import axil
 from tests import test_contract
 from tests.adapters.xgboost_models import VERSION as XGBOOST
 from tests.contributions import boosting_models, more_models, sampled_models
-from tests.subsets import every
+from tests.subsets import mostly_slow
 
 N = 90
 RNG = np.random.default_rng(0)
@@ -543,7 +543,7 @@ def deletions_agree(explainer, queries, tolerance, refits=True):
     return gone, scale
 
 
-@pytest.mark.parametrize(("library", "name"), every(8, test_contract.TREES))
+@pytest.mark.parametrize(("library", "name"), mostly_slow(8, test_contract.TREES))
 @pytest.mark.filterwarnings("ignore")
 def test_deletions_of_exact_models_agree(library, name):
     """Libraries keep targets or sums in single precision, scikit-learn's trees and stages in double."""
@@ -578,7 +578,7 @@ def test_deletions_of_exact_models_agree(library, name):
             )
 
 
-@pytest.mark.parametrize(("module", "name"), every(2, ADDITIVE))
+@pytest.mark.parametrize(("module", "name"), mostly_slow(2, ADDITIVE))
 def test_deletions_of_additive_models_agree(module, name):
     """Libraries keep gradients in single precision."""
     made = getattr(module, "model_of", getattr(module, "case_of", None))

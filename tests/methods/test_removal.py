@@ -21,7 +21,7 @@ from axil.methods import noise
 from axil.weights import deletion
 from tests.methods import question_models
 from tests.methods.question_models import forest_data, small_batches
-from tests.subsets import every
+from tests.subsets import mostly_slow
 from tests.test_contract import case_of, explainer_of
 from tests.weights.test_removal import pair_of
 
@@ -248,7 +248,7 @@ def mean_of_ancestors(model, X, y, Q, gone):
     return found
 
 
-@pytest.mark.parametrize("name", every(2, FORESTS))
+@pytest.mark.parametrize("name", mostly_slow(2, FORESTS))
 def test_leaves_without_rows_have_the_values_of_their_ancestors(name):
     """LightGBM and XGBoost keep targets in float32, XGBoost leaf values too: some 1e-7 of values of order ten."""
     X, y, Q = forest_data()

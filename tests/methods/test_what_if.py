@@ -17,7 +17,7 @@ from axil import InputError
 from tests.contributions import boosting_models as pushed
 from tests.methods.question_models import MODELS, weights_of
 from tests.reference import replay
-from tests.subsets import every
+from tests.subsets import mostly_slow
 from tests.test_contract import GRID, case_of, explainer_of, offsets_of, predict
 
 
@@ -73,8 +73,8 @@ REFITTED = [(library, name) for library, name in GRID if not NOT_REFITTED.search
 
 @pytest.mark.parametrize(
     ("library", "name"),
-    every(2, [case for case in REFITTED if ACTIVE_SET.search(case[1])])
-    + every(16, [case for case in REFITTED if not ACTIVE_SET.search(case[1])]),
+    mostly_slow(2, [case for case in REFITTED if ACTIVE_SET.search(case[1])])
+    + mostly_slow(16, [case for case in REFITTED if not ACTIVE_SET.search(case[1])]),
 )
 def test_what_if_is_refit_with_these_targets(library, name):
     case, explainer = case_of(library, name), explainer_of(library, name)

@@ -8,7 +8,7 @@ import pytest
 from axil.inputs import label_codes
 from axil.reductions.choice import Allowed, Choice
 from tests.reductions.shards import CUTS, FORMS, OUTPUTS, QUERIES, N, check_best, data
-from tests.subsets import every
+from tests.subsets import mostly_slow
 
 RNG = np.random.default_rng(4)
 AMONG = RNG.random(N) < 0.6
@@ -46,7 +46,7 @@ def allowed(among, distinct, ranges, residuals=None):
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(
-    ("among", "distinct", "positive", "ranges"), every(2, product([False, True], repeat=4))
+    ("among", "distinct", "positive", "ranges"), mostly_slow(2, product([False, True], repeat=4))
 )
 @pytest.mark.parametrize("k", [3, 15])
 def test_the_rows_listed(form, cut, among, distinct, positive, ranges, k):

@@ -13,7 +13,7 @@ from axil.errors import AxilError, InputError
 from axil.inputs import take_rows
 from tests.adapters import catboost_models, sklearn_models, xgboost_models
 from tests.replay.monotone_models import MODELS, Fit, Pooled
-from tests.subsets import every
+from tests.subsets import mostly_slow
 
 
 @cache
@@ -116,7 +116,7 @@ GRID = [
 ]
 
 
-@pytest.mark.parametrize(("library", "name"), every(3, GRID))
+@pytest.mark.parametrize(("library", "name"), mostly_slow(3, GRID))
 def test_wrong_data_of_sampled_models_are_noticed(library, name):
     """One target changed, two swapped, a row left out, weights scaled; ``=500`` has no leaf but zero, and says nothing."""
     case = {"xgboost": xgboost_models, "sklearn": sklearn_models, "catboost": catboost_models}[

@@ -10,7 +10,7 @@ import axil
 from axil.replay.radius import Held, leaves_beyond
 from tests.adapters.lightgbm_models import CASES
 from tests.reference import bent_values
-from tests.subsets import every
+from tests.subsets import mostly_slow
 
 NAMES = [
     name
@@ -51,7 +51,7 @@ def test_weights_and_intercept_are_the_prediction(name):
 
 
 @pytest.mark.parametrize("draws", [1, pytest.param(8, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", every(3, NAMES))
+@pytest.mark.parametrize("name", mostly_slow(3, NAMES))
 def test_wrong_data_do_not_pass(name, draws):
     case, rng = CASES[name](), np.random.default_rng(0)
     spread, leaves = case.y.std(), case.model.predict(case.X, pred_leaf=True)

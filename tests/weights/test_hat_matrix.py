@@ -9,6 +9,7 @@ from axil.kernels.cpu import Cpu
 from axil.weights import hat_matrix
 from axil.weights.boosting import BoostedTrees
 from tests.reference import dense_weights, random_structure
+from tests.subsets import chosen
 from tests.test_contract import GRID, case_of, dense, explainer_of
 from tests.weights.test_boosting import SHAPES
 
@@ -56,7 +57,7 @@ def test_more_work_than_anyone_waits_for_is_refused_with_its_cost(monkeypatch):
     assert len(trees.leverage(PLENTY)) == 400
 
 
-@pytest.mark.parametrize(("library", "name"), dense(GRID[::11]))
+@pytest.mark.parametrize(("library", "name"), dense(chosen(11, GRID)))
 def test_models(library, name):
     case, explainer = case_of(library, name), explainer_of(library, name)
     K, leverage = explainer.matrix(), explainer.leverage()
