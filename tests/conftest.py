@@ -12,6 +12,7 @@ from importlib import metadata
 import pytest
 
 from tests import chosen_core  # noqa: F401  (before anything imports axil)
+from tests.subsets import share_of
 
 for name, value in {
     "OMP_NUM_THREADS": "1",
@@ -37,6 +38,32 @@ LIBRARIES = (
     "mlforecast",
     "skforecast",
 )
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--one-in",
+        type=int,
+        default=1,
+        metavar="N",
+        help="run about one in N cases, chosen by a hash of their names; tests of one case share a model",
+    )
+
+
+def pytest_collection_modifyitems(config, items):
+    """Keep about one in N cases of each test for ``--one-in N``."""
+    n_shares = config.getoption("--one-in")
+    in_share = []
+    left_out = []
+    for item in items:
+        case = item.callspec.id if hasattr(item, "callspec") else item.name
+        if share_of(n_shares, f"case {case}") == 0:
+            in_share.append(item)
+        else:
+            left_out.append(item)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = in_share
 
 
 def pytest_report_header():
