@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
 
-.PHONY: help demo test test-slow coverage test-oldest test-oldest-all test-torch test-forecasts test-browser test-plain test-gpu sanitize fuzz tuned lint format bench bench-gpu bench-growth bench-large docs wheel-check clean
+.PHONY: help demo quick test test-slow coverage test-oldest test-oldest-all test-torch test-forecasts test-browser test-plain test-gpu sanitize fuzz tuned lint format bench bench-gpu bench-growth bench-large docs wheel-check clean
 .DEFAULT_GOAL := help
 
 help: ## List these commands
@@ -11,6 +11,12 @@ help: ## List these commands
 
 demo: .venv/demo ## Build, install and explain five held-out patients; ends with a page for the browser
 	$(BIN)/python examples/diabetes.py
+
+# The hash of a case's name decides whether it is in the tenth (tests/subsets.py).
+quick: lint ## In two minutes: lint, the kernels, the explainer, a tenth of the contract tests
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow" tests/kernels tests/test_core_variants.py tests/test_import.py \
+		tests/test_explainer.py
+	$(BIN)/python -m pytest -q -m "not slow" --one-in 10 tests/test_contract.py
 
 # By file, the largest first: tests of one file share fitted models, which two workers would both fit.
 test: .venv/test ## The test suite, without slow tests, and the examples in docstrings
@@ -90,9 +96,10 @@ fuzz: .venv/test ## 5,000 random models of every library: exact or refused; answ
 tuned: .venv/test ## 200 models as tuners set them: how many are exact, and what refuses the others
 	$(BIN)/python experiments/tuned.py --jobs 2 $(if $(DATA),--data $(DATA))
 
-lint: .venv/lint ## Style, types and layers: ruff, mypy, import-linter
+lint: .venv/lint ## Style, types and layers: ruff, the budgets of style, mypy, import-linter
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python scripts/style_budgets.py
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

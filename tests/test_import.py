@@ -2,7 +2,6 @@
 
 import ast
 import json
-import re
 import subprocess
 import sys
 from functools import cache
@@ -92,37 +91,6 @@ def test_one_module_imports_the_compiled_core():
                 if any("_core" in one.split(".") for one in names):
                     found.add(name)
     assert found == {"kernels/cpu.py"}
-
-
-def test_no_module_takes_private_names_of_another():
-    """Adapters aside, which read what libraries keep to themselves; names beginning with two underscores are Python's own.
-
-    ``_model``, an explainer's proven model, is private to the package: people need not see it among the questions.
-    """
-    found = []
-    for name, tree in modules().items():
-        own = {"self", "cls", *(node.name for node in tree.body if isinstance(node, ast.ClassDef))}
-        here = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("axil."):
-                found += [
-                    f"{name}: {node.module}.{one.name}"
-                    for one in node.names
-                    if one.name.startswith("_")
-                ]
-            elif (
-                isinstance(node, ast.Attribute)
-                and re.match(r"_(?!_|model$)", node.attr)
-                and node.attr not in here
-            ):
-                ours = isinstance(node.value, ast.Name) and node.value.id in own
-                if (
-                    not ours
-                    and not ast.unparse(node.value).startswith("super()")
-                    and not name.startswith("adapters/")
-                ):
-                    found.append(f"{name}: {ast.unparse(node)}")
-    assert found == []
 
 
 def test_submodules_come_with_the_package():
