@@ -13,8 +13,8 @@ from axil import inputs
 from axil.adapters.pipeline import PipelineAdapter, last_step
 from axil.adapters.searches import unwrapped
 from axil.adapters.sklearn.adapter import require_fitted
+from axil.adapters.sklearn.base import SklearnAdapter, numbers
 from axil.adapters.sklearn.learners import LBFGS
-from axil.adapters.sklearn.trees import SklearnAdapter, numbers
 from axil.adapters.smooth import refuse_learners
 from axil.arrays import FloatArray
 from axil.errors import InputError, shown

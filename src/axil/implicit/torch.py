@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from axil import inputs
-from axil.adapters.sklearn.trees import numbers
+from axil.adapters.sklearn.base import numbers
 from axil.arrays import FloatArray
 from axil.errors import InputError, UnsupportedModelError, shown
 from axil.implicit import row_losses

@@ -13,6 +13,7 @@ from axil.adapters.sklearn.boosting import (
     HistGradientBoostingAdapter,
     leaves_of,
 )
+from axil.adapters.sklearn.draws import bags_trees
 from axil.adapters.sklearn.neighbours import NeighboursAdapter
 from axil.adapters.sklearn.refusals import fits_init, refuse_class
 from axil.adapters.sklearn.smoothers import (
@@ -24,7 +25,7 @@ from axil.adapters.sklearn.smoothers import (
     RidgeClassifierAdapter,
 )
 from axil.adapters.sklearn.transforms import TransformedAdapter
-from axil.adapters.sklearn.trees import ForestAdapter, bags_trees
+from axil.adapters.sklearn.trees import ForestAdapter
 
 Reader = TypeVar("Reader")
 

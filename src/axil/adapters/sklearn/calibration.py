@@ -19,7 +19,7 @@ from sklearn.model_selection import check_cv
 
 from axil.adapters.contract import TrainingRows
 from axil.adapters.members import Member, SumModel
-from axil.adapters.sklearn.trees import as_it_is
+from axil.adapters.sklearn.base import protected_copy
 from axil.arrays import FloatArray, IntArray
 from axil.errors import InputError, UnsupportedModelError
 from axil.inputs.copies import owned
@@ -157,7 +157,7 @@ class CalibratedEnsemble(SumModel):
     def __init__(self, model: Any, members: list[Member], columns: Any):
         names = owned(np.asarray(model.classes_))
         super().__init__(self._mean_before, members, columns, names)
-        self._splitting, self._whole = model, as_it_is(model)
+        self._splitting, self._whole = model, protected_copy(model)
         self.calibration = MeanOfCurves()
 
     def members_on(self, rows: TrainingRows) -> list[Member]:

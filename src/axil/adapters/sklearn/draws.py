@@ -1,7 +1,12 @@
-"""Which rows scikit-learn fitted each tree on: the stages of gradient boosting, forests and bagging, held-out rows."""
+"""The rows that scikit-learn fitted each tree on.
+
+Early stopping holds rows out, the stages of gradient boosting take subsamples, and forests and
+bagging draw bags. All are drawn again from the seeds of the model.
+"""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -11,20 +16,31 @@ from numpy.typing import NDArray
 from axil.adapters.bags import DrawnAgain
 from axil.adapters.boosted_fit import RowGradients
 from axil.arrays import BoolArray, FloatArray
-from axil.errors import InputError
+from axil.errors import InputError, UnsupportedModelError
 from axil.kernels.cpu import bootstrapped
 
 Indices = NDArray[np.integer[Any]]
 
-_LARGEST = (
-    2**31 - 1
-)  # RAND_R_MAX, the bound of the one number that each tree's splitter draws (sklearn/tree/_utils.pyx)
+#: RAND_R_MAX, the bound of the number that each tree's splitter draws (sklearn/tree/_utils.pyx).
+LARGEST_TREE_SEED = 2**31 - 1
 
 
 def training_rows(
     n_rows: int, held_out: float | int, seed: int, classes: FloatArray | None = None
 ) -> Indices:
-    """The rows that are left to fit on, in the order of the fit, once early stopping has held some out of each class (N,)."""
+    """Return the rows that early stopping left to fit on, in the order of the fit.
+
+    Parameters
+    ----------
+    n_rows : int
+        The number of rows.
+    held_out : float or int
+        The share, or number, of rows that were held out.
+    seed : int
+        The seed of the split.
+    classes : array of shape (N,), optional
+        The classes of the rows, of each of which the same share was held out.
+    """
     from sklearn.model_selection import train_test_split
 
     try:
@@ -33,8 +49,8 @@ def training_rows(
         )[0]
     except ValueError as error:
         raise InputError(
-            f"X has {n_rows} rows, too few to hold out {held_out} of them as the fit did for early stopping ({error}). "
-            "Pass the rows that the model was fitted on."
+            f"X has {n_rows} rows, too few to hold out {held_out} of them as the fit did for early "
+            f"stopping ({error}). Pass the rows that the model was fitted on."
         ) from None
     return rows
 
@@ -42,9 +58,10 @@ def training_rows(
 class StageSampler:
     """The subsample of each stage of gradient boosting, which its trees share.
 
-    Of n rows int(subsample * n) are drawn, at least one: with u uniform, row i is in iff u_i * (n - i) is less than the
-    number still to be drawn (_random_sample_mask, sklearn/ensemble/_gradient_boosting.pyx). One stream serves all
-    stages, and each tree takes one more number from it. The rows are those that early stopping left, in its order.
+    Of n rows int(subsample * n) are drawn, at least one: with u uniform, row i is in iff
+    u_i * (n - i) is less than the number still to be drawn (_random_sample_mask,
+    sklearn/ensemble/_gradient_boosting.pyx). One stream serves all stages, and each tree takes one
+    more number from it. The rows are those that early stopping left, in its order.
     """
 
     name = "the subsample of scikit-learn's gradient boosting"
@@ -59,42 +76,54 @@ class StageSampler:
         seed: int,
         trees_per_stage: int = 1,
     ):
-        self._n_rows, self._trees_per_stage = n_rows, trees_per_stage
+        self._n_rows = n_rows
         self._rows = np.arange(n_rows) if rows is None else rows
         self._n_drawn = max(1, int(subsample * len(self._rows)))
         self._seed = seed
+        self._trees_per_stage = trees_per_stage
         self._masks = DrawnAgain(self._stages)
 
     def draw(
         self, trees: range, leaves: NDArray[Any], gradients: RowGradients | None
     ) -> NDArray[Any]:
-        """Return 1 for the rows of the stage that each of these trees belongs to, (len(trees), N)."""
+        """Return 1 for the rows of the stage of each of these trees, (len(trees), N)."""
         return np.stack([self.bag(tree) for tree in trees])
 
     def bag(self, tree: int) -> NDArray[np.uint8]:
         """Return 1 for the rows of a tree's stage, (N,)."""
-        drawn = np.zeros(self._n_rows, dtype=np.uint8)
-        drawn[self._rows[self._masks[tree // self._trees_per_stage]]] = 1
-        return drawn
+        bag = np.zeros(self._n_rows, dtype=np.uint8)
+        bag[self._rows[self._masks[tree // self._trees_per_stage]]] = 1
+        return bag
 
     def _stages(self) -> Iterator[BoolArray]:
-        """The rows of each stage among those of the fit, without end."""
+        """Yield the rows of each stage among those of the fit, without end."""
         from sklearn.ensemble._gradient_boosting import _random_sample_mask
 
         stream = np.random.RandomState(self._seed)
         while True:
-            yield np.asarray(
-                _random_sample_mask(len(self._rows), self._n_drawn, stream), dtype=bool
-            )
-            stream.randint(0, _LARGEST, self._trees_per_stage)
+            mask = _random_sample_mask(len(self._rows), self._n_drawn, stream)
+            yield np.asarray(mask, dtype=bool)
+            stream.randint(0, LARGEST_TREE_SEED, self._trees_per_stage)
 
 
 class BootstrapSampler:
-    """The bags of forests and bagging: how often each row was drawn, times what its class then counts.
+    """The bags of forests and bagging: how often each row was drawn, times the weight of its class.
 
-    ``bags`` starts the rows drawn tree after tree from the beginning, each time it is called; ``factor`` turns a
-    tree's rows into the weights (N,) of the "balanced_subsample" classes. With ``seeds``, one for each tree, the core draws
-    the rows, ``n_drawn`` of them, where it draws those of the first tree as the library does.
+    Parameters
+    ----------
+    name : str
+        What was drawn, for messages.
+    n_rows : int
+        The number of training rows, N.
+    bags : callable
+        Starts the rows drawn tree after tree from the beginning, each time it is called.
+    factor : callable, optional
+        From a tree's rows to the weights (N,) of "balanced_subsample" classes.
+    seeds : list of int, optional
+        The seed of each tree. The core draws the rows from it, if it draws those of the first tree
+        as the library does.
+    n_drawn : int
+        How many rows the core draws.
     """
 
     needs_gradients = False
@@ -109,8 +138,12 @@ class BootstrapSampler:
         seeds: list[int] | None = None,
         n_drawn: int = 0,
     ):
-        self.name, self._n_rows, self._factor = name, n_rows, factor
-        self._bags, self._n_drawn, self._seeds = DrawnAgain(bags), n_drawn, None
+        self.name = name
+        self._n_rows = n_rows
+        self._factor = factor
+        self._bags = DrawnAgain(bags)
+        self._n_drawn = n_drawn
+        self._seeds: list[int] | None = None
         if seeds and factor is None:
             first = bootstrapped(seeds[0], n_rows, n_drawn)
             self._seeds = seeds if np.array_equal(first, self.bag(0)) else None
@@ -125,6 +158,49 @@ class BootstrapSampler:
         """Return how often each row is in a tree's bag, (N,)."""
         if self._seeds is not None:
             return bootstrapped(self._seeds[tree], self._n_rows, self._n_drawn)
-        bag = self._bags[tree]
-        times = np.bincount(bag, minlength=self._n_rows)
-        return times if self._factor is None else times * self._factor(bag)
+        rows = self._bags[tree]
+        counts = np.bincount(rows, minlength=self._n_rows)
+        return counts if self._factor is None else counts * self._factor(rows)
+
+
+def bags(model: Any) -> Iterator[Indices]:
+    """Yield the rows of each tree; ``estimators_samples_`` would hold all of them at once."""
+    for drawn in model._get_estimators_indices():
+        yield drawn[1] if isinstance(drawn, tuple) else drawn
+
+
+def with_bags(model: Any, members: list[Any]) -> Any:
+    """Return the model in a state from which its bags can be drawn again."""
+    if not hasattr(model, "_sample_weight"):  # pickled before the version that keeps it
+        model = copy.copy(model)
+        model._sample_weight = None
+    if len(getattr(model, "_seeds", members)) == len(members):
+        return model
+    # Bagging with warm_start remembers the seeds of its last fit only; one stream gave all of them.
+    if not isinstance(model.random_state, (int, np.integer)):
+        raise UnsupportedModelError(
+            "warm_start",
+            "True",
+            "linear in the targets, but which rows its first trees were fitted on cannot be drawn "
+            "again",
+            "Fit all trees at once, or with an integer random_state.",
+        )
+    model = copy.copy(model)
+    stream = np.random.RandomState(model.random_state)
+    model._seeds = stream.randint(np.iinfo(np.int32).max, size=len(members))
+    return model
+
+
+def bags_trees(model: Any) -> bool:
+    """Return whether the members of a fitted bagging model are trees.
+
+    A user's subclass of trees may fit something else.
+    """
+    kinds = {kind.__name__ for kind in type(model.estimators_[0]).__mro__}
+    has_trees = all(hasattr(member, "tree_") for member in model.estimators_)
+    return has_trees and bool(kinds & {"DecisionTreeRegressor", "DecisionTreeClassifier"})
+
+
+def is_seed(state: Any) -> bool:
+    """Return whether a random state is a number that starts NumPy's generator."""
+    return isinstance(state, int) and 0 <= state < 1 << 32

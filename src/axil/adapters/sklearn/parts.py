@@ -16,10 +16,11 @@ from axil.adapters.pipeline import calibrates, last_step
 from axil.adapters.refusals import refuse
 from axil.adapters.searches import is_calibrated_ensemble, kinds_of, unwrapped
 from axil.adapters.sklearn.adapter import require_fitted
+from axil.adapters.sklearn.base import bagged_numbers, protected_copy, protected_for_arrays
 from axil.adapters.sklearn.calibration import MeanOfCurves, ensemble_members, members_on_folds
+from axil.adapters.sklearn.draws import bags, bags_trees, with_bags
 from axil.adapters.sklearn.refusals import CALIBRATION, CLASSES, SMOOTH_REASONS
 from axil.adapters.sklearn.side_by_side import Classifiers, classifiers_of
-from axil.adapters.sklearn.trees import as_it_is, bagged_numbers, bags, bags_trees, with_bags
 from axil.arrays import FloatArray
 from axil.errors import UnsupportedModelError
 from axil.inputs.copies import owned
@@ -146,16 +147,13 @@ def require_soft_voting(model: Any) -> None:
 
 def _voting(model: Any) -> ModelsInside:
     require_soft_voting(model)
-    return _mean(model, voting_members(model), as_it_is(model))
+    return _mean(model, voting_members(model), protected_copy(model))
 
 
 def _bagging(model: Any) -> ModelsInside | None:
     if bags_trees(model):
         return None
-    kept = as_it_is(model)
-    vars(kept).pop(
-        "feature_names_in_", None
-    )  # rows reach it as an array, so it must not look for names
+    kept = protected_for_arrays(model)
     return replace(_mean(model, bagging_members(model), kept), read=bagged_numbers)
 
 

@@ -20,7 +20,7 @@ from axil.adapters.boundary import Around
 from axil.adapters.contract import Defaults, TrainingRows
 from axil.adapters.members import Member, SumModel
 from axil.adapters.sklearn.adapter import reader_of
-from axil.adapters.sklearn.trees import as_it_is, no_offsets
+from axil.adapters.sklearn.base import protected_copy, require_no_offsets
 from axil.adapters.smooth import SmoothModel
 from axil.arrays import FloatArray
 from axil.errors import UnsupportedModelError
@@ -115,7 +115,7 @@ def read_exact(model: Any, inside: Read) -> Any:
     parts = [
         Member(f"estimators_[{k}]", OfSecond(member), output=k) for k, member in enumerate(members)
     ]
-    kept = [as_it_is(part) for part in found.inside]
+    kept = [protected_copy(part) for part in found.inside]
     whole = SumModel(partial(_second, kept), parts, members[0], found.classes)
     whole.calibration = found.normalised
     return whole
@@ -241,7 +241,7 @@ class SideBySide(Defaults):
 
     def smooth_trees(self, rows: TrainingRows) -> BoostedFit:
         """The trees of all members; outputs do not see each other, so their iterations follow one another."""
-        no_offsets(rows)
+        require_no_offsets(rows)
         parts = [
             member.smooth_trees(
                 replace(rows, targets=np.ascontiguousarray(rows.targets[:, [k]]), leaves=None)

@@ -17,10 +17,10 @@ from axil.adapters.boosted_fit import BoostedFit, Schedule
 from axil.adapters.contract import TrainingRows
 from axil.adapters.refusals import Refusal, first_of
 from axil.adapters.sklearn.adapter import reader_of
+from axil.adapters.sklearn.base import require_no_offsets
 from axil.adapters.sklearn.boosting import GradientBoostingAdapter, HistGradientBoostingAdapter
 from axil.adapters.sklearn.percentile import PERCENTILES
 from axil.adapters.sklearn.refusals import UNKNOWN_SPLIT, fits_init, unknown_init
-from axil.adapters.sklearn.trees import no_offsets
 from axil.adapters.smooth import weighed_classes
 from axil.arrays import FloatArray
 from axil.trees.losses import Logistic, Loss, Softmax, Squared, gamma, poisson
@@ -184,7 +184,7 @@ class SmoothStages(GradientBoostingAdapter):
 
     def smooth_trees(self, rows: TrainingRows) -> BoostedFit:
         """The trees, stage after stage."""
-        no_offsets(rows)
+        require_no_offsets(rows)
         n_outputs = self.n_outputs
         trees = self._stages(rows, None if self.classes is None else _labels(rows.targets))
         # A softmax leaf is (K - 1) / K of its Newton step.

@@ -14,6 +14,7 @@ from scipy.sparse import csr_matrix, issparse
 from axil.adapters.contract import FittedSmoother, SmootherModel
 from axil.adapters.kept_rows import check_rows
 from axil.adapters.refusals import refusal, refuse
+from axil.adapters.sklearn.base import SklearnAdapter, numbers
 from axil.adapters.sklearn.refusals import RIDGE_CLASSIFIERS, SMOOTHERS
 from axil.adapters.sklearn.solutions import kernel_ridge, least_squares, with_ones
 from axil.adapters.sklearn.solvers import (
@@ -25,7 +26,6 @@ from axil.adapters.sklearn.solvers import (
     run_again,
     seeds_of_runs,
 )
-from axil.adapters.sklearn.trees import SklearnAdapter, numbers
 from axil.arrays import FloatArray
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 from axil.inputs.copies import owned

@@ -1,157 +1,138 @@
-"""scikit-learn's trees, forests and bagged trees, regressors and classifiers; and what boosting shares with them."""
+"""scikit-learn's trees, forests and bagged trees, regressors and classifiers."""
 
 from __future__ import annotations
 
-import copy
 import hashlib
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
-import narwhals.stable.v2 as nw
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 from scipy import sparse
 
 from axil.adapters.boosted_fit import BoostedFit, Schedule
-from axil.adapters.contract import Ancestors, Coefficients, Defaults, Nodes, TrainingRows, TreeModel
-from axil.adapters.estimators import number_of_features
-from axil.adapters.frames import as_frame, floats
+from axil.adapters.contract import Ancestors, Coefficients, Nodes, TrainingRows, TreeModel
 from axil.adapters.percentiles import require_rows
-from axil.adapters.refusals import (
-    OTHER_COLUMNS,
-    OTHER_ROWS,
-    OTHER_TARGETS,
-    OTHER_WEIGHTS,
-    refusal,
-    refuse,
-)
+from axil.adapters.refusals import refusal, refuse
 from axil.adapters.routes import LARGE, MOST_LEAVES, Routes, SplitKind, Splits, Ways, make_routes
-from axil.adapters.sklearn.draws import BootstrapSampler
+from axil.adapters.sklearn.base import SklearnAdapter, require_no_offsets
+from axil.adapters.sklearn.draws import BootstrapSampler, Indices, bags, is_seed, with_bags
 from axil.adapters.sklearn.percentile import SklearnPercentile
 from axil.adapters.sklearn.refusals import STEPS, TREES
-from axil.arrays import FloatArray, IntArray
-from axil.errors import InputError, UnsupportedModelError, shown
+from axil.arrays import FloatArray, IntArray, LeafArray
 from axil.inputs.copies import owned
 from axil.inputs.label_classes import LabelClasses
 from axil.structure import UNKNOWN, ClassCounts
 
-Indices = NDArray[np.integer[Any]]
-
-
-def numbers(X: Any, dtype: DTypeLike) -> Any:
-    """Rows of any kind as an array or csr matrix of this type, nulls as nan."""
-    if bool(sparse.issparse(X)):
-        rows = sparse.csr_matrix(X, dtype=dtype)
-        if (
-            rows.indices.dtype != np.intc and rows.nnz <= np.iinfo(np.intc).max
-        ):  # the only one that trees take
-            parts = rows.data, rows.indices.astype(np.intc), rows.indptr.astype(np.intc)
-            rows = sparse.csr_matrix(parts, shape=rows.shape)
-        return rows
-    frame = as_frame(X)
-    try:
-        if frame is None:
-            return np.ascontiguousarray(X, dtype=dtype)
-        if frame.implementation.is_pandas():
-            if len(X.columns) and all(
-                getattr(dtype, "fill_value", None) == 0 for dtype in X.dtypes
-            ):  # as check_array does
-                return numbers(X.sparse.to_coo(), dtype)
-            return np.ascontiguousarray(X.to_numpy(dtype=dtype, na_value=np.nan))
-        return np.ascontiguousarray(floats(frame, dtype))
-    except Exception as error:  # each library has its own
-        raise InputError(
-            f"These rows cannot be read as numbers, which this model takes: {shown(error, 300)}"
-        ) from error
-
-
-def bagged_numbers(X: Any) -> Any:
-    """Return rows as bagging hands them on: single precision stays, all else is taken in double precision."""
-    frame = as_frame(X)
-    single = getattr(X, "dtype", None) == np.float32
-    if frame is not None:
-        single = set(frame.schema.values()) == {nw.Float32}
-    return numbers(X, np.float32 if single else np.float64)
-
 
 class TreeStack:
-    """Fitted trees, their leaves numbered from 0 in the order of the nodes and stacked tree after tree."""
+    """Fitted trees, whose leaves are numbered in the order of their nodes.
+
+    Parameters
+    ----------
+    trees : list of sklearn.tree._tree.Tree
+        The trees.
+    features : list of arrays, optional
+        The columns that each tree looks at. By default it looks at all.
+    """
 
     def __init__(self, trees: list[Any], features: list[Indices] | None = None):
         self._trees = trees
         self._features = features
-        self._inner = [np.flatnonzero(tree.children_left == -1) for tree in trees]
-        self.n_leaves = np.array([len(leaves) for leaves in self._inner], dtype=np.int64)
+        self._leaf_nodes = [np.flatnonzero(tree.children_left == -1) for tree in trees]
+        self.n_leaves = np.array([len(nodes) for nodes in self._leaf_nodes], dtype=np.int64)
 
-    def gather(self, *names: str) -> list[NDArray[Any]]:
-        """(L, ...) each: arrays of the trees' nodes, at their leaves."""
-        found = [
-            [getattr(tree, name)[leaves] for name in names]
-            for tree, leaves in zip(self._trees, self._inner)
-        ]
-        return [np.concatenate(parts) for parts in zip(*found)]
+    def gather(self, name: str) -> NDArray[Any]:
+        """Return an array of the trees' nodes at their leaves, tree after tree, (L, ...)."""
+        arrays = [getattr(tree, name)[nodes] for tree, nodes in zip(self._trees, self._leaf_nodes)]
+        return np.concatenate(arrays)
 
     def nodes(self, signs: list[FloatArray], factor: float) -> Nodes:
-        """All nodes, whose values count ``factor``; ``signs`` has the constraint of each feature, tree by tree."""
+        """Return all nodes.
+
+        Parameters
+        ----------
+        signs : list of arrays of shape (p,)
+            The monotone constraint of each feature, tree by tree.
+        factor : float
+            How much the value of a node counts in predictions.
+        """
         sizes = np.array([tree.node_count for tree in self._trees])
-        children, values, found = [], [], []
-        for tree, start, own in zip(self._trees, np.cumsum(sizes) - sizes, signs):
+        starts = np.cumsum(sizes) - sizes
+        children = []
+        values = []
+        node_signs = []
+        for tree, start, feature_signs in zip(self._trees, starts, signs):
             below = np.stack([tree.children_left, tree.children_right], axis=1)
-            inner = below[:, 0] >= 0
+            is_split = below[:, 0] >= 0
             children.append(np.where(below < 0, -1, below + start))
-            values.append(factor * np.where(inner, tree.value[:, 0, 0], np.nan))
-            found.append(np.where(inner, own[np.maximum(tree.feature, 0)], 0).astype(np.int8))
-        return stacked(
-            sizes, np.concatenate(children), np.concatenate(values), np.concatenate(found)
+            values.append(factor * np.where(is_split, tree.value[:, 0, 0], np.nan))
+            sign = feature_signs[np.maximum(tree.feature, 0)]
+            node_signs.append(np.where(is_split, sign, 0).astype(np.int8))
+        return nodes_of_trees(
+            sizes, np.concatenate(children), np.concatenate(values), np.concatenate(node_signs)
         )
 
     @cached_property
     def routes(self) -> Routes | Ways | None:
-        """Values in float32, left up to the threshold, which is a float64 (sklearn/tree/_tree.pyx)."""
+        """Return the routes of rows: values in float32, left up to the threshold.
+
+        The threshold is a float64 (sklearn/tree/_tree.pyx).
+        """
         if (self.n_leaves - 1).mean() > LARGE:
-            return (
-                None
-                if self.n_leaves.max() > MOST_LEAVES
-                else Ways(map(self._way, range(len(self._trees))))
-            )
-        parts = []
+            if self.n_leaves.max() > MOST_LEAVES:
+                return None
+            return Ways(map(self._node_arrays, range(len(self._trees))))
+        features = []
+        thresholds = []
+        kinds = []
+        children = []
         for t, tree in enumerate(self._trees):
             splits, below = self._splits(t)
-            feature = self._feature(t)[splits]
-            kinds = np.where(tree.missing_go_to_left[splits] != 0, SplitKind.LEFT, SplitKind.RIGHT)
-            parts.append((feature, tree.threshold[splits], kinds, below))
-        features, thresholds, kinds, children = (np.concatenate(part) for part in zip(*parts))
-        starts = np.append(0, np.cumsum(self.n_leaves - 1))
-        own = Splits(starts, features, thresholds, kinds, children, {})
-        return make_routes(own, single=True, strict=False, zero=-1.0, infinite=True)
+            missing_left = tree.missing_go_to_left[splits] != 0
+            features.append(self._feature(t)[splits])
+            thresholds.append(tree.threshold[splits])
+            kinds.append(np.where(missing_left, SplitKind.LEFT, SplitKind.RIGHT))
+            children.append(below)
+        nodes = Splits(
+            starts=np.append(0, np.cumsum(self.n_leaves - 1)),
+            features=np.concatenate(features),
+            thresholds=np.concatenate(thresholds),
+            kinds=np.concatenate(kinds),
+            children=np.concatenate(children),
+            outcomes={},
+        )
+        return make_routes(nodes, single=True, strict=False, zero=-1.0, infinite=True)
 
     def _splits(self, t: int) -> tuple[IntArray, NDArray[np.int32]]:
-        """Return the nodes of tree t that are splits, and their children (S_t, 2): splits, or ``~leaf``."""
-        tree, leaves = self._trees[t], self._inner[t]
-        left = tree.children_left
-        splits = np.flatnonzero(left >= 0)
-        number = np.empty(len(left), dtype=np.int32)
+        """Return the nodes of tree t that are splits, and their children (S_t, 2).
+
+        A child is the number of a split, or ``~leaf``.
+        """
+        tree = self._trees[t]
+        leaf_nodes = self._leaf_nodes[t]
+        splits = np.flatnonzero(tree.children_left >= 0)
+        number = np.empty(tree.node_count, dtype=np.int32)
         number[splits] = np.arange(len(splits))
-        number[leaves] = ~np.arange(len(leaves))
-        return splits, np.stack([number[left[splits]], number[tree.children_right[splits]]], axis=1)
+        number[leaf_nodes] = ~np.arange(len(leaf_nodes))
+        left = number[tree.children_left[splits]]
+        right = number[tree.children_right[splits]]
+        return splits, np.stack([left, right], axis=1)
 
     def ancestors(self) -> Ancestors:
         """Return the inner nodes of all trees, as parents of their leaves."""
         return Ancestors.of([self._splits(t)[1] for t in range(len(self._trees))])
 
     def _feature(self, t: int) -> NDArray[np.int64]:
-        """(nodes,): the column that each node of tree t looks at; any for leaves."""
-        own: NDArray[np.int64] = self._trees[t].feature
-        return (
-            own
-            if self._features is None
-            else self._features[t].astype(np.int64)[np.maximum(own, 0)]
-        )
+        """Return the column that each node of tree t looks at, any for leaves, (nodes,)."""
+        feature: NDArray[np.int64] = self._trees[t].feature
+        if self._features is None:
+            return feature
+        return self._features[t].astype(np.int64)[np.maximum(feature, 0)]
 
-    def _way(self, t: int) -> tuple[NDArray[Any], ...]:
-        """The nodes of tree t, as `Ways` takes them."""
+    def _node_arrays(self, t: int) -> tuple[NDArray[Any], ...]:
+        """Return the nodes of tree t, as `Ways` takes them."""
         tree = self._trees[t]
         return (
             tree.children_left,
@@ -162,21 +143,26 @@ class TreeStack:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but the routes, which are made again."""
+        """Return everything but the routes, which are made again."""
         return {name: value for name, value in vars(self).items() if name != "routes"}
 
     def leaves(self, rows: Any) -> NDArray[np.int32]:
-        """(n, T): which leaf of each tree the rows, an array or csr matrix in float32, fall into."""
-        found = np.empty((len(self._trees), rows.shape[0]), dtype=np.int32)
-        for t, (tree, inner) in enumerate(zip(self._trees, self._inner)):
+        """Return the leaf of each row in each tree, (n, T).
+
+        The rows are an array or csr matrix in float32.
+        """
+        leaves = np.zeros((len(self._trees), rows.shape[0]), dtype=np.int32)
+        if rows.shape[0] == 0:
+            return leaves.T
+        for t, (tree, leaf_nodes) in enumerate(zip(self._trees, self._leaf_nodes)):
             number = np.zeros(tree.node_count, dtype=np.int32)
-            number[inner] = np.arange(len(inner))
-            own = rows if self._features is None else rows[:, self._features[t]]
-            found[t] = number[tree.apply(own)] if rows.shape[0] else 0
-        return found.T
+            number[leaf_nodes] = np.arange(len(leaf_nodes))
+            tree_rows = rows if self._features is None else rows[:, self._features[t]]
+            leaves[t] = number[tree.apply(tree_rows)]
+        return leaves.T
 
     def fingerprint(self) -> str:
-        """Digest of splits, leaves and values."""
+        """Return a digest of splits, leaves and values."""
         digest = hashlib.sha256()
         for t, tree in enumerate(self._trees):
             for name in ("children_left", "children_right", "feature", "threshold", "value"):
@@ -186,95 +172,18 @@ class TreeStack:
         return digest.hexdigest()
 
 
-def stacked(
+def nodes_of_trees(
     sizes: Indices,
     children: NDArray[np.int64],
     values: FloatArray,
     signs: NDArray[np.int8],
     l2: float = 0.0,
 ) -> Nodes:
-    """The nodes of trees of these sizes (T,), their leaves numbered in the order of the nodes."""
-    ends = children[:, 0] < 0
-    leaf = np.where(ends, np.cumsum(ends) - 1, -1)
+    """Return the nodes of trees of these sizes (T,); leaves are numbered in their order."""
+    is_leaf = children[:, 0] < 0
+    leaf = np.where(is_leaf, np.cumsum(is_leaf) - 1, -1)
     starts = np.concatenate([[0], np.cumsum(sizes)])
     return Nodes(starts, children, leaf, np.full(len(leaf), l2), values, np.zeros(len(leaf)), signs)
-
-
-class SklearnAdapter(Defaults):
-    """Base of all adapters of scikit-learn's models.
-
-    Its trees look at the features in float32 and at targets and weights in float64: nothing is rounded on the way from
-    targets to predictions, so that exact weights meet predictions to the rounding of sums over many rows, 1e-9.
-    A leaf is a mean of its own rows, summed row after row: for a million of them the order of summation shows as 1e-13
-    of the largest, so leaves are held to 1e-12.
-    """
-
-    library = "scikit-learn"
-    residual_precision: type[np.floating[Any]] = np.float64
-    score_precision: type[np.floating[Any]] = np.float64
-    tolerance = 1e-9
-    leaf_tolerance = 1e-12
-    fingerprint: str
-
-    def __init__(self, model: Any):
-        self.n_features = number_of_features(model)
-        names = getattr(model, "feature_names_in_", None)
-        self.feature_names: list[str] | None = (
-            None if names is None else [str(name) for name in names]
-        )
-        # Rows reach the model as an array, so it must not look for names: it would warn.
-        self._model = as_it_is(model)
-        vars(self._model).pop("feature_names_in_", None)
-
-    @property
-    def model(self) -> Any:
-        """The adapter's own copy of the model, which takes rows as arrays, without names."""
-        return self._model
-
-    def predictions(self, X: Any) -> FloatArray:
-        """(n, K): what ``predict`` gives, ``predict_proba`` for classes."""
-        return self._predicted(self._model, self._rows(X))
-
-    def _predicted(self, model: Any, rows: Any) -> FloatArray:
-        """(n, K): what this model predicts for rows as it takes them."""
-        if self.label_classes is not None:
-            return np.concatenate(model.predict_proba(rows), axis=1)
-        predict = model.predict if self.classes is None else model.predict_proba
-        found = np.asarray(predict(rows), dtype=np.float64)
-        return found.reshape(rows.shape[0], self.n_outputs)
-
-    def _rows(self, X: Any) -> Any:
-        return numbers(X, np.float32)
-
-    def causes(self, what: str) -> str:
-        """The most likely reason for a disagreement in "counts", "weights" or "values"."""
-        return "\n".join(_CAUSES.get(what, _CAUSES["values"]))
-
-
-def as_it_is(model: Any) -> Any:
-    """The model, safe from a later fit of it, also one that goes on from this (warm_start, partial_fit).
-
-    What it has learnt is copied, as it may be kept in the user's own arrays (neighbours). Of trees only the lists are: trees are
-    large, and no fit changes one; where someone does, predictions show it.
-    """
-    kept = copy.copy(model)
-    trees = (
-        hasattr(model, "estimators_") or hasattr(model, "_predictors") or hasattr(model, "tree_")
-    )
-    for name, value in vars(model).items():
-        if name in ("estimators_", "_predictors"):
-            setattr(kept, name, copy.copy(value))
-        elif (
-            not trees and (name.startswith("_") or name.endswith("_")) and name != "L_"
-        ):  # of processes: predicts no mean
-            setattr(kept, name, copy.deepcopy(value))
-    return kept
-
-
-def no_offsets(rows: TrainingRows) -> None:
-    """scikit-learn's models start from no prediction of the caller's."""
-    if rows.totals.offset:
-        raise InputError("scikit-learn's models take no offsets (init_score): leave them out.")
 
 
 class StackAdapter(SklearnAdapter, TreeModel):
@@ -286,198 +195,264 @@ class StackAdapter(SklearnAdapter, TreeModel):
 
     @cached_property
     def fingerprint(self) -> str:  # type: ignore[override]
-        """Digest of the trees, made where it is asked for."""
+        """Return the digest of the trees, computed where it is needed."""
         return self._stack.fingerprint()
 
-    def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
-        """(n, T): which leaf of each tree every row falls into."""
+    def leaves(self, X: Any) -> LeafArray:
+        """Return the leaf of each row in each tree, (n, T)."""
         return self._stack.leaves(self._rows(X))
 
     @property
     def routes(self) -> Routes | Ways | None:
-        """The way of a row through every tree."""
+        """Return the routes of rows through all trees."""
         return self._stack.routes
 
     def table(self, X: Any) -> NDArray[np.floating[Any]] | None:
-        """The numbers in float32; of sparse rows zeros are numbers like others."""
+        """Return the numbers in float32; zeros of sparse rows are numbers like others."""
         rows = self._rows(X)
         return np.asarray(rows.toarray() if bool(sparse.issparse(rows)) else rows)
 
 
 class ForestAdapter(StackAdapter):
-    """A tree, a forest or bagged trees: the mean over trees of the weighted mean of the targets in a leaf.
+    """A tree, a forest or bagged trees: the mean over trees of the weighted means in the leaves.
 
-    A classifier's targets are one-hot. Given the weights that class_weight gives the rows, a leaf's probabilities are linear in
-    the one-hot targets. Balanced weights are counted again for the rows that a deletion leaves.
+    A classifier's targets are one-hot. Given the weights that class_weight gives the rows, a leaf's
+    probabilities are linear in the one-hot targets. Balanced weights are counted again for the rows
+    that a deletion leaves.
     """
 
     def __init__(self, model: Any):
-        single = not hasattr(model, "estimators_")
-        self._members: list[Any] = [model] if single else list(model.estimators_)
-        self._bagging = hasattr(model, "estimators_features_")
+        is_tree = not hasattr(model, "estimators_")
+        self._members: list[Any] = [model] if is_tree else list(model.estimators_)
+        self._is_bagging = hasattr(model, "estimators_features_")
         refuse(TREES, self._members[0])
-        features = list(model.estimators_features_) if self._bagging else None
+        features = list(model.estimators_features_) if self._is_bagging else None
         super().__init__(model, self._members, features)
-        self._sampled = self._bagging or (not single and bool(model.bootstrap))
-        # From scikit-learn 1.9 on forests (1.8 on bagging) draw rows with probabilities in proportion to their weights,
-        # which then do not enter the leaves. Such models keep the weights.
-        self.weights_drawn = self._sampled and hasattr(model, "_sample_weight")
-        if self._sampled:
+        self._is_sampled = self._is_bagging or (not is_tree and bool(model.bootstrap))
+        # From scikit-learn 1.9 on forests (1.8 on bagging) draw rows with probabilities in
+        # proportion to their weights, which then do not enter the leaves. Such models keep the
+        # weights.
+        self.weights_drawn = self._is_sampled and hasattr(model, "_sample_weight")
+        if self._is_sampled:
             self.fitted_rows = int(self._model._n_samples)
+            self._bagged = with_bags(self._model, self._members)
         elif getattr(self._model, "_sample_weight", None) is not None:
             self.fitted_rows = len(self._model._sample_weight)
-        if self._sampled:
-            self._bagged = with_bags(self._model, self._members)
-        classes = getattr(model, "classes_", None)
+        self._read_classes(getattr(model, "classes_", None))
+
+    def _read_classes(self, classes: Any) -> None:
+        """Read the outputs: numbers, classes, or the classes of several labels."""
         self.n_outputs = int(self._members[0].n_outputs_)
         if isinstance(classes, list):
-            self.label_classes = LabelClasses([owned(np.asarray(own)) for own in classes])
+            self.label_classes = LabelClasses([owned(np.asarray(names)) for names in classes])
             self.n_outputs = len(self.label_classes.names)
         elif classes is not None:
             self.classes = owned(np.asarray(classes))
             self.n_outputs = len(self.classes)
 
     def trees(self, rows: TrainingRows) -> list[BoostedFit]:
-        """The trees, all outputs together."""
-        no_offsets(rows)
+        """Return the trees as one entry for all outputs.
+
+        Trees of medians have one entry per output.
+        """
+        require_no_offsets(rows)
         n_trees = len(self._members)
         row_weights = self._row_weights(rows)
-        # Trees do not count rows of weight zero, and bagging may have counted a row as often as it was drawn.
-        positive = (
-            rows.totals.lightest > 0 if row_weights is None else bool(np.all(row_weights != 0))
-        )
-        counted = positive and not self._bagging
         omega = np.zeros((n_trees + 1, n_trees))
         omega[-1] = 1 / n_trees
-        samples, weights = self._stack.gather("n_node_samples", "weighted_n_node_samples")
+        shares = Coefficients(omega, np.zeros(n_trees + 1))
+        can_go_on = getattr(self._model, "warm_start", False)
         trees = BoostedFit(
             n_leaves=self._stack.n_leaves,
             leaf_values=self._values() / n_trees,
-            leaf_counts=samples.astype(np.int64) if counted else None,
-            leaf_weights=weights,
+            leaf_counts=self._counts(rows, row_weights),
+            leaf_weights=self._stack.gather("weighted_n_node_samples"),
             l2=np.zeros(int(self._stack.n_leaves.sum())),
-            schedule=Schedule.one_by_one(
-                np.full(n_trees, 1 / n_trees), Coefficients(omega, np.zeros(n_trees + 1))
-            ),
+            schedule=Schedule.one_by_one(np.full(n_trees, 1 / n_trees), shares),
             base=np.zeros(self.n_outputs),
             base_value=np.zeros(self.n_outputs),
             row_weights=row_weights,
             class_counts=self._class_counts(rows, row_weights),
-            sampler=self._sampler(rows) if self._sampled else None,
-            explain_mismatch=partial(refusal, STEPS)
-            if getattr(self._model, "warm_start", False)
-            else None,
+            sampler=self._sampler(rows) if self._is_sampled else None,
+            explain_mismatch=partial(refusal, STEPS) if can_go_on else None,
             nodes=self._nodes(),
             ancestors=self._stack.ancestors(),
         )
-        if getattr(self._members[0], "criterion", "") != "absolute_error":
-            return [trees]
+        if getattr(self._members[0], "criterion", "") == "absolute_error":
+            return self._medians(rows, trees)
+        return [trees]
+
+    def _medians(self, rows: TrainingRows, trees: BoostedFit) -> list[BoostedFit]:
+        """Return one entry per output of trees whose leaf values are medians."""
         require_rows(rows, "criterion", "absolute_error")
-        ranks = SklearnPercentile(
-            0.5, rows.weights if row_weights is None else row_weights, by_draws=True, averages=True
-        )
-        columns = None if self.n_outputs == 1 else np.arange(n_trees)
-        one = replace(trees, ranks=ranks, columns=columns, base=np.zeros(1), base_value=np.zeros(1))
-        return [replace(one, leaf_values=trees.leaf_values[:, [k]]) for k in range(self.n_outputs)]
+        weights = rows.weights if trees.row_weights is None else trees.row_weights
+        ranks = SklearnPercentile(0.5, weights, by_draws=True, averages=True)
+        columns = None if self.n_outputs == 1 else np.arange(len(self._members))
+        return [
+            replace(
+                trees,
+                leaf_values=trees.leaf_values[:, [k]],
+                ranks=ranks,
+                columns=columns,
+                base=np.zeros(1),
+                base_value=np.zeros(1),
+            )
+            for k in range(self.n_outputs)
+        ]
+
+    def _counts(
+        self, rows: TrainingRows, row_weights: FloatArray | None
+    ) -> NDArray[np.int64] | None:
+        """Return the number of rows of each leaf, (L,), as far as the model records it.
+
+        Trees do not count rows of weight zero, and bagging may have counted a row as often as it
+        was drawn.
+        """
+        if row_weights is None:
+            all_positive = rows.totals.lightest > 0
+        else:
+            all_positive = bool(np.all(row_weights != 0))
+        if self._is_bagging or not all_positive:
+            return None
+        return self._stack.gather("n_node_samples").astype(np.int64)
 
     def _nodes(self) -> Nodes | None:
-        """The nodes of trees with monotone constraints; these are stated for the second class, and hold reversed for the first.
+        """Return the nodes of trees with monotone constraints.
 
-        The middle of two raw means bounds what is below them, which are bounded themselves (sklearn/tree/_tree.pyx), but a
-        constrained split is only made where both are within the bounds of their parent.
+        Constraints are stated for the second class, and hold reversed for the first. The middle of
+        two raw means bounds what is below them, which are bounded themselves
+        (sklearn/tree/_tree.pyx), but a constrained split is only made where both are within the
+        bounds of their parent.
         """
-        signs = [getattr(member, "monotonic_cst", None) for member in self._members]
-        if not any(own is not None and np.any(own) for own in signs):
+        constraints = [getattr(member, "monotonic_cst", None) for member in self._members]
+        if not any(signs is not None and np.any(signs) for signs in constraints):
             return None
-        zeros = np.zeros(self.n_features)
-        way = 1 if self.classes is None else -1
-        given = [zeros if own is None else way * np.asarray(own, dtype=np.float64) for own in signs]
-        return self._stack.nodes(given, 1 / len(self._members))
+        direction = 1 if self.classes is None else -1
+        signs = []
+        for constraint in constraints:
+            if constraint is None:
+                signs.append(np.zeros(self.n_features))
+            else:
+                signs.append(direction * np.asarray(constraint, dtype=np.float64))
+        return self._stack.nodes(signs, 1 / len(self._members))
 
     def _values(self) -> FloatArray:
-        """(L, K): means of targets, or shares of classes."""
+        """Return means of targets, or shares of classes, (L, K)."""
+        values = self._stack.gather("value")
         if self.label_classes is not None:
-            values = self._stack.gather("value")[0]
-            sizes = [len(own) for own in self.label_classes.classes]
-            return np.concatenate(
-                [values[:, label, :size] for label, size in enumerate(sizes)], axis=1
-            )
+            sizes = [len(names) for names in self.label_classes.classes]
+            by_label = [values[:, label, :size] for label, size in enumerate(sizes)]
+            return np.concatenate(by_label, axis=1)
         if self.classes is None:
-            return np.asarray(self._stack.gather("value")[0][:, :, 0], dtype=np.float64)
+            return np.asarray(values[:, :, 0], dtype=np.float64)
         if all(len(member.classes_) == self.n_outputs for member in self._members):
-            return np.asarray(self._stack.gather("value")[0][:, 0, :], dtype=np.float64)
-        values = np.zeros((int(self._stack.n_leaves.sum()), self.n_outputs))
+            return np.asarray(values[:, 0, :], dtype=np.float64)
+        return self._shares_in_bags()
+
+    def _shares_in_bags(self) -> FloatArray:
+        """Return shares of classes, (L, K), where some bag has no row of some class."""
+        shares = np.zeros((int(self._stack.n_leaves.sum()), self.n_outputs))
         start = 0
-        for member in self._members:  # fitted on a bag that some class is not in
-            own = TreeStack([member.tree_]).gather("value")[0][:, 0, :]
-            values[start : start + len(own), np.asarray(member.classes_, dtype=np.intp)] = own
-            start += len(own)
-        return values
+        for member in self._members:
+            member_shares = TreeStack([member.tree_]).gather("value")[:, 0, :]
+            end = start + len(member_shares)
+            shares[start:end, np.asarray(member.classes_, dtype=np.intp)] = member_shares
+            start = end
+        return shares
 
     @property
     def weighs_classes(self) -> bool:  # type: ignore[override]
-        """Whether class_weight counts in the leaves; weights that rows were drawn by are held fixed with the draws."""
+        """Return whether class_weight counts in the leaves.
+
+        Weights by which rows were drawn are fixed together with the draws.
+        """
         return self._class_weight is not None
 
     @property
     def _class_weight(self) -> Any:
-        """The setting class_weight as far as it counts in the leaves; None: it does not."""
-        setting = getattr(self._members[0] if self._bagging else self._model, "class_weight", None)
+        """Return the setting class_weight as far as it counts in the leaves, else None."""
         if self.classes is None and self.label_classes is None:
             return None
-        is_drawn_by = self.weights_drawn and not self._bagging
-        return None if is_drawn_by and setting != "balanced_subsample" else setting
+        model = self._members[0] if self._is_bagging else self._model
+        setting = getattr(model, "class_weight", None)
+        is_drawn_by = self.weights_drawn and not self._is_bagging
+        if is_drawn_by and setting != "balanced_subsample":
+            return None
+        return setting
 
     @property
     def _balances_bags(self) -> bool:
-        """Whether each tree balances the classes of its own bag."""
-        return self._sampled and not self._bagging and self._class_weight == "balanced_subsample"
+        """Return whether each tree balances the classes of its own bag."""
+        is_forest = self._is_sampled and not self._is_bagging
+        return is_forest and self._class_weight == "balanced_subsample"
 
     @property
-    def _kept_weights(self) -> FloatArray | None:
-        """(N,): the weights of the leaves that the model keeps, those of classes included; None: it keeps none."""
-        kept = None if self._sampled else getattr(self._model, "_sample_weight", None)
-        return None if kept is None else np.asarray(kept, dtype=np.float64)
+    def _stored_weights(self) -> FloatArray | None:
+        """Return the weights of the leaves that the model stores, (N,), if it does.
+
+        They include those of classes.
+        """
+        if self._is_sampled or getattr(self._model, "_sample_weight", None) is None:
+            return None
+        return np.asarray(self._model._sample_weight, dtype=np.float64)
 
     def _row_weights(self, rows: TrainingRows) -> FloatArray | None:
-        """(N,): what rows count in the leaves, times how often they are drawn; None: their sample weights."""
-        ones = np.ones(rows.totals.n_rows) if self.weights_drawn and rows.totals.weighted else None
-        if self._class_weight is None or self._balances_bags:
-            return ones
-        kept = self._kept_weights
-        return self._weighed_classes(rows) if kept is None else kept
+        """Return what rows count in the leaves, (N,), times how often they are drawn.
 
-    def _weighed_classes(self, rows: TrainingRows) -> FloatArray:
-        """Return the weights (N,) of the rows with those of their classes, as a fit to these rows makes them."""
+        None stands for their sample weights.
+        """
+        if self._class_weight is None or self._balances_bags:
+            if self.weights_drawn and rows.totals.weighted:
+                return np.ones(rows.totals.n_rows)
+            return None
+        stored = self._stored_weights
+        return self._class_weights(rows) if stored is None else stored
+
+    def _class_weights(self, rows: TrainingRows) -> FloatArray:
+        """Return the weights of rows and classes, (N,), as a fit to these rows makes them."""
         from sklearn.utils.class_weight import compute_sample_weight
 
         if isinstance(self._class_weight, str):
             return self._balanced(rows).weights(np.ones(len(rows.targets), dtype=np.bool_))
+        factors = compute_sample_weight(self._class_weight, self._labels(rows))
+        factors = np.asarray(factors, dtype=np.float64)
+        if self.weights_drawn or rows.weights is None:
+            return factors
+        return rows.weights * factors
+
+    def _labels(self, rows: TrainingRows) -> NDArray[Any]:
+        """Return the rows' classes as the fit got them: names, or in bagging numbers."""
         if self.label_classes is not None:
-            labels = np.stack(
-                [own.astype(object) for own in self.label_classes.labels(rows.targets)], axis=1
-            )
-        else:
-            codes = rows.targets.argmax(axis=1)
-            labels = codes if self._bagging or self.classes is None else self.classes[codes]
-        factors = np.asarray(compute_sample_weight(self._class_weight, labels), dtype=np.float64)
-        weights = None if self.weights_drawn else rows.weights
-        return factors if weights is None else weights * factors
+            labels = [names.astype(object) for names in self.label_classes.labels(rows.targets)]
+            return np.stack(labels, axis=1)
+        codes = rows.targets.argmax(axis=1)
+        if self._is_bagging or self.classes is None:
+            return codes
+        return self.classes[codes]
+
+    def _label_codes(self, rows: TrainingRows) -> IntArray:
+        """Return the numbers of the rows' classes, (N,), or (N, labels)."""
+        if self.label_classes is not None:
+            return self.label_classes.codes(rows.targets)
+        return rows.targets.argmax(axis=1)
 
     def _balanced(self, rows: TrainingRows) -> ClassCounts:
-        """Return the rule of balanced classes; one that keeps the weights counts classes by the sample weights."""
-        labels = rows.targets.argmax(axis=1)[:, None]
-        if self.label_classes is not None:
-            labels = self.label_classes.codes(rows.targets)
-        labels = np.ascontiguousarray(labels, dtype=np.int64)
-        own = None if self.weights_drawn else rows.weights
-        own = np.ones(len(labels)) if own is None else np.asarray(own, dtype=np.float64)
-        return ClassCounts(labels, own, by_weight=self._kept_weights is not None)
+        """Return the rule of balanced classes.
+
+        A model that stores the weights counted the classes by the sample weights.
+        """
+        codes = self._label_codes(rows).reshape(len(rows.targets), -1)
+        if self.weights_drawn or rows.weights is None:
+            weights = np.ones(len(codes))
+        else:
+            weights = np.asarray(rows.weights, dtype=np.float64)
+        labels = np.ascontiguousarray(codes, dtype=np.int64)
+        return ClassCounts(labels, weights, by_weight=self._stored_weights is not None)
 
     def _class_counts(
         self, rows: TrainingRows, row_weights: FloatArray | None
     ) -> ClassCounts | None:
-        """Return how the weights of the leaves follow from the labels; None: they do not."""
+        """Return how the weights of the leaves follow from the labels; None if they do not."""
         if self._balances_bags:
             return UNKNOWN
         if not isinstance(self._class_weight, str) or row_weights is None:
@@ -486,84 +461,32 @@ class ForestAdapter(StackAdapter):
         return counts if counts.follows(row_weights) else UNKNOWN
 
     def counted_weights(self, rows: TrainingRows) -> FloatArray | None:
-        """Return what rows (N,) count in the leaves of a fit to them; None: their sample weights."""
+        """Return what rows (N,) count in the leaves of a fit to them.
+
+        None stands for their sample weights.
+        """
         if self._class_weight is None or self._balances_bags:
             return rows.weights
-        return self._weighed_classes(rows)
+        return self._class_weights(rows)
 
     def _sampler(self, rows: TrainingRows) -> BootstrapSampler:
+        """Return the sampler that draws the bags of the fit again."""
         from sklearn.utils.class_weight import compute_sample_weight
 
         def balanced(bag: Indices) -> FloatArray:
-            codes = rows.targets.argmax(axis=1)
-            if self.label_classes is not None:
-                codes = self.label_classes.codes(rows.targets)
-            return np.asarray(
-                compute_sample_weight("balanced", codes, indices=bag), dtype=np.float64
-            )
+            factors = compute_sample_weight("balanced", self._label_codes(rows), indices=bag)
+            return np.asarray(factors, dtype=np.float64)
 
-        by_bag = (
-            not self._bagging and getattr(self._model, "class_weight", None) == "balanced_subsample"
+        is_balanced = getattr(self._model, "class_weight", None) == "balanced_subsample"
+        sampler = partial(
+            BootstrapSampler,
+            f"the bags of scikit-learn's {type(self._model).__name__}",
+            rows.totals.n_rows,
+            lambda: bags(self._bagged),
+            balanced if is_balanced and not self._is_bagging else None,
         )
-        name = f"the bags of scikit-learn's {type(self._model).__name__}"
-        given = name, rows.totals.n_rows, lambda: bags(self._bagged), balanced if by_bag else None
         seeds: list[Any] = [getattr(member, "random_state", None) for member in self._members]
-        if self._bagging or self._bagged._sample_weight is not None or not all(map(is_seed, seeds)):
-            return BootstrapSampler(*given)
-        return BootstrapSampler(*given, seeds, int(self._bagged._n_samples_bootstrap))
-
-
-def bags_trees(model: Any) -> bool:
-    """Whether a fitted model of bagging has trees for members; a subclass of them may fit something else."""
-    kinds = {kind.__name__ for kind in type(model.estimators_[0]).__mro__}
-    trees = all(hasattr(member, "tree_") for member in model.estimators_)
-    return trees and bool(kinds & {"DecisionTreeRegressor", "DecisionTreeClassifier"})
-
-
-def is_seed(state: Any) -> bool:
-    """Whether a random state is a number that starts NumPy's generator."""
-    return isinstance(state, int) and 0 <= state < 1 << 32
-
-
-def bags(model: Any) -> Iterator[Indices]:
-    """The rows of each tree in turn, as ``estimators_samples_`` lists them, which would hold all at once."""
-    for drawn in model._get_estimators_indices():
-        yield drawn[1] if isinstance(drawn, tuple) else drawn
-
-
-def with_bags(model: Any, members: list[Any]) -> Any:
-    """The model as its bags can be drawn from it again."""
-    if not hasattr(model, "_sample_weight"):  # pickled before the version that keeps it
-        model = copy.copy(model)
-        model._sample_weight = None
-    if len(getattr(model, "_seeds", members)) == len(members):
-        return model
-    # Bagging with warm_start remembers the seeds of its last fit only; one stream gave all of them.
-    if not isinstance(model.random_state, (int, np.integer)):
-        raise UnsupportedModelError(
-            "warm_start",
-            "True",
-            "linear in the targets, but which rows its first trees were fitted on cannot be drawn again",
-            "Fit all trees at once, or with an integer random_state.",
-        )
-    model = copy.copy(model)
-    stream = np.random.RandomState(model.random_state)
-    model._seeds = stream.randint(np.iinfo(np.int32).max, size=len(members))
-    return model
-
-
-_CAUSES = {
-    "counts": (
-        OTHER_ROWS,
-        OTHER_COLUMNS,
-        "Settings were changed after the fit or between two fits with warm_start.",
-        "There are missing values and the model was fitted before scikit-learn 1.8, whose trees could split such rows otherwise "
-        "than they predict: fit again.",
-    ),
-    "weights": (OTHER_WEIGHTS,),
-    "values": (
-        OTHER_TARGETS,
-        "sample_weight is not what the fit was given.",
-        "The model was changed after its fit, or fitted in parts with other data or settings (warm_start).",
-    ),
-}
+        are_seeds = all(is_seed(seed) for seed in seeds)
+        if self._is_bagging or self._bagged._sample_weight is not None or not are_seeds:
+            return sampler()
+        return sampler(seeds, int(self._bagged._n_samples_bootstrap))

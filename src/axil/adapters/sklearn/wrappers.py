@@ -14,6 +14,13 @@ from axil.adapters.members import Member, ResidualModel, SumModel
 from axil.adapters.refusals import refuse
 from axil.adapters.searches import unwrapped
 from axil.adapters.sklearn.adapter import reader_of
+from axil.adapters.sklearn.base import (
+    SklearnAdapter,
+    bagged_numbers,
+    numbers,
+    protected_copy,
+    protected_for_arrays,
+)
 from axil.adapters.sklearn.boosting import StagesAfterInit
 from axil.adapters.sklearn.calibration import CalibratedEnsemble, ensemble_members
 from axil.adapters.sklearn.parts import (
@@ -24,7 +31,6 @@ from axil.adapters.sklearn.parts import (
 )
 from axil.adapters.sklearn.refusals import CALIBRATION, fits_init
 from axil.adapters.sklearn.side_by_side import read_exact
-from axil.adapters.sklearn.trees import SklearnAdapter, as_it_is, bagged_numbers, numbers
 from axil.arrays import FloatArray
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 from axil.inputs.copies import owned
@@ -43,7 +49,7 @@ def _voting(model: Any, inside: Read) -> SumModel:
     """The mean of the members' predictions, or of their probabilities, by the weights."""
     require_soft_voting(model)
     members = _read_members(inside, voting_members(model))
-    classes, kept = getattr(model, "classes_", None), as_it_is(model)
+    classes, kept = getattr(model, "classes_", None), protected_copy(model)
     predict = kept.predict if classes is None else kept.predict_proba
     return SumModel(
         predict, members, members[0].model, None if classes is None else owned(np.asarray(classes))
@@ -80,7 +86,7 @@ def _stacking(model: Any, inside: Read) -> SumModel:
         for name, estimator, coefficient in zip(used, model.estimators_, coefficients, strict=True)
     ]
     return SumModel(
-        as_it_is(model).predict,
+        protected_copy(model).predict,
         members,
         members[0].model,
         constant=float(np.ravel(last.intercept_)[0]),
@@ -97,7 +103,7 @@ def _each_output(model: Any, inside: Read) -> SumModel:
         )
         for k, estimator in enumerate(model.estimators_)
     ]
-    return SumModel(as_it_is(model).predict, members, members[0].model)
+    return SumModel(protected_copy(model).predict, members, members[0].model)
 
 
 class BaggingModel(SumModel):
@@ -145,10 +151,7 @@ def _bagging(model: Any, inside: Read) -> SumModel:
                 "one of its bags lacks some class, and axil reads such bags of trees alone",
                 "Fit with more rows in each bag, or explain the models of estimators_ one by one.",
             )
-    kept = as_it_is(model)
-    vars(kept).pop(
-        "feature_names_in_", None
-    )  # rows reach it as an array, so it must not look for names
+    kept = protected_for_arrays(model)
     predict = kept.predict if classes is None else kept.predict_proba
     names, read = None if classes is None else owned(np.asarray(classes)), bagged_numbers
     found = BaggingModel(predict, members, outer, names, read=read)
