@@ -223,7 +223,7 @@ def test_damaged_models_are_named_in_one_line(fails, folder, monkeypatch):
     def broken(*_):
         raise KeyError("leaf_value")
 
-    monkeypatch.setattr("axil.cli.commands.adapters.read", broken)
+    monkeypatch.setattr("axil.cli.request.adapters.read", broken)
     err = fails(
         f"check catboost.cbm {PLAIN}",
         "catboost.cbm was read but cannot be used (KeyError: 'leaf_value')",
@@ -231,7 +231,7 @@ def test_damaged_models_are_named_in_one_line(fails, folder, monkeypatch):
     assert err.count("\n") == 1
     monkeypatch.undo()
     monkeypatch.chdir(folder)
-    monkeypatch.setattr("axil.cli.commands.Explainer", broken)
+    monkeypatch.setattr("axil.cli.request.Explainer", broken)
     fails(
         f"check catboost.cbm {PLAIN}",
         "catboost.cbm was read but cannot be used on the rows of train.csv",

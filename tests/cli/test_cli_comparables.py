@@ -49,7 +49,7 @@ def sold_explainer():
 @pytest.mark.usefixtures("_sales")
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_similar(run, monkeypatch, suffix):
-    monkeypatch.setattr("axil.cli.comparables_commands.PART", 2)  # queries at a time, of three
+    monkeypatch.setattr("axil.cli.comparables.QUERIES_AT_A_TIME", 2)  # queries at a time, of three
     read = {"csv": pd.read_csv, "parquet": pd.read_parquet}[suffix]
     explainer, sales, homes = sold_explainer()
     code, out, _ = run(f"similar {SIMILAR} --out found.{suffix}")

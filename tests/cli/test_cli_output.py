@@ -28,15 +28,15 @@ from tests.cli.cli_models import DATA, EXPLAIN, N_TRAIN, PLAIN, TRAIN, X, Y, lig
     ],
 )
 def test_numbers_show_the_digits_of_the_largest(values, signed, expected):
-    assert screen.texts(np.array(values), signed) == expected
+    assert screen.as_texts(np.array(values), signed) == expected
 
 
 @pytest.mark.parametrize("kind", ["datetime64[ns]", "datetime64[us]", "datetime64[D]", object])
 def test_days_have_no_hours(kind):
     dates = np.array(["2022-03-26", "NaT"], dtype="datetime64[us]").astype(kind)
-    assert screen.texts(dates)[0] == "2022-03-26"
+    assert screen.as_texts(dates)[0] == "2022-03-26"
     noon = np.array(["2022-03-26T12:30"], dtype="datetime64[ns]")
-    assert screen.texts(noon) == ["2022-03-26 12:30:00"]
+    assert screen.as_texts(noon) == ["2022-03-26 12:30:00"]
 
 
 def test_output_is_the_same_every_time(run):
@@ -150,7 +150,7 @@ class Terminal(io.StringIO):
 
 
 def test_csv_has_no_formulas_and_json_no_infinity():
-    from axil.cli.written import Text, as_csv
+    from axil.cli.table_files import TextWriter, as_csv
 
     frame = pd.DataFrame(
         {
@@ -171,11 +171,11 @@ def test_csv_has_no_formulas_and_json_no_infinity():
         raise AssertionError(name)
 
     out = io.StringIO()
-    Text(out, "jsonl").add(frame)
+    TextWriter(out, "jsonl").add(frame)
     records = [json.loads(line, parse_constant=refuse) for line in out.getvalue().splitlines()]
     assert [record["=name"] for record in records] == [-1.5, None, None, None, 0.0, 1e300, 2.0]
     shown = Terminal()
-    Text(shown, "csv").add(frame.assign(label=HOSTILE))
+    TextWriter(shown, "csv").add(frame.assign(label=HOSTILE))
     assert "\x1b" not in shown.getvalue()
     assert shown.getvalue().count("\n") == 8
 
@@ -183,7 +183,7 @@ def test_csv_has_no_formulas_and_json_no_infinity():
 def test_the_csv_file_is_written_whole_or_not_at_all(run, fails, folder, monkeypatch):
     (folder / "kept.csv").write_text("before")
     monkeypatch.setattr(
-        "axil.cli.written.as_csv",
+        "axil.cli.table_files.as_csv",
         lambda *_, **__: (_ for _ in ()).throw(OSError(28, "No space left on device")),
     )
     fails(

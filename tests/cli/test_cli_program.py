@@ -42,7 +42,7 @@ def test_an_unexpected_error(fails, monkeypatch):
     def broken(*_):
         raise ZeroDivisionError("no idea")
 
-    monkeypatch.setattr("axil.cli.check.supports", broken)
+    monkeypatch.setattr("axil.cli.answers.supports", broken)
     fails(
         "check lightgbm.txt",
         "Unexpected error (please report it): ZeroDivisionError: no idea",

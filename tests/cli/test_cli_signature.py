@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 import axil
-from axil.cli import parameters
-from axil.cli.arguments import parser
+from axil.cli import options
+from axil.cli.commands import make_parser
 from tests.cli.cli_models import (
     FEATURES,
     MODELS,
@@ -122,7 +122,7 @@ OPTIONS = {
     **dict.fromkeys(("X_val", "y_val"), "validation"),
     **dict.fromkeys(("X_cal", "y_cal", "interval"), "calibration"),
     **dict.fromkeys(("path", "folder"), "out"),
-    **{"init_score": "offset", "drop": "rows", **parameters.NAMES, "rows": "rows"},
+    **{"init_score": "offset", "drop": "rows", **options.OPTION_NAMES, "rows": "rows"},
     ("combine", "by"): "mean-by",
     ("group", "groups"): "by",
     ("report", "rows"): "row-name",
@@ -130,7 +130,7 @@ OPTIONS = {
 
 
 def test_every_parameter_of_every_question_is_an_option():
-    commands = parser()._subparsers._group_actions[0].choices
+    _, commands = make_parser()
     questions = {
         name: one
         for name, one in inspect.getmembers(axil.Explainer, inspect.isfunction)

@@ -1,4 +1,4 @@
-"""The command line: `axil demo`, `axil explain`, `axil report` and the others of `arguments`."""
+"""The command line: `axil explain`, `axil report` and the other commands of `commands`."""
 
 from axil.cli.program import main
 

@@ -1,6 +1,6 @@
-"""`axil completion`: scripts with which bash, zsh and fish complete commands, options and their values.
+"""`axil completion`: scripts with which bash, zsh and fish complete commands, options and values.
 
-They are made from the parser itself and hold all words: pressing a key starts no Python.
+They are made from the parsers and hold all words: pressing a key starts no Python.
 """
 
 from __future__ import annotations
@@ -8,145 +8,154 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping
 
-FILES = ("FILE", "MODEL", "FOLDER", "DIRECTORY")  # metavars of what the file system completes
+FILE_NAMES = ("FILE", "MODEL", "FOLDER", "DIRECTORY")  # metavars that the file system completes
+
+BASH = """\
+# Completes axil in bash. Load it with:  source <(axil completion bash)
+_axil() {
+    local current="${COMP_WORDS[COMP_CWORD]}" before="${COMP_WORDS[COMP_CWORD-1]}" words=""
+    COMPREPLY=()
+    case "${COMP_WORDS[1]} $before" in
+%(values)s
+    esac
+    [ -n "$words" ] || case "${COMP_WORDS[1]} $current" in
+%(options)s
+    esac
+    [ "$COMP_CWORD" -gt 1 ] || words="%(names)s"
+    COMPREPLY=($(compgen -W "$words" -- "$current"))
+}
+complete -o bashdefault -o default -F _axil axil
+"""
+ZSH = """\
+#compdef axil
+# Completes axil in zsh. Load it with:  source <(axil completion zsh)
+_axil() {
+    local -a commands
+    commands=(
+%(commands)s
+    )
+    if (( CURRENT == 2 )); then
+        _describe command commands
+        return
+    fi
+    local command=$words[2]
+    shift words
+    (( CURRENT-- ))
+    case $command in
+%(cases)s
+    esac
+}
+if [ "$funcstack[1]" = "_axil" ]; then _axil "$@"; else compdef _axil axil; fi
+"""
 
 
-class Parser(argparse.ArgumentParser):
-    """A parser that shows what it takes, which argparse's own keeps to itself."""
+class CommandParser(argparse.ArgumentParser):
+    """A parser that lists its options, which argparse's own keeps to itself."""
 
     about = ""  #: one line on the command
 
     @property
     def options(self) -> list[argparse.Action]:
-        """The options, and arguments that stand by themselves, which have no names."""
+        """Return the options, and positional arguments, which have no names."""
         return self._actions
 
+    @property
+    def option_names(self) -> list[str]:
+        """Return the names of all options."""
+        return [name for option in self.options for name in option.option_strings]
 
-def script(parsers: Mapping[str, Parser], shell: str) -> str:
-    """The script for one of `SHELLS`, from the parser of each command."""
-    return SHELLS[shell](parsers)
+
+Parsers = Mapping[str, CommandParser]  #: of the commands, by name
 
 
-def _value(option: argparse.Action) -> str | None:
-    """The name of an option's value; None where it takes none."""
+def _value_name(option: argparse.Action) -> str | None:
+    """Return the name of an option's value; None where it takes none."""
     return None if option.nargs == 0 else str(option.metavar or option.dest)
 
 
-def _words(option: argparse.Action) -> str:
-    """The words that an option takes, where these are known."""
+def _choices(option: argparse.Action) -> str:
+    """Return the words that an option takes; empty where any will do."""
     return " ".join(str(word) for word in option.choices or ())
 
 
-def _bash(commands: Mapping[str, Parser]) -> str:
-    """The words for bash; where there are none it completes the names of files."""
-    names = " ".join([*commands, "--help", "--version"])
-    values, options = [], []
-    for command, one in commands.items():
-        for option in one.options:
-            places = "|".join(f'"{command} {name}"' for name in option.option_strings or (command,))
+def _bash(parsers: Parsers) -> str:
+    """Return the script for bash; where it has no words it completes the names of files."""
+    values = []
+    options = []
+    for command, parser in parsers.items():
+        for option in parser.options:
+            names = option.option_strings or (command,)
+            patterns = "|".join(f'"{command} {name}"' for name in names)
             if option.choices:
-                values.append(f'        {places}) words="{_words(option)}" ;;')
-            elif _value(option) and option.option_strings:
-                values.append(f"        {places}) return ;;")
-        own = " ".join(name for option in one.options for name in option.option_strings)
-        options.append(f'        "{command} -"*) words="{own}" ;;')
-    return "\n".join(
-        [
-            "# Completes axil in bash. Load it with:  source <(axil completion bash)",
-            "_axil() {",
-            '    local current="${COMP_WORDS[COMP_CWORD]}" before="${COMP_WORDS[COMP_CWORD-1]}" words=""',
-            "    COMPREPLY=()",
-            '    case "${COMP_WORDS[1]} $before" in',
-            *values,
-            "    esac",
-            '    [ -n "$words" ] || case "${COMP_WORDS[1]} $current" in',
-            *options,
-            "    esac",
-            f'    [ "$COMP_CWORD" -gt 1 ] || words="{names}"',
-            '    COMPREPLY=($(compgen -W "$words" -- "$current"))',
-            "}",
-            "complete -o bashdefault -o default -F _axil axil",
-            "",
-        ]
-    )
+                values.append(f'        {patterns}) words="{_choices(option)}" ;;')
+            elif _value_name(option) and option.option_strings:
+                values.append(f"        {patterns}) return ;;")
+        options.append(f'        "{command} -"*) words="{" ".join(parser.option_names)}" ;;')
+    names = " ".join([*parsers, "--help", "--version"])
+    return BASH % {"values": "\n".join(values), "options": "\n".join(options), "names": names}
 
 
-def _zsh(commands: Mapping[str, Parser]) -> str:
-    described = [
-        f"        {_quoted(f'{command}:{one.about}')}" for command, one in commands.items()
-    ]
+def _zsh(parsers: Parsers) -> str:
+    """Return the script for zsh."""
+    commands = []
     cases = []
-    for command, one in commands.items():
-        specs = [_spec(option) for option in one.options]
-        cases.append(f"        {command}) _arguments {' '.join(specs)} ;;")
-    return "\n".join(
-        [
-            "#compdef axil",
-            "# Completes axil in zsh. Load it with:  source <(axil completion zsh)",
-            "_axil() {",
-            "    local -a commands",
-            "    commands=(",
-            *described,
-            "    )",
-            "    if (( CURRENT == 2 )); then",
-            "        _describe command commands",
-            "        return",
-            "    fi",
-            "    local command=$words[2]",
-            "    shift words",
-            "    (( CURRENT-- ))",
-            "    case $command in",
-            *cases,
-            "    esac",
-            "}",
-            'if [ "$funcstack[1]" = "_axil" ]; then _axil "$@"; else compdef _axil axil; fi',
-            "",
-        ]
-    )
+    for command, parser in parsers.items():
+        commands.append(f"        {_quoted(f'{command}:{parser.about}')}")
+        arguments = " ".join(_zsh_arguments(option) for option in parser.options)
+        cases.append(f"        {command}) _arguments {arguments} ;;")
+    return ZSH % {"commands": "\n".join(commands), "cases": "\n".join(cases)}
 
 
-def _spec(option: argparse.Action) -> str:
-    """An option as zsh's _arguments takes it."""
-    about, value = option.help or "", _value(option)
-    for sign in "\\[]:":
-        about = about.replace(sign, f"\\{sign}")
-    words = f"({_words(option)})" if option.choices else "_files" if value in FILES else " "
-    taken = "" if value is None else f":{value.replace(':', ' ')}:{words}"
+def _zsh_arguments(option: argparse.Action) -> str:
+    """Return an option as zsh's _arguments takes it."""
+    value = _value_name(option)
+    argument = ""
+    if value is not None:
+        completion = " "
+        if option.choices:
+            completion = f"({_choices(option)})"
+        elif value in FILE_NAMES:
+            completion = "_files"
+        argument = f":{value.replace(':', ' ')}:{completion}"
     if not option.option_strings:
-        return _quoted(taken)
-    return " ".join(_quoted(f"*{name}[{about}]{taken}") for name in option.option_strings)
+        return _quoted(argument)
+    help = option.help or ""
+    for sign in "\\[]:":
+        help = help.replace(sign, f"\\{sign}")
+    return " ".join(_quoted(f"*{name}[{help}]{argument}") for name in option.option_strings)
 
 
-def _fish(commands: Mapping[str, Parser]) -> str:
+def _fish(parsers: Parsers) -> str:
+    """Return the script for fish."""
     lines = ["# Completes axil in fish. Load it with:  axil completion fish | source"]
-    for command, one in commands.items():
+    for command, parser in parsers.items():
         lines.append(
-            f"complete -c axil -f -n __fish_use_subcommand -a {command} -d {_quoted(one.about)}"
+            f"complete -c axil -f -n __fish_use_subcommand -a {command} -d {_quoted(parser.about)}"
         )
-        where = _quoted(f"__fish_seen_subcommand_from {command}")
-        for option in one.options:
-            words = f" -a {_quoted(_words(option))}" if option.choices else ""
-            value, named = _value(option), option.option_strings
-            if named:
-                takes = "" if value is None else " -r -F" if value in FILES else f" -x{words}"
-            else:
-                takes = " -F" if value in FILES else f" -f{words}"
-            names = "".join(
-                f" -l {name[2:]}" if name.startswith("--") else f" -s {name[1:]}" for name in named
-            )
-            lines.append(
-                f"complete -c axil -n {where}{names}{takes} -d {_quoted(option.help or '')}"
-            )
+        condition = _quoted(f"__fish_seen_subcommand_from {command}")
+        for option in parser.options:
+            names = ""
+            for name in option.option_strings:
+                names += f" -l {name[2:]}" if name.startswith("--") else f" -s {name[1:]}"
+            about = _quoted(option.help or "")
+            lines.append(f"complete -c axil -n {condition}{names}{_fish_value(option)} -d {about}")
     return "\n".join([*lines, ""])
 
 
+def _fish_value(option: argparse.Action) -> str:
+    """Return how fish completes the value of an option."""
+    value = _value_name(option)
+    words = f" -a {_quoted(_choices(option))}" if option.choices else ""
+    if not option.option_strings:
+        return " -F" if value in FILE_NAMES else f" -f{words}"
+    if value is None:
+        return ""
+    return " -r -F" if value in FILE_NAMES else f" -x{words}"
+
+
 def _quoted(text: str) -> str:
-    """Text between single quotes, for all three shells."""
+    """Return text between single quotes, for all three shells."""
     return "'" + " ".join(text.split()).replace("'", "'\\''") + "'"
 
 
-SHELLS: dict[str, Callable[[Mapping[str, Parser]], str]] = {
-    "bash": _bash,
-    "zsh": _zsh,
-    "fish": _fish,
-}
+SCRIPTS: dict[str, Callable[[Parsers], str]] = {"bash": _bash, "zsh": _zsh, "fish": _fish}

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from axil import adapters
-from axil.cli import commands, data, printed_answers
-from axil.cli.names import groups as groups_of
-from axil.cli.output import Output, lines_of
+from axil.cli import printed
+from axil.cli.data import FileRows, Roles
+from axil.cli.output import Output
+from axil.cli.request import Request, Subject
+from axil.cli.rows import row_groups
+from axil.cli.screen import table_lines
 from axil.errors import InputError
 from axil.explainer import Explainer
 
-INDEX, TARGET = "patient", "progression"
-N_ASKED = 5
+if TYPE_CHECKING:
+    import pandas as pd
+
+INDEX = "patient"
+TARGET = "progression"
+N_QUERIES = 5
 TOP = 5
 AGES = "40,50,60"  # where bands of ages end
 
 
-def run(arguments: argparse.Namespace, out: Any) -> int:
-    """Fit LightGBM on scikit-learn's diabetes data: 442 patients; the target is disease progression after a year."""
+def run(request: Request) -> None:
+    """Fit LightGBM on scikit-learn's diabetes data and explain five predictions."""
     try:
         from lightgbm import LGBMRegressor
         from sklearn.datasets import load_diabetes
@@ -29,48 +35,52 @@ def run(arguments: argparse.Namespace, out: Any) -> int:
         raise InputError(
             f"The demo needs {error.name}, which is not installed. Run: pip install 'axil[demo]'"
         ) from None
-    folder = None if arguments.save is None else _made(Path(arguments.save))
+    folder = None
+    if request.arguments.save is not None:
+        folder = _make_folder(Path(request.arguments.save))
     X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
-    y.name, X.index.name = TARGET, INDEX
+    y.name = TARGET
+    X.index.name = INDEX
     X_train, X_rest, y_train, y_rest = train_test_split(X, y, test_size=0.2, random_state=42)
     model = LGBMRegressor(n_estimators=100, num_leaves=8, learning_rate=0.05, n_jobs=1, verbose=-1)
     model.fit(X_train, y_train)
-    asked = X_rest.head(N_ASKED)
-
-    explainer = Explainer(model, X_train, y_train)
-    training = data.FileRows("scikit-learn's diabetes data", X_train, y_train)
-    question = commands.CommandSubject(
-        "LGBMRegressor", adapters.read(model), explainer, data.Roles(TARGET), training
+    queries = X_rest.head(N_QUERIES)
+    subject = Subject(
+        "LGBMRegressor",
+        adapters.read(model),
+        Explainer(model, X_train, y_train),
+        Roles(TARGET),
+        FileRows("scikit-learn's diabetes data", X_train, X_train[[]], y_train),
     )
-    _, shown = printed_answers.comparables(
-        question.by_position.iter(asked), X_train, asked, TOP, "weight", N_ASKED
-    )
-    answer = [
-        *printed_answers.on_screen(shown, asked),
+    explanations = subject.by_position.iter(queries)
+    _, answers = printed.comparables(explanations, X_train, queries, TOP, "weight", N_QUERIES)
+    lines = [
+        *printed.answer_lines(answers, queries),
         "",
-        *_by_age(explainer, training, asked.head(1)),
+        f"Query {queries.index[0]} by age of the training patients",
+        *_lines_by_age(subject, queries.head(1)),
     ]
-    after = [] if folder is None else _next(folder)
+    advice = []
     if folder is not None:
-        validation = X_rest.iloc[N_ASKED:], y_rest.iloc[N_ASKED:]
-        _save(folder, model.booster_, (X_train, y_train), asked, validation)
-    Output(out, quiet=arguments.quiet).say([question.proof], answer, [question.sentence], after)
-    return 0
+        model.booster_.save_model(folder / "model.txt")
+        X_train.assign(**{TARGET: y_train}).to_csv(folder / "train.csv")
+        validation = X_rest.assign(**{TARGET: y_rest}).iloc[N_QUERIES:]
+        validation.to_csv(folder / "validation.csv")
+        queries.to_csv(folder / "new.csv")
+        advice = _next_commands(folder)
+    output = Output(request.stream, quiet=request.arguments.quiet)
+    output.say([subject.verification], lines, [subject.note], advice)
 
 
-def _by_age(explainer: Explainer, training: data.FileRows, first: Any) -> list[str]:
-    """The first prediction once more, by the age of the patients that it comes from."""
-    codes, names = groups_of(training, "age", AGES)
-    table = explainer.group(first, codes)
+def _lines_by_age(subject: Subject, query: pd.DataFrame) -> list[str]:
+    """Return the lines of a table that splits a prediction by the age of the training patients."""
+    codes, names = row_groups(subject.training, "age", AGES)
+    table = subject.explainer.group(query, codes)
     table["group"] = names[table["group"].to_numpy()]
-    return [
-        f"Query {first.index[0]} by age of the training patients",
-        *lines_of(table.drop(columns="query")),
-    ]
+    return table_lines(table.drop(columns="query"))
 
 
-def _made(folder: Path) -> Path:
-    """The directory, made if it is not there."""
+def _make_folder(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
@@ -80,26 +90,16 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def _save(
-    folder: Path, booster: Any, training: tuple[Any, Any], asked: Any, validation: tuple[Any, Any]
-) -> None:
-    """The model and its data, as the other commands take them."""
-    booster.save_model(folder / "model.txt")
-    for name, (X, y) in {"train.csv": training, "validation.csv": validation}.items():
-        X.assign(**{TARGET: y}).to_csv(folder / name)
-    asked.to_csv(folder / "new.csv")
-
-
-def _next(folder: Path) -> list[str]:
-    """Commands to try on the files."""
-    common = (
+def _next_commands(folder: Path) -> list[str]:
+    """Return commands to try on the files."""
+    model = (
         f"{folder / 'model.txt'} --train {folder / 'train.csv'} --target {TARGET} --index {INDEX}"
     )
-    query = f"{common} --query {folder / 'new.csv'}"
+    query = f"{model} --query {folder / 'new.csv'}"
     return [
         f"The model and its data are in {folder}. Try next:",
-        f"  axil check {common}",
+        f"  axil check {model}",
         f"  axil explain {query}",
         f"  axil group {query} --by age --cut {AGES}",
-        f"  axil audit {common}",
+        f"  axil audit {model}",
     ]

@@ -1,4 +1,4 @@
-"""Where an answer goes: one set of options, and one style, for every command."""
+"""Where an answer goes: one set of options and one style of printing for every command."""
 
 from __future__ import annotations
 
@@ -7,137 +7,140 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TextIO
 
-from axil.cli import printed_answers, screen
-from axil.cli.written import FORMS, Text, opened
+from axil.cli.screen import table_lines, visible
+from axil.cli.table_files import FORMATS, TextWriter, table_writer
 from axil.errors import InputError, counted
-from axil.inputs import as_count, as_file
+from axil.inputs import as_file
 
-MOST_ON_SCREEN = 20  # predictions, or lines of a table; files and the other forms have them all
-PAGES = (".html", ".htm")
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST_ON_SCREEN = 20  # predictions, or lines of a table; files and the other formats have them all
+PAGE_ENDINGS = (".html", ".htm")
 
 
 @dataclass(frozen=True)
-class AnswerWords:
-    """The lines around an answer: the proof before it, what it is about, and what its numbers are."""
+class AnswerText:
+    """The lines around an answer."""
 
-    proof: str
-    title: str
-    note: str
-    left: int = 0  #: predictions that the screen does not show
-    called: str = "line"  #: what each line of the table is
-    about: str = ""  #: what these are of
+    verification: str  #: what the model is, and how well its replay agrees
+    title: str = ""  #: what the answer is about
+    note: str = ""  #: what its numbers mean
+    n_hidden: int = 0  #: predictions that the screen does not show
+    row_name: str = "line"  #: what a row of the table is
+    table_subject: str = ""  #: what the rows are about
 
 
 @dataclass(frozen=True)
 class Output:
     """Where the user wants an answer, checked before any work."""
 
-    out: Any  #: standard output
-    form: str | None = (
-        None  #: of what is printed: "table", "csv" or "json"; None: only where the answer is
-    )
-    table: Path | None = None  #: the file for it
-    page: Path | None = None
+    stream: TextIO  #: standard output
+    printed_format: str | None = None  #: "table", "csv", "json"; None prints only where files are
+    table_path: Path | None = None
+    page_path: Path | None = None
     quiet: bool = False
 
+    @classmethod
+    def of(cls, arguments: argparse.Namespace, stream: TextIO, has_page: bool) -> Output:
+        """Return the output that the options ask for; raise where the answer cannot go there."""
+        quiet = arguments.quiet
+        if arguments.out is None:
+            return cls(stream, arguments.format or "table", quiet=quiet)
+        path = as_file(arguments.out, "--out")
+        suffix = Path(arguments.out).suffix.lower()
+        if suffix in FORMATS:
+            return cls(stream, arguments.format, table_path=path, quiet=quiet)
+        if suffix in PAGE_ENDINGS and has_page:
+            return cls(stream, arguments.format, page_path=path, quiet=quiet)
+        endings = ".csv, .parquet, .json or .jsonl"
+        if has_page:
+            endings = ".csv, .parquet, .json, .jsonl or .html"
+        message = f"--out is {arguments.out}; expected a file that ends in {endings}."
+        if suffix in PAGE_ENDINGS:
+            message += " Pages are written by explain, group and intervals, and by report."
+        raise InputError(message)
+
     @property
-    def whole(self) -> bool:
-        """Whether more is wanted than the screen shows."""
-        return self.table is not None or self.page is not None or self.form in ("csv", "json")
+    def shows_all(self) -> bool:
+        """Return whether the answer has more rows than a screen shows."""
+        has_file = self.table_path is not None or self.page_path is not None
+        return has_file or self.printed_format in ("csv", "json")
 
     @property
     def wants_table(self) -> bool:
-        return self.table is not None or self.form is not None
+        """Return whether a table is wanted, rather than a page alone."""
+        return self.table_path is not None or self.printed_format is not None
 
     def give(
         self,
-        parts: Iterable[Any],
-        words: AnswerWords,
-        shown: Callable[[Any], list[str]] | None = None,
-        printed: Any = None,
-    ) -> int:
-        """Write the parts of a table to the file, print them in the form asked for, and give the exit code.
+        tables: Iterable[pd.DataFrame],
+        text: AnswerText,
+        to_lines: Callable[[pd.DataFrame], list[str]] | None = None,
+        printed_table: pd.DataFrame | None = None,
+    ) -> None:
+        """Write the tables to the file and print them in the format that the user chose.
 
-        ``shown`` makes lines for the screen from the first ones of the table. ``printed`` is what is printed, where that is not
-        the table that the file has.
+        Parameters
+        ----------
+        tables : iterable of pandas.DataFrame
+            The whole answer, one part after the other.
+        text : AnswerText
+            The lines around it.
+        to_lines : callable, optional
+            Makes the lines for the screen from the first rows of the table.
+        printed_table : pandas.DataFrame, optional
+            What is printed, where that is not the table in the file.
         """
-        first, lines = printed, 0
-        text = (
-            Text(self.out, "csv" if self.form == "csv" else "jsonl")
-            if self.form in ("csv", "json")
-            else None
-        )
-        with nullcontext() if self.table is None else opened(self.table) as file:
-            for part in parts if self.wants_table else ():
-                for writer in (file, text if printed is None else None):
-                    if writer is not None:
-                        writer.add(part)
-                first = part.head(MOST_ON_SCREEN) if first is None else first
-                lines += len(part)
-        if text is not None:
-            if printed is not None:
-                text.add(printed)
-            return 0
-        answer = (lines_of if shown is None else shown)(first) if self.form == "table" else []
-        left, what = words.left, "more prediction"
-        if shown is None and printed is None and self.table is None:
-            left, what = lines - MOST_ON_SCREEN, "more line"
-        has = (
-            " may have some: --out FILE or --format csv lists them"
-            if first is not None and not len(first)
-            else ""
-        )
-        more = (
-            [f"{counted(left, what)}{has or ': --out FILE or --format csv has them all'}."]
-            if left > 0
-            else []
-        )
-        if self.table is not None:
-            more.append(
-                f"{counted(lines, words.called)}{words.about} {'is' if lines == 1 else 'are'} in {self.table}."
-            )
-        if self.page is not None:
-            more.append(f"The page is in {self.page}.")
-        self.say([words.proof, words.title], answer, more, [words.note])
-        return 0
+        printer = None
+        if self.printed_format in ("csv", "json"):
+            printer = TextWriter(self.stream, "csv" if self.printed_format == "csv" else "jsonl")
+        first_rows = printed_table
+        n_rows = 0
+        with nullcontext() if self.table_path is None else table_writer(self.table_path) as file:
+            for table in tables if self.wants_table else ():
+                if file is not None:
+                    file.add(table)
+                if printer is not None and printed_table is None:
+                    printer.add(table)
+                if first_rows is None:
+                    first_rows = table.head(MOST_ON_SCREEN)
+                n_rows += len(table)
+        if printer is not None:
+            if printed_table is not None:
+                printer.add(printed_table)
+            return
+        lines: list[str] = []
+        if self.printed_format == "table" and first_rows is not None:
+            lines = (to_lines or table_lines)(first_rows)
+        hidden = f"{counted(text.n_hidden, 'more prediction')}" if text.n_hidden > 0 else ""
+        if to_lines is None and printed_table is None and self.table_path is None:
+            n_hidden = n_rows - MOST_ON_SCREEN
+            hidden = f"{counted(n_hidden, 'more line')}" if n_hidden > 0 else ""
+        after = []
+        if hidden and first_rows is not None and len(first_rows) == 0:
+            after.append(f"{hidden} may have some: --out FILE or --format csv lists them.")
+        elif hidden:
+            after.append(f"{hidden}: --out FILE or --format csv has them all.")
+        if self.table_path is not None:
+            verb = "is" if n_rows == 1 else "are"
+            rows = f"{counted(n_rows, text.row_name)}{text.table_subject}"
+            after.append(f"{rows} {verb} in {self.table_path}.")
+        if self.page_path is not None:
+            after.append(f"The page is in {self.page_path}.")
+        self.say([text.verification, text.title], lines, after, [text.note])
 
-    def say(self, before: list[str], answer: Sequence[str] = (), *after: list[str]) -> None:
-        """Print an answer and, unless nobody wants to read them, the lines around it; a blank line is between the two."""
-        texts = [] if self.quiet else [before, *after]
-        around = [[screen.visible(line, kept="\n") for line in part if line] for part in texts]
-        paragraphs = [part for part in (*around[:1], answer, *around[1:]) if part]
-        if paragraphs:
-            print("\n\n".join("\n".join(part) for part in paragraphs), file=self.out)
-
-
-def lines_of(
-    table: Any, spared: tuple[str, ...] = (), more: Iterable[screen.TextColumn] = ()
-) -> list[str]:
-    """The lines of a table on the screen; ``spared`` are columns that others need the room of, ``more`` further ones."""
-    columns = [
-        screen.column(name, table[name].to_numpy(), printed_answers.is_signed(name))
-        for name in table.columns
-    ]
-    return screen.fitted([*columns, *more], spared)
-
-
-def output_of(arguments: argparse.Namespace, out: Any, page: bool = False) -> Output:
-    """The output that the options ask for; raises where the answer cannot go there. ``page``: whether there is one of it."""
-    if getattr(arguments, "top", None) is not None:
-        as_count(arguments.top, "--top")
-    if arguments.out is None:
-        return Output(out, arguments.format or "table", quiet=arguments.quiet)
-    path, suffix = as_file(arguments.out, "--out"), Path(arguments.out).suffix.lower()
-    if suffix in FORMS:
-        return Output(out, arguments.format, table=path, quiet=arguments.quiet)
-    if suffix in PAGES and page:
-        return Output(out, arguments.format, page=path, quiet=arguments.quiet)
-    known = [".csv", ".parquet", ".json", ".jsonl", *([".html"] if page else [])]
-    said = f"--out is {arguments.out}; expected a file that ends in {', '.join(known[:-1])} or {known[-1]}."
-    raise InputError(
-        f"{said} Pages are written by explain, group and intervals, and by report."
-        if suffix in PAGES
-        else said
-    )
+    def say(self, before: Sequence[str], answer: Sequence[str] = (), *after: Sequence[str]) -> None:
+        """Print paragraphs with blank lines between them; only the answer where it is quiet."""
+        paragraphs: list[Sequence[str]] = [answer]
+        if not self.quiet:
+            around = [
+                [visible(line, kept="\n") for line in paragraph if line]
+                for paragraph in (before, *after)
+            ]
+            paragraphs = [around[0], answer, *around[1:]]
+        texts = ["\n".join(paragraph) for paragraph in paragraphs if paragraph]
+        if texts:
+            print("\n\n".join(texts), file=self.stream)

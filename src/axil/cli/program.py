@@ -1,4 +1,4 @@
-"""One run of the command: from its words to an exit code; no traceback unless asked for."""
+"""One run of the program: from its words to an exit code, with no traceback unless asked for."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import re
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TextIO
 
-from axil.cli.arguments import parser
+from axil.cli.commands import make_parser
 from axil.cli.data import Note
+from axil.cli.request import Request
 from axil.cli.screen import visible
 from axil.errors import (
     LONGEST,
@@ -23,7 +24,8 @@ from axil.errors import (
 )
 from axil.machine.progress import silent
 
-OPTIONS = {
+# Python names in messages of the library, and where they come from on the command line
+OPTION_BY_PARAMETER = {
     "X_train": "the features of --train",
     "y_train": "the column that --target names",
     "sample_weight": "the column that --weights names",
@@ -35,25 +37,34 @@ OPTIONS = {
     "out_of_fold": "--out-of-fold",
     "X_val": "the features of --validation",
     "init_score": "--offset",
-}  # of what messages of the library name
+}
 DONE, REFUSED, BAD_INPUT, UNEXPECTED, INTERRUPTED = 0, 1, 2, 3, 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command with these words (by default those of the shell) and give its exit code.
+    """Run a command and return its exit code.
 
-    0: done. 1: the model is refused, or the replay of its fit disagrees. 2: bad usage or input. 3: an unexpected error.
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        The words of the command; by default those of the shell.
+
+    Returns
+    -------
+    exit_code : int
+        0: done. 1: axil refuses the model, or the replay of its fit disagrees. 2: bad usage or
+        input. 3: an unexpected error.
     """
+    parser, _ = make_parser()
     try:
-        arguments = parser().parse_args(argv)
-    except SystemExit as stop:  # argparse has said why
+        arguments = parser.parse_args(argv)
+    except SystemExit as stop:  # argparse has printed why
         return int(stop.code or 0)
+    progress = silent() if arguments.quiet else contextlib.nullcontext()
     try:
-        with (
-            silent() if arguments.quiet else contextlib.nullcontext(),
-            _quiet_libraries(arguments.quiet) as out,
-        ):
-            return int(arguments.run(arguments, out))
+        with progress, _answer_stream(arguments.quiet) as stream:
+            command = arguments.command
+            return command.run(Request(command, arguments, stream)) or DONE
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
@@ -67,55 +78,60 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _report(error: Exception) -> int:
-    """The exit code of an error, once it has been put into words."""
+    """Print an error in words and return its exit code."""
     if isinstance(error, AxilError):
-        _say(str(error) + _in_options(str(error)))
-        return REFUSED if isinstance(error, (UnsupportedModelError, ExactnessError)) else BAD_INPUT
+        _say(str(error) + _options_sentence(str(error)))
+        is_refusal = isinstance(error, (UnsupportedModelError, ExactnessError))
+        return REFUSED if is_refusal else BAD_INPUT
     if isinstance(error, MemoryError):
         _say("there is not enough memory. Explain fewer rows at a time, or set --memory-limit.")
         return BAD_INPUT
     if isinstance(error, OSError):
         _say(f"{error.filename or 'a file'}: {error.strerror or error}.")
         return BAD_INPUT
-    lines = str(error).strip().splitlines()
+    lines = str(error).strip().splitlines() or ["no reason given"]
     _say(
-        f"Unexpected error (please report it): {type(error).__name__}: {lines[0] if lines else 'no reason given'}. "
+        f"Unexpected error (please report it): {type(error).__name__}: {lines[0]}. "
         "Run again with --debug to see where it happened."
     )
     return UNEXPECTED
 
 
-def _in_options(text: str) -> str:
-    """A last line that gives the options for the Python names in a message; empty where it has none."""
-    named = [
-        f"{name} is {option}" for name, option in OPTIONS.items() if re.search(rf"\b{name}\b", text)
+def _options_sentence(message: str) -> str:
+    """Return a line with the options for the Python names in a message; empty without any."""
+    options = [
+        f"{name} is {option}"
+        for name, option in OPTION_BY_PARAMETER.items()
+        if re.search(rf"\b{name}\b", message)
     ]
-    return f"\nOn the command line {', '.join(named)}." if named else ""
+    return f"\nOn the command line {', '.join(options)}." if options else ""
 
 
 def _say(text: str) -> None:
-    """Print a message of axil's: short, without control characters, and no line of it looks like another message."""
-    first, *rest = visible(shortened(text, LONGEST), kept="\n").split("\n")
-    print("\n  ".join([f"axil: {first}", *rest]), file=sys.stderr)
+    """Print a message: short, without control characters, further lines indented."""
+    lines = visible(shortened(text, LONGEST), kept="\n").split("\n")
+    print("\n  ".join([f"axil: {lines[0]}", *lines[1:]]), file=sys.stderr)
 
 
 @contextlib.contextmanager
-def _quiet_libraries(quiet: bool) -> Iterator[Any]:
-    """Standard output for the answer alone: what libraries print goes to standard error, and a warning is one line there.
+def _answer_stream(quiet: bool) -> Iterator[TextIO]:
+    """Yield standard output for the answer alone.
 
-    Where the user wants ``quiet``, the only warning left is that an answer is an approximation.
+    What libraries print goes to standard error, and a warning is one line there. Where the user
+    wants quiet, only warnings of approximations are printed.
     """
 
-    def warn(message: Any, category: type[Warning], *_: Any, **__: Any) -> None:
+    def print_warning(
+        message: Warning | str, category: type[Warning], *_: object, **__: object
+    ) -> None:
         if not quiet or issubclass(category, ApproximationWarning):
             _say(f"{'note' if issubclass(category, Note) else 'warning'}: {message}")
 
-    out = sys.stdout
-    if hasattr(out, "reconfigure"):
-        out.reconfigure(
-            errors="backslashreplace"
-        )  # a label that the terminal cannot show is no error
+    stream = sys.stdout
+    if hasattr(stream, "reconfigure"):
+        # A label that the terminal cannot show is no error.
+        stream.reconfigure(errors="backslashreplace")
     with warnings.catch_warnings(), contextlib.redirect_stdout(sys.stderr):
-        warnings.showwarning = warn
-        yield out
-    out.flush()
+        warnings.showwarning = print_warning
+        yield stream
+    stream.flush()

@@ -1,4 +1,4 @@
-"""The help of the commands."""
+"""Descriptions that `axil --help` and `axil COMMAND --help` print; other commands take theirs from a docstring."""
 
 ABOUT = """\
 Which training rows made a prediction, and by exactly how much.
@@ -29,56 +29,48 @@ Every command that gives a table takes --out FILE, whose ending says the form, -
 exit codes: 0 done; 1 the model is refused, or the replay of its fit disagrees; 2 bad usage or input;
 3 an unexpected error"""
 
-EXPLAIN = """\
+DESCRIPTIONS = {
+    "explain": """\
 Prints, for each row of the query file, the training rows of largest weight in its prediction, with their features.
 
   weight        how far the prediction would move if that row's target were one larger
   contribution  weight times target; over all training rows, with the intercept, they sum to the prediction
   factor        of a model fitted to logarithms: target to the power of its weight; they multiply to the prediction
 
-Both hold with the fitted structure held fixed: they do not say what a refit would do."""
-
-GROUP = """\
+Both hold with the fitted structure held fixed: they do not say what a refit would do.""",
+    "group": """\
 Prints, for each row of the query file, how much of its prediction comes from each group of training rows: the sums of their
 weights and contributions. Groups are the values of a column of the training file, or bands of a column of numbers (--cut).
 
   weight        how far the prediction would move if every target of the group were one larger
-  contribution  of weight times target; over all groups, with the intercept, they sum to the prediction"""
-
-COMPLETION = """\
+  contribution  of weight times target; over all groups, with the intercept, they sum to the prediction""",
+    "completion": """\
 Prints a script with which a shell completes commands, options and values. Put the line into the file that your shell reads first:
 
   bash  source <(axil completion bash)     in ~/.bashrc
   zsh   source <(axil completion zsh)      in ~/.zshrc, after compinit
-  fish  axil completion fish | source      in ~/.config/fish/config.fish"""
-
-DEMO = """\
+  fish  axil completion fish | source      in ~/.config/fish/config.fish""",
+    "demo": """\
 Fits LightGBM on scikit-learn's diabetes data (442 patients; the target is disease progression after a year) and shows which
-earlier patients made the predictions for five new ones."""
-
-CHECK = """\
+earlier patients made the predictions for five new ones.""",
+    "check": """\
 Says whether a model can be explained, and if not, which setting stands in the way. With --train and --target the fit is
-replayed on the data, and compared with the model leaf by leaf. The exit code is 0 where it can, 1 where it cannot."""
-
-COMPARE = """\
+replayed on the data, and compared with the model leaf by leaf. The exit code is 0 where it can, 1 where it cannot.""",
+    "compare": """\
 Prints, for each row of the query file, the prediction of the old model and of the new one, and what its change comes from:
-targets that changed, rows that were added, removed or kept, and new splits. Rows are matched by the labels of --index."""
-
-WRITE = """\
+targets that changed, rows that were added, removed or kept, and new splits. Rows are matched by the labels of --index.""",
+    "write": """\
 Writes the weights of all training rows in the prediction of each row of the query file, batch by batch; of a model that has
-pushes, these. A Parquet file has a line per prediction, a zarr folder an array."""
-
-REFITS = """\
+pushes, these. A Parquet file has a line per prediction, a zarr folder an array.""",
+    "refits": """\
 Fits the model again in earnest, splits and all, and prints how far the predictions of the query file scatter. A change that
 without or what-if finds and that is smaller than this scatter will not show in a retrained model. MODEL must hold the
-estimator with its settings: a .skops file, or a pickle with --trust."""
-
-REFIT = """\
+estimator with its settings: a .skops file, or a pickle with --trust.""",
+    "refit": """\
 Writes the model again, as a file of its own library, after some training rows are deleted, others are added, or targets are
 changed. Splits stay as they are, and all leaf values are those of the new rows; the new model is proven on them. It is no
-retraining: deleted rows had their part in the choice of the splits."""
-
-AUDIT = """\
+retraining: deleted rows had their part in the choice of the splits.""",
+    "audit": """\
 Ranks the training rows by how wrong their label looks, by what the other rows say of it. Needs no validation rows and no
 further fit.
 
@@ -89,9 +81,8 @@ further fit.
   suspect      the rows marked: of as many, at most a share --fdr has a right label
 
 Of classes: quality is the mean of the share of the row's class among the other rows in its leaves and of its probability
-without the row; expected is the class for which this mean is largest."""
-
-INTERVALS = """\
+without the row; expected is the class for which this mean is largest.""",
+    "intervals": """\
 Prints, for each row of the query file, an interval that holds its target with the probability --coverage.
 
   lower, upper  the ends of the interval
@@ -100,17 +91,16 @@ Prints, for each row of the query file, an interval that holds its target with t
 
 Calibrated with rows that the model was not fitted on (--calibration), with predictions of the training rows by fits without
 them (--out-of-fold), or, without either, with the out-of-bag rows of a forest. Coverage holds on average over rows like the
-calibration rows, not at every single row."""
-
-SIMILAR = """\
+calibration rows, not at every single row.""",
+    "similar": """\
 Gives the comparables of each row of the query file as one table: the training rows of largest weight in its prediction, with
 their features beside the query's own.
 
   share     of the absolute weight of all training rows, down to this row
-  adjusted  with --adjust: the row's target as the model moves it to the query, target + F(query) - F(row)"""
-
-REPORT = """\
+  adjusted  with --adjust: the row's target as the model moves it to the query, target + F(query) - F(row)""",
+    "report": """\
 Writes a folder of small pages in plain language, one for each row of the query file, and an index with a search: what the
 prediction is, which training rows carry it, how each differs, and with --calibration how sure it is.
 
-Run again after an interrupt it goes on where it was. A folder of other data or options is refused."""
+Run again after an interrupt it goes on where it was. A folder of other data or options is refused.""",
+}

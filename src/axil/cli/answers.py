@@ -1,0 +1,451 @@
+"""Commands on a model: read it with its data, call a method of `Explainer`, print the answer."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from axil import adapters, comparison, stability
+from axil.adapters import files
+from axil.cli import printed
+from axil.cli.options import Method, refuse
+from axil.cli.output import MOST_ON_SCREEN, AnswerText
+from axil.cli.request import Request, read_subject
+from axil.cli.rows import named_rows, row_groups
+from axil.cli.screen import table_lines
+from axil.cli.table_files import as_json
+from axil.errors import (
+    ExactnessError,
+    InputError,
+    UnsupportedModelError,
+    counted,
+)
+from axil.explainer import Explainer
+from axil.methods.audit import FAR
+from axil.methods.intervals.predictive import Predictive
+from axil.methods.intervals.training_errors import is_bagged
+from axil.methods.refit import made_of
+from axil.support import supports
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TOP = 10  # training rows per prediction
+ROWS = 20  # of a table about training rows
+COVERAGE = 0.9
+FILE_PARAMETERS = ("estimator", "y", "X_new", "sample_weight")  # of `refits`, which files have
+
+SUPPORT_TEXTS = {
+    "exact": "exact weights",
+    "additive": "no exact weights, but pushes that add up to the score",
+    "derivative": "no exact weights, but derivatives",
+    "no": "no exact weights",
+}
+VERIFIED_TEXTS = {  # of the kinds that the command line explains
+    "exact": "exact weights",
+    "additive": "pushes that add up to the score",
+}
+REPLAY_OPTIONS = ("weights", "offset", "index", "features", "inverse_func", "categorical")
+
+# The numbers of an array and its axes; that of outputs is there where these differ
+ARRAY_COLUMNS = {
+    "reach": ("weight", "query", "output", "row"),
+    "standard-error": ("standard_error", "query", "output"),
+    "leverage": ("leverage", "row", "output"),
+    "degrees-of-freedom": ("degrees_of_freedom", "output"),
+}
+
+
+def ask(request: Request) -> None:
+    """Call the method of `Explainer` that the command names, and print its table."""
+    command = request.command
+    method = command.method
+    output = request.output
+    subject = request.subject
+    parameters: dict[str, Any] = {}
+    file_title = ""
+    for name, rows in request.input_rows(method).items():
+        if name == "query":
+            parameters["X"] = rows.features
+        else:
+            parameters |= {"X_val": rows.features, "y_val": rows.target}
+        if "init_score" in inspect.signature(method).parameters:
+            parameters["init_score"] = rows.init_score
+        file_title = f"{counted(len(rows.features), f'{name} row')} of {rows.path}: "
+    parameters |= request.parameters(method)
+    if command.name == "removal" and not {"k", "groups"} & set(parameters):
+        parameters["k"] = TOP
+    explainer = subject.by_position if command.table_has_top else subject.explainer
+    table = getattr(explainer, method.__name__)(**parameters)
+    if command.name in ARRAY_COLUMNS:
+        table = _array_table(table, command.name, explainer, parameters)
+    title = f"{file_title}{command.about}"
+    if command.name == "audit":
+        title = _audit_title(table)
+    elif command.name in CHANGES:
+        n_predictions = counted(len(parameters["X"]), "prediction")
+        title = f"{n_predictions} {CHANGES[command.name](request, parameters)}"
+    text = subject.answer_text(title, table)
+    if command.table_has_top and "row" in table:
+        _give_training_rows(request, table, text)
+    else:
+        output.give([table], text)
+
+
+def _changed_rows(request: Request, parameters: dict[str, Any]) -> str:
+    n_rows = len(request.subject.training.features)
+    return f"without {int(parameters['rows'].sum())} of {n_rows} training rows"
+
+
+def _changed_targets(request: Request, parameters: dict[str, Any]) -> str:
+    labels = request.subject.training.features.index
+    n_changed = int(labels.isin(list(parameters["targets"])).sum())
+    return f"with {n_changed} of {len(labels)} targets changed"
+
+
+# What a prediction is compared with, in words
+CHANGES: dict[str, Callable[[Request, dict[str, Any]], str]] = {
+    "without": _changed_rows,
+    "what-if": _changed_targets,
+}
+
+
+def _audit_title(table: pd.DataFrame) -> str:
+    """Return how many labels look wrong and, for numbers, how far off they are."""
+    suspects = f"{int(table['suspect'].sum())} of {len(table)} labels"
+    if "studentised" not in table:
+        return f"{suspects} are not of the class expected; the most suspicious first"
+    n_far = int((table["quality"] < FAR).sum())
+    farthest = table["studentised"].abs().max()
+    return (
+        f"{suspects} look wrong; the most suspicious first. {n_far} have a quality below {FAR:g}, "
+        f"the farthest {farthest:.3g} usual residuals off"
+    )
+
+
+def _array_table(
+    answer: Any, command: str, explainer: Explainer, parameters: dict[str, Any]
+) -> pd.DataFrame:
+    """Return a row for each number of an array, and the standard errors of an estimate."""
+    import pandas as pd
+
+    value_name, *axes = ARRAY_COLUMNS[command]
+    values = answer
+    errors = None
+    if isinstance(answer, tuple):
+        values, errors = answer
+    if np.ndim(values) < len(axes):
+        axes.remove("output")
+    labels: dict[str, Any] = {"output": explainer.outputs, "row": explainer.index}
+    if "X" in parameters:
+        labels["query"] = parameters["X"].index
+    if "rows" in parameters:
+        labels["row"] = explainer.index[parameters["rows"]]
+    places = np.indices(np.shape(values))
+    columns = {}
+    for axis, axis_places in zip(axes, places):
+        columns[axis] = np.asarray(labels[axis])[axis_places.ravel()]
+    columns[value_name] = np.ravel(values)
+    if errors is not None:
+        columns["standard_error"] = np.ravel(errors)
+    return pd.DataFrame(columns)
+
+
+def _give_training_rows(request: Request, table: pd.DataFrame, text: AnswerText) -> None:
+    """Print a table about positions of training rows; files have all of it, with features."""
+    n_rows = request.arguments.top or ROWS
+    table, features = printed.with_labels(table, request.subject.training.features)
+    whole_table = printed.with_features(table, features)
+    columns = printed.feature_columns(features.head(n_rows))
+
+    def to_lines(_: pd.DataFrame) -> list[str]:
+        return table_lines(table.head(n_rows), further_columns=columns)
+
+    request.output.give([whole_table], text, to_lines, whole_table.head(n_rows))
+
+
+def explain(request: Request) -> None:
+    """Print the training rows of largest weight in each prediction."""
+    arguments = request.arguments
+    output = request.output
+    if not output.wants_table:
+        refuse(
+            "--by",
+            arguments.by,
+            "a page orders rows by weight, or by contribution where pushes add up to a score",
+            "Leave it out, or ask for a table too, with --format.",
+        )
+    subject = request.subject
+    rows = request.rows
+    queries = None
+    explanations: Iterable[Any]
+    if arguments.mean_by is None and arguments.coefficients is None:
+        queries = rows.features
+        n_predictions = len(queries)
+        printed_rows = rows if output.shows_all else rows.part(slice(MOST_ON_SCREEN))
+        init_score = printed_rows.init_score
+        explanations = subject.by_position.iter(printed_rows.features, init_score=init_score)
+        to_html: Method = partial(
+            subject.explainer.to_html, printed_rows.features, init_score=init_score
+        )
+    else:
+        sums = _sums(request)
+        explanation = subject.by_position.combine(rows.features, **sums)
+        n_predictions = len(explanation)
+        explanations = [explanation]
+        if output.page_path:
+            to_html = subject.explainer.combine(rows.features, **sums).to_html
+    if output.page_path:
+        to_html(output.page_path, **request.page_options)
+    if not output.wants_table:
+        output.give([], subject.answer_text())
+        return
+    table, answers = printed.comparables(
+        explanations,
+        subject.training.features,
+        queries,
+        arguments.top or TOP,
+        arguments.by,
+        MOST_ON_SCREEN,
+        arguments.per_class is not False,
+    )
+    n_hidden = n_predictions - MOST_ON_SCREEN if output.printed_format else 0
+    text = subject.answer_text(n_hidden=n_hidden)
+    output.give([table], text, lambda _: printed.answer_lines(answers, queries))
+
+
+def _sums(request: Request) -> dict[str, Any]:
+    """Return which sums of predictions to explain, as `Explainer.combine` takes them."""
+    arguments = request.arguments
+    parameters: dict[str, Any] = {"init_score": request.rows.init_score}
+    if arguments.coefficients in ("mean", "sum"):
+        parameters["coefficients"] = arguments.coefficients
+    elif arguments.coefficients is not None:
+        column = request.rows.column(arguments.coefficients, "--coefficients")
+        parameters["coefficients"] = column.to_numpy()
+    if arguments.mean_by is not None:
+        parameters["by"] = request.rows.column(arguments.mean_by, "--mean-by").to_numpy()
+    return parameters
+
+
+def group(request: Request) -> None:
+    """Print how much of each prediction comes from each group of training rows."""
+    arguments = request.arguments
+    output = request.output
+    explainer = request.subject.explainer
+    rows = request.rows
+    codes, names = row_groups(request.subject.training, arguments.group_by, arguments.cut)
+    if output.page_path:
+        explainer.to_html(
+            rows.features,
+            output.page_path,
+            groups=names[codes],
+            init_score=rows.init_score,
+            **request.page_options,
+        )
+    table = explainer.group(rows.features, codes, rows.init_score)
+    table["group"] = names[table["group"].to_numpy()]
+    title = (
+        f"{counted(len(rows.features), 'prediction')} by {arguments.group_by}: "
+        f"{counted(len(names), 'group')} of {len(codes)} training rows"
+    )
+    output.give([table], request.subject.answer_text(title))
+
+
+def write(request: Request) -> None:
+    """Write the weights of all training rows in every prediction."""
+    path = request.arguments.out
+    rows = request.rows
+    subject = request.subject
+    subject.explainer.write(rows.features, path, init_score=rows.init_score)
+    n_predictions = counted(len(rows.features), "prediction")
+    n_train = counted(len(subject.training.features), "training row")
+    request.output.say([subject.verification, f"{n_predictions} by {n_train} are in {path}"])
+
+
+def refits(request: Request) -> None:
+    """Print how far predictions move when the model is fitted again, splits and all."""
+    output = request.output
+    refitted = request.refits(**request.parameters(stability.refits, FILE_PARAMETERS))
+    title = repr(refitted).removeprefix("<axil.Stability: ").removesuffix(">")
+    table = refitted.table(**request.parameters(stability.Stability.table))
+    output.give([table], AnswerText(request.subject.verification, title))
+
+
+def refit(request: Request) -> None:
+    """Write the model refitted at its own splits, as a file of its library."""
+    arguments = request.arguments
+    subject = request.subject
+    training = subject.training
+    changes: dict[str, Any] = {}
+    if arguments.rows is not None or arguments.where is not None:
+        changes["drop"] = named_rows(training, arguments.rows, arguments.where)
+    changes |= request.parameters(Explainer.refit, skipped=("drop", "add"))
+    if arguments.add is not None:
+        added = subject.read_rows(arguments.add, with_target=True)
+        changes["add"] = (added.features, added.target, added.weights)
+        if added.offset is not None:
+            changes["add"] += (added.offset,)
+    if not changes:
+        raise InputError(
+            "There is nothing to change. Give --rows or --where, --add, --set or --sample-weight."
+        )
+    refitted = subject.explainer.refit(**changes)
+    files.save(refitted.model, arguments.out, arguments.model)
+    n_rows = counted(len(refitted.index), "row")
+    title = (
+        f"{arguments.out}: fitted again at the same splits to {n_rows}, "
+        f"{len(training.features)} before"
+    )
+    n_dropped = made_of(refitted).dropped
+    if n_dropped:
+        title += f"; {n_dropped} dropped"
+    request.output.say([subject.verification, title])
+
+
+def compare(request: Request) -> None:
+    """Print why predictions changed from an old model to a new one."""
+    arguments = request.arguments
+    output = request.output
+    old_names = {"model": arguments.old, "train": arguments.train_old}
+    old = read_subject(argparse.Namespace(**vars(arguments) | old_names))
+    new = request.subject
+    rows = request.rows
+    change = comparison.compare(
+        old.explainer, new.explainer, rows.features, init_score=rows.init_score
+    )
+    if output.page_path:
+        change.to_html(output.page_path, **request.page_options)
+    table = change.table() if arguments.top is None else change.top(arguments.top)
+    title = repr(change).removeprefix("<axil.Comparison: ").removesuffix(">")
+    text = AnswerText(f"{old.verification}\n{new.verification}", title, new.note)
+    output.give([table], text, partial(table_lines, first_to_go=("base",)))
+
+
+def intervals(request: Request) -> None:
+    """Print prediction intervals."""
+    arguments = request.arguments
+    output = request.output
+    predictive = calibrated(request, arguments.groups, arguments.method)
+    rows = request.rows
+    coverage = COVERAGE if arguments.coverage is None else arguments.coverage
+    settings: dict[str, Any] = {
+        "coverage": coverage,
+        "symmetric": not arguments.skewed,
+        "init_score": rows.init_score,
+    }
+    if output.page_path:
+        predictive.to_html(rows.features, output.page_path, **settings, **request.page_options)
+    if arguments.groups is not None:
+        settings["groups"] = rows.column(arguments.groups, "--groups").to_numpy()
+    table = predictive.interval(rows.features, **settings)
+    title = (
+        f"{100 * coverage:.6g} % intervals of {counted(len(rows.features), 'prediction')}; "
+        f"{predictive.n_calibration} calibration rows, {predictive.source}"
+    )
+    output.give([table], request.subject.answer_text(title, table))
+
+
+def calibrated(
+    request: Request, groups: str | None = None, method: str | None = None
+) -> Predictive:
+    """Calibrate intervals with what the user gives, within the groups of a column."""
+    arguments = request.arguments
+    explainer = request.subject.explainer
+    rows = request.subject.training
+    parameters: dict[str, Any] = {"out_of_fold": rows.out_of_fold}
+    if method is not None:
+        parameters["method"] = method
+    if arguments.calibration is not None:
+        rows = request.subject.read_rows(arguments.calibration, with_target=True)
+        parameters |= {
+            "X_cal": rows.features,
+            "y_cal": rows.target,
+            "init_score": rows.init_score,
+        }
+    elif (
+        arguments.out_of_fold is None
+        and explainer.kind == "exact"
+        and not is_bagged(explainer._model)
+    ):
+        raise InputError(
+            "There is nothing to calibrate with, as this model is no forest whose trees leave rows "
+            "out. Give rows that it was not fitted on with --calibration, or a column of "
+            "out-of-fold predictions with --out-of-fold."
+        )
+    if groups is not None:
+        parameters["groups"] = rows.column(groups, "--groups").to_numpy()
+    predictive: Predictive = explainer.calibrate(**parameters)
+    return predictive
+
+
+def check(request: Request) -> int:
+    """Print whether a model can be explained; return 0 where it can, 1 where it cannot."""
+    arguments = request.arguments
+    if (arguments.train is None) != (arguments.target is None):
+        present, missing = "--train", "--target"
+        if arguments.train is None:
+            present, missing = missing, present
+        raise InputError(
+            f"{present} was given without {missing}; give both to replay the fit, or neither."
+        )
+    if arguments.train is None:
+        record, text = _check_settings(request)
+    else:
+        record, text = _check_fit(request)
+    if arguments.format == "json":
+        text = as_json(record)
+    else:
+        text = f"{arguments.model}: {text}"
+    print(text, file=request.stream)
+    return 0 if record["explained"] else 1
+
+
+def _check_settings(request: Request) -> tuple[dict[str, Any], str]:
+    """Check a model without its training data; return a record and its text."""
+    arguments = request.arguments
+    for name in REPLAY_OPTIONS:
+        refuse(
+            f"--{name.replace('_', '-')}",
+            getattr(arguments, name),
+            "without --train and --target no fit is replayed",
+            "Give these two as well, or leave it out.",
+        )
+    model = files.load(arguments.model, arguments.trust)
+    with files.usable(arguments.model), suppress(UnsupportedModelError):
+        adapters.read(model)  # raises where the file is damaged
+    support = supports(model)
+    record = _check_record(request, support.kind, support.setting, support.reason)
+    return record, f"{SUPPORT_TEXTS[support.kind]}\n{support.reason}"
+
+
+def _check_fit(request: Request) -> tuple[dict[str, Any], str]:
+    """Check a model by replaying its fit; return a record and its text."""
+    try:
+        explainer = request.subject.explainer
+    except (UnsupportedModelError, ExactnessError) as error:
+        if request.arguments.format != "json":
+            raise
+        return _check_record(request, "no", getattr(error, "setting", None), str(error)), ""
+    text = f"{VERIFIED_TEXTS[explainer.kind]}, proven on {request.arguments.train}"
+    record = _check_record(request, explainer.kind, None, f"{text[0].upper()}{text[1:]}.")
+    if not request.arguments.quiet:
+        text += f"\n{explainer.verification}"
+    return record, text
+
+
+def _check_record(request: Request, kind: str, setting: str | None, reason: str) -> dict[str, Any]:
+    return {
+        "model": request.arguments.model,
+        "train": request.arguments.train,
+        "explained": kind in VERIFIED_TEXTS,
+        "kind": kind,
+        "setting": setting,
+        "reason": reason,
+    }

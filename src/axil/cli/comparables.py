@@ -1,0 +1,216 @@
+"""`axil similar` and `axil report`: comparables as one table, or as a folder of pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from axil.cli.answers import TOP, calibrated
+from axil.cli.data import FileRows, as_dates
+from axil.cli.options import refuse
+from axil.cli.request import Request
+from axil.cli.rows import comma_separated, marked_rows, number_or_word
+from axil.cli.screen import table_lines, visible
+from axil.errors import InputError, counted, meant, shown
+from axil.explainer import Explainer
+from axil.machine.blocks import spans
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+QUERIES_AT_A_TIME = 20_000  # whose table is in memory
+QUERIES_ON_SCREEN = 2
+FIRST_TO_GO = ("share", "contribution", "factor", "adjusted (all)", "rank", "prediction", "weight")
+# Parameters that are read here, because they depend on several options
+READ_HERE = (
+    "folder",
+    "target",
+    "interval",
+    "names",
+    "beside",
+    "within",
+    "asof",
+    "among",
+    "out_of_fold",
+)
+
+
+def similar(request: Request) -> None:
+    """Print the comparables of each explained row, as one table."""
+    output = request.output
+    subject = request.subject
+    choice = _choice(request)
+    rows = choice.queries
+    parameters: dict[str, Any] = {
+        "k": TOP,
+        "columns": list(rows.features.columns),  # without the columns of options
+        **choice.parameters,
+        **request.parameters(Explainer.similar, READ_HERE),
+        **_suspect_predictions(request, default="keep"),
+    }
+    n_queries = len(rows.features)
+    n_printed = n_queries if output.shows_all else min(n_queries, QUERIES_ON_SCREEN)
+
+    def tables() -> Iterator[pd.DataFrame]:
+        for span in spans(n_printed, QUERIES_AT_A_TIME):
+            part = rows.part(span)
+            yield subject.explainer.similar(
+                part.features,
+                beside=(choice.training_columns, choice.query_columns.iloc[span]),
+                init_score=part.init_score,
+                **parameters,
+            )
+
+    by = request.arguments.by
+    order = "of largest weight in each"
+    if by == "leaves" or (by is None and subject.explainer._model.is_boosted):
+        order = f"that {'shares' if parameters['k'] == 1 else 'share'} most leaves with each"
+    predictions = counted(n_queries, "prediction")
+    text = subject.answer_text(
+        f"{predictions} and the {counted(parameters['k'], 'training row')} {order}",
+        n_hidden=n_queries - n_printed,
+        row_name="comparable",
+        table_subject=f" of {predictions}",
+    )
+    output.give(tables(), text, partial(table_lines, first_to_go=FIRST_TO_GO))
+
+
+def report(request: Request) -> None:
+    """Write a page per explained row, and an index."""
+    arguments = request.arguments
+    output = request.output
+    has_intervals = arguments.calibration is not None or arguments.out_of_fold is not None
+    if not has_intervals:
+        refuse(
+            "--coverage",
+            arguments.coverage,
+            "it is of intervals, and there is nothing to calibrate them with",
+            "Give --calibration or --out-of-fold, or leave it out.",
+        )
+    subject = request.subject
+    predictive = calibrated(request) if has_intervals else None
+    choice = _choice(request)
+    frames = (choice.queries.features, choice.training_columns, choice.query_columns)
+    columns = {name for frame in frames for name in frame}
+    names = {name: text for name, text in _column_texts(arguments.names).items() if name in columns}
+    written = subject.explainer.report(
+        choice.queries.features,
+        arguments.out,
+        names=names,
+        target=arguments.target_name or arguments.target,
+        interval=predictive,
+        beside=(choice.training_columns, choice.query_columns),
+        init_score=choice.queries.init_score,
+        **choice.parameters,
+        **request.parameters(Explainer.report, READ_HERE),
+        **_suspect_predictions(request, default="mark"),
+    )
+    title = (
+        f"{counted(written.pages, 'page')}, {written.written} of them new. "
+        f"Begin with {written.index}"
+    )
+    if written.unlisted:
+        title += f"\nNo training row meets the conditions for {written.unlisted} of the new pages"
+    answer = [visible(str(written.index))] if arguments.quiet else []
+    output.say([subject.verification, title], answer, [subject.note])
+
+
+def _suspect_predictions(request: Request, default: str) -> dict[str, Any]:
+    """Return the out-of-fold predictions by which training rows are audited, if they are."""
+    if request.arguments.out_of_fold is None:
+        return {}
+    if (request.arguments.suspects or default) == "keep":
+        return {}
+    return {"out_of_fold": request.subject.training.out_of_fold}
+
+
+@dataclass(frozen=True)
+class ComparableChoice:
+    """The rows to explain, further columns of the files, and which training rows may be listed."""
+
+    queries: FileRows
+    training_columns: pd.DataFrame  #: that options name and that are no features
+    query_columns: pd.DataFrame
+    parameters: dict[str, Any]  #: "within", "asof" and "among"
+
+
+def _choice(request: Request) -> ComparableChoice:
+    """Read the options on which training rows may be listed and what is shown of them."""
+    arguments = request.arguments
+    training = request.subject.training
+    queries = request.rows
+    has_date = arguments.asof is not None
+    within = None if arguments.within is None else _within(arguments.within, has_date)
+    near_column = within[0] if isinstance(within, tuple) else within
+    asof_column = arguments.asof if arguments.asof in queries.column_names else None
+    names = [
+        *comma_separated(arguments.columns),
+        *comma_separated(getattr(arguments, "map", None))[:2],
+        *comma_separated(getattr(arguments, "search", None)),
+        *(name for name in (near_column, asof_column, arguments.distinct) if name),
+    ]
+    _require_columns(request, names)
+    columns = []
+    for rows in (training, queries):
+        frame = rows.others[[name for name in rows.others.columns if name in names]].copy()
+        for column, option in ((near_column, "--within"), (asof_column, "--asof")):
+            if column in frame:
+                frame[column] = as_dates(frame[column], rows.path, option)
+        columns.append(frame)
+    asof: float | str | None = asof_column
+    if asof is None:
+        asof = _date_or_number(training, arguments.asof, near_column)
+    among = None
+    if arguments.among is not None:
+        among = marked_rows(training, arguments.among, "--among")
+    parameters = {"within": within, "asof": asof, "among": among}
+    return ComparableChoice(queries, columns[0], columns[1], parameters)
+
+
+def _require_columns(request: Request, names: list[str]) -> None:
+    """Refuse columns that neither file has, also those of --names."""
+    training = request.subject.training
+    queries = request.rows
+    known = {*training.column_names, *queries.column_names}
+    for name in (*names, *_column_texts(getattr(request.arguments, "names", None))):
+        if name not in known:
+            raise InputError(
+                f"The options name {shown(name)}, which neither {training.path} nor {queries.path} "
+                f"has. {training.columns_sentence}{meant(name, known)}"
+            )
+
+
+def _column_texts(text: str | None) -> dict[str, str]:
+    """Return what columns are called on pages, from such as area=Floor area,built=Built."""
+    texts = {}
+    for pair in comma_separated(text):
+        name, sign, column_text = pair.partition("=")
+        if not sign:
+            raise InputError(
+                f"--names is {shown(text)}; expected such as area=Floor area,built=Built."
+            )
+        texts[name.strip()] = column_text.strip()
+    return texts
+
+
+def _within(text: str, may_be_column: bool) -> str | tuple[str, float | str]:
+    """Return a column and a distance, or the column where that may stand alone."""
+    column, _, distance = (word.strip() for word in text.rpartition(","))
+    if may_be_column and not column:
+        return distance
+    if not column or not distance:
+        raise InputError(
+            f"--within is {shown(text)}; expected a column and a distance, such as sale_date,3Y or "
+            "area,20."
+        )
+    return column, number_or_word(distance)
+
+
+def _date_or_number(training: FileRows, text: str | None, column: str | None) -> float | str | None:
+    """Return a date as text; a number where the column of --within holds numbers."""
+    if text is None or column is None:
+        return text
+    is_numeric = training.column(column, "--within").dtype.kind in "biuf"
+    return number_or_word(text) if is_numeric else text
