@@ -161,7 +161,6 @@ STEPS = {name for name in QUESTIONS if name.startswith("removal")} | {
 }
 PARTS = {
     "similar(beside=)",
-    "similar(tree_weights=)",
     "what_if",
     "reach",
     "removal(greedy=True)",
@@ -196,7 +195,7 @@ REFUSED = {
     ("counts", "memory"): WEIGHTED,
     ("logistic", "memory"): WEIGHTED | STEPS | {"similar(tree_weights=)", "save"},
     ("boosting", "dask"): PARTS,
-    ("forest", "dask"): PARTS | {"calibrate"},
+    ("forest", "dask"): PARTS | {"similar(tree_weights=)", "calibrate"},
     ("two classes", "dask"): WEIGHTED | PARTS | ACCOUNT,
     ("three classes", "dask"): WEIGHTED | PARTS | ACCOUNT,
     ("counts", "dask"): WEIGHTED | PARTS | ACCOUNT,

@@ -229,3 +229,23 @@ def test_a_column_of_single_precision_is_measured_as_in_memory():
             axil.InputError, match="year of the training rows holds numbers, and asof dates"
         ):
             one.similar(queries, 5, within="year", asof=np.datetime64("2001-01-01"))
+
+
+@pytest.mark.parametrize("rule", ["variance", "error", "improved"])
+@pytest.mark.parametrize("kind", ["numbers", "classes"])
+def test_trees_count_by_the_same_rules(kind, rule, frames):
+    if kind == "numbers":
+        rows, over, here = frames
+        queries = rows.iloc[[5, 17, 200]]
+    else:
+        queries, dear = QUERIES, (Y.median() < Y).astype(int)
+        model = lgb.LGBMClassifier(n_estimators=8, num_leaves=5, n_jobs=1, verbose=-1).fit(X, dear)
+        here = axil.Explainer(model, X, dear)
+        with dask.config.set(scheduler="synchronous"):
+            over = axil.Explainer(model, partitioned(X), partitioned(dear))
+    for own in ({}, {"sign": "for"}):
+        with dask.config.set(scheduler="synchronous"):
+            found = over.similar(queries, 4, [], by="leaves", tree_weights=rule, **own)
+        expected = here.similar(queries, 4, [], by="leaves", tree_weights=rule, **own)
+        np.testing.assert_allclose(found["similarity"], expected["similarity"], rtol=1e-10)
+        assert found.attrs["axil"] == expected.attrs["axil"]

@@ -166,7 +166,7 @@ _PARTITIONS: dict[str, Refusal] = {
                 "to_html of intervals",
             ),
             *("refit", "derivatives", "weight_derivatives", "weights", "similar(beside=)"),
-            *("similar(tree_weights=)", "removal(greedy=True)"),
+            "removal(greedy=True)",
         ),
         ELSEWHERE,
         IN_MEMORY,

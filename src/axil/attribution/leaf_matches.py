@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.arrays import FloatArray, LeafArray
+from axil.arrays import FloatArray, IntArray, LeafArray
 from axil.kernels import Backend, Cells, Rows
 from axil.kernels.choose import host_backend
 from axil.structure import Structure
@@ -26,6 +26,37 @@ def leaf_rows(structures: Sequence[Structure], based: int, backend: Backend) -> 
     return found
 
 
+def tree_spreads(n_rows: IntArray, added: FloatArray, starts: IntArray) -> FloatArray:
+    """Return the variance of what each tree adds to the predictions of the rows, summed over outputs.
+
+    Parameters
+    ----------
+    n_rows : array of shape (L,)
+        The number of rows in each leaf, over all shards.
+    added : array of shape (L, K)
+        What each leaf adds to the predictions of its rows.
+    starts : array of shape (T + 1,)
+        The first leaf of each tree.
+
+    Returns
+    -------
+    array of shape (T,)
+    """
+    spreads = np.zeros(len(starts) - 1)
+    for t in range(len(spreads)):
+        leaves = slice(starts[t], starts[t + 1])
+        total = n_rows[leaves].sum()
+        mean = n_rows[leaves] @ added[leaves] / total
+        spreads[t] = (n_rows[leaves] @ (added[leaves] - mean) ** 2).sum() / total
+    return spreads
+
+
+def count_rows(leaves: LeafArray, starts: IntArray) -> IntArray:
+    """Return the number of rows in each leaf, (L,), of rows in these leaves, (T, N)."""
+    sizes = np.diff(starts)
+    return np.concatenate([np.bincount(own, minlength=n) for own, n in zip(leaves, sizes)])
+
+
 @dataclass(frozen=True, eq=False)
 class TreeWeights:
     """How much each tree counts: the same for all rows, or for each row by what the tree did to its error."""
@@ -34,6 +65,10 @@ class TreeWeights:
     #: of a block of rows the errors that trees took away, (T, rows) for each set of trees; below zero where they added to them
     reductions: Callable[[slice], Sequence[FloatArray]] | None = None
     counted: bool = False  #: whether all trees that took some error away count alike
+
+    def on(self, shard: object) -> TreeWeights:
+        """Return how much trees count for the rows of a shard; in memory there is one."""
+        return self
 
     def of_rows(self, rows: slice) -> list[FloatArray]:
         """(T, rows) for each set of trees: how much trees count for each row, 1 over all trees of a row; 0 where none does."""

@@ -11,7 +11,7 @@ import numpy as np
 from axil.arrays import BoolArray, FloatArray, IntArray, LeafArray
 from axil.attribution import CONTRIBUTIONS, Effects, Kind, Quantity, Source
 from axil.attribution.block_effects import BlockEffects, derived, mixed
-from axil.attribution.leaf_matches import SharedLeaves, TreeWeights
+from axil.attribution.leaf_matches import SharedLeaves, TreeWeights, count_rows
 from axil.contributions.boosting import Boosting
 from axil.contributions.contributions import Contributions
 from axil.errors import InputError
@@ -108,7 +108,8 @@ class AdditiveModel(Refittable):
     def _tree_weights(self, rule: str) -> TreeWeights:
         pushes = self.boosting.contributions
         if rule == "variance":
-            return TreeWeights([pushes.spreads()])
+            walked = pushes.walked
+            return TreeWeights([pushes.spreads(count_rows(walked.leaves, walked.starts))])
         return TreeWeights(None, lambda rows: [pushes.reductions(rows)], rule == "improved")
 
     def asked_of(self, batch: Queries) -> Boosting:

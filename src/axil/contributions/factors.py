@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.arrays import FloatArray, IntArray
+from axil.attribution.leaf_matches import tree_spreads
 from axil.kernels import Backend, Program, Rows
 from axil.kernels.choose import backend_of
 from axil.machine.memory import Limits
@@ -172,15 +173,19 @@ class Factors:
             whole = xp.asarray(made)
         return [whole[first:last] for first, last in bounds]
 
-    def spreads(self) -> FloatArray:
-        """(T,): the variance of what each tree adds to the scores of the training rows, over all outputs."""
-        made: dict[tuple[int, int], FloatArray] = {}
-        for t, k, gain in (move for one in self._moves for move in one):
-            made[t, k] = made.get((t, k), 0.0) + gain
-        found = np.zeros(len(self.walked.leaves))
-        for (t, _), gain in made.items():
-            found[t] += gain[self.walked.leaves[t]].var()
-        return found
+    @property
+    def added(self) -> FloatArray:
+        """(L, K): what each leaf adds to the scores of its rows in the end."""
+        starts = self.walked.starts
+        added = np.zeros((int(starts[-1]), self.walked.targets.shape[1]))
+        for moves in self._moves:
+            for tree, output, gain in moves:
+                added[starts[tree] : starts[tree + 1], output] += gain
+        return added
+
+    def spreads(self, n_rows: IntArray) -> FloatArray:
+        """Return the variance of what each tree adds to the scores of rows, (T,); ``n_rows`` (L,) are in each leaf."""
+        return tree_spreads(n_rows, self.added, self.walked.starts)
 
     def reductions(self, rows: slice) -> FloatArray:
         """(T, rows): by how much each tree brought the means that scores stand for nearer to the targets, over its outputs."""

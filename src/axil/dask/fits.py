@@ -6,7 +6,7 @@ leaf values, everything about a row depends on that row alone: `Fit.on` puts a p
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.arrays import FloatArray, IntArray
+from axil.attribution.leaf_matches import TreeWeights, count_rows
 from axil.dask.partitions import Partition, named
 from axil.kernels.choose import host_backend
 from axil.machine.blocks import spans
@@ -250,6 +251,27 @@ def left_over(partition: Partition, shared: tuple[list[Fit], int], _: Any = None
         rows.read_out(np.ascontiguousarray(table), s.own_base * s.beta[-1] * fit.base, None, 0, out)
         parts.append(fitted.started() - out)
     return np.concatenate(parts, axis=1)
+
+
+def leaf_row_counts(partition: Partition, entry: int, _: Any = None) -> IntArray:
+    """Return the number of these rows in each leaf, (L,)."""
+    structure = partition.structures[entry]
+    return count_rows(structure.leaves(), structure.starts)
+
+
+@dataclass(frozen=True, eq=False)
+class FitTreeWeights(TreeWeights):
+    """How much trees count for each row, by what they did to its error in these fits."""
+
+    fits: list[Fit] = field(default_factory=list)
+
+    def on(self, shard: object) -> TreeWeights:
+        """Return how much trees count for the rows of a partition."""
+        assert isinstance(shard, Partition)
+        fitted = [fit.on(shard, entry) for entry, fit in enumerate(self.fits)]
+        return TreeWeights(
+            None, lambda rows: [own.reductions(rows) for own in fitted], self.counted
+        )
 
 
 def residuals_of(partition: Partition, shared: tuple[list[Fit], int], allowed: Any) -> Any:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from axil.arrays import FloatArray
 from axil.attribution import CONTRIBUTIONS, Kind, Source
+from axil.attribution.leaf_matches import TreeWeights
 from axil.contributions.contributions import (
     CHANGED,
     Contributions,
@@ -20,7 +21,7 @@ from axil.contributions.contributions import (
 from axil.dask.build_pushes import HeldPushes
 from axil.dask.cluster import literal, task
 from axil.dask.partitioned_model import PartitionedModel
-from axil.dask.walked_rows import AskedPushes
+from axil.dask.walked_rows import AskedPushes, WalkedTreeWeights, leaf_row_counts
 from axil.machine.threads import Kept
 from axil.replay.queries import Combination, Queries
 from axil.replay.score_checks import leaf_scores
@@ -53,6 +54,19 @@ class PartitionedPushes(PartitionedModel):
     @property
     def starts_elsewhere(self) -> bool:
         return not self.held.walked.fit.schedule.shares_of_initial[0]
+
+    @property
+    def rescales_trees(self) -> bool:
+        return self.held.walked.fit.schedule.tree_shares is not None
+
+    def _tree_weights(self, rule: str) -> TreeWeights:
+        walked = self.held.walked
+        if rule != "variance":
+            return WalkedTreeWeights(
+                counted=rule == "improved", walked=walked, n_threads=self.n_threads
+            )
+        n_rows = self.shards.total(leaf_row_counts, walked.starts)
+        return TreeWeights([Contributions(walked, self.limits).spreads(n_rows)])
 
     def most_asked(self) -> int:
         return ASKED_QUERIES

@@ -13,9 +13,19 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.arrays import FloatArray
 from axil.attribution import WEIGHTS, Kind, Quantity, Source
+from axil.attribution.leaf_matches import TreeWeights, tree_spreads
 from axil.dask.build_weights import HeldWeights, prepared
 from axil.dask.cluster import literal, task
-from axil.dask.fits import counted, left_over, marked, members, places, residuals_of
+from axil.dask.fits import (
+    FitTreeWeights,
+    counted,
+    leaf_row_counts,
+    left_over,
+    marked,
+    members,
+    places,
+    residuals_of,
+)
 from axil.dask.partitioned_model import PartitionedModel
 from axil.dask.partitions import AskedWeights
 from axil.dask.refits import Refits
@@ -139,6 +149,22 @@ class PartitionedWeights(PartitionedModel):
     @property
     def has_first_order(self) -> bool:
         return all(entry.structure.mixing is None for entry in self.held.entries)
+
+    @property
+    def rescales_trees(self) -> bool:
+        return any(entry.structure.coefficients is not None for entry in self.held.entries)
+
+    def _tree_weights(self, rule: str) -> TreeWeights:
+        fits = self.refits.fits()
+        if rule != "variance":
+            return FitTreeWeights(counted=rule == "improved", fits=fits)
+        spreads = []
+        for entry, fit in enumerate(fits):
+            n_rows = self.shards.total(leaf_row_counts, entry)
+            structure = fit.structure
+            added = np.repeat(structure.final, structure.n_leaves)[:, None] * fit.values
+            spreads.append(tree_spreads(n_rows, added, structure.starts))
+        return TreeWeights(spreads)
 
     @property
     def bends(self) -> bool:

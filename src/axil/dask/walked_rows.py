@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.adapters.boosted_fit import BoostedFit
 from axil.adapters.smooth import SmoothModel
-from axil.arrays import FloatArray
+from axil.arrays import FloatArray, IntArray
 from axil.attribution import Attribution, Effects
 from axil.attribution.block_effects import BlockEffects, NoEffects
-from axil.attribution.leaf_matches import SharedLeaves
+from axil.attribution.leaf_matches import SharedLeaves, TreeWeights, count_rows
 from axil.contributions.contributions import Contributions
 from axil.dask.on_workers import HeldPart
 from axil.dask.partitions import Observed, Place, Precision, observe
@@ -51,16 +51,20 @@ class WalkedRows(HeldPart, Attribution["AskedPushes"]):
     weights: FloatArray  #: (n,)
     score: FloatArray  #: (n, K) or (K,) before the first tree
 
+    def contributions(self, walked: ReplayedStages, n_threads: int) -> Contributions:
+        """Return what these rows put into scores, in a fit without rows."""
+        fit_of_rows = replace(
+            walked, leaves=self.leaves, targets=self.rounded, weights=self.weights, start=self.score
+        )
+        return Contributions(fit_of_rows, Limits(n_threads, Budget(None)))
+
     def contribution_effects(self, query_batch: AskedPushes) -> Effects:
         asked = query_batch
         walked, n_outputs = asked.walked, self.targets.shape[1]
         assert walked is not None
         if not len(self.index):
             return NoEffects([(k,) for k in range(n_outputs)], asked.starts, asked.first)
-        own = replace(
-            walked, leaves=self.leaves, targets=self.rounded, weights=self.weights, start=self.score
-        )
-        pushes = Contributions(own, Limits(asked.n_threads, Budget(None)))
+        pushes = self.contributions(walked, asked.n_threads)
         read = partial(
             pushes.read if isinstance(asked.leaves, list) else pushes.blocks, asked.leaves
         )
@@ -69,6 +73,26 @@ class WalkedRows(HeldPart, Attribution["AskedPushes"]):
         )
         found.alike = lambda: SharedLeaves.of([pushes.rows], [asked.leaves])
         return found
+
+
+def leaf_row_counts(rows: WalkedRows, starts: IntArray, _: Any = None) -> IntArray:
+    """Return the number of these rows in each leaf, (L,)."""
+    return count_rows(rows.leaves, starts)
+
+
+@dataclass(frozen=True, eq=False)
+class WalkedTreeWeights(TreeWeights):
+    """How much trees count for each row, by what they did to its error in a fit without rows."""
+
+    walked: ReplayedStages | None = None
+    n_threads: int = 1
+
+    def on(self, shard: object) -> TreeWeights:
+        """Return how much trees count for the rows of a partition."""
+        assert isinstance(shard, WalkedRows)
+        assert self.walked is not None
+        rows = shard.contributions(self.walked, self.n_threads)
+        return TreeWeights(None, lambda part: [rows.reductions(part)], self.counted)
 
 
 @dataclass(frozen=True)

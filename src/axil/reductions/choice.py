@@ -118,7 +118,9 @@ class Choice(Reduction[Compared]):
         allowed: Allowed = Allowed() if column is None else column
         n_rows, n_outputs = effects.shape
         if self.by_leaves or self.sides is not None:
-            return self._of_some(shard, effects, allowed)
+            weights = self.tree_weights
+            on_shard = None if weights is None or not n_rows else weights.on(shard)
+            return replace(self, tree_weights=on_shard)._of_some(shard, effects, allowed)
         once = (
             Once(effects)
             if isinstance(effects, BlockEffects) and allowed.residuals is None

@@ -14,7 +14,13 @@ from axil.adapters.contract import Model, TrainingRows
 from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.attribution import WEIGHTS, Capabilities, Effects, Kind, Quantity, Source
 from axil.attribution.capabilities import MISSING_TARGETS, Refusal
-from axil.attribution.leaf_matches import SharedLeaves, TreeWeights, leaf_rows
+from axil.attribution.leaf_matches import (
+    SharedLeaves,
+    TreeWeights,
+    count_rows,
+    leaf_rows,
+    tree_spreads,
+)
 from axil.attribution.weight_effects import DeletionEffects, WeightEffects
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.inputs.copies import frozen
@@ -37,6 +43,7 @@ from axil.weights.deletion_work import GROUP_SECONDS, REPLAYS
 from axil.weights.engine import Engine, TreeEngine, own_leaves
 from axil.weights.forest import Forest
 from axil.weights.new_targets import has_active_set
+from axil.weights.residuals import FittedValues
 from axil.weights.rows_left import bends, estimates_rows, mixes
 from axil.weights.smoother import Smoother
 
@@ -235,7 +242,7 @@ class ExactModel(Refittable):
             for engine, own in zip(self.engines, self.own_targets())
         ]
         if rule == "variance":
-            return TreeWeights([fit.spreads()[based:] for fit in fits])
+            return TreeWeights([_spreads(fit)[based:] for fit in fits])
         return TreeWeights(
             None, lambda rows: [fit.reductions(rows)[based:] for fit in fits], rule == "improved"
         )
@@ -529,3 +536,9 @@ def removed_in_turn(
         effects.append(after - before)
         before = after
     return rows, effects
+
+
+def _spreads(fit: FittedValues) -> FloatArray:
+    """Return the variance of what each tree adds to the predictions of the training rows, (T,)."""
+    starts = fit.structure.starts
+    return tree_spreads(count_rows(fit.structure.leaves(), starts), fit.added, starts)

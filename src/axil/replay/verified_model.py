@@ -250,11 +250,22 @@ class VerifiedModel(ABC):
         if rule == "alike":
             return None
         self.capabilities.require("similar(tree_weights=)")
-        raise UnsupportedQuestionError(
-            f'similar(tree_weights="{rule}")',
-            "its trees are not fitted one after the other to what those before them leave over",
-            "Leave tree_weights out.",
-        )
+        if not self.is_boosted or (rule != "variance" and self.rescales_trees):
+            raise UnsupportedQuestionError(
+                f'similar(tree_weights="{rule}")',
+                "its trees are not fitted one after the other to what those before them leave over",
+                "Leave tree_weights out.",
+            )
+        return self.kept.get(("tree weights", rule), lambda: self._tree_weights(rule))
+
+    @property
+    def rescales_trees(self) -> bool:
+        """Whether trees are scaled again after others were fitted, as in DART."""
+        return False
+
+    def _tree_weights(self, rule: str) -> TreeWeights:
+        """Return how much each tree counts by this rule, of trees that are fitted one after the other."""
+        raise NotImplementedError
 
     def warn_of_unseen(self, rows: Any, what: str = "X") -> None:
         """Warn of categories in these rows that no training row has, where the library takes them without a word."""
@@ -529,21 +540,6 @@ class Refittable(InMemory):
     @abstractmethod
     def leaf_fits(self, change: Change) -> tuple[list[LeafFit], FloatArray | None]:
         """The leaves of a fit to other rows, and how often each row was drawn for each of the model's trees."""
-
-    def tree_weights(self, rule: str) -> TreeWeights | None:
-        in_turn = self.is_boosted and (rule == "variance" or not self.rescales_trees)
-        if rule == "alike" or not in_turn:
-            return super().tree_weights(rule)
-        return self.kept.get(("tree weights", rule), lambda: self._tree_weights(rule))
-
-    @abstractmethod
-    def _tree_weights(self, rule: str) -> TreeWeights:
-        """How much each tree counts by this rule, of trees that are fitted one after the other."""
-
-    @property
-    @abstractmethod
-    def rescales_trees(self) -> bool:
-        """Whether trees are scaled again after others were fitted, as in DART."""
 
     def share_of(self, rows: Any) -> float:
         """The share of these rows, as `positions` has them, in the weight of the fit; 0 where there are no splits."""

@@ -60,11 +60,11 @@ class FittedValues:
         """(n, K): what the fit predicts in these leaves, (T, n), offsets apart."""
         return predictions(self.structure, self.base, self.values, leaves)
 
-    def spreads(self) -> FloatArray:
-        """(T,): the variance of what each tree adds to the predictions of the training rows, over all outputs."""
-        s, leaves = self.structure, self.structure.leaves()
-        added = (c * self.values[s.entries(t, leaves[t])] for t, c in enumerate(s.final))
-        return np.array([own.var(axis=0).sum() for own in added])
+    @property
+    def added(self) -> FloatArray:
+        """(L, K): what each leaf adds to the predictions of its rows in the end."""
+        s = self.structure
+        return np.repeat(s.final, s.n_leaves)[:, None] * self.values
 
     def reductions(self, rows: slice) -> FloatArray:
         """(T, rows): by how much each tree made the training rows' absolute errors smaller, over all outputs."""
