@@ -34,8 +34,8 @@ from sklearn.ensemble import (
 from sklearn.model_selection import train_test_split
 
 import axil
-from axil.adapters.smooth import find
-from axil.implicit import readers
+from axil.adapters import find_by_gradients
+from axil.contributions import boosting as contributions
 from axil.implicit.readers import Given
 from axil.machine.memory import Budget, Limits
 
@@ -177,7 +177,8 @@ def measure(model, X, y, n_rows, rng):
     model = model.fit(X, y)
     explainer = axil.Explainer(model, X, y, n_threads=1)
     J = explainer(X_out).weights.reshape(HELD_OUT, -1, len(y)).swapaxes(0, 1)
-    boosting = readers.read(Given(model, X, y, limits=Limits(1, Budget(None))))
+    given = Given(model, X, y, limits=Limits(1, Budget(None)))
+    boosting = contributions.read(given, find_by_gradients(model))
     fit, adapter, targets = boosting.walked.fit, boosting.adapter, boosting.targets
     leaves, queries = (adapter.coordinates(rows).astype(int) for rows in (X, X_out))
     before = adapter.scores(X_out)
@@ -204,7 +205,7 @@ def measure(model, X, y, n_rows, rng):
         if (
             len(delta) == 1
         ):  # a refit of several classes moves all columns at once, J is by one of them
-            again = find(clone(model).fit(X, own)).scores(X_out)
+            again = find_by_gradients(clone(model).fit(X, own)).scores(X_out)
             results["refit"].append((delta[k] * predicted, (again - before)[:, k]))
     row = {
         "rows": len(y),

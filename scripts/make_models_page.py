@@ -155,6 +155,7 @@ SECTIONS = {
     ),
     "scikit-learn": (
         (
+            *(name for name in sklearn_adapters.BOOSTED if name not in sklearn_refusals.CLASSES),
             *sklearn_adapters.ADAPTERS,
             *(name for name in sklearn_wrappers.WRAPPERS if "Bagging" not in name),
             "Pipeline",

@@ -159,7 +159,7 @@ BAD = {
 @pytest.mark.parametrize("what", BAD)
 def test_bad_input_is_refused_before_any_work(case, what, monkeypatch):
     arguments, message = BAD[what]
-    monkeypatch.setattr("axil.explainer.build", lambda *_: pytest.fail("work was done"))
+    monkeypatch.setattr("axil.verify.build", lambda *_: pytest.fail("work was done"))
     with pytest.raises(InputError, match=message):
         axil.Explainer(*arguments(case))
 

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 from numpy.typing import NDArray
 
-from axil import adapters, files, inputs
-from axil.adapters.contract import TrainingRows
+from axil import files, inputs
 from axil.arrays import FloatArray
-from axil.contributions.additive_model import AdditiveModel
-from axil.contributions.boosting import Boosting
-from axil.errors import ExactnessError, InputError, UnsupportedModelError, counted, shown
-from axil.implicit import mean
-from axil.implicit.derivative_model import DerivativeModel
-from axil.implicit.readers import OUTPUTS, Given, as_rows, copied, read
+from axil.errors import InputError, counted, shown
+from axil.implicit.readers import OUTPUTS, Given
 from axil.inputs.codes import keys
-from axil.inputs.copies import frozen, owned, owned_rows
-from axil.kernels.choose import limits_of, settled
+from axil.kernels.choose import limits_of
 from axil.machine.threads import Kept
 from axil.methods.audit import Audit
 from axil.methods.blame import Blame
@@ -43,12 +36,10 @@ from axil.methods.what_if import WhatIf
 from axil.methods.without import Without
 from axil.methods.write import Write
 from axil.output import archive
-from axil.replay import mistakes
-from axil.replay.build import build
-from axil.replay.exact_model import ExactModel
-from axil.replay.verified_model import InMemory, VerifiedModel
+from axil.replay.verified_model import VerifiedModel
 from axil.report.reports import Reports
-from axil.scale import TargetScale, fitted_targets
+from axil.scale import TargetScale
+from axil.verify import verified_model
 
 
 class Explainer(
@@ -236,25 +227,7 @@ class Explainer(
         given = Given(
             model, *rows, **fit, bags=bags, index=index, limits=limits_of(**machine), verify=verify
         )
-        adapter = None
-        if objective is None and loss is None:
-            try:
-                adapter = adapters.read(model)
-            except UnsupportedModelError as error:
-                if not error.derivative:
-                    raise
-        if adapter is not None:
-            if output != "raw":
-                raise InputError(
-                    f"output is {output!r}, which is for models with a link, such as boosted classifiers. Predictions of this "
-                    "model are weighted sums of its targets: leave it out."
-                )
-            proven: VerifiedModel = _exact(adapter, given)
-        else:
-            if inverse_func is not None:
-                raise InputError(_NOT_TAKEN["inverse_func"])
-            proven = without_weights(given)
-        super().__init__(proven)
+        super().__init__(verified_model(given))
         self._made = Made.of(model, *rows[1:], fit | machine | {"verify": verify}, type(self))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -369,99 +342,6 @@ class Explainer(
         """
         self._model.capabilities.require("save")
         files.save(path, self._model, key)
-
-
-_NOT_TAKEN = {
-    "bags": "bags are draws of rows for trees, and this model has none. Leave it out.",
-    "inverse_func": "inverse_func is for targets that you transformed and weights make predictions of; this model's score has a "
-    "link of its own. Leave it out.",
-}
-
-
-def _exact(adapter: Any, given: Given) -> ExactModel:
-    """The proven model of predictions that are weighted sums of the targets."""
-    as_given, limits = (given.X, given.y), given.limits
-    try:
-        X = owned_rows(inputs.as_features(given.X, adapter, "X_train"))
-    except InputError as error:
-        raise mistakes.names_target(error, *as_given) from None
-    n = X.shape[0]
-    if n == 0:
-        raise InputError("X_train has no rows; expected the rows that the model was fitted on.")
-    repeated, missing = adapter.repeats_targets, adapter.missing_targets
-    classes = inputs.coding_of(adapter)
-    own = owned(
-        inputs.as_targets(
-            given.y, n, adapter.n_outputs, classes, repeated=repeated, missing=missing
-        )
-    )
-    if given.inverse_func is not None and classes is not None:
-        raise InputError(
-            "inverse_func is for transformed numbers; this model predicts classes. Leave it out."
-        )
-    fitted = fitted_targets(adapter.scale, given.inverse_func, own, given.y)
-    weights = inputs.as_weights(given.sample_weight, n)
-    offsets = inputs.as_offsets(given.init_score, n, adapter.n_outputs, "training")
-    bags = inputs.as_bags(given.bags, n)
-    labels = inputs.row_index(given.index, X, adapter.feature_names, n)
-    if limits.device == "auto":
-        trees = (
-            adapter.coordinates(inputs.take_rows(X, slice(0, 1))).shape[1]
-            if hasattr(adapter, "trees")
-            else 0
-        )
-        limits = settled(limits, n * trees)
-    if not given.verify:
-        mistakes.refuse_other_order(*as_given)
-    rows = TrainingRows(X, fitted.targets, weights, offsets, bags)
-    try:
-        return build(adapter, rows, labels, limits, given.verify).on(fitted)
-    except ExactnessError as error:
-        raise mistakes.with_cause(
-            error, adapter, rows, as_given, lambda changed: build(adapter, changed, labels, limits)
-        ) from None
-
-
-def _member(given: Given) -> InMemory:
-    """The proven model of one of several models inside another."""
-    try:
-        adapter = adapters.read(given.model)
-    except UnsupportedModelError as error:
-        if not error.derivative:
-            raise
-        return without_weights(given)
-    return _exact(adapter, replace(given, output="raw"))
-
-
-def without_weights(given: Given) -> InMemory:
-    """The proven model of scores that pushes make, or of predictions that have derivatives alone."""
-    X = owned_rows(as_rows(given.X))
-    y, sample_weight, init_score = map(copied, (given.y, given.sample_weight, given.init_score))
-    given = replace(given, X=X, y=y, sample_weight=sample_weight, init_score=init_score)
-    several = mean.read(given, _member)
-    if several is not None:
-        return several
-    found = read(given)
-    if given.bags is not None and not isinstance(found, Boosting):
-        raise InputError(_NOT_TAKEN["bags"])
-    features = inputs.as_features(X, found.adapter, "X_train")
-    labels = frozen(
-        inputs.row_index(given.index, features, found.adapter.feature_names, len(found.targets))
-    )
-    limits = found.limits if isinstance(found, Boosting) else given.limits
-    about: tuple[Any, ...] = (
-        found.adapter,
-        labels,
-        features,
-        inputs.backend_of(X),
-        limits,
-        found.verification,
-    )
-    return (
-        AdditiveModel(*about, boosting=found)
-        if isinstance(found, Boosting)
-        else DerivativeModel(*about)
-    )
 
 
 def _check_labels(file: archive.Archive, X_train: Any, index: Any) -> None:

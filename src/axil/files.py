@@ -17,10 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import adapters
-from axil.adapters import smooth
 from axil.adapters.bags import compact
-from axil.adapters.contract import TrainingRows
-from axil.adapters.smooth import SmoothModel
+from axil.adapters.contract import GradientTrees, TrainingRows
 from axil.arrays import FloatArray, LeafArray
 from axil.attribution import Kind
 from axil.contributions.additive_model import AdditiveModel
@@ -156,7 +154,7 @@ def load(
     _refuse_unused(file, inverse_func, objective)
     if file.kind == Kind.EXACT.value:
         return _load_exact(file, adapters.read(model), limits, X_train, inverse_func)
-    adapter = smooth.find(model, objective)
+    adapter = adapters.find_by_gradients(model, objective)
     if adapter is None:
         raise InputError(
             f"{file.path} was saved for boosted trees, and the model given is a {type(model).__module__}."
@@ -216,7 +214,7 @@ def _load_exact(
 
 
 def _load_additive(
-    file: Archive, adapter: SmoothModel, limits: Limits, X_train: Any
+    file: Archive, adapter: GradientTrees, limits: Limits, X_train: Any
 ) -> Callable[[], AdditiveModel]:
     """Return the verification of a model whose scores are sums of contributions."""
     rows, header = _training_rows(file, adapter), file.header
@@ -258,10 +256,7 @@ def _load_additive(
         if X_train is None:
             return model
 
-        def read(rows: TrainingRows) -> list[Any]:
-            return [adapter.smooth_trees(rows)]
-
-        return replace(model, features=_same_features(model, X_train, rows, read))
+        return replace(model, features=_same_features(model, X_train, rows, adapter.trees))
 
     return verified
 

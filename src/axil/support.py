@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import Any
 
 from axil import adapters
-from axil.adapters import parts_of, smooth
+from axil.adapters import parts_of
 from axil.adapters.pipeline import last_step
 from axil.adapters.searches import unwrapped
+from axil.adapters.sklearn.learners import refuse_learners
 from axil.errors import UnsupportedModelError
 
 
@@ -52,29 +54,37 @@ def supports(model: Any) -> Support:
     False
     """
     try:
-        adapter = adapters.find(model)
+        reading = adapters.examine(model)
+        adapter, not_exact = reading.adapter, reading.not_exact
+        if adapter is not None and adapter.refused_draws is not None:
+            raise adapter.refused_draws
+        if adapter is None and not_exact is not None:
+            return _with_derivatives(model, not_exact)
     except UnsupportedModelError as error:
-        return _smooth(model, error)
-    refused = None if adapter is None else adapter.refused_draws
-    if refused is not None:
-        return Support("no", refused.setting, str(refused))
-    if adapter is None and smooth.is_module(model):
+        return Support("no", error.setting, str(error))
+    if adapter is None:
+        return _without_adapter(model)
+    if not_exact is None:
+        reason = f"Predictions of this {adapter.library} model are weighted sums of its training targets."
+        return Support("exact", None, reason)
+    answers = (
+        f"axil.Explainer(model, X_train, y_train) explains this {adapter.library} model by contributions of its "
+        f"training rows, which add up to its scores. {_not_exact(not_exact)}"
+    )
+    return Support("additive", not_exact.setting, answers)
+
+
+def _without_adapter(model: Any) -> Support:
+    """Return the support of an object that axil has no adapter for."""
+    if "torch" in sys.modules and isinstance(model, sys.modules["torch"].nn.Module):
         reason = "A network is not linear in its targets. axil.Explainer gives the derivative; it takes the loss, loss=."
         return Support("derivative", "class", reason)
-    if adapter is None:
-        unread = adapters.unread(model)
-        return Support("no", getattr(unread, "setting", None), str(unread))
-    return Support(
-        "exact",
-        None,
-        f"Predictions of this {adapter.library} model are weighted sums of its training targets.",
-    )
+    unread = adapters.unread(model)
+    return Support("no", getattr(unread, "setting", None), str(unread))
 
 
 def _of_several(model: Any, error: UnsupportedModelError) -> Support | None:
     """Return the support of a model of several others, by theirs; None for other models."""
-    if not error.derivative:
-        return None
     whole = unwrapped(model)
     last = last_step(whole)
     parts = parts_of(whole if last is None else last)
@@ -101,30 +111,12 @@ def _of_several(model: Any, error: UnsupportedModelError) -> Support | None:
     )
 
 
-def _smooth(model: Any, error: UnsupportedModelError) -> Support:
-    """The support of a model without exact weights: pushes, a derivative, or what stands in their way."""
-    try:
-        several = _of_several(model, error)
-        if several is not None:
-            return several
-        found = smooth.find(model)
-        if found is not None and found.refused_draws is not None:
-            raise found.refused_draws
-        if found is not None and error.derivative:  # without which the explainer refuses the model
-            answers = (
-                f"axil.Explainer(model, X_train, y_train) explains this {found.library} model by contributions of its "
-                f"training rows, which add up to its scores. {_not_exact(error)}"
-            )
-            return Support("additive", error.setting, answers)
-        if error.derivative:
-            smooth.refuse_learners(model)
-    except UnsupportedModelError as second:
-        told = (
-            second if error.derivative else error
-        )  # the reason against exact weights, unless they cannot exist
-        return Support("no", told.setting, str(told))
-    if not error.derivative:
-        return Support("no", error.setting, str(error))
+def _with_derivatives(model: Any, error: UnsupportedModelError) -> Support:
+    """Return the support of a model that has neither weights nor, as a whole, boosted trees; raise for what has no derivative."""
+    several = _of_several(model, error)
+    if several is not None:
+        return several
+    refuse_learners(model)
     answers = (
         "axil.Explainer(model, X_train, y_train) gives the derivatives of this model's predictions by its training targets. "
         f"{_not_exact(error)}"

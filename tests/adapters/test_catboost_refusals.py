@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import axil
 from axil import Explainer
-from axil.adapters.catboost.adapter import read
+from axil.adapters import read
 from axil.adapters.catboost.blob import parse
 from axil.adapters.catboost.refusals import REFUSALS
 from axil.errors import UnsupportedModelError
@@ -62,7 +62,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str, str | None]] = {
     **{
         name: loss(name)
         for name in (
-            *("LogLinQuantile", "LogCosh", "RMSEWithUncertainty", "Lq:q=3"),
+            *("LogLinQuantile", "RMSEWithUncertainty", "Lq:q=3"),
             *("Expectile:alpha=0.3",),
         )
     },
@@ -75,7 +75,22 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str, str | None]] = {
     "Huber in two steps": loss(
         "Huber:delta=1", leaf_estimation_iterations=2, leaf_estimation_backtracking="No"
     ),
-    "Huber monotone": loss("Huber:delta=1", monotone_constraints=[1, 0, 0, 0]),
+    "LogCosh": (
+        {"loss_function": "LogCosh", "kind": cb.CatBoost},
+        "leaf_estimation_method",
+        "Exact",
+        "(ii)",
+    ),
+    "Huber monotone": (
+        {
+            "loss_function": "Huber:delta=1",
+            "kind": cb.CatBoost,
+            "monotone_constraints": [1, 0, 0, 0],
+        },
+        "monotone_constraints",
+        "0: 1",
+        None,
+    ),
     "MAE by gradients": loss("MAE", leaf_estimation_method="Gradient"),
     "Quantile by gradients": loss("Quantile", leaf_estimation_method="Gradient"),
     "Poisson": loss("Poisson", POSITIVE),

@@ -60,7 +60,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str, str | None]] = {
         name: ({"objective": name, "num_class": 3, "data": CLASSES}, "objective", name, "(i)")
         for name in ("multiclass", "multiclassova")
     },
-    "custom": ({"objective": custom}, "objective", "custom", "(ii)"),
+    "custom": ({"objective": custom}, "objective", "custom", None),
     "linear_tree": (
         {"linear_tree": True, "lambda_l1": 1.0},
         "linear_tree",

@@ -18,7 +18,8 @@ from sklearn import (
 )
 from sklearn.dummy import DummyRegressor
 
-from axil.adapters.sklearn.adapter import ADAPTERS, read
+from axil.adapters import read
+from axil.adapters.sklearn.adapter import ADAPTERS
 from axil.adapters.sklearn.refusals import CLASSES, LOSSES, STAGES, TREES
 from axil.adapters.sklearn.wrappers import WRAPPERS
 from axil.errors import InputError, UnsupportedModelError

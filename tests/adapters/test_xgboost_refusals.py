@@ -11,7 +11,7 @@ import xgboost as xgb
 from numpy.typing import NDArray
 
 import axil
-from axil.adapters.xgboost.adapter import read
+from axil.adapters import read
 from axil.adapters.xgboost.refusals import REFUSALS
 from axil.errors import UnsupportedModelError
 from tests.adapters.common import check_refusal

@@ -223,7 +223,7 @@ def test_damaged_models_are_named_in_one_line(fails, folder, monkeypatch):
     def broken(*_):
         raise KeyError("leaf_value")
 
-    monkeypatch.setattr("axil.cli.request.adapters.read", broken)
+    monkeypatch.setattr("axil.cli.request.adapters.examine", broken)
     err = fails(
         f"check catboost.cbm {PLAIN}",
         "catboost.cbm was read but cannot be used (KeyError: 'leaf_value')",

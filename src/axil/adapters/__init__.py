@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, cast
 
-from axil.adapters.contract import Model
+from axil.adapters.contract import GradientTrees, Kind, Model
 from axil.adapters.pipeline import TREES, last_step, library_readers, search
 from axil.adapters.registration import is_adapter, register, registered, require_contract
 from axil.adapters.searches import unwrapped
-from axil.errors import InputError, UnsupportedModelError
+from axil.errors import InputError, UnsupportedModelError, shown
 
 __all__ = [
+    "Kind",
     "Model",
+    "Reading",
     "around",
+    "examine",
     "find",
+    "find_by_gradients",
     "fingerprint",
     "parts_of",
     "read",
@@ -35,6 +39,8 @@ _LIBRARIES = {
 }
 
 
+_TAKE_OBJECTIVES = ("lightgbm", "xgboost")  #: libraries that fit a user's own objective
+
 # Objects around models, by the beginning of their names, and what to pass in their place.
 _FORECASTERS = {
     "mlforecast.": "it to axil.forecast(forecaster, data), or one of its models_ to axil.Explainer, "
@@ -52,23 +58,93 @@ _FORECASTERS = {
 }
 
 
+@dataclass(frozen=True)
+class Reading:
+    """The adapter of a fitted model, and the reason where it has no exact weights."""
+
+    adapter: Model | None  #: None: it has no adapter, but perhaps derivatives
+    not_exact: (
+        UnsupportedModelError | None
+    )  #: why it has no exact weights; None: it has, or axil does not know the model
+
+    @property
+    def kind(self) -> Kind | None:
+        """The kind of its numbers; None: axil does not know the model."""
+        if self.adapter is not None:
+            return self.adapter.kind
+        return None if self.not_exact is None else Kind.DERIVATIVE
+
+
+def examine(model: Any) -> Reading:
+    """Read a fitted model of any kind; raise for one that has not even derivatives."""
+    try:
+        adapter = find(model)
+    except UnsupportedModelError as error:
+        if not error.derivative:
+            raise
+        return Reading(None, error)
+    return Reading(adapter, None if adapter is None else adapter.not_exact)
+
+
 def read(model: Any) -> Model:
-    """The adapter for a fitted model; raises for an object that axil does not know and refuses what is not linear."""
+    """Return the adapter of a fitted model with exact weights; raise for any other object."""
     adapter = find(model)
     if adapter is None:
         raise unread(model)
+    if adapter.not_exact is not None:
+        raise adapter.not_exact
     return adapter
 
 
 def find(model: Any) -> Model | None:
-    """The adapter for a fitted model, None for an object that axil does not know; an adapter is its own."""
+    """Return the adapter of a fitted model, of exact weights or of boosted trees; None for an object that axil does not know.
+
+    An adapter is its own. Raise for a model that has neither weights nor score contributions, by the setting.
+    """
     if is_adapter(model):
         require_contract(model)
         return cast(Model, model)
-    found: Model | None = search(
-        model, [*registered.values(), *library_readers(_LIBRARIES, "adapter")], "wrappers"
-    )
-    return found
+    readers = [*registered.values(), *library_readers(_LIBRARIES)]
+    adapter: Model | None = search(model, readers, "wrappers")
+    if adapter is not None and adapter.kind is Kind.ADDITIVE:
+        _require_classes(adapter)
+    return adapter
+
+
+def find_by_gradients(model: Any, objective: Any = None) -> GradientTrees | None:
+    """Return the adapter that reads boosted trees by their gradients, of squared error too; None for any other object.
+
+    Parameters
+    ----------
+    model : object
+        Any object.
+    objective : callable, optional
+        The user's own function that the model was fitted with.
+    """
+    if objective is None:
+        readers = library_readers(TREES, by_gradients=True)
+        adapter: GradientTrees | None = search(model, readers, "side_by_side")
+    else:
+        adapter = search(model, library_readers(_TAKE_OBJECTIVES, objective=objective))
+        if adapter is None:
+            raise InputError(
+                f"objective is given, but the model is a {type(model).__name__}: only LightGBM and XGBoost take such functions. "
+                "Leave it out."
+            )
+    if adapter is not None:
+        _require_classes(adapter)
+    return adapter
+
+
+def _require_classes(adapter: Model) -> None:
+    """Raise for a classifier of boosted trees whose labels were all of one class."""
+    if adapter.n_outputs == 1 and adapter.classes is not None and len(adapter.classes) < 2:
+        raise UnsupportedModelError(
+            "classes_",
+            shown(adapter.classes.tolist()),
+            "all labels of the fit are of one class, so no training row speaks for another",
+            "Fit it to labels of two classes or more.",
+        )
 
 
 def parts_of(model: Any) -> Any:
@@ -80,7 +156,7 @@ def parts_of(model: Any) -> Any:
 
 def read_leaves(model: Any) -> Any:
     """The adapter of any model of trees, of whose members only those about its leaves are meant; None for other objects."""
-    return search(model, library_readers(TREES, "adapter", leaves_only=True))
+    return search(model, library_readers(TREES, leaves_only=True))
 
 
 def unread(model: Any) -> InputError | UnsupportedModelError:
@@ -146,13 +222,6 @@ def around(model: Any) -> str:
 
 
 def fingerprint(model: Any, objective: Any = None) -> str:
-    """The fingerprint of a fitted model of any kind; equal models have equal ones."""
-    from axil.adapters import smooth
-
-    found: Any = None
-    if objective is None:
-        with suppress(UnsupportedModelError):
-            found = find(model)
-    if found is None:
-        found = smooth.find(model, objective)
-    return "" if found is None else str(found.fingerprint)
+    """Return the fingerprint of a fitted model of any kind; equal models have equal ones."""
+    adapter = examine(model).adapter if objective is None else find_by_gradients(model, objective)
+    return "" if adapter is None else adapter.fingerprint

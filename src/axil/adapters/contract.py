@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -27,8 +28,11 @@ __all__ = [
     "Adapter",
     "Ancestors",
     "BoostedFit",
+    "ClassWeightRule",
     "Coefficients",
     "FittedSmoother",
+    "GradientTrees",
+    "Kind",
     "LeafTotals",
     "Model",
     "Nodes",
@@ -44,6 +48,18 @@ __all__ = [
 
 
 DENSE_ROWS = 1 << 14  # of sparse rows whose values are looked at together
+
+
+#: From the numbers of rows of all classes, (C,), and the sums of their sample weights, (C,), the weight of each class.
+ClassWeightRule = Callable[[FloatArray, FloatArray], FloatArray]
+
+
+class Kind(Enum):
+    """The kind of numbers that a model gives. The value is the word that users read."""
+
+    EXACT = "exact"  #: weights: a prediction is the sum of weights times targets
+    ADDITIVE = "additive"  #: contributions of the training rows, which add up to the score
+    DERIVATIVE = "derivative"  #: derivatives of predictions by targets, which do not add up
 
 
 @dataclass(frozen=True)
@@ -151,9 +167,15 @@ class FittedSmoother:
 
 
 class Model(Protocol):
-    """One fitted model, read once. Construction refuses what is not linear, by name. Base classes have the values stated here."""
+    """One fitted model, read once. Construction refuses by name what axil cannot explain.
+
+    Base classes have the values stated here.
+    """
 
     library: str  #: for messages
+    kind: Kind = Kind.EXACT  #: the numbers that the loss and the rule of the leaf values allow
+    #: the setting by which the predictions are no weighted sums of the targets; None: they are, or nobody asked
+    not_exact: UnsupportedModelError | None = None
     n_features: int
     feature_names: list[str] | None = None  #: None where the model was fitted without names
     takes_text: bool = False  #: whether columns may hold other things than numbers
@@ -245,6 +267,41 @@ class Adapter(Model, Protocol):
         backend: Backend | None = None,
     ) -> None:
         """Fill ``out`` (T, n) with the same leaves, by routes through the trees where there are any, on this back end."""
+
+
+class GradientTrees(Adapter, Protocol):
+    """Boosted trees, read by the gradients of the loss that they were fitted to; ``trees`` gives one entry for all outputs.
+
+    With g and h the first and second derivatives of a row's loss by its score, and G and H their sums over a leaf's rows, each
+    times weight * factor * draw, a leaf's value before the rate is ``-soft(G, l1) / (H + l2)``, clipped at ``max_step``. The
+    targets of classes are 0 and 1.
+    """
+
+    kind: Kind = Kind.ADDITIVE
+    #: of leaf values and scores in a replay in float64, relative to the largest
+    gradient_tolerance: float
+    #: how many classes it has of which it keeps numbers and no names; names may be given
+    numbered_classes: int = 0
+    #: what makes probabilities of scores, besides the link (`Calibration`); None: nothing does
+    calibration: Any = None
+    #: weights by the numbers of the classes, or "balanced"; None: all are one
+    class_weight: Any = None
+    #: how the library counts ``class_weight`` from the rows, where the model states the weights as numbers
+    counts_classes_by: ClassWeightRule | None = None
+    #: whether `label_factors` are counted from the labels of all rows
+    balances_labels: bool = False
+
+    @property
+    def single_output_setting(self) -> str:
+        """The setting, in words, with which it is read alone, not as one of several outputs; empty: there is none."""
+        return ""
+
+    def label_factors(self, targets: FloatArray) -> FloatArray | None:
+        """Return what multiplies the weights of rows in leaves by their labels, (N,); None: nothing does."""
+        return None
+
+    def scores(self, X: Any) -> FloatArray:
+        """(n, K): raw scores by the library's own account, before any link, without offsets."""
 
 
 class Defaults(ReadsRows, Model):

@@ -56,14 +56,8 @@ class PipelineAdapter(Around):
     @property
     def trees(self) -> Callable[[TrainingRows], Any]:
         """The reader of the last step's trees; a property, so that a smoother has none."""
-        return self._reader(self._inside.trees)
+        read = self._inside.trees
 
-    @property
-    def smooth_trees(self) -> Callable[[TrainingRows], Any]:
-        """The reader of trees that were fitted along a gradient."""
-        return self._reader(self._inside.smooth_trees)
-
-    def _reader(self, read: Callable[[TrainingRows], Any]) -> Callable[[TrainingRows], Any]:
         def transformed(rows: TrainingRows) -> Any:
             if not rows.at_hand or rows.X is None or self._steps is None:
                 return read(rows)
@@ -144,22 +138,23 @@ Reader = Callable[
 TREES = ("lightgbm", "xgboost", "catboost", "sklearn")  # libraries of trees
 
 
-def library_readers(libraries: Iterable[str], module: str, **settings: Any) -> list[Reader]:
-    """``read`` of each ``axil.adapters.<library>.<module>`` whose library is loaded; imported when it is first called."""
-    return [
-        partial(_read, library, module, settings) for library in libraries if library in sys.modules
-    ]
+def library_readers(libraries: Iterable[str], **options: Any) -> list[Reader]:
+    """Return ``read`` of each `axil.adapters.<library>.adapter` whose library is loaded, with these options.
+
+    The module is imported when its reader is first called.
+    """
+    return [partial(_read, library, options) for library in libraries if library in sys.modules]
 
 
-def _read(library: str, module: str, settings: dict[str, Any], model: Any) -> Any:
-    return import_module(f"axil.adapters.{library}.{module}").read(model, **settings)
+def _read(library: str, options: dict[str, Any], model: Any) -> Any:
+    return import_module(f"axil.adapters.{library}.adapter").read(model, **options)
 
 
 def search(model: Any, readers: list[Reader], together: str = "") -> Any:
-    """The adapter that the first reader returns for a model, or for the last step of a pipeline; None: no one knows it.
+    """Return the adapter of the first reader that knows a model, or the last step of a pipeline; None: no one knows it.
 
-    Searches are looked into, wherever they are. ``together`` names the module for scikit-learn that reads models of several,
-    which it has read in the same way.
+    Searches over settings are looked into, wherever they are. ``together`` names the module for scikit-learn that reads models of
+    several others, whose members are searched for in the same way.
     """
     inside = inside_of(model)
     if inside is not None:
@@ -174,7 +169,7 @@ def search(model: Any, readers: list[Reader], together: str = "") -> Any:
     if found is not None or not together or "sklearn" not in sys.modules:
         return found
     reader = import_module(f"axil.adapters.sklearn.{together}")
-    return reader.read(model, lambda inside: search(inside, readers, together))
+    return reader.read(model, lambda member: search(member, readers, together))
 
 
 def fingerprint(last: Any, steps: Any) -> str:

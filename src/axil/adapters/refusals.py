@@ -109,8 +109,19 @@ def refuse(table: Iterable[Refusal[R]], reading: R) -> None:
         raise error
 
 
-def smooth_refusals(table: Iterable[Refusal[R]], *more: Refusal[R]) -> tuple[Refusal[R], ...]:
-    """Return the rows that stand in the way of a derivative too, and those that only it has."""
+def weights_refusal(table: Iterable[Refusal[R]], reading: R) -> UnsupportedModelError | None:
+    """Return why a model has no exact weights though it may be explained by its gradients; None where it has them.
+
+    Raise where neither is possible.
+    """
+    error = refusal(table, reading)
+    if error is not None and not error.derivative:
+        raise error
+    return error
+
+
+def gradient_refusals(table: Iterable[Refusal[R]], *more: Refusal[R]) -> tuple[Refusal[R], ...]:
+    """Return the rows that stand in the way of gradients too, and those that stand in the way of gradients alone."""
     shared_rows = (row for row in table if not (row.derivative or row.linear_only))
     return *shared_rows, *more
 

@@ -1,6 +1,7 @@
 """Attribution: which number belongs to an explained row and a training row, and what a verified model can answer."""
 
-from axil.attribution.capabilities import Capabilities, Kind, Location
+from axil.adapters.contract import Kind
+from axil.attribution.capabilities import Capabilities, Location
 from axil.attribution.effects import Attribution, Effects
 from axil.attribution.protocols import Shard
 from axil.attribution.source import (

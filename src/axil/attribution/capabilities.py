@@ -10,17 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from axil.adapters.contract import Kind
 from axil.errors import ApproximationWarning, UnsupportedQuestionError, warn
 
 Refusal = tuple[str, str]  # the reason, and the advice
-
-
-class Kind(Enum):
-    """The kind of numbers that a model gives. The value is the word that users read."""
-
-    EXACT = "exact"  #: weights: a prediction is the sum of weights times targets
-    ADDITIVE = "additive"  #: contributions of the training rows, which add up to the score
-    DERIVATIVE = "derivative"  #: derivatives of predictions by targets, which do not add up
 
 
 class Location(Enum):

@@ -419,7 +419,7 @@ def _check_settings(request: Request) -> tuple[dict[str, Any], str]:
         )
     model = files.load(arguments.model, arguments.trust)
     with files.usable(arguments.model), suppress(UnsupportedModelError):
-        adapters.read(model)  # raises where the file is damaged
+        adapters.examine(model)  # raises where the file is damaged
     support = supports(model)
     record = _check_record(request, support.kind, support.setting, support.reason)
     return record, f"{SUPPORT_TEXTS[support.kind]}\n{support.reason}"

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import adapters, stability
-from axil.adapters import files, smooth
+from axil.adapters import files
 from axil.arrays import FloatArray
 from axil.cli.data import FileRows, Note, Roles, class_names, read_rows_like, read_training_rows
 from axil.cli.options import (
@@ -27,7 +27,7 @@ from axil.cli.options import (
 )
 from axil.cli.output import AnswerText, Output
 from axil.cli.rows import Label, NewTarget, new_targets, tested_column
-from axil.errors import AxilError, InputError, UnsupportedModelError, counted, shown
+from axil.errors import AxilError, InputError, counted, shown
 from axil.explainer import Explainer
 from axil.inputs import as_count
 from axil.kernels.choose import limits_of
@@ -279,14 +279,10 @@ def read_subject(arguments: argparse.Namespace) -> Subject:
 
 def _read_adapter(model: Any) -> tuple[adapters.Model, bool]:
     """Return the adapter of a model, and whether its score is a sum of contributions."""
-    try:
-        return adapters.read(model), False
-    except UnsupportedModelError:
-        with suppress(UnsupportedModelError):
-            adapter: Any = smooth.find(model)
-            if adapter is not None:
-                return adapter, True
-        raise
+    reading = adapters.examine(model)
+    if reading.adapter is None:
+        raise reading.not_exact or adapters.unread(model)
+    return reading.adapter, reading.kind is adapters.Kind.ADDITIVE
 
 
 def _roles(arguments: argparse.Namespace) -> Roles:

@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
-from axil.adapters import smooth
+from axil.adapters import class_weights
 from axil.adapters.boosted_fit import BoostedFit
-from axil.adapters.contract import TrainingRows
-from axil.adapters.smooth import SmoothModel
+from axil.adapters.contract import GradientTrees, TrainingRows
 from axil.arrays import FloatArray, IntArray
 from axil.contributions.contributions import CHANGED, Contributions, check_added, check_sums
 from axil.contributions.fits_again import FitsAgain, refit
@@ -41,16 +40,13 @@ from axil.structure.leaves import LeafFit
 from axil.trees.losses import Deviance
 
 
-def read(given: Given) -> Boosting | None:
-    """Boosted trees on their training data, None for any other model."""
-    adapter = smooth.find(given.model, given.objective)
-    if adapter is None:
-        return None
+def read(given: Given, adapter: GradientTrees) -> Boosting:
+    """Replay boosted trees on their training data."""
     if given.loss is not None:
         raise InputError(
             f"loss is {shown(given.loss)}; a {adapter.library} model says itself what it was fitted to: leave it out."
         )
-    if given.output != "raw" and getattr(adapter, "calibration", None) is not None:
+    if given.output != "raw" and adapter.calibration is not None:
         raise InputError(
             f"output is {given.output!r}, and probabilities of this model are made of several scores, or by a curve: derivatives "
             "are of scores alone. Leave it out."
@@ -66,7 +62,7 @@ def read(given: Given) -> Boosting | None:
     if adapter.classes is not None and adapter.n_outputs == 1:
         targets = targets[:, 1:]  # of two classes: whether a row is of the second
     own = inputs.as_weights(given.sample_weight, n_rows)
-    weights = smooth.counted_weights(adapter, targets, own)
+    weights = class_weights.counted_weights(adapter, targets, own)
     offsets = inputs.as_offsets(given.init_score, n_rows, adapter.n_outputs, "training")
     settings = given.output, given.limits, given.verify, None, inputs.as_bags(given.bags, n_rows)
     try:
@@ -86,7 +82,7 @@ class Boosting:
 
     def __init__(
         self,
-        adapter: SmoothModel,
+        adapter: GradientTrees,
         X: Any,
         targets: FloatArray,
         weights: FloatArray | None,
@@ -113,7 +109,7 @@ class Boosting:
         weights = None if weights is None else round_to(adapter.precision, weights)
         offsets = None if offsets is None else round_to(adapter.offset_precision, offsets)
         rows = TrainingRows(X, targets, weights, offsets, leaves=leaves)
-        fitted = adapter.smooth_trees(rows)
+        (fitted,) = adapter.trees(rows)
         fitted = with_rows(fitted, weights, bags)
         self.loss = fitted.loss
         self.loss.check(targets)
@@ -156,7 +152,7 @@ class Boosting:
             len(fitted.n_leaves),
             float(np.abs(self.walked.score).max(initial=0.0)) or 1.0,
         )
-        errors = score_error, self.walked.leaf_error, self.adapter.smooth_tolerance, scale
+        errors = score_error, self.walked.leaf_error, self.adapter.gradient_tolerance, scale
         details = {"loss": fitted.loss.name, "sum_error": self.contributions.prove()}
         details |= {} if rounding_error is None else {"rounding_error": rounding_error}
         compared = [] if fitted.leaf_counts is None else ["leaf counts"]
@@ -298,7 +294,7 @@ class Boosting:
             return self._started(self._as_fitted)
         self.loss.check(targets, "targets", whole=False)
         self.loss.check(targets[self.walked.weights > 0], "targets")  # which the fit starts from
-        other = self.adapter.smooth_trees(replace(self.rows, targets=targets))
+        (other,) = self.adapter.trees(replace(self.rows, targets=targets))
         remaining = self.label_weights.with_targets(self.walked, targets, other.leaf_factors)
         found = refit(self.walked, targets, other.loss, remaining, self._n_threads)
         if targets is self.targets:
@@ -318,8 +314,10 @@ class Boosting:
         adapter, walked = self.adapter, self.walked
         weights, by_class = change.weights, None
         if self.label_weights.counts_classes:
-            weights = smooth.counted_weights(adapter, change.targets, change.weights, count=True)
-            by_class = smooth.weights_of_classes(
+            weights = class_weights.counted_weights(
+                adapter, change.targets, change.weights, count=True
+            )
+            by_class = class_weights.weights_of_classes(
                 adapter, change.targets, change.weights, count=True
             )
         rows = RefitRows.of(change, adapter, weights, walked.fit.n_leaves, self.limits)
@@ -460,4 +458,4 @@ class Boosting:
         made = leaf_scores(w.fit, leaves, self.starts(len(leaves)), rounded=True)
         if self.offsets is not None:
             sizes += np.abs(self.offsets.values)
-        check_sums(made, scores, sizes, self.adapter.smooth_tolerance, self._largest, CHANGED)
+        check_sums(made, scores, sizes, self.adapter.gradient_tolerance, self._largest, CHANGED)

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.bags import RecordedBags
-from axil.adapters.contract import TrainingRows
-from axil.adapters.smooth import SmoothModel
+from axil.adapters.contract import GradientTrees, TrainingRows
 from axil.arrays import BoolArray, FloatArray
 from axil.contributions.fits_again import require_rows_in_leaves
 from axil.errors import InputError
@@ -26,7 +25,7 @@ from axil.structure.leaves import LeafFit
 
 
 def leaf_fit(
-    adapter: SmoothModel,
+    adapter: GradientTrees,
     walked: ReplayedStages,
     rows: TrainingRows,
     leaves: Leaves,
@@ -35,7 +34,7 @@ def leaf_fit(
 ) -> LeafFit:
     """The leaves of the trees, fitted to these rows, which fall into these leaves (T, N) and were drawn so often, (T, N)."""
     targets = rows.targets
-    fit = adapter.smooth_trees(rows)
+    (fit,) = adapter.trees(rows)
     weights = np.ones(len(targets)) if rows.weights is None else rows.weights
     if not weights.any():
         raise InputError("No row of any weight is left to fit again; keep some.")

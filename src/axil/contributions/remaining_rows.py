@@ -12,8 +12,8 @@ from functools import cached_property
 
 import numpy as np
 
-from axil.adapters.contract import TrainingRows
-from axil.adapters.smooth import SmoothModel, class_weight_rule, one_hot, weights_of_classes
+from axil.adapters.class_weights import class_weight_rule, one_hot, weights_of_classes
+from axil.adapters.contract import GradientTrees, TrainingRows
 from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.errors import UnsupportedQuestionError
 from axil.replay.gradient_walk import ReplayedStages
@@ -41,7 +41,7 @@ class RemainingRows:
 class LabelWeights:
     """How the weights of a fit follow from the labels of its rows."""
 
-    adapter: SmoothModel
+    adapter: GradientTrees
     rows: TrainingRows  #: with the weights that they count with, those of their classes included
     counts_classes: bool  #: whether these weights were multiplied by those of the model's classes
 
@@ -56,7 +56,7 @@ class LabelWeights:
 
     @property
     def _balances_labels(self) -> bool:
-        return bool(getattr(self.adapter, "balances_labels", False))
+        return self.adapter.balances_labels
 
     @cached_property
     def _hot(self) -> FloatArray:
@@ -104,7 +104,7 @@ class LabelWeights:
     def factors(self, present: BoolArray) -> FloatArray:
         """Return the factors of labels, (N,), where only these rows remain; 0 of the others."""
         found = np.zeros(len(present))
-        made = self.adapter.label_factors(self.rows.targets[present])  # type: ignore[attr-defined]
+        made = self.adapter.label_factors(self.rows.targets[present])
         found[present] = 1.0 if made is None else made
         return found
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from axil import adapters
-from axil.adapters import smooth
+from axil.adapters.contract import GradientTrees, Kind
 from axil.dask import build_pushes, build_weights
 from axil.dask.build_weights import Collections
 from axil.dask.cluster import Cluster, layout
@@ -30,28 +30,25 @@ def proven(
     """The model, replayed on the partitions; exact weights where it has them, else pushes."""
     given = model["booster"] if isinstance(model, dict) and "booster" in model else model
     cluster = Cluster(client)
-    refused: UnsupportedModelError | None = None
-    try:
-        adapter: Any = adapters.read(given)
-    except UnsupportedModelError as error:
-        if not error.derivative:
-            raise
-        refused = error
-    if refused is not None:
-        adapter = smooth.find(given)
-        if adapter is None:
-            raise InputError(
-                f"The model is a {type(given).__module__}.{type(given).__qualname__}; over Dask collections expected trees. Use "
-                "training rows in memory."
-            ) from refused
+    reading = adapters.examine(given)
+    adapter = reading.adapter
+    if adapter is None and reading.not_exact is None:
+        raise adapters.unread(given)
+    if adapter is None:
+        raise InputError(
+            f"The model is a {type(given).__module__}.{type(given).__qualname__}; over Dask collections expected trees. Use "
+            "training rows in memory."
+        ) from reading.not_exact
+    if adapter.kind is Kind.ADDITIVE:
         if bags is not None:
             raise InputError(
                 "bags are draws of rows for models whose predictions are weighted sums. Leave it out."
-            ) from None
+            )
         data = Collections.of(X, y, sample_weight, init_score)
-        held, found = build_pushes.build(adapter, data, cluster, limits, verify)
+        boosted = cast(GradientTrees, adapter)
+        held, found = build_pushes.build(boosted, data, cluster, limits, verify)
         return PartitionedPushes(
-            adapter, held, cluster, limits, found, X, data.X, layout(X), verify=verify
+            boosted, held, cluster, limits, found, X, data.X, layout(X), verify=verify
         )
     if not adapter.scale.is_identity:
         raise UnsupportedModelError(

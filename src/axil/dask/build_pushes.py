@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from axil.adapters.boosted_fit import BoostedFit
-from axil.adapters.contract import TrainingRows
-from axil.adapters.smooth import SmoothModel
+from axil.adapters.contract import GradientTrees, TrainingRows
 from axil.arrays import FloatArray
 from axil.contributions.contributions import Contributions, mixed_terms
 from axil.dask.build_weights import Collections, refuse_encoded, require_rows
@@ -42,7 +41,7 @@ class HeldPushes(HeldRows):
 
 
 def build(
-    adapter: SmoothModel, data: Collections, cluster: Cluster, limits: Limits, check: bool
+    adapter: GradientTrees, data: Collections, cluster: Cluster, limits: Limits, check: bool
 ) -> tuple[HeldPushes, Verification | None]:
     """Walk the rows through the fit on the workers; raise where model and data disagree. The rows held, and a report."""
     if adapter.refused_draws is not None:
@@ -70,7 +69,7 @@ def build(
 
 
 def _read(
-    adapter: SmoothModel, cluster: Cluster, observed: list[Any], sizes: list[int], limits: Limits
+    adapter: GradientTrees, cluster: Cluster, observed: list[Any], sizes: list[int], limits: Limits
 ) -> tuple[BoostedFit, FloatArray]:
     """The model as its targets lead to it, and what each row counts with."""
     total = sum(sizes)
@@ -86,7 +85,7 @@ def _read(
     targets, weights, offsets = (_joined(cluster.collect(parts)) for parts in needed)
     assert targets is not None
     require_rows(total, weights is None or bool(weights.any()))
-    fitted = adapter.smooth_trees(TrainingRows(None, targets, weights, offsets))
+    (fitted,) = adapter.trees(TrainingRows(None, targets, weights, offsets))
     fitted.loss.check(targets)
     counted = with_rows(fitted, weights, None).row_weights
     counted = np.ones(total) if counted is None else counted
@@ -160,7 +159,7 @@ def _without_rows(fit: BoostedFit) -> BoostedFit:
 
 
 def _settled(
-    adapter: SmoothModel, fit: BoostedFit, sums: GradientSums, check: bool
+    adapter: GradientTrees, fit: BoostedFit, sums: GradientSums, check: bool
 ) -> ReplayedStages:
     """The walk of all rows from their sums: one row per leaf stands for all that are in it, tree by tree."""
     width, n_outputs = int(fit.n_leaves.max()), len(fit.base_value)
@@ -213,7 +212,7 @@ def _rounds(
 
 
 def _check_scores(
-    adapter: SmoothModel, fit: BoostedFit, sums: GradientSums, walked: ReplayedStages
+    adapter: GradientTrees, fit: BoostedFit, sums: GradientSums, walked: ReplayedStages
 ) -> Verification:
     """Compare scores with the model's; leaf values were compared in the walk. What was found."""
     scale = max(sums.largest, 1e-300)
@@ -221,7 +220,7 @@ def _check_scores(
     errors = (
         check_miss(adapter, sums.miss, scale),
         walked.leaf_error,
-        adapter.smooth_tolerance,
+        adapter.gradient_tolerance,
         scale,
     )
     n_trees, recovered = len(fit.n_leaves), dict(walked.recovered)

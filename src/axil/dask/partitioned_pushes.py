@@ -104,7 +104,12 @@ class PartitionedPushes(PartitionedModel):
         sizes = sizes_of(fit, fit.base_value, held.leaf_sizes, rows.coordinates)
         sizes += np.abs(rows.offsets.values)
         check_sums(
-            as_added, rows.predictions, sizes, self.adapter.smooth_tolerance, held.largest, CHANGED
+            as_added,
+            rows.predictions,
+            sizes,
+            self.adapter.gradient_tolerance,
+            held.largest,
+            CHANGED,
         )
         if predictions is not None:
             check_added(batch, predictions, of_leaves, sizes, held.largest)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters.boosted_fit import BoostedFit
-from axil.adapters.smooth import SmoothModel
+from axil.adapters.contract import GradientTrees
 from axil.arrays import FloatArray, IntArray
 from axil.attribution import Attribution, Effects
 from axil.attribution.block_effects import BlockEffects, NoEffects
@@ -35,7 +35,7 @@ from axil.structure import RowTotals, Transferable
 class SharedFit:
     """The fit as all partitions share it: without what belongs to single rows."""
 
-    adapter: SmoothModel
+    adapter: GradientTrees
     fit: BoostedFit
     start: FloatArray  #: (K,) scores before the first tree
     n_checked: int  #: rows of each partition whose score is asked of the library

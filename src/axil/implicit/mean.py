@@ -40,6 +40,7 @@ class MeanAdapter(Defaults):
     """The adapter of a model whose members are read one by one."""
 
     library = "scikit-learn"
+    kind = Kind.DERIVATIVE
     takes_text = True  # members look at the rows themselves
 
     def __init__(self, parts: Any, output: str):

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from axil.adapters.boundary import ReadsRows
+from axil.adapters.contract import Kind
 from axil.arrays import FloatArray
 from axil.errors import (
     ApproximationWarning,
@@ -99,6 +100,8 @@ class Implicit(ReadsRows):
     Construction factorises H (P^3 / 3; or nothing, with conjugate gradients) and proves by a Newton step that the
     parameters are the optimum on these data. A query costs one solve and one pass over the training rows.
     """
+
+    kind = Kind.DERIVATIVE
 
     def __init__(
         self,
@@ -217,11 +220,6 @@ class Implicit(ReadsRows):
                 f"Conjugate gradients left a residual of {solver.residual:.1e}: the Hessian is too badly conditioned for "
                 "them, and derivatives are off by at least as much. Train with more weight decay."
             )
-
-    @property
-    def adapter(self) -> Implicit:
-        """The model as it was read, which is this."""
-        return self
 
     def predictions(self, X: Any) -> FloatArray:
         """(n, K): the model's own."""

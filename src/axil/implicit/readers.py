@@ -1,11 +1,11 @@
-"""Reading of a model and its training data as users give them, where it has no exact weights."""
+"""A fitted model and its training data as users give them, and the checks that models without exact weights share."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,14 +16,9 @@ from axil.machine.memory import Limits
 from axil.replay.mistakes import OTHER_ORDER
 from axil.support import supports
 
-if TYPE_CHECKING:
-    from axil.contributions.boosting import Boosting
-    from axil.implicit.optimum import Implicit
-
 OUTPUTS = ("raw", "probability")
 
-#: Modules with a function ``read`` from `Given` to the model on its training data, or None for a model of another kind.
-READERS = ("axil.contributions.boosting", "axil.implicit.learners", "axil.implicit.torch")
+Read = TypeVar("Read")
 
 
 @dataclass(frozen=True)
@@ -65,36 +60,36 @@ def copied(values: Any) -> Any:
     return copy.deepcopy(values) if hasattr(values, "__len__") else values
 
 
-def read(given: Given) -> Boosting | Implicit:
-    """The model as the first reader reads it; targets in another order than the rows, by their labels, are said outright."""
-    if given.output != "raw" and calibrates(given.model):
-        raise InputError(
-            f"output is {given.output!r}, and probabilities of this model are calibrated by a curve that derivatives do not "
-            "know. Leave it out, or pass the classifier inside: calibrated_classifiers_[0].estimator."
-        )
+def in_order_of_labels(read: Callable[[Given], Read], given: Given) -> Read:
+    """Return what ``read`` makes of a model and its data; where it fails on targets in another order than the rows, say so."""
     try:
-        return _first(given)
+        return read(given)
     except ExactnessError as error:
         order = inputs.other_order(given.X, given.y)
         if order is None:
             raise
         try:
-            _first(replace(given, y=given.y.iloc[order]))
+            read(replace(given, y=given.y.iloc[order]))
         except AxilError:
             raise error from None
         cause = f"{OTHER_ORDER}: in the order of the labels they agree. Pass y_train.loc[X_train.index]."
         raise error.because(cause) from None
 
 
-def _first(given: Given) -> Boosting | Implicit:
-    """The first reader's answer that is one."""
-    for name in READERS if given.objective is None else READERS[:1]:  # the others have none
-        found: Boosting | Implicit | None = import_module(name).read(given)
-        if found is not None:
-            return found
+def require_raw_output(given: Given) -> None:
+    """Raise where derivatives of calibrated probabilities are asked for."""
+    if given.output != "raw" and calibrates(given.model):
+        raise InputError(
+            f"output is {given.output!r}, and probabilities of this model are calibrated by a curve that derivatives do not "
+            "know. Leave it out, or pass the classifier inside: calibrated_classifiers_[0].estimator."
+        )
+
+
+def unread(given: Given) -> InputError:
+    """Return the error for a model that axil does not differentiate."""
     known = supports(given.model)
-    left = "" if given.loss is None else " Leave loss out: it has exact weights."
+    advice = "" if given.loss is None else " Leave loss out: it has exact weights."
+    if not known.exact:
+        advice = f" {known.reason}"
     name = f"{type(given.model).__module__}.{type(given.model).__qualname__}"
-    raise InputError(
-        f"The model is a {name}, which axil does not differentiate.{left if known.exact else f' {known.reason}'}"
-    )
+    return InputError(f"The model is a {name}, which axil does not differentiate.{advice}")

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.boosted_fit import BoostedFit, RowGradients
-from axil.adapters.smooth import SmoothModel
+from axil.adapters.contract import GradientTrees
 from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.kernels import NONE, Backend
 from axil.kernels.choose import host_backend
@@ -175,7 +175,7 @@ def start_factors(fit: BoostedFit, n_rows: int) -> FloatArray:
 
 
 def walk(
-    adapter: SmoothModel,
+    adapter: GradientTrees,
     fit: BoostedFit,
     leaves: Leaves,
     targets: FloatArray,
@@ -196,7 +196,7 @@ def walk(
 class GradientWalk:
     def __init__(
         self,
-        adapter: SmoothModel,
+        adapter: GradientTrees,
         fit: BoostedFit,
         leaves: Leaves,
         targets: FloatArray,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from axil import inputs
-from axil.adapters.contract import Model
+from axil.adapters.contract import Kind, Model
 from axil.arrays import FloatArray
 from axil.errors import UnsupportedQuestionError
 from axil.machine.blocks import spans
@@ -51,7 +51,7 @@ class Offsets:
 
     def predictions(self, adapter: Any, X: Any) -> FloatArray:
         """(n, K): the model's own predictions of these rows, or raw scores where a loss has a link, with their offsets."""
-        asked = adapter.scores if hasattr(adapter, "smooth_trees") else adapter.predictions
+        asked = adapter.scores if adapter.kind is Kind.ADDITIVE else adapter.predictions
         return np.asarray(asked(X, self.values) if self.replace_base else asked(X) + self.values)
 
 
@@ -59,7 +59,7 @@ class Offsets:
 class Queries:
     """Checked rows to explain. The model is asked about them when it is first needed, once, by one thread."""
 
-    adapter: Any  #: `Model` or `SmoothModel`
+    adapter: Any  #: `Model` or `GradientTrees`
     rows: Any  #: (n, features)
     offsets: Offsets
     labels: NDArray[Any]  #: (n,) the user's

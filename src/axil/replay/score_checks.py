@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.boosted_fit import BoostedFit
-from axil.adapters.smooth import SmoothModel
+from axil.adapters.contract import GradientTrees
 from axil.arrays import FloatArray
 from axil.errors import ExactnessError
 from axil.inputs import take_rows
@@ -32,7 +32,7 @@ def lost_beside(scores: FloatArray) -> float:
 
 
 def check_start(
-    adapter: SmoothModel,
+    adapter: GradientTrees,
     found: FloatArray,
     trees: BoostedFit,
     targets: FloatArray,
@@ -40,7 +40,7 @@ def check_start(
 ) -> None:
     """Compare the scores (K,) that the targets lead to at first with those that the fit started from, up to rounding (K,)."""
     for mine, own, slack in zip(found, trees.base_value, rounding):
-        if not abs(mine - own) <= slack + adapter.smooth_tolerance * max(
+        if not abs(mine - own) <= slack + adapter.gradient_tolerance * max(
             1.0, float(np.abs(targets).max()), abs(own)
         ):
             raise ExactnessError(
@@ -49,7 +49,7 @@ def check_start(
 
 
 def check_counts(
-    adapter: SmoothModel, trees: BoostedFit, rows: Rows, drawn: NDArray[Any] | None
+    adapter: GradientTrees, trees: BoostedFit, rows: Rows, drawn: NDArray[Any] | None
 ) -> None:
     """Compare how many rows fall into each leaf, or how many of those drawn (T, N), with what the model records."""
     if trees.leaf_counts is None:
@@ -70,7 +70,7 @@ def check_counts(
     compare("row count", found, trees.leaf_counts, 0.5, trees, adapter.causes("counts"))
 
 
-def compare_counts(adapter: SmoothModel, trees: BoostedFit, found: NDArray[Any]) -> None:
+def compare_counts(adapter: GradientTrees, trees: BoostedFit, found: NDArray[Any]) -> None:
     """Compare the numbers of rows of the fit in each leaf, (L,), where all are in every tree, with what the model records."""
     if trees.leaf_counts is None:
         return
@@ -82,7 +82,7 @@ def compare_counts(adapter: SmoothModel, trees: BoostedFit, found: NDArray[Any])
 
 
 def check_values(
-    adapter: SmoothModel,
+    adapter: GradientTrees,
     trees: BoostedFit,
     found: FloatArray,
     start: FloatArray,
@@ -97,7 +97,7 @@ def check_values(
     leaves of a fit that had nothing to learn.
     """
     largest = float(np.abs(trees.leaf_values).max(initial=0.0)) or 1.0
-    allowed = adapter.smooth_tolerance * largest + trees.value_slack + lost_beside(start)
+    allowed = adapter.gradient_tolerance * largest + trees.value_slack + lost_beside(start)
     slack = np.broadcast_to(np.reshape(allowed, (-1, 1)), found.shape)
     if not (np.abs(found - trees.leaf_values) <= slack).all():
         slack = slack + noise()
@@ -114,7 +114,7 @@ def check_values(
 
 
 def check_hessians(
-    adapter: SmoothModel, fit: BoostedFit, found: FloatArray, leaf_weights: FloatArray
+    adapter: GradientTrees, fit: BoostedFit, found: FloatArray, leaf_weights: FloatArray
 ) -> None:
     """Compare sums (L,) of row weight times second derivative with those recorded, in leaves of rows of these weights (L,)."""
     assert fit.leaf_hessians is not None
@@ -126,16 +126,16 @@ def check_hessians(
     compare("sum of hessians", found, fit.leaf_hessians, slack, fit, adapter.causes("weights"))
 
 
-def check_nodes(adapter: SmoothModel, trees: BoostedFit, found: FloatArray) -> None:
+def check_nodes(adapter: GradientTrees, trees: BoostedFit, found: FloatArray) -> None:
     """Compare the values (M,) of inner nodes where splits are monotone: a leaf at a bound says little of its own sum."""
     nodes = trees.nodes
     assert nodes is not None
-    slack = adapter.smooth_tolerance * (float(np.abs(trees.leaf_values).max(initial=0.0)) or 1.0)
+    slack = adapter.gradient_tolerance * (float(np.abs(trees.leaf_values).max(initial=0.0)) or 1.0)
     compare_nodes(nodes, found, slack, adapter.causes("values"))
 
 
 def check_scores(
-    adapter: SmoothModel, X: Any, fit: BoostedFit, leaves: NDArray[Any]
+    adapter: GradientTrees, X: Any, fit: BoostedFit, leaves: NDArray[Any]
 ) -> tuple[float, float | None]:
     """Compare the sums of the leaves, (T, N), with the scores that the library gives; the largest difference, relative.
 
@@ -153,9 +153,9 @@ def check_scores(
     return error, furthest(leaf_scores(fit, at), expected).error / scale
 
 
-def check_miss(adapter: SmoothModel, miss: Miss, scale: float) -> float:
+def check_miss(adapter: GradientTrees, miss: Miss, scale: float) -> float:
     """Raise where the score of a training row is further from the model's than allowed; the difference, relative to the scale."""
-    if not miss.error / scale <= adapter.smooth_tolerance:
+    if not miss.error / scale <= adapter.gradient_tolerance:
         what = f"score of training row {miss.row} (from 0)"
         raise ExactnessError(what, miss.found, miss.expected, adapter.causes("values"))
     return miss.error / scale

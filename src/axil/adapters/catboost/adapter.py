@@ -31,7 +31,14 @@ from axil.adapters.catboost.settings import (
 from axil.adapters.contract import TrainingRows, TreeModel
 from axil.adapters.frames import single_table
 from axil.adapters.percentiles import require_rows, with_base
-from axil.adapters.refusals import OTHER_COLUMNS, OTHER_ROWS, OTHER_TARGETS, not_fitted, refuse
+from axil.adapters.refusals import (
+    OTHER_COLUMNS,
+    OTHER_ROWS,
+    OTHER_TARGETS,
+    not_fitted,
+    refuse,
+    weights_refusal,
+)
 from axil.adapters.routes import Routes
 from axil.arrays import BoolArray, FloatArray, LeafArray
 from axil.errors import InputError, UnsupportedModelError
@@ -40,14 +47,34 @@ ROUNDING = 2.0**-24  # of float32, relative
 NO_TREES = "This CatBoost model has no trees: fit it with iterations of at least 1."
 
 
-def read(model: Any, leaves_only: bool = False) -> CatBoostAdapter | None:
-    """Return the adapter for a CatBoost model, None for any other object.
+def read(
+    model: Any, by_gradients: bool = False, leaves_only: bool = False
+) -> CatBoostAdapter | None:
+    """Return the adapter of a CatBoost model; None for any other object.
 
-    With ``leaves_only`` no model is refused, because only its leaves are read.
+    Parameters
+    ----------
+    model : object
+        Any object.
+    by_gradients : bool
+        Whether it is read by its gradients even where it has exact weights.
+    leaves_only : bool
+        Whether only its leaves are read. Nothing is refused then.
     """
     if not is_fitted(model):
         return None
-    return CatBoostAdapter(model, leaves_only)
+    own = _copy_of(model)
+    reading = CatBoostReading(parse(own._serialize_model()))
+    if leaves_only:
+        return CatBoostAdapter(own, reading, leaves_only=True)
+    not_exact = None if by_gradients else weights_refusal(REFUSALS, reading)
+    if not_exact is None and not by_gradients:
+        return CatBoostAdapter(own, reading)
+    from axil.adapters.catboost.loss import CatBoostWithLoss
+
+    adapter = CatBoostWithLoss(own, reading)
+    adapter.not_exact = not_exact
+    return adapter
 
 
 def is_fitted(model: Any) -> bool:
@@ -102,11 +129,11 @@ class CatBoostAdapter(TreeModel):
     takes_text = True  # as categories
     tells_kinds_apart = True  # categories are whole numbers or text, and no real numbers
 
-    def __init__(self, model: Any, leaves_only: bool = False):
-        self._model = _copy_of(model)
-        self._blob = parse(self._model._serialize_model())
-        self._reading = CatBoostReading(self._blob)
-        refuse(() if leaves_only else self.refusals, self._reading)
+    def __init__(self, model: Any, reading: CatBoostReading, leaves_only: bool = False):
+        refuse(() if leaves_only else self.refusals, reading)
+        self._model = model
+        self._reading = reading
+        self._blob = reading.blob
         self._fits = [fit_settings(settings) for settings in self._blob.settings]
         self.leaf_steps = max(fit.steps for fit in self._fits)
         self._n_leaves = np.asarray(self._model.get_tree_leaf_counts(), dtype=np.int64)

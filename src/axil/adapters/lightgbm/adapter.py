@@ -25,7 +25,7 @@ from axil.adapters.lightgbm.rows import as_lightgbm, from_pandas
 from axil.adapters.lightgbm.rule import LightGBMRule
 from axil.adapters.lightgbm.text import LightGBMSettings, parse
 from axil.adapters.percentiles import require_rows, with_base
-from axil.adapters.refusals import not_fitted, refusal, refuse
+from axil.adapters.refusals import not_fitted, refusal, refuse, weights_refusal
 from axil.adapters.routes import Routes
 from axil.arrays import FloatArray
 from axil.errors import InputError, UnsupportedModelError
@@ -38,17 +38,40 @@ CLOSE = (
 ROUNDING = 1e-13  # of the largest value of a tree: what sums in another order are off by
 
 
-def read(model: Any, leaves_only: bool = False) -> LightGBMAdapter | None:
-    """The adapter for a LightGBM model, None for any other object; of one whose leaves alone are read nothing is refused."""
+def read(
+    model: Any, objective: Any = None, by_gradients: bool = False, leaves_only: bool = False
+) -> LightGBMAdapter | None:
+    """Return the adapter of a LightGBM model; None for any other object.
+
+    Parameters
+    ----------
+    model : object
+        Any object.
+    objective : callable, optional
+        The user's own function that the model was fitted with.
+    by_gradients : bool
+        Whether it is read by its gradients even where it has exact weights.
+    leaves_only : bool
+        Whether only its leaves are read. Nothing is refused then.
+    """
     booster = booster_of(model)
     if booster is None:
         return None
-    found = LightGBMAdapter(booster, leaves_only=leaves_only)
-    if leaves_only or not found._reading.linear:
-        return found
+    if leaves_only:
+        return LightGBMAdapter(*opened(booster), leaves_only=True)
     from axil.adapters.lightgbm.linear import LinearLightGBM
+    from axil.adapters.lightgbm.loss import LightGBMWithLoss, settings_of
 
-    return LinearLightGBM(booster)
+    estimator = settings_of(model, booster, objective)
+    own, reading = opened(booster, estimator.stops_early, estimator.objective is not None)
+    not_exact = None
+    if objective is None and not by_gradients:
+        not_exact = weights_refusal(REFUSALS, reading)
+        if not_exact is None:
+            return (LinearLightGBM if reading.linear else LightGBMAdapter)(own, reading)
+    adapter = LightGBMWithLoss(own, reading, estimator)
+    adapter.not_exact = not_exact
+    return adapter
 
 
 def booster_of(model: Any) -> Any:
@@ -60,6 +83,28 @@ def booster_of(model: Any) -> Any:
     if not model.__sklearn_is_fitted__():
         raise not_fitted(model)
     return model.booster_
+
+
+def opened(
+    booster: Any, stops_early: str = "", own_objective: bool = False
+) -> tuple[Any, LightGBMReading]:
+    """Return a copy of a booster, up to its best iteration, and what its text and its settings say."""
+    # best_iteration is 0 or -1 where there was no early stopping: all iterations.
+    saved = booster.model_to_string(num_iteration=max(int(booster.best_iteration), 0) or -1)
+    text = parse(saved)
+    if not text.trees:
+        raise InputError("This LightGBM model has no trees: train it first.")
+    if text.parameters is None:
+        raise UnsupportedModelError(
+            "parameters",
+            "none",
+            "its text has no parameters block, so how its leaves were regularised cannot be known",
+            "Load the model from the text that LightGBM saved, complete with the lines after 'parameters:'.",
+        )
+    settings = LightGBMSettings(text.parameters, booster.params or {})
+    decay_rate = _refit_decay_rate(booster, text.parameters)
+    reading = LightGBMReading(text, settings, decay_rate, stops_early, own_objective)
+    return _copied(booster, saved), reading
 
 
 def _roots(targets: FloatArray) -> FloatArray:
@@ -95,32 +140,10 @@ class LightGBMAdapter(TreeModel):
     tolerance = 1e-6
     renames = True  # fit takes feature_name= for the columns of a frame, which predict then takes by their places
 
-    def __init__(
-        self,
-        booster: Any,
-        stops_early: str = "",
-        own_objective: bool = False,
-        leaves_only: bool = False,
-    ):
-        # best_iteration is 0 or -1 where there was no early stopping: all iterations.
-        saved = booster.model_to_string(num_iteration=max(int(booster.best_iteration), 0) or -1)
-        text = parse(saved)
-        if not text.trees:
-            raise InputError("This LightGBM model has no trees: train it first.")
-        self._booster = _copied(booster, saved)
-        if text.parameters is None:
-            raise UnsupportedModelError(
-                "parameters",
-                "none",
-                "its text has no parameters block, so how its leaves were regularised cannot be known",
-                "Load the model from the text that LightGBM saved, complete with the lines after 'parameters:'.",
-            )
-        self._settings = LightGBMSettings(text.parameters, booster.params or {})
-        decay_rate = _refit_decay_rate(booster, text.parameters)
-        self._reading = LightGBMReading(
-            text, self._settings, decay_rate, stops_early, own_objective
-        )
-        refuse(() if leaves_only else self.refusals, self._reading)
+    def __init__(self, booster: Any, reading: LightGBMReading, leaves_only: bool = False):
+        refuse(() if leaves_only else self.refusals, reading)
+        self._booster, self._reading, self._settings = booster, reading, reading.settings
+        text = reading.text
         self._trees = text.trees
         self._n_leaves = np.array([tree.n_leaves for tree in text.trees], dtype=np.int64)
         self.n_features = int(booster.num_feature())

@@ -20,6 +20,7 @@ from axil.adapters.boosted_fit import RowGradients
 from axil.adapters.contract import FittedSmoother, SmootherModel, Totals, TreeModel
 from axil.adapters.lightgbm.adapter import LightGBMAdapter
 from axil.adapters.lightgbm.rates import stated_rates
+from axil.adapters.lightgbm.reading import LightGBMReading
 from axil.adapters.lightgbm.text import CATEGORICAL, TreeText
 from axil.adapters.linear_steps import LinearSteps, LinearTree
 from axil.arrays import FloatArray
@@ -88,8 +89,8 @@ def leaves_of(tree: TreeText, n_features: int) -> list[LinearLeaf]:
 class LinearLightGBM(SmootherModel, LightGBMAdapter):
     """A LightGBM booster with linear leaves: a linear smoother whose features are those of a row in its leaf of each tree."""
 
-    def __init__(self, booster: Any):
-        super().__init__(booster)
+    def __init__(self, booster: Any, reading: LightGBMReading):
+        super().__init__(booster, reading)
         self._leaves = [leaves_of(tree, self.n_features) for tree in self._trees]
         self._rates = stated_rates(self._trees, self._settings)
         self._penalty = self._settings.precisely("linear_lambda")[0]

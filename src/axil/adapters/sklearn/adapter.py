@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from axil.adapters.contract import Model
-from axil.adapters.refusals import not_fitted
+from axil.adapters.refusals import not_fitted, weights_refusal
 from axil.adapters.searches import kinds_of
 from axil.adapters.sklearn.boosting import (
     GradientBoostingAdapter,
@@ -14,8 +14,9 @@ from axil.adapters.sklearn.boosting import (
     leaves_of,
 )
 from axil.adapters.sklearn.draws import bags_trees
+from axil.adapters.sklearn.loss import HistogramsWithLoss, StagesWithLoss
 from axil.adapters.sklearn.neighbours import NeighboursAdapter
-from axil.adapters.sklearn.refusals import fits_init, refuse_class
+from axil.adapters.sklearn.refusals import CLASSES, fits_init, refuse_class
 from axil.adapters.sklearn.smoothers import (
     BayesianRidgeAdapter,
     GaussianProcessAdapter,
@@ -26,12 +27,11 @@ from axil.adapters.sklearn.smoothers import (
 )
 from axil.adapters.sklearn.transforms import TransformedAdapter
 from axil.adapters.sklearn.trees import ForestAdapter
+from axil.errors import UnsupportedModelError
 
 Reader = TypeVar("Reader")
 
 ADAPTERS: dict[str, Callable[[Any], Model]] = {
-    "GradientBoostingRegressor": GradientBoostingAdapter,
-    "HistGradientBoostingRegressor": HistGradientBoostingAdapter,
     **dict.fromkeys(
         (
             *(
@@ -72,10 +72,40 @@ ADAPTERS: dict[str, Callable[[Any], Model]] = {
 }
 
 
-def read(model: Any, leaves_only: bool = False) -> Model | None:
-    """The adapter for a model of scikit-learn, None for any other object; refuses nothing where leaves alone are read."""
+#: Gradient boosting: the class that reads fits of exact weights, and the one that reads any fit by its gradients.
+BOOSTED: dict[
+    str,
+    tuple[
+        type[GradientBoostingAdapter] | type[HistGradientBoostingAdapter],
+        type[StagesWithLoss] | type[HistogramsWithLoss],
+    ],
+] = {
+    "GradientBoostingClassifier": (GradientBoostingAdapter, StagesWithLoss),
+    "GradientBoostingRegressor": (GradientBoostingAdapter, StagesWithLoss),
+    "HistGradientBoostingClassifier": (HistGradientBoostingAdapter, HistogramsWithLoss),
+    "HistGradientBoostingRegressor": (HistGradientBoostingAdapter, HistogramsWithLoss),
+}
+
+
+def read(model: Any, by_gradients: bool = False, leaves_only: bool = False) -> Model | None:
+    """Return the adapter of a model of scikit-learn; None for any other object.
+
+    Parameters
+    ----------
+    model : object
+        Any object.
+    by_gradients : bool
+        Whether only gradient boosting is read, by its gradients even where it has exact weights.
+    leaves_only : bool
+        Whether only its leaves are read. Nothing is refused then.
+    """
     if leaves_only:
         return leaves_of(model)
+    boosted = next((kind for kind in kinds_of(model) if kind in BOOSTED), None)
+    if boosted is not None:
+        return _read_boosted(model, boosted, by_gradients)
+    if by_gradients:
+        return None
     for kind in kinds_of(model):
         refuse_class(kind)
         if kind in ADAPTERS:
@@ -84,6 +114,25 @@ def read(model: Any, leaves_only: bool = False) -> Model | None:
     return (
         None if reader is None or _of_several(model) else reader(model)
     )  # of several: see `wrappers`
+
+
+def _read_boosted(model: Any, kind: str, by_gradients: bool) -> Model | None:
+    """Return the adapter of gradient boosting of this class; None where it starts from the predictions of another model."""
+    require_fitted(model)
+    exact, with_loss = BOOSTED[kind]
+    if by_gradients:
+        return with_loss(model)
+    if kind in CLASSES:
+        not_exact: UnsupportedModelError | None = CLASSES[kind].error(kind)
+    elif _of_several(model):
+        return None
+    else:
+        not_exact = weights_refusal(exact.refusals, model)
+    if not_exact is None:
+        return exact(model)
+    adapter = with_loss(model)
+    adapter.not_exact = not_exact
+    return adapter
 
 
 def reader_of(model: Any, readers: Mapping[str, Reader]) -> Reader | None:

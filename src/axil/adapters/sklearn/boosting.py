@@ -209,8 +209,17 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
             digest.update(np.ascontiguousarray(predictor.raw_left_cat_bitsets).tobytes())
         return digest.hexdigest()
 
-    def trees(self, rows: TrainingRows, labels: FloatArray | None = None) -> list[BoostedFit]:
-        """Return the trees as one entry.
+    def trees(self, rows: TrainingRows) -> list[BoostedFit]:
+        """Return the trees as one entry, of percentiles with the start as their first tree."""
+        fit = self._trees(rows)
+        if not self.starts_with_base:
+            return [fit]
+        require_rows(rows, "loss", self._model.loss)
+        ranks = SklearnPercentile(share_below(self._model), rows.weights)
+        return [with_base(fit, ranks, rows, float(fit.base_value[0]), 0.0)]
+
+    def _trees(self, rows: TrainingRows, labels: FloatArray | None = None) -> BoostedFit:
+        """Return the trees as they are in the model.
 
         Rows that early stopping held out, of each class (N,), are drawn again from the model's
         seed.
@@ -222,7 +231,7 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
         # A root that is not split has the value 0 (_initialize_root in grower.py).
         l2 = np.where(n_leaves > 1, float(self._model.l2_regularization) + SMALLEST_L2, np.inf)
         base_value = np.asarray(self._model._baseline_prediction, dtype=np.float64).reshape(-1)
-        trees = BoostedFit(
+        return BoostedFit(
             n_leaves=n_leaves,
             leaf_values=self._gather("value")[:, None],
             leaf_counts=self._gather("count").astype(np.int64),
@@ -234,11 +243,6 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
             held_out=all_but(self._training_rows(n_rows, labels), n_rows),
             nodes=None if self.starts_with_base else self._nodes(),
         )
-        if not self.starts_with_base:
-            return [trees]
-        require_rows(rows, "loss", self._model.loss)
-        ranks = SklearnPercentile(share_below(self._model), rows.weights)
-        return [with_base(trees, ranks, rows, float(base_value[0]), 0.0)]
 
     def _require_weights_of_fit(self, rows: TrainingRows) -> None:
         """Raise where weights are missing, or were not there in the fit."""

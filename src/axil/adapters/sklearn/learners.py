@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from axil.adapters.refusals import ONE_OUTPUT, Refusal
+from axil.adapters.pipeline import last_step
+from axil.adapters.refusals import ONE_OUTPUT, Refusal, refuse
+from axil.adapters.searches import unwrapped
 from axil.adapters.sklearn.refusals import POSITIVE
 
 LBFGS = 'Fit with solver="lbfgs", a small tol (1e-8), a large max_iter and max_fun (100000), and alpha well above 0.'
@@ -84,3 +86,10 @@ REFUSALS: tuple[Refusal[Any], ...] = (
         "Fit one classifier for each label.",
     ),
 )
+
+
+def refuse_learners(model: Any) -> None:
+    """Raise for a setting of a smooth learner, or of a pipeline's last step, whose derivative axil does not compute."""
+    model = unwrapped(model)
+    last = last_step(model)
+    refuse(REFUSALS, model if last is None else last)

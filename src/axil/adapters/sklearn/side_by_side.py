@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 
 from axil.adapters.boosted_fit import BoostedFit, RowGradients, Sampler, Schedule
 from axil.adapters.boundary import Around
-from axil.adapters.contract import Defaults, TrainingRows
+from axil.adapters.contract import Defaults, GradientTrees, Kind, TrainingRows
 from axil.adapters.members import Member, SumModel
 from axil.adapters.sklearn.adapter import reader_of
 from axil.adapters.sklearn.base import protected_copy, require_no_offsets
-from axil.adapters.smooth import SmoothModel
 from axil.arrays import FloatArray
 from axil.errors import UnsupportedModelError
 from axil.inputs.copies import owned
@@ -100,11 +99,18 @@ _KINDS: dict[str, Callable[[Any], Classifiers]] = {
 }
 
 
-def read_exact(model: Any, inside: Read) -> Any:
-    """The adapter of classifiers with exact weights, from one that reads them; refused as the first of them is."""
-    found = classifiers_of(model)
-    assert found is not None
-    members = [inside(part) for part in found.inside]
+def read_classifiers(model: Any, inside: Read) -> Any:
+    """Return the adapter of classifiers side by side; ``inside`` reads each of them."""
+    classifiers = classifiers_of(model)
+    assert classifiers is not None
+    members = [inside(part) for part in classifiers.inside]
+    if any(member is not None and member.kind is Kind.ADDITIVE for member in members):
+        return read_scores(classifiers, members)
+    return _read_exact(classifiers, members)
+
+
+def _read_exact(found: Classifiers, members: list[Any]) -> Any:
+    """Return the adapter of classifiers with exact weights, from their own adapters."""
     if any(member is None or member.n_outputs != 2 for member in members):
         raise found.refuse("a classifier that is not read by itself")
     if not all(hasattr(part, "predict_proba") for part in found.inside):
@@ -167,36 +173,43 @@ def _both(targets: FloatArray) -> FloatArray:
     return np.hstack([1 - targets, targets])
 
 
-def read(model: Any, inside: Read) -> SideBySide | None:
-    """The reader of boosted models, from one that reads them; None for other objects."""
+def read(model: Any, inside: Read) -> Any:
+    """Return the adapter of boosted models side by side, which ``inside`` reads by their gradients; None for other objects."""
     found = classifiers_of(model)
-    if found is None:
-        return None
-    members = [inside(part) for part in found.inside]
+    return None if found is None else read_scores(found, [inside(part) for part in found.inside])
+
+
+def read_scores(found: Classifiers, members: list[Any]) -> Any:
+    """Return the adapter of boosted models side by side, from their own adapters, some of which have no exact weights."""
     if any(member is None or member.n_outputs != 1 for member in members):
         raise found.refuse("a model without trees, or with several scores")
+    if any(member.kind is Kind.EXACT for member in members):
+        raise found.refuse("settings that differ from output to output")
+    not_exact = next((m.not_exact for m in members if m.not_exact is not None), None)
     if len(members) == 1 and found.classes is not None:
         members[0].classes = found.classes
-        return members[0]  # type: ignore[no-any-return]
-    if any(getattr(member, "class_weight", None) is not None for member in members):
+        return members[0]
+    if any(member.class_weight is not None for member in members):
         raise found.refuse("class_weight, by which rows weigh otherwise for each class")
-    alone = next((member.alone for member in members if member.alone), "")
-    if alone:
-        raise found.refuse(alone)
-    return SideBySide(found, members)  # type: ignore[abstract]  # it has scores, no predictions
+    settings = [member.single_output_setting for member in members if member.single_output_setting]
+    if settings:
+        raise found.refuse(settings[0])
+    whole = SideBySide(found, members)  # type: ignore[abstract]  # it has scores, no predictions
+    whole.not_exact = not_exact
+    return whole
 
 
-class SideBySide(Defaults):
+class SideBySide(Defaults, GradientTrees):
     """The adapter of boosted models, each of which has one output."""
 
     library = "scikit-learn"
 
-    def __init__(self, classifiers: Classifiers, members: list[SmoothModel]):
+    def __init__(self, classifiers: Classifiers, members: list[GradientTrees]):
         self._classifiers, self._members, first = classifiers, members, members[0]
         self.n_features, self.feature_names = first.n_features, first.feature_names
         self.takes_text, self.spelling = first.takes_text, first.spelling  # type: ignore[method-assign]
         self.precision, self.offset_precision = first.precision, first.offset_precision
-        self.smooth_tolerance = max(member.smooth_tolerance for member in members)
+        self.gradient_tolerance = max(member.gradient_tolerance for member in members)
         self.refused_draws = next(
             (m.refused_draws for m in members if m.refused_draws is not None), None
         )
@@ -239,18 +252,16 @@ class SideBySide(Defaults):
         """(n, K)."""
         return np.hstack([member.scores(X) for member in self._members])
 
-    def smooth_trees(self, rows: TrainingRows) -> BoostedFit:
-        """The trees of all members; outputs do not see each other, so their iterations follow one another."""
+    def trees(self, rows: TrainingRows) -> list[BoostedFit]:
+        """Return the trees of all members; outputs do not see each other, so their iterations follow one another."""
         require_no_offsets(rows)
-        parts = [
-            member.smooth_trees(
-                replace(rows, targets=np.ascontiguousarray(rows.targets[:, [k]]), leaves=None)
-            )
-            for k, member in enumerate(self._members)
-        ]
-        self._ends = np.cumsum([len(part.n_leaves) for part in parts])
-        self._require_alike(parts)
-        return _joined(parts, self._ends)
+        fits = []
+        for k, member in enumerate(self._members):
+            targets = np.ascontiguousarray(rows.targets[:, [k]])
+            fits += member.trees(replace(rows, targets=targets, leaves=None))
+        self._ends = np.cumsum([len(fit.n_leaves) for fit in fits])
+        self._require_alike(fits)
+        return [_joined(fits, self._ends)]
 
     def _require_alike(self, parts: list[BoostedFit]) -> None:
         """Refuse members that differ in more than their trees, or have what belongs to one output alone."""
@@ -279,7 +290,7 @@ class SideBySide(Defaults):
         return self._members[0].causes(what)
 
 
-#: What belongs to the trees of one output; `SmoothModel.alone` knows the settings that lead to it.
+#: What belongs to the trees of one output; `GradientTrees.single_output_setting` knows the settings that lead to it.
 _ALONE = ("leaf_factors", "smoothing", "nodes", "chains", "columns", "placement", "ranks")
 _SAME = (
     "loss",

@@ -32,11 +32,9 @@ class TransformedAdapter(Around):
     @classmethod
     def of(cls, model: Any) -> TransformedAdapter:
         """The adapter of a fitted TransformedTargetRegressor."""
-        try:
-            inner = adapters.read(model.regressor_)
-        except UnsupportedModelError as error:
-            if not error.derivative:
-                raise
+        reading = adapters.examine(model.regressor_)
+        inner, error = reading.adapter, reading.not_exact
+        if error is not None:
             # Derivatives are of the regressor's own predictions, so they are not offered for the whole.
             raise UnsupportedModelError(
                 error.setting,
@@ -44,7 +42,9 @@ class TransformedAdapter(Around):
                 error.reason,
                 "axil.Explainer explains its regressor_ on the transformed targets.",
                 error.condition,
-            ) from None
+            )
+        if inner is None:
+            raise adapters.unread(model.regressor_)
         if not inner.scale.is_identity:
             raise UnsupportedModelError(
                 "transform of the targets",

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from axil.adapters.contract import Model
+from axil.adapters.contract import Kind, Model
 from axil.adapters.members import Member, ResidualModel, SumModel
 from axil.adapters.refusals import refuse
 from axil.adapters.searches import unwrapped
@@ -30,7 +30,7 @@ from axil.adapters.sklearn.parts import (
     voting_members,
 )
 from axil.adapters.sklearn.refusals import CALIBRATION, fits_init
-from axil.adapters.sklearn.side_by_side import read_exact
+from axil.adapters.sklearn.side_by_side import classifiers_of, read_classifiers, read_scores
 from axil.arrays import FloatArray
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 from axil.inputs.copies import owned
@@ -93,16 +93,17 @@ def _stacking(model: Any, inside: Read) -> SumModel:
     )
 
 
-def _each_output(model: Any, inside: Read) -> SumModel:
-    """One model for each output, side by side."""
-    members = [
-        Member(
-            f"output {k}",
-            _read(inside, estimator, f"estimators_[{k}]", takes_derivatives=True),
-            output=k,
-        )
+def _each_output(model: Any, inside: Read) -> Any:
+    """Return the adapter of a model for each output, side by side."""
+    adapters = [
+        _read(inside, estimator, f"estimators_[{k}]", takes_derivatives=True, takes_scores=True)
         for k, estimator in enumerate(model.estimators_)
     ]
+    if any(adapter.kind is Kind.ADDITIVE for adapter in adapters):
+        classifiers = classifiers_of(model)
+        assert classifiers is not None
+        return read_scores(classifiers, adapters)
+    members = [Member(f"output {k}", adapter, output=k) for k, adapter in enumerate(adapters)]
     return SumModel(protected_copy(model).predict, members, members[0].model)
 
 
@@ -208,8 +209,8 @@ WRAPPERS: dict[str, Callable[[Any, Read], SumModel | None]] = {
     "VotingClassifier": _voting,
     "StackingRegressor": _stacking,
     "MultiOutputRegressor": _each_output,
-    "MultiOutputClassifier": read_exact,
-    "OneVsRestClassifier": read_exact,
+    "MultiOutputClassifier": read_classifiers,
+    "OneVsRestClassifier": read_classifiers,
     "BaggingRegressor": _bagging,
     "BaggingClassifier": _bagging,
     "GradientBoostingRegressor": _after_init,
@@ -241,7 +242,12 @@ def _read_members(inside: Read, members: list[Member]) -> list[Member]:
 
 
 def _read(
-    inside: Read, estimator: Any, name: str, targets: str = "", takes_derivatives: bool = False
+    inside: Read,
+    estimator: Any,
+    name: str,
+    targets: str = "",
+    takes_derivatives: bool = False,
+    takes_scores: bool = False,
 ) -> Model:
     """Return the adapter of a model inside; what is refused says which.
 
@@ -257,25 +263,18 @@ def _read(
         The targets of its fit, in Python, where its rows were all rows.
     takes_derivatives : bool
         Whether the whole is also explained by members without exact weights; see `parts`.
+    takes_scores : bool
+        Whether boosted trees without exact weights are returned too, with the reason in ``not_exact``.
     """
     try:
         found = inside(estimator)
     except UnsupportedModelError as error:
-        instead, derivative = error.instead, error.derivative and takes_derivatives
-        if error.derivative and not takes_derivatives:
-            explained = (
-                f":\n    axil.Explainer(model.{name}, X, {targets})"
-                if targets
-                else ", on the rows of its own fit."
-            )
-            instead = (
-                "The sum of these members' predictions is not explained. Fit the whole with members that have exact weights, "
-                f"such as forests. Or explain {name} by itself{explained}"
-            )
-        setting = f"{name}.{error.setting}"
-        raise UnsupportedModelError(
-            setting, error.value, error.reason, instead, error.condition, derivative
-        ) from None
+        raise _error_of(error, name, targets, takes_derivatives) from None
+    if found is not None and found.not_exact is not None:
+        found.not_exact = _error_of(found.not_exact, name, targets, takes_derivatives)
+        if not takes_scores:
+            raise found.not_exact
+        return found
     if found is None:
         raise UnsupportedModelError(
             name,
@@ -298,3 +297,24 @@ def _read(
             "Transform the targets of the whole: TransformedTargetRegressor(VotingRegressor(...), ...).",
         )
     return found
+
+
+def _error_of(
+    error: UnsupportedModelError, name: str, targets: str, takes_derivatives: bool
+) -> UnsupportedModelError:
+    """Return the error of a model inside as one of the whole; for the parameters see `_read`."""
+    instead, derivative = error.instead, error.derivative and takes_derivatives
+    if error.derivative and not takes_derivatives:
+        explained = (
+            f":\n    axil.Explainer(model.{name}, X, {targets})"
+            if targets
+            else ", on the rows of its own fit."
+        )
+        instead = (
+            "The sum of these members' predictions is not explained. Fit the whole with members that have exact weights, "
+            f"such as forests. Or explain {name} by itself{explained}"
+        )
+    setting = f"{name}.{error.setting}"
+    return UnsupportedModelError(
+        setting, error.value, error.reason, instead, error.condition, derivative
+    )

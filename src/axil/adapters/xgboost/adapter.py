@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from axil.adapters.contract import (
     TreeModel,
 )
 from axil.adapters.percentiles import require_rows, with_base
-from axil.adapters.refusals import not_fitted, refuse
+from axil.adapters.refusals import not_fitted, refuse, weights_refusal
 from axil.adapters.routes import Routes
 from axil.adapters.xgboost.document import ModelDocument, Tree, XGBoostSettings, parse
 from axil.adapters.xgboost.draws import DrawPlan, Subsample
@@ -41,26 +41,59 @@ from axil.adapters.xgboost.rule import XGBoostRule
 from axil.arrays import BoolArray, FloatArray, IntArray, LeafArray
 from axil.errors import InputError, UnsupportedModelError
 
-Reader = TypeVar("Reader")
-
 CHECKED_ITERATIONS = 4  # compared with the data before the settings are trusted
 AS_STATED = 1e-5  # of the largest leaf value: a rate that leads to the values of the first tree is taken as stated
 
 
-def read(model: Any, leaves_only: bool = False) -> XGBoostAdapter | None:
-    """Return the adapter for an XGBoost model, None for any other object.
+def read(
+    model: Any, objective: Any = None, by_gradients: bool = False, leaves_only: bool = False
+) -> XGBoostAdapter | None:
+    """Return the adapter of an XGBoost model; None for any other object.
 
-    ``leaves_only``: nothing but its leaves is asked for, so that any model with trees will do.
+    Parameters
+    ----------
+    model : object
+        Any object.
+    objective : callable, optional
+        The user's own function that the model was fitted with.
+    by_gradients : bool
+        Whether it is read by its gradients even where it has exact weights.
+    leaves_only : bool
+        Whether only its leaves are read. Only models without trees are refused then.
     """
-    return opened(model, partial(XGBoostAdapter, leaves_only=leaves_only))
+    booster = opened(model)
+    if booster is None:
+        return None
+    if leaves_only:
+        return XGBoostAdapter(booster, leaves_only=True)
+    not_exact = None
+    if objective is None and not by_gradients:
+        not_exact = weights_refusal(REFUSALS, booster.reading)
+        if not_exact is None:
+            return XGBoostAdapter(booster)
+    from axil.adapters.xgboost.loss import read_with_loss
+
+    adapter = read_with_loss(model, booster, objective)
+    adapter.not_exact = not_exact
+    return adapter
 
 
-def opened(model: Any, reader: Callable[..., Reader]) -> Reader | None:
-    """Return the adapter that a reader of boosters makes of an XGBoost model, wrapped or not; None for other objects."""
+@dataclass(frozen=True)
+class OpenedBooster:
+    """A copy of a booster, and what it and the estimator around it say of the fit."""
+
+    booster: Any
+    reading: XGBoostReading
+    n_iterations: int = 0  #: that predictions are made of; 0: all
+    missing: float = np.nan  #: the value that stands for a missing one
+
+
+def opened(model: Any) -> OpenedBooster | None:
+    """Return the booster of an XGBoost model, wrapped or not; None for other objects."""
     import xgboost
 
     if isinstance(model, xgboost.Booster):
-        return reader(model)
+        return _opened(model, "Booster", "")
     if not isinstance(model, xgboost.XGBModel):
         return None
     if not model.__sklearn_is_fitted__():
@@ -69,11 +102,19 @@ def opened(model: Any, reader: Callable[..., Reader]) -> Reader | None:
         n_iterations = int(model.best_iteration) + 1
     except AttributeError:  # no early stopping
         n_iterations = 0
-    custom = ""
-    if callable(model.objective):
-        custom = getattr(model.objective, "__name__", "custom")
+    custom = getattr(model.objective, "__name__", "custom") if callable(model.objective) else ""
     missing = np.nan if model.missing is None else float(model.missing)
-    return reader(model.get_booster(), n_iterations, missing, type(model).__name__, custom)
+    return _opened(model.get_booster(), type(model).__name__, custom, n_iterations, missing)
+
+
+def _opened(
+    booster: Any, estimator: str, custom: str, n_iterations: int = 0, missing: float = np.nan
+) -> OpenedBooster:
+    _require_trees(booster)
+    settings, document = XGBoostSettings.of(booster), parse(booster.save_raw("json"))
+    reading = XGBoostReading(settings, document, estimator, custom)
+    # A copy, because a booster can be trained further.
+    return OpenedBooster(booster.copy(), reading, n_iterations, missing)
 
 
 class XGBoostAdapter(TreeModel):
@@ -97,29 +138,21 @@ class XGBoostAdapter(TreeModel):
     base_precision = np.float32
     offset_replaces_base = True  # InitOutPredictions, src/predictor/predictor.cc
 
-    def __init__(
-        self,
-        booster: Any,
-        n_iterations: int = 0,
-        missing: float = np.nan,
-        estimator: str = "Booster",
-        custom: str = "",
-        leaves_only: bool = False,
-    ):
-        _require_trees(booster)
-        self._booster = booster.copy()  # a booster can be trained further
-        self._settings = XGBoostSettings.of(booster)
-        model = parse(booster.save_raw("json"))
-        self._reading = XGBoostReading(self._settings, model, estimator, custom)
-        refuse(self.refusals[:1] if leaves_only else self.refusals, self._reading)
+    def __init__(self, opened_booster: OpenedBooster, leaves_only: bool = False):
+        booster, reading = opened_booster.booster, opened_booster.reading
+        refuse(self.refusals[:1] if leaves_only else self.refusals, reading)
+        self._booster = booster
+        self._reading = reading
+        self._settings = reading.settings
+        model = reading.model
         assert model is not None  # it is for gblinear, which is refused
         self._model: ModelDocument = model
-        self._n_iterations = n_iterations or int(model.iterations[-1]) + 1
+        self._n_iterations = opened_booster.n_iterations or int(model.iterations[-1]) + 1
         self._n_trees = int(np.searchsorted(model.iterations, self._n_iterations))
         self._trees = model.trees[: self._n_trees]
         self._groups = model.groups[: self._n_trees]
         self._iterations = model.iterations[: self._n_trees]
-        self._rows = BoosterRows(self._booster, model, self._n_iterations, missing)
+        self._rows = BoosterRows(booster, model, self._n_iterations, opened_booster.missing)
         self._rule = XGBoostRule.of(self._settings, int(booster.num_features()))
         self.n_features = int(booster.num_features())
         self.feature_names: list[str] | None = booster.feature_names

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from axil.adapters.boosted_fit import BoostedFit, Schedule
-from axil.adapters.catboost.adapter import CatBoostAdapter, is_fitted
+from axil.adapters.catboost.adapter import CatBoostAdapter
 from axil.adapters.catboost.refusals import REFUSALS, CatBoostReading
-from axil.adapters.contract import TrainingRows
-from axil.adapters.refusals import Refusal, smooth_refusals
-from axil.adapters.smooth import ClassWeightRule, weighed_classes
+from axil.adapters.class_weights import class_weight_advice
+from axil.adapters.contract import ClassWeightRule, GradientTrees, TrainingRows
+from axil.adapters.refusals import Refusal, gradient_refusals
 from axil.arrays import FloatArray
 from axil.errors import InputError
 from axil.trees.losses import Logistic, Loss, Softmax, Squared, poisson, tweedie
@@ -68,11 +68,6 @@ _RULES: dict[str, ClassWeightRule] = {
 }
 
 
-def read(model: Any) -> SmoothCatBoost | None:
-    """The reader of a CatBoost model, None for any other object."""
-    return SmoothCatBoost(model) if is_fitted(model) else None
-
-
 def _l2(model: CatBoostReading) -> float:
     return float(model.values("tree_learner_options", "l2_leaf_reg")[-1] or 0.0)
 
@@ -99,7 +94,7 @@ def _gave_up(model: CatBoostReading) -> str:
     return f"AnyImprovement with leaf_estimation_iterations={model.steps}" if zeros else ""
 
 
-SMOOTH = smooth_refusals(
+GRADIENT_REFUSALS = gradient_refusals(
     REFUSALS,
     Refusal(
         "monotone_constraints",
@@ -152,14 +147,14 @@ SMOOTH = smooth_refusals(
 )
 
 
-class SmoothCatBoost(CatBoostAdapter):
-    """A CatBoost model with a smooth loss."""
+class CatBoostWithLoss(CatBoostAdapter, GradientTrees):
+    """A CatBoost model read by the gradients of its loss."""
 
-    refusals = SMOOTH
-    smooth_tolerance = 1e-6  # of a mean that is kept in float32
+    refusals = GRADIENT_REFUSALS
+    gradient_tolerance = 1e-6  # of a mean that is kept in float32
 
-    def __init__(self, model: Any):
-        super().__init__(model)
+    def __init__(self, model: Any, reading: CatBoostReading):
+        super().__init__(model, reading)
         names = np.asarray(model.classes_)
         self._named = len(names)
         self._present = self._blob.present_classes
@@ -177,7 +172,7 @@ class SmoothCatBoost(CatBoostAdapter):
         )
 
     @property
-    def alone(self) -> str:
+    def single_output_setting(self) -> str:
         """The setting that belongs to one output."""
         return "categories that are encoded by the targets" if self.encodings else ""
 
@@ -195,8 +190,8 @@ class SmoothCatBoost(CatBoostAdapter):
         )
         return found[:, self._present]
 
-    def smooth_trees(self, rows: TrainingRows) -> BoostedFit:
-        """All trees; for several classes each has a leaf value for every one."""
+    def trees(self, rows: TrainingRows) -> list[BoostedFit]:
+        """Return all trees; for several classes each has a leaf value for every one."""
         blob, last, n_trees = self._blob, self._fits[-1], len(self._n_leaves)
         if blob.scale != 1 or n_trees > last.iterations:
             raise InputError(
@@ -213,7 +208,7 @@ class SmoothCatBoost(CatBoostAdapter):
             l2 = np.where(recorded <= self._least_weight, np.inf, l2)
         rounds = np.arange(n_trees)
         outputs = None if self.n_outputs > 1 else np.zeros(n_trees, dtype=np.int64)
-        return BoostedFit(
+        fit = BoostedFit(
             n_leaves=self._n_leaves,
             leaf_values=blob.leaf_values.reshape(-1, self.n_outputs),
             leaf_counts=self._counts(rows),
@@ -233,10 +228,11 @@ class SmoothCatBoost(CatBoostAdapter):
             if loss.smooth
             else "its gradient has corners, between which it does not follow the targets",
         )
+        return [fit]
 
     def causes(self, what: str) -> str:
         """The most likely reason for a disagreement in "counts" or "values"."""
-        found = f"{weighed_classes(self.class_weight)}\n{super().causes(what)}".lstrip()
+        found = f"{class_weight_advice(self.class_weight)}\n{super().causes(what)}".lstrip()
         if what != "values" or not any(fit.backtracks for fit in self._fits):
             return found
         return (

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from axil.adapters.boosted_fit import BoostedFit, Schedule
-from axil.adapters.contract import TrainingRows
+from axil.adapters.class_weights import WEIGHS_CLASSES, label_factors
+from axil.adapters.contract import GradientTrees, TrainingRows
 from axil.adapters.objective import Objective, as_objective
-from axil.adapters.refusals import Refusal, first_of, smooth_refusals
-from axil.adapters.smooth import WEIGHS_CLASSES, label_factors
-from axil.adapters.xgboost.adapter import XGBoostAdapter, opened
+from axil.adapters.refusals import Refusal, first_of, gradient_refusals
+from axil.adapters.xgboost.adapter import OpenedBooster, XGBoostAdapter
 from axil.adapters.xgboost.document import Tree
 from axil.adapters.xgboost.draws import Subsample
 from axil.adapters.xgboost.percentile import PERCENTILES, alphas
@@ -42,7 +41,7 @@ from axil.trees.residual_losses import PseudoHuber, SquaredLog
 _CLASSES = "multi:softprob", "multi:softmax"
 _FROM_STEP = "pseudo-huber", "squared-log"
 _OWN_START = *_FROM_STEP, "custom"
-_LOSSES: dict[str, Callable[[SmoothXGBoost], Loss]] = {
+_LOSSES: dict[str, Callable[[XGBoostWithLoss], Loss]] = {
     **dict.fromkeys(
         SQUARED_ERROR, lambda model: Squared(single=True, newton_start=model.positive_factor != 1)
     ),
@@ -74,7 +73,7 @@ _LOSSES: dict[str, Callable[[SmoothXGBoost], Loss]] = {
     "reg:squaredlogerror": lambda model: SquaredLog(single=True),
 }
 #: losses of XGBoost 3.4 and later, by the model and whether the rows of its fit have weights
-_SMOOTHED: dict[str, Callable[[SmoothXGBoost, bool], Loss]] = {
+_SMOOTHED: dict[str, Callable[[XGBoostWithLoss, bool], Loss]] = {
     "reg:absoluteerror": lambda model, weighted: SmoothedAbsoluteError(
         single=True, weighted=weighted
     ),
@@ -89,14 +88,16 @@ UNESTIMATED = 0.5  # base_score where nobody gave one and XGBoost estimates none
 _FROM_ZERO = "the fit starts from a step from 0 that takes all targets through its gradient"
 
 
-def read(model: Any, objective: Any = None) -> SmoothXGBoost | None:
-    """The reader of an XGBoost model, None for any other object."""
-    own = getattr(model, "objective", None)
-    custom = as_objective(objective, own, native=own is None)
-    found = opened(model, SmoothXGBoost if custom is None else partial(CustomXGBoost, custom))
-    if found is not None:
-        found.classes = None if found.has_labels else getattr(model, "classes_", found.classes)
-    return found
+def read_with_loss(model: Any, booster: OpenedBooster, objective: Any) -> XGBoostWithLoss:
+    """Return the adapter of a model, whose booster this is, by its gradients; ``objective`` is the user's own function."""
+    stated = getattr(model, "objective", None)
+    custom = as_objective(objective, stated, native=stated is None)
+    if custom is None:
+        adapter = XGBoostWithLoss(booster)
+    else:
+        adapter = XGBoostWithOwnObjective(custom, booster)
+    adapter.classes = None if adapter.has_labels else getattr(model, "classes_", adapter.classes)
+    return adapter
 
 
 def _several_targets(reading: XGBoostReading) -> str:
@@ -120,7 +121,7 @@ def _ranked(reading: XGBoostReading) -> str:
     return f"{reading.objective} beside a function of your own" if is_ranked else ""
 
 
-SMOOTH = smooth_refusals(
+GRADIENT_REFUSALS = gradient_refusals(
     REFUSALS,
     Refusal(
         "objective",
@@ -139,16 +140,16 @@ SMOOTH = smooth_refusals(
 )
 
 
-class SmoothXGBoost(XGBoostAdapter):
-    """An XGBoost booster with a smooth objective."""
+class XGBoostWithLoss(XGBoostAdapter, GradientTrees):
+    """An XGBoost booster read by the gradients of its objective."""
 
-    refusals = SMOOTH
-    smooth_tolerance = (
+    refusals = GRADIENT_REFUSALS
+    gradient_tolerance = (
         1e-5  # scores are float32 sums over the trees, and gradients are computed from those
     )
 
-    def __init__(self, *arguments: Any):
-        super().__init__(*arguments)
+    def __init__(self, opened_booster: OpenedBooster):
+        super().__init__(opened_booster)
         self._objective = str(self._settings.learner["objective"]["name"])
         self.starts_with_base = self.starts_with_percentile = False
         n_classes = int(self._model.parameters.get("num_class", "0"))
@@ -159,11 +160,11 @@ class SmoothXGBoost(XGBoostAdapter):
         """(n, K): with offsets for base_margin."""
         return self.predictions(X, offsets, output_margin=True)
 
-    def smooth_trees(self, rows: TrainingRows) -> BoostedFit:
-        """All trees; those of one iteration, for several classes or in parallel, see the same scores."""
+    def trees(self, rows: TrainingRows) -> list[BoostedFit]:
+        """Return all trees; those of one iteration, for several classes or in parallel, see the same scores."""
         plan = plan_of(self._model, self._settings, rows.totals.n_rows)
         l2 = self._settings.number("reg_lambda")
-        n_iterations, rates = self._n_iterations, self._smooth_rates(l2)
+        n_iterations, rates = self._n_iterations, self._rates_of_trees(l2)
         omega, factors = None, self._drop_factors(plan)
         if factors is not None:
             omega = rates * factors  # 0 for trees that come later
@@ -200,7 +201,7 @@ class SmoothXGBoost(XGBoostAdapter):
         slack: FloatArray | float = 0.0
         if omega is not None:
             slack = np.repeat(rates * self._score_rounding(rows.totals.largest), entry.n_leaves)
-        return replace(
+        fit = replace(
             entry,
             leaf_counts=None,
             leaf_weights=None,
@@ -224,13 +225,14 @@ class SmoothXGBoost(XGBoostAdapter):
             if loss.name in _FROM_STEP and self._model.base_estimated
             else "",
         )
+        return [fit]
 
     def _score_rounding(self, largest: float) -> FloatArray:
         """Return, for each tree, how far scores are off that DART adds up again in float32 in each round."""
         return np.asarray(2 * ROUNDING * largest * np.sqrt(1.0 + self._iterations))
 
     @property
-    def alone(self) -> str:
+    def single_output_setting(self) -> str:
         """The setting that belongs to one output."""
         signs = self._rule.signs.any()
         return first_of(
@@ -266,7 +268,7 @@ class SmoothXGBoost(XGBoostAdapter):
             return "in every round its gradients are scaled by the residuals of all rows, which axil does not differentiate"
         return _FROM_ZERO if loss.name in _OWN_START and self._model.base_estimated else ""
 
-    def _smooth_rates(self, l2: float) -> FloatArray:
+    def _rates_of_trees(self, l2: float) -> FloatArray:
         """(T,): the rate of the settings; nan, for the replay to find, where a tree of three values and more does not show it.
 
         So it is in schedules and in models that were loaded from a file, which does not keep the rate. Two values have some rate
@@ -348,13 +350,13 @@ class SmoothXGBoost(XGBoostAdapter):
         return self._model.parameters["base_score"].startswith("[")
 
 
-class CustomXGBoost(SmoothXGBoost):
+class XGBoostWithOwnObjective(XGBoostWithLoss):
     """A booster that was fitted with a user's own objective; its settings name an objective, of XGBoost or of the user, too."""
 
     refusals = (
         *(
             row
-            for row in SMOOTH
+            for row in GRADIENT_REFUSALS
             if row is SPLIT_BY_OTHERS or row.setting not in ("objective", "num_target")
         ),
         Refusal(
@@ -365,8 +367,8 @@ class CustomXGBoost(SmoothXGBoost):
         ),
     )
 
-    def __init__(self, custom: Objective, *arguments: Any):
-        super().__init__(*arguments)
+    def __init__(self, custom: Objective, opened_booster: OpenedBooster):
+        super().__init__(opened_booster)
         # XGBoost estimates a start where the objective is its own, and starts from this number where it is a function.
         if self._model.base_estimated and np.any(self._model.base_score != UNESTIMATED):
             raise InputError(

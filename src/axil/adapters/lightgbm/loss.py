@@ -6,7 +6,7 @@ Formulas: src/objective/*_objective.hpp. Gradients and second derivatives are fl
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -14,16 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.boosted_fit import BoostedFit, Schedule
-from axil.adapters.contract import Coefficients, TrainingRows
-from axil.adapters.lightgbm.adapter import LightGBMAdapter, booster_of
+from axil.adapters.class_weights import WEIGHS_CLASSES, class_weight_advice, label_factors
+from axil.adapters.contract import Coefficients, GradientTrees, TrainingRows
+from axil.adapters.lightgbm.adapter import LightGBMAdapter
 from axil.adapters.lightgbm.bagging import DrawReplay, LeafEvidence
 from axil.adapters.lightgbm.path_smooth import PathSmooth
 from axil.adapters.lightgbm.rates import stated_rates
 from axil.adapters.lightgbm.reading import LightGBMReading
 from axil.adapters.lightgbm.refusals import REFUSALS
 from axil.adapters.objective import Objective, as_objective
-from axil.adapters.refusals import Refusal, first_of, smooth_refusals
-from axil.adapters.smooth import WEIGHS_CLASSES, label_factors, weighed_classes
+from axil.adapters.refusals import Refusal, first_of, gradient_refusals
 from axil.arrays import FloatArray
 from axil.errors import InputError, UnsupportedModelError
 from axil.trees.losses import Logistic, Loss, Softmax, Squared, gamma, poisson, tweedie
@@ -31,7 +31,7 @@ from axil.trees.residual_losses import Fair, Huber
 
 EPSILON = float(np.float32(1e-15))  # kEpsilon, include/LightGBM/meta.h
 
-_LOSSES: dict[str, Callable[[SmoothLightGBM], Loss]] = {
+_LOSSES: dict[str, Callable[[LightGBMWithLoss], Loss]] = {
     "regression": lambda model: Squared(),
     "cross_entropy": lambda model: Logistic(near=EPSILON),
     **dict.fromkeys(
@@ -52,20 +52,28 @@ _LOSSES: dict[str, Callable[[SmoothLightGBM], Loss]] = {
 _OF_CLASSES = ("multiclass", "multiclassova")
 
 
-def read(model: Any, objective: Any = None) -> SmoothLightGBM | None:
-    """The reader of a LightGBM model, None for any other object."""
-    booster = booster_of(model)
-    if booster is None:
-        return None
+@dataclass(frozen=True)
+class EstimatorSettings:
+    """The settings of an estimator that its booster does not know; empty for a booster alone."""
+
+    classes: NDArray[Any] | None
+    class_weight: Any
+    objective: Objective | None  #: the user's own; None: it is LightGBM's
+    stops_early: str  #: pred_early_stop; empty: its predict takes all trees
+
+
+def settings_of(model: Any, booster: Any, objective: Any) -> EstimatorSettings:
+    """Return what a model, whose booster this is, says of its fit; ``objective`` is the function that the user gives."""
     settings = {} if booster is model else model.get_params()
     # LightGBM takes an alias before the name itself.
     names = ("objective_type", "app", "application", "loss", "objective")
-    given = next((settings[name] for name in names if settings.get(name) is not None), None)
-    own = as_objective(objective, given, native=booster is model)
-    stops = str(settings.get("pred_early_stop") or "")
-    stops = "" if stops.lower() in ("false", "0", "-") else stops
-    return SmoothLightGBM(
-        booster, getattr(model, "classes_", None), settings.get("class_weight"), own, stops
+    stated = next((settings[name] for name in names if settings.get(name) is not None), None)
+    stops_early = str(settings.get("pred_early_stop") or "")
+    return EstimatorSettings(
+        getattr(model, "classes_", None),
+        settings.get("class_weight"),
+        as_objective(objective, stated, native=booster is model),
+        "" if stops_early.lower() in ("false", "0", "-") else stops_early,
     )
 
 
@@ -107,7 +115,7 @@ def _constant_classes(model: LightGBMReading) -> str:
 # Others say that they need accurate predictions (NeedAccuratePrediction, src/objective).
 _STOPPABLE = ("binary", "multiclass", "multiclassova")
 _PLAIN = "axil replays plain boosting only with this loss"
-SMOOTH = smooth_refusals(
+GRADIENT_REFUSALS = gradient_refusals(
     REFUSALS,
     Refusal(
         "objective",
@@ -174,22 +182,19 @@ SMOOTH = smooth_refusals(
 )
 
 
-class SmoothLightGBM(LightGBMAdapter):
-    """A LightGBM booster with a smooth objective."""
+class LightGBMWithLoss(LightGBMAdapter, GradientTrees):
+    """A LightGBM booster read by the gradients of its objective."""
 
-    refusals = SMOOTH
-    smooth_tolerance = 2e-6
-    numbered_classes = 0
+    refusals = GRADIENT_REFUSALS
+    gradient_tolerance = 2e-6
 
-    def __init__(
-        self,
-        booster: Any,
-        classes: NDArray[Any] | None,
-        class_weight: Any = None,
-        custom: Objective | None = None,
-        stops_early: str = "",
-    ):
-        super().__init__(booster, stops_early, custom is not None)
+    def __init__(self, booster: Any, reading: LightGBMReading, estimator: EstimatorSettings):
+        super().__init__(booster, reading)
+        classes, class_weight, custom = (
+            estimator.classes,
+            estimator.class_weight,
+            estimator.objective,
+        )
         self._class_weight, self._custom = class_weight, custom
         self.class_weight = class_weight
         if isinstance(class_weight, dict) and classes is not None:
@@ -226,8 +231,8 @@ class SmoothLightGBM(LightGBMAdapter):
             found / self._n_iterations if self._reading.forest else found
         )  # raw scores of forests are sums
 
-    def smooth_trees(self, rows: TrainingRows) -> BoostedFit:
-        """The trees, their bases taken out of the first iteration's, where LightGBM hides them."""
+    def trees(self, rows: TrainingRows) -> list[BoostedFit]:
+        """Return the trees, their bases taken out of the first iteration's, where LightGBM hides them."""
         targets, weights = rows.targets, rows.weights
         if self._objective == "binary" and not np.isin(targets, (0, 1)).all():
             raise InputError(
@@ -300,7 +305,7 @@ class SmoothLightGBM(LightGBMAdapter):
             leaf_factors=self.label_factors(targets),
             no_derivative=self._underived,
         )
-        return replace(fit, smoothing=self._smoothing(fit))
+        return [replace(fit, smoothing=self._smoothing(fit))]
 
     def _averaged(self, base: FloatArray) -> Coefficients:
         """Return how the trees of a forest add up: each sees the start alone, and their mean is the score.
@@ -343,13 +348,13 @@ class SmoothLightGBM(LightGBMAdapter):
             self._rule,
             trees.learning_rates,
             trees.nodes,
-            self.smooth_tolerance,
-            self.smooth_tolerance / 10,
+            self.gradient_tolerance,
+            self.gradient_tolerance / 10,
         )
 
     def causes(self, what: str) -> str:
         """The most likely reason for a disagreement in "counts" or "values"."""
-        return f"{weighed_classes(self._class_weight)}\n{super().causes(what)}"
+        return f"{class_weight_advice(self._class_weight)}\n{super().causes(what)}"
 
     def option(self, name: str) -> float:
         """A number that the objective's line states; 1 where it does not."""
@@ -360,7 +365,7 @@ class SmoothLightGBM(LightGBMAdapter):
         return float(self._settings.precisely(name)[0])
 
     @property
-    def alone(self) -> str:
+    def single_output_setting(self) -> str:
         """The setting that belongs to one output."""
         weighs = self.setting("scale_pos_weight") != 1 or self._settings.flag("is_unbalance")
         return first_of(
@@ -394,7 +399,7 @@ class SmoothLightGBM(LightGBMAdapter):
         return self._loss.start(np.average(targets, axis=0, weights=weights))
 
     @property
-    def balances_labels(self) -> bool:
+    def balances_labels(self) -> bool:  # type: ignore[override]
         """Whether `label_factors` are counted from the labels of all rows."""
         return self._objective == "binary" and self._settings.flag("is_unbalance")
 

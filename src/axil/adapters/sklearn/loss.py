@@ -14,14 +14,13 @@ import numpy as np
 from scipy.special import expit
 
 from axil.adapters.boosted_fit import BoostedFit, Schedule
-from axil.adapters.contract import TrainingRows
+from axil.adapters.class_weights import class_weight_advice
+from axil.adapters.contract import GradientTrees, TrainingRows
 from axil.adapters.refusals import Refusal, first_of
-from axil.adapters.sklearn.adapter import reader_of
 from axil.adapters.sklearn.base import require_no_offsets
 from axil.adapters.sklearn.boosting import GradientBoostingAdapter, HistGradientBoostingAdapter
 from axil.adapters.sklearn.percentile import PERCENTILES
 from axil.adapters.sklearn.refusals import UNKNOWN_SPLIT, fits_init, unknown_init
-from axil.adapters.smooth import weighed_classes
 from axil.arrays import FloatArray
 from axil.trees.losses import Logistic, Loss, Softmax, Squared, gamma, poisson
 from axil.trees.residual_losses import Exponential
@@ -101,12 +100,6 @@ _LOSSES: dict[str, Loss] = {
 _STOPS = "early stopping, which holds out rows of its own for each output"
 
 
-def read(model: Any) -> SmoothStages | SmoothHistograms | None:
-    """The reader of scikit-learn's gradient boosting, None for any other object."""
-    reader = reader_of(model, _READERS)
-    return None if reader is None else reader(model)
-
-
 def _other_loss(model: Any) -> str:
     known = isinstance(model.loss, str) and (model.loss in _LOSSES or model.loss in PERCENTILES)
     return "" if known else str(model.loss)
@@ -142,15 +135,15 @@ STAGES: tuple[Refusal[Any], ...] = (
 )
 
 
-class SmoothStages(GradientBoostingAdapter):
+class StagesWithLoss(GradientBoostingAdapter, GradientTrees):
     """GradientBoostingClassifier and GradientBoostingRegressor: every leaf is a Newton step, in float64."""
 
     refusals = STAGES
-    smooth_tolerance = 1e-7  # of leaves whose second derivatives nearly vanish
+    gradient_tolerance = 1e-7  # of leaves whose second derivatives nearly vanish
 
     @property
-    def alone(self) -> str:
-        """Early stopping, which holds rows of each class out."""
+    def single_output_setting(self) -> str:
+        """Return early stopping, which holds rows of each class out."""
         return (
             _STOPS if self.classes is not None and self._model.n_iter_no_change is not None else ""
         )
@@ -182,26 +175,27 @@ class SmoothStages(GradientBoostingAdapter):
             return StageSoftmax(centred=True, near=_near_in_stages())
         return StageLogistic(near=_near_in_stages())
 
-    def smooth_trees(self, rows: TrainingRows) -> BoostedFit:
-        """The trees, stage after stage."""
+    def trees(self, rows: TrainingRows) -> list[BoostedFit]:
+        """Return the trees, stage after stage."""
         require_no_offsets(rows)
         n_outputs = self.n_outputs
         trees = self._stages(rows, None if self.classes is None else _labels(rows.targets))
         # A softmax leaf is (K - 1) / K of its Newton step.
         step = trees.learning_rates * ((n_outputs - 1) / n_outputs if n_outputs > 1 else 1.0)
-        return replace(
+        fit = replace(
             trees,
             leaf_weights=None,
             schedule=Schedule.in_stages(step, n_outputs),
             loss=self._loss,
             min_hessian=LIGHTEST * rows.totals.weight,
         )
+        return [fit]
 
 
-class SmoothHistograms(HistGradientBoostingAdapter):
+class HistogramsWithLoss(HistGradientBoostingAdapter, GradientTrees):
     """HistGradientBoostingClassifier and HistGradientBoostingRegressor: first and second derivatives are float32."""
 
-    smooth_tolerance = 2e-6
+    gradient_tolerance = 2e-6
 
     refusals = LOSSES
 
@@ -212,8 +206,8 @@ class SmoothHistograms(HistGradientBoostingAdapter):
         )  # by the numbers of the classes, not by their names
 
     @property
-    def alone(self) -> str:
-        """The setting that belongs to one output: early stopping holds rows of each class out, or draws by a seed of its own."""
+    def single_output_setting(self) -> str:
+        """Return early stopping, which draws by a seed of each output, or monotone constraints; empty: it has neither."""
         model = self._model
         splits = model.do_early_stopping_ and model.validation_fraction is not None
         stops = splits and (self.classes is not None or model.random_state is None)
@@ -224,15 +218,15 @@ class SmoothHistograms(HistGradientBoostingAdapter):
         found = self._model._raw_predict(self._rows(X))
         return np.asarray(found, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
 
-    def smooth_trees(self, rows: TrainingRows) -> BoostedFit:
-        """The trees, iteration after iteration."""
-        (trees,) = self.trees(rows, None if self.classes is None else _labels(rows.targets))
+    def trees(self, rows: TrainingRows) -> list[BoostedFit]:
+        """Return the trees, iteration after iteration."""
+        trees = self._trees(rows, None if self.classes is None else _labels(rows.targets))
         schedule = Schedule.in_stages(trees.learning_rates, self.n_outputs)
-        return replace(trees, schedule=schedule, loss=_loss(self._model, self.n_outputs))
+        return [replace(trees, schedule=schedule, loss=_loss(self._model, self.n_outputs))]
 
     def causes(self, what: str) -> str:
         """The most likely reason for a disagreement in "counts" or "values"."""
-        return f"{weighed_classes(self.class_weight)}\n{super().causes(what)}"
+        return f"{class_weight_advice(self.class_weight)}\n{super().causes(what)}"
 
 
 def _labels(targets: FloatArray) -> FloatArray:
@@ -244,11 +238,3 @@ def _loss(model: Any, n_outputs: int) -> Loss:
     if model.loss == "log_loss" and n_outputs > 1:
         return Softmax(centred=True, near=_NEAR_OF_SEVERAL)
     return _LOSSES[model.loss]
-
-
-_READERS: dict[str, type[SmoothStages] | type[SmoothHistograms]] = {
-    "GradientBoostingClassifier": SmoothStages,
-    "GradientBoostingRegressor": SmoothStages,
-    "HistGradientBoostingClassifier": SmoothHistograms,
-    "HistGradientBoostingRegressor": SmoothHistograms,
-}

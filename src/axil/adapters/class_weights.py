@@ -1,0 +1,87 @@
+"""Class weights: factors of the sample weights by the classes of the rows, as libraries count them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from axil.adapters.contract import ClassWeightRule, GradientTrees
+from axil.arrays import FloatArray
+
+#: In words, the setting that `GradientTrees.single_output_setting` reports for factors of classes.
+WEIGHS_CLASSES = "scale_pos_weight or is_unbalance, by which rows weigh otherwise for each class"
+
+
+def class_weight_advice(setting: Any) -> str:
+    """Return advice for a model with this ``class_weight`` that disagrees with its data; empty where it has none."""
+    if setting is None:
+        return ""
+    return (
+        f"The model has class_weight={setting!r}, which multiplies sample weights: pass sample_weight as the fit got it; over "
+        "Dask, times sklearn.utils.class_weight.compute_sample_weight(class_weight, y)."
+    )
+
+
+def balanced(counts: FloatArray, sums: FloatArray) -> FloatArray:
+    """Return weights by which all classes weigh the same, from their numbers of rows (sklearn.utils.class_weight)."""
+    return np.asarray(counts.sum() / (len(counts) * counts.clip(1.0)))
+
+
+def class_weight_rule(model: GradientTrees) -> ClassWeightRule | None:
+    """Return the rule by which the library counts class weights from the rows; None where it does not count them."""
+    if model.class_weight is None or model.classes is None:
+        return None
+    if isinstance(model.class_weight, str):
+        return balanced
+    return model.counts_classes_by
+
+
+def one_hot(targets: FloatArray) -> FloatArray:
+    """Return the classes of rows, (N, C), from targets (N, K); of two classes K is 1."""
+    return np.hstack([1 - targets, targets]) if targets.shape[1] == 1 else targets
+
+
+def weights_of_classes(
+    model: GradientTrees, targets: FloatArray, weights: FloatArray | None, count: bool = False
+) -> FloatArray | None:
+    """Return the weight of each class, (C,); None where all are one.
+
+    Parameters
+    ----------
+    model : GradientTrees
+        Its ``class_weight`` maps the numbers of classes to weights, or is "balanced", or None.
+    targets : (N, K) array
+        The targets that classes are counted in.
+    weights : (N,) array or None
+        The sample weights of these rows.
+    count : bool
+        Whether the library's rule counts the weights from these rows, even where the model states those of its own fit.
+    """
+    setting = model.class_weight
+    if setting is None or model.classes is None:
+        return None
+    rule, n_classes = class_weight_rule(model), max(targets.shape[1], 2)
+    if rule is None or not (count or isinstance(setting, str)):
+        return np.array([float(setting.get(k, 1.0)) for k in range(n_classes)])
+    hot = one_hot(targets)
+    sample_weights = np.ones(len(hot)) if weights is None else weights
+    return rule(hot.sum(axis=0), sample_weights @ hot)
+
+
+def counted_weights(
+    model: GradientTrees, targets: FloatArray, weights: FloatArray | None, count: bool = False
+) -> FloatArray | None:
+    """Return sample weights times those of the classes, (N,); None where all are one. See `weights_of_classes`."""
+    by_class = weights_of_classes(model, targets, weights, count)
+    if by_class is None:
+        return weights
+    factors = one_hot(targets) @ by_class
+    return np.asarray(factors if weights is None else weights * factors)
+
+
+def label_factors(targets: FloatArray, positive: float, negative: float = 1.0) -> FloatArray | None:
+    """Return how much more rows of each label count, (N,), held fixed where targets move; None where all count alike."""
+    if positive == negative == 1.0:
+        return None
+    return np.where(targets[:, 0] > 0, positive, negative)

@@ -1,0 +1,181 @@
+"""From a fitted model and its training data to the verified model of its kind.
+
+The loss and the rule of the leaf values decide the kind: predictions that are weighted sums of the targets have weights, other
+boosted trees have score contributions, and smooth learners have derivatives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+from axil import adapters, inputs
+from axil.adapters.contract import GradientTrees, Kind, Model, TrainingRows
+from axil.contributions import boosting
+from axil.contributions.additive_model import AdditiveModel
+from axil.errors import ExactnessError, InputError
+from axil.implicit import learners, mean, torch
+from axil.implicit.derivative_model import DerivativeModel
+from axil.implicit.optimum import Implicit
+from axil.implicit.readers import (
+    Given,
+    as_rows,
+    copied,
+    in_order_of_labels,
+    require_raw_output,
+    unread,
+)
+from axil.inputs.copies import frozen, owned, owned_rows
+from axil.kernels.choose import settled
+from axil.replay import mistakes
+from axil.replay.build import build
+from axil.replay.exact_model import ExactModel
+from axil.replay.verified_model import InMemory
+from axil.scale import fitted_targets
+
+_NO_BAGS = "bags are draws of rows for trees, and this model has none. Leave it out."
+_NO_INVERSE = (
+    "inverse_func is for targets that you transformed and weights make predictions of; this model's score has a "
+    "link of its own. Leave it out."
+)
+
+
+def verified_model(given: Given) -> InMemory:
+    """Return the verified model of a fitted model on its training data.
+
+    An ``objective`` or a ``loss`` is for a model without exact weights, so such a model is not asked for them.
+    """
+    adapter: Model | None = None
+    if given.objective is not None or given.loss is not None:
+        adapter = adapters.find_by_gradients(given.model, given.objective)
+    else:
+        adapter = _read(given)
+    if adapter is not None and adapter.kind is Kind.EXACT:
+        if given.output != "raw":
+            raise InputError(
+                f"output is {given.output!r}, which is for models with a link, such as boosted classifiers. Predictions of this "
+                "model are weighted sums of its targets: leave it out."
+            )
+        return exact_model(adapter, given)
+    if given.inverse_func is not None:
+        raise InputError(_NO_INVERSE)
+    return _without_weights(given, adapter)
+
+
+def _read(given: Given) -> Model | None:
+    """Return the adapter of a model; None where it may have derivatives alone."""
+    reading = adapters.examine(given.model)
+    if reading.adapter is None and reading.not_exact is None:
+        raise adapters.unread(given.model)
+    return reading.adapter
+
+
+def _member_model(given: Given) -> InMemory:
+    """Return the verified model of one of several models inside another."""
+    adapter = _read(given)
+    if adapter is not None and adapter.kind is Kind.EXACT:
+        return exact_model(adapter, replace(given, output="raw"))
+    return _without_weights(given, adapter)
+
+
+def exact_model(adapter: Model, given: Given) -> ExactModel:
+    """Return the verified model of predictions that are weighted sums of the targets."""
+    as_given, limits = (given.X, given.y), given.limits
+    try:
+        X = owned_rows(inputs.as_features(given.X, adapter, "X_train"))
+    except InputError as error:
+        raise mistakes.names_target(error, *as_given) from None
+    n_rows = X.shape[0]
+    if n_rows == 0:
+        raise InputError("X_train has no rows; expected the rows that the model was fitted on.")
+    repeated, missing = adapter.repeats_targets, adapter.missing_targets
+    classes = inputs.coding_of(adapter)
+    targets = owned(
+        inputs.as_targets(
+            given.y, n_rows, adapter.n_outputs, classes, repeated=repeated, missing=missing
+        )
+    )
+    if given.inverse_func is not None and classes is not None:
+        raise InputError(
+            "inverse_func is for transformed numbers; this model predicts classes. Leave it out."
+        )
+    fitted = fitted_targets(adapter.scale, given.inverse_func, targets, given.y)
+    weights = inputs.as_weights(given.sample_weight, n_rows)
+    offsets = inputs.as_offsets(given.init_score, n_rows, adapter.n_outputs, "training")
+    bags = inputs.as_bags(given.bags, n_rows)
+    labels = inputs.row_index(given.index, X, adapter.feature_names, n_rows)
+    if limits.device == "auto":
+        limits = settled(limits, n_rows * _number_of_trees(adapter, X))
+    if not given.verify:
+        mistakes.refuse_other_order(*as_given)
+    rows = TrainingRows(X, fitted.targets, weights, offsets, bags)
+    try:
+        return build(adapter, rows, labels, limits, given.verify).on(fitted)
+    except ExactnessError as error:
+        raise mistakes.with_cause(
+            error, adapter, rows, as_given, lambda changed: build(adapter, changed, labels, limits)
+        ) from None
+
+
+def _number_of_trees(adapter: Model, X: object) -> int:
+    """Return the number of trees; 0 of a model without trees."""
+    if not hasattr(adapter, "trees"):
+        return 0
+    return int(adapter.coordinates(inputs.take_rows(X, slice(0, 1))).shape[1])
+
+
+def _without_weights(given: Given, adapter: Model | None) -> InMemory:
+    """Return the verified model of scores that contributions add up to, or of predictions that have derivatives alone.
+
+    ``adapter`` reads boosted trees; None: the model is of another kind.
+    """
+    if adapter is not None:
+        return additive_model(given, cast(GradientTrees, adapter))
+    given = _copied(given)
+    several = mean.read(given, _member_model)
+    if several is not None:
+        return several
+    require_raw_output(given)
+    model = in_order_of_labels(_differentiated, given)
+    if given.bags is not None:
+        raise InputError(_NO_BAGS)
+    features = inputs.as_features(given.X, model, "X_train")
+    labels = frozen(
+        inputs.row_index(given.index, features, model.feature_names, len(model.targets))
+    )
+    backend = inputs.backend_of(given.X)
+    return DerivativeModel(model, labels, features, backend, given.limits, model.verification)
+
+
+def additive_model(given: Given, adapter: GradientTrees) -> AdditiveModel:
+    """Return the verified model of boosted trees, of squared error too, by their gradients."""
+    given = _copied(given)
+    require_raw_output(given)
+    model = in_order_of_labels(lambda ordered: boosting.read(ordered, adapter), given)
+    features = inputs.as_features(given.X, adapter, "X_train")
+    labels = frozen(
+        inputs.row_index(given.index, features, adapter.feature_names, len(model.targets))
+    )
+    backend = inputs.backend_of(given.X)
+    about = (adapter, labels, features, backend, model.limits, model.verification)
+    return AdditiveModel(*about, boosting=model)
+
+
+def _copied(given: Given) -> Given:
+    """Return the model with copies of its data, which stay as they are when the user's own change."""
+    return replace(
+        given,
+        X=owned_rows(as_rows(given.X)),
+        y=copied(given.y),
+        sample_weight=copied(given.sample_weight),
+        init_score=copied(given.init_score),
+    )
+
+
+def _differentiated(given: Given) -> Implicit:
+    """Return the smooth learner or the network on its training data."""
+    for read in (learners.read, torch.read):
+        model = read(given)
+        if model is not None:
+            return model
+    raise unread(given)
