@@ -1,4 +1,4 @@
-"""Comparables: training rows listed beside predictions, and their targets adjusted to these by the model."""
+"""List training rows beside predictions, with their targets as the model adjusts them to these."""
 
 from __future__ import annotations
 
@@ -7,137 +7,175 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil import inputs
-from axil.arrays import BoolArray, FloatArray, IntArray
+from axil.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from axil.errors import InputError, counted, shown, warn
 from axil.output import tables
 from axil.output.shown_columns import Columns
 from axil.reductions.choice import Compared
 from axil.scale import TargetScale
 
-NAMED = 3  # labels in a warning
+MAX_LABELS = 3  # in a warning
 
 
 @dataclass(frozen=True, eq=False)
 class Predicted:
-    """Predictions that rows are listed beside, and how people read them."""
+    """Predictions that training rows are listed beside."""
 
-    labels: NDArray[Any]  #: (n,) the user's
-    outputs: NDArray[Any] | None
+    labels: AnyArray  #: (n,) the user's
+    outputs: AnyArray | None
     scale: TargetScale
-    meant: Mapping[str, FloatArray]  #: what scores stand for, (n, K) by name
-    weighted: bool  #: whether the numbers are weights of targets, not pushes
-    classes: NDArray[Any] | None = None
+    meant: Mapping[str, FloatArray]  #: (n, K) by name: what scores stand for, such as probabilities
+    weighted: bool  #: whether the numbers are weights of targets, and not contributions
+    classes: AnyArray | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Listed:
-    """The comparables of a batch of predictions."""
+    """The training rows listed beside a batch of predictions."""
 
-    columns: dict[str, Any]  #: a line for each row listed
-    summary: dict[str, Any]  #: a line for each prediction and output; none without adjusted targets
+    columns: dict[str, AnyArray]  #: a line for each listed row
+    #: a line for each prediction and output; empty without adjusted targets
+    summary: dict[str, AnyArray]
 
 
-def listed(about: Predicted, found: Compared, per_class: bool = True, first: int = 0) -> Listed:
-    """The columns of `top` for the rows chosen, with the share of ``sum |weight|`` down to each row.
+def listed(
+    predicted: Predicted, compared: Compared, per_class: bool = True, first: int = 0
+) -> Listed:
+    """Return the columns of `top` for the listed rows, with the share of ``sum |weight|`` down to each row.
 
-    Where residuals are known, also targets as the model itself adjusts them to a query: ``y_j + F(x) - F(x_j)``. Two more
-    columns: ``position`` of each row among the training rows, and ``asked``, that of the prediction, the first of which is
-    ``first``.
+    Where residuals are known, the columns also have the targets as the model adjusts them to the explained row,
+    ``y_j + F(x) - F(x_j)``. Two more columns are ``position``, that of the row among the training rows, and ``asked``,
+    that of the prediction.
+
+    Parameters
+    ----------
+    predicted : Predicted
+        The predictions.
+    compared : Compared
+        The rows to list beside each of them.
+    per_class : bool
+        Whether each class has lines of its own.
+    first : int
+        The position of the first prediction.
     """
-    best, share = found.best, found.shares
     if not per_class:
-        return _by_row(about, found, first)
+        return _listed_once(predicted, compared, first)
+    best = compared.best
     lines = tables.top_columns(
-        about.labels, about.outputs, about.scale, best, about.meant, about.weighted
+        predicted.labels,
+        predicted.outputs,
+        predicted.scale,
+        best,
+        predicted.meant,
+        predicted.weighted,
     )
-    made: dict[str, Any] = {}
-    before = "weight" if about.weighted else "contribution"  # of the share
-    alike = best.columns.get("similarity")
+    columns: dict[str, AnyArray] = {}
+    name_before_share = "weight" if predicted.weighted else "contribution"
     for name, column in lines.items():
-        made |= {name: column, "share": share.ravel()} if name == before else {name: column}
-        if name == "row" and alike is not None:
-            made["similarity"] = alike.ravel()
-    summary: dict[str, Any] = {}
+        columns[name] = column
+        if name == name_before_share:
+            columns["share"] = compared.shares.ravel()
+        if name == "row" and "similarity" in best.columns:
+            columns["similarity"] = best.columns["similarity"].ravel()
+    summary: dict[str, AnyArray] = {}
     if "residual" in best.columns:
-        predictions = found.predictions
-        mean = _inverse(
-            about.scale, predictions + _over(found.bias, found.weights, found.weights > 0)
-        )
-        adjusted = _inverse(about.scale, predictions[:, :, None] + best.columns["residual"])
-        repeated = np.broadcast_to(mean[:, :, None], best.size.shape)
-        made |= {"adjusted": adjusted.ravel(), "adjusted (all)": repeated.ravel()}
-        summary = tables.label_columns(about.labels, about.outputs, "share", np.zeros(1)) | {
-            "share": share[:, :, -1].ravel(),
-            "value share": _value_share(about.scale, found).ravel(),
-            "prediction": _inverse(about.scale, predictions).ravel(),
-            "mean": mean.ravel(),
-            about.scale.label("bias"): found.bias.ravel(),
-        }
-    return Listed(_filled(made, found, first), summary)
+        adjusted, mean = _adjusted(predicted.scale, compared)
+        mean_of_line = np.broadcast_to(mean[:, :, None], best.size.shape)
+        columns["adjusted"] = adjusted.ravel()
+        columns["adjusted (all)"] = mean_of_line.ravel()
+        summary = _summary(predicted, compared, mean)
+    return Listed(_filled(columns, compared, first), summary)
 
 
-def _by_row(about: Predicted, found: Compared, first: int) -> Listed:
-    """One line per row where classes share weights: the class predicted, its probability, the row's own class."""
-    assert about.classes is not None
-    best, predictions = found.best, found.predictions
-    likely, k = predictions.argmax(axis=1), best.size.shape[2]
-    probabilities = {"probability": predictions[np.arange(len(likely)), likely]}
-    made = tables.predicted_columns(about.labels, None, about.classes[likely], k, probabilities) | {
-        "row": best.columns["row"][:, 0].ravel(),
-        **(
-            {"similarity": best.columns["similarity"][:, 0].ravel()}
-            if "similarity" in best.columns
-            else {}
-        ),
-        "weight": best.columns["effect"][:, 0].ravel(),
-        "share": found.shares[:, 0].ravel(),
-        "target": about.classes[best.columns["target"].argmax(axis=1).ravel()],
-    }
-    return Listed(_filled(made, found, first, 1), {})
+def _listed_once(predicted: Predicted, compared: Compared, first: int) -> Listed:
+    """Return one line per row where classes share their weights, with the predicted class and the row's own class."""
+    assert predicted.classes is not None
+    best = compared.best
+    predictions = compared.predictions
+    likeliest = predictions.argmax(axis=1)
+    probability = predictions[np.arange(len(likeliest)), likeliest]
+    columns: dict[str, AnyArray] = tables.predicted_columns(
+        predicted.labels,
+        None,
+        predicted.classes[likeliest],
+        best.size.shape[2],
+        {"probability": probability},
+    )
+    columns["row"] = best.columns["row"][:, 0].ravel()
+    if "similarity" in best.columns:
+        columns["similarity"] = best.columns["similarity"][:, 0].ravel()
+    columns["weight"] = best.columns["effect"][:, 0].ravel()
+    columns["share"] = compared.shares[:, 0].ravel()
+    columns["target"] = predicted.classes[best.columns["target"].argmax(axis=1).ravel()]
+    return Listed(_filled(columns, compared, first, n_outputs=1), {})
 
 
 def _filled(
-    made: dict[str, Any], found: Compared, first: int, n_outputs: int | None = None
-) -> dict[str, Any]:
-    """The columns without free places, with positions of rows and predictions."""
-    positions = found.best.columns["position"][:, :n_outputs]
-    asked = np.broadcast_to(first + np.arange(len(positions))[:, None, None], positions.shape)
-    made |= {"position": positions.ravel(), "asked": asked.ravel()}
-    filled = made["position"] >= 0
-    return made if filled.all() else {name: column[filled] for name, column in made.items()}
+    columns: dict[str, AnyArray], compared: Compared, first: int, n_outputs: int | None = None
+) -> dict[str, AnyArray]:
+    """Add the positions of rows and predictions, and leave out lines without a row."""
+    positions = compared.best.columns["position"][:, :n_outputs]
+    queries = np.broadcast_to(first + np.arange(len(positions))[:, None, None], positions.shape)
+    columns |= {"position": positions.ravel(), "asked": queries.ravel()}
+    has_row = columns["position"] >= 0
+    if has_row.all():
+        return columns
+    return {name: column[has_row] for name, column in columns.items()}
+
+
+def _adjusted(scale: TargetScale, compared: Compared) -> tuple[FloatArray, FloatArray]:
+    """Return the adjusted targets of the listed rows (n, K, k), and the weighted mean over all rows (n, K)."""
+    predictions = compared.predictions
+    bias = _quotient(compared.bias, compared.weights, compared.weights > 0)
+    mean = _inverse(scale, predictions + bias)
+    residuals = compared.best.columns["residual"]
+    return _inverse(scale, predictions[:, :, None] + residuals), mean
+
+
+def _summary(predicted: Predicted, compared: Compared, mean: FloatArray) -> dict[str, AnyArray]:
+    """Return a line for each prediction and output, with the mean of all adjusted targets (n, K)."""
+    scale = predicted.scale
+    columns: dict[str, AnyArray] = tables.label_columns(
+        predicted.labels, predicted.outputs, "share", np.zeros(1)
+    )
+    columns["share"] = compared.shares[:, :, -1].ravel()
+    columns["value share"] = _value_share(scale, compared).ravel()
+    columns["prediction"] = _inverse(scale, compared.predictions).ravel()
+    columns["mean"] = mean.ravel()
+    columns[scale.label("bias")] = compared.bias.ravel()
+    return columns
 
 
 def _inverse(scale: TargetScale, values: FloatArray) -> FloatArray:
-    """Numbers (n, K) or (n, K, k) of the scale of the fit, as people read them."""
-    moved = np.moveaxis(values, 1, -1)
-    return np.moveaxis(
-        scale.inverse(moved.reshape(-1, moved.shape[-1])).reshape(moved.shape), -1, 1
-    )
+    """Return numbers (n, K) or (n, K, k) on the scale of the fit as people read them."""
+    outputs_last = np.moveaxis(values, 1, -1)
+    readable = scale.inverse(outputs_last.reshape(-1, outputs_last.shape[-1]))
+    return np.moveaxis(readable.reshape(outputs_last.shape), -1, 1)
 
 
-def _over(above: FloatArray, below: FloatArray, known: BoolArray) -> FloatArray:
-    """The quotient; nan where it is not known."""
-    return np.asarray(np.divide(above, below, out=np.full_like(above, np.nan), where=known))
+def _quotient(above: FloatArray, below: FloatArray, is_known: BoolArray) -> FloatArray:
+    """Return ``above / below``; nan where it is not known."""
+    return np.asarray(np.divide(above, below, out=np.full_like(above, np.nan), where=is_known))
 
 
-def _value_share(scale: TargetScale, found: Compared) -> FloatArray:
-    """(n, K): the percentage that a prediction rises by where the targets of the rows listed rise by one percent.
+def _value_share(scale: TargetScale, compared: Compared) -> FloatArray:
+    """Return the percentage (n, K) by which a prediction rises if the targets of the listed rows rise by one percent.
 
-    As people read both: ``sum k_j y_j / F``; of logarithms ``sum k_j``. nan for a prediction of zero and on other scales.
+    Both are percentages of the numbers that people read: ``sum k_j y_j / F``, and ``sum k_j`` for logarithms. It is nan for
+    a prediction of zero, and on other scales.
     """
-    best = found.best
+    best = compared.best
     if not (scale.is_identity or scale.is_log):
         return np.full(best.size.shape[:2], np.nan)
-    targets, made = best.columns["target"], _inverse(scale, found.predictions)
+    slopes = best.columns["target"]
+    predictions = _inverse(scale, compared.predictions)
     if scale.is_log:
-        slopes, made = targets / (targets + scale.shift), made / (made + scale.shift)
-    else:
-        slopes = targets
-    moved = np.where(best.size < 0, 0.0, best.columns["effect"] * slopes).sum(axis=2)
-    return _over(moved, made, made != 0)
+        slopes = slopes / (slopes + scale.shift)
+        predictions = predictions / (predictions + scale.shift)
+    effects = np.where(best.size < 0, 0.0, best.columns["effect"] * slopes)
+    return _quotient(effects.sum(axis=2), predictions, predictions != 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,18 +185,18 @@ class Beside:
     known: Columns  #: features and further columns of both
     n_targets: tuple[int, int]  #: (N, K)
     backend: str
-    note: str  #: what the numbers are
+    note: str  #: on the numbers of the table
 
 
 def as_per_class(per_class: Any, is_shared: bool) -> bool:
-    """Whether tables have a line for each class, checked: one for all classes needs weights that they share."""
-    each = inputs.as_flag(per_class, "per_class")
-    if not each and not is_shared:
+    """Check the option ``per_class``; one line for all classes needs weights that classes share."""
+    per_class = inputs.as_flag(per_class, "per_class")
+    if not per_class and not is_shared:
         raise InputError(
             "per_class=False is for classifiers whose classes share their weights, such as forests; this model has one output, "
             "numbers for targets, or weights for each output. Leave it out."
         )
-    return each
+    return bool(per_class)
 
 
 def similar_table(
@@ -169,78 +207,105 @@ def similar_table(
     features: Callable[[IntArray, list[int]], list[Any]],
     suspects: BoolArray | None = None,
 ) -> Any:
-    """The table of `similar` from predictions that come batch by batch, with these columns.
+    """Return the table of `similar` for predictions that come batch by batch.
 
-    ``features`` has these columns of training rows by position; ``suspects`` (N,) marks those whose targets look wrong.
+    Parameters
+    ----------
+    parts : iterable
+        Batches of predictions, with the rows to list beside each.
+    beside : Beside
+        The training rows and the explained rows.
+    chosen : list of int
+        The columns of the table, by position.
+    per_class : bool
+        Whether each class has lines of its own.
+    features : callable
+        Returns columns of training rows, by their positions.
+    suspects : ndarray of shape (N,), optional
+        Training rows whose targets look wrong.
     """
-    found, summaries, first, adjusted, unlisted = [], [], 0, False, list[Any]()
-    for about, compared in parts:
+    batches = []
+    summaries = []
+    unlisted: list[Any] = []  # labels of predictions without a row
+    n_queries = 0
+    is_adjusted = False
+    for predicted, compared in parts:
         if not compared.allowed:
-            n = beside.n_targets[0]
             raise InputError(
-                f"among allows none of the {n} training rows; expected a mask that is True for some."
+                f"among allows none of the {beside.n_targets[0]} training rows; expected a mask that is True for some."
             )
-        lines = listed(about, compared, per_class, first)
-        found.append(lines.columns)
-        summaries.append(lines.summary)
-        adjusted = "residual" in compared.best.columns
-        asked = first + np.arange(len(about.labels))
-        unlisted += inputs.as_list(about.labels[~np.isin(asked, lines.columns["asked"])])
-        first += len(about.labels)
-    _warn_of(unlisted, first)
-    made = tables.joined(found)
-    positions = made.pop("position")
+        batch = listed(predicted, compared, per_class, n_queries)
+        batches.append(batch.columns)
+        summaries.append(batch.summary)
+        is_adjusted = "residual" in compared.best.columns
+        queries = n_queries + np.arange(len(predicted.labels))
+        is_listed = np.isin(queries, batch.columns["asked"])
+        unlisted += inputs.as_list(predicted.labels[~is_listed])
+        n_queries += len(predicted.labels)
+    _warn_of_unlisted(unlisted, n_queries)
+    columns = tables.joined(batches)
+    positions = columns.pop("position")
+    queries = columns.pop("asked")
     if suspects is not None:
-        made["suspect"] = suspects[positions]
-    known = beside.known
-    for i, own, queried in zip(
-        chosen, features(positions, chosen), known.of_queries(made.pop("asked"), chosen)
-    ):
-        both = {f"{known.names[i]} (row)": own, f"{known.names[i]} (query)": queried}
-        made |= {name: column for name, column in both.items() if column is not None}
-        numbers = [
-            one.astype(float)
-            for one in both.values()
-            if one is not None and one.dtype.kind in "iuf"
-        ]
-        if adjusted and len(numbers) == 2:
-            made[f"{known.names[i]} (difference)"] = numbers[0] - numbers[1]
-    frame = tables.make(made, beside.backend)
-    return (
-        _footed(frame, tables.joined(summaries), beside)
-        if adjusted
-        else tables.note(frame, beside.note)
+        columns["suspect"] = suspects[positions]
+    row_columns = features(positions, chosen)
+    query_columns = beside.known.of_queries(queries, chosen)
+    for i, row_column, query_column in zip(chosen, row_columns, query_columns):
+        columns |= _compared_columns(beside.known.names[i], row_column, query_column, is_adjusted)
+    frame = tables.make(columns, beside.backend)
+    if is_adjusted:
+        return _footed(frame, tables.joined(summaries), beside)
+    return tables.note(frame, beside.note)
+
+
+def _compared_columns(
+    name: str, row_column: AnyArray | None, query_column: AnyArray | None, with_difference: bool
+) -> dict[str, AnyArray]:
+    """Return a feature of the listed rows and of the explained rows, and the difference of numbers."""
+    columns = {}
+    if row_column is not None:
+        columns[f"{name} (row)"] = row_column
+    if query_column is not None:
+        columns[f"{name} (query)"] = query_column
+    are_numbers = all(column.dtype.kind in "iuf" for column in columns.values())
+    if with_difference and row_column is not None and query_column is not None and are_numbers:
+        difference = row_column.astype(float) - query_column.astype(float)
+        columns[f"{name} (difference)"] = difference
+    return columns
+
+
+def _warn_of_unlisted(labels: list[Any], n: int) -> None:
+    """Warn of those of n explained rows that have no line in the table."""
+    if not labels:
+        return
+    names = ", ".join(shown(label) for label in labels[:MAX_LABELS])
+    if len(labels) > MAX_LABELS:
+        names += f" and {len(labels) - MAX_LABELS} more"
+    warn(
+        f"No training row meets the conditions for {len(labels)} of {counted(n, 'row')} of X, which the table leaves out: "
+        f"{names}. Widen within, asof or among, or leave out sign and suspects, to see comparables of them.",
+        UserWarning,
     )
 
 
-def _warn_of(labels: list[Any], n: int) -> None:
-    """Warn of those of n queries that have no line in the table."""
-    if labels:
-        more = f" and {len(labels) - NAMED} more" if len(labels) > NAMED else ""
-        named = ", ".join(shown(label) for label in labels[:NAMED]) + more
-        warn(
-            f"No training row meets the conditions for {len(labels)} of {counted(n, 'row')} of X, which the table leaves out: "
-            f"{named}. Widen within, asof or among, or leave out sign and suspects, to see comparables of them.",
-            UserWarning,
-        )
-
-
-def _footed(frame: Any, summary: dict[str, Any], beside: Beside) -> Any:
-    """The frame, with a footer where its library has a place for one."""
-    lines = [
-        dict(zip(summary, line)) for line in zip(*(column.tolist() for column in summary.values()))
-    ]
-    *_, named = summary
-    fitted = named.removeprefix("bias").strip(" ()")
+def _footed(frame: Any, summary: dict[str, AnyArray], beside: Beside) -> Any:
+    """Return the frame, with a note and the summary where its library has a place for them."""
+    values = zip(*(column.tolist() for column in summary.values()))
+    lines = [dict(zip(summary, line)) for line in values]
+    bias_name = list(summary)[-1]
+    scale_name = bias_name.removeprefix("bias").strip(" ()")
     text = f"{beside.note}; adjusted = target + F(query) - F(row)"
-    if fitted:
-        text += f", taken on the scale of the fit ({fitted}) and shown in the targets' own units"
-    if len(lines) == 1:
-        *_, prediction, mean, bias = lines[0].values()
-        share, value_share = lines[0]["share"], lines[0].get("value share", np.nan)
-        held = "" if np.isnan(value_share) else f" and {value_share:.1%} of the value"
+    if scale_name:
         text += (
-            f"; the rows listed hold {share:.1%} of the weight{held}; all {beside.n_targets[0]:,} training rows, adjusted, "
-            f"average {mean:.6g} by their weights; the prediction is {prediction:.6g}, the local {named} {bias:.3g}"
+            f", taken on the scale of the fit ({scale_name}) and shown in the targets' own units"
+        )
+    if len(lines) == 1:
+        line = lines[0]
+        value_share = line.get("value share", np.nan)
+        of_value = "" if np.isnan(value_share) else f" and {value_share:.1%} of the value"
+        text += (
+            f"; the rows listed hold {line['share']:.1%} of the weight{of_value}; "
+            f"all {beside.n_targets[0]:,} training rows, adjusted, average {line['mean']:.6g} by their weights; "
+            f"the prediction is {line['prediction']:.6g}, the local {bias_name} {line[bias_name]:.3g}"
         )
     return tables.note(frame, text, comparables=lines)

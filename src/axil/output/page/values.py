@@ -1,107 +1,120 @@
-"""Values as JSON has them, short: numbers of some seven digits, everything else as text."""
+"""Write values as JSON has them, in short: numbers of some seven digits, and everything else as text."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from axil.arrays import AnyArray
 from axil.inputs.codes import missing
 
-DIGITS = 7  # significant ones of a number that is shown but not proven with
+DIGITS = 7  # significant digits of a number that the page's verification does not add up
 FEWER_DIGITS = 4  # of features where there are very many
-DAY = 86400 * 10**9  # nanoseconds
-WHOLE = 2.0**53  # up to here a float that is a whole number is written in full
+NANOSECONDS_PER_DAY = 86400 * 10**9
+EXACT_INTEGERS = 2.0**53  # up to here a float that is a whole number is written in full
+
+JSONValue: TypeAlias = "bool | int | float | str | None"
 
 
-def number(value: float, digits: int = DIGITS) -> Any:
-    """A float of ``digits`` significant digits, whole numbers in full; None for nan, text for infinity."""
+def number(value: float, digits: int = DIGITS) -> int | float | str | None:
+    """Return a float with this many significant digits; None for nan, text for infinity. Whole numbers keep all digits."""
     if value != value:
         return None
-    if abs(value) < WHOLE and value == int(value):
+    if abs(value) < EXACT_INTEGERS and value == int(value):
         return int(value)
     rounded = float(f"{value:.{digits}g}")
     if abs(rounded) == np.inf:
         return "∞" if value > 0 else "−∞"
-    return int(rounded) if abs(rounded) < WHOLE and rounded == int(rounded) else rounded
+    if abs(rounded) < EXACT_INTEGERS and rounded == int(rounded):
+        return int(rounded)
+    return rounded
 
 
-def numbers(values: NDArray[Any], digits: int = DIGITS) -> list[Any]:
-    """`number` for each element of an array of one dimension."""
+def numbers(values: AnyArray, digits: int = DIGITS) -> list[int | float | str | None]:
+    """Return `number` of each element of an array of one dimension."""
     return [number(value, digits) for value in np.asarray(values, dtype=np.float64).tolist()]
 
 
-def nested(values: NDArray[Any]) -> list[Any]:
-    """(n, outer, ...) numbers as [outer][n * ...], in short: what a script reads one output at a time."""
-    return [numbers(own.ravel()) for own in np.moveaxis(values, 1, 0)]
+def nested(values: AnyArray) -> list[list[int | float | str | None]]:
+    """Return numbers (n, outer, ...) as [outer][n * ...], so that a script reads one output at a time."""
+    return [numbers(part.ravel()) for part in np.moveaxis(values, 1, 0)]
 
 
-def labels(values: NDArray[Any]) -> list[str]:
-    """Names of rows or groups as text."""
-    if values.dtype.kind in "mM":
-        return _dates(values) if values.dtype.kind == "M" else _spans(values)
+def labels(values: AnyArray) -> list[str]:
+    """Return the labels of rows or groups as text."""
+    if values.dtype.kind == "M":
+        return _dates(values)
+    if values.dtype.kind == "m":
+        return _durations(values)
     return [str(value) for value in values.tolist()]
 
 
-def cells(values: NDArray[Any], digits: int = DIGITS) -> list[Any]:
-    """A column of features: numbers and truth values as such, None where missing, all else as text."""
+def cells(values: AnyArray, digits: int = DIGITS) -> list[JSONValue]:
+    """Return a column of features: numbers and truth values as they are, None where missing, and text."""
     kind = values.dtype.kind
     if kind in "biu":
         return list(values.tolist())
     if kind == "f":
-        return numbers(values, digits)
+        return list(numbers(values, digits))
     if kind in "mM":
-        return [None if gone else text for gone, text in zip(missing(values), labels(values))]
-    return [
-        None if gone else _plain(value, digits)
-        for gone, value in zip(missing(values), values.tolist())
-    ]
+        texts: list[JSONValue] = list(labels(values))
+    else:
+        texts = [_cell(value, digits) for value in values.tolist()]
+    return [None if gone else text for gone, text in zip(missing(values), texts)]
 
 
-def _dates(values: NDArray[Any]) -> list[str]:
-    """Days, or days and times to the second or the fraction of one that all need; "NaT" where missing."""
-    known = values[~missing(values)]
-    unit: Any = next(
-        (unit for unit in ("D", "s", "ms", "us") if (known == known.astype(f"M8[{unit}]")).all()),
-        "ns",
-    )
-    return [
-        text.replace("T", " ") if text != "NaT" else text
-        for text in np.datetime_as_string(values, unit).tolist()
-    ]
+def _dates(values: AnyArray) -> list[str]:
+    """Return dates as text, with times to the unit that the finest of them needs; "NaT" where missing."""
+    dates = values[~missing(values)]
+    finest: Any = "ns"
+    for unit in ("D", "s", "ms", "us"):
+        if (dates == dates.astype(f"M8[{unit}]")).all():
+            finest = unit
+            break
+    texts = []
+    for text in np.datetime_as_string(values, finest).tolist():
+        texts.append(text if text == "NaT" else text.replace("T", " "))
+    return texts
 
 
-def _spans(values: NDArray[Any]) -> list[str]:
-    """Days, and the time of day where one of them needs it: "-1 days +23:30:00"."""
-    gone = missing(values)
-    days = np.where(gone, np.timedelta64(0, "D"), values).astype("m8[D]")
-    rest = (np.where(gone, np.timedelta64(0, "s"), values) - days).astype("m8[ns]").astype(np.int64)
-    days, rest = days.astype(np.int64) - (rest < 0), np.where(rest < 0, rest + DAY, rest)
-    return [
-        "NaT" if none else _span(day, ns, rest.any())
-        for none, day, ns in zip(gone, days.tolist(), rest.tolist())
-    ]
+def _durations(values: AnyArray) -> list[str]:
+    """Return durations as days, and the time of day where one of them needs it: "-1 days +23:30:00"."""
+    is_missing = missing(values)
+    durations = np.where(is_missing, np.timedelta64(0, "s"), values)
+    truncated = np.where(is_missing, np.timedelta64(0, "D"), values).astype("m8[D]")
+    times = (durations - truncated).astype("m8[ns]").astype(np.int64)
+    is_negative = times < 0
+    days = truncated.astype(np.int64) - is_negative
+    times = np.where(is_negative, times + NANOSECONDS_PER_DAY, times)
+    has_times = bool(times.any())
+    texts = []
+    for gone, n_days, nanoseconds in zip(is_missing, days.tolist(), times.tolist()):
+        texts.append("NaT" if gone else _duration(n_days, nanoseconds, has_times))
+    return texts
 
 
-def _span(days: int, rest: int, timed: bool) -> str:
-    if not timed:
+def _duration(days: int, nanoseconds: int, has_time: bool) -> str:
+    """Return one duration as text."""
+    if not has_time:
         return f"{days} days"
-    seconds, fraction = divmod(rest, 10**9)
-    digits = (
-        ""
-        if not fraction
-        else f".{fraction // 1000:06d}"
-        if fraction % 1000 == 0
-        else f".{fraction:09d}"
-    )
-    time = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{digits}"
-    return f"{days} days {'+' if days < 0 else ''}{time}"
+    seconds, fraction = divmod(nanoseconds, 10**9)
+    decimals = ""
+    if fraction:
+        decimals = f".{fraction:09d}"
+        if fraction % 1000 == 0:
+            decimals = f".{fraction // 1000:06d}"
+    time = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{decimals}"
+    sign = "+" if days < 0 else ""
+    return f"{days} days {sign}{time}"
 
 
-def _plain(value: Any, digits: int) -> Any:
+def _cell(value: Any, digits: int) -> JSONValue:
+    """Return a value of mixed types as JSON has it."""
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
     if isinstance(value, (int, np.integer)):
         return int(value)
-    return number(float(value), digits) if isinstance(value, (float, np.floating)) else str(value)
+    if isinstance(value, (float, np.floating)):
+        return number(float(value), digits)
+    return str(value)
