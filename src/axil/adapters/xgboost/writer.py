@@ -4,66 +4,62 @@ from __future__ import annotations
 
 import copy
 import json
+from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from axil.adapters.xgboost.document import Tree, parse
+from axil.adapters.xgboost.document import ModelDocument, Tree, parse
 from axil.adapters.xgboost.percentile import PERCENTILES
 from axil.arrays import FloatArray
-from axil.structure.leaves import LeafFit
+from axil.structure.leaves import LeafFit, NodeFit
 
 
 def write(model: Any, fits: list[LeafFit]) -> Any:
-    """A model of the same class with these leaves; the model itself is not touched."""
-    estimator = hasattr(model, "get_booster")
-    booster = model.get_booster() if estimator else model
+    """Return a model of the same class with these leaves; the model itself is not touched."""
+    is_estimator = hasattr(model, "get_booster")
+    booster = model.get_booster() if is_estimator else model
     document = json.loads(bytes(booster.save_raw("json")).decode("utf-8", "surrogateescape"))
-    found = parse(json.dumps(document).encode("utf-8", "surrogateescape"))
-    assert found is not None  # it has trees
-    learner = document["learner"]
-    booster_part = learner["gradient_booster"]
-    trees = booster_part.get("gbtree", booster_part)["model"]["trees"]
-    drop = np.ones(len(trees)) if found.weight_drop is None else found.weight_drop
-    # Leaves of percentiles are told from steps by steps that differ from them: those of the fit stay.
-    is_ranked = str(learner["objective"]["name"]) in PERCENTILES and not found.is_stepped
-    fits_of_tree: dict[int, list[tuple[LeafFit, int]]] = {}
-    for fit in fits:  # one for each output, where these share trees and leaf values are bent
-        for t, place in enumerate(fit.columns.tolist()):
-            fits_of_tree.setdefault(place, []).append((fit, t))
-    for place, tree_fits in fits_of_tree.items():
-        _put(trees[place], found.trees[place], tree_fits, float(drop[place]), is_ranked)
     config = json.loads(booster.save_config())
+    _write_trees(document, fits)
     if any(fit.estimated for fit in fits):
-        scores = str(learner["objective"]["name"]).startswith(
-            "multi:"
-        )  # else base_score is kept as a mean
-        base = np.concatenate(
-            [fit.base if scores or fit.means is None else fit.means for fit in fits]
-        )
-        for part in (learner, config["learner"]):
-            part["learner_model_param"]["base_score"] = _as_before(
-                part["learner_model_param"]["base_score"], base
-            )
-    made = type(booster)()
-    made.load_model(bytearray(json.dumps(document).encode("utf-8", "surrogateescape")))
-    made.load_config(json.dumps(config))
-    if not estimator:
-        return made
-    written = copy.copy(model)
-    written._Booster = made
-    return written
+        base_score = _base_score(document["learner"], fits)
+        for learner in (document["learner"], config["learner"]):
+            parameters = learner["learner_model_param"]
+            parameters["base_score"] = _spelled_as(parameters["base_score"], base_score)
+    refitted = type(booster)()
+    refitted.load_model(bytearray(_encoded(document)))
+    refitted.load_config(json.dumps(config))
+    if not is_estimator:
+        return refitted
+    estimator = copy.copy(model)
+    estimator._Booster = refitted
+    return estimator
 
 
-def _as_before(written: str, base: Any) -> str:
-    """Return the base as the document writes it: one number, or from 3.1 on a list.
+def _encoded(document: dict[str, Any]) -> bytes:
+    return json.dumps(document).encode("utf-8", "surrogateescape")
+
+
+def _base_score(learner: dict[str, Any], fits: list[LeafFit]) -> FloatArray:
+    """Return base_score, (K,): a score for several classes, else a mean."""
+    keeps_scores = str(learner["objective"]["name"]).startswith("multi:")
+    bases = [fit.base if keeps_scores or fit.means is None else fit.means for fit in fits]
+    return np.concatenate(bases)
+
+
+def _spelled_as(written: str, base_score: FloatArray) -> str:
+    """Return the base score as the document writes it: one number, or from 3.1 on a list.
 
     Numbers are written as XGBoost writes them, "-7.1401213E8" say, with as few digits as single precision
     needs: XGBoost 2 takes 0.5 for numbers that it cannot read.
     """
-    numbers = [_as_text(np.float32(number)) for number in base]
-    return f"[{','.join(numbers)}]" if written.strip().startswith("[") else numbers[0]
+    numbers = [_as_text(np.float32(number)) for number in base_score]
+    if written.strip().startswith("["):
+        return f"[{','.join(numbers)}]"
+    return numbers[0]
 
 
 def _as_text(number: np.float32) -> str:
@@ -72,56 +68,112 @@ def _as_text(number: np.float32) -> str:
     return text.replace("e+", "E").replace("e", "E")
 
 
-def _put(
-    document: dict[str, Any],
+def _write_trees(document: dict[str, Any], fits: list[LeafFit]) -> None:
+    """Write the leaves of all fits into the trees of the document."""
+    model = parse(_encoded(document))
+    assert model is not None  # it has trees
+    learner = document["learner"]
+    booster = learner["gradient_booster"]
+    trees = booster.get("gbtree", booster)["model"]["trees"]
+    keeps_steps = _keeps_steps(str(learner["objective"]["name"]), model)
+    # There is one fit for each output, where these share trees and leaf values are bent.
+    fits_of_tree: defaultdict[int, list[tuple[LeafFit, int]]] = defaultdict(list)
+    for fit in fits:
+        for t, place in enumerate(fit.columns.tolist()):
+            fits_of_tree[place].append((fit, t))
+    for place, tree_fits in fits_of_tree.items():
+        drop = 1.0 if model.weight_drop is None else float(model.weight_drop[place])
+        _write_tree(trees[place], model.trees[place], tree_fits, drop, keeps_steps)
+
+
+def _keeps_steps(objective: str, model: ModelDocument) -> bool:
+    """Return whether the document keeps Newton steps besides leaf values that are percentiles.
+
+    Percentiles are told from steps by steps that differ from them: those of the fit stay.
+    """
+    return objective in PERCENTILES and not model.is_stepped
+
+
+def _write_tree(
+    fields: dict[str, Any],
     tree: Tree,
-    tree_fits: list[tuple[LeafFit, int]],
+    tree_fits: Sequence[tuple[LeafFit, int]],
     drop: float,
-    is_ranked: bool,
+    keeps_steps: bool,
 ) -> None:
-    """Write other values for one tree, from its number in each fit that has it; nodes that were pruned away stay as they are."""
-    splits, leaves = tree.splits, tree.leaves
-    n = len(splits)
-    children = np.full((2 * n + 1, 2), -1)
-    below = tree.children
-    children[:n] = np.where(below < 0, n + ~below, below)
-    nodes = [fit.nodes(t, children, np.arange(n, 2 * n + 1)) for fit, t in tree_fits]
-    node_values = np.concatenate([own.values for own in nodes], axis=1)
-    rates = [np.full(own.values.shape[1], fit.rates[t]) for own, (fit, t) in zip(nodes, tree_fits)]
-    places = np.concatenate([splits, leaves])
-    width, values = tree.n_outputs, np.concatenate(rates) / drop * node_values[n:]
-    weights = tree.base_weights.copy()
-    if width == node_values.shape[1] and not is_ranked:
-        weights[places] = node_values
-        document["base_weights"] = _single(weights)
-    if "sum_hessian" in document:
-        hessians = np.array(document["sum_hessian"], dtype=np.float64)
-        hessians[places] = nodes[0].positive(nodes[0].hessians * width)
-        document["sum_hessian"] = _single(hessians)
-    if "loss_changes" in document and not is_ranked:
-        gains = np.array(document["loss_changes"], dtype=np.float64)
-        gains[splits] = _gains(np.sum([own.gains for own in nodes], axis=0), children)
-        document["loss_changes"] = _single(gains)
-    if width == 1:
-        conditions = np.array(document["split_conditions"], dtype=np.float64)
-        conditions[leaves] = values[:, 0]
-        document["split_conditions"] = _single(conditions)
-    elif "leaf_weights" in document:  # from 3.2 on, in an order that right_children of leaves gives
-        vectors = np.array(document["leaf_weights"], dtype=np.float64).reshape(-1, width)
-        vectors[tree.integers("right_children")[leaves]] = values
-        document["leaf_weights"] = _single(vectors)
+    """Write other values into the fields of one tree; nodes that were pruned away stay as they are.
+
+    Parameters
+    ----------
+    fields : dict
+        The tree in the document.
+    tree : Tree
+        The same tree, taken apart.
+    tree_fits : sequence of (LeafFit, int)
+        The fits that have the tree, and its number in each.
+    drop : float
+        DART's factor of the tree.
+    keeps_steps : bool
+        Whether base_weights and gains stay those of the fit.
+    """
+    n_splits = len(tree.splits)
+    nodes = np.concatenate([tree.splits, tree.leaves])
+    children = np.full((len(nodes), 2), -1)
+    children[:n_splits] = np.where(tree.children < 0, n_splits + ~tree.children, tree.children)
+    leaf_nodes = np.arange(n_splits, len(nodes))
+    node_fits = [fit.nodes(t, children, leaf_nodes) for fit, t in tree_fits]
+    node_values = np.concatenate([node_fit.values for node_fit in node_fits], axis=1)
+    rates = np.concatenate(
+        [
+            np.full(node_fit.values.shape[1], fit.rates[t])
+            for node_fit, (fit, t) in zip(node_fits, tree_fits)
+        ]
+    )
+    base_weights = tree.base_weights.copy()
+    if tree.n_outputs == node_values.shape[1] and not keeps_steps:
+        base_weights[nodes] = node_values
+        fields["base_weights"] = _singles(base_weights)
+    if "sum_hessian" in fields:
+        hessians = node_fits[0].positive(node_fits[0].hessians * tree.n_outputs)
+        _overwrite(fields, "sum_hessian", nodes, hessians)
+    if "loss_changes" in fields and not keeps_steps:
+        _overwrite(fields, "loss_changes", tree.splits, _split_gains(node_fits, children))
+    _write_leaf_values(fields, tree, rates / drop * node_values[n_splits:], base_weights)
+
+
+def _write_leaf_values(
+    fields: dict[str, Any], tree: Tree, values: FloatArray, base_weights: FloatArray
+) -> None:
+    """Write leaf values, (L, K), where this version of XGBoost keeps them."""
+    if tree.n_outputs == 1:
+        _overwrite(fields, "split_conditions", tree.leaves, values[:, 0])
+    elif "leaf_weights" in fields:  # from 3.2 on, in an order that right_children of leaves gives
+        vectors = np.array(fields["leaf_weights"], dtype=np.float64).reshape(-1, tree.n_outputs)
+        vectors[tree.integers("right_children")[tree.leaves]] = values
+        fields["leaf_weights"] = _singles(vectors)
     else:
-        weights[leaves] = values
-        document["base_weights"] = _single(weights)
+        base_weights[tree.leaves] = values
+        fields["base_weights"] = _singles(base_weights)
 
 
-def _gains(node_gains: FloatArray, children: NDArray[np.integer[Any]]) -> FloatArray:
-    """Return what each split gains: the gains of its children less its own."""
-    below = children[children[:, 0] >= 0]
-    return np.asarray(node_gains[below].sum(axis=1) - node_gains[: len(below)])
+def _split_gains(node_fits: Sequence[NodeFit], children: NDArray[np.int64]) -> FloatArray:
+    """Return what each split gains, (S,): the gains of its children less its own."""
+    gains = np.sum([node_fit.gains for node_fit in node_fits], axis=0)
+    children_of_splits = children[children[:, 0] >= 0]
+    return np.asarray(gains[children_of_splits].sum(axis=1) - gains[: len(children_of_splits)])
 
 
-def _single(values: Any) -> list[float]:
-    """Numbers that single precision holds, so that nothing is lost on the way through text."""
-    found: list[float] = np.asarray(values, dtype=np.float32).astype(np.float64).ravel().tolist()
-    return found
+def _overwrite(
+    fields: dict[str, Any], name: str, nodes: NDArray[np.int64], values: FloatArray
+) -> None:
+    """Write other numbers for some nodes into a field that has one number for each."""
+    numbers = np.array(fields[name], dtype=np.float64)
+    numbers[nodes] = values
+    fields[name] = _singles(numbers)
+
+
+def _singles(values: ArrayLike) -> list[float]:
+    """Return numbers that single precision holds, so that nothing is lost on the way through text."""
+    singles = np.asarray(values, dtype=np.float32).astype(np.float64)
+    numbers: list[float] = singles.ravel().tolist()
+    return numbers
