@@ -13,17 +13,15 @@ from numpy.typing import NDArray
 
 from axil import Explainer
 from axil.adapters import read
-from axil.adapters.lightgbm.bagging import (
+from axil.adapters.lightgbm.draw_replay import DrawReplay, LeafEvidence, histories
+from axil.adapters.lightgbm.samplers import (
     Bagging,
-    DrawReplay,
     Goss,
-    LeafEvidence,
-    Seen,
+    IterationGradients,
+    LightGBMDart,
     goss,
-    histories,
     streams,
 )
-from axil.adapters.lightgbm.dart import LightGBMDart
 from axil.errors import UnsupportedModelError
 from axil.structure import NewtonRule
 from tests.adapters.common import drawn_rows
@@ -115,14 +113,16 @@ def test_goss_against_a_loop(n_rows: int, rates: tuple[float, float], digits: in
         for _ in range(2):
             residuals = rng.normal(size=(n_rows, 1)).round(digits)
             size = np.abs(residuals[:, 0]).astype(np.float32)
-            drawn, state = state.attempt(False, Seen(residuals))
-            np.testing.assert_array_equal(drawn, goss_loop(size, state.part, *rates, generators))
+            drawn, state = state.attempt(False, IterationGradients(residuals))
+            np.testing.assert_array_equal(
+                drawn, goss_loop(size, state.rows_per_thread, *rates, generators)
+            )
 
 
 def test_goss_parts() -> None:
-    assert [state.part for state in goss(0.2, 0.1, 0, 1024, 8)] == [1024]
-    assert [state.part for state in goss(0.2, 0.1, 0, 3000, 8)] == [1024, 2048, 3000]
-    assert next(iter(goss(0.2, 0.1, 0, 3000, 1))).part == 3000
+    assert [state.rows_per_thread for state in goss(0.2, 0.1, 0, 1024, 8)] == [1024]
+    assert [state.rows_per_thread for state in goss(0.2, 0.1, 0, 3000, 8)] == [1024, 2048, 3000]
+    assert next(iter(goss(0.2, 0.1, 0, 3000, 1))).rows_per_thread == 3000
 
 
 # -- real models ------------------------------------------------------------------------------------------------------
@@ -351,7 +351,7 @@ def test_a_million_rows_and_a_hundred_trees() -> None:
 
 
 def test_states_are_never_changed() -> None:
-    seen = Seen(np.random.default_rng(0).normal(size=(3000, 1)))
+    seen = IterationGradients(np.random.default_rng(0).normal(size=(3000, 1)))
     for state in (Bagging(0.5, 1, streams(1, 3000), 3000), Goss(0.2, 0.1, 1024, streams(1, 3000))):
         first, second = state.attempt(False, seen), state.attempt(False, seen)
         np.testing.assert_array_equal(first[0], second[0])

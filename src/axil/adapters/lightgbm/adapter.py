@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -14,27 +14,26 @@ from scipy import sparse
 from axil.adapters.boosted_fit import BoostedFit, Schedule
 from axil.adapters.contract import Coefficients, Nodes, Totals, TrainingRows, TreeModel
 from axil.adapters.frames import array_of_floats
-from axil.adapters.lightgbm import splits
-from axil.adapters.lightgbm.bagging import DrawReplay, LeafEvidence, Seen, histories
+from axil.adapters.lightgbm.draw_replay import DrawReplay, LeafEvidence, histories
 from axil.adapters.lightgbm.path_smooth import PathSmooth
 from axil.adapters.lightgbm.percentile import Gradients
 from axil.adapters.lightgbm.rates import FIRST, hidden_rate, refitted_trees, stated_rates
 from axil.adapters.lightgbm.reading import LightGBMReading
 from axil.adapters.lightgbm.refusals import REFUSALS, cause
-from axil.adapters.lightgbm.rows import as_lightgbm, from_pandas
+from axil.adapters.lightgbm.rows import as_lightgbm, from_pandas, routes_of
 from axil.adapters.lightgbm.rule import LightGBMRule
+from axil.adapters.lightgbm.samplers import IterationGradients, SamplerState
 from axil.adapters.lightgbm.text import LightGBMSettings, parse
 from axil.adapters.percentiles import require_rows, with_base
 from axil.adapters.refusals import not_fitted, refusal, refuse, weights_refusal
 from axil.adapters.routes import Routes
-from axil.arrays import FloatArray
+from axil.arrays import FloatArray, LeafArray
 from axil.errors import InputError, UnsupportedModelError
 from axil.scale import IDENTITY, TargetScale
 from axil.structure import Cut, NewtonRule, with_nodes
 
-CLOSE = (
-    1e-9  # tolerance of leaf values beyond which residuals are rounded otherwise than the library's
-)
+#: tolerance of leaf values beyond which residuals are rounded otherwise than the library's
+CLOSE = 1e-9
 ROUNDING = 1e-13  # of the largest value of a tree: what sums in another order are off by
 
 
@@ -63,23 +62,26 @@ def read(
     from axil.adapters.lightgbm.loss import LightGBMWithLoss, settings_of
 
     estimator = settings_of(model, booster, objective)
-    own, reading = opened(booster, estimator.stops_early, estimator.objective is not None)
+    copied, reading = opened(booster, estimator.stops_early, estimator.objective is not None)
     not_exact = None
     if objective is None and not by_gradients:
         not_exact = weights_refusal(REFUSALS, reading)
         if not_exact is None:
-            return (LinearLightGBM if reading.linear else LightGBMAdapter)(own, reading)
-    adapter = LightGBMWithLoss(own, reading, estimator)
+            adapter_class = LinearLightGBM if reading.linear else LightGBMAdapter
+            return adapter_class(copied, reading)
+    adapter = LightGBMWithLoss(copied, reading, estimator)
     adapter.not_exact = not_exact
     return adapter
 
 
 def booster_of(model: Any) -> Any:
-    """The Booster of a LightGBM model, wrapped or not; None for any other object."""
+    """Return the Booster of a LightGBM model, wrapped or not; None for any other object."""
     import lightgbm
 
+    if isinstance(model, lightgbm.Booster):
+        return model
     if not isinstance(model, lightgbm.LGBMModel):
-        return model if isinstance(model, lightgbm.Booster) else None
+        return None
     if not model.__sklearn_is_fitted__():
         raise not_fitted(model)
     return model.booster_
@@ -108,7 +110,7 @@ def opened(
 
 
 def _roots(targets: FloatArray) -> FloatArray:
-    """Targets with reg_sqrt, in single precision as LightGBM takes them (src/objective/regression_objective.hpp)."""
+    """Return targets with reg_sqrt, in single precision as LightGBM takes them (src/objective/regression_objective.hpp)."""
     return _signed_roots(targets.astype(np.float32))
 
 
@@ -121,6 +123,16 @@ def _squares(roots: FloatArray) -> FloatArray:
 
 
 ROOTS = TargetScale("sqrt", _squares, _roots)
+
+
+@dataclass(frozen=True)
+class Base:
+    """Where the scores of a fit start."""
+
+    fixed: float | None  #: None: the mean or a percentile of the targets
+    value: float
+    #: how much of it the leaves of the first tree hold; in a forest, those of all trees
+    hidden: float
 
 
 class LightGBMAdapter(TreeModel):
@@ -142,14 +154,16 @@ class LightGBMAdapter(TreeModel):
 
     def __init__(self, booster: Any, reading: LightGBMReading, leaves_only: bool = False):
         refuse(() if leaves_only else self.refusals, reading)
-        self._booster, self._reading, self._settings = booster, reading, reading.settings
+        self._booster = booster
+        self._reading = reading
+        self._settings = reading.settings
         text = reading.text
         self._trees = text.trees
         self._n_leaves = np.array([tree.n_leaves for tree in text.trees], dtype=np.int64)
         self.n_features = int(booster.num_feature())
         names = [str(name) for name in booster.feature_name()]
-        unnamed = names == [f"Column_{i}" for i in range(len(names))]
-        self.feature_names: list[str] | None = None if unnamed else names
+        is_unnamed = names == [f"Column_{i}" for i in range(len(names))]
+        self.feature_names: list[str] | None = None if is_unnamed else names
         self.fingerprint = text.fingerprint()
         self.scale = ROOTS if text.objective == "regression sqrt" else IDENTITY
         self.starts_with_base = self._reading.ranked and not leaves_only
@@ -164,47 +178,95 @@ class LightGBMAdapter(TreeModel):
         """LightGBM keeps no spaces in names (set_feature_names, include/LightGBM/dataset.h)."""
         return name.replace(" ", "_")
 
+    # -- rows ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def categories(self) -> dict[str, list[Any]]:
+        """The categories of columns that the fit had as pandas categories, by name; empty where the model does not say which."""
+        categories = self._booster.pandas_categorical or []
+        names = self.feature_names or []
+        features = sorted(self._reading.text.category_counts)
+        if len(features) != len(categories):  # a single category is written as an unused feature
+            return {}
+        return {str(names[i]): list(values) for i, values in zip(features, categories)}
+
+    def _rows(self, X: Any) -> Any:
+        """Return X as LightGBM takes it."""
+        return as_lightgbm(X, self._booster.pandas_categorical or [])
+
+    def leaves(self, X: Any) -> LeafArray:
+        """Return the leaf of each row in each tree, (n, T)."""
+        if X.shape[0] == 0:
+            return np.zeros((0, len(self._trees)), dtype=np.int32)
+        leaves = self._booster.predict(self._rows(X), pred_leaf=True)
+        return np.asarray(leaves, dtype=np.int32).reshape(X.shape[0], len(self._trees))
+
+    @cached_property
+    def routes(self) -> Routes | None:
+        """The tests of all trees."""
+        return routes_of(self._trees)
+
+    def table(self, X: Any) -> NDArray[np.floating[Any]] | None:
+        """Return the numbers that LightGBM compares: floats as they are, other arrays in float32, frames in float64."""
+        if bool(sparse.issparse(X)):
+            return np.asarray(X.toarray())
+        rows = self._rows(X)
+        if not isinstance(rows, np.ndarray):
+            return from_pandas(rows, self._booster.pandas_categorical or [])
+        return array_of_floats(rows)
+
+    def predictions(self, X: Any) -> FloatArray:
+        """Return what ``predict`` gives, (n, 1); with reg_sqrt before it is squared."""
+        # Raw scores would do, but of boosting=rf they are sums, not means.
+        predictions = np.asarray(self._booster.predict(self._rows(X)), dtype=np.float64)[:, None]
+        if self.scale.is_identity:
+            return predictions
+        return _signed_roots(predictions)
+
+    def causes(self, what: str) -> str:
+        """Return the most likely reason for a disagreement in "counts", "weights" or "values"."""
+        return cause(self._reading, what, self._rule.digits_lost)
+
+    # -- trees --------------------------------------------------------------------------------------------------------
+
     def trees(self, rows: TrainingRows) -> list[BoostedFit]:
-        """The trees, their base taken out of the first one, where LightGBM hides it."""
+        """Return the trees, their base taken out of the first one, where LightGBM hides it."""
         rule = self._rule
         if self._reading.refitted:
             return [refitted_trees(self._trees, self._settings, rule.l2)]
         totals = rows.totals
-        coefficients, gradients = self._coefficients(rows), self._gradients(rows)
-        start, single = (
-            (float(totals.means[0]), 0.0)
-            if gradients is None
-            else gradients.start(rows.targets[:, 0])
-        )
-        base, base_value, hidden = self._base(start, totals, coefficients)
-        holds = self._n_leaves > 1 if self._reading.forest else np.arange(len(self._trees)) == 0
-        of_trees = np.where(holds, hidden, 0.0)
-        values, nodes = self._without_base(of_trees)
+        coefficients = self._coefficients(rows)
+        gradients = self._gradients(rows)
+        start = float(totals.means[0])
+        start_error = 0.0
+        if gradients is not None:
+            start, start_error = gradients.start(rows.targets[:, 0])
+        base = self._base(start, totals, coefficients)
+        hides_base = np.arange(len(self._trees)) == 0
         if self._reading.forest:
-            values = [own / len(values) for own in values]
-            if nodes is not None:
-                nodes = replace(
-                    nodes, values=nodes.values / len(values), slack=nodes.slack / len(values)
-                )
-        hides = coefficients is None and hidden != 0.0 and self._trees[0].n_leaves > 1
-        rates = (
-            stated_rates(self._trees, self._settings)
-            if coefficients is None
-            else coefficients.omega[-1].copy()
-        )
-        if hides:
+            hides_base = self._n_leaves > 1
+        hidden = np.where(hides_base, base.hidden, 0.0)
+        values, nodes = self._without_base(hidden)
+        hides_rate = coefficients is None and base.hidden != 0.0 and self._trees[0].n_leaves > 1
+        if coefficients is None:
+            rates = stated_rates(self._trees, self._settings)
+        else:
+            rates = coefficients.omega[-1].copy()
+        if hides_rate:
             rates[0] = hidden_rate(values[0], rates[1:], self._settings)
-        weights = (
-            rows.weights if rows.at_hand else None
-        )  # for draws, which are not replayed on several machines
-        evidence = replace(
-            self._evidence(totals.n_rows, weights), values=np.concatenate(values), rates=rates
-        )
+        # Weights are for draws, which are not replayed on several machines.
+        weights = rows.weights if rows.at_hand else None
+        evidence = self._evidence(totals.n_rows, weights)
+        evidence = replace(evidence, values=np.concatenate(values), rates=rates)
         if gradients is not None:
             evidence = replace(evidence, ranks=gradients.ranks, leaf_weights=self._goss_weights())
         leaf_weights = self._leaf_weights(totals)
         if self._reading.forest and self._reading.bags:
             self._count_lone_leaves(evidence, leaf_weights, totals.n_rows, rows.bags)
+        printed_shift: FloatArray | float = 0.0
+        if not self._reading.forest:
+            printed_shift = np.repeat(hidden, self._n_leaves)
+        guesses_rate = hides_rate and not np.isnan(rates[0])
         trees = BoostedFit(
             n_leaves=self._n_leaves,
             leaf_values=evidence.values[:, None],
@@ -212,153 +274,179 @@ class LightGBMAdapter(TreeModel):
             leaf_weights=leaf_weights,
             l2=evidence.rule.l2,
             schedule=Schedule.one_by_one(rates, coefficients),
-            base=None if base is None else np.array([base]),
-            base_value=np.array([base_value]),
+            base=None if base.fixed is None else np.array([base.fixed]),
+            base_value=np.array([base.value]),
             l1=rule.l1,
             max_step=rule.max_step,
             nodes=nodes,
             ancestors=rule.ancestors() if self._reading.forest else None,
             cut=Cut(self._settings.precisely("alpha")[0]) if self._reading.cuts else None,
             sampler=self._sampler(evidence, totals.n_rows, gradients),
-            printed_shift=0.0 if self._reading.forest else np.repeat(of_trees, self._n_leaves),
+            printed_shift=printed_shift,
             value_slack=rule.slack(evidence.values),
-            explain_mismatch=partial(refusal, FIRST) if hides and not np.isnan(rates[0]) else None,
+            explain_mismatch=partial(refusal, FIRST) if guesses_rate else None,
         )
         if gradients is not None:
-            if coefficients is not None and self._reading.forest:
-                lone, held = self._n_leaves == 1, evidence.values[evidence.starts[:-1]]
-                if held[lone].any():
-                    raise UnsupportedModelError(
-                        "boosting",
-                        f"rf with {self._reading.text.objective} and trees of one leaf",
-                        "LightGBM leaves a step along the gradient in a tree that finds no split, and no percentile",
-                        "Fit with fewer trees or smaller leaves, so that all find a split.",
-                    )
-                coefficients.omega[:, lone] = 0.0
-                trees = trees.with_learning_rates(coefficients.omega[-1].copy())
-            return [
-                with_base(trees, gradients.ranks, rows, start if base is None else None, single)
-            ]
-        return [self._smoothed(trees, rows, evidence) if self._estimates(totals) else trees]
+            trees = self._without_lone_steps(trees, coefficients)
+            estimated_start = start if base.fixed is None else None
+            return [with_base(trees, gradients.ranks, rows, estimated_start, start_error)]
+        if self._estimates(totals):
+            return [self._smoothed(trees, rows, evidence)]
+        return [trees]
+
+    def _without_lone_steps(
+        self, trees: BoostedFit, coefficients: Coefficients | None
+    ) -> BoostedFit:
+        """Return trees of percentiles, of which those of a forest that find no split count for nothing."""
+        if coefficients is None or not self._reading.forest:
+            return trees
+        is_lone = self._n_leaves == 1
+        first_values = trees.leaf_values[trees.starts[:-1]]
+        if first_values[is_lone].any():
+            raise UnsupportedModelError(
+                "boosting",
+                f"rf with {self._reading.text.objective} and trees of one leaf",
+                "LightGBM leaves a step along the gradient in a tree that finds no split, and no percentile",
+                "Fit with fewer trees or smaller leaves, so that all find a split.",
+            )
+        coefficients.omega[:, is_lone] = 0.0
+        return trees.with_learning_rates(coefficients.omega[-1].copy())
 
     def _without_base(self, hidden: FloatArray) -> tuple[list[FloatArray], Nodes | None]:
-        """The values of each tree's leaves, and the nodes, less the bases (T,) that LightGBM hides in them.
+        """Return the values of each tree's leaves, and the nodes, less the bases (T,) that LightGBM hides in them.
 
-        A single leaf that holds nothing else is 0, not a rounding error. LightGBM 4.1 keeps no values of roots, but zeros.
+        Those of a forest are divided by the number of its trees. A single leaf that holds nothing else is 0, not a rounding
+        error. LightGBM 4.1 keeps no values of roots, but zeros.
         """
-        values = [tree.floats("leaf_value") - own for tree, own in zip(self._trees, hidden)]
-        for own, base in zip(values, hidden):
-            own[(len(own) == 1) & (np.abs(own) <= 1e-12 * abs(base))] = 0.0
+        divisor = self._n_iterations if self._reading.forest else 1
+        values = []
+        for tree, base in zip(self._trees, hidden):
+            tree_values = tree.floats("leaf_value") - base
+            if len(tree_values) == 1 and abs(tree_values[0]) <= 1e-12 * abs(base):
+                tree_values[0] = 0.0
+            values.append(tree_values / divisor)
         nodes = self._rule.nodes
         if nodes is None:
             return values, None
-        of_nodes = nodes.values - np.repeat(hidden, np.diff(nodes.starts))
-        roots = nodes.starts[:-1][nodes.leaf[nodes.starts[:-1]] < 0]
-        if not (
-            np.abs(of_nodes[roots]) > np.broadcast_to(nodes.slack, of_nodes.shape)[roots]
-        ).any():
-            of_nodes[roots] = np.nan
-        return values, replace(nodes, values=of_nodes)
+        node_values = nodes.values - np.repeat(hidden, np.diff(nodes.starts))
+        slack = np.broadcast_to(nodes.slack, node_values.shape)
+        roots = nodes.starts[:-1]
+        roots = roots[nodes.leaf[roots] < 0]
+        if not (np.abs(node_values[roots]) > slack[roots]).any():
+            node_values[roots] = np.nan
+        return values, replace(nodes, values=node_values / divisor, slack=nodes.slack / divisor)
 
     def _estimates(self, totals: Totals) -> bool:
-        """Whether LightGBM smoothed by estimated row counts: rows weigh differently, by their weights or the factors of GOSS."""
+        """Return whether LightGBM smoothed by estimated row counts, because weights or the factors of GOSS differ."""
         return self._rule.smooth > 0 and (self._reading.goss or not totals.even)
 
     def _smoothed(
         self, trees: BoostedFit, rows: TrainingRows, evidence: LeafEvidence
     ) -> BoostedFit:
-        """The trees with the row counts that their values were smoothed by, which the sums of their leaves show."""
+        """Return the trees with the row counts that their values were smoothed by, which the sums of their leaves show."""
         assert trees.nodes is not None  # path_smooth is above zero
-        rates, tolerance = trees.learning_rates.copy(), self._rule.tolerance
+        rates = trees.learning_rates.copy()
+        tolerance = self._rule.tolerance
         if np.isnan(rates[0]):  # which a base hides
             rates[0] = self._settings.precisely("learning_rate")[0]
         rounding = tolerance if tolerance > CLOSE else ROUNDING
         smooth = PathSmooth.of(self._rule, rates, trees.nodes, tolerance, rounding)
         if rows.leaf_totals is None:  # the rows are walked first
             return trees
-        (totals,), ends = rows.leaf_totals, evidence.starts[1:-1]
-        found = zip(np.split(totals.sums[:, 0], ends), np.split(totals.weights, ends))
-        hidden = np.broadcast_to(trees.printed_shift, len(trees.leaf_values))[
-            evidence.starts[:-1]
-        ].tolist()
-        own = [
-            smooth.own(t, *each, evidence.tree_values(t), hidden[t]) for t, each in enumerate(found)
-        ]
-        return replace(trees, nodes=replace(trees.nodes, own=np.concatenate(own)))
+        (totals,) = rows.leaf_totals
+        shift = np.broadcast_to(trees.printed_shift, len(trees.leaf_values))
+        shares = []
+        for t in range(len(self._trees)):
+            leaves = evidence.leaves_of(t)
+            sums = totals.sums[leaves, 0]
+            weights = totals.weights[leaves]
+            hidden = float(shift[leaves.start])
+            shares.append(smooth.own(t, sums, weights, evidence.values[leaves], hidden))
+        return replace(trees, nodes=replace(trees.nodes, own=np.concatenate(shares)))
 
     def _gradients(self, rows: TrainingRows) -> Gradients | None:
-        """The gradients of an objective whose leaf values are percentiles; None: of any other."""
+        """Return the gradients of an objective whose leaf values are percentiles; None: of any other."""
         if not self.starts_with_base:
             return None
         name = self._reading.text.objective
         require_rows(rows, "objective", name)
-        return Gradients.of(
-            name, self._settings.precisely("alpha")[0], rows.targets[:, 0], rows.weights
-        )
+        alpha = self._settings.precisely("alpha")[0]
+        return Gradients.of(name, alpha, rows.targets[:, 0], rows.weights)
 
-    def _base(
-        self, start: float, totals: Totals, coefficients: Coefficients | None
-    ) -> tuple[float | None, float, float]:
-        """The base (None: the mean), as a number, and how much of it the leaves of the first tree (all, of a forest) have."""
-        first, mean = self._trees[0], start
-        scale = (
-            1.0 if coefficients is None or self._reading.forest else float(coefficients.beta[-1])
-        )
-        shrinkage = (
-            first.shrinkage if scale == 1 else f"{float(first.shrinkage) / scale:.5g}"
-        )  # but for DART's factors
+    def _base(self, start: float, totals: Totals, coefficients: Coefficients | None) -> Base:
+        """Return where scores start, if ``start`` is the mean or the percentile that the objective starts from."""
         from_average = self._settings.flag("boost_from_average") and not totals.offset
         # A mean of zero is not boosted from (src/boosting/gbdt.cpp), but with other targets the fit starts from theirs.
-        zero = abs(mean) <= 1e-14 * totals.size / totals.n_rows
-        if (
-            self._reading.forest
-        ):  # without a feature to split on it starts from the mean in any case
-            folded = (from_average or self._reading.no_features) and not zero and abs(mean) > 1e-15
-        elif (
-            first.n_leaves == 1
-        ):  # holds the mean even where boost_from_average is off, and 0 where there are offsets
-            minute = 0 < abs(mean) <= 1e-15 and first.floats("leaf_value")[0] == 0.0
-            folded = not totals.offset and not minute
-        elif shrinkage != "1":
-            folded = False
-        else:  # only for a rate of 1 does boost_from_average decide: continued training may have changed it since
-            others = [tree.shrinkage for tree in self._trees[1:] if coefficients is None]
-            folded = from_average or "1" not in (others or [self._settings.text("learning_rate")])
-        if folded:
-            return None, mean, scale * mean
-        return (None, mean, 0.0) if from_average and zero else (0.0, 0.0, 0.0)
+        is_zero = abs(start) <= 1e-14 * totals.size / totals.n_rows
+        drop_scale = 1.0
+        if coefficients is not None and not self._reading.forest:
+            drop_scale = float(coefficients.beta[-1])
+        if self._reading.forest:
+            # without a feature to split on it starts from the mean in any case
+            starts_there = from_average or self._reading.no_features
+            is_hidden = starts_there and not is_zero and abs(start) > 1e-15
+        else:
+            is_hidden = self._first_tree_hides(start, totals, drop_scale, coefficients is None)
+        if is_hidden:
+            return Base(None, start, drop_scale * start)
+        if from_average and is_zero:
+            return Base(None, start, 0.0)
+        return Base(0.0, 0.0, 0.0)
+
+    def _first_tree_hides(
+        self, start: float, totals: Totals, drop_scale: float, is_plain: bool
+    ) -> bool:
+        """Return whether the leaves of the first tree hold a base.
+
+        ``drop_scale`` is DART's factor of the base, ``is_plain`` whether trees are added one after the other.
+        """
+        first = self._trees[0]
+        if first.n_leaves == 1:
+            # It holds the mean even where boost_from_average is off, and 0 where there are offsets.
+            is_lost = 0 < abs(start) <= 1e-15 and first.floats("leaf_value")[0] == 0.0
+            return not totals.offset and not is_lost
+        shrinkage = first.shrinkage
+        if drop_scale != 1:
+            shrinkage = f"{float(first.shrinkage) / drop_scale:.5g}"
+        if shrinkage != "1":
+            return False
+        # Only for a rate of 1 does boost_from_average decide: continued training may have changed it since.
+        if self._settings.flag("boost_from_average") and not totals.offset:
+            return True
+        later = [tree.shrinkage for tree in self._trees[1:]] if is_plain else []
+        return "1" not in (later or [self._settings.text("learning_rate")])
 
     def _coefficients(self, rows: TrainingRows) -> Coefficients | None:
-        """How the trees add up: None for plain boosting."""
-        T = len(self._trees)
-        if self._reading.forest:  # a tree that found no split lacks the base (src/boosting/rf.hpp)
-            omega = np.vstack([np.zeros((T, T)), np.full(T, 1 / T)])
-            return Coefficients(omega, np.append(np.ones(T), np.mean(self._n_leaves > 1)))
-        return self._drops(rows) if self._reading.dart else None
+        """Return how the trees add up: None for plain boosting."""
+        if not self._reading.forest:
+            return self._drops(rows) if self._reading.dart else None
+        n = len(self._trees)
+        omega = np.vstack([np.zeros((n, n)), np.full(n, 1 / n)])
+        # A tree that found no split lacks the base (src/boosting/rf.hpp).
+        return Coefficients(omega, np.append(np.ones(n), np.mean(self._n_leaves > 1)))
 
     @property
     def _n_iterations(self) -> int:
         return len(self._trees) // self.n_outputs
 
     def _drops(self, rows: TrainingRows) -> Coefficients:
-        """How DART's iterations add up, each of one tree for every output."""
+        """Return how DART's iterations add up, each of one tree for every output."""
         n = self._n_iterations
-        printed = np.array([float(tree.shrinkage) for tree in self._trees]).reshape(
-            n, self.n_outputs
-        )
-        split = (self._n_leaves > 1).reshape(printed.shape)  # others hold nothing but a base
+        printed = np.array([float(tree.shrinkage) for tree in self._trees])
+        printed = printed.reshape(n, self.n_outputs)
+        has_split = (self._n_leaves > 1).reshape(printed.shape)  # others hold nothing but a base
         dart = self._settings.dart()
         for stages in self._stages(rows):
             omega, beta = dart.run(stages, n)
-            alike = np.isclose(printed, omega[n][:, None], rtol=1e-5, atol=0)
-            alike[0] |= np.isclose(printed[0], beta[n], rtol=1e-5, atol=0)
-            if np.all(alike | ~split) and alike[0].all():
+            agrees = np.isclose(printed, omega[n][:, None], rtol=1e-5, atol=0)
+            agrees[0] |= np.isclose(printed[0], beta[n], rtol=1e-5, atol=0)
+            if np.all(agrees | ~has_split) and agrees[0].all():
                 return Coefficients(omega, beta)
-        tried = int(self._settings.number("num_iterations"))
-        if tried > n:
+        n_attempts = int(self._settings.number("num_iterations"))
+        if n_attempts > n:
             raise UnsupportedModelError(
                 "boosting",
-                f"dart with {n} trees of {tried} iterations",
+                f"dart with {n} trees of {n_attempts} iterations",
                 "iterations that find no split use up draws and leave dropped trees with their sign turned, a fault of LightGBM; "
                 "the model does not record which they were, and no order that was tried leads to the scales of its trees",
                 "Fit with fewer iterations or a smaller min_split_gain, so that all find a split.",
@@ -372,54 +460,71 @@ class LightGBMAdapter(TreeModel):
         )
 
     def _stages(self, rows: TrainingRows) -> Iterator[list[list[bool]]]:
-        """Possible outcomes of DART's attempts at trees, the most likely first: the model does not say which found no split."""
-        T, n = self._n_iterations, int(self._settings.number("num_iterations"))
-        grown = [bool((self._n_leaves[: self.n_outputs] > 1).any())] + [True] * (T - 1)
-        yield [grown]
-        if n < T:
-            yield [grown[: T - n], [True] * n]  # went on from a model of the same settings
-        elif n > T:
-            yield [grown + [True] * (n - T)]  # and lost the last trees since
-            if self.n_outputs > 1:
-                return
-            n_rows = rows.totals.n_rows
-            start = self._settings.bagging(n_rows) if self._reading.bags else None
-            for outcomes in histories(
-                start, self.leaves_of(rows), self._evidence(n_rows, None), n - T
-            ):
-                yield [outcomes]
+        """Return possible outcomes of DART's attempts at trees, the most likely first.
+
+        The model does not say which attempts found no split.
+        """
+        n = self._n_iterations
+        n_attempts = int(self._settings.number("num_iterations"))
+        finds_split = [True] * n
+        finds_split[0] = bool((self._n_leaves[: self.n_outputs] > 1).any())
+        yield [finds_split]
+        if n_attempts < n:  # went on from a model of the same settings
+            yield [finds_split[: n - n_attempts], [True] * n_attempts]
+            return
+        n_failures = n_attempts - n
+        if n_failures == 0:
+            return
+        yield [finds_split + [True] * n_failures]  # and lost the last trees since
+        if self.n_outputs > 1:
+            return
+        n_rows = rows.totals.n_rows
+        state = self._settings.bagging(n_rows) if self._reading.bags else None
+        evidence = self._evidence(n_rows, None)
+        for outcomes in histories(state, self.leaves_of(rows), evidence, n_failures):
+            yield [outcomes]
+
+    # -- evidence and draws -------------------------------------------------------------------------------------------
 
     def _evidence(self, n_rows: int, weights: FloatArray | None) -> LeafEvidence:
-        rule, l2 = self._rule, self._rule.leaf_denominators()
+        """Return what the model records about its leaves, without their values and rates."""
+        rule = self._rule
+        l2 = rule.leaf_denominators()
+        newton = NewtonRule(l2, np.ones_like(l2), False, rule.l1, rule.max_step)
         return LeafEvidence(
-            np.concatenate([[0], np.cumsum(self._n_leaves)]),
-            np.concatenate([tree.leaf_counts(n_rows) for tree in self._trees]),
-            np.zeros(0),
-            np.zeros(0),
-            with_nodes(NewtonRule(l2, np.ones_like(l2), False, rule.l1, rule.max_step), rule.nodes),
-            weights,
+            starts=np.concatenate([[0], np.cumsum(self._n_leaves)]),
+            counts=np.concatenate([tree.leaf_counts(n_rows) for tree in self._trees]),
+            values=np.zeros(0),
+            rates=np.zeros(0),
+            rule=with_nodes(newton, rule.nodes),
+            weights=weights,
             counts_alone=rule.smooth > 0 and (self._reading.goss or weights is not None),
         )
 
     def _sampler(
         self, evidence: LeafEvidence, n_rows: int, gradients: Gradients | None = None
     ) -> DrawReplay | None:
-        """Which rows each tree was fitted on; None: all of them."""
-        # Trees that are added one by one leave num_iterations as it was.
-        failures = max(int(self._settings.number("num_iterations")) - self._n_iterations, 100)
-        seen = partial(Seen, weights=evidence.weights) if gradients is None else gradients.seen
-        if self._reading.cuts and evidence.weights is not None:
-            seen = partial(Seen.weighed, evidence.weights)
+        """Return which rows each tree was fitted on; None: all of them."""
+        states: list[SamplerState]
         if self._reading.goss:
-            return DrawReplay(
-                "LightGBM GOSS", self._settings.goss(n_rows), evidence, failures, seen=seen
-            )
-        if not self._reading.bags:
+            name = "LightGBM GOSS"
+            states = [*self._settings.goss(n_rows)]
+        elif self._reading.bags:
+            name = "LightGBM bagging"
+            states = [self._settings.bagging(n_rows)]
+        else:
             return None
-        states = [self._settings.bagging(n_rows)]
-        return DrawReplay(
-            "LightGBM bagging", states, evidence, failures, self._reading.forest, seen
-        )
+        gradients_at: Callable[[FloatArray], IterationGradients]
+        if self._reading.cuts and evidence.weights is not None:
+            gradients_at = partial(IterationGradients.rounded_once, evidence.weights)
+        elif gradients is not None:
+            gradients_at = gradients.seen
+        else:
+            gradients_at = partial(IterationGradients, weights=evidence.weights)
+        # Trees that are added one by one leave num_iterations as it was.
+        n_failures = max(int(self._settings.number("num_iterations")) - self._n_iterations, 100)
+        forest = self._reading.forest and not self._reading.goss
+        return DrawReplay(name, states, evidence, n_failures, forest, gradients_at)
 
     def _count_lone_leaves(
         self,
@@ -432,92 +537,51 @@ class LightGBMAdapter(TreeModel):
 
         The rows are those of ``given_bags`` (N, T) where there are some. Otherwise they are drawn as LightGBM draws them.
         """
-        lone = np.flatnonzero(self._n_leaves[1:] == 1) + 1
+        lone_trees = np.flatnonzero(self._n_leaves[1:] == 1) + 1
         state = self._settings.bagging(n_rows)
-        for t in range(lone.max(initial=-1) + 1):
+        for t in range(lone_trees.max(initial=-1) + 1):
             bag, state = state.attempt(False, None)
             state = state.grown()
             if given_bags is not None:
                 bag = given_bags[:, t] > 0
-            if t in lone:
-                evidence.counts[evidence.starts[t]] = bag.sum()
-                if leaf_weights is not None:
-                    total = bag.sum() if evidence.weights is None else evidence.weights[bag].sum()
-                    leaf_weights[evidence.starts[t]] = total
+            if t in lone_trees:
+                leaf = evidence.starts[t]
+                evidence.counts[leaf] = bag.sum()
+                if leaf_weights is None:
+                    continue
+                if evidence.weights is None:
+                    leaf_weights[leaf] = bag.sum()
+                else:
+                    leaf_weights[leaf] = evidence.weights[bag].sum()
 
     def _goss_weights(self) -> FloatArray | None:
-        """(L,): the sums of second derivatives times the factors of GOSS; None without GOSS, or where a GPU rounds them."""
+        """Return the sums of second derivatives times the factors of GOSS, (L,).
+
+        None without GOSS, or where a GPU rounds them.
+        """
         if not self._reading.goss or self._reading.on_gpu:
             return None
-        unrecorded = np.full(1, np.nan)
-        trees = [
-            tree.floats("leaf_weight") if tree.n_leaves > 1 else unrecorded for tree in self._trees
-        ]
-        return np.concatenate(trees)
+        return self._recorded_weights(np.nan)
 
     def _leaf_weights(self, totals: Totals) -> FloatArray | None:
-        """(L,): the sums of weights that LightGBM recorded; None where it summed rounded ones."""
-        if (
-            self._reading.on_gpu
-            or self._rule.renewed
-            or (self._reading.text.objective == "mape" and not totals.even)
-        ):
+        """Return the sums of weights that LightGBM recorded, (L,); None where it summed rounded ones."""
+        if self._reading.on_gpu or self._rule.renewed:
             return None
-        # A tree of one leaf records none, or 0 where it is still in memory.
-        alone = np.array([totals.weight])
-        return np.concatenate(
-            [tree.floats("leaf_weight") if tree.n_leaves > 1 else alone for tree in self._trees]
-        )
+        if self._reading.text.objective == "mape" and not totals.even:
+            return None
+        return self._recorded_weights(totals.weight)
 
-    def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
-        """(n, T): which leaf of each tree every row falls into."""
-        if X.shape[0] == 0:
-            return np.zeros((0, len(self._trees)), dtype=np.int32)
-        found = self._booster.predict(self._rows(X), pred_leaf=True)
-        return np.asarray(found, dtype=np.int32).reshape(X.shape[0], len(self._trees))
-
-    @cached_property
-    def routes(self) -> Routes | None:
-        """The way of a row through every tree."""
-        return splits.routes(self._trees)
-
-    def table(self, X: Any) -> NDArray[np.floating[Any]] | None:
-        """The numbers that LightGBM compares: floats as they are, other arrays in float32, frames in float64."""
-        if bool(sparse.issparse(X)):
-            return np.asarray(X.toarray())
-        rows = self._rows(X)
-        if not isinstance(rows, np.ndarray):
-            return from_pandas(rows, self._booster.pandas_categorical or [])
-        return array_of_floats(rows)
-
-    def predictions(self, X: Any) -> FloatArray:
-        """(n, 1): what ``predict`` gives; with reg_sqrt before it is squared."""
-        found = np.asarray(self._booster.predict(self._rows(X)), dtype=np.float64)[:, None]
-        # Raw scores would do, but of boosting=rf they are sums, not means.
-        return found if self.scale.is_identity else _signed_roots(found)
-
-    @property
-    def categories(self) -> dict[str, list[Any]]:
-        """The categories of columns that the fit had as pandas categories, by name; empty where the model does not say which."""
-        listed = self._booster.pandas_categorical or []
-        names = self.feature_names or []
-        known = sorted(self._reading.text.category_counts)
-        if len(known) != len(
-            listed
-        ):  # one of a single category is written as a feature that is not used
-            return {}
-        return {str(names[i]): list(values) for i, values in zip(known, listed)}
-
-    def _rows(self, X: Any) -> Any:
-        return as_lightgbm(X, self._booster.pandas_categorical or [])
-
-    def causes(self, what: str) -> str:
-        """The most likely reason for a disagreement in "counts", "weights" or "values"."""
-        return cause(self._reading, what, self._rule.digits_lost)
+    def _recorded_weights(self, of_lone_leaf: float) -> FloatArray:
+        """Return leaf_weight of all leaves, (L,): a tree of one leaf records none, or 0 where it is still in memory."""
+        lone = np.array([of_lone_leaf])
+        weights = [
+            tree.floats("leaf_weight") if tree.n_leaves > 1 else lone for tree in self._trees
+        ]
+        return np.concatenate(weights)
 
 
 def _copied(booster: Any, saved: str) -> Any:
-    """The booster as it was saved: one that is trained further, or changed in place, does not change the copy."""
+    """Return the booster as it was saved: one that is trained further, or changed in place, does not change the copy."""
     copied = type(booster)(model_str=saved)
     copied.pandas_categorical = booster.pandas_categorical
     return copied
@@ -534,7 +598,5 @@ def _refit_decay_rate(booster: Any, file_parameters: dict[str, str]) -> str:
     was_loaded = lists_all and not hasattr(booster, "train_set")
     if not was_loaded:
         return str(remembered.get("refit_decay_rate", ""))
-    decay = file_parameters.get("refit_decay_rate", "")
-    if decay == "0.9":
-        return ""
-    return decay
+    decay_rate = file_parameters.get("refit_decay_rate", "")
+    return "" if decay_rate == "0.9" else decay_rate

@@ -142,12 +142,12 @@ class LinearLightGBM(SmootherModel, LightGBMAdapter):
         )
         given = np.zeros((len(table), 1)) if targets is None else targets
         totals = Totals.of(given, weights, None)
-        _, base, hidden = self._base(float(totals.means[0]), totals, None)
+        base = self._base(float(totals.means[0]), totals, None)
         stated = [
             np.concatenate([np.append(leaf.coefficients, leaf.value) for leaf in own])
             for own in self._leaves
         ]
-        stated[0][[leaf.place for leaf in self._leaves[0]]] -= hidden
+        stated[0][[leaf.place for leaf in self._leaves[0]]] -= base.hidden
         evidence = replace(
             self._evidence(len(table), weights),
             values=np.concatenate(
@@ -160,7 +160,7 @@ class LinearLightGBM(SmootherModel, LightGBMAdapter):
             self._sampler(evidence, len(table)),
             np.ones(len(table)) if weights is None else weights,
         )
-        score, trees = np.full(given.shape, base), []
+        score, trees = np.full(given.shape, base.value), []
         for t, leaf in enumerate(leaves):
             left = (given - score).astype(np.float32).astype(np.float64)
             drawn = np.ones(len(leaf))

@@ -17,7 +17,7 @@ from axil.adapters.boosted_fit import BoostedFit, Schedule
 from axil.adapters.class_weights import WEIGHS_CLASSES, class_weight_advice, label_factors
 from axil.adapters.contract import Coefficients, GradientTrees, TrainingRows
 from axil.adapters.lightgbm.adapter import LightGBMAdapter
-from axil.adapters.lightgbm.bagging import DrawReplay, LeafEvidence
+from axil.adapters.lightgbm.draw_replay import DrawReplay, LeafEvidence
 from axil.adapters.lightgbm.path_smooth import PathSmooth
 from axil.adapters.lightgbm.rates import stated_rates
 from axil.adapters.lightgbm.reading import LightGBMReading
@@ -258,11 +258,6 @@ class LightGBMWithLoss(LightGBMAdapter, GradientTrees):
             omega = drops.omega
             hidden = np.where(self._n_leaves > 1, base[numbers % n_outputs], 0.0)
         values, nodes = self._without_base(hidden)
-        if self._reading.forest:
-            values = [own / self._n_iterations for own in values]
-            if nodes is not None:
-                scaled = nodes.values / self._n_iterations, nodes.slack / self._n_iterations
-                nodes = replace(nodes, values=scaled[0], slack=scaled[1])
         mixes = self._reading.monotone_signs.any() or self._rule.smooth > 0
         rates = (
             stated_rates(self._trees, self._settings, n_outputs)

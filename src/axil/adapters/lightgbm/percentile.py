@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.lightgbm.bagging import Seen
+from axil.adapters.lightgbm.samplers import IterationGradients
 from axil.arrays import FloatArray, IntArray
 from axil.structure import Ranks
 from axil.structure.ranks import Picks
@@ -113,7 +113,7 @@ class Gradients:
             np.abs(targets[found.rows[:, 0]]).max()
         )
 
-    def seen(self, residuals: FloatArray) -> Seen:
+    def seen(self, residuals: FloatArray) -> IterationGradients:
         """The gradients where these residuals (N, 1) are left."""
         if self.objective == "quantile":
             above = residuals.astype(np.float32) > 0
@@ -122,10 +122,10 @@ class Gradients:
         else:
             pull = np.sign(residuals)
         if self.objective != "mape":
-            return Seen(pull, weights=self.weights, residuals=residuals)
+            return IterationGradients(pull, weights=self.weights, residuals=residuals)
         assert self.ranks.weights is not None
         hessians = None if self.weights is None else self.weights[:, None]
-        return Seen(pull * self.ranks.weights[:, None], hessians, residuals=residuals)
+        return IterationGradients(pull * self.ranks.weights[:, None], hessians, residuals=residuals)
 
 
 def _handed_on(weights: FloatArray | None) -> FloatArray | None:

@@ -1,19 +1,26 @@
-"""Rows as LightGBM takes them: categories of frames numbered as at the fit."""
+"""Rows as LightGBM takes them, and the splits of its trees, for assigning rows to leaves without the library."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from axil.adapters.frames import as_frame, compressed, floats, word_columns
+from axil.adapters.lightgbm.text import CATEGORICAL, DEFAULT_LEFT, MISSING_SHIFT, TreeText
+from axil.adapters.routes import Routes, SplitKind, Splits, make_routes
 from axil.arrays import FloatArray
 from axil.errors import InputError
 
 
 def as_lightgbm(X: Any, categories: list[Any]) -> Any:
-    """X as every version of LightGBM takes it without a word: numpy, pandas, or a csr or csc matrix (not array)."""
+    """Return X as every version of LightGBM takes it without a word: numpy, pandas, or a csr or csc matrix (not array).
+
+    ``categories`` are those of each column of categories, as the fit had them.
+    """
     if bool(sparse.issparse(X)):
         return compressed(X)
     frame = as_frame(X)
@@ -33,24 +40,65 @@ def as_lightgbm(X: Any, categories: list[Any]) -> Any:
 
 
 def from_pandas(frame: Any, categories: list[Any]) -> FloatArray | None:
-    """A pandas frame in float64, categories numbered as at the fit; None where it has columns of other kinds."""
-    kinds = [
-        getattr(dtype, "kind", "") if isinstance(dtype, np.dtype) else "" for dtype in frame.dtypes
-    ]
-    categorical = [i for i, dtype in enumerate(frame.dtypes) if str(dtype) == "category"]
-    if any(kind not in "biuf" or not kind for i, kind in enumerate(kinds) if i not in categorical):
-        return None
-    if not categorical:
+    """Return a pandas frame in float64, categories numbered as at the fit; None where it has columns of other kinds."""
+    is_categorical = [str(dtype) == "category" for dtype in frame.dtypes]
+    for dtype, has_categories in zip(frame.dtypes, is_categorical):
+        is_number = isinstance(dtype, np.dtype) and dtype.kind in "biuf"
+        if not (has_categories or is_number):
+            return None
+    if not any(is_categorical):
         return np.asarray(frame.to_numpy(dtype=np.float64))
+    categorical = np.flatnonzero(is_categorical).tolist()
     if len(categories) != len(categorical):
         return None
-    number = dict(zip(categorical, categories))
-    columns = np.empty(frame.shape, dtype=np.float64, order="F")
+    categories_of = dict(zip(categorical, categories))
+    table = np.empty(frame.shape, dtype=np.float64, order="F")
     for i in range(frame.shape[1]):
         column = frame.iloc[:, i]
-        if i in number:
-            codes = column.cat.set_categories(number[i]).cat.codes.to_numpy()
-            columns[:, i] = np.where(codes < 0, np.nan, codes)
+        if i in categories_of:
+            codes = column.cat.set_categories(categories_of[i]).cat.codes.to_numpy()
+            table[:, i] = np.where(codes < 0, np.nan, codes)
         else:
-            columns[:, i] = column.to_numpy()
-    return columns
+            table[:, i] = column.to_numpy()
+    return table
+
+
+def routes_of(trees: Sequence[TreeText]) -> Routes | None:
+    """Return the tests of these trees; None where they have too many thresholds or leaves.
+
+    Left is up to the threshold; values within kZeroThreshold of 0 are 0 (LGBM_BoosterPredictForMat, src/c_api.cpp).
+    """
+
+    def stacked(name: str) -> NDArray[np.int64]:
+        return np.concatenate([tree.integers(name)[: tree.n_leaves - 1] for tree in trees])
+
+    starts = np.cumsum([0, *(tree.n_leaves - 1 for tree in trees)])
+    outcomes = {}
+    for start, tree in zip(starts.tolist(), trees):
+        if tree.n_leaves > 1:
+            for split, table in tree.outcomes().items():
+                outcomes[start + split] = table
+    nodes = Splits(
+        starts=starts,
+        features=stacked("split_feature"),
+        thresholds=np.concatenate(
+            [tree.floats("threshold")[: tree.n_leaves - 1] for tree in trees]
+        ),
+        kinds=_kinds(stacked("decision_type")),
+        children=np.stack([stacked("left_child"), stacked("right_child")], axis=1),
+        outcomes=outcomes,
+    )
+    return make_routes(
+        nodes, single=False, strict=False, zero=float(np.float32(1e-35)), infinite=True
+    )
+
+
+def _kinds(decision_types: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return where each split sends missing values, a `SplitKind`: none, zeros or NaN count as such."""
+    goes_left = (decision_types & DEFAULT_LEFT) != 0
+    missing = decision_types >> MISSING_SHIFT & 3
+    kinds = np.where(goes_left, SplitKind.LEFT, SplitKind.RIGHT)
+    zeros_are_missing = np.where(goes_left, SplitKind.ZERO_LEFT, SplitKind.ZERO_RIGHT)
+    kinds = np.where(missing == 1, zeros_are_missing, kinds)
+    kinds = np.where(missing == 0, SplitKind.AS_ZERO, kinds)
+    return np.where(decision_types & CATEGORICAL, SplitKind.CATEGORIES, kinds).astype(np.int64)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -17,37 +17,32 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.lightgbm.bagging import Bagging, Goss, goss, streams
-from axil.adapters.lightgbm.dart import LightGBMDart
+from axil.adapters.lightgbm.samplers import Bagging, Goss, LightGBMDart, goss, streams
 from axil.arrays import BoolArray, FloatArray
 from axil.errors import InputError
 from axil.structure.leaves import NEGLIGIBLE
 
 # decision_type: a bit for a categorical split, one for missing values to the left, two for what counts as missing
 # (include/LightGBM/tree.h).
-CATEGORICAL, DEFAULT_LEFT, MISSING_SHIFT = 1, 2, 2
+CATEGORICAL = 1
+DEFAULT_LEFT = 2
+MISSING_SHIFT = 2
 
-# The fields that decide leaf membership and predictions; not leaf_weight, which a loaded one-leaf tree has lost.
-_STRUCTURE = (
-    "num_leaves",
-    "split_feature",
-    "threshold",
-    "decision_type",
-    "left_child",
-    "right_child",
-)
+_SPLIT_FIELDS = ("split_feature", "threshold", "decision_type", "left_child", "right_child")
+#: The fields that decide leaf membership and predictions; not leaf_weight, which a loaded one-leaf tree has lost.
 _DECISIVE = (
-    *_STRUCTURE,
+    "num_leaves",
+    *_SPLIT_FIELDS,
     "cat_boundaries",
     "cat_threshold",
     "leaf_value",
     "leaf_count",
     "shrinkage",
 )
-
 _LINEAR = ("leaf_const", "num_features", "leaf_features", "leaf_coeff")
-_OF_LEAVES = ("leaf_value", "leaf_count", "leaf_weight", *_LINEAR[:2])
-_OF_SPLITS = (*_STRUCTURE[1:], "split_gain", "internal_value", "internal_weight", "internal_count")
+_OF_LEAVES = ("leaf_value", "leaf_count", "leaf_weight", "leaf_const", "num_features")
+_OF_SPLITS = (*_SPLIT_FIELDS, "split_gain", "internal_value", "internal_weight", "internal_count")
+_NEEDED = frozenset(("split_feature", "threshold", "leaf_value", "left_child", "right_child"))
 
 _ALIASES = {
     "boosting": ("boosting_type", "boost"),
@@ -87,7 +82,7 @@ class TreeText:
         return np.array(self.fields.get(key, "").split(), dtype=np.int64)
 
     def leaf_counts(self, n_rows: int) -> NDArray[np.int64]:
-        """(L,): rows in each leaf; before 4.6 a tree of one leaf did not record them.
+        """Return how many rows each leaf has, (L,); before 4.6 a tree of one leaf did not record them.
 
         A leaf that lost all its rows in a refit has a count of one and next to no weight: see `NodeFit.positive`.
         """
@@ -109,73 +104,87 @@ class TreeText:
         """Refuse a damaged tree: nodes that do not form one, or arrays of other lengths. Readers follow children unchecked."""
         for key in self.fields:
             self.floats(key)  # a tree is numbers alone
-        n, splits = self.n_leaves, self.n_leaves - 1
-        slopes = self.integers("leaf_features")
-        sizes = {
-            len(slopes),
-            len(self.floats("leaf_coeff")),
-            int(self.integers("num_features").sum()),
-        }
-        if self.is_linear and (len(sizes) > 1 or ((slopes < 0) | (slopes >= n_features)).any()):
-            raise InputError(
-                _damaged("the coefficients of a tree's leaves are not those of its features")
-            )
-        if n == 1:
+        if self.is_linear:
+            self._check_coefficients(n_features)
+        if self.n_leaves == 1:
             return
-        lengths = dict.fromkeys(_OF_SPLITS, splits) | dict.fromkeys(_OF_LEAVES, n)
+        self._check_lengths()
+        self._check_splits(n_features)
+        self._check_categories()
+
+    def _check_coefficients(self, n_features: int) -> None:
+        """Refuse coefficients of leaves that are not one for each of their features."""
+        features = self.integers("leaf_features")
+        n_coefficients = len(self.floats("leaf_coeff"))
+        n_stated = int(self.integers("num_features").sum())
+        are_known = ((features >= 0) & (features < n_features)).all()
+        if not (len(features) == n_coefficients == n_stated) or not are_known:
+            raise _damaged("the coefficients of a tree's leaves are not those of its features")
+
+    def _check_lengths(self) -> None:
+        """Refuse fields that are not there, or have other numbers of entries than the tree has leaves or splits."""
+        n_leaves = self.n_leaves
+        lengths = dict.fromkeys(_OF_SPLITS, n_leaves - 1) | dict.fromkeys(_OF_LEAVES, n_leaves)
         wrong = [
             key
             for key, length in lengths.items()
             if key in self.fields and len(self.floats(key)) != length
         ]
-        features, sides = self.integers("split_feature"), ("left_child", "right_child")
-        if (
-            n < 1
-            or wrong
-            or not {"split_feature", "threshold", "leaf_value", *sides} <= self.fields.keys()
-        ):
-            raise InputError(
-                _damaged(f"a tree of {n} leaves has other numbers of {', '.join(wrong) or 'parts'}")
-            )
-        children, parents = self.children, np.arange(splits)[:, None]
-        ordered = (children > parents) & (children < 2 * n - 1)
-        if not ordered.all() or len(np.unique(children)) < 2 * splits:
-            raise InputError(
-                _damaged("a node of a tree is its own ancestor, has two parents or is not there")
-            )
+        if n_leaves < 1 or wrong or not self.fields.keys() >= _NEEDED:
+            names = ", ".join(wrong) or "parts"
+            raise _damaged(f"a tree of {n_leaves} leaves has other numbers of {names}")
+
+    def _check_splits(self, n_features: int) -> None:
+        """Refuse children that come before their parents, or that several splits have, and features that are not there."""
+        children = self.children
+        n_splits = len(children)
+        are_ordered = (children > np.arange(n_splits)[:, None]) & (children < 2 * n_splits + 1)
+        if not are_ordered.all() or len(np.unique(children)) < 2 * n_splits:
+            raise _damaged("a node of a tree is its own ancestor, has two parents or is not there")
+        features = self.integers("split_feature")
         if (features < 0).any() or (features >= n_features).any():
-            raise InputError(_damaged(f"a tree splits on feature {features.max()} of {n_features}"))
-        bounds, sets = self.integers("cat_boundaries"), self.floats("threshold")
-        sets = sets[(self.integers("decision_type") & CATEGORICAL) != 0]
-        ends = [0, *bounds.tolist(), len(self.integers("cat_threshold"))]
-        known = ((sets >= 0) & (sets < len(bounds) - 1)).all()
-        if not known or any(a > b for a, b in pairwise(ends)):
-            raise InputError(_damaged("a tree's sets of categories are not there"))
+            raise _damaged(f"a tree splits on feature {features.max()} of {n_features}")
+
+    def _check_categories(self) -> None:
+        """Refuse splits by sets of categories that are not there."""
+        starts = self.integers("cat_boundaries")
+        is_categorical = (self.integers("decision_type") & CATEGORICAL) != 0
+        numbers = self.floats("threshold")[is_categorical]
+        are_known = ((numbers >= 0) & (numbers < len(starts) - 1)).all()
+        bounds = [0, *starts.tolist(), len(self.integers("cat_threshold"))]
+        if not are_known or any(begin > end for begin, end in pairwise(bounds)):
+            raise _damaged("a tree's sets of categories are not there")
 
     def outcomes(self) -> dict[int, NDArray[np.uint8]]:
-        """For each categorical split: 0 (left) for the categories it names, 1 for others up to them, beyond, and missing."""
-        bounds, words = self.integers("cat_boundaries"), self.integers("cat_threshold")
-        sets, found = self.floats("threshold"), {}  # the number of the set, at categorical splits
-        for split in np.flatnonzero(self.integers("decision_type") & CATEGORICAL):
-            which = int(sets[split])
-            own = words[bounds[which] : bounds[which + 1]].astype("<u4")
-            named = np.unpackbits(own.view(np.uint8), bitorder="little")
-            found[int(split)] = np.append(1 - named, [1, 1]).astype(np.uint8)
-        return found
+        """Return where each split by categories sends them, by the number of the split.
+
+        The entries are 0 (left) for the categories that it names, and 1 for others up to them, for those beyond, and for missing
+        values.
+        """
+        starts = self.integers("cat_boundaries")
+        words = self.integers("cat_threshold")
+        set_numbers = self.floats("threshold")  # at categorical splits
+        outcomes = {}
+        for split in np.flatnonzero(self.integers("decision_type") & CATEGORICAL).tolist():
+            number = int(set_numbers[split])
+            set_words = words[starts[number] : starts[number + 1]].astype("<u4")
+            is_named = np.unpackbits(set_words.view(np.uint8), bitorder="little")
+            outcomes[split] = np.append(1 - is_named, [1, 1]).astype(np.uint8)
+        return outcomes
 
     @property
     def sends_missing_right(self) -> BoolArray:
         """(L - 1,): which splits on numbers know of missing values and send them to the right."""
         kinds = self.integers("decision_type")
-        knows = (kinds & (3 << MISSING_SHIFT)) != 0
-        found: BoolArray = knows & ((kinds & (CATEGORICAL | DEFAULT_LEFT)) == 0)
-        return found
+        knows_missing = (kinds & (3 << MISSING_SHIFT)) != 0
+        goes_right = (kinds & (CATEGORICAL | DEFAULT_LEFT)) == 0
+        return np.asarray(knows_missing & goes_right)
 
     def splits_on(self, features: frozenset[int]) -> BoolArray:
-        """(L - 1,): which splits are categorical and on one of these features."""
-        categorical = (self.integers("decision_type") & CATEGORICAL) != 0
-        found: BoolArray = np.isin(self.integers("split_feature"), sorted(features)) & categorical
-        return found
+        """Return which splits are categorical and on one of these features, (L - 1,)."""
+        is_categorical = (self.integers("decision_type") & CATEGORICAL) != 0
+        has_feature = np.isin(self.integers("split_feature"), sorted(features))
+        return np.asarray(has_feature & is_categorical)
 
 
 @dataclass(frozen=True)
@@ -201,18 +210,18 @@ class ModelText:
 
         Numeric features are written ``[min:max]``, unused ones ``none``, categorical ones ``-1:3:0:...``.
         """
-        infos = self.header.get("feature_infos", "").split()
-        return {
-            i: info.count(":") + 1
-            for i, info in enumerate(infos)
-            if info != "none" and not info.startswith("[")
-        }
+        counts = {}
+        for feature, info in enumerate(self.header.get("feature_infos", "").split()):
+            if info != "none" and not info.startswith("["):
+                counts[feature] = info.count(":") + 1
+        return counts
 
     def fingerprint(self) -> str:
-        """Digest that is equal for a model and for its copies through a file, a string or a pickle."""
+        """Return a digest that is equal for a model and for its copies through a file, a string or a pickle."""
         digest = hashlib.sha256(self.objective.encode())
         for tree in self.trees:
-            for key in (*_DECISIVE, *(_LINEAR if tree.is_linear else ())):
+            keys = (*_DECISIVE, *_LINEAR) if tree.is_linear else _DECISIVE
+            for key in keys:
                 digest.update(f"{key}={tree.fields.get(key, '')}\n".encode())
         return digest.hexdigest()
 
@@ -220,54 +229,57 @@ class ModelText:
 def parse(text: str) -> ModelText:
     """Take a model text apart."""
     forest, _, rest = text.partition("\nend of trees")
-    head, *trees = forest.split("\nTree=")
-    return ModelText(
-        _fields(head), tuple(TreeText(_fields(tree)) for tree in trees), _parameters(rest)
-    )
+    head, *blocks = forest.split("\nTree=")
+    trees = tuple(TreeText(_fields(block)) for block in blocks)
+    return ModelText(_fields(head), trees, _parameters(rest))
 
 
 def check(text: str) -> None:
     """Refuse a damaged model text, before the library reads it: on such a text LightGBM may loop or end the process."""
     model = parse(text)
-    n_features = model.n_features
-    listed = [
-        len(model.header.get(key, "").split(" ")) for key in ("feature_names", "feature_infos")
-    ]
-    if "\0" in text or listed != [n_features] * 2:
-        raise InputError(_damaged(f"its header does not list {n_features} features"))
-    signs = model.header.get("monotone_constraints", "0").split()
-    if len(signs) > max(n_features, 1) or not set(signs) <= {"-1", "0", "1"}:
-        raise InputError(_damaged(f"its header has monotone_constraints of {len(signs)} features"))
+    _check_header(model, text)
     for tree in model.trees:
-        tree.check(n_features)
-    starts = [found.start() + 1 for found in re.finditer(r"\nTree=", text)]
+        tree.check(model.n_features)
+    settings = text.partition("\nparameters:\n")[2].partition("\nend of parameters")[0]
+    for line in settings.strip().splitlines():
+        if not re.fullmatch(r"\[\w+: .*\]", line):
+            raise _damaged("a line of its parameters is not [name: value]")
+    starts = [match.start() + 1 for match in re.finditer(r"\nTree=", text)]
     ends = [*starts[1:], text.find("\nend of trees") + 1]
-    sizes = [len(text[a:b].encode()) for a, b in zip(starts, ends)]
-    settings = (
-        text.partition("\nparameters:\n")[2]
-        .partition("\nend of parameters")[0]
-        .strip()
-        .splitlines()
-    )
-    if not all(re.fullmatch(r"\[\w+: .*\]", line) for line in settings):
-        raise InputError(_damaged("a line of its parameters is not [name: value]"))
+    sizes = [len(text[start:end].encode()) for start, end in zip(starts, ends)]
     stated = model.header.get("tree_sizes")  # where the library begins to read each tree
     if not model.trees or (stated is not None and [int(size) for size in stated.split()] != sizes):
-        raise InputError(_damaged("its trees are not where its header says"))
+        raise _damaged("its trees are not where its header says")
 
 
-def _damaged(found: str) -> str:
-    return f"This LightGBM model is damaged: {found}. Read the model from an intact file."
+def _check_header(model: ModelText, text: str) -> None:
+    """Refuse a header that does not list every feature, or has monotone constraints that are none."""
+    n_features = model.n_features
+    for key in ("feature_names", "feature_infos"):
+        if "\0" in text or len(model.header.get(key, "").split(" ")) != n_features:
+            raise _damaged(f"its header does not list {n_features} features")
+    signs = model.header.get("monotone_constraints", "0").split()
+    if len(signs) > max(n_features, 1) or not set(signs) <= {"-1", "0", "1"}:
+        raise _damaged(f"its header has monotone_constraints of {len(signs)} features")
+
+
+def _damaged(fault: str) -> InputError:
+    """Return the error for a model text with this fault."""
+    return InputError(
+        f"This LightGBM model is damaged: {fault}. Read the model from an intact file."
+    )
 
 
 def _fields(block: str) -> dict[str, str]:
+    """Return the fields of lines of the form key=value."""
     pairs = (line.partition("=") for line in block.splitlines())
     return {key: value for key, _, value in pairs}
 
 
 def _parameters(rest: str) -> dict[str, str] | None:
-    _, found, block = rest.partition("\nparameters:\n")
-    if not found:
+    """Return the parameters that stand after the trees; None where there is no such block."""
+    _, heading, block = rest.partition("\nparameters:\n")
+    if not heading:
         return None
     lines = block.partition("\nend of parameters")[0].splitlines()
     pairs = (line.strip()[1:-1].partition(": ") for line in lines if line.startswith("["))
@@ -282,39 +294,36 @@ class LightGBMSettings:
     remembered: Mapping[str, Any] = field(default_factory=dict)
 
     def given(self, name: str) -> list[Any]:
-        """The values that were passed for a setting, under any of its names."""
-        names = (name, *_ALIASES.get(name, ()))
-        return [self.remembered[alias] for alias in names if self.remembered.get(alias) is not None]
+        """Return the values that were passed for a setting, under any of its names."""
+        values = [self.remembered.get(alias) for alias in (name, *_ALIASES.get(name, ()))]
+        return [value for value in values if value is not None]
 
     def text(self, name: str) -> str:
-        """Setting as printed. Before 4.2 the block leaves out data_sample_strategy and the settings of quantized training."""
+        """Return a setting as printed, empty where there is none.
+
+        Before 4.2 the block leaves out data_sample_strategy and the settings of quantized training.
+        """
         if name in self.printed:
             return self.printed[name]
-        return next(
-            (
-                str(int(value)) if isinstance(value, bool) else str(value)
-                for value in self.given(name)
-            ),
-            "",
-        )
+        for value in self.given(name):
+            return str(int(value)) if isinstance(value, bool) else str(value)
+        return ""
 
     def number(self, name: str) -> float:
+        """Return a setting that is a number, as printed; 0 where there is none."""
         return float(self.text(name) or 0.0)
 
     def flag(self, name: str) -> bool:
+        """Return whether a setting is on."""
         return self.text(name) == "1"
 
     def precisely(self, name: str, printed: str | None = None) -> tuple[float, float]:
-        """A number, by default as the block prints it, and how far off it may be: 0 unless the last digits are lost."""
-        printed = self.text(name) or "0" if printed is None else printed
-        for value in self.given(
-            name
-        ):  # a booster that was loaded remembers the printed number only
-            if (
-                isinstance(value, (int, float))
-                and f"{value:g}" == printed
-                and float(value) != float(printed)
-            ):
+        """Return a number, by default as the block prints it, and how far off it may be: 0 unless the last digits are lost."""
+        if printed is None:
+            printed = self.text(name) or "0"
+        for value in self.given(name):  # a booster that was loaded remembers the printed number
+            is_number = isinstance(value, (int, float))
+            if is_number and f"{value:g}" == printed and float(value) != float(printed):
                 return float(value), 0.0
         mantissa, _, exponent = printed.partition("e")
         digits = mantissa.lstrip("-").replace(".", "").lstrip("0")
@@ -323,26 +332,33 @@ class LightGBMSettings:
         decimals = len(mantissa.partition(".")[2]) - int(exponent or 0)
         return float(printed), 0.5 * 10.0**-decimals
 
-    def _integers(self, *names: str) -> Iterator[int]:
-        return (int(self.number(name)) for name in names)
-
     def bagging(self, n_rows: int) -> Bagging:
-        """Bagging of N rows; its seed is printed as it was used, also where it came of the master seed."""
-        seed, frequency = self._integers("bagging_seed", "bagging_freq")
+        """Return the bagging of N rows; its seed is printed as it was used, also where it came of the master seed."""
         return Bagging(
-            self.precisely("bagging_fraction")[0], frequency, streams(seed, n_rows), n_rows
+            fraction=self.precisely("bagging_fraction")[0],
+            frequency=int(self.number("bagging_freq")),
+            generators=streams(int(self.number("bagging_seed")), n_rows),
+            n_rows=n_rows,
         )
 
     def goss(self, n_rows: int) -> tuple[Goss, ...]:
-        """GOSS of N rows."""
-        seed, n_threads = self._integers("bagging_seed", "num_threads")
-        top_rate, other_rate = self.precisely("top_rate")[0], self.precisely("other_rate")[0]
-        return goss(top_rate, other_rate, seed, n_rows, n_threads)
+        """Return the states from which GOSS of N rows may begin."""
+        return goss(
+            top_rate=self.precisely("top_rate")[0],
+            other_rate=self.precisely("other_rate")[0],
+            seed=int(self.number("bagging_seed")),
+            n_rows=n_rows,
+            n_threads=int(self.number("num_threads")),
+        )
 
     def dart(self) -> LightGBMDart:
-        rate, drop_rate, skip_drop = (
-            self.precisely(name)[0] for name in ("learning_rate", "drop_rate", "skip_drop")
+        """Return the settings of boosting="dart"."""
+        return LightGBMDart(
+            rate=self.precisely("learning_rate")[0],
+            drop_rate=self.precisely("drop_rate")[0],
+            skip_drop=self.precisely("skip_drop")[0],
+            max_drop=int(self.number("max_drop")),
+            seed=int(self.number("drop_seed")),
+            uniform=self.flag("uniform_drop"),
+            xgboost=self.flag("xgboost_dart_mode"),
         )
-        max_drop, seed = self._integers("max_drop", "drop_seed")
-        uniform, xgboost = self.flag("uniform_drop"), self.flag("xgboost_dart_mode")
-        return LightGBMDart(rate, drop_rate, skip_drop, max_drop, seed, uniform, xgboost)
