@@ -17,7 +17,7 @@ from axil.machine.progress import track
 from axil.output import tables
 
 METHODS = {"bootstrap": "to drawn rows", "seed": "with other seeds"}
-MOST_SEED = 2**31 - 1
+MAX_SEED = 2**31 - 1
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -26,34 +26,34 @@ class Stability:
 
     predictions: FloatArray  #: (refits, n) or (refits, n, K); of classes probabilities
     query_index: NDArray[Any]  #: (n,) the labels of the rows predicted
-    outputs: (
-        NDArray[Any] | None
-    )  #: (K,) names of the classes or numbers of the outputs; None for one output
+    outputs: NDArray[Any] | None  #: (K,) classes, or numbers of the outputs; None for one output
     method: str  #: "bootstrap" or "seed"
     estimator: str  #: the name of its class
     backend: str  #: the frame library that tables are made with
 
     def __repr__(self) -> str:
-        asked = counted(len(self.query_index), "prediction")
-        return f"<axil.Stability: {self.estimator}, {self.described}, {asked}>"
+        n_predictions = counted(len(self.query_index), "prediction")
+        return f"<axil.Stability: {self.estimator}, {self.described}, {n_predictions}>"
 
     @property
     def described(self) -> str:
-        """The number and kind of the refits, in words."""
+        """Return the number and kind of the refits, in words."""
         return f"{len(self.predictions)} refits {METHODS[self.method]}"
 
     @property
     def mean(self) -> FloatArray:
-        """(n,) or (n, K): the mean over refits."""
+        """Return the mean over refits, (n,) or (n, K)."""
         return np.asarray(self.predictions.mean(axis=0))
 
     @property
     def std(self) -> FloatArray:
-        """(n,) or (n, K): the standard deviation over refits."""
+        """Return the standard deviation over refits, (n,) or (n, K)."""
         return np.asarray(self.predictions.std(axis=0, ddof=1))
 
     def table(self, coverage: float = 0.9) -> Any:
-        """The spread of each prediction: a frame with the columns query, output if there are several, mean, std, lower, upper.
+        """Return the spread of each prediction, with a line per query, and output if there are several.
+
+        The columns are query, output, mean, std, lower and upper.
 
         Parameters
         ----------
@@ -85,9 +85,9 @@ def refits(
 ) -> Stability:
     """Fit an estimator n times in earnest, and return how far its predictions of X_new scatter.
 
-    All other answers of axil keep the splits. A refit chooses its own, and moves predictions by more than one row does: where
-    the scatter of refits is larger than a change that `without` or `what_if` finds, nobody will see that change in a
-    retrained model. Cost of n fits; a progress bar shows where somebody looks.
+    All other answers of axil keep the tree structure fixed. A refit chooses its own splits, and moves predictions by more
+    than one row does. Where the scatter of refits is larger than a change that `without` or `what_if` finds, nobody will see
+    that change in a retrained model. The cost is that of n fits.
 
     Parameters
     ----------
@@ -119,59 +119,56 @@ def refits(
     >>> from lightgbm import LGBMRegressor
     >>> from sklearn.datasets import load_diabetes
     >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
-    >>> found = axil.refits(LGBMRegressor(n_estimators=20, verbose=-1), X[:300], y[:300], X[300:303], 5)
-    >>> found
+    >>> stability = axil.refits(LGBMRegressor(n_estimators=20, verbose=-1), X[:300], y[:300], X[300:303], 5)
+    >>> stability
     <axil.Stability: LGBMRegressor, 5 refits to drawn rows, 3 predictions>
-    >>> list(found.table().columns)
+    >>> list(stability.table().columns)
     ['query', 'mean', 'std', 'lower', 'upper']
     """
-    n, method = inputs.as_count(n, "n", least=2), inputs.as_choice(method, tuple(METHODS), "method")
-    if not all(
-        callable(getattr(estimator, name, None)) for name in ("fit", "predict", "get_params")
-    ):
-        raise InputError(
-            f"estimator is {shown(estimator)}; expected an estimator with fit, predict and get_params as scikit-learn has them, "
-            "such as LGBMRegressor()."
-        )
-    X, X_new, y, seeds = _rows(X), _rows(X_new), inputs.on_host(y, "y"), seeds_of(estimator)
-    n_train, name = X.shape[0], type(estimator).__name__
+    n = inputs.as_count(n, "n", least=2)
+    method = inputs.as_choice(method, tuple(METHODS), "method")
+    _check_estimator(estimator)
+    X = _with_shape(X)
+    X_new = _with_shape(X_new)
+    y = inputs.on_host(y, "y")
+    n_train = X.shape[0]
     if len(y) != n_train:
         raise InputError(
             f"y has {len(y)} rows; X has {n_train}. Expected a target for each row of X."
         )
     weights = inputs.as_weights(sample_weight, n_train)
+    seeds = seeds_of(estimator)
+    name = type(estimator).__name__
     if method == "seed" and not seeds:
         raise InputError(
             f'{name} has no seed, so fits to the same rows are the same; take method="bootstrap".'
         )
     rng = np.random.default_rng(inputs.as_count(random_state, "random_state", least=0))
-    classes = (
-        np.unique(inputs.as_array(y, "y"))
-        if callable(getattr(estimator, "predict_proba", None))
-        else None
-    )
-    found = []
+    classes = None
+    if callable(getattr(estimator, "predict_proba", None)):
+        classes = np.unique(inputs.as_array(y, "y"))
+    results = []
     for _ in track(range(n), "refits"):
-        rows = rng.integers(0, n_train, n_train) if method == "bootstrap" else np.arange(n_train)
-        own, seed = clone(estimator), int(rng.integers(0, MOST_SEED))
+        rows = np.arange(n_train)
+        if method == "bootstrap":
+            rows = rng.integers(0, n_train, n_train)
+        seed = int(rng.integers(0, MAX_SEED))
+        refitted = clone(estimator)
         if seeds:
-            own.set_params(**dict.fromkeys(seeds, seed))
-        given = {} if weights is None else {"sample_weight": weights[rows]}
-        own.fit(inputs.take_rows(X, rows), _taken(y, rows), **given)
-        found.append(_predicted(own, X_new, classes))
-    predictions = np.stack(found)
+            refitted.set_params(**dict.fromkeys(seeds, seed))
+        fit_params = {} if weights is None else {"sample_weight": weights[rows]}
+        refitted.fit(inputs.take_rows(X, rows), _targets_at(y, rows), **fit_params)
+        results.append(_predictions(refitted, X_new, classes))
+    predictions = np.stack(results)
     if method == "seed" and not np.ptp(predictions, axis=0).any():
         warn(
-            'All refits are the same: the seed changes nothing in this model. Rows drawn again do, with method="bootstrap".',
+            "All refits are the same: the seed changes nothing in this model. Rows drawn again do, "
+            'with method="bootstrap".',
             ApproximationWarning,
         )
-    outputs = (
-        classes
-        if classes is not None
-        else np.arange(predictions.shape[2])
-        if predictions.ndim > 2
-        else None
-    )
+    outputs = classes
+    if classes is None and predictions.ndim > 2:
+        outputs = np.arange(predictions.shape[2])
     return Stability(
         frozen(predictions),
         inputs.row_labels(X_new),
@@ -182,19 +179,33 @@ def refits(
     )
 
 
-def _rows(X: Any) -> Any:
-    """Rows that can be taken by position."""
+def _check_estimator(estimator: Any) -> None:
+    """Refuse an object that cannot be fitted and copied."""
+    methods = ("fit", "predict", "get_params")
+    if not all(callable(getattr(estimator, method, None)) for method in methods):
+        raise InputError(
+            f"estimator is {shown(estimator)}; expected an estimator with fit, predict and "
+            "get_params as scikit-learn has them, such as LGBMRegressor()."
+        )
+
+
+def _with_shape(X: Any) -> Any:
+    """Return rows that can be taken by position."""
     return X if hasattr(X, "shape") else np.asarray(X)
 
 
-def _taken(y: Any, rows: IntArray) -> Any:
-    return y.iloc[rows] if hasattr(y, "iloc") else inputs.as_array(y, "y")[rows]
+def _targets_at(y: Any, rows: IntArray) -> Any:
+    """Return the targets of rows, in pandas where they are."""
+    if hasattr(y, "iloc"):
+        return y.iloc[rows]
+    return inputs.as_array(y, "y")[rows]
 
 
-def _predicted(fitted: Any, X: Any, classes: NDArray[Any] | None) -> FloatArray:
-    """(n,) or (n, K): predictions; of classes probabilities, 0 for a class that was not drawn."""
+def _predictions(fitted: Any, X: Any, classes: NDArray[Any] | None) -> FloatArray:
+    """Return predictions, (n,) or (n, K): of classes probabilities, 0 for a class without rows."""
     if classes is None:
         return np.asarray(fitted.predict(X), dtype=np.float64)
-    made = np.zeros((X.shape[0], len(classes)))
-    made[:, np.searchsorted(classes, fitted.classes_)] = fitted.predict_proba(X)
-    return made
+    probabilities = np.zeros((X.shape[0], len(classes)))
+    columns = np.searchsorted(classes, fitted.classes_)
+    probabilities[:, columns] = fitted.predict_proba(X)
+    return probabilities

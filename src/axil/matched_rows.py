@@ -1,0 +1,194 @@
+"""Training rows of two models, matched by label and features."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil import inputs
+from axil.arrays import BoolArray, IntArray
+from axil.errors import InputError, shown
+from axil.explainer import Explainer
+from axil.inputs.codes import keys
+from axil.methods.refit import again, made_of
+from axil.scale import ROUND_TRIP
+
+STATUS = np.array(["kept", "changed", "added", "removed"], dtype=object)
+KEPT, CHANGED, ADDED, REMOVED = range(4)
+ABSENT = -1  # the position of a row that a model does not have
+
+
+@dataclass(frozen=True, eq=False)
+class ComparedRows:
+    """The M training rows of both models: those of the old one, then those added."""
+
+    labels: NDArray[Any]  #: (M,)
+    status: IntArray  #: (M,) positions in `STATUS`
+    before: IntArray  #: (M,) positions in the old data
+    middle: IntArray  #: (M,) positions in the old splits refitted to the new data
+    after: IntArray  #: (M,) positions in the new data
+
+    def has(self, *statuses: int) -> BoolArray:
+        """Return which rows have one of these statuses, (M,)."""
+        return np.isin(self.status, statuses)
+
+
+def match_rows(old: Explainer, new: Explainer) -> ComparedRows:
+    """Match the rows of two models; positions in the refit are not known yet.
+
+    Rows of one label and the same features and offsets are kept. With other features they count as
+    removed and added.
+    """
+    position_in_old = _position_by_label(old, "old")
+    position_in_new = _position_by_label(new, "new")
+    pairs = np.array(
+        [
+            (position, position_in_new[label])
+            for label, position in position_in_old.items()
+            if label in position_in_new
+        ],
+        dtype=np.intp,
+    )
+    if not len(pairs):
+        raise InputError(
+            "No training row of the new explainer has a label that the old one has: "
+            f"{shown(new.index[0])} and {shown(old.index[0])} are their first. Rows are matched by "
+            "label: make both with the same labels, axil.Explainer(..., index=labels)."
+        )
+    have_same_features = (
+        _feature_keys(old, old)[pairs[:, 0]] == _feature_keys(new, old)[pairs[:, 1]]
+    )
+    pairs = pairs[have_same_features]
+    n_old = len(position_in_old)
+    after = np.full(n_old, ABSENT)
+    after[pairs[:, 0]] = pairs[:, 1]
+    status = np.where(after == ABSENT, REMOVED, KEPT)
+    status[pairs[_have_other_targets(old, new, pairs), 0]] = CHANGED
+    added = np.setdiff1d(np.arange(len(position_in_new)), pairs[:, 1])
+    n_rows = n_old + len(added)
+    return ComparedRows(
+        labels=inputs.joined(old.index, new.index[added]),
+        status=np.concatenate([status, np.full(len(added), ADDED)]),
+        before=np.concatenate([np.arange(n_old), np.full(len(added), ABSENT)]),
+        middle=np.full(n_rows, ABSENT),
+        after=np.concatenate([after, added]),
+    )
+
+
+def _position_by_label(explainer: Explainer, name: str) -> dict[Hashable, int]:
+    """Return the position of the training row of each label, by the key of the label."""
+    label_keys = keys(explainer.index)
+    position_by_key = {key: position for position, key in enumerate(label_keys)}
+    if len(position_by_key) < len(label_keys):
+        key, n_rows = Counter(label_keys).most_common(1)[0]
+        label = explainer.index[position_by_key[key]]
+        raise InputError(
+            f"The label {shown(label)} stands for {n_rows} training rows of the {name} explainer, "
+            "and rows are matched by label. Make it with labels that are unique: "
+            "axil.Explainer(..., index=labels)."
+        )
+    return position_by_key
+
+
+def _have_other_targets(old: Explainer, new: Explainer, pairs: IntArray) -> BoolArray:
+    """Return which pairs of rows have different targets, (n_pairs,)."""
+    y_old = made_of(old).y
+    y_new = _targets_for(old, new)
+    y_old = y_old.reshape(len(y_old), -1)[pairs[:, 0]]
+    y_new = y_new.reshape(len(y_new), -1)[pairs[:, 1]]
+    is_different = y_old != y_new
+    if _transforms_differ(old, new):  # a logarithm and its inverse lead back up to rounding
+        is_different &= ~np.isclose(y_old, y_new, rtol=ROUND_TRIP, atol=0.0)
+    return np.asarray(is_different.any(axis=1))
+
+
+def _transforms_differ(old: Explainer, new: Explainer) -> bool:
+    """Return whether one model transforms its targets itself, and the user did it for the other."""
+    return (old.scale.onward is None) != (new.scale.onward is None)
+
+
+def _targets_for(old: Explainer, new: Explainer) -> NDArray[Any]:
+    """Return the targets of the new rows, (N,) or (N, K), in the unit that the old model takes."""
+    y = made_of(new).y
+    if not _transforms_differ(old, new):
+        return y
+    if new.scale.onward is None:
+        return new.scale.inverse(y)
+    return new.scale.forward(y)
+
+
+def _feature_keys(explainer: Explainer, like: Explainer) -> NDArray[np.uint64]:
+    """Return a key for each training row, equal where features and offsets are, (N,)."""
+    features = columns_like(explainer._model.features, like)
+    n_rows = features.shape[0]
+    init_score = made_of(explainer).init_score
+    offsets = np.zeros((n_rows, 1))
+    if init_score is not None:
+        offsets = init_score.reshape(n_rows, -1)
+    return inputs.row_keys(features, offsets, single=True)
+
+
+def columns_like(X: Any, explainer: Explainer) -> Any:
+    """Return X with the columns of the explainer's training rows, where both are frames."""
+    frame = inputs.as_frame(X)
+    training_frame = inputs.as_frame(explainer._model.features)
+    if frame is None or training_frame is None:
+        return X
+    columns = list(training_frame.columns)
+    if list(frame.columns) == columns or not set(columns) <= set(frame.columns):
+        return X  # the model says what is missing
+    return frame.select(columns).to_native()
+
+
+def refit_to_new_rows(old: Explainer, new: Explainer, rows: ComparedRows) -> Explainer:
+    """Return the old splits refitted to the new rows."""
+    new_inputs = made_of(new)
+    y = _targets_for(old, new)
+    changes: dict[str, Any] = {}
+    removed = rows.has(REMOVED)
+    if removed.any():
+        drop = np.zeros(len(old.index), dtype=bool)
+        drop[rows.before[removed]] = True
+        changes["drop"] = drop
+    changed = rows.has(CHANGED)
+    if changed.any():
+        labels = inputs.as_list(rows.labels[changed])
+        changes["targets"] = dict(zip(labels, list(y[rows.after[changed]])))
+    if new_inputs.sample_weight is not None or made_of(old).sample_weight is not None:
+        weights = np.ones(len(old.index))
+        if new_inputs.sample_weight is not None:
+            both = rows.has(KEPT, CHANGED)
+            weights[rows.before[both]] = new_inputs.sample_weight[rows.after[both]]
+        changes["sample_weight"] = weights
+    added = rows.after[rows.has(ADDED)]
+    if len(added):
+        X = inputs.take_rows(columns_like(new._model.features, old), added)
+        sample_weight = None
+        if new_inputs.sample_weight is not None:
+            sample_weight = new_inputs.sample_weight[added]
+        changes["add"] = (X, y[added], sample_weight)
+        if new_inputs.init_score is not None:
+            changes["add"] += (new_inputs.init_score[added],)
+        changes["added_labels"] = new.index[added]
+    # `again` does not warn that the splits stay: the new splits are a part of the answer.
+    refitted: Explainer = again(old, **changes)
+    return refitted
+
+
+def with_refit_positions(rows: ComparedRows, refitted: Explainer) -> ComparedRows:
+    """Return the rows with their positions in the refit: those kept in their order, then those added."""
+    added = rows.has(ADDED)
+    label_keys = keys(refitted.index)
+    n_kept = len(label_keys) - int(added.sum())
+    position_by_key = {key: position for position, key in enumerate(label_keys[:n_kept])}
+    positions = np.array(
+        [position_by_key.get(key, ABSENT) for key in keys(rows.labels)], dtype=np.intp
+    )
+    positions[rows.has(REMOVED)] = ABSENT
+    positions[added] = np.arange(n_kept, len(label_keys))
+    return replace(rows, middle=positions)
