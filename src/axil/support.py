@@ -18,26 +18,27 @@ from axil.errors import UnsupportedModelError
 class Support:
     """The kind of answers that axil has for a model, and the reason."""
 
-    kind: str  #: `Explainer.kind` of this model: "exact", "additive" or "derivative"; "no" where axil does not read it
-    setting: (
-        str | None
-    )  #: the setting that stands in the way of exact weights, as the library spells it
-    reason: str  #: in a few sentences, the first of which says what axil answers, or why it has no answer
+    kind: str  #: as in `Explainer.kind`; "no" where axil does not read the model
+    setting: str | None  #: what stands in the way of exact weights, as the library spells it
+    reason: str  #: a few sentences; the first says what axil answers, or why it cannot
 
     @property
     def exact(self) -> bool:
+        """Return whether the model has exact weights."""
         return self.kind == "exact"
 
     def __bool__(self) -> bool:
         return self.exact
 
     def __repr__(self) -> str:
-        """The kind, and the reason in lines of its own."""
+        """Return the kind, and the reason in lines of its own."""
         return f"axil.Support: {self.kind}\n{self.reason}"
 
 
 def supports(model: Any) -> Support:
-    """Which kind of answers `Explainer` has for this fitted model, and why not exact weights; no data is needed.
+    """Return which kind of answers `Explainer` has for a fitted model, and why not exact weights.
+
+    No data is needed.
 
     Parameters
     ----------
@@ -55,75 +56,86 @@ def supports(model: Any) -> Support:
     """
     try:
         reading = adapters.examine(model)
-        adapter, not_exact = reading.adapter, reading.not_exact
+        adapter = reading.adapter
         if adapter is not None and adapter.refused_draws is not None:
             raise adapter.refused_draws
-        if adapter is None and not_exact is not None:
-            return _with_derivatives(model, not_exact)
+        if adapter is None and reading.not_exact is not None:
+            return _with_derivatives(model, reading.not_exact)
     except UnsupportedModelError as error:
         return Support("no", error.setting, str(error))
     if adapter is None:
         return _without_adapter(model)
-    if not_exact is None:
-        reason = f"Predictions of this {adapter.library} model are weighted sums of its training targets."
-        return Support("exact", None, reason)
-    answers = (
-        f"axil.Explainer(model, X_train, y_train) explains this {adapter.library} model by contributions of its "
-        f"training rows, which add up to its scores. {_not_exact(not_exact)}"
+    if reading.not_exact is not None:
+        return _support(
+            "additive",
+            reading.not_exact,
+            f"explains this {adapter.library} model by contributions of its training rows, which "
+            "add up to its scores.",
+        )
+    return Support(
+        "exact",
+        None,
+        f"Predictions of this {adapter.library} model are weighted sums of its training targets.",
     )
-    return Support("additive", not_exact.setting, answers)
 
 
 def _without_adapter(model: Any) -> Support:
     """Return the support of an object that axil has no adapter for."""
     if "torch" in sys.modules and isinstance(model, sys.modules["torch"].nn.Module):
-        reason = "A network is not linear in its targets. axil.Explainer gives the derivative; it takes the loss, loss=."
-        return Support("derivative", "class", reason)
-    unread = adapters.unread(model)
-    return Support("no", getattr(unread, "setting", None), str(unread))
-
-
-def _of_several(model: Any, error: UnsupportedModelError) -> Support | None:
-    """Return the support of a model of several others, by theirs; None for other models."""
-    whole = unwrapped(model)
-    last = last_step(whole)
-    parts = parts_of(whole if last is None else last)
-    if parts is None:
-        return None
-    found = [supports(member.model) for member in parts.members]
-    refused = next((one for one in found if one.kind == "no"), None)
-    if refused is not None:
-        return refused
-    if parts.of_scores and all(one.kind == "additive" for one in found):
-        kind, answers = (
-            "additive",
-            "explains the mean of its members' scores by contributions of its training rows.",
-        )
-    else:
-        kind, answers = (
+        return Support(
             "derivative",
-            "gives the derivatives of its members' predictions, put together as it does.",
+            "class",
+            "A network is not linear in its targets. axil.Explainer gives the derivative; it takes "
+            "the loss, loss=.",
         )
-    return Support(
-        kind,
-        error.setting,
-        f"axil.Explainer(model, X_train, y_train) {answers} {_not_exact(error)}",
-    )
+    error = adapters.unread(model)
+    return Support("no", getattr(error, "setting", None), str(error))
 
 
 def _with_derivatives(model: Any, error: UnsupportedModelError) -> Support:
-    """Return the support of a model that has neither weights nor, as a whole, boosted trees; raise for what has no derivative."""
-    several = _of_several(model, error)
-    if several is not None:
-        return several
+    """Return the support of a model without weights and, as a whole, without boosted trees.
+
+    Raise for a model without derivatives.
+    """
+    support = _of_members(model, error)
+    if support is not None:
+        return support
     refuse_learners(model)
-    answers = (
-        "axil.Explainer(model, X_train, y_train) gives the derivatives of this model's predictions by its training targets. "
-        f"{_not_exact(error)}"
+    return _support(
+        "derivative",
+        error,
+        "gives the derivatives of this model's predictions by its training targets.",
     )
-    return Support("derivative", error.setting, answers)
 
 
-def _not_exact(error: UnsupportedModelError) -> str:
-    """Return the sentence on what stands in the way of exact weights, without advice."""
-    return f"It has no exact weights ({error.setting}={error.value}): {error.reason}."
+def _of_members(model: Any, error: UnsupportedModelError) -> Support | None:
+    """Return the support of a model of several others, by theirs; None for other models."""
+    estimator = unwrapped(model)
+    last = last_step(estimator)
+    parts = parts_of(estimator if last is None else last)
+    if parts is None:
+        return None
+    supports_of_members = [supports(member.model) for member in parts.members]
+    for support in supports_of_members:
+        if support.kind == "no":
+            return support
+    if parts.of_scores and all(support.kind == "additive" for support in supports_of_members):
+        return _support(
+            "additive",
+            error,
+            "explains the mean of its members' scores by contributions of its training rows.",
+        )
+    return _support(
+        "derivative",
+        error,
+        "gives the derivatives of its members' predictions, put together as it does.",
+    )
+
+
+def _support(kind: str, error: UnsupportedModelError, answer: str) -> Support:
+    """Return what axil answers, and what stands in the way of exact weights."""
+    reason = (
+        f"axil.Explainer(model, X_train, y_train) {answer} It has no exact weights "
+        f"({error.setting}={error.value}): {error.reason}."
+    )
+    return Support(kind, error.setting, reason)
