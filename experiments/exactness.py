@@ -2,7 +2,7 @@
 
     python experiments/exactness.py     # half a minute; writes experiments/results/exactness.csv and exactness.md
 
-The configurations are those of tests/test_contract.py: real models, one for each setting that decides how leaves are built. The
+The configurations are those of tests/contract_models.py: real models, one for each setting that decides how leaves are built. The
 error is the largest |prediction - weights @ targets - intercept| over the rows, relative to the largest |prediction|; predictions
 are asked of the library itself. "leaf values" is how far the values of the leaves, replayed one tree at a time, are from the
 model's own. How trees add up and rows are drawn is read from the structure that the weights are made of, not from names.
@@ -24,7 +24,7 @@ from axil.structure import Structure
 from axil.weights.forest import is_forest
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from tests.test_contract import GRID, case_of, offsets_of, predict, predict_from
+from tests.contract_models import GRID, case_of, offsets_of, predict, predict_from
 
 
 def measure(library: str, name: str) -> Line:

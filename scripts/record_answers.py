@@ -64,15 +64,15 @@ def is_chosen(name: str, share: int) -> bool:
 
 def fit_cases() -> Iterator[Case]:
     """Yield the fitted models, from the tests of this checkout."""
-    from tests import test_contract
+    from tests import contract_models
     from tests.contributions import boosting_models, more_models, sampled_models
 
-    for library, cases in test_contract.CASES.items():
+    for library, cases in contract_models.CASES.items():
         for name, make in cases.items():
             full_name = f"{library} {name}"
-            if is_chosen(full_name, SHARE) and not test_contract.LARGE.search(name):
+            if is_chosen(full_name, SHARE) and not contract_models.LARGE.search(name):
                 case = make()
-                offsets = test_contract.offsets_of(case)
+                offsets = contract_models.offsets_of(case)
                 yield Case(
                     full_name, case.model, case.X, case.y, case.sample_weight, offsets, case.X_new
                 )

@@ -4,8 +4,8 @@ import contextlib
 import copy
 import pickle
 import re
-from functools import cache
 
+import dask
 import numpy as np
 import pytest
 from scipy import sparse
@@ -13,93 +13,23 @@ from sklearn.base import clone
 
 import axil
 import axil.adapters
-from tests.adapters import (
-    catboost_models,
-    lightgbm_models,
-    sklearn_models,
-    smoother_models,
-    xgboost_models,
+from tests.adapters import lightgbm_models, smoother_models
+from tests.contract_models import (
+    GRID,
+    LARGE,
+    MEANS,
+    TREES,
+    case_of,
+    dense,
+    explainer_of,
+    offsets_of,
+    predict,
+    predict_from,
 )
+from tests.dask.dask_models import partitioned
+from tests.places import PLACES
 from tests.reference import dense_weights, replay, replayed_steps
 from tests.subsets import chosen, mostly_slow
-
-LIBRARIES = {
-    "lightgbm": lightgbm_models,
-    "xgboost": xgboost_models,
-    "catboost": catboost_models,
-    "sklearn": sklearn_models,
-    "smoother": smoother_models,
-}
-CASES = {
-    library: module.CASES
-    | getattr(module, "RANKED", {})
-    | getattr(module, "CUT", {})
-    | getattr(module, "CLASSES", {})
-    for library, module in LIBRARIES.items()
-}
-MEANS = {
-    library: module.CASES for library, module in LIBRARIES.items()
-}  # leaf values are no ranks, and nothing is cut off
-GRID = [(library, name) for library, cases in CASES.items() for name in cases]
-TREES = [(library, name) for library, name in GRID if library != "smoother"]
-
-
-# Cases of 10,050 rows, of deep trees, or of forests whose nodes are mapped one by one. Other cases are like them, and quick.
-LARGE = re.compile(
-    "stopping by default|encoded deep|RandomForest.* monotonic_cst|goss threads|early stopping forests"
-)
-
-
-def dense(cases):
-    """Return the cases of a test with matrices of all training rows: about a half is slow, and so are large cases."""
-    return mostly_slow(2, cases, is_slow=lambda case: LARGE.search(case[1]))
-
-
-def case_of(library, name):
-    return CASES[library][name]()
-
-
-def offsets_of(case):
-    """The training rows' offsets, by the library's own name for them."""
-    return next(
-        (
-            getattr(case, name)
-            for name in ("init_score", "base_margin", "baseline")
-            if hasattr(case, name)
-        ),
-        None,
-    )
-
-
-@cache
-def explainer_of(library, name):
-    case = case_of(library, name)
-    return axil.Explainer(case.model, case.X, case.y, case.sample_weight, offsets_of(case))
-
-
-def predict(case, X):
-    """(n, K): what the model says itself."""
-    if hasattr(case, "predict"):
-        found = case.predict(X)
-    elif hasattr(case.model, "predict_proba"):
-        found = case.model.predict_proba(X)
-        found = np.hstack(found) if isinstance(found, list) else found
-    else:
-        found = case.model.predict(X)
-    return np.asarray(found, dtype=float).reshape(X.shape[0], -1)
-
-
-def predict_from(case, X, offsets):
-    """(n, K): the same of rows with offsets, which XGBoost puts in the place of its base_score."""
-    if not hasattr(case, "base_margin"):
-        return predict(case, X) + np.reshape(offsets, (X.shape[0], -1))
-    import xgboost
-
-    booster = case.model.get_booster() if hasattr(case.model, "get_booster") else case.model
-    matrix = xgboost.DMatrix(
-        X, base_margin=offsets, feature_names=booster.feature_names, enable_categorical=True
-    )
-    return np.asarray(booster.predict(matrix), dtype=float).reshape(X.shape[0], -1)
 
 
 def by_output(numbers, n_outputs=1):
@@ -319,3 +249,75 @@ def test_sparse_weights_and_streams_agree_with_dense_ones(library, name):
     columns = ["weight", "target", "contribution"]
     np.testing.assert_allclose(streamed[columns], whole[columns], atol=1e-12)
     assert len(explainer(case.X_new[:0])) == 0
+
+
+# Settings whose answers follow from all training rows of a leaf, or from the order of rows: over Dask axil refuses them.
+NEED_ALL_ROWS = {
+    "row sampling",
+    "training rows",
+    "objective",
+    "loss",
+    "loss_function",
+    "criterion",
+    "categories",
+}
+
+
+@pytest.mark.parametrize("place", [place for place in PLACES if place != "memory"])
+@pytest.mark.parametrize(
+    ("library", "name"), mostly_slow(16, GRID, is_slow=lambda case: LARGE.search(case[1]))
+)
+def test_every_place_gives_the_answers_of_memory_or_refuses_by_name(library, name, place):
+    """Partitions and devices add in another order: 1e-12 of the largest number."""
+    case = case_of(library, name)
+    if place == "dask" and sparse.issparse(case.X):
+        pytest.skip("Dask arrays have dense blocks")
+    data = (case.X, case.y, case.sample_weight, offsets_of(case))
+    with dask.config.set(scheduler="synchronous"):
+        try:
+            explainer = PLACES[place](case.model, *data)
+        except (axil.UnsupportedModelError, axil.UnsupportedQuestionError) as refusal:
+            assert_refused_by_name(refusal, library, place)
+            return
+        assert_same_answers(explainer, explainer_of(library, name), case.X_new[:5], place)
+
+
+def assert_refused_by_name(refusal, library, place):
+    """Check that Dask refuses what needs all rows at once, and that only smoothers cannot be saved."""
+    if place == "dask" and library != "smoother":
+        assert refusal.setting in NEED_ALL_ROWS
+    elif place == "file":
+        assert refusal.question == "save"
+    else:
+        assert (place, library) == ("dask", "smoother")
+
+
+def assert_same_answers(explainer, expected, X, place):
+    """Check numbers and tables of rows against those of an explainer in memory."""
+    explanation = explainer(X)
+    explanation_expected = expected(X)
+    scale = max(1.0, np.abs(explanation_expected.predictions).max())
+    slack = {"weights": 1e-12, "intercepts": 1e-12 * scale, "predictions": 1e-12 * scale}
+    for name, atol in slack.items():
+        np.testing.assert_allclose(
+            getattr(explanation, name), getattr(explanation_expected, name), rtol=0, atol=atol
+        )
+    np.testing.assert_array_equal(explanation.index, explanation_expected.index)
+    for by in ("weight", "contribution"):
+        top = explainer.top(X, 4, by=by)
+        top_expected = expected.top(X, 4, by=by)
+        assert list(top.columns) == list(top_expected.columns)
+        sizes = (top[by].abs(), top_expected[by].abs())  # ties may come in another order
+        np.testing.assert_allclose(*sizes, rtol=0, atol=1e-12 * scale)
+    labels = np.arange(len(explanation_expected.targets)) % 3
+    sums = explainer.group(X, partitioned(labels) if place == "dask" else labels)
+    sums_expected = explanation_expected.group(labels)
+    assert list(sums.columns) == list(sums_expected.columns)
+    np.testing.assert_array_equal(sums["group"], sums_expected["group"])
+    for name in ("weight", "contribution"):
+        np.testing.assert_allclose(sums[name], sums_expected[name], rtol=0, atol=1e-12 * scale)
+    ours, theirs = explainer.verification, expected.verification
+    for name in ("n_rows", "n_trees", "compared", "tolerance"):
+        assert getattr(ours, name) == getattr(theirs, name), name
+    assert ours.max_error <= ours.tolerance
+    assert ours.leaf_error == pytest.approx(theirs.leaf_error, abs=1e-12)

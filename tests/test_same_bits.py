@@ -5,7 +5,7 @@ import pytest
 
 import axil
 from axil.attribution import WEIGHTS
-from tests.test_contract import case_of, offsets_of
+from tests.contract_models import case_of, offsets_of
 
 MODELS = [
     ("lightgbm", "regressor"),

@@ -9,8 +9,8 @@ from axil import InputError, UnsupportedQuestionError
 from axil.baselines import TREX, Baseline, BoostIn, LeafInfluence, LeafMatch, Random, TreeSim
 from tests.adapters import catboost_models, lightgbm_models, smoother_models
 from tests.baselines.direct import asked
+from tests.contract_models import TREES, explainer_of
 from tests.subsets import chosen
-from tests.test_contract import TREES, explainer_of
 
 EVERY = [BoostIn, LeafInfluence, TREX, TreeSim, LeafMatch, Random]
 LOSS = [BoostIn, LeafInfluence]

@@ -9,7 +9,7 @@ import pandas as pd
 from sklearn.datasets import load_diabetes
 
 import axil
-from tests.test_contract import offsets_of
+from tests.contract_models import offsets_of
 
 X, Y = load_diabetes(return_X_y=True, as_frame=True)
 X.index = Y.index = [f"patient {i}" for i in range(len(X))]

@@ -10,8 +10,8 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import ExtraTreesClassifier
 
 import axil
+from tests.contract_models import case_of, explainer_of
 from tests.dask.dask_models import QUERIES, WEIGHTS, X, Y, over_dask, partitioned, unequal
-from tests.test_contract import case_of, explainer_of
 
 TARGETS = {"lightgbm": "regressor weighted scored", "xgboost": "one_output_per_tree weighted"}
 TARGETS |= {"catboost": "multi weighted", "sklearn": "ExtraTreesRegressor outputs weighted"}

@@ -1,116 +1,11 @@
-"""The same numbers over Dask collections as on one machine."""
+"""Weights over Dask collections: labels, batches, groups, refusals. tests/test_contract.py compares the numbers of all models."""
 
-import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import sparse
 
 import axil
-from tests.dask.dask_models import QUERIES, X, Y, over_dask, partitioned, unequal
-from tests.test_contract import TREES, case_of, explainer_of
-
-SAME = [
-    ("lightgbm", "regressor"),
-    ("lightgbm", "regressor weighted scored"),
-    ("lightgbm", "weights some zero"),
-    ("lightgbm", "categorical frame"),
-    ("lightgbm", "path_smooth=5 categorical"),
-    ("lightgbm", "huber path_smooth weighted scored"),
-    ("lightgbm", "targets constant"),
-    ("lightgbm", "rate schedule"),
-    ("lightgbm", "early stopping"),
-    ("lightgbm", "dart"),
-    ("lightgbm", "rf without bagging"),
-    ("xgboost", "regressor weighted"),
-    ("xgboost", "base_margin base_score=2 weighted"),
-    ("xgboost", "categorical frame regressor"),
-    ("xgboost", "one_output_per_tree weighted"),
-    ("xgboost", "base_margin multi_output_tree"),
-    ("xgboost", "dart weighted"),
-    ("xgboost", "one_output_per_tree loaded"),
-    ("xgboost", "rate schedule"),
-    ("catboost", "defaults"),
-    ("catboost", "baseline weighted steps"),
-    ("catboost", "one-hot category dtype weighted"),
-    ("catboost", "shrink weighted steps"),
-    ("catboost", "multi weighted"),
-    ("catboost", "continued other settings"),
-    ("catboost", "Huber weighted"),
-    ("sklearn", "stages n_iter_no_change weighted"),
-    ("sklearn", "hist early stopping weighted"),
-    ("sklearn", "hist categorical frame"),
-    ("sklearn", "ExtraTreesRegressor outputs weighted"),
-    ("sklearn", "DecisionTreeClassifier weighted"),
-]
-
-# Settings that axil computes from all training rows of a leaf, or in their order, at once.
-NEED_ALL_ROWS = {
-    "row sampling",
-    "training rows",
-    "objective",
-    "loss",
-    "loss_function",
-    "criterion",
-    "categories",
-}
-
-
-def same_numbers(explainer, whole, X):
-    """Weights, intercepts, predictions and tables agree to 1e-12; these partitions merely add in another order."""
-    found, expected = explainer(X), whole(X)
-    np.testing.assert_allclose(found.weights, expected.weights, rtol=0, atol=1e-12)
-    slack = 1e-12 * max(1.0, np.abs(expected.predictions).max())
-    np.testing.assert_allclose(found.intercepts, expected.intercepts, rtol=0, atol=slack)
-    np.testing.assert_allclose(found.predictions, expected.predictions, rtol=0, atol=slack)
-    np.testing.assert_array_equal(found.index, expected.index)
-    for by in ("weight", "contribution"):
-        ours, theirs = explainer.top(X, 4, by=by), whole.top(X, 4, by=by)
-        assert list(ours.columns) == list(theirs.columns)
-        np.testing.assert_allclose(
-            ours[by].abs(), theirs[by].abs(), rtol=0, atol=slack
-        )  # ties may come in another order
-    labels = np.arange(len(expected.targets)) % 3
-    chunks = unequal(len(labels))
-    ours, theirs = (
-        explainer.group(X, da.from_array(labels, chunks=(chunks,))),
-        expected.group(labels),
-    )
-    assert list(ours.columns) == list(theirs.columns)
-    np.testing.assert_array_equal(ours["group"], theirs["group"])
-    np.testing.assert_allclose(ours["weight"], theirs["weight"], rtol=0, atol=1e-12)
-    np.testing.assert_allclose(ours["contribution"], theirs["contribution"], rtol=0, atol=slack)
-
-
-@pytest.mark.parametrize(("library", "name"), SAME)
-def test_the_same_numbers_as_on_one_machine(library, name):
-    case = case_of(library, name)
-    explainer, whole = over_dask(case), explainer_of(library, name)
-    same_numbers(explainer, whole, case.X_new[:9])
-    ours, theirs = explainer.verification, whole.verification
-    assert (ours.n_rows, ours.n_trees, ours.compared) == (
-        theirs.n_rows,
-        theirs.n_trees,
-        theirs.compared,
-    )
-    assert ours.max_error <= ours.tolerance == theirs.tolerance
-    assert ours.leaf_error == pytest.approx(theirs.leaf_error, abs=1e-12)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("library", "name"), TREES)
-def test_every_model_is_the_same_or_refused_by_name(library, name):
-    case = case_of(library, name)
-    if sparse.issparse(case.X):
-        pytest.skip("Dask arrays of dense blocks only")
-    try:
-        explainer = over_dask(case)
-    except axil.UnsupportedModelError as error:
-        if error.setting in NEED_ALL_ROWS:
-            return
-        raise
-    whole = explainer_of(library, name)
-    same_numbers(explainer, whole, case.X_new[:5])
+from tests.dask.dask_models import QUERIES, X, Y, partitioned
 
 
 def test_labels_are_those_of_the_frame(explainer, whole):

@@ -12,6 +12,7 @@ from distributed import Client
 from sklearn.ensemble import RandomForestRegressor
 
 import axil
+from tests.contract_models import case_of, explainer_of
 from tests.dask.dask_models import (
     QUERIES,
     WEIGHTS,
@@ -23,7 +24,6 @@ from tests.dask.dask_models import (
     same_table,
     unequal,
 )
-from tests.test_contract import case_of, explainer_of
 
 SAME = [
     ("lightgbm", "lambda_l1=2 lambda_l2=1 weighted scored"),

@@ -21,7 +21,7 @@ from axil.kernels.cpu import Cpu
 from axil.machine.threads import Kept, one_blas_thread
 from axil.methods import noise
 from axil.weights.boosting import BoostedTrees
-from tests.test_contract import case_of, offsets_of
+from tests.contract_models import case_of, offsets_of
 
 MODELS = [
     ("lightgbm", "regressor"),

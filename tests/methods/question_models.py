@@ -8,7 +8,7 @@ import pandas as pd
 from sklearn.tree import DecisionTreeRegressor
 
 import axil
-from tests.test_contract import case_of, explainer_of, predict
+from tests.contract_models import case_of, explainer_of, predict
 
 MODELS = [
     ("lightgbm", "regressor weighted scored"),

@@ -10,7 +10,7 @@ from sklearn.ensemble import GradientBoostingRegressor
 
 import axil
 from axil import InputError
-from tests.test_contract import case_of, explainer_of
+from tests.contract_models import case_of, explainer_of
 
 
 @pytest.fixture(scope="module")

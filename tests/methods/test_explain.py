@@ -11,8 +11,8 @@ from sklearn.ensemble import RandomForestClassifier
 
 import axil
 from axil import InputError, UnsupportedQuestionError, inputs
+from tests.contract_models import case_of, explainer_of
 from tests.methods.question_models import NEW, validation
-from tests.test_contract import case_of, explainer_of
 
 
 def test_classes_answer_with_their_names():

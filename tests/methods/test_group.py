@@ -9,6 +9,7 @@ from sklearn.linear_model import LogisticRegression
 import axil
 from axil import InputError
 from axil.output.tables import NOTES
+from tests.contract_models import case_of, explainer_of
 from tests.methods.question_models import (
     CLASSES,
     GROUPS,
@@ -21,7 +22,6 @@ from tests.methods.question_models import (
     same,
     small_batches,
 )
-from tests.test_contract import case_of, explainer_of
 
 
 @pytest.mark.parametrize(("library", "name"), MODELS)

@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.ensemble import GradientBoostingRegressor
 
 import axil
-from tests.test_contract import explainer_of
+from tests.contract_models import explainer_of
 
 
 def test_tables_say_which_rows_stand_alone_and_why():

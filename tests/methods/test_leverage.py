@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from axil import InputError
+from tests.contract_models import case_of, explainer_of, offsets_of
 from tests.methods.question_models import MODELS, full_tree
-from tests.test_contract import case_of, explainer_of, offsets_of
 
 
 @pytest.mark.parametrize(

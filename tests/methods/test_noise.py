@@ -8,8 +8,8 @@ import pytest
 import axil
 from axil.errors import InputError
 from axil.methods import leverage, noise
+from tests.contract_models import case_of, explainer_of
 from tests.output.page.page_models import data_of
-from tests.test_contract import case_of, explainer_of
 
 MODELS = [
     ("lightgbm", "bagging"),

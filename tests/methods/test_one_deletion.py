@@ -24,7 +24,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from xgboost import XGBClassifier, XGBRegressor
 
 import axil
-from tests import test_contract
+from tests import contract_models
 from tests.adapters.xgboost_models import VERSION as XGBOOST
 from tests.contributions import boosting_models, more_models, sampled_models
 from tests.subsets import mostly_slow
@@ -543,13 +543,13 @@ def deletions_agree(explainer, queries, tolerance, refits=True):
     return gone, scale
 
 
-@pytest.mark.parametrize(("library", "name"), mostly_slow(8, test_contract.TREES))
+@pytest.mark.parametrize(("library", "name"), mostly_slow(8, contract_models.TREES))
 @pytest.mark.filterwarnings("ignore")
 def test_deletions_of_exact_models_agree(library, name):
     """Libraries keep targets or sums in single precision, scikit-learn's trees and stages in double."""
     case, explainer = (
-        test_contract.case_of(library, name),
-        test_contract.explainer_of(library, name),
+        contract_models.case_of(library, name),
+        contract_models.explainer_of(library, name),
     )
     tolerance = 1e-9 if library == "sklearn" and "hist" not in name else 1e-8
     model = explainer._model
@@ -566,7 +566,7 @@ def test_deletions_of_exact_models_agree(library, name):
         return  # rows whose categories are encoded are in other leaves in the fit than in predictions
     n, n_outputs = model.shape
     alone = numbers(explainer.leave_one_out(), "prediction").reshape(n, n_outputs)
-    offsets = test_contract.offsets_of(case)
+    offsets = contract_models.offsets_of(case)
     for row in gone[:2]:
         own = None if offsets is None else np.asarray(offsets)[[row]]
         after = numbers(

@@ -19,10 +19,10 @@ from axil import InputError
 from axil.attribution import notes
 from axil.methods import noise
 from axil.weights import deletion
+from tests.contract_models import case_of, explainer_of
 from tests.methods import question_models
 from tests.methods.question_models import forest_data, small_batches
 from tests.subsets import mostly_slow
-from tests.test_contract import case_of, explainer_of
 from tests.weights.test_removal import pair_of
 
 MODELS = [

@@ -9,8 +9,8 @@ from sklearn.ensemble import GradientBoostingRegressor
 
 import axil
 from axil import InputError, UnsupportedQuestionError
+from tests.contract_models import case_of, explainer_of
 from tests.reference import replay
-from tests.test_contract import case_of, explainer_of
 from tests.weights.test_removal import of_output
 
 

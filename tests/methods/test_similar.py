@@ -16,9 +16,9 @@ from xgboost import XGBRegressor
 import axil
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.output.tables import NOTES
+from tests.contract_models import case_of, explainer_of
 from tests.methods import question_models
 from tests.methods.question_models import over_dask, same
-from tests.test_contract import case_of, explainer_of
 
 N, Q = 120, 6
 DRAWS = np.random.default_rng(3)

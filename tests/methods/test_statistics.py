@@ -12,9 +12,9 @@ from sklearn.neighbors import KNeighborsRegressor
 import axil
 from axil import InputError
 from axil.output.tables import NOTES
+from tests.contract_models import case_of, explainer_of
 from tests.methods import question_models
 from tests.methods.question_models import small_batches, weights_of
-from tests.test_contract import case_of, explainer_of
 
 RNG = np.random.default_rng(11)
 X = RNG.normal(size=(90, 3))

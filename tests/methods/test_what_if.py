@@ -14,11 +14,11 @@ from sklearn.utils.class_weight import compute_sample_weight
 
 import axil
 from axil import InputError
+from tests.contract_models import GRID, case_of, explainer_of, offsets_of, predict
 from tests.contributions import boosting_models as pushed
 from tests.methods.question_models import MODELS, weights_of
 from tests.reference import replay
 from tests.subsets import mostly_slow
-from tests.test_contract import GRID, case_of, explainer_of, offsets_of, predict
 
 
 def lines(frame, name, n):

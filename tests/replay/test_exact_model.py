@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import axil
-from tests.test_contract import case_of, offsets_of
+from tests.contract_models import case_of, offsets_of
 
 
 def made(library="lightgbm", name="regressor"):

@@ -16,8 +16,8 @@ from axil.weights.answers import gathered
 from axil.weights.boosting import BoostedTrees
 from axil.weights.deletion import InLeafSpace
 from axil.weights.replays import ByReplay
+from tests.contract_models import case_of, explainer_of
 from tests.reference import random_structure, reweighted_replay
-from tests.test_contract import case_of, explainer_of
 from tests.weights.test_boosting import random_queries
 from tests.weights.test_removal import CASES, SHAPES, engine_of, of_output, pair_of
 

@@ -8,9 +8,9 @@ from axil import InputError
 from axil.kernels.cpu import Cpu
 from axil.weights import hat_matrix
 from axil.weights.boosting import BoostedTrees
+from tests.contract_models import GRID, case_of, dense, explainer_of
 from tests.reference import dense_weights, random_structure
 from tests.subsets import chosen
-from tests.test_contract import GRID, case_of, dense, explainer_of
 from tests.weights.test_boosting import SHAPES
 
 CLOSE = {"rtol": 1e-10, "atol": 1e-12}

@@ -16,8 +16,8 @@ from axil.weights.boosting import BoostedTrees
 from axil.weights.forest import Forest, is_forest
 from axil.weights.rows_left import without
 from tests.adapters import sklearn_models
+from tests.contract_models import case_of, explainer_of, offsets_of
 from tests.reference import random_structure, removal_effects, reweighted_replay
-from tests.test_contract import case_of, explainer_of, offsets_of
 from tests.weights.test_boosting import SHAPES, random_queries
 
 CLOSE = {"rtol": 0, "atol": 1e-10}  # effects of order one, by float64 sums over a few hundred rows
