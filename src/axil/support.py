@@ -10,7 +10,7 @@ from axil import adapters
 from axil.adapters import parts_of
 from axil.adapters.pipeline import last_step
 from axil.adapters.searches import unwrapped
-from axil.adapters.sklearn.learners import refuse_learners
+from axil.adapters.sklearn.refusals import refuse_learners
 from axil.errors import UnsupportedModelError
 
 

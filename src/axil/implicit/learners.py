@@ -14,7 +14,7 @@ from axil.adapters.pipeline import PipelineAdapter, last_step
 from axil.adapters.searches import unwrapped
 from axil.adapters.sklearn.adapter import require_fitted
 from axil.adapters.sklearn.base import SklearnAdapter, numbers
-from axil.adapters.sklearn.learners import LBFGS, refuse_learners
+from axil.adapters.sklearn.refusals import LBFGS, refuse_learners
 from axil.arrays import FloatArray
 from axil.errors import InputError, shown
 from axil.implicit import row_losses

@@ -1,7 +1,8 @@
-"""Which scikit-learn models axil does not explain, and why: tables, tried in order, that also make the documentation.
+"""The scikit-learn models that axil does not explain, and why.
 
-Condition (i): the first prediction is linear in the targets. Condition (ii): residuals are linear in the targets and
-leaf values linear in the residuals. A setting is refused if it breaks one for some targets, not only where it binds.
+The tables are tried in order and also make the documentation. Condition (i): the first prediction
+is linear in the targets. Condition (ii): residuals are linear in the targets and leaf values linear
+in the residuals. A setting is refused if it breaks one for some targets, not only where it binds.
 """
 
 from __future__ import annotations
@@ -11,28 +12,38 @@ from typing import Any
 
 import numpy as np
 
-from axil.adapters.refusals import EXPONENTIAL, Refusal
+from axil.adapters.pipeline import last_step
+from axil.adapters.refusals import EXPONENTIAL, ONE_OUTPUT, Refusal, refuse
+from axil.adapters.searches import unwrapped
 from axil.adapters.sklearn.percentile import PERCENTILES
 from axil.arrays import BoolArray
 
-_LOGIT = "its first prediction is the logarithm of the odds of a mean, which is not a linear function of the targets"
+_LOGIT = (
+    "its first prediction is the logarithm of the odds of a mean, which is not a linear function of "
+    "the targets"
+)
 _FOREST = "A RandomForestClassifier has exact weights."
 _BENT = "a neural network's predictions respond to its targets along a curve"
 _MARGIN = "it solves a quadratic program in which a row's part ends at a bound"
 _SPARSE = "its coefficients are shrunk to zero by a threshold"
 _LINK = "its coefficients are found by iteration through a non-linear link"
 _BASE = "Explain a model inside it, which was fitted to all rows (estimators_)."
+_MEANS = (
+    "Explain a model of means instead: trees, forests, boosting with squared error, ridge "
+    "regression."
+)
 
 
-SMOOTH_REASONS = (_BENT, _LINK)  #: why a smooth learner has no exact weights
+#: Why a learner whose predictions have derivatives has no exact weights.
+SMOOTH_REASONS = (_BENT, _LINK)
 
 
 def _never(
     reason: str,
-    instead: str = "Explain a model of means instead: trees, forests, boosting with squared error, ridge regression.",
+    instead: str = _MEANS,
     condition: str = "(ii)",
 ) -> Refusal[str]:
-    """The refusal of a class none of whose models has exact weights."""
+    """Return the refusal of a class none of whose models has exact weights."""
     return Refusal(
         "class", str, reason, instead, condition, derivative=reason in (_LOGIT, _BENT, _LINK)
     )
@@ -52,7 +63,8 @@ CLASSES: dict[str, Refusal[str]] = {
     **dict.fromkeys(
         ("RegressorChain", "ClassifierChain"),
         _never(
-            "each of its models has the targets, or predictions, of the outputs before among its features",
+            "each of its models has the targets, or predictions, of the outputs before among its "
+            "features",
             "Fit a MultiOutputRegressor, or explain estimators_[0].",
         ),
     ),
@@ -61,7 +73,8 @@ CLASSES: dict[str, Refusal[str]] = {
         "Fit a OneVsRestClassifier, or explain one of estimators_ on the rows of its two classes.",
     ),
     "OutputCodeClassifier": _never(
-        "it predicts the class whose code, drawn at random, is nearest to the predictions of its classifiers",
+        "it predicts the class whose code, drawn at random, is nearest to the predictions of its "
+        "classifiers",
         "Fit a OneVsRestClassifier, or explain one of estimators_.",
     ),
     "IsotonicRegression": _never("which targets it pools depends on their order"),
@@ -100,32 +113,46 @@ CLASSES: dict[str, Refusal[str]] = {
     "RANSACRegressor": _never("which rows it keeps depends on their residuals"),
 }
 
-#: Settings that change how leaves are made, or weights, and are exact; those that only choose splits are not listed.
+#: Settings that change how leaves are made, or weights, and are exact. Those that only choose
+#: splits are not listed.
 EXACT = (
-    "gradient boosting: loss=squared_error, learning_rate, init (mean, constant, zero, or any model of these "
-    "libraries), subsample with an integer seed, n_iter_no_change, sample_weight",
-    "histogram gradient boosting: loss=squared_error, learning_rate, l2_regularization, categorical features, missing "
-    "values, sample_weight, early stopping (rows held out have weight zero), interaction_cst",
-    "gradient boosting: loss=absolute_error and quantile; trees and forests: criterion=absolute_error; with the ranks held",
-    "gradient boosting: loss=huber without sample_weight, with ranks, delta and the rows beyond it held",
-    "trees and forests: bootstrap, max_samples, sample_weight, class_weight, several outputs or labels",
+    "gradient boosting: loss=squared_error, learning_rate, init (mean, constant, zero, or any "
+    "model of these libraries), subsample with an integer seed, n_iter_no_change, sample_weight",
+    "histogram gradient boosting: loss=squared_error, learning_rate, l2_regularization, "
+    "categorical features, missing values, sample_weight, early stopping (rows held out have "
+    "weight zero), interaction_cst",
+    "gradient boosting: loss=absolute_error and quantile; trees and forests: "
+    "criterion=absolute_error; with the ranks held",
+    "gradient boosting: loss=huber without sample_weight, with ranks, delta and the rows beyond "
+    "it held",
+    "trees and forests: bootstrap, max_samples, sample_weight, class_weight, several outputs or "
+    "labels",
     "bagging over trees: bootstrap, max_samples, max_features",
-    "monotonic_cst of histogram gradient boosting (with every loss), trees, forests and bagged trees: with the pattern held",
-    "voting (of classifiers voting=soft), bagging over anything else and MultiOutputRegressor, of models of any library here: "
-    "each is proven on its own rows, then the sum; derivatives where some member has no weights",
-    "OneVsRestClassifier and MultiOutputClassifier of outputs 0 and 1: each class's or label's own probability; of boosted and "
-    "smooth members the score",
-    "StackingRegressor with a linear final_estimator and passthrough=False: its coefficients are held fixed",
-    "linear smoothers; penalties (of each output too), precisions and kernels that the fit chose are held fixed",
-    "RidgeClassifier and RidgeClassifierCV: (1 + decision_function) / 2, the ridge regression of targets 0 and 1",
-    "neighbours, by number or within a radius: any weights, several outputs or labels; a query without any neighbour is refused",
-    "pipelines that end in a model of any library here: transformers (skrub's and feature-engine's too) are held fixed; one "
-    "whose fit needs the targets, such as a TargetEncoder, is refused",
-    "searches, of and in pipelines too: the best_estimator_; FrozenEstimator, FixedThresholdClassifier and "
-    "TunedThresholdClassifierCV: the model inside, on the rows of its own fit",
-    "CalibratedClassifierCV: the score before calibration, of an ensemble the mean over its classifiers, each proven on its own "
-    "folds; the calibrated probability stands beside it",
-    "TransformedTargetRegressor: functions, or a transformer, that keep the order of the targets and lead back to them",
+    "monotonic_cst of histogram gradient boosting (with every loss), trees, forests and bagged "
+    "trees: with the pattern held",
+    "voting (of classifiers voting=soft), bagging over anything else and MultiOutputRegressor, of "
+    "models of any library here: each is proven on its own rows, then the sum; derivatives where "
+    "some member has no weights",
+    "OneVsRestClassifier and MultiOutputClassifier of outputs 0 and 1: each class's or label's "
+    "own probability; of boosted and smooth members the score",
+    "StackingRegressor with a linear final_estimator and passthrough=False: its coefficients are "
+    "held fixed",
+    "linear smoothers; penalties (of each output too), precisions and kernels that the fit chose "
+    "are held fixed",
+    "RidgeClassifier and RidgeClassifierCV: (1 + decision_function) / 2, the ridge regression of "
+    "targets 0 and 1",
+    "neighbours, by number or within a radius: any weights, several outputs or labels; a query "
+    "without any neighbour is refused",
+    "pipelines that end in a model of any library here: transformers (skrub's and "
+    "feature-engine's too) are held fixed; one whose fit needs the targets, such as a "
+    "TargetEncoder, is refused",
+    "searches, of and in pipelines too: the best_estimator_; FrozenEstimator, "
+    "FixedThresholdClassifier and TunedThresholdClassifierCV: the model inside, on the rows of "
+    "its own fit",
+    "CalibratedClassifierCV: the score before calibration, of an ensemble the mean over its "
+    "classifiers, each proven on its own folds; the calibrated probability stands beside it",
+    "TransformedTargetRegressor: functions, or a transformer, that keep the order of the targets "
+    "and lead back to them",
 )
 
 _L2 = 'Fit with loss="squared_error" instead.'
@@ -134,32 +161,30 @@ SEED = "Fit again with an integer random_state."
 
 
 def _other_loss(model: Any) -> str:
-    return (
-        ""
-        if isinstance(model.loss, str) and model.loss in ("squared_error", *PERCENTILES)
-        else str(model.loss)
-    )
+    is_known = isinstance(model.loss, str) and model.loss in ("squared_error", *PERCENTILES)
+    return "" if is_known else str(model.loss)
 
 
 def fits_init(model: Any) -> bool:
-    """Whether gradient boosting starts from the predictions of another model."""
+    """Return whether gradient boosting starts from the predictions of another model."""
     return not isinstance(model.init_, str) and type(model.init_).__name__ != "DummyRegressor"
 
 
 def unknown_init(model: Any) -> str:
-    """A first prediction that is neither the mean, a constant nor that of another model."""
-    if (
-        model.loss in PERCENTILES
-    ):  # whose fits start from the same percentile, if not from a constant
-        own = not fits_init(model) and (model.init is None or isinstance(model.init_, str))
-        constant = not fits_init(model) and getattr(model.init_, "strategy", "") == "constant"
-        return "" if own or constant else f"{model.init_} with {model.loss}"
-    plain = (
-        fits_init(model)
-        or isinstance(model.init_, str)
-        or model.init_.strategy in ("mean", "constant")
-    )
-    return "" if plain else str(model.init_)
+    """Return a first prediction that is neither the mean, a constant nor that of another model.
+
+    Fits to percentiles start from the same percentile, or from a constant.
+    """
+    init = model.init_
+    strategy = getattr(init, "strategy", "")
+    if model.loss in PERCENTILES:
+        starts_alike = model.init is None or isinstance(model.init_, str)
+        if not fits_init(model) and (starts_alike or strategy == "constant"):
+            return ""
+        return f"{init} with {model.loss}"
+    if fits_init(model) or isinstance(init, str) or strategy in ("mean", "constant"):
+        return ""
+    return str(init)
 
 
 def _unseeded(model: Any) -> bool:
@@ -167,8 +192,21 @@ def _unseeded(model: Any) -> bool:
 
 
 def _unknown_split(model: Any) -> str:
-    stops = model.n_iter_no_change is not None and _unseeded(model)
-    return f"{model.random_state} with n_iter_no_change" if stops else ""
+    if model.n_iter_no_change is None or not _unseeded(model):
+        return ""
+    return f"{model.random_state} with n_iter_no_change"
+
+
+def _unseeded_subsample(model: Any) -> str:
+    if model.subsample >= 1 or not _unseeded(model):
+        return ""
+    return f"{model.random_state} with subsample={model.subsample:g}"
+
+
+def _subsampled_huber(model: Any) -> str:
+    if model.loss != "huber" or model.subsample >= 1 or model.n_iter_no_change is None:
+        return ""
+    return f"{model.subsample:g} with huber and n_iter_no_change"
 
 
 def _monotonic(tree: Any) -> bool:
@@ -176,7 +214,7 @@ def _monotonic(tree: Any) -> bool:
     return signs is not None and bool(np.any(signs))
 
 
-_KNOWN = (
+_CRITERIA = (
     "squared_error",
     "friedman_mse",
     "poisson",
@@ -188,9 +226,14 @@ _KNOWN = (
 
 
 def _other_criterion(tree: Any) -> str:
-    return (
-        "" if isinstance(tree.criterion, str) and tree.criterion in _KNOWN else str(tree.criterion)
-    )
+    is_known = isinstance(tree.criterion, str) and tree.criterion in _CRITERIA
+    return "" if is_known else str(tree.criterion)
+
+
+def _monotonic_medians(tree: Any) -> str:
+    if tree.criterion != "absolute_error" or not _monotonic(tree):
+        return ""
+    return "absolute_error with monotonic_cst"
 
 
 #: Of gradient boosting, with and without histograms.
@@ -225,19 +268,16 @@ STAGES: tuple[Refusal[Any], ...] = (
     Refusal(
         "init",
         unknown_init,
-        "its first prediction is a quantile of the targets, or is not the percentile that its leaves are",
+        "its first prediction is a quantile of the targets, or is not the percentile that its "
+        "leaves are",
         _MEAN,
         "(i)",
     ),
     Refusal(
         "subsample",
-        lambda model: (
-            model.loss == "huber"
-            and model.subsample < 1
-            and model.n_iter_no_change is not None
-            and f"{model.subsample:g} with huber and n_iter_no_change"
-        ),
-        "where residuals are cut off then follows from other rows than those of the stage and those held out",
+        _subsampled_huber,
+        "where residuals are cut off then follows from other rows than those of the stage and "
+        "those held out",
         "Fit with subsample=1.0, with n_iter_no_change=None, or with loss='absolute_error'.",
     ),
     UNKNOWN_SPLIT,
@@ -247,11 +287,7 @@ STAGES: tuple[Refusal[Any], ...] = (
 DRAWS: tuple[Refusal[Any], ...] = (
     Refusal(
         "random_state",
-        lambda model: (
-            model.subsample < 1
-            and _unseeded(model)
-            and f"{model.random_state} with subsample={model.subsample:g}"
-        ),
+        _unseeded_subsample,
         "linear in the targets, but which rows each tree was fitted on cannot be drawn again",
         f"{SEED[:-1]}, or pass the draws as bags=.",
     ),
@@ -261,11 +297,7 @@ DRAWS: tuple[Refusal[Any], ...] = (
 TREES: tuple[Refusal[Any], ...] = (
     Refusal(
         "criterion",
-        lambda tree: (
-            tree.criterion == "absolute_error"
-            and _monotonic(tree)
-            and "absolute_error with monotonic_cst"
-        ),
+        _monotonic_medians,
         "medians that are clipped to keep predictions monotone are not replayed",
         'Fit without monotonic_cst, or with criterion="squared_error".',
     ),
@@ -295,23 +327,23 @@ RIDGE_CLASSIFIERS: tuple[Refusal[Any], ...] = (
     Refusal(
         "fit_intercept",
         lambda model: not model.fit_intercept and "False",
-        "its classes are coded as -1 and 1, so without an intercept its decisions are no weighted sum of targets 0 and 1",
+        "its classes are coded as -1 and 1, so without an intercept its decisions are no weighted "
+        "sum of targets 0 and 1",
         "Fit with fit_intercept=True, or explain a Ridge that is fitted to numbers -1 and 1.",
     ),
 )
 
 
 def _folds_drawn_anew(model: Any) -> str:
-    """The ``cv`` of a calibrated ensemble, where it splits the rows otherwise each time, or by what the model does not keep."""
+    """Return the ``cv`` of a calibrated ensemble where its folds cannot be made again.
+
+    It may split the rows otherwise each time, or by something that the model does not keep.
+    """
     splitter = model.cv
-    if splitter is None or isinstance(splitter, Integral):
+    if splitter is None or isinstance(splitter, (Integral, list, tuple, np.ndarray)):
         return ""
     if not hasattr(splitter, "split"):
-        return (
-            ""
-            if isinstance(splitter, (list, tuple, np.ndarray))
-            else f"{type(splitter).__name__} of splits, used up"
-        )
+        return f"{type(splitter).__name__} of splits, used up"
     kinds = {kind.__name__ for kind in type(splitter).__mro__}
     if "GroupsConsumerMixin" in kinds:
         return f"{type(splitter).__name__} by groups"
@@ -324,30 +356,34 @@ CALIBRATION: tuple[Refusal[Any], ...] = (
     Refusal(
         "cv",
         _folds_drawn_anew,
-        "which rows each of its classifiers was fitted on cannot be told, as cv would split them otherwise now",
+        "which rows each of its classifiers was fitted on cannot be told, as cv would split them "
+        "otherwise now",
         "Fit with cv=5, with an integer random_state, or with the splits themselves: "
         "cv=list(splitter.split(X, y, groups)). Or fit with ensemble=False.",
     ),
 )
 
 
-def _grown_on(agree: BoolArray) -> str:
-    """How many trees at the end agree with the data while none before does; single wrong targets miss trees here and there."""
-    last = len(agree) - int(agree.argmax())
-    apart = agree[-last:].all() and not agree[:-last].any()
-    return (
-        f"True and {last} last trees that agree with these data"
-        if apart and 2 <= last <= len(agree) - 2
-        else ""
-    )
+def _grown_on(agrees: BoolArray) -> str:
+    """Return how many trees at the end agree with the data while none before does.
+
+    Single wrong targets miss trees here and there.
+    """
+    n_last = len(agrees) - int(agrees.argmax())
+    only_last_agree = agrees[-n_last:].all() and not agrees[:-n_last].any()
+    if not only_last_agree or not 2 <= n_last <= len(agrees) - 2:
+        return ""
+    return f"True and {n_last} last trees that agree with these data"
 
 
-#: Of forests and bagging with warm_start, asked with the trees (T,) that agree with the data where some do not.
+#: Of forests and bagging with warm_start. They look at which trees (T,) agree with the data, where
+#: some do not.
 STEPS: tuple[Refusal[BoolArray], ...] = (
     Refusal(
         "warm_start",
         _grown_on,
-        "its first trees were fitted on other rows or with other settings than its last, and a model keeps only these",
+        "its first trees were fitted on other rows or with other settings than its last, and a "
+        "model keeps only these",
         "Fit all trees at once, or with the same rows and settings at each step.",
     ),
 )
@@ -357,3 +393,94 @@ def refuse_class(name: str) -> None:
     """Raise for a class that is never explained."""
     if name in CLASSES:
         raise CLASSES[name].error(name)
+
+
+LBFGS = (
+    'Fit with solver="lbfgs", a small tol (1e-8), a large max_iter and max_fun (100000), and alpha '
+    "well above 0."
+)
+
+
+def _l1(model: Any) -> str:
+    """Return the L1 penalty, by the setting penalty, or by l1_ratio in versions that drop it."""
+    penalty = getattr(model, "penalty", "deprecated")
+    if penalty is None or penalty == "l2":
+        return ""
+    # The ratio that was chosen, or set.
+    ratio = getattr(model, "l1_ratio_", getattr(model, "l1_ratio", None))
+    ratios = np.asarray(ratio, dtype=object).ravel()
+    has_l1 = any(ratio is not None and ratio > 0 for ratio in ratios)
+    if penalty not in ("l1", "elasticnet") and not has_l1:
+        return ""
+    return f"{penalty}, l1_ratio={ratios[0]}"
+
+
+def _one_by_one(model: Any) -> str:
+    has_several_classes = hasattr(model, "coef_") and len(getattr(model, "classes_", ())) > 2
+    fits_each_class = getattr(model, "multi_class", None) == "ovr" or _has_binary_solver(model)
+    return "one against the rest" if has_several_classes and fits_each_class else ""
+
+
+def _has_binary_solver(model: Any) -> bool:
+    """Return whether the solver is for two classes alone.
+
+    newton-cholesky was before scikit-learn 1.6.
+    """
+    import sklearn
+
+    version = tuple(int(number) for number in sklearn.__version__.split(".")[:2])
+    solver = getattr(model, "solver", None)
+    return solver == "liblinear" or (solver == "newton-cholesky" and version < (1, 6))
+
+
+def _unpenalised_network(model: Any) -> str:
+    is_network = hasattr(model, "coefs_")
+    return str(model.alpha) if is_network and not model.alpha > 0 else ""
+
+
+def _multilabel(model: Any) -> str:
+    if isinstance(getattr(model, "classes_", None), list):
+        return "multilabel"
+    binarizer = getattr(model, "_label_binarizer", None)
+    is_multilabel = binarizer is not None and str(binarizer.y_type_).startswith("multilabel")
+    return "multilabel" if is_multilabel else ""
+
+
+#: Of learners whose predictions have derivatives by the targets.
+LEARNERS: tuple[Refusal[Any], ...] = (
+    Refusal("penalty", _l1, "an L1 penalty is not smooth", "Fit with an L2 penalty (l1_ratio=0)."),
+    Refusal(
+        "multi_class",
+        _one_by_one,
+        "its probabilities are those of several fits put together",
+        "Fit one multinomial model, or explain one binary model for each class.",
+    ),
+    Refusal(
+        "refit",
+        lambda model: getattr(model, "refit", True) is False and "False",
+        "its coefficients are means of those of several fits",
+        "Fit with refit=True.",
+    ),
+    POSITIVE,
+    Refusal(
+        "early_stopping",
+        lambda model: getattr(model, "early_stopping", False),
+        "a network stopped on held-out rows is at no stationary point of its training loss",
+        LBFGS,
+    ),
+    Refusal(
+        "alpha",
+        _unpenalised_network,
+        "without a penalty a network's training loss is flat along some directions, so the "
+        "derivative is not determined",
+        "Fit with alpha > 0.",
+    ),
+    Refusal("classes", _multilabel, ONE_OUTPUT, "Fit one classifier for each label."),
+)
+
+
+def refuse_learners(model: Any) -> None:
+    """Raise for a fitted learner, or the last step of a pipeline, without derivatives."""
+    model = unwrapped(model)
+    last = last_step(model)
+    refuse(LEARNERS, model if last is None else last)

@@ -1,10 +1,13 @@
-"""scikit-learn's linear smoothers: regression, ridge and its classifiers, Bayesian ridge, kernel ridge, Gaussian processes."""
+"""scikit-learn's linear smoothers.
+
+These are linear regression, ridge regression and its classifiers, Bayesian ridge, kernel ridge and
+Gaussian processes.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import pickle
-import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -16,29 +19,35 @@ from axil.adapters.kept_rows import check_rows
 from axil.adapters.refusals import refusal, refuse
 from axil.adapters.sklearn.base import SklearnAdapter, numbers
 from axil.adapters.sklearn.refusals import RIDGE_CLASSIFIERS, SMOOTHERS
-from axil.adapters.sklearn.solutions import kernel_ridge, least_squares, with_ones
 from axil.adapters.sklearn.solvers import (
     SOLVERS,
     Unsolved,
     condition_number,
-    fitted_sparse,
+    is_fitted_sparse,
+    kernel_ridge,
+    least_squares,
     regressor_of,
     run_again,
     seeds_of_runs,
+    with_ones,
 )
 from axil.arrays import FloatArray
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 from axil.inputs.copies import owned
 
 #: Why the deletion of a row changes the weights of all others.
-RECOUNTED = "class_weight='balanced' counts the classes of the rows that are left, which changes the weight of every row"
+RECOUNTED = (
+    "class_weight='balanced' counts the classes of the rows that are left, "
+    "which changes the weight of every row"
+)
 
 
 class SmootherAdapter(SklearnAdapter, SmootherModel):
     """Base of the smoothers: features and a solution, both without the targets.
 
-    Direct solvers come within 1e-9 of the solution in float64 and 1e-6 in float32, if it is well determined. Where a fit
-    is further off, `again` runs its solver on the same data: up to ``widest`` it may be off there too.
+    Direct solvers come within 1e-9 of the solution in float64 and 1e-6 in float32, if it is well
+    determined. Where a fit is further off, `again` runs its solver on the same data: up to
+    ``widest`` it may be off there too.
     """
 
     def __init__(self, model: Any):
@@ -46,158 +55,204 @@ class SmootherAdapter(SklearnAdapter, SmootherModel):
         refuse(SMOOTHERS, model)
         self.n_outputs = self._count_outputs(model)
         if self._in_single_precision():
-            self.tolerance, self.widest = 1e-6, 1e-5
+            self.tolerance = 1e-6
+            self.widest = 1e-5
         self.tolerance = max(self.tolerance, self._rounding_of_targets())
         self.widest = max(self.widest, self.tolerance)
-        self.fingerprint = hashlib.sha256(
-            pickle.dumps([type(model).__name__, self._state()], 4)
-        ).hexdigest()
+        content = pickle.dumps([type(model).__name__, self._state()], 4)
+        self.fingerprint = hashlib.sha256(content).hexdigest()
 
     def _count_outputs(self, model: Any) -> int:
         coefficients = np.asarray(model.coef_)
         return 1 if coefficients.ndim == 1 else len(coefficients)
 
     def _state(self) -> Any:
-        """Fitted numbers, for the fingerprint."""
+        """Return the fitted numbers, for the fingerprint."""
         return np.asarray(self._model.coef_), np.asarray(self._model.intercept_)
 
     def _in_single_precision(self) -> bool:
-        """Whether the features came in float32, in which scikit-learn then solves."""
+        """Return whether the features came in float32, in which scikit-learn then solves."""
         state = self._state()
-        return any(
-            part.dtype == np.float32 for part in (state if isinstance(state, tuple) else (state,))
-        )
+        arrays = state if isinstance(state, tuple) else (state,)
+        return any(array.dtype == np.float32 for array in arrays)
 
     def _rounding_of_targets(self) -> float:
-        """Return how far predictions may be off because the model keeps its targets in less than double precision."""
+        """Return how far predictions may be off because the model rounds its targets."""
         return 0.0
 
     def _rows(self, X: Any) -> Any:
         return dense(numbers(X, np.float64))
 
     def _as_given(self, X: Any) -> Any:
-        """Rows in the precision that scikit-learn would compute with, sparse if they are."""
+        """Return rows in the precision that scikit-learn computes with, sparse if they are."""
         return numbers(X, _precision(X))
 
+    def _as_fitted(self, X: Any) -> Any:
+        """Return rows in the precision of the fit, sparse if they are."""
+        return self._as_given(X).astype(np.float32 if self._in_single_precision() else np.float64)
+
     def predictions(self, X: Any) -> FloatArray:
-        """(n, K): what ``predict`` gives."""
+        """Return what ``predict`` gives, (n, K)."""
         return self._predicted(self._model, self._as_given(X))
 
     def again(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> FloatArray | None:
-        """Return what the solver predicts, (N, K), when it is run again on these data; None where it cannot be, or need not.
+        """Return what the solver predicts when it is run again on these data, (N, K).
 
-        A solver that draws rows without a seed is run several times, and the run that ends furthest from the solution counts.
+        None where it cannot be, or need not. A solver that draws rows without a seed is run several
+        times, and the run that ends furthest from the solution counts.
         """
-        rows = self._as_given(X).astype(np.float32 if self._in_single_precision() else np.float64)
-        kept = self._kept_rows()
-        if kept is not None and (kept.shape != rows.shape or np.any(dense(kept != rows))):
-            return None  # these are not the rows of the fit
+        rows = self._as_fitted(X)
+        fitted_rows = self._rows_of_fit()
+        if fitted_rows is not None and not _are_equal(fitted_rows, rows):
+            return None
         predictions = []
         for seed in seeds_of_runs(self._model):
-            fitted = run_again(self._model, rows, targets, weights, seed)
-            if fitted is None:
+            refitted = run_again(self._model, rows, targets, weights, seed)
+            if refitted is None:
                 return None
-            predictions.append(self._predicted(fitted, self._as_given(X)))
+            predictions.append(self._predicted(refitted, self._as_given(X)))
         if len(predictions) == 1:
             return predictions[0]
-        solved = _solved(self.smoother(X, weights), targets)
-        return max(predictions, key=lambda predicted: float(np.abs(predicted - solved).max()))
+        exact = _solved(self.smoother(X, weights), targets)
+        return max(predictions, key=lambda predicted: float(np.abs(predicted - exact).max()))
 
     def unsolved(self, X: Any, weights: FloatArray | None, error: float) -> UnsupportedModelError:
-        """Why the solver may stay so far from the solution of its own data."""
-        single = self._in_single_precision()
-        found = Unsolved(self._model, error, single, self._condition(X, weights), bool(issparse(X)))
-        why = refusal(SOLVERS, found)
-        assert why is not None  # the last row of the table takes all
-        return why
+        """Return why the solver may stay so far from the solution of its own data."""
+        fit = Unsolved(
+            self._model,
+            error,
+            self._in_single_precision(),
+            self._condition(X, weights),
+            bool(issparse(X)),
+        )
+        reason = refusal(SOLVERS, fit)
+        assert reason is not None  # the last row of the table takes all
+        return reason
 
-    def _kept_rows(self) -> Any:
-        """The rows of the fit, where the model keeps them."""
+    def _rows_of_fit(self) -> Any:
+        """Return the rows of the fit, where the model keeps them."""
         return None
 
     def _condition(self, X: Any, weights: FloatArray | None) -> float:
-        """Condition number of the matrix that the fit solves with."""
+        """Return the condition number of the matrix that the fit solves with."""
         return 1.0
 
     def causes(self, what: str) -> str:
-        """Return reasons for a disagreement; whether it is the solver was checked before, as far as that can be told."""
+        """Return the most likely reasons for a disagreement.
+
+        Whether it is the solver was checked before, as far as that can be told.
+        """
         drawn = ""
         if len(seeds_of_runs(self._model)) > 1:
             drawn = (
-                f"{self._model.solver} stopped at tol={self._model.tol:g} and drew rows without a seed, so its fit cannot be "
-                'repeated: fit with solver="cholesky" or "svd", or with tol=1e-12 and an integer random_state.\n'
+                f"{self._model.solver} stopped at tol={self._model.tol:g} and drew rows without a "
+                'seed, so its fit cannot be repeated: fit with solver="cholesky" or "svd", or with '
+                "tol=1e-12 and an integer random_state.\n"
             )
         return drawn + (
-            "These are not the rows, targets or sample weights that the model was fitted on, or not in its order; or columns or "
-            "targets were transformed for the fit (scaled, a logarithm)."
+            "These are not the rows, targets or sample weights that the model was fitted on, or "
+            "not in its order; or columns or targets were transformed for the fit (scaled, a "
+            "logarithm)."
         )
 
 
 def dense(rows: Any) -> Any:
-    """Rows as an array."""
+    """Return rows as an array."""
     return rows.toarray() if issparse(rows) else rows
 
 
+def _are_equal(rows: Any, others: Any) -> bool:
+    return rows.shape == others.shape and not np.any(dense(rows != others))
+
+
 def _precision(X: Any) -> type[np.floating[Any]]:
-    """The one that scikit-learn computes with: float32 if all columns have it, else float64."""
-    types = (
-        [*X.dtypes]
-        if hasattr(X, "columns") and hasattr(X, "dtypes")
-        else [getattr(X, "dtype", None)]
-    )
+    """Return the type that scikit-learn computes with.
+
+    It is float32 if all columns have it, else float64.
+    """
+    if hasattr(X, "columns") and hasattr(X, "dtypes"):
+        types = [*X.dtypes]
+    else:
+        types = [getattr(X, "dtype", None)]
     return np.float32 if all(kind == np.float32 for kind in types) else np.float64
+
+
+def rounding_of_mean(targets: Any, n_terms: int) -> float:
+    """Return a bound on the rounding of means that scikit-learn takes in the targets' own type.
+
+    The bound is relative to the targets.
+    """
+    dtype = np.asarray(targets).dtype
+    if dtype.kind != "f" or dtype.itemsize >= 8:
+        return 0.0
+    return 8 * float(np.finfo(dtype).eps) * float(np.sqrt(n_terms))
+
+
+def _solved(fitted: FittedSmoother | list[FittedSmoother], targets: FloatArray) -> FloatArray:
+    """Return what the solution itself predicts for the training rows, (N, K)."""
+    smoothers = fitted if isinstance(fitted, list) else [fitted]
+    columns = np.array_split(targets, len(smoothers), axis=1)
+    predictions = [
+        smoother.training @ (np.asarray(smoother.solution) @ column)
+        for smoother, column in zip(smoothers, columns)
+    ]
+    return np.hstack(predictions)
 
 
 class LinearRegressionAdapter(SmootherAdapter):
     """Least squares."""
 
     def _penalties(self) -> list[float | FloatArray]:
-        """Return the penalty that all outputs share, or one for each output; (p,) where coefficients have their own."""
+        """Return the penalty that all outputs share, or one for each output.
+
+        A penalty has shape (p,) where coefficients have their own.
+        """
         return [0.0]
 
     def check_kept(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> None:
-        """Least squares keep the singular values of the rows: targets without noise would fit some of the rows as well."""
-        kept = getattr(self._model, "singular_", None)
-        if kept is None:
+        """Raise unless the singular values of the rows are those of the fit.
+
+        Least squares keep them. Targets without noise would fit some of the rows as well.
+        """
+        expected = getattr(self._model, "singular_", None)
+        if expected is None:
             return
         centred = self._centred(self._rows(X), weights)
-        found = np.linalg.svd(centred, compute_uv=False)[: len(kept)]
-        slack = (1e-3 if np.asarray(kept).dtype == np.float32 else 1e-6) * float(
-            np.max(kept, initial=0.0)
-        )
-        if len(found) < len(kept) or not np.all(np.abs(found - kept) <= slack):
-            cause = "These are not the rows, or not the weights, that the model was fitted on: pass exactly those."
+        values = np.linalg.svd(centred, compute_uv=False)[: len(expected)]
+        relative = 1e-3 if np.asarray(expected).dtype == np.float32 else 1e-6
+        slack = relative * float(np.max(expected, initial=0.0))
+        if len(values) < len(expected) or not np.all(np.abs(values - expected) <= slack):
             raise ExactnessError(
                 "size of the features (largest singular value)",
-                float(found[0]),
-                float(kept[0]),
-                cause,
+                float(values[0]),
+                float(expected[0]),
+                "These are not the rows, or not the weights, that the model was fitted on: pass "
+                "exactly those.",
             )
 
     def _centred(self, rows: FloatArray, weights: FloatArray | None) -> FloatArray:
-        """The rows as least squares see them."""
+        """Return the rows as least squares see them."""
         w = np.ones(len(rows)) if weights is None else weights
         centre = w @ rows / w.sum() if self._model.fit_intercept else 0.0
         return np.asarray((rows - centre) * np.sqrt(w)[:, None])
 
     def smoother(self, X: Any, weights: FloatArray | None) -> FittedSmoother | list[FittedSmoother]:
-        """Return the map from the targets to intercept and coefficients; one for each output where penalties differ."""
+        """Return the map from the targets to intercept and coefficients.
+
+        It is a list with a map for each output where penalties differ.
+        """
         rows = self._rows(X)
-        kept, features, intercept = (
-            self._kept(rows, weights),
-            with_ones(rows),
-            bool(self._model.fit_intercept),
-        )
-        smoothers = [
-            FittedSmoother(
-                features, least_squares(kept, weights, penalty, intercept), weighs_squares=True
-            )
-            for penalty in self._penalties()
-        ]
+        features = with_ones(rows)
+        used_rows = self._in_used_directions(rows, weights)
+        intercept = bool(self._model.fit_intercept)
+        smoothers = []
+        for penalty in self._penalties():
+            solution = least_squares(used_rows, weights, penalty, intercept)
+            smoothers.append(FittedSmoother(features, solution, weighs_squares=True))
         return smoothers[0] if len(smoothers) == 1 else smoothers
 
-    def _kept(self, rows: FloatArray, weights: FloatArray | None) -> FloatArray:
-        """The rows without the directions that scikit-learn left out as too small, by its setting ``tol``."""
+    def _in_used_directions(self, rows: FloatArray, weights: FloatArray | None) -> FloatArray:
+        """Return the rows without the directions that scikit-learn dropped as too small (tol)."""
         rank = getattr(self._model, "rank_", None)
         if rank is None or rank >= rows.shape[1]:
             return rows
@@ -205,13 +260,14 @@ class LinearRegressionAdapter(SmootherAdapter):
         return np.asarray(rows @ directions.T @ directions)
 
     def coordinates(self, X: Any, n_threads: int = 1) -> FloatArray:
-        """(n, p + 1): one, and the features."""
+        """Return one, and the features, (n, p + 1)."""
         return with_ones(self._rows(X))
 
     def again(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> FloatArray | None:
-        """Runs the solver as in the fit, also where sparse rows are given dense."""
-        sparse = fitted_sparse(self._model) and not issparse(X)
-        return super().again(csr_matrix(self._rows(X)) if sparse else X, targets, weights)
+        """Run the solver as in the fit, also where sparse rows are given dense."""
+        if is_fitted_sparse(self._model) and not issparse(X):
+            X = csr_matrix(self._rows(X))
+        return super().again(X, targets, weights)
 
     def _condition(self, X: Any, weights: FloatArray | None) -> float:
         centred = self._centred(self._rows(X), weights)
@@ -220,21 +276,26 @@ class LinearRegressionAdapter(SmootherAdapter):
         for penalty in self._penalties():
             penalties = np.broadcast_to(penalty, len(moments))
             used = np.isfinite(penalties)
-            conditions.append(
-                condition_number(moments[np.ix_(used, used)] + np.diag(penalties[used]))
-            )
+            matrix = moments[np.ix_(used, used)] + np.diag(penalties[used])
+            conditions.append(condition_number(matrix))
         return max(conditions)
 
 
 class RidgeAdapter(LinearRegressionAdapter):
-    """Ridge regression, whose outputs may have different penalties; RidgeCV with those that it chose, held fixed."""
+    """Ridge regression, whose outputs may have different penalties.
+
+    RidgeCV has those that it chose, which stay fixed.
+    """
 
     def _penalties(self) -> list[float | FloatArray]:
-        return alphas_of(self._model)
+        return [*alphas_of(self._model)]
 
 
-def alphas_of(model: Any) -> list[float | FloatArray]:
-    """Return the ``alpha`` that all outputs share, or those of each output where they differ; chosen ones first."""
+def alphas_of(model: Any) -> list[float]:
+    """Return the ``alpha`` that all outputs share, or those of each output where they differ.
+
+    Chosen penalties come before the setting.
+    """
     alphas = np.ravel(model.alpha_ if hasattr(model, "alpha_") else model.alpha).astype(np.float64)
     if np.all(alphas == alphas[0]):
         return [float(alphas[0])]
@@ -242,10 +303,11 @@ def alphas_of(model: Any) -> list[float | FloatArray]:
 
 
 class BayesianRidgeAdapter(LinearRegressionAdapter):
-    """Bayesian and automatic relevance determination regression, the precisions that their fit estimated held fixed.
+    """Bayesian and automatic relevance determination regression, the estimated precisions fixed.
 
-    Their coefficients are those of ridge regression whose penalty is the precision of the coefficients, ``lambda_``, divided
-    by that of the noise, ``alpha_``. ARDRegression has one for each coefficient, and leaves out those above a threshold.
+    Their coefficients are those of ridge regression whose penalty is the precision of the
+    coefficients, ``lambda_``, divided by that of the noise, ``alpha_``. ARDRegression has one for
+    each coefficient, and leaves out those above a threshold.
     """
 
     def _penalties(self) -> list[float | FloatArray]:
@@ -260,8 +322,9 @@ class BayesianRidgeAdapter(LinearRegressionAdapter):
 class RidgeClassifierAdapter(RidgeAdapter):
     """Ridge regression of the classes, coded as -1 and 1.
 
-    Its decision d is read as the share (1 + d) / 2, which is the ridge regression of targets 0 and 1: the intercept is not
-    penalised, so doubling the targets and taking one away does the same to the predictions.
+    Its decision d is read as the share (1 + d) / 2, which is the ridge regression of targets 0 and
+    1: the intercept is not penalised, so doubling the targets and taking one away does the same to
+    the predictions.
     """
 
     about_predictions = (
@@ -285,9 +348,8 @@ class RidgeClassifierAdapter(RidgeAdapter):
         from sklearn.utils.class_weight import compute_sample_weight
 
         labels = targets if self.classes is None else self.classes[targets.argmax(axis=1)]
-        factors = np.asarray(
-            compute_sample_weight(self._model.class_weight, labels), dtype=np.float64
-        )
+        factors = compute_sample_weight(self._model.class_weight, labels)
+        factors = np.asarray(factors, dtype=np.float64)
         return factors if weights is None else weights * factors
 
     def smoother(self, X: Any, weights: FloatArray | None) -> FittedSmoother | list[FittedSmoother]:
@@ -303,11 +365,10 @@ class RidgeClassifierAdapter(RidgeAdapter):
         coded = 2.0 * targets - 1.0
         if self._has_two_classes:
             coded = coded[:, 1:]
-        rows = self._as_given(X).astype(np.float32 if self._in_single_precision() else np.float64)
-        found = run_again(regressor_of(self._model), rows, coded, weights)
-        if found is None:
+        refitted = run_again(regressor_of(self._model), self._as_fitted(X), coded, weights)
+        if refitted is None:
             return None
-        decisions = np.asarray(found.predict(self._as_given(X)), dtype=np.float64)
+        decisions = np.asarray(refitted.predict(self._as_given(X)), dtype=np.float64)
         return self._shares(decisions)
 
     @property
@@ -319,135 +380,114 @@ class RidgeClassifierAdapter(RidgeAdapter):
 
     def decisions(self, shares: FloatArray) -> FloatArray:
         """Return what ``decision_function`` gives where predictions are these shares, (n, K)."""
-        found = 2.0 * shares - 1.0
-        return found[:, 1] if self._has_two_classes else found
+        decisions = 2.0 * shares - 1.0
+        return decisions[:, 1] if self._has_two_classes else decisions
 
     def _shares(self, decisions: FloatArray) -> FloatArray:
-        """Return the shares (n, K) that decisions stand for: those of two classes are of the second."""
+        """Return the shares that decisions stand for, (n, K).
+
+        The decisions of two classes are those of the second.
+        """
         shares = (1.0 + decisions.reshape(len(decisions), -1)) / 2.0
         return np.hstack([1.0 - shares, shares]) if self._has_two_classes else shares
 
 
 class KernelAdapter(SmootherAdapter):
-    """Base of smoothers whose features are a kernel with the rows of the fit, which the model keeps."""
+    """Base of smoothers whose features are a kernel with the rows of the fit.
+
+    The model keeps these rows.
+    """
 
     def __init__(self, model: Any):
         super().__init__(model)
-        self.fitted_rows = int(self._kept_rows().shape[0])
+        self.fitted_rows = int(self._rows_of_fit().shape[0])
 
     def _count_outputs(self, model: Any) -> int:
         return 1 if np.ndim(self._state()) == 1 else int(self._state().shape[1])
 
     def _in_single_precision(self) -> bool:
-        return bool(self._kept_rows().dtype == np.float32)
+        return bool(self._rows_of_fit().dtype == np.float32)
 
     def check_kept(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> None:
-        check_rows(self._kept_rows(), self._rows(X))
+        """Raise unless the rows are those of the fit."""
+        check_rows(self._rows_of_fit(), self._rows(X))
 
 
 class KernelRidgeAdapter(KernelAdapter):
     """Kernel ridge regression."""
 
-    def _kept_rows(self) -> Any:
+    def _rows_of_fit(self) -> Any:
         return self._model.X_fit_
 
     def _state(self) -> Any:
         return np.asarray(self._model.dual_coef_)
 
     def smoother(self, X: Any, weights: FloatArray | None) -> FittedSmoother | list[FittedSmoother]:
-        """Return the map from the targets to dual coefficients; one for each output where penalties differ."""
-        gram, features = self._gram(X), self.coordinates(X)
-        smoothers = [
-            FittedSmoother(features, _dual(gram, weights, penalty), weighs_squares=True)
-            for penalty in self._penalties()
-        ]
+        """Return the map from the targets to dual coefficients.
+
+        It is a list with a map for each output where penalties differ.
+        """
+        gram = self._gram(X)
+        features = self.coordinates(X)
+        smoothers = []
+        for penalty in alphas_of(self._model):
+            solution = kernel_ridge(gram, weights, penalty)
+            smoothers.append(FittedSmoother(features, solution, weighs_squares=True))
         return smoothers[0] if len(smoothers) == 1 else smoothers
 
     def _gram(self, X: Any) -> FloatArray:
-        """(N, N): the kernel of these rows with themselves."""
+        """Return the kernel of these rows with themselves, (N, N)."""
         return np.asarray(self._model._get_kernel(self._rows(X)))
 
-    def _penalties(self) -> list[float]:
-        return [float(np.ravel(penalty)[0]) for penalty in alphas_of(self._model)]
-
     def _condition(self, X: Any, weights: FloatArray | None) -> float:
-        root = 1.0 if weights is None else np.sqrt(np.outer(weights, weights))
-        gram = self._gram(X) * root
-        return max(
-            condition_number(gram + penalty * np.eye(len(gram))) for penalty in self._penalties()
-        )
+        gram = self._gram(X)
+        if weights is not None:
+            gram = gram * np.sqrt(np.outer(weights, weights))
+        identity = np.eye(len(gram))
+        return max(condition_number(gram + alpha * identity) for alpha in alphas_of(self._model))
 
     def coordinates(self, X: Any, n_threads: int = 1) -> FloatArray:
-        """(n, N): the kernel with the training rows."""
+        """Return the kernel with the training rows, (n, N)."""
         rows = self._rows(X)
         if len(rows) == 0:
             return np.zeros((0, len(self._model.X_fit_)))
         return np.asarray(self._model._get_kernel(rows, self._model.X_fit_))
 
 
-def _solved(fitted: FittedSmoother | list[FittedSmoother], targets: FloatArray) -> FloatArray:
-    """Return what the solution itself predicts for the training rows, (N, K)."""
-    smoothers = fitted if isinstance(fitted, list) else [fitted]
-    columns = np.array_split(targets, len(smoothers), axis=1)
-    return np.hstack(
-        [
-            part.training @ (np.asarray(part.solution) @ column)
-            for part, column in zip(smoothers, columns)
-        ]
-    )
-
-
-def rounding_of_mean(targets: Any, n_terms: int) -> float:
-    """Return a bound, relative to the targets, on the rounding of means that scikit-learn takes in the targets' own type."""
-    dtype = np.asarray(targets).dtype
-    if dtype.kind != "f" or dtype.itemsize >= 8:
-        return 0.0
-    return 8 * float(np.finfo(dtype).eps) * float(np.sqrt(n_terms))
-
-
-def _dual(gram: FloatArray, weights: FloatArray | None, l2: float) -> FloatArray:
-    try:
-        with (
-            warnings.catch_warnings()
-        ):  # of an ill-conditioned matrix: the replay shows whether it matters
-            warnings.simplefilter("ignore")
-            return kernel_ridge(gram, weights, l2)
-    except np.linalg.LinAlgError:
-        raise UnsupportedModelError(
-            "alpha",
-            f"{l2:g}",
-            "the kernel's matrix is singular in float64, so its solution is not determined",
-            "Fit with a larger alpha, or scale the features.",
-        ) from None
-
-
 class GaussianProcessAdapter(KernelAdapter):
-    """The mean of a Gaussian process; parameters of the kernel that were fitted to the targets are held fixed with the rest."""
+    """The mean of a Gaussian process.
 
-    def _kept_rows(self) -> Any:
+    Parameters of the kernel that were fitted to the targets are fixed with the rest.
+    """
+
+    def _rows_of_fit(self) -> Any:
         return np.asarray(self._model.X_train_)
 
     def _state(self) -> Any:
         return np.asarray(self._model.alpha_)
 
     def _rounding_of_targets(self) -> float:
-        """Return the rounding of the targets' mean and standard deviation, which normalize_y takes in their own type."""
-        kept = self._model.y_train_
-        return rounding_of_mean(kept, len(kept)) if self._model.normalize_y else 0.0
+        """Return the rounding of the targets' mean and deviation, which normalize_y takes."""
+        if not self._model.normalize_y:
+            return 0.0
+        return rounding_of_mean(self._model.y_train_, len(self._model.y_train_))
 
     def smoother(self, X: Any, weights: FloatArray | None) -> FittedSmoother:
-        """Dual coefficients from the targets; normalize_y centres them and scales them there and back."""
+        """Return the map from the targets to dual coefficients.
+
+        normalize_y centres the targets and scales them there and back.
+        """
         if weights is not None:
             raise InputError("A Gaussian process takes no sample_weight: leave it out.")
         kernel = self._kernel(X)
-        solution = _dual(kernel, None, 0.0)
+        solution = kernel_ridge(kernel, None, 0.0)
         if self._model.normalize_y:
             mean = np.full(len(kernel), 1.0 / len(kernel))
             solution = np.vstack([solution - np.outer(solution.sum(axis=1), mean), mean])
         return FittedSmoother(self.coordinates(X), solution)
 
     def _kernel(self, X: Any) -> FloatArray:
-        """(N, N): of the training rows, with the noise that alpha adds."""
+        """Return the kernel of the training rows, with the noise that alpha adds, (N, N)."""
         kernel = np.asarray(self._model.kernel_(self._rows(X)))
         kernel[np.diag_indices_from(kernel)] += np.asarray(self._model.alpha, dtype=float)
         return kernel
@@ -459,12 +499,15 @@ class GaussianProcessAdapter(KernelAdapter):
         return dense(super()._as_given(X))
 
     def coordinates(self, X: Any, n_threads: int = 1) -> FloatArray:
-        """(n, N): the kernel with the training rows, and one where the targets' mean is added again."""
+        """Return the kernel with the training rows, (n, N).
+
+        A last column of ones stands for the targets' mean where normalize_y adds it again.
+        """
         rows = self._rows(X)
         fitted = self._model.X_train_
-        kernel = (
-            np.asarray(self._model.kernel_(rows, fitted))
-            if len(rows)
-            else np.zeros((0, len(fitted)))
-        )
-        return np.hstack([kernel, np.ones((len(kernel), 1))]) if self._model.normalize_y else kernel
+        kernel = np.zeros((0, len(fitted)))
+        if len(rows):
+            kernel = np.asarray(self._model.kernel_(rows, fitted))
+        if self._model.normalize_y:
+            return np.hstack([kernel, np.ones((len(kernel), 1))])
+        return kernel

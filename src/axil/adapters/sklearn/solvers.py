@@ -1,7 +1,9 @@
-"""How far scikit-learn's own solvers stay from the solution of the data they are given, and what to do about it.
+"""The exact solutions of linear smoothers, and how far scikit-learn's own solvers stay from them.
 
-A solver stops at a tolerance of its own (sag, saga, sparse_cg, lsqr) or where its precision ends. Run again on the data given
-it stays as far from the exact solution as it did in the fit, which distinguishes such a model from one of other data.
+A linear smoother predicts ``features(x) @ solution @ y``, with both factors free of the targets.
+scikit-learn's solvers stop at a tolerance of their own (sag, saga, sparse_cg, lsqr) or where their
+precision ends. Run again on the data given, a solver stays as far from the exact solution as it did
+in the fit. This distinguishes such a model from one of other data.
 """
 
 from __future__ import annotations
@@ -11,12 +13,107 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import linalg
 
 from axil.adapters.refusals import Refusal
 from axil.arrays import FloatArray
+from axil.errors import UnsupportedModelError
 
 RUNS = 8  # of a solver that draws rows without a seed
 SAME_ESTIMATE = 1e-6  # relative: of precisions that the same fit estimates on the same data
+ITERATIVE_SOLVERS = ("sag", "saga", "sparse_cg", "lsqr")
+
+
+def least_squares(
+    X: FloatArray, weights: FloatArray | None, l2: float | FloatArray, intercept: bool
+) -> FloatArray:
+    """Return the linear map from targets to intercept and coefficients of (ridge) regression.
+
+    With an intercept columns and targets are centred at their weighted means, as the intercept is
+    not penalised.
+
+    Parameters
+    ----------
+    X : array of shape (N, p)
+        The features.
+    weights : array of shape (N,), optional
+        The sample weights.
+    l2 : float, or array of shape (p,)
+        The penalty of all coefficients, or of each of them. Where it is infinite, the coefficient
+        is zero. Without any penalty the coefficients are those of minimum norm.
+    intercept : bool
+        Whether there is an intercept.
+
+    Returns
+    -------
+    array of shape (p + 1, N)
+    """
+    w = np.ones(len(X)) if weights is None else weights
+    root = np.sqrt(w)[:, None]
+    centre = w @ X / w.sum() if intercept else np.zeros(X.shape[1])
+    Z = (X - centre) * root
+    if np.ndim(l2):  # one penalty of 1, once each column is divided by the root of its own
+        shrink = 1.0 / np.sqrt(l2)
+        coefficients = shrink[:, None] * _ridge(Z * shrink, 1.0)
+    else:
+        coefficients = _ridge(Z, float(l2))
+    coefficients = coefficients * root.T
+    if not intercept:
+        return np.vstack([np.zeros(len(X)), coefficients])
+    mean = w / w.sum()
+    coefficients = coefficients - np.outer(coefficients.sum(axis=1), mean)  # centring the targets
+    return np.vstack([mean - centre @ coefficients, coefficients])
+
+
+def _ridge(Z: FloatArray, l2: float) -> FloatArray:
+    """Return the map (p, N) from targets to coefficients of ridge regression without intercept."""
+    if l2 > 0:
+        U, s, Vt = linalg.svd(Z, full_matrices=False)
+        return np.asarray((Vt.T * (s / (s**2 + l2))) @ U.T)
+    return np.asarray(linalg.pinv(Z))
+
+
+def with_ones(X: FloatArray) -> FloatArray:
+    """Return X with a first column of ones, for the intercept."""
+    return np.hstack([np.ones((len(X), 1)), X])
+
+
+def kernel_ridge(gram: FloatArray, weights: FloatArray | None, l2: float) -> FloatArray:
+    """Return the map from targets to dual coefficients, (N, N).
+
+    Parameters
+    ----------
+    gram : array of shape (N, N)
+        The Gram matrix of the training rows.
+    weights : array of shape (N,), optional
+        The sample weights.
+    l2 : float
+        The penalty.
+    """
+    root = np.ones(len(gram)) if weights is None else np.sqrt(weights)
+    regular = gram * np.outer(root, root) + l2 * np.eye(len(gram))
+    try:
+        # An ill-conditioned matrix warns; the replay shows whether that matters.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            solved = linalg.solve(regular, np.diag(root), assume_a="pos")
+    except np.linalg.LinAlgError:
+        raise UnsupportedModelError(
+            "alpha",
+            f"{l2:g}",
+            "the kernel's matrix is singular in float64, so its solution is not determined",
+            "Fit with a larger alpha, or scale the features.",
+        ) from None
+    return np.asarray(root[:, None] * solved)
+
+
+def condition_number(matrix: FloatArray) -> float:
+    """Return the condition number of a symmetric matrix without negative eigenvalues.
+
+    It is infinite where rounding has made one negative.
+    """
+    values = np.linalg.eigvalsh(matrix)
+    return float(values[-1] / values[0]) if values[0] > 0 else float("inf")
 
 
 @dataclass(frozen=True)
@@ -25,93 +122,115 @@ class Unsolved:
 
     model: Any
     error: float  #: of its predictions, relative to the largest
-    single: bool  #: whether it was solved in float32
+    is_single: bool  #: whether it was solved in float32
     condition: float  #: of the matrix that it solves with
-    sparse: bool = False  #: whether its features are
+    is_sparse: bool = False  #: whether its features are sparse
 
     @property
     def off(self) -> str:
+        """Say how far the predictions are off."""
         return f"predictions off by {self.error:.1e}"
 
 
+def solver_of(model: Any) -> Any:
+    """Return the solver that a fit used, or the setting solver; None where there is neither."""
+    return getattr(model, "solver_", getattr(model, "solver", None))
+
+
 def _stopped(fit: Unsolved) -> str:
-    solver = getattr(fit.model, "solver_", getattr(fit.model, "solver", None))
-    if solver not in ("sag", "saga", "sparse_cg", "lsqr"):
+    solver = solver_of(fit.model)
+    if solver not in ITERATIVE_SOLVERS:
         return ""
     n_iter = getattr(fit.model, "n_iter_", None)
     steps = "" if n_iter is None else f", n_iter_={int(np.max(n_iter))}"
     return f"{solver} (tol={fit.model.tol:g}, max_iter={fit.model.max_iter}{steps}, {fit.off})"
 
 
-def fitted_sparse(model: Any) -> bool:
-    """Whether a LinearRegression was fitted on sparse features, by lsqr: only a dense fit has a rank."""
+def is_fitted_sparse(model: Any) -> bool:
+    """Return whether a LinearRegression was fitted on sparse features, by lsqr.
+
+    Only a dense fit has a rank.
+    """
     return not any(hasattr(model, name) for name in ("alpha", "alphas", "rank_", "lambda_"))
 
 
 def _stopped_sparse(fit: Unsolved) -> str:
-    return f"{getattr(fit.model, 'tol', 1e-6):g} ({fit.off})" if fitted_sparse(fit.model) else ""
+    if not is_fitted_sparse(fit.model):
+        return ""
+    return f"{getattr(fit.model, 'tol', 1e-6):g} ({fit.off})"
 
 
 def _searched_sparse(fit: Unsolved) -> str:
-    cv = getattr(fit.model, "cv", None) if hasattr(fit.model, "alphas") else None
-    return f"{cv} ({fit.off})" if fit.sparse and cv is not None else ""
+    if not fit.is_sparse or not hasattr(fit.model, "alphas"):
+        return ""
+    cv = getattr(fit.model, "cv", None)
+    return "" if cv is None else f"{cv} ({fit.off})"
 
 
-def _of(fit: Unsolved) -> str:
-    alpha = (
-        getattr(fit.model, "alpha_", None)
-        if hasattr(fit.model, "alphas")
-        else getattr(fit.model, "alpha", None)
-    )
+def _single(fit: Unsolved) -> str:
+    if not fit.is_single:
+        return ""
+    return f"float32 ({fit.off}, condition number {fit.condition:.1e})"
+
+
+def _ill_conditioned(fit: Unsolved) -> str:
+    alpha = getattr(fit.model, "alpha_" if hasattr(fit.model, "alphas") else "alpha", None)
     smallest = "" if alpha is None else f" with alpha={np.min(alpha):g}"
     return f"{fit.condition:.1e}{smallest} ({fit.off})"
 
 
-#: Of fits that the same solver, run again on the data given, leaves as far from the solution; the last takes all.
+#: Of fits that the same solver, run again on the data given, leaves as far from the solution. The
+#: last row takes all.
 SOLVERS: tuple[Refusal[Unsolved], ...] = (
     Refusal(
         "solver",
         _stopped,
-        "an iterative solver stopped before it had converged, as it does when it is run again on these data",
-        'Fit with tol=1e-12 and a large max_iter, or with solver="cholesky" or "svd" on dense features.',
+        "an iterative solver stopped before it had converged, as it does when it is run again on "
+        "these data",
+        'Fit with tol=1e-12 and a large max_iter, or with solver="cholesky" or "svd" on dense '
+        "features.",
     ),
     Refusal(
         "tol",
         _stopped_sparse,
-        "lsqr, which fits sparse features, stopped before it had converged, as it does when it is run again on these data",
+        "lsqr, which fits sparse features, stopped before it had converged, as it does when it is "
+        "run again on these data",
         "Fit with tol=1e-12, or on dense features.",
     ),
     Refusal(
         "cv",
         _searched_sparse,
-        "RidgeCV with cv fits sparse features by sparse_cg, which stopped before it had converged, as it does when it is run "
-        "again on these data",
-        "Fit Ridge with the alpha_ that was found and tol=1e-12 and explain that, or fit without cv, or on dense features.",
+        "RidgeCV with cv fits sparse features by sparse_cg, which stopped before it had converged, "
+        "as it does when it is run again on these data",
+        "Fit Ridge with the alpha_ that was found and tol=1e-12 and explain that, or fit without "
+        "cv, or on dense features.",
     ),
     Refusal(
         "dtype",
-        lambda fit: fit.single and f"float32 ({fit.off}, condition number {fit.condition:.1e})",
-        "the fit was solved in single precision, which ends before the solution does, also when it is run again on these data",
-        "Fit on features in float64. An init of gradient boosting is always fitted in float32: scale its features, or give it a "
-        "larger alpha.",
+        _single,
+        "the fit was solved in single precision, which ends before the solution does, also when it "
+        "is run again on these data",
+        "Fit on features in float64. An init of gradient boosting is always fitted in float32: "
+        "scale its features, or give it a larger alpha.",
     ),
     Refusal(
         "condition number",
-        _of,
-        "double precision ends before the solution does, also when the fit is run again on these data",
+        _ill_conditioned,
+        "double precision ends before the solution does, also when the fit is run again on these "
+        "data",
         "Fit with a larger alpha (of a Gaussian process: or a WhiteKernel), or scale the features.",
     ),
 )
 
 
 def seeds_of_runs(model: Any) -> list[int | None]:
-    """Return the seed of each run that shows how far the solver stays from the solution; None: that of the model, if any.
+    """Return the seed of each run that shows how far the solver stays from the solution.
 
-    A fit by sag or saga without a seed of its own may have ended further from the solution, or closer, than any one run.
+    None stands for the seed of the model, if it has any. A fit by sag or saga without a seed of its
+    own may have ended further from the solution, or closer, than any single run.
     """
-    solver = getattr(model, "solver_", getattr(model, "solver", None))
     is_seeded = isinstance(getattr(model, "random_state", None), (int, np.integer))
-    if solver not in ("sag", "saga") or is_seeded:
+    if solver_of(model) not in ("sag", "saga") or is_seeded:
         return [None]
     return list(range(RUNS))
 
@@ -119,39 +238,40 @@ def seeds_of_runs(model: Any) -> list[int | None]:
 def run_again(
     model: Any, X: Any, targets: FloatArray, weights: FloatArray | None, seed: int | None = None
 ) -> Any:
-    """Return the model fitted again, all that was chosen by the targets held fixed; None where it cannot be."""
+    """Return the model fitted again, with all that the targets chose fixed.
+
+    Returns None where it cannot be fitted again.
+    """
     from sklearn.base import clone
 
     y = targets[:, 0] if targets.shape[1] == 1 else targets
     if has_chosen_for_each_output(model):
         model = _with_alphas(model)
-    how = {} if weights is None else {"sample_weight": weights}
+    sample_weight = {} if weights is None else {"sample_weight": weights}
     try:
-        with (
-            warnings.catch_warnings()
-        ):  # that it did not converge, say: the first fit has warned of that
+        # The first fit has warned already, for example that it did not converge.
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             solver = {"solver": model.solver_} if hasattr(model, "solver_") else {}
             settings = chosen(model) or solver
             if seed is not None:
                 settings = {**settings, "random_state": seed}
-            found = clone(model).set_params(**settings).fit(X, y, **how)
-            return found if _estimated_alike(model, found) else None
-    except (
-        Exception
-    ):  # a user's own subclass or kernel may do anything: then there is no such evidence
+            refitted = clone(model).set_params(**settings).fit(X, y, **sample_weight)
+            return refitted if _estimated_alike(model, refitted) else None
+    # A user's own subclass or kernel may do anything: then there is no such evidence.
+    except Exception:
         return None
 
 
-def _estimated_alike(model: Any, again: Any) -> bool:
-    """Return whether two fits estimated the same precisions, if they are of a kind that does: on other data they do not."""
-    estimated = [(fit.alpha_, fit.lambda_) for fit in (model, again) if hasattr(fit, "lambda_")]
-    if not estimated:
+def _estimated_alike(model: Any, refitted: Any) -> bool:
+    """Return whether two fits estimated the same precisions, if they are of a kind that does.
+
+    On other data they do not.
+    """
+    if not (hasattr(model, "lambda_") and hasattr(refitted, "lambda_")):
         return True
-    first, second = estimated
-    return all(
-        np.allclose(own, other, rtol=SAME_ESTIMATE, atol=0) for own, other in zip(first, second)
-    )
+    estimates = zip((model.alpha_, model.lambda_), (refitted.alpha_, refitted.lambda_))
+    return all(np.allclose(a, b, rtol=SAME_ESTIMATE, atol=0) for a, b in estimates)
 
 
 def has_chosen_for_each_output(model: Any) -> bool:
@@ -160,14 +280,17 @@ def has_chosen_for_each_output(model: Any) -> bool:
 
 
 def _with_alphas(model: Any) -> Any:
-    """Return the Ridge that stands for a RidgeCV which chose a penalty for each output: its search takes one for all."""
+    """Return the Ridge that stands for a RidgeCV which chose a penalty for each output.
+
+    The search of a RidgeCV takes one penalty for all.
+    """
     from sklearn.linear_model import Ridge
 
     return Ridge(alpha=model.alpha_, fit_intercept=model.fit_intercept)
 
 
 def regressor_of(model: Any) -> Any:
-    """Return the unfitted regressor that a RidgeClassifier or RidgeClassifierCV fits to its classes."""
+    """Return the unfitted regressor that a RidgeClassifier or RidgeClassifierCV fits to classes."""
     from sklearn.linear_model import Ridge, RidgeCV
 
     if hasattr(model, "alphas"):
@@ -183,13 +306,9 @@ def regressor_of(model: Any) -> Any:
 
 
 def chosen(model: Any) -> dict[str, Any]:
-    """Settings that hold what the fit of a model chose by the targets."""
+    """Return settings that fix what the fit of a model chose by the targets."""
     if hasattr(model, "kernel_"):
         return {"kernel": model.kernel_, "optimizer": None}
-    return {"alphas": [float(np.ravel(model.alpha_)[0])]} if hasattr(model, "alphas") else {}
-
-
-def condition_number(matrix: FloatArray) -> float:
-    """Condition number of a symmetric matrix with no negative eigenvalues; infinite where rounding has made one."""
-    values = np.linalg.eigvalsh(matrix)
-    return float(values[-1] / values[0]) if values[0] > 0 else float("inf")
+    if hasattr(model, "alphas"):
+        return {"alphas": [float(np.ravel(model.alpha_)[0])]}
+    return {}
