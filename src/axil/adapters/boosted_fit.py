@@ -26,6 +26,7 @@ from axil.structure import (
     ClassCounts,
     Coefficients,
     Cut,
+    IsotonicRule,
     NodeRule,
     Nodes,
     Ranks,
@@ -285,13 +286,17 @@ class BoostedFit:
         return np.concatenate([[0], np.cumsum(self.n_leaves)]).astype(np.int64)
 
     @cached_property
-    def node_rule(self) -> NodeRule | None:
-        """How leaf values follow from sums of negative gradients and hessians where nodes above bound or smooth them."""
+    def coupling_rule(self) -> NodeRule | IsotonicRule | None:
+        """Return the rule of leaf values that depend on other leaves of their tree, if any does.
+
+        The rule takes leaf sums of negative gradients and of hessians.
+        """
+        settings = (self.l2, np.ones_like(self.l2), self.l2_by_weight, self.l1, self.max_step)
+        if self.chains is not None:
+            return IsotonicRule(*settings, chains=self.chains)
         if self.nodes is None:
             return None
-        rule = NodeRule(
-            self.l2, np.ones_like(self.l2), False, self.l1, self.max_step, nodes=self.nodes
-        )
+        rule = NodeRule(*settings, nodes=self.nodes)
         return rule if rule.couples_leaves else None
 
     @property

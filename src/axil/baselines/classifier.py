@@ -52,7 +52,7 @@ class FittedClassifier:
                 "The model was fitted with DART, which drops trees and puts them back smaller; the baselines are defined for "
                 "trees that are added one after the other. Ask axil.Explainer, which takes DART."
             )
-        if fit.node_rule is not None:
+        if fit.coupling_rule is not None:
             raise InputError(
                 "The model was fitted with monotone constraints or path_smooth, which lead leaves by those of other rows; the "
                 "baselines are defined for leaves of their own rows. Ask axil.Explainer, which takes both."

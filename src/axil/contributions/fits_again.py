@@ -19,7 +19,7 @@ from axil.machine.progress import track
 from axil.replay.exponential_scores import ExponentialScores, Move
 from axil.replay.gradient_walk import ReplayedStages, Round
 from axil.replay.newton_steps import Step, joint_steps, leaf_step
-from axil.structure import NodeRule
+from axil.structure import IsotonicRule, NodeRule
 from axil.trees.losses import Loss
 
 Rows = IntArray
@@ -207,15 +207,19 @@ class _Copies:
         step = leaf_step(G, H, self._l2(t, k, H), w.fit.l1, w.fit.max_step)
         return (
             step
-            if w.fit.node_rule is None
-            else replace(step, value=self._bounded(w.fit.node_rule, t, G, H))
+            if w.fit.coupling_rule is None
+            else replace(step, value=self._bounded(w.fit.coupling_rule, t, G, H))
         )
 
-    def _bounded(self, bounds: NodeRule, t: int, G: FloatArray, H: FloatArray) -> FloatArray:
+    def _bounded(
+        self, bounds: NodeRule | IsotonicRule, t: int, G: FloatArray, H: FloatArray
+    ) -> FloatArray:
         """(C * L_t,): the values of monotone trees; a node that no row of a copy is left in is no bound there."""
-        rule, values = bounds.tree(t, slice(self.walked.starts[t], self.walked.starts[t + 1])), []
-        for g, h in zip(G.reshape(self.n_copies, -1), H.reshape(self.n_copies, -1)):
-            values.append(rule.emptied(h == 0).leaf_values(-g, h))
+        rule = bounds.tree(t, slice(self.walked.starts[t], self.walked.starts[t + 1]))
+        values = []
+        sums_by_copy = zip(G.reshape(self.n_copies, -1), H.reshape(self.n_copies, -1))
+        for (g, h), factor in zip(sums_by_copy, self.l2_factors):
+            values.append(rule.scaled(factor).emptied(h == 0).leaf_values(-g, h))
         return np.concatenate(values)
 
     def _counted(self, t: int) -> FloatArray:

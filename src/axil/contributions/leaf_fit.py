@@ -77,8 +77,8 @@ def leaf_fit(
         require_rows_in_leaves(int(((counts == 0) & ~empty).sum()))
     heavy = np.concatenate([np.bincount(leaf, weights * own, n) for leaf, own, n in parts])
     rule = NewtonRule(fit.l2, np.ones_like(fit.l2), False, fit.l1, fit.max_step)
-    if fit.node_rule is not None:
-        rule = fit.node_rule.emptied(counts == 0)
+    if fit.coupling_rule is not None:
+        rule = fit.coupling_rule.emptied(counts == 0)
     return LeafFit(
         n_leaves=fit.n_leaves,
         columns=np.arange(len(leaves)),

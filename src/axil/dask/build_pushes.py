@@ -140,7 +140,7 @@ def _refuse(fit: BoostedFit) -> None:
             "several per iteration" if len(np.unique(place)) < len(place) else "",
         ): "axil sums the gradients of one tree per iteration and output over partitions",
     }
-    if fit.node_rule is not None:
+    if fit.coupling_rule is not None:
         name = "monotone_constraints" if fit.smoothing is None else "path_smooth"
         found[name, "set"] = (
             "axil does not sum the nodes of such trees of this loss over partitions"

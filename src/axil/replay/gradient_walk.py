@@ -43,7 +43,7 @@ from axil.replay.score_checks import (
     check_start,
     check_values,
 )
-from axil.structure import NodeRule
+from axil.structure import IsotonicRule, NodeRule
 from axil.trees.losses import Loss, Slopes
 
 Leaves = NDArray[np.unsignedinteger[Any]]
@@ -336,7 +336,7 @@ class GradientWalk:
         needs_gradients = fit.sampler is not None and fit.sampler.needs_gradients
         plain = fit.schedule.is_plain and not needs_gradients and not self.loss.recorded
         if self.n_steps > 1 and (
-            self.drawn is not None or fit.node_rule is not None or self.zeroed is not None
+            self.drawn is not None or fit.coupling_rule is not None or self.zeroed is not None
         ):
             return None
         if (
@@ -635,12 +635,13 @@ class GradientWalk:
                     l2 = np.where(self.zeroed[place, column], np.inf, l2)
                 step, bounds = (
                     leaf_step(G, H, l2, self.fit.l1, self.fit.max_step),
-                    self.fit.node_rule,
+                    self.fit.coupling_rule,
                 )
                 if bounds is not None:
                     rule = self._smoothed(t, self._bounds_of_rows(bounds, t), -G, H)
                     step = bounded_step(rule, G, H, step)
-                    self.node_values.append(rule.node_values(-G, H).bounded)
+                    if isinstance(rule, NodeRule):
+                        self.node_values.append(rule.node_values(-G, H).bounded)
                 steps.append(step)
                 if self.sizes is not None:
                     sums = np.bincount(self.leaves[t], w * np.abs(slopes.g[:, k]), len(G))
@@ -665,15 +666,17 @@ class GradientWalk:
             self.keeps_light_values = True
         return np.asarray(((1 + ROUNDED) * min_hessian > H) & is_zero)
 
-    def _bounds_of_rows(self, bounds: NodeRule, t: int) -> NodeRule:
+    def _bounds_of_rows(self, bounds: NodeRule | IsotonicRule, t: int) -> NodeRule | IsotonicRule:
         """Return the rule of a tree, in which a node without rows, as a refit may leave it, is no bound."""
         rule = bounds.tree(t, slice(self.starts[t], self.starts[t + 1]))
         leaf = self.leaves[t] if self.drawn is None else self.leaves[t, self.drawn[t] > 0]
         return rule.emptied(np.bincount(leaf, minlength=len(rule.l2)) == 0)
 
-    def _smoothed(self, t: int, rule: NodeRule, sums: FloatArray, weights: FloatArray) -> NodeRule:
-        """The rule of a tree, with the shares that smoothing left its nodes."""
-        if self.fit.smoothing is None:
+    def _smoothed(
+        self, t: int, rule: NodeRule | IsotonicRule, sums: FloatArray, weights: FloatArray
+    ) -> NodeRule | IsotonicRule:
+        """Return the rule of a tree, with the shares that smoothing left its nodes."""
+        if self.fit.smoothing is None or not isinstance(rule, NodeRule):
             return rule
         values = self.fit.leaf_values[self.starts[t] : self.starts[t + 1], 0]
         self.shares.append(self.fit.smoothing.own(t, sums, weights, values))

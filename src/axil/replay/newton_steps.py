@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.arrays import FloatArray
-from axil.structure import NodeRule
+from axil.structure import NewtonRule
 from axil.trees.losses import Loss
 
 SAME = 1e-14  # of a leaf value: no more than rounding
@@ -118,7 +118,7 @@ def leaf_step(G: FloatArray, H: FloatArray, l2: FloatArray, l1: float, most: flo
     return Step(value, np.where(moves, -inverse, 0.0), by_h, by_h, share)
 
 
-def bounded_step(rule: NodeRule, G: FloatArray, H: FloatArray, plain: Step) -> Step:
+def bounded_step(rule: NewtonRule, G: FloatArray, H: FloatArray, plain: Step) -> Step:
     """Return the step of one tree whose leaf values depend on each other; ``plain`` where none does."""
     maps = rule.coupled_leaves(-G, H)
     if maps is None:

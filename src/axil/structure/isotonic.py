@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from axil.arrays import BoolArray, FloatArray
-from axil.structure.newton import NewtonRule, first_finite, inverse_or
+from axil.structure.newton import CoupledLeaves, NewtonRule, first_finite, inverse_or
 from axil.structure.nodes import Ids
 from axil.structure.transfer import Transferable
 
@@ -201,6 +201,24 @@ class IsotonicRule(NewtonRule):
     ) -> tuple[BoolArray, list[csr_array | None]]:
         is_bounded = self.leaf_values(sums, leaf_weights) != self.step(sums, denominators)
         return np.asarray(is_bounded), self.chains.matrices(sums, denominators)
+
+    def coupled_leaves(self, sums: FloatArray, leaf_weights: FloatArray) -> CoupledLeaves | None:
+        """Return how the values of one tree's leaves depend on the leaves of their pools.
+
+        A pool has the value ``V = S / D`` for the sums S of its leaf sums and D of their ``W + l2``, so
+        every leaf of the pool moves it by ``1 / D`` with its sum, and by ``-V / D`` with its weight.
+        """
+        denominators = inverse_or(self.scale(leaf_weights), 0.0)
+        pool = self.chains.pools(sums, denominators)
+        if len(np.unique(pool)) == len(pool):
+            return None
+        is_same_pool = pool[:, None] == pool
+        _, pool_denominators = self.chains.pooled(sums, denominators)
+        share = is_same_pool * inverse_or(pool_denominators, 0.0)[:, None]
+        values = self.leaf_values(sums, leaf_weights)
+        return CoupledLeaves(
+            by_sum=share, by_weight=-values[:, None] * share, share=share, terms=share
+        )
 
     def bytes_needed(self, sums: FloatArray, leaf_weights: FloatArray) -> int:
         """Return the memory in bytes of the matrices while one is made of the product of two."""

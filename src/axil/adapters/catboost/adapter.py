@@ -168,7 +168,7 @@ class CatBoostAdapter(TreeModel):
         self.starts_with_base = self._reading.has_percentile_leaves and not leaves_only
         self.repeats_targets = self.starts_with_base
         self._chains = None
-        if not is_multi_rmse and not self.starts_with_base:  # MultiRMSE enforces no constraints
+        if self._reading.pools_leaves and not self.starts_with_base:
             signs = signs_of(self._reading.last)
             self._chains = chains(self._blob, signs) if signs else None
 

@@ -7,6 +7,7 @@ All rows count in every leaf. A tree takes leaf_estimation_iterations steps, eac
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from axil.adapters.boosted_fit import BoostedFit, Schedule
 from axil.adapters.catboost.adapter import CatBoostAdapter
 from axil.adapters.catboost.refusals import REFUSALS, CatBoostReading
+from axil.adapters.catboost.settings import coefficients
 from axil.adapters.class_weights import class_weight_advice
 from axil.adapters.contract import ClassWeightRule, GradientTrees, TrainingRows
 from axil.adapters.refusals import Refusal, gradient_refusals
@@ -24,6 +26,8 @@ from axil.trees.residual_losses import Huber, LogCosh, Pinball, ResidualLoss
 
 #: Losses of several labels for each row: every output is a log-loss of its own.
 _SEVERAL_LABELS = ("MultiLogloss", "MultiCrossEntropy")
+#: Losses for which CatBoost keeps the exponentials of the scores (IsStoreExpApprox, enum_helpers.cpp).
+_KEPT_AS_EXPONENTIALS = ("Logloss", "CrossEntropy", "Poisson")
 #: Losses whose targets are probabilities or several labels, so that the model names no classes of the rows.
 _WITHOUT_CLASSES = {"CrossEntropy", *_SEVERAL_LABELS}
 
@@ -94,13 +98,34 @@ def _gave_up(model: CatBoostReading) -> str:
     return f"AnyImprovement with leaf_estimation_iterations={model.steps}" if zeros else ""
 
 
+def _shrinks_exponentials(model: CatBoostReading) -> str:
+    """Return the rate by which scores shrink that CatBoost keeps as exponentials."""
+    rate = next(filter(None, model.shrink_rates), None)
+    loss = next((loss for loss in model.losses if loss in _KEPT_AS_EXPONENTIALS), "")
+    return f"{rate:g} with {loss}" if rate is not None and loss else ""
+
+
+def _unknown_shrinkage(model: CatBoostReading) -> str:
+    """Return the setting that leaves shrunk trees or a shrunk initial prediction of unknown size."""
+    rate = next(filter(None, model.shrink_rates), None)
+    if rate is None:
+        return ""
+    n_iterations = int(model.last["boosting_options"]["iterations"])
+    if len(model.blob.depths) < n_iterations:
+        return f"{rate:g} with early stopping"
+    return f"{rate:g} with boost_from_average" if model.blob.bias.any() else ""
+
+
 GRADIENT_REFUSALS = gradient_refusals(
     REFUSALS,
     Refusal(
-        "monotone_constraints",
-        lambda model: model.monotone,
-        "leaf values are averaged wherever their order would break a constraint, which pushes and derivatives do not follow",
-        "Fit without monotone_constraints, or with RMSE, for which axil.Explainer takes them.",
+        "leaf_estimation_iterations",
+        lambda model: (
+            model.pools_leaves and model.steps > 1 and f"{model.steps} with monotone_constraints"
+        ),
+        "CatBoost pools leaves again after each step, and axil replays the pools of one step only",
+        "Fit with leaf_estimation_iterations=1 and model_shrink_rate=0, or without "
+        "monotone_constraints.",
     ),
     Refusal(
         "loss_function",
@@ -140,9 +165,16 @@ GRADIENT_REFUSALS = gradient_refusals(
     ),
     Refusal(
         "model_shrink_rate",
-        lambda model: next(filter(None, model.shrink_rates), ""),
-        "axil replays plain boosting only with this loss",
-        "Fit with model_shrink_rate=0.",
+        _shrinks_exponentials,
+        "CatBoost shrinks the scores of this loss through a logarithm of about four digits, which "
+        "axil does not replay",
+        "Fit with model_shrink_rate=0, which CatBoost sets to 0.01 for monotone_constraints.",
+    ),
+    Refusal(
+        "model_shrink_rate",
+        _unknown_shrinkage,
+        "CatBoost had multiplied what is left by a factor that the model does not keep",
+        "Fit with model_shrink_rate=0, or without both boost_from_average and early stopping.",
     ),
 )
 
@@ -205,19 +237,29 @@ class CatBoostWithLoss(CatBoostAdapter, GradientTrees):
             int(self._n_leaves.sum()), last.scaled_l2(rows.totals.weight / rows.totals.n_rows)
         )
         if recorded is not None:
-            l2 = np.where(recorded <= self._least_weight, np.inf, l2)
-        rounds = np.arange(n_trees)
+            is_light = recorded <= self._least_weight
+            is_chained = self._in_chains()
+            self._require_no_light_chains(recorded[is_light & is_chained])
+            l2 = np.where(is_light & ~is_chained, np.inf, l2)
         outputs = None if self.n_outputs > 1 else np.zeros(n_trees, dtype=np.int64)
+        rates = np.full(n_trees, last.rate)
+        schedule = Schedule(rates, np.arange(n_trees), outputs)
+        shrunk = coefficients(last, rates, 1.0, 1.0)
+        if shrunk is not None:
+            schedule = replace(
+                schedule, learning_rates=shrunk.omega[-1].copy(), tree_shares=shrunk.omega
+            )
         fit = BoostedFit(
             n_leaves=self._n_leaves,
             leaf_values=blob.leaf_values.reshape(-1, self.n_outputs),
             leaf_counts=self._counts(rows),
             leaf_weights=None,
             l2=l2,
-            schedule=Schedule(np.full(n_trees, last.rate), rounds, outputs),
+            schedule=schedule,
             base=None if self._estimated and from_mean else np.asarray(blob.bias, dtype=np.float64),
             base_value=np.asarray(blob.bias, dtype=np.float64),
             steps=last.steps,
+            chains=self._chains,
             placement=self._placement(rows),
             loss=loss,
             l2_by_weight=last.scales_l2,

@@ -121,8 +121,12 @@ class CatBoostReading:
 
     @property
     def pools_leaves(self) -> bool:
-        """Return whether monotone constraints pool leaves; MultiRMSE does not enforce them."""
-        return bool(self.monotone) and "RMSE" in self.losses
+        """Return whether monotone constraints pool leaves.
+
+        CatBoost does not enforce them in models of several outputs.
+        """
+        has_several_outputs = any(loss.startswith("Multi") for loss in self.losses)
+        return bool(self.monotone) and not has_several_outputs
 
     @property
     def encoded(self) -> str:
@@ -334,8 +338,8 @@ EXACT = (
     "boost_from_average, baseline, sample_weight, learning_rate (also the one CatBoost picks)",
     "l2_leaf_reg, leaf_estimation_method Newton and Gradient, leaf_estimation_iterations",
     "model_shrink_rate, model_shrink_mode",
-    "monotone_constraints with leaf_estimation_iterations=1, with the pattern held: which leaves "
-    "are pooled",
+    "monotone_constraints with leaf_estimation_iterations=1, with every loss, with the pattern held: "
+    "which leaves are pooled; log-losses and Poisson also need model_shrink_rate=0",
     "early stopping (use_best_model), continued training (init_model)",
     "missing values (nan_mode); categories, one-hot or encoded by the targets, with the encodings "
     "held (Borders, Buckets, BinarizedTargetMeanValue, Counter; combinations; has_time)",
