@@ -1,7 +1,8 @@
-"""Models side by side, one for each class, label or output: OneVsRestClassifier, MultiOutputClassifier, MultiOutputRegressor.
+"""Models side by side, one for each class, label or output.
 
-Each is fitted to targets of its own, so each score or probability is explained by the model of its class. Boosted ones are read
-as one model of several outputs, whose trees come one output after the other.
+These are OneVsRestClassifier, MultiOutputClassifier and MultiOutputRegressor. Each model inside is
+fitted to targets of its own, so each score or probability is explained by the model of its class.
+Boosted ones are read as one model of several outputs, whose trees come one output after the other.
 """
 
 from __future__ import annotations
@@ -21,32 +22,35 @@ from axil.adapters.contract import Defaults, GradientTrees, Kind, TrainingRows
 from axil.adapters.members import Member, SumModel
 from axil.adapters.sklearn.adapter import reader_of
 from axil.adapters.sklearn.base import protected_copy, require_no_offsets
-from axil.arrays import FloatArray
+from axil.arrays import FloatArray, LeafArray
 from axil.errors import UnsupportedModelError
 from axil.inputs.copies import owned
 from axil.kernels import Backend
 
+#: From a model inside to its adapter, whatever its library.
 Read = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
 class Normalised:
-    """Probabilities of classes against the rest, divided by their sum, as OneVsRestClassifier does."""
+    """Probabilities of classes against the rest, divided by their sum as OneVsRestClassifier does."""
 
     notes: ClassVar[dict[str, str]] = {
-        "exact": "probabilities are those of each class against the rest, before they are divided by their sum",
-        "additive": "scores are those of each class against the rest, and probabilities are divided by their sum",
+        "exact": "probabilities are those of each class against the rest, before they are divided "
+        "by their sum",
+        "additive": "scores are those of each class against the rest, and probabilities are divided "
+        "by their sum",
     }
 
     def probabilities(self, scores: FloatArray, means: FloatArray) -> FloatArray:
-        """(n, K): from the probabilities of each class."""
+        """Return probabilities, (n, K), from those of each class against the rest."""
         total = means.sum(axis=1, keepdims=True)
         return np.asarray(np.divide(means, total, out=means.copy(), where=total != 0))
 
 
 @dataclass(frozen=True)
 class Classifiers:
-    """The classifiers inside, or regressors, and what is made of their probabilities."""
+    """The classifiers inside a model, or its regressors."""
 
     model: Any
     inside: list[Any]
@@ -54,45 +58,51 @@ class Classifiers:
 
     @property
     def normalised(self) -> Normalised | None:
-        """The normalisation of their probabilities; None: there is none."""
+        """Return the normalisation of their probabilities; None if there is none."""
         return None if self.classes is None or len(self.inside) == 1 else Normalised()
 
-    def refuse(self, what: str) -> UnsupportedModelError:
-        """The error for models that are not read together, with the lines that explain one of them."""
-        own = "y[:, 0]" if self.classes is None else "(y == model.classes_[0]).astype(int)"
+    def refuse(self, reason: str) -> UnsupportedModelError:
+        """Return the error for models that are not read together.
+
+        It has the lines that explain one of them.
+        """
+        targets = "y[:, 0]"
+        if self.classes is not None:
+            targets = "(y == model.classes_[0]).astype(int)"
         return UnsupportedModelError(
             "estimator",
             type(self.inside[0]).__name__,
-            f"{what}, which is read of one output at a time",
-            f"Explain the models inside one by one:\n    axil.Explainer(model.estimators_[0], X, {own})",
+            f"{reason}, which is read of one output at a time",
+            "Explain the models inside one by one:\n"
+            f"    axil.Explainer(model.estimators_[0], X, {targets})",
         )
 
 
 def classifiers_of(model: Any) -> Classifiers | None:
-    """The classifiers of a fitted model that has one for each class or label, None for any other object."""
-    read = reader_of(model, _KINDS)
-    return None if read is None else read(model)
+    """Return the models inside one that has a model for each class, label or output.
+
+    None stands for any other object.
+    """
+    reader = reader_of(model, _READERS)
+    return None if reader is None else reader(model)
 
 
 def _one_vs_rest(model: Any) -> Classifiers:
-    found = Classifiers(
-        model,
-        list(model.estimators_),
-        None if model.multilabel_ else owned(np.asarray(model.classes_)),
-    )
-    if any(type(part).__name__ == "_ConstantPredictor" for part in found.inside):
-        raise found.refuse("a label that all rows or none have")
-    return found
+    names = None if model.multilabel_ else owned(np.asarray(model.classes_))
+    classifiers = Classifiers(model, list(model.estimators_), names)
+    if any(type(inside).__name__ == "_ConstantPredictor" for inside in classifiers.inside):
+        raise classifiers.refuse("a label that all rows or none have")
+    return classifiers
 
 
 def _multi_output(model: Any) -> Classifiers:
-    found = Classifiers(model, list(model.estimators_), None)
-    if not all(np.array_equal(part.classes_, [0, 1]) for part in found.inside):
-        raise found.refuse("an output of other classes than 0 and 1")
-    return found
+    classifiers = Classifiers(model, list(model.estimators_), None)
+    if not all(np.array_equal(inside.classes_, [0, 1]) for inside in classifiers.inside):
+        raise classifiers.refuse("an output of other classes than 0 and 1")
+    return classifiers
 
 
-_KINDS: dict[str, Callable[[Any], Classifiers]] = {
+_READERS: dict[str, Callable[[Any], Classifiers]] = {
     "OneVsRestClassifier": _one_vs_rest,
     "MultiOutputClassifier": _multi_output,
     "MultiOutputRegressor": lambda model: Classifiers(model, list(model.estimators_), None),
@@ -103,33 +113,33 @@ def read_classifiers(model: Any, inside: Read) -> Any:
     """Return the adapter of classifiers side by side; ``inside`` reads each of them."""
     classifiers = classifiers_of(model)
     assert classifiers is not None
-    members = [inside(part) for part in classifiers.inside]
+    members = [inside(classifier) for classifier in classifiers.inside]
     if any(member is not None and member.kind is Kind.ADDITIVE for member in members):
         return read_scores(classifiers, members)
     return _read_exact(classifiers, members)
 
 
-def _read_exact(found: Classifiers, members: list[Any]) -> Any:
+def _read_exact(classifiers: Classifiers, members: list[Any]) -> Any:
     """Return the adapter of classifiers with exact weights, from their own adapters."""
     if any(member is None or member.n_outputs != 2 for member in members):
-        raise found.refuse("a classifier that is not read by itself")
-    if not all(hasattr(part, "predict_proba") for part in found.inside):
-        raise found.refuse("a classifier without probabilities")
-    if len(members) == 1 and found.classes is not None:
-        members[0].classes = found.classes
+        raise classifiers.refuse("a classifier that is not read by itself")
+    if not all(hasattr(classifier, "predict_proba") for classifier in classifiers.inside):
+        raise classifiers.refuse("a classifier without probabilities")
+    if len(members) == 1 and classifiers.classes is not None:
+        members[0].classes = classifiers.classes
         return members[0]
-    parts = [
+    outputs = [
         Member(f"estimators_[{k}]", OfSecond(member), output=k) for k, member in enumerate(members)
     ]
-    kept = [protected_copy(part) for part in found.inside]
-    whole = SumModel(partial(_second, kept), parts, members[0], found.classes)
-    whole.calibration = found.normalised
+    predict = partial(_second, [protected_copy(classifier) for classifier in classifiers.inside])
+    whole = SumModel(predict, outputs, members[0], classifiers.classes)
+    whole.calibration = classifiers.normalised
     return whole
 
 
-def _second(inside: list[Any], X: Any) -> FloatArray:
-    """(n, K): the probability of the second class of each classifier."""
-    return np.stack([np.asarray(part.predict_proba(X))[:, 1] for part in inside], axis=1)
+def _second(classifiers: list[Any], X: Any) -> FloatArray:
+    """Return the probability of the second class of each classifier, (n, K)."""
+    return np.stack([np.asarray(inside.predict_proba(X))[:, 1] for inside in classifiers], axis=1)
 
 
 class OfSecond(Around):
@@ -142,60 +152,65 @@ class OfSecond(Around):
         self._inside = inside
 
     def __getattr__(self, name: str) -> Any:
-        found = super().__getattr__(name)
-        return partial(self._read_rows, found) if name == "trees" else found
+        attribute = super().__getattr__(name)
+        return partial(self._trees, attribute) if name == "trees" else attribute
 
     def check_kept(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> None:
         """Raise unless the training data are what the model itself keeps of them."""
         self._inside.check_kept(X, _both(targets), weights)
 
-    def _read_rows(
-        self, read: Callable[[TrainingRows], list[BoostedFit]], rows: TrainingRows
+    def _trees(
+        self, read_trees: Callable[[TrainingRows], list[BoostedFit]], rows: TrainingRows
     ) -> list[BoostedFit]:
-        both = replace(rows, targets=_both(rows.targets))
-        return [
-            replace(
-                trees,
-                leaf_values=trees.leaf_values[:, 1:],
-                base=None if trees.base is None else trees.base[1:],
-                base_value=trees.base_value[1:],
-            )
-            for trees in read(both)
-        ]
+        """Return the trees that ``read_trees`` returns for both classes, of the second alone."""
+        fits = []
+        for fit in read_trees(replace(rows, targets=_both(rows.targets))):
+            base = None if fit.base is None else fit.base[1:]
+            values = fit.leaf_values[:, 1:]
+            fits.append(replace(fit, leaf_values=values, base=base, base_value=fit.base_value[1:]))
+        return fits
 
     def predictions(self, X: Any) -> FloatArray:
-        """(n, 1)."""
+        """Return the probability of the second class, (n, 1)."""
         return np.asarray(self._inside.predictions(X)[:, 1:])
 
 
 def _both(targets: FloatArray) -> FloatArray:
-    """(N, 2): the targets of both classes, from those of the second."""
+    """Return the targets of both classes, (N, 2), from those of the second."""
     return np.hstack([1 - targets, targets])
 
 
 def read(model: Any, inside: Read) -> Any:
-    """Return the adapter of boosted models side by side, which ``inside`` reads by their gradients; None for other objects."""
-    found = classifiers_of(model)
-    return None if found is None else read_scores(found, [inside(part) for part in found.inside])
+    """Return the adapter of boosted models side by side, which ``inside`` reads by gradients.
+
+    None stands for any other object.
+    """
+    classifiers = classifiers_of(model)
+    if classifiers is None:
+        return None
+    return read_scores(classifiers, [inside(classifier) for classifier in classifiers.inside])
 
 
-def read_scores(found: Classifiers, members: list[Any]) -> Any:
-    """Return the adapter of boosted models side by side, from their own adapters, some of which have no exact weights."""
+def read_scores(classifiers: Classifiers, members: list[Any]) -> Any:
+    """Return the adapter of boosted models side by side, some without exact weights.
+
+    ``members`` are their own adapters.
+    """
     if any(member is None or member.n_outputs != 1 for member in members):
-        raise found.refuse("a model without trees, or with several scores")
+        raise classifiers.refuse("a model without trees, or with several scores")
     if any(member.kind is Kind.EXACT for member in members):
-        raise found.refuse("settings that differ from output to output")
-    not_exact = next((m.not_exact for m in members if m.not_exact is not None), None)
-    if len(members) == 1 and found.classes is not None:
-        members[0].classes = found.classes
+        raise classifiers.refuse("settings that differ from output to output")
+    if len(members) == 1 and classifiers.classes is not None:
+        members[0].classes = classifiers.classes
         return members[0]
     if any(member.class_weight is not None for member in members):
-        raise found.refuse("class_weight, by which rows weigh otherwise for each class")
+        raise classifiers.refuse("class_weight, by which rows weigh otherwise for each class")
     settings = [member.single_output_setting for member in members if member.single_output_setting]
     if settings:
-        raise found.refuse(settings[0])
-    whole = SideBySide(found, members)  # type: ignore[abstract]  # it has scores, no predictions
-    whole.not_exact = not_exact
+        raise classifiers.refuse(settings[0])
+    whole = SideBySide(classifiers, members)  # type: ignore[abstract]  # it has scores, no predictions
+    reasons = (member.not_exact for member in members)
+    whole.not_exact = next((reason for reason in reasons if reason is not None), None)
     return whole
 
 
@@ -205,35 +220,37 @@ class SideBySide(Defaults, GradientTrees):
     library = "scikit-learn"
 
     def __init__(self, classifiers: Classifiers, members: list[GradientTrees]):
-        self._classifiers, self._members, first = classifiers, members, members[0]
-        self.n_features, self.feature_names = first.n_features, first.feature_names
-        self.takes_text, self.spelling = first.takes_text, first.spelling  # type: ignore[method-assign]
-        self.precision, self.offset_precision = first.precision, first.offset_precision
+        self._classifiers = classifiers
+        self._members = members
+        first = members[0]
+        self.n_features = first.n_features
+        self.feature_names = first.feature_names
+        self.takes_text = first.takes_text
+        self.spelling = first.spelling  # type: ignore[method-assign]
+        self.precision = first.precision
+        self.offset_precision = first.offset_precision
         self.gradient_tolerance = max(member.gradient_tolerance for member in members)
-        self.refused_draws = next(
-            (m.refused_draws for m in members if m.refused_draws is not None), None
-        )
-        self.classes, self.n_outputs, self.calibration = (
-            classifiers.classes,
-            len(members),
-            classifiers.normalised,
-        )
+        refused_draws = (member.refused_draws for member in members)
+        self.refused_draws = next((error for error in refused_draws if error is not None), None)
+        self.classes = classifiers.classes
+        self.n_outputs = len(members)
+        self.calibration = classifiers.normalised
         self.encodings = sum(member.encodings for member in members)
-        stated = "\n".join(member.fingerprint for member in members)
-        self.fingerprint = hashlib.sha256(stated.encode()).hexdigest()
+        fingerprints = "\n".join(member.fingerprint for member in members)
+        self.fingerprint = hashlib.sha256(fingerprints.encode()).hexdigest()
         self._ends: NDArray[np.int64] | None = None  # of each member's trees
 
     @property
     def routes(self) -> Any:
-        """The routes of the first member, as all are alike."""
+        """Return the routes of the first member, as all are alike."""
         return self._members[0].routes
 
-    def coordinates(self, X: Any, n_threads: int = 1) -> NDArray[Any]:
-        """(n, T): the leaves, member after member."""
+    def coordinates(self, X: Any, n_threads: int = 1) -> LeafArray:
+        """Return the leaves of the rows, member after member, (n, T)."""
         return np.hstack([member.coordinates(X, n_threads) for member in self._members])
 
-    def leaves(self, X: Any) -> NDArray[Any]:
-        """(n, T), by the library's own account."""
+    def leaves(self, X: Any) -> LeafArray:
+        """Return the leaves that the library itself finds, (n, T)."""
         return np.hstack([member.leaves(X) for member in self._members])
 
     def assign(
@@ -245,15 +262,18 @@ class SideBySide(Defaults, GradientTrees):
     ) -> None:
         """Fill ``out`` (T, n) with the leaves."""
         assert self._ends is not None  # trees are read first
-        for member, part in zip(self._members, np.split(out, self._ends[:-1])):
-            member.assign(X, part, n_threads, backend)
+        for member, leaves in zip(self._members, np.split(out, self._ends[:-1])):
+            member.assign(X, leaves, n_threads, backend)
 
     def scores(self, X: Any) -> FloatArray:
-        """(n, K)."""
+        """Return the score of each member, (n, K)."""
         return np.hstack([member.scores(X) for member in self._members])
 
     def trees(self, rows: TrainingRows) -> list[BoostedFit]:
-        """Return the trees of all members; outputs do not see each other, so their iterations follow one another."""
+        """Return the trees of all members as one entry.
+
+        Outputs do not see each other, so the iterations of one member follow those of another.
+        """
         require_no_offsets(rows)
         fits = []
         for k, member in enumerate(self._members):
@@ -263,35 +283,31 @@ class SideBySide(Defaults, GradientTrees):
         self._require_alike(fits)
         return [_joined(fits, self._ends)]
 
-    def _require_alike(self, parts: list[BoostedFit]) -> None:
-        """Refuse members that differ in more than their trees, or have what belongs to one output alone."""
-        for name in _ALONE:
-            if any(getattr(part, name) is not None for part in parts):
+    def _require_alike(self, fits: list[BoostedFit]) -> None:
+        """Raise for members that differ in more than their trees.
+
+        Raise also for what belongs to one output alone.
+        """
+        for name in _OF_ONE_OUTPUT:
+            if any(getattr(fit, name) is not None for fit in fits):
                 raise self._classifiers.refuse(f"trees with {name}")
-        if not all(part.schedule.is_plain for part in parts):
+        if not all(fit.schedule.is_plain for fit in fits):
             raise self._classifiers.refuse(
                 "trees that are scaled again after later ones were fitted"
             )
-        first = parts[0]
-        for part in parts[1:]:
-            same = [getattr(part, name) == getattr(first, name) for name in _SAME]
-            same += [
-                np.array_equal(getattr(part, name), getattr(first, name)) for name in _SAME_ROWS
-            ]
-            same.append((part.base is None) == (first.base is None))
-            same.append((part.sampler is None) == (first.sampler is None))
-            if not all(same):
-                raise self._classifiers.refuse(
-                    "settings, or rows held out, that differ from output to output"
-                )
+        if not all(_are_alike(fits[0], fit) for fit in fits[1:]):
+            raise self._classifiers.refuse(
+                "settings, or rows held out, that differ from output to output"
+            )
 
     def causes(self, what: str) -> str:
-        """The most likely reasons for a disagreement."""
+        """Return the most likely reasons for a disagreement."""
         return self._members[0].causes(what)
 
 
-#: What belongs to the trees of one output; `GradientTrees.single_output_setting` knows the settings that lead to it.
-_ALONE = ("leaf_factors", "smoothing", "nodes", "chains", "columns", "placement", "ranks")
+#: What belongs to the trees of one output. `GradientTrees.single_output_setting` knows the settings
+#: that lead to it.
+_OF_ONE_OUTPUT = ("leaf_factors", "smoothing", "nodes", "chains", "columns", "placement", "ranks")
 _SAME = (
     "loss",
     "l1",
@@ -303,7 +319,7 @@ _SAME = (
     "no_derivative",
 )
 _SAME_ROWS = ("row_weights", "held_out", "recorded_by")
-_STACKED = (
+_CONCATENATED = (
     "n_leaves",
     "leaf_values",
     "leaf_counts",
@@ -313,7 +329,18 @@ _STACKED = (
     "base",
     "base_value",
 )
-_STACKED_BY_LEAF = ("steps", "printed_shift", "value_slack")
+_CONCATENATED_BY_LEAF = ("steps", "printed_shift", "value_slack")
+
+
+def _are_alike(first: BoostedFit, fit: BoostedFit) -> bool:
+    """Return whether two fits differ in nothing but their trees."""
+    has_same_settings = all(getattr(fit, name) == getattr(first, name) for name in _SAME)
+    has_same_rows = all(
+        np.array_equal(getattr(fit, name), getattr(first, name)) for name in _SAME_ROWS
+    )
+    has_same_base = (fit.base is None) == (first.base is None)
+    has_same_sampler = (fit.sampler is None) == (first.sampler is None)
+    return has_same_settings and has_same_rows and has_same_base and has_same_sampler
 
 
 class MemberSampler:
@@ -341,30 +368,29 @@ class MemberSampler:
         )
 
 
-def _joined(parts: list[BoostedFit], ends: NDArray[np.int64]) -> BoostedFit:
-    """Return the trees of all members, one member after the other, as one fit with an output for each."""
+def _joined(fits: list[BoostedFit], ends: NDArray[np.int64]) -> BoostedFit:
+    """Return the trees of all members, one after the other, as one fit with an output for each."""
 
-    def stacked(name: str) -> Any:
-        values = [getattr(part, name) for part in parts]
+    def concatenated(name: str) -> Any:
+        values = [getattr(fit, name) for fit in fits]
         return None if any(value is None for value in values) else np.concatenate(values)
 
-    def stacked_by_leaf(name: str) -> Any:
-        values = [np.broadcast_to(getattr(part, name), len(part.leaf_values)) for part in parts]
+    def concatenated_by_leaf(name: str) -> Any:
+        values = [np.broadcast_to(getattr(fit, name), len(fit.leaf_values)) for fit in fits]
         return np.concatenate(values)
 
-    samplers = [part.sampler for part in parts if part.sampler is not None]
-    first_rounds = np.cumsum([0, *(part.schedule.n_rounds for part in parts)])
+    samplers = [fit.sampler for fit in fits if fit.sampler is not None]
+    first_rounds = np.cumsum([0, *(fit.schedule.n_rounds for fit in fits)])
+    rounds = [fit.schedule.rounds + first for fit, first in zip(fits, first_rounds)]
     schedule = Schedule(
-        learning_rates=np.concatenate([part.learning_rates for part in parts]),
-        rounds=np.concatenate(
-            [part.schedule.rounds + first for part, first in zip(parts, first_rounds)]
-        ),
-        outputs=np.repeat(np.arange(len(parts)), np.diff(ends, prepend=0)),
+        learning_rates=np.concatenate([fit.learning_rates for fit in fits]),
+        rounds=np.concatenate(rounds),
+        outputs=np.repeat(np.arange(len(fits)), np.diff(ends, prepend=0)),
     )
     return replace(
-        parts[0],
-        **{name: stacked(name) for name in _STACKED},
-        **{name: stacked_by_leaf(name) for name in _STACKED_BY_LEAF},
+        fits[0],
+        **{name: concatenated(name) for name in _CONCATENATED},
+        **{name: concatenated_by_leaf(name) for name in _CONCATENATED_BY_LEAF},
         schedule=schedule,
         sampler=MemberSampler(samplers, ends) if samplers else None,
         explain_mismatch=None,

@@ -1,4 +1,8 @@
-"""scikit-learn's models of several others: voting, bagging, one model for each output, boosting after another model."""
+"""scikit-learn's models of several others.
+
+These are voting, stacking, bagging, calibrated ensembles, one model for each output, and boosting
+after another model.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from axil.adapters.contract import Kind, Model
 from axil.adapters.members import Member, ResidualModel, SumModel
@@ -35,31 +40,42 @@ from axil.arrays import FloatArray
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 from axil.inputs.copies import owned
 
-SAME = 1e-9  # of a row's chance to be drawn
+SAME_CHANCE = 1e-9  # relative difference of a row's chances to be drawn
+#: The ``widest`` of an init: float32 times the condition numbers of common tables.
+WIDEST_INIT = 1e-3
 Read = Callable[[Any], Model | None]  # from a model inside to its adapter, whatever its library
 
 
 def read(model: Any, inside: Read) -> SumModel | None:
-    """The adapter for such a model, None for any other object; ``inside`` reads the models that it consists of."""
+    """Return the adapter for such a model, None for any other object.
+
+    ``inside`` reads the models that it consists of.
+    """
     reader = reader_of(model, WRAPPERS)
     return None if reader is None else reader(model, inside)
 
 
+def _classes_of(model: Any) -> NDArray[Any] | None:
+    """Return the names of a model's classes; None for regressors."""
+    classes = getattr(model, "classes_", None)
+    return None if classes is None else owned(np.asarray(classes))
+
+
 def _voting(model: Any, inside: Read) -> SumModel:
-    """The mean of the members' predictions, or of their probabilities, by the weights."""
+    """Return the adapter of the weighted mean of the members' predictions, or probabilities."""
     require_soft_voting(model)
     members = _read_members(inside, voting_members(model))
-    classes, kept = getattr(model, "classes_", None), protected_copy(model)
-    predict = kept.predict if classes is None else kept.predict_proba
-    return SumModel(
-        predict, members, members[0].model, None if classes is None else owned(np.asarray(classes))
-    )
+    classes = _classes_of(model)
+    protected = protected_copy(model)
+    predict = protected.predict if classes is None else protected.predict_proba
+    return SumModel(predict, members, members[0].model, classes)
 
 
 def _stacking(model: Any, inside: Read) -> SumModel:
-    """The members' predictions times the coefficients of a linear last model, which are held fixed as splits are.
+    """Return the adapter of members whose predictions a linear last model combines.
 
-    Those were fitted to predictions of folds that cannot be drawn again, so they are read and not proven.
+    Its coefficients stay fixed, as splits do. They were fitted to predictions of folds that cannot
+    be drawn again, so they are read and not verified.
     """
     last = unwrapped(model.final_estimator_)
     coefficients = np.asarray(getattr(last, "coef_", np.zeros((0, 0))), dtype=np.float64)
@@ -68,7 +84,8 @@ def _stacking(model: Any, inside: Read) -> SumModel:
             "final_estimator",
             type(last).__name__,
             "predictions are no linear function of those of the models inside",
-            "Fit with a linear final_estimator, such as RidgeCV, the default; or explain a model inside (estimators_).",
+            "Fit with a linear final_estimator, such as RidgeCV, the default; or explain a model "
+            "inside (estimators_).",
             "(ii)",
         )
     if model.passthrough:
@@ -78,19 +95,13 @@ def _stacking(model: Any, inside: Read) -> SumModel:
             "the last model looks at the features as well, and what they add is not read",
             "Fit with passthrough=False.",
         )
-    used = [name for name, part in model.estimators if not is_dropped(part)]
-    members = [
-        Member(
-            name, _read(inside, estimator, f"named_estimators_[{name!r}]", "y"), float(coefficient)
-        )
-        for name, estimator, coefficient in zip(used, model.estimators_, coefficients, strict=True)
-    ]
-    return SumModel(
-        protected_copy(model).predict,
-        members,
-        members[0].model,
-        constant=float(np.ravel(last.intercept_)[0]),
-    )
+    names = [name for name, estimator in model.estimators if not is_dropped(estimator)]
+    members = []
+    for name, estimator, share in zip(names, model.estimators_, coefficients, strict=True):
+        adapter = _read(inside, estimator, f"named_estimators_[{name!r}]", "y")
+        members.append(Member(name, adapter, float(share)))
+    intercept = float(np.ravel(last.intercept_)[0])
+    return SumModel(protected_copy(model).predict, members, members[0].model, constant=intercept)
 
 
 def _each_output(model: Any, inside: Read) -> Any:
@@ -108,39 +119,51 @@ def _each_output(model: Any, inside: Read) -> Any:
 
 
 class BaggingModel(SumModel):
-    """Bagging, which from scikit-learn 1.8 on keeps the sample weights."""
+    """Bagging, which from scikit-learn 1.8 on stores the sample weights."""
 
-    kept_weights: FloatArray | None = None  #: (N,)
-    keeps_weights = False  #: whether rows were drawn in proportion to their weights, which have no other use then
+    stored_weights: FloatArray | None = None  #: (N,)
+    #: whether rows were drawn in proportion to their weights, which have no other use then
+    draws_by_weight = False
 
     def check_kept(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> None:
-        """Raise unless the weights are those that the rows were drawn by: nothing else would show it."""
-        kept = self.kept_weights
-        if not self.keeps_weights or (kept is None and (weights is None or np.ptp(weights) == 0)):
+        """Raise unless the weights are those that the rows were drawn by.
+
+        Nothing else would show it.
+        """
+        if not self.draws_by_weight:
             return
-        if kept is None:
-            raise InputError("This model was fitted without sample_weight: leave it out.")
+        if self.stored_weights is None:
+            if weights is not None and np.ptp(weights) != 0:
+                raise InputError("This model was fitted without sample_weight: leave it out.")
+            return
         if weights is None:
             raise InputError(
                 "The rows of this model's bags were drawn by sample_weight: pass the same."
             )
-        found, expected = weights / weights.sum(), kept / kept.sum()
-        for row in np.flatnonzero(~(np.abs(found - expected) <= SAME * expected))[:1]:
-            cause = "sample_weight is not what the fit was given: pass the same weights, in the order of the rows."
-            what = f"chance of training row {row} (from 0) to be drawn"
-            raise ExactnessError(what, float(found[row]), float(expected[row]), cause)
+        chances = weights / weights.sum()
+        expected = self.stored_weights / self.stored_weights.sum()
+        differs = ~(np.abs(chances - expected) <= SAME_CHANCE * expected)
+        for row in np.flatnonzero(differs)[:1]:
+            raise ExactnessError(
+                f"chance of training row {row} (from 0) to be drawn",
+                float(chances[row]),
+                float(expected[row]),
+                "sample_weight is not what the fit was given: pass the same weights, in the order "
+                "of the rows.",
+            )
 
 
 def _bagging(model: Any, inside: Read) -> SumModel:
-    """The mean of models fitted to rows and columns that were drawn."""
-    outer = SklearnAdapter(model)  # type: ignore[abstract]  # its columns alone are meant
-    classes = getattr(model, "classes_", None)
+    """Return the adapter of the mean of models fitted to rows and columns that were drawn."""
+    columns = SklearnAdapter(model)  # type: ignore[abstract]  # its columns alone are meant
+    classes = _classes_of(model)
     if classes is not None and not hasattr(model.estimators_[0], "predict_proba"):
         raise UnsupportedModelError(
             "estimator",
             type(model.estimators_[0]).__name__,
             "it has no probabilities, so its bags vote for classes",
-            "Bag classifiers that have predict_proba, or explain the models of estimators_ one by one.",
+            "Bag classifiers that have predict_proba, or explain the models of estimators_ one by "
+            "one.",
             "(ii)",
         )
     members = _read_members(inside, bagging_members(model))
@@ -152,44 +175,40 @@ def _bagging(model: Any, inside: Read) -> SumModel:
                 "one of its bags lacks some class, and axil reads such bags of trees alone",
                 "Fit with more rows in each bag, or explain the models of estimators_ one by one.",
             )
-    kept = protected_for_arrays(model)
-    predict = kept.predict if classes is None else kept.predict_proba
-    names, read = None if classes is None else owned(np.asarray(classes)), bagged_numbers
-    found = BaggingModel(predict, members, outer, names, read=read)
-    found.fitted_rows = int(model._n_samples)
+    protected = protected_for_arrays(model)
+    predict = protected.predict if classes is None else protected.predict_proba
+    whole = BaggingModel(predict, members, columns, classes, read=bagged_numbers)
+    whole.fitted_rows = int(model._n_samples)
     # From 1.8 on weights decide what is drawn, and nothing else.
-    found.keeps_weights = hasattr(model, "_sample_weight")
+    whole.draws_by_weight = hasattr(model, "_sample_weight")
     weights = getattr(model, "_sample_weight", None)
-    found.kept_weights = None if weights is None else owned(np.asarray(weights, dtype=np.float64))
-    return found
-
-
-WIDEST_INIT = (
-    1e-3  # of predictions of an init: float32 times the condition numbers of common tables
-)
+    if weights is not None:
+        whole.stored_weights = owned(np.asarray(weights, dtype=np.float64))
+    return whole
 
 
 def _after_init(model: Any, inside: Read) -> SumModel | None:
-    """Gradient boosting of what another model leaves over, both on rows in float32; None where it starts from a number."""
+    """Return the adapter of gradient boosting of what another model leaves over.
+
+    Both take rows in float32. None stands for boosting that starts from a number.
+    """
     if not fits_init(model):
         return None
     stages = StagesAfterInit(model)
-    first = _read(inside, model.init_, "init")
-    _allow_single_precision(first)
-    members, read = (
-        [Member("init", first), Member("the trees", stages)],
-        partial(numbers, dtype=np.float32),
-    )
-    found = ResidualModel(stages.whole, members, stages, read=read)
-    found.stages = stages
-    return found
+    initial = _read(inside, model.init_, "init")
+    _allow_single_precision(initial)
+    members = [Member("init", initial), Member("the trees", stages)]
+    read_rows = partial(numbers, dtype=np.float32)
+    whole = ResidualModel(stages.whole, members, stages, read=read_rows)
+    whole.stages = stages
+    return whole
 
 
 def _allow_single_precision(model: Any) -> None:
-    """Let a smoother, and smoothers inside a model, stay as far from the solution as float32 leaves an init.
+    """Let smoothers inside a model stay as far from the solution as float32 leaves an init.
 
-    scikit-learn always hands init its features in float32. The trees show other data: they are fitted to what init itself
-    predicts, in float64.
+    scikit-learn always hands init its features in float32. The trees show other data: they are
+    fitted to what init itself predicts, in float64.
     """
     if hasattr(model, "widest"):
         model.widest = WIDEST_INIT
@@ -198,7 +217,10 @@ def _allow_single_precision(model: Any) -> None:
 
 
 def _calibrated(model: Any, inside: Read) -> SumModel:
-    """The mean of calibrated classifiers, each fitted to all folds but its own."""
+    """Return the adapter of the mean of calibrated classifiers.
+
+    Each is fitted to all folds but its own.
+    """
     refuse(CALIBRATION, model)
     members = _read_members(inside, ensemble_members(model))
     return CalibratedEnsemble(model, members, members[0].model)
@@ -221,24 +243,23 @@ WRAPPERS: dict[str, Callable[[Any, Read], SumModel | None]] = {
 def _read_members(inside: Read, members: list[Member]) -> list[Member]:
     """Return the members with their adapters.
 
-    A member that axil cannot explain at all is told before one that only lacks exact weights.
+    The error for a member that axil cannot explain at all comes before the error for one that only
+    lacks exact weights.
     """
-    found = []
+    read_members = []
     without_weights: UnsupportedModelError | None = None
     for member in members:
         try:
-            found.append(
-                replace(
-                    member, model=_read(inside, member.model, member.name, takes_derivatives=True)
-                )
-            )
+            adapter = _read(inside, member.model, member.name, takes_derivatives=True)
         except UnsupportedModelError as error:
             if not error.derivative:
                 raise
             without_weights = without_weights or error
+        else:
+            read_members.append(replace(member, model=adapter))
     if without_weights is not None:
         raise without_weights
-    return found
+    return read_members
 
 
 def _read(
@@ -249,7 +270,7 @@ def _read(
     takes_derivatives: bool = False,
     takes_scores: bool = False,
 ) -> Model:
-    """Return the adapter of a model inside; what is refused says which.
+    """Return the adapter of a model inside; errors name it.
 
     Parameters
     ----------
@@ -264,57 +285,64 @@ def _read(
     takes_derivatives : bool
         Whether the whole is also explained by members without exact weights; see `parts`.
     takes_scores : bool
-        Whether boosted trees without exact weights are returned too, with the reason in ``not_exact``.
+        Whether boosted trees without exact weights are returned too, with the reason in
+        ``not_exact``.
     """
     try:
-        found = inside(estimator)
+        adapter = inside(estimator)
     except UnsupportedModelError as error:
         raise _error_of(error, name, targets, takes_derivatives) from None
-    if found is not None and found.not_exact is not None:
-        found.not_exact = _error_of(found.not_exact, name, targets, takes_derivatives)
-        if not takes_scores:
-            raise found.not_exact
-        return found
-    if found is None:
+    if adapter is None:
         raise UnsupportedModelError(
             name,
             type(estimator).__name__,
             "axil does not read this model, and a sum is exact only where all its members are",
             "Fit it with models that axil reads, or explain the others one by one (estimators_).",
         )
-    if getattr(found, "calibration", None) is not None:
+    if adapter.not_exact is not None:
+        adapter.not_exact = _error_of(adapter.not_exact, name, targets, takes_derivatives)
+        if not takes_scores:
+            raise adapter.not_exact
+        return adapter
+    if getattr(adapter, "calibration", None) is not None:
         raise UnsupportedModelError(
             name,
             type(estimator).__name__,
-            "its probabilities are calibrated by a curve, or divided by their sum, so a sum of them is not linear in the targets",
-            "Calibrate the whole: CalibratedClassifierCV(VotingClassifier(...), ensemble=False). Or explain it by itself.",
+            "its probabilities are calibrated by a curve, or divided by their sum, so a sum of "
+            "them is not linear in the targets",
+            "Calibrate the whole: CalibratedClassifierCV(VotingClassifier(...), ensemble=False). "
+            "Or explain it by itself.",
         )
-    if not found.scale.is_identity:
+    if not adapter.scale.is_identity:
         raise UnsupportedModelError(
             name,
             type(estimator).__name__,
-            "it transforms its targets, and a sum of predictions is not linear in targets on several scales",
-            "Transform the targets of the whole: TransformedTargetRegressor(VotingRegressor(...), ...).",
+            "it transforms its targets, and a sum of predictions is not linear in targets on "
+            "several scales",
+            "Transform the targets of the whole: "
+            "TransformedTargetRegressor(VotingRegressor(...), ...).",
         )
-    return found
+    return adapter
 
 
 def _error_of(
     error: UnsupportedModelError, name: str, targets: str, takes_derivatives: bool
 ) -> UnsupportedModelError:
     """Return the error of a model inside as one of the whole; for the parameters see `_read`."""
-    instead, derivative = error.instead, error.derivative and takes_derivatives
+    instead = error.instead
     if error.derivative and not takes_derivatives:
-        explained = (
-            f":\n    axil.Explainer(model.{name}, X, {targets})"
-            if targets
-            else ", on the rows of its own fit."
-        )
+        explained = ", on the rows of its own fit."
+        if targets:
+            explained = f":\n    axil.Explainer(model.{name}, X, {targets})"
         instead = (
-            "The sum of these members' predictions is not explained. Fit the whole with members that have exact weights, "
-            f"such as forests. Or explain {name} by itself{explained}"
+            "The sum of these members' predictions is not explained. Fit the whole with members "
+            f"that have exact weights, such as forests. Or explain {name} by itself{explained}"
         )
-    setting = f"{name}.{error.setting}"
     return UnsupportedModelError(
-        setting, error.value, error.reason, instead, error.condition, derivative
+        f"{name}.{error.setting}",
+        error.value,
+        error.reason,
+        instead,
+        error.condition,
+        error.derivative and takes_derivatives,
     )
