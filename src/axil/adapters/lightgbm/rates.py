@@ -23,34 +23,38 @@ NEGLIGIBLE = 1e-6  # of the largest leaf value: what rounding leaves of a base t
 def stated_rates(
     trees: Sequence[TreeText], settings: LightGBMSettings, n_outputs: int = 1
 ) -> FloatArray:
-    """(T,): the learning rate where it is one number, surely known; nan otherwise, and 0 for trees of one leaf."""
+    """Return the learning rate where it is one number, surely known, (T,); nan otherwise, and 0 for trees of one leaf."""
     printed = {tree.shrinkage for tree in trees[n_outputs:] if tree.n_leaves > 1}
     printed |= {tree.shrinkage for tree in trees[:n_outputs]} - {"1"}  # which a base hides
-    rate = np.nan  # a schedule: rates that print alike may still differ
     if not printed:
         printed = {settings.text("learning_rate")}
+    rate = np.nan  # a schedule: rates that print alike may still differ
     if len(printed) == 1:
-        rate, slack = settings.precisely("learning_rate", printed.pop())
-        rate = np.nan if slack else rate
-    return np.array([rate if tree.n_leaves > 1 else 0.0 for tree in trees])
+        stated, slack = settings.precisely("learning_rate", printed.pop())
+        if slack == 0:
+            rate = stated
+    has_split = np.array([tree.n_leaves > 1 for tree in trees])
+    return np.where(has_split, rate, 0.0)
 
 
-def hidden_rate(values: FloatArray, others: FloatArray, settings: LightGBMSettings) -> float:
-    """The rate of a first tree of leaf values (L,) for which LightGBM writes 1 (Tree::AddBias, include/LightGBM/tree.h).
+def hidden_rate(values: FloatArray, later_rates: FloatArray, settings: LightGBMSettings) -> float:
+    """Return the rate of a first tree for which LightGBM writes 1 (Tree::AddBias, include/LightGBM/tree.h).
 
-    Two leaves do not separate the rate from the targets, so it is taken for that of all ``others``; see `FIRST`. Else nan: to be
-    recovered.
+    Two leaves do not separate the rate from the targets, so it is taken for that of all later trees; see `FIRST`. Of more
+    leaves, with values (L,), it is nan: to be recovered.
     """
-    different = np.count_nonzero(
-        np.abs(values) > NEGLIGIBLE * np.abs(values).max()
-    )  # L1 may put some to zero
-    recoverable = different > 2 or bool(np.isnan(others).any())
-    return np.nan if recoverable else settings.precisely("learning_rate")[0]
+    sizes = np.abs(values)
+    n_values = np.count_nonzero(sizes > NEGLIGIBLE * sizes.max())  # L1 may put some to zero
+    if n_values > 2 or np.isnan(later_rates).any():
+        return np.nan
+    return settings.precisely("learning_rate")[0]
 
 
 def _first_alone(agree: BoolArray) -> str:
-    """Other targets would show in later trees as well."""
-    return "unknown for tree 0" if len(agree) > 1 and not agree[0] and agree[1:].all() else ""
+    """Return what is unknown where the first tree alone disagrees: other targets would show in later trees as well."""
+    if len(agree) < 2 or agree[0] or not agree[1:].all():
+        return ""
+    return "unknown for tree 0"
 
 
 #: Of models whose first rate was taken for that of the others, asked with the trees (T,) that agree with the data.
@@ -66,7 +70,7 @@ FIRST: tuple[Refusal[BoolArray], ...] = (
 
 
 def refitted_trees(trees: Sequence[TreeText], settings: LightGBMSettings, l2: float) -> BoostedFit:
-    """The trees of a refit with this lambda_l2."""
+    """Return the trees of a refit with this lambda_l2."""
     values = np.concatenate([tree.floats("leaf_value") for tree in trees])
     return BoostedFit(
         n_leaves=np.array([tree.n_leaves for tree in trees], dtype=np.int64),
@@ -81,21 +85,21 @@ def refitted_trees(trees: Sequence[TreeText], settings: LightGBMSettings, l2: fl
 
 
 def refit_rates(trees: Sequence[TreeText], settings: LightGBMSettings) -> tuple[FloatArray, float]:
-    """(T,) rates of a refit, and the error of its leaf values where digits of theirs are lost, relative to the largest.
+    """Return the rates of a refit, (T,), and the error of its leaf values where digits of rates are lost.
 
-    They are those in memory: of a first tree that held the base 1 (Tree::AddBias, include/LightGBM/tree.h), others as they
+    The error is relative to the largest leaf value.
+
+    The rates are those in memory: of a first tree that held the base 1 (Tree::AddBias, include/LightGBM/tree.h), others as they
     were set or, where the booster was loaded meanwhile, as printed. nan: these may differ, and the tree's leaves show it.
     """
-    values = [np.abs(tree.floats("leaf_value")) for tree in trees]
-    largest, rates, error = (
-        max(float(own.max()) for own in values) or 1.0,
-        np.ones(len(values)),
-        0.0,
-    )
-    for t, (own, tree) in enumerate(zip(values, trees)):
+    sizes = [np.abs(tree.floats("leaf_value")) for tree in trees]
+    largest = max(float(tree_sizes.max()) for tree_sizes in sizes) or 1.0
+    rates = np.ones(len(trees))
+    error = 0.0
+    for t, tree in enumerate(trees):
         rates[t], lost = settings.precisely("", tree.shrinkage)
-        if lost and np.count_nonzero(own > SHOWN * largest) > 2:
+        if lost and np.count_nonzero(sizes[t] > SHOWN * largest) > 2:
             rates[t] = np.nan
         elif lost:
-            error = max(error, lost / rates[t] * float(own.max()) / largest)
+            error = max(error, lost / rates[t] * float(sizes[t].max()) / largest)
     return rates, error

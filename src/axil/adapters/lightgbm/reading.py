@@ -23,15 +23,14 @@ class LightGBMReading:
 
     @property
     def subset_features(self) -> frozenset[int]:
-        """Categorical features whose splits group categories, with cat_l2, rather than split one from the rest.
+        """The categorical features whose splits group categories, with cat_l2, rather than split one from the rest.
 
         LightGBM splits one against the rest iff the feature has at most max_cat_to_onehot bins
         (src/treelearner/feature_histogram.cpp).
         """
-        most = self.settings.number("max_cat_to_onehot")
-        return frozenset(
-            feature for feature, bins in self.text.category_counts.items() if bins > most
-        )
+        most_bins = self.settings.number("max_cat_to_onehot")
+        counts = self.text.category_counts
+        return frozenset(feature for feature, n_bins in counts.items() if n_bins > most_bins)
 
     @property
     def splits_subsets(self) -> bool:
@@ -41,7 +40,7 @@ class LightGBMReading:
 
     @property
     def forest(self) -> bool:
-        """boosting="rf": predictions are averages over trees."""
+        """Whether predictions are averages over trees (boosting="rf")."""
         return "average_output" in self.text.header
 
     @property
@@ -51,7 +50,7 @@ class LightGBMReading:
 
     @property
     def machines(self) -> int:
-        """On how many machines it was trained; on several, leaves count rows by their weights, not one by one."""
+        """The number of machines that it was trained on; on several, leaves count rows by their weights, not one by one."""
         return int(self.settings.number("num_machines") or 1)
 
     @property
@@ -61,11 +60,12 @@ class LightGBMReading:
 
     @property
     def on_gpu(self) -> bool:
+        """Whether a GPU added up histograms."""
         return self.settings.text("device_type") in ("gpu", "cuda")
 
     @property
     def adds_in_single(self) -> bool:
-        """Whether a GPU added up histograms in float32."""
+        """Whether a GPU added up histograms in single precision."""
         return self.on_gpu and not self.settings.flag("gpu_use_dp")
 
     @property
@@ -76,19 +76,18 @@ class LightGBMReading:
     @property
     def monotone_signs(self) -> NDArray[np.int64]:
         """(features,): 1 where predictions must rise with a feature, -1 where they must fall, else 0."""
-        written = self.text.header.get("monotone_constraints") or self.settings.text(
-            "monotone_constraints"
-        )
         signs = np.zeros(self.text.n_features, dtype=np.int64)
         if self.cuda:  # which does not enforce them
             return signs
-        given = [int(sign) for sign in written.replace(",", " ").split()]
-        signs[: len(given)] = given
+        written = self.text.header.get("monotone_constraints")
+        written = written or self.settings.text("monotone_constraints")
+        first_signs = [int(sign) for sign in written.replace(",", " ").split()]
+        signs[: len(first_signs)] = first_signs
         return signs
 
     @property
     def monotone_method(self) -> str:
-        """How bounds are kept; LightGBM writes the method that it took, where it did not take the one it was given."""
+        """The method by which bounds are kept: the one that LightGBM took, where that is not the one it was given."""
         return self.settings.text("monotone_constraints_method") or "basic"
 
     @property
@@ -97,8 +96,8 @@ class LightGBMReading:
         return self.refit != "" and float(self.refit) == 0.0
 
     def beside(self, value: str, *names: str) -> str:
-        """A value with the first of these settings that the model has beside it; empty: it has none."""
-        special = {
+        """Return a value with the first of these settings that the model has beside it; empty: it has none."""
+        is_set = {
             "objective": self.ranked or self.cuts,
             "boosting=dart": self.dart,
             "boosting=rf": self.forest,
@@ -110,13 +109,13 @@ class LightGBMReading:
             "device_type": self.on_gpu,
             "device_type=cuda": self.cuda,
         }
-        has = (
-            name
-            for name in names
-            if (special[name] if name in special else self.settings.number(name) > 0)
-        )
-        shown = {"objective": f"objective={self.text.objective}"}
-        return next((f"{value} with {shown.get(name, name)}" for name in has), "")
+        for name in names:
+            has_setting = is_set[name] if name in is_set else self.settings.number(name) > 0
+            if has_setting and name == "objective":
+                return f"{value} with objective={self.text.objective}"
+            if has_setting:
+                return f"{value} with {name}"
+        return ""
 
     @property
     def ranked(self) -> bool:
@@ -135,28 +134,22 @@ class LightGBMReading:
 
     @property
     def dart(self) -> bool:
+        """Whether trees are dropped while it is trained (boosting="dart")."""
         return self.settings.text("boosting") == "dart"
 
     @property
     def bags(self) -> bool:
         """Whether each tree has rows drawn at random; the fractions of positive and negative rows are for classes only."""
-        return (
-            self.settings.number("bagging_fraction") < 1
-            and self.settings.number("bagging_freq") > 0
-        )
+        has_fraction = self.settings.number("bagging_fraction") < 1
+        return has_fraction and self.settings.number("bagging_freq") > 0
 
     @property
     def _bags_by_class(self) -> bool:
         """Whether rows of two classes are drawn with a fraction for each."""
-        fractions = [
-            self.settings.text(f"{name}_bagging_fraction") or "1" for name in ("pos", "neg")
-        ]
-        has_fractions = any(float(fraction) < 1 for fraction in fractions)
-        return (
-            has_fractions
-            and self.text.objective.startswith("binary")
-            and self.settings.number("bagging_freq") > 0
-        )
+        names = ("pos_bagging_fraction", "neg_bagging_fraction")
+        has_fractions = any(float(self.settings.text(name) or 1) < 1 for name in names)
+        has_two_classes = self.text.objective.startswith("binary")
+        return has_fractions and has_two_classes and self.settings.number("bagging_freq") > 0
 
     @property
     def goss(self) -> bool:
@@ -166,5 +159,6 @@ class LightGBMReading:
             return strategy in ("goss", "")
         if self.bags or self._bags_by_class:
             return False
-        split = [tree for tree in self.text.trees if tree.n_leaves > 1]
-        return len({int(tree.leaf_counts(0).sum()) for tree in split}) > 1
+        trees_with_splits = [tree for tree in self.text.trees if tree.n_leaves > 1]
+        row_counts = {int(tree.leaf_counts(0).sum()) for tree in trees_with_splits}
+        return len(row_counts) > 1

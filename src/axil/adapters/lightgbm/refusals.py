@@ -26,7 +26,7 @@ from axil.adapters.refusals import (
 EXACT_OBJECTIVES = ("regression", "regression sqrt", "huber", *PERCENTILES)  # "sqrt": with reg_sqrt
 _L2 = 'Fit with objective="regression" (squared error) instead.'
 
-_SMOOTH = {  # losses whose gradients are replayed: reason, condition
+_WITH_GRADIENTS = {  # losses whose gradients are replayed: reason, condition
     "fair": (DAMPED, "(ii)"),
     **dict.fromkeys(("poisson", "gamma", "tweedie"), (EXPONENTIAL, "(i)")),
     **dict.fromkeys(("binary", "multiclassova", "cross_entropy"), (LOGIT, "(i)")),
@@ -39,49 +39,52 @@ _OTHERS = {
 
 
 def _objective(model: LightGBMReading) -> list[str]:
+    """Return the name of the objective, without its options."""
     return model.text.objective.split()[:1]
 
 
 def _other_objective(model: LightGBMReading) -> str:
+    """Return the objective where leaf values are no sums or percentiles of its residuals."""
     name = model.text.objective
-    return (
-        "custom"
-        if not name or name.startswith(("none", "custom"))
-        else ""
-        if name in EXACT_OBJECTIVES
-        else name
-    )
+    if not name or name.startswith(("none", "custom")):
+        return "custom"
+    return "" if name in EXACT_OBJECTIVES else name
 
 
 def _changed_signs(model: LightGBMReading) -> str:
-    """Constraints of the last iterations that are not those of the first, which the header keeps."""
-    first, last = (
-        model.text.header.get("monotone_constraints", ""),
-        model.settings.text("monotone_constraints"),
-    )
-    same = first.split() == last.split(",") or (
-        not model.monotone_signs.any() and not last.strip("0,")
-    )
-    return (
-        f"{first.replace(' ', ',') or 'none'}, then {last or 'none'}" if last and not same else ""
-    )
+    """Return the constraints of first and last iterations where they differ; the header keeps those of the first."""
+    first = model.text.header.get("monotone_constraints", "")
+    last = model.settings.text("monotone_constraints")
+    are_none = not model.monotone_signs.any() and not last.strip("0,")
+    if not last or are_none or first.split() == last.split(","):
+        return ""
+    return f"{first.replace(' ', ',') or 'none'}, then {last}"
 
 
 def _missing_rightward(model: LightGBMReading) -> str:
-    # Such splits are searched from left to right, where advanced bounds are those of the first bin (feature_histogram.hpp).
+    """Return the method of constraints where its bounds depend on the order in which splits were searched.
+
+    Splits that send missing values to the right are searched from left to right, where advanced bounds are those of the first
+    bin (feature_histogram.hpp).
+    """
     if not model.monotone_signs.any() or model.monotone_method != "advanced":
         return ""
-    return (
-        "advanced with missing values"
-        if any(tree.sends_missing_right.any() for tree in model.text.trees)
-        else ""
-    )
+    if any(tree.sends_missing_right.any() for tree in model.text.trees):
+        return "advanced with missing values"
+    return ""
 
 
 def _linear_beside(model: LightGBMReading) -> str:
-    """The first setting beside which linear leaves are not replayed."""
-    boosting = "objective", "boosting=dart", "boosting=rf", "GOSS", "Booster.refit"
-    leaves = (
+    """Return the first setting beside which linear leaves are not replayed."""
+    if not model.linear:
+        return ""
+    return model.beside(
+        "True",
+        "objective",
+        "boosting=dart",
+        "boosting=rf",
+        "GOSS",
+        "Booster.refit",
         "monotone_constraints",
         "use_quantized_grad",
         "device_type",
@@ -89,23 +92,27 @@ def _linear_beside(model: LightGBMReading) -> str:
         "max_delta_step",
         "path_smooth",
     )
-    return model.beside("True", *boosting, *leaves) if model.linear else ""
 
 
 def _quantized(model: LightGBMReading) -> str:
-    renewed = model.settings.flag("quant_train_renew_leaf") or model.ranked
-    rounded = model.settings.flag("use_quantized_grad") and not renewed
-    return "True without quant_train_renew_leaf" if rounded else ""
+    """Return the setting by which residuals are rounded and leaves are not renewed."""
+    renews_leaves = model.settings.flag("quant_train_renew_leaf") or model.ranked
+    if renews_leaves or not model.settings.flag("use_quantized_grad"):
+        return ""
+    return "True without quant_train_renew_leaf"
 
 
 def _refit_beside(model: LightGBMReading) -> str:
-    """The first setting beside which a refit is not replayed.
+    """Return the first setting beside which a refit is not replayed.
 
     With path_smooth LightGBM takes the number of a parent for its value (FitByExistingTree,
     src/treelearner/serial_tree_learner.cpp); a refit knows neither drops nor averages of trees. lambda_l1 and max_delta_step
     would hide wrong targets: no inner values.
     """
-    others = (
+    if not model.refitted:
+        return ""
+    return model.beside(
+        model.refit,
         "path_smooth",
         "lambda_l1",
         "max_delta_step",
@@ -113,29 +120,39 @@ def _refit_beside(model: LightGBMReading) -> str:
         "boosting=dart",
         "boosting=rf",
     )
-    return model.beside(model.refit, *others) if model.refitted else ""
 
 
 def _wide_bins(model: LightGBMReading) -> str:
-    """Trees whose leaves do not add up to their root, by more than rows that are counted by weights are off."""
+    """Return max_bin where the leaves of a tree do not add up to its root, by more than counts by weights are off."""
     if not model.cuda or model.settings.number("max_bin") <= 255:
         return ""
     for tree in model.text.trees:
+        if tree.n_leaves == 1:
+            continue
         counts = tree.integers("leaf_count")
-        if tree.n_leaves > 1 and abs(
-            int(counts.sum()) - int(tree.integers("internal_count")[0])
-        ) > len(counts):
+        root_count = tree.integers("internal_count")[0]
+        if abs(int(counts.sum()) - int(root_count)) > len(counts):
             return f"{model.settings.text('max_bin')} with device_type=cuda"
     return ""
 
 
 def _forced(model: LightGBMReading) -> str:
-    # Forced splits ignore cat_l2 and smooth towards 0 (GatherInfoForThreshold, src/treelearner/feature_histogram.hpp).
-    odd = model.splits_subsets or model.settings.number("path_smooth") > 0
-    return model.settings.text("forcedsplits_filename") if odd else ""
+    """Return the file of forced splits where these are made in another way than the others.
+
+    They ignore cat_l2 and smooth towards 0 (GatherInfoForThreshold, src/treelearner/feature_histogram.hpp).
+    """
+    if model.splits_subsets or model.settings.number("path_smooth") > 0:
+        return model.settings.text("forcedsplits_filename")
+    return ""
 
 
-#: LightGBMSettings that change how leaves are made and are replayed exactly; those that only choose splits are not listed.
+def _several_trees(model: LightGBMReading) -> str:
+    """Return the number of trees of an iteration where there are several."""
+    number = model.text.header.get("num_tree_per_iteration", "1")
+    return "" if number == "1" else number
+
+
+#: Settings that change how leaves are made and are replayed exactly; those that only choose splits are not listed.
 EXACT = (
     "objective: regression under all its names (l2, mse, rmse, ...), reg_sqrt (weights are of the targets' roots)",
     "objective: quantile, regression_l1 and mape, bagging, GOSS and DART included: with the ranks of the rows held",
@@ -155,7 +172,7 @@ EXACT = (
 )
 
 REFUSALS: tuple[Refusal[LightGBMReading], ...] = (
-    *by_name("objective", _objective, _SMOOTH, _L2, derivative=True),
+    *by_name("objective", _objective, _WITH_GRADIENTS, _L2, derivative=True),
     *by_name("objective", _objective, _OTHERS, _L2),
     Refusal(
         "objective",
@@ -196,9 +213,7 @@ REFUSALS: tuple[Refusal[LightGBMReading], ...] = (
     ),
     Refusal(
         "num_tree_per_iteration",
-        lambda model: (
-            (number := model.text.header.get("num_tree_per_iteration", "1")) != "1" and number
-        ),
+        _several_trees,
         "axil expects one tree an iteration",
         "Fit one model per output.",
         linear_only=True,
@@ -336,22 +351,35 @@ _PERCENTILES = (
 
 
 def cause(model: LightGBMReading, what: str, digits_lost: bool) -> str:
-    """The most likely reasons for a disagreement in "counts", "weights" or "values", one per line."""
-    sampled = _SAMPLED if model.bags or model.goss else ()
+    """Return the most likely reasons for a disagreement in "counts", "weights" or "values", one per line."""
+    samples = model.bags or model.goss
     if what == "counts":
-        bundles = (_BUNDLES,) if model.settings.flag("enable_bundle") else ()
-        return "\n".join((*sampled[:1], OTHER_ROWS, OTHER_COLUMNS, *sampled[1:], *bundles))
-    if what == "weights":
-        return "\n".join((OTHER_WEIGHTS, *sampled))
-    apart = model.machines > 1 and model.settings.flag("boost_from_average")
-    machines = (_MACHINES.format(model.machines),) if apart else ()
-    single = (_SINGLE,) if model.adds_in_single else ()
-    turned = (
-        (_TURNED,)
-        if model.dart and any(float(tree.shrinkage) < 0 for tree in model.text.trees)
-        else ()
-    )
-    changed = (_PERCENTILES,) if model.ranked else ()
-    return "\n".join(
-        (*turned, *machines, *_VALUES, *([_DIGITS] if digits_lost else ()), *single, *changed)
-    )
+        reasons = [OTHER_ROWS, OTHER_COLUMNS]
+        if samples:
+            reasons = [_SAMPLED[0], *reasons, *_SAMPLED[1:]]
+        if model.settings.flag("enable_bundle"):
+            reasons.append(_BUNDLES)
+    elif what == "weights":
+        reasons = [OTHER_WEIGHTS]
+        if samples:
+            reasons.extend(_SAMPLED)
+    else:
+        reasons = _causes_of_values(model, digits_lost)
+    return "\n".join(reasons)
+
+
+def _causes_of_values(model: LightGBMReading, digits_lost: bool) -> list[str]:
+    """Return the most likely reasons for a disagreement in leaf values."""
+    reasons = []
+    if model.dart and any(float(tree.shrinkage) < 0 for tree in model.text.trees):
+        reasons.append(_TURNED)
+    if model.machines > 1 and model.settings.flag("boost_from_average"):
+        reasons.append(_MACHINES.format(model.machines))
+    reasons.extend(_VALUES)
+    if digits_lost:
+        reasons.append(_DIGITS)
+    if model.adds_in_single:
+        reasons.append(_SINGLE)
+    if model.ranked:
+        reasons.append(_PERCENTILES)
+    return reasons

@@ -14,28 +14,29 @@ from axil.structure.leaves import LeafFit
 
 
 def write(model: Any, fits: list[LeafFit]) -> Any:
-    """A model of the same class with these leaves; the model itself is not touched."""
+    """Return a model of the same class with these leaves; the model itself is not touched."""
     booster = getattr(model, "booster_", model)
-    made = type(booster)(model_str=_text(booster, fits))
-    made.params = copy.deepcopy(booster.params)
-    made.best_iteration, made.best_score = booster.best_iteration, copy.deepcopy(booster.best_score)
-    made.pandas_categorical = booster.pandas_categorical
-    if booster is model:
-        if hasattr(
-            model, "classes_"
-        ):  # names of classes that were given to a booster, which keeps none
-            made.classes_ = model.classes_
-        return made
-    written = copy.copy(model)
-    written._Booster = made
-    return written
+    refitted = type(booster)(model_str=_text(booster, fits))
+    refitted.params = copy.deepcopy(booster.params)
+    refitted.best_iteration = booster.best_iteration
+    refitted.best_score = copy.deepcopy(booster.best_score)
+    refitted.pandas_categorical = booster.pandas_categorical
+    if booster is not model:
+        estimator = copy.copy(model)
+        estimator._Booster = refitted
+        return estimator
+    if hasattr(model, "classes_"):  # names that were given to a booster, which keeps none
+        refitted.classes_ = model.classes_
+    return refitted
 
 
 def _text(booster: Any, fits: list[LeafFit]) -> str:
+    """Return the text of the model with these leaves."""
     text: str = booster.model_to_string(num_iteration=max(int(booster.best_iteration), 0) or -1)
     forest, _, rest = text.partition("\nend of trees")
     head, *blocks = forest.split("\nTree=")
-    trees, averages = parse(text).trees, "average_output" in head.splitlines()
+    trees = parse(text).trees
+    averages = "average_output" in head.splitlines()
     for fit in fits:
         for t, place in enumerate(fit.columns):
             blocks[place] = _block(blocks[place], trees[place], fit, t, averages)
@@ -45,45 +46,61 @@ def _text(booster: Any, fits: list[LeafFit]) -> str:
 
 
 def _block(block: str, tree: TreeText, fit: LeafFit, t: int, averages: bool) -> str:
-    """The lines of one tree with other values."""
-    n, rate = tree.n_leaves, float(fit.rates[t])
-    if averages and rate:  # else a tree of no split in the first iteration, which says nothing
+    """Return the lines of one tree with other values.
+
+    Parameters
+    ----------
+    block : str
+        The lines as they are.
+    tree : TreeText
+        The same lines, taken apart.
+    fit : LeafFit
+        The leaves that were fitted again.
+    t : int
+        The number of the tree in the fit.
+    averages : bool
+        Whether predictions are averages over trees.
+    """
+    n_leaves = tree.n_leaves
+    n_splits = n_leaves - 1
+    children = np.full((2 * n_leaves - 1, 2), -1)
+    if n_splits:
+        children[:n_splits] = tree.children
+    nodes = fit.nodes(t, children, np.arange(n_splits, 2 * n_leaves - 1))
+    rate = float(fit.rates[t])
+    if averages and rate:  # a rate of 0 is that of a first tree without a split, which says nothing
         rate = 1.0
-    children = np.full((2 * n - 1, 2), -1)
-    children[: n - 1] = tree.children if n > 1 else children[:0]
-    nodes = fit.nodes(t, children, np.arange(n - 1, 2 * n - 1))
-    values = rate * nodes.values[:, 0]
-    begun, share = fit.begins(t), fit.share
-    if averages:  # by all trees with a split, not by the first alone
-        share = 1.0
-        begun = None
-        if n > 1:
-            begun = 0 if fit.outputs is None else int(fit.outputs[t])
-    if fit.estimated and begun is not None:
-        values = values + share * fit.base[begun]
-    splits, leaves = slice(0, n - 1), slice(n - 1, None)
+    base = _base_in_values(fit, t, n_splits > 0, averages)
+    values = rate * nodes.values[:, 0] + base
     hessians = np.where(nodes.counts == 0, nodes.positive(nodes.hessians), nodes.hessians)
     counts = nodes.counts.copy()
-    counts[leaves] = np.maximum(
-        counts[leaves], 1
-    )  # LightGBM divides by them for Shapley values; see `TreeText.leaf_counts`
-    for split in range(n - 2, -1, -1):
+    # LightGBM divides by the counts of leaves for Shapley values; see `TreeText.leaf_counts`.
+    counts[n_splits:] = np.maximum(counts[n_splits:], 1)
+    for split in reversed(range(n_splits)):
         counts[split] = counts[children[split]].sum()
-    lines = {
-        "leaf_value": map(repr, values[leaves].tolist()),
-        "leaf_weight": map(repr, hessians[leaves].tolist()),
-        "leaf_count": map(str, counts[leaves].tolist()),
-        "internal_value": map(repr, values[splits].tolist()),
-        "internal_weight": map(repr, hessians[splits].tolist()),
-        "internal_count": map(str, counts[splits].tolist()),
-    }
-    for key, numbers in lines.items():
-        block = _put(block, key, numbers)
-    folded = fit.estimated and begun is not None and not averages and n > 1 and fit.share == 1
-    return _put(block, "shrinkage", ["1"]) if folded else block
+    for kind, rows in (("leaf", slice(n_splits, None)), ("internal", slice(0, n_splits))):
+        block = _put(block, f"{kind}_value", map(repr, values[rows].tolist()))
+        block = _put(block, f"{kind}_weight", map(repr, hessians[rows].tolist()))
+        block = _put(block, f"{kind}_count", map(str, counts[rows].tolist()))
+    begins = fit.begins(t) is not None
+    if fit.estimated and begins and not averages and n_splits and fit.share == 1:
+        return _put(block, "shrinkage", ["1"])
+    return block
+
+
+def _base_in_values(fit: LeafFit, t: int, has_split: bool, averages: bool) -> float:
+    """Return the base that the leaf values of a tree hold: of the first one, in forests of all that split."""
+    if not fit.estimated:
+        return 0.0
+    if averages:
+        if not has_split:
+            return 0.0
+        return float(fit.base[0 if fit.outputs is None else int(fit.outputs[t])])
+    output = fit.begins(t)
+    return 0.0 if output is None else float(fit.share * fit.base[output])
 
 
 def _put(block: str, key: str, numbers: Iterable[str]) -> str:
-    """The block with these numbers under a key that it has."""
+    """Return the block with these numbers under a key that it has."""
     line = f"{key}={' '.join(numbers)}"
     return re.sub(rf"(?m)^{key}=.*$", lambda _: line, block, count=1)
