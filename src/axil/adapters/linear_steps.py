@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.arrays import BoolArray, FloatArray
+from axil.arrays import BoolArray, FloatArray, LeafArray
 from axil.kernels.cpu import product
 
 
@@ -24,26 +24,27 @@ class LinearTree:
     """One tree: P coefficients of its L leaves, each leaf's own value for rows that lack a feature among them."""
 
     features: Any  #: B, sparse (N, P): what the fit multiplied the coefficients by
-    leaf: NDArray[np.integer[Any]]  #: (N,)
+    leaf: LeafArray  #: (N,)
     weights: FloatArray  #: (N,) weight * draw
     complete: BoolArray  #: (N,) rows that take part in the regression of their leaf
     values: NDArray[np.int64]  #: (L,) which coefficients are the leaves' values
     inverse: Any  #: sparse (P, P): from sums over the rows to coefficients, the rate included
-    steady: FloatArray  #: (L,) the smallest eigenvalue of each leaf's regression, relative to the largest
+    #: (L,) the smallest eigenvalue of each leaf's regression, relative to the largest
+    steady: FloatArray
 
     def solved(self, residuals: FloatArray) -> FloatArray:
-        """(P, S): the coefficients that residuals (N, S) lead to."""
+        """Return the coefficients that residuals (N, S) lead to, (P, S)."""
         weighted = self.weights[:, None] * residuals
         sums = self.features.T @ (self.complete[:, None] * weighted)
-        for column, own in zip(sums.T, weighted.T):
-            column[self.values] = np.bincount(self.leaf, own, len(self.values))
+        for coefficients, column in zip(sums.T, weighted.T):
+            coefficients[self.values] = np.bincount(self.leaf, column, len(self.values))
         return np.asarray(self.inverse @ sums)
 
     def pulled(self, u: FloatArray) -> FloatArray:
-        """(N, S): the transpose of `solved`, for u (P, S)."""
-        back = self.inverse.T @ u
-        found = self.complete[:, None] * (self.features @ back) + back[self.values][self.leaf]
-        return np.asarray(self.weights[:, None] * found)
+        """Return the transpose of `solved` times u (P, S), (N, S)."""
+        sums = self.inverse.T @ u
+        by_features = self.complete[:, None] * (self.features @ sums)
+        return np.asarray(self.weights[:, None] * (by_features + sums[self.values][self.leaf]))
 
 
 @dataclass(frozen=True)
@@ -62,20 +63,22 @@ class LinearSteps:
         return TransposedSteps(self)
 
     def places(self) -> Iterator[tuple[LinearTree, slice]]:
-        """Each tree with the places of its coefficients."""
+        """Return each tree with the places of its coefficients."""
         first = 1
         for tree in self.trees:
-            yield tree, slice(first, first := first + tree.inverse.shape[0])
+            last = first + tree.inverse.shape[0]
+            yield tree, slice(first, last)
+            first = last
 
     def __matmul__(self, v: FloatArray) -> FloatArray:
-        """(P, S): the coefficients that vectors (N, S) in the place of the targets lead to."""
-        found = np.empty((self.shape[0], v.shape[1]))
-        found[0] = product(self.start[None], v)[0]
-        left = v - found[0]
-        for tree, own in self.places():
-            found[own] = tree.solved(left)
-            left -= tree.features @ found[own]
-        return found
+        """Return the coefficients that vectors (N, S) in the place of the targets lead to, (P, S)."""
+        coefficients = np.empty((self.shape[0], v.shape[1]))
+        coefficients[0] = product(self.start[None], v)[0]
+        residuals = v - coefficients[0]
+        for tree, places in self.places():
+            coefficients[places] = tree.solved(residuals)
+            residuals -= tree.features @ coefficients[places]
+        return coefficients
 
 
 @dataclass(frozen=True)
@@ -85,9 +88,9 @@ class TransposedSteps:
     steps: LinearSteps
 
     def __matmul__(self, u: FloatArray) -> FloatArray:
-        """(N, S): the weights of the targets in ``u' coefficients``, for u (P, S)."""
-        found = np.zeros((self.steps.shape[1], u.shape[1]))
-        for tree, own in reversed(list(self.steps.places())):
-            found += tree.pulled(u[own] - tree.features.T @ found)
-        at_start = u[:1] - product(np.ones((1, len(found))), found)
-        return np.asarray(found + self.steps.start[:, None] * at_start)
+        """Return the weights of the targets in ``u' coefficients``, for u (P, S): (N, S)."""
+        weights = np.zeros((self.steps.shape[1], u.shape[1]))
+        for tree, places in reversed(list(self.steps.places())):
+            weights += tree.pulled(u[places] - tree.features.T @ weights)
+        at_start = u[:1] - product(np.ones((1, len(weights))), weights)
+        return np.asarray(weights + self.steps.start[:, None] * at_start)

@@ -19,11 +19,12 @@ from scipy import sparse
 from axil.adapters.boosted_fit import RowGradients
 from axil.adapters.contract import FittedSmoother, SmootherModel, Totals, TreeModel
 from axil.adapters.lightgbm.adapter import LightGBMAdapter
+from axil.adapters.lightgbm.draw_replay import LeafEvidence
 from axil.adapters.lightgbm.rates import stated_rates
 from axil.adapters.lightgbm.reading import LightGBMReading
 from axil.adapters.lightgbm.text import CATEGORICAL, TreeText
 from axil.adapters.linear_steps import LinearSteps, LinearTree
-from axil.arrays import FloatArray
+from axil.arrays import FloatArray, LeafArray
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 from axil.machine.threads import one_blas_thread
 
@@ -39,11 +40,11 @@ class LinearLeaf:
     """One leaf of the model."""
 
     branch: NDArray[np.int64]  #: features on its branch that are numbers
-    columns: NDArray[
-        np.int64
-    ]  #: features that it has coefficients of; the last column of all, of ones, where it has a constant
+    #: features that it has coefficients of; the last column of all, of ones, where it has a constant
+    columns: NDArray[np.int64]
     coefficients: FloatArray  #: of these
-    first: int  #: the place of these coefficients in its tree, after which comes that of its value
+    #: the place of these coefficients in its tree, after which comes that of its value
+    first: int
     value: float
     plain: bool  #: whether it has its value for all rows
 
@@ -52,38 +53,54 @@ class LinearLeaf:
         """The place of its value."""
         return self.first + len(self.columns)
 
+    @property
+    def stated(self) -> FloatArray:
+        """Its coefficients and its value."""
+        return np.append(self.coefficients, self.value)
+
 
 def leaves_of(tree: TreeText, n_features: int) -> list[LinearLeaf]:
-    """The leaves of a tree."""
-    n, values = tree.n_leaves, tree.floats("leaf_value")
-    constants = tree.floats("leaf_const") if tree.is_linear else values
-    ends = np.cumsum(
-        tree.integers("num_features") if tree.is_linear else np.zeros(n, dtype=np.int64)
-    )[:-1]
-    columns, slopes = (
-        np.split(part, ends) for part in (tree.integers("leaf_features"), tree.floats("leaf_coeff"))
-    )
-    above: list[frozenset[int]] = [frozenset()] * (2 * n - 1)
-    if n > 1:
-        number = (tree.integers("decision_type") & CATEGORICAL) == 0
-        for split, (feature, children) in enumerate(
-            zip(tree.integers("split_feature").tolist(), tree.children)
-        ):
+    """Return the leaves of a tree of a model with this number of features."""
+    values = tree.floats("leaf_value")
+    constants = values
+    n_slopes = np.zeros(tree.n_leaves, dtype=np.int64)
+    if tree.is_linear:
+        constants = tree.floats("leaf_const")
+        n_slopes = tree.integers("num_features")
+    ends = np.cumsum(n_slopes)[:-1]
+    features_of_leaves = np.split(tree.integers("leaf_features"), ends)
+    slopes_of_leaves = np.split(tree.floats("leaf_coeff"), ends)
+    branches = _branches(tree)
+    leaves: list[LinearLeaf] = []
+    first = 0
+    for number, (features, slopes) in enumerate(zip(features_of_leaves, slopes_of_leaves)):
+        constant = constants[number]
+        is_plain = len(features) == 0 and constant == values[number]
+        columns = features.astype(np.int64)
+        coefficients = slopes
+        if not is_plain and constant != 0.0:
+            columns = np.append(columns, n_features)
+            coefficients = np.append(coefficients, constant)
+        value = float(values[number])
+        leaves.append(LinearLeaf(branches[number], columns, coefficients, first, value, is_plain))
+        first = leaves[-1].place + 1
+    return leaves
+
+
+def _branches(tree: TreeText) -> list[NDArray[np.int64]]:
+    """Return the features that are numbers and on the branch of each leaf."""
+    n_leaves = tree.n_leaves
+    above: list[frozenset[int]] = [frozenset()] * (2 * n_leaves - 1)
+    if n_leaves > 1:
+        features = tree.integers("split_feature").tolist()
+        is_number = (tree.integers("decision_type") & CATEGORICAL) == 0
+        for split, children in enumerate(tree.children):
+            below = above[split]
+            if is_number[split]:
+                below = below | {features[split]}
             for child in children:
-                above[child] = above[split] | ({feature} if number[split] else frozenset())
-    found: list[LinearLeaf] = []
-    for leaf, (own, slope, constant, value) in enumerate(zip(columns, slopes, constants, values)):
-        plain = not len(own) and constant == value
-        one = [] if plain or constant == 0.0 else [constant]
-        first, branch = (
-            found[-1].place + 1 if found else 0,
-            np.array(sorted(above[n - 1 + leaf]), dtype=np.int64),
-        )
-        with_one = np.append(own, [n_features] * len(one)).astype(np.int64)
-        found.append(
-            LinearLeaf(branch, with_one, np.append(slope, one), first, float(value), plain)
-        )
-    return found
+                above[child] = below
+    return [np.array(sorted(features), dtype=np.int64) for features in above[n_leaves - 1 :]]
 
 
 class LinearLightGBM(SmootherModel, LightGBMAdapter):
@@ -94,9 +111,8 @@ class LinearLightGBM(SmootherModel, LightGBMAdapter):
         self._leaves = [leaves_of(tree, self.n_features) for tree in self._trees]
         self._rates = stated_rates(self._trees, self._settings)
         self._penalty = self._settings.precisely("linear_lambda")[0]
-        self._compared: tuple[Any, FloatArray | None, LinearSteps] | None = (
-            None  # for `smoother`, which is asked next
-        )
+        # The rows and weights of the last comparison, and its steps: `smoother` is asked next.
+        self._compared: tuple[Any, FloatArray | None, LinearSteps] | None = None
         if self._trees[0].n_leaves > 1 and self._trees[0].shrinkage == "1":  # which hides a base
             self._rates[0] = self._settings.precisely("learning_rate")[0]
         if np.isnan(self._rates).any():
@@ -108,7 +124,7 @@ class LinearLightGBM(SmootherModel, LightGBMAdapter):
             )
 
     def _table(self, X: Any) -> FloatArray:
-        """(n, features + 1): the numbers, and ones."""
+        """Return the numbers, and ones: (n, features + 1)."""
         table = self.table(X)
         if table is None:
             raise InputError(
@@ -117,17 +133,20 @@ class LinearLightGBM(SmootherModel, LightGBMAdapter):
         return np.column_stack([table, np.ones(len(table))]).astype(np.float64, copy=False)
 
     def coordinates(self, X: Any, n_threads: int = 1) -> Any:
-        """Sparse (n, P): what predictions multiply the coefficients by."""
-        leaves, table = TreeModel.coordinates(self, X, n_threads), self._table(X)
-        parts = [_features(own, leaf, table) for own, leaf in zip(self._leaves, leaves.T)]
-        return sparse.hstack([sparse.csr_array(np.ones((len(table), 1))), *parts], format="csr")
+        """Return what predictions multiply the coefficients by, sparse (n, P)."""
+        leaf_numbers = TreeModel.coordinates(self, X, n_threads).T
+        table = self._table(X)
+        ones = sparse.csr_array(np.ones((len(table), 1)))
+        features = [_features(*tree, table) for tree in zip(self._leaves, leaf_numbers)]
+        return sparse.hstack([ones, *features], format="csr")
 
     def smoother(self, X: Any, weights: FloatArray | None) -> FittedSmoother:
-        """Coefficients from the targets, tree after tree."""
-        compared, self._compared = self._compared, None
-        if compared is None or compared[0] is not X or compared[1] is not weights:
-            return FittedSmoother(self.coordinates(X), self._steps(X, weights, None))
-        return FittedSmoother(self.coordinates(X), compared[2])
+        """Return the map from targets to coefficients, tree after tree."""
+        compared = self._compared
+        self._compared = None
+        if compared is not None and compared[0] is X and compared[1] is weights:
+            return FittedSmoother(self.coordinates(X), compared[2])
+        return FittedSmoother(self.coordinates(X), self._steps(X, weights, None))
 
     def check_kept(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> None:
         """Compare every leaf with the model: its rows, their weight, its value and what its coefficients add to predictions."""
@@ -135,115 +154,128 @@ class LinearLightGBM(SmootherModel, LightGBMAdapter):
 
     @one_blas_thread()
     def _steps(self, X: Any, weights: FloatArray | None, targets: FloatArray | None) -> LinearSteps:
-        """The map, on a walk through the fit; with targets, every leaf is compared with the model."""
-        leaves, table = (
-            TreeModel.coordinates(self, X).T,
-            self._table(X).astype(np.float32).astype(np.float64),
-        )
-        given = np.zeros((len(table), 1)) if targets is None else targets
-        totals = Totals.of(given, weights, None)
+        """Return the map, from a walk through the fit; with targets, every leaf is compared with the model."""
+        leaf_numbers = TreeModel.coordinates(self, X).T
+        table = self._table(X).astype(np.float32).astype(np.float64)
+        n_rows = len(table)
+        walked_targets = np.zeros((n_rows, 1)) if targets is None else targets
+        totals = Totals.of(walked_targets, weights, None)
         base = self._base(float(totals.means[0]), totals, None)
-        stated = [
-            np.concatenate([np.append(leaf.coefficients, leaf.value) for leaf in own])
-            for own in self._leaves
+        stated = [np.concatenate([leaf.stated for leaf in leaves]) for leaves in self._leaves]
+        stated[0][_places(self._leaves[0])] -= base.hidden
+        sampler = self._sampler(self._stated_evidence(stated, n_rows, weights, targets), n_rows)
+        row_weights = np.ones(n_rows) if weights is None else weights
+        scores = np.full(walked_targets.shape, base.value)
+        trees = []
+        for t, leaf in enumerate(leaf_numbers):
+            residuals = (walked_targets - scores).astype(np.float32).astype(np.float64)
+            draws: NDArray[Any] = np.ones(n_rows)
+            if sampler is not None:
+                (draws,) = sampler.draw(range(t, t + 1), leaf[None], RowGradients(residuals))
+            counts = np.bincount(leaf, draws, self._n_leaves[t])
+            self._compare("count", counts, self._trees[t].leaf_counts(n_rows), 0.0, t)
+            tree = self._tree(t, leaf, table, row_weights * draws)
+            if targets is not None and self._n_leaves[t] > 1:
+                rounded = _rounded(residuals, weights)
+                self._compare_coefficients(t, tree, rounded, stated[t], totals)
+            trees.append(tree)
+            scores += tree.features @ stated[t][:, None]
+        # A first tree without a split holds the mean in any case.
+        if self._settings.flag("boost_from_average") or self._n_leaves[0] == 1:
+            return LinearSteps(row_weights / row_weights.sum(), trees)
+        return LinearSteps(np.zeros(n_rows), trees)
+
+    def _stated_evidence(
+        self,
+        stated: list[FloatArray],
+        n_rows: int,
+        weights: FloatArray | None,
+        targets: FloatArray | None,
+    ) -> LeafEvidence:
+        """Return the evidence of leaf values, from the coefficients that the model states for each tree."""
+        values = [
+            coefficients[_places(leaves)] for coefficients, leaves in zip(stated, self._leaves)
         ]
-        stated[0][[leaf.place for leaf in self._leaves[0]]] -= base.hidden
-        evidence = replace(
-            self._evidence(len(table), weights),
-            values=np.concatenate(
-                [each[[leaf.place for leaf in own]] for each, own in zip(stated, self._leaves)]
-            ),
+        return replace(
+            self._evidence(n_rows, weights),
+            values=np.concatenate(values),
             rates=self._rates,
             counts_alone=targets is None,
         )
-        sampler, counted = (
-            self._sampler(evidence, len(table)),
-            np.ones(len(table)) if weights is None else weights,
-        )
-        score, trees = np.full(given.shape, base.value), []
-        for t, leaf in enumerate(leaves):
-            left = (given - score).astype(np.float32).astype(np.float64)
-            drawn = np.ones(len(leaf))
-            if sampler is not None:
-                (drawn,) = sampler.draw(range(t, t + 1), leaf[None], RowGradients(left))
-            self._compare(
-                "count",
-                np.bincount(leaf, drawn, self._n_leaves[t]),
-                self._trees[t].leaf_counts(len(leaf)),
-                0.0,
-                t,
-            )
-            trees.append(self._tree(t, leaf, table, counted * drawn))
-            if targets is not None and self._n_leaves[t] > 1:
-                self._compare_coefficients(t, trees[t], _rounded(left, weights), stated[t], totals)
-            score += trees[t].features @ stated[t][:, None]
-        # A first tree without a split holds the mean in any case.
-        from_mean = self._settings.flag("boost_from_average") or self._n_leaves[0] == 1
-        return LinearSteps(counted / counted.sum() if from_mean else np.zeros(len(counted)), trees)
 
-    def _tree(
-        self, t: int, leaf: NDArray[np.integer[Any]], table: FloatArray, weights: FloatArray
-    ) -> LinearTree:
-        """One tree with its regressions."""
-        own, rate = self._leaves[t], float(self._rates[t])
-        total = (
-            np.bincount(leaf, weights, len(own))
-            + self._rule.denominators(self._trees[t])[len(own) - 1 :]
-        )
-        complete = ~np.array([each.plain for each in own])[leaf]
-        order, steady = np.argsort(leaf, kind="stable"), np.ones(len(own))
+    def _tree(self, t: int, leaf: LeafArray, table: FloatArray, weights: FloatArray) -> LinearTree:
+        """Return one tree with its regressions, from the leaf of each row (N,) and its weight (N,)."""
+        leaves = self._leaves[t]
+        n_leaves = len(leaves)
+        rate = float(self._rates[t])
+        totals = np.bincount(leaf, weights, n_leaves)
+        totals = totals + self._rule.denominators(self._trees[t])[n_leaves - 1 :]
+        is_complete = ~np.array([linear_leaf.plain for linear_leaf in leaves])[leaf]
+        steady = np.ones(n_leaves)
+        order = np.argsort(leaf, kind="stable")
+        rows_of_leaves = np.split(order, np.cumsum(np.bincount(leaf, minlength=n_leaves))[:-1])
         blocks: list[FloatArray] = []
-        for each, rows in enumerate(
-            np.split(order, np.cumsum(np.bincount(leaf, minlength=len(own)))[:-1])
-        ):
-            about = own[each]
-            complete[rows] &= ~np.isnan(table[np.ix_(rows, about.branch)]).any(axis=1)
-            rows = rows[complete[rows]]
-            basis = table[np.ix_(rows, about.columns)]
-            penalty = np.where(about.columns < self.n_features, self._penalty, 0.0)
-            made, steady[each] = _inverse(
-                (basis * weights[rows, None]).T @ basis + np.diag(penalty)
-            )
-            if steady[each] < SINGULAR:
-                raise self._rounded_leaf(each, t)
-            block = np.zeros((len(made) + 1, len(made) + 1))
-            block[:-1, :-1], block[-1, -1] = (
-                rate * made,
-                rate / total[each] if total[each] > 0 else 0.0,
-            )
+        for number, rows in enumerate(rows_of_leaves):
+            linear_leaf = leaves[number]
+            is_complete[rows] &= ~np.isnan(table[np.ix_(rows, linear_leaf.branch)]).any(axis=1)
+            rows = rows[is_complete[rows]]
+            basis = table[np.ix_(rows, linear_leaf.columns)]
+            penalty = np.where(linear_leaf.columns < self.n_features, self._penalty, 0.0)
+            matrix = (basis * weights[rows, None]).T @ basis + np.diag(penalty)
+            inverse, steady[number] = _inverse(matrix)
+            if steady[number] < SINGULAR:
+                raise self._rounded_leaf(number, t)
+            block = np.zeros((len(inverse) + 1, len(inverse) + 1))
+            block[:-1, :-1] = rate * inverse
+            if totals[number] > 0:
+                block[-1, -1] = rate / totals[number]
             blocks.append(block)
-        places = np.array([each.place for each in own])
-        inverse = sparse.csr_array(sparse.block_diag(blocks, format="csr"))
         return LinearTree(
-            _features(own, leaf, table), leaf, weights, complete, places, inverse, steady
+            features=_features(leaves, leaf, table),
+            leaf=leaf,
+            weights=weights,
+            complete=is_complete,
+            values=_places(leaves),
+            inverse=sparse.csr_array(sparse.block_diag(blocks, format="csr")),
+            steady=steady,
         )
 
     def _compare_coefficients(
-        self, t: int, tree: LinearTree, left: FloatArray, stated: FloatArray, totals: Totals
+        self,
+        t: int,
+        tree: LinearTree,
+        residuals: FloatArray,
+        stated: FloatArray,
+        totals: Totals,
     ) -> None:
         """Compare what residuals (N, 1) lead to with the model's weights, values and coefficients (P,) of a tree."""
-        weight, recorded = (
-            np.bincount(tree.leaf, tree.weights),
-            self._trees[t].floats("leaf_weight"),
-        )
-        self._compare("weight", weight, recorded, WEIGHT_SLACK * totals.weight, t)
-        found, added = tree.solved(left)[:, 0], tree.features @ stated
-        largest = max(totals.largest, float(np.abs(added).max()))
+        leaf_weights = np.bincount(tree.leaf, tree.weights)
+        stated_weights = self._trees[t].floats("leaf_weight")
+        self._compare("weight", leaf_weights, stated_weights, WEIGHT_SLACK * totals.weight, t)
+        solved = tree.solved(residuals)[:, 0]
+        steps = tree.features @ solved
+        stated_steps = tree.features @ stated
+        largest = max(totals.largest, float(np.abs(stated_steps).max()))
         slack = self._rule.tolerance * np.abs(stated[tree.values]).max() + ROUNDING * largest
-        self._compare("value", found[tree.values], stated[tree.values], slack, t)
-        apart = np.abs(tree.features @ found - added)
-        worst = int(apart.argmax())
-        if apart[worst] > CLOSE * largest:
-            leaf = int(tree.leaf[worst])
-            if tree.steady[leaf] < UNSTEADY:
-                raise self._rounded_leaf(leaf, t)
-            what, made = (
-                f"step of training row {worst} (from 0)",
-                float((tree.features @ found)[worst]),
-            )
-            raise ExactnessError(what, made, float(added[worst]), self.causes("values"), t, leaf)
+        self._compare("value", solved[tree.values], stated[tree.values], slack, t)
+        errors = np.abs(steps - stated_steps)
+        worst = int(errors.argmax())
+        if errors[worst] <= CLOSE * largest:
+            return
+        leaf = int(tree.leaf[worst])
+        if tree.steady[leaf] < UNSTEADY:
+            raise self._rounded_leaf(leaf, t)
+        raise ExactnessError(
+            f"step of training row {worst} (from 0)",
+            float(steps[worst]),
+            float(stated_steps[worst]),
+            self.causes("values"),
+            t,
+            leaf,
+        )
 
     def _rounded_leaf(self, leaf: int, tree: int) -> UnsupportedModelError:
+        """Return the refusal of a leaf whose coefficients rounding decides."""
         return UnsupportedModelError(
             "linear_lambda",
             f"{self._penalty:g} with leaf {leaf} of tree {tree}",
@@ -252,26 +284,35 @@ class LinearLightGBM(SmootherModel, LightGBMAdapter):
         )
 
     def _compare(
-        self, what: str, found: NDArray[Any], stated: NDArray[Any], slack: float, tree: int
+        self, what: str, numbers: NDArray[Any], stated: NDArray[Any], slack: float, tree: int
     ) -> None:
-        """Raise for the first leaf whose number is further than ``slack`` from the model's."""
-        for leaf in np.flatnonzero(~(np.abs(found - stated) <= slack))[:1]:
+        """Raise for the first leaf whose number is further than ``slack`` from the model's; both are (L,)."""
+        for leaf in np.flatnonzero(~(np.abs(numbers - stated) <= slack))[:1]:
             causes = self.causes({"count": "counts", "weight": "weights"}.get(what, "values"))
             raise ExactnessError(
-                what, float(found[leaf]), float(stated[leaf]), causes, tree, int(leaf)
+                what, float(numbers[leaf]), float(stated[leaf]), causes, tree, int(leaf)
             )
 
 
-def _rounded(left: FloatArray, weights: FloatArray | None) -> FloatArray:
-    """(N, 1): residuals that are rounded once more with their weights, as LightGBM rounds them."""
+def _places(leaves: list[LinearLeaf]) -> NDArray[np.int64]:
+    """Return which coefficients of a tree are the values of its leaves, (L,)."""
+    return np.array([leaf.place for leaf in leaves])
+
+
+def _rounded(residuals: FloatArray, weights: FloatArray | None) -> FloatArray:
+    """Return residuals that are rounded once more with their weights, as LightGBM rounds them: (N, 1)."""
     if weights is None:
-        return left
-    both = (left[:, 0] * weights).astype(np.float32).astype(np.float64)
-    return np.divide(both, weights, out=left[:, 0].copy(), where=weights > 0)[:, None]
+        return residuals
+    weighted = (residuals[:, 0] * weights).astype(np.float32).astype(np.float64)
+    unweighted = residuals[:, 0].copy()
+    return np.divide(weighted, weights, out=unweighted, where=weights > 0)[:, None]
 
 
 def _inverse(matrix: FloatArray) -> tuple[FloatArray, float]:
-    """The inverse of a normal matrix (q, q), and its smallest eigenvalue, relative to the largest, once its diagonal is one."""
+    """Return the inverse of a normal matrix (q, q), and how far it is from a singular one.
+
+    That is its smallest eigenvalue, relative to the largest, once its diagonal is one.
+    """
     if not len(matrix):
         return matrix, 1.0
     diagonal = np.diagonal(matrix)
@@ -284,22 +325,29 @@ def _inverse(matrix: FloatArray) -> tuple[FloatArray, float]:
     return scale[:, None] * ((vectors / values) @ vectors.T) * scale, float(values[0] / values[-1])
 
 
-def _features(leaves: list[LinearLeaf], leaf: NDArray[np.integer[Any]], table: FloatArray) -> Any:
-    """Sparse (n, P): what rows in these leaves multiply the coefficients of a tree by."""
-    widest = max(len(own.columns) for own in leaves)
-    columns = np.full((len(leaves), widest + 1), -1)
-    for row, own in zip(columns, leaves):
-        row[: len(own.columns)] = own.columns
-    first, place, plain = (
-        np.array([getattr(own, name) for own in leaves]) for name in ("first", "place", "plain")
-    )
-    asked = columns[leaf]
-    kept, data = asked >= 0, np.take_along_axis(table, np.maximum(asked, 0), axis=1)
-    by_value = plain[leaf] | (kept & np.isnan(data)).any(axis=1)
-    places = first[leaf][:, None] + np.arange(widest + 1)
-    kept[by_value], kept[by_value, -1], data[by_value, -1] = False, True, 1.0
-    places[by_value, -1] = place[leaf[by_value]]
-    starts = np.append(0, np.cumsum(kept.sum(axis=1)))
+def _features(leaves: list[LinearLeaf], leaf: LeafArray, table: FloatArray) -> Any:
+    """Return what rows in these leaves (n,) multiply the coefficients of a tree by, sparse (n, P).
+
+    A row has the numbers of its leaf's columns, or a one for the leaf's value where one of these is missing.
+    """
+    most_columns = max(len(linear_leaf.columns) for linear_leaf in leaves)
+    columns_of_leaf = np.full((len(leaves), most_columns + 1), -1)
+    for columns, linear_leaf in zip(columns_of_leaf, leaves):
+        columns[: len(linear_leaf.columns)] = linear_leaf.columns
+    first_of_leaf = np.array([linear_leaf.first for linear_leaf in leaves])
+    place_of_leaf = _places(leaves)
+    is_plain = np.array([linear_leaf.plain for linear_leaf in leaves])
+    columns = columns_of_leaf[leaf]
+    has_entry = columns >= 0
+    entries = np.take_along_axis(table, np.maximum(columns, 0), axis=1)
+    places = first_of_leaf[leaf][:, None] + np.arange(most_columns + 1)
+    has_value = is_plain[leaf] | (has_entry & np.isnan(entries)).any(axis=1)
+    has_entry[has_value] = False
+    has_entry[has_value, -1] = True
+    entries[has_value, -1] = 1.0
+    places[has_value, -1] = place_of_leaf[leaf[has_value]]
+    starts = np.append(0, np.cumsum(has_entry.sum(axis=1)))
+    n_coefficients = int(place_of_leaf[-1]) + 1
     return sparse.csr_array(
-        (data[kept], places[kept], starts), shape=(len(table), int(place[-1]) + 1)
+        (entries[has_entry], places[has_entry], starts), shape=(len(table), n_coefficients)
     )
