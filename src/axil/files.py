@@ -265,7 +265,7 @@ def _training_rows(file: Archive, adapter: Any) -> TrainingRows:
     """Return what the fit had of each training row, once these arrays fit each other."""
     arrays = dict(file.arrays)
     try:
-        missing = bool(getattr(adapter, "missing_targets", False))
+        missing = adapter.missing_targets
         targets = _checked_table(arrays.pop("targets"), len(file.index), missing)
         n_rows = len(targets)
         if file.index.shape != (n_rows,):
@@ -280,7 +280,7 @@ def _training_rows(file: Archive, adapter: Any) -> TrainingRows:
         if offsets is not None and _checked_table(offsets, n_rows).shape != targets.shape:
             raise ValueError("offsets of other outputs")
         bags = as_bags(arrays.pop("bags", None), n_rows)
-        n_trees = len(leaves) - int(getattr(adapter, "starts_with_base", False))
+        n_trees = len(leaves) - int(adapter.starts_with_base)
         if bags is not None and bags.shape[1] != n_trees:
             raise ValueError("bags of other trees")
         if arrays:

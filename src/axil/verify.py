@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import cast
 
 from axil import adapters, inputs
-from axil.adapters.contract import GradientTrees, Kind, Model, TrainingRows
+from axil.adapters.contract import Form, GradientTrees, Kind, Model, TrainingRows
 from axil.contributions import boosting
 from axil.contributions.additive_model import AdditiveModel
 from axil.errors import ExactnessError, InputError
@@ -119,7 +119,7 @@ def exact_model(adapter: Model, given: Given) -> ExactModel:
 
 def _number_of_trees(adapter: Model, X: object) -> int:
     """Return the number of trees; 0 of a model without trees."""
-    if not hasattr(adapter, "trees"):
+    if adapter.form is not Form.TREES:
         return 0
     return int(adapter.coordinates(inputs.take_rows(X, slice(0, 1))).shape[1])
 

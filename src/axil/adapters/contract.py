@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
@@ -31,6 +32,7 @@ __all__ = [
     "ClassWeightRule",
     "Coefficients",
     "FittedSmoother",
+    "Form",
     "GradientTrees",
     "Kind",
     "LeafTotals",
@@ -40,6 +42,7 @@ __all__ = [
     "RowGradients",
     "Sampler",
     "Schedule",
+    "ScoreCalibration",
     "SmootherModel",
     "Totals",
     "TrainingRows",
@@ -60,6 +63,26 @@ class Kind(Enum):
     EXACT = "exact"  #: weights: a prediction is the sum of weights times targets
     ADDITIVE = "additive"  #: contributions of the training rows, which add up to the score
     DERIVATIVE = "derivative"  #: derivatives of predictions by targets, which do not add up
+
+
+class Form(Enum):
+    """The form of a model, which decides how its fit is replayed."""
+
+    TREES = "trees"
+    SMOOTHER = "smoother"  #: linear, predictions are features times a solution times targets
+    SUM = "sum"  #: of other models, or several of them side by side
+    RESIDUAL = "residual"  #: trees that are fitted to what another model leaves over
+
+
+class ScoreCalibration(Protocol):
+    """What makes probabilities of scores, besides the link."""
+
+    @property
+    def notes(self) -> Mapping[str, str]:
+        """For tables, by the value of the `Kind`."""
+
+    def probabilities(self, scores: FloatArray, means: FloatArray) -> FloatArray | None:
+        """Return probabilities (n, K) from scores and what the link makes of them; None: they follow from no score."""
 
 
 @dataclass(frozen=True)
@@ -173,6 +196,7 @@ class Model(Protocol):
     """
 
     library: str  #: for messages
+    form: Form
     kind: Kind = Kind.EXACT  #: the numbers that the loss and the rule of the leaf values allow
     #: the setting by which the predictions are no weighted sums of the targets; None: they are, or nobody asked
     not_exact: UnsupportedModelError | None = None
@@ -210,6 +234,18 @@ class Model(Protocol):
     unseen: str = ""
     #: of the targets that it was fitted to, and of `predictions`, where it transforms them itself
     scale: TargetScale = IDENTITY
+    #: of a classifier of several labels per row, which has no ``classes``
+    label_classes: LabelClasses | None = None
+    #: what `predictions` are, where they are not the numbers that the model returns
+    about_predictions: str = ""
+    #: what makes probabilities of scores, besides the link; None: nothing does
+    calibration: ScoreCalibration | None = None
+    #: whether the trees begin with the base, a tree of one leaf: a percentile of the targets, where they do not start from a mean
+    starts_with_base: bool = False
+    #: whether that base is a percentile which predictions from an offset leave out
+    starts_with_percentile: bool = False
+    #: the categories of columns that the fit had as categories, by name; empty where the model does not state them
+    categories: Mapping[str, list[Any]] = MappingProxyType({})
 
     def spelling(self, name: str) -> str:
         """How the library writes a column's name: as it is, unless an adapter says otherwise."""
@@ -221,6 +257,10 @@ class Model(Protocol):
     def predictions(self, X: Any) -> FloatArray:
         """(n, K): what the model predicts by default (probabilities of a classifier), without offsets."""
 
+    def mean_probabilities(self, X: Any) -> FloatArray | None:
+        """Return the probabilities (n, K) of a model whose ``calibration`` makes none of scores; None of other models."""
+        return None
+
     def causes(self, what: str) -> str:
         """The most likely reasons, in this library, for a disagreement in "counts", "weights" or "values"; one per line."""
 
@@ -228,6 +268,7 @@ class Model(Protocol):
 class Adapter(Model, Protocol):
     """An ensemble of trees; ``coordinates`` gives (n, T) leaves."""
 
+    form: Form = Form.TREES
     offset_precision: type[np.floating[Any]] = np.float64  #: in which the library keeps offsets
     residual_precision: type[np.floating[Any]]  #: in which it keeps residuals
     score_precision: type[np.floating[Any]]  #: in which it keeps predictions while it fits
@@ -235,8 +276,6 @@ class Adapter(Model, Protocol):
         np.float64
     )  #: in which it keeps a base that it estimates
     leaf_steps: int = 1  #: Newton steps that make a leaf value
-    #: whether the trees begin with the base, a tree of one leaf: a percentile of the targets, where they do not start from a mean
-    starts_with_base: bool = False
     leaf_tolerance: (
         float  #: of leaf values in a replay that rounds as the library does, relative likewise
     )
@@ -282,8 +321,6 @@ class GradientTrees(Adapter, Protocol):
     gradient_tolerance: float
     #: how many classes it has of which it keeps numbers and no names; names may be given
     numbered_classes: int = 0
-    #: what makes probabilities of scores, besides the link (`Calibration`); None: nothing does
-    calibration: Any = None
     #: weights by the numbers of the classes, or "balanced"; None: all are one
     class_weight: Any = None
     #: how the library counts ``class_weight`` from the rows, where the model states the weights as numbers
@@ -307,14 +344,6 @@ class GradientTrees(Adapter, Protocol):
 class Defaults(ReadsRows, Model):
     """Base class of adapters."""
 
-    label_classes: LabelClasses | None = (
-        None  #: of a classifier of several labels per row, which has no ``classes``
-    )
-    about_predictions: str = (
-        ""  #: what `predictions` are, where they are not the numbers that the model returns
-    )
-    calibration: Any = None  #: what makes probabilities of scores, besides the link (`Calibration`); None: nothing does
-
 
 class SmootherModel(Defaults):
     """Base class for adapters of linear smoothers, whose predictions are ``coordinates(X) @ solution @ targets``.
@@ -323,6 +352,7 @@ class SmootherModel(Defaults):
     the two members below that have no default: ``coordinates`` and ``smoother``.
     """
 
+    form: Form = Form.SMOOTHER
     widest: float = 1e-6  #: what ``tolerance`` may grow to where the library's own solver is no closer to the solution
 
     #: (X, weights) -> the smoother on the training rows X with these sample weights; a list of one for each output where

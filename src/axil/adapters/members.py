@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from axil.adapters.contract import Defaults, Model, TrainingRows
+from axil.adapters.contract import Defaults, Form, Model, TrainingRows
 from axil.arrays import FloatArray, IntArray
 
 __all__ = ["Coordinates", "Member", "ResidualModel", "SumModel"]
@@ -76,6 +76,7 @@ class SumModel(Defaults):
     """
 
     library = "scikit-learn"
+    form = Form.SUM
 
     def __init__(
         self,
@@ -97,9 +98,7 @@ class SumModel(Defaults):
         alone = members[0].output is not None
         self.n_outputs = len(members) if alone else members[0].model.n_outputs
         self.encodings = sum(member.model.encodings for member in members)
-        self.weighs_classes = any(
-            getattr(member.model, "weighs_classes", False) for member in members
-        )
+        self.weighs_classes = any(member.model.weighs_classes for member in members)
         self.tolerance = max(member.model.tolerance for member in members)
         self.refused_draws = next(
             (m.model.refused_draws for m in members if m.model.refused_draws is not None), None
@@ -153,6 +152,7 @@ class SumModel(Defaults):
 class ResidualModel(SumModel):
     """The adapter of a model of two: trees are fitted to the targets less the predictions of the first, and both add up."""
 
+    form = Form.RESIDUAL
     stages: Any  #: the adapter of the trees
 
     def kept_rows(self, n_rows: int) -> IntArray | None:

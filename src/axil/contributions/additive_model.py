@@ -92,7 +92,7 @@ class AdditiveModel(Refittable):
 
     @property
     def starts_elsewhere(self) -> bool:
-        return getattr(self.adapter, "offset_replaces_base", False) and self.had_offsets
+        return self.adapter.offset_replaces_base and self.had_offsets
 
     @property
     def had_offsets(self) -> bool:

@@ -134,7 +134,7 @@ def read(given: Given) -> Implicit | None:
         remedy=LBFGS if kind.startswith("MLP") else _TOLERANCE,
         unfinished=_unfinished(plain),
     )
-    return Implicit(
+    return Implicit(  # type: ignore[abstract]  # it has no coordinates
         predictor,
         reading.learner,
         reading.training,

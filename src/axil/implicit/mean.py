@@ -237,6 +237,7 @@ def _verified(own: MeanAdapter, adapter: Any, X: Any, verify: bool) -> Verificat
 class MeanModel(InMemory):
     """A model of several others, each of which was shown to belong to the rows of its own fit."""
 
+    adapter: MeanAdapter
     _: KW_ONLY
     members: tuple[tuple[Member, InMemory], ...]
     targets: FloatArray  #: (N, K) numbers, or 0 and 1 of classes

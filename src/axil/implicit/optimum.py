@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from axil.adapters.boundary import ReadsRows
-from axil.adapters.contract import Kind
+from axil.adapters.contract import Defaults, Kind
 from axil.arrays import FloatArray
 from axil.errors import (
     ApproximationWarning,
@@ -92,7 +91,7 @@ class Predictor:
     unfinished: str = ""  #: in a sentence, that the model itself says that its fit did not converge; empty: it does not
 
 
-class Implicit(ReadsRows):
+class Implicit(Defaults):
     """A smooth learner, ready to give derivatives of its predictions.
 
     With H the Hessian of the training loss by the parameters, g(x) the gradient of the prediction and s = H^-1 g(x),
@@ -117,7 +116,8 @@ class Implicit(ReadsRows):
         self._predictor, self._learner, self._training = predictor, learner, training
         self.library, columns = predictor.library, predictor.columns
         self.n_features, self.feature_names = columns.n_features, columns.feature_names
-        self.takes_text, self.spelling = columns.takes_text, columns.spelling
+        self.takes_text = columns.takes_text
+        self.spelling = columns.spelling  # type: ignore[method-assign]
         self.targets, self.outputs = training.targets, predictor.outputs
         self.n_outputs, self.classes = training.targets.shape[1], None
         scores = learner.scores(X)

@@ -113,7 +113,7 @@ def read(given: Given) -> Implicit | None:
         outputs=None if module.n_outputs == 1 else np.arange(module.n_outputs),
         remedy=_REMEDY,
     )
-    return Implicit(
+    return Implicit(  # type: ignore[abstract]  # it has no coordinates
         predictor, module, training, _prepare(X), limits.n_threads, limits.budget, given.verify
     )
 

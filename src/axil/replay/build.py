@@ -20,6 +20,7 @@ from axil.adapters.boosted_fit import BoostedFit
 from axil.adapters.contract import (
     Adapter,
     FittedSmoother,
+    Form,
     LeafTotals,
     Model,
     SmootherModel,
@@ -88,19 +89,19 @@ def _prove(
         refuse_rows(model, n_rows, model.fitted_rows)
     weights = None if rows.weights is None else round_to(model.precision, rows.weights)
     rows = replace(rows, targets=round_to(model.precision, rows.targets), weights=weights)
-    if hasattr(model, "members"):
+    if model.form in (Form.SUM, Form.RESIDUAL):
         if rows.offsets is not None or rows.bags is not None:
             raise InputError(
                 "A model of several others takes neither init_score nor bags: leave them out."
             )
         inside = partial(_prove, limits=limits, check=check)
-        if hasattr(model, "kept_rows"):
+        if model.form is Form.RESIDUAL:
             together = cast(ResidualModel, model)
             return prove_residual(
                 together, rows, limits.n_threads, inside, partial(tree_engine, limits=limits)
             )
         return prove_sum(cast(SumModel, model), rows, limits.n_threads, check, inside)
-    if hasattr(model, "smoother"):
+    if model.form is Form.SMOOTHER:
         if rows.offsets is not None or rows.bags is not None:
             raise InputError(
                 f"This {model.library} model is a linear smoother: it takes neither init_score nor bags. Leave them out."

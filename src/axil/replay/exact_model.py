@@ -222,9 +222,7 @@ class ExactModel(Refittable):
 
     def _alike(self, asked: Queries) -> SharedLeaves:
         structures = [cast(Any, engine).structure for engine in self.engines]
-        based = int(
-            getattr(self.adapter, "starts_with_base", False)
-        )  # a first tree that the model does not have
+        based = int(self.adapter.starts_with_base)  # a first tree that the model does not have
         rows = self.kept.get(
             "leaves", lambda: leaf_rows(structures, based, backend_of(self.limits))
         )
@@ -236,7 +234,7 @@ class ExactModel(Refittable):
         return any(s.coefficients is not None for s in self.structures or ())
 
     def _tree_weights(self, rule: str) -> TreeWeights:
-        based = int(getattr(self.adapter, "starts_with_base", False))
+        based = int(self.adapter.starts_with_base)
         fits = [
             cast(BoostedTrees, engine).fit(own)
             for engine, own in zip(self.engines, self.own_targets())
@@ -254,14 +252,15 @@ class ExactModel(Refittable):
             self.check(batch, predictions)
 
     def meant(self, scores: FloatArray) -> dict[str, FloatArray]:
-        calibration = getattr(self.adapter, "calibration", None)
-        if calibration is None or hasattr(self.adapter, "mean_probabilities"):
-            return {}  # a mean of several curves follows from no score
-        return {"probability": calibration.probabilities(scores, scores)}
+        calibration = self.adapter.calibration
+        probabilities = None if calibration is None else calibration.probabilities(scores, scores)
+        return {} if probabilities is None else {"probability": probabilities}
 
     def meant_by(self, batch: Any) -> dict[str, FloatArray]:
-        if hasattr(self.adapter, "mean_probabilities") and not isinstance(batch, Combination):
-            return {"probability": self.adapter.mean_probabilities(batch.rows)}
+        if self.adapter.calibration is not None and not isinstance(batch, Combination):
+            probabilities = self.adapter.mean_probabilities(batch.rows)
+            if probabilities is not None:
+                return {"probability": probabilities}
         return super().meant_by(batch)
 
     def bytes_per_query(self, source: Source, whole: bool = False) -> int:
@@ -318,10 +317,7 @@ class ExactModel(Refittable):
 
     @property
     def starts_elsewhere(self) -> bool:
-        return (
-            getattr(self.adapter, "offset_replaces_base", False)
-            and not self.engines[0].structure.own_base
-        )
+        return self.adapter.offset_replaces_base and not self.engines[0].structure.own_base
 
     def base_offsets(self) -> FloatArray | None:
         """(N, K): the offsets that stood in for the base in the fit; None where it started from the base."""
@@ -367,7 +363,7 @@ class ExactModel(Refittable):
         return np.nan_to_num(given)
 
     def moved(self, queries: Queries, targets: FloatArray) -> tuple[FloatArray, FloatArray]:
-        if getattr(self.adapter, "weighs_classes", False) and (targets != self.targets).any():
+        if self.adapter.weighs_classes and (targets != self.targets).any():
             raise UnsupportedQuestionError(
                 "what_if",
                 "class_weight gives a row the weight of its class, and balanced weights count all classes again",

@@ -31,8 +31,8 @@ class Offsets:
         values = inputs.as_offsets(init_score, n, adapter.n_outputs, "explained")
         if values is None:
             return cls(np.zeros((n, adapter.n_outputs)))
-        replaces = getattr(adapter, "offset_replaces_base", False)
-        if replaces and getattr(adapter, "starts_with_percentile", False):
+        replaces = adapter.offset_replaces_base
+        if replaces and adapter.starts_with_percentile:
             raise UnsupportedQuestionError(
                 "init_score",
                 f"{adapter.library} puts it in the place of the base, which is here a percentile of the targets",

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
+from axil.adapters.contract import Model
 from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.attribution import (
     STEP_CONTRIBUTIONS,
@@ -75,7 +76,7 @@ class VerifiedModel(ABC):
         STEP_CONTRIBUTIONS  #: what rows put into the steps of trees
     )
     start: ClassVar[int] = 0  #: of the rows in this process, which are one shard
-    adapter: Any  #: names, features and outputs of the fitted model
+    adapter: Model  #: names, features and outputs of the fitted model
     limits: Limits
     backend: str  #: the name of the frame library that tables are made with
     features: Any  #: (N, features) the training rows; None where they are not at hand
@@ -129,17 +130,17 @@ class VerifiedModel(ABC):
             return None
         if self.classes is not None:
             return self.classes
-        labels = getattr(self.adapter, "label_classes", None)
+        labels = self.adapter.label_classes
         return np.arange(n_outputs) if labels is None else labels.names
 
     def note(self, text: str) -> str:
         """The note on the numbers of tables, which names encodings that are held and, of one of two classes, the class."""
-        if getattr(self.adapter, "encodings", 0):
+        if self.adapter.encodings:
             text = f"{text}; {notes.ENCODED}"
-        about_predictions = getattr(self.adapter, "about_predictions", "")
+        about_predictions = self.adapter.about_predictions
         if about_predictions:
             text = f"{text}; {about_predictions}"
-        calibration = getattr(self.adapter, "calibration", None)
+        calibration = self.adapter.calibration
         if calibration is not None:
             text = f"{text}; {calibration.notes[self.kind.value]}"
         return notes.of_class(text, self.scored)
@@ -225,10 +226,12 @@ class VerifiedModel(ABC):
 
     def calibrated(self, scores: FloatArray, means: FloatArray) -> FloatArray:
         """(n, K): what a calibration makes of scores and their means by the link; the means where there is none."""
-        calibration = getattr(self.adapter, "calibration", None)
-        return (
-            means if calibration is None else np.asarray(calibration.probabilities(scores, means))
-        )
+        calibration = self.adapter.calibration
+        if calibration is None:
+            return means
+        probabilities = calibration.probabilities(scores, means)
+        assert probabilities is not None  # only those of sums of models follow from no score
+        return probabilities
 
     @property
     def is_sparse(self) -> bool:
@@ -269,7 +272,7 @@ class VerifiedModel(ABC):
 
     def warn_of_unseen(self, rows: Any, what: str = "X") -> None:
         """Warn of categories in these rows that no training row has, where the library takes them without a word."""
-        action = getattr(self.adapter, "unseen", "")
+        action = self.adapter.unseen
         frame = inputs.as_frame(rows) if action else None
         if frame is None:
             return
@@ -299,7 +302,7 @@ class VerifiedModel(ABC):
 
         None where neither is at hand.
         """
-        listed = getattr(self.adapter, "categories", {}).get(name)
+        listed = self.adapter.categories.get(name)
         frame = None if self.features is None else inputs.as_frame(self.features)
         if listed is None and frame is not None and name in frame.columns:
             listed = inputs.distinct_values(frame, name)
@@ -463,7 +466,7 @@ class InMemory(VerifiedModel, Attribution[Queries | Combination]):
 
     location = Location.MEMORY
 
-    adapter: Any
+    adapter: Model
     index: NDArray[Any]
     features: Any
     backend: str

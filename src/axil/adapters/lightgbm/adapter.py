@@ -181,7 +181,7 @@ class LightGBMAdapter(TreeModel):
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     @property
-    def categories(self) -> dict[str, list[Any]]:
+    def categories(self) -> dict[str, list[Any]]:  # type: ignore[override]
         """The categories of columns that the fit had as pandas categories, by name; empty where the model does not say which."""
         categories = self._booster.pandas_categorical or []
         names = self.feature_names or []

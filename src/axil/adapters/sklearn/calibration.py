@@ -103,6 +103,10 @@ class MeanOfCurves:
         "derivative": "scores are means of the classifiers' scores before calibration",
     }
 
+    def probabilities(self, scores: FloatArray, means: FloatArray) -> FloatArray | None:
+        """Return None: a mean of several curves follows from no score."""
+        return None
+
 
 def folds_of(model: Any, X: Any, codes: IntArray) -> list[IntArray]:
     """Return the rows that each classifier of a calibrated ensemble was fitted on, as its ``cv`` splits them again.

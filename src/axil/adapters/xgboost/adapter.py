@@ -171,7 +171,7 @@ class XGBoostAdapter(TreeModel):
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     @property
-    def categories(self) -> dict[str, list[Any]]:
+    def categories(self) -> dict[str, list[Any]]:  # type: ignore[override]
         """The categories of columns that the fit had as categories, by name; empty where the model does not state them."""
         categories_of_names = zip(self.feature_names or [], self._model.categories)
         return {str(name): values for name, values in categories_of_names if values}
