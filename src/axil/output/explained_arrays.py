@@ -1,4 +1,4 @@
-"""Arrays of an explanation, as users read them: read-only, and where the explained rows were."""
+"""Give users the arrays of an explanation: read-only, and on the device of the explained rows."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from importlib import import_module
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from axil.arrays import FloatArray
+from axil.arrays import AnyArray, FloatArray
 from axil.errors import InputError
 from axil.inputs import chosen_columns, feature_columns
 from axil.inputs.copies import frozen
@@ -20,13 +19,15 @@ from axil.scale import TargetScale
 
 
 def queries_first(weights: Any) -> Any:
-    """Weights (n, N), or (K, n, N) as (n, K, N)."""
-    return np.swapaxes(weights, 0, 1) if weights.ndim == 3 else weights
+    """Return weights (n, N) as they are, and weights (K, n, N) as (n, K, N)."""
+    if weights.ndim == 3:
+        return np.swapaxes(weights, 0, 1)
+    return weights
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Arrays:
-    """Everything about n predictions that is an array or a word; `Explanation` adds tables and the page."""
+    """The arrays and words of n predictions; `Explanation` adds tables and the page."""
 
     _sums: WeightedSums
     _module: str = "numpy"  # of the arrays: cupy's where the rows were
@@ -35,100 +36,103 @@ class Arrays:
     def __len__(self) -> int:
         return len(self.query_index)
 
-    def _given(self, name: str, array: Any) -> Any:
-        """An array where the explained rows were, copied once; sparse ones stay."""
+    def _on_device(self, name: str, array: Any) -> Any:
+        """Return an array on the device of the explained rows, copied once; sparse arrays stay."""
         if self._module == "numpy" or not isinstance(array, np.ndarray):
             return array
         return self._copies.get(name, lambda: import_module(self._module).asarray(array))
 
     @property
     def weights(self) -> Any:
-        """(n, n_train), or (n, K, n_train) where outputs have their own: the weight of each target; scipy.sparse where asked for.
+        """The weight of each target, (n, n_train), or (n, K, n_train) where outputs have their own weights.
 
-        Derivatives by the targets unless ``exact``; of an additive explanation they are computed now, and once.
+        They are sparse if you asked for that. Unless ``exact`` they are derivatives by the targets, which an additive explanation
+        computes once.
         """
-        return self._given("weights", queries_first(self._sums.derived.weights))
+        return self._on_device("weights", queries_first(self._sums.derived.weights))
 
     @property
     def intercepts(self) -> FloatArray:
-        """(n,) or (n, K): what no target makes: a constant base, offsets."""
-        return cast(FloatArray, self._given("intercepts", self._sums.intercepts))
+        """The part that does not depend on targets, (n,) or (n, K): an initial prediction, offsets."""
+        return cast(FloatArray, self._on_device("intercepts", self._sums.intercepts))
 
     @property
     def targets(self) -> FloatArray:
-        """(n_train,) or (n_train, K): the training targets, on the scale of the fit; one-hot for classes."""
+        """The training targets on the scale of the fit, (n_train,) or (n_train, K); one-hot for classes."""
         return self._sums.labels
 
     @property
-    def index(self) -> NDArray[Any]:
-        """(n_train,): the labels of the training rows."""
+    def index(self) -> AnyArray:
+        """The labels of the training rows, (n_train,)."""
         return self._sums.index
 
     @property
-    def query_index(self) -> NDArray[Any]:
-        """(n,): the labels of the explained rows."""
+    def query_index(self) -> AnyArray:
+        """The labels of the explained rows, (n,)."""
         return self._sums.query_index
 
     @property
     def exact(self) -> bool:
-        """Whether the weights decompose the prediction, not only differentiate it.
+        """Whether the weights decompose the prediction, and do not only differentiate it.
 
-        False of an additive explanation too: its contributions are exact, but they are not weights times targets.
+        It is also False for an additive explanation, whose contributions are exact but not weights times targets.
         """
         return self._sums.kind == "exact"
 
     @property
     def kind(self) -> str:
-        """ "exact" (weights decompose), "additive" (pushes do) or "derivative" (derivatives alone), as `axil.supports` has it."""
+        """The kind that `axil.supports` has: "exact" for weights, "additive" for contributions, or "derivative"."""
         return self._sums.kind
 
     @property
     def probabilities(self) -> FloatArray | None:
-        """(n,) or (n, K): what the link makes of the scores of an additive explanation; None where there is no link.
+        """What the link makes of the scores of an additive explanation, (n,) or (n, K); None without a link.
 
-        Probabilities of classes (of the second of two), or the expected value of a Poisson, gamma or Tweedie target. Of a
-        calibrated classifier of exact weights the calibrated probabilities.
+        These are probabilities of classes (of the second of two), or expected values of a Poisson, gamma or Tweedie target. A
+        calibrated classifier with exact weights has its calibrated probabilities here.
         """
         if not self._sums.meant:
             return None
         (means,) = self._sums.meant.values()
-        return means[:, 0].copy() if self.outputs is None else means.copy()
+        return (means[:, 0] if self.outputs is None else means).copy()
 
     @property
     def meaning(self) -> str:
-        """The name of `probabilities`: "probability" or "mean"; "" where there are none."""
+        """The name of `probabilities`: "probability" or "mean", or "" without any."""
         if self._sums.account is not None:
             return self._sums.account.meaning
         return next(iter(self._sums.meant), "")
 
     @property
-    def outputs(self) -> NDArray[Any] | None:
-        """(K,): numbers of the outputs or names of the classes; None for one output."""
+    def outputs(self) -> AnyArray | None:
+        """The numbers of the outputs or names of the classes, (K,); None for one output."""
         return self._sums.outputs
 
     @property
     def predictions(self) -> FloatArray:
-        """(n,) or (n, K): ``weights @ targets + intercepts``, the model's own predictions, on the scale of the fit.
+        """The model's predictions on the scale of the fit, ``weights @ targets + intercepts``, (n,) or (n, K).
 
-        Of an additive explanation ``contributions.sum(axis=-1) + intercepts``, the model's raw scores.
+        For an additive explanation these are the raw scores, ``contributions.sum(axis=-1) + intercepts``.
         """
-        return cast(FloatArray, self._given("predictions", self._sums.predictions))
+        return cast(FloatArray, self._on_device("predictions", self._sums.predictions))
 
     @property
     def scale(self) -> TargetScale:
-        """The scale of the fit; ``scale.inverse`` leads from it to the targets' own units."""
+        """The scale of the fit; ``scale.inverse`` returns numbers in the targets' own units."""
         return self._sums.scale
 
     @property
     def feature_names(self) -> list[str]:
-        """The names of the features, in their order; empty where the explanation keeps no features."""
-        return [] if self._sums.context is None else self._sums.context.names()
+        """The names of the features in their order; empty where the explanation keeps no features."""
+        if self._sums.context is None:
+            return []
+        return self._sums.context.names()
 
-    def column(self, name: Any) -> tuple[NDArray[Any] | None, NDArray[Any]]:
-        """One feature: its values in the training rows (n_train,), and in the explained rows (n,).
+    def column(self, name: Any) -> tuple[AnyArray | None, AnyArray]:
+        """Return one feature of the training rows (n_train,), and of the explained rows (n,).
 
-        None takes the place of the first where the explainer was loaded from a file, which keeps no features. Sums of
-        predictions (`Explainer.combine`) have None for every one.
+        The first is None if the explainer was loaded from a file, which keeps no features. For sums of predictions
+        (`Explainer.combine`) every value is None.
 
         Parameters
         ----------
@@ -141,53 +145,55 @@ class Arrays:
                 "The explanation keeps no features; expected one that an explainer made: explainer(X)."
             )
         (place,) = chosen_columns([name], context.names(), "name")
-        (own,) = context.columns([place], len(self))
+        (explained,) = context.columns([place], len(self))
         if context.X_train is None:
-            return None, own
-        return feature_columns(context.X_train, np.arange(len(self.targets)), [place])[0], own
+            return None, explained
+        (trained,) = feature_columns(context.X_train, np.arange(len(self.targets)), [place])
+        return trained, explained
 
     @property
     def contributions(self) -> Any:
-        """(n, n_train) or (n, K, n_train): ``weights * targets``, or pushes; their sums and intercepts are the predictions.
+        """The contribution of each training row, (n, n_train) or (n, K, n_train); these and the intercepts sum to the predictions.
 
-        Of several outputs that share sparse weights a list, one for each output.
+        For an exact explanation they are ``weights * targets``. Several outputs that share sparse weights have a list with one
+        array per output.
         """
         if self._sums.additive:
-            return self._given("contributions", queries_first(self._sums.weights))
-        parts = [
-            weights.multiply(y).tocsr() if issparse(weights) else weights * y
-            for weights, y in self._sums.by_output()
-        ]
-        if self.outputs is not None and issparse(self._sums.weights):
-            return parts
-        return self._given(
-            "contributions", parts[0] if self.outputs is None else np.stack(parts, axis=1)
-        )
+            return self._on_device("contributions", queries_first(self._sums.weights))
+        is_sparse = issparse(self._sums.weights)
+        by_output = []
+        for weights, targets in self._sums.by_output():
+            by_output.append(weights.multiply(targets).tocsr() if is_sparse else weights * targets)
+        if self.outputs is None:
+            return self._on_device("contributions", by_output[0])
+        if is_sparse:
+            return by_output
+        return self._on_device("contributions", np.stack(by_output, axis=1))
 
     @property
     def values(self) -> Any:
-        """(n, n_train) or (n, n_train, K): `contributions` by the name and in the order of axes that shap has."""
-        found = self.contributions
-        return (
-            found if self.outputs is None or isinstance(found, list) else np.moveaxis(found, 1, -1)
-        )
+        """`contributions` by shap's name and in shap's order of axes, (n, n_train) or (n, n_train, K)."""
+        contributions = self.contributions
+        if self.outputs is None or isinstance(contributions, list):
+            return contributions
+        return np.moveaxis(contributions, 1, -1)
 
     @property
     def base_values(self) -> FloatArray:
-        """(n,) or (n, K): `intercepts` by the name that shap has."""
+        """`intercepts` by shap's name, (n,) or (n, K)."""
         return self.intercepts
 
     @property
-    def data(self) -> NDArray[Any]:
-        """(n_train,) or (n_train, K): what `values` are of, the training targets as people read them; of classes their names."""
+    def data(self) -> AnyArray:
+        """The training targets that `values` belong to, as people read them, with classes by name; (n_train,) or (n_train, K)."""
         return frozen(self._sums.named)
 
     @property
     def effective_size(self) -> FloatArray:
-        """(n,) or (n, K): ``(sum |k|)^2 / sum k^2``, how many rows of equal weight each prediction rests on; 0 on none."""
+        """The number of rows of equal weight that a prediction rests on, ``(sum |k|)^2 / sum k^2``, (n,) or (n, K)."""
         return self._sums.effective_size.T
 
     @property
     def negative_share(self) -> FloatArray:
-        """(n,) or (n, K): the share of negative weights in ``sum |k|``, from 0 to 1; it grows with the number of trees."""
+        """The share of negative weights in ``sum |k|``, from 0 to 1, (n,) or (n, K); it grows with the number of trees."""
         return self._sums.negative_share.T

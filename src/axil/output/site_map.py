@@ -12,21 +12,24 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.arrays import FloatArray, IntArray
+from axil.arrays import AnyArray, FloatArray, IntArray
 from axil.errors import InputError, shown
 from axil.inputs import as_points
 from axil.output.shown_columns import Columns
 
-WIDTH, HEIGHT, MARGIN = 640, 360, 26  # of a drawing, in its own units
-FOOT = 18  # of its height, below all circles, for the scale bar and its text
+WIDTH = 640  # of a drawing, in its own units, as all that follow
+HEIGHT = 360
+MARGIN = 26
+FOOT = 18  # height below all circles, for the scale bar and its text
+LARGEST = 15.0  # radius of a circle
+SMALLEST = 6.0
 KM_PER_DEGREE = 6371.0088 * np.pi / 180  # of latitude: mean radius of the earth, IUGG
 UNITS = {"km": 1.0, "miles": 1.609344}  # km in each
 LEAST_KM = 0.1  # the least width of a map: of rows at one address
-STEPS = np.array(
-    [m * 10.0**e for e in range(-2, 5) for m in (1, 2, 5)]
-)  # lengths that scale bars have
-LARGEST, SMALLEST = 15.0, 6.0  # radii of circles
+# lengths of scale bars: 0.01, 0.02, 0.05, 0.1, ...
+STEPS = np.outer(10.0 ** np.arange(-2, 5), (1, 2, 5)).ravel()
 LIMITS = {"latitude": 90.0, "longitude": 360.0}
+EXPECTED = 'expected two columns, of latitudes and longitudes, such as ("lat", "lon"), or ("lat", "lon", "miles")'
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,9 +48,9 @@ class Sheets:
     x: FloatArray  #: (m, k) of the circles
     y: FloatArray  #: (m, k)
     radius: FloatArray  #: (m, k)
-    away: FloatArray  #: (m, k) distances from the query
-    query: FloatArray  #: (m, 2) the query's own x and y; nan for a drawing that there is none of
-    bar: FloatArray  #: (m, 2) the scale bar: its length on the drawing, and the distance that it stands for
+    away: FloatArray  #: (m, k) distances from the explained row
+    query: FloatArray  #: (m, 2) x and y of the explained row; nan where it has no coordinates
+    bar: FloatArray  #: (m, 2) the scale bar: its length in the drawing, and the distance that it shows
     unit: str  #: of distances
 
 
@@ -78,83 +81,124 @@ class Drawing:
     height: ClassVar[int] = HEIGHT
 
 
-def as_places(given: Any, known: Columns) -> Places | None:
-    """The places in two columns, of latitudes and longitudes, given by name or position, and a unit; None for None."""
-    if given is None:
+def as_places(columns: Any, known: Columns) -> Places | None:
+    """Read the option ``map``: two columns, of latitudes and longitudes, by name or position, and perhaps a unit."""
+    if columns is None:
         return None
-    expected = 'expected two columns, of latitudes and longitudes, such as ("lat", "lon"), or ("lat", "lon", "miles")'
-    if isinstance(given, str) or not isinstance(given, (tuple, list)) or len(given) not in (2, 3):
-        raise InputError(f"map is {shown(given)}; {expected}.")
-    *given, unit = given if len(given) == 3 else (*given, "km")
+    is_sequence = isinstance(columns, (tuple, list))
+    if not is_sequence or len(columns) not in (2, 3):
+        raise InputError(f"map is {shown(columns)}; {EXPECTED}.")
+    unit = columns[2] if len(columns) == 3 else "km"
     if unit not in UNITS:
         raise InputError(
             f'map has {shown(unit)} as the unit of distances; expected "km" or "miles".'
         )
-    found: list[list[FloatArray]] = [[], []]
-    for (kind, limit), place in zip(LIMITS.items(), known.chosen(given, "map")):
-        both = known.of_all_training(place, "map"), known.of_all_queries(place, "map")
-        for part, values, whose in zip(found, both, ("the training rows", "X")):
-            what = f"{known.names[place]} of {whose}"
-            degrees = as_points(values, what)
-            if degrees.dtype.kind != "f":
-                raise InputError(f"{what} holds dates; {expected}.")
-            odd = np.flatnonzero(~np.isnan(degrees) & ~(np.abs(degrees) <= limit))
-            if len(odd):
-                raise InputError(
-                    f"{what}, the {kind}s of map, holds {degrees[odd[0]]:g} in row {odd[0]}; expected degrees, "
-                    f"{limit:g} at most. Name latitudes first, and degrees rather than metres."
-                )
-            part.append(degrees)
-    training, queries = (np.stack(part, axis=1) for part in found)
-    return Places(training, queries, unit)
+    latitude, longitude = known.chosen(columns[:2], "map")
+    coordinates = ((latitude, "latitude"), (longitude, "longitude"))
+    training = []
+    queries = []
+    for place, kind in coordinates:
+        name = known.names[place]
+        column = known.of_all_training(place, "map")
+        query_column = known.of_all_queries(place, "map")
+        training.append(_degrees(column, f"{name} of the training rows", kind))
+        queries.append(_degrees(query_column, f"{name} of X", kind))
+    return Places(np.stack(training, axis=1), np.stack(queries, axis=1), unit)
+
+
+def _degrees(column: AnyArray, name: str, kind: str) -> FloatArray:
+    """Check a column of latitudes or longitudes, and return it as numbers."""
+    degrees = as_points(column, name)
+    if degrees.dtype.kind != "f":
+        raise InputError(f"{name} holds dates; {EXPECTED}.")
+    limit = LIMITS[kind]
+    is_beyond = ~np.isnan(degrees) & ~(np.abs(degrees) <= limit)
+    if is_beyond.any():
+        row = int(np.argmax(is_beyond))
+        raise InputError(
+            f"{name}, the {kind}s of map, holds {degrees[row]:g} in row {row}; expected degrees, "
+            f"{limit:g} at most. Name latitudes first, and degrees rather than metres."
+        )
+    return degrees
 
 
 def sheets(
-    places: Places, asked: IntArray, rows: NDArray[np.integer[Any]], weights: FloatArray
+    places: Places, queries: IntArray, rows: NDArray[np.integer[Any]], weights: FloatArray
 ) -> Sheets:
-    """Drawings of the queries asked (m,), each with its rows (m, k), -1 for none, and their weights (m, k)."""
-    own = places.queries[asked]
-    other = np.where((rows >= 0)[:, :, None], places.training[rows], np.nan)
-    other[np.isnan(other).any(axis=2)] = np.nan
-    points = np.concatenate([own[:, None], other], axis=1) - own[:, None]  # degrees from the query
-    points[:, :, 1] = (points[:, :, 1] + 180) % 360 - 180  # the shorter way round
-    known = np.where(np.isnan(points), 0.0, points)  # the query itself is at zero
-    middle = (known.min(axis=1) + known.max(axis=1)) / 2
-    points[:, :, 1] *= np.cos(np.radians(own[:, :1] + middle[:, :1]))
-    away = points * (KM_PER_DEGREE / UNITS[places.unit])
-    lowest, highest = np.fmin.reduce(away, axis=1), np.fmax.reduce(away, axis=1)
+    """Draw explained rows and their comparables.
+
+    Parameters
+    ----------
+    places : Places
+        The coordinates of all rows.
+    queries : ndarray of shape (m,)
+        The positions of the explained rows.
+    rows : ndarray of shape (m, k)
+        The positions of the training rows beside each; -1 for none.
+    weights : ndarray of shape (m, k)
+        Their weights, which the areas of their circles show.
+    """
+    away = _distances(places, queries, rows)
+    lowest = np.fmin.reduce(away, axis=1)
+    highest = np.fmax.reduce(away, axis=1)
     size = np.maximum(highest - lowest, LEAST_KM / UNITS[places.unit])
-    per_unit = np.minimum(
-        (HEIGHT - FOOT - 2 * MARGIN) / size[:, 0], (WIDTH - 2 * MARGIN) / size[:, 1]
-    )[:, None]
+    vertical_scale = (HEIGHT - FOOT - 2 * MARGIN) / size[:, 0]
+    horizontal_scale = (WIDTH - 2 * MARGIN) / size[:, 1]
+    per_unit = np.minimum(vertical_scale, horizontal_scale)[:, None]
     centre = ((lowest + highest) / 2)[:, None]
     x = WIDTH / 2 + (away[:, :, 1] - centre[:, :, 1]) * per_unit
     y = (HEIGHT - FOOT) / 2 - (away[:, :, 0] - centre[:, :, 0]) * per_unit
-    length = STEPS[
-        np.maximum(np.searchsorted(STEPS, WIDTH / 4 / per_unit[:, 0], side="right") - 1, 0)
-    ]
+    longest_bar = WIDTH / 4 / per_unit[:, 0]
+    step = np.maximum(np.searchsorted(STEPS, longest_bar, side="right") - 1, 0)
+    bar_distance = STEPS[step]
     sizes = np.abs(weights)
-    most = sizes.max(axis=1, initial=0.0, keepdims=True)
-    shares = np.divide(sizes, most, out=np.zeros_like(sizes), where=most > 0)
-    radius = SMALLEST + (LARGEST - SMALLEST) * np.sqrt(shares)
-    bar = np.stack([length * per_unit[:, 0], length], axis=1)
-    apart = np.hypot(*np.moveaxis(away[:, 1:], 2, 0))
+    largest = sizes.max(axis=1, initial=0.0, keepdims=True)
+    shares = np.divide(sizes, largest, out=np.zeros_like(sizes), where=largest > 0)
     return Sheets(
-        x[:, 1:], y[:, 1:], radius, apart, np.stack([x, y], axis=2)[:, 0], bar, places.unit
+        x=x[:, 1:],
+        y=y[:, 1:],
+        radius=SMALLEST + (LARGEST - SMALLEST) * np.sqrt(shares),
+        away=np.hypot(*np.moveaxis(away[:, 1:], 2, 0)),
+        query=np.stack([x, y], axis=2)[:, 0],
+        bar=np.stack([bar_distance * per_unit[:, 0], bar_distance], axis=1),
+        unit=places.unit,
     )
 
 
-def distance_text(away: float, unit: str, form: str = ".1f") -> str:
-    """A distance in words: metres below a kilometre, feet below a tenth of a mile; ``form`` is that of the number."""
-    if np.isnan(away):
+def _distances(places: Places, queries: IntArray, rows: NDArray[np.integer[Any]]) -> FloatArray:
+    """Return how far north and east each row is from the explained row, in the unit of distances.
+
+    Returns
+    -------
+    ndarray of shape (m, 1 + k, 2)
+        The first is the explained row itself; nan for rows without coordinates.
+    """
+    origin = places.queries[queries]
+    others = np.where((rows >= 0)[:, :, None], places.training[rows], np.nan)
+    others[np.isnan(others).any(axis=2)] = np.nan
+    degrees = np.concatenate([origin[:, None], others], axis=1) - origin[:, None]
+    degrees[:, :, 1] = (degrees[:, :, 1] + 180) % 360 - 180  # the shorter way round the earth
+    filled = np.where(np.isnan(degrees), 0.0, degrees)  # the explained row itself is at zero
+    middle = (filled.min(axis=1) + filled.max(axis=1)) / 2
+    degrees[:, :, 1] *= np.cos(np.radians(origin[:, :1] + middle[:, :1]))
+    return degrees * (KM_PER_DEGREE / UNITS[places.unit])
+
+
+def distance_text(distance: float, unit: str, form: str = ".1f") -> str:
+    """Return a distance as text: metres below a kilometre, feet below a tenth of a mile.
+
+    ``form`` is the format of the number.
+    """
+    if np.isnan(distance):
         return "\u2013"
     if unit == "km":
-        return f"{away:{form}} km" if away >= 1 else f"{1000 * away:.0f} m"
-    return (
-        f"{away:{form}} {'mile' if away == 1 else 'miles'}"
-        if away >= 0.1
-        else f"{5280 * away:.0f} feet"
-    )
+        if distance >= 1:
+            return f"{distance:{form}} km"
+        return f"{1000 * distance:.0f} m"
+    if distance >= 0.1:
+        name = "mile" if distance == 1 else "miles"
+        return f"{distance:{form}} {name}"
+    return f"{5280 * distance:.0f} feet"
 
 
 def drawing(sheets: Sheets, i: int, titles: list[str], label: str) -> Drawing | None:
