@@ -153,7 +153,7 @@ class Arrays:
 
     @property
     def contributions(self) -> Any:
-        """The contribution of each training row, (n, n_train) or (n, K, n_train); these and the intercepts sum to the predictions.
+        """The contributions of training rows, (n, n_train) or (n, K, n_train); these and the intercepts sum to predictions.
 
         For an exact explanation they are ``weights * targets``. Several outputs that share sparse weights have a list with one
         array per output.
