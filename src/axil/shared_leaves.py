@@ -1,4 +1,4 @@
-"""similarity: in how many trees of a model two rows share their leaf; novelty: how far a row is from those in its leaves."""
+"""Similarity: the share of trees in which two rows share a leaf. Novelty: how far a row is from those in its leaves."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from axil.machine.progress import track
 from axil.replay.rows_of_the_fit import rows_of_the_fit, twins_among
 from axil.structure import cell_dtype
 
-BLOCK_ENTRIES = 1 << 22  # leaf numbers asked of the library at a time
-COMPARED = 4000  # leaves that are compared in the time that a row and tree takes in the set-up of an explainer
+BLOCK_ENTRIES = 1 << 22  # leaf numbers that the library computes at a time
+# Leaves that are compared in the time that the set-up of an explainer takes per row and tree
+COMPARED_PER_ENTRY = 4000
 HARM = "Rows of the fit lie inside the boxes that they made, so that every other row would look new"
-FEWER = "Pass fewer rows at a time, ask for the k largest alone, or raise memory_limit."
+FEWER_ROWS = "Pass fewer rows at a time, ask for the k largest alone, or raise memory_limit."
 
 
 def similarity(
@@ -37,10 +38,10 @@ def similarity(
     memory_limit: int | str | None = None,
     device: str = "cpu",
 ) -> FloatArray | tuple[FloatArray, NDArray[np.int64]]:
-    """The share of a model's trees in which each row of X is in the same leaf as each row of ``other``.
+    """Return the share of a model's trees in which rows of X and rows of ``other`` share a leaf.
 
-    From 0, no leaf in common, to 1, the same leaf in every tree. Only the trees are looked at: no training data is needed and
-    nothing is proven, so models that `Explainer` refuses are taken too, such as those for ranking or survival.
+    A similarity of 0 means no leaf in common, 1 the same leaf in every tree. axil looks at the trees alone. It needs no
+    training data and verifies nothing, so it also takes models that `Explainer` refuses, such as those for ranking or survival.
 
     Parameters
     ----------
@@ -73,39 +74,38 @@ def similarity(
     >>> model = LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y)
     >>> similarity(model, X.head(2), X).shape
     (2, 442)
-    >>> found, rows = similarity(model, X.head(1), X, k=3)
-    >>> float(found[0, 0]), int(rows[0, 0])  # a row shares all its own leaves
+    >>> similarities, rows = similarity(model, X.head(1), X, k=3)
+    >>> float(similarities[0, 0]), int(rows[0, 0])  # a row shares all its own leaves
     (1.0, 0)
     """
     limits = limits_of(n_threads, memory_limit, device=device)
-    adapter = _leaf_reader(model)
-    asked = _leaves(adapter, inputs.as_features(X, adapter, "X"), limits)
-    known = (
-        asked
-        if other is None
-        else _leaves(adapter, inputs.as_features(other, adapter, "other"), limits)
-    )
-    limits = settled(limits, asked.size * known.shape[1] / COMPARED)
-    weights = None if tree_weights is None else _weights(tree_weights, len(asked))
-    whole = float(len(asked)) if weights is None else float(weights.sum())
-    dtype = np.promote_types(asked.dtype, known.dtype)
+    reader = _leaf_reader(model)
+    leaves = _leaves(reader, inputs.as_features(X, reader, "X"), limits)
+    other_leaves = leaves
+    if other is not None:
+        other_leaves = _leaves(reader, inputs.as_features(other, reader, "other"), limits)
+    n_trees, n = leaves.shape
+    m = other_leaves.shape[1]
+    limits = settled(limits, leaves.size * m / COMPARED_PER_ENTRY)
+    weights = None
+    total_weight = float(n_trees)
+    if tree_weights is not None:
+        weights = _tree_weights(tree_weights, n_trees)
+        total_weight = float(weights.sum())
+    dtype = np.promote_types(leaves.dtype, other_leaves.dtype)
     if k is None:
-        n, m = asked.shape[1], known.shape[1]
-        limits.budget.require(8 * n * m, f"The similarities of {n} x {m} rows", FEWER)
-        out = np.empty((n, m))
-        queries = np.ascontiguousarray(known.T, dtype=dtype)
-        _rows(asked, dtype, limits).matches(queries, weights, 0, out)
-        out /= whole
-        return out
-    count = min(inputs.as_count(k, "k"), known.shape[1])
-    values, rows = (
-        np.zeros((asked.shape[1], count)),
-        np.full((asked.shape[1], count), -1, dtype=np.int64),
-    )
-    _rows(known, dtype, limits).top_matches(
-        np.ascontiguousarray(asked.T, dtype=dtype), weights, values, rows
-    )
-    return values / whole, rows
+        limits.budget.require(8 * n * m, f"The similarities of {n} x {m} rows", FEWER_ROWS)
+        similarities = np.empty((n, m))
+        queries = np.ascontiguousarray(other_leaves.T, dtype=dtype)
+        _kernel_rows(leaves, dtype, limits).matches(queries, weights, 0, similarities)
+        similarities /= total_weight
+        return similarities
+    k = min(inputs.as_count(k, "k"), m)
+    sums = np.zeros((n, k))
+    positions = np.full((n, k), -1, dtype=np.int64)
+    queries = np.ascontiguousarray(leaves.T, dtype=dtype)
+    _kernel_rows(other_leaves, dtype, limits).top_matches(queries, weights, sums, positions)
+    return sums / total_weight, positions
 
 
 def novelty(
@@ -117,13 +117,14 @@ def novelty(
     n_threads: int | None = None,
     memory_limit: int | str | None = None,
 ) -> FloatArray:
-    """How far each row of X lies outside the training rows that share its leaves, as a mean over the trees of a model.
+    """Return how far each row of X lies outside the training rows that share its leaves.
 
-    A tree sends a row that lies beyond all training rows to the leaf at the edge and cannot know: its prediction, its weights
-    and its similarity may stay as they were. So each leaf gets a box, the lowest and the highest value of every feature among
-    its training rows. A row that lies inside its boxes in all trees has novelty 0; one that does not adds ``log(1 + d)`` for each
-    feature, with d the distance from the box in standard deviations of the feature over the training rows. It tells rows of
-    another kind from rows of the same kind (experiments/novelty.py); that a row is inside says nothing of its error.
+    A tree sends a row that lies beyond all training rows to the leaf at the edge. Its prediction, its weights and its
+    similarity may not change. So each leaf gets a box: the lowest and the highest value of every feature among its training
+    rows. A row inside its boxes in all trees has novelty 0. A row outside adds ``log(1 + d)`` for each feature, where d is the
+    distance from the box in standard deviations of the feature over the training rows. The novelty is the mean over trees. It
+    tells rows of another kind from rows of the same kind (experiments/novelty.py). That a row is inside says nothing about its
+    error.
 
     Parameters
     ----------
@@ -152,130 +153,139 @@ def novelty(
     >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
     >>> model = LGBMRegressor(n_estimators=20, verbose=-1).fit(X[:300], y[:300])
     >>> new, held_out = X[300:370], X[370:]
-    >>> found = novelty(model, new, X[:300], held_out)
-    >>> moved = novelty(model, 3 * new, X[:300], held_out)
-    >>> bool(found.mean() < 0.6), bool(moved.mean() > 0.9)
+    >>> ranks = novelty(model, new, X[:300], held_out)
+    >>> ranks_far_away = novelty(model, 3 * new, X[:300], held_out)
+    >>> bool(ranks.mean() < 0.6), bool(ranks_far_away.mean() > 0.9)
     (True, True)
     """
     limits = limits_of(n_threads, memory_limit)
-    adapter = _leaf_reader(model)
-    tables = [inputs.as_features(X, adapter, "X"), inputs.as_features(X_train, adapter, "X_train")]
+    reader = _leaf_reader(model)
+    rows = inputs.as_features(X, reader, "X")
+    training_rows = inputs.as_features(X_train, reader, "X_train")
+    row_sets = [rows]
     if held_out is not None:
-        rows = inputs.as_features(held_out, adapter, "held_out")
-        tables.append(inputs.take_rows(rows, np.flatnonzero(~_fitted(rows, tables[1]))))
-    numbers = [_numbers(table) for table in tables]
-    leaves = [_leaves(adapter, table, limits) for table in tables]
-    trained = np.ascontiguousarray(numbers[1])
-    if not trained.size:
+        held_out_rows = inputs.as_features(held_out, reader, "held_out")
+        is_new = ~_is_training_row(held_out_rows, training_rows)
+        row_sets.append(inputs.take_rows(held_out_rows, np.flatnonzero(is_new)))
+    numbers = [_numeric_columns(table) for table in row_sets]
+    training_numbers = np.ascontiguousarray(_numeric_columns(training_rows))
+    leaves = [_leaves(reader, table, limits) for table in row_sets]
+    training_leaves = _leaves(reader, training_rows, limits)
+    if not training_numbers.size:
         raise InputError(
-            "X_train has no rows, or no column of numbers: there is nothing that X could be compared with."
+            "X_train has no rows, or no column of numbers: there is nothing that X could be "
+            "compared with."
         )
-    spread = np.nanstd(trained, axis=0)
-    spread[~(spread > 0)] = 1.0
-    found = [np.zeros(len(table)) for table in numbers]
-    for t in track(range(len(leaves[1])), "novelty"):
-        low, high = ranges(
-            leaves[1][t], trained, 1 + max(int(own[t].max(initial=0)) for own in leaves)
-        )
-        for place in range(len(tables)):
-            if place != 1:
-                _add_distance(found[place], leaves[place][t], numbers[place], low, high, spread)
-    scores = [own / max(len(leaves[1]), 1) for own in found]
+    deviations = np.nanstd(training_numbers, axis=0)
+    deviations[~(deviations > 0)] = 1.0
+    scores = [np.zeros(len(table)) for table in numbers]
+    n_trees = len(training_leaves)
+    for tree in track(range(n_trees), "novelty"):
+        largest_leaf = max(int(table[tree].max(initial=0)) for table in (training_leaves, *leaves))
+        low, high = ranges(training_leaves[tree], training_numbers, 1 + largest_leaf)
+        for score, table_leaves, table_numbers in zip(scores, leaves, numbers):
+            leaf = table_leaves[tree].astype(np.intp)
+            score += _distances(table_numbers, low[leaf], high[leaf], deviations)
+    means = [score / max(n_trees, 1) for score in scores]
     if held_out is None:
-        return scores[0]
-    return np.searchsorted(np.sort(scores[2]), scores[0]) / max(len(scores[2]), 1)
+        return means[0]
+    novelties, held_out_novelties = means
+    n_less_novel = np.searchsorted(np.sort(held_out_novelties), novelties)
+    return n_less_novel / max(len(held_out_novelties), 1)
 
 
-def _fitted(rows: Any, trained: Any) -> BoolArray:
-    """Which rows are to be left out as training rows, whose features they have."""
-    if not rows.shape[0] or not trained.shape[0]:
+def _is_training_row(rows: Any, training_rows: Any) -> BoolArray:
+    """Return which rows to leave out because they have the features of a training row, (n,)."""
+    if not rows.shape[0] or not training_rows.shape[0]:
         return np.zeros(rows.shape[0], dtype=np.bool_)
-    single = inputs.is_single(rows) or inputs.is_single(trained)
-    asked, known = (
-        inputs.row_keys(table, np.empty((table.shape[0], 0)), single) for table in (rows, trained)
-    )
-    equal, own = occurrences(known, asked), twins_among(occurrences(known, known))
-    return rows_of_the_fit(equal, own, "held_out", "the same features", HARM)
+    single = inputs.is_single(rows) or inputs.is_single(training_rows)
+    row_keys = inputs.row_keys(rows, np.empty((rows.shape[0], 0)), single)
+    training_keys = inputs.row_keys(training_rows, np.empty((training_rows.shape[0], 0)), single)
+    n_equal = occurrences(training_keys, row_keys)
+    twins = twins_among(occurrences(training_keys, training_keys))
+    return rows_of_the_fit(n_equal, twins, "held_out", "the same features", HARM)
 
 
-def _numbers(table: Any) -> FloatArray:
-    """(n, p): the columns of numbers; nan where a value is missing."""
+def _numeric_columns(table: Any) -> FloatArray:
+    """Return the columns of numbers, (n, p); nan where a value is missing."""
     frame = inputs.as_frame(table)
-    if frame is None:
-        dense = table.toarray() if inputs.is_sparse(table) else table
-        return (
-            np.zeros((len(dense), 0))
-            if dense.dtype.kind not in "biuf"
-            else np.asarray(dense, dtype=np.float64)
-        )
-    numeric = [name for name, kind in frame.schema.items() if kind.is_numeric()]
-    columns = [np.asarray(frame[name].to_numpy(), dtype=np.float64) for name in numeric]
-    return np.stack(columns, axis=1) if columns else np.zeros((len(frame), 0))
+    if frame is not None:
+        columns = [
+            np.asarray(frame[name].to_numpy(), dtype=np.float64)
+            for name, dtype in frame.schema.items()
+            if dtype.is_numeric()
+        ]
+        return np.stack(columns, axis=1) if columns else np.zeros((len(frame), 0))
+    dense = table.toarray() if inputs.is_sparse(table) else table
+    if dense.dtype.kind not in "biuf":
+        return np.zeros((len(dense), 0))
+    return np.asarray(dense, dtype=np.float64)
 
 
-def _add_distance(
-    total: FloatArray,
-    leaf: Cells,
-    values: FloatArray,
-    low: FloatArray,
-    high: FloatArray,
-    spread: FloatArray,
-) -> None:
-    """Add how far rows lie from the boxes of their leaves: 0 for a missing value, and in a leaf without training rows."""
-    own = leaf.astype(np.intp)
-    away = np.fmax(np.fmax(low[own] - values, values - high[own]), 0.0) / spread
-    total += np.log1p(np.nan_to_num(away, nan=0.0, posinf=np.finfo(np.float64).max)).sum(axis=1)
+def _distances(
+    values: FloatArray, low: FloatArray, high: FloatArray, deviations: FloatArray
+) -> FloatArray:
+    """Return how far rows lie from the boxes of their leaves, (n,).
+
+    Missing values, and leaves without training rows, count as 0.
+    """
+    outside = np.fmax(np.fmax(low - values, values - high), 0.0) / deviations
+    largest = np.finfo(np.float64).max
+    return np.asarray(np.log1p(np.nan_to_num(outside, nan=0.0, posinf=largest)).sum(axis=1))
 
 
-def _rows(leaves: Cells, dtype: Any, limits: Limits) -> Any:
-    """Rows where the kernels can reach them."""
-    most = int(np.iinfo(dtype).max) + 1
-    starts = most * np.arange(len(leaves) + 1, dtype=np.int64)
+def _kernel_rows(leaves: Cells, dtype: np.dtype[Any], limits: Limits) -> Any:
+    """Return rows where the kernels can reach them."""
+    n_leaves = int(np.iinfo(dtype).max) + 1
+    starts = n_leaves * np.arange(len(leaves) + 1, dtype=np.int64)
     return backend_of(limits).rows(np.ascontiguousarray(leaves, dtype=dtype), starts)
 
 
-def _weights(given: Any, n_trees: int) -> FloatArray:
-    weights = inputs.as_vector(given, n_trees, "tree_weights", "trees")
+def _tree_weights(values: Any, n_trees: int) -> FloatArray:
+    weights = inputs.as_vector(values, n_trees, "tree_weights", "trees")
     if (weights < 0).any() or not weights.any():
         raise InputError("tree_weights must not be below 0, nor all 0.")
     return weights
 
 
 def _leaf_reader(model: Any) -> Any:
-    """The adapter of any model of trees; no setting of the fit is refused."""
+    """Return the adapter of any model of trees; no setting of the fit is refused."""
     readers: list[Callable[[Any], Any]] = [adapters.read_leaves, adapters.find]
-    reason, known = "this model has no trees, so no rows share a leaf", False
+    reason = "this model has no trees, so no rows share a leaf"
+    is_known = False
     for read in readers:
         try:
-            found = read(model)
+            reader = read(model)
         except UnsupportedModelError as error:
-            reason, known = str(error), True
+            reason = str(error)
+            is_known = True
             continue
-        if hasattr(found, "members"):
-            return MemberLeaves(found)
-        if hasattr(found, "leaves"):
-            return found
-        known = known or found is not None
-    if not known:
+        if hasattr(reader, "members"):
+            return MemberLeaves(reader)
+        if hasattr(reader, "leaves"):
+            return reader
+        is_known = is_known or reader is not None
+    if not is_known:
         raise adapters.unread(model)
     raise UnsupportedQuestionError("similarity", reason, "Pass a model of trees.")
 
 
-def _leaves(adapter: Any, X: Any, limits: Limits) -> Cells:
-    """(T, n): packed leaf numbers, block by block so that a library's own wide matrix never exists whole."""
-    n_trees, n = (
-        int(adapter.coordinates(inputs.take_rows(X, slice(0, 1)), 1).shape[1]),
-        int(X.shape[0]),
-    )
-    limits.budget.require(2 * n * n_trees, "The leaf numbers of all rows", FEWER)
-    parts: list[Cells] = [np.empty((n_trees, 0), dtype=np.uint8)]
-    step = max(1, BLOCK_ENTRIES // max(n_trees, 1))
-    for start in track(range(0, n, step), "leaves"):
-        found = adapter.coordinates(
-            inputs.take_rows(X, slice(start, start + step)), limits.n_threads
-        ).T
-        parts.append(found.astype(cell_dtype(int(found.max(initial=0)) + 1)))
-    return np.concatenate(parts, axis=1)
+def _leaves(reader: Any, X: Any, limits: Limits) -> Cells:
+    """Return packed leaf numbers, (T, n).
+
+    The library's own wide matrix is made block by block and never exists whole.
+    """
+    first_row = reader.coordinates(inputs.take_rows(X, slice(0, 1)), 1)
+    n_trees = int(first_row.shape[1])
+    n = int(X.shape[0])
+    limits.budget.require(2 * n * n_trees, "The leaf numbers of all rows", FEWER_ROWS)
+    blocks: list[Cells] = [np.empty((n_trees, 0), dtype=np.uint8)]
+    block_size = max(1, BLOCK_ENTRIES // max(n_trees, 1))
+    for start in track(range(0, n, block_size), "leaves"):
+        rows = inputs.take_rows(X, slice(start, start + block_size))
+        leaves = reader.coordinates(rows, limits.n_threads).T
+        blocks.append(leaves.astype(cell_dtype(int(leaves.max(initial=0)) + 1)))
+    return np.concatenate(blocks, axis=1)
 
 
 class MemberLeaves:
