@@ -9,14 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
-from axil.arrays import BoolArray, FloatArray
+from axil.arrays import FloatArray
 from axil.errors import ExactnessError, InputError, UnsupportedQuestionError
 from axil.explainer import Explainer
 from axil.explanation import Explanation
-from axil.forecasts.forecasters import Probe, Reader, reader_of
+from axil.forecasts.forecasters import FitRows, Probe, Reader, reader_of
 from axil.inputs.libraries import needed_pandas
 
-CLOSE = 1e-6  # of the largest forecast: single precision, in which some libraries keep predictions
+# Of the largest forecast: some libraries keep predictions in single precision.
+TOLERANCE = 1e-6
 
 
 def forecast(
@@ -28,16 +29,16 @@ def forecast(
     model: str | None = None,
     **settings: Any,
 ) -> Forecast:
-    """Which dates, of which series, made the next h forecasts, and by exactly how much.
+    """Explain which dates, of which series, made the next h forecasts, and by exactly how much.
 
-    The forecaster's model is proven on the rows that it was fitted on, and the forecasts that the explanation adds up to must be
-    the forecaster's own. Differences and scales of the targets are undone as the forecaster does it, so weights and contributions
-    are of the series itself; where it takes logarithms, of their logarithms. For both, a forecast has to be a linear function of
-    the predictions of the steps up to it, which is checked.
+    axil verifies the forecaster's model on the rows that it was fitted on, and checks that the explanation adds up to the
+    forecaster's own forecasts. Differences and scales of the targets are undone as the forecaster does it, so weights and
+    contributions are of the series itself; where the forecaster takes logarithms, of their logarithms. This needs forecasts
+    that are a linear function of the predictions of the steps up to them, which axil checks.
 
-    A date counts as a target: by how much the forecast would move if the series had been one higher there *as a target*. In a
-    recursive forecast it counts a second time, as a lag: the features of a step may be forecasts of the steps before. They are
-    held fixed here, as splits are, and `Forecast.path` lists them.
+    A date counts as a target: a weight says how far the forecast would move if the series had been one higher there *as a
+    target*. In a recursive forecast a date counts a second time, as a lag: the features of a step may be forecasts of the steps
+    before. These features stay fixed, as the tree structure does, and `Forecast.path` lists them.
 
     Parameters
     ----------
@@ -62,188 +63,248 @@ class Forecast:
     """h forecasts of each of S series, as weighted sums of the targets of their model; see `forecast`."""
 
     def __init__(self, reader: Reader, h: int, settings: dict[str, Any]):
-        self._rows = rows = reader.rows()
-        several = len(np.unique(rows.series)) > 1
-        self.row_labels: NDArray[Any] = (
-            np.array([f"{s} {_day(d)}" for s, d in zip(rows.series, rows.dates)], dtype=object)
-            if several
-            else rows.dates
-        )  #: (N,) series and date of each training row
-        self.explainer = Explainer(reader.model, rows.X, rows.y, index=self.row_labels, **settings)
+        self._rows = reader.rows()
+        self.row_labels = _row_labels(self._rows)  #: (N,) series and date of each training row
+        self.explainer = Explainer(
+            reader.model, self._rows.X, self._rows.y, index=self.row_labels, **settings
+        )
         if self.explainer.kind != "exact":
             raise UnsupportedQuestionError(
                 "forecast",
                 f'its model is of kind "{self.explainer.kind}"',
                 "Ask axil.Explainer about the model itself.",
             )
-        seen = Probe(reader.model)
-        self.series, self.dates, self.values = reader.run(
-            seen, h
-        )  #: (h, S) each; values are the forecaster's own
-        n_series = self.values.shape[1]
-        zeros = Probe(reader.model, np.zeros((h, n_series)))
-        constants = reader.run(zeros, h)[2]
+        probe = Probe(reader.model)
+        run = reader.run(probe, h)
+        self.series = run.series  #: (h, S)
+        self.dates = run.dates  #: (h, S)
+        self.values = run.values  #: (h, S) the forecaster's own forecasts
+        zero_probe = Probe(reader.model, np.zeros(self.values.shape))
+        constants = reader.run(zero_probe, h).values
+        predictions = np.asarray(probe.predictions)
         self.is_log = False
-        coefficients = self._coefficients(reader, h, constants, np.asarray(seen.said))
+        coefficients = self._coefficients(reader, constants, predictions)
         if coefficients is None:
             with np.errstate(all="ignore"):
-                logs = np.log(constants)
-            self.is_log, constants = True, logs
-            coefficients = self._coefficients(reader, h, logs, np.asarray(seen.said))
+                constants = np.log(constants)
+            self.is_log = True
+            coefficients = self._coefficients(reader, constants, predictions)
         if coefficients is None:
             raise UnsupportedQuestionError(
                 "forecast",
-                "its forecasts are no linear function of the predictions of its steps, nor are their logarithms",
-                "Forecast without the transform of the targets, or with differences, scales or logarithms.",
+                "its forecasts are no linear function of the predictions of its steps, nor are "
+                "their logarithms",
+                "Forecast without the transform of the targets, or with differences, scales or "
+                "logarithms.",
             )
-        self._matrix, self._constants = coefficients, constants
-        self._steps, self._path = seen.rows, self._changed(seen, zeros)
-
-    def _coefficients(
-        self, reader: Reader, h: int, constants: FloatArray, said: FloatArray
-    ) -> FloatArray | None:
-        """(h, h, S): how each step's prediction counts in each forecast; None: not linearly."""
-        n_series, found = constants.shape[1], np.zeros((h, h, constants.shape[1]))
-        with np.errstate(all="ignore"):
-            for step in range(h):
-                told = np.zeros((h, n_series))
-                told[step] = 1.0
-                moved = reader.run(Probe(reader.model, told), h)[2]
-                found[:, step] = (np.log(moved) if self.is_log else moved) - constants
-            made = constants + np.einsum("tsk,sk->tk", found, said)
-            own = np.log(self.values) if self.is_log else self.values
-        close = np.abs(made - own).max() <= CLOSE * max(float(np.abs(own).max()), 1.0)
-        return found if close else None
-
-    @staticmethod
-    def _changed(seen: Probe, zeros: Probe) -> list[BoolArray]:
-        """For each step (S, features): features that depend on the predictions of the steps before."""
-        return [_numbers(a) != _numbers(b) for a, b in zip(seen.rows, zeros.rows)]
-
-    @cached_property
-    def _stacked(self) -> Any:
-        """(h * S, features): the rows of all steps."""
-        whole = self._steps[0]
-        for rows in self._steps[1:]:
-            whole = inputs.stack_rows(whole, rows)
-        if hasattr(self._rows.X, "columns"):
-            pd = needed_pandas("Rows of a forecaster")
-            return pd.DataFrame(_numbers(whole), columns=self._rows.X.columns).astype(
-                self._rows.X.dtypes.to_dict()
-            )
-        return whole
-
-    def explain(self) -> Explanation:
-        """The explanation of the h * S forecasts, series after series, without what no target makes (`base`)."""
-        h, n_series = self.values.shape
-        matrix = np.zeros((n_series, h, h, n_series))
-        for k in range(n_series):
-            matrix[k, :, :, k] = self._matrix[:, :, k]
-        pd = needed_pandas("A forecast")
-        table = pd.DataFrame(matrix.reshape(n_series * h, h * n_series), index=self._names)
-        found = self.explainer.combine(self._stacked, table)
-        own = np.log(self.values) if self.is_log else self.values
-        made = found.predictions.reshape(n_series, h).T + self._constants
-        if not np.abs(made - own).max() <= CLOSE * max(float(np.abs(own).max()), 1.0):
-            worst = np.unravel_index(np.abs(made - own).argmax(), own.shape)
-            raise ExactnessError(
-                "forecast",
-                float(made[worst]),
-                float(own[worst]),
-                "The forecaster was changed since its fit.",
-            )
-        return found
+        self._coefficients_of_steps = coefficients
+        self._constants = constants
+        self._steps = probe.rows
+        # (S, features) per step: whether a feature depends on the predictions of the steps before
+        self._is_forecast = [
+            _numbers(rows) != _numbers(rows_of_zeros)
+            for rows, rows_of_zeros in zip(probe.rows, zero_probe.rows)
+        ]
 
     @property
-    def _names(self) -> list[str]:
-        """Series and date of each forecast, series after series."""
-        return [f"{s} {_day(d)}" for s, d in zip(self.series.T.ravel(), self.dates.T.ravel())]
+    def _fitted_values(self) -> FloatArray:
+        """Return the forecasts, or their logarithms where the forecaster takes these, (h, S)."""
+        return np.asarray(np.log(self.values)) if self.is_log else self.values
+
+    def _coefficients(
+        self, reader: Reader, constants: FloatArray, predictions: FloatArray
+    ) -> FloatArray | None:
+        """Return how each step's prediction counts in each forecast.
+
+        Returns
+        -------
+        coefficients : array of shape (h, h, S) or None
+            By forecast, step and series. None where forecasts are not linear in the predictions.
+        """
+        h, n_series = constants.shape
+        coefficients = np.zeros((h, h, n_series))
+        with np.errstate(all="ignore"):
+            for step in range(h):
+                unit_predictions = np.zeros((h, n_series))
+                unit_predictions[step] = 1.0
+                values = reader.run(Probe(reader.model, unit_predictions), h).values
+                if self.is_log:
+                    values = np.log(values)
+                coefficients[:, step] = values - constants
+            sums = constants + np.einsum("tsk,sk->tk", coefficients, predictions)
+            is_linear = self._are_close(sums)
+        return coefficients if is_linear else None
+
+    def _are_close(self, sums: FloatArray) -> bool:
+        """Return whether sums (h, S) are the forecasts, up to rounding."""
+        forecasts = self._fitted_values
+        slack = TOLERANCE * max(float(np.abs(forecasts).max()), 1.0)
+        return bool(np.abs(sums - forecasts).max() <= slack)
+
+    @cached_property
+    def _stacked_rows(self) -> Any:
+        """Return the rows of all steps, (h * S, features)."""
+        stacked = self._steps[0]
+        for rows in self._steps[1:]:
+            stacked = inputs.stack_rows(stacked, rows)
+        if not hasattr(self._rows.X, "columns"):
+            return stacked
+        pd = needed_pandas("Rows of a forecaster")
+        frame = pd.DataFrame(_numbers(stacked), columns=self._rows.X.columns)
+        return frame.astype(self._rows.X.dtypes.to_dict())
+
+    def explain(self) -> Explanation:
+        """Return the explanation of the h * S forecasts, series after series, without their `base`."""
+        h, n_series = self.values.shape
+        # By series and forecast, then by step and series
+        matrix = np.zeros((n_series, h, h, n_series))
+        for series in range(n_series):
+            matrix[series, :, :, series] = self._coefficients_of_steps[:, :, series]
+        pd = needed_pandas("A forecast")
+        table = pd.DataFrame(matrix.reshape(n_series * h, h * n_series), index=self._forecast_names)
+        explanation = self.explainer.combine(self._stacked_rows, table)
+        sums = explanation.predictions.reshape(n_series, h).T + self._constants
+        if not self._are_close(sums):
+            forecasts = self._fitted_values
+            worst = np.unravel_index(np.abs(sums - forecasts).argmax(), forecasts.shape)
+            raise ExactnessError(
+                "forecast",
+                float(sums[worst]),
+                float(forecasts[worst]),
+                "The forecaster was changed since its fit.",
+            )
+        return explanation
+
+    @property
+    def _forecast_names(self) -> list[str]:
+        """Return series and date of each forecast, series after series."""
+        return [
+            f"{series} {_date_text(date)}"
+            for series, date in zip(self.series.T.ravel(), self.dates.T.ravel())
+        ]
 
     @property
     def row_dates(self) -> NDArray[Any]:
-        """(N,): the date of each training row."""
+        """Return the date of each training row, (N,)."""
         return self._rows.dates
 
     @property
     def base(self) -> FloatArray:
-        """(h, S): the part of the forecasts that no target makes: the last value that differences start from, means, scales."""
+        """Return the part of the forecasts that no target makes, (h, S).
+
+        It has the last value that differences start from, means and scales.
+        """
         return self._constants
 
     def table(self) -> Any:
-        """The forecasts: series, date, step, forecast, base, and how many features of the step are forecasts themselves."""
+        """Return the forecasts, with a line for each.
+
+        The columns are series, date, step, forecast, base, and how many features of the step are
+        forecasts themselves.
+        """
         h, n_series = self.values.shape
+        n_forecast_features = [
+            is_forecast[series].sum()
+            for series in range(n_series)
+            for is_forecast in self._is_forecast
+        ]
         columns = {
             "series": self.series.T.ravel(),
             "date": self.dates.T.ravel(),
             "step": np.tile(np.arange(1, h + 1), n_series),
             "forecast": self.values.T.ravel(),
             "base": self._constants.T.ravel(),
-            "forecast features": np.array(
-                [own[k].sum() for k in range(n_series) for own in self._path]
-            ),
+            "forecast features": np.array(n_forecast_features),
         }
         return needed_pandas("A forecast").DataFrame(columns)
 
     def top(self, k: int = 10) -> Any:
-        """The k dates of largest weight in each forecast: series, date and step of the forecast, then those of the row."""
-        found = self.explain().top(k)
-        return self._with_dates(found.drop(columns="prediction"), found["query"])
+        """Return the k dates of largest weight in each forecast.
+
+        The columns are series, date and step of the forecast, then those of the training row.
+        """
+        table = self.explain().top(k)
+        return self._with_dates(table.drop(columns="prediction"), table["query"])
 
     def group(self, groups: Any = "year") -> Any:
-        """How much of each forecast comes from each "year", "month" or "series", or from groups of rows by your own labels."""
+        """Return how much of each forecast comes from each group of dates.
+
+        Groups are "year", "month" or "series", or your own labels of the training rows.
+        """
         if isinstance(groups, str):
-            groups = self._labels(groups)
-        found = self.explain().group(groups)
-        return self._with_dates(found, found["query"])
+            groups = self._group_labels(groups)
+        table = self.explain().group(groups)
+        return self._with_dates(table, table["query"])
 
     def path(self) -> Any:
-        """The features of each step that are forecasts, or follow from them, with their values: held fixed in all answers."""
-        names = list(getattr(self._rows.X, "columns", range(_numbers(self._steps[0]).shape[1])))
-        h, n_series = self.values.shape
-        lines = [
-            (self.series[t, k], self.dates[t, k], t + 1, names[i], _numbers(self._steps[t])[k, i])
-            for k in range(n_series)
-            for t in range(h)
-            for i in np.flatnonzero(self._path[t][k])
-        ]
-        return needed_pandas("A forecast").DataFrame(
-            lines, columns=["series", "date", "step", "feature", "value"]
-        )
+        """Return the features of each step that are forecasts, or follow from them, with their values.
 
-    def _labels(self, word: str) -> NDArray[Any]:
-        if word == "series":
+        All answers hold them fixed.
+        """
+        n_features = _numbers(self._steps[0]).shape[1]
+        names = list(getattr(self._rows.X, "columns", range(n_features)))
+        h, n_series = self.values.shape
+        lines = []
+        for series, step in np.ndindex(n_series, h):
+            values = _numbers(self._steps[step])[series]
+            for feature in np.flatnonzero(self._is_forecast[step][series]):
+                lines.append(
+                    (
+                        self.series[step, series],
+                        self.dates[step, series],
+                        step + 1,
+                        names[feature],
+                        values[feature],
+                    )
+                )
+        columns = ["series", "date", "step", "feature", "value"]
+        return needed_pandas("A forecast").DataFrame(lines, columns=columns)
+
+    def _group_labels(self, name: str) -> NDArray[Any]:
+        """Return the year, month or series of each training row, (N,)."""
+        if name == "series":
             return self._rows.series
         pd = needed_pandas("Groups by date")
         dates = pd.to_datetime(self._rows.dates)
-        if word not in ("year", "month"):
-            raise InputError(
-                f'groups is {word!r}; expected "year", "month", "series", or a label for each row.'
-            )
-        return np.asarray(dates.year if word == "year" else dates.month)
+        if name == "year":
+            return np.asarray(dates.year)
+        if name == "month":
+            return np.asarray(dates.month)
+        raise InputError(
+            f'groups is {name!r}; expected "year", "month", "series", or a label for each row.'
+        )
 
-    def _with_dates(self, table: Any, queries: Any) -> Any:
-        """The table with series, date and step of each forecast in the place of its label."""
-        about = self.table()
-        about.index = self._names
-        own = about.loc[
-            queries.to_numpy(), ["series", "date", "step", "forecast", "base"]
-        ].reset_index(drop=True)
+    def _with_dates(self, table: Any, names: Any) -> Any:
+        """Return the table with series, date and step of each forecast in the place of its name."""
+        forecasts = self.table()
+        forecasts.index = self._forecast_names
+        columns = ["series", "date", "step", "forecast", "base"]
+        described = forecasts.loc[names.to_numpy(), columns].reset_index(drop=True)
         pd = needed_pandas("A forecast")
         if self.is_log:
             table = table.rename(columns={"contribution": "contribution (log)"})
             table["factor"] = np.exp(table["contribution (log)"])
-        made = pd.concat([own, table.drop(columns="query").reset_index(drop=True)], axis=1)
-        made.attrs.update(table.attrs)
-        return made
+        rows = table.drop(columns="query").reset_index(drop=True)
+        joined = pd.concat([described, rows], axis=1)
+        joined.attrs.update(table.attrs)
+        return joined
 
 
-def _day(date: Any) -> str:
-    """A date, without the time of the day where that is midnight."""
+def _row_labels(rows: FitRows) -> NDArray[Any]:
+    """Return the date of each training row, (N,); series and date where there are several series."""
+    if len(np.unique(rows.series)) == 1:
+        return rows.dates
+    labels = [f"{series} {_date_text(date)}" for series, date in zip(rows.series, rows.dates)]
+    return np.array(labels, dtype=object)
+
+
+def _date_text(date: Any) -> str:
+    """Return a date without the time of the day where that is midnight."""
     text = str(date.astype("datetime64[s]")) if isinstance(date, np.datetime64) else str(date)
     return text.removesuffix("T00:00:00")
 
 
 def _numbers(rows: Any) -> FloatArray:
-    """The rows of a step as numbers, for comparison."""
+    """Return the rows of a step as numbers, for comparison."""
     values = rows.to_numpy() if hasattr(rows, "to_numpy") else np.asarray(rows)
     return np.asarray(values, dtype=np.float64)

@@ -16,23 +16,28 @@ from axil.errors import InputError, shown
 
 
 class Probe:
-    """A model that writes down the rows it is asked about; its predictions are the fitted model's, or those it is given."""
+    """A model that records the rows it predicts.
 
-    def __init__(self, model: Any, told: FloatArray | None = None):
-        self._model, self._told = model, told  # (h, series)
+    Its predictions are those of the fitted model, or given ones of shape (h, series).
+    """
+
+    def __init__(self, model: Any, given_predictions: FloatArray | None = None):
+        self._model = model
+        self._given_predictions = given_predictions
         self.rows: list[Any] = []  #: of each step
-        self.said: list[FloatArray] = []  #: of each step, (series,)
+        self.predictions: list[FloatArray] = []  #: of each step, (series,)
 
-    def predict(self, X: Any, *arguments: Any, **others: Any) -> FloatArray:
-        """The predictions of one step."""
+    def predict(self, X: Any, *arguments: Any, **options: Any) -> FloatArray:
+        """Return the predictions of one step."""
         step = len(self.rows)
         self.rows.append(copy.deepcopy(X))
-        if self._told is None:
-            found = np.asarray(self._model.predict(X, *arguments, **others), dtype=np.float64)
+        if self._given_predictions is None:
+            predictions = self._model.predict(X, *arguments, **options)
         else:
-            found = np.array(self._told[step][: len(X)], dtype=np.float64)
-        self.said.append(found)
-        return found
+            predictions = np.array(self._given_predictions[step][: len(X)])
+        predictions = np.asarray(predictions, dtype=np.float64)
+        self.predictions.append(predictions)
+        return predictions
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name == "_model":
@@ -53,24 +58,35 @@ class FitRows:
     dates: NDArray[Any]  #: (N,)
 
 
+@dataclass(frozen=True, eq=False)
+class ForecasterRun:
+    """The forecasts of one run of a forecaster."""
+
+    series: NDArray[Any]  #: (h, S)
+    dates: NDArray[Any]  #: (h, S)
+    values: FloatArray  #: (h, S)
+
+
 class Reader(ABC):
     """A forecaster, with the data that it was fitted on."""
 
     def __init__(self, forecaster: Any, data: Any, exog: Any):
-        self._forecaster, self._data, self._exog = forecaster, data, exog
+        self._forecaster = forecaster
+        self._data = data
+        self._exog = exog
 
     @property
     @abstractmethod
     def model(self) -> Any:
-        """The fitted model."""
+        """Return the fitted model."""
 
     @abstractmethod
     def rows(self) -> FitRows:
-        """The rows that it was fitted on."""
+        """Return the rows that the model was fitted on."""
 
     @abstractmethod
-    def run(self, probe: Probe, h: int) -> tuple[NDArray[Any], NDArray[Any], FloatArray]:
-        """Series and dates of the forecasts, and the forecasts, (h, series) each, with the probe in the model's place."""
+    def run(self, probe: Probe, h: int) -> ForecasterRun:
+        """Return h forecasts of each series, with the probe in the place of the model."""
 
 
 class MLForecastReader(Reader):
@@ -83,63 +99,65 @@ class MLForecastReader(Reader):
             raise InputError("This MLForecast is not fitted: call its fit first.")
         if name is None and len(models) > 1:
             raise InputError(
-                f"This MLForecast has the models {', '.join(models)}; say which, such as model={next(iter(models))!r}."
+                f"This MLForecast has the models {', '.join(models)}; say which, such as "
+                f"model={next(iter(models))!r}."
             )
         self._name = next(iter(models)) if name is None else name
         if self._name not in models:
             raise InputError(f"model is {shown(name)}; this MLForecast has {', '.join(models)}.")
         if isinstance(models[self._name], (list, dict)):
             raise InputError(
-                f"This MLForecast has a model for each horizon (max_horizon). {ADVICE} They are in models_[{self._name!r}]."
+                f"This MLForecast has a model for each horizon (max_horizon). {ADVICE} They are in "
+                f"models_[{self._name!r}]."
             )
 
     @property
     def model(self) -> Any:
+        """Return the fitted model."""
         return self._forecaster.models_[self._name]
 
     def rows(self) -> FitRows:
-        own = copy.deepcopy(self._forecaster)  # preprocess overwrites what it keeps of the series
+        """Return the rows that the model was fitted on."""
         ts = self._forecaster.ts
-        static = (
-            None
-            if ts.static_features_ is None
-            else [c for c in ts.static_features_.columns if c != ts.id_col]
-        )
-        made = own.preprocess(
+        static_features = None
+        if ts.static_features_ is not None:
+            static_features = [name for name in ts.static_features_.columns if name != ts.id_col]
+        # preprocess overwrites what the forecaster keeps of the series.
+        frame = copy.deepcopy(self._forecaster).preprocess(
             self._data,
             id_col=ts.id_col,
             time_col=ts.time_col,
             target_col=ts.target_col,
-            static_features=static,
+            static_features=static_features,
         )
-        X = made[list(ts.features_order_)]
+        X = frame[list(ts.features_order_)]
         return FitRows(
-            X.to_numpy() if ts.as_numpy else X,
-            made[ts.target_col].to_numpy().astype(np.float64),
-            made[ts.id_col].to_numpy(),
-            made[ts.time_col].to_numpy(),
+            X=X.to_numpy() if ts.as_numpy else X,
+            y=frame[ts.target_col].to_numpy().astype(np.float64),
+            series=frame[ts.id_col].to_numpy(),
+            dates=frame[ts.time_col].to_numpy(),
         )
 
-    def run(self, probe: Probe, h: int) -> tuple[NDArray[Any], NDArray[Any], FloatArray]:
-        own, ts = copy.copy(self._forecaster), self._forecaster.ts
-        own.models_ = {self._name: probe}
+    def run(self, probe: Probe, h: int) -> ForecasterRun:
+        """Return h forecasts of each series, with the probe in the place of the model."""
+        forecaster = copy.copy(self._forecaster)
+        forecaster.models_ = {self._name: probe}
         try:
-            found = own.predict(h, X_df=self._exog)
+            frame = forecaster.predict(h, X_df=self._exog)
         except ValueError as error:
             if self._exog is not None:
                 raise
             raise InputError(
-                f"mlforecast cannot forecast without further features: {shown(error, 300)} Pass them as exog=, for each series "
-                "and date of the steps."
+                "mlforecast cannot forecast without further features: "
+                f"{shown(error, 300)} Pass them as exog=, for each series and date of the steps."
             ) from error
-        shape = found[ts.id_col].nunique(), h
-        parts = (
-            found[ts.id_col].to_numpy(),
-            found[ts.time_col].to_numpy(),
-            found[self._name].to_numpy(),
+        ts = self._forecaster.ts
+        shape = (frame[ts.id_col].nunique(), h)
+        return ForecasterRun(
+            series=frame[ts.id_col].to_numpy().reshape(shape).T,
+            dates=frame[ts.time_col].to_numpy().reshape(shape).T,
+            values=frame[self._name].to_numpy().reshape(shape).T.astype(np.float64),
         )
-        series, dates, values = (part.reshape(shape).T for part in parts)
-        return series, dates, values.astype(np.float64)
 
 
 class RecursiveReader(Reader):
@@ -147,6 +165,7 @@ class RecursiveReader(Reader):
 
     @property
     def model(self) -> Any:
+        """Return the fitted model."""
         if not self._forecaster.is_fitted:
             raise InputError(
                 f"This {type(self._forecaster).__name__} is not fitted: call its fit first."
@@ -154,80 +173,87 @@ class RecursiveReader(Reader):
         return self._forecaster.estimator
 
     def rows(self) -> FitRows:
+        """Return the rows that the model was fitted on."""
         self._check_exog()
-        fitted_exog = None
+        exog = None
         if self._exog is not None:
-            fitted_exog = self._exog.loc[self._exog.index.isin(self._data.index)]
-        own = copy.deepcopy(self._forecaster)
-        X, y = own.create_train_X_y(y=self._data, exog=fitted_exog)
-        name = self._forecaster.series_name_in_ or "y"
+            exog = self._exog.loc[self._exog.index.isin(self._data.index)]
+        forecaster = copy.deepcopy(self._forecaster)
+        X, y = forecaster.create_train_X_y(y=self._data, exog=exog)
         return FitRows(
-            X,
-            y.to_numpy().astype(np.float64),
-            np.full(len(y), name, dtype=object),
-            y.index.to_numpy(),
+            X=X,
+            y=y.to_numpy().astype(np.float64),
+            series=np.full(len(y), self._series_name, dtype=object),
+            dates=y.index.to_numpy(),
         )
 
+    @property
+    def _series_name(self) -> object:
+        return self._forecaster.series_name_in_ or "y"
+
     def _check_exog(self) -> None:
-        """Raise unless the further features are there that the forecaster was fitted with, at all dates of the fit."""
-        kind, names = type(self._forecaster).__name__, list(self._forecaster.exog_names_in_ or ())
+        """Raise unless exog has the features of the fit, at all dates of the fit."""
+        forecaster = type(self._forecaster).__name__
+        names = list(self._forecaster.exog_names_in_ or ())
         if self._exog is None:
             if names:
                 raise InputError(
-                    f"This {kind} was fitted with the further features {', '.join(map(str, names[:5]))}, and exog is not given. "
-                    "Pass them as exog=, at the dates of the fit and of the steps."
+                    f"This {forecaster} was fitted with the further features "
+                    f"{', '.join(map(str, names[:5]))}, and exog is not given. Pass them as exog=, "
+                    "at the dates of the fit and of the steps."
                 )
             return
         if not names:
-            raise InputError(f"This {kind} was fitted without further features: leave exog out.")
+            raise InputError(
+                f"This {forecaster} was fitted without further features: leave exog out."
+            )
         if not hasattr(self._exog, "loc"):
             raise InputError(
-                f"exog is a {type(self._exog).__name__}; expected a pandas frame with dates for its index."
+                f"exog is a {type(self._exog).__name__}; expected a pandas frame with dates for "
+                "its index."
             )
-        columns = list(
-            getattr(
-                self._exog, "columns", [self._exog.name if hasattr(self._exog, "name") else None]
-            )
-        )
-        missing = [name for name in names if name not in columns]
-        if missing:
-            raise InputError(
-                f"exog lacks the feature {shown(missing[0])} that the {kind} was fitted with; it has {columns[:5]}."
-            )
+        series_names = [getattr(self._exog, "name", None)]
+        columns = list(getattr(self._exog, "columns", series_names))
+        for name in names:
+            if name not in columns:
+                raise InputError(
+                    f"exog lacks the feature {shown(name)} that the {forecaster} was fitted with; "
+                    f"it has {columns[:5]}."
+                )
         fit_dates = self._data.index[self._forecaster.window_size :]
-        absent = fit_dates[~fit_dates.isin(self._exog.index)]
-        if len(absent):
+        missing_dates = fit_dates[~fit_dates.isin(self._exog.index)]
+        if len(missing_dates):
             raise InputError(
-                f"exog has no row for {len(absent)} of the {len(fit_dates)} dates of the fit, first {shown(absent.values[0])}. "
-                "Pass the features of the fit and of the steps together: pd.concat([exog_of_the_fit, exog_of_the_steps])."
+                f"exog has no row for {len(missing_dates)} of the {len(fit_dates)} dates of the "
+                f"fit, first {shown(missing_dates.values[0])}. Pass the features of the fit and of "
+                "the steps together: pd.concat([exog_of_the_fit, exog_of_the_steps])."
             )
 
     def _exog_of_steps(self, h: int) -> Any:
-        """Return the further features at the dates of the steps; raises unless there are as many."""
+        """Return the further features at the dates of the steps; raise unless there are enough."""
         if self._exog is None:
             return None
-        ahead = self._exog.loc[~self._exog.index.isin(self._data.index)]
-        if len(ahead) < h:
+        exog = self._exog.loc[~self._exog.index.isin(self._data.index)]
+        if len(exog) < h:
             raise InputError(
-                f"exog has {len(ahead)} rows after the dates of the fit; expected one for each of the {h} steps. Add rows, or "
-                "ask for fewer steps with h."
+                f"exog has {len(exog)} rows after the dates of the fit; expected one for each of "
+                f"the {h} steps. Add rows, or ask for fewer steps with h."
             )
-        return ahead
+        return exog
 
-    def run(self, probe: Probe, h: int) -> tuple[NDArray[Any], NDArray[Any], FloatArray]:
-        own = copy.copy(self._forecaster)
-        own.estimator = probe
-        ahead = self._exog_of_steps(h)
-        found = own.predict(steps=h, exog=ahead)
-        name = self._forecaster.series_name_in_ or "y"
-        return (
-            np.full((h, 1), name, dtype=object),
-            found.index.to_numpy()[:, None],
-            found.to_numpy().astype(np.float64)[:, None],
+    def run(self, probe: Probe, h: int) -> ForecasterRun:
+        """Return h forecasts of the series, with the probe in the place of the model."""
+        forecaster = copy.copy(self._forecaster)
+        forecaster.estimator = probe
+        forecasts = forecaster.predict(steps=h, exog=self._exog_of_steps(h))
+        return ForecasterRun(
+            series=np.full((h, 1), self._series_name, dtype=object),
+            dates=forecasts.index.to_numpy()[:, None],
+            values=forecasts.to_numpy().astype(np.float64)[:, None],
         )
 
 
-class SeveralReader(RecursiveReader):
+class MultiSeriesReader(RecursiveReader):
     """skforecast's ForecasterRecursiveMultiSeries: one model of several series."""
 
     def __init__(self, forecaster: Any, data: Any, exog: Any):
@@ -236,56 +262,62 @@ class SeveralReader(RecursiveReader):
             raise InputError(f"exog of a ForecasterRecursiveMultiSeries is not read. {ADVICE}")
         if getattr(forecaster, "exog_in_", False):
             raise InputError(
-                f"This ForecasterRecursiveMultiSeries was fitted with further features, which axil does not read. {ADVICE}"
+                "This ForecasterRecursiveMultiSeries was fitted with further features, which axil "
+                f"does not read. {ADVICE}"
             )
 
     def rows(self) -> FitRows:
-        own, names = (
-            copy.deepcopy(self._forecaster),
-            np.array(self._forecaster.series_names_in_, dtype=object),
-        )
-        X, y = own.create_train_X_y(series=self._data)
-        if self._forecaster.encoding is None:
+        """Return the rows that the model was fitted on."""
+        names = np.array(self._forecaster.series_names_in_, dtype=object)
+        X, y = copy.deepcopy(self._forecaster).create_train_X_y(series=self._data)
+        encoding = self._forecaster.encoding
+        if encoding is None:
             raise InputError(
-                f"This ForecasterRecursiveMultiSeries has encoding=None: no row says its series. {ADVICE}"
+                "This ForecasterRecursiveMultiSeries has encoding=None: no row says its series. "
+                f"{ADVICE}"
             )
-        if self._forecaster.encoding == "onehot":
+        if encoding == "onehot":
             codes = X[list(names)].to_numpy().argmax(axis=1)
         else:
             codes = X["_level_skforecast"].to_numpy().astype(np.intp)
-        return FitRows(X, y.to_numpy().astype(np.float64), names[codes], y.index.to_numpy())
-
-    def run(self, probe: Probe, h: int) -> tuple[NDArray[Any], NDArray[Any], FloatArray]:
-        own = copy.copy(self._forecaster)
-        own.estimator = probe
-        found = own.predict(steps=h)  # step after step, and in each all series
-        parts = (
-            found["level"].to_numpy(),
-            found.index.to_numpy(),
-            found["pred"].to_numpy().astype(np.float64),
+        return FitRows(
+            X=X,
+            y=y.to_numpy().astype(np.float64),
+            series=names[codes],
+            dates=y.index.to_numpy(),
         )
-        series, dates, values = (part.reshape(h, -1) for part in parts)
-        return series, dates, values
+
+    def run(self, probe: Probe, h: int) -> ForecasterRun:
+        """Return h forecasts of each series, with the probe in the place of the model."""
+        forecaster = copy.copy(self._forecaster)
+        forecaster.estimator = probe
+        frame = forecaster.predict(steps=h)  # step after step, and in each all series
+        return ForecasterRun(
+            series=frame["level"].to_numpy().reshape(h, -1),
+            dates=frame.index.to_numpy().reshape(h, -1),
+            values=frame["pred"].to_numpy().astype(np.float64).reshape(h, -1),
+        )
 
 
 RECURSIVE = {
     "ForecasterRecursive": RecursiveReader,
-    "ForecasterRecursiveMultiSeries": SeveralReader,
+    "ForecasterRecursiveMultiSeries": MultiSeriesReader,
 }
 
 
 def reader_of(forecaster: Any, data: Any, exog: Any, model: str | None) -> Reader:
-    """The reader of a forecaster; raises for an object that axil does not know."""
-    kind = type(forecaster)
-    library, name = kind.__module__.split(".")[0], kind.__name__
-    if (library, name) == ("mlforecast", "MLForecast"):
+    """Return the reader of a forecaster; raise for an object that axil does not know."""
+    cls = type(forecaster)
+    library = cls.__module__.split(".")[0]
+    name = cls.__name__
+    if library == "mlforecast" and name == "MLForecast":
         return MLForecastReader(forecaster, data, exog, model)
     if library == "skforecast" and name in RECURSIVE:
         if model is not None:
             raise InputError("model is for an MLForecast of several models. Leave it out.")
         return RECURSIVE[name](forecaster, data, exog)
-    way = around(forecaster) or ADVICE
+    advice = around(forecaster) or ADVICE
     raise InputError(
-        f"The forecaster is a {kind.__module__}.{name}; expected mlforecast's MLForecast, or skforecast's "
-        f"{' or '.join(RECURSIVE)}. {way}"
+        f"The forecaster is a {cls.__module__}.{name}; expected mlforecast's MLForecast, or "
+        f"skforecast's {' or '.join(RECURSIVE)}. {advice}"
     )
