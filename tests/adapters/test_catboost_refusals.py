@@ -81,16 +81,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str, str | None]] = {
         "Exact",
         "(ii)",
     ),
-    "Huber monotone": (
-        {
-            "loss_function": "Huber:delta=1",
-            "kind": cb.CatBoost,
-            "monotone_constraints": [1, 0, 0, 0],
-        },
-        "monotone_constraints",
-        "0: 1",
-        None,
-    ),
     "MAE by gradients": loss("MAE", leaf_estimation_method="Gradient"),
     "Quantile by gradients": loss("Quantile", leaf_estimation_method="Gradient"),
     "Poisson": loss("Poisson", POSITIVE),
