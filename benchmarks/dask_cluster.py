@@ -15,6 +15,7 @@ from dask import delayed
 from distributed import Client, LocalCluster
 
 import axil
+from axil.methods.question import verified_model
 
 
 def timed(run):
@@ -78,7 +79,7 @@ def main():
         "alone_construct_s": built,
         "alone_prepare_s": prepared,
         "alone_top_100_s": asked,
-        "total_leaves": int(alone._model.engines[0].structure.total_leaves),
+        "total_leaves": int(verified_model(alone).engines[0].structure.total_leaves),
         "weights_apart": float(np.abs(explanation.weights - alone(queries[:4]).weights).max()),
         "rows_of_top_equal": bool((table["row"] == expected["row"]).all()),
         "max_error": ours.verification.max_error,

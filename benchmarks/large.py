@@ -18,6 +18,7 @@ import pandas as pd
 from common import forget_peak, resident, write_csv
 
 import axil
+from axil.methods.question import verified_model
 
 ROWS, TREES, LEAVES = 364_000, 2_460, 235
 # github.com/ccao-data/model-res-avm, params.yaml, but for its own objective
@@ -166,7 +167,7 @@ def main():
         lambda: found.update(explainer=axil.Explainer(model, X, y, inverse_func=np.exp)),
     )
     explainer = found["explainer"]
-    engine = explainer._model.engines[0]
+    engine = verified_model(explainer).engines[0]
     report("leaves", engine.structure.total_leaves, "")
 
     queries = engine.structure.leaves()[:, :SWEPT].T.copy()

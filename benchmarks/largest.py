@@ -18,6 +18,7 @@ from common import fit, friedman, write_csv
 
 import axil
 from axil.kernels.cpu import Cpu
+from axil.methods.question import verified_model
 from axil.weights.boosting import BoostedTrees
 
 GROWN, QUERIES, READ, K, ROUTED = 100_000, 1000, 128, 10, 1_000_000
@@ -28,7 +29,10 @@ def trees_of(n, threads):
     """Boosted trees over n rows, in leaf space, with the leaves of the queries; and what the targets are."""
     X, y = friedman(GROWN)
     explainer = axil.Explainer(fit(X, y), X, y, n_threads=threads)
-    assign, grown = explainer._model.adapter.routes.assign, explainer._model.engines[0].structure
+    assign, grown = (
+        verified_model(explainer).adapter.routes.assign,
+        verified_model(explainer).engines[0].structure,
+    )
     cells, targets = np.empty((grown.n_trees, n), grown.cells.dtype), np.empty(n)
     for first in range(0, n, ROUTED):
         X, y = friedman(min(ROUTED, n - first), seed=10 + first)

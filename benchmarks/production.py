@@ -16,6 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from axil.methods.question import verified_model
+
 os.environ["OMP_NUM_THREADS"] = (
     "1"  # read as the libraries are loaded: threads of theirs that wait would count as work
 )
@@ -42,7 +44,7 @@ def milliseconds(run, repeats):
 
 def limit(explainer):
     """The look-ups and the additions of one backward pass, a number of every training row and tree each."""
-    trees = explainer._model.engines[0]
+    trees = verified_model(explainer).engines[0]
     ones, found, nothing = (
         np.ones((trees.structure.n_rows, 1)),
         np.empty((trees.structure.n_rows, 1)),
@@ -68,7 +70,7 @@ def measured(n, trees, repeats):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "explainer.npz"
         yield "save", milliseconds(lambda: explainer.save(path), 2)
-        limits = explainer._model.limits
+        limits = verified_model(explainer).limits
         yield "read the file", milliseconds(lambda: archive.read(path, limits.budget), repeats)
         yield "axil.load", milliseconds(lambda: axil.load(path, model, n_threads=1), repeats)
         yield (

@@ -21,6 +21,7 @@ from common import RESULTS, fit, forget_peak, friedman, numpy_baseline, resident
 import axil
 from axil.kernels import bounds
 from axil.kernels.cpu import Cpu
+from axil.methods.question import verified_model
 from axil.weights.boosting import BoostedTrees
 
 TREES, LEAVES, FULL = 100, 31, 10_000
@@ -62,8 +63,8 @@ def measure(n, threads):
     few, many = friedman(10, seed=1)[0], friedman(100, seed=2)[0]
     queries, more = (model.predict(rows, pred_leaf=True) for rows in (few, many))
     explainer = axil.Explainer(model, X, y, n_threads=threads)
-    trees = explainer._model.engines[0]
-    structure, adapter = trees.structure, explainer._model.adapter
+    trees = verified_model(explainer).engines[0]
+    structure, adapter = trees.structure, verified_model(explainer).adapter
 
     own = np.empty_like(structure.cells)
     pred_leaf = seconds(lambda: model.predict(X, pred_leaf=True), 2)
@@ -150,7 +151,7 @@ def largest(n, ready):
     yield line(n, "all rows", whole, None)
     bounds.BUILD = 0
     start = time.perf_counter()
-    ready._model.engines[0].rows.index(len(queries), 1 << 60)
+    verified_model(ready).engines[0].rows.index(len(queries), 1 << 60)
     yield line(n, "blocks", time.perf_counter() - start, None)
     yield line(n, "top 10 of 1000", seconds(lambda: ready.top(queries, 10), 3), whole)
 
@@ -160,7 +161,7 @@ def measure_all(threads):
     X, y = friedman(FULL)
     model = fit(X, y)
     explainer = axil.Explainer(model, X, y, n_threads=threads)
-    leaves = explainer._model.engines[0].structure.leaves().astype(np.intp)
+    leaves = verified_model(explainer).engines[0].structure.leaves().astype(np.intp)
     some = leaves.T[:100]
     baseline = FULL / len(some) * seconds(lambda: numpy_baseline(leaves, some, LEAVES), 3)
     apart = f"{np.abs(explainer.matrix()[:100] - numpy_baseline(leaves, some, LEAVES)).max():.0e}"

@@ -21,6 +21,7 @@ from common import fit, friedman, write_csv
 import axil
 from axil.kernels.cpu import Cpu
 from axil.machine.threads import Kept
+from axil.methods.question import verified_model
 from axil.weights.boosting import BoostedTrees
 
 GROWN, QUERIES = 20_000, (1, 10, 100, 1_000, 10_000)
@@ -29,7 +30,7 @@ SHORT = 5.0  # seconds up to which a way is measured several times
 
 def explainer_of(explainer, n, threads):
     """A copy of an explainer over n other rows, sent through its trees, without the comparison with its model."""
-    model, (X, y) = explainer._model, friedman(n, seed=10)
+    model, (X, y) = verified_model(explainer), friedman(n, seed=10)
     grown = model.engines[0].structure
     cells = np.empty((grown.n_trees, n), grown.cells.dtype)
     model.adapter.routes.assign(X, cells, threads)

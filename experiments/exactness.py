@@ -20,6 +20,7 @@ from paper_setting import PACKAGES, Line, command, furthest, markdown_line, plai
 from scipy import sparse
 
 import axil
+from axil.methods.question import verified_model
 from axil.structure import Structure
 from axil.weights.forest import is_forest
 
@@ -37,20 +38,20 @@ def measure(library: str, name: str) -> Line:
     training = furthest(explainer, case.X, known, offsets)
     new = furthest(explainer, case.X_new, predict(case, case.X_new))
     return {
-        "library": explainer._model.adapter.library,
+        "library": verified_model(explainer).adapter.library,
         "configuration": name,
-        "kind": kind(explainer._model.adapter.library, structures),
+        "kind": kind(verified_model(explainer).adapter.library, structures),
         "with": "; ".join(
             word for word, holds in traits(case, explainer, structures).items() if holds
         ),
         "rows": proof.n_rows,
         "trees": sum(s.n_trees for s in structures),
-        "outputs": explainer._model.targets.shape[1],
+        "outputs": verified_model(explainer).targets.shape[1],
         "error, training rows": f"{training:.1e}",
         "error, new rows": f"{new:.1e}",
         "error, leaf values": f"{proof.leaf_error:.1e}" if structures else "",
         "largest error": f"{max(training, new):.1e}",
-        "tolerance": f"{explainer._model.adapter.tolerance:.1e}",
+        "tolerance": f"{verified_model(explainer).adapter.tolerance:.1e}",
     }
 
 
@@ -59,7 +60,7 @@ def structures_of(explainer: axil.Explainer) -> list[Structure]:
     return (
         []
         if explainer.verification.n_trees == 0
-        else [engine.structure for engine in explainer._model.engines]
+        else [engine.structure for engine in verified_model(explainer).engines]
     )
 
 
@@ -113,11 +114,11 @@ def traits(case: object, explainer: axil.Explainer, structures: list[Structure])
             getattr(m, "class_weight", None) for m in (model, getattr(model, "estimator", None))
         ),
         "offsets": offsets_of(case) is not None,
-        "categories": has_categories(explainer._model.adapter.library, model),
+        "categories": has_categories(verified_model(explainer).adapter.library, model),
         "missing values": not sparse.issparse(X) and bool(pd.DataFrame(X).isna().any(axis=None)),
-        "several outputs": explainer._model.targets.shape[1] > 1
-        and explainer._model.adapter.classes is None,
-        "classes": explainer._model.adapter.classes is not None,
+        "several outputs": verified_model(explainer).targets.shape[1] > 1
+        and verified_model(explainer).adapter.classes is None,
+        "classes": verified_model(explainer).adapter.classes is not None,
         "rows held out": any((own[given > 0] == 0).any() for own in counted),
         "leaves smoothed": any(s.mixing is not None for s in structures),
         "sparse features": sparse.issparse(X),

@@ -17,6 +17,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegresso
 from xgboost import XGBRegressor
 
 import axil
+from axil.methods.question import verified_model
 
 ROWS = 1000
 MODELS = {
@@ -41,7 +42,7 @@ def error(model: object, fitted: Fitted) -> tuple[float, float]:
     found = max(
         furthest(explainer, X, np.asarray(model.predict(X), float).reshape(-1, 1)) for X in parts
     )
-    return found, explainer._model.adapter.tolerance
+    return found, verified_model(explainer).adapter.tolerance
 
 
 def measure(name: str, fitted: Fitted) -> dict[str, object]:

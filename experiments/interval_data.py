@@ -17,6 +17,7 @@ from sklearn import datasets
 import axil
 from axil.methods.intervals.local import Local, Surroundings, around
 from axil.methods.intervals.training_errors import training_errors
+from axil.methods.question import verified_model
 
 MOST_ROWS, SEEDS = 3000, 3
 MODELS = {
@@ -113,7 +114,7 @@ def _case(
     tested: np.ndarray,
     method: str,
 ) -> Case:
-    proven = explainer._model
+    proven = verified_model(explainer)
     errors, source = training_errors(proven, None, method)
     known = Surroundings.of(proven, [errors], source, method)
     calibration, test = (around(proven, known, proven.queries(X[rows])) for rows in (held, tested))

@@ -51,6 +51,7 @@ import axil
 from axil.methods import audit, unseen_predictions
 from axil.methods.class_labels import both_classes
 from axil.methods.intervals.training_errors import out_of_bag
+from axil.methods.question import verified_model
 
 try:
     from cleanlab.filter import find_label_issues
@@ -139,7 +140,7 @@ def marks_of_classes(
 ) -> dict[str, Any]:
     """Return the rows that each method marks, and the order of suspicion it has, smallest first."""
     explainer = axil.Explainer(make().fit(X, y), X, y, n_threads=1)
-    model, rows = explainer._model, np.arange(len(y))
+    model, rows = verified_model(explainer), np.arange(len(y))
     splits = StratifiedKFold(5, shuffle=True, random_state=seed)
     unseen = cross_val_predict(make(), X, y, cv=splits, method="predict_proba")
     found = {}
@@ -263,7 +264,9 @@ def measure_numbers(name: str, folder: Path | None) -> Iterator[Line]:
             continue
         targets, wrong = spoilt(y, kind)
         for model, make in makers.items():
-            explained = axil.Explainer(make().fit(X, targets), X, targets, n_threads=1)._model
+            explained = verified_model(
+                axil.Explainer(make().fit(X, targets), X, targets, n_threads=1)
+            )
             for source, residuals in residuals_of(explained).items():
                 around = audit.around_rows(explained, np.abs(residuals))
                 head: Line = {

@@ -43,6 +43,7 @@ from sklearn.model_selection import KFold, cross_val_predict
 import axil
 from axil import baselines
 from axil.methods.audit import Studentised
+from axil.methods.question import verified_model
 
 try:
     from cleanlab.regression.learn import CleanLearning
@@ -169,7 +170,7 @@ def orders(
     found |= {
         "out-of-fold residual": Found(np.abs(y - unseen), fits=5),
         "blame, cross-fitted": gains(explainer.blame(X_val, y_val, out_of_fold=unseen), fits=5),
-        "residual": Found(np.abs(y - explainer._model.fitted()[:, 0])),
+        "residual": Found(np.abs(y - verified_model(explainer).fitted()[:, 0])),
     }
     if len(y) <= LARGE:
         found["audit, by weights"] = by_weights(explainer, X, y, alone)

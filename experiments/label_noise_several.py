@@ -31,6 +31,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 import axil
 from axil.methods import audit
 from axil.methods.class_labels import both_classes
+from axil.methods.question import verified_model
 
 try:
     from cleanlab.rank import get_label_quality_scores
@@ -87,7 +88,7 @@ def tables(folder: Path | None) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
 def orders(X: np.ndarray, y: np.ndarray, seed: int) -> dict[str, np.ndarray]:
     """The quality of each row by each method."""
     model = lgb.LGBMClassifier(**SETTINGS, random_state=seed).fit(X, y)
-    proven = axil.Explainer(model, X, y, n_threads=1)._model
+    proven = verified_model(axil.Explainer(model, X, y, n_threads=1))
     labels, every = both_classes(proven.targets), np.arange(len(y))
     shares = audit.around_rows(proven, labels)
     said = both_classes(audit.means_without_own_push(proven.boosting))

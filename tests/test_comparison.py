@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 import axil
 from axil import InputError, UnsupportedQuestionError
+from axil.methods.question import verified_model
 
 RNG = np.random.default_rng(3)
 ALL = pd.DataFrame(
@@ -342,7 +343,10 @@ def test_dates_as_labels(unit, index):
         found.group(years.iloc[:-1])
     other = explainers_of_dates[1]
     moved = axil.Explainer(
-        other.model, other._model.features, Y_NEW.iloc[8:].to_numpy(), index=dates[8:] + 1000
+        other.model,
+        verified_model(other).features,
+        Y_NEW.iloc[8:].to_numpy(),
+        index=dates[8:] + 1000,
     )
     if unit == "ns":
         with pytest.raises(InputError, match=r"2011-01-09 .*and 2011-01-01 are their first"):

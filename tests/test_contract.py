@@ -13,6 +13,7 @@ from sklearn.base import clone
 
 import axil
 import axil.adapters
+from axil.methods.question import verified_model
 from tests.adapters import lightgbm_models, smoother_models
 from tests.contract_models import (
     GRID,
@@ -42,7 +43,7 @@ def test_weights_times_targets_are_the_predictions(library, name):
     """In and out of sample, to 1e-6 of the largest prediction where residuals are float32 and 1e-9 where they are not."""
     case = case_of(library, name)
     explainer = explainer_of(library, name)
-    tolerance = explainer._model.adapter.tolerance
+    tolerance = verified_model(explainer).adapter.tolerance
     assert tolerance <= 2e-6  # XGBoost's own sum of many trees in float32 strays further than 1e-6
     for X, offsets in ((case.X, offsets_of(case)), (case.X_new, None)):
         explanation = explainer(X, init_score=offsets)
@@ -80,8 +81,8 @@ def test_leaves_are_those_of_the_library(library, name):
 def test_engines_agree_with_the_dense_recursion(library, name):
     case = case_of(library, name)
     explainer = explainer_of(library, name)
-    leaves = explainer._model.adapter.coordinates(case.X_new)
-    structures = [engine.structure for engine in explainer._model.engines]
+    leaves = verified_model(explainer).adapter.coordinates(case.X_new)
+    structures = [engine.structure for engine in verified_model(explainer).engines]
     expected = [
         dense_weights(s, leaves if s.columns is None else leaves[:, s.columns])[0]
         for s in structures
@@ -98,13 +99,17 @@ def test_perturbed_targets_move_predictions_by_the_weights(library, name):
     """Linearity by an independent replay: new targets through the model's own structure, tree by tree in NumPy."""
     case = case_of(library, name)
     explainer = explainer_of(library, name)
-    leaves = explainer._model.adapter.coordinates(case.X_new)
+    leaves = verified_model(explainer).adapter.coordinates(case.X_new)
     weights = explainer(case.X_new).weights
-    delta = np.random.default_rng(0).normal(size=explainer._model.targets.shape)
-    for k, found in enumerate(by_output(weights, explainer._model.targets.shape[1])):
-        s = explainer._model.engines[k if len(explainer._model.engines) > 1 else 0].structure
+    delta = np.random.default_rng(0).normal(size=verified_model(explainer).targets.shape)
+    for k, found in enumerate(by_output(weights, verified_model(explainer).targets.shape[1])):
+        s = (
+            verified_model(explainer)
+            .engines[k if len(verified_model(explainer).engines) > 1 else 0]
+            .structure
+        )
         own = leaves if s.columns is None else leaves[:, s.columns]
-        y = explainer._model.targets[:, k]
+        y = verified_model(explainer).targets[:, k]
         moved = replay(s, y + delta[:, k], own) - replay(s, y, own)
         slack = 1e-12 * np.abs(y + delta[:, k]).max()  # two predictions of this size are subtracted
         np.testing.assert_allclose(found @ delta[:, k], moved, rtol=0, atol=slack)
@@ -113,20 +118,26 @@ def test_perturbed_targets_move_predictions_by_the_weights(library, name):
 @pytest.mark.parametrize(("library", "name"), mostly_slow(2, TREES, share=1))
 def test_steps_are_those_of_a_replay_and_add_up_to_the_predictions(library, name):
     case, explainer = case_of(library, name), explainer_of(library, name)
-    X, targets = case.X_new[:5], explainer._model.targets
+    X, targets = case.X_new[:5], verified_model(explainer).targets
     steps, model, leaves = (
         explainer.pushes(X),
         predict(case, X),
-        explainer._model.adapter.coordinates(X),
+        verified_model(explainer).adapter.coordinates(X),
     )
     assert steps.ndim == 2 + (targets.shape[1] > 1)
     scale = max(np.abs(model).max(), explainer.verification.scale)
     for k, found in enumerate(by_output(steps)):
-        s = explainer._model.engines[k if len(explainer._model.engines) > 1 else 0].structure
+        s = (
+            verified_model(explainer)
+            .engines[k if len(verified_model(explainer).engines) > 1 else 0]
+            .structure
+        )
         own = leaves if s.columns is None else leaves[:, s.columns]
         np.testing.assert_allclose(
             found,
-            replayed_steps(s, targets[:, k], own, 0 if len(explainer._model.engines) > 1 else k),
+            replayed_steps(
+                s, targets[:, k], own, 0 if len(verified_model(explainer).engines) > 1 else k
+            ),
             rtol=0,
             atol=1e-12 * scale,
         )
@@ -137,7 +148,7 @@ def test_steps_are_those_of_a_replay_and_add_up_to_the_predictions(library, name
         )
         made = found.sum(axis=1) + s.beta[-1] * base
         np.testing.assert_allclose(
-            made, model[:, k], rtol=0, atol=explainer._model.adapter.tolerance * scale
+            made, model[:, k], rtol=0, atol=verified_model(explainer).adapter.tolerance * scale
         )
 
 
@@ -164,7 +175,7 @@ def test_smoothers_refitted_to_other_targets_move_by_the_weights(name):
         found.reshape(moved.shape),
         moved,
         rtol=0,
-        atol=explainer._model.adapter.tolerance * np.abs(case.y).max(),
+        atol=verified_model(explainer).adapter.tolerance * np.abs(case.y).max(),
     )
 
 

@@ -11,6 +11,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 import axil
 from axil.errors import InputError
 from axil.kernels import choose
+from axil.methods.question import verified_model
 from axil.replay import build, exact_model, recover, walk
 from tests import away
 from tests.away import Away
@@ -57,7 +58,9 @@ def test_without_a_gpu_cuda_is_refused_and_auto_is_the_cpu(fitted, monkeypatch):
     monkeypatch.setattr(choose, "why_no_gpu", lambda: "CuPy is not installed")
     with pytest.raises(InputError, match=r"CuPy is not installed\. Install CuPy .*axil\[cuda12\]"):
         axil.Explainer(models["plain"], X, y, device="cuda")
-    assert axil.Explainer(models["plain"], X, y, device="auto")._model.limits.device == "cpu"
+    assert (
+        verified_model(axil.Explainer(models["plain"], X, y, device="auto")).limits.device == "cpu"
+    )
 
 
 def test_auto_is_the_device_that_costs_less(fitted, monkeypatch):
@@ -69,7 +72,9 @@ def test_auto_is_the_device_that_costs_less(fitted, monkeypatch):
     )  # whose start is then paid for
     few, many = choose.limits_of(2, None, device="auto"), 1e9
     assert choose.settled(few, 600 * 40).device == "cpu"
-    assert axil.Explainer(models["plain"], X, y, device="auto")._model.limits.device == "cpu"
+    assert (
+        verified_model(axil.Explainer(models["plain"], X, y, device="auto")).limits.device == "cpu"
+    )
     assert not looked  # nor is CuPy loaded
     assert choose.settled(few, many).device == "cuda"
     assert choose.settled(choose.limits_of(64, None, device="auto"), many).device == "cpu"
@@ -93,9 +98,9 @@ def test_auto_on_a_gpu_has_its_budget_and_its_answers(fitted, monkeypatch, tmp_p
         axil.Explainer(models["plain"], X, y, device="auto"),
         axil.load(tmp_path / "saved.npz", models["plain"], device="auto"),
     ):
-        assert explainer._model.limits.device == "cuda"
-        assert explainer._model.budget.batch_bytes == choose.GPU_BATCH
-        assert explainer._model.engines[0].backend.name == "away"
+        assert verified_model(explainer).limits.device == "cuda"
+        assert verified_model(explainer).budget.batch_bytes == choose.GPU_BATCH
+        assert verified_model(explainer).engines[0].backend.name == "away"
         np.testing.assert_allclose(explainer(X[:9]).weights, expected(X[:9]).weights, **CLOSE)
 
 

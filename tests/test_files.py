@@ -22,6 +22,7 @@ from xgboost import XGBRegressor
 import axil
 from axil import InputError, files
 from axil.kernels.choose import limits_of
+from axil.methods.question import verified_model
 from axil.output import archive as archive_file
 from tests.adapters.lightgbm_models import CASES
 from tests.output.saved_files import proven, rewritten, with_one_changed
@@ -62,7 +63,7 @@ def test_labels_survive(index, tmp_path, explainer, case):
     labels = pd.Index(np.resize(np.array(index, dtype=object), len(case.y)), dtype=object)
     labels = labels if isinstance(index[0], str) else labels.infer_objects()
     X = pd.DataFrame(np.asarray(case.X), index=labels)
-    X.columns = explainer._model.adapter.feature_names or X.columns
+    X.columns = verified_model(explainer).adapter.feature_names or X.columns
     axil.Explainer(case.model, X, case.y).save(tmp_path / "e")
     assert list(axil.load(tmp_path / "e", case.model).index) == list(labels.to_numpy())
 
@@ -329,7 +330,7 @@ def test_the_models_leaves_must_be_those_of_the_structure(tmp_path, case):
     other = axil.Explainer(
         LGBMRegressor(n_estimators=3, num_leaves=3, verbose=-1).fit(case.X, case.y), case.X, case.y
     )
-    small._model = replace(small._model, engines=other._model.engines)
+    small._model = replace(verified_model(small), engines=verified_model(other).engines)
     with pytest.raises(axil.ExactnessError, match="number of trees"):
         small(case.X_new)
 

@@ -5,6 +5,7 @@ import pytest
 
 import axil
 from axil.attribution import WEIGHTS
+from axil.methods.question import verified_model
 from tests.contract_models import case_of, offsets_of
 
 MODELS = [
@@ -110,7 +111,7 @@ def test_saved_and_loaded(library, name, prepared, tmp_path):
     X, explainer = rows_of(case, 12), made(library, name, prepared)
     explainer.save(tmp_path / "explainer.npz")
     loaded = axil.load(tmp_path / "explainer.npz", case.model, X_train=case.X)
-    assert loaded._model.is_prepared == prepared
+    assert verified_model(loaded).is_prepared == prepared
     assert_same(answers(loaded, X), answers(explainer, X), "loaded")
 
 
@@ -138,7 +139,9 @@ def test_the_request_as_a_whole_chooses_the_way(monkeypatch):
             np.testing.assert_array_equal(explained(explainer, X[:n]), expected)
             parts = [part.weights for part in explainer.iter(X[:n], batch_size=3)]
             np.testing.assert_array_equal(np.concatenate(parts), expected)
-        assert explainer._model.engines[0].leaf_space is None  # only the request was answered there
+        assert (
+            verified_model(explainer).engines[0].leaf_space is None
+        )  # only the request was answered there
 
 
 def explained(explainer, X):
@@ -152,5 +155,5 @@ def test_a_limit_leaves_no_room_for_leaf_space(monkeypatch):
         explainer = axil.Explainer(
             case.model, case.X, case.y, case.sample_weight, memory_limit=limit
         )
-        (engine,) = explainer._model.ready(WEIGHTS, 20).engines
+        (engine,) = verified_model(explainer).ready(WEIGHTS, 20).engines
         assert (engine.leaf_space is not None) == prepared

@@ -38,6 +38,7 @@ from axil.matched_rows import (
     refit_to_new_rows,
     with_refit_positions,
 )
+from axil.methods.question import verified_model
 from axil.methods.refit import made_of
 from axil.methods.what_if import by_label
 from axil.methods.without import change_columns
@@ -105,7 +106,7 @@ class Comparison:
         columns = dict(self._first_columns)
         for name in PARTS:
             columns[self.scale.label(name)] = self.parts[name].ravel()
-        return tables.make(columns, self.old._model.backend)
+        return tables.make(columns, verified_model(self.old).backend)
 
     def top(self, k: int = 10) -> Any:
         """Return the k training rows that did most to each prediction, with the splits fixed.
@@ -135,7 +136,7 @@ class Comparison:
             columns[f"weight {name}"] = chosen_weights.ravel()
         effects = np.take_along_axis(self.effects, chosen, axis=2)
         columns[self.scale.label("effect")] = effects.ravel()
-        return tables.make(columns, self.old._model.backend)
+        return tables.make(columns, verified_model(self.old).backend)
 
     def group(self, groups: Any) -> Any:
         """Return the sums of effects of groups of training rows, with the splits fixed.
@@ -157,7 +158,7 @@ class Comparison:
         columns = tables.label_columns(self.query_index, self.outputs, "group", names)
         columns["rows"] = np.tile(group_sizes, n * n_outputs)
         columns[self.scale.label("effect")] = (self.effects @ is_member).ravel()
-        return tables.make(columns, self.old._model.backend)
+        return tables.make(columns, verified_model(self.old).backend)
 
     def _group_labels(self, groups: Any) -> NDArray[Any]:
         """Return the group of each row, (M,)."""
@@ -165,7 +166,7 @@ class Comparison:
         if isinstance(groups, str):
             labels = np.empty(len(rows.labels), dtype=object)
             for explainer, positions in ((self.old, rows.before), (self.new, rows.after)):
-                model = explainer._model
+                model = verified_model(explainer)
                 names = model.adapter.feature_names
                 values = np.asarray(inputs.row_values(groups, model.features, names, "groups"))
                 is_present = positions != ABSENT
@@ -251,12 +252,12 @@ def compare(old: Explainer, new: Explainer, X: Any, init_score: Any = None) -> C
     refitted = refit_to_new_rows(old, new, matched_rows)
     rows = with_refit_positions(matched_rows, refitted)
     old_X = columns_like(X, old)
-    old_batch = old._model.queries(old_X, init_score)
-    new_batch = new._model.queries(columns_like(X, new), init_score)
-    after = new._model.predicted(new_batch)
-    n_outputs = old._model.shape[1]
+    old_batch = verified_model(old).queries(old_X, init_score)
+    new_batch = verified_model(new).queries(columns_like(X, new), init_score)
+    after = verified_model(new).predicted(new_batch)
+    n_outputs = verified_model(old).shape[1]
     n_rows = len(rows.labels)
-    old._model.budget.require(
+    verified_model(old).budget.require(
         2 * 8 * len(old_batch) * n_outputs * n_rows,
         f"The effects of {n_rows} rows",
         "Take fewer rows of X.",
@@ -281,7 +282,7 @@ def compare(old: Explainer, new: Explainer, X: Any, init_score: Any = None) -> C
         old=old,
         new=new,
         X=old_X,
-        _first_columns=change_columns(old._model, old_batch, before, after),
+        _first_columns=change_columns(verified_model(old), old_batch, before, after),
         _weights={
             name: np.concatenate([batch.weights[name] for batch in batches])
             for name in batches[0].weights
@@ -296,11 +297,11 @@ def _check_comparable(old: Explainer, new: Explainer) -> None:
             raise InputError(
                 f"{name} is {shown(explainer)}; expected an axil.Explainer of the model."
             )
-        explainer._model.capabilities.require("refit")
+        verified_model(explainer).capabilities.require("refit")
         made_of(explainer)  # raises for an explainer that was loaded
-    if old._model.shape[1] != new._model.shape[1]:
+    if verified_model(old).shape[1] != verified_model(new).shape[1]:
         raise InputError(
-            f"new has {new._model.shape[1]} outputs and old {old._model.shape[1]}; expected models "
+            f"new has {verified_model(new).shape[1]} outputs and old {verified_model(old).shape[1]}; expected models "
             "of the same outputs."
         )
     if (old.kind == "exact") != (new.kind == "exact"):
@@ -329,15 +330,17 @@ def _check_comparable(old: Explainer, new: Explainer) -> None:
 
 
 def _class_names(explainer: Explainer) -> list[Any] | None:
-    classes: NDArray[Any] | None = explainer._model.classes
+    classes: NDArray[Any] | None = verified_model(explainer).classes
     return None if classes is None else classes.tolist()
 
 
 def _check_links(old: Explainer, new: Explainer) -> None:
     """Refuse scores that stand for different means, as logarithms of counts and numbers do."""
-    scores = np.add.outer(np.linspace(-2.0, 2.0, 9), np.linspace(-0.5, 0.5, old._model.shape[1]))
-    old_means = old._model.meant(scores)
-    new_means = new._model.meant(scores)
+    scores = np.add.outer(
+        np.linspace(-2.0, 2.0, 9), np.linspace(-0.5, 0.5, verified_model(old).shape[1])
+    )
+    old_means = verified_model(old).meant(scores)
+    new_means = verified_model(new).meant(scores)
     have_same_means = old_means.keys() == new_means.keys() and all(
         np.allclose(old_means[name], new_means[name]) for name in old_means
     )
@@ -351,9 +354,9 @@ def _check_links(old: Explainer, new: Explainer) -> None:
 
 def _link_words(explainer: Explainer) -> str:
     """Return what a score of 1 stands for, in words: "a mean of 2.72"."""
-    score = np.ones((1, explainer._model.shape[1]))
+    score = np.ones((1, verified_model(explainer).shape[1]))
     words = "the prediction itself"
-    for name, values in explainer._model.meant(score).items():
+    for name, values in verified_model(explainer).meant(score).items():
         words = f"a {name} (a score of 1 is {values[0, -1]:.3g})"
     loss = ""
     if explainer.verification is not None:
@@ -477,7 +480,7 @@ def _check_sum(
 
 def _targets_at(explainer: Explainer, positions: IntArray, outputs: IntArray) -> NDArray[Any]:
     """Return targets as people read them, of classes their names; missing where there is no row."""
-    model = explainer._model
+    model = verified_model(explainer)
     if model.kind is Kind.ADDITIVE or model.classes is not None:
         y = made_of(explainer).y
         y = y.reshape(len(y), -1)

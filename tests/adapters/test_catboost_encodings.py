@@ -25,6 +25,7 @@ from axil.adapters.catboost.encodings import BORDERS, BUCKETS, COUNTER, MEAN, cl
 from axil.adapters.catboost.permutations import AveragingFold, Generator
 from axil.adapters.catboost.refusals import REFUSALS, CatBoostReading
 from axil.adapters.refusals import refusal
+from axil.methods.question import verified_model
 from tests.adapters.catboost_models import (
     CASES,
     N_ROWS,
@@ -253,11 +254,14 @@ def test_training_rows_are_left_out_where_the_fit_had_them() -> None:
     """Each by the replay of the fit without it, at the leaves of its encodings in the fit."""
     case = CASES["encoded"]()
     explainer = Explainer(case.model, case.X, case.y)
-    found, (engine,) = explainer.leave_one_out()["prediction"].to_numpy(), explainer._model.engines
+    found, (engine,) = (
+        explainer.leave_one_out()["prediction"].to_numpy(),
+        verified_model(explainer).engines,
+    )
     leaves = engine.structure.leaves().T
     for row in (0, 7, 100):
-        alone = engine.without(np.array([row]), explainer._model.targets).predicted(
-            leaves[[row]], explainer._model.targets
+        alone = engine.without(np.array([row]), verified_model(explainer).targets).predicted(
+            leaves[[row]], verified_model(explainer).targets
         )[0, 0]
         assert abs(alone - found[row]) < 1e-9 or np.isnan(found[row])
 
@@ -419,7 +423,9 @@ def test_means_of_models_predict_training_rows_as_the_models_do() -> None:
     explainer = Explainer(model, X, data.y)
     found = explainer(X)
     np.testing.assert_allclose(found.predictions, model.predict(X), rtol=1e-6)
-    np.testing.assert_allclose(explainer._model.fitted()[:, 0], model.predict(X), rtol=1e-6)
+    np.testing.assert_allclose(
+        verified_model(explainer).fitted()[:, 0], model.predict(X), rtol=1e-6
+    )
     assert "encodings" in explainer.without(X[:2], [3]).attrs["axil"]
 
 

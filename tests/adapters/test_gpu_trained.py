@@ -16,6 +16,7 @@ import pytest
 
 from axil import Explainer
 from axil.errors import ExactnessError, UnsupportedModelError
+from axil.methods.question import verified_model
 
 MODELS = Path(__file__).with_name("gpu_models.zip")
 REFUSED = {
@@ -81,7 +82,7 @@ def test_is_read_exactly(name: str, tmp_path: Path) -> None:
     model, X, y, w = fitted(name, tmp_path)
     explainer = Explainer(model, X, y, w)
     found = explainer(X[:20])
-    own = explainer._model.adapter.predictions(X[:20])[:, 0]
+    own = verified_model(explainer).adapter.predictions(X[:20])[:, 0]
     # Leaf values of float32, so up to 6e-8 of the largest prediction each, of up to 21 trees.
     np.testing.assert_allclose(
         found.weights @ y + found.intercepts, own, rtol=0, atol=2e-6 * np.abs(own).max()

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 import axil
 from axil.adapters import read
+from axil.methods.question import verified_model
 from tests.adapters.common import check_wrong_targets
 from tests.adapters.lightgbm_models import BAG, RANKED, VERSION, booster, table
 from tests.adapters.percentiles import Rule, replayed
@@ -183,7 +184,7 @@ def test_audit_and_calibrate_of_a_median_take_errors_without_the_row() -> None:
 def test_bags_that_were_recorded() -> None:
     case = booster(table(120), objective="l1", **BAG, n_trees=4)
     drawn = axil.Explainer(case.model, case.X, case.y)
-    structure = drawn._model.engines[0].structure  # type: ignore[attr-defined]
+    structure = verified_model(drawn).engines[0].structure  # type: ignore[attr-defined]
     assert structure.n_trees == 5
     sampler = read(case.model)._settings.bagging(120)  # type: ignore[attr-defined]
     bags = []

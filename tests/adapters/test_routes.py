@@ -21,6 +21,7 @@ import axil
 from axil import InputError, _core, adapters
 from axil.adapters.routes import SplitKind, Splits, Ways, make_routes
 from axil.kernels.cpu import Cpu
+from axil.methods.question import verified_model
 from tests.devices import GPU
 
 TINY = float(np.float32(1e-35))  # LightGBM's kZeroThreshold
@@ -325,7 +326,7 @@ def test_xgboost_takes_categories_by_the_names_of_the_fit(onehot):
         "n_jobs": 1,
     }
     adapter = adapters.read(xgb.XGBRegressor(**settings).fit(frame, y))
-    if not adapter._model.categories:
+    if not verified_model(adapter).categories:
         pytest.skip("before 3.1 XGBoost keeps no names of categories")
     turned = frame.assign(
         b=frame["b"].cat.set_categories(list("zyxwvu")),

@@ -24,6 +24,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import axil
+from axil.methods.question import verified_model
 from tests.adapters.sklearn_models import Case, table
 
 DATA = table(150)
@@ -77,7 +78,7 @@ def test_weights_make_the_predictions(name):
 def test_the_map_is_the_same_however_it_is_asked(name):
     case = CASES[name]()
     explainer = explain(case)
-    K, (engine,) = explainer.matrix(), explainer._model.engines
+    K, (engine,) = explainer.matrix(), verified_model(explainer).engines
     v = np.random.default_rng(0).normal(size=(len(K), 2))
     # sums of float64 numbers in another order
     np.testing.assert_allclose(engine.apply(None, v), K @ v, rtol=0, atol=1e-11)
@@ -104,7 +105,7 @@ def test_what_if_is_a_fit_to_other_targets_with_the_same_leaves():
 @pytest.mark.parametrize("name", CASES)
 def test_other_data_than_those_of_the_fit_show(name):
     case = CASES[name]()
-    kept = explain(case)._model.adapter.kept_rows(len(case.y))
+    kept = verified_model(explain(case)).adapter.kept_rows(len(case.y))
     first, second = (3, int(case.y.argmax())) if kept is None else kept[[0, case.y[kept].argmax()]]
     one, two = case.y.copy(), case.y.copy()
     one[first] += 0.5

@@ -37,6 +37,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import axil
 from axil import baselines
+from axil.methods.question import verified_model
 from tests.adapters.sklearn_models import Case, labels, table
 
 DATA = table(160)
@@ -208,7 +209,7 @@ def test_the_map_is_the_same_however_it_is_asked(name):
     matrix = explainer.matrix()
     K = np.swapaxes(matrix, 0, 1) if matrix.ndim == 3 else matrix[None]
     rng, rows = np.random.default_rng(0), [3, 8, 9]
-    for k, engine in enumerate(explainer._model.engines):
+    for k, engine in enumerate(verified_model(explainer).engines):
         v = rng.normal(size=(len(K[k]), 2))
         scale = np.abs(v).max()
         # sums of float64 numbers in another order, some through leaf space
@@ -365,10 +366,14 @@ def test_pushes_and_greedy_sets_of_sums_of_trees():
     assert len(sets) == 4
     rows = sets["row"][sets["query"] == 0].to_numpy()
     before = case.model.predict(case.X_new[:1])[0]
-    left = explain(case)._model.engines[0].without(rows, explain(case)._model.targets)
-    after = left.predicted(explain(case)._model.queries(case.X_new[:1]).coordinates, case.targets)[
-        0, 0
-    ]
+    left = (
+        verified_model(explain(case))
+        .engines[0]
+        .without(rows, verified_model(explain(case)).targets)
+    )
+    after = left.predicted(
+        verified_model(explain(case)).queries(case.X_new[:1]).coordinates, case.targets
+    )[0, 0]
     np.testing.assert_allclose(
         sets["effect"][sets["query"] == 0].sum(), after - before, rtol=0, atol=1e-12
     )

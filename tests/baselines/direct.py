@@ -4,6 +4,7 @@ from functools import cache
 
 import numpy as np
 
+from axil.methods.question import verified_model
 from tests.contract_models import case_of, explainer_of, offsets_of
 
 # What decides leaf values in each library: weights, l2, offsets, draws, coefficients, several outputs, held-out rows.
@@ -56,16 +57,16 @@ class Asked:
         self.case, self.explainer = case_of(library, name), explainer_of(library, name)
         rng = np.random.default_rng(0)
         self.X = self.case.X_new[:N_QUERIES]
-        n_outputs = self.explainer._model.targets.shape[1]
-        classes = self.explainer._model.adapter.classes
+        n_outputs = verified_model(self.explainer).targets.shape[1]
+        classes = verified_model(self.explainer).adapter.classes
         if np.ndim(self.case.y) == 2 and hasattr(
             self.case.model, "predict_proba"
         ):  # several labels
             self.y = self.case.y[:N_QUERIES]
-            self.targets = self.explainer._model.targets[:N_QUERIES]
+            self.targets = verified_model(self.explainer).targets[:N_QUERIES]
         elif classes is None:
-            spread = self.explainer._model.targets.std(axis=0)
-            self.targets = self.explainer._model.targets[:N_QUERIES] + spread * rng.normal(
+            spread = verified_model(self.explainer).targets.std(axis=0)
+            self.targets = verified_model(self.explainer).targets[:N_QUERIES] + spread * rng.normal(
                 size=(N_QUERIES, n_outputs)
             )
             self.y = self.targets[:, 0] if n_outputs == 1 else self.targets
@@ -78,25 +79,29 @@ class Asked:
             self.targets = self.targets - self.init_score
             if library == "xgboost":  # offsets take the place of the base
                 y, weights = (
-                    self.explainer._model.targets,
-                    self.explainer._model.engines[0].structure.row_weights,
+                    verified_model(self.explainer).targets,
+                    verified_model(self.explainer).engines[0].structure.row_weights,
                 )
-                bases = [engine.structure.base for engine in self.explainer._model.engines]
+                bases = [engine.structure.base for engine in verified_model(self.explainer).engines]
                 estimated = bases[0] is None
                 self.targets = self.targets + (
                     np.average(y, axis=0, weights=weights) if estimated else np.concatenate(bases)
                 )
             self.init_score = self.init_score[:, 0] if n_outputs == 1 else self.init_score
-        self.leaves = self.explainer._model.adapter.leaves(self.X)
+        self.leaves = verified_model(self.explainer).adapter.leaves(self.X)
 
     def fits(self):
         """A `Fit`, the leaves of the queries (n, T) and their targets, offsets off, (n,), for each output."""
-        engines = self.explainer._model.engines
+        engines = verified_model(self.explainer).engines
         for k, target in enumerate(self.targets.T):
             s = engines[k if len(engines) > 1 else 0].structure
             own = 0 if len(engines) > 1 else k
             leaves = self.leaves if s.columns is None else self.leaves[:, s.columns]
-            yield Fit(s, self.explainer._model.targets[:, k], own), leaves.astype(int), target
+            yield (
+                Fit(s, verified_model(self.explainer).targets[:, k], own),
+                leaves.astype(int),
+                target,
+            )
 
     def scores(self, baseline, y=True):
         return baseline.scores(self.X, self.y if y else None, self.init_score)
@@ -153,7 +158,7 @@ class Fit:
 
 def rounding(a):
     """What subtracting predictions from targets loses of a product of two residuals: leaves of one row leave only that."""
-    return 1e-14 * max(1.0, np.abs(a.explainer._model.targets).max()) ** 2
+    return 1e-14 * max(1.0, np.abs(verified_model(a.explainer).targets).max()) ** 2
 
 
 def leaf_features(s):

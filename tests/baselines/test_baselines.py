@@ -7,6 +7,7 @@ import pytest
 import axil
 from axil import InputError, UnsupportedQuestionError
 from axil.baselines import TREX, Baseline, BoostIn, LeafInfluence, LeafMatch, Random, TreeSim
+from axil.methods.question import verified_model
 from tests.adapters import catboost_models, lightgbm_models, smoother_models
 from tests.baselines.direct import asked
 from tests.contract_models import TREES, explainer_of
@@ -86,7 +87,7 @@ def test_positive_rows_lower_the_loss(kind):
 )
 def test_rows_without_weight_score_zero(kind, library, name):
     a = asked(library, name)
-    without = a.explainer._model.engines[0].structure.row_weights == 0
+    without = verified_model(a.explainer).engines[0].structure.row_weights == 0
     assert without.any()
     scores = a.scores(kind(a.explainer))
     assert not scores[:, without].any()
@@ -173,7 +174,7 @@ def test_memory_is_asked_for_before_it_is_taken(kind, case):
     limit = 8 * len(X) * len(case.y) // 2
     explainer = explain(case)
     baseline = kind(explainer)
-    explainer._model.budget.limit = limit
+    verified_model(explainer).budget.limit = limit
     with pytest.raises(
         InputError,
         match=rf"The {kind.__name__} scores of {len(X)} x {len(case.y)} rows would take .* memory_limit",
@@ -190,7 +191,10 @@ def test_the_system_of_trex_must_fit(case):
 def test_a_model_that_changed_is_noticed(case):
     model = catboost_models.CASES["defaults"]()
     explainer = axil.Explainer(model.model, model.X, model.y)
-    baseline, copied = TreeSim(explainer), explainer._model.adapter._model  # which no one else has
+    baseline, copied = (
+        TreeSim(explainer),
+        verified_model(explainer).adapter._model,
+    )  # which no one else has
     scale, bias = copied.get_scale_and_bias()
     copied.set_scale_and_bias(scale, bias + 1.0)
     with pytest.raises(axil.ExactnessError, match="may have changed"):

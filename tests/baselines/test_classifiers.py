@@ -8,6 +8,7 @@ from scipy.special import logsumexp
 import axil
 from axil import ExactnessError, InputError, UnsupportedQuestionError
 from axil.baselines import TREX, BoostIn, LeafInfluence, LeafMatch, Random, TreeSim
+from axil.methods.question import verified_model
 from tests.contributions import boosting_models as models
 from tests.contributions.boosting_models import CASES, X_NEW, N, X, case_of
 from tests.contributions.fixed_structure import LOSSES, differences, first, replay, sigmoid, softmax
@@ -329,7 +330,7 @@ def test_bad_requests_are_named(kind):
         baseline.scores(X_NEW, [0, 1, 2], init_score=np.zeros((3, 3)))
     with pytest.raises(InputError, match="y"):
         baseline.scores(X_NEW, [0, 1, 7])
-    fit._model.budget.limit = 8 * N
+    verified_model(fit).budget.limit = 8 * N
     with pytest.raises(InputError, match=f"The {kind.__name__} scores of 3 x {N} rows would take"):
         baseline.scores(X_NEW, [0, 1, 2])
 

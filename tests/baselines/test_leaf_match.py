@@ -8,6 +8,7 @@ from sklearn.ensemble import RandomForestRegressor
 
 import axil
 from axil.baselines import LeafMatch
+from axil.methods.question import verified_model
 from tests.baselines.direct import BOOSTED, FORESTS, asked
 from tests.subsets import chosen
 
@@ -47,7 +48,7 @@ def test_trees_of_all_classes_count():
 @pytest.mark.parametrize(("library", "name"), chosen(3, BOOSTED + FORESTS))
 def test_every_library(library, name):
     a, total, trees = asked(library, name), 0.0, 0
-    for engine in a.explainer._model.engines:
+    for engine in verified_model(a.explainer).engines:
         s = engine.structure
         queries = a.leaves if s.columns is None else a.leaves[:, s.columns]
         own = s.leaves().T

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from axil.baselines import TreeSim
+from axil.methods.question import verified_model
 from tests.baselines.direct import BOOSTED, FORESTS, asked, kernel
 from tests.subsets import chosen
 
@@ -11,7 +12,7 @@ from tests.subsets import chosen
 @pytest.mark.parametrize(("library", "name"), chosen(2, BOOSTED + FORESTS, share=1))
 def test_scores_are_signed_similarities(library, name):
     a = asked(library, name)
-    engines, alike, pull = a.explainer._model.engines, 0.0, 0.0
+    engines, alike, pull = verified_model(a.explainer).engines, 0.0, 0.0
     for k, (fit, queries, targets) in enumerate(a.fits()):
         if k < len(engines):  # outputs that share trees share the kernel
             alike = alike + kernel(fit.s, queries)[0] * fit.weights

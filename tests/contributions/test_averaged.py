@@ -8,6 +8,7 @@ import pytest
 from scipy.special import expit, logit, softmax
 
 import axil
+from axil.methods.question import verified_model
 
 N = 150
 RNG = np.random.default_rng(8)
@@ -57,7 +58,7 @@ def case(objective, from_average=True):
 def replayed(objective, columns, w, from_average=True):
     """Return scores of the new rows (n, K), and contributions (n, K, N)."""
     model, explainer = case(objective, from_average)
-    drawn = explainer._model.boosting.walked.drawn
+    drawn = verified_model(explainer).boosting.walked.drawn
     K = columns.shape[1]
     start = (
         LINKS[objective](np.average(columns, axis=0, weights=w)) if from_average else np.zeros(K)

@@ -20,6 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.class_weight import compute_sample_weight
 
 import axil
+from axil.methods.question import verified_model
 from tests.contributions.boosting_models import (
     BINARY,
     CASES,
@@ -159,7 +160,7 @@ def test_the_step_search_finds_halved_steps():
     ).fit(X, BINARY)
     explainer = axil.Explainer(model, X, BINARY)
     assert explainer.verification.leaf_error < 1e-12
-    stages = np.bincount(explainer._model.boosting.walked.stage_tree)
+    stages = np.bincount(verified_model(explainer).boosting.walked.stage_tree)
     assert stages.min() < 10  # or there would be nothing to find
 
 
@@ -198,7 +199,9 @@ def test_wrong_training_data_raise(name):
 def test_a_model_that_changed_is_noticed():
     model = lgb.LGBMClassifier(**LGB).fit(X, BINARY)
     explainer = axil.Explainer(model, X, BINARY)
-    explainer._model.boosting.adapter._booster.set_leaf_output(2, 0, 3.0)  # a copy of its own
+    verified_model(explainer).boosting.adapter._booster.set_leaf_output(
+        2, 0, 3.0
+    )  # a copy of its own
     with pytest.raises(axil.ExactnessError, match="changed"):
         explainer(X)
 
@@ -287,7 +290,7 @@ def test_poisson_models_from_files_keep_their_step(settings, ending, tmp_path):
     again = xgb.XGBRegressor()
     again.load_model(tmp_path / f"model.{ending}")
     expected = axil.Explainer(model, X, COUNTS, init_score=OFFSETS)
-    assert expected._model.boosting.walked.fit.max_step == pytest.approx(
+    assert verified_model(expected).boosting.walked.fit.max_step == pytest.approx(
         settings.get("max_delta_step", 0.7)
     )
     for loaded in (again, xgb.Booster(model_file=tmp_path / f"model.{ending}")):

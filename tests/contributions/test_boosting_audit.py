@@ -10,6 +10,7 @@ from xgboost import XGBClassifier
 
 import axil
 from axil import InputError, UnsupportedQuestionError
+from axil.methods.question import verified_model
 from axil.methods.tails import tails
 from axil.methods.unseen_predictions import fold_numbers
 
@@ -123,7 +124,7 @@ def test_counts_are_judged_by_their_residuals():
     assert set(table["row"].head(5)) == set(wrong)
     assert abs(table["suspect"].sum() - 5) <= 2
     by_row = table.set_index("row").sort_index()
-    rows = np.flatnonzero(fold_numbers(explainer._model) == 0)
+    rows = np.flatnonzero(fold_numbers(verified_model(explainer)) == 0)
     without = explainer.without(X[rows], rows)["after"]
     np.testing.assert_allclose(by_row["expected"][rows], np.exp(without), rtol=1e-9)
     np.testing.assert_allclose(by_row["residual"], y - by_row["expected"])

@@ -10,6 +10,7 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 import axil
+from axil.methods.question import verified_model
 from tests.contributions.boosting_models import (
     BINARY,
     CASES,
@@ -99,7 +100,7 @@ def test_rows_without_weight_do_not_save_a_fit_to_zeros():
         loss="poisson", max_iter=3, early_stopping=True, random_state=0
     )
     explainer = axil.Explainer(model.fit(X, COUNTS + 1), X, COUNTS + 1)
-    fitted = np.flatnonzero(explainer._model.boosting.walked.weights)
+    fitted = np.flatnonzero(verified_model(explainer).boosting.walked.weights)
     assert len(fitted) < N
     with pytest.raises(axil.InputError, match="this loss takes targets from 0 up, not all 0"):
         explainer.what_if(X_NEW, dict.fromkeys(fitted.tolist(), 0.0))

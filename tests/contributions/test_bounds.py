@@ -12,6 +12,7 @@ from scipy.special import expit, logit
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
 import axil
+from axil.methods.question import verified_model
 from axil.structure import NodeRule
 from tests.adapters.lightgbm_models import VERSION as LIGHTGBM_VERSION
 from tests.adapters.xgboost_models import VERSION
@@ -192,7 +193,7 @@ class Fit:
 
     def __init__(self, name, y=None, w=W):
         own, explainer = case(name)
-        walked = explainer._model.boosting.walked
+        walked = verified_model(explainer).boosting.walked
         trees = walked.fit
         y = own.y.astype(float) if y is None else y
         base = trees.base_value[0]
@@ -224,16 +225,16 @@ class Fit:
 
 
 def met(name, rows=NEW):
-    return case(name)[1]._model.queries(rows).coordinates
+    return verified_model(case(name)[1]).queries(rows).coordinates
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_replay_is_the_fit(name):
     own, explainer = case(name)
-    steps = explainer._model.boosting.walked.steps
+    steps = verified_model(explainer).boosting.walked.steps
     assert explainer.kind == "additive"
     assert any(step.mix is not None for step in steps)  # a bound holds some leaf
-    expected = explainer._model.queries(NEW).predictions[:, 0]
+    expected = verified_model(explainer).queries(NEW).predictions[:, 0]
     np.testing.assert_allclose(Fit(name).scores(met(name)), expected, rtol=0, atol=10 * own.close)
 
 
@@ -334,7 +335,7 @@ def test_pushes_of_smoothed_leaves_with_constants(name):
 def test_no_push_is_larger_than_the_terms_of_the_leaf_values(name):
     """A row puts at most |w g| / (H + l2) into a tree, H of its own leaf: no sum near zero divides."""
     own, explainer = case(name)
-    walked, found = explainer._model.boosting.walked, explainer(NEW)
+    walked, found = verified_model(explainer).boosting.walked, explainer(NEW)
     trees = walked.fit
     F, most = np.full(N, trees.base_value[0]), np.zeros(N)
     for t, leaf in enumerate(walked.leaves):
@@ -434,7 +435,7 @@ def inner_values(own, model):
 def test_refits_keep_the_bounds(name, kind):
     """The model that is written is verified with its inner nodes, and predicts what `without` says."""
     own, explainer = case(name)
-    leaf = explainer._model.boosting.walked.leaves[0]
+    leaf = verified_model(explainer).boosting.walked.leaves[0]
     gone = {
         "few rows": [0, 40, 41],
         "many rows": range(0, N, 3),
@@ -443,7 +444,7 @@ def test_refits_keep_the_bounds(name, kind):
     gone = list(gone[kind])
     again = explainer.refit(drop=gone)
     after = explainer.without(NEW, gone)["after"]
-    found = again._model.queries(NEW).predictions[:, 0]
+    found = verified_model(again).queries(NEW).predictions[:, 0]
     np.testing.assert_allclose(found, after, rtol=0, atol=10 * own.close)
     contributions = again(NEW)
     made = contributions.contributions.sum(axis=1) + contributions.intercepts
@@ -481,7 +482,7 @@ def test_a_refit_of_all_rows_is_the_model():
 @pytest.mark.parametrize("name", MODELS)
 def test_wrong_targets_do_not_pass(name):
     own, explainer = case(name)
-    leaves, rng = explainer._model.boosting.walked.leaves, np.random.default_rng(0)
+    leaves, rng = verified_model(explainer).boosting.walked.leaves, np.random.default_rng(0)
     for _ in range(4):
         i, j = rng.choice(N, 2, replace=False)
         if own.y[i] == own.y[j] or (leaves[:, i] == leaves[:, j]).all():

@@ -18,6 +18,7 @@ from sklearn.preprocessing import StandardScaler
 import axil
 from axil.contributions.contributions import Contributions
 from axil.machine.memory import Budget, Limits
+from axil.methods.question import verified_model
 from tests.adapters.xgboost_models import VERSION
 from tests.contributions import sampled_models
 from tests.contributions.boosting_models import (
@@ -307,12 +308,12 @@ def add_up(pushes, queries):
 @pytest.mark.parametrize("name", ["lightgbm binary", "catboost multiclass", "lightgbm custom"])
 def test_an_account_that_does_not_add_up_raises_on_construction_and_on_use(name):
     """Rows that count a thousandth more than in the fit: the proof is not the replay of the leaves, which came before."""
-    account = explainer_of(name)._model.boosting.contributions
+    account = verified_model(explainer_of(name)).boosting.contributions
     walked = account.walked
     wrong = Contributions(replace(walked, weights=1.001 * walked.weights), ONE)
     with pytest.raises(axil.ExactnessError, match="pushes in a leaf"):
         wrong.prove()
-    queries = explainer_of(name)._model.queries(X_NEW).coordinates
+    queries = verified_model(explainer_of(name)).queries(X_NEW).coordinates
     with pytest.raises(axil.ExactnessError, match="explained row"):
         add_up(wrong, queries)
     assert account.prove() < 1e-12
@@ -320,7 +321,7 @@ def test_an_account_that_does_not_add_up_raises_on_construction_and_on_use(name)
 
 def test_a_score_is_compared_with_its_own_terms():
     """Not with the largest score: beside one of 5e27, as in a fit that diverged, any other would pass for exact."""
-    walked = explainer_of("xgboost pseudo-huber")._model.boosting.contributions.walked
+    walked = verified_model(explainer_of("xgboost pseudo-huber")).boosting.contributions.walked
     far = np.zeros_like(walked.score)
     far[3] = 5e27
     wrong = Contributions(
@@ -331,7 +332,9 @@ def test_a_score_is_compared_with_its_own_terms():
     ):
         wrong.prove()
     with pytest.raises(axil.ExactnessError, match=r"explained row .*diverged"):
-        add_up(wrong, explainer_of("xgboost pseudo-huber")._model.queries(X_NEW).coordinates)
+        add_up(
+            wrong, verified_model(explainer_of("xgboost pseudo-huber")).queries(X_NEW).coordinates
+        )
 
 
 @pytest.mark.parametrize(
@@ -368,7 +371,7 @@ def test_a_class_without_weight(model, classes):
 
 
 def test_scores_too_large_for_their_exponential_are_walked_plainly():
-    walked = explainer_of("lightgbm binary")._model.boosting.contributions.walked
+    walked = verified_model(explainer_of("lightgbm binary")).boosting.contributions.walked
     far = replace(walked, start=walked.start + 1e4, score=walked.score + 1e4)
     assert Contributions(walked, ONE)._exponent == -1
     assert Contributions(far, ONE)._exponent == 0
@@ -412,7 +415,7 @@ def test_vector_leaves_with_single_classes_set_to_zero(settings):
     )
     model.fit(X, CLASSES, sample_weight=WEIGHTS)
     explainer = axil.Explainer(model, X, CLASSES, WEIGHTS)
-    walked = explainer._model.boosting.walked
+    walked = verified_model(explainer).boosting.walked
     if VERSION >= (3, 4):
         assert walked.zeroed is None or not walked.zeroed.any()
     else:

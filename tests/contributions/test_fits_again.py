@@ -5,6 +5,7 @@ import pytest
 
 import axil
 from axil.contributions import fits_again
+from axil.methods.question import verified_model
 from tests.contributions.boosting_models import CASES, X, case_of, explain
 from tests.contributions.sampled_models import MODELS as SAMPLED
 from tests.contributions.sampled_models import model_of
@@ -35,7 +36,7 @@ def compare(explained):
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case().loss != "squared"])
 def test_fits_in_the_core_are_those_of_numpy(name):
-    done = compare(explained := explain(case_of(name))._model.boosting)
+    done = compare(explained := verified_model(explain(case_of(name))).boosting)
     loss, based = explained.walked.fit.loss, any(one.base for one in explained.walked.rounds)
     assert done == (
         loss.curvature is not None and loss.exponent != 0 and not loss.cancels and not based
@@ -45,11 +46,13 @@ def test_fits_in_the_core_are_those_of_numpy(name):
 @pytest.mark.parametrize("name", SAMPLED)
 def test_draws_and_drops_count(name):
     case = model_of(name)
-    compare(axil.Explainer(case.model, X, case.y, case.weights, case.offsets)._model.boosting)
+    compare(
+        verified_model(axil.Explainer(case.model, X, case.y, case.weights, case.offsets)).boosting
+    )
 
 
 def test_scores_beyond_all_numbers_are_left_to_numpy():
-    explained = explain(case_of("lightgbm binary"))._model.boosting
+    explained = verified_model(explain(case_of("lightgbm binary"))).boosting
     copies = copies_of(explained)
     copies.score -= 1e4
     assert copies.run(copies.states(1)) is None

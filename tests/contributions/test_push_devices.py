@@ -9,6 +9,7 @@ from sklearn.linear_model import LogisticRegression
 import axil
 from axil.errors import InputError
 from axil.kernels import choose
+from axil.methods.question import verified_model
 from tests.away import Away
 from tests.devices import need_gpu
 
@@ -98,7 +99,7 @@ def explainers(name, device, monkeypatch):
     model, y, weights = fitted(name)
     given = model, X, y, weights
     gpu = axil.Explainer(*given, n_threads=2, device=device if device == "cuda" else "cpu")
-    assert gpu._model.boosting.backend.name == device
+    assert verified_model(gpu).boosting.backend.name == device
     monkeypatch.undo()
     cpu = axil.Explainer(*given, n_threads=2)
     return cpu, gpu
@@ -122,10 +123,10 @@ def test_the_same_answers_from_a_device(name, device, monkeypatch):
     np.testing.assert_allclose(sums[1], sums[0], **CLOSE)
     sets = [one.removal(X_NEW, 3, by="pushes", same_sign=True) for one in (cpu, gpu)]
     np.testing.assert_allclose(sets[1]["push"], sets[0]["push"], **CLOSE)
-    if cpu._model.boosting.loss.meaning:
+    if verified_model(cpu).boosting.loss.meaning:
         audits = [one.audit().sort_values("row") for one in (cpu, gpu)]
         np.testing.assert_allclose(*(one.select_dtypes("number") for one in audits), **CLOSE)
-    if cpu._model.boosting.underived:
+    if verified_model(cpu).boosting.underived:
         return
     np.testing.assert_allclose(explained[1].weights, explained[0].weights, **CLOSE)
     np.testing.assert_allclose(
@@ -134,7 +135,7 @@ def test_the_same_answers_from_a_device(name, device, monkeypatch):
     output = None if cpu.outputs is None else cpu.outputs[0]
     crossed = [one.derivatives(X_NEW, output) for one in (cpu, gpu)]
     np.testing.assert_allclose(crossed[1], crossed[0], **CLOSE)
-    if cpu._model.boosting.loss.meaning:
+    if verified_model(cpu).boosting.loss.meaning:
         y = fitted(name)[1][: len(X_NEW)]
         gains = [
             one.blame(X_NEW, y).sort_values("row").select_dtypes("number") for one in (cpu, gpu)
@@ -147,10 +148,10 @@ def test_blocks_of_a_device_follow_its_budget(monkeypatch):
     _, away = explainers("bagged", "away", monkeypatch)
     whole, spans = away.pushes(X), []
     monkeypatch.setattr("axil.contributions.contributions.BLOCK_ENTRIES", 1)
-    monkeypatch.setattr(away._model.boosting.contributions.limits.budget, "batch_bytes", 1)
-    walk = type(away._model.boosting.contributions).factors
+    monkeypatch.setattr(verified_model(away).boosting.contributions.limits.budget, "batch_bytes", 1)
+    walk = type(verified_model(away).boosting.contributions).factors
     monkeypatch.setattr(
-        type(away._model.boosting.contributions),
+        type(verified_model(away).boosting.contributions),
         "factors",
         lambda self, rows: spans.append(rows.start) or walk(self, rows),
     )
@@ -168,7 +169,7 @@ def test_files_and_explainers_hand_the_device_on(tmp_path, monkeypatch):
     ):
         with pytest.raises(InputError, match="CuPy is not installed"):
             call("cuda")
-        assert call("auto")._model.boosting.contributions.limits.device == "cpu"
+        assert verified_model(call("auto")).boosting.contributions.limits.device == "cpu"
     monkeypatch.setattr(choose, "why_no_gpu", lambda: None)
     monkeypatch.setattr("axil.replay.recover.backend_of", lambda limits: Away(limits.n_threads))
     monkeypatch.setattr(
@@ -184,8 +185,8 @@ def test_files_and_explainers_hand_the_device_on(tmp_path, monkeypatch):
         axil.load(tmp_path / "saved.npz", model, device="auto"),
     ):
         assert (
-            explainer._model.boosting.contributions.limits.device
-            == explainer._model.limits.device
+            verified_model(explainer).boosting.contributions.limits.device
+            == verified_model(explainer).limits.device
             == "cuda"
         )
         np.testing.assert_allclose(explainer.pushes(X_NEW), expected, **CLOSE)

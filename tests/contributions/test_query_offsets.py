@@ -10,6 +10,7 @@ from lightgbm import LGBMRegressor
 from sklearn.linear_model import LogisticRegression
 
 import axil
+from axil.methods.question import verified_model
 from axil.methods.unseen_predictions import fold_numbers
 from tests.contributions.boosting_models import (
     BINARY,
@@ -193,7 +194,7 @@ def test_offsets_are_copied():
 def test_the_audit_expects_what_the_library_predicts_with_the_offsets_of_the_fit():
     """By folds; XGBoost's base_margin takes the place of base_score here too."""
     explainer = xgboost_poisson()[0]
-    rows = np.flatnonzero(fold_numbers(explainer._model) == 0)
+    rows = np.flatnonzero(fold_numbers(verified_model(explainer)) == 0)
     scores = explainer.without(X[rows], rows, init_score=OFFSETS[rows])["after"]
     expected = explainer.audit().set_index("row")["expected"][rows]
     np.testing.assert_allclose(expected, np.exp(scores), rtol=1e-6)  # XGBoost predicts in float32

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import axil
+from axil.methods.question import verified_model
 from tests.contributions.boosting_models import (
     BINARY,
     CAT,
@@ -144,7 +145,7 @@ def test_exact_or_refused_and_wrong_labels_are_caught(library, loss, setting):
     explanation = explainer(X_NEW)
     made = explanation.intercepts + explanation.contributions.sum(axis=-1)
     assert np.abs(made.reshape(scores.shape) - scores).max() <= 1e-6 * np.abs(scores).max()
-    leaves = explainer._model.adapter.leaves(X).T
+    leaves = verified_model(explainer).adapter.leaves(X).T
     apart = (leaves != leaves[:, :1]).any(
         axis=0
     )  # swapping rows that share all leaves leads to the same fit

@@ -8,6 +8,7 @@ from sklearn.ensemble import VotingRegressor
 from sklearn.linear_model import Ridge
 
 import axil
+from axil.methods.question import verified_model
 from tests.dask.dask_models import QUERIES, WEIGHTS, X, Y, changed, partitioned, unequal
 
 
@@ -16,7 +17,7 @@ def test_recorded_draws(model):
         X, Y, WEIGHTS
     )
     whole = axil.Explainer(bagged, X, Y, WEIGHTS)
-    s = whole._model.engines[0].structure
+    s = verified_model(whole).engines[0].structure
     bags = s.draws[s.cells // s.n_leaves[:, None]].T
     parts = [partitioned(values) for values in (X, Y, WEIGHTS)]
     with pytest.raises(axil.UnsupportedModelError, match=r"LightGBM bagging.*bags="):

@@ -15,6 +15,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
 import axil
+from axil.methods.question import verified_model
 from tests.contributions.boosting_models import (
     BINARY,
     CAT,
@@ -201,7 +202,7 @@ def test_a_model_that_changes_is_noticed():
         {"objective": "binary", "verbose": -1, "num_leaves": 5}, lgb.Dataset(X, BINARY), 4
     )
     explainer = axil.Explainer(model, partitioned(X), partitioned(BINARY))
-    explainer._model.adapter._booster.set_leaf_output(0, 0, 9.0)
+    verified_model(explainer).adapter._booster.set_leaf_output(0, 0, 9.0)
     with pytest.raises(axil.ExactnessError, match="score of explained row"):
         explainer.top(X, 2)
 

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 import axil
+from axil.methods.question import verified_model
 from tests.dask.dask_models import QUERIES, X, Y, partitioned
 
 
@@ -58,7 +59,7 @@ def test_groups_by_any_labels(explainer, whole):
 def test_a_model_that_changed_is_noticed(model):
     """The explainer has a copy of the model: the check is the last resort, for what no copy protects."""
     explainer = axil.Explainer(model, partitioned(X), partitioned(Y))
-    explainer._model.adapter._booster.set_leaf_output(0, 0, 1e4)
+    verified_model(explainer).adapter._booster.set_leaf_output(0, 0, 1e4)
     for ask in (explainer, explainer.top, lambda q: explainer.group(q, partitioned(Y))):
         with pytest.raises(axil.ExactnessError, match="may have changed"):
             ask(X)

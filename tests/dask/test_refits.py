@@ -12,6 +12,7 @@ from distributed import Client
 from sklearn.ensemble import RandomForestRegressor
 
 import axil
+from axil.methods.question import verified_model
 from tests.contract_models import case_of, explainer_of
 from tests.dask.dask_models import (
     QUERIES,
@@ -87,7 +88,7 @@ def test_rows_that_outweigh_all_others_are_refitted(pair, monkeypatch):
     left, expected = explainer.leave_one_out(), whole.leave_one_out()
     close(left["prediction"], expected["prediction"])
     again = axil.Explainer(
-        explainer._model.adapter._booster, *(partitioned(v) for v in (X, Y, heavy()))
+        verified_model(explainer).adapter._booster, *(partitioned(v) for v in (X, Y, heavy()))
     )
     monkeypatch.setattr("axil.dask.refits.MOST_REFITS", 1)
     with pytest.raises(
@@ -161,7 +162,7 @@ def test_draws_that_were_recorded():
     ).fit(X, Y, WEIGHTS)
     for model, data in ((forest, (X, Y)), (bagged, (X, Y, WEIGHTS))):
         whole = axil.Explainer(model, *data)
-        s = whole._model.engines[0].structure
+        s = verified_model(whole).engines[0].structure
         bags = partitioned(s.draws[s.cells // s.n_leaves[:, None]].T)
         explainer = axil.Explainer(model, *map(partitioned, data), bags=bags)
         for method in ("exact", "first-order"):
@@ -179,7 +180,7 @@ def test_with_a_client(pair):
         n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
     ) as client:
         parts = [partitioned(values) for values in (X, Y, heavy())]
-        spread = axil.Explainer(explainer._model.adapter._booster, *parts, client=client)
+        spread = axil.Explainer(verified_model(explainer).adapter._booster, *parts, client=client)
         close(spread.removal(QUERIES), whole.removal(QUERIES))
         found, expected = (
             spread.without(QUERIES, ["patient 7"]),

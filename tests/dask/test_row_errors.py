@@ -9,6 +9,7 @@ from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestRegressor
 
 import axil
+from axil.methods.question import verified_model
 from tests.dask.dask_models import partitioned
 
 X, Y = load_diabetes(return_X_y=True, as_frame=True)
@@ -84,7 +85,7 @@ def test_the_numbers_of_one_machine(name):
 def test_out_of_bag():
     forest = RandomForestRegressor(20, min_samples_leaf=3, random_state=0).fit(FIT, Y[:250])
     whole = axil.Explainer(forest, FIT, Y[:250])
-    s = whole._model.engines[0].structure
+    s = verified_model(whole).engines[0].structure
     bags = s.draws[s.cells // s.n_leaves[:, None]].T
     explainer = axil.Explainer(forest, *map(partitioned, (FIT, Y[:250])), bags=partitioned(bags))
     same(explainer.calibrate(CAL, Y[250:380]), whole.calibrate(CAL, Y[250:380]))

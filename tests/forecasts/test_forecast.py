@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import axil
+from axil.methods.question import verified_model
 
 lgb = pytest.importorskip("lightgbm")
 mlforecast = pytest.importorskip("mlforecast")
@@ -284,11 +285,11 @@ def test_vintages_are_compared_and_folded_in(series):
             forecaster.fit(data.iloc[:last], as_numpy=as_numpy)
             made.append(axil.forecast(forecaster, data.iloc[:last], h=H))
         old, new = (one.explainer for one in made)
-        X = new._model.features[-3:]
+        X = verified_model(new).features[-3:]
         found = axil.compare(old, new, X)
         table = found.table()
         np.testing.assert_allclose(table.iloc[:, 4:].sum(axis=1), table["change"], atol=1e-6)
         assert (found.rows.status == 2).sum() == 12  # added
         assert str(found.top(3)["row"].dtype).startswith("datetime64")
-        again = old.refit(add=(new._model.features[-12:], series.to_numpy()[-12:]))
+        again = old.refit(add=(verified_model(new).features[-12:], series.to_numpy()[-12:]))
         assert again.verification.n_rows == len(new.index)

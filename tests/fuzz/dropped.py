@@ -18,6 +18,7 @@ import xgboost as xgb
 from sklearn import ensemble, tree
 
 import axil
+from axil.methods.question import verified_model
 from tests.fuzz.data import Array, Draw, Trial
 from tests.fuzz.judge import Wrong, silence
 
@@ -342,7 +343,7 @@ def _check_row(
     """Compare the deletion of one row by each method."""
     gone = np.arange(len(trial.y)) == row
     n_new = trial.X_new.shape[0]
-    allowed = DOUBLE if explainer._model.adapter.tolerance <= DOUBLE else SINGLE
+    allowed = DOUBLE if verified_model(explainer).adapter.tolerance <= DOUBLE else SINGLE
     table = _asked(lambda: explainer.without(trial.X_new, gone))
     if table is not None and effects is not None:
         change = _scores(table, "change", n_new)

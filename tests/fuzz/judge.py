@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import axil
+from axil.methods.question import verified_model
 from tests.fuzz.data import Draw, Trial
 from tests.fuzz.mutations import MUTATIONS, VerifiedModel, passed
 from tests.reference import dense_weights, replay
@@ -161,16 +162,20 @@ def prediction_error(
 
 def check_structure(explainer: Any, trial: Trial, explanation: Any) -> None:
     """Against the dense recursion, and against a replay of the fit on other targets."""
-    if not hasattr(explainer._model.adapter, "leaves"):  # of several models
+    if not hasattr(verified_model(explainer).adapter, "leaves"):  # of several models
         return
     with silence():
-        leaves = explainer._model.adapter.coordinates(trial.X_new)
-    y = explainer._model.targets
+        leaves = verified_model(explainer).adapter.coordinates(trial.X_new)
+    y = verified_model(explainer).targets
     delta = np.random.default_rng(0).normal(size=y.shape) * (np.abs(y).max() or 1.0)
     weights = explanation.weights
     for k in range(y.shape[1]):
         found = weights[:, k] if weights.ndim == 3 else weights
-        s = explainer._model.engines[k if len(explainer._model.engines) > 1 else 0].structure
+        s = (
+            verified_model(explainer)
+            .engines[k if len(verified_model(explainer).engines) > 1 else 0]
+            .structure
+        )
         own = leaves if s.columns is None else leaves[:, s.columns]
         expected, _ = dense_weights(s, own)
         if not np.abs(found - expected).max() <= 1e-10 * max(1.0, np.abs(expected).max()):

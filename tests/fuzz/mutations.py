@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import axil
+from axil.methods.question import verified_model
 from tests.fuzz.data import Array, Draw, Trial
 from tests.fuzz.refits import Fit
 
@@ -146,7 +147,7 @@ def passed(name: str, trial: Trial, proven: VerifiedModel, draw: Draw) -> str:
     if change is not None:
         return f"{name} and passed, though predictions move by {np.abs(change).max():.3g}"
     means = other.verification.n_trees and all(
-        e.structure.n_leaves.max() == 1 for e in other._model.engines
+        e.structure.n_leaves.max() == 1 for e in verified_model(other).engines
     )
     if means or len(np.unique(trial.y)) < 2:
         return ""  # a mean, or equal targets, may be the same with and without: docs/models.md

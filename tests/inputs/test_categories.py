@@ -16,6 +16,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 import axil
 from axil import inputs
 from axil.inputs.categories import align_categories
+from axil.methods.question import verified_model
 
 RNG = np.random.default_rng(0)
 N = 150
@@ -102,7 +103,7 @@ def test_rows_of_another_frame_are_added(name, how):
     found = explainer.refit(add=(frame(CODES[some], SIZE[some], **SEPARATE[how]), more))
     expected = explainer.refit(add=(X[some], more))
     np.testing.assert_allclose(found(X).predictions, expected(X).predictions, rtol=1e-12)
-    assert list(found._model.features["zip"].cat.categories)[:5] == ZIPS.tolist()
+    assert list(verified_model(found).features["zip"].cat.categories)[:5] == ZIPS.tolist()
 
 
 def test_two_models_of_frames_with_other_categories_are_compared():
@@ -170,7 +171,7 @@ def test_a_category_that_no_training_row_has_is_reported(name):
     with pytest.warns(axil.UnseenCategoryWarning) as said:
         found = explainer(asked)
     assert [str(one.message) for one in said] == [
-        f"Column 'zip' of X has 2 values that no training row has: '10001', '10002'. {explainer._model.adapter.unseen}"
+        f"Column 'zip' of X has 2 values that no training row has: '10001', '10002'. {verified_model(explainer).adapter.unseen}"
     ]
     assert action in str(said[0].message)
     np.testing.assert_allclose(

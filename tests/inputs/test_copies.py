@@ -29,6 +29,7 @@ from sklearn.preprocessing import StandardScaler
 
 import axil
 from axil.inputs.copies import owned_rows
+from axil.methods.question import verified_model
 from tests.subsets import mostly_slow
 
 N = 60
@@ -95,7 +96,7 @@ def answers(explainer: axil.Explainer, kind: str, X: object) -> list[object]:
         found.append(explainer.standard_error(X))
     frames = [explainer.top(X, 3), explainer.blame(X, np.arange(len(QUERIES), dtype=float))]
     frames.append(explainer.what_if(X, {explainer.index[4]: 3.0}))
-    if explainer._model.features is not None:
+    if verified_model(explainer).features is not None:
         frames.append(explainer.similar(X, 3))
     return [pickle.dumps(np.asarray(one)) for one in found] + [
         str(frame.to_dict()) for frame in frames
@@ -266,7 +267,7 @@ def test_what_is_handed_out_is_read_only() -> None:
         shared = [explainer.targets, explainer.index]
         shared += (
             []
-            if explainer.outputs is None or explainer._model.adapter.classes is None
+            if explainer.outputs is None or verified_model(explainer).adapter.classes is None
             else [explainer.outputs]
         )
         for made in explanations:

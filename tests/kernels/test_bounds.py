@@ -14,6 +14,7 @@ from axil import _core
 from axil.kernels import Rows
 from axil.kernels import bounds as module
 from axil.kernels.cpu import Cpu
+from axil.methods.question import verified_model
 from tests.devices import GPU
 
 MUCH = 1 << 60  # bytes, and look-ups
@@ -261,17 +262,17 @@ def explained(monkeypatch: pytest.MonkeyPatch, build: float, **machine: Any) -> 
 def test_top_of_an_explainer(by: str, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, asked = explained(monkeypatch, np.inf, device=device)
     expected = whole.top(asked, 7, by)
-    assert whole._model.engines[0].rows._bounded.blocks is None
+    assert verified_model(whole).engines[0].rows._bounded.blocks is None
     ours, _ = explained(monkeypatch, 0, device=device)
     found = ours.top(asked, 7, by)
-    assert ours._model.engines[0].rows._bounded.blocks is not None
+    assert verified_model(ours).engines[0].rows._bounded.blocks is not None
     assert found.equals(expected)
 
 
 def test_blocks_count_against_the_memory_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are made where they fit twice, besides the table that is asked for."""
     explainer, asked = explained(monkeypatch, 0, memory_limit=6 << 20)
-    rows = explainer._model.engines[0].rows
+    rows = verified_model(explainer).engines[0].rows
     with monkeypatch.context() as patch:
         patch.setattr(module, "size", lambda cells: 3 << 20)
         explainer.top(asked, 7)

@@ -12,6 +12,7 @@ import axil
 from axil.errors import InputError
 from axil.inputs import as_bytes
 from axil.machine.memory import Budget, free_memory, in_words
+from axil.methods.question import verified_model
 
 
 @pytest.mark.parametrize(
@@ -65,7 +66,7 @@ def test_scratch_keeps_leaf_numbers_in_a_file_that_leaves_nothing_behind(tmp_pat
         inside = axil.Explainer(model, X, y)
         outside = axil.Explainer(model, X, y, scratch=tmp_path, memory_limit="1 MiB")
         assert not list(tmp_path.iterdir())  # the file has no name
-        cells = outside._model.engines[0].structure.cells
+        cells = verified_model(outside).engines[0].structure.cells
         assert isinstance(cells.base, np.memmap) or isinstance(
             getattr(cells.base, "base", None), np.memmap
         )

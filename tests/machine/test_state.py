@@ -20,6 +20,7 @@ from axil.kernels import cpu
 from axil.kernels.cpu import Cpu
 from axil.machine.threads import Kept, one_blas_thread
 from axil.methods import noise
+from axil.methods.question import verified_model
 from axil.weights.boosting import BoostedTrees
 from tests.contract_models import case_of, offsets_of
 
@@ -65,12 +66,12 @@ def questions(case):
         "estimated freedom": lambda e: np.array(e.degrees_of_freedom(method="estimate")),
         "error": lambda e: e.standard_error(X[:5], sigma="exact"),
         "estimated error": lambda e: e.standard_error(X[:5], sigma="estimate"),
-        "what if": lambda e: e.what_if(X, {e.index[1]: np.zeros(e._model.targets.shape[1])})[
-            "change"
-        ].to_numpy(),
-        "blame": lambda e: e.blame(X, np.zeros((X.shape[0], e._model.targets.shape[1])).squeeze())[
-            "gain"
-        ].to_numpy(),
+        "what if": lambda e: e.what_if(
+            X, {e.index[1]: np.zeros(verified_model(e).targets.shape[1])}
+        )["change"].to_numpy(),
+        "blame": lambda e: e.blame(
+            X, np.zeros((X.shape[0], verified_model(e).targets.shape[1])).squeeze()
+        )["gain"].to_numpy(),
     }
 
 
@@ -160,7 +161,9 @@ def test_an_exception_at_any_line_breaks_nothing(action, error, blocks):
         if not after(action, explainer, X, error, k):
             break
         stopped += 1
-        right = prepared if explainer._model.engines[0].leaf_space is not None else expected
+        right = (
+            prepared if verified_model(explainer).engines[0].leaf_space is not None else expected
+        )
         for found, wanted in zip(answers(explainer, X), right):
             np.testing.assert_array_equal(found, wanted, err_msg=f"line {k}")
         k += 3 if k < 60 else 1 + k // 8
@@ -187,7 +190,7 @@ def test_an_exception_in_lapack_breaks_nothing(error, blocks, monkeypatch):
     for stop in range(1, 8):
         calls.clear()
         explainer = copy.deepcopy(whole)
-        if stop <= -(-whole._model.engines[0].structure.total_leaves // cpu.BLOCK):
+        if stop <= -(-verified_model(whole).engines[0].structure.total_leaves // cpu.BLOCK):
             with pytest.raises(error):
                 explainer.leverage()
         for found, wanted in zip(answers(explainer, X), expected):
@@ -208,11 +211,11 @@ def test_a_signal_while_leaf_space_is_built_breaks_nothing():
         raise KeyboardInterrupt
 
     before, stopped = signal.signal(signal.SIGALRM, interrupt), 0
-    whole._model, delay = replace(whole._model, kept=Kept()), 0.002
-    base = whole._model.engines[0].structure
+    whole._model, delay = replace(verified_model(whole), kept=Kept()), 0.002
+    base = verified_model(whole).engines[0].structure
     try:
         for _ in range(8):
-            whole._model = replace(whole._model, engines=[BoostedTrees(base, Cpu(1))])
+            whole._model = replace(verified_model(whole), engines=[BoostedTrees(base, Cpu(1))])
             try:
                 signal.setitimer(signal.ITIMER_REAL, delay)
                 whole.leverage()
@@ -221,7 +224,7 @@ def test_a_signal_while_leaf_space_is_built_breaks_nothing():
             finally:
                 signal.setitimer(signal.ITIMER_REAL, 0)
             assert whole.degrees_of_freedom() == expected
-            whole._model = replace(whole._model, kept=Kept())
+            whole._model = replace(verified_model(whole), kept=Kept())
             delay *= 2
     finally:
         signal.signal(signal.SIGALRM, before)
@@ -263,11 +266,13 @@ def test_copies_have_what_is_kept_and_locks_of_their_own(dumped, blocks):
     explainer, X = small()
     expected = answers(explainer, X)
     other = copy.deepcopy(explainer) if dumped is None else pickle.loads(dumped(explainer))
-    assert other._model.kept is not explainer._model.kept
-    assert other._model.kept._values.keys() == explainer._model.kept._values.keys()
+    assert verified_model(other).kept is not verified_model(explainer).kept
+    assert (
+        verified_model(other).kept._values.keys() == verified_model(explainer).kept._values.keys()
+    )
     for found, wanted in zip(answers(other, X), expected):
         np.testing.assert_array_equal(found, wanted)
-    assert other.prepare()._model.engines[0].leaf_space is not None
+    assert verified_model(other.prepare()).engines[0].leaf_space is not None
 
 
 def test_a_value_is_made_by_one_thread_and_never_seen_half():

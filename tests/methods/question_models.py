@@ -8,6 +8,7 @@ import pandas as pd
 from sklearn.tree import DecisionTreeRegressor
 
 import axil
+from axil.methods.question import verified_model
 from tests.contract_models import case_of, explainer_of, predict
 
 MODELS = [
@@ -30,14 +31,16 @@ def weights_of(explainer, X):
     """(n, K, N): the weights of each output."""
     weights = explainer(X).weights
     n, n_train = weights.shape[0], weights.shape[-1]
-    return np.broadcast_to(weights.reshape(n, -1, n_train), (n, explainer._model.shape[1], n_train))
+    return np.broadcast_to(
+        weights.reshape(n, -1, n_train), (n, verified_model(explainer).shape[1], n_train)
+    )
 
 
 def small_batches(monkeypatch, explainer):
     """Seven queries at a time."""
     monkeypatch.setattr(
         "axil.machine.memory.BATCH_BYTES",
-        8 * len(explainer.targets) * 7 * len(explainer._model.engines),
+        8 * len(explainer.targets) * 7 * len(verified_model(explainer).engines),
     )
 
 
@@ -45,11 +48,11 @@ def small_batches(monkeypatch, explainer):
 def validation(library, name):
     """Targets for the case's new rows: the predictions, and then some."""
     case, explainer = case_of(library, name), explainer_of(library, name)
-    classes, n = explainer._model.classes, case.X_new.shape[0]
+    classes, n = verified_model(explainer).classes, case.X_new.shape[0]
     if classes is not None:
         return np.resize(classes, n)
     y = predict(case, case.X_new) + np.random.default_rng(0).normal(
-        size=(n, explainer._model.shape[1])
+        size=(n, verified_model(explainer).shape[1])
     )
     return y[:, 0] if y.shape[1] == 1 else y
 

@@ -20,6 +20,7 @@ from sklearn.neighbors import KNeighborsRegressor
 
 import axil
 from axil import ApproximationWarning, InputError
+from axil.methods.question import verified_model
 from axil.methods.unseen_predictions import fold_numbers
 
 SETTINGS = {
@@ -86,7 +87,7 @@ def test_expected_values_are_those_of_fits_without_a_fold(case):
     """1e-6 of the largest target: LightGBM keeps targets in single precision."""
     X, y, _, explainer = case
     leaves = LGBMRegressor(**SETTINGS).fit(X, y).predict(X, pred_leaf=True)
-    folds = fold_numbers(explainer._model)
+    folds = fold_numbers(verified_model(explainer))
     assert np.bincount(folds).tolist() == [15] * 20
     table = explainer.audit().set_index("row").sort_index()
     for fold in range(20):
@@ -103,7 +104,7 @@ def test_folds_are_those_of_refits_without_them():
         X, y, sample_weight=weights, init_score=offsets
     )
     explainer = axil.Explainer(model, X, y, weights, init_score=offsets)
-    rows = np.flatnonzero(fold_numbers(explainer._model) == 3)
+    rows = np.flatnonzero(fold_numbers(verified_model(explainer)) == 3)
     table = explainer.audit().set_index("row").sort_index()
     after = explainer.without(X[rows], rows, init_score=offsets[rows])["after"]
     np.testing.assert_allclose(table["expected"][rows], after, atol=1e-9 * np.abs(y).max())
@@ -114,7 +115,7 @@ def test_classes_are_spread_over_the_folds():
     explainer = axil.Explainer(
         RandomForestClassifier(5, min_samples_leaf=5, random_state=0).fit(X, y), X, y
     )
-    folds = fold_numbers(explainer._model)
+    folds = fold_numbers(verified_model(explainer))
     counts = np.stack([np.bincount(folds[y == k], minlength=20) for k in range(3)])
     assert counts.min() == 2
     assert counts.max() == 3

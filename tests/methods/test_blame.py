@@ -9,6 +9,7 @@ from sklearn.linear_model import Ridge
 
 import axil
 from axil import InputError
+from axil.methods.question import verified_model
 from axil.methods.unseen_predictions import fold_numbers
 from tests.contract_models import case_of, explainer_of
 from tests.methods.question_models import MODELS, full_tree, small_batches, validation, weights_of
@@ -21,11 +22,11 @@ def test_blame_is_the_change_of_the_validation_error(library, name, monkeypatch)
     y = validation(library, name)
     known = (
         y
-        if explainer._model.adapter.classes is None
-        else (y[:, None] == explainer._model.adapter.classes).astype(float)
+        if verified_model(explainer).adapter.classes is None
+        else (y[:, None] == verified_model(explainer).adapter.classes).astype(float)
     )
     known = np.reshape(known, (len(y), -1))
-    K, targets = weights_of(explainer, case.X_new), explainer._model.targets
+    K, targets = weights_of(explainer, case.X_new), verified_model(explainer).targets
     model = explainer(case.X_new).predictions.reshape(
         known.shape
     )  # in float64, and to 1e-6 what the model itself says
@@ -119,7 +120,7 @@ def test_corrections_are_those_of_folds_unless_asked_for():
     case, explainer = case_of("lightgbm", "weighted"), explainer_of("lightgbm", "weighted")
     y = validation("lightgbm", "weighted")
     corrected = explainer.blame(case.X_new, y).set_index("row").sort_index()["corrected"]
-    folds = fold_numbers(explainer._model)
+    folds = fold_numbers(verified_model(explainer))
     for fold in (0, 7):
         rows = np.flatnonzero(folds == fold)
         after = explainer.without(case.X[rows], rows)["after"]
@@ -131,7 +132,7 @@ def test_rows_alone_in_a_leaf_are_corrected_by_its_ancestor():
     model = full_tree()
     frame = model.blame(np.array([[0.1], [0.9]]), [0.0, 1.0]).set_index("row").sort_index()
     for row in frame.index[:5]:
-        after = model.without(model._model.features[[row]], [row])["after"]
+        after = model.without(verified_model(model).features[[row]], [row])["after"]
         np.testing.assert_allclose(frame["corrected"][[row]], after, rtol=1e-12)
     assert frame["gain"].notna().all()
 

@@ -10,6 +10,7 @@ from sklearn.ensemble import GradientBoostingRegressor
 
 import axil
 from axil import InputError
+from axil.methods.question import verified_model
 from tests.contract_models import case_of, explainer_of
 
 
@@ -61,11 +62,11 @@ def test_no_smaller_set_crosses_the_line(nine, line, codes, pair):
 )
 def test_listed_rows_move_predictions_as_what_if_says(library, name):
     case, explainer = case_of(library, name), explainer_of(library, name)
-    X, n_outputs = case.X_new[:3], explainer._model.targets.shape[1]
-    queries = explainer._model.queries(X)
-    predictions = explainer._model.predicted(queries)
-    line = float(predictions.max() + 0.2 * np.ptp(explainer._model.targets[:, 0]))
-    far = 0.5 * np.ptp(explainer._model.targets[:, 0])
+    X, n_outputs = case.X_new[:3], verified_model(explainer).targets.shape[1]
+    queries = verified_model(explainer).queries(X)
+    predictions = verified_model(explainer).predicted(queries)
+    line = float(predictions.max() + 0.2 * np.ptp(verified_model(explainer).targets[:, 0]))
+    far = 0.5 * np.ptp(verified_model(explainer).targets[:, 0])
     counted, listed = explainer.budget(X, line, far), explainer.budget(X, line, far, listed=True)
     assert counted["fewest"].notna().any()
     for i in range(3):
@@ -80,7 +81,7 @@ def test_listed_rows_move_predictions_as_what_if_says(library, name):
             weights = weights if weights.ndim == 2 else weights[:, k]
             new = {}
             for row, weight in zip(own["row"], weights[i]):
-                new[row] = explainer._model.targets[row].copy()
+                new[row] = verified_model(explainer).targets[row].copy()
                 new[row][k] += far * np.sign(weight)
             new = {row: value if n_outputs > 1 else value[0] for row, value in new.items()}
             change = explainer.what_if(X, new)["change"].to_numpy().reshape(3, n_outputs)[i, k]

@@ -11,6 +11,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 import axil
 from axil import InputError, UnsupportedQuestionError, inputs
+from axil.methods.question import verified_model
 from tests.contract_models import case_of, explainer_of
 from tests.methods.question_models import NEW, validation
 
@@ -42,7 +43,7 @@ def test_a_model_that_changed_since_is_noticed():
     case = case_of("smoother", "ridge")
     model = clone(case.model).fit(case.X, case.y)
     explainer = axil.Explainer(model, case.X, case.y)
-    explainer._model.adapter._model.coef_ = model.coef_ + 1.0  # it keeps a copy of its own
+    verified_model(explainer).adapter._model.coef_ = model.coef_ + 1.0  # it keeps a copy of its own
     asked = {
         "removal": lambda: explainer.removal(case.X_new),
         "removal(same_sign=True)": lambda: explainer.removal(case.X_new, k=2, same_sign=True),
@@ -112,7 +113,7 @@ QUESTIONS = {
 def test_questions_without_an_answer_are_refused_by_name(any_explainer, question):
     """Everywhere with the reason and what to do; every other question comes to its own arguments."""
     assert question in dir(any_explainer)
-    if question not in any_explainer._model.capabilities.refused:
+    if question not in verified_model(any_explainer).capabilities.refused:
         return
     with pytest.raises(
         UnsupportedQuestionError, match=f"{question} has no answer here: .*[a-z)]\\. .*\\."
@@ -121,14 +122,17 @@ def test_questions_without_an_answer_are_refused_by_name(any_explainer, question
 
 
 def test_refusals_name_questions_that_exist(any_explainer):
-    for name in any_explainer._model.capabilities.refused:
+    for name in verified_model(any_explainer).capabilities.refused:
         question = inspect.getattr_static(any_explainer, name.split("(")[0].split(" ")[0], None)
         assert question is not None or name in ("to_html of intervals", "weights")
 
 
 def test_an_exact_explainer_in_memory_answers_nearly_everything():
     explainer = explainer_of("lightgbm", "regressor")
-    assert not set(explainer._model.capabilities.refused) - {"derivatives", "weight_derivatives"}
+    assert not set(verified_model(explainer).capabilities.refused) - {
+        "derivatives",
+        "weight_derivatives",
+    }
 
 
 def test_a_name_that_does_not_exist_is_no_question(any_explainer):

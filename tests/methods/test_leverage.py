@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from axil import InputError
+from axil.methods.question import verified_model
 from tests.contract_models import case_of, explainer_of, offsets_of
 from tests.methods.question_models import MODELS, full_tree
 
@@ -14,12 +15,12 @@ from tests.methods.question_models import MODELS, full_tree
 def test_noise_is_estimated_from_the_residuals(library, name):
     case, explainer = case_of(library, name), explainer_of(library, name)
     K = explainer.matrix()
-    K = np.swapaxes(K, 0, 1) if K.ndim == 3 else [K] * explainer._model.targets.shape[1]
+    K = np.swapaxes(K, 0, 1) if K.ndim == 3 else [K] * verified_model(explainer).targets.shape[1]
     fitted = explainer(case.X, init_score=offsets_of(case)).predictions.reshape(
-        explainer._model.targets.shape
+        verified_model(explainer).targets.shape
     )
     left = [np.eye(len(own)) - own for own in K]
-    rss = np.square(explainer._model.targets - fitted).sum(axis=0)
+    rss = np.square(verified_model(explainer).targets - fitted).sum(axis=0)
     sigma = np.sqrt(rss / [np.trace(one.T @ one) for one in left])
     np.testing.assert_allclose(
         explainer.standard_error(case.X_new), explainer.standard_error(case.X_new, sigma), rtol=1e-9

@@ -8,6 +8,7 @@ import pytest
 import axil
 from axil.errors import InputError
 from axil.methods import leverage, noise
+from axil.methods.question import verified_model
 from tests.contract_models import case_of, explainer_of
 from tests.output.page.page_models import data_of
 
@@ -34,15 +35,20 @@ def test_estimates_are_as_near_as_they_say(library, name):
     """Within four standard errors, which are themselves from 32 vectors; and of use: sigma to a tenth."""
     explainer = explainer_of(library, name)
     trace, left = traces(explainer)
-    found = noise.estimated_trace(explainer._model)
+    found = noise.estimated_trace(verified_model(explainer))
     assert (np.abs(found.value - trace) <= 4 * found.standard_error + 1e-9 * trace).all()
     value, error = explainer.degrees_of_freedom(method="estimate")
     np.testing.assert_array_equal(np.atleast_1d(value), found.value)
     np.testing.assert_array_equal(np.atleast_1d(error), found.standard_error)
-    sigma, exact = noise.estimated(explainer._model), noise.exact(explainer._model)
+    sigma, exact = (
+        noise.estimated(verified_model(explainer)),
+        noise.exact(verified_model(explainer)),
+    )
     assert (np.abs(sigma.value - exact) <= 4 * sigma.standard_error + 1e-9 * exact).all()
     assert (sigma.standard_error <= 0.1 * sigma.value).all()
-    rss = np.square(explainer._model.targets - explainer._model.fitted()).sum(axis=0)
+    rss = np.square(verified_model(explainer).targets - verified_model(explainer).fitted()).sum(
+        axis=0
+    )
     np.testing.assert_allclose(exact, np.sqrt(rss / left), rtol=1e-9)
 
 
@@ -61,7 +67,7 @@ def test_estimated_leverages_are_as_near_as_they_say(library, name):
 def test_repeated_estimates_of_leverages_have_no_bias_and_scatter_as_they_say(monkeypatch):
     """Over 40 sets of signs: the mean within the scatter of means, the mean standard error within a tenth of the scatter."""
     explainer, found, plain = axil.Explainer(*_data()), [], []
-    engine, n = explainer._model.engines[0], len(explainer._model.targets)
+    engine, n = verified_model(explainer).engines[0], len(verified_model(explainer).targets)
     real = np.random.default_rng
     for seed in range(40):
         monkeypatch.setattr(np.random, "default_rng", lambda _, seed=seed: real(seed))
@@ -95,7 +101,7 @@ def test_standard_errors_of_repeated_estimates_are_their_scatter(monkeypatch):
     real = np.random.default_rng
     for seed in range(40):
         monkeypatch.setattr(np.random, "default_rng", lambda _, seed=seed: real(seed))
-        found.append(noise._probe(explainer._model)[1])
+        found.append(noise._probe(verified_model(explainer))[1])
     scatter, said = (
         np.std([one.value for one in found]),
         np.mean([one.standard_error for one in found]),
@@ -145,7 +151,9 @@ def test_a_page_never_waits_for_a_number_nobody_asked_for(monkeypatch):
     explainer = axil.Explainer(*_data())
     monkeypatch.setattr(noise, "ON_PAGE", 0.0)
     assert page(explainer) == (None, None)
-    assert not {"sigma", "probes"} & set(explainer._model.kept.known())  # nothing was computed
+    assert not {"sigma", "probes"} & set(
+        verified_model(explainer).kept.known()
+    )  # nothing was computed
     assert page(explainer, sigma=True) == (estimate, note)
     assert page(explainer) == (estimate, note)  # known by now
     page(explainer, sigma="exact")

@@ -15,6 +15,7 @@ from catboost import CatBoostRegressor, Pool
 
 import axil
 from axil.baselines import TREX, BoostIn
+from axil.methods.question import verified_model
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(80, 4))
@@ -238,9 +239,9 @@ def test_a_margin_of_the_fit_takes_the_place_of_the_base_in_training_rows(name: 
     found = explainer.leave_one_out()["prediction"].to_numpy().reshape(expected.shape)
     np.testing.assert_allclose(found, expected, **SAME)
     own = model.predict(X, base_margin=margin).reshape(expected.shape)
-    np.testing.assert_allclose(explainer._model.fitted(), own, **SAME)
+    np.testing.assert_allclose(verified_model(explainer).fitted(), own, **SAME)
     weights_of = explainer(X, init_score=margin).weights.reshape(80, -1, 80)
-    for engine, K in zip(explainer._model.engines, np.swapaxes(weights_of, 0, 1)):
+    for engine, K in zip(verified_model(explainer).engines, np.swapaxes(weights_of, 0, 1)):
         for one in (engine, engine.prepared()):
             np.testing.assert_allclose(one.leverage(1 << 30), np.diagonal(K), rtol=0, atol=1e-14)
             np.testing.assert_allclose(one.squares(1 << 30), np.square(K).sum(), rtol=1e-12)

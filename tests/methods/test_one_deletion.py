@@ -24,6 +24,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from xgboost import XGBClassifier, XGBRegressor
 
 import axil
+from axil.methods.question import verified_model
 from tests import contract_models
 from tests.adapters.xgboost_models import VERSION as XGBOOST
 from tests.contributions import boosting_models, more_models, sampled_models
@@ -227,7 +228,7 @@ def test_leaves_of_saturated_classifiers_are_zero_again(seed):
         n_estimators=60, max_depth=3, learning_rate=3.0, random_state=0
     ).fit(x, y)
     explainer = axil.Explainer(model, x, y)
-    zero = explainer._model.boosting.walked.zeroed
+    zero = verified_model(explainer).boosting.walked.zeroed
     assert zero.any()
     gone = rng.choice(n, 3, replace=False)
     after, again = explainer.without(x, gone)["after"], explainer.refit(drop=gone)
@@ -520,7 +521,7 @@ def has_balanced_trees(model):
 
 def deletions_agree(explainer, queries, tolerance, refits=True):
     """Compare `without` with `refit`, and each row's `removal` with `without`; the largest prediction."""
-    model = explainer._model
+    model = verified_model(explainer)
     n = model.shape[0]
     counted = np.flatnonzero(model.row_weights > 0)
     gone = np.random.default_rng(0).choice(counted, min(7, len(counted) - 1), replace=False)
@@ -534,7 +535,7 @@ def deletions_agree(explainer, queries, tolerance, refits=True):
     except (axil.UnsupportedQuestionError, axil.UnsupportedModelError):
         again = None  # refused by name: it is not written
     if again is not None:
-        left = numbers(again.without(queries, marked(again._model.shape[0], [])), "before")
+        left = numbers(again.without(queries, marked(verified_model(again).shape[0], [])), "before")
         np.testing.assert_allclose(left, after, rtol=0, atol=tolerance * scale)
     if model.deletion_seconds(model.budget.available)[0] < LONG and not has_balanced_trees(model):
         single = numbers(explainer.without(queries, marked(n, gone[:1])), "change")
@@ -552,7 +553,7 @@ def test_deletions_of_exact_models_agree(library, name):
         contract_models.explainer_of(library, name),
     )
     tolerance = 1e-9 if library == "sklearn" and "hist" not in name else 1e-8
-    model = explainer._model
+    model = verified_model(explainer)
     if getattr(model.adapter, "_balances_bags", False):
         pytest.skip("refused: test_classes_that_are_balanced_in_each_bag_refuse_deletions")
     gone, scale = deletions_agree(

@@ -20,6 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import axil
+from axil.methods.question import verified_model
 from tests.adapters.xgboost_models import VERSION as XGBOOST
 
 N, TRAIN = 260, 200
@@ -568,7 +569,7 @@ def test_weights_and_a_category_that_no_split_uses(loss):
     settings = CAT | {"depth": 1, "iterations": 3, "cat_features": ["word"], "loss_function": loss}
     model = catboost.CatBoostRegressor(**settings).fit(table, y, sample_weight=weights)
     explainer = axil.Explainer(model, table, y, weights)
-    assert not explainer._model.adapter.encodings
+    assert not verified_model(explainer).adapter.encodings
     gone = list(X.index[:7])
     after = explainer.without(table[-20:], gone)["after"].to_numpy()
     found = explainer.refit(drop=gone).model.predict(table[-20:])

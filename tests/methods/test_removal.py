@@ -18,6 +18,7 @@ import axil
 from axil import InputError
 from axil.attribution import notes
 from axil.methods import noise
+from axil.methods.question import verified_model
 from axil.weights import deletion
 from tests.contract_models import case_of, explainer_of
 from tests.methods import question_models
@@ -156,12 +157,12 @@ def leaves_and_draws(model, X, Q):
     """Leaves (n, T) of training rows and queries by the library itself, and how often each tree drew each row, (N, T)."""
     if isinstance(model, LGBMRegressor):
         leaves = [model.booster_.predict(rows, pred_leaf=True) for rows in (X, Q)]
-        s = axil.Explainer(model, X, forest_data()[1])._model.engines[0].structure
+        s = verified_model(axil.Explainer(model, X, forest_data()[1])).engines[0].structure
         return *leaves, s.draws[
             s.cells // s.n_leaves[:, None]
         ].T  # LightGBM does not say which rows it drew
     if isinstance(model, XGBRFRegressor):
-        s = axil.Explainer(model, X, forest_data()[1])._model.engines[0].structure
+        s = verified_model(axil.Explainer(model, X, forest_data()[1])).engines[0].structure
         return model.apply(X), model.apply(Q), s.draws[s.cells // s.n_leaves[:, None]].T
     if isinstance(model, BaggingRegressor):
         drawn = zip(model.estimators_, model.estimators_features_)

@@ -9,6 +9,7 @@ from sklearn.ensemble import GradientBoostingRegressor
 
 import axil
 from axil import InputError, UnsupportedQuestionError
+from axil.methods.question import verified_model
 from tests.contract_models import case_of, explainer_of
 from tests.reference import replay
 from tests.weights.test_removal import of_output
@@ -29,11 +30,11 @@ def brute_force(worth, n):
 
 def worth_of(explainer, X, y, baseline, codes, k):
     """The game of output k: minus the mean squared error of a replay with the targets of some groups of rows."""
-    shared = len(explainer._model.engines) == 1
-    s = explainer._model.engines[0 if shared else k].structure
-    leaves = explainer._model.adapter.leaves(X)
+    shared = len(verified_model(explainer).engines) == 1
+    s = verified_model(explainer).engines[0 if shared else k].structure
+    leaves = verified_model(explainer).adapter.leaves(X)
     own, s = leaves if s.columns is None else leaves[:, s.columns], of_output(s, k if shared else 0)
-    targets = explainer._model.targets[:, k]
+    targets = verified_model(explainer).targets[:, k]
 
     def worth(coalition):
         z = np.where(np.isin(codes, coalition), targets, baseline)
@@ -78,13 +79,15 @@ MODELS = [
 def test_groups_of_real_models(library, name):
     """Six groups of rows as players; 1e-9 of the fall of the error."""
     case, explainer = case_of(library, name), explainer_of(library, name)
-    n, n_outputs = explainer._model.targets.shape
+    n, n_outputs = verified_model(explainer).targets.shape
     rng, codes = np.random.default_rng(0), np.arange(n) % 6
     X = case.X_new[:8]
-    y = explainer._model.predicted(explainer._model.queries(X)) + rng.normal(size=(8, n_outputs))
+    y = verified_model(explainer).predicted(verified_model(explainer).queries(X)) + rng.normal(
+        size=(8, n_outputs)
+    )
     frame = explainer.shapley(X, y if n_outputs > 1 else y[:, 0], groups=[f"g{c}" for c in codes])
     for k in range(n_outputs):
-        targets = explainer._model.targets[:, k]
+        targets = verified_model(explainer).targets[:, k]
         expected = brute_force(worth_of(explainer, X, y[:, k], targets.mean(), codes, k), 6)
         part = frame if n_outputs == 1 else frame[frame["output"] == explainer.outputs[k]]
         part = part.set_index("group").sort_index()

@@ -15,6 +15,7 @@ from xgboost import XGBRegressor
 
 import axil
 from axil.errors import InputError, UnsupportedQuestionError
+from axil.methods.question import verified_model
 from axil.output.tables import NOTES
 from tests.contract_models import case_of, explainer_of
 from tests.methods import question_models
@@ -182,7 +183,7 @@ def test_the_rows_listed(explainer, monkeypatch, positive, kept, labels):
     )
     weights, targets, _ = dense(explainer, NEW)
     if (
-        explainer._model.classes is not None
+        verified_model(explainer).classes is not None
     ):  # rows of another class speak against the one that the line is about
         weights = weights * np.where(targets.T > 0, 1.0, -1.0)
     rows = [
@@ -763,7 +764,7 @@ def test_rows_that_share_most_leaves_of_every_kind_and_place(any_explainer, batc
             any_explainer.similar(new, 3, by="leaves")
         return
     whole = any_explainer(new)
-    similarity = axil.similarity(any_explainer._model.adapter._booster, new, rows)
+    similarity = axil.similarity(verified_model(any_explainer).adapter._booster, new, rows)
     found = any_explainer.similar(new, 4, ["age"], by="leaves")
     same(any_explainer.similar(new, 4, ["age"]), found)  # all of these are boosted
     wanted = alike_rows(similarity, 4)
@@ -796,7 +797,7 @@ def test_rows_that_speak_for_two_classes_and_against():
     pushes, scores = explainer(NEW).contributions, explainer(NEW).predictions
     assert (scores > 0).any()
     assert (scores < 0).any()
-    similarity = axil.similarity(explainer._model.adapter._booster, NEW, X)
+    similarity = axil.similarity(verified_model(explainer).adapter._booster, NEW, X)
     for sign, side in (("for", 1.0), ("against", -1.0)):
         allowed = pushes * np.sign(scores)[:, None] * side > 0
         found = explainer.similar(NEW, 3, ["area"], by="leaves", sign=sign)

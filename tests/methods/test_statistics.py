@@ -11,6 +11,7 @@ from sklearn.neighbors import KNeighborsRegressor
 
 import axil
 from axil import InputError
+from axil.methods.question import verified_model
 from axil.output.tables import NOTES
 from tests.contract_models import case_of, explainer_of
 from tests.methods import question_models
@@ -152,7 +153,7 @@ def test_sizes_of_weights_are_streamed(library, name, monkeypatch):
         np.testing.assert_allclose(getattr(explanation, what), right, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(table[what], right.ravel(), rtol=1e-9, atol=1e-12)
     assert len(explainer.statistics(case.X_new[:0])) == 0
-    sigma = np.arange(1.0, 1 + explainer._model.targets.shape[1])
+    sigma = np.arange(1.0, 1 + verified_model(explainer).targets.shape[1])
     errors = explainer.standard_error(case.X_new, sigma)
     assert errors.shape == explanation.predictions.shape
     right = np.linalg.norm(weights_of(explainer, case.X_new), axis=-1) * sigma

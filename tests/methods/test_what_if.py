@@ -14,6 +14,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 
 import axil
 from axil import InputError
+from axil.methods.question import verified_model
 from tests.contract_models import GRID, case_of, explainer_of, offsets_of, predict
 from tests.contributions import boosting_models as pushed
 from tests.methods.question_models import MODELS, weights_of
@@ -29,15 +30,21 @@ def lines(frame, name, n):
 def changed_targets(explainer, case):
     """Three rows with other targets, as the user writes them, and as numbers (N, K)."""
     y, rows = np.array(case.y), [1, 40, 7]
-    if explainer._model.adapter.classes is not None:
-        new = [next(c for c in explainer._model.adapter.classes if c != y[row]) for row in rows]
-        after = explainer._model.targets.copy()
-        after[rows] = np.array(new)[:, None] == explainer._model.adapter.classes
-    elif getattr(explainer._model.adapter, "label_classes", None) is not None:
-        new, after = [y[(row + 3) % len(y)] for row in rows], explainer._model.targets.copy()
+    if verified_model(explainer).adapter.classes is not None:
+        new = [
+            next(c for c in verified_model(explainer).adapter.classes if c != y[row])
+            for row in rows
+        ]
+        after = verified_model(explainer).targets.copy()
+        after[rows] = np.array(new)[:, None] == verified_model(explainer).adapter.classes
+    elif getattr(verified_model(explainer).adapter, "label_classes", None) is not None:
+        new, after = (
+            [y[(row + 3) % len(y)] for row in rows],
+            verified_model(explainer).targets.copy(),
+        )
         after[rows] = after[[(row + 3) % len(y) for row in rows]]
     else:
-        new, after = [y[row] + 3 for row in rows], explainer._model.targets.copy()
+        new, after = [y[row] + 3 for row in rows], verified_model(explainer).targets.copy()
         after[rows] += 3
     return dict(zip(explainer.index[rows], new)), after
 
@@ -49,7 +56,7 @@ def test_what_if_moves_predictions_by_the_weights(library, name):
     frame = explainer.what_if(case.X_new, new)
     model, n = predict(case, case.X_new), case.X_new.shape[0]
     change = np.einsum(
-        "ikj,jk->ik", weights_of(explainer, case.X_new), after - explainer._model.targets
+        "ikj,jk->ik", weights_of(explainer, case.X_new), after - verified_model(explainer).targets
     )
     slack = 1e-12 * np.abs(after).max()
     np.testing.assert_allclose(lines(frame, "change", n), change, rtol=0, atol=slack)
@@ -78,7 +85,7 @@ REFITTED = [(library, name) for library, name in GRID if not NOT_REFITTED.search
 )
 def test_what_if_is_refit_with_these_targets(library, name):
     case, explainer = case_of(library, name), explainer_of(library, name)
-    model, y = explainer._model, np.array(case.y)
+    model, y = verified_model(explainer), np.array(case.y)
     has_label_outputs = model.classes is None and y.dtype.kind not in "biuf"
     if len(y) <= 40 or has_label_outputs or (model.classes is not None and len(model.classes) == 1):
         pytest.skip("there is no other target")
@@ -181,7 +188,10 @@ def test_a_loaded_explainer_of_a_quantile_answers_beyond_its_radius_too(tmp_path
 def test_what_if_against_a_replay_with_the_new_targets():
     case, explainer = case_of("lightgbm", "bagging"), explainer_of("lightgbm", "bagging")
     new, after = changed_targets(explainer, case)
-    leaves, s = explainer._model.adapter.leaves(case.X_new), explainer._model.engines[0].structure
+    leaves, s = (
+        verified_model(explainer).adapter.leaves(case.X_new),
+        verified_model(explainer).engines[0].structure,
+    )
     frame = explainer.what_if(case.X_new, new)
     moved = replay(s, after[:, 0], leaves) - replay(s, explainer.targets, leaves)
     np.testing.assert_allclose(frame["change"], moved, rtol=0, atol=1e-12)
@@ -274,7 +284,7 @@ def test_reach_refuses_what_it_cannot_answer():
     small = axil.Explainer(
         *(getattr(case_of("lightgbm", "regressor"), part) for part in ("model", "X", "y"))
     )
-    small._model.budget.limit = 1000
+    verified_model(small).budget.limit = 1000
     with pytest.raises(axil.InputError, match=r"would take .* memory_limit"):
         small.reach(X, small.index[:2])
 
@@ -294,7 +304,7 @@ BALANCED = {
 
 def turned(explainer, y):
     """Three rows with other targets: the next class, or another number of the same kind."""
-    classes, labels = explainer._model.classes, explainer.index[[1, 40, 7]]
+    classes, labels = verified_model(explainer).classes, explainer.index[[1, 40, 7]]
     if classes is None:
         return {label: 1.0 - y[label] if y.max() <= 1 else 1.7 * y[label] + 0.2 for label in labels}
     return {label: next(name for name in classes if name != y[label]) for label in labels}
@@ -322,12 +332,12 @@ def test_class_weights_follow_the_new_classes(name, weights):
     explainer = axil.Explainer(model, pushed.X, y, weights)
     new = turned(explainer, y)
     assert_refit_agrees(explainer, new)
-    held = explainer._model.boosting.walked.weights
+    held = verified_model(explainer).boosting.walked.weights
     changed = y.copy()
     changed[list(new)] = list(new.values())
     if name == "lightgbm" and weights is None:  # by hand
-        remaining = explainer._model.boosting.label_weights.with_targets(
-            explainer._model.boosting.walked, changed[:, None].astype(float), None
+        remaining = verified_model(explainer).boosting.label_weights.with_targets(
+            verified_model(explainer).boosting.walked, changed[:, None].astype(float), None
         )
         expected = compute_sample_weight("balanced", changed)
         np.testing.assert_allclose(remaining.weights[0], expected, rtol=1e-6)
@@ -347,7 +357,7 @@ def test_trees_whose_rows_weigh_by_class_are_refused(name):
     case, explainer = case_of("sklearn", name), explainer_of("sklearn", name)
     label, other = (
         explainer.index[3],
-        next(one for one in explainer._model.classes if one != np.asarray(case.y)[3]),
+        next(one for one in verified_model(explainer).classes if one != np.asarray(case.y)[3]),
     )
     with pytest.raises(
         axil.UnsupportedQuestionError, match="class_weight gives a row the weight of its class"

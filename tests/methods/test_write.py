@@ -11,6 +11,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 import axil
 from axil.errors import InputError
+from axil.methods.question import verified_model
 from tests.methods.question_models import NEW
 from tests.methods.question_models import X as ROWS
 
@@ -96,9 +97,9 @@ def test_bad_paths_and_a_failure_on_the_way_leave_nothing_behind(tmp_path, monke
     with pytest.raises(InputError, match="nothing to write"):
         explainer.write(X.head(0), tmp_path / "weights.zarr")
     (tmp_path / "weights.parquet").write_text("before")
-    predictions = type(explainer._model.adapter).predictions
+    predictions = type(verified_model(explainer).adapter).predictions
     monkeypatch.setattr(
-        type(explainer._model.adapter),
+        type(verified_model(explainer).adapter),
         "predictions",
         lambda self, X: predictions(self, X) + (X.index[0] != "row 0"),
     )
@@ -166,7 +167,7 @@ def test_paths_of_no_file_are_refused(path):
         with pytest.raises(InputError, match="path is"):
             write(X, path)
     with pytest.raises(InputError, match="path is"):
-        axil.load(path, explainer._model.adapter)
+        axil.load(path, verified_model(explainer).adapter)
 
 
 def test_a_directory_is_no_parquet_file(tmp_path):

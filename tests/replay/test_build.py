@@ -10,6 +10,7 @@ from sklearn.datasets import load_diabetes
 
 import axil
 from axil import ExactnessError
+from axil.methods.question import verified_model
 from axil.replay import checks
 from tests.adapters.xgboost_models import VERSION
 
@@ -174,7 +175,7 @@ def test_targets_beyond_the_librarys_range(model):
 
 def test_every_explanation_is_checked_again(model):
     explainer = axil.Explainer(model, X, Y)
-    explainer._model.adapter.predictions = lambda X: model.predict(X)[:, None] + 0.01
+    verified_model(explainer).adapter.predictions = lambda X: model.predict(X)[:, None] + 0.01
     for ask in (explainer, explainer.top, explainer.prepare().top):
         with pytest.raises(ExactnessError, match="prediction of row"):
             ask(X.head(2))

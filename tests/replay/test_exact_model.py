@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import axil
+from axil.methods.question import verified_model
 from tests.contract_models import case_of, offsets_of
 
 
@@ -20,7 +21,7 @@ def made(library="lightgbm", name="regressor"):
 def counted(monkeypatch):
     """An explainer with the calls of its model: which of them, and for how many rows."""
     explainer, case = made()
-    adapter, calls = explainer._model.adapter, []
+    adapter, calls = verified_model(explainer).adapter, []
     for name in ("predictions", "coordinates"):
         real = getattr(adapter, name)
 
@@ -49,7 +50,7 @@ def test_the_model_is_asked_once(counted, question, monkeypatch):
 
 def test_queries_are_asked_by_one_thread(counted):
     explainer, case, calls = counted
-    queries = explainer._model.queries(case.X_new)
+    queries = verified_model(explainer).queries(case.X_new)
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: queries.predictions, range(8)))
     assert all(one is found[0] for one in found)
@@ -58,7 +59,7 @@ def test_queries_are_asked_by_one_thread(counted):
 
 def test_a_part_of_queries_is_what_it_would_be_by_itself():
     explainer, case = made("xgboost", "one_output_per_tree")
-    proven, part = explainer._model, slice(2, 5)
+    proven, part = verified_model(explainer), slice(2, 5)
     offsets = np.arange(3.0 * case.X_new.shape[0]).reshape(-1, proven.targets.shape[1])[
         : case.X_new.shape[0]
     ]
@@ -74,18 +75,18 @@ def test_a_part_of_queries_is_what_it_would_be_by_itself():
 
 def test_it_does_not_change():
     explainer, _ = made()
-    before = explainer._model
+    before = verified_model(explainer)
     with pytest.raises(FrozenInstanceError):
         before.targets = None
     explainer.prepare()
     assert before.engines[0].leaf_space is None
-    assert explainer._model.engines[0].leaf_space is not None
-    assert explainer._model.kept is before.kept
+    assert verified_model(explainer).engines[0].leaf_space is not None
+    assert verified_model(explainer).kept is before.kept
 
 
 def test_an_explainer_of_a_proven_model_answers_alike():
     explainer, case = made("catboost", "multi weighted")
-    other = axil.Explainer._of(lambda: copy.deepcopy(explainer._model))
+    other = axil.Explainer._of(lambda: copy.deepcopy(verified_model(explainer)))
     np.testing.assert_array_equal(other(case.X_new).weights, explainer(case.X_new).weights)
 
 
@@ -93,7 +94,7 @@ def test_an_explainer_of_a_proven_model_answers_alike():
     ("library", "name"), [("lightgbm", "regressor"), ("xgboost", "one_output_per_tree")]
 )
 def test_columns_go_to_the_engines_of_their_outputs(library, name):
-    proven = made(library, name)[0]._model
+    proven = verified_model(made(library, name)[0])
     whole = np.concatenate([own for _, own in proven.by_output(proven.targets)], axis=1)
     np.testing.assert_array_equal(whole, proven.targets)
     np.testing.assert_array_equal(

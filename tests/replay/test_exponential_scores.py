@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from axil import Explainer
+from axil.methods.question import verified_model
 from axil.replay import exponential_scores
 from axil.replay.gradient_walk import GradientWalk
 from axil.replay.newton_steps import StepSearch
@@ -56,7 +57,7 @@ def walked(settings, monkeypatch, in_core):
         return found[-1]
 
     monkeypatch.setattr(GradientWalk, "_states", states)
-    return Explainer(model, X, y, given)._model.boosting.walked, found
+    return verified_model(Explainer(model, X, y, given)).boosting.walked, found
 
 
 def assert_same(ours, theirs, atol):

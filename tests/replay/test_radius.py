@@ -7,6 +7,7 @@ import pytest
 import xgboost as xgb
 
 import axil
+from axil.methods.question import verified_model
 from axil.replay.radius import Held, leaves_beyond
 from tests.adapters.lightgbm_models import CASES
 from tests.reference import bent_values
@@ -109,7 +110,7 @@ def refit(case, structure, y):
 def test_the_pattern_holds_up_to_the_radius(name):
     case = CASES[name]()
     explainer = explained(case)
-    (engine,), radius = explainer._model.engines, explainer.verification.held.radius
+    (engine,), radius = verified_model(explainer).engines, explainer.verification.held.radius
     rng = np.random.default_rng(1)
     largest = np.abs(engine.fit(case.y[:, None]).values).max()
     for j in rng.integers(0, len(case.y), 10):
@@ -139,11 +140,11 @@ def test_the_radius_is_a_bound_for_every_direction(most, monkeypatch):
             learning_rate=rng.choice([0.5, 1.0]), verbose=-1, random_state=seed, **sampled,
         )  # fmt: skip
         explainer = axil.Explainer(model.fit(X, y, sample_weight=w), X, y, sample_weight=w)
-        (engine,), radius = explainer._model.engines, explainer.verification.held.radius
+        (engine,), radius = verified_model(explainer).engines, explainer.verification.held.radius
         bagged += bool(sampled) and radius > 0
         if not 0 < radius < np.inf:
             continue
-        targets, s = explainer._model.targets, engine.structure
+        targets, s = verified_model(explainer).targets, engine.structure
         slopes = engine.sum_weights(np.eye(s.total_leaves))
         gaps = np.abs(np.abs(engine.fit(targets).sums[:, 0]) - s.regularisation.l1)
         soonest = np.argsort(gaps / np.abs(slopes).max(axis=0))[

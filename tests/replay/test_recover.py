@@ -8,6 +8,7 @@ from sklearn.ensemble import GradientBoostingRegressor
 
 import axil
 from axil import ExactnessError, InputError
+from axil.methods.question import verified_model
 from tests.reference import dense_weights
 
 RNG = np.random.default_rng(0)
@@ -22,7 +23,7 @@ def bagged():
 
 
 def bags_of(explainer):
-    s = explainer._model.engines[0].structure
+    s = verified_model(explainer).engines[0].structure
     return s.draws[s.cells // s.n_leaves[:, None]].T
 
 
@@ -119,10 +120,11 @@ def test_several_outputs(strategy):
     assert list(table["output"][:9]) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
     assert explainer.matrix().shape == ((500, 3, 500) if own_trees else (500, 500))
     for engine, found in zip(
-        explainer._model.engines, np.swapaxes(explanation.weights.reshape(7, -1, 500), 0, 1)
+        verified_model(explainer).engines,
+        np.swapaxes(explanation.weights.reshape(7, -1, 500), 0, 1),
     ):
         s = engine.structure
-        leaves = explainer._model.adapter.leaves(X[:7])
+        leaves = verified_model(explainer).adapter.leaves(X[:7])
         expected, _ = dense_weights(s, leaves if s.columns is None else leaves[:, s.columns])
         np.testing.assert_allclose(found, expected, atol=1e-13)
     if own_trees:

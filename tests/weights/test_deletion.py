@@ -11,6 +11,7 @@ from sklearn.base import clone
 import axil
 from axil import InputError, UnsupportedQuestionError
 from axil.kernels.cpu import Cpu
+from axil.methods.question import verified_model
 from axil.weights import deletion, deletion_work
 from axil.weights.answers import gathered
 from axil.weights.boosting import BoostedTrees
@@ -191,14 +192,14 @@ def test_models_against_fits_without_the_row(library, name):
     case, explainer = pair_of(library, name)
     found = explainer.removal(case.X_new[:4], method="exact")
     left_out = explainer.leave_one_out()
-    leaves = explainer._model.adapter.leaves(case.X_new[:4])
+    leaves = verified_model(explainer).adapter.leaves(case.X_new[:4])
     rows = np.arange(0, len(explainer.targets), 61)
     for k, effects in enumerate([found] if explainer.outputs is None else np.swapaxes(found, 0, 1)):
-        shared = len(explainer._model.engines) == 1
-        s = explainer._model.engines[0 if shared else k].structure
+        shared = len(verified_model(explainer).engines) == 1
+        s = verified_model(explainer).engines[0 if shared else k].structure
         own, y = (
             leaves if s.columns is None else leaves[:, s.columns],
-            explainer._model.targets[:, k],
+            verified_model(explainer).targets[:, k],
         )
         s = of_output(s, k if shared else 0)
         before = reweighted_replay(s, y, weights_without(s, []), own).real
@@ -214,7 +215,7 @@ def test_models_against_fits_without_the_row(library, name):
             if explainer.outputs is None
             else left_out[left_out["output"] == explainer.outputs[k]]
         )
-        alone = part["prediction"].to_numpy() - explainer._model.fitted()[:, k]
+        alone = part["prediction"].to_numpy() - verified_model(explainer).fitted()[:, k]
         changes = [
             (
                 reweighted_replay(s, y, weights_without(s, j), s.leaves().T[[j]], 1)
@@ -269,17 +270,17 @@ def test_smoothers_against_refits_without_rows(name):
 def test_sets_of_rows_against_a_fit_without_them(library, name):
     case, explainer = pair_of(library, name)
     rows = [0, 5, 6, 40, 90]
-    table = explainer.without(case.X_new[:4], [explainer._model.index[j] for j in rows])
+    table = explainer.without(case.X_new[:4], [verified_model(explainer).index[j] for j in rows])
     leaves, n_outputs = (
-        explainer._model.adapter.leaves(case.X_new[:4]),
-        explainer._model.targets.shape[1],
+        verified_model(explainer).adapter.leaves(case.X_new[:4]),
+        verified_model(explainer).targets.shape[1],
     )
     for k in range(n_outputs):
-        shared = len(explainer._model.engines) == 1
-        s = explainer._model.engines[0 if shared else k].structure
+        shared = len(verified_model(explainer).engines) == 1
+        s = verified_model(explainer).engines[0 if shared else k].structure
         own, y = (
             leaves if s.columns is None else leaves[:, s.columns],
-            explainer._model.targets[:, k],
+            verified_model(explainer).targets[:, k],
         )
         expected = reweighted_replay(
             of_output(s, k if shared else 0), y, weights_without(s, rows), own, len(rows)

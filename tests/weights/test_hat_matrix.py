@@ -6,6 +6,7 @@ import pytest
 import axil
 from axil import InputError
 from axil.kernels.cpu import Cpu
+from axil.methods.question import verified_model
 from axil.weights import hat_matrix
 from axil.weights.boosting import BoostedTrees
 from tests.contract_models import GRID, case_of, dense, explainer_of
@@ -69,7 +70,7 @@ def test_models(library, name):
     np.testing.assert_allclose(
         np.atleast_1d(explainer.degrees_of_freedom()), np.trace(K, axis1=1, axis2=2), **CLOSE
     )
-    squares = [engine.squares(PLENTY) for engine in explainer._model.engines]
+    squares = [engine.squares(PLENTY) for engine in verified_model(explainer).engines]
     close = (
         CLOSE if library != "smoother" else {"rtol": 1e-8}
     )  # a kernel matrix of low rank loses digits in the products
@@ -80,7 +81,7 @@ def test_models(library, name):
 def test_results_do_not_depend_on_the_thread_count():
     case = case_of("lightgbm", "regressor")
     one, three = (axil.Explainer(case.model, case.X, case.y, n_threads=n).prepare() for n in (1, 3))
-    for engine, other in zip(one._model.engines, three._model.engines):
+    for engine, other in zip(verified_model(one).engines, verified_model(three).engines):
         for own in (hat_matrix.leverage_in_leaf_space, hat_matrix.squares_in_leaf_space):
             np.testing.assert_array_equal(
                 own(engine.leaf_space, engine.rows), own(other.leaf_space, other.rows)

@@ -13,6 +13,7 @@ from sklearn.tree import DecisionTreeRegressor
 from xgboost import XGBRFRegressor
 
 import axil
+from axil.methods.question import verified_model
 from axil.structure import Ancestors
 
 RNG = np.random.default_rng(0)
@@ -125,8 +126,8 @@ def test_deletions_after_others():
     """Rows taken out one after the other are the same as all at once."""
     model = RandomForestRegressor(5, random_state=0).fit(X, Y)
     explainer = axil.Explainer(model, X, Y)
-    engine = explainer._model.engines[0]
-    leaves = explainer._model.queries(QUERIES).coordinates
+    engine = verified_model(explainer).engines[0]
+    leaves = verified_model(explainer).queries(QUERIES).coordinates
     targets = Y[:, None].copy()
     gone = np.flatnonzero(X[:, 0] > 0.2)
     left = engine.without(gone, targets)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import axil
+from axil.methods.question import verified_model
 from axil.replay.radius import leaves_beyond
 from tests.adapters import catboost_models, lightgbm_models, sklearn_models, xgboost_models
 
@@ -21,8 +22,8 @@ CASES = {
 def test_within_the_radius_no_rank_changes_and_beyond_it_some_do(name):
     case = CASES[name]()
     explainer = axil.Explainer(case.model, case.X, case.y, case.sample_weight)
-    radius, targets = explainer.verification.held.radius, explainer._model.targets
-    engine = explainer._model.engines[0]
+    radius, targets = explainer.verification.held.radius, verified_model(explainer).targets
+    engine = verified_model(explainer).engines[0]
     assert radius > 0
     changed = 0
     for row in range(0, len(targets), 21):

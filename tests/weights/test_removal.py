@@ -11,6 +11,7 @@ from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 import axil
 from axil import InputError, UnsupportedQuestionError
 from axil.kernels.cpu import Cpu
+from axil.methods.question import verified_model
 from axil.weights.answers import gathered
 from axil.weights.boosting import BoostedTrees
 from axil.weights.forest import Forest, is_forest
@@ -163,22 +164,25 @@ def of_output(structure, k):
 def test_models_against_a_weighted_replay(library, name):
     case, explainer = pair_of(library, name)
     found = explainer.removal(case.X_new[:4], method="first-order")
-    leaves = explainer._model.adapter.leaves(case.X_new[:4])
+    leaves = verified_model(explainer).adapter.leaves(case.X_new[:4])
     rows = np.arange(0, len(explainer.targets), 29)
     largest = 0.0
     for k, effects in enumerate([found] if explainer.outputs is None else np.swapaxes(found, 0, 1)):
-        shared = len(explainer._model.engines) == 1
-        s = explainer._model.engines[0 if shared else k].structure
+        shared = len(verified_model(explainer).engines) == 1
+        s = verified_model(explainer).engines[0 if shared else k].structure
         own = leaves if s.columns is None else leaves[:, s.columns]
         expected = removal_effects(
-            of_output(s, k if shared else 0), explainer._model.targets[:, k], own, rows
+            of_output(s, k if shared else 0), verified_model(explainer).targets[:, k], own, rows
         )
         np.testing.assert_allclose(
             effects[:, rows], expected, rtol=0, atol=1e-6 * max(np.abs(effects).max(), 1e-30)
         )
         largest = max(largest, np.abs(expected).max())
     assert largest > 0
-    assert offsets_of(case) is None or explainer._model.engines[0].structure.offsets is not None
+    assert (
+        offsets_of(case) is None
+        or verified_model(explainer).engines[0].structure.offsets is not None
+    )
 
 
 @pytest.mark.parametrize(
@@ -232,7 +236,8 @@ SETS = [
 def test_sets_are_the_largest_effects_of_one_sign(library, name, method, monkeypatch):
     case, explainer = pair_of(library, name)
     monkeypatch.setattr(
-        "axil.machine.memory.BATCH_BYTES", 8 * len(case.y) * 3 * len(explainer._model.engines)
+        "axil.machine.memory.BATCH_BYTES",
+        8 * len(case.y) * 3 * len(verified_model(explainer).engines),
     )
     effects = explainer.removal(case.X_new[:5], method=method).reshape(
         -1, len(case.y)
@@ -268,11 +273,11 @@ def test_greedy_sets_have_exact_effects(library, name):
     case, explainer = pair_of(library, name)
     table = explainer.removal(case.X_new[:2], k=3, same_sign=True, greedy=True)
     assert "exact" in table.attrs["axil"]
-    leaves = explainer._model.adapter.leaves(case.X_new[:2])
-    for k in range(len(explainer._model.engines)):
-        s = explainer._model.engines[k].structure
+    leaves = verified_model(explainer).adapter.leaves(case.X_new[:2])
+    for k in range(len(verified_model(explainer).engines)):
+        s = verified_model(explainer).engines[k].structure
         own = leaves if s.columns is None else leaves[:, s.columns]
-        y = explainer._model.targets[:, k]
+        y = verified_model(explainer).targets[:, k]
         w = np.ones(len(y)) if s.row_weights is None else s.row_weights.copy()
         part = table if explainer.outputs is None else table[table["output"] == k]
         for i, query in enumerate(explainer(case.X_new[:2]).query_index):
@@ -292,7 +297,10 @@ def test_greedy_sets_have_exact_effects(library, name):
 def test_greedy_sets_move_further():
     """On real predictions, deleting a greedy set moves more than, or as much as, the first-order one of its size."""
     X, explainer = case_of("lightgbm", "regressor").X_new[:5], explainer_of("lightgbm", "regressor")
-    s, leaves = explainer._model.engines[0].structure, explainer._model.adapter.leaves(X)
+    s, leaves = (
+        verified_model(explainer).engines[0].structure,
+        verified_model(explainer).adapter.leaves(X),
+    )
     moved = {}
     for greedy in (False, True):
         table = explainer.removal(X, k=8, same_sign=True, greedy=greedy, method="first-order")

@@ -9,6 +9,7 @@ from sklearn.isotonic import IsotonicRegression
 
 import axil
 from axil.attribution import notes
+from axil.methods.question import verified_model
 from axil.structure import IsotonicRule, NodeRule, Nodes
 from axil.weights.deletion_work import Work
 from tests.adapters import catboost_models, lightgbm_models, sklearn_models, xgboost_models
@@ -153,8 +154,8 @@ def asked(name):
     """An explainer, its structure, queries, their leaves, targets and the fit without rows of a case."""
     case = CASES[name]()
     explainer, smooth = explained(case), SMOOTH.get(name.partition(" ")[2], 0.0)
-    s, y = explainer._model.engines[0].structure, explainer._model.targets[:, 0]
-    leaves = explainer._model.queries(case.X_new[:3]).coordinates
+    s, y = verified_model(explainer).engines[0].structure, verified_model(explainer).targets[:, 0]
+    leaves = verified_model(explainer).queries(case.X_new[:3]).coordinates
     own = leaves if s.columns is None else leaves[:, s.columns]
     return case, explainer, s, own, lambda gone: refit(s, y, gone, smooth)
 

@@ -9,6 +9,7 @@ from sklearn.neighbors import KNeighborsRegressor
 
 import axil
 from axil.kernels.cpu import Cpu
+from axil.methods.question import verified_model
 from axil.weights.boosting import BoostedTrees
 from axil.weights.forest import Forest
 from axil.weights.spread import around_weights, everywhere
@@ -110,5 +111,5 @@ def test_every_kind_of_engine_answers():
 
 
 def _around(model, X, y, values):
-    engines = axil.Explainer(model, X, y)._model.engines
+    engines = verified_model(axil.Explainer(model, X, y)).engines
     return engines[0].around(None, values)

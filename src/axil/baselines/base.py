@@ -15,6 +15,7 @@ from axil.contributions.additive_model import AdditiveModel
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.explainer import Explainer
 from axil.inputs import as_count
+from axil.methods.question import verified_model
 from axil.replay.checks import Verification
 from axil.replay.exact_model import ExactModel
 from axil.replay.queries import Queries
@@ -40,7 +41,7 @@ class Baseline(ABC):
             raise InputError(
                 f"{self.name} takes an axil.Explainer, not a {type(given).__name__}: make one of the model first."
             )
-        model = given._model
+        model = verified_model(given)
         if not isinstance(model, (ExactModel, AdditiveModel)):
             raise UnsupportedQuestionError(
                 self.name,
@@ -64,7 +65,7 @@ class Baseline(ABC):
     @property
     def proven(self) -> ExactModel:
         """The explainer's model and training data, where it has exact weights."""
-        found: ExactModel = self.explainer._model
+        found: ExactModel = verified_model(self.explainer)
         return found
 
     @property
@@ -87,7 +88,7 @@ class Baseline(ABC):
             raise InputError(
                 f"{self.name} scores the loss of the rows of X, which takes their targets: pass y."
             )
-        proven, fit = self.explainer._model, self.classifier
+        proven, fit = verified_model(self.explainer), self.classifier
         if fit is not None:
             if init_score is not None:
                 raise InputError(
@@ -114,7 +115,7 @@ class Baseline(ABC):
 
     def _require(self, n: int) -> None:
         """Refuse scores of n explained rows that would not fit in memory."""
-        model = self.explainer._model
+        model = verified_model(self.explainer)
         n_train = model.shape[0]
         model.budget.require(
             8 * n * n_train, f"The {self.name} scores of {n} x {n_train} rows", FEWER

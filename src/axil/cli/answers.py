@@ -30,6 +30,7 @@ from axil.explainer import Explainer
 from axil.methods.audit import FAR
 from axil.methods.intervals.predictive import Predictive
 from axil.methods.intervals.training_errors import is_bagged
+from axil.methods.question import verified_model
 from axil.methods.refit import made_of
 from axil.support import supports
 
@@ -372,7 +373,7 @@ def calibrated(
     elif (
         arguments.out_of_fold is None
         and explainer.kind == "exact"
-        and not is_bagged(explainer._model)
+        and not is_bagged(verified_model(explainer))
     ):
         raise InputError(
             "There is nothing to calibrate with, as this model is no forest whose trees leave rows "

@@ -16,6 +16,7 @@ from axil.cli.screen import table_lines, visible
 from axil.errors import InputError, counted, meant, shown
 from axil.explainer import Explainer
 from axil.machine.blocks import spans
+from axil.methods.question import verified_model
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,7 +66,7 @@ def similar(request: Request) -> None:
 
     by = request.arguments.by
     order = "of largest weight in each"
-    if by == "leaves" or (by is None and subject.explainer._model.is_boosted):
+    if by == "leaves" or (by is None and verified_model(subject.explainer).is_boosted):
         order = f"that {'shares' if parameters['k'] == 1 else 'share'} most leaves with each"
     predictions = counted(n_queries, "prediction")
     text = subject.answer_text(

@@ -31,6 +31,7 @@ from axil.errors import AxilError, InputError, counted, shown
 from axil.explainer import Explainer
 from axil.inputs import as_count
 from axil.kernels.choose import limits_of
+from axil.methods.question import verified_model
 from axil.output.tables import NOTES
 from axil.scale import FORWARD, INVERSES
 
@@ -73,7 +74,7 @@ class Subject:
         """Return the explainer with positions for row labels, which several rows may share."""
         explainer = copy(self.explainer)
         positions = np.arange(len(self.training.features))
-        explainer._model = replace(explainer._model, index=positions)
+        explainer._model = replace(verified_model(explainer), index=positions)
         return explainer
 
     def read_rows(self, path: str, with_target: bool = False) -> FileRows:

@@ -46,6 +46,11 @@ class Question:
         return Asked(self._model, self._model.queries(X, init_score))
 
 
+def verified_model(explainer: Question) -> Any:
+    """Return the `VerifiedModel` of an explainer, for modules that need more than its public methods."""
+    return explainer._model
+
+
 def warn_without_offsets(model: Any, init_score: Any, rows: str, targets: str) -> None:
     """Warn where rows with targets come without offsets, and the training rows had some."""
     if init_score is None and model.had_offsets:

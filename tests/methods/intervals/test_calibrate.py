@@ -25,6 +25,7 @@ from axil import InputError, UnsupportedQuestionError, inputs
 from axil.methods.intervals import calibrate
 from axil.methods.intervals.local import SMALL
 from axil.methods.intervals.training_errors import out_of_bag
+from axil.methods.question import verified_model
 from tests.methods.intervals.interval_models import explainer, rows
 
 X, Y = rows(200, 0)
@@ -68,7 +69,7 @@ def test_out_of_bag_predictions_are_those_of_the_library():
     forest = RandomForestRegressor(30, min_samples_leaf=2, oob_score=True, random_state=0).fit(X, Y)
     explained = axil.Explainer(forest, X, Y)
     np.testing.assert_allclose(
-        out_of_bag(explained._model)[:, 0], forest.oob_prediction_, rtol=1e-10
+        out_of_bag(verified_model(explained))[:, 0], forest.oob_prediction_, rtol=1e-10
     )
     own = explained.calibrate()
     assert own.source == "out-of-bag"
@@ -82,7 +83,7 @@ def test_out_of_bag_predictions_are_those_of_the_library():
 def test_rows_in_every_tree_are_no_calibration_rows():
     forest = RandomForestRegressor(2, oob_score=False, random_state=0).fit(X, Y)
     explained = axil.Explainer(forest, X, Y)
-    known = np.isfinite(out_of_bag(explained._model)[:, 0])
+    known = np.isfinite(out_of_bag(verified_model(explained))[:, 0])
     assert 0 < known.sum() < 200
     assert explained.calibrate().n_calibration == known.sum()
 

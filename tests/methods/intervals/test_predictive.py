@@ -11,6 +11,7 @@ import axil
 from axil import InputError
 from axil.methods.intervals.conformal import Conformal, least_rows
 from axil.methods.intervals.local import around
+from axil.methods.question import verified_model
 from tests.methods.intervals.interval_models import explainer, predictive, rows
 
 REPETITIONS, TEST = 200, 50
@@ -62,7 +63,7 @@ def test_coverage_over_repetitions(n):
     """Likewise for several coverages, with all that is known around the rows computed once."""
     own, size = predictive(), n + TEST
     X, y = rows(REPETITIONS * size, 40 + n)
-    proven = explainer()._model
+    proven = verified_model(explainer())
     local = around(proven, own._around, proven.queries(X))
     errors, held = y - local.predictions[:, 0], {}
     for i in range(REPETITIONS):
@@ -205,7 +206,7 @@ def test_intervals_of_prices(inverse):
         np.testing.assert_allclose(
             other["prediction"], inverse(one["prediction"].to_numpy()), rtol=1e-12
         )
-        column = "scale (log)" if inverse is np.exp else prices._model.scale.label("scale")
+        column = "scale (log)" if inverse is np.exp else verified_model(prices).scale.label("scale")
         np.testing.assert_array_equal(other[column], one["scale"])
     atoms = np.sort(inverse(logs.quantiles(Q, np.arange(1, 61) / 61)), axis=1)
     np.testing.assert_allclose(prices.quantiles(Q, np.arange(1, 61) / 61), atoms, rtol=1e-12)
