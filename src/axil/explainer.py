@@ -189,7 +189,7 @@ class Explainer(
             "objective": objective,
         }
         if hasattr(X_train, "__dask_graph__"):
-            from axil.dask.build import proven as on_workers
+            from axil.dask.build import build as on_workers
             from axil.dask.cluster import refuse_gpu
 
             for name, value in (fit | {"index": index, "scratch": scratch}).items():

@@ -58,11 +58,11 @@ def test_wrong_data_raise_the_same_error_as_on_one_machine(model, what):
 
 def test_a_map_that_misses_the_predictions_is_noticed(model, monkeypatch):
     """The last check by itself: leaf values as they should be, but another base to start from."""
-    import axil.dask.build_weights as module
+    from axil.weights.leaf_space import LeafSpace
 
-    solve = module.LeafSpace.leaf_values
+    solve = LeafSpace.leaf_values
     monkeypatch.setattr(
-        module.LeafSpace, "leaf_values", lambda self, sums, base: solve(self, sums, base + 1.0)
+        LeafSpace, "leaf_values", lambda self, sums, base: solve(self, sums, base + 1.0)
     )
     with pytest.raises(axil.ExactnessError, match="prediction of training row"):
         axil.Explainer(model, partitioned(X), partitioned(Y))

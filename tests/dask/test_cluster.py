@@ -36,16 +36,16 @@ def test_results_do_not_depend_on_who_did_what(client, model):
 
 def test_a_worker_that_dies_is_made_up_for(client, model, whole, monkeypatch):
     """One is killed during construction, with leaves and sums on it, and one after, between two questions."""
-    import axil.dask.build_weights as module
+    import axil.dask.build_exact as module
 
     killed = []
 
-    def prepared(*arguments, original=module.prepared):
+    def in_leaf_space(*arguments, original=module.in_leaf_space):
         kill_a_worker(client)
         killed.append(True)
         return original(*arguments)
 
-    monkeypatch.setattr(module, "prepared", prepared)
+    monkeypatch.setattr(module, "in_leaf_space", in_leaf_space)
     persisted = [client.persist(partitioned(values)) for values in (X, Y)]
     explainer = axil.Explainer(model, *persisted, client=client)
     assert killed

@@ -1,22 +1,21 @@
-"""The proven model of a fitted model and training rows in Dask collections."""
+"""The verified model of a fitted model and training rows in Dask collections."""
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from axil import adapters
-from axil.adapters.contract import GradientTrees, Kind
-from axil.dask import build_pushes, build_weights
-from axil.dask.build_weights import Collections
-from axil.dask.cluster import Cluster, layout
-from axil.dask.partitioned_model import PartitionedModel
-from axil.dask.partitioned_pushes import PartitionedPushes
-from axil.dask.partitioned_weights import PartitionedWeights
+from axil.adapters.contract import Kind
+from axil.dask.build_additive import AdditiveBuilder
+from axil.dask.build_exact import ExactBuilder
+from axil.dask.cluster import Cluster
+from axil.dask.model import PartitionedModel
+from axil.dask.training_rows import Collections
 from axil.errors import InputError, UnsupportedModelError
 from axil.machine.memory import Limits
 
 
-def proven(
+def build(
     model: Any,
     X: Any,
     y: Any,
@@ -27,16 +26,17 @@ def proven(
     limits: Limits,
     verify: bool,
 ) -> PartitionedModel:
-    """The model, replayed on the partitions; exact weights where it has them, else pushes."""
-    given = model["booster"] if isinstance(model, dict) and "booster" in model else model
+    """Return the model, replayed on the partitions: with exact weights where it has them, else with contributions."""
+    if isinstance(model, dict) and "booster" in model:  # what xgboost.dask.train returns
+        model = model["booster"]
     cluster = Cluster(client)
-    reading = adapters.examine(given)
-    adapter = reading.adapter
+    reading = adapters.examine(model)
+    adapter: Any = reading.adapter
     if adapter is None and reading.not_exact is None:
-        raise adapters.unread(given)
+        raise adapters.unread(model)
     if adapter is None:
         raise InputError(
-            f"The model is a {type(given).__module__}.{type(given).__qualname__}; over Dask collections expected trees. Use "
+            f"The model is a {type(model).__module__}.{type(model).__qualname__}; over Dask collections expected trees. Use "
             "training rows in memory."
         ) from reading.not_exact
     if adapter.kind is Kind.ADDITIVE:
@@ -45,11 +45,14 @@ def proven(
                 "bags are draws of rows for models whose predictions are weighted sums. Leave it out."
             )
         data = Collections.of(X, y, sample_weight, init_score)
-        boosted = cast(GradientTrees, adapter)
-        held, found = build_pushes.build(boosted, data, cluster, limits, verify)
-        return PartitionedPushes(
-            boosted, held, cluster, limits, found, X, data.X, layout(X), verify=verify
-        )
+        return AdditiveBuilder(adapter, X, data, cluster, limits, verify).build()
+    _refuse_transform(adapter)
+    data = Collections.of(X, y, sample_weight, init_score, bags)
+    return ExactBuilder(adapter, X, data, cluster, limits, verify).build()
+
+
+def _refuse_transform(adapter: Any) -> None:
+    """Refuse a model that transforms its targets itself."""
     if not adapter.scale.is_identity:
         raise UnsupportedModelError(
             "transform of the targets",
@@ -57,6 +60,3 @@ def proven(
             "axil does not transform the targets of Dask collections",
             "Transform them yourself and explain the model inside on those: regressor_ of a TransformedTargetRegressor.",
         )
-    data = Collections.of(X, y, sample_weight, init_score, bags)
-    kept, verification = build_weights.build(adapter, data, cluster, limits, verify)
-    return PartitionedWeights(adapter, kept, cluster, limits, verification, X, data.X, layout(X))

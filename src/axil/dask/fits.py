@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.arrays import FloatArray, IntArray
 from axil.attribution.leaf_matches import TreeWeights, count_rows
-from axil.dask.partitions import Partition, named
+from axil.dask.exact_rows import ExactPartition
+from axil.dask.training_rows import named
 from axil.kernels.choose import host_backend
 from axil.machine.blocks import spans
 from axil.structure import RowTotals, Structure, Transferable
@@ -62,7 +63,7 @@ class RowPart:
     drawn: FloatArray  #: (T,) weight * draw
 
     @classmethod
-    def of(cls, partition: Partition, entry: int, row: int) -> RowPart:
+    def of(cls, partition: ExactPartition, entry: int, row: int) -> RowPart:
         s, at = partition.structures[entry], slice(row, row + 1)
         target, parts = partition.own_targets(entry)[row], Parts.of_rows(s, at)
         weight = 1.0 if s.row_weights is None else float(s.row_weights[row])
@@ -110,7 +111,9 @@ def refits_of(
     return found
 
 
-def row_sums(partition: Partition, entry: int, gone: Any, counted: bool, n_threads: int) -> RowSums:
+def row_sums(
+    partition: ExactPartition, entry: int, gone: Any, counted: bool, n_threads: int
+) -> RowSums:
     """Return the sums over these rows without those at the positions ``gone``; with co-occurrences where ``counted``."""
     s, targets = partition.structures[entry], partition.own_targets(entry)
     if len(gone):
@@ -133,12 +136,12 @@ def row_sums(partition: Partition, entry: int, gone: Any, counted: bool, n_threa
     )
 
 
-def places(partition: Partition, asked: NDArray[Any], _: Any) -> IntArray:
+def places(partition: ExactPartition, asked: NDArray[Any], _: Any) -> IntArray:
     """(2, found): which of the labels asked for these rows have, and the positions of these rows."""
     return inputs.places_among(asked, partition.index)
 
 
-def marked(partition: Partition, _: Any, given: list[Any]) -> IntArray:
+def marked(partition: ExactPartition, _: Any, given: list[Any]) -> IntArray:
     """The positions of the rows that truth values mark: the number of the partition, and its truth values."""
     number, mask = given
     with named(number):
@@ -204,7 +207,7 @@ class Fit(Transferable):
             s, base, values, of_leaves, mean
         )  # of which predictions are asked alone, and no pattern
 
-    def on(self, partition: Partition, entry: int) -> FittedValues:
+    def on(self, partition: ExactPartition, entry: int) -> FittedValues:
         """This fit with a partition's rows in it."""
         own = partition.structures[entry]
         s = replace(
@@ -229,7 +232,7 @@ def space_of(structure: Structure, together: FloatArray | None, n_threads: int) 
     return LeafSpace.of(structure, np.array(together, order="C"), host_backend(n_threads))
 
 
-def residual_sums(partition: Partition, entry: int, fit: Fit) -> FloatArray:
+def residual_sums(partition: ExactPartition, entry: int, fit: Fit) -> FloatArray:
     """(L, K): the sums of weight * draw * residual over these rows, tree by tree."""
     fitted = fit.on(partition, entry)
     s, found = fitted.structure, np.zeros_like(fit.values)
@@ -240,7 +243,9 @@ def residual_sums(partition: Partition, entry: int, fit: Fit) -> FloatArray:
     return found
 
 
-def left_over(partition: Partition, shared: tuple[list[Fit], int], _: Any = None) -> FloatArray:
+def left_over(
+    partition: ExactPartition, shared: tuple[list[Fit], int], _: Any = None
+) -> FloatArray:
     """(n, K): targets less the predictions of these rows, whose offsets may stand in for the base."""
     parts, (fits, n_threads) = [], shared
     for e, fit in enumerate(fits):
@@ -253,7 +258,7 @@ def left_over(partition: Partition, shared: tuple[list[Fit], int], _: Any = None
     return np.concatenate(parts, axis=1)
 
 
-def leaf_row_counts(partition: Partition, entry: int, _: Any = None) -> IntArray:
+def leaf_row_counts(partition: ExactPartition, entry: int, _: Any = None) -> IntArray:
     """Return the number of these rows in each leaf, (L,)."""
     structure = partition.structures[entry]
     return count_rows(structure.leaves(), structure.starts)
@@ -267,13 +272,13 @@ class FitTreeWeights(TreeWeights):
 
     def on(self, shard: object) -> TreeWeights:
         """Return how much trees count for the rows of a partition."""
-        assert isinstance(shard, Partition)
+        assert isinstance(shard, ExactPartition)
         fitted = [fit.on(shard, entry) for entry, fit in enumerate(self.fits)]
         return TreeWeights(
             None, lambda rows: [own.reductions(rows) for own in fitted], self.counted
         )
 
 
-def residuals_of(partition: Partition, shared: tuple[list[Fit], int], allowed: Any) -> Any:
+def residuals_of(partition: ExactPartition, shared: tuple[list[Fit], int], allowed: Any) -> Any:
     """The rows that may be listed with their residuals."""
     return replace(allowed, residuals=left_over(partition, shared))

@@ -10,8 +10,8 @@ import numpy as np
 
 from axil.arrays import FloatArray
 from axil.dask.cluster import added, literal, task
+from axil.dask.exact_rows import cooccurrences
 from axil.dask.fits import Fit, RowSums, refits_of, residual_sums, row_sums
-from axil.dask.partitions import together
 from axil.dask.row_deletions import (
     DeletionPlan,
     alone,
@@ -36,7 +36,7 @@ MOST_REFITS = 64
 class Refits:
     """Fits of a model without some of its training rows, which lie in partitions."""
 
-    model: Any  #: `PartitionedWeights`
+    model: Any  #: `PartitionedExactModel`
 
     def fits(self) -> list[Fit]:
         """The fit to the targets as given, entry by entry; made once."""
@@ -129,7 +129,7 @@ class Refits:
             float(share) for share in shares_of(structure, np.unique(np.concatenate(weights)))
         ]
         structures = [at_share(structure, share) for share in shares]
-        counted = added([task(together, part, e, n_threads) for part in held.partitions])
+        counted = added([task(cooccurrences, part, e, n_threads) for part in held.partitions])
         sums = self._sums_without(e, [()] * len(held.sizes), False)
         pair = task(levels_of, counted, literal(structures), literal(sums), n_threads)
         fits, responses = cluster.hold([pair[0], pair[1]])

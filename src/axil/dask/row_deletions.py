@@ -15,8 +15,8 @@ from axil.arrays import BoolArray, FloatArray, LeafArray
 from axil.attribution import Effects, Quantity
 from axil.attribution.block_effects import NoEffects
 from axil.attribution.weight_effects import DeletionEffects
+from axil.dask.exact_rows import AdjointBatch, ExactPartition
 from axil.dask.fits import Fit, RowPart, RowSums, space_of
-from axil.dask.partitions import AskedWeights, Partition
 from axil.kernels.choose import host_backend
 from axil.structure import NewtonRule, Structure, Transferable
 from axil.weights import removal
@@ -60,11 +60,11 @@ class Responses(Transferable):
 class Planned(Transferable):
     """Queries with the fits that effects of deletions are computed from; lists have one for each entry of the fitted trees."""
 
-    asked: AskedWeights
+    asked: AdjointBatch
     plans: list[DeletionPlan]
     known: list[Responses | None]
 
-    def effects(self, partition: Partition, quantity: Quantity) -> Effects:
+    def effects(self, partition: ExactPartition, quantity: Quantity) -> Effects:
         """Return the effects of a partition's rows: `DELETION`, `FIRST_ORDER` or `CONTRIBUTION`."""
         n, n_outputs = len(self.asked.offsets), partition.targets.shape[1]
         if not len(partition.index):
@@ -78,7 +78,7 @@ class Planned(Transferable):
         return DeletionEffects(found, partition.targets.shape, n)
 
 
-def row_weights_of(partition: Partition, entry: int) -> FloatArray:
+def row_weights_of(partition: ExactPartition, entry: int) -> FloatArray:
     """The different row weights of these rows, sorted, the least and the largest among them."""
     weights = partition.structures[entry].row_weights
     found = (
@@ -107,7 +107,7 @@ def responses_of_sums(together: FloatArray, structure: Structure, n_threads: int
 
 
 def replayed_rows(
-    partition: Partition,
+    partition: ExactPartition,
     entry: int,
     plan: DeletionPlan,
     known: Responses,
@@ -134,12 +134,12 @@ def replayed_rows(
 
 
 def effects_of(
-    partition: Partition,
+    partition: ExactPartition,
     entry: int,
     plan: DeletionPlan,
     known: Responses | None,
     quantity: Quantity,
-    asked_of: AskedWeights,
+    asked_of: AdjointBatch,
 ) -> Sequence[RowEffects]:
     """The effects of these rows on each output that an entry serves."""
     fitted, queries = plan.fit.on(partition, entry), asked_of.leaves[entry]
@@ -160,7 +160,7 @@ def effects_of(
 
 
 def deletion_of(
-    partition: Partition,
+    partition: ExactPartition,
     entry: int,
     plan: DeletionPlan,
     known: Responses,
@@ -242,7 +242,10 @@ def forest_changes(
 
 
 def alone(
-    partition: Partition, plans: list[DeletionPlan], known: list[Responses | None], n_threads: int
+    partition: ExactPartition,
+    plans: list[DeletionPlan],
+    known: list[Responses | None],
+    n_threads: int,
 ) -> FloatArray:
     """(n, K): the predictions of these rows by fits without them; nan where no other row says anything of one."""
     found, n_outputs = [], partition.targets.shape[1]

@@ -1,4 +1,4 @@
-"""PartitionedPushes: scores as sums of what rows in the partitions of Dask collections put into them."""
+"""PartitionedAdditiveModel: scores as sums of what rows in the partitions of Dask collections put into them."""
 
 from __future__ import annotations
 
@@ -18,22 +18,33 @@ from axil.contributions.contributions import (
     check_sums,
     sizes_of,
 )
-from axil.dask.build_pushes import HeldPushes
+from axil.dask.additive_rows import AdditiveTreeWeights, LeafBatch, leaf_row_counts
 from axil.dask.cluster import literal, task
-from axil.dask.partitioned_model import PartitionedModel
-from axil.dask.walked_rows import AskedPushes, WalkedTreeWeights, leaf_row_counts
+from axil.dask.model import PartitionedModel
+from axil.dask.on_workers import HeldRows
 from axil.machine.threads import Kept
+from axil.replay.gradient_walk import ReplayedStages
 from axil.replay.queries import Combination, Queries
 from axil.replay.score_checks import leaf_scores
 
 ASKED_QUERIES = 1024  # sent to the workers at a time
 
 
+@dataclass(frozen=True)
+class HeldAdditiveRows(HeldRows):
+    """The training rows on the workers, and the fit here and there."""
+
+    walked: ReplayedStages  #: without rows
+    shared: Any  #: the same, delayed and held
+    largest: float  #: |score| of a training row
+    leaf_sizes: FloatArray  #: (L, 1), or (L, K) where trees are shared: what all rows put into each leaf, by absolute value
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class PartitionedPushes(PartitionedModel):
+class PartitionedAdditiveModel(PartitionedModel):
     """Training rows in partitions whose gradients make the scores; there are no derivatives here."""
 
-    held: HeldPushes
+    held: HeldAdditiveRows
     verify: bool = True
     kept: Kept = field(default_factory=Kept)
 
@@ -62,7 +73,7 @@ class PartitionedPushes(PartitionedModel):
     def _tree_weights(self, rule: str) -> TreeWeights:
         walked = self.held.walked
         if rule != "variance":
-            return WalkedTreeWeights(
+            return AdditiveTreeWeights(
                 counted=rule == "improved", walked=walked, n_threads=self.n_threads
             )
         n_rows = self.shards.total(leaf_row_counts, walked.starts)
@@ -83,13 +94,13 @@ class PartitionedPushes(PartitionedModel):
             tables = Contributions(self.held.walked, self.limits).mixed_tables(
                 batch.coordinates, batch.factors
             )
-            own = AskedPushes(
+            own = LeafBatch(
                 tables, batch.of(self._starts(batch.queries)), batch.start, self.n_threads
             )
         else:
             leaves = np.ascontiguousarray(batch.coordinates)
-            own = AskedPushes(leaves, self._starts(batch), batch.start, self.n_threads)
-        return task(AskedPushes.with_fit, literal(own), self.held.shared)
+            own = LeafBatch(leaves, self._starts(batch), batch.start, self.n_threads)
+        return task(LeafBatch.with_fit, literal(own), self.held.shared)
 
     def prove(self, batch: Any, predictions: FloatArray | None) -> None:
         """Compare the sums of leaves with the model's scores, and the sums of pushes with those of leaves."""

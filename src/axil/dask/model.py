@@ -18,7 +18,7 @@ from axil.arrays import FloatArray, IntArray
 from axil.attribution import Location
 from axil.dask.cluster import Cluster, partitions, task
 from axil.dask.on_workers import HeldRows, OnWorkers
-from axil.dask.partitions import named
+from axil.dask.training_rows import named
 from axil.errors import InputError
 from axil.machine.memory import Limits
 from axil.output.rules import measured, said_by

@@ -1,4 +1,4 @@
-"""PartitionedWeights: predictions as weighted sums of targets that lie in the partitions of Dask collections."""
+"""PartitionedExactModel: predictions as weighted sums of targets that lie in the partitions of Dask collections."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from axil import inputs
 from axil.arrays import FloatArray
 from axil.attribution import WEIGHTS, Kind, Quantity, Source
 from axil.attribution.leaf_matches import TreeWeights, tree_spreads
-from axil.dask.build_weights import HeldWeights, prepared
-from axil.dask.cluster import literal, task
+from axil.dask.cluster import Cluster, literal, task
+from axil.dask.exact_rows import AdjointBatch, ExactPartition, cooccurrences
 from axil.dask.fits import (
+    Fit,
     FitTreeWeights,
     counted,
     leaf_row_counts,
@@ -26,11 +27,11 @@ from axil.dask.fits import (
     places,
     residuals_of,
 )
-from axil.dask.partitioned_model import PartitionedModel
-from axil.dask.partitions import AskedWeights
+from axil.dask.model import PartitionedModel, refuse_other_order
+from axil.dask.on_workers import HeldRows
 from axil.dask.refits import Refits
 from axil.dask.row_deletions import Planned
-from axil.dask.row_errors import errors_of, out_of_bag_of, out_of_fold_of
+from axil.dask.training_rows import named
 from axil.errors import InputError, UnsupportedQuestionError, shown
 from axil.machine.progress import track
 from axil.machine.threads import Kept
@@ -43,16 +44,39 @@ from axil.structure import Structure, all_n_leaves, served
 from axil.weights.boosting import BoostedTrees
 from axil.weights.engine import own_leaves
 from axil.weights.forest import is_forest
+from axil.weights.leaf_space import LeafSpace
 from axil.weights.rows_left import bends
 
 ASKED_BYTES = 1 << 22  # of adjoints sent to the workers at a time: Dask warns of larger arguments
 
 
+@dataclass(frozen=True)
+class HeldExactRows(HeldRows):
+    """The training rows on the workers, and the trees here."""
+
+    entries: list[
+        BoostedTrees
+    ]  #: on structures without rows; leaf space comes with `in_leaf_space`
+
+
+def in_leaf_space(
+    cluster: Cluster, partitions: list[Any], trees: BoostedTrees, entry: int, n_threads: int
+) -> BoostedTrees:
+    """Return the trees in leaf space: O(T^2 N) on the workers, 8 L^2 bytes from each of them and here."""
+    if trees.leaf_space is not None:
+        return trees
+    if is_forest(trees.structure):
+        return trees.in_leaf_space(LeafSpace(trees.structure, None, trees.backend))
+    counts = cluster.total([task(cooccurrences, part, entry, n_threads) for part in partitions])
+    counts = np.require(counts, requirements=["C", "W", "A"])
+    return trees.in_leaf_space(LeafSpace.of(trees.structure, counts, trees.backend))
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class PartitionedWeights(PartitionedModel):
+class PartitionedExactModel(PartitionedModel):
     """Training rows in partitions whose targets make the predictions; the trees are here, in leaf space."""
 
-    held: HeldWeights
+    held: HeldExactRows
     kept: Kept = field(default_factory=Kept)
 
     kind = Kind.EXACT
@@ -67,7 +91,7 @@ class PartitionedWeights(PartitionedModel):
     def shares_weights(self) -> bool:
         return len(self.held.entries) == 1
 
-    def prepared(self) -> PartitionedWeights:
+    def prepared(self) -> PartitionedExactModel:
         """This model, in leaf space."""
         _ = self.entries
         return self
@@ -81,7 +105,8 @@ class PartitionedWeights(PartitionedModel):
         held = self.held
         each = enumerate(held.entries)
         return [
-            prepared(self.cluster, held.partitions, entry, e, self.n_threads) for e, entry in each
+            in_leaf_space(self.cluster, held.partitions, entry, e, self.n_threads)
+            for e, entry in each
         ]
 
     @property
@@ -122,7 +147,7 @@ class PartitionedWeights(PartitionedModel):
             leaves.append(met)
             totals.append(entry.structure.total_weight)
         own = batch.offsets.values
-        found = AskedWeights(
+        found = AdjointBatch(
             phi, beta, intercepts, totals, leaves, own, batch.start, self.n_threads
         )
         if source.quantity is Quantity.WEIGHT:
@@ -280,3 +305,36 @@ class PartitionedWeights(PartitionedModel):
             if whole
             else sum(e.structure.total_leaves for e in entries)
         )
+
+
+# -- the work on one partition for intervals: errors of its rows by predictions that did not see them ------------------------
+
+
+def errors_of(partition: ExactPartition, _: Any, predictions: FloatArray) -> FloatArray:
+    """(n, K): targets less predictions that did not see them."""
+    return np.asarray(partition.targets - predictions)
+
+
+def out_of_fold_of(partition: ExactPartition, _: Any, given: tuple[int, Any]) -> FloatArray:
+    """(n, K): the same, by a user's own predictions; the number of the partition comes with them."""
+    number, predictions = given
+    n, n_outputs = partition.targets.shape
+    with named(number):
+        refuse_other_order(partition, predictions, "out_of_fold")
+        return errors_of(partition, None, inputs.as_table(predictions, n, n_outputs, "out_of_fold"))
+
+
+def out_of_bag_of(partition: ExactPartition, fits: list[Fit], _: Any) -> FloatArray:
+    """(n, K): the same, by the trees of a forest that were fitted without each row; nan where there is none."""
+    parts = []
+    for e, fit in enumerate(fits):
+        fitted = fit.on(partition, e)
+        s, leaves = fitted.structure, fitted.structure.leaves()
+        made, held = np.zeros_like(fitted.targets), np.zeros(s.n_rows)
+        for t, final in enumerate(s.final):
+            out = s.draws[(s.cells[t] // s.n_leaves[t]).astype(np.intp)] == 0
+            made += np.where(out[:, None], final * fit.values[s.entries(t, leaves[t])], 0.0)
+            held += np.where(out, final, 0.0)
+        share = np.divide(s.final.sum(), held, out=np.full_like(held, np.nan), where=held != 0)
+        parts.append(fitted.targets - (made * share[:, None] + s.beta[-1] * fit.base))
+    return np.concatenate(parts, axis=1)

@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters.boosted_fit import BoostedFit
-from axil.adapters.contract import GradientTrees
-from axil.arrays import FloatArray, IntArray
+from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.attribution import Attribution, Effects
 from axil.attribution.block_effects import BlockEffects, NoEffects
 from axil.attribution.leaf_matches import SharedLeaves, TreeWeights, count_rows
 from axil.contributions.contributions import Contributions
 from axil.dask.on_workers import HeldPart
-from axil.dask.partitions import Observed, Place, Precision, observe
+from axil.dask.training_rows import ObservedRows, Place, SharedFit
 from axil.machine.memory import Budget, Limits
 from axil.replay.checks import Miss, furthest, worse
 from axil.replay.gradient_walk import ReplayedStages
@@ -32,18 +31,7 @@ from axil.structure import RowTotals, Transferable
 
 
 @dataclass(frozen=True)
-class SharedFit:
-    """The fit as all partitions share it: without what belongs to single rows."""
-
-    adapter: GradientTrees
-    fit: BoostedFit
-    start: FloatArray  #: (K,) scores before the first tree
-    n_checked: int  #: rows of each partition whose score is asked of the library
-    n_threads: int
-
-
-@dataclass(frozen=True)
-class WalkedRows(HeldPart, Attribution["AskedPushes"]):
+class AdditivePartition(HeldPart, Attribution["LeafBatch"]):
     """The kept part of n training rows: their leaves, targets and labels."""
 
     leaves: NDArray[np.unsignedinteger[Any]]  #: (T, n)
@@ -58,7 +46,7 @@ class WalkedRows(HeldPart, Attribution["AskedPushes"]):
         )
         return Contributions(fit_of_rows, Limits(n_threads, Budget(None)))
 
-    def contribution_effects(self, query_batch: AskedPushes) -> Effects:
+    def contribution_effects(self, query_batch: LeafBatch) -> Effects:
         asked = query_batch
         walked, n_outputs = asked.walked, self.targets.shape[1]
         assert walked is not None
@@ -75,13 +63,13 @@ class WalkedRows(HeldPart, Attribution["AskedPushes"]):
         return found
 
 
-def leaf_row_counts(rows: WalkedRows, starts: IntArray, _: Any = None) -> IntArray:
+def leaf_row_counts(rows: AdditivePartition, starts: IntArray, _: Any = None) -> IntArray:
     """Return the number of these rows in each leaf, (L,)."""
     return count_rows(rows.leaves, starts)
 
 
 @dataclass(frozen=True, eq=False)
-class WalkedTreeWeights(TreeWeights):
+class AdditiveTreeWeights(TreeWeights):
     """How much trees count for each row, by what they did to its error in a fit without rows."""
 
     walked: ReplayedStages | None = None
@@ -89,7 +77,7 @@ class WalkedTreeWeights(TreeWeights):
 
     def on(self, shard: object) -> TreeWeights:
         """Return how much trees count for the rows of a partition."""
-        assert isinstance(shard, WalkedRows)
+        assert isinstance(shard, AdditivePartition)
         assert self.walked is not None
         rows = shard.contributions(self.walked, self.n_threads)
         return TreeWeights(None, lambda part: [rows.reductions(part)], self.counted)
@@ -104,78 +92,77 @@ class GradientSums(RowTotals):
     h: FloatArray
     sizes: FloatArray  #: likewise, of absolute values of g
     largest: float = field(metadata={"both": max})  #: |score| of these rows
-    lost: float = field(
-        metadata={"both": max}
-    )  #: what is lost in the rounding of the scores that these rows start from
+    #: digits lost in the rounding of the scores that these rows start from
+    lost: float = field(metadata={"both": max})
     miss: Miss = field(
         metadata={"both": worse}
     )  #: the largest distance of a score from the model's
 
-
-def observe_targets(
-    number: int, y: Any, weights: Any, offsets: Any, precision: Precision
-) -> Observed:
-    """Check and round what goes with the rows; of two classes, whether a row is of the second."""
-    found = observe(number, y, weights, offsets, precision)
-    if precision.classes is None or precision.n_outputs > 1:
-        return found
-    return replace(found, given=found.given[:, 1:], targets=found.targets[:, 1:])
+    @classmethod
+    def of(
+        cls, rows: AdditivePartition, fit: BoostedFit, in_fit: BoolArray, miss: Miss
+    ) -> GradientSums:
+        """Walk the rows through the fit with the model's own leaf values; ``in_fit`` (n,) are not held out."""
+        starts = fit.starts
+        gradients, hessians, sizes = (np.zeros_like(fit.leaf_values) for _ in range(3))
+        counts = np.zeros(int(starts[-1]), dtype=np.int64)
+        score = (rows.score + np.zeros_like(rows.rounded)).astype(fit.score_precision)
+        for trees in fit.schedule.trees_of_rounds:
+            g, h = fit.loss.seen(rows.rounded, score, rows.weights)
+            for t in trees:
+                leaf, n_leaves = rows.leaves[t], int(fit.n_leaves[t])
+                leaves = slice(starts[t], starts[t + 1])
+                counts[leaves] = np.bincount(leaf[in_fit], minlength=n_leaves)
+                for column, k in enumerate(fit.schedule.outputs_of(t, score.shape[1])):
+                    gradients[leaves, column] = np.bincount(leaf, g[:, k], n_leaves)
+                    hessians[leaves, column] = np.bincount(leaf, h[:, k], n_leaves)
+                    sizes[leaves, column] = np.bincount(leaf, np.abs(g[:, k]), n_leaves)
+                    values = fit.leaf_values[leaves, column].astype(score.dtype, copy=False)
+                    score[:, k] += values[leaf]
+        largest = float(np.abs(score).max(initial=0.0))
+        return cls(counts, gradients, hessians, sizes, largest, lost_beside(rows.score), miss)
 
 
 def walk_partition(
-    X: Any, observed: Observed, place: Place, shared: SharedFit
-) -> tuple[WalkedRows, GradientSums]:
+    X: Any, observed: ObservedRows, bags: Any, place: Place, shared: SharedFit
+) -> tuple[AdditivePartition, GradientSums]:
     """Assign the rows to their leaves and walk them through the fit; n * T leaf numbers are kept."""
-    X, labels = place.read(X, observed, shared.adapter)
-    n, (weights,), (held_out,) = len(observed.targets), place.row_weights, place.held_out
+    (fit,) = shared.fits
+    (weights,) = place.row_weights
+    (held_out,) = place.held_out
     assert weights is not None
-    adapter, trees = shared.adapter, shared.fit
+    X, labels = place.read(X, observed, shared.adapter)
+    n_rows = len(observed.targets)
     limits = Limits(shared.n_threads, Budget(None))  # of this worker
-    leaves = assign_leaves(adapter, X, n, trees.n_leaves, limits)
-    start = shared.start if observed.offsets is None else shared.start + observed.offsets
-    rows = WalkedRows(place.start, observed.given, labels, leaves, observed.targets, weights, start)
-    counts, g, h, sizes, score = _sums(
-        rows, shared.fit, slice(None) if held_out is None else ~held_out
+    leaves = assign_leaves(shared.adapter, X, n_rows, fit.n_leaves, limits)
+    start = fit.schedule.shares_of_initial[0] * fit.base_value
+    if observed.offsets is not None:
+        start = start + observed.offsets
+    rows = AdditivePartition(
+        place.start, observed.targets_as_given, labels, leaves, observed.targets, weights, start
     )
-    asked = np.arange(0, n, max(1, -(-n // shared.n_checked)))
-    expected = adapter.scores(inputs.take_rows(X, asked))
-    found = leaf_scores(shared.fit, leaves[:, asked].T, rounded=True)
-    miss = Miss(0.0, 0, 0.0, 0.0)
-    if len(asked):
-        miss = furthest(found, expected)
-        miss = replace(miss, row=place.start + int(asked[miss.row]))
-    largest = float(np.abs(score).max(initial=0.0))
-    return rows, GradientSums(counts, g, h, sizes, largest, lost_beside(start), miss)
+    in_fit = np.ones(n_rows, dtype=np.bool_) if held_out is None else ~held_out
+    miss = _furthest_score(X, rows, shared)
+    return rows, GradientSums.of(rows, fit, in_fit, miss)
 
 
-def _sums(
-    rows: WalkedRows, fit: BoostedFit, fitted: Any
-) -> tuple[NDArray[np.int64], FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Counts of the rows of the fit, sums of g, h and |g| over leaves, and the scores in the end."""
-    loss = fit.loss
-    starts = fit.starts
-    G, H, sizes = (np.zeros_like(fit.leaf_values) for _ in range(3))
-    counts = np.zeros(int(starts[-1]), dtype=np.int64)
-    score = (rows.score + np.zeros_like(rows.rounded)).astype(fit.score_precision)
-    for trees in fit.schedule.trees_of_rounds:
-        g, h = loss.seen(rows.rounded, score, rows.weights)
-        for t in trees:
-            leaf, own, n = rows.leaves[t], slice(starts[t], starts[t + 1]), int(fit.n_leaves[t])
-            counts[own] = np.bincount(leaf[fitted], minlength=n)
-            for column, k in enumerate(fit.schedule.outputs_of(t, score.shape[1])):
-                G[own, column], H[own, column] = (
-                    np.bincount(leaf, each[:, k], n) for each in (g, h)
-                )
-                sizes[own, column] = np.bincount(leaf, np.abs(g[:, k]), n)
-                score[:, k] += fit.leaf_values[own, column].astype(score.dtype, copy=False)[leaf]
-    return counts, G, H, sizes, score
+def _furthest_score(X: Any, rows: AdditivePartition, shared: SharedFit) -> Miss:
+    """Return where the sums of leaves are furthest from the library's scores, without offsets, of some rows."""
+    n_rows = len(rows.index)
+    checked = np.arange(0, n_rows, max(1, -(-n_rows // shared.n_checked)))
+    if not len(checked):
+        return Miss(0.0, 0, 0.0, 0.0)
+    expected = shared.adapter.scores(inputs.take_rows(X, checked))
+    found = leaf_scores(shared.fits[0], rows.leaves[:, checked].T, rounded=True)
+    miss = furthest(found, expected)
+    return replace(miss, row=rows.start + int(checked[miss.row]))
 
 
 # -- queries ----------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class AskedPushes(Transferable):
+class LeafBatch(Transferable):
     """n queries, by their leaves."""
 
     leaves: Any  #: (n, T); of sums of queries for each output a table (C_k, n), see `Contributions.read`
@@ -184,6 +171,6 @@ class AskedPushes(Transferable):
     n_threads: int
     walked: ReplayedStages | None = None  #: the fit, whose steps are those of all rows
 
-    def with_fit(self, walked: ReplayedStages) -> AskedPushes:
+    def with_fit(self, walked: ReplayedStages) -> LeafBatch:
         """These queries with the fit that they are asked of."""
         return replace(self, walked=walked)

@@ -1,0 +1,225 @@
+"""From a boosted model of any loss and partitioned training rows to contributions, verified as on one machine.
+
+Targets, weights and offsets travel here, 8 bytes each per row, as the model is read with them; features and leaves stay on the
+workers. One pass over the rows sums the gradients that made each leaf value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from axil.adapters.boosted_fit import BoostedFit
+from axil.adapters.contract import TrainingRows
+from axil.arrays import FloatArray
+from axil.contributions.contributions import Contributions, mixed_terms
+from axil.dask.additive_model import HeldAdditiveRows, PartitionedAdditiveModel
+from axil.dask.additive_rows import GradientSums, walk_partition
+from axil.dask.builder import Builder, WalkedPartitions, refuse_encoded
+from axil.dask.cluster import task
+from axil.dask.training_rows import require_rows
+from axil.errors import UnsupportedModelError
+from axil.machine.memory import Limits
+from axil.replay.build import with_rows
+from axil.replay.checks import Verification
+from axil.replay.gradient_walk import ReplayedStages, walk
+from axil.replay.score_checks import check_miss, compare_counts
+from axil.structure import cell_dtype
+from axil.trees.residual_losses import Custom
+
+
+@dataclass
+class AdditiveBuilder(Builder):
+    """The builder of boosted trees whose scores are sums of contributions."""
+
+    of_second_class = True
+    walk_partition = staticmethod(walk_partition)
+
+    def read(self, observed: list[Any]) -> tuple[list[BoostedFit], list[int]]:
+        """Return the fit that the gathered targets lead to, with the weight of each row in leaf values."""
+        sizes: list[int] = self.cluster.collect([task(len, part.targets) for part in observed])
+        n_rows = sum(sizes)
+        require_rows(n_rows, True)
+        self.limits.budget.require(
+            6 * 8 * n_rows * (self.adapter.n_outputs + 1),
+            f"The targets and weights of {n_rows} training rows, gathered here",
+            "Raise memory_limit.",
+        )
+        targets = self._gathered([part.targets for part in observed])
+        weights = self._gathered([part.weights for part in observed])
+        offsets = self._gathered([part.offsets for part in observed])
+        assert targets is not None
+        require_rows(n_rows, weights is None or bool(weights.any()))
+        (fit,) = self.adapter.trees(TrainingRows(None, targets, weights, offsets))
+        fit.loss.check(targets)
+        _refuse(fit)
+        row_weights = with_rows(fit, weights, None).row_weights
+        if row_weights is None:
+            row_weights = np.ones(n_rows)
+        if fit.leaf_factors is not None:
+            row_weights = row_weights * fit.leaf_factors
+        return [replace(fit, row_weights=row_weights)], sizes
+
+    def _gathered(self, parts: list[Any]) -> FloatArray | None:
+        """Return the numbers of all partitions, in this process; None where there are none."""
+        known = [part for part in self.cluster.collect(parts) if part is not None]
+        return np.concatenate(known) if known else None
+
+    def settled(self, walked: WalkedPartitions) -> PartitionedAdditiveModel:
+        """Return the model of the sums of gradients of all partitions, once these lead to the leaf values."""
+        (fit,) = walked.fits
+        sums: GradientSums = self.cluster.total(walked.evidence)
+        if self.verify:
+            compare_counts(self.adapter, fit, sums.counts)
+        stages = self._stages(self.without_rows(fit), sums)
+        held = HeldAdditiveRows(
+            walked.rows,
+            walked.sizes,
+            walked.label_dtype,
+            stages,
+            self.cluster.share(stages),
+            sums.largest,
+            _leaf_sizes(stages, sums, self.limits),
+        )
+        return PartitionedAdditiveModel(
+            **self.about,
+            held=held,
+            verification=self._verification(fit, sums, stages) if self.verify else None,
+            verify=self.verify,
+        )
+
+    @staticmethod
+    def without_rows(fit: BoostedFit) -> BoostedFit:
+        """Return the part of the fit that holds for all partitions alike."""
+        return replace(
+            fit,
+            row_weights=None,
+            held_out=None,
+            sampler=None,
+            base=fit.base_value,
+            leaf_factors=None,
+        )
+
+    def _stages(self, fit: BoostedFit, sums: GradientSums) -> ReplayedStages:
+        """Return the walk of all rows from their sums: one row per leaf stands for all that are in it, tree by tree."""
+        width, n_outputs = int(fit.n_leaves.max()), len(fit.base_value)
+        leaves = np.minimum(np.arange(width), fit.n_leaves[:, None] - 1).astype(cell_dtype(width))
+        rounds = iter(_rounds(fit, sums, width, n_outputs))
+        standing = replace(
+            fit,
+            loss=Custom(asked=lambda F: next(rounds), rounded=np.float64),
+            leaf_counts=None,
+            value_slack=fit.value_slack + sums.lost,
+        )
+        targets = np.zeros((width, n_outputs))
+        stages = walk(self.adapter, standing, leaves, targets, None, self.verify, 1)
+        no_rows = np.empty((0, n_outputs))
+        return replace(
+            stages,
+            fit=fit,
+            leaves=leaves[:, :0],
+            targets=no_rows,
+            weights=np.empty(0),
+            score=no_rows,
+            gradients=None,
+        )
+
+    def _verification(
+        self, fit: BoostedFit, sums: GradientSums, stages: ReplayedStages
+    ) -> Verification:
+        """Compare scores with the model's; leaf values were compared in the walk."""
+        scale = max(sums.largest, 1e-300)
+        return Verification(
+            n_rows=int(sums.counts[: fit.n_leaves[0]].sum()),
+            n_trees=len(fit.n_leaves),
+            max_error=check_miss(self.adapter, sums.miss, scale),
+            leaf_error=stages.leaf_error,
+            tolerance=self.adapter.gradient_tolerance,
+            scale=scale,
+            recovered=dict(stages.recovered),
+            details={"loss": fit.loss.name},
+        )
+
+
+def _refuse(fit: BoostedFit) -> None:
+    """Refuse by name what is not summed over partitions."""
+    rounds = fit.schedule.rounds
+    outputs = fit.schedule.outputs
+    place = (
+        rounds if outputs is None else rounds * (int(outputs.max()) + 1) + outputs
+    )  # round and output of each tree
+    sampled = "" if fit.sampler is None else fit.sampler.name
+    refuse_encoded(fit)
+    found = {
+        (
+            "row sampling",
+            sampled,
+        ): "on a cluster each machine draws from its own rows, in an order that no model records",
+        (
+            "boosting",
+            "dart" if fit.schedule.tree_shares is not None and not fit.averages else "",
+        ): "trees are taken out of the scores and put back on the way",
+        (
+            "boosting",
+            "rf" if fit.averages else "",
+        ): "axil does not average trees over partitions with this loss",
+        (
+            "objective",
+            "custom" if fit.loss.recorded else "",
+        ): "its gradients are asked for on all rows at once",
+        (
+            "objective",
+            fit.loss.name if fit.loss.pooled else "",
+        ): "its gradients depend on the residuals of all rows",
+        (
+            "leaves",
+            "solved for all classes together" if fit.loss.joint else "",
+        ): "axil does not sum their systems over partitions",
+        (
+            "leaf steps",
+            f"{np.max(fit.steps)} per tree" if np.max(fit.steps) > 1 else "",
+        ): "each step follows the sums of the one before over all rows",
+        (
+            "parallel trees",
+            "several per iteration" if len(np.unique(place)) < len(place) else "",
+        ): "axil sums the gradients of one tree per iteration and output over partitions",
+    }
+    if fit.coupling_rule is not None:
+        name = "monotone_constraints" if fit.smoothing is None else "path_smooth"
+        found[name, "set"] = (
+            "axil does not sum the nodes of such trees of this loss over partitions"
+        )
+    for (setting, value), reason in found.items():
+        if value:
+            instead = "Use training rows in memory, or fit without it."
+            raise UnsupportedModelError(setting, value, reason, instead)
+
+
+def _leaf_sizes(stages: ReplayedStages, sums: GradientSums, limits: Limits) -> FloatArray:
+    """Return what all rows put into each leaf, by absolute value."""
+    sizes = np.zeros_like(sums.sizes)
+    for terms in Contributions(stages, limits).terms:
+        for term in terms:
+            leaves = slice(*stages.starts[term.tree : term.tree + 2])
+            column = stages.fit.schedule.column(term.output)
+            sizes[leaves, column] += np.abs(term.scale) * sums.sizes[leaves, column]
+    return mixed_terms(stages, sizes)
+
+
+def _rounds(
+    fit: BoostedFit, sums: GradientSums, width: int, n_outputs: int
+) -> list[tuple[FloatArray, FloatArray]]:
+    """Return G and H (width, K) of each iteration: row i stands for leaf i of the iteration's tree of that output."""
+    starts = fit.starts
+    rounds = []
+    for iteration in np.unique(fit.schedule.rounds):
+        gradients, hessians = np.zeros((2, width, n_outputs))
+        for t in np.flatnonzero(fit.schedule.rounds == iteration):
+            leaves, n_leaves = slice(starts[t], starts[t + 1]), int(fit.n_leaves[t])
+            outputs = fit.schedule.outputs_served(int(t))
+            gradients[:n_leaves, outputs] = sums.g[leaves]
+            hessians[:n_leaves, outputs] = sums.h[leaves]
+        rounds.append((gradients, hessians))
+    return rounds

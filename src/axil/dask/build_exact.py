@@ -1,0 +1,193 @@
+"""From trees with exact weights and partitioned training rows to leaf space, verified as on one machine.
+
+Three passes over the rows: totals of the targets; leaves, replay and sums over leaves; co-occurrence of leaves. Each is a
+sum over partitions, added on the workers. What follows from the sums is done here, where nothing has the size of N.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
+from typing import Any, cast
+
+import numpy as np
+
+from axil.adapters.boosted_fit import BoostedFit
+from axil.adapters.contract import Adapter, LeafTotals, Model, Totals
+from axil.dask.builder import Builder, WalkedPartitions, refuse_encoded
+from axil.dask.cluster import literal, task
+from axil.dask.exact_model import HeldExactRows, PartitionedExactModel, in_leaf_space
+from axil.dask.exact_rows import LeafSums, furthest_row, replay_partition
+from axil.dask.training_rows import PartitionedRows, require_rows
+from axil.errors import UnsupportedModelError
+from axil.kernels.choose import host_backend
+from axil.machine.memory import Budget
+from axil.replay.checks import Miss, Verification, check_leaves, refuse_rows, verified, worse, worst
+from axil.replay.radius import Held as HeldPattern
+from axil.replay.recover import Replay, replayed
+from axil.replay.walk import Walked
+from axil.structure import cell_dtype
+from axil.weights.boosting import BoostedTrees
+
+
+@dataclass
+class ExactBuilder(Builder):
+    """The builder of trees whose predictions are weighted sums of the targets."""
+
+    of_second_class = False
+    walk_partition = staticmethod(replay_partition)
+
+    def build(self) -> PartitionedExactModel:
+        """Replay the fit on the workers, as `axil.replay.build.build` does here."""
+        _require_trees(self.adapter)
+        return cast(PartitionedExactModel, super().build())
+
+    def read(self, observed: list[Any]) -> tuple[list[BoostedFit], list[int]]:
+        """Return the fits that the totals of the targets lead to, and the number of rows of each partition."""
+        totals: list[Totals] = self.cluster.collect([part.totals for part in observed])
+        self.totals = reduce(add, totals)
+        _check_totals(self.adapter, self.totals)
+        fits = self.adapter.trees(PartitionedRows(self.totals))
+        _refuse_sampled(fits, self.data.has_bags)
+        _require_leaf_space(fits, self.limits.budget)
+        return fits, [part.n_rows for part in totals]
+
+    def settled(self, walked: WalkedPartitions) -> PartitionedExactModel:
+        """Return the model of the leaf sums of all partitions, once these are the model's."""
+        leaf_sums: list[LeafSums] = [
+            self.cluster.total([evidence.sums[entry] for evidence in walked.evidence])
+            for entry in range(len(walked.fits))
+        ]
+        leaf_totals = [LeafTotals(sums.leaf_weights, sums.residuals) for sums in leaf_sums]
+        fits = self.adapter.trees(PartitionedRows(self.totals, leaf_totals))
+        entries, verifications = [], []
+        for entry, (fit, sums) in enumerate(zip(fits, leaf_sums)):
+            replay = self._replay(fit, sums)
+            trees = BoostedTrees(
+                replay.structure, host_backend(self.limits.n_threads), sums.offsets
+            )
+            if self.verify:
+                trees = in_leaf_space(
+                    self.cluster, walked.rows, trees, entry, self.limits.n_threads
+                )
+                verifications.append(self._verified(walked, fit, sums, replay, trees, entry))
+            entries.append(trees)
+        held = HeldExactRows(walked.rows, walked.sizes, walked.label_dtype, entries)
+        verification = worst(verifications) if self.verify else None
+        return PartitionedExactModel(**self.about, held=held, verification=verification)
+
+    @staticmethod
+    def without_rows(fit: BoostedFit) -> BoostedFit:
+        """Return the part of a fit that holds for all partitions alike."""
+        return replace(fit, row_weights=None, held_out=None, sampler=None)
+
+    def _replay(self, fit: BoostedFit, sums: LeafSums) -> Replay:
+        """Return the replay over all rows; its structure has no rows itself."""
+        n_trees, n_outputs = len(fit.n_leaves), sums.residuals.shape[1]
+        cells = np.empty((n_trees, 0), dtype=cell_dtype(int(fit.n_leaves.max())))
+        no_rows = np.empty((0, n_outputs))
+        draws = np.ones(1) if sums.cut is None else np.array([1.0, 0.0])
+        walked = Walked(
+            cells,
+            draws,
+            sums.counts,
+            sums.leaf_weights,
+            sums.residuals,
+            no_rows,
+            sums.drawn_weights,
+            cut=sums.cut,
+        )
+        # Offsets of no row, but there: trees that see them are no forest.
+        offsets = None if sums.offsets is None else no_rows
+        totals = sums.extent.weight, self.totals.n_rows
+        return replayed(self.without_rows(fit), walked, offsets, totals)
+
+    def _verified(
+        self,
+        walked: WalkedPartitions,
+        fit: BoostedFit,
+        sums: LeafSums,
+        replay: Replay,
+        trees: BoostedTrees,
+        entry: int,
+    ) -> Verification:
+        """Compare leaves and predictions with the model's."""
+        leaf_error = check_leaves(self.adapter, self.without_rows(fit), replay, sums.extent)
+        miss = self._furthest(walked, sums, trees, entry)
+        held = HeldPattern.of(replay, None)
+        return verified(self.adapter, fit, replay, sums.extent, leaf_error, miss, held)
+
+    def _furthest(
+        self, walked: WalkedPartitions, sums: LeafSums, trees: BoostedTrees, entry: int
+    ) -> Miss:
+        """Return where the linear map, run over the targets in leaf space, is furthest from the model's predictions."""
+        structure, extent = trees.structure, sums.extent
+        base = extent.sums / extent.weight if structure.base is None else structure.base
+        assert trees.leaf_space is not None
+        leaf_values = trees.leaf_space.leaf_values(sums.started, base)
+        added = np.repeat(structure.final, structure.n_leaves)[:, None] * leaf_values
+        predictions = literal((added, structure.beta[-1] * base))
+        tasks = [
+            task(furthest_row, rows, evidence, entry, predictions, self.limits.n_threads)
+            for rows, evidence in zip(walked.rows, walked.evidence)
+        ]
+        misses: list[Miss] = [miss for miss in self.cluster.collect(tasks) if miss is not None]
+        return reduce(worse, misses)
+
+
+def _require_trees(model: Model) -> None:
+    """Refuse by name a model that is not one model of trees."""
+    if hasattr(model, "smoother"):
+        raise UnsupportedModelError(
+            "model",
+            f"a linear smoother of {model.library}",
+            "its weights are a product of matrices of all training rows, which partitions do not add up to",
+            "Use training rows in memory.",
+        )
+    if hasattr(model, "members"):
+        raise UnsupportedModelError(
+            "model",
+            "several models in one",
+            "partitions are replayed for the trees of one model",
+            "Use training rows in memory, or explain the models inside one by one.",
+        )
+    if model.missing_targets:
+        raise UnsupportedModelError(
+            "targets",
+            "that may be missing",
+            "partitions are replayed with one weight per row, and such a row counts in some outputs alone",
+            "Use training rows in memory.",
+        )
+
+
+def _check_totals(adapter: Adapter, whole: Totals) -> None:
+    require_rows(whole.n_rows, whole.weight != 0)
+    if adapter.fitted_rows is not None and adapter.fitted_rows != whole.n_rows:
+        refuse_rows(adapter, whole.n_rows, adapter.fitted_rows)
+
+
+def _refuse_sampled(fitted: list[BoostedFit], recorded: bool) -> None:
+    sampler = fitted[0].sampler
+    refuse_encoded(fitted[0])
+    if sampler is not None and not recorded:
+        raise UnsupportedModelError(
+            "row sampling",
+            sampler.name,
+            "on a cluster each machine draws from its own rows, in an order that no model records, so the draws cannot be "
+            "replayed on partitions",
+            "Fit without it, use training rows in memory in the order of the fit, or pass recorded draws as bags=.",
+        )
+
+
+def _require_leaf_space(fitted: list[BoostedFit], budget: Budget) -> None:
+    """Refuse before X is read what cannot be asked in the end."""
+    needed = 0
+    for trees in fitted:
+        c, total = trees.schedule.coefficients, int(trees.n_leaves.sum())
+        needed += 2 * 8 * total**2 if c is None or c.omega[:-1].any() else 0
+    instead = (
+        "On several machines weights are computed in leaf space only, 8 bytes for each pair of leaves and as much again "
+        "while it is built. Raise memory_limit, fit fewer or smaller trees, or use training rows in memory, which can do without."
+    )
+    budget.require(needed, "Leaf space", instead)

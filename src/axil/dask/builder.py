@@ -1,0 +1,129 @@
+"""The steps from a fitted model and training rows in Dask collections to a verified model.
+
+Every kind of model goes through the same steps. The targets are observed partition by partition, and the model is read with
+their totals. Each partition then assigns its rows to leaves and walks them through the fit with the model's own leaf values:
+given those, rows do not depend on each other. What the rows put into the leaves is added up over the partitions, and the leaf
+values that follow from these sums are compared with the model's. `axil.dask.build_exact` and `axil.dask.build_additive` say
+which sums these are.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from axil import inputs
+from axil.adapters.boosted_fit import BoostedFit
+from axil.dask.cluster import Cluster, layout, task
+from axil.dask.model import PartitionedModel
+from axil.dask.training_rows import Collections, SharedFit, TargetFormat, n_checked_rows, places
+from axil.errors import UnsupportedModelError
+from axil.machine.memory import Limits
+
+
+@dataclass(frozen=True)
+class WalkedPartitions:
+    """The training rows after their walk through the fit, on the workers."""
+
+    fits: list[BoostedFit]  #: with what they say of all rows
+    rows: list[Any]  #: delayed, held; each a `HeldPart`
+    evidence: list[Any]  #: delayed, held: what the verification needs of each partition
+    sizes: list[int]
+    label_dtype: np.dtype[Any]
+
+
+@dataclass
+class Builder(ABC):
+    """The steps from training rows in partitions to a verified model."""
+
+    adapter: Any
+    X: Any  #: the user's collection
+    data: Collections
+    cluster: Cluster
+    limits: Limits
+    verify: bool
+
+    of_second_class: ClassVar[bool]  #: whether the target of two classes is one column
+    walk_partition: ClassVar[Callable[..., Any]]  #: the work on one partition
+
+    def build(self) -> PartitionedModel:
+        """Replay the fit on the workers; raise where model and data disagree."""
+        if self.adapter.refused_draws is not None and not self.data.has_bags:
+            raise self.adapter.refused_draws
+        observed = self.data.observed(self.cluster, self._target_format())
+        fits, sizes = self.read(observed)
+        return self.settled(self._walked(fits, sizes, observed))
+
+    @abstractmethod
+    def read(self, observed: list[Any]) -> tuple[list[BoostedFit], list[int]]:
+        """Return the fits, with what they say of all rows, and the number of rows of each partition."""
+
+    @abstractmethod
+    def settled(self, walked: WalkedPartitions) -> PartitionedModel:
+        """Return the model that the sums over all partitions lead to, verified."""
+
+    @staticmethod
+    @abstractmethod
+    def without_rows(fit: BoostedFit) -> BoostedFit:
+        """Return the part of a fit that holds for all partitions alike."""
+
+    def _target_format(self) -> TargetFormat:
+        adapter = self.adapter
+        classes = inputs.coding_of(adapter)
+        of_second_class = self.of_second_class and classes is not None and adapter.n_outputs == 1
+        return TargetFormat(
+            adapter.n_outputs,
+            classes,
+            of_second_class,
+            adapter.precision,
+            adapter.offset_precision,
+        )
+
+    def _walked(
+        self, fits: list[BoostedFit], sizes: list[int], observed: list[Any]
+    ) -> WalkedPartitions:
+        """Have every partition walk its rows through the fits."""
+        shared_fit = SharedFit(
+            self.adapter,
+            [self.without_rows(fit) for fit in fits],
+            n_checked_rows(sizes),
+            self.limits.n_threads,
+        )
+        shared = self.cluster.share(shared_fit)
+        row_weights = [fit.row_weights for fit in fits]
+        held_out = [fit.held_out for fit in fits]
+        arguments = zip(self.data.X, observed, self.data.bags, places(sizes, row_weights, held_out))
+        work = type(self).walk_partition
+        pairs = [task(work, *parts, shared) for parts in arguments]
+        held = self.cluster.hold([pair[i] for i in (0, 1) for pair in pairs])
+        rows, evidence = held[: len(pairs)], held[len(pairs) :]
+        label_types = self.cluster.collect([part.index.dtype for part in rows])
+        label_type = next(kind for kind, size in zip(label_types, sizes) if size)
+        return WalkedPartitions(fits, rows, evidence, sizes, label_type)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """The arguments that every `PartitionedModel` takes."""
+        return {
+            "adapter": self.adapter,
+            "cluster": self.cluster,
+            "limits": self.limits,
+            "features": self.X,
+            "parts_of_X": self.data.X,
+            "layout": layout(self.X),
+        }
+
+
+def refuse_encoded(fit: BoostedFit) -> None:
+    """Refuse encodings of categories, which partitions do not have by themselves."""
+    if fit.placement is not None:
+        raise UnsupportedModelError(
+            "categories",
+            f"{fit.placement.encodings} encodings by the targets",
+            "a training row is encoded by the rows before it, wherever these are, in an order drawn from all rows",
+            "Use training rows in memory, in the order of the fit.",
+        )
