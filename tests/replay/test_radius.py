@@ -127,7 +127,7 @@ def test_the_pattern_holds_up_to_the_radius(name):
 def test_the_radius_is_a_bound_for_every_direction(most, monkeypatch):
     """One target or all of them, in many small models; also where derivatives of few changes are computed."""
     if most is not None:
-        monkeypatch.setattr("axil.replay.radius.SECONDS", 0.0)
+        monkeypatch.setattr("axil.weights.rows_left.SECONDS", 0.0)
     rng, bagged, moved = np.random.default_rng(0), 0, 0
     for seed in range(25):
         n = int(rng.integers(30, 150))

@@ -14,8 +14,8 @@ from axil.kernels.cpu import Cpu
 from axil.methods.question import verified_model
 from axil.weights.answers import gathered
 from axil.weights.boosting import BoostedTrees
+from axil.weights.fit_rules import rule_of
 from axil.weights.forest import Forest, is_forest
-from axil.weights.rows_left import without
 from tests.adapters import sklearn_models
 from tests.contract_models import case_of, explainer_of, offsets_of
 from tests.reference import random_structure, removal_effects, reweighted_replay
@@ -66,7 +66,8 @@ def test_fits_without_rows(shape):
     w = np.ones(structure.n_rows) if structure.row_weights is None else structure.row_weights.copy()
     w[rows] = 0.0
     expected = reweighted_replay(structure, y, w, queries, len(rows)).real
-    trees = BoostedTrees(without(structure, rows, y[:, None], Cpu(2)), Cpu(2))
+    left = rule_of(structure).without(rows, y[:, None], Cpu(2))
+    trees = BoostedTrees(left, Cpu(2))
     weights, adjoints = trees.ask(queries).dense(), trees.adjoints(queries)
     np.testing.assert_allclose(
         weights @ y + trees.intercepts(adjoints, trees.constants(queries))[:, 0], expected, **CLOSE

@@ -43,9 +43,9 @@ from axil.replay.verified_model import WithoutGroups, WithoutRows
 from axil.structure import Structure, all_n_leaves, served
 from axil.weights.boosting import BoostedTrees
 from axil.weights.engine import own_leaves
+from axil.weights.fit_rules import bends
 from axil.weights.forest import is_forest
 from axil.weights.leaf_space import LeafSpace
-from axil.weights.rows_left import bends
 
 ASKED_BYTES = 1 << 22  # of adjoints sent to the workers at a time: Dask warns of larger arguments
 

@@ -20,6 +20,7 @@ from axil.dask.training_rows import named
 from axil.kernels.choose import host_backend
 from axil.machine.blocks import spans
 from axil.structure import RowTotals, Structure, Transferable
+from axil.weights.fit_rules import bends
 from axil.weights.forest import is_forest
 from axil.weights.inherited import inherited_values
 from axil.weights.leaf_space import LeafSpace, cooccurrence
@@ -28,7 +29,6 @@ from axil.weights.passes import leaf_sums
 from axil.weights.removal import left_of
 from axil.weights.residuals import FittedValues, predictions
 from axil.weights.rows_left import (
-    bends,
     known_regularisation,
     rescaled,
     sums_by_rule,

@@ -23,9 +23,10 @@ from axil.dask.row_deletions import (
 from axil.errors import UnsupportedQuestionError
 from axil.replay.queries import Queries
 from axil.weights.engine import own_leaves
+from axil.weights.fit_rules import bends
 from axil.weights.forest import is_forest
 from axil.weights.levels import at_share, shares_of
-from axil.weights.rows_left import bends, known_regularisation
+from axil.weights.rows_left import known_regularisation
 
 IN_MEMORY = "Use training rows in memory."
 # Rows that outweigh the rest of a leaf by far: each takes a pass over all rows, as long as leaf space does

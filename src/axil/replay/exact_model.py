@@ -41,10 +41,10 @@ from axil.weights.answers import Answer, RowEffects, gathered
 from axil.weights.boosting import BoostedTrees
 from axil.weights.deletion_work import GROUP_SECONDS, REPLAYS
 from axil.weights.engine import Engine, TreeEngine, own_leaves
+from axil.weights.fit_rules import bends, rule_of
 from axil.weights.forest import Forest
-from axil.weights.new_targets import has_active_set
 from axil.weights.residuals import FittedValues
-from axil.weights.rows_left import bends, estimates_rows, mixes
+from axil.weights.rows_left import estimates_rows, mixes
 from axil.weights.smoother import Smoother
 
 DELETIONS = ("without", "removal", "leave_one_out", "loo_curve", "audit", "calibrate")
@@ -387,7 +387,7 @@ class ExactModel(Refittable):
 
     def _keeps_active_set(self, targets: FloatArray) -> bool:
         """Return whether a fit to these targets (N, K) certainly has the active set of this one, or none."""
-        if not any(has_active_set(structure) for structure in self._structures):
+        if not any(rule_of(structure).has_active_set for structure in self._structures):
             return True
         held = None if self.verification is None else self.verification.held
         return held is not None and float(np.abs(targets - self.targets).sum()) < held.radius
@@ -459,9 +459,7 @@ class ExactModel(Refittable):
 
     @property
     def has_first_order(self) -> bool:
-        return not any(
-            s.mixing is not None or s.is_ranked or s.cut is not None for s in self._structures
-        )
+        return not any(rule_of(s).no_first_order for s in self._structures)
 
     @property
     def bends(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -10,21 +10,12 @@ import numpy as np
 from axil.adapters.contract import Placement
 from axil.arrays import FloatArray
 from axil.errors import counted
-from axil.machine.blocks import spans
 from axil.replay.recover import Replay
-from axil.structure import Structure
-from axil.weights import pattern_changes, rank_changes
 from axil.weights.boosting import BoostedTrees
 from axil.weights.engine import Engine
+from axil.weights.fit_rules import bends, rule_of
 from axil.weights.forest import Forest
 from axil.weights.members import Sum
-from axil.weights.rows_left import bends
-
-LEAST = 16  # changes of the pattern, the nearest first, whose derivatives are computed in any case
-SECONDS = 2.0  # that the derivatives of more of them may take
-TOGETHER = 64  # of them in one sweep
-ROUNDING = 1e-13  # of a leaf's weight: a derivative of its sum that is less is none
-SEEDS = 1 << 25  # entries of the maps of changes that are held
 
 
 @dataclass(frozen=True)
@@ -124,30 +115,23 @@ class Held:
         placement: Placement | None = None,
     ) -> Held | None:
         """The pattern and encodings of a replay, whose weights the engine computes of these targets; None: neither."""
-        s, encodings = walked.structure, 0 if placement is None else placement.encodings
-        if s.regularisation is None or not (
-            s.regularisation.has_active_set or s.is_ranked or s.cut is not None
-        ):
-            return None if placement is None else cls.encoded(s.total_leaves, placement)
+        s = walked.structure
+        rule = rule_of(s)
+        if s.regularisation is None or not rule.has_active_set:
+            if placement is None:
+                return None
+            return cls.encoded(s.total_leaves, placement)
         if engine is None or targets is None:
             return cls(s.total_leaves, **walked.held)
-        if s.is_ranked or s.cut is not None:
-            constants = _shift(engine) if s.shift is not None else 0.0
-            reach = 0.0 if s.regularisation.has_active_set else rank_changes.radius(engine, targets)
-            held = dict(walked.held)
-            if s.ranks is not None and s.ranks.rule.spreads:  # rows that do not count are beyond
-                own = s.cells[
-                    int(s.ranks.based) :, slice(None) if s.ranks.rows is None else s.ranks.rows
-                ]
-                held["cut"] = float(np.mean(own // s.n_leaves[int(s.ranks.based) :, None] == 0))
-            return cls(s.total_leaves, **held, shift=constants, radius=reach, encodings=encodings)
-        sums, shift = engine.fit(targets).sums[:, 0], _shift(engine)
+        constants = 0.0
+        if s.shift is not None:
+            constants = float(np.abs(engine.constants(None)).max(initial=0.0))
         return cls(
             s.total_leaves,
-            **walked.held,
-            shift=shift,
-            radius=_radius(s, sums, engine),
-            encodings=encodings,
+            **rule.held(walked.held),
+            shift=constants,
+            radius=rule.radius(engine, targets),
+            encodings=0 if placement is None else placement.encodings,
         )
 
 
@@ -158,20 +142,9 @@ def leaves_beyond(engine: Engine, targets: FloatArray, before: FloatArray) -> in
             leaves_beyond(term.engine, term.taken(targets), term.taken(before))
             for term in engine.terms
         )
-    if isinstance(engine, (BoostedTrees, Forest)) and engine.structure.is_ranked:
-        return rank_changes.leaves_beyond(engine, before, targets)
-    s = engine.structure if isinstance(engine, BoostedTrees) else None
-    if not isinstance(engine, BoostedTrees) or s is None or s.regularisation is None:
+    if not isinstance(engine, (BoostedTrees, Forest)) or engine.structure.regularisation is None:
         return 0
-    if not s.regularisation.has_active_set and s.cut is None:
-        return 0
-    fit = engine.fit(targets)
-    if s.cut is not None:
-        sums, weights = fit.whole(s.cut)
-        return pattern_changes.leaves_beyond(
-            replace(s.uncut(), leaf_weights=weights), sums, fit.values
-        )
-    return pattern_changes.leaves_beyond(fit.structure, fit.sums, fit.values)
+    return rule_of(engine.structure).count_changed_leaves(engine, before, targets)
 
 
 def rows_replayed(engine: Engine, targets: FloatArray, available: int) -> int:
@@ -182,72 +155,3 @@ def rows_replayed(engine: Engine, targets: FloatArray, available: int) -> int:
     if not isinstance(engine, (BoostedTrees, Forest)) or not bends(engine.structure):
         return 0
     return engine.replays(targets, available) if isinstance(engine, BoostedTrees) else len(targets)
-
-
-def _shift(engine: BoostedTrees) -> float:
-    return float(np.abs(engine.constants(None)).max(initial=0.0))
-
-
-def _radius(s: Structure, sums: FloatArray, engine: BoostedTrees) -> float:
-    """The least of ``distance / max_j |d distance / d y_j|`` over all changes of the pattern, or a lower bound of it.
-
-    Changes are taken in turn, those first whose distance is small for the steepest slope that they may have. Where it is known
-    how steep the rest may be (`_steepest`), those that cannot be nearer are left out. Of a model with more changes than `SECONDS`
-    allow, the bound of the rest counts as well, and is 0 where none is known.
-    """
-    rule, costs, bound = s.regularisation, engine.backend.costs, _steepest(s)
-    assert rule is not None
-    # a leaf that comes again has a sum of l1, the edge, whatever the targets
-    if rule.l1 > 0 and (s.rates >= 1.0).any():
-        return 0.0
-    column = costs.visit_seconds * costs.sweep * s.n_rows * s.n_trees
-    most = max(LEAST, min(int(SECONDS / column), SEEDS // s.total_leaves))
-    seeds, distances = rule.nearest_changes(sums, s.leaf_weights, most + 1, bound)
-    radius = np.inf
-    for own in spans(min(len(distances), most), TOGETHER):
-        least = _least(seeds[:, own], distances[own], bound)
-        if least >= radius:
-            return radius
-        steepest = np.abs(engine.sum_weights(seeds[:, own])).max(axis=0)
-        # At a rate of one a leaf that comes again has a sum of l1 whatever the targets: what is left of its slope is rounding.
-        steepest[
-            steepest <= ROUNDING * (np.abs(seeds[:, own]) * s.leaf_weights[:, None]).max(axis=0)
-        ] = 0.0
-        radii = np.divide(
-            distances[own], steepest, out=np.full_like(steepest, np.inf), where=steepest > 0
-        )
-        radius = min(radius, float(radii.min(initial=np.inf)))
-    return (
-        radius
-        if len(distances) <= most
-        else min(radius, _least(seeds[:, most:], distances[most:], bound))
-    )
-
-
-def _least(seeds: FloatArray, distances: FloatArray, bound: FloatArray | None) -> float:
-    """A lower bound of the radius of the first of some changes, and of all after it."""
-    return 0.0 if bound is None else float(distances[0] / bound[seeds[:, 0].argmax()])
-
-
-def _steepest(s: Structure) -> FloatArray | None:
-    """(L,): bounds of the derivatives of leaf sums by single targets; None: none are known.
-
-    Where every tree sees all rows, and what the trees before leave over, no tree makes residuals larger: ``I - eta A P A' w``
-    has a norm of at most one in the weighted mean square, as its eigenvalues are between ``1 - eta`` and 1. A target that moves
-    by one moves residuals by at most ``sqrt(w_j)`` in that norm, and a leaf's sum by at most ``sqrt(w_j W_l)``.
-    """
-    plain = (
-        s.coefficients is None
-        and len(s.draws) == 1
-        and s.draws[0] == 1.0
-        and bool((s.rates <= 2.0).all())
-    )
-    if (
-        not plain
-        or s.mixing is not None
-        or s.regularisation is None
-        or s.regularisation.couples_leaves
-    ):
-        return None
-    heaviest = 1.0 if s.row_weights is None else float(s.row_weights.max(initial=0.0))
-    return np.asarray(np.sqrt(heaviest * np.maximum(s.leaf_weights, heaviest)))

@@ -41,15 +41,15 @@ from axil.weights.answers import Answer, RowEffects
 from axil.weights.deletion import Deletion, InLeafSpace
 from axil.weights.deletion_work import Work as DeletionWork
 from axil.weights.engine import Memory, Seconds, TreeEngine, diagonal, own_leaves, sum_of_squares
+from axil.weights.fit_rules import rule_of
 from axil.weights.leaf_space import LeafSpace, asked, cooccurrence, sums_at
 from axil.weights.left_out import LeftOut, left_out
 from axil.weights.levels import Level, at_share, shares_of
-from axil.weights.new_targets import with_targets
 from axil.weights.passes import Adjoints, Passes, leaf_sums
 from axil.weights.pattern_changes import sum_responses
 from axil.weights.replays import ByReplay
 from axil.weights.residuals import FittedValues, predictions
-from axil.weights.rows_left import bends, fit_without, known_regularisation, without
+from axil.weights.rows_left import known_regularisation
 from axil.weights.tree_answers import ReadOutAnswer, SweptAnswer, guarded
 
 TURNED_ROWS = (
@@ -259,15 +259,16 @@ class BoostedTrees(TreeEngine):
             trees = self if share == 0 else BoostedTrees(at_share(s, share), self.backend)
             levels.append(Level.of(share, self.rows, trees.fit(fitted.targets), trees.space()))
         responses = None
-        if bends(s):
+        if rule_of(s).needs_walk:
             responses = sum_responses(s, cooccurrence(s, self.rows, 0, s.n_trees), self.backend)
         return InLeafSpace(levels, replayed, available - work.needed, responses)
 
     def _fit_without(self, row: int, targets: FloatArray) -> FittedValues:
         gone = np.array([row])
-        if bends(self.structure):
-            return fit_without(self.structure, gone, targets, self.backend)
-        left = without(self.structure, gone, targets, self.backend)
+        rule = rule_of(self.structure)
+        if rule.needs_walk:
+            return rule.fit_without(gone, targets, self.backend)
+        left = rule.without(gone, targets, self.backend)
         return BoostedTrees(left, self.backend, once=True).fit(targets)
 
     def replays(self, targets: FloatArray, available: int) -> int:
@@ -283,10 +284,11 @@ class BoostedTrees(TreeEngine):
         return removal.pushes(self.rows, self.fit(targets), own_leaves(self.structure, queries))
 
     def without(self, rows: IntArray, targets: FloatArray) -> BoostedTrees:
-        return BoostedTrees(without(self.structure, rows, targets, self.backend), self.backend)
+        left = rule_of(self.structure).without(rows, targets, self.backend)
+        return BoostedTrees(left, self.backend)
 
     def with_targets(self, targets: FloatArray) -> BoostedTrees:
-        structure = with_targets(self.structure, targets, self.backend)
+        structure = rule_of(self.structure).with_targets(targets, self.backend)
         return self if structure is self.structure else BoostedTrees(structure, self.backend)
 
     @property
@@ -339,6 +341,21 @@ class BoostedTrees(TreeEngine):
         """(L, S) twice: leaf values and sums of the linear map alone for vectors v (N, S) from base (S,)."""
         _, values, sums = map(host, self._passes.forward(v, base, None))
         return values, sums
+
+    def tree_residuals(self, targets: FloatArray) -> Iterator[FloatArray]:
+        """Yield the residuals that each tree of a fit to targets (N, 1) sees, (N,)."""
+        s = self.structure
+        fit = self.fit(targets)
+        for _, residual in zip(range(s.n_trees), fit.residuals(s.leaves(), fit.started())):
+            yield residual[:, 0].copy()
+
+    def tree_residual_slopes(self, v: FloatArray) -> Iterator[FloatArray]:
+        """Yield how the residuals of each tree move with the targets by vectors v (N, S), (N, S)."""
+        s = self.structure
+        base = np.zeros(v.shape[1])
+        fit = FittedValues(s, v, base, *self.linear(v, base))
+        for _, slopes in zip(range(s.n_trees), fit.residuals(s.leaves(), v)):
+            yield slopes
 
     def constants(self, queries: LeafArray | None) -> FloatArray:
         """(n,): the part of predictions in these trees' leaves, (n, T), that comes from shifts of leaf values.

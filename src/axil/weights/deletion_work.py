@@ -9,9 +9,9 @@ import numpy as np
 from axil.kernels import Costs
 from axil.machine.blocks import spans
 from axil.structure import Structure
+from axil.weights.fit_rules import rule_of
 from axil.weights.leaf_space import LeafSpace
 from axil.weights.levels import shares_of
-from axil.weights.rows_left import bends
 
 BLOCK_ENTRIES = 1 << 22  # of outputs by trees by rows that are walked at a time
 COPIES = 4  # of a block that are held at a time
@@ -44,15 +44,14 @@ class Work:
         matrix = 8 * s.total_leaves**2
         blocks = COPIES * 8 * min(BLOCK_ENTRIES, s.n_rows * s.n_trees)
         needed = built * LeafSpace.size(s) + levels * matrix + blocks
-        if bends(s):  # the responses of leaf sums, too
+        rule = rule_of(s)
+        if rule.needs_walk:  # the responses of leaf sums, too
             needed += 3 * LeafSpace.size(s)
-        if s.is_ranked:  # rows are ranked again
+        if rule.ranks_rows:
             return cls(
                 np.inf, s.n_rows * (RANKED_SECONDS * s.n_rows + RANKING_SECONDS) * s.n_trees, needed
             )
-        if (
-            s.mixing is not None or s.cut is not None
-        ):  # leaves depend on others, and no formula knows how
+        if not rule.has_formula:
             return cls(np.inf, s.n_rows * replay, needed)
         return cls(costs.visit_seconds * (built * leaf_space + pairs), s.n_rows * replay, needed)
 

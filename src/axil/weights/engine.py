@@ -156,6 +156,7 @@ class TreeEngine(Deletable):
     """The engine of the trees of one structure."""
 
     rows: Rows  #: the training rows by cells
+    moves_other_residuals = True  #: whether a target moves the residuals of other rows
 
     @property
     def structures(self) -> Sequence[Structure]:

@@ -9,7 +9,7 @@ node, which has a row of the index of its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -23,13 +23,13 @@ from axil.kernels.cpu import leaf_rows
 from axil.structure import NewtonRule, Structure
 from axil.structure.ancestors import NO_NODE
 from axil.structure.nodes import Ids
-from axil.weights import ranks_left, removal
+from axil.weights import percentile_rule, removal
 from axil.weights.answers import Answer, KnownAnswer, KnownEffects, RowEffects, dense
 from axil.weights.engine import Memory, Seconds, TreeEngine, own_leaves
+from axil.weights.fit_rules import rule_of
 from axil.weights.inherited import ancestors_of, l2_of
 from axil.weights.left_out import LeftOut
-from axil.weights.new_targets import with_targets
-from axil.weights.rows_left import known_regularisation, lighter, ranked_less, rescaled
+from axil.weights.rows_left import known_regularisation, lighter, rescaled
 
 FOREST_SECONDS = 5e-9  # per row, tree and column, or row and pair of trees
 
@@ -58,6 +58,7 @@ class Forest(TreeEngine):
     """K of a forest as a product of two sparse matrices; 12 bytes for each row that each tree was fitted on."""
 
     is_sparse = True
+    moves_other_residuals = False
 
     def __init__(self, structure: Structure, picked: csr_array | None = None):
         """Build the index.
@@ -219,7 +220,7 @@ class Forest(TreeEngine):
         """
         s, rule = self.structure, known_regularisation(self.structure)
         if s.is_ranked:
-            leaf, rows, after = ranks_left.without_each(s, targets)
+            leaf, rows, after = percentile_rule.without_each(s, targets)
             values = self._leaf_values(targets)[leaf, 0]
             return leaf, rows, (self._final[leaf] * (after - values))[:, None]
         place, weight = self._entries
@@ -303,11 +304,21 @@ class Forest(TreeEngine):
         s = self.structure
         if not s.is_ranked:
             return Forest(rescaled(lighter(s, rows, host_backend(1))))
-        return _ranked(ranks_left.without(ranked_less(s, rows), targets), targets)
+        return _ranked(rule_of(s).without(rows, targets, host_backend(1)), targets)
 
     def with_targets(self, targets: FloatArray) -> Forest:
-        structure = with_targets(self.structure, targets, host_backend(1))
+        structure = rule_of(self.structure).with_targets(targets, host_backend(1))
         return self if structure is self.structure else _ranked(structure, targets)
+
+    def tree_residuals(self, targets: FloatArray) -> Iterator[FloatArray]:
+        """Yield what each tree is fitted to, (N,), for targets (N, 1): the targets themselves."""
+        for _ in range(self.structure.n_trees):
+            yield targets[:, 0]
+
+    def tree_residual_slopes(self, v: FloatArray) -> Iterator[FloatArray]:
+        """Yield how that moves with the targets by vectors v (N, S), for each tree: by v."""
+        for _ in range(self.structure.n_trees):
+            yield v
 
     @property
     def memory(self) -> Memory:
@@ -363,4 +374,4 @@ def _ranked(structure: Structure, targets: FloatArray) -> Forest:
     """Return the forest of a structure of percentiles, whose leaves without rows have those of their ancestors."""
     if structure.emptied is None:
         return Forest(structure)
-    return Forest(structure, ranks_left.inherited_rows(structure, targets))
+    return Forest(structure, percentile_rule.inherited_rows(structure, targets))

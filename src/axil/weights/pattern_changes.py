@@ -16,17 +16,9 @@ from axil.weights.leaf_space import LeafSpace
 from axil.weights.levels import base_without
 from axil.weights.parts import Parts
 from axil.weights.residuals import FittedValues
-from axil.weights.rows_left import known_regularisation
+from axil.weights.rows_left import BEYOND, known_regularisation
 
-BEYOND = 1e-7  # of the largest leaf value: a leaf that is off by less is within the rounding of its pattern
 TINY = 1e-150  # a scale of leaves whose values are constant
-
-
-def leaves_beyond(s: Structure, sums: FloatArray, values: FloatArray) -> int:
-    """How many leaves of these sums (L, K) have other values (L, K) by the rule than by the pattern; K is one where it bends."""
-    assert s.regularisation is not None
-    apart = np.abs(s.regularisation.leaf_values(sums[:, 0], s.leaf_weights) - values[:, 0])
-    return int((apart > BEYOND * np.abs(values[:, 0]).max(initial=0.0)).sum())
 
 
 def sum_responses(s: Structure, together: Any, backend: Backend) -> FloatArray:

@@ -37,6 +37,7 @@ from axil.machine.arrays import host, like, where
 from axil.machine.blocks import spans
 from axil.structure import Structure
 from axil.weights.answers import RowEffects
+from axil.weights.fit_rules import rule_of
 from axil.weights.leaf_space import asked
 from axil.weights.passes import Adjoints
 from axil.weights.residuals import FittedValues
@@ -101,20 +102,11 @@ def fits(training: Rows, fitted: FittedValues) -> list[RemovalFit]:
 
 def levels(s: Structure) -> tuple[FloatArray, FloatArray]:
     """(L,) twice: level and drift, each for a leaf value of one."""
-    if s.mixing is not None or s.cut is not None:
+    reason = rule_of(s).no_first_order
+    if reason:
         raise UnsupportedQuestionError(
             'removal with method="first-order"',
-            "with path_smooth or monotone constraints the value of a leaf depends on other nodes, and how these follow the "
-            "weight of a row is not differentiated"
-            if s.cut is None
-            else "residuals are cut off (Huber's loss), and how a leaf follows the weight of such a row is not differentiated",
-            'Leave method out, or pass method="exact": every fit without a row is then replayed.',
-        )
-    if s.is_ranked:
-        raise UnsupportedQuestionError(
-            'removal with method="first-order"',
-            "leaves take their values from rows of a certain rank (a median or another percentile), which jumps from row to row "
-            "as weights change",
+            reason,
             'Leave method out, or pass method="exact": every fit without a row is then replayed.',
         )
     regularisation = known_regularisation(s)

@@ -1,4 +1,4 @@
-"""Rows left: fits without some rows on the same splits, every leaf value computed again by the rule of its library.
+"""Fits by sums: leaf values follow from the sums and weights of the rows that are left, by the rule of the library.
 
 Deleted rows are gone: they have no weight, and nothing that a library derives from the number of rows counts them. A row that
 the fit itself gave no weight stays: an l2 in proportion to the mean weight of the rows follows the rows that remain.
@@ -10,7 +10,8 @@ rule itself, tree by tree, and the active set is that of the sums of the walk.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -18,11 +19,22 @@ from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.kernels import Backend
 from axil.machine.arrays import host, like
-from axil.structure import Cut, NewtonRule, Structure
-from axil.weights import ranks_left
+from axil.machine.blocks import spans
+from axil.structure import NewtonRule, Structure
 from axil.weights.inherited import inheriting
 from axil.weights.passes import Passes, leaf_sums
 from axil.weights.residuals import FittedValues
+
+if TYPE_CHECKING:
+    from axil.weights.boosting import BoostedTrees
+    from axil.weights.forest import Forest
+
+LEAST = 16  # changes of the active set, the nearest first, whose derivatives are always computed
+SECONDS = 2.0  # that the derivatives of more of them may take
+TOGETHER = 64  # of them in one backward pass
+ROUNDING = 1e-13  # of a leaf's weight: a derivative of its sum that is less is none
+MAP_ENTRIES = 1 << 25  # entries of the maps of changes that are held
+BEYOND = 1e-7  # of the largest leaf value: a smaller difference is within the rounding of a value
 
 
 class NothingLeft(InputError):
@@ -38,14 +50,6 @@ def known_regularisation(s: Structure, question: str = "removal") -> NewtonRule:
             "Make the explainer again.",
         )
     return s.regularisation
-
-
-def bends(s: Structure) -> bool:
-    """Whether leaf values follow from row weights by a rule that has an active set, or couples leaves."""
-    rule = s.regularisation
-    if rule is None:
-        return s.is_ranked
-    return s.is_ranked or s.cut is not None or rule.has_active_set or rule.couples_leaves
 
 
 def mixes(s: Structure) -> bool:
@@ -64,91 +68,144 @@ def estimates_rows(s: Structure) -> bool:
     )
 
 
-def without(
-    structure: Structure, rows: IntArray, targets: FloatArray, backend: Backend
-) -> Structure:
-    """The structure of a fit to these targets in which the rows have no weight and the splits are held fixed. Cost O(T N)."""
-    if structure.is_ranked:
-        return ranks_left.without(ranked_less(structure, rows), targets)
-    if structure.cut is not None:
-        return _cut_without(structure, structure.cut, rows, targets).structure
-    left = inheriting(lighter(structure, rows, backend))
-    return (
-        with_pattern(left, fit_by_rule(left, targets, backend).sums)
-        if bends(left)
-        else rescaled(left)
-    )
+@dataclass(frozen=True)
+class SumRule:
+    """The rule of a fit whose leaf values follow from leaf sums; see `FitRule`."""
 
+    structure: Structure
+    ranks_rows = False
 
-def fit_without(
-    structure: Structure, rows: IntArray, targets: FloatArray, backend: Backend
-) -> FittedValues:
-    """The fit to these targets in which the rows have no weight, where `bends`: `without` and its fit, with no pattern made."""
-    if structure.is_ranked:
-        return ranks_left.fit(ranked_less(structure, rows), targets)
-    if structure.cut is not None:
-        return _cut_without(structure, structure.cut, rows, targets)
-    return fit_by_rule(inheriting(lighter(structure, rows, backend)), targets, backend)
+    @property
+    def has_active_set(self) -> bool:
+        """Whether leaf values are linear in the targets only while an active set is fixed."""
+        rule = self.structure.regularisation
+        return rule is not None and rule.has_active_set
 
+    @property
+    def needs_walk(self) -> bool:
+        """Whether the rule has an active set, or couples leaves, so that deletions may need it."""
+        rule = self.structure.regularisation
+        return rule is not None and (rule.has_active_set or rule.couples_leaves)
 
-def ranked_less(structure: Structure, rows: IntArray) -> Structure:
-    """The structure of percentiles, whose ranks are to be found without these rows."""
-    known_regularisation(structure, "without")
-    assert structure.ranks is not None
-    ranks = structure.ranks.less(rows, structure.n_rows)
-    if ranks.rows is not None and not len(ranks.rows):
-        raise NothingLeft(
-            f"Without {len(rows)} rows none of any weight is left; ask for a smaller set."
+    @property
+    def has_formula(self) -> bool:
+        """Whether deletions of single rows follow from the leaf matrix."""
+        return self.structure.mixing is None
+
+    @property
+    def no_first_order(self) -> str:
+        """Why no derivative by the weight of a row is known; empty: one is."""
+        if self.structure.mixing is None:
+            return ""
+        return (
+            "with path_smooth or monotone constraints the value of a leaf depends on other nodes, and how these follow the "
+            "weight of a row is not differentiated"
         )
-    return replace(structure, ranks=ranks)
+
+    def without(self, rows: IntArray, targets: FloatArray, backend: Backend) -> Structure:
+        """Return the structure of a fit to these targets without these rows; see `FitRule`."""
+        left = inheriting(lighter(self.structure, rows, backend))
+        if not SumRule(left).needs_walk:
+            return rescaled(left)
+        return with_active_set(left, fit_by_rule(left, targets, backend).sums)
+
+    def fit_without(self, rows: IntArray, targets: FloatArray, backend: Backend) -> FittedValues:
+        """Return the fit of `without`."""
+        return fit_by_rule(inheriting(lighter(self.structure, rows, backend)), targets, backend)
+
+    def with_targets(self, targets: FloatArray, backend: Backend) -> Structure:
+        """Return the structure of the fit to other targets (N, K), with its own active set."""
+        if not self.has_active_set:
+            return self.structure
+        structure = inheriting(self.structure)
+        return with_active_set(structure, fit_by_rule(structure, targets, backend).sums)
+
+    def count_changed_leaves(
+        self, engine: BoostedTrees | Forest, before: FloatArray, after: FloatArray
+    ) -> int:
+        """Return how many leaves have another active set with the targets ``after``."""
+        if not self.has_active_set:
+            return 0
+        fit = cast("BoostedTrees", engine).fit(after)
+        return count_leaves_beyond(fit.structure, fit.sums, fit.values)
+
+    def held(self, counts: dict[str, Any]) -> dict[str, Any]:
+        """Return the counts of what is fixed, as the replay found them."""
+        return counts
+
+    def radius(self, engine: BoostedTrees | Forest, targets: FloatArray) -> float:
+        """Return the smallest change of one target that changes the active set, or a lower bound.
+
+        That is the least of ``distance / max_j |d distance / d y_j|`` over all changes. Changes are
+        taken in turn, those first whose distance is small for the steepest slope that they may have.
+        Where it is known how steep the rest may be (`_slope_bounds`), those that cannot be nearer are
+        left out. Of a model with more changes than `SECONDS` allow, the bound of the rest counts as
+        well, and is 0 where none is known.
+        """
+        s = self.structure
+        rule = known_regularisation(s)
+        # At a rate of one, a leaf that comes again has a sum of l1, the edge, whatever the targets.
+        if rule.l1 > 0 and (s.rates >= 1.0).any():
+            return 0.0
+        bound = self._slope_bounds()
+        engine = cast("BoostedTrees", engine)  # a forest has no active set
+        costs = engine.backend.costs
+        seconds = costs.visit_seconds * costs.sweep * s.n_rows * s.n_trees
+        most = max(LEAST, min(int(SECONDS / seconds), MAP_ENTRIES // s.total_leaves))
+        sums = engine.fit(targets).sums[:, 0]
+        maps, distances = rule.nearest_changes(sums, s.leaf_weights, most + 1, bound)
+        radius = np.inf
+        for block in spans(min(len(distances), most), TOGETHER):
+            least = _least_radius(maps[:, block], distances[block], bound)
+            if least >= radius:
+                return radius
+            slopes = np.abs(engine.sum_weights(maps[:, block])).max(axis=0)
+            largest = (np.abs(maps[:, block]) * s.leaf_weights[:, None]).max(axis=0)
+            slopes[slopes <= ROUNDING * largest] = 0.0
+            unreached = np.full_like(slopes, np.inf)
+            radii = np.divide(distances[block], slopes, out=unreached, where=slopes > 0)
+            radius = min(radius, float(radii.min(initial=np.inf)))
+        if len(distances) <= most:
+            return radius
+        return min(radius, _least_radius(maps[:, most:], distances[most:], bound))
+
+    def _slope_bounds(self) -> FloatArray | None:
+        """Return bounds of the derivatives of leaf sums by single targets, (L,); None: unknown.
+
+        Where every tree sees all rows, and what the trees before leave over, no tree makes residuals
+        larger: ``I - eta A P A' w`` has a norm of at most one in the weighted mean square, as its
+        eigenvalues are between ``1 - eta`` and 1. A target that moves by one moves residuals by at
+        most ``sqrt(w_j)`` in that norm, and a leaf's sum by at most ``sqrt(w_j W_l)``.
+        """
+        s = self.structure
+        sees_all_rows = len(s.draws) == 1 and s.draws[0] == 1.0
+        if s.coefficients is not None or not sees_all_rows or not (s.rates <= 2.0).all():
+            return None
+        rule = s.regularisation
+        if s.mixing is not None or rule is None or rule.couples_leaves:
+            return None
+        heaviest = 1.0 if s.row_weights is None else float(s.row_weights.max(initial=0.0))
+        return np.asarray(np.sqrt(heaviest * np.maximum(s.leaf_weights, heaviest)))
 
 
-def _cut_without(
-    structure: Structure, cut: Cut, rows: IntArray, targets: FloatArray
-) -> FittedValues:
-    """`fit_without` where residuals are cut off: which of them are is found out tree by tree, in the structure of the fit."""
-    s, rule = structure, structure.regularisation
-    assert rule is not None
-    weights, present = _left_weights(s, rows), present_without(s, rows)
-    level, leaf = np.divmod(s.cells, s.n_leaves[:, None].astype(s.cells.dtype))
-    half = len(s.draws) // 2
-    drawn = [weights * s.whole_draws[own] for own in level]
-    left = np.concatenate([np.bincount(own, w, n) for own, w, n in zip(leaf, drawn, s.n_leaves)])
-    before = s.uncut().leaf_weights
-    rule = _rule_left(s, rule.scaled(l2_factor(s, present)), rows, before, left)
-    if s.averages:
-        emptied = _emptied_now(s, (before > 0) & (left == 0))
-        s = replace(s, emptied=emptied, regularisation=rule)
-        rule = known_regularisation(inheriting(replace(s, leaf_weights=left)))
-    base = np.average(targets, axis=0, weights=weights) if s.base is None else s.base
-    whole, sums, constants, free = (np.zeros(s.total_leaves) for _ in range(4))
-    cells, fit = (
-        np.empty_like(s.cells),
-        FittedValues(s, targets, base, *np.zeros((2, s.total_leaves, 1))),
-    )
-    for t, residual in zip(range(s.n_trees), fit.residuals(leaf, fit.started())):
-        own, n, r = slice(s.starts[t], s.starts[t + 1]), int(s.n_leaves[t]), residual[:, 0]
-        off = cut.beyond(r)
-        added = drawn[t] * cut.kept(r)
-        sums[own], constants[own] = (
-            np.bincount(leaf[t], added, n),
-            np.bincount(leaf[t][off], added[off], n),
-        )
-        free[own] = np.bincount(leaf[t][~off], drawn[t][~off], n)
-        whole[own] = np.bincount(leaf[t], drawn[t], n) if cut.weighs else free[own]
-        fit.values[own, 0] = rule.tree(t, own).leaf_values(sums[own], whole[own])
-        cells[t] = leaf[t] + (level[t] % half + half * off).astype(cells.dtype) * cells.dtype.type(
-            n
-        )
-    found = rule.linearise(sums, whole)
-    shift = replace(found, shift=None).values(s.n_leaves, constants[:, None])[:, 0]
-    shift = shift if found.shift is None else found.shift + shift
-    made = replace(s, leaf_scale=found.scale, mixing=found.mixing, shift=shift, regularisation=rule)
-    made = replace(made, cells=cells, row_weights=weights, present=present, leaf_weights=free)
-    return replace(fit, structure=made, sums=(sums - constants)[:, None])
+def _least_radius(maps: FloatArray, distances: FloatArray, bound: FloatArray | None) -> float:
+    """Return a lower bound of the radius of the first of some changes, and of all after it."""
+    if bound is None:
+        return 0.0
+    return float(distances[0] / bound[maps[:, 0].argmax()])
 
 
-def _left_weights(s: Structure, rows: IntArray) -> FloatArray:
+def count_leaves_beyond(s: Structure, sums: FloatArray, values: FloatArray) -> int:
+    """Return how many leaves of these sums have other values by the rule than by the active set.
+
+    ``sums`` and ``values``: (L, 1).
+    """
+    by_rule = known_regularisation(s).leaf_values(sums[:, 0], s.leaf_weights)
+    apart = np.abs(by_rule - values[:, 0])
+    return int((apart > BEYOND * np.abs(values[:, 0]).max(initial=0.0)).sum())
+
+
+def remaining_weights(s: Structure, rows: IntArray) -> FloatArray:
     """Return the row weights (N,) without these rows, those of classes counted again; refuses to leave none."""
     weights = np.ones(s.n_rows) if s.row_weights is None else s.row_weights.copy()
     if s.class_counts is not None:
@@ -180,14 +237,14 @@ def l2_factor(s: Structure, present: BoolArray) -> float:
 def lighter(structure: Structure, rows: IntArray, backend: Backend) -> Structure:
     """Return the structure without these rows: leaf weights and the rule are those of the rows left, leaf values as before."""
     s, rule = structure, known_regularisation(structure, "without")
-    weights, present = _left_weights(s, rows), present_without(s, rows)
+    weights, present = remaining_weights(s, rows), present_without(s, rows)
     weighted = replace(s, row_weights=weights, present=present)
     leaf_weights = leaf_sums(weighted, backend.rows_of(weighted), np.ones((s.n_rows, 1)))[:, 0]
-    rule = _rule_left(s, rule.scaled(l2_factor(s, present)), rows, s.leaf_weights, leaf_weights)
+    rule = remaining_rule(s, rule.scaled(l2_factor(s, present)), rows, s.leaf_weights, leaf_weights)
     return replace(with_leaf_weights(weighted, leaf_weights), regularisation=rule)
 
 
-def _rule_left(
+def remaining_rule(
     s: Structure, rule: NewtonRule, rows: IntArray, before: FloatArray, left: FloatArray
 ) -> NewtonRule:
     """Return the rule without these rows; ``before`` and ``left``: see `NewtonRule.for_remaining`."""
@@ -212,11 +269,11 @@ def with_leaf_weights(structure: Structure, leaf_weights: FloatArray) -> Structu
     """The structure with other leaf weights, (L,), which knows the leaves of averaged trees where no weight is left."""
     emptied = structure.emptied
     if structure.averages:
-        emptied = _emptied_now(structure, (structure.leaf_weights > 0) & (leaf_weights == 0))
+        emptied = emptied_leaves(structure, (structure.leaf_weights > 0) & (leaf_weights == 0))
     return replace(structure, leaf_weights=leaf_weights, emptied=emptied)
 
 
-def _emptied_now(structure: Structure, lost: BoolArray) -> BoolArray | None:
+def emptied_leaves(structure: Structure, lost: BoolArray) -> BoolArray | None:
     """Return which leaves of averaged trees have no rows, once these have ``lost`` theirs; None where there is none."""
     emptied = lost if structure.emptied is None else structure.emptied | lost
     return emptied if emptied.any() else None
@@ -240,8 +297,8 @@ def rescaled(structure: Structure) -> Structure:
     return replace(s, leaf_scale=scale, shift=shift)
 
 
-def with_pattern(structure: Structure, sums: FloatArray) -> Structure:
-    """The structure with the pattern that leaf sums (L, K) are in by its rule and its leaf weights."""
+def with_active_set(structure: Structure, sums: FloatArray) -> Structure:
+    """Return the structure with the active set of leaf sums (L, K) by its rule and its leaf weights."""
     found = known_regularisation(structure).linearise(sums[:, 0], structure.leaf_weights)
     return replace(structure, leaf_scale=found.scale, shift=found.shift, mixing=found.mixing)
 

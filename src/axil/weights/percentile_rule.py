@@ -1,53 +1,166 @@
-"""Ranks left: fits by percentiles, walked through tree by tree, where each leaf ranks the rows that are left of it."""
+"""Fits by percentiles, walked through tree by tree, where each leaf ranks the rows that are left of it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from axil.arrays import FloatArray
+from axil.arrays import FloatArray, IntArray
+from axil.errors import UnsupportedQuestionError
+from axil.kernels import Backend
 from axil.structure import Structure
 from axil.structure.ancestors import NO_NODE
 from axil.structure.nodes import Ids
 from axil.structure.ranks import Picks, Positions, RankedFit
+from axil.weights import borders
 from axil.weights.inherited import ancestors_of
 from axil.weights.residuals import FittedValues
+from axil.weights.rows_left import NothingLeft, known_regularisation
+
+if TYPE_CHECKING:
+    from axil.weights.boosting import BoostedTrees
+    from axil.weights.forest import Forest
 
 
-def fit(structure: Structure, targets: FloatArray) -> FittedValues:
-    """The fit to targets (N, 1) by the ranks of the rows that it has. Cost O(T N log N)."""
-    return _walked(structure, targets)[0]
+@dataclass(frozen=True)
+class PercentileRule:
+    """The rule of a fit whose leaf values are percentiles; see `FitRule`."""
+
+    structure: Structure
+    has_active_set = True
+    needs_walk = True
+    has_formula = False
+    ranks_rows = True
+    no_first_order = (
+        "leaves take their values from rows of a certain rank (a median or another percentile), which jumps from row to row "
+        "as weights change"
+    )
+
+    def without(self, rows: IntArray, targets: FloatArray, backend: Backend) -> Structure:
+        """Return the structure of a fit to these targets without these rows; see `FitRule`."""
+        return _with_ranks(self._remaining(rows), targets)
+
+    def fit_without(self, rows: IntArray, targets: FloatArray, backend: Backend) -> FittedValues:
+        """Return the fit of `without`. Cost O(T N log N)."""
+        return _walked(self._remaining(rows), targets)[0]
+
+    def with_targets(self, targets: FloatArray, backend: Backend) -> Structure:
+        """Return the structure of the fit to other targets (N, 1), with its own ranks."""
+        ranks = self.structure.ranks
+        if ranks is None:
+            raise UnsupportedQuestionError(
+                "what_if",
+                "these targets may change which rows its leaves take their values from, and no rule for that is known",
+                "Make the explainer again from the model and its training data: axil.Explainer(model, X_train, y_train).",
+            )
+        rule = ranks.rule.with_targets(targets[:, 0])
+        ranked = replace(self.structure, ranks=replace(ranks, rule=rule))
+        return _with_ranks(ranked, targets)
+
+    def _remaining(self, rows: IntArray) -> Structure:
+        """Return the structure whose ranks are to be found without these rows."""
+        s = self.structure
+        known_regularisation(s, "without")
+        assert s.ranks is not None
+        ranks = s.ranks.less(rows, s.n_rows)
+        if ranks.rows is not None and not len(ranks.rows):
+            raise NothingLeft(
+                f"Without {len(rows)} rows none of any weight is left; ask for a smaller set."
+            )
+        return replace(s, ranks=ranks)
+
+    @property
+    def _follows_targets(self) -> bool:
+        """Whether constants or the weights by which rows are ranked move with the targets."""
+        s = self.structure
+        return len(s.draws) > 3 or (s.ranks is not None and s.ranks.rule.follows_targets)
+
+    def count_changed_leaves(
+        self, engine: BoostedTrees | Forest, before: FloatArray, after: FloatArray
+    ) -> int:
+        """Return how many leaves have another active set with the targets ``after``."""
+        if self._follows_targets:
+            return self._count_leaves_beyond(engine, after)
+        return borders.count_changed_leaves(engine, before, after)
+
+    def _count_leaves_beyond(self, engine: BoostedTrees | Forest, after: FloatArray) -> int:
+        """Return how many leaves have other rows, shares or constants by the rule.
+
+        All of them where the rule is not known.
+        """
+        s = self.structure
+        if s.ranks is None:
+            return s.total_leaves
+        shift = np.zeros(s.total_leaves) if s.shift is None else s.shift
+        ranks = replace(s.ranks, rule=s.ranks.rule.with_targets(after[:, 0]))
+        n_changed = 0
+        for t, residual in zip(range(s.n_trees), engine.tree_residuals(after)):
+            level, leaf = np.divmod(s.cells[t].astype(np.int64), int(s.n_leaves[t]))
+            picks = ranks.picks(t, leaf, residual)
+            places = s.starts[t] + picks.leaves
+            is_changed = np.zeros(int(s.n_leaves[t]), dtype=np.bool_)
+            is_changed[leaf[picks.codes(s.n_rows) != level]] = True
+            shares = s.draws[1 : 1 + len(picks.levels), places]
+            apart = np.abs(picks.levels - shares)
+            is_changed[picks.leaves[(apart > borders.ROUNDING).any(axis=0)]] = True
+            if picks.shifts is not None:
+                close = borders.ROUNDING * float(np.abs(residual).max(initial=0.0))
+                is_changed[picks.leaves[np.abs(picks.shifts - shift[places]) > close]] = True
+            n_changed += int(is_changed.sum())
+        return n_changed
+
+    def held(self, counts: dict[str, Any]) -> dict[str, Any]:
+        """Return the counts of what is fixed, with the share of rows that do not count in their leaves."""
+        s = self.structure
+        if s.ranks is None or not s.ranks.rule.spreads:
+            return counts
+        first = int(s.ranks.based)
+        rows = slice(None) if s.ranks.rows is None else s.ranks.rows
+        level = s.cells[first:, rows] // s.n_leaves[first:, None]
+        return {**counts, "cut": float(np.mean(level == 0))}
+
+    def radius(self, engine: BoostedTrees | Forest, targets: FloatArray) -> float:
+        """Return the smallest change of one target that changes the active set, or a lower bound."""
+        if self._follows_targets or known_regularisation(self.structure).has_active_set:
+            return 0.0
+        rows = borders.picked_rows(self.structure)
+        return borders.radius(engine, targets, borders.borders_of(rows))
 
 
-def without(structure: Structure, targets: FloatArray) -> Structure:
-    """The structure of that fit, with its ranks held. A leaf that no row is left in has the value zero.
+def _with_ranks(structure: Structure, targets: FloatArray) -> Structure:
+    """Return the structure of the fit by the ranks of the rows that it has.
 
-    A leaf of averaged trees has its ancestor's value instead, as a shift.
+    A leaf that no row is left in has the value zero. A leaf of averaged trees has its ancestor's
+    value instead, as a shift.
     """
     s = structure
-    fitted, picks = _walked(s, targets)
-    cells, shares, shift = s.leaves().copy(), np.zeros_like(s.draws), np.zeros(s.total_leaves)
-    for t, found in enumerate(picks):
-        cells[t] += (found.codes(s.n_rows) * s.n_leaves[t]).astype(cells.dtype)
-        shares[1 : 1 + len(found.levels), s.starts[t] + found.leaves] = found.levels
-        if found.shifts is not None:
-            shift[s.starts[t] + found.leaves] = found.shifts
-    there, emptied = fitted.structure.leaf_weights, fitted.structure.emptied
+    fitted, picks_of_trees = _walked(s, targets)
+    cells = s.leaves().copy()
+    shares = np.zeros_like(s.draws)
+    shift = np.zeros(s.total_leaves)
+    for t, picks in enumerate(picks_of_trees):
+        places = s.starts[t] + picks.leaves
+        cells[t] += (picks.codes(s.n_rows) * s.n_leaves[t]).astype(cells.dtype)
+        shares[1 : 1 + len(picks.levels), places] = picks.levels
+        if picks.shifts is not None:
+            shift[places] = picks.shifts
+    has_rows = fitted.structure.leaf_weights
+    emptied = fitted.structure.emptied
     has_shift = s.shift is not None
     assert s.ranks is not None
-    if emptied is not None and (
-        s.ranks.based or s.beta.any()
-    ):  # a forest that starts from nothing has the rows: see `inherited_rows`
+    # A forest that starts from nothing has the rows instead: see `inherited_rows`.
+    if emptied is not None and (s.ranks.based or s.beta.any()):
         shift[emptied] = fitted.values[emptied, 0]
         has_shift = True
     return replace(
         fitted.structure,
         cells=cells,
         draws=shares,
-        leaf_scale=there,
+        leaf_scale=has_rows,
         shift=shift if has_shift else None,
     )
 

@@ -1,0 +1,151 @@
+"""Borders: residuals that the residuals of other rows must not cross while an active set is fixed.
+
+A percentile is r_lower (1 - f) + r_upper f. Its active set stays while every row of the leaf is below, between or above these
+two rows as it was. With Huber's loss it stays while every row is within the threshold or beyond it. Rows that a tree did not
+draw count as if it had: so a change may be told of that is none, but none is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.arrays import BoolArray, FloatArray
+from axil.structure import Structure
+
+if TYPE_CHECKING:
+    from axil.weights.boosting import BoostedTrees
+    from axil.weights.forest import Forest
+
+ROUNDING = 1e-12  # of the largest residual: a smaller difference is none
+SECONDS = 2.0  # that a radius may take
+ENTRY_SECONDS = 3e-8  # per row, tree and target that is moved
+TOGETHER = 64  # targets moved at a time
+
+
+@dataclass(frozen=True)
+class Border:
+    """A border that each row of a tree is on one side of: the residual of a row, or a constant."""
+
+    rows: NDArray[np.int64] | None  #: (N,) the row whose residual is the border; None: a constant
+    at: float = 0.0  #: the constant
+
+    def gaps(self, residuals: FloatArray) -> FloatArray:
+        """Return how far each row is beyond the border, (N,)."""
+        if self.rows is None:
+            return residuals - self.at
+        return residuals - residuals[self.rows]
+
+    def slopes(self, slopes: FloatArray) -> FloatArray:
+        """Return how fast each row moves away, from the slopes of residuals (N, S)."""
+        if self.rows is None:
+            return slopes
+        return slopes - slopes[self.rows]
+
+    @property
+    def others(self) -> slice | BoolArray:
+        """The rows that may change sides."""
+        if self.rows is None:
+            return slice(None)
+        return np.asarray(self.rows != np.arange(len(self.rows)))
+
+
+def count_changed_leaves(
+    engine: BoostedTrees | Forest, before: FloatArray, after: FloatArray
+) -> int:
+    """Return how many leaves take their percentiles from other rows with the targets ``after``.
+
+    ``before`` and ``after``: targets (N, 1).
+    """
+    s = engine.structure
+    n_changed = 0
+    residuals_of_trees = zip(engine.tree_residuals(before), engine.tree_residuals(after))
+    for (leaf, rows), (old, new) in zip(picked_rows(s), residuals_of_trees):
+        is_crossed = np.zeros(s.n_rows, dtype=np.bool_)
+        for border in rows:
+            was_below, was_near = _sides(old, border)
+            is_below, is_near = _sides(new, border)
+            is_crossed |= (was_below != is_below) & ~(was_near & is_near)
+        n_changed += len(np.unique(leaf[is_crossed]))
+    return n_changed
+
+
+def radius(
+    engine: BoostedTrees | Forest, targets: FloatArray, borders_of_trees: list[list[Border]]
+) -> float:
+    """Return the smallest change of one target that moves a row across a border, or a lower bound.
+
+    0 where no bound is known.
+    """
+    s = engine.structure
+    moving = np.flatnonzero(np.any(s.row_draws() != 0, axis=0) | (s.base is None))
+    if not engine.moves_other_residuals:
+        moving = moving[:0]
+    if ENTRY_SECONDS * s.n_rows * s.n_trees * len(moving) > SECONDS:
+        return 0.0
+    least = np.inf
+    for borders, residual in zip(borders_of_trees, engine.tree_residuals(targets)):
+        for border in borders:  # a target moves its own residual one for one
+            gaps = np.abs(border.gaps(residual))[border.others]
+            least = min(least, float(gaps.min(initial=np.inf)))
+    for first in range(0, len(moving), TOGETHER):
+        moved = moving[first : first + TOGETHER]
+        units = np.zeros((s.n_rows, len(moved)))
+        units[moved, np.arange(len(moved))] = 1.0
+        of_trees = zip(
+            borders_of_trees, engine.tree_residuals(targets), engine.tree_residual_slopes(units)
+        )
+        for borders, residual, slopes in of_trees:
+            for border in borders:
+                least = min(least, _nearest(border, residual, slopes))
+    return least if np.isfinite(least) else 0.0
+
+
+def _nearest(border: Border, residual: FloatArray, slopes: FloatArray) -> float:
+    """Return the least change of a target that moves a row across a border."""
+    steepest = np.abs(border.slopes(slopes)).max(axis=1)
+    unreached = np.full(len(residual), np.inf)
+    gaps = np.abs(border.gaps(residual))
+    changes = np.divide(gaps, steepest, out=unreached, where=steepest > ROUNDING)
+    return float(changes[border.others].min(initial=np.inf))
+
+
+def picked_rows(s: Structure) -> Iterator[tuple[NDArray[np.int64], list[NDArray[np.int64]]]]:
+    """Yield the leaf of every row in each tree, and the lower and the upper row of that leaf.
+
+    A row of a leaf without these rows stands for itself.
+    """
+    for t, (first, last) in enumerate(pairwise(s.starts)):
+        level, leaf = np.divmod(s.cells[t].astype(np.int64), int(last - first))
+        lower = np.full(last - first, -1, dtype=np.int64)
+        lower_rows = np.flatnonzero(level == 1)
+        lower[leaf[lower_rows]] = lower_rows
+        upper = lower.copy()
+        upper_rows = np.flatnonzero(level == 2)
+        upper[leaf[upper_rows]] = upper_rows
+        row_of_leaf = [lower, upper] if len(upper_rows) else [lower]
+        rows = [table[leaf] for table in row_of_leaf]
+        yield leaf, [np.where(row < 0, np.arange(s.n_rows), row) for row in rows]
+
+
+def borders_of(
+    picked: Iterable[tuple[NDArray[np.int64], list[NDArray[np.int64]]]],
+) -> list[list[Border]]:
+    """Return the borders of each tree: the residuals of the rows picked."""
+    return [[Border(row) for row in rows] for _, rows in picked]
+
+
+def _sides(residuals: FloatArray, of: NDArray[np.int64]) -> tuple[BoolArray, BoolArray]:
+    """Return whether each row is below the row of its leaf, (N,), and whether they are as good as equal.
+
+    Of equal rows the first counts as below.
+    """
+    gap = residuals - residuals[of]
+    is_near = np.abs(gap) <= ROUNDING * float(np.abs(residuals).max(initial=0.0))
+    is_below = (gap < 0) | ((gap == 0) & (np.arange(len(gap)) < of))
+    return is_below, is_near
