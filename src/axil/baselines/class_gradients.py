@@ -12,7 +12,7 @@ import numpy as np
 from axil.arrays import FloatArray
 from axil.baselines.classifier import ClassQueries, FittedClassifier
 from axil.kernels.choose import host_backend
-from axil.replay.gradient_walk import Round
+from axil.replay.replayed_stages import Round
 from axil.trees.losses import Softmax
 
 NONE, ALL = np.zeros(0, dtype=np.int64), np.zeros(1, dtype=np.int64)  # of one tree

@@ -11,7 +11,7 @@ import numpy as np
 from axil.arrays import FloatArray, IntArray
 from axil.contributions.additive_model import AdditiveModel
 from axil.errors import InputError
-from axil.replay.gradient_walk import Round
+from axil.replay.replayed_stages import Round
 from axil.replay.score_checks import leaf_scores
 from axil.trees.losses import Logit, Loss, Softmax
 

@@ -31,8 +31,8 @@ from axil.machine.arrays import host, like
 from axil.machine.blocks import spans
 from axil.machine.progress import track
 from axil.replay.checks import CHECKED_ROWS
-from axil.replay.gradient_walk import ReplayedStages
 from axil.replay.queries import Combination, Queries
+from axil.replay.replayed_stages import ReplayedStages
 from axil.replay.score_checks import leaf_scores, lost_beside
 from axil.weights.leaf_space import sums_at
 

@@ -20,7 +20,7 @@ from axil.attribution.leaf_matches import tree_spreads
 from axil.kernels import Backend, Program, Rows
 from axil.kernels.choose import backend_of
 from axil.machine.memory import Limits
-from axil.replay.gradient_walk import ReplayedStages
+from axil.replay.replayed_stages import ReplayedStages
 
 LARGEST = 300.0  # of |a F|: far from where exp(a F) overflows
 FULL_DIGITS = (

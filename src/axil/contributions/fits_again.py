@@ -17,8 +17,8 @@ from axil.contributions.remaining_rows import RemainingRows
 from axil.errors import UnsupportedQuestionError
 from axil.machine.progress import track
 from axil.replay.exponential_scores import ExponentialScores, Move
-from axil.replay.gradient_walk import ReplayedStages, Round
 from axil.replay.newton_steps import Step, joint_steps, leaf_step
+from axil.replay.replayed_stages import ReplayedStages, Round
 from axil.structure import IsotonicRule, NodeRule
 from axil.trees.losses import Loss
 

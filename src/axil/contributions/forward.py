@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from axil.arrays import FloatArray
-from axil.replay.gradient_walk import ReplayedStages
+from axil.replay.replayed_stages import ReplayedStages
 
 
 def moved(walked: ReplayedStages, direction: FloatArray) -> FloatArray:

@@ -19,7 +19,8 @@ from axil.contributions.fits_again import require_rows_in_leaves
 from axil.errors import InputError
 from axil.kernels.choose import host_backend
 from axil.machine.blocks import row_blocks
-from axil.replay.gradient_walk import GradientWalk, Leaves, ReplayedStages, start_factors
+from axil.replay.gradient_walk import GradientWalk, Leaves
+from axil.replay.replayed_stages import ReplayedStages, start_factors
 from axil.structure import NewtonRule
 from axil.structure.leaves import LeafFit
 

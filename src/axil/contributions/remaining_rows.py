@@ -16,7 +16,7 @@ from axil.adapters.class_weights import class_weight_rule, one_hot, weights_of_c
 from axil.adapters.contract import GradientTrees, TrainingRows
 from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.errors import UnsupportedQuestionError
-from axil.replay.gradient_walk import ReplayedStages
+from axil.replay.replayed_stages import ReplayedStages
 
 AGREES = 1e-6  # relative: class weights that a model states are in single precision
 

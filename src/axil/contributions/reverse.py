@@ -29,7 +29,7 @@ from axil.kernels import Rows
 from axil.machine.arrays import host
 from axil.machine.blocks import row_blocks
 from axil.machine.progress import track
-from axil.replay.gradient_walk import ReplayedStages, Round
+from axil.replay.replayed_stages import ReplayedStages, Round
 from axil.trees.losses import Slopes
 
 Numbers = NDArray[np.int64]

@@ -23,8 +23,8 @@ from axil.dask.cluster import literal, task
 from axil.dask.model import PartitionedModel
 from axil.dask.on_workers import HeldRows
 from axil.machine.threads import Kept
-from axil.replay.gradient_walk import ReplayedStages
 from axil.replay.queries import Combination, Queries
+from axil.replay.replayed_stages import ReplayedStages
 from axil.replay.score_checks import leaf_scores
 
 ASKED_QUERIES = 1024  # sent to the workers at a time

@@ -24,8 +24,8 @@ from axil.dask.on_workers import HeldPart
 from axil.dask.training_rows import ObservedRows, Place, SharedFit
 from axil.machine.memory import Budget, Limits
 from axil.replay.checks import Miss, furthest, worse
-from axil.replay.gradient_walk import ReplayedStages
 from axil.replay.recover import assign_leaves
+from axil.replay.replayed_stages import ReplayedStages
 from axil.replay.score_checks import leaf_scores, lost_beside
 from axil.structure import RowTotals, Transferable
 

@@ -24,7 +24,8 @@ from axil.errors import UnsupportedModelError
 from axil.machine.memory import Limits
 from axil.replay.build import with_rows
 from axil.replay.checks import Verification
-from axil.replay.gradient_walk import ReplayedStages, walk
+from axil.replay.gradient_walk import walk
+from axil.replay.replayed_stages import ReplayedStages
 from axil.replay.score_checks import check_miss, compare_counts
 from axil.structure import cell_dtype
 from axil.trees.residual_losses import Custom

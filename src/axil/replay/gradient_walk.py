@@ -1,4 +1,4 @@
-"""A boosting fit with a fit loss, walked through with the model's own leaf values and ready to be run backwards.
+"""The walk through a fit by the gradients of its loss, with the model's own leaf values, ready to be run backwards.
 
 Scores start from a base and offsets. In every round some stages, each one step of one tree for one output, look at the same
 scores; then the scores of the training rows change by multiples of stages' leaf values:
@@ -9,11 +9,15 @@ scores; then the scores of the training rows change by multiples of stages' leaf
 Plain boosting has one stage per round, with the rate as coefficient. Several Newton steps on one tree are stages whose
 coefficient is 1 until the tree is done and the rate from then on. DART takes earlier stages, with the first tree also the base,
 out of the scores and puts them back smaller: what changes after a round may be the stages of any round before, and the base.
+
+`walk` is the other walk, for residuals: it keeps sums of targets instead of steps, because these make the linear map of exact
+weights. This one keeps every step with its derivatives. Any loss can be walked through here, squared error too, where the tests
+compare both.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -36,6 +40,7 @@ from axil.replay.newton_steps import (
     whole_steps,
 )
 from axil.replay.recover import recover_rates
+from axil.replay.replayed_stages import ReplayedStages, Round, start_factors
 from axil.replay.score_checks import (
     check_counts,
     check_hessians,
@@ -53,125 +58,6 @@ WALKED_LEAVES = 1 << 14  # of trees that the core walks through at a time
 ROUNDED = (
     1e-3  # of a leaf value: what rounding may add to it; more is seen in values near zero alone
 )
-
-
-@dataclass(frozen=True)
-class Round:
-    """Stages that look at the same scores, and what the scores gain after them: (stage, coefficient)."""
-
-    stages: tuple[int, ...]
-    changes: tuple[tuple[int, float], ...]
-    base: float = 0.0  #: by how many bases the scores change besides
-
-
-@dataclass(frozen=True)
-class ReplayedStages:
-    """Result of the walk: everything that reverse mode reads."""
-
-    fit: BoostedFit
-    leaves: Leaves  #: (T, N)
-    starts: NDArray[np.int64]  #: (T + 1,) where each tree's leaves begin among all
-    drawn: (
-        NDArray[Any] | None
-    )  #: (T, N) with what factor each row was drawn for each tree; None: all were
-    targets: FloatArray  #: (N, K)
-    weights: FloatArray  #: (N,) as the base counts rows; 0 for one that the fit held out
-    stage_tree: NDArray[np.int64]
-    stage_output: NDArray[np.int64]
-    steps: tuple[Step, ...]  #: by stage
-    rounds: tuple[Round, ...]
-    score: FloatArray  #: (N, K) of the training rows, in the end
-    leaf_error: float  #: relative to the largest leaf value
-    recovered: dict[str, Any]
-    scales: FloatArray  #: (stages,) what a step was shortened by; 1 for whole ones
-    start: FloatArray  #: (N, K) or (K,) scores of the training rows, before the first round
-    #: (L, K) values that the library set to zero for their weight, where K share trees
-    zeroed: BoolArray | None = None
-    keeps_light_values: bool = (
-        False  #: whether the library kept a value whose weight is less than ``lightest``
-    )
-    gradients: FloatArray | None = (
-        None  #: (rounds, N, K) where a loss cannot be asked about single rows
-    )
-    round_losses: tuple[Loss, ...] = ()  #: the loss of each round where it depends on all rows
-
-    @property
-    def loss(self) -> Loss:
-        """Loss that the trees were fitted to."""
-        return self.fit.loss
-
-    @property
-    def base(self) -> FloatArray:
-        """(K,): where predictions start."""
-        return np.asarray(self.fit.schedule.shares_of_initial[-1] * self.fit.base_value)
-
-    def loss_of_round(self, number: int) -> Loss:
-        """Return the loss whose gradients the stages of a round are made of."""
-        return self.round_losses[number] if self.round_losses else self.loss
-
-    def gains(self, one: Round) -> list[tuple[int, int, FloatArray]]:
-        """The gains of scores after a round: (tree, output, (L_t,) by its leaf), once for each tree and output."""
-        found: dict[Term, FloatArray] = {}
-        for s, c in one.changes:
-            term, gain = (
-                (int(self.stage_tree[s]), int(self.stage_output[s])),
-                c * self.steps[s].value,
-            )
-            found[term] = found[term] + gain if term in found else gain
-        if one.base:
-            for k, base in enumerate(self.fit.base_value):
-                # any tree: all its leaves have the same
-                added = np.full(int(self.fit.n_leaves[0]), one.base * base)
-                found[0, k] = found[0, k] + added if (0, k) in found else added
-        return [(t, k, gain) for (t, k), gain in found.items()]
-
-    def l2(self, tree: int, output: int) -> FloatArray:
-        """(L_t,): what regularisation adds to a leaf's H; infinite where the library set the value to zero."""
-        own = slice(self.starts[tree], self.starts[tree + 1])
-        l2 = self.fit.l2[own]
-        column = self.fit.schedule.column(output)
-        return l2 if self.zeroed is None else np.where(self.zeroed[own, column], np.inf, l2)
-
-    def zeroed_again(self, place: slice, column: int, H: FloatArray) -> BoolArray:
-        """Return which leaf values, (..., L_t), of another fit on these splits are set to zero for their weight H.
-
-        Where it is not known below which weight the library does so, these are the values that it set to zero in this fit.
-        A library that kept a light value in this fit sets none to zero.
-        """
-        assert self.zeroed is not None
-        if self.keeps_light_values:
-            return np.zeros(H.shape, dtype=np.bool_)
-        if np.isfinite(self.fit.min_hessian):
-            return np.asarray(self.fit.min_hessian > H)
-        return np.broadcast_to(self.zeroed[place, column], H.shape)
-
-    def counted(self, tree: int) -> FloatArray:
-        """(N,): factor * draw, what a row's weight is multiplied by in this tree's leaves."""
-        factors = self.fit.leaf_factors
-        ones = np.ones(len(self.weights)) if factors is None else factors
-        return ones if self.drawn is None else ones * self.drawn[tree]
-
-    @property
-    def start_factors(self) -> FloatArray:
-        """(N,): what a row's weight is multiplied by in the means that the fit starts from."""
-        return start_factors(self.fit, len(self.weights))
-
-    @property
-    def means(self) -> FloatArray:
-        """(K,): of the targets."""
-        return np.average(self.targets, axis=0, weights=self.weights * self.start_factors)
-
-    def start_slopes(self) -> FloatArray:
-        """(K, K): of the scores that the fit starts from by the targets' means; 0 where it starts from constants."""
-        n_outputs = self.targets.shape[1]
-        constant = self.fit.base is not None
-        return np.zeros((n_outputs, n_outputs)) if constant else self.loss.start_slopes(self.means)
-
-
-def start_factors(fit: BoostedFit, n_rows: int) -> FloatArray:
-    """(N,): see `ReplayedStages`."""
-    counted = fit.loss.newton_start and fit.leaf_factors is not None
-    return fit.leaf_factors if counted and fit.leaf_factors is not None else np.ones(n_rows)
 
 
 def walk(
@@ -194,6 +80,8 @@ def walk(
 
 
 class GradientWalk:
+    """The state of the walk: the scores reached, and what every tree so far was found to be made of."""
+
     def __init__(
         self,
         adapter: GradientTrees,
@@ -263,18 +151,9 @@ class GradientWalk:
         self.sizes: FloatArray | None = None
 
     def run(self, check: bool) -> ReplayedStages:
-        if check and self.fit.base is None:
-            counted = self.weights * start_factors(self.fit, len(self.targets))
-            found = self.loss.start_of(self.targets, counted)
-            check_start(
-                self.adapter,
-                found,
-                self.fit,
-                self.targets,
-                self.loss.start_rounding(self.fit.base_value),
-            )
-        if check and self.drawn is None:  # before any leaf value is computed
-            check_counts(self.adapter, self.fit, self.backend.rows(self.leaves, self.starts), None)
+        """Walk through all rounds; with ``check``, compare what is found with the model on the way."""
+        if check:
+            self._check_start()
         iterations = self.fit.schedule.trees_of_rounds
         states = self._states()
         if states is not None and self.n_steps > 1:
@@ -287,23 +166,9 @@ class GradientWalk:
         if self.found is not None:
             self.score, self.states = self._scores(), None
         if check and self.drawn is not None:
-            check_counts(
-                self.adapter, self.fit, self.backend.rows(self.leaves, self.starts), self.drawn
-            )
+            self._check_counts()
         rates, recovered = recover_rates(self.fit, self.replayed)
-        replayed = self.replayed * np.repeat(rates, self.fit.n_leaves)[:, None]
-        error = (
-            check_values(self.adapter, self.fit, replayed, self.start, self._noise)
-            if check
-            else 0.0
-        )
-        if check and self.fit.leaf_hessians is not None:
-            check_hessians(self.adapter, self.fit, self.hessians, self._leaf_weights())
-        if check and self.node_values:
-            # a rate that is not stated is in no value of a node
-            known = np.where(np.isnan(self.fit.learning_rates), 1.0, rates)
-            nodes = [rate * own for rate, own in zip(known, self.node_values)]
-            check_nodes(self.adapter, self.fit, np.concatenate(nodes))
+        leaf_error = self._check_leaves(rates) if check else 0.0
         self._settle(rates)
         if self.shares and self.fit.nodes is not None:
             settled = replace(self.fit.nodes, own=np.concatenate(self.shares))
@@ -320,7 +185,7 @@ class GradientWalk:
             steps=tuple(self.steps),
             rounds=tuple(self.rounds),
             score=self.score,
-            leaf_error=error,
+            leaf_error=leaf_error,
             recovered=recovered,
             scales=np.array(self.scales),
             start=self.start,
@@ -329,6 +194,36 @@ class GradientWalk:
             gradients=np.stack(self.gradients) if self.gradients else None,
             round_losses=tuple(self.round_losses),
         )
+
+    def _check_start(self) -> None:
+        """Compare the initial scores and, where all rows are in every tree, the row counts with the model."""
+        fit = self.fit
+        if fit.base is None:
+            counted = self.weights * start_factors(fit, len(self.targets))
+            initial = self.loss.start_of(self.targets, counted)
+            rounding = self.loss.start_rounding(fit.base_value)
+            check_start(self.adapter, initial, fit, self.targets, rounding)
+        if self.drawn is None:  # before any leaf value is computed
+            self._check_counts()
+
+    def _check_counts(self) -> None:
+        """Compare the row counts of the leaves with the model."""
+        rows = self.backend.rows(self.leaves, self.starts)
+        check_counts(self.adapter, self.fit, rows, self.drawn)
+
+    def _check_leaves(self, rates: FloatArray) -> float:
+        """Compare the values of leaves and nodes, and sums of hessians, with the model; return the largest error of a leaf."""
+        fit = self.fit
+        replayed = self.replayed * np.repeat(rates, fit.n_leaves)[:, None]
+        leaf_error = check_values(self.adapter, fit, replayed, self.start, self._noise)
+        if fit.leaf_hessians is not None:
+            check_hessians(self.adapter, fit, self.hessians, self._leaf_weights())
+        if self.node_values:
+            # a rate that is not stated is in no value of a node
+            stated_rates = np.where(np.isnan(fit.learning_rates), 1.0, rates)
+            values = [rate * own for rate, own in zip(stated_rates, self.node_values)]
+            check_nodes(self.adapter, fit, np.concatenate(values))
+        return leaf_error
 
     def _states(self) -> ExponentialScores | None:
         """The scores as the core walks them through the fit, in double precision."""

@@ -1,4 +1,9 @@
-"""The walk through a fit with the model's own leaf values: what its rows, all or some of them, add to the leaves."""
+"""The walk through a fit of residuals with the model's own leaf values: what its rows, all or some of them, add to the leaves.
+
+Where all rows are in every tree, a kernel walks block by block, because a row's residuals depend on no other row. `TreeWalk` goes
+tree by tree through fits that draw rows, scale trees again, cut residuals off or take percentiles. `gradient_walk` is the walk
+for any other loss.
+"""
 
 from __future__ import annotations
 
