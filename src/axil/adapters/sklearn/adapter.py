@@ -1,4 +1,4 @@
-"""From any of scikit-learn's models to its adapter; the classes that are refused have reasons."""
+"""From any scikit-learn model to its adapter; classes that axil refuses have reasons."""
 
 from __future__ import annotations
 
@@ -34,19 +34,16 @@ Reader = TypeVar("Reader")
 ADAPTERS: dict[str, Callable[[Any], Model]] = {
     **dict.fromkeys(
         (
-            *(
-                "DecisionTreeRegressor",
-                "DecisionTreeClassifier",
-                "ExtraTreeRegressor",
-                "ExtraTreeClassifier",
-            ),
-            *(
-                "RandomForestRegressor",
-                "RandomForestClassifier",
-                "ExtraTreesRegressor",
-                "ExtraTreesClassifier",
-            ),
-            *("BaggingRegressor", "BaggingClassifier"),
+            "DecisionTreeRegressor",
+            "DecisionTreeClassifier",
+            "ExtraTreeRegressor",
+            "ExtraTreeClassifier",
+            "RandomForestRegressor",
+            "RandomForestClassifier",
+            "ExtraTreesRegressor",
+            "ExtraTreesClassifier",
+            "BaggingRegressor",
+            "BaggingClassifier",
         ),
         ForestAdapter,
     ),
@@ -72,7 +69,8 @@ ADAPTERS: dict[str, Callable[[Any], Model]] = {
 }
 
 
-#: Gradient boosting: the class that reads fits of exact weights, and the one that reads any fit by its gradients.
+#: Gradient boosting: the class that reads fits with exact weights, and the class that reads any fit
+#: by its gradients.
 BOOSTED: dict[
     str,
     tuple[
@@ -111,20 +109,23 @@ def read(model: Any, by_gradients: bool = False, leaves_only: bool = False) -> M
         if kind in ADAPTERS:
             break
     reader = reader_of(model, ADAPTERS)
-    return (
-        None if reader is None or _of_several(model) else reader(model)
-    )  # of several: see `wrappers`
+    if reader is None or _has_models_of_any_library(model):  # see `wrappers`
+        return None
+    return reader(model)
 
 
 def _read_boosted(model: Any, kind: str, by_gradients: bool) -> Model | None:
-    """Return the adapter of gradient boosting of this class; None where it starts from the predictions of another model."""
+    """Return the adapter of gradient boosting of this class.
+
+    None stands for boosting that starts from the predictions of another model.
+    """
     require_fitted(model)
     exact, with_loss = BOOSTED[kind]
     if by_gradients:
         return with_loss(model)
     if kind in CLASSES:
         not_exact: UnsupportedModelError | None = CLASSES[kind].error(kind)
-    elif _of_several(model):
+    elif _has_models_of_any_library(model):
         return None
     else:
         not_exact = weights_refusal(exact.refusals, model)
@@ -136,15 +137,18 @@ def _read_boosted(model: Any, kind: str, by_gradients: bool) -> Model | None:
 
 
 def reader_of(model: Any, readers: Mapping[str, Reader]) -> Reader | None:
-    """The reader of a model by the names of scikit-learn's classes; None for other objects. Raises where it is not fitted."""
-    found = next((readers[kind] for kind in kinds_of(model) if kind in readers), None)
-    if found is not None:
+    """Return the reader of a model by the names of its classes; None for other objects.
+
+    Raise for a model that is not fitted.
+    """
+    reader = next((readers[kind] for kind in kinds_of(model) if kind in readers), None)
+    if reader is not None:
         require_fitted(model)
-    return found
+    return reader
 
 
-def _of_several(model: Any) -> bool:
-    """Whether a model consists of others that any library may have made."""
+def _has_models_of_any_library(model: Any) -> bool:
+    """Return whether a model consists of others that any library may have made."""
     if hasattr(model, "estimators_features_"):
         return not bags_trees(model)
     return hasattr(model, "init_") and hasattr(model, "n_estimators_") and fits_init(model)

@@ -1,8 +1,9 @@
-"""Calibrated classifiers: the curves that lead from the scores of classifiers to the probabilities that are predicted.
+"""Calibrated classifiers: the curves that lead from the scores of classifiers to probabilities.
 
-With ``ensemble=False`` there is one classifier, fitted to all rows. By default there is one per fold, each fitted to the other
-folds and calibrated on its own, and the probability is the mean of theirs. axil explains the mean of their scores before
-calibration, and shows the mean probability beside it: no score leads to a mean of several curves.
+With ``ensemble=False`` there is one classifier, fitted to all rows. By default there is one per
+fold, each fitted to the other folds and calibrated on its own, and the probability is the mean of
+theirs. axil explains the mean of their scores before calibration, and shows the mean probability
+beside it: no score leads to a mean of several curves.
 """
 
 from __future__ import annotations
@@ -26,24 +27,24 @@ from axil.inputs.copies import owned
 
 
 class Scored(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Stands in for a classifier whose scores, (n,) or (n, K), are known: they are its rows."""
+    """Stands in for a classifier with known scores, (n,) or (n, K): they are its rows."""
 
     def __init__(self, classes: Any = None):
         self.classes = self.classes_ = classes
 
     def decision_function(self, X: Any) -> Any:
-        """The scores."""
+        """Return the scores."""
         return X
 
 
 class Likely(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Stands in for a classifier whose probabilities, (n, C), are known: they are its rows."""
+    """Stands in for a classifier with known probabilities, (n, C): they are its rows."""
 
     def __init__(self, classes: Any = None):
         self.classes = self.classes_ = classes
 
     def predict_proba(self, X: Any) -> Any:
-        """The probabilities."""
+        """Return the probabilities."""
         return X
 
 
@@ -52,54 +53,68 @@ class Calibration:
     """Curves of a calibrated classifier, held fixed, which scikit-learn itself applies."""
 
     notes: ClassVar[dict[str, str]] = {
-        "exact": "predictions are probabilities before calibration, and the curve beside them is held fixed",
+        "exact": "predictions are probabilities before calibration, and the curve beside them is "
+        "held fixed",
         "additive": "probabilities are calibrated, and the curve of the calibration is held fixed",
     }
 
-    curves: Any  #: scikit-learn's classifier and curves, with a `Scored` or `Likely` in the place of the classifier
+    #: scikit-learn's classifier and curves, with a `Scored` or `Likely` in place of the classifier
+    curves: Any
     columns: IntArray  #: the classes of the classifier inside among all
     before: Any  #: the `Calibration` of the classifier inside, which has the same scores
-    #: from predictions to what the curves were fitted to, where that is neither scores nor probabilities
+    #: from predictions to what the curves were fitted to, where these are no scores or
+    #: probabilities
     decisions: Any = None
 
     def probabilities(self, scores: FloatArray, means: FloatArray) -> FloatArray:
-        """(n, K): from scores (n, K) and what the link makes of them."""
+        """Return probabilities, (n, K), from scores (n, K) and what the link makes of them."""
         if self.before is not None:
             means = self.before.probabilities(scores, means)
+        has_one_score = scores.shape[1] == 1  # of the second of two classes
         if self.decisions is not None:
-            found = np.asarray(self.curves.predict_proba(self.decisions(scores)), dtype=np.float64)
-            return found[:, self.columns]
-        alone = scores.shape[1] == 1  # of the second of two classes
-        if isinstance(self.curves.estimator, Scored):
-            given = scores[:, 0] if alone else scores
+            inputs = self.decisions(scores)
+        elif isinstance(self.curves.estimator, Scored):
+            inputs = scores[:, 0] if has_one_score else scores
         else:
-            given = np.hstack([1 - means, means]) if alone else means
-        found = np.asarray(self.curves.predict_proba(given), dtype=np.float64)[:, self.columns]
-        return found[:, 1:] if alone else found
+            inputs = np.hstack([1 - means, means]) if has_one_score else means
+        predicted = np.asarray(self.curves.predict_proba(inputs), dtype=np.float64)
+        probabilities = predicted[:, self.columns]
+        if has_one_score and self.decisions is None:
+            return probabilities[:, 1:]
+        return probabilities
 
 
 def calibrate(adapter: Any, calibrated: Any) -> None:
-    """Tell the adapter of a classifier of the curves around it."""
-    inside, curves = calibrated.estimator, copy.copy(calibrated)
-    own, names = np.asarray(inside.classes_), np.asarray(calibrated.classes)
+    """Set the curves around a classifier as the calibration of its adapter."""
+    inside = calibrated.estimator
+    inner_names = np.asarray(inside.classes_)
+    names = np.asarray(calibrated.classes)
     # Names of classes reach a classifier by their numbers where method="temperature".
-    numbered = len(own) == len(names) and not np.isin(own, names).all()
-    columns = np.arange(len(names)) if numbered else np.searchsorted(names, own)
+    is_numbered = len(inner_names) == len(names) and not np.isin(inner_names, names).all()
+    columns = np.arange(len(names)) if is_numbered else np.searchsorted(names, inner_names)
+    stand_in = Scored if hasattr(inside, "decision_function") else Likely
+    curves = copy.copy(calibrated)
     curves.calibrators = copy.deepcopy(calibrated.calibrators)
-    curves.estimator = (Scored if hasattr(inside, "decision_function") else Likely)(own)
-    before, decisions = getattr(adapter, "calibration", None), getattr(adapter, "decisions", None)
-    adapter.calibration = Calibration(curves, columns, before, decisions)
-    if numbered:
+    curves.estimator = stand_in(inner_names)
+    adapter.calibration = Calibration(
+        curves,
+        columns,
+        before=getattr(adapter, "calibration", None),
+        decisions=getattr(adapter, "decisions", None),
+    )
+    if is_numbered:
         adapter.classes = names
 
 
 @dataclass(frozen=True)
 class MeanOfCurves:
-    """Stands for the calibration of an ensemble, whose probabilities are means over its classifiers."""
+    """The calibration of an ensemble, whose probabilities are means over its classifiers."""
 
     notes: ClassVar[dict[str, str]] = {
-        "exact": "predictions are means of the classifiers' probabilities before calibration, the probability is calibrated",
-        "additive": "scores are means of the classifiers' scores, the probability is the mean of their calibrated ones",
+        "exact": "predictions are means of the classifiers' probabilities before calibration, the "
+        "probability is calibrated",
+        "additive": "scores are means of the classifiers' scores, the probability is the mean of "
+        "their calibrated ones",
         "derivative": "scores are means of the classifiers' scores before calibration",
     }
 
@@ -109,7 +124,9 @@ class MeanOfCurves:
 
 
 def folds_of(model: Any, X: Any, codes: IntArray) -> list[IntArray]:
-    """Return the rows that each classifier of a calibrated ensemble was fitted on, as its ``cv`` splits them again.
+    """Return the rows that each classifier of a calibrated ensemble was fitted on.
+
+    The ``cv`` of the model splits them again.
 
     Parameters
     ----------
@@ -120,48 +137,49 @@ def folds_of(model: Any, X: Any, codes: IntArray) -> list[IntArray]:
     codes : array of shape (N,)
         The number of each row's class.
     """
-    every = np.arange(len(codes))
     try:
-        splits = [
-            every[train] for train, _ in check_cv(model.cv, codes, classifier=True).split(X, codes)
-        ]
+        splits = check_cv(model.cv, codes, classifier=True).split(X, codes)
+        folds = [np.arange(len(codes))[fitted] for fitted, _ in splits]
     except Exception as error:  # a list of splits of more rows, too few rows for as many folds
         raise InputError(
-            f"The model's cv does not split these {len(codes)} rows ({error}). Pass exactly the rows that it was fitted on."
+            f"The model's cv does not split these {len(codes)} rows ({error}). Pass exactly the "
+            "rows that it was fitted on."
         ) from error
     n_fitted = len(model.calibrated_classifiers_)
-    if len(splits) != n_fitted:
+    if len(folds) != n_fitted:
         raise InputError(
-            f"The model's cv splits these rows into {len(splits)} folds, and it has {n_fitted} classifiers. Pass exactly the "
-            "rows that it was fitted on."
+            f"The model's cv splits these rows into {len(folds)} folds, and it has {n_fitted} "
+            "classifiers. Pass exactly the rows that it was fitted on."
         )
-    return splits
+    return folds
 
 
 def ensemble_members(model: Any) -> list[Member]:
     """Return the classifiers of a calibrated ensemble with their shares in the mean."""
+    share = 1 / len(model.calibrated_classifiers_)
     members = []
     for i, calibrated in enumerate(model.calibrated_classifiers_):
         require_all_classes(model, calibrated)
-        inside, share = calibrated.estimator, 1 / len(model.calibrated_classifiers_)
+        inside = calibrated.estimator
         name = f"calibrated_classifiers_[{i}].estimator"
         members.append(Member(name, inside, share, weighted=takes_weights(inside)))
     return members
 
 
 def members_on_folds(model: Any, members: list[Member], rows: TrainingRows) -> list[Member]:
-    """Return the classifiers of a calibrated ensemble with the rows that each of them was fitted on."""
+    """Return the classifiers of a calibrated ensemble with the rows of their own fits."""
     folds = folds_of(model, rows.X, rows.targets.argmax(axis=1))
     return [replace(member, rows=fold) for member, fold in zip(members, folds)]
 
 
 class CalibratedEnsemble(SumModel):
-    """The adapter of a calibrated ensemble: the mean of its classifiers' probabilities before calibration."""
+    """The adapter of a calibrated ensemble: the mean of probabilities before calibration."""
 
     def __init__(self, model: Any, members: list[Member], columns: Any):
         names = owned(np.asarray(model.classes_))
         super().__init__(self._mean_before, members, columns, names)
-        self._splitting, self._whole = model, protected_copy(model)
+        self._splitting = model
+        self._whole = protected_copy(model)
         self.calibration = MeanOfCurves()
 
     def members_on(self, rows: TrainingRows) -> list[Member]:
@@ -169,14 +187,13 @@ class CalibratedEnsemble(SumModel):
         return members_on_folds(self._splitting, self.members, rows)
 
     def _mean_before(self, X: Any) -> FloatArray:
-        """Return the mean of the classifiers' own probabilities, or shares, before calibration: (n, K)."""
+        """Return the mean of the classifiers' probabilities before calibration, (n, K)."""
         return np.asarray(np.mean([member.model.predictions(X) for member in self.members], axis=0))
 
     def mean_probabilities(self, X: Any) -> FloatArray:
-        """Return the calibrated probabilities that the model predicts: (n, K)."""
-        with (
-            warnings.catch_warnings()
-        ):  # of names that rows have and the fit had not, or the other way round
+        """Return the calibrated probabilities that the model predicts, (n, K)."""
+        # It warns of names that rows have and the fit had not, or the other way round.
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return np.asarray(self._whole.predict_proba(X), dtype=np.float64)
 
@@ -188,10 +205,14 @@ def require_all_classes(model: Any, calibrated: Any) -> None:
             "cv",
             str(model.cv),
             "one of its classifiers was fitted on rows without some class",
-            "Fit with fewer folds, which leave rows of every class to each classifier, or with ensemble=False.",
+            "Fit with fewer folds, which leave rows of every class to each classifier, or with "
+            "ensemble=False.",
         )
 
 
 def takes_weights(estimator: Any) -> bool:
-    """Return whether calibration handed sample weights on to a classifier: to those alone whose fit names them."""
+    """Return whether calibration handed sample weights on to a classifier.
+
+    It hands them to those alone whose fit names them.
+    """
     return "sample_weight" in signature(estimator.fit).parameters

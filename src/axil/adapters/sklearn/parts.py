@@ -1,4 +1,4 @@
-"""The models inside scikit-learn's models of several others, and what each of their fits was given."""
+"""The models inside scikit-learn's models of several others, and the rows of their fits."""
 
 from __future__ import annotations
 
@@ -25,29 +25,27 @@ from axil.arrays import FloatArray
 from axil.errors import UnsupportedModelError
 from axil.inputs.copies import owned
 
-#: scikit-learn's smooth learners, whose predictions have derivatives.
-SMOOTH = {name for name, why in CLASSES.items() if why.reason in SMOOTH_REASONS}
+#: scikit-learn's learners whose predictions have derivatives by the targets.
+SMOOTH_LEARNERS = {name for name, row in CLASSES.items() if row.reason in SMOOTH_REASONS}
 
 
 @dataclass(frozen=True)
 class ModelsInside:
-    """The models inside another, each with its share in the sum, or the output that it alone predicts."""
+    """The models inside another, each with its share in the sum, or with its own output."""
 
     whole: Any
     members: list[Member]  #: ``model`` is a fitted model here, not its adapter
     classes: NDArray[Any] | None  #: of the whole
     n_outputs: int  #: columns of targets: classes, labels or numbers
     about: str  #: what is explained, for the note of tables
-    of_scores: bool = (
-        False  #: whether the members' scores are explained, before what the whole makes of them
-    )
-    predict: Callable[[Any], Any] | None = (
-        None  #: what is explained, by the whole's own account; None: it has none
-    )
-    read: Callable[[Any], Any] | None = (
-        None  #: what the whole makes of rows before it hands them on
-    )
-    calibration: Any = None  #: notes on the probability beside the score
+    #: whether the members' scores are explained, before what the whole makes of them
+    of_scores: bool = False
+    #: returns what is explained, by the whole's own account; None: it has none
+    predict: Callable[[Any], Any] | None = None
+    #: returns what the whole makes of rows before it hands them on
+    read: Callable[[Any], Any] | None = None
+    #: notes on the probability beside the score
+    calibration: MeanOfCurves | None = None
 
     def members_on(self, rows: TrainingRows) -> list[Member]:
         """Return the members with the rows of their own fits."""
@@ -57,11 +55,12 @@ class ModelsInside:
 
 
 def parts_of(model: Any) -> ModelsInside | None:
-    """Return the models inside a fitted one whose sum has derivatives or score contributions; None for other models.
+    """Return the models inside a fitted one whose sum has derivatives or score contributions.
 
-    Boosted models side by side are read as one model: see `side_by_side`.
+    None stands for other models. Boosted models side by side are read as one model: see
+    `side_by_side`.
     """
-    reader = next((_PARTS[kind] for kind in kinds_of(model) if kind in _PARTS), None)
+    reader = next((_READERS[kind] for kind in kinds_of(model) if kind in _READERS), None)
     if reader is None:
         return None
     require_fitted(model)
@@ -70,24 +69,19 @@ def parts_of(model: Any) -> ModelsInside | None:
 
 def voting_members(model: Any) -> list[Member]:
     """Return the members of a voting model with their shares in the mean."""
+    weights = [1.0] * len(model.estimators)
+    if model.weights is not None:
+        weights = [float(weight) for weight in model.weights]
     used = [
         (name, weight)
-        for (name, part), weight in zip(model.estimators, _weights(model))
-        if not is_dropped(part)
+        for (name, estimator), weight in zip(model.estimators, weights)
+        if not is_dropped(estimator)
     ]
     total = sum(weight for _, weight in used)
     return [
         Member(f"named_estimators_[{name!r}]", estimator, weight / total)
         for (name, weight), estimator in zip(used, model.estimators_)
     ]
-
-
-def _weights(model: Any) -> list[float]:
-    return (
-        [1.0] * len(model.estimators)
-        if model.weights is None
-        else [float(weight) for weight in model.weights]
-    )
 
 
 def is_dropped(estimator: Any) -> bool:
@@ -97,33 +91,34 @@ def is_dropped(estimator: Any) -> bool:
 
 def bagging_members(model: Any) -> list[Member]:
     """Return the members of a bagging model with the rows and columns that were drawn for them."""
-    by_weight = _takes_weights(model.estimators_[0])
-    drawn_by_weight = hasattr(
-        model, "_sample_weight"
-    )  # from 1.8 on weights decide what is drawn, and nothing else
-    every = np.arange(model.n_features_in_)
+    counts_as_weights = _takes_weights(model.estimators_[0])
+    # From 1.8 on weights decide which rows are drawn, and nothing else.
+    is_drawn_by_weight = hasattr(model, "_sample_weight")
+    all_features = np.arange(model.n_features_in_)
+    rows_drawn = bags(with_bags(model, model.estimators_))
     members = []
-    for i, (estimator, features, bag) in enumerate(
-        zip(
-            model.estimators_, model.estimators_features_, bags(with_bags(model, model.estimators_))
+    for i, rows in enumerate(rows_drawn):
+        features = np.asarray(model.estimators_features_[i])
+        member = Member(
+            f"estimators_[{i}]",
+            model.estimators_[i],
+            1 / len(model.estimators_),
+            columns=None if np.array_equal(features, all_features) else features,
+            weighted=not is_drawn_by_weight,
         )
-    ):
-        members.append(
-            Member(
-                f"estimators_[{i}]",
-                estimator,
-                1 / len(model.estimators_),
-                columns=None if np.array_equal(features, every) else np.asarray(features),
-                rows=None if by_weight else np.asarray(bag),
-                draws=np.bincount(bag, minlength=model._n_samples) if by_weight else None,
-                weighted=not drawn_by_weight,
-            )
-        )
+        if counts_as_weights:
+            member = replace(member, draws=np.bincount(rows, minlength=model._n_samples))
+        else:
+            member = replace(member, rows=np.asarray(rows))
+        members.append(member)
     return members
 
 
 def _takes_weights(estimator: Any) -> bool:
-    """Whether bagging hands a model the draws as weights: it does not where metadata is routed and none were requested."""
+    """Return whether bagging hands a model the sample counts as weights.
+
+    It does not where metadata is routed and none were requested.
+    """
     from sklearn import get_config
     from sklearn.utils.metadata_routing import get_routing_for_object
     from sklearn.utils.validation import has_fit_parameter
@@ -139,7 +134,8 @@ def require_soft_voting(model: Any) -> None:
         raise UnsupportedModelError(
             "voting",
             model.voting,
-            "it predicts the class that most of its members predict, not a mean of their probabilities",
+            "it predicts the class that most of its members predict, not a mean of their "
+            "probabilities",
             'Fit with voting="soft", or explain the members one by one (estimators_).',
             "(ii)",
         )
@@ -153,36 +149,57 @@ def _voting(model: Any) -> ModelsInside:
 def _bagging(model: Any) -> ModelsInside | None:
     if bags_trees(model):
         return None
-    kept = protected_for_arrays(model)
-    return replace(_mean(model, bagging_members(model), kept), read=bagged_numbers)
+    mean = _mean(model, bagging_members(model), protected_for_arrays(model))
+    return replace(mean, read=bagged_numbers)
 
 
-def _mean(model: Any, members: list[Member], kept: Any) -> ModelsInside:
-    """The mean of the members' predictions, of classifiers their probabilities."""
+def _mean(model: Any, members: list[Member], protected: Any) -> ModelsInside:
+    """Return the models of a mean of predictions, of classifiers of probabilities."""
     classes = getattr(model, "classes_", None)
     if classes is None:
-        about = "predictions are means of those of the models inside"
         return ModelsInside(
-            model, members, None, _n_outputs(members[0].model), about, predict=kept.predict
+            model,
+            members,
+            None,
+            _n_outputs(members[0].model),
+            "predictions are means of those of the models inside",
+            predict=protected.predict,
         )
-    about = "predictions are probabilities, means of those of the models inside"
     names = owned(np.asarray(classes))
     for member in members:
         _require_probabilities(member, len(names))
-    return ModelsInside(model, members, names, len(names), about, predict=kept.predict_proba)
+    return ModelsInside(
+        model,
+        members,
+        names,
+        len(names),
+        "predictions are probabilities, means of those of the models inside",
+        predict=protected.predict_proba,
+    )
+
+
+def _predictor(model: Any) -> Any:
+    """Return the model that predicts inside searches and pipelines."""
+    model = unwrapped(model)
+    last = last_step(model)
+    return model if last is None else last
 
 
 def _require_probabilities(member: Member, n_classes: int) -> None:
-    """Raise for a classifier whose probabilities follow from several of its scores, or that lacks some class."""
+    """Raise for a classifier whose probabilities follow from several of its scores.
+
+    Raise also for one that lacks some class.
+    """
     model: Any = member.model
-    last = last_step(unwrapped(model))
-    divides = {"OneVsRestClassifier"} & set(kinds_of(unwrapped(model) if last is None else last))
-    if calibrates(model) or (divides and n_classes > 2):
+    divides_by_sum = "OneVsRestClassifier" in kinds_of(_predictor(model)) and n_classes > 2
+    if calibrates(model) or divides_by_sum:
         raise UnsupportedModelError(
             member.name,
             type(model).__name__,
-            "its probabilities are calibrated by a curve, or divided by their sum, which derivatives do not know",
-            "Calibrate the whole: CalibratedClassifierCV(VotingClassifier(...)). Or explain it by itself.",
+            "its probabilities are calibrated by a curve, or divided by their sum, which "
+            "derivatives do not know",
+            "Calibrate the whole: CalibratedClassifierCV(VotingClassifier(...)). Or explain it by "
+            "itself.",
         )
     if len(model.classes_) != n_classes:
         raise UnsupportedModelError(
@@ -194,66 +211,68 @@ def _require_probabilities(member: Member, n_classes: int) -> None:
 
 
 def _n_outputs(model: Any) -> int:
-    last = last_step(unwrapped(model))
-    last = unwrapped(model) if last is None else last
-    found = getattr(last, "n_outputs_", None)
-    if found is None and hasattr(last, "coef_") and not hasattr(last, "coefs_"):
-        found = 1 if np.ndim(last.coef_) == 1 else len(last.coef_)
-    return int(found or 1)
+    predictor = _predictor(model)
+    n_outputs = getattr(predictor, "n_outputs_", None)
+    if n_outputs is None and hasattr(predictor, "coef_") and not hasattr(predictor, "coefs_"):
+        n_outputs = 1 if np.ndim(predictor.coef_) == 1 else len(predictor.coef_)
+    return int(n_outputs or 1)
 
 
 def _side_by_side(model: Any) -> ModelsInside | None:
-    """Models for each class, label or output, some of which are smooth learners."""
-    found = classifiers_of(model)
-    if found is None or not any(_is_smooth(part) for part in found.inside):
+    """Return models for each class, label or output, some of which have derivatives."""
+    classifiers = classifiers_of(model)
+    if classifiers is None or not any(_is_smooth(inside) for inside in classifiers.inside):
         return None
-    output = None if len(found.inside) == 1 and found.classes is not None else 0
+    is_binary = len(classifiers.inside) == 1 and classifiers.classes is not None
     members = [
-        Member(f"estimators_[{k}]", part, output=None if output is None else k)
-        for k, part in enumerate(found.inside)
+        Member(f"estimators_[{k}]", inside, output=None if is_binary else k)
+        for k, inside in enumerate(classifiers.inside)
     ]
-    n_outputs = 2 if output is None else len(members)
-    about = (
-        "scores are those of each class against the rest, before anything is made of all of them"
-    )
-    if found.classes is None:
-        about = "each output is predicted by a model of its own"
+    about = "each output is predicted by a model of its own"
+    if classifiers.classes is not None:
+        about = (
+            "scores are those of each class against the rest, before anything is made of all of "
+            "them"
+        )
     return ModelsInside(
         model,
         members,
-        found.classes,
-        n_outputs,
+        classifiers.classes,
+        2 if is_binary else len(members),
         about,
         of_scores=True,
-        predict=partial(_own_scores, found),
+        predict=partial(_scores_of_whole, classifiers),
     )
 
 
-def _own_scores(found: Classifiers, X: Any) -> FloatArray | None:
-    """Return the scores (n, K) of the models inside by the whole's account, where it has one."""
-    if not hasattr(found.model, "decision_function"):
+def _scores_of_whole(classifiers: Classifiers, X: Any) -> FloatArray | None:
+    """Return the scores of the models inside by the whole's account, (n, K), where it has one."""
+    if not hasattr(classifiers.model, "decision_function"):
         return None
-    return np.asarray(found.model.decision_function(X))
+    return np.asarray(classifiers.model.decision_function(X))
 
 
 def _is_smooth(model: Any) -> bool:
-    model = unwrapped(model)
-    last = last_step(model)
-    return bool(SMOOTH & set(kinds_of(model if last is None else last)))
+    return bool(SMOOTH_LEARNERS & set(kinds_of(_predictor(model))))
 
 
 def _calibrated(model: Any) -> ModelsInside | None:
     if not is_calibrated_ensemble(model):
         return None
     refuse(CALIBRATION, model)
-    names, members = owned(np.asarray(model.classes_)), ensemble_members(model)
-    about = MeanOfCurves.notes["derivative"]
+    names = owned(np.asarray(model.classes_))
     return ModelsInside(
-        model, members, names, len(names), about, of_scores=True, calibration=MeanOfCurves()
+        model,
+        ensemble_members(model),
+        names,
+        len(names),
+        MeanOfCurves.notes["derivative"],
+        of_scores=True,
+        calibration=MeanOfCurves(),
     )
 
 
-_PARTS: dict[str, Callable[[Any], ModelsInside | None]] = {
+_READERS: dict[str, Callable[[Any], ModelsInside | None]] = {
     "VotingRegressor": _voting,
     "VotingClassifier": _voting,
     "BaggingRegressor": _bagging,

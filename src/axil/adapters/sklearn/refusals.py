@@ -19,8 +19,8 @@ from axil.adapters.sklearn.percentile import PERCENTILES
 from axil.arrays import BoolArray
 
 _LOGIT = (
-    "its first prediction is the logarithm of the odds of a mean, which is not a linear function of "
-    "the targets"
+    "its first prediction is the logarithm of the odds of a mean, which is not a linear function "
+    "of the targets"
 )
 _FOREST = "A RandomForestClassifier has exact weights."
 _BENT = "a neural network's predictions respond to its targets along a curve"

@@ -33,13 +33,13 @@ Read = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class Normalised:
-    """Probabilities of classes against the rest, divided by their sum as OneVsRestClassifier does."""
+    """Probabilities of classes against the rest, divided by their sum (OneVsRestClassifier)."""
 
     notes: ClassVar[dict[str, str]] = {
         "exact": "probabilities are those of each class against the rest, before they are divided "
         "by their sum",
-        "additive": "scores are those of each class against the rest, and probabilities are divided "
-        "by their sum",
+        "additive": "scores are those of each class against the rest, and probabilities are "
+        "divided by their sum",
     }
 
     def probabilities(self, scores: FloatArray, means: FloatArray) -> FloatArray:
@@ -208,7 +208,8 @@ def read_scores(classifiers: Classifiers, members: list[Any]) -> Any:
     settings = [member.single_output_setting for member in members if member.single_output_setting]
     if settings:
         raise classifiers.refuse(settings[0])
-    whole = SideBySide(classifiers, members)  # type: ignore[abstract]  # it has scores, no predictions
+    # It has scores, no predictions.
+    whole = SideBySide(classifiers, members)  # type: ignore[abstract]
     reasons = (member.not_exact for member in members)
     whole.not_exact = next((reason for reason in reasons if reason is not None), None)
     return whole

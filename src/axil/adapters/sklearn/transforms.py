@@ -1,4 +1,4 @@
-"""TransformedTargetRegressor: the regressor inside, of whatever library, and the scale of the targets that it was fitted to."""
+"""TransformedTargetRegressor: the regressor inside, of any library, on the scale of its targets."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from axil.scale import UNNAMED, TargetScale
 
 
 class TransformedAdapter(Around):
-    """The adapter of the regressor inside, which predicts transformed targets, with the scale that leads back from them.
+    """The adapter of the regressor inside, with the scale that leads back from its predictions.
 
-    A transformer that was fitted to the targets is held fixed, as splits are.
+    A transformer that was fitted to the targets stays fixed, as splits do.
     """
 
     def __init__(self, inner: Model, scale: TargetScale):
         self._inside = inner
         self.scale = scale
-        self.fingerprint = hashlib.sha256(
-            f"{inner.fingerprint} transformed targets".encode()
-        ).hexdigest()
+        content = f"{inner.fingerprint} transformed targets"
+        self.fingerprint = hashlib.sha256(content.encode()).hexdigest()
 
     @classmethod
     def of(cls, model: Any) -> TransformedAdapter:
-        """The adapter of a fitted TransformedTargetRegressor."""
+        """Return the adapter of a fitted TransformedTargetRegressor."""
         reading = adapters.examine(model.regressor_)
-        inner, error = reading.adapter, reading.not_exact
+        inner = reading.adapter
+        error = reading.not_exact
         if error is not None:
-            # Derivatives are of the regressor's own predictions, so they are not offered for the whole.
+            # Derivatives are of the regressor's own predictions, so the whole has none.
             raise UnsupportedModelError(
                 error.setting,
                 error.value,
@@ -52,22 +52,21 @@ class TransformedAdapter(Around):
                 "axil leads back through one transform",
                 "Fit with one of the two, or with one function that does both.",
             )
-        own = model.transformer_
-        backward, onward = (
-            partial(_quietly, method) for method in (own.inverse_transform, own.transform)
-        )
-        return cls(inner, TargetScale(_name(own), backward, onward))
+        transformer = model.transformer_
+        backward = partial(_quietly, transformer.inverse_transform)
+        onward = partial(_quietly, transformer.transform)
+        return cls(inner, TargetScale(_name(transformer), backward, onward))
 
 
 def _quietly(method: Any, values: Any) -> Any:
-    """Call a method of a transformer without the warnings that came with the fit already."""
+    """Call a method of a transformer without the warnings that the fit gave already."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return np.asarray(method(values))
 
 
 def _name(transformer: Any) -> str:
-    """The function's own name, or the transformer's."""
+    """Return the name of the transformer's function, or of its class."""
     if type(transformer).__name__ != "FunctionTransformer":
         return type(transformer).__name__
     name = str(getattr(transformer.func, "__name__", UNNAMED))

@@ -1,4 +1,4 @@
-"""Leaves that were fitted again, written into scikit-learn's models; linear models and neighbours are fitted anew."""
+"""Refitted leaves, written into scikit-learn's models; smoothers are fitted anew."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ from axil.arrays import FloatArray
 from axil.errors import UnsupportedQuestionError
 from axil.structure.leaves import LeafFit, NodeFit
 
-INSTEAD = "Ask explainer.without(X, rows) or what_if(X, targets), which need no model of the library's own."
+INSTEAD = (
+    "Ask explainer.without(X, rows) or what_if(X, targets), "
+    "which need no model of the library's own."
+)
 
 
 def write(model: Any, fits: list[LeafFit]) -> Any:
-    """A model of the same class with these leaves; the model itself is not touched."""
+    """Return a model of the same class with these leaves; the model itself is not touched."""
     (fit,) = fits  # all outputs share trees
     if classifiers_of(model) is not None:
         raise UnsupportedQuestionError("refit", "models of several others are not written", INSTEAD)
@@ -27,59 +30,79 @@ def write(model: Any, fits: list[LeafFit]) -> Any:
     if hasattr(model, "_predictors"):
         _put_histograms(written, fit)
     elif hasattr(model, "init_"):
-        written.n_iter_no_change = (
-            None  # rows that early stopping held out are not among the new ones
-        )
-        learning_rate = float(model.learning_rate)
-        for t, tree in enumerate(written.estimators_.ravel()):
-            factor = float(fit.rates[t]) / learning_rate if learning_rate else 1.0
-            _put(tree.tree_, fit, t, factor)
-        if fit.estimated and fit.means is None:
-            written.init_.constant_ = np.asarray(fit.base, dtype=np.float64).reshape(
-                written.init_.constant_.shape
-            )
-        elif fit.estimated and fit.means is not None:
-            prior = fit.means if len(fit.means) > 1 else np.append(1 - fit.means, fit.means)
-            written.init_.class_prior_ = prior
+        _put_stages(written, fit)
     else:
-        members = getattr(written, "estimators_", [written])
-        labels = getattr(model, "classes_", ())
-        if any(len(getattr(member, "classes_", ())) != len(labels) for member in members):
-            raise UnsupportedQuestionError(
-                "refit", "some of its trees were fitted on bags without some class", INSTEAD
-            )
-        for t, member in enumerate(members):
-            _put(
-                member.tree_,
-                fit,
-                t,
-                sizes=[len(own) for own in labels] if isinstance(labels, list) else None,
-            )
-        if hasattr(written, "_n_samples"):
-            if (
-                getattr(written, "_max_samples", None) == written._n_samples
-            ):  # each tree of the bag sees all rows
-                written._max_samples = fit.n_rows
-            written._n_samples = fit.n_rows
-        if hasattr(written, "_sample_weight"):  # from 1.9 on, also where no rows were drawn by them
-            written._sample_weight = fit.row_weights
+        _put_forest(written, fit)
     return written
+
+
+def _put_stages(model: Any, fit: LeafFit) -> None:
+    """Write the leaves and the initial prediction of gradient boosting.
+
+    Rows that early stopping held out are not among the new ones.
+    """
+    model.n_iter_no_change = None
+    learning_rate = float(model.learning_rate)
+    for t, tree in enumerate(model.estimators_.ravel()):
+        factor = float(fit.rates[t]) / learning_rate if learning_rate else 1.0
+        _put(tree.tree_, fit, t, factor)
+    if not fit.estimated:
+        return
+    if fit.means is None:
+        base = np.asarray(fit.base, dtype=np.float64)
+        model.init_.constant_ = base.reshape(model.init_.constant_.shape)
+    elif len(fit.means) > 1:
+        model.init_.class_prior_ = fit.means
+    else:
+        model.init_.class_prior_ = np.append(1 - fit.means, fit.means)
+
+
+def _put_forest(model: Any, fit: LeafFit) -> None:
+    """Write the leaves of a tree, a forest or bagged trees."""
+    members = getattr(model, "estimators_", [model])
+    labels = getattr(model, "classes_", ())
+    if any(len(getattr(member, "classes_", ())) != len(labels) for member in members):
+        raise UnsupportedQuestionError(
+            "refit", "some of its trees were fitted on bags without some class", INSTEAD
+        )
+    sizes = [len(names) for names in labels] if isinstance(labels, list) else None
+    for t, member in enumerate(members):
+        _put(member.tree_, fit, t, sizes=sizes)
+    if hasattr(model, "_n_samples"):
+        # Where each bag was as large as the data, it stays so.
+        if getattr(model, "_max_samples", None) == model._n_samples:
+            model._max_samples = fit.n_rows
+        model._n_samples = fit.n_rows
+    if hasattr(model, "_sample_weight"):  # from 1.9 on, also where no rows were drawn by them
+        model._sample_weight = fit.row_weights
 
 
 def _put(
     tree: Any, fit: LeafFit, t: int, factor: float = 1.0, sizes: list[int] | None = None
 ) -> None:
-    """Other values for one tree, in its own memory; the impurities of its nodes stay as they were.
+    """Write other values into a tree, in its own memory; the impurities of its nodes stay.
 
-    ``sizes``: the numbers of classes of several labels, which a tree keeps in rows as long as the longest.
+    Parameters
+    ----------
+    tree : sklearn.tree._tree.Tree
+        The tree.
+    fit : LeafFit
+        The refitted leaves.
+    t : int
+        The number of the tree.
+    factor : float
+        What multiplies the values.
+    sizes : list of int, optional
+        The numbers of classes of several labels. A tree keeps these in rows as long as the longest.
     """
     children = np.stack([tree.children_left, tree.children_right], axis=1)
     nodes = fit.nodes(t, children, np.flatnonzero(tree.children_left == -1))
     if sizes is None:
         tree.value[...] = factor * nodes.values.reshape(tree.value.shape)
     else:
-        for label, own in enumerate(np.split(nodes.values, np.cumsum(sizes)[:-1], axis=1)):
-            tree.value[:, label, : sizes[label]] = factor * own
+        by_label = np.split(nodes.values, np.cumsum(sizes)[:-1], axis=1)
+        for label, values in enumerate(by_label):
+            tree.value[:, label, : sizes[label]] = factor * values
     state = tree.__getstate__()
     state["nodes"]["n_node_samples"] = nodes.counts
     state["nodes"]["weighted_n_node_samples"] = nodes.positive(nodes.weights)
@@ -87,27 +110,34 @@ def _put(
 
 
 def _put_histograms(model: Any, fit: LeafFit) -> None:
-    """Other values for histogram boosting, whose rows that early stopping held out are not among the new ones."""
-    model.early_stopping, model.do_early_stopping_ = False, False
-    for t, predictor in enumerate(
-        predictor for iteration in model._predictors for predictor in iteration
-    ):
+    """Write the leaves and the initial prediction of histogram boosting.
+
+    Rows that early stopping held out are not among the new ones.
+    """
+    model.early_stopping = False
+    model.do_early_stopping_ = False
+    predictors = [predictor for iteration in model._predictors for predictor in iteration]
+    for t, predictor in enumerate(predictors):
         table = predictor.nodes
         below = np.stack([table["left"], table["right"]], axis=1).astype(np.int64)
-        ends = table["is_leaf"] != 0
-        nodes: NodeFit = fit.nodes(t, np.where(ends[:, None], -1, below), np.flatnonzero(ends))
-        own = table["value"].copy()
-        own[:] = nodes.values[:, 0]
-        own[ends] *= fit.rates[t]
-        table["value"], table["count"] = own, nodes.counts
+        is_leaf = table["is_leaf"] != 0
+        children = np.where(is_leaf[:, None], -1, below)
+        nodes: NodeFit = fit.nodes(t, children, np.flatnonzero(is_leaf))
+        values = table["value"].copy()
+        values[:] = nodes.values[:, 0]
+        values[is_leaf] *= fit.rates[t]
+        table["value"] = values
+        table["count"] = nodes.counts
     if fit.estimated:
-        model._baseline_prediction = np.asarray(fit.base).reshape(
-            np.shape(model._baseline_prediction)
-        )
+        shape = np.shape(model._baseline_prediction)
+        model._baseline_prediction = np.asarray(fit.base).reshape(shape)
 
 
 def again(model: Any, X: Any, y: Any, sample_weight: Any) -> Any:
-    """A smoother of the same class and the same settings, also those that its fit chose, fitted to other data."""
+    """Return a smoother of the same class, fitted to other data.
+
+    It has the same settings, and those that the fit of ``model`` chose stay fixed.
+    """
     from sklearn.base import clone
     from sklearn.utils.validation import has_fit_parameter
 
@@ -117,35 +147,40 @@ def again(model: Any, X: Any, y: Any, sample_weight: Any) -> Any:
         )
     if hasattr(model, "lambda_") or has_chosen_for_each_output(model):
         return _with_penalties(model, X, y, sample_weight)
-    made = clone(model).set_params(**chosen(model))
-    return made.fit(X, y) if sample_weight is None else made.fit(X, y, sample_weight=sample_weight)
+    unfitted = clone(model).set_params(**chosen(model))
+    if sample_weight is None:
+        return unfitted.fit(X, y)
+    return unfitted.fit(X, y, sample_weight=sample_weight)
 
 
 def _with_penalties(model: Any, X: Any, y: Any, sample_weight: Any) -> Any:
-    """Return a linear model with coefficients of other data and the penalties that its own fit estimated.
+    """Return a linear model of other data with the penalties that its own fit estimated.
 
-    No setting of the model holds them: BayesianRidge and ARDRegression estimate them in every fit, and RidgeCV chooses one for
-    each output.
+    No setting of the model holds them: BayesianRidge and ARDRegression estimate them in every fit,
+    and RidgeCV chooses one for each output.
     """
     written = copy.deepcopy(model)
-    adapter: Any = ADAPTERS[next(kind for kind in kinds_of(model) if kind in ADAPTERS)](written)
+    kind = next(kind for kind in kinds_of(model) if kind in ADAPTERS)
+    adapter: Any = ADAPTERS[kind](written)
     fitted = adapter.smoother(X, sample_weight)
     targets = np.asarray(y, dtype=np.float64).reshape(X.shape[0], -1)
     if isinstance(fitted, list):
-        solved = np.stack([own.solution @ column for own, column in zip(fitted, targets.T)], axis=1)
+        outputs = zip(fitted, targets.T)
+        solved = np.stack([smoother.solution @ target for smoother, target in outputs], axis=1)
     else:
         solved = fitted.solution @ targets
     written.intercept_ = solved[0].reshape(np.shape(model.intercept_))[()]
     written.coef_ = solved[1:].T.reshape(np.shape(model.coef_))
     if hasattr(model, "sigma_"):
-        written.X_offset_, written.sigma_ = _posterior(model, fitted.training[:, 1:], sample_weight)
+        features = fitted.training[:, 1:]
+        written.X_offset_, written.sigma_ = _posterior(model, features, sample_weight)
     return written
 
 
 def _posterior(
     model: Any, X: FloatArray, sample_weight: FloatArray | None
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the means of the columns and the covariance of the coefficients that are not left out."""
+    """Return the means of the columns and the covariance of the coefficients in use."""
     w = np.ones(len(X)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
     centre = w @ X / w.sum() if model.fit_intercept else np.zeros(X.shape[1])
     precisions = np.broadcast_to(model.lambda_, X.shape[1])

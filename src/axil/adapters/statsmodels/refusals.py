@@ -1,4 +1,7 @@
-"""Which results of statsmodels axil does not explain, and why: a table, tried in order, that also makes the documentation."""
+"""The results of statsmodels that axil does not explain, and why.
+
+The table is tried in order and also makes the documentation.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,8 @@ from axil.adapters.refusals import DAMPED, Refusal, by_name
 EXACT = (
     "OLS and WLS, with weights read from the model; method pinv and qr; any cov_type",
     "GLS with a known sigma, held fixed; one that was estimated from residuals is held fixed too",
-    "formulas: X_train is a pandas frame of the columns that the right-hand side names; transforms are held fixed",
+    "formulas: X_train is a pandas frame of the columns that the right-hand side names; "
+    "transforms are held fixed",
 )
 
 _OLS = "Fit with OLS, WLS or GLS."
@@ -26,21 +30,24 @@ _CLASSES = {  # name: reason, condition
 
 
 def fitted_by(results: Any) -> str:
-    """The class of the model that these are the results of; its parent's where it is the user's own."""
+    """Return the class of the model that these are the results of.
+
+    It is the parent's where the class is the user's own.
+    """
     kinds = type(results.model).__mro__
-    return next(
-        (kind.__name__ for kind in kinds if kind.__module__.startswith("statsmodels.")),
-        kinds[0].__name__,
-    )
+    names = [kind.__name__ for kind in kinds if kind.__module__.startswith("statsmodels.")]
+    return names[0] if names else kinds[0].__name__
 
 
 def _regularised(results: Any) -> str:
     inner = getattr(results, "_results", results)
-    return type(inner).__name__ if "Regularized" in type(inner).__name__ else ""
+    name = type(inner).__name__
+    return name if "Regularized" in name else ""
 
 
 def _other(results: Any) -> str:
-    return "" if fitted_by(results) in _REGRESSION else fitted_by(results)
+    kind = fitted_by(results)
+    return "" if kind in _REGRESSION else kind
 
 
 def _several(results: Any) -> str:
